@@ -8,7 +8,7 @@ import asyncio
 import importlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import peewee
@@ -26,8 +26,9 @@ PROBE, UPSTREAM = "handlers.relay.routing.probe", "handlers.relay.upstream.clien
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """How a call went. `error` None: a whole answer of the family came; times from the start."""
+class ChannelTest:
+    """The outcome of a call. `error` None: a whole answer of the family came; times from the
+    start."""
 
     channel: str
     model: str
@@ -37,6 +38,11 @@ class Result:
     first_byte_ms: int | None
     total_ms: int
     error: str | None
+
+
+def to_plain(result: ChannelTest) -> dict[str, Any]:
+    """Return the fields of a result as JSON shows them."""
+    return {"ok": result.error is None, **asdict(result)}
 
 
 def target_of(
@@ -52,26 +58,28 @@ def target_of(
 
 def targets_of(
     db: peewee.Database, cipher: Cipher, names: Sequence[str], *, stream: bool
-) -> list[Target | Result]:
+) -> list[Target | ChannelTest]:
     """The same of several channels, each by its first model; of one that cannot be called, how that
     went. Raises NotFound."""
     snapshot = load_snapshot(db, cipher)
-    found: list[Target | Result] = []
+    found: list[Target | ChannelTest] = []
     for name in names:
         try:
             channel = _in(snapshot, db, name)
             found.append(Target(channel, _model(channel, None), first_key(channel), stream))
         except Refused as error:
-            found.append(Result(name, "", "", stream, None, None, 0, str(error)))
+            found.append(ChannelTest(name, "", "", stream, None, None, 0, str(error)))
     return found
 
 
-async def call_each(targets: Sequence[Target | Result], limits: UpstreamSettings) -> list[Result]:
+async def call_each(
+    targets: Sequence[Target | ChannelTest], limits: UpstreamSettings
+) -> list[ChannelTest]:
     """Make the calls, CALLS_AT_ONCE at a time; the results in their order."""
     gate = asyncio.Semaphore(CALLS_AT_ONCE)
 
-    async def one(target: Target | Result) -> Result:
-        if isinstance(target, Result):
+    async def one(target: Target | ChannelTest) -> ChannelTest:
+        if isinstance(target, ChannelTest):
             return target
         async with gate:
             return await call(target, limits)
@@ -100,11 +108,11 @@ def first_key(channel: Channel) -> str:
     return channel.keys[0] if channel.keys else ""
 
 
-async def call(target: Target, limits: UpstreamSettings) -> Result:
+async def call(target: Target, limits: UpstreamSettings) -> ChannelTest:
     """Make the call."""
     with upstream_client(limits) as client:
         outcome = await importlib.import_module(PROBE).call(client, target, limits)
-    return Result(
+    return ChannelTest(
         channel=target.channel.name,
         model=target.model,
         upstream_model=target.upstream_model,

@@ -22,7 +22,7 @@ MAX_MODELS = 1000  # of a list; no vendor has a longer page
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class ModelOffer:
     """A model of an upstream. `served_as`: the names by which the channel serves it; `known`:
     whether there is a model of its name here, with prices."""
 
@@ -32,7 +32,7 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class UpstreamList:
     """What an upstream said. `error` None: its list came; `status`: that of its answer, if any."""
 
     names: Sequence[str]
@@ -40,7 +40,7 @@ class Asked:
     error: str | None
 
 
-async def ask(channel: Channel, limits: UpstreamSettings) -> Asked:
+async def ask(channel: Channel, limits: UpstreamSettings) -> UpstreamList:
     """Ask an upstream for its list."""
     probe: Any = importlib.import_module(PROBE)
     try:
@@ -48,19 +48,19 @@ async def ask(channel: Channel, limits: UpstreamSettings) -> Asked:
             async with asyncio.timeout(PATIENCE_S):
                 found = await probe.model_names(client, channel, first_key(channel), limits)
     except TimeoutError:
-        return Asked([], None, f"no list within {PATIENCE_S} seconds")
+        return UpstreamList([], None, f"no list within {PATIENCE_S} seconds")
     names = [name for name in found.names if _can_be_named(name)]
-    return Asked(names[:MAX_MODELS], found.status, found.told)
+    return UpstreamList(names[:MAX_MODELS], found.status, found.told)
 
 
 def _can_be_named(name: str) -> bool:
     return len(name) <= MAX_UPSTREAM_NAME_CHARS and name.isprintable()
 
 
-def offers(db: peewee.Database, channel: Channel, names: Sequence[str]) -> list[Offer]:
+def offers(db: peewee.Database, channel: Channel, names: Sequence[str]) -> list[ModelOffer]:
     """The listed models in order of name, each with what it is here."""
     served: dict[str, list[str]] = {}
     for public, upstream in channel.models.items():
         served.setdefault(upstream, []).append(public)
     known = listing.existing(db, "model", names)
-    return [Offer(name, served.get(name, []), name in known) for name in sorted(names)]
+    return [ModelOffer(name, served.get(name, []), name in known) for name in sorted(names)]

@@ -103,11 +103,14 @@ ALLOWED = {
         *("handlers.relay.upstream", "handlers.relay.admit", "handlers.relay.call"),
         *("handlers.relay.faults", "adapters", "store", "conf.settings", "peewee"),
     },
-    "handlers.hub": {"handlers.hub", "adapters.registry", "tornado"},
     # peewee: the type of an open store
+    "handlers.hub": {
+        *("handlers.hub", "handlers.relay.admit", "operations", "adapters", "store"),
+        *("conf.settings", "tornado", "peewee"),
+    },
     "handlers.hub.web": {
         *("handlers.hub.web", "handlers.relay.admit", "store", "conf.settings", "tornado"),
-        *("operations.client_settings", "peewee", "msgspec"),
+        *("operations", "peewee", "msgspec"),
     },
     "handlers.hub.http": {
         *("handlers.hub.http", "handlers.hub.web", "handlers.http.connection"),
@@ -128,7 +131,7 @@ SELF = ("self", "cls")
 FAMILIES = ("chat_completions", "responses", "messages", "generate_content")
 for family in FAMILIES:
     ALLOWED[f"adapters.{family}"] = BELOW_FAMILIES | {"adapters.openai", f"adapters.{family}"}
-for room in ("access", "admin", "keys", "overview", "usage"):
+for room in ("access", "keys", "overview", "usage"):
     ALLOWED[f"handlers.hub.{room}"] = {
         *(
             f"handlers.hub.{room}",

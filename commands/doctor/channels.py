@@ -82,7 +82,7 @@ async def _call_all(channels: Sequence[Channel], limits: UpstreamSettings) -> li
     return list(await asyncio.gather(*map(one, channels)))
 
 
-def _finding(result: channel_test.Result) -> Finding:
+def _finding(result: channel_test.ChannelTest) -> Finding:
     name = f"{result.channel}: {result.model}"
     if result.error is None:
         return ok(_CHECK, f"{name} answered in {result.total_ms} ms")
@@ -92,7 +92,7 @@ def _finding(result: channel_test.Result) -> Finding:
     return failed(_CHECK, told, _cure(result))
 
 
-def _cure(result: channel_test.Result) -> str:
+def _cure(result: channel_test.ChannelTest) -> str:
     channel = result.channel
     if result.error is not None and result.error.startswith(probe.HTML_ANSWER):
         return (

@@ -25,7 +25,7 @@ def command(name: str, model: str | None, stream: bool, config: Path | None, as_
         limits = access.loaded.settings.upstream
     result = asyncio.run(channel_test.call(target, limits))
     if as_json:
-        print_json({"ok": result.error is None, **asdict(result)})
+        print_json(channel_test.to_plain(result))
     else:
         print_fields(asdict(result))
     return 0 if result.error is None else FAILED

@@ -9,12 +9,7 @@ from typing import Any
 from tornado.web import Application, RequestHandler, StaticFileHandler
 
 from adapters.registry import FAMILIES
-from handlers.hub.access import routes as access
-from handlers.hub.admin import routes as admin
-from handlers.hub.keys import routes as keys
-from handlers.hub.openapi import endpoint as openapi
-from handlers.hub.overview import routes as overview
-from handlers.hub.usage import routes as usage
+from handlers.hub.routes import ROUTES
 from handlers.hub.web import parts
 from handlers.hub.web.base import (
     LOGGED_PATH_CHARS,
@@ -23,7 +18,6 @@ from handlers.hub.web.base import (
     HubHandler,
     Logged,
     Page,
-    Routes,
 )
 from handlers.hub.web.site import Site
 from handlers.hub.web.templates import LeanLoader
@@ -32,15 +26,6 @@ HERE = Path(__file__).parent
 TEMPLATES = str(HERE / "templates")
 MS_PER_S = 1000
 log = logging.getLogger("sluice.hub")
-PAGES: Routes = (
-    *overview.ROUTES,
-    *keys.ROUTES,
-    *usage.ROUTES,
-    *access.ROUTES,
-    *admin.ROUTES,
-    ("/api/openapi.json", openapi.Document),
-    ("/api(?:/.*)?", openapi.Unknown),
-)
 
 
 class Unknown(Page):
@@ -102,7 +87,7 @@ def make_app(site: Site) -> Application:
         for family in FAMILIES.values()
         for operation in family.client.operations.values()
     }
-    handlers: list[Any] = [(path, handler, with_site) for path, handler in PAGES]
+    handlers: list[Any] = [(path, handler, with_site) for path, handler in ROUTES]
     handlers += [(f"{path}.*", RelayPath, with_site) for path in sorted(relay_paths)]
     handlers += [("/v1(?:beta)?(?:/.*)?", RelayPath, with_site)]
     return Application(

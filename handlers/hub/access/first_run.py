@@ -33,7 +33,7 @@ class View:
     token: str = ""
     problem: str = ""
     typed: dict[str, str] = field(default_factory=dict)
-    results: list[channel_test.Result] = field(default_factory=list)
+    results: list[channel_test.ChannelTest] = field(default_factory=list)
     secret: str = ""
     curl: str = ""
 
@@ -175,7 +175,7 @@ class Channel(Step):
             return
         self.redirect("/first-run?step=3", status=HTTPStatus.SEE_OTHER)
 
-    async def _tested(self, typed: dict[str, str]) -> list[channel_test.Result]:
+    async def _tested(self, typed: dict[str, str]) -> list[channel_test.ChannelTest]:
         models = list(dict.fromkeys(typed["models"].translate(PARTS_OF_MODELS).split()))
         if len(models) > MAX_MODELS:
             told = f"at most {MAX_MODELS} models for a start"
@@ -194,7 +194,7 @@ class Channel(Step):
         tests = (self._test(wanted.name, model) for model in models)
         return list(await asyncio.gather(*tests))
 
-    async def _test(self, channel: str, model: str) -> channel_test.Result:
+    async def _test(self, channel: str, model: str) -> channel_test.ChannelTest:
         cipher = self.site.sealing.cipher
         target = await self.store(channel_test.target_of, cipher, channel, model, stream=False)
         result = await channel_test.call(target, self.site.settings.upstream)

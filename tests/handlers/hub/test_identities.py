@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from handlers.hub.admin.routes import PAGES as ADMIN_PAGES
 from handlers.hub.openapi.table import ADMIN, OPEN, ROWS
+from handlers.hub.routes import ADMIN_PAGES
 from store.db.database import first_row, transaction
 from store.db.tables.users import ApiKey, User
 from store.hub import tokens

@@ -4,16 +4,16 @@ import re
 
 import pytest
 
-from handlers.hub.app import PAGES
 from handlers.hub.openapi.document import document
 from handlers.hub.openapi.table import PARAMETERS, ROWS
+from handlers.hub.routes import ROUTES
 from handlers.hub.web.base import Api
 from tests.handlers.hub.browser import Browser
 
 METHODS = ("get", "post", "patch", "put", "delete")
 API = [
     (re.compile(pattern + "$"), handler)
-    for pattern, handler in PAGES
+    for pattern, handler in ROUTES
     if pattern.startswith("/api/") and issubclass(handler, Api)
 ]
 

@@ -3,16 +3,19 @@
 import threading
 
 import pytest
+from tornado.web import RequestHandler
 
-from handlers.hub.app import PAGES
+from handlers.hub.routes import ROUTES
 from handlers.hub.web import places, site, throttle
 from store.db.tables.hub import ApiToken, Session
 from store.db.tables.system import AuditRow
 from store.db.tables.users import ApiKey, User
 from tests.handlers.hub.browser import PASSWORDS, Browser
 
-PATHS = sorted({path for path, _ in PAGES if "(" not in path})
-POSTS = sorted(path for path, handler in PAGES if "(" not in path and "post" in vars(handler))
+PATHS = sorted({path for path, _ in ROUTES if "(" not in path})
+POSTS = sorted(
+    path for path, handler in ROUTES if "(" not in path and handler.post is not RequestHandler.post
+)
 SEEN = ("seen_ms", "used_ms")  # when somebody was there last is no change that somebody made
 
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from handlers.hub.admin.api import channels
+from handlers.hub import channels
 from operations import channel_test
 from store.admin.export import show
 from tests.handlers.hub.admin.script import CHANNEL, MODEL, UPSTREAM_KEY

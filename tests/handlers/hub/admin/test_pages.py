@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from handlers.hub.admin.pages import forms
+from handlers.hub import object_forms
 from store.admin.export import list_objects, show
 from store.catalog.keys_aside import KeyAside, put_aside
 from store.db.tables.catalog import ChannelKey
@@ -196,7 +196,7 @@ def test_channels_are_narrowed_by_state_vendor_and_group(boss, api):
 def test_more_users_than_a_list_can_offer_are_typed(boss, api, monkeypatch):
     api.call("POST", "/api/admin/plans", {"name": "m", "quota": "20", "window": "month"})
     assert re.search(r'<select id="f-user"', boss.get("/admin/subscriptions?new=1").text)
-    monkeypatch.setattr(forms, "MAX_CHOICES", 1)
+    monkeypatch.setattr(object_forms, "MAX_OPTIONS", 1)
     text = boss.get("/admin/subscriptions?new=1").text
     assert re.search(r'<input id="f-user"', text) and re.search(r'<select id="f-plan"', text)
     boss.send("/admin/subscriptions", [("user", "alice"), ("plan", "m"), ("enabled", "true")])

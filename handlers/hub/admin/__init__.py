@@ -1,1 +1,0 @@
-"""What administrators change and watch."""

@@ -1,1 +1,0 @@
-"""The JSON API of administrators: the same functions that the commands use."""

@@ -1,1 +1,0 @@
-"""The pages of administrators: lists, forms, what is watched."""

@@ -1,0 +1,213 @@
+"""Keys of all users: listed, found by a leaked secret, enabled, disabled and revoked."""
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from handlers.hub.web.admin import (
+    ActionPage,
+    AdminApi,
+    AdminPage,
+    Confirmation,
+    ConfirmationPage,
+    actor_of,
+    invalid,
+    limit_of,
+    paging_of,
+    path_of,
+)
+from handlers.hub.web.base import Failure, HubHandler
+from store.admin.listing import Part
+from store.catalog import keys
+from store.hub import all_keys
+from store.hub.all_keys import Filter, UserKey
+from store.values.ids import now_ms
+from store.values.key_secrets import MAX_SECRET_CHARS
+from store.values.pricing import format_money
+from store.values.usage_record import rfc3339
+
+ACTIVE, DISABLED, EXPIRED, REVOKED = "active", "disabled", "expired", "revoked"
+SHAPES: Mapping[str, str] = {ACTIVE: "ok", DISABLED: "idle", EXPIRED: "idle", REVOKED: "idle"}
+
+
+def state_of(key: UserKey, at_ms: int) -> str:
+    """Return the state of a key for administrators: whether it opens the gateway at all."""
+    own = key.key
+    if own.revoked_ms is not None:
+        return REVOKED
+    if not own.enabled:
+        return DISABLED
+    return EXPIRED if own.expires_ms is not None and own.expires_ms <= at_ms else ACTIVE
+
+
+def to_plain(key: UserKey, at_ms: int) -> dict[str, Any]:
+    """Return a key as JSON; `spent` is of the window of its limit, without a limit of the month."""
+    own, last = key.key, key.key.last_use
+    times = {
+        "created_at": own.created_ms,
+        "expires_at": own.expires_ms,
+        "revoked_at": own.revoked_ms,
+    }
+    return {
+        "id": own.id,
+        "user": key.user,
+        "name": own.name,
+        "group": own.group,
+        "state": state_of(key, at_ms),
+        "prefix": own.prefix,
+        "last_four": own.last_four,
+        "spent": format_money(own.spent_nanos),
+        "spent_window": own.spent_window,
+        "limit": None if own.limit_nanos is None else format_money(own.limit_nanos),
+        **{name: None if ms is None else rfc3339(ms) for name, ms in times.items()},
+        "last_used": last
+        and {"at": rfc3339(last.at_ms), "address": last.address, "user_agent": last.agent},
+    }
+
+
+def filter_of(handler: HubHandler, text: str) -> Filter:
+    """Return the filter of a query; `text` names the argument with the text."""
+    argument = handler.get_query_argument
+    return Filter(argument("user", "").strip(), argument(text, "").strip())
+
+
+async def find(handler: HubHandler, secret: object) -> UserKey:
+    """Return the key of a secret. Raises Failure."""
+    if not isinstance(secret, str) or not 0 < len(secret := secret.strip()) <= MAX_SECRET_CHARS:
+        message = f"secret must be the whole secret, of at most {MAX_SECRET_CHARS} characters"
+        raise invalid(message, "secret")
+    peppers = handler.site.sealing.peppers
+    return await handler.store(
+        all_keys.find_by_secret, secret, peppers, actor_of(handler), now_ms()
+    )
+
+
+async def switch(handler: HubHandler, key_id: str, *, enabled: bool) -> UserKey:
+    """Enable or disable a key. Raises Failure."""
+    await handler.store(keys.set_key_enabled, key_id, enabled, actor_of(handler))
+    return await handler.store(all_keys.show, key_id, now_ms())
+
+
+async def revoke(handler: HubHandler, key_id: str) -> UserKey:
+    """Revoke a key for good. Raises Failure."""
+    await handler.store(keys.revoke, key_id, actor_of(handler))
+    return await handler.store(all_keys.show, key_id, now_ms())
+
+
+class AllKeysApi(AdminApi):
+    """GET /api/admin/keys."""
+
+    async def get(self) -> None:
+        after, at_ms = self.get_query_argument("after", ""), now_ms()
+        key_filter, limit = filter_of(self, "text"), limit_of(self)
+        items, following = await self.store(all_keys.page, key_filter, limit, after, at_ms)
+        self.answer_list([to_plain(key, at_ms) for key in items], following)
+
+
+class FindKeyApi(AdminApi):
+    """POST /api/admin/keys/find."""
+
+    async def post(self) -> None:
+        key = await find(self, self.fields("secret").get("secret"))
+        self.answer(to_plain(key, now_ms()))
+
+
+class SwitchKeyApi(AdminApi):
+    """POST /api/admin/keys/ID/enable and /disable."""
+
+    async def post(self, key_id: str, action: str) -> None:
+        key = await switch(self, key_id, enabled=action == "enable")
+        self.answer(to_plain(key, now_ms()))
+
+
+class AnyKeyApi(AdminApi):
+    """GET and DELETE /api/admin/keys/ID."""
+
+    async def get(self, key_id: str) -> None:
+        key = await self.store(all_keys.show, key_id, now_ms())
+        self.answer(to_plain(key, now_ms()))
+
+    async def delete(self, key_id: str) -> None:
+        self.answer(to_plain(await revoke(self, key_id), now_ms()))
+
+
+class AllKeysPage(AdminPage):
+    """The list."""
+
+    async def get(self) -> None:
+        await self.show_keys()
+
+    async def show_keys(self, problem: str = "") -> None:
+        """Answer with the list; `problem`: why the key of a secret was not found."""
+        paging, key_filter, at_ms = paging_of(self), filter_of(self, "search"), now_ms()
+        keys_page = await self.store(all_keys.page, key_filter, paging.limit, paging.after, at_ms)
+        items, following = keys_page
+        self.show_list(
+            "keys",
+            Part([to_plain(key, at_ms) for key in items], following),
+            paging,
+            narrowed=bool(key_filter.user),
+            shapes=SHAPES,
+            user=key_filter.user,
+            problem=problem,
+        )
+
+
+class KeyAction(ActionPage):
+    """The target of a form in the list."""
+
+    def back(self, key_id: str = "", action: str = "") -> str:
+        return path_of("keys")
+
+
+class FindKeyPage(KeyAction, AllKeysPage):
+    """Finds the key of a secret, and leads to its row."""
+
+    async def post(self) -> None:
+        try:
+            key = await find(self, self.get_body_argument("secret", ""))
+        except Failure as failure:
+            self.set_status(failure.status_code)
+            await self.show_keys(failure.message)
+            return
+        self.redirect(f"{path_of('keys')}?{urlencode({'search': key.key.id})}", status=303)
+
+
+class SwitchKeyPage(KeyAction):
+    """Enables and disables a key; the toast takes it back."""
+
+    async def post(self, key_id: str, action: str) -> None:
+        enabled = action == "enable"
+        key = await switch(self, key_id, enabled=enabled)
+        self.done_switched(
+            label_of(key), path_of("keys", key_id), path_of_user(key), enabled=enabled
+        )
+
+
+class RevokeKeyPage(ConfirmationPage):
+    """Revokes a key when its name is typed."""
+
+    async def confirmation(self, key_id: str) -> Confirmation:
+        key = await self.store(all_keys.show, key_id, now_ms())
+        return Confirmation(
+            title=self.words["admin.revoke_of"].format(name=key.key.name, user=key.user),
+            effect=self.words["keys.revoke_help"],
+            name=key.key.name,
+            action=path_of("keys", key_id, "revoke"),
+            button=self.words["keys.revoke"],
+            back=path_of("keys"),
+        )
+
+    async def confirmed(self, key_id: str) -> None:
+        key = await revoke(self, key_id)
+        self.done("done_revoked", path_of_user(key), name=label_of(key))
+
+
+def label_of(key: UserKey) -> str:
+    """Return a key as USER/NAME."""
+    return f"{key.user}/{key.key.name}"
+
+
+def path_of_user(key: UserKey) -> str:
+    """Return the path of the list of the keys of a key's user."""
+    return f"{path_of('keys')}?{urlencode({'user': key.user})}"

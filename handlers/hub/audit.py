@@ -1,0 +1,128 @@
+"""The audit log: each change with its time, actor, address, and the fields before and after."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import peewee
+
+from handlers.hub.web import exports
+from handlers.hub.web.admin import AdminApi, AdminPage, invalid, limit_of, part_of, path_of
+from handlers.hub.web.base import HubHandler
+from store.admin.listing import Part
+from store.db import audit
+from store.values.fields import Instant
+from store.values.usage_record import rfc3339
+
+_PLAIN = ("actor", "address", "action", "kind", "name")
+FIELDS = ("id", "at", *_PLAIN, "before", "after")
+FILTERS = ("actor", "kind", "name", "since")
+MAX_SHOWN_CHARS = 300
+_EMPTY: tuple[object, ...] = (None, 0, [], {})
+
+
+@dataclass(frozen=True, slots=True)
+class AuditQuery:
+    """The lines that fit a filter, older than the one of the id `before`."""
+
+    lines: audit.Wanted
+    limit: int
+    before: str
+
+
+def query_of(handler: HubHandler) -> AuditQuery:
+    """Return the query of a request. Raises Failure."""
+    argument = handler.get_query_argument
+    since = argument("since", "")
+    try:
+        since_ms = Instant().parse(since) if since else None
+    except ValueError as error:
+        raise invalid(f"since {error}", "since") from None
+    actor, kind, name = (argument(field, "").strip() for field in ("actor", "kind", "name"))
+    lines = audit.Wanted(actor, kind, name, since_ms)
+    return AuditQuery(lines, limit_of(handler), argument("after", ""))
+
+
+def load_page(db: peewee.Database, query: AuditQuery) -> Part:
+    """Return lines of the log, the newest first."""
+    rows = audit.entries(db, query.limit + 1, query.lines, query.before)
+    return part_of([to_plain(row) for row in rows], query.limit)
+
+
+def to_plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a line as JSON."""
+    return {
+        "id": row["id"],
+        "at": rfc3339(row["at_ms"]),
+        **{name: row[name] for name in (*_PLAIN, "before", "after")},
+    }
+
+
+class AuditApi(AdminApi):
+    """GET /api/admin/audit."""
+
+    async def get(self) -> None:
+        part = await self.store(load_page, query_of(self))
+        self.answer_list(part.items, part.next)
+
+
+class AuditExportApi(AdminApi):
+    """GET /api/admin/audit/export?format=csv|ndjson: all lines that fit, the newest first."""
+
+    async def get(self) -> None:
+        rows = audit.every_entry(self.site.db, query_of(self).lines)
+        await exports.send(self, "audit", FIELDS, rows, to_plain)
+
+
+class FieldChange(NamedTuple):
+    """The value of a field before and after a change as text, None where it had none."""
+
+    name: str
+    before: str | None
+    after: str | None
+
+
+def field_changes(
+    before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
+) -> Iterator[FieldChange]:
+    """Return the fields of a change in their order; of a created object those that are not
+    empty."""
+    old, new = before or {}, after or {}
+    if before is None:
+        new = {name: value for name, value in new.items() if value not in _EMPTY}
+    for name in dict.fromkeys((*old, *new)):
+        yield FieldChange(
+            name,
+            _text(old[name]) if name in old else None,
+            _text(new[name]) if name in new else None,
+        )
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        text = ", ".join(f"{name} = {_text(inner)}" for name, inner in value.items()) or "{}"
+    elif isinstance(value, list):
+        text = ", ".join(map(_text, value)) or "[]"
+    elif isinstance(value, bool):
+        text = "true" if value else "false"
+    else:
+        text = "–" if value is None else str(value)
+    return text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}…"
+
+
+class AuditPage(AdminPage):
+    """The log."""
+
+    async def get(self) -> None:
+        part = await self.store(load_page, query_of(self))
+        arguments = {name: self.get_query_argument(name, "") for name in FILTERS}
+        self.show(
+            "admin/audit.html",
+            items=part.items,
+            next=part.next,
+            filters={name: value for name, value in arguments.items() if value},
+            names=FILTERS,
+            field_changes=field_changes,
+            ms=Instant().parse,
+            here=path_of("audit"),
+        )

@@ -1,0 +1,404 @@
+"""Channels beyond their fields: the list with one opened, tests by real calls, the models of an
+upstream, switching one, suspended upstream keys."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+from urllib.parse import urlencode
+
+from handlers.hub import objects
+from handlers.hub.objects import ObjectForm
+from handlers.hub.web.admin import (
+    MAX_ITEMS,
+    ActionPage,
+    AdminApi,
+    AdminPage,
+    actor_of,
+    edit,
+    invalid,
+    paging_of,
+    path_of,
+)
+from handlers.hub.web.base import MAX_DIGITS, Failure, HubHandler
+from operations import channel_test, upstream_models
+from operations.channel_test import ChannelTest
+from operations.upstream_models import ModelOffer, UpstreamList
+from store.admin import listing
+from store.admin.listing import Paging
+from store.catalog import keys_aside
+from store.values.fields import Instant
+
+FILTERS = ("state", "vendor", "group")
+_NOT_COPIED = ("draining", "ca_file")  # and secrets, which no form shows
+MAX_MODELS = 24  # of one test on a page; each is a real call
+MODELS_AT_ONCE = 4  # of one channel, in a test of its models
+MAX_CHANNELS = 100  # of one test of all; each is a real call
+
+SHAPES = {"available": "ok", "degraded": "warn", "down": "bad", "disabled": "idle"}
+_SHAPES_BY_URGENCY = ("bad", "warn", "live", "none", "idle", "ok")
+
+
+# ---- tests and switches ----------------------------------------------------------------------
+
+
+async def test(handler: HubHandler, name: str, model: str | None, *, stream: bool) -> ChannelTest:
+    """Make a real call through a channel, with a line in the audit log. Raises Failure."""
+    cipher = handler.site.sealing.cipher
+    target = await handler.store(channel_test.target_of, cipher, name, model, stream=stream)
+    result = await channel_test.call(target, handler.site.settings.upstream)
+    await _note(handler, result)
+    return result
+
+
+async def test_models(
+    handler: HubHandler, name: str, models: Sequence[str], *, stream: bool
+) -> list[ChannelTest]:
+    """Test several models of a channel, MODELS_AT_ONCE at a time. Raises Failure."""
+    gate = asyncio.Semaphore(MODELS_AT_ONCE)
+
+    async def test_model(model: str) -> ChannelTest:
+        async with gate:
+            return await test(handler, name, model, stream=stream)
+
+    return list(await asyncio.gather(*map(test_model, models)))
+
+
+async def test_channels(
+    handler: HubHandler, names: Sequence[str], *, stream: bool = False
+) -> list[ChannelTest]:
+    """Test the first model of each channel; failed tests come first. Raises Failure."""
+    cipher = handler.site.sealing.cipher
+    targets = await handler.store(channel_test.targets_of, cipher, names, stream=stream)
+    results = await channel_test.call_each(targets, handler.site.settings.upstream)
+    for result in results:
+        await _note(handler, result)
+    return sorted(results, key=lambda result: result.error is None)
+
+
+def testable(channel: Mapping[str, Any]) -> bool:
+    """Return whether a test of all channels calls this one."""
+    return bool(channel["enabled"] and channel["models"])
+
+
+async def _note(handler: HubHandler, result: ChannelTest) -> None:
+    outcome = {"model": result.model, "status": result.status, "error": result.error}
+    await handler.note("test", "channel", result.channel, **outcome)
+
+
+async def list_models(handler: HubHandler, name: str) -> tuple[UpstreamList, list[ModelOffer]]:
+    """Ask the upstream of a channel for its models; return them with their use here. Raises
+    Failure."""
+    channel = await handler.store(channel_test.opened, handler.site.sealing.cipher, name)
+    upstream_list = await upstream_models.ask(channel, handler.site.settings.upstream)
+    return upstream_list, await handler.store(upstream_models.offers, channel, upstream_list.names)
+
+
+async def switch(handler: HubHandler, name: str, action: str) -> None:
+    """Enable, disable or drain a channel. Raises Failure."""
+    if action == "drain":
+        await edit(handler, lambda it: it.drain(name))
+    else:
+        await edit(handler, lambda it: it.set_enabled("channel", name, action == "enable"))
+
+
+async def reinstate(handler: HubHandler, name: str, position: int | None) -> int:
+    """Use suspended upstream keys again; return their number. Raises Failure."""
+    channel = await handler.store(objects.load, "channel", name)
+    return await handler.store(keys_aside.reinstate, channel, position, actor_of(handler))
+
+
+class ChannelTestApi(AdminApi):
+    """POST /api/admin/channels/NAME/test."""
+
+    async def post(self, name: str) -> None:
+        body = self.fields("model", "stream")
+        model = body.get("model")
+        if model is not None and not isinstance(model, str):
+            raise invalid("model must be a string", "model")
+        result = await test(self, name, model, stream=self.flag(body, "stream"))
+        self.answer(channel_test.to_plain(result))
+
+
+class TestAllApi(AdminApi):
+    """POST /api/admin/channel-tests."""
+
+    async def post(self) -> None:
+        body = self.fields("channels", "stream")
+        names = body.get("channels")
+        if names is None:
+            part = await self.store(listing.page, "channel", Paging(MAX_ITEMS))
+            names = [channel["name"] for channel in part.items if testable(channel)]
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise invalid("channels must be a list of names", "channels")
+        if len(names) > MAX_CHANNELS:
+            raise invalid(f"more than {MAX_CHANNELS} channels: name those to test", "channels")
+        results = await test_channels(self, names, stream=self.flag(body, "stream"))
+        self.answer_list([channel_test.to_plain(result) for result in results])
+
+
+class UpstreamModelsApi(AdminApi):
+    """GET /api/admin/channels/NAME/upstream-models."""
+
+    async def get(self, name: str) -> None:
+        upstream_list, offers = await list_models(self, name)
+        self.answer(
+            {
+                "ok": upstream_list.error is None,
+                "status": upstream_list.status,
+                "error": upstream_list.error,
+                "items": [asdict(offer) for offer in offers],
+                "next": None,
+            }
+        )
+
+
+class SwitchChannelApi(AdminApi):
+    """POST /api/admin/channels/NAME/enable, /disable, /drain."""
+
+    async def post(self, name: str, action: str) -> None:
+        self.fields()
+        await switch(self, name, action)
+        self.answer(await self.store(objects.load, "channel", name))
+
+
+class ReinstateApi(AdminApi):
+    """POST /api/admin/channels/NAME/reinstate."""
+
+    async def post(self, name: str) -> None:
+        position = self.fields("key").get("key")
+        if position is not None and (isinstance(position, bool) or not isinstance(position, int)):
+            raise invalid("key must be the position of an upstream key, from 1", "key")
+        self.answer({"channel": name, "reinstated": await reinstate(self, name, position)})
+
+
+# ---- pages -----------------------------------------------------------------------------------
+
+
+def state_of(channel: dict[str, Any]) -> tuple[str, str]:
+    """Return shape and word of a channel's state."""
+    if not channel["enabled"]:
+        return "idle", "switched_off"
+    if channel["draining"]:
+        return "live", "draining"
+    state = channel["state"]
+    return (SHAPES[state], f"state_{state}") if state else ("none", "no_models")
+
+
+def counts_of(channels: Sequence[dict[str, Any]]) -> list[tuple[str, str, int]]:
+    """Return shape, word and number of the channels in each state, the most urgent first."""
+    counts = Counter(map(state_of, channels))
+    ranked = sorted(counts, key=lambda state: _SHAPES_BY_URGENCY.index(state[0]))
+    return [(shape, word, counts[shape, word]) for shape, word in ranked]
+
+
+def query_of(filters: Mapping[str, str], search: str, name: str, value: str = "") -> str:
+    """Return the query of a page with one filter set to a value, or removed."""
+    query = {**filters, "search": search, name: value}
+    text = urlencode({field: value for field, value in query.items() if value})
+    return f"?{text}" if text else ""
+
+
+def _fits(channel: dict[str, Any], filters: Mapping[str, str]) -> bool:
+    """Return whether a channel has the state, the vendor and the group of the filters."""
+    return (
+        filters.get("state") in (None, state_of(channel)[1])
+        and filters.get("vendor") in (None, channel["vendor"])
+        and (filters.get("group") is None or filters["group"] in channel["groups"])
+    )
+
+
+def last_error_of(channel: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the model of a channel that failed last."""
+    failed = [status for status in channel["status"] if status["last_error_at"]]
+    return max(failed, key=lambda status: str(status["last_error_at"]), default=None)
+
+
+def keys_of(channel: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the upstream keys by position, each with its suspension or None."""
+    suspensions = {key["position"]: key for key in channel["keys_aside"]}
+    return [
+        {"position": position, "suspension": suspensions.get(position)}
+        for position in range(1, len(channel["keys"]) + 1)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelSelection:
+    """The channels of a search, and those of them that fit the filters: `selected`."""
+
+    paging: Paging
+    filters: Mapping[str, str]
+    channels: Sequence[dict[str, Any]]
+    next: str | None
+    selected: list[dict[str, Any]]
+
+
+class ChannelPage(ObjectForm):
+    """A page with the list of channels."""
+
+    async def show_channels(
+        self, opened: str = "", results: list[ChannelTest] | None = None
+    ) -> None:
+        """Answer with the list, one channel opened, and the results of its test; with none opened,
+        those of a test of all."""
+        selection = await self.selection()
+        channels = selection.selected
+        if opened and opened not in [channel["name"] for channel in channels]:
+            channels = [await self.store(objects.load, "channel", opened), *channels]
+        everything = (*selection.channels, *channels)
+        self.show(
+            "admin/channels.html",
+            plural="channels",
+            items=channels,
+            next=selection.next,
+            search=selection.paging.search,
+            paging=selection.paging,
+            place=path_of,
+            opened=opened,
+            results=results,
+            filters=selection.filters,
+            choices={
+                "state": list(dict.fromkeys(word for _, word, _ in counts_of(selection.channels))),
+                "vendor": sorted({channel["vendor"] for channel in selection.channels}),
+                "group": sorted({name for row in selection.channels for name in row["groups"]}),
+            },
+            counts=counts_of(channels),
+            MAX_CHANNELS=MAX_CHANNELS,
+            testable=sum(map(testable, channels)),
+            families={channel["name"]: channel["family"] for channel in everything},
+            narrowed=bool(selection.filters),
+            query_of=query_of,
+            tested_ms=int(time.time() * 1000),
+            state_of=state_of,
+            last_error_of=last_error_of,
+            keys_of=keys_of,
+            ms=Instant().parse,
+        )
+
+    async def selection(self) -> ChannelSelection:
+        """Return the channels that the query of the page selects."""
+        paging = replace(paging_of(self), limit=MAX_ITEMS)
+        part = await self.store(objects.load_page, "channel", paging)
+        arguments = {name: self.get_query_argument(name, "") for name in FILTERS}
+        filters = {name: value for name, value in arguments.items() if value}
+        selected = [channel for channel in part.items if _fits(channel, filters)]
+        return ChannelSelection(paging, filters, part.items, part.next, selected)
+
+
+class ChannelListPage(ChannelPage):
+    """The list; with `?new` the form of a new channel, which begins as a copy of the one in `like`.
+    A POST creates the channel, or tests all that the list shows."""
+
+    async def get(self) -> None:
+        if self.get_query_argument("new", None) is None:
+            await self.show_channels()
+        elif name := self.get_query_argument("like", ""):
+            await self._copy(name)
+        else:
+            await self.form("channels")
+
+    async def post(self) -> None:
+        if not self.get_body_argument("test", ""):
+            await self.create_submitted("channels")
+            return
+        selection = await self.selection()
+        names = [channel["name"] for channel in selection.selected if testable(channel)]
+        await self.show_channels(results=await test_channels(self, names[:MAX_CHANNELS]))
+
+    async def _copy(self, name: str) -> None:
+        channel = await self.store(objects.load, "channel", name)
+        copy = {field: value for field, value in channel.items() if field not in _NOT_COPIED}
+        note = self.words["admin.copy_note"].format(name=name)
+        await self.form("channels", defaults={**copy, "name": f"{name}-copy"}, note=note)
+
+
+class ChannelAction(ActionPage):
+    """The target of a form beside a channel."""
+
+    def back(self, name: str, action: str = "") -> str:
+        return path_of("channels", name)
+
+
+class OpenChannelPage(ChannelPage):
+    """The list with one channel opened."""
+
+    async def get(self, name: str) -> None:
+        await self.store(objects.load, "channel", name)
+        await self.show_channels(name)
+
+    async def post(self, name: str) -> None:
+        self.redirect(path_of("channels", name), status=303)
+
+
+class ChannelTestPage(ChannelAction, ChannelPage):
+    """Tests each model of a channel, or one of them, and shows the results."""
+
+    async def post(self, name: str) -> None:
+        channel = await self.store(objects.load, "channel", name)
+        model = self.get_body_argument("model", "")
+        models = [model] if model else list(channel["models"])[:MAX_MODELS]
+        stream = self.get_body_argument("stream", "") == "true"
+        await self.show_channels(name, await test_models(self, name, models, stream=stream))
+
+
+class SwitchChannelPage(ChannelAction):
+    """Enables, disables or drains a channel; the toast takes it back."""
+
+    async def post(self, name: str, action: str) -> None:
+        await switch(self, name, action)
+        undo = path_of("channels", name, "disable" if action == "enable" else "enable")
+        word = {"enable": "enabled", "disable": "disabled", "drain": "draining"}[action]
+        self.done(f"done_{word}", self.back(name), undo, name=name)
+
+
+class ReinstatePage(ChannelAction):
+    """Uses a suspended upstream key again."""
+
+    async def post(self, name: str) -> None:
+        text = self.get_body_argument("key", "")
+        position = int(text) if text.isdecimal() and len(text) <= MAX_DIGITS else None
+        try:
+            await reinstate(self, name, position)
+        except Failure as failure:
+            self.say(failure.message)
+            self.redirect(self.back(name), status=303)
+        else:
+            self.done("done_reinstated", self.back(name), name=name)
+
+
+class UpstreamModelsPage(AdminPage):
+    """The models that a channel's upstream lists; the chosen ones are added to the channel."""
+
+    async def get(self, name: str) -> None:
+        await self._page(name)
+
+    async def post(self, name: str) -> None:
+        chosen = self.get_body_arguments("models")
+        channel = await self.store(objects.load, "channel", name)
+        models = {**{model: model for model in chosen}, **channel["models"]}
+        try:
+            await objects.change(self, "channel", name, {"models": models})
+        except Failure as failure:
+            await self._page(name, failure)
+            return
+        added = len(models) - len(channel["models"])
+        self.done("done_models", path_of("channels", name), name=name, count=added)
+
+    async def _page(self, name: str, failure: Failure | None = None) -> None:
+        if failure is not None:
+            self.set_status(failure.status_code)
+        upstream_list, offers = await list_models(self, name)
+        self.show(
+            "admin/upstream_models.html",
+            name=name,
+            upstream_list=upstream_list,
+            offers=offers,
+            chosen=self.get_body_arguments("models"),
+            problem=failure.message if failure else "",
+            action=path_of("channels", name, "models"),
+            back=path_of("channels", name),
+            place=path_of,
+        )

@@ -1,0 +1,181 @@
+"""Redeem codes: batches are created and shown once; unused ones are changed and removed."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+import peewee
+
+from handlers.hub.web.admin import (
+    ActionPage,
+    AdminApi,
+    AdminPage,
+    Confirmation,
+    ConfirmationPage,
+    actor_of,
+    invalid,
+    paging_of,
+    part_of,
+    path_of,
+)
+from handlers.hub.web.base import MAX_DIGITS, Failure, HubHandler
+from store.admin.listing import Paging, Part
+from store.db.database import database_ms
+from store.money import codes
+from store.values.fields import Instant
+from store.values.pricing import AmountError, format_money, parse_money
+
+FIELDS = ("amount", "expires_at", "enabled")
+BATCH_FIELDS = ("amount", "count", "expires_at")
+
+
+def load_page(db: peewee.Database, paging: Paging) -> Part:
+    """Return a page of the list, the newest first."""
+    rows = codes.page(db, paging.limit + 1, paging.after, paging.search)
+    at_ms = database_ms(db)
+    return part_of([codes.public(code, at_ms) for code in rows], paging.limit)
+
+
+def load(db: peewee.Database, code_id: str) -> dict[str, Any]:
+    """Return one code by its id. Raises NotFound."""
+    return codes.public(codes.show(db, code_id), database_ms(db))
+
+
+def batch_of(body: Mapping[str, Any]) -> codes.Wanted:
+    """Read the requested batch of a body or a form. Raises Failure."""
+    count, expires_at = body.get("count") or 1, body.get("expires_at") or None
+    if isinstance(count, str) and count.isdecimal() and len(count) <= MAX_DIGITS:
+        count = int(count)
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise invalid("count must be a whole number", "count")
+    try:
+        amount = parse_money(str(body.get("amount", "")).strip())
+    except AmountError as error:
+        raise invalid(f"amount: {error}", "amount") from None
+    try:
+        expires_ms = None if expires_at is None else Instant().parse(expires_at)
+    except ValueError as error:
+        raise invalid(f"expires_at {error}", "expires_at") from None
+    return codes.Wanted(count, amount, expires_ms)
+
+
+async def create(handler: HubHandler, batch: codes.Wanted) -> list[dict[str, Any]]:
+    """Create a batch; return the codes in clear, which are never shown again. Raises Failure."""
+    pepper = handler.site.sealing.peppers[0]
+    created = await handler.store(codes.create, batch, pepper, actor_of(handler))
+    return [
+        {
+            "id": code.id,
+            "code": code.code,
+            "amount": format_money(batch.amount_nanos),
+            "expires_at": codes.time_text(batch.expires_ms),
+        }
+        for code in created
+    ]
+
+
+async def change(handler: HubHandler, code_id: str, body: Mapping[str, Any]) -> None:
+    """Change amount, expiry or `enabled` of an unused code. Raises Failure."""
+    fields = {
+        name: "" if value is None else str(value)
+        for name, value in body.items()
+        if name != "enabled"
+    }
+    enabled = body.get("enabled")
+    if enabled is not None and not isinstance(enabled, bool):
+        raise invalid("enabled must be true or false", "enabled")
+    if fields:
+        await handler.store(codes.set_fields, code_id, fields, actor_of(handler))
+    if enabled is not None:
+        switch = codes.enable if enabled else codes.disable
+        await handler.store(switch, [code_id], actor_of(handler))
+
+
+async def remove(handler: HubHandler, code_id: str) -> None:
+    """Remove an unused code. Raises Failure."""
+    await handler.store(codes.remove, [code_id], actor_of(handler))
+
+
+class CodeListApi(AdminApi):
+    """GET and POST /api/admin/codes."""
+
+    async def get(self) -> None:
+        part = await self.store(load_page, paging_of(self))
+        self.answer_list(part.items, part.next)
+
+    async def post(self) -> None:
+        created = await create(self, batch_of(self.fields(*BATCH_FIELDS)))
+        self.answer_list(created, status=HTTPStatus.CREATED)
+
+
+class CodeApi(AdminApi):
+    """GET, PATCH and DELETE /api/admin/codes/ID."""
+
+    async def get(self, code_id: str) -> None:
+        self.answer(await self.store(load, code_id))
+
+    async def patch(self, code_id: str) -> None:
+        await change(self, code_id, self.fields(*FIELDS))
+        self.answer(await self.store(load, code_id))
+
+    async def delete(self, code_id: str) -> None:
+        await remove(self, code_id)
+        self.answer_nothing()
+
+
+class CodeListPage(AdminPage):
+    """The list; with `?new` the form of a batch."""
+
+    async def get(self) -> None:
+        if self.get_query_argument("new", None) is not None:
+            self._form()
+            return
+        paging = paging_of(self)
+        self.show_list("codes", await self.store(load_page, paging), paging)
+
+    async def post(self) -> None:
+        body = {name: self.get_body_argument(name, "").strip() for name in BATCH_FIELDS}
+        if len(body["expires_at"]) == len("2027-01-01"):
+            body["expires_at"] += "T00:00:00Z"
+        try:
+            created = await create(self, batch_of(body))
+        except Failure as failure:
+            self._form(failure)
+            return
+        self.show("admin/codes_made.html", made=created, back=path_of("codes"))
+
+    def _form(self, failure: Failure | None = None) -> None:
+        values = self.form_values(BATCH_FIELDS, failure)
+        self.show("admin/codes_form.html", back=path_of("codes"), **values)
+
+
+class SwitchCodePage(ActionPage):
+    """Enables and disables a code; the toast takes it back."""
+
+    def back(self, code_id: str, action: str) -> str:
+        return path_of("codes")
+
+    async def post(self, code_id: str, action: str) -> None:
+        enabled = action == "enable"
+        await change(self, code_id, {"enabled": enabled})
+        self.done_switched(code_id, path_of("codes", code_id), path_of("codes"), enabled=enabled)
+
+
+class RemoveCodePage(ConfirmationPage):
+    """Removes a code when its last characters are typed."""
+
+    async def confirmation(self, code_id: str) -> Confirmation:
+        code = (await self.store(load, code_id))["code"]
+        return Confirmation(
+            title=self.words["admin.remove_title"].format(name=code),
+            effect=self.words["admin.remove_code"],
+            name=code[-4:],
+            action=path_of("codes", code_id, "remove"),
+            button=self.words["admin.remove"],
+            back=path_of("codes"),
+        )
+
+    async def confirmed(self, code_id: str) -> None:
+        code = await self.store(load, code_id)
+        await remove(self, code_id)
+        self.done("done_removed", path_of("codes"), name=code["code"])

@@ -1,0 +1,102 @@
+"""Models beyond their fields: the history of prices, and lists of new ones."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import peewee
+
+from handlers.hub.objects import ObjectPage
+from handlers.hub.web.admin import AdminApi, AdminPage, actor_of, invalid, path_of
+from handlers.hub.web.base import Failure, HubHandler
+from operations import edits
+from store.admin import listing, price_list
+from store.admin.price_list import PriceChange, PriceRow
+from store.values.pricing import PRICE_NAMES
+
+
+async def change_prices(
+    handler: HubHandler, rows: Sequence[PriceRow], *, dry_run: bool
+) -> list[PriceChange]:
+    """Change prices, all or none; `dry_run`: only return what would change. Raises Failure."""
+    actor, sealing = actor_of(handler), handler.site.sealing
+
+    def work(db: peewee.Database) -> list[PriceChange]:
+        editor = edits.editor(db, sealing, actor, remote=True)
+        return price_list.take(db, editor, rows, dry_run=dry_run)
+
+    return await handler.store(work)
+
+
+class PriceHistoryApi(AdminApi):
+    """GET /api/admin/models/NAME/prices."""
+
+    async def get(self, name: str) -> None:
+        self.answer_list(await self.store(listing.price_history, name))
+
+
+class PriceImportApi(AdminApi):
+    """POST /api/admin/prices: a JSON list of prices, or a table in CSV."""
+
+    async def post(self) -> None:
+        rows, dry_run = await self._request()
+        changes = await change_prices(self, rows, dry_run=dry_run)
+        self.answer(
+            {
+                "dry_run": dry_run,
+                "changes": [
+                    {"model": change.model, "before": change.before, "after": change.after}
+                    for change in changes
+                ],
+            }
+        )
+
+    async def _request(self) -> tuple[Sequence[PriceRow], bool]:
+        if self.request.headers.get("Content-Type", "").startswith("text/csv"):
+            text = self.request.body.decode("utf-8", "replace")
+            rows = await self.store(lambda _: price_list.read_csv(text))
+            return rows, self.get_query_argument("dry_run", "") == "true"
+        body = self.fields("prices", "dry_run")
+        prices, dry_run = body.get("prices"), self.flag(body, "dry_run")
+        if not isinstance(prices, list) or not all(isinstance(row, dict) for row in prices):
+            raise invalid("prices must be a list of objects: model, and prices by name", "prices")
+        return prices, dry_run
+
+
+class ModelPage(ObjectPage):
+    """The form of a stored model, with the history of its prices."""
+
+    async def details(self, stored: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"history": await self.store(listing.price_history, stored["name"])}
+
+
+class PriceImportPage(AdminPage):
+    """A table of new prices: first its effect is shown, then it is applied, all or nothing."""
+
+    async def get(self) -> None:
+        self._form("")
+
+    async def post(self) -> None:
+        table, apply = self.get_body_argument("table", ""), self.get_body_argument("take", "")
+        try:
+            rows = await self.store(lambda _: price_list.read_csv(table))
+            changes = await change_prices(self, rows, dry_run=not apply)
+        except Failure as failure:
+            self.set_status(failure.status_code)
+            self._form(table, problem=failure.message)
+            return
+        if apply:
+            self.done("done_prices", path_of("models"), count=len(changes))
+        else:
+            self._form(table, changes)
+
+    def _form(
+        self, table: str, changes: list[PriceChange] | None = None, problem: str = ""
+    ) -> None:
+        self.show(
+            "admin/prices.html",
+            table=table,
+            changes=changes,
+            problem=problem,
+            price_names=PRICE_NAMES,
+            back=path_of("models"),
+        )

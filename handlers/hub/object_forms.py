@@ -1,0 +1,249 @@
+"""Forms of administered objects, made from the table of fields that `apply` reads, and read back
+into values of its document.
+
+Secrets are never shown again: an empty field keeps the stored one.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from store.admin.kinds import KINDS, REQUIRED, Field
+from store.db.audit import MASK
+from store.values.fields import (
+    NAME,
+    Boolean,
+    Choice,
+    FieldType,
+    HeaderMap,
+    Instant,
+    Integer,
+    ListOf,
+    ModelMap,
+    Optional,
+    OptionMap,
+    PriceChanges,
+    PriceTable,
+)
+from store.values.pricing import PRICE_NAMES
+
+ADVANCED: Mapping[str, frozenset[str]] = {
+    "group": frozenset({"rpm", "tpm", "concurrency", "translate"}),
+    "user": frozenset({"rpm", "tpm", "concurrency"}),
+    "channel": frozenset(
+        {"rpm", "tpm", "concurrency", "key_rpm", "key_tpm", "key_concurrency", "translate"}
+        | {"extra_headers", "proxy", "ca_file", "options", "draining"}
+        | {"shared_ids"}
+    ),
+}
+"""Fields that are seldom needed: a form hides them behind "More"."""
+
+MAX_CHECKBOXES = 24  # more names than that are typed, one a line
+MAX_OPTIONS = 200  # more names than that are typed
+_LINES = re.compile(r"\s*[\r\n]+\s*")
+_GAPS = re.compile(r"[\s,]+")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+
+Submitted = Mapping[str, Sequence[str]]
+"""The values of each field of a form that was sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormField:
+    """A field as a form shows it. `widget`: text, number, check, choice, checks, lines, prices,
+    secret, secret_lines; `values`: its contents or the chosen ones; `secrets`: how many are
+    stored."""
+
+    name: str
+    widget: str
+    values: Sequence[str]
+    options: Sequence[str] = ()
+    required: bool = False
+    advanced: bool = False
+    secrets: int = 0
+    problem: str = ""
+    prices: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def value(self) -> str:
+        """The text of a field with one value."""
+        return self.values[0] if self.values else ""
+
+
+@dataclass(frozen=True, slots=True)
+class FormContents:
+    """Contents of a form: a stored object (None: a new one, with `defaults`), what was submitted
+    before, the problem of a field, and the names that some fields choose from."""
+
+    stored: Mapping[str, Any] | None = None
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    submitted: Submitted | None = None
+    problems: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+def form_fields(kind: str, contents: FormContents) -> list[FormField]:
+    """Return the fields of the form of an object of a kind."""
+    spec = KINDS[kind]
+    new = contents.stored is None
+    fields = []
+    if new:
+        identity = {name: Field(type_, "") for name, type_ in spec.identity.items()}
+        fields = [_form_field(kind, name, row, contents) for name, row in identity.items()]
+    for name, row in spec.fields.items():
+        if (row.once and not new) or isinstance(row.type, PriceChanges):
+            continue
+        if row.local and not (contents.stored or {}).get(name):
+            continue  # only commands set it; here it can be removed
+        fields.append(_form_field(kind, name, row, contents))
+    return fields
+
+
+def document_values(kind: str, submitted: Submitted, *, new: bool) -> dict[str, Any]:
+    """Return the values of the document that a form has sent, unchecked."""
+    spec, values = KINDS[kind], {}
+    if new:
+        values = {name: (submitted.get(name) or [""])[0].strip() for name in spec.identity}
+    for name, row in spec.fields.items():
+        if (not new and row.once) or isinstance(row.type, PriceChanges):
+            continue  # future prices: by the JSON API and commands only
+        texts = [text for text in submitted.get(name, ()) if text.strip()]
+        value = _value(name, row, submitted, texts, new=new)
+        if value is not _LEFT_OUT:
+            values[name] = value
+    return values
+
+
+_LEFT_OUT: Any = object()
+
+
+def _value(name: str, row: Field, submitted: Submitted, texts: Sequence[str], *, new: bool) -> Any:
+    kind = _inner(row.type)
+    if isinstance(kind, Boolean):
+        return bool(texts)
+    if isinstance(kind, PriceTable):
+        return _prices(submitted, new=new)
+    text = texts[0].strip() if texts else ""
+    if row.secret and (not texts or MASK in text):
+        # Not for a proxy, which is shown: emptying its field removes it.
+        return None if name == "proxy" and not texts and not new else _LEFT_OUT
+    if isinstance(kind, ListOf):
+        # Names of groups may hold blanks and commas; nothing else that is listed may.
+        gaps = _LINES if kind.item is NAME else _GAPS
+        return [part for text in texts for part in gaps.split(text.strip()) if part]
+    if isinstance(kind, (ModelMap, HeaderMap, OptionMap)):
+        return _table(kind, texts)
+    if not text:
+        return None if isinstance(row.type, Optional) else _LEFT_OUT
+    if isinstance(kind, Instant) and _DATE.fullmatch(text):
+        return f"{text}T00:00:00Z"
+    return kind.from_text(text)
+
+
+def _prices(submitted: Submitted, *, new: bool) -> dict[str, Any]:
+    prices: dict[str, Any] = {}
+    for name in PRICE_NAMES:
+        text = (submitted.get(f"price.{name}") or [""])[0].strip()
+        if text:
+            prices[name] = text
+        elif not new and name not in ("input", "output", "call"):
+            prices[name] = None
+    return prices
+
+
+def _table(kind: FieldType, texts: Sequence[str]) -> dict[str, Any]:
+    """Read lines `name = value`; a name alone stands for itself."""
+    table: dict[str, Any] = {}
+    mark = ":" if isinstance(kind, HeaderMap) else "="
+    for line in (line.strip() for text in texts for line in text.splitlines()):
+        if not line:
+            continue
+        name, _, value = (part.strip() for part in line.partition(mark))
+        table[name] = kind.value_from_text(value) if isinstance(kind, OptionMap) else value or name
+    return table
+
+
+def _inner(kind: FieldType) -> FieldType:
+    return kind.inner if isinstance(kind, Optional) else kind
+
+
+def _form_field(kind: str, name: str, row: Field, contents: FormContents) -> FormField:
+    inner = _inner(row.type)
+    stored = None if contents.stored is None else contents.stored.get(name)
+    options = _options(name, inner, contents)
+    widget = _widget(name, row, inner, options)
+    count = len(stored) if isinstance(stored, (list, dict)) else int(stored is not None)
+    return FormField(
+        name=name,
+        widget=widget,
+        values=_field_values(name, row, widget, contents),
+        options=options,
+        required=row.default is REQUIRED and not row.secret,
+        advanced=name in ADVANCED.get(kind, ()),
+        secrets=count if row.secret else 0,
+        problem=contents.problems.get(name, ""),
+        prices=_price_texts(contents) if widget == "prices" else {},
+    )
+
+
+def _options(name: str, inner: FieldType, contents: FormContents) -> Sequence[str]:
+    if isinstance(inner, Choice):
+        return list(inner.options)
+    if isinstance(inner, ListOf) and isinstance(inner.item, Choice):
+        return list(inner.item.options)
+    return contents.names.get(name, ())
+
+
+def _widget(name: str, row: Field, inner: FieldType, options: Sequence[str]) -> str:
+    if isinstance(inner, Boolean):
+        return "check"
+    if isinstance(inner, PriceTable):
+        return "prices"
+    if row.secret and name != "proxy":
+        return "secret" if name == "password" else "secret_lines"
+    if isinstance(inner, ListOf):
+        return "checks" if 0 < len(options) <= MAX_CHECKBOXES else "lines"
+    if isinstance(inner, (ModelMap, HeaderMap, OptionMap)):
+        return "lines"
+    if 0 < len(options) <= MAX_OPTIONS:
+        return "choice"
+    return "number" if isinstance(inner, Integer) else "text"
+
+
+def _field_values(name: str, row: Field, widget: str, contents: FormContents) -> list[str]:
+    """Return the contents of a field: what was submitted, else what is stored, else the default."""
+    if widget in ("secret", "secret_lines", "prices"):
+        return []
+    if contents.submitted is not None:
+        return list(contents.submitted.get(name, ()))
+    if contents.stored is not None:
+        value = contents.stored.get(name)
+    elif name in contents.defaults:
+        value = contents.defaults[name]
+        if row.secret and MASK in str(value):
+            value = None
+    else:
+        value = None if row.default is REQUIRED else row.default
+        value = row.type.plain(value) if value is not None else None
+    if value is None or value is False:
+        return []
+    if isinstance(value, dict):
+        return ["\n".join(_line(name, inner) for name, inner in value.items())]
+    if isinstance(value, list):
+        return list(map(str, value)) if widget == "checks" else ["\n".join(map(str, value))]
+    return ["true" if value is True else str(value)]
+
+
+def _line(name: str, value: Any) -> str:
+    if value == name:
+        return name
+    return f"{name} = {value if isinstance(value, str) else json.dumps(value)}"
+
+
+def _price_texts(contents: FormContents) -> dict[str, str]:
+    if contents.submitted is not None:
+        return {name: (contents.submitted.get(f"price.{name}") or [""])[0] for name in PRICE_NAMES}
+    stored = (contents.stored or {}).get("price", {})
+    return {name: stored.get(name, "") for name in PRICE_NAMES}

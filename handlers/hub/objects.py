@@ -1,0 +1,297 @@
+"""Users, groups, models, channels, plans and subscriptions: their lists, and the forms that create,
+change and remove one.
+
+Whatever such a kind has beyond that stands in a module of its own: users, models, channels.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import peewee
+
+from adapters.options import OPTIONS
+from adapters.registry import VENDORS
+from handlers.hub.object_forms import MAX_OPTIONS, FormContents, document_values, form_fields
+from handlers.hub.web.admin import (
+    ActionPage,
+    AdminApi,
+    AdminPage,
+    Confirmation,
+    ConfirmationPage,
+    actor_of,
+    edit,
+    invalid,
+    paging_of,
+    path_of,
+)
+from handlers.hub.web.base import Failure, HubHandler
+from operations.channel_list import with_status
+from store.admin import listing
+from store.admin.kinds import KINDS
+from store.admin.listing import Paging, Part
+from store.db.database import database_ms
+from store.money import wallet
+from store.money.quota import with_use_of_subscriptions
+from store.values.fields import Instant
+from store.values.pricing import PRICE_NAMES, format_money
+
+PLURALS: Mapping[str, str] = {
+    "users": "user",
+    "groups": "group",
+    "models": "model",
+    "channels": "channel",
+    "plans": "plan",
+    "subscriptions": "subscription",
+}
+"""Kinds of the document of `apply` by their names in paths; codes are none of it."""
+_PAGE_OF_LIST = {"subscriptions": "plans"}
+"""Pages that have the list of another kind, too."""
+MAX_SUBSCRIPTIONS = 100
+
+Objects = Sequence[dict[str, Any]]
+
+
+def _with_balances(db: peewee.Database, users: Objects) -> list[dict[str, Any]]:
+    balances = wallet.balances(db, [user["id"] for user in users])
+    return [{**user, "balance": format_money(balances.get(user["id"], 0))} for user in users]
+
+
+def _with_use(db: peewee.Database, subscriptions: Objects) -> list[dict[str, Any]]:
+    return with_use_of_subscriptions(db, subscriptions, database_ms(db))
+
+
+_COMPLETE: Mapping[str, Callable[[peewee.Database, Objects], list[dict[str, Any]]]] = {
+    "user": _with_balances,
+    "channel": with_status,
+    "subscription": _with_use,
+}
+"""Add to objects what a list shows beyond the fields of the document."""
+
+
+def load_page(db: peewee.Database, kind: str, paging: Paging) -> Part:
+    """Return a page of a list."""
+    part = listing.page(db, kind, paging)
+    return Part(_COMPLETE[kind](db, part.items), part.next) if kind in _COMPLETE else part
+
+
+def load(db: peewee.Database, kind: str, name: str) -> dict[str, Any]:
+    """Return one object as in its list. Raises NotFound."""
+    fields = listing.one(db, kind, name)
+    return _COMPLETE[kind](db, [fields])[0] if kind in _COMPLETE else fields
+
+
+async def create(handler: HubHandler, kind: str, values: Mapping[str, Any]) -> str:
+    """Create an object; return its name. Raises Failure."""
+    outcome = await edit(handler, lambda it: it.make(kind, values), hashes="password" in values)
+    return outcome.changes[0].name
+
+
+async def change(handler: HubHandler, kind: str, name: str, values: Mapping[str, Any]) -> None:
+    """Change fields of an object. Raises Failure."""
+    if kind == "user":
+        _refuse_lock_out(handler, name, values)
+    await edit(handler, lambda it: it.change(kind, name, values), hashes="password" in values)
+
+
+async def remove(handler: HubHandler, kind: str, name: str) -> None:
+    """Remove an object. Raises Failure."""
+    if kind == "user":
+        _refuse_lock_out(handler, name, {"enabled": False})
+    await edit(handler, lambda it: it.remove(kind, name))
+
+
+def _refuse_lock_out(handler: HubHandler, name: str, values: Mapping[str, Any]) -> None:
+    """Refuse what would lock out the signed-in user; an own password needs the old one."""
+    if name != actor_of(handler):
+        return
+    if "password" in values:
+        raise invalid("change your own under Account, with the old one", "password")
+    for field, needed in (("enabled", True), ("role", "admin")):
+        if values.get(field, needed) != needed:
+            raise invalid("you would lock yourself out; another administrator can do it", field)
+
+
+class ObjectListApi(AdminApi):
+    """GET and POST /api/admin/KIND."""
+
+    async def get(self, plural: str) -> None:
+        part = await self.store(load_page, PLURALS[plural], paging_of(self))
+        self.answer_list(part.items, part.next)
+
+    async def post(self, plural: str) -> None:
+        kind = PLURALS[plural]
+        name = await create(self, kind, self.body())
+        self.answer(await self.store(load, kind, name), HTTPStatus.CREATED)
+
+
+class ObjectApi(AdminApi):
+    """GET, PATCH and DELETE /api/admin/KIND/NAME."""
+
+    async def get(self, plural: str, name: str) -> None:
+        self.answer(await self.store(load, PLURALS[plural], name))
+
+    async def patch(self, plural: str, name: str) -> None:
+        kind = PLURALS[plural]
+        await change(self, kind, name, self.body())
+        self.answer(await self.store(load, kind, name))
+
+    async def delete(self, plural: str, name: str) -> None:
+        await remove(self, PLURALS[plural], name)
+        self.answer_nothing()
+
+
+def _names(db: peewee.Database, kind: str) -> dict[str, list[str]]:
+    """Return the names that fields of a kind choose from."""
+    names: dict[str, list[str]] = {}
+    limit = MAX_OPTIONS + 1  # one more: so many that they are typed
+    if kind in ("user", "channel"):
+        names["groups"] = listing.names(db, "group", limit)
+    if kind == "channel":
+        names["vendor"] = list(VENDORS)
+    if kind == "subscription":
+        names |= {other: listing.names(db, other, limit) for other in ("user", "plan")}
+    return names
+
+
+def list_path(plural: str) -> str:
+    """Return the path of the page with the list of a kind."""
+    return path_of(_PAGE_OF_LIST.get(plural, plural))
+
+
+class ObjectForm(AdminPage):
+    """A page that may answer with the form of an object."""
+
+    async def form(
+        self,
+        plural: str,
+        name: str = "",
+        failure: Failure | None = None,
+        *,
+        defaults: Mapping[str, Any] | None = None,
+        note: str = "",
+        beside: str = "",
+    ) -> None:
+        """Answer with the form of an object (no name: a new one); after a failure with what was
+        submitted. `defaults`: of a new object; `note`: shown above the form; `beside`: the problem
+        of another form of its page."""
+        kind = PLURALS[plural]
+        stored = await self.store(load, kind, name) if name else None
+        fields = (*KINDS[kind].identity, *KINDS[kind].fields)
+        problems = self.problems_of(failure, fields) if failure else {}
+        contents = FormContents(
+            stored=stored,
+            submitted=self.submitted() if failure else None,
+            problems=problems,
+            defaults=defaults or {},
+            names=await self.store(_names, kind),
+        )
+        if failure is not None:
+            self.set_status(failure.status_code)
+        self.show(
+            "admin/form.html",
+            plural=plural,
+            kind=kind,
+            name=name,
+            stored=stored,
+            items=form_fields(kind, contents),
+            problem=problems.get("", ""),
+            note=note,
+            beside=beside,
+            place=path_of,
+            action=path_of(plural, name, "edit" if name and kind == "channel" else ""),
+            back=list_path(plural),
+            price_names=PRICE_NAMES,
+            option_names=", ".join(OPTIONS),
+            ms=Instant().parse,
+            details=await self.details(stored) if stored else {},
+        )
+
+    async def create_submitted(self, plural: str) -> None:
+        """Create the object of the submitted form, or answer with the form and its problem."""
+        kind = PLURALS[plural]
+        try:
+            name = await create(self, kind, document_values(kind, self.submitted(), new=True))
+        except Failure as failure:
+            await self.form(plural, failure=failure)
+            return
+        self.done("done_made", list_path(plural), name=name)
+
+    async def details(self, stored: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what the form of a stored object shows beside its fields."""
+        return {}
+
+
+class ObjectListPage(ObjectForm):
+    """A list; with `?new` the form of a new object."""
+
+    async def get(self, plural: str) -> None:
+        if self.get_query_argument("new", None) is not None:
+            await self.form(plural, defaults={"name": self.get_query_argument("name", "")})
+            return
+        if plural in _PAGE_OF_LIST:
+            self.redirect(list_path(plural), status=HTTPStatus.SEE_OTHER)
+            return
+        paging = paging_of(self)
+        part = await self.store(load_page, PLURALS[plural], paging)
+        subscriptions = await self._subscriptions(paging.search) if plural == "plans" else None
+        self.show_list(plural, part, paging, price_names=PRICE_NAMES, subscriptions=subscriptions)
+
+    async def post(self, plural: str) -> None:
+        await self.create_submitted(plural)
+
+    async def _subscriptions(self, search: str) -> Part:
+        paging = Paging(MAX_SUBSCRIPTIONS, self.get_query_argument("from", ""), search)
+        return await self.store(load_page, "subscription", paging)
+
+
+class ObjectPage(ObjectForm):
+    """The form of a stored object."""
+
+    async def get(self, plural: str, name: str) -> None:
+        await self.form(plural, name)
+
+    async def post(self, plural: str, name: str) -> None:
+        kind = PLURALS[plural]
+        try:
+            values = document_values(kind, self.submitted(), new=False)
+            await change(self, kind, name, values)
+        except Failure as failure:
+            if failure.status_code == HTTPStatus.NOT_FOUND:
+                raise
+            await self.form(plural, name, failure)
+            return
+        self.done("done_changed", list_path(plural), name=name)
+
+
+class RemoveObjectPage(ConfirmationPage):
+    """Removes an object when its name is typed."""
+
+    async def confirmation(self, plural: str, name: str) -> Confirmation:
+        await self.store(load, PLURALS[plural], name)
+        return Confirmation(
+            title=self.words["admin.remove_title"].format(name=name),
+            effect=self.words[f"admin.remove_{PLURALS[plural]}"],
+            name=name,
+            action=path_of(plural, name, "remove"),
+            button=self.words["admin.remove"],
+            back=list_path(plural),
+        )
+
+    async def confirmed(self, plural: str, name: str) -> None:
+        await remove(self, PLURALS[plural], name)
+        self.done("done_removed", list_path(plural), name=name)
+
+
+class SwitchObjectPage(ActionPage):
+    """Enables and disables an object; the toast takes it back."""
+
+    def back(self, plural: str, name: str, action: str) -> str:
+        return path_of(plural, name)
+
+    async def post(self, plural: str, name: str, action: str) -> None:
+        kind, enabled = PLURALS[plural], action == "enable"
+        if kind == "user" and name == actor_of(self) and not enabled:
+            raise invalid(self.words["admin.not_oneself"])
+        await edit(self, lambda it: it.set_enabled(kind, name, enabled))
+        self.done_switched(name, path_of(plural, name), list_path(plural), enabled=enabled)

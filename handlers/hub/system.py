@@ -1,0 +1,289 @@
+"""The state of this node and of the store, the configuration in force, and notices.
+
+The workers belong to another process, the supervisor; its ops port reports them. When it does not
+answer, the page says so, and shows what the Hub knows itself.
+"""
+
+import json
+import platform
+import time
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any
+
+import peewee
+from tornado.httpclient import AsyncHTTPClient, HTTPClientError
+
+from handlers.hub.system_charts import CHART_HEIGHT, Hour, bar_text, charts_of, last_hours
+from handlers.hub.web.admin import (
+    ActionPage,
+    AdminApi,
+    AdminPage,
+    Confirmation,
+    ConfirmationPage,
+    actor_of,
+    invalid,
+    path_of,
+)
+from handlers.hub.web.base import Api, Failure, HubHandler
+from handlers.hub.web.site import Site
+from operations import shown_settings
+from store.calls.usage_stats import CLASSES
+from store.db import audit, migrate, nodes
+from store.db.database import is_mysql, place
+from store.db.partitions import next_day
+from store.hub import notices
+from store.values.fields import Instant
+from store.values.ids import day_begin_ms
+from store.values.usage_record import rfc3339
+
+OPS_CONNECT_S = 1.0
+OPS_ANSWER_S = 2.0
+TIMED_OUT = 599  # the status that Tornado's client makes up
+NO_NODE = "–"  # the name to type when the ops port does not answer
+_LOCAL = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
+_WORKER_FIELDS = (
+    *("slot", "pid", "ready", "why", "leaving", "uptime_s", "streams", "calls", "connections"),
+    *("store", "journal_backlog_bytes", "open_breakers"),
+)
+_NODE_FIELDS = ("node", "ready", "reason", "draining", "parked")
+NOTICE_FIELDS = ("text", "level", "since", "until")
+
+
+class _OpsPortSilent(Exception):
+    """The ops port does not answer; the message says why."""
+
+
+async def system_state(handler: HubHandler, hours: Sequence[Hour]) -> dict[str, Any]:
+    """Return the whole state as JSON."""
+    site = handler.site
+    return {
+        "version": site.version,
+        "python": platform.python_version(),
+        "hub_uptime_s": int(time.monotonic() - site.started_s),
+        **await node_state(site),
+        "store": await handler.store(_store_state),
+        "hours": [_hour_fields(hour) for hour in hours],
+        "settings": shown_settings.rows(site.settings, site.origins),
+    }
+
+
+async def node_state(site: Site) -> dict[str, Any]:
+    """Return the state of this node by its ops port; without an answer `node` is None, and
+    `problem` says why."""
+    try:
+        status = json.loads(await _ask_ops_port(site, "GET", "/status"))
+        workers = [
+            {name: worker.get(name) for name in _WORKER_FIELDS} for worker in status["workers"]
+        ]
+        fields = {name: status[name] for name in _NODE_FIELDS}
+    except _OpsPortSilent as error:
+        return {"node": None, "problem": str(error), "workers": []}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        problem = "what answers on the ops port is no gateway of this version"
+        return {"node": None, "problem": problem, "workers": []}
+    return {
+        **fields,
+        "problem": None,
+        "streams": status.get("streams"),
+        "calls": status.get("calls"),
+        **{name: status.get(name) for name in ("overhead_ms", "loop_lag_ms")},
+        "journal_backlog_bytes": sum(row["journal_backlog_bytes"] or 0 for row in workers),
+        "workers": workers,
+    }
+
+
+async def drain(handler: HubHandler) -> str | None:
+    """Take this node out of rotation until it is started again; return the reason when it
+    fails."""
+    try:
+        await _ask_ops_port(handler.site, "POST", "/drain")
+    except _OpsPortSilent as error:
+        return str(error)
+    state = await node_state(handler.site)
+    act = audit.Act(actor_of(handler), "drain", "node", str(state["node"] or "this node"))
+    await handler.store(audit.write_alone, act)
+    return None
+
+
+async def _ask_ops_port(site: Site, method: str, path: str) -> bytes:
+    """Return the answer of the ops port. Raises _OpsPortSilent."""
+    ops = site.settings.ops
+    if not ops.enabled:
+        raise _OpsPortSilent("the ops port is switched off (ops.enabled)")
+    host = _LOCAL.get(ops.host, f"[{ops.host}]" if ":" in ops.host else ops.host)
+    try:
+        answer = await AsyncHTTPClient().fetch(
+            f"http://{host}:{ops.port}{path}",
+            method=method,
+            body="" if method == "POST" else None,
+            headers={"Authorization": f"Bearer {ops.token}"} if ops.token else {},
+            connect_timeout=OPS_CONNECT_S,
+            request_timeout=OPS_ANSWER_S,
+            follow_redirects=False,
+        )
+    except HTTPClientError as error:
+        late = error.code == TIMED_OUT
+        problem = "does not answer in time" if late else f"answers {error.code}"
+        raise _OpsPortSilent(f"the ops port {host}:{ops.port} {problem}") from None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise _OpsPortSilent(f"the ops port {host}:{ops.port} does not answer: {reason}") from None
+    return bytes(answer.body)
+
+
+def _hour_fields(hour: Hour) -> dict[str, Any]:
+    return {
+        "at": rfc3339(hour.at_ms),
+        "calls": hour.calls,
+        **{name: getattr(hour, name) for name in CLASSES},
+        "first_byte_p50_ms": hour.first_byte(50),
+        "first_byte_p95_ms": hour.first_byte(95),
+    }
+
+
+def _store_state(db: peewee.Database) -> dict[str, Any]:
+    begin_s = time.perf_counter()
+    states = nodes.states(db)
+    answer_ms = round(1000 * (time.perf_counter() - begin_s), 1)
+    oldest = next_day(db, 0)
+    return {
+        "kind": "mysql" if is_mysql(db) else "sqlite",
+        "place": place(db),
+        "answer_ms": answer_ms,
+        "pending_migrations": migrate.pending(db),
+        "records_since": None if oldest is None else rfc3339(day_begin_ms(oldest)),
+        "nodes": [
+            {
+                "name": node.name,
+                "versions": list(node.versions),
+                "seen_at": rfc3339(node.seen_ms),
+                "here": node.alive,
+            }
+            for node in states
+        ],
+    }
+
+
+class SystemApi(AdminApi):
+    """GET /api/admin/system."""
+
+    async def get(self) -> None:
+        self.answer(await system_state(self, await self.store(last_hours)))
+
+
+class DrainApi(AdminApi):
+    """POST /api/admin/system/drain."""
+
+    async def post(self) -> None:
+        self.fields()
+        if problem := await drain(self):
+            raise Failure(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", problem)
+        self.answer({"draining": True})
+
+
+class CurrentNoticesApi(Api):
+    """GET /api/notices."""
+
+    async def get(self) -> None:
+        rows = await self.store(notices.current)
+        self.answer({"items": [notices.public(notice) for notice in rows], "next": None})
+
+
+class NoticesApi(AdminApi):
+    """GET and POST /api/admin/notices."""
+
+    async def get(self) -> None:
+        rows = await self.store(notices.listed)
+        self.answer_list([notices.public(notice) for notice in rows])
+
+    async def post(self) -> None:
+        notice = await self.store(notices.create, self.body(), actor_of(self))
+        self.answer(notices.public(notice), HTTPStatus.CREATED)
+
+
+class NoticeApi(AdminApi):
+    """DELETE /api/admin/notices/ID."""
+
+    async def delete(self, notice_id: str) -> None:
+        await self.store(notices.remove, notice_id, actor_of(self))
+        self.answer_nothing()
+
+
+class SystemPage(AdminPage):
+    """Gauges, charts, workers, store, configuration and notices."""
+
+    async def get(self) -> None:
+        await self.show_system()
+
+    async def show_system(self, failure: Failure | None = None) -> None:
+        """Answer with the page; `failure`: why a notice was refused."""
+        hours = await self.store(last_hours)
+        state = await system_state(self, hours)
+        selected = "all" if self.get_query_argument("settings", "") == "all" else "set"
+        search = self.get_query_argument("find", "").strip()
+        self.show(
+            "admin/system.html",
+            state=state,
+            settings=[
+                row
+                for row in state["settings"]
+                if (selected == "all" or row["origin"] != "default")
+                and search.lower() in row["name"]
+            ],
+            search=search,
+            selected=selected,
+            notices=await self.store(notices.listed),
+            levels=notices.LEVELS,
+            ms=Instant().parse,
+            here=path_of("system"),
+            charts=charts_of(hours),
+            CHART_HEIGHT=CHART_HEIGHT,
+            bar_text=bar_text,
+            **self.form_values(NOTICE_FIELDS, failure),
+        )
+
+
+class NoticesPage(ActionPage, SystemPage):
+    """Creates a notice, and removes one."""
+
+    def back(self) -> str:
+        return path_of("system")
+
+    async def post(self) -> None:
+        if notice_id := self.get_body_argument("remove", ""):
+            await self.store(notices.remove, notice_id, actor_of(self))
+            self.done("done_notice_removed", self.back())
+            return
+        fields = {name: self.get_body_argument(name, "").strip() for name in NOTICE_FIELDS}
+        for name in ("since", "until"):
+            if len(fields[name]) == len("2027-01-01"):
+                fields[name] += "T00:00:00Z"
+        try:
+            await self.store(notices.create, fields, actor_of(self))
+        except Failure as failure:
+            await self.show_system(failure)
+            return
+        self.done("done_notice", self.back())
+
+
+class DrainPage(ConfirmationPage):
+    """Takes this node out of rotation when its name is typed."""
+
+    async def confirmation(self) -> Confirmation:
+        state = await node_state(self.site)
+        name = state["node"] or NO_NODE
+        return Confirmation(
+            title=self.words["admin.drain_title"].format(name=name),
+            effect=self.words["admin.drain_effect"],
+            name=name,
+            action=path_of("system", action="drain"),
+            button=self.words["admin.drain"],
+            back=path_of("system"),
+            problem=state["problem"] or "",
+        )
+
+    async def confirmed(self) -> None:
+        if problem := await drain(self):
+            raise invalid(problem)
+        self.done("done_drain", path_of("system"))

@@ -1,0 +1,379 @@
+"""Users beyond their fields: money, sessions, tokens, and how they sign in beside the password.
+
+Own one-time codes and links are changed under Account, where the password is asked for.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+import peewee
+
+from handlers.hub import objects
+from handlers.hub.objects import ObjectForm, ObjectPage
+from handlers.hub.web.admin import (
+    ActionPage,
+    AdminApi,
+    AdminPage,
+    Confirmation,
+    ConfirmationPage,
+    actor_of,
+    invalid,
+    limit_of,
+    part_of,
+    path_of,
+)
+from handlers.hub.web.base import Failure, HubHandler
+from store.admin import listing
+from store.hub import one_time, openid_links, sessions, tokens
+from store.hub.openid_links import Link
+from store.hub.sessions import Ended
+from store.money import ledger, wallet
+from store.money.ledger import Line
+from store.values.pricing import AmountError, format_money, parse_money
+from store.values.usage_record import rfc3339
+
+BOOKINGS = {"credit": wallet.credit, "debit": wallet.debit}
+MONEY_FIELDS = ("amount", "reason", "kind")
+
+
+# ---- money -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Booking:
+    """A requested credit or debit of a wallet."""
+
+    kind: str
+    amount_nanos: int
+    reason: str
+    own_id: str | None
+
+
+def booking_of(body: Mapping[str, Any]) -> Booking:
+    """Read a booking of a body or a form; a minus takes money from the wallet. Raises Failure."""
+    kind, amount = body.get("kind") or "credit", str(body.get("amount", "")).strip()
+    if not isinstance(kind, str) or kind not in BOOKINGS:
+        raise invalid("kind must be credit or debit", "kind")
+    if amount.startswith("-") and kind == "credit":
+        kind, amount = "debit", amount.removeprefix("-")
+    try:
+        nanos = parse_money(amount)
+    except AmountError as error:
+        raise invalid(f"amount: {error}", "amount") from None
+    if nanos == 0:
+        raise invalid("amount must not be 0", "amount")
+    reason, own_id = reason_of(body), body.get("id") or None
+    if own_id is not None and not isinstance(own_id, str):
+        raise invalid("id must be a string", "id")
+    return Booking(kind, nanos, reason, own_id)
+
+
+def reason_of(body: Mapping[str, Any]) -> str:
+    """Read the reason of a booking. Raises Failure."""
+    reason = body.get("reason")
+    if not isinstance(reason, str) or not reason.strip():
+        raise invalid("reason is missing: it is kept in the ledger", "reason")
+    return reason.strip()
+
+
+async def book(handler: HubHandler, user: str, booking: Booking) -> Line:
+    """Credit or debit a user's wallet. Raises Failure."""
+    movement = wallet.Movement(
+        booking.amount_nanos, booking.reason, booking.own_id, actor_of(handler)
+    )
+    return await handler.store(BOOKINGS[booking.kind], user, movement)
+
+
+async def refund(handler: HubHandler, call_id: str, reason: str) -> wallet.Refund:
+    """Return what a call took from a wallet, once. Raises Failure."""
+    return await handler.store(wallet.refund, call_id, reason, actor_of(handler))
+
+
+class CreditApi(AdminApi):
+    """POST /api/admin/users/NAME/credit."""
+
+    async def post(self, name: str) -> None:
+        line = await book(self, name, booking_of(self.fields("amount", "reason", "id", "kind")))
+        self.answer({"user": name, **ledger.to_public(line), "again": line.again})
+
+
+class RefundApi(AdminApi):
+    """POST /api/admin/usage/ID/refund."""
+
+    async def post(self, call_id: str) -> None:
+        refunded = await refund(self, call_id, reason_of(self.fields("reason")))
+        line = ledger.to_public(refunded.line)
+        self.answer({"user": refunded.user, **line, "again": refunded.again})
+
+
+class LedgerApi(AdminApi):
+    """GET /api/admin/users/NAME/ledger: the newest lines first."""
+
+    async def get(self, name: str) -> None:
+        user = await self.store(listing.one, "user", name)
+        after = self.get_query_argument("after", None)
+        page = await self.store(ledger.page_of, user["id"], limit_of(self), after)
+        self.answer_list([ledger.to_public(line) for line in page.lines], page.next)
+
+
+class CreditPage(AdminPage):
+    """Adds money to a wallet or takes it, with a reason."""
+
+    async def get(self, name: str) -> None:
+        await self._form(name)
+
+    async def post(self, name: str) -> None:
+        body = {field: self.get_body_argument(field, "") for field in MONEY_FIELDS}
+        try:
+            line = await book(self, name, booking_of(body))
+        except Failure as failure:
+            await self._form(name, failure)
+            return
+        balance = f"{format_money(line.balance_after_nanos)} {self.site.settings.money.currency}"
+        self.done("done_money", path_of("users"), name=name, balance=balance)
+
+    async def _form(self, name: str, failure: Failure | None = None) -> None:
+        self.show(
+            "admin/credit.html",
+            user=await self.store(objects.load, "user", name),
+            action=path_of("users", name, "credit"),
+            back=path_of("users"),
+            **self.form_values(MONEY_FIELDS, failure),
+        )
+
+
+class RefundPage(ActionPage):
+    """Returns what a call was charged to a wallet; its form stands on the page of the call."""
+
+    def back(self, call_id: str) -> str:
+        return f"/usage/{call_id}"
+
+    async def post(self, call_id: str) -> None:
+        reason = reason_of({"reason": self.get_body_argument("reason", "")})
+        refunded = await refund(self, call_id, reason)
+        currency = self.site.settings.money.currency
+        amount = f"{format_money(refunded.line.amount_nanos)} {currency}"
+        word = "refunded_before" if refunded.again else "done_refund"
+        self.done(word, self.back(call_id), name=refunded.user, amount=amount)
+
+
+# ---- sessions and tokens ---------------------------------------------------------------------
+
+
+async def end_sessions(handler: HubHandler, name: str) -> Ended:
+    """End the sessions and tokens of a user, but for the one of the request. Raises Failure."""
+    me = handler.signed_in
+    assert me is not None
+    user = await handler.store(listing.one, "user", name)
+    return await handler.store(sessions.end_all, user["id"], me.user, me.session_id)
+
+
+def open_sessions(db: peewee.Database, user: Mapping[str, Any]) -> int:
+    """Return how many sessions and tokens of a user are open."""
+    living = [token for token in tokens.listed(db, user["name"]) if token.revoked_ms is None]
+    return len(sessions.of_user(db, user["id"])) + len(living)
+
+
+class SessionsApi(AdminApi):
+    """GET and DELETE /api/admin/users/NAME/sessions."""
+
+    async def get(self, name: str) -> None:
+        user = await self.store(listing.one, "user", name)
+        items = [
+            {
+                "id": session.id,
+                "created_at": rfc3339(session.created_ms),
+                "seen_at": rfc3339(session.seen_ms),
+                "address": session.address,
+                "agent": session.agent,
+            }
+            for session in await self.store(sessions.of_user, user["id"])
+        ]
+        self.answer_list(items)
+
+    async def delete(self, name: str) -> None:
+        ended = await end_sessions(self, name)
+        self.answer({"ended": ended.sessions, "tokens": ended.tokens})
+
+
+class EndSessionsPage(ActionPage):
+    """Ends the sessions and tokens of a user."""
+
+    def back(self, name: str) -> str:
+        return path_of("users", name)
+
+    async def post(self, name: str) -> None:
+        ended = await end_sessions(self, name)
+        self.done(
+            "done_sessions",
+            path_of("users"),
+            name=name,
+            sessions=ended.sessions,
+            tokens=ended.tokens,
+        )
+
+
+class AllTokensApi(AdminApi):
+    """GET /api/admin/tokens: everybody's tokens of the JSON API, the newest first."""
+
+    async def get(self) -> None:
+        user, after = (self.get_query_argument(name, "") for name in ("user", "after"))
+        limit = limit_of(self)
+        rows = await self.store(tokens.listed, user or None, limit + 1, after)
+        part = part_of([tokens.public(row) for row in rows], limit)
+        self.answer_list(part.items, part.next)
+
+
+class RevokeTokenApi(AdminApi):
+    """DELETE /api/admin/tokens/ID."""
+
+    async def delete(self, token_id: str) -> None:
+        await self.store(tokens.revoke, token_id, actor=actor_of(self))
+        self.answer_nothing()
+
+
+# ---- signing in ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SignInMethods:
+    """Whether one-time codes follow the password, and the accounts that sign in without it."""
+
+    totp: bool
+    links: list[Link]
+
+
+def sign_in_methods(db: peewee.Database, name: str) -> SignInMethods:
+    """Return the sign-in methods of a user. Raises NotFound."""
+    user_id = listing.one(db, "user", name)["id"]
+    return SignInMethods(one_time.asked_for(db, user_id), openid_links.of_user(db, user_id))
+
+
+async def end_one_time_codes(handler: HubHandler, name: str) -> bool:
+    """Sign a user in without one-time codes from now on; False: as before. Raises Failure."""
+    _refuse_own(handler, name)
+    return await handler.store(one_time.end, name, actor_of(handler))
+
+
+async def link(handler: HubHandler, name: str, subject: str) -> str:
+    """Let an account of the provider sign in as a user; return the link's id. Raises Failure."""
+    issuer = handler.site.settings.hub.oidc_issuer
+    if not issuer:
+        raise invalid("hub.oidc_issuer is not set: there is no provider to link to")
+    _refuse_own(handler, name)
+    return await handler.store(openid_links.link, name, issuer, subject, actor_of(handler))
+
+
+async def unlink(handler: HubHandler, name: str, link_id: str) -> None:
+    """End a link of a user. Raises Failure."""
+    user = await handler.store(listing.one, "user", name)
+    await handler.store(openid_links.unlink, user["id"], name, link_id, actor_of(handler))
+
+
+def _refuse_own(handler: HubHandler, name: str) -> None:
+    if name == actor_of(handler):
+        raise invalid("change your own under Account, with your password")
+
+
+def _link_fields(account: Link) -> dict[str, Any]:
+    return {
+        "id": account.id,
+        "issuer": account.issuer,
+        "subject": account.subject,
+        "created_at": rfc3339(account.created_ms),
+        "used_at": None if account.used_ms is None else rfc3339(account.used_ms),
+    }
+
+
+class TotpApi(AdminApi):
+    """GET and DELETE /api/admin/users/NAME/totp."""
+
+    async def get(self, name: str) -> None:
+        self.answer({"totp": "on" if (await self.store(sign_in_methods, name)).totp else "off"})
+
+    async def delete(self, name: str) -> None:
+        self.answer({"totp": "off", "ended": await end_one_time_codes(self, name)})
+
+
+class LinksApi(AdminApi):
+    """GET, POST and DELETE /api/admin/users/NAME/links."""
+
+    async def get(self, name: str) -> None:
+        methods = await self.store(sign_in_methods, name)
+        self.answer_list([_link_fields(account) for account in methods.links])
+
+    async def post(self, name: str) -> None:
+        subject = self.fields("subject").get("subject")
+        if not isinstance(subject, str):
+            raise invalid("subject must be a string: the user's name at the provider", "subject")
+        link_id = await link(self, name, subject)
+        methods = await self.store(sign_in_methods, name)
+        [linked] = [account for account in methods.links if account.id == link_id]
+        self.answer(_link_fields(linked), HTTPStatus.CREATED)
+
+    async def delete(self, name: str) -> None:
+        self.answer({"ended": await self.store(openid_links.unlink_all, name, actor_of(self))})
+
+
+class LinkApi(AdminApi):
+    """DELETE /api/admin/users/NAME/links/ID."""
+
+    async def delete(self, name: str, link_id: str) -> None:
+        await unlink(self, name, link_id)
+        self.answer_nothing()
+
+
+class EndOneTimeCodesPage(ConfirmationPage):
+    """Signs a user in without one-time codes when the name is typed."""
+
+    async def confirmation(self, name: str) -> Confirmation:
+        await self.store(objects.load, "user", name)
+        return Confirmation(
+            title=self.words["admin.codes_of"].format(name=name),
+            effect=self.words["admin.codes_effect"],
+            name=name,
+            action=path_of("users", name, "totp"),
+            button=self.words["admin.codes_end"],
+            back=path_of("users"),
+        )
+
+    async def confirmed(self, name: str) -> None:
+        await end_one_time_codes(self, name)
+        self.done("done_codes", path_of("users"), name=name)
+
+
+class UserForm(ObjectForm):
+    """The form of a user, with sessions and sign-in methods."""
+
+    async def details(self, stored: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {
+            "open_sessions": await self.store(open_sessions, stored),
+            "sign_in_methods": await self.store(sign_in_methods, stored["name"]),
+            "issuer": self.site.settings.hub.oidc_issuer,
+        }
+
+
+class UserPage(UserForm, ObjectPage):
+    """The form of a stored user."""
+
+
+class LinksPage(ActionPage, UserForm):
+    """Links an account of the OpenID provider to a user, and ends a link."""
+
+    def back(self, name: str) -> str:
+        return path_of("users", name)
+
+    async def post(self, name: str) -> None:
+        link_id = self.get_body_argument("unlink", "")
+        try:
+            if link_id:
+                await unlink(self, name, link_id)
+            else:
+                await link(self, name, self.get_body_argument("subject", "").strip())
+        except Failure as failure:
+            self.set_status(failure.status_code)
+            await self.form("users", name, beside=failure.message)
+            return
+        self.done("done_unlinked" if link_id else "done_linked", self.back(name), name=name)

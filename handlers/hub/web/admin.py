@@ -1,0 +1,233 @@
+"""Bases of the pages and endpoints for administrators."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import quote
+
+import peewee
+
+from handlers.hub.web.base import Api, Failure, HubHandler, Page
+from operations import edits
+from store.admin.apply import Editor, Outcome
+from store.admin.listing import Paging, Part
+from store.admin.objects import Sealing
+from store.values.fields import Instant
+
+DEFAULT_ITEMS = 50
+MAX_ITEMS = 500  # of one page of a list
+
+
+def actor_of(handler: HubHandler) -> str:
+    """Return the name of the signed-in user, as the audit log records it."""
+    assert handler.signed_in is not None
+    return handler.signed_in.user
+
+
+def limit_of(handler: HubHandler) -> int:
+    """Return the requested number of items. Raises Failure."""
+    return handler.number("limit", DEFAULT_ITEMS, MAX_ITEMS)
+
+
+def paging_of(handler: HubHandler) -> Paging:
+    """Return the requested part of a list. Raises Failure."""
+    argument = handler.get_query_argument
+    return Paging(limit_of(handler), argument("after", ""), argument("search", "").strip())
+
+
+def part_of(items: Sequence[dict[str, Any]], limit: int) -> Part:
+    """Return a page of at most `limit` items, of which one more was read if there is one."""
+    page = list(items[:limit])
+    return Part(page, page[-1]["id"] if len(items) > limit else None)
+
+
+def invalid(message: str, field: str | None = None) -> Failure:
+    """Return a refusal of what was sent in a field."""
+    return Failure(HTTPStatus.BAD_REQUEST, "invalid", message, field)
+
+
+async def edit(
+    handler: HubHandler, change: Callable[[Editor], Outcome], *, hashes: bool = False
+) -> Outcome:
+    """Make a change in the name of the signed-in user; `hashes`: it may hash a password. Raises
+    Failure."""
+    actor, shared = actor_of(handler), handler.site.sealing
+
+    def work(db: peewee.Database) -> Outcome:
+        # Its own each time: it remembers the passwords that it has hashed.
+        sealing = Sealing(shared.cipher, shared.peppers)
+        return change(edits.editor(db, sealing, actor, remote=True))
+
+    return await (handler.hashing(work) if hashes else handler.store(work))
+
+
+def path_of(plural: str, name: str = "", action: str = "") -> str:
+    """Return the path of a list, of one of its objects, or of an action on it."""
+    parts = [plural, *([quote(name, safe="")] if name else []), *([action] if action else [])]
+    return "/admin/" + "/".join(parts)
+
+
+class AdminApi(Api):
+    """An endpoint for administrators, and for their tokens with the scope `admin`."""
+
+    admin = True
+    scope = change_scope = "admin"
+
+    def body(self) -> dict[str, Any]:
+        """Return the JSON object of the request, numbers with all their decimals: they may be
+        money. Raises Failure."""
+        super().body()
+        return json.loads(self.request.body, parse_float=Decimal) if self.request.body else {}
+
+    def fields(self, *names: str) -> dict[str, Any]:
+        """Return the JSON object of the request, which may have these fields only. Raises
+        Failure."""
+        body = self.body()
+        for name in body:
+            if name not in names:
+                message = f'unknown field "{name}"; there are: {", ".join(names) or "none"}'
+                raise invalid(message, name)
+        return body
+
+    def flag(self, body: Mapping[str, Any], name: str) -> bool:
+        """Return a field of a body that is true or false, false without it. Raises Failure."""
+        value = body.get(name, False)
+        if not isinstance(value, bool):
+            raise invalid(f"{name} must be true or false", name)
+        return value
+
+    def answer_list(
+        self,
+        items: Sequence[object],
+        following: str | None = None,
+        status: int = HTTPStatus.OK,
+    ) -> None:
+        """Answer with a page of a list; `following`: the cursor of the next page."""
+        self.answer({"items": items, "next": following}, status)
+
+    def answer_nothing(self) -> None:
+        """Answer 204."""
+        self.set_status(HTTPStatus.NO_CONTENT)
+        self.clear_header("Content-Type")
+        self.finish()
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """A question before something that cannot be undone: its effect, the name to type, where the
+    form goes, the text of its button, where it leads back to, a problem that is known before."""
+
+    title: str
+    effect: str
+    name: str
+    action: str
+    button: str
+    back: str
+    problem: str = ""
+
+
+class AdminPage(Page):
+    """A page for administrators."""
+
+    admin = True
+
+    def show_list(self, plural: str, part: Part, paging: Paging, **values: Any) -> None:
+        """Answer with a page of a list."""
+        defaults = {
+            "plural": plural,
+            "items": part.items,
+            "next": part.next,
+            "search": paging.search,
+            "paging": paging,
+            "narrowed": False,
+            "ms": Instant().parse,
+            "place": path_of,
+        }
+        self.show(f"admin/{plural}.html", **{**defaults, **values})
+
+    def done(self, word: str, path: str, undo: str = "", **values: object) -> None:
+        """Lead to a path with a toast; `undo`: a path that takes it back."""
+        self.say(self.words[f"admin.{word}"].format(**values), undo)
+        self.redirect(path, status=HTTPStatus.SEE_OTHER)
+
+    def done_switched(self, label: str, switch_path: str, path: str, *, enabled: bool) -> None:
+        """Lead to a path with a toast of what was enabled or disabled below `switch_path`."""
+        undo = f"{switch_path}/{'disable' if enabled else 'enable'}"
+        self.done("done_enabled" if enabled else "done_disabled", path, undo, name=label)
+
+    def submitted(self) -> Mapping[str, Sequence[str]]:
+        """Return the values of each field of the form that was sent."""
+        arguments = self.request.body_arguments
+        return {
+            name: [value.decode("utf-8", "replace") for value in values]
+            for name, values in arguments.items()
+        }
+
+    def form_values(self, fields: Sequence[str], failure: Failure | None) -> dict[str, Any]:
+        """Return for the template of a form what was typed and why it was refused; the refusal's
+        status becomes that of the answer."""
+        if failure is not None:
+            self.set_status(failure.status_code)
+        return {
+            "typed": {name: self.get_body_argument(name, "") for name in fields},
+            "problems": self.problems_of(failure, fields) if failure else {},
+        }
+
+    def problems_of(self, failure: Failure, fields: Sequence[str]) -> dict[str, str]:
+        """Return the problems of a refusal by the field that each is shown beside; above the form
+        ("") for others."""
+        problems: dict[str, str] = {}
+        for field, text in (failure.problems or {failure.field or "": failure.message}).items():
+            # Beside its field a problem need not name it.
+            short = self.in_words(text.partition(f": {field}: ")[2] or text)
+            if field in fields:
+                problems[field] = short
+            else:
+                problems[""] = f"{problems['']}; {text}" if "" in problems else text
+        return problems
+
+
+class ActionPage(AdminPage):
+    """The target of a form: opened as a page, it leads to the page of the form."""
+
+    def back(self, *args: Any, **kwargs: Any) -> str:
+        """Return the path of the page of the form."""
+        raise NotImplementedError
+
+    async def get(self, *names: str) -> None:
+        self.redirect(self.back(*names), status=HTTPStatus.SEE_OTHER)
+
+
+class ConfirmationPage(AdminPage):
+    """A question before something that cannot be undone; it is done when its name is typed."""
+
+    async def confirmation(self, *args: Any, **kwargs: Any) -> Confirmation:
+        """Return the question. Raises Failure."""
+        raise NotImplementedError
+
+    async def confirmed(self, *args: Any, **kwargs: Any) -> None:
+        """Do it, and lead to what follows. Raises Failure."""
+        raise NotImplementedError
+
+    async def get(self, *names: str) -> None:
+        self._show(await self.confirmation(*names))
+
+    async def post(self, *names: str) -> None:
+        confirmation = await self.confirmation(*names)
+        if self.get_body_argument("confirm", "") != confirmation.name:
+            problem = self.words["confirm_differs"].format(name=confirmation.name)
+            self._show(confirmation, invalid(problem))
+            return
+        try:
+            await self.confirmed(*names)
+        except Failure as failure:
+            self._show(confirmation, failure)
+
+    def _show(self, confirmation: Confirmation, failure: Failure | None = None) -> None:
+        if failure is not None:
+            self.set_status(failure.status_code)
+        problem = failure.message if failure else confirmation.problem
+        self.show("admin/confirm.html", confirmation=confirmation, problem=problem)
