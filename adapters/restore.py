@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from adapters.family.codec import Encoded
+from adapters.family.opaque import Origin, wrap
 from adapters.ir.answer import (
     Choice,
     Closed,
@@ -25,7 +26,6 @@ from adapters.ir.answer import (
 from adapters.ir.parts import Part, Reasoning, Refusal, Text, ToolCall
 from adapters.json.jsonio import loads_or_none
 from adapters.json.structure import VALUES_AT_ONCE, Steps
-from adapters.opaque import Origin, wrap
 
 
 class Restorer:

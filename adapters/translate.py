@@ -25,18 +25,18 @@ from adapters.family.codec import (
     UpstreamCodec,
     few,
 )
+from adapters.family.opaque import Origin, unwrap
 from adapters.family.tap import Tap
 from adapters.family.traits import Traits
 from adapters.faults import Condition, Fault
 from adapters.framing.sse import EventSplitter, IdlePiece, RawPiece, event_fields
 from adapters.ir.answer import Choice, Delta, Event, Finished
+from adapters.ir.parts import Part, Reasoning, Turn
 from adapters.ir.request import Request
 from adapters.ir.usage import Usage
 from adapters.json.jsonio import Spans, loads_or_none
 from adapters.json.structure import Steps, at_once, has_more_values
 from adapters.large_answers import LARGE_BYTES, read_large
-from adapters.opaque import Origin
-from adapters.opaque_parts import is_sealed, restored, unsealed
 from adapters.restore import Restorer
 
 MAX_ANSWER_VALUES = 2_000_000  # of one that is decoded, which cannot be interrupted
@@ -87,12 +87,12 @@ class Translator:
     ) -> "Steps[Translation]":
         """What serves one attempt, in steps; without any opaque reasoning when the upstream has
         refused its own. Raises Fault UNSUPPORTED, INVALID_FIELD."""
-        fit = unsealed(request) if without_reasoning else restored(request, origin)
+        fit = without_opaque(request) if without_reasoning else restore_opaque(request, origin)
         encoded = yield from self.to_upstream.encode_request(fit, target, count)
         dropped = self._left_out(request, encoded, target.traits) if request.asks else ()
         if request.function_call:
             asked = replace(asked, function_call=True)
-        return Translation(self, encoded, asked, origin, dropped, sealed=is_sealed(fit))
+        return Translation(self, encoded, asked, origin, dropped, sealed=has_opaque(fit))
 
     def _left_out(self, request: Request, encoded: Encoded, traits: Traits) -> tuple[str, ...]:
         """Paths of the client's body that were not carried."""
@@ -103,6 +103,46 @@ class Translator:
             if ask.feature in encoded.dropped or verdicts[ask.feature] == "note"
         ]
         return tuple(dict.fromkeys(map(_shown, left_out)))[:MAX_DROPPED]
+
+
+def restore_opaque(request: Request, origin: Origin) -> Request:
+    """Return the request with the opaque state that ``origin`` made, unwrapped, and no other.
+
+    A thought without it keeps its text: its encoder decides whether the model gets that back.
+    """
+    return _map_opaque(request, lambda opaque: unwrap(opaque, origin) or "")
+
+
+def without_opaque(request: Request) -> Request:
+    """Return the request without any opaque state, for an upstream that refused its own."""
+    return _map_opaque(request, lambda opaque: "")
+
+
+def has_opaque(request: Request) -> bool:
+    """Return true when some part of the request has opaque state."""
+    return any(map(_turn_has_opaque, request.turns))
+
+
+def _map_opaque(request: Request, change: Callable[[str], str]) -> Request:
+    if not has_opaque(request):
+        return request
+    turns = (
+        Turn(turn.role, tuple(_map_part(part, change) for part in turn.parts))
+        if _turn_has_opaque(turn)
+        else turn
+        for turn in request.turns
+    )
+    return replace(request, turns=tuple(turns))
+
+
+def _map_part(part: Part, change: Callable[[str], str]) -> Part:
+    if isinstance(part, Reasoning) and part.opaque:
+        return replace(part, opaque=change(part.opaque))
+    return part
+
+
+def _turn_has_opaque(turn: Turn) -> bool:
+    return any(isinstance(part, Reasoning) and bool(part.opaque) for part in turn.parts)
 
 
 def _shown(path: str) -> str:

@@ -13,15 +13,15 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from adapters.family.opaque import PREFIX
 from adapters.ir.parts import Reasoning
 from adapters.json.jsonio import Spans, decode_element, dumps, replace
 
 FIELD = "reasoning_opaque"
 BETWEEN = "\n\n"  # two thoughts, in reasoning_content
 
-_OURS = "gw1."  # how the wrapper of another family's state begins
-_GOOGLES = "gw1.generate_content."
-_OF_MESSAGES = "gw1.messages."
+_GOOGLES = f"{PREFIX}generate_content."
+_OF_MESSAGES = f"{PREFIX}messages."
 _PLACE = re.compile(r"([0-9]{1,9}):([0-9]{1,9})(s?)(t?)")
 
 
@@ -143,4 +143,4 @@ def _clean_call(call: dict[str, Any]) -> list[Any]:
 
 
 def _is_ours(value: object) -> bool:
-    return isinstance(value, str) and value.startswith(_OURS)
+    return isinstance(value, str) and value.startswith(PREFIX)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from adapters.family.opaque import PREFIX
 from adapters.family.traits import Traits
 from adapters.family.verdicts import Verdict
 from adapters.faults import Condition, Fault, wrong_value
@@ -178,12 +179,12 @@ class ClientCodec:
     encode_answer: Callable[[tuple[Choice, ...], Usage, Asked], Steps[bytes]]
     open_encoder: Callable[[Asked], StreamEncoder]
     encode_count: Callable[[int], bytes]  # the answer to a request to count tokens
-    # a client's body for an upstream of its own family, without what translated answers have left
-    # in it: opaque state of other families (``adapters.opaque``), which the vendor would refuse;
-    # asked only for a body that has some (fields, the model's name at the upstream)
+    # a client's body for an upstream of its own family, without the opaque state of other families
+    # (``adapters.family.opaque``) that translated answers left in it, which the vendor would
+    # refuse; called only for a body that has some (fields, the model's name at the upstream)
     without_foreign: Callable[[Spans, str], bytes]
-    # by what such a body is told: how ``adapters.opaque.PREFIX`` stands in it
-    foreign_mark: bytes = b"gw1."
+    # what such a body contains: ``adapters.family.opaque.PREFIX`` as the family writes it
+    foreign_mark: bytes = PREFIX.encode()
     # a client's body without any opaque reasoning, for an upstream of its own family that has
     # refused some; the same bytes when there is none (fields, the model's name at the upstream).
     # None: the family's own wire has none

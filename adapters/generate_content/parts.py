@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, Literal
 
+from adapters.family.opaque import PREFIX
 from adapters.faults import Condition, Fault, wrong_type, wrong_value
 from adapters.ir.parts import ToolCall
 from adapters.json.jsonio import (
@@ -243,10 +244,9 @@ def unsealed(opaque: str) -> tuple[Place, str] | None:
     return ("thought", signature) if place == "thought" else None
 
 
-# How base64 of what ``adapters.opaque`` has wrapped begins.
+# How base64 of what ``adapters.family.opaque`` has wrapped begins.
 MARK = b"Z3cxL"
 
-_WRAPPED = b"gw1."
 _SIGNATURE = "thoughtSignature"
 _COUNTED = "generateContentRequest"
 
@@ -313,7 +313,7 @@ def _is_signed(part: dict[str, Any]) -> bool:
 
 def _is_ours(part: dict[str, Any]) -> bool:
     said = part.get(_SIGNATURE, part.get(snake(_SIGNATURE)))
-    return isinstance(said, str) and signed(said).startswith(_WRAPPED)
+    return isinstance(said, str) and signed(said).startswith(PREFIX.encode())
 
 
 def _without_signature(part: dict[str, Any], *, signs: bool) -> dict[str, Any]:

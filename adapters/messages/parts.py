@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from adapters.family.opaque import PREFIX
 from adapters.faults import Fault
 from adapters.ir.answer import MAX_CITATIONS
 from adapters.ir.parts import Citation
@@ -58,7 +59,7 @@ def arguments_of(text: str) -> dict[str, Any]:
 
 # Stands where a vendor's signature or index would: no vendor of this family has made what it is on.
 # It is how all wrapped state begins (``client.foreign`` finds them by it), and nothing behind that.
-UNSIGNED = "gw1."
+UNSIGNED = PREFIX
 
 _CITATION_KINDS = ("web_search_result_location", "search_result_location")
 

@@ -2,10 +2,10 @@
 taken out of a client's body before a vendor of this family sees it.
 """
 
-import re
 from collections.abc import Callable
 from typing import Any
 
+from adapters.family.opaque import PREFIX, is_wrapped
 from adapters.json.jsonio import (
     Span,
     Spans,
@@ -17,7 +17,7 @@ from adapters.json.jsonio import (
 
 # Ids of the thoughts of translated answers begin so: no vendor of this family knows them, and those
 # that have nothing encrypted must be found in a client's history, too.
-THOUGHT_ID = "rs_gw1."
+THOUGHT_ID = f"rs_{PREFIX}"
 
 
 def seal(item: dict[str, Any]) -> str:
@@ -39,10 +39,6 @@ def unseal(opaque: str, text: str) -> dict[str, Any] | None:
     summary = [{"type": "summary_text", "text": text}] if text else []
     item = {"type": "reasoning", "summary": summary, "encrypted_content": content}
     return {**item, "id": name} if name else item
-
-
-# A wrapper as ``adapters.opaque`` writes it, in whatever item it stands.
-_WRAPPED = re.compile(r"gw1\.[a-z_]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*\.[A-Za-z0-9_-]{16}")
 
 
 def without_foreign(spans: Spans, upstream_model: str) -> bytes:
@@ -86,4 +82,4 @@ def _is_foreign(item: bytes) -> bool:
     name, sealed = said.get("id"), said.get("encrypted_content")
     if isinstance(name, str) and name.startswith(THOUGHT_ID):
         return True
-    return isinstance(sealed, str) and _WRAPPED.fullmatch(sealed) is not None
+    return isinstance(sealed, str) and is_wrapped(sealed)

@@ -10,12 +10,12 @@ import msgspec
 
 from adapters.family import Vendor
 from adapters.family.codec import Asked, Target
+from adapters.family.opaque import Origin, mark_of
 from adapters.family.traits import Traits
 from adapters.faults import Condition, Fault
 from adapters.ir.request import Request
 from adapters.json.structure import Steps
 from adapters.models import traits_of
-from adapters.opaque import Origin, mark_of
 from adapters.registry import TRANSLATORS, VENDORS
 from adapters.translate import Translation
 from handlers.relay.routing.plan import Candidate, Wanted

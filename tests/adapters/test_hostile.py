@@ -7,10 +7,10 @@ import random
 import pytest
 
 from adapters.family.codec import Asked, Target
+from adapters.family.opaque import Origin
 from adapters.family.traits import Traits
 from adapters.faults import Condition, Fault
 from adapters.json.jsonio import top_level
-from adapters.opaque import Origin
 from adapters.registry import CODECS, FAMILIES, FAMILY_NAMES, TRANSLATORS
 from tests.adapters.mutants import mutant, spoiled
 

@@ -10,6 +10,7 @@ import pytest
 
 from adapters.chat_completions.reasoning_state import Thoughts
 from adapters.family.codec import Encoded, Target
+from adapters.family.opaque import Origin
 from adapters.family.traits import Traits
 from adapters.faults import Condition, Fault
 from adapters.generate_content.encode_request import MAX_REFERENCES, Nodes, to_subset
@@ -17,7 +18,6 @@ from adapters.generate_content.encode_turns import ContentWriter, Names
 from adapters.ir.answer import Delta, Opened
 from adapters.ir.parts import Reasoning, Text, ToolCall, ToolResult, Turn
 from adapters.ir.request import Request, Tool, ToolChoice
-from adapters.opaque import Origin
 from adapters.registry import CODECS
 from adapters.restore import Restorer
 from tests.adapters.responses.calls import result

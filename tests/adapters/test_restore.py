@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.family.codec import Encoded
+from adapters.family.opaque import Origin, unwrap
 from adapters.ir.answer import Choice, Closed, Delta, Finished, Logprob, Opened, Sealed
 from adapters.ir.parts import Reasoning, Refusal, Text, ToolCall
 from adapters.ir.request import Tool
 from adapters.json.structure import at_once
-from adapters.opaque import Origin, unwrap
 from adapters.restore import Restorer, free_text
 
 ORIGIN = Origin("messages", "mark", b"k" * 32, "user")

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from adapters.bridge import PREAMBLE_LIMIT_BYTES
 from adapters.family.codec import MAX_EVENTS_AT_ONCE, Asked, Target
+from adapters.family.opaque import Origin
 from adapters.family.traits import Traits
 from adapters.faults import Condition, Fault
 from adapters.ir.answer import Delta, Finished
@@ -19,7 +20,6 @@ from adapters.ir.parts import Text, Turn
 from adapters.ir.request import Ask, Request
 from adapters.json.jsonio import top_level
 from adapters.json.structure import Steps
-from adapters.opaque import Origin
 from adapters.registry import FAMILIES, TRANSLATORS
 from adapters.translate import MAX_DROPPED, TranslatedBridge, Translator
 from tests.handlers.relay import toy

@@ -3,8 +3,8 @@ what joins two families is tested with this family on both sides."""
 
 from adapters.chat_completions import CODECS
 from adapters.family.codec import Target
+from adapters.family.opaque import Origin
 from adapters.family.traits import Traits
-from adapters.opaque import Origin
 from adapters.registry import FAMILIES
 from adapters.translate import TranslatedBridge, Translation, Translator
 from tests.adapters.chat_completions.calls import ASKED, WIRE, decoded, result

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from adapters.family.opaque import Origin
 from adapters.framing.sse import EventSplitter, event_fields
 from adapters.generate_content import CODECS
-from adapters.opaque import Origin
 from adapters.registry import FAMILIES
 from adapters.translate import Translator
 from tests.adapters.generate_content.calls import ASKED, FAMILY, decoded, done, target

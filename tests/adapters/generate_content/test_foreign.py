@@ -5,11 +5,11 @@ import json
 
 import pytest
 
+from adapters.family.opaque import PREFIX, Origin, wrap
 from adapters.faults import Fault
 from adapters.generate_content import CODECS
 from adapters.generate_content.parts import BYPASS
 from adapters.json.jsonio import top_level
-from adapters.opaque import PREFIX, Origin, wrap
 
 WRAPPED = wrap("value", Origin("messages", "mark", b"secret", "user"))
 OURS = base64.b64encode(WRAPPED.encode()).decode()

@@ -6,9 +6,9 @@ import json
 import pytest
 
 from adapters.family.codec import Target
+from adapters.family.opaque import Origin
 from adapters.json.jsonio import top_level
 from adapters.models import traits_of
-from adapters.opaque import Origin
 from adapters.registry import FAMILIES, TRANSLATORS
 from tests.adapters.generate_content.bridged import chunks_of
 from tests.adapters.generate_content.calls import ASKED, FAMILY, done, target

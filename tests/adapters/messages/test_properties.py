@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from adapters.family.codec import Target
+from adapters.family.opaque import Origin
 from adapters.family.traits import Traits
 from adapters.faults import Fault
 from adapters.framing.sse import EventSplitter
@@ -20,7 +21,6 @@ from adapters.json.jsonio import dumps, top_level
 from adapters.json.structure import at_once
 from adapters.messages import CODECS
 from adapters.messages.parts import sealed_thought, thought_of
-from adapters.opaque import Origin
 from adapters.registry import FAMILIES
 from adapters.translate import Translator
 from demo.messages.blocks import sign_thought

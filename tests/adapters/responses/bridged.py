@@ -4,8 +4,8 @@ what joins two families is tested with this family on both sides."""
 import pathlib
 
 from adapters.family.codec import Target
+from adapters.family.opaque import Origin
 from adapters.family.traits import Traits
-from adapters.opaque import Origin
 from adapters.registry import FAMILIES
 from adapters.responses import CODECS
 from adapters.translate import Translator

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
+from adapters.family.opaque import Origin, wrap
 from adapters.ir.answer import Choice, Closed, Delta, Opened
 from adapters.ir.parts import Reasoning
 from adapters.json.jsonio import dumps, top_level
 from adapters.json.structure import at_once
-from adapters.opaque import Origin, wrap
 from adapters.responses import CODECS
 from adapters.responses.reasoning_state import without_reasoning
 from tests.adapters.responses.calls import ASKED, USAGE, frames, written

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from adapters.family.codec import Asked
+from adapters.family.opaque import unwrap, wrap
 from adapters.faults import Condition, Fault
 from adapters.ir.parts import Reasoning, Text, Turn
 from adapters.ir.request import Ask, Request
 from adapters.json.structure import at_once
-from adapters.opaque import unwrap, wrap
 from adapters.registry import TRANSLATORS
 from handlers.relay.routing.plan import Candidate, Wanted
 from handlers.relay.translations import Translations

@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapters.opaque import PREFIX, Origin, mark_of, unwrap, wrap
+from adapters.family.opaque import PREFIX, Origin, mark_of, unwrap, wrap
+from adapters.ir.parts import Reasoning, Text, Turn
+from adapters.ir.request import Request
+from adapters.translate import has_opaque, restore_opaque, without_opaque
 
 ORIGIN = Origin("messages", mark_of("channel-1", "f1"), b"k" * 32, "user")
 
@@ -62,3 +65,31 @@ def test_whatever_a_client_sends_is_read_without_an_error(text):
 def test_a_mark_tells_upstream_keys_apart_and_shows_none():
     marks = {mark_of(a, b) for a in ("c", "cc") for b in ("", "f", "c/f")}
     assert len(marks) == 6 and all(len(mark) == 16 for mark in marks)
+
+
+OTHER = Origin("responses", "mark", b"k" * 32, "user")
+
+
+def request(*parts, role="assistant"):
+    return Request("chat_completions", False, (Turn("user", (Text("Who?"),)), Turn(role, parts)))
+
+
+def test_own_state_is_unwrapped_and_any_other_goes():
+    own, other = wrap("own", ORIGIN), wrap("other", OTHER)
+    thoughts = [Reasoning("hm", opaque=one) for one in (own, other, "native", "")]
+    for role in ("assistant", "user"):
+        _, turn = restore_opaque(request(*thoughts, Text("Me."), role=role), ORIGIN).turns
+        assert [part.opaque for part in turn.parts[:-1]] == ["own", "", "", ""]
+        assert [part.text for part in turn.parts] == ["hm"] * 4 + ["Me."]
+
+
+def test_a_turn_without_state_is_the_same_object():
+    asked = request(Reasoning("hm"), Text("Me."))
+    assert restore_opaque(asked, ORIGIN).turns[1] is asked.turns[1]
+    assert without_opaque(asked).turns[1] is asked.turns[1]
+
+
+def test_all_state_can_be_left_out():
+    asked = request(Reasoning("hm", opaque="s"), Text("Me."))
+    assert has_opaque(asked) and not has_opaque(without_opaque(asked))
+    assert without_opaque(asked).turns[1].parts == (Reasoning("hm"), Text("Me."))

@@ -1,0 +1,74 @@
+"""Opaque state: what only its maker understands, on its way through a client of another family.
+
+Signatures and encrypted reasoning are wrapped with their origin, so that they go back to the same
+upstream key of the same channel and nowhere else, for the user alone whose call made them. The
+wrapper is signed: a client could otherwise have one account's state sent to another, or use another
+user's. Imported by the families, by what joins two of them, and by the relay.
+"""
+
+import base64
+import hashlib
+import hmac
+import re
+from functools import lru_cache
+
+from adapters.json.jsonio import Struct
+
+PREFIX = "gw1."  # of all wrapped state; the maker's family and a point follow
+_SHAPE = re.compile(r"gw1\.([a-z_]+)\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]*)\.([A-Za-z0-9_-]{16})")
+_MAC_BYTES = 12
+
+
+class Origin(Struct, frozen=True, gc=False):
+    """The maker of opaque state: family, channel with upstream key, and the secret that signs it.
+
+    ``user`` is the id of the user for whom it is made, which is signed, too, and not shown.
+    ``mark`` stands for channel and key: ``[A-Za-z0-9_-]+``, no secret. State that was signed by one
+    of the ``older`` secrets is still accepted.
+    """
+
+    family: str
+    mark: str
+    secret: bytes
+    user: str
+    older: tuple[bytes, ...] = ()
+
+
+def wrap(value: str, origin: Origin) -> str:
+    """Return ``value`` with its origin, in ASCII without blanks or quotes."""
+    # An upstream may send halves of characters, which UTF-8 does not have.
+    head = f"{PREFIX}{origin.family}.{origin.mark}.{_text(value.encode(errors='replace'))}"
+    return f"{head}.{_mac(head, origin.user, origin.secret)}"
+
+
+def unwrap(text: str, origin: Origin) -> str | None:
+    """Return the value that was wrapped with the same origin; None for anything else."""
+    match = _SHAPE.fullmatch(text)
+    if match is None or (match[1], match[2]) != (origin.family, origin.mark):
+        return None
+    head = text[: match.end(3)]
+    secrets = (origin.secret, *origin.older)
+    if not any(
+        hmac.compare_digest(_mac(head, origin.user, secret), match[4]) for secret in secrets
+    ):
+        return None
+    return base64.urlsafe_b64decode(match[3] + "=" * (-len(match[3]) % 4)).decode()
+
+
+def is_wrapped(text: str) -> bool:
+    """Return true for text of the shape that ``wrap`` returns, of any origin."""
+    return _SHAPE.fullmatch(text) is not None
+
+
+@lru_cache(maxsize=4096)
+def mark_of(channel_id: str, fingerprint: str) -> str:
+    """Return the ``mark`` of a channel's upstream key; ``fingerprint`` is empty without a key."""
+    return _text(hashlib.sha256(f"{channel_id}/{fingerprint}".encode()).digest()[:_MAC_BYTES])
+
+
+def _mac(head: str, user: str, secret: bytes) -> str:
+    return _text(hmac.digest(secret, f"{user}\n{head}".encode(), hashlib.sha256)[:_MAC_BYTES])
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
