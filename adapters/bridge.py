@@ -96,9 +96,9 @@ class Bridge(Protocol):
         """Whether something of our own (heartbeat, error event) may be written now."""
         ...  # pragma: no cover
 
-    def watch(self, on_made: Callable[[list[str]], None], *, stored: bool) -> None:
-        """Have ``on_made`` called with the ids, besides the answer's own, that the next bytes hand
-        out of what the vendor keeps; ``stored``: it keeps the answer itself, with its items."""
+    def watch(self, on_issued: Callable[[list[str]], None], *, stored: bool) -> None:
+        """Call ``on_issued`` with the ids, besides the answer's own, that the next bytes hand out
+        of what the vendor keeps; ``stored``: it keeps the answer itself, with its items."""
         ...  # pragma: no cover
 
     def feed(self, chunk: bytes) -> bytes:
@@ -173,9 +173,9 @@ class NativeBridge:
         """See ``Bridge``."""
         return not self._splitter.oversized
 
-    def watch(self, on_made: Callable[[list[str]], None], *, stored: bool) -> None:
+    def watch(self, on_issued: Callable[[list[str]], None], *, stored: bool) -> None:
         """See ``Bridge``."""
-        self._tap.on_made, self._tap.stored = on_made, stored
+        self._tap.on_issued, self._tap.stored = on_issued, stored
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
         """See ``Bridge``."""

@@ -314,7 +314,7 @@ class TranslatedBridge:
     end_seen = property(attrgetter("ended"))
     at_boundary = True  # frames are written whole
 
-    def watch(self, on_made: Callable[[list[str]], None], *, stored: bool) -> None:
+    def watch(self, on_issued: Callable[[list[str]], None], *, stored: bool) -> None:
         """See ``Bridge``: the client of another family is told none of the vendor's ids."""
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:

@@ -6,7 +6,7 @@ only.
 
 from adapters.chat_completions.client import (
     GENERATE,
-    STORED_IDS,
+    STORED_FIELDS,
     conversation,
     encode_fault,
     peek,
@@ -17,15 +17,15 @@ from adapters.chat_completions.encode_answer import ChatEncoder, encode_answer, 
 from adapters.chat_completions.encode_request import encode_request
 from adapters.chat_completions.reasoning_state import without_foreign
 from adapters.chat_completions.stream import ChatTap
-from adapters.chat_completions.upstream import edit_request, made_ids, read_answer
+from adapters.chat_completions.upstream import edit_request, issued_ids, read_answer
 from adapters.family import ClientSide, Family, Operation, UpstreamSide
 from adapters.family.codec import ClientCodec, Codecs, UpstreamCodec
 from adapters.family.fields import model_name, path
 from adapters.family.headers import openai_lines
-from adapters.family.listed import by_id
 from adapters.family.rate_headers import openai_rate_lines
+from adapters.family.reply import read_models
 from adapters.family.verdicts import verdicts_of
-from adapters.openai.lists import LIST_MODELS, keep_alive, model_entry, model_list
+from adapters.openai import LIST_MODELS, keep_alive, model_entry, model_list
 
 
 def _stream_tap(
@@ -48,7 +48,7 @@ FAMILY = Family(
         model_list=model_list,
         model_entry=model_entry,
         rate_lines=openai_rate_lines,
-        kept=STORED_IDS,
+        stored_fields=STORED_FIELDS,
     ),
     UpstreamSide(
         operations={"generate": GENERATE, "stream": GENERATE, "list_models": LIST_MODELS},
@@ -57,8 +57,8 @@ FAMILY = Family(
         edit_request=edit_request,
         read_answer=read_answer,
         stream_tap=_stream_tap,
-        read_models=by_id,
-        made_ids=made_ids,
+        read_models=read_models,
+        issued_ids=issued_ids,
         reasoning_beyond_bound=True,
     ),
 )

@@ -10,11 +10,18 @@ from typing import Any
 from adapters.family import Envelope, Operation, Peek
 from adapters.family.conversation import given_name, opening, text_field
 from adapters.family.fields import count, flag, model_name, optional_object, required_array
-from adapters.family.kept import KeptFields, Marks, RefList, field_value, marked_elements, objects
+from adapters.family.stored import (
+    Marks,
+    RefList,
+    StoredFields,
+    field_value,
+    marked_elements,
+    objects,
+)
 from adapters.faults import Fault, wrong_type
 from adapters.json.jsonio import Spans, dumps
 from adapters.json.structure import Steps
-from adapters.openai import faults
+from adapters.openai import envelope, error_of
 
 GENERATE = Operation("/v1/chat/completions")
 
@@ -67,14 +74,14 @@ def _read_ids(spans: Spans, refs: RefList) -> Steps[None]:
     yield from marked_elements(spans, "messages", _MARKS, message)
 
 
-STORED_IDS = KeptFields(frozenset({"audio"}), (("messages", _MARKS),), _read_ids)
+STORED_FIELDS = StoredFields(frozenset({"audio"}), (("messages", _MARKS),), _read_ids)
 
 
 def encode_fault(fault: Fault, request_id: str) -> Envelope:
     """The whole answer to a call that is refused or failed; its id travels in headers only."""
-    return faults.envelope(fault, faults.error_of(fault))
+    return envelope(fault, error_of(fault))
 
 
 def encode_stream_fault(fault: Fault) -> bytes:
     """The last event of a stream that failed; neither a finish reason nor [DONE] follows."""
-    return b"data: " + dumps({"error": faults.error_of(fault)}) + b"\n\n"
+    return b"data: " + dumps({"error": error_of(fault)}) + b"\n\n"

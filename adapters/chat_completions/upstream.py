@@ -162,7 +162,7 @@ class _SpokenAnswer(Struct, gc=False):
 _decode_spoken = decoder(_SpokenAnswer)
 
 
-def made_ids(body: bytes, stored: bool) -> list[str]:
+def issued_ids(body: bytes, stored: bool) -> list[str]:
     """The ids that a whole answer hands out: of what was spoken."""
     if _SPOKEN not in body:
         return []

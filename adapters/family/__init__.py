@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from adapters.family.kept import NOTHING_KEPT, KeptFields
 from adapters.family.rate_headers import RateLines
+from adapters.family.stored import NO_STORED_FIELDS, StoredFields
 from adapters.family.tap import Tap
 from adapters.faults import Fault
 from adapters.ir.usage import Usage
@@ -128,11 +128,11 @@ class ClientSide:
     model_list: Callable[[Sequence[ModelEntry], Mapping[str, str]], bytes]
     model_entry: Callable[[ModelEntry], bytes]  # the body that shows one model
     rate_lines: RateLines  # makes the headers that tell the caller of its own limits
-    kept: KeptFields = NOTHING_KEPT  # how requests name what upstream accounts keep
+    stored_fields: StoredFields = NO_STORED_FIELDS  # how requests name what upstream accounts keep
     answer_headers: frozenset[str] = frozenset()
 
 
-def nothing_made(body: bytes, stored: bool) -> list[str]:
+def no_issued_ids(body: bytes, stored: bool) -> list[str]:
     """Of a family whose answers hand out nothing that can be named later."""
     return []
 
@@ -164,7 +164,7 @@ class UpstreamSide:
     read_models: Callable[[bytes], list[str]]
     # the ids, besides its own, that a whole answer hands out of what the vendor keeps (body,
     # whether the vendor keeps the answer itself); those of a stream are told by its tap
-    made_ids: Callable[[bytes, bool], list[str]] = nothing_made
+    issued_ids: Callable[[bytes, bool], list[str]] = no_issued_ids
     models_query: str = ""  # asks for as many of them as a page may have
     # some vendors do not count reasoning towards the bound that a client sets
     reasoning_beyond_bound: bool = False

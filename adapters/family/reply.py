@@ -1,9 +1,10 @@
-"""What the readers of whole answers share: decode the few fields, count, rename.
+"""Readers of upstreams' whole answers, as far as the families share them: they decode the few
+fields, count and rename; and readers of a vendor's list of models.
 
-A family's ``reply.py`` says where its fields stand. Imported by the families.
+A family's ``upstream.py`` says where its fields stand. Imported by the families.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,3 +99,23 @@ def read_count(
     if not isinstance(answer, dict) or token_count(answer.get(field)) is None:
         raise fault_of(answer)
     return Answer(body, None, None, None)
+
+
+def list_page(body: bytes, field: str) -> list[Mapping[str, Any]]:
+    """Return the objects in ``field`` of a page; raise Fault UPSTREAM_INVALID when it is none."""
+    answer = loads_answer(body)
+    entries = answer.get(field) if isinstance(answer, dict) else None
+    if not isinstance(entries, list):
+        raise Fault(Condition.UPSTREAM_INVALID)
+    return [entry for entry in entries if isinstance(entry, dict)]
+
+
+def list_names(entries: Sequence[Mapping[str, Any]], field: str) -> list[str]:
+    """Return the names in ``field`` of the entries, each once, in their order."""
+    names = (entry.get(field) for entry in entries)
+    return list(dict.fromkeys(name for name in names if isinstance(name, str) and name))
+
+
+def read_models(body: bytes) -> list[str]:
+    """Return the models' names in a page, as three of the families have it."""
+    return list_names(list_page(body, "data"), "id")

@@ -32,7 +32,7 @@ class Tap(ABC):
         "ended",
         "fault",
         "finished",
-        "on_made",
+        "on_issued",
         "started",
         "stored",
         "upstream_id",
@@ -50,7 +50,7 @@ class Tap(ABC):
         self.fault: Fault | None = None
         self.upstream_id: str | None = None
         # told the ids of an event, besides the answer's own, of what the vendor keeps
-        self.on_made: Callable[[list[str]], None] | None = None
+        self.on_issued: Callable[[list[str]], None] | None = None
         self.stored = False  # the vendor keeps the answer itself
 
     @property
@@ -121,8 +121,8 @@ class Tap(ABC):
     def _hand_out(self, *ids: object) -> None:
         """Tell of ids that an event hands out; what is no text is none."""
         made = [one for one in ids if isinstance(one, str) and one]
-        if made and self.on_made is not None:
-            self.on_made(made)
+        if made and self.on_issued is not None:
+            self.on_issued(made)
 
     def _failed(self, fault: Fault) -> bytes | None:
         self.fault = fault

@@ -15,7 +15,7 @@ from adapters.generate_content.client import (
     GENERATE,
     LIST_MODELS,
     MAX_PAGE,
-    STORED_IDS,
+    STORED_FIELDS,
     STREAM,
     STREAM_ARRAY,
     conversation,
@@ -61,7 +61,7 @@ FAMILY = Family(
         model_list=model_list,
         model_entry=model_entry,
         rate_lines=no_rate_lines,
-        kept=STORED_IDS,
+        stored_fields=STORED_FIELDS,
     ),
     UpstreamSide(
         operations={

@@ -16,9 +16,17 @@ from urllib.parse import urlsplit
 
 from adapters.family import Envelope, ModelEntry, Operation, Peek
 from adapters.family.conversation import given_name, opening, text_field
+from adapters.family.fault_table import FAULT_TABLE
 from adapters.family.fields import count, required_array
 from adapters.family.headers import refusal_headers
-from adapters.family.kept import KeptFields, Marks, RefList, field_value, marked_elements, objects
+from adapters.family.stored import (
+    Marks,
+    RefList,
+    StoredFields,
+    field_value,
+    marked_elements,
+    objects,
+)
 from adapters.faults import Condition, Fault, wrong_type, wrong_value
 from adapters.json.jsonio import Span, Spans, dumps, inner_level
 from adapters.json.structure import Steps
@@ -254,62 +262,14 @@ def _objects(holder: dict[str, Any], name: str, path: str) -> Iterator[tuple[str
         yield from objects(value, inner)
 
 
-STORED_IDS = KeptFields(
+STORED_FIELDS = StoredFields(
     frozenset({*_CACHED_NAMES, *_COUNTED_NAMES}),
     (*((name, _IN_TURNS) for name in ("contents", *_SYSTEM_NAMES)), ("tools", _IN_TOOLS)),
     _read_refs,
 )
 
 
-_INVALID = "INVALID_ARGUMENT"
-_UNAUTHENTICATED = "UNAUTHENTICATED"
-_DENIED = "PERMISSION_DENIED"
-_EXHAUSTED = "RESOURCE_EXHAUSTED"
-_DEADLINE = "DEADLINE_EXCEEDED"
 _RETRY_INFO = "type.googleapis.com/google.rpc.RetryInfo"
-
-# HTTP status and its name.
-_TABLE: dict[Condition, tuple[int, str]] = {
-    Condition.MISSING_KEY: (401, _UNAUTHENTICATED),
-    Condition.MALFORMED_AUTHORIZATION: (401, _UNAUTHENTICATED),
-    Condition.INVALID_KEY: (401, _UNAUTHENTICATED),
-    Condition.KEY_DISABLED: (401, _UNAUTHENTICATED),
-    Condition.KEY_EXPIRED: (401, _UNAUTHENTICATED),
-    Condition.IP_NOT_ALLOWED: (403, _DENIED),
-    Condition.ENTRY_NOT_ALLOWED: (403, _DENIED),
-    Condition.MODEL_NOT_FOUND: (404, "NOT_FOUND"),
-    Condition.NO_CHANNEL: (503, "UNAVAILABLE"),
-    Condition.MODEL_MISSING: (400, _INVALID),
-    Condition.INVALID_JSON: (400, _INVALID),
-    Condition.INVALID_FIELD: (400, _INVALID),
-    Condition.FIELD_MISSING: (400, _INVALID),
-    Condition.UNSUPPORTED: (400, _INVALID),
-    Condition.TOO_LARGE: (413, _INVALID),
-    Condition.CONTENT_TYPE: (415, _INVALID),
-    Condition.CONTENT_ENCODING: (415, _INVALID),
-    # Not 429: command line clients repeat every 429, whatever its headers say.
-    Condition.WALLET_EMPTY: (402, "FAILED_PRECONDITION"),
-    Condition.QUOTA_USED: (402, "FAILED_PRECONDITION"),
-    Condition.RATE_LIMITED: (429, _EXHAUSTED),
-    Condition.CONTEXT_LENGTH: (400, _INVALID),
-    Condition.UPSTREAM_REFUSED: (400, _INVALID),
-    Condition.CONTENT_POLICY: (400, _INVALID),
-    Condition.CHANNEL_MISCONFIGURED: (502, "INTERNAL"),
-    Condition.UPSTREAM_RATE_LIMITED: (429, _EXHAUSTED),
-    Condition.UPSTREAM_FAILED: (502, "INTERNAL"),
-    Condition.UPSTREAM_OVERLOADED: (503, "UNAVAILABLE"),
-    Condition.UPSTREAM_TIMEOUT: (504, _DEADLINE),
-    Condition.UPSTREAM_UNREACHABLE: (502, "UNAVAILABLE"),
-    Condition.UPSTREAM_INVALID: (502, "INTERNAL"),
-    Condition.UNKNOWN_PATH: (404, "NOT_FOUND"),
-    Condition.DUPLICATED_PATH: (404, "NOT_FOUND"),
-    Condition.METHOD_NOT_ALLOWED: (405, "UNIMPLEMENTED"),
-    Condition.ID_NOT_FOUND: (404, "NOT_FOUND"),
-    Condition.BODY_TIMEOUT: (408, _DEADLINE),
-    Condition.INTERNAL: (500, "INTERNAL"),
-    Condition.UNAVAILABLE: (503, "UNAVAILABLE"),
-    Condition.UPGRADE_NOT_SUPPORTED: (426, "UNIMPLEMENTED"),
-}
 
 # In a stream there is no HTTP status to keep to: the number that belongs to the name is told.
 _IN_STREAM: dict[Condition, tuple[int, str]] = {
@@ -322,7 +282,7 @@ _IN_STREAM: dict[Condition, tuple[int, str]] = {
 
 def encode_fault(fault: Fault, request_id: str) -> Envelope:
     """The whole answer to a call that is refused or failed; its id travels in headers only."""
-    code, status = _TABLE[fault.condition]
+    code, status = FAULT_TABLE[fault.condition].google
     error: dict[str, object] = {"code": code, "message": _message(fault), "status": status}
     if fault.wait_s is not None:
         error["details"] = [{"@type": _RETRY_INFO, "retryDelay": f"{fault.wait_s}s"}]
@@ -331,7 +291,7 @@ def encode_fault(fault: Fault, request_id: str) -> Envelope:
 
 def encode_stream_fault(fault: Fault) -> bytes:
     """The error object that ends a stream, not framed."""
-    code, status = _IN_STREAM.get(fault.condition, _TABLE[fault.condition])
+    code, status = _IN_STREAM.get(fault.condition, FAULT_TABLE[fault.condition].google)
     return dumps({"error": {"code": code, "message": _message(fault), "status": status}})
 
 

@@ -10,9 +10,16 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from adapters.family import Answer, Operation, Peek, Vendor, listed
+from adapters.family import Answer, Operation, Peek, Vendor
 from adapters.family.estimate import output_weight
-from adapters.family.reply import AnswerReader, Fields, embedded_fault, read_count
+from adapters.family.reply import (
+    AnswerReader,
+    Fields,
+    embedded_fault,
+    list_names,
+    list_page,
+    read_count,
+)
 from adapters.faults import Condition, Fault
 from adapters.generate_content.client import (
     COUNTED,
@@ -82,8 +89,8 @@ def _resource(upstream_model: str) -> str:
 
 def read_models(body: bytes) -> list[str]:
     """The models in a vendor's page that can generate; UPSTREAM_INVALID when it is no page."""
-    able = [entry for entry in listed.page(body, "models") if _generates(entry)]
-    return [name.removeprefix("models/") for name in listed.names(able, "name")]
+    able = [entry for entry in list_page(body, "models") if _generates(entry)]
+    return [name.removeprefix("models/") for name in list_names(able, "name")]
 
 
 def _generates(entry: Mapping[str, Any]) -> bool:

@@ -8,15 +8,15 @@ registry only.
 from adapters.family import ClientSide, Family, Operation, UpstreamSide
 from adapters.family.codec import ClientCodec, Codecs, UpstreamCodec
 from adapters.family.fields import model_name, path, rename_model
-from adapters.family.listed import by_id
 from adapters.family.rate_headers import anthropic_rate_lines
+from adapters.family.reply import read_models
 from adapters.family.verdicts import verdicts_of
 from adapters.messages.client import (
     COUNT,
     GENERATE,
     LIST_MODELS,
     MAX_PAGE,
-    STORED_IDS,
+    STORED_FIELDS,
     conversation,
     encode_fault,
     keep_alive,
@@ -30,7 +30,7 @@ from adapters.messages.encode_answer import MessagesEncoder, encode_answer, enco
 from adapters.messages.encode_request import encode_request
 from adapters.messages.parts import without_foreign, without_reasoning
 from adapters.messages.stream import MessagesTap
-from adapters.messages.upstream import made_ids, read_answer, request_headers
+from adapters.messages.upstream import issued_ids, read_answer, request_headers
 
 
 def _stream_tap(
@@ -53,7 +53,7 @@ FAMILY = Family(
         model_list=model_list,
         model_entry=model_entry,
         rate_lines=anthropic_rate_lines,
-        kept=STORED_IDS,
+        stored_fields=STORED_FIELDS,
     ),
     UpstreamSide(
         operations={
@@ -67,8 +67,8 @@ FAMILY = Family(
         edit_request=rename_model,
         read_answer=read_answer,
         stream_tap=_stream_tap,
-        read_models=by_id,
-        made_ids=made_ids,
+        read_models=read_models,
+        issued_ids=issued_ids,
         models_query=f"?limit={MAX_PAGE}",
     ),
 )

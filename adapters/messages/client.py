@@ -12,9 +12,17 @@ from typing import Any
 
 from adapters.family import Envelope, ModelEntry, Operation, Peek
 from adapters.family.conversation import given_name, object_field, opening
+from adapters.family.fault_table import FAULT_TABLE
 from adapters.family.fields import count, flag, model_name, required_array
 from adapters.family.headers import refusal_headers
-from adapters.family.kept import KeptFields, Marks, RefList, field_value, marked_elements, objects
+from adapters.family.stored import (
+    Marks,
+    RefList,
+    StoredFields,
+    field_value,
+    marked_elements,
+    objects,
+)
 from adapters.faults import Condition, Fault, wrong_value
 from adapters.json.jsonio import Spans, dumps
 from adapters.json.structure import Steps
@@ -104,75 +112,28 @@ def _read_content(value: object, start: str, refs: RefList) -> None:
             _read_content(source.get("content"), f"{inner}.content", refs)
 
 
-STORED_IDS = KeptFields(
+STORED_FIELDS = StoredFields(
     frozenset({"thread", "diagnostics", "container"}), (("messages", _MARKS),), _read_refs
 )
 
 
-_INVALID = "invalid_request_error"
-_API = "api_error"
-_OVERLOADED = "overloaded_error"
-
-# HTTP status and error type.
-_TABLE: dict[Condition, tuple[int, str]] = {
-    Condition.MISSING_KEY: (401, "authentication_error"),
-    Condition.MALFORMED_AUTHORIZATION: (401, "authentication_error"),
-    Condition.INVALID_KEY: (401, "authentication_error"),
-    Condition.KEY_DISABLED: (401, "authentication_error"),
-    Condition.KEY_EXPIRED: (401, "authentication_error"),
-    Condition.IP_NOT_ALLOWED: (403, "permission_error"),
-    Condition.ENTRY_NOT_ALLOWED: (403, "permission_error"),
-    Condition.MODEL_NOT_FOUND: (404, "not_found_error"),
-    Condition.NO_CHANNEL: (529, _OVERLOADED),
-    Condition.MODEL_MISSING: (400, _INVALID),
-    Condition.INVALID_JSON: (400, _INVALID),
-    Condition.INVALID_FIELD: (400, _INVALID),
-    Condition.FIELD_MISSING: (400, _INVALID),
-    Condition.UNSUPPORTED: (400, _INVALID),
-    Condition.TOO_LARGE: (413, "request_too_large"),
-    Condition.CONTENT_TYPE: (415, _INVALID),
-    Condition.CONTENT_ENCODING: (400, _INVALID),
-    Condition.WALLET_EMPTY: (402, "billing_error"),
-    Condition.QUOTA_USED: (402, "billing_error"),
-    Condition.RATE_LIMITED: (429, "rate_limit_error"),
-    Condition.CONTEXT_LENGTH: (400, _INVALID),
-    Condition.UPSTREAM_REFUSED: (400, _INVALID),
-    Condition.CONTENT_POLICY: (400, _INVALID),
-    Condition.CHANNEL_MISCONFIGURED: (502, _API),
-    Condition.UPSTREAM_RATE_LIMITED: (429, "rate_limit_error"),
-    Condition.UPSTREAM_FAILED: (502, _API),
-    Condition.UPSTREAM_OVERLOADED: (529, _OVERLOADED),
-    Condition.UPSTREAM_TIMEOUT: (504, "timeout_error"),
-    Condition.UPSTREAM_UNREACHABLE: (502, _API),
-    Condition.UPSTREAM_INVALID: (502, _API),
-    Condition.UNKNOWN_PATH: (404, "not_found_error"),
-    Condition.DUPLICATED_PATH: (404, "not_found_error"),
-    Condition.METHOD_NOT_ALLOWED: (405, _INVALID),
-    Condition.ID_NOT_FOUND: (404, "not_found_error"),
-    Condition.BODY_TIMEOUT: (408, "timeout_error"),
-    Condition.INTERNAL: (500, _API),
-    Condition.UNAVAILABLE: (503, _API),
-    Condition.UPGRADE_NOT_SUPPORTED: (426, _INVALID),
-}
-
 # In a stream there is no status, and a failed channel reads best as a passing overload.
-_IN_STREAM = {
-    Condition.UPSTREAM_FAILED: _OVERLOADED,
-    Condition.UPSTREAM_UNREACHABLE: _OVERLOADED,
-}
+_OVERLOADED_IN_STREAM = frozenset({Condition.UPSTREAM_FAILED, Condition.UPSTREAM_UNREACHABLE})
 
 _INDEX = re.compile(r"\[(\d+)\]")
 
 
 def encode_fault(fault: Fault, request_id: str) -> Envelope:
     """The whole answer to a call that is refused or failed."""
-    status, kind = _TABLE[fault.condition]
+    status, kind = FAULT_TABLE[fault.condition].anthropic
     return Envelope(status, refusal_headers(fault), _body(fault, kind, request_id))
 
 
 def encode_stream_fault(fault: Fault, request_id: str) -> bytes:
     """The last event of a stream that failed; no message_stop follows."""
-    kind = _IN_STREAM.get(fault.condition, _TABLE[fault.condition][1])
+    kind = FAULT_TABLE[fault.condition].anthropic[1]
+    if fault.condition in _OVERLOADED_IN_STREAM:
+        kind = "overloaded_error"
     return b"event: error\ndata: " + _body(fault, kind, request_id) + b"\n\n"
 
 

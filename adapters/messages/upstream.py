@@ -164,7 +164,7 @@ class _Answer(Struct, gc=False):
 _decode_container = decoder(_Answer)
 
 
-def made_ids(body: bytes, stored: bool) -> list[str]:
+def issued_ids(body: bytes, stored: bool) -> list[str]:
     """The ids that a whole answer hands out besides its own: its container's."""
     if _CONTAINER not in body:
         return []

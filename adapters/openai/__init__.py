@@ -1,1 +1,51 @@
-"""What the chat completions and the responses family have in common."""
+"""What clients of chat completions and of responses get alike: errors, lists of models, heartbeats.
+
+The SDK's exception class comes from the status alone; type, code and param are copied from the
+body. Source: the types and behaviour of the official OpenAI SDKs. Imported by the two families.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from adapters.family import Envelope, ModelEntry, Operation
+from adapters.family.fault_table import FAULT_TABLE
+from adapters.family.headers import refusal_headers
+from adapters.faults import Fault
+from adapters.json.jsonio import dumps
+
+LIST_MODELS = Operation("/v1/models", "list_models", free=True)
+
+
+def model_list(models: Sequence[ModelEntry], query: Mapping[str, str]) -> bytes:
+    """The whole list on one page."""
+    return dumps({"object": "list", "data": [_fields(model) for model in models]})
+
+
+def model_entry(model: ModelEntry) -> bytes:
+    """The body that shows one model."""
+    return dumps(_fields(model))
+
+
+def _fields(model: ModelEntry) -> dict[str, object]:
+    return {
+        "id": model.name,
+        "object": "model",
+        "created": model.created_s,
+        "owned_by": "gateway",
+    }
+
+
+def keep_alive(started: bool) -> bytes:
+    """A comment: every client of these families skips it."""
+    return b": keep-alive\n\n"
+
+
+def envelope(fault: Fault, error: dict[str, str | None]) -> Envelope:
+    """The whole answer to a call that is refused or failed; ``error`` is that of ``error_of``."""
+    status, _ = FAULT_TABLE[fault.condition].openai
+    return Envelope(status, refusal_headers(fault), dumps({"error": error}))
+
+
+def error_of(fault: Fault) -> dict[str, str | None]:
+    """The error object: message, type, param and code."""
+    _, kind = FAULT_TABLE[fault.condition].openai
+    return {"message": fault.message, "type": kind, "param": fault.param, "code": fault.code}

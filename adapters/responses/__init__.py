@@ -9,13 +9,13 @@ from adapters.family import ClientSide, Family, Operation, UpstreamSide
 from adapters.family.codec import ClientCodec, Codecs, UpstreamCodec
 from adapters.family.fields import model_name, rename_model
 from adapters.family.headers import openai_lines
-from adapters.family.listed import by_id
 from adapters.family.rate_headers import openai_rate_lines
+from adapters.family.reply import read_models
 from adapters.family.verdicts import verdicts_of
-from adapters.openai.lists import LIST_MODELS, keep_alive, model_entry, model_list
+from adapters.openai import LIST_MODELS, keep_alive, model_entry, model_list
 from adapters.responses.client import (
     OPERATIONS,
-    STORED_IDS,
+    STORED_FIELDS,
     conversation,
     encode_fault,
     peek,
@@ -27,7 +27,7 @@ from adapters.responses.encode_request import encode_request
 from adapters.responses.encode_stream import ResponsesEncoder
 from adapters.responses.reasoning_state import without_foreign, without_reasoning
 from adapters.responses.stream import ResponsesTap
-from adapters.responses.upstream import made_ids, path, read_answer
+from adapters.responses.upstream import issued_ids, path, read_answer
 
 
 def _stream_tap(
@@ -47,7 +47,7 @@ FAMILY = Family(
         conversation=conversation,
         model_name=model_name,
         peek=peek,
-        kept=STORED_IDS,
+        stored_fields=STORED_FIELDS,
         encode_fault=encode_fault,
         keep_alive=keep_alive,
         model_list=model_list,
@@ -61,8 +61,8 @@ FAMILY = Family(
         edit_request=rename_model,
         read_answer=read_answer,
         stream_tap=_stream_tap,
-        read_models=by_id,
-        made_ids=made_ids,
+        read_models=read_models,
+        issued_ids=issued_ids,
     ),
 )
 

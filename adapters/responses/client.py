@@ -11,12 +11,20 @@ from typing import Any
 
 from adapters.family import Envelope, Operation, Peek
 from adapters.family.conversation import given_name, object_field, opening, text_field
+from adapters.family.fault_table import INVALID_REQUEST, PERMISSION, QUOTA, RATE_LIMIT, SERVER
 from adapters.family.fields import count, flag, model_name
-from adapters.family.kept import KeptFields, Marks, RefList, field_value, marked_elements, objects
+from adapters.family.stored import (
+    Marks,
+    RefList,
+    StoredFields,
+    field_value,
+    marked_elements,
+    objects,
+)
 from adapters.faults import Condition, Fault, wrong_type
 from adapters.json.jsonio import Spans, dumps
 from adapters.json.structure import Steps
-from adapters.openai import faults
+from adapters.openai import envelope, error_of
 from adapters.responses.reasoning_state import THOUGHT_ID
 
 _RESPONSE = "/v1/responses/{id}"
@@ -171,7 +179,7 @@ def _read_container(value: object, start: str, refs: RefList) -> None:
             refs.add("given", f"{inner}.skill_id", skill.get("skill_id"))
 
 
-STORED_IDS = KeptFields(
+STORED_FIELDS = StoredFields(
     frozenset({"previous_response_id", "conversation", "prompt", "prompt_cache_options"}),
     (("input", _IN_INPUT), ("tools", _IN_TOOLS)),
     _read_ids,
@@ -184,17 +192,17 @@ _OVERLOADED_CONDITIONS = frozenset({Condition.NO_CHANNEL, Condition.UPSTREAM_OVE
 
 # response.error.code by the type of the error: what clients know, and repeat or do not repeat.
 _RESPONSE_CODES = {
-    faults.INVALID_REQUEST: "invalid_prompt",
-    faults.PERMISSION: "invalid_prompt",
-    faults.QUOTA: "insufficient_quota",
-    faults.RATE_LIMIT: "rate_limit_exceeded",
-    faults.SERVER: "server_error",
+    INVALID_REQUEST: "invalid_prompt",
+    PERMISSION: "invalid_prompt",
+    QUOTA: "insufficient_quota",
+    RATE_LIMIT: "rate_limit_exceeded",
+    SERVER: "server_error",
 }
 
 
 def encode_fault(fault: Fault, request_id: str) -> Envelope:
     """The whole answer to a call that is refused or failed; its id travels in headers only."""
-    return faults.envelope(fault, _error_of(fault))
+    return envelope(fault, _error_of(fault))
 
 
 def encode_stream_fault(fault: Fault, response: dict[str, Any], number: int) -> bytes:
@@ -221,7 +229,7 @@ def encode_stream_fault(fault: Fault, response: dict[str, Any], number: int) -> 
 
 
 def _error_of(fault: Fault) -> dict[str, str | None]:
-    error = faults.error_of(fault)
+    error = error_of(fault)
     if fault.condition in _OVERLOADED_CONDITIONS:
         error["code"] = _OVERLOADED
     return error
@@ -230,4 +238,4 @@ def _error_of(fault: Fault) -> dict[str, str | None]:
 def _response_code(fault: Fault, kind: str | None) -> str:
     if fault.condition is Condition.CONTEXT_LENGTH:
         return fault.code
-    return _RESPONSE_CODES[kind or faults.SERVER]
+    return _RESPONSE_CODES[kind or SERVER]

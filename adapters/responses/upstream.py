@@ -10,8 +10,8 @@ from typing import Any
 
 from adapters.family import Answer, Operation
 from adapters.family.estimate import output_weight
-from adapters.family.kept import objects
 from adapters.family.reply import AnswerReader, Fields, loads_answer, read_count
+from adapters.family.stored import objects
 from adapters.faults import Condition, Fault
 from adapters.ir.usage import Usage, token_count
 from adapters.json.jsonio import DECODE_ERRORS, Raw, Struct, decoder
@@ -208,7 +208,7 @@ class _AnswerIds(Struct, gc=False):
 _decode_ids = decoder(_AnswerIds)
 
 
-def made_ids(body: bytes, stored: bool) -> list[str]:
+def issued_ids(body: bytes, stored: bool) -> list[str]:
     """The ids that a whole answer hands out besides its own: of its conversation and containers,
     and of its items when it is ``stored``."""
     if not stored and not any(mark in body for mark in _HANDED_OUT):

@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from adapters.faults.masking import MASK
+from adapters.faults import MASK
 from adapters.json.jsonio import loads_loose
 
 BODY_MAX_BYTES = 65_536  # of a request that is looked through: some ms

@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from adapters.faults import Condition, Fault
-from adapters.faults.masking import clean_message
+from adapters.faults import Condition, Fault, clean_message
 from adapters.upstream_errors.said import Said, bounded_s, read_body, read_error
 
 MAX_CODE_CHARS = 64  # of a vendor's error code, as operators are told it
@@ -377,8 +376,8 @@ def _tell(fault: Fault, said: Said, secrets: Sequence[str], status: int | None) 
     told = " ".join(filter(None, words))
     if fault.quota_used:
         told = f"{QUOTA_USED}: {told}" if told else QUOTA_USED
-    fault.told = clean_message(told, secrets) or None
-    fault.quoted = bool(said.message or said.code)
+    fault.operator_message = clean_message(told, secrets) or None
+    fault.quotes_upstream = bool(said.message or said.code)
 
 
 def _retry_without(status: int, said: Said) -> RetryWithout | None:

@@ -8,8 +8,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-from adapters.faults import MAX_RETRY_AFTER_S
-from adapters.faults.masking import clean_message
+from adapters.faults import MAX_RETRY_AFTER_S, clean_message
 from adapters.json.jsonio import loads_loose
 
 MAX_ERROR_BYTES = 65536  # of an error body; what is longer is a page for people

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from adapters.family import Family
-from adapters.faults import Fault
-from adapters.faults.masking import clean_message
+from adapters.faults import Fault, clean_message
 from adapters.registry import FAMILIES
 from handlers.http.request import Request
 from handlers.relay import admit

@@ -17,7 +17,7 @@ from adapters.family.estimate import (
     tokens_of_weight,
     weight_steps,
 )
-from adapters.family.kept import KeptRef
+from adapters.family.stored import StoredRef
 from adapters.faults import Condition, Fault
 from adapters.json.jsonio import Spans, top_level, top_level_steps
 from adapters.json.structure import Steps, at_once
@@ -139,7 +139,7 @@ def read_body(call: Call, body: bytes) -> None:
     _check_job(call)
     call.body = body
     assert call.spans is not None
-    kept = call.family.client.kept
+    kept = call.family.client.stored_fields
     if kept.may_name(call.spans):
         call.kept_refs = at_once(kept.refs(call.spans))
     codecs = CODECS.get(call.family.name)
@@ -157,7 +157,7 @@ def large_body_steps(call: Call, body: bytes) -> Steps[None]:
     yield True
     _check_job(call)
     call.body = body
-    kept = call.family.client.kept
+    kept = call.family.client.stored_fields
     if (yield from kept.may_name_steps(spans)):
         call.kept_refs = yield from kept.refs(spans)
     if (codecs := CODECS.get(call.family.name)) is not None:
@@ -203,7 +203,7 @@ def read_stored(call: Call) -> None:
     assert call.target is not None
     call.stream = "stream=true" in call.query[1:].split("&")
     call.peek = Peek("", call.stream, None, 1, include_usage=True)
-    call.kept_refs = (KeptRef("answer", "id", call.target, alone=True),)
+    call.kept_refs = (StoredRef("answer", "id", call.target, alone=True),)
 
 
 def counts(family: str, channel: Channel) -> bool:

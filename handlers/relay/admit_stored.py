@@ -7,7 +7,7 @@ lists it. All of a call's ids are looked up at once. Imported by the pipeline.
 
 from collections.abc import Mapping
 
-from adapters.family.kept import KeptRef
+from adapters.family.stored import StoredRef
 from adapters.faults import Condition, Fault
 from adapters.registry import VENDORS
 from handlers.relay.call import Call
@@ -78,7 +78,7 @@ def check_kept(call: Call, places: Places, *, refuse: bool) -> None:
         call.candidates = call.snapshot.pinned(pool[0], place.fingerprint)
 
 
-def _is_looked_up(call: Call, ref: KeptRef) -> bool:
+def _is_looked_up(call: Call, ref: StoredRef) -> bool:
     """Return whether an answer may have made it: not when it is shared by all users anyway."""
     if ref.kind == "either":
         return not any(channel.shares(ref.id) for channel in _native(call, call.candidates))
@@ -89,7 +89,7 @@ def _native(call: Call, channels: tuple[Channel, ...]) -> tuple[Channel, ...]:
     return tuple(one for one in channels if one.family == call.family.name)
 
 
-def _place_of(refs: tuple[KeptRef, ...], places: Places) -> StoredAt | None:
+def _place_of(refs: tuple[StoredRef, ...], places: Places) -> StoredAt | None:
     """The one place that keeps all that answers have made. Raises Fault ID_NOT_FOUND."""
     place, first = None, ""
     for ref in refs:
@@ -106,7 +106,9 @@ def _place_of(refs: tuple[KeptRef, ...], places: Places) -> StoredAt | None:
     return place
 
 
-def _channel_at(call: Call, refs: tuple[KeptRef, ...], places: Places, place: StoredAt) -> Channel:
+def _channel_at(
+    call: Call, refs: tuple[StoredRef, ...], places: Places, place: StoredAt
+) -> Channel:
     """The channel of a place, if it may serve this call. Raises Fault ID_NOT_FOUND, NO_CHANNEL."""
     ref = next(one for one in refs if places.get(one.id) is not None)
     channel = call.snapshot.channel(place.channel_id)
@@ -121,7 +123,7 @@ def _channel_at(call: Call, refs: tuple[KeptRef, ...], places: Places, place: St
 
 
 def _narrowed(
-    call: Call, ref: KeptRef, pool: tuple[Channel, ...], *, refuse: bool, placed: bool
+    call: Call, ref: StoredRef, pool: tuple[Channel, ...], *, refuse: bool, placed: bool
 ) -> tuple[Channel, ...]:
     """Those of the channels that may be asked for something of no known place. Raises Fault
     ID_NOT_FOUND, UNSUPPORTED."""
@@ -144,7 +146,7 @@ def _narrowed(
     return alone
 
 
-def _check_foreign(refs: tuple[KeptRef, ...], places: Places) -> None:
+def _check_foreign(refs: tuple[StoredRef, ...], places: Places) -> None:
     """Raises Fault UNSUPPORTED, ID_NOT_FOUND for what the conversation would be without; the rest
     is left to the translation, which sends no id to a channel of another family."""
     for ref in refs:
@@ -158,10 +160,10 @@ def _check_foreign(refs: tuple[KeptRef, ...], places: Places) -> None:
         raise Fault(Condition.UNSUPPORTED, _ELSEWHERE.format(ref.param), param=ref.param)
 
 
-def _no_threads(ref: KeptRef) -> Fault:
+def _no_threads(ref: StoredRef) -> Fault:
     return Fault(Condition.UNSUPPORTED, _NO_THREADS, param=ref.param, details=ref.details)
 
 
-def _unknown(ref: KeptRef) -> Fault:
+def _unknown(ref: StoredRef) -> Fault:
     detail = ref.id[:_ID_SHOWN_MAX]
     return Fault(Condition.ID_NOT_FOUND, param=ref.param, detail=detail, details=ref.details)

@@ -263,7 +263,7 @@ class Attempts:
                 self.failures.answered(channel, call.model_name or "")
         elif (met := ending.upstream_fault) is not None:
             met.mask(secrets_of(channel))
-            met.model, record.detail = call.model_name, met.told
+            met.model, record.detail = call.model_name, met.operator_message
             if not call.delivery.relayed:
                 record.error = record.error or met.code
             if ending.counts:
@@ -300,7 +300,7 @@ class Attempts:
         """An answer that was read whole is accepted."""
         self._bind(call, attempt)
         pairing = attempt.pairing
-        if not pairing.translated and (made := pairing.upstream.made_ids(answer.body, call.kept)):
+        if not pairing.translated and (made := pairing.upstream.issued_ids(answer.body, call.kept)):
             self.records.note_made(call, made)
         delivery = call.delivery
         delivery.relayed = delivery.whole = True

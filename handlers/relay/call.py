@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from adapters.bridge import Bridge, Pairing
 from adapters.family import Envelope, Family, Operation, Peek
-from adapters.family.kept import KeptRef
+from adapters.family.stored import StoredRef
 from adapters.faults import Condition, Fault
 from adapters.ir.request import Request
 from adapters.ir.usage import Usage
@@ -163,7 +163,7 @@ class Call(Struct, eq=False):
     model: Model | None = None
     prices: Prices | None = None
     candidates: tuple[Channel, ...] = ()  # best priority first
-    kept_refs: tuple[KeptRef, ...] = ()  # what it names of what upstream accounts keep
+    kept_refs: tuple[StoredRef, ...] = ()  # what it names of what upstream accounts keep
     stored: StoredAt | None = None  # where its own answer is kept
     made_marks: set[str] = field(default_factory=set)  # of the ids that its answer hands out
     input_estimate_tokens: int = 0

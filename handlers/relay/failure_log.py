@@ -66,12 +66,12 @@ def _line(call: Call, attempt: Attempt, fault: Fault) -> str:
 
 def _detail(call: Call, attempt: Attempt, fault: Fault) -> str | None:
     """What the upstream said, without the caller's own text, which vendors repeat in errors."""
-    if fault.told is None or not fault.quoted:
-        return fault.told
+    if fault.operator_message is None or not fault.quotes_upstream:
+        return fault.operator_message
     if not call.body and not call.operation.stored:
         return None  # its answer was accepted, and the body freed: nothing to compare with
     names = (call.model_name or "", attempt.upstream_model or "")
-    return without_echo(fault.told, call.body, names)
+    return without_echo(fault.operator_message, call.body, names)
 
 
 def _word(value: object) -> str:

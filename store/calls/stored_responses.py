@@ -101,7 +101,7 @@ def find_stored(
     db: peewee.Database, node: str, user_id: str, marks: Sequence[str], at_ms: int
 ) -> Found:
     """Return where things of a user are, for a process of `node`; at least one mark, and no more
-    than a statement takes (adapters.family.kept.MAX_REFS). Blocking. Raises StoreUnavailable."""
+    than a statement takes (adapters.family.stored.MAX_REFS). Blocking. Raises StoreUnavailable."""
     query = _FIND % ", ".join("?" * len(marks))
     values = (*map(bytes.fromhex, marks), at_ms)
 

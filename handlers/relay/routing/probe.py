@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
-from adapters.faults import Condition, Fault
-from adapters.faults.masking import clean_message
+from adapters.faults import Condition, Fault, clean_message
 from adapters.json.jsonio import dumps, loads_loose, top_level
 from adapters.registry import FAMILIES, PAIRINGS, VENDORS
 from adapters.upstream_errors.read import read_embedded_error, read_upstream_error
@@ -161,7 +160,7 @@ def _refuse_error(channel: Channel, exchange: Exchange) -> None:
 
 
 def _told(fault: Fault) -> str:
-    return f"{fault.code}: {fault.told or fault.message}"
+    return f"{fault.code}: {fault.operator_message or fault.message}"
 
 
 def _list_request(

@@ -6,8 +6,7 @@ The one place where errors of curl become faults. Imported by the relay and by p
 from itertools import chain
 from urllib.parse import urlsplit
 
-from adapters.faults import Condition, Fault
-from adapters.faults.masking import clean_message
+from adapters.faults import Condition, Fault, clean_message
 from handlers.relay.upstream.client import Exchange, UpstreamError
 from store.catalog.catalog import Channel
 
@@ -37,7 +36,9 @@ def fault_of(error: UpstreamError) -> Fault:
     """Return the fault for the client when the upstream failed this way."""
     condition, _ = _UPSTREAM[error.kind]
     fault = Fault(condition, _MESSAGES.get(error.kind))
-    fault.told = error.detail or None  # `mask` cleans it, with the channel's own secrets
+    fault.operator_message = (
+        error.detail or None
+    )  # `mask` cleans it, with the channel's own secrets
     return fault
 
 
@@ -55,9 +56,9 @@ def wait_headers(exchange: Exchange) -> dict[str, str]:
 
 def note_unreadable(exchange: Exchange, fault: Fault) -> None:
     """Describe for operators an answer whose status is a success and whose body is not."""
-    if fault.told is None:
+    if fault.operator_message is None:
         content_type = exchange.content_type or "no content type"
-        fault.told = clean_message(f"{content_type}, {len(exchange.body)} bytes")
+        fault.operator_message = clean_message(f"{content_type}, {len(exchange.body)} bytes")
 
 
 def secrets_of(channel: Channel) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from adapters.faults.masking import clean_message
+from adapters.faults import clean_message
 
 
 @pytest.mark.parametrize(

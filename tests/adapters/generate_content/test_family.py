@@ -258,7 +258,7 @@ def survives(action, *args) -> None:
 
 def edit(body: bytes, operation) -> None:
     spans = top_level(body)
-    list(FAMILY.client.kept.refs(spans))
+    list(FAMILY.client.stored_fields.refs(spans))
     peek = FAMILY.client.peek(spans, operation, "m")
     FAMILY.upstream.edit_request(spans, peek, operation, "other", VENDORS["gemini"])
 

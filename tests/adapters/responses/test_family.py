@@ -235,7 +235,7 @@ def survives(action, *args) -> None:
 
 def edit(body: bytes) -> None:
     spans = top_level(body)
-    survives(lambda: list(FAMILY.client.kept.refs(spans)))
+    survives(lambda: list(FAMILY.client.stored_fields.refs(spans)))
     for operation in ("generate", "compact"):
         asked = FAMILY.client.operations[operation]
         FAMILY.upstream.edit_request(

@@ -525,16 +525,16 @@ USED = "the vendor's quota is used up"
 )  # fmt: skip
 def test_operators_are_told_the_vendors_words(status, body, told, quota_used):
     fault = read_upstream_error(status, {}, body.encode()).fault
-    assert (fault.told, fault.quota_used) == (told, quota_used)
-    assert told is None or fault.told not in Fault(fault.condition).message
+    assert (fault.operator_message, fault.quota_used) == (told, quota_used)
+    assert told is None or fault.operator_message not in Fault(fault.condition).message
 
 
 def test_operators_are_told_the_words_of_an_error_inside_an_answer_too():
     fault = read_embedded_error(json.loads(chat(OVER, code="insufficient_quota"))).fault
-    assert fault.told == f"{USED}: {OVER} (insufficient_quota)" and fault.quota_used
-    fault.told = "with key-of-ours inside"
+    assert fault.operator_message == f"{USED}: {OVER} (insufficient_quota)" and fault.quota_used
+    fault.operator_message = "with key-of-ours inside"
     fault.mask(["key-of-ours"])
-    assert fault.told == "with *** inside"
+    assert fault.operator_message == "with *** inside"
 
 
 @pytest.mark.parametrize(

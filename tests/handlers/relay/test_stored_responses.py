@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from adapters.family.kept import KeptRef
+from adapters.family.stored import StoredRef
 from adapters.faults import Condition, Fault
 from adapters.registry import FAMILIES
 from handlers.relay import stored_responses as module
@@ -47,7 +47,7 @@ def call_of(channels=TWO, user="ann", kind="answer", operation="stored"):
         operation=FAMILY.client.operations[operation],
         snapshot=Snapshot(1, {}, {}, tuple(channels)),
     )  # fmt: skip
-    call.kept_refs = (KeptRef(kind, "id", ID, alone=True),)
+    call.kept_refs = (StoredRef(kind, "id", ID, alone=True),)
     if operation == "generate":
         call.candidates = tuple(one for one in channels if "m" in one.models and one.enabled)
     return call
@@ -188,7 +188,7 @@ SHARING = channel("b", "xyz", shared_ids=("vs_1", "resp_*", "cntr_*"))
 )
 def test_what_a_channel_shares_may_be_named(refs, told):
     call = call_of((channel("a"), SHARING), operation="generate")
-    call.kept_refs = tuple(KeptRef(kind, "x", kept_id) for kind, kept_id in refs)
+    call.kept_refs = tuple(StoredRef(kind, "x", kept_id) for kind, kept_id in refs)
     assert found(Store().put("id-b", "mark-y"), call) == told
 
 
@@ -196,7 +196,7 @@ def test_what_two_accounts_keep_cannot_be_used_together():
     store = Store().put("id-b", "mark-y")
     store.rows["ann", mark_of("resp_2")] = StoredAt(mark_of("resp_2"), "id-b", "mark-x")
     call = call_of()
-    call.kept_refs = tuple(KeptRef("answer", "x", one) for one in (ID, ID, "resp_2"))
+    call.kept_refs = tuple(StoredRef("answer", "x", one) for one in (ID, ID, "resp_2"))
     assert found(store, call) is Condition.ID_NOT_FOUND
     assert store.asked == 1  # for all of its ids
 

@@ -1,7 +1,7 @@
-"""Things that upstream accounts keep, as requests name them: responses, files, containers.
+"""References of requests to what upstream accounts store: responses, files, containers.
 
-A channel's account is shared by many users, so what a request opens of it must be checked. Here:
-what is found (``KeptRef``) and how a request is searched without decoding it (``KeptFields``); each
+A channel's account is shared by many users, so what a request opens of it must be checked. Here: a
+reference (``StoredRef``) and the search of a request without decoding it (``StoredFields``); each
 family names its own fields. Only fields by which a vendor opens something count, not those that
 repeat in the history what an answer said; arguments and schemas of tools are not read. Imported by
 the families and the relay.
@@ -23,7 +23,7 @@ MAX_NAME_BYTES = 64  # of a field that is looked for, with quotes, and of an esc
 Kind = Literal["answer", "either", "given", "thread"]
 
 
-class KeptRef(Struct, frozen=True, gc=False):
+class StoredRef(Struct, frozen=True, gc=False):
     """Reference of a request to what an upstream account keeps: the path of the field and the id.
 
     ``kind``: "answer": made by an answer, its user's alone; "either": made by an answer or outside
@@ -43,14 +43,14 @@ class RefList:
     """Gathers what a request names, each id once."""
 
     def __init__(self) -> None:
-        self._refs: dict[tuple[Kind, str], KeptRef] = {}
+        self._refs: dict[tuple[Kind, str], StoredRef] = {}
 
     def add(self, kind: Kind, param: str, value: object, **more: Any) -> None:
         """Add an id; what is no text, or empty, is the vendor's to judge. Raises Fault
         INVALID_FIELD for more than MAX_REFS."""
         if not isinstance(value, str) or not value:
             return
-        self._refs.setdefault((kind, value), KeptRef(kind, param, value, **more))
+        self._refs.setdefault((kind, value), StoredRef(kind, param, value, **more))
         if len(self._refs) > MAX_REFS:
             detail = f"the request names more than {MAX_REFS} kept things"
             raise Fault(Condition.INVALID_FIELD, f"{detail}.", param=param, detail=detail)
@@ -62,10 +62,10 @@ class RefList:
 
     def need_thread(self, param: str, details: Mapping[str, object]) -> None:
         """Add that the upstream is asked to keep the conversation."""
-        self._refs["thread", ""] = KeptRef("thread", param, "", details=details)
+        self._refs["thread", ""] = StoredRef("thread", param, "", details=details)
 
     @property
-    def all(self) -> tuple[KeptRef, ...]:
+    def all(self) -> tuple[StoredRef, ...]:
         """Return what was added, in its order."""
         return tuple(self._refs.values())
 
@@ -86,7 +86,7 @@ class Marks:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptFields:
+class StoredFields:
     """Fields by which requests of a family refer to what accounts keep.
 
     ``fields``: top-level fields that may name something whenever they are there. ``marks``: by
@@ -123,7 +123,7 @@ class KeptFields:
                 yield False
         return False
 
-    def refs(self, spans: Spans) -> Steps[tuple[KeptRef, ...]]:
+    def refs(self, spans: Spans) -> Steps[tuple[StoredRef, ...]]:
         """Return what a request names that may name something, in steps."""
         refs = RefList()
         yield from self.read(spans, refs)
@@ -134,7 +134,7 @@ def _nothing(spans: Spans, refs: RefList) -> Steps[None]:
     yield from ()
 
 
-NOTHING_KEPT = KeptFields(frozenset(), (), _nothing)
+NO_STORED_FIELDS = StoredFields(frozenset(), (), _nothing)
 """Of a family whose requests name nothing."""
 
 

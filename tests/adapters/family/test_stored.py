@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from adapters.family.kept import MAX_REFS, SEARCHED_BYTES
+from adapters.family.stored import MAX_REFS, SEARCHED_BYTES
 from adapters.faults import Condition, Fault
 from adapters.json.jsonio import top_level
 from adapters.registry import FAMILIES
@@ -15,7 +15,7 @@ FILES = "https://generativelanguage.googleapis.com/v1beta/files/"
 
 def refs(family, fields):
     body = fields if isinstance(fields, bytes) else json.dumps(fields).encode()
-    spans, kept = top_level(body), family.client.kept
+    spans, kept = top_level(body), family.client.stored_fields
     may_name = kept.may_name(spans)
     assert _done(kept.may_name_steps(spans)) == may_name
     found = [(one.kind, one.param, one.id) for one in _done(kept.refs(spans))]
@@ -304,7 +304,7 @@ def test_a_body_without_a_mark_is_not_decoded(family):
         "contents": [{"parts": [{"text": "one"}]}],
         "tools": [{"type": "function", "name": "f", "parameters": {"type": "object"}}],
     }
-    assert not family.client.kept.may_name(top_level(json.dumps(plain).encode()))
+    assert not family.client.stored_fields.may_name(top_level(json.dumps(plain).encode()))
 
 
 @pytest.mark.parametrize("offset", [-20, -10, -5, 0])
@@ -370,7 +370,7 @@ ITEMS = [
 )
 def test_what_an_answer_hands_out(family, answer, stored, made):
     body = json.dumps(answer, separators=(",", ":")).encode()
-    assert family.upstream.made_ids(body, stored) == made
+    assert family.upstream.issued_ids(body, stored) == made
 
 
 EVENTS = [
@@ -391,7 +391,7 @@ def test_what_an_event_hands_out(family, stored, event, made):
     tap, told = family.upstream.stream_tap("m", "m", False, operation), []
     if family is CHAT:  # the way of nearly all events
         tap.feed(b'data: {"choices":[{"delta":{"content":"x"}}]}\n\n')
-    tap.on_made, tap.stored = told.extend, stored
+    tap.on_issued, tap.stored = told.extend, stored
     name = event.get("type", "")
     tap.feed(f"event: {name}\ndata: {json.dumps(event)}\n\n".encode() if name else
              f"data: {json.dumps(event)}\n\n".encode())  # fmt: skip
