@@ -1,8 +1,7 @@
-"""The clients' side of the chat completions family: its endpoint, the few fields that are read of a
+"""The client side of the chat completions family: its endpoint, the few fields that are read of a
 request, and errors.
 
-Fields that are not read here are the vendor's to judge. Source of the facts: the types and
-behaviour of the official OpenAI SDKs.
+Fields that are not read here are the vendor's to judge.
 """
 
 from typing import Any
@@ -27,8 +26,8 @@ GENERATE = Operation("/v1/chat/completions")
 
 
 def peek(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
-    """Read the few fields; raises Fault MODEL_MISSING, INVALID_FIELD, FIELD_MISSING with the
-    field's name."""
+    """Read the few fields of a request. Raises Fault MODEL_MISSING, INVALID_FIELD, FIELD_MISSING
+    with the field's name."""
     model = model_name(spans)
     required_array(spans, "messages")
     newer, older = count(spans, "max_completion_tokens"), count(spans, "max_tokens")
@@ -49,8 +48,9 @@ def peek(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
 
 
 def conversation(spans: Spans) -> bytes:
-    """What names the conversation. ``user`` and ``safety_identifier`` name a person, who may have
-    many at a time, and all persons of a program may share one: they are not looked at."""
+    """Return what names the conversation. ``user`` and ``safety_identifier`` are not read: they
+    name a person, who may have many conversations at a time, and all persons of a program may share
+    one."""
     given = given_name(text_field(spans, "prompt_cache_key"))
     return given or opening(spans, (), "messages")
 
@@ -78,10 +78,11 @@ STORED_FIELDS = StoredFields(frozenset({"audio"}), (("messages", _MARKS),), _rea
 
 
 def encode_fault(fault: Fault, request_id: str) -> Envelope:
-    """The whole answer to a call that is refused or failed; its id travels in headers only."""
+    """Encode the whole answer to a call that is refused or failed; its id travels in headers
+    only."""
     return envelope(fault, error_of(fault))
 
 
 def encode_stream_fault(fault: Fault) -> bytes:
-    """The last event of a stream that failed; neither a finish reason nor [DONE] follows."""
+    """Encode the last event of a stream that failed; neither a finish reason nor [DONE] follows."""
     return b"data: " + dumps({"error": error_of(fault)}) + b"\n\n"

@@ -1,8 +1,8 @@
 """Decoding of answers of upstreams of the chat completions family, whole ones and streams.
 
-Vendors differ in much: what cannot be read is passed over, it is no error. In a stream a delta
-opens the slot of its kind and closes that of another; calls are told apart by index and id, which
-vendors treat in many ways.
+Vendors differ in much: what cannot be read is skipped, it is no error. In a stream a delta opens
+the slot of its kind and closes that of another; calls are told apart by index and id, which vendors
+treat in many ways.
 """
 
 import re
@@ -44,7 +44,7 @@ _FINISHES: dict[str, Finish] = {
 
 
 def decode_answer(body: bytes) -> Steps[tuple[Choice, ...]]:
-    """The choices in their order, in steps (see ``family.codec.UpstreamCodec``)."""
+    """Decode the choices in their order, in steps (see ``family.codec.UpstreamCodec``)."""
     said = loads_answer(body)
     choices = said.get("choices") if isinstance(said, dict) else None
     listed = choices[:MAX_CHOICES] if isinstance(choices, list) else []
@@ -59,18 +59,18 @@ def decode_answer(body: bytes) -> Steps[tuple[Choice, ...]]:
 
 
 def index_of(choice: dict[str, Any]) -> int:
-    """The index of a choice; 0 for one that is none."""
+    """Return the index of a choice; 0 where it has none that is valid."""
     index = choice.get("index")
     return index if type(index) is int and 0 <= index < MAX_CHOICES else 0
 
 
 def finish_of(reason: object) -> Finish:
-    """Why a choice ended; an unknown reason is that it was done."""
+    """Decode the reason for which a choice ended; an unknown reason is read as ``stop``."""
     return _FINISHES.get(reason, "stop") if isinstance(reason, str) else "stop"
 
 
 def text_of(value: object) -> str:
-    """The text of a string or of a list of parts; empty for anything else."""
+    """Return the text of a string or of a list of parts; empty for anything else."""
     if isinstance(value, str):
         return value
     if not isinstance(value, list):
@@ -80,7 +80,7 @@ def text_of(value: object) -> str:
 
 
 def thought_of(message: dict[str, Any]) -> str:
-    """The reasoning text of a message or delta; some vendors send it under both names."""
+    """Return the reasoning text of a message or delta; some vendors send it under both names."""
     for name in ("reasoning_content", "reasoning"):
         text = message.get(name)
         if isinstance(text, str) and text:
@@ -89,7 +89,7 @@ def thought_of(message: dict[str, Any]) -> str:
 
 
 def arguments_of(value: object) -> str:
-    """Arguments as JSON text, also where a vendor sends the object itself."""
+    """Return arguments as JSON text, also where a vendor sends the object itself."""
     if isinstance(value, str):
         return value
     if not isinstance(value, dict | list):
@@ -101,7 +101,8 @@ def arguments_of(value: object) -> str:
 
 
 def signature_of(call: dict[str, Any]) -> str:
-    """The signature that Google's endpoint of this family has on a call; empty without one."""
+    """Return the signature that Google's endpoint of this family adds to a call; empty without
+    one."""
     extra = call.get("extra_content")
     google = extra.get("google") if isinstance(extra, dict) else None
     signature = google.get("thought_signature") if isinstance(google, dict) else None
@@ -109,7 +110,7 @@ def signature_of(call: dict[str, Any]) -> str:
 
 
 def citations_of(message: dict[str, Any]) -> tuple[Citation, ...]:
-    """The web pages that a message or delta refers to."""
+    """Decode the web pages that a message or delta refers to."""
     annotations = message.get("annotations")
     found = []
     for annotation in annotations[:MAX_CITATIONS] if isinstance(annotations, list) else ():
@@ -128,7 +129,7 @@ def citations_of(message: dict[str, Any]) -> tuple[Citation, ...]:
 
 
 def logprobs_of(choice: dict[str, Any]) -> tuple[Logprob, ...]:
-    """The log probabilities of the tokens of a choice, or of its delta."""
+    """Decode the log probabilities of the tokens of a choice, or of its delta."""
     logprobs = choice.get("logprobs")
     content = logprobs.get("content") if isinstance(logprobs, dict) else None
     found = []
@@ -227,11 +228,11 @@ class _StreamedCall:
 
     @property
     def whole(self) -> bool:
-        """Whether its arguments are one complete object."""
+        """True when its arguments are one complete object."""
         return self._seen and self._depth == 0 and not self._in_string
 
     def follow(self, text: str) -> None:
-        """More of the arguments, of which only brackets outside of strings are looked at."""
+        """Count brackets outside of strings in more of the arguments."""
         at = 0
         if self._escaped and text:
             self._escaped, at = False, 1
@@ -265,7 +266,7 @@ class _StreamedChoice:
 
 
 class ChatDecoder(StreamDecoder):
-    """Reads one stream (see ``family.codec.StreamDecoder``)."""
+    """Decoder of one stream (see ``family.codec.StreamDecoder``)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -298,7 +299,7 @@ class ChatDecoder(StreamDecoder):
         return events
 
     def _plain(self, choices: object) -> Delta | None:
-        """The way of most chunks: nothing but more of the text that is being said."""
+        """Decode a chunk with nothing but more text of the open slot, as most are."""
         if type(choices) is not list or len(choices) != 1 or type(choices[0]) is not dict:
             return None
         one = choices[0]
@@ -421,7 +422,7 @@ class ChatDecoder(StreamDecoder):
         inner: dict[str, Any],
         events: list[Event],
     ) -> _StreamedCall | None:
-        """The call that a delta belongs to; a new one where it begins one."""
+        """Return the call that a delta belongs to; a new one where it begins one."""
         index, call_id = said.get("index"), said.get("id")
         call_id = call_id if isinstance(call_id, str) else ""
         if type(index) is not int:

@@ -94,7 +94,7 @@ _FRAME = frozenset({"model", "stream", "stream_options", "max_tokens", "max_comp
 
 
 def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Request]:
-    """The whole request (see ``family.codec.ClientCodec``)."""
+    """Decode the whole request, in steps (see ``family.codec.ClientCodec``)."""
     fields = {
         name: loads(spans.raw(name) or b"null")
         for name in spans.places
@@ -126,7 +126,7 @@ def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Requ
 
 
 def _settings(fields: dict[str, Any], asks: list[Ask]) -> dict[str, Any]:
-    """Tools, sampling and all else that many requests have nothing of."""
+    """Decode tools, sampling and all else that many requests do not have."""
     tools = decode_tools(fields, asks)
     choice = decode_choice(fields, asks) if tools else None
     _ask_for(fields, asks)
@@ -286,7 +286,7 @@ _CHOICE_WORDS = ("none", "auto", "required")
 
 
 def decode_tools(fields: dict[str, Any], asks: list[Ask]) -> tuple[Tool, ...]:
-    """The tools of a request, in their order; a search by the vendor comes last."""
+    """Decode the tools of a request, in their order; a search by the vendor comes last."""
     tools = [_tool(entry, at, asks) for entry, at in objects(fields, "tools", "")]
     tools += [_function(entry, at, at, asks) for entry, at in objects(fields, "functions", "")]
     if typed(fields, "web_search_options", "", dict) is not None:
@@ -297,7 +297,7 @@ def decode_tools(fields: dict[str, Any], asks: list[Ask]) -> tuple[Tool, ...]:
 
 
 def decode_choice(fields: dict[str, Any], asks: list[Ask]) -> ToolChoice | None:
-    """Which tools must be called; None when the client did not say."""
+    """Decode which tools must be called; None when the request does not say."""
     said = fields.get("tool_choice")
     if said is None:
         return _older_choice(fields.get("function_call"))

@@ -39,7 +39,7 @@ _READ = frozenset(
 def decode_turns(
     messages: list[Any], asks: list[Ask]
 ) -> Steps[tuple[tuple[Part, ...], tuple[Turn, ...]]]:
-    """The system texts before the first turn, and the turns; a step for each message."""
+    """Decode the system texts before the first turn, and the turns; a step for each message."""
     conversation = _Conversation(asks)
     for index, message in enumerate(messages):
         at = f"messages[{index}]"
@@ -61,7 +61,7 @@ class _Conversation:
         self._functions: dict[str, str] = {}  # ids of the last calls without ids, by name
 
     def add(self, message: dict[str, Any], at: str) -> None:
-        """The next message."""
+        """Add the next message."""
         role = named(message, "role", at)
         if role not in _ROLES:
             raise wrong_value(place(at, "role"), "expected one of " + ", ".join(_ROLES))
@@ -78,7 +78,7 @@ class _Conversation:
             self._add_result(message, at, role)
 
     def finished(self, last: int) -> tuple[tuple[Part, ...], tuple[Turn, ...]]:
-        """All of them; ``last`` is the index of the last message."""
+        """Return all system texts and turns; ``last`` is the index of the last message."""
         role, said = self._turns[-1] if self._turns else ("user", [])
         if role == "assistant" and not any(isinstance(part, ToolCall) for part in said):
             self._asks.append(Ask("prefill", f"messages[{last}]"))
@@ -94,7 +94,7 @@ class _Conversation:
         return decode_content(message.get("content"), place(at, "content"), self._asks)
 
     def _parts_of(self, role: Role) -> list[Part]:
-        """The parts of the turn that is being said, a new one when another role spoke last."""
+        """Return the parts of the last turn, or of a new one when it is another role's."""
         if not self._turns or self._turns[-1][0] != role:
             self._turns.append((role, []))
         return self._turns[-1][1]
@@ -181,14 +181,14 @@ class _Conversation:
 
 
 def _thought(message: dict[str, Any], at: str) -> str:
-    """The reasoning text that came back, by either of the names it has."""
+    """Return the reasoning text that came back, under either of its names."""
     text = string(message, "reasoning_content", at)
     other = message.get("reasoning")
     return text or (other if isinstance(other, str) else "")
 
 
 def _rank(part: Part, order: dict[str, int]) -> tuple[int, int]:
-    """Results first, in the order of their calls; the rest stays as it is."""
+    """Return a sort key: results first, in the order of their calls; the rest stays as it is."""
     if not isinstance(part, ToolResult):
         return (1, 0)
     return (0, order.get(part.call_id, len(order)))
@@ -201,7 +201,7 @@ _MIME_BY_ENDING = {"pdf": "application/pdf", "txt": "text/plain", "md": "text/ma
 
 
 def decode_content(content: object, at: str, asks: list[Ask]) -> list[Part]:
-    """The parts of a message's content; ``at`` is its path."""
+    """Decode the parts of a message's content; ``at`` is its path."""
     if content is None:
         return []
     if isinstance(content, str):

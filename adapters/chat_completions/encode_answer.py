@@ -51,8 +51,8 @@ _FINISH_REASONS: dict[Finish, str] = {
 
 
 def encode_answer(choices: tuple[Choice, ...], usage: Usage, asked: Asked) -> Steps[bytes]:
-    """The whole answer, in steps (see ``family.codec.ClientCodec``); raises Fault UPSTREAM_FAILED
-    when the model failed before it said anything."""
+    """Encode the whole answer, in steps (see ``family.codec.ClientCodec``). Raises Fault
+    UPSTREAM_FAILED when the model failed before it produced anything."""
     said: list[dict[str, Any]] = []
     for index, choice in enumerate(choices):
         said.append((yield from _encode_choice(choice, index, asked)))
@@ -69,17 +69,17 @@ def encode_answer(choices: tuple[Choice, ...], usage: Usage, asked: Asked) -> St
 
 
 def encode_count(tokens: int) -> bytes:
-    """Never called: this family has no endpoint that counts tokens."""
+    """Raise Fault INTERNAL: this family has no endpoint that counts tokens."""
     raise Fault(Condition.INTERNAL)
 
 
 def model_failed() -> Fault:
-    """What the client is told when the model ended with an error and said nothing before."""
+    """Return the fault of an answer whose model ended with an error and produced nothing before."""
     return Fault(Condition.UPSTREAM_FAILED, "The upstream model failed before it answered.")
 
 
 def usage_of(usage: Usage) -> dict[str, Any]:
-    """The family's usage object: prompt and completion include what is cached and reasoned."""
+    """Encode the usage object: prompt and completion include cached and reasoning tokens."""
     written = usage.cache_write_tokens + usage.cache_write_1h_tokens
     prompt = usage.input_tokens + usage.cache_read_tokens + written
     completion = usage.output_tokens + usage.reasoning_tokens
@@ -102,7 +102,7 @@ def usage_of(usage: Usage) -> dict[str, Any]:
 
 
 def logprobs_of(logprobs: Iterable[Logprob]) -> dict[str, Any]:
-    """The family's ``logprobs`` of a choice."""
+    """Encode the ``logprobs`` of a choice."""
     return {
         "content": [
             {**_logprob(one), "top_logprobs": [_logprob(other) for other in one.top]}
@@ -113,8 +113,8 @@ def logprobs_of(logprobs: Iterable[Logprob]) -> dict[str, Any]:
 
 
 def annotation_of(citation: Citation, start: int, end: int) -> dict[str, Any]:
-    """An annotation; ``start`` and ``end`` are where its text stands in the message, for a citation
-    that does not say for which characters it is."""
+    """Encode a citation; ``start`` and ``end`` are the place of its text in the message, for a
+    citation without characters of its own."""
     told = citation.start is not None and citation.end is not None
     return {
         "type": "url_citation",
@@ -128,14 +128,15 @@ def annotation_of(citation: Citation, start: int, end: int) -> dict[str, Any]:
 
 
 def finish_reason(finish: Finish, asked: Asked) -> str:
-    """Why a choice ended, in the words of a client that knows tools, or only functions."""
+    """Encode the reason for which a choice ended, for a client that knows tools, or only
+    functions."""
     if finish == "tools" and asked.function_call:
         return "function_call"
     return _FINISH_REASONS[finish]
 
 
 def call_ids(given: str, taken: set[str], asked: Asked) -> str:
-    """The id of a call for the client: the upstream's where it has one of its own."""
+    """Return an id for a call that no other call has: the upstream's where it is one."""
     call_id = given
     if not call_id or call_id in taken:
         call_id = f"call_{asked.id}_{len(taken)}"
@@ -181,7 +182,8 @@ def _encode_choice(choice: Choice, index: int, asked: Asked) -> Steps[dict[str, 
 def _calls(
     choice: Choice, where: dict[int, tuple[int, int]], asked: Asked
 ) -> Steps[tuple[list[dict[str, Any]], list[str]]]:
-    """The calls, each with the opaque pieces since the last one, and the pieces behind all."""
+    """Encode the calls, each with the opaque pieces since the last one; return the pieces behind
+    all of them, too."""
     calls: list[dict[str, Any]] = []
     waiting: list[str] = []
     taken: set[str] = set()
@@ -229,7 +231,7 @@ _FIELDS: dict[SlotKind, bytes] = {
 
 
 class _StreamedChoice:
-    """What was said in one choice."""
+    """The state of one choice of a stream."""
 
     __slots__ = ("annotations", "calls", "ids", "pieces", "spoken", "text_chars", "thought_chars")
 
@@ -244,7 +246,7 @@ class _StreamedChoice:
 
 
 class _Slot:
-    """A slot that is open, with what stands before and behind its text in a frame."""
+    """A slot that is open, with the bytes before and behind its text in a frame."""
 
     __slots__ = (
         "before",
@@ -273,7 +275,8 @@ class _Slot:
 
 
 class ChatEncoder(StreamEncoder):
-    """Writes one stream: the role, deltas, a finish for each choice, usage if asked, [DONE]."""
+    """Encoder of one stream: the role, deltas, a finish for each choice, usage if requested,
+    [DONE]."""
 
     def __init__(self, asked: Asked) -> None:
         super().__init__(asked)
@@ -334,7 +337,8 @@ class ChatEncoder(StreamEncoder):
         return encode_stream_fault(fault)
 
     def _roles_up_to(self, index: int) -> bytes:
-        """Clients want to see the choices in their order, each beginning with its role."""
+        """Begin the choices up to an index: clients expect them in order, each with its role
+        first."""
         frames = []
         while len(self._choices) <= index:
             role = b'"role":"assistant","content":"","refusal":null'
@@ -386,7 +390,7 @@ class ChatEncoder(StreamEncoder):
         return before + dumps(call) + b"]" + self._rest
 
     def _open_function(self, event: Opened, choice: _StreamedChoice, before: bytes) -> bytes:
-        """The one call of a client that knows no tools; it has no place for another."""
+        """Begin the one call of a client that knows no tools; it has no place for another."""
         if choice.calls > 1:
             return b""
         self._slots[event.slot] = _Slot(

@@ -28,8 +28,8 @@ _BUDGETS: tuple[tuple[int, Effort], ...] = (
 
 
 def encode_request(request: Request, target: Target, count: bool) -> Steps[Encoded]:
-    """The body (see ``family.codec.UpstreamCodec``); this family counts no tokens, so that
-    ``count`` is never true."""
+    """Encode the body, in steps (see ``family.codec.UpstreamCodec``); this family counts no tokens,
+    so ``count`` is never true."""
     traits = target.traits
     names = ToolNames(request, traits)
     messages = yield from encode_turns(request, traits, names)
@@ -59,7 +59,8 @@ def encode_request(request: Request, target: Target, count: bool) -> Steps[Encod
 def _add_output(
     body: dict[str, Any], output: Output, traits: Traits, names: ToolNames
 ) -> tuple[str, tuple[Feature, ...]]:
-    """Ask for the form of the answer; the tool that stands for it, if any, and what is dropped."""
+    """Ask for the form of the answer; return the tool that stands for it, if any, and the dropped
+    features."""
     messages = body["messages"]
     if output.kind == "schema" and not _has_object(output):
         # Upstreams take no schema of anything but an object; the model is asked for it in words.
@@ -95,7 +96,7 @@ def _sampling(request: Request, traits: Traits) -> dict[str, Any]:
 
 
 def _around(request: Request, traits: Traits) -> dict[str, Any]:
-    """Fields that are not about the text itself."""
+    """Encode the fields that are not about the text itself."""
     fields: dict[str, Any] = {}
     if request.thinking is not None and (effort := effort_of(request.thinking, traits)):
         fields["reasoning_effort"] = "none" if effort == "off" else effort
@@ -117,8 +118,8 @@ def _around(request: Request, traits: Traits) -> dict[str, Any]:
 def _fit_thinking(
     body: dict[str, Any], thinking: Thinking | None, traits: Traits
 ) -> tuple[Feature, ...]:
-    """Models that refuse to think beside tools, or beside a forced one, are told not to; what that
-    drops."""
+    """Turn reasoning off for models that refuse it beside tools, or beside a forced one; return the
+    dropped features."""
     off = thinking is not None and thinking.effort == "off"
     if traits.thinking_switch and (off or body.get("tool_choice") not in (None, "auto", "none")):
         body["thinking"] = {"type": "disabled"}
@@ -133,7 +134,7 @@ def _fit_thinking(
 
 
 def effort_of(thinking: Thinking, traits: Traits) -> Effort | None:
-    """The level for what is asked, the nearest lower one that the model has, else its lowest; None:
+    """Return the requested effort, the nearest lower one that the model has, or its lowest; None:
     the model decides."""
     wanted = thinking.effort
     if wanted is None and thinking.budget_tokens is not None:
@@ -168,7 +169,7 @@ def _response_format(output: Output) -> dict[str, Any] | None:
 
 
 def _has_object(output: Output) -> bool:
-    """Whether the schema is one of an object, or does not say."""
+    """Return true when the schema is one of an object, or does not say."""
     return output.schema is None or output.schema.get("type", "object") == "object"
 
 
@@ -178,7 +179,7 @@ def _in_words(output: Output) -> str:
 
 
 def _instruct(messages: list[dict[str, Any]], text: str, traits: Traits) -> None:
-    """Put a sentence behind the instructions."""
+    """Add a sentence behind the instructions."""
     if messages and messages[0]["role"] == traits.system_role:
         messages[0]["content"] += "\n\n" + text
     else:
@@ -186,8 +187,8 @@ def _instruct(messages: list[dict[str, Any]], text: str, traits: Traits) -> None
 
 
 def _stops(request: Request, traits: Traits) -> tuple[list[str], tuple[str, ...]]:
-    """The stop sequences that are sent, and those at which the gateway ends the text; models that
-    take no sampling take no stop sequences either."""
+    """Return the stop sequences to send, and those at which the gateway ends the text; models
+    without sampling take no stop sequences either."""
     most = MAX_STOPS if traits.sampling else 0
     return list(request.stop[:most]), request.stop[most:]
 
@@ -202,7 +203,7 @@ OUTPUT_TOOL = "respond"
 
 
 def encode_tool(tool: Tool, names: ToolNames) -> dict[str, Any]:
-    """A function tool or a free-text one, as it is sent."""
+    """Encode a function tool or a free-text one."""
     name = names.of(tool.name, tool.namespace)
     said: dict[str, Any] = {"name": name}
     if tool.description:
@@ -223,7 +224,7 @@ def encode_tool(tool: Tool, names: ToolNames) -> dict[str, Any]:
 
 
 def free_text_schema(tool: Tool) -> dict[str, Any]:
-    """Arguments of the function that stands for a free-text tool."""
+    """Return the parameters of the function that stands for a free-text tool."""
     field: dict[str, Any] = {"type": "string"}
     if tool.grammar:
         syntax = tool.grammar_syntax or "lark"
@@ -232,7 +233,8 @@ def free_text_schema(tool: Tool) -> dict[str, Any]:
 
 
 def encode_tools(request: Request, traits: Traits, names: ToolNames) -> dict[str, Any]:
-    """The fields ``tools``, ``tool_choice``, ``parallel_tool_calls``; empty without tools."""
+    """Encode the fields ``tools``, ``tool_choice``, ``parallel_tool_calls``; empty without
+    tools."""
     choice = request.choice
     tools = list(names.tools)
     allowed = _allowed(choice, names)
@@ -249,7 +251,8 @@ def encode_tools(request: Request, traits: Traits, names: ToolNames) -> dict[str
 
 
 def with_output_tool(fields: dict[str, Any], output: Output, name: str) -> dict[str, Any]:
-    """The same fields with the tool that stands for structured output; it or another is called."""
+    """Return the fields with the tool that stands for structured output; it or another must be
+    called."""
     said: dict[str, Any] = {
         "name": name,
         "description": output.description or "Give the final answer by calling this tool.",
@@ -263,7 +266,7 @@ def with_output_tool(fields: dict[str, Any], output: Output, name: str) -> dict[
 
 
 def _allowed(choice: ToolChoice | None, names: ToolNames) -> list[Tool] | None:
-    """The tools that may be called, in their order; None for all."""
+    """Return the tools that may be called, in their order; None for all."""
     if choice is None or choice.mode in ("none", "one") or not choice.names:
         return None
     wanted = {id(tool) for name in {*choice.names} for tool in names.named(name)}

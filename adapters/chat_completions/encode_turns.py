@@ -1,8 +1,10 @@
-"""Encoding of turns as messages for an upstream of the chat completions family.
+"""Encoding of turns as messages for an upstream of the chat completions family, and of the names of
+tools in them.
 
 The results of a turn's calls follow it at once, each a message of its own with text alone; media of
 results come in the user's message behind them. A call without a result gets one, and a result
-without a call becomes the user's text: upstreams refuse both.
+without a call becomes the user's text: upstreams refuse both. Names of tools have at most 64
+letters, digits, ``_`` and ``-``, and no groups; others are renamed, and mapped back in the answer.
 """
 
 import hashlib
@@ -31,7 +33,7 @@ _HASH_CHARS = 8
 
 
 class ToolNames:
-    """The tools of a request as they are sent."""
+    """The tools of a request under the names that are sent."""
 
     def __init__(self, request: Request, traits: Traits) -> None:
         self.renamed: dict[str, Tool] = {}  # see ``Encoded.names``
@@ -44,19 +46,19 @@ class ToolNames:
             self._add(tool)
 
     def of(self, name: str, namespace: str = "") -> str:
-        """The name that is sent for a tool, also for one of the history that is no more offered."""
+        """Return the name that is sent for a tool, also for one that only the history still has."""
         return self._sent.get((namespace, name)) or fit_name(_full(name, namespace))
 
     def is_native(self, custom: bool) -> bool:
-        """Whether a tool is sent as what it is, and not as a function with one field."""
+        """Return true when a tool is sent as what it is, not as a function with one field."""
         return not custom or self._customs
 
     def named(self, name: str) -> list[Tool]:
-        """The tools that a choice means by a name."""
+        """Return the tools that a choice means by a name."""
         return self._named.get(name, [])
 
     def free(self, name: str) -> str:
-        """A name that no tool has."""
+        """Return a name that no tool has."""
         return name if name not in self._taken else fit_name(f"{name} {len(self._taken)}")
 
     def _add(self, tool: Tool) -> None:
@@ -73,7 +75,8 @@ class ToolNames:
 
 
 def fit_name(name: str) -> str:
-    """``name`` where the family takes it, else one made of it that is the same each time."""
+    """Return ``name`` where the family accepts it, else one derived from it that is always the
+    same."""
     return name if _NAME.fullmatch(name) else _hashed(name)
 
 
@@ -99,7 +102,8 @@ Message = dict[str, Any]
 
 
 def encode_turns(request: Request, traits: Traits, names: ToolNames) -> Steps[list[Message]]:
-    """All messages, a step for each turn. Raises Fault UNSUPPORTED with the client's path."""
+    """Encode all messages, a step for each turn. Raises Fault UNSUPPORTED with the client's
+    path."""
     writer = _Writer(traits, names)
     if request.system:
         writer.add_system(request.system)
@@ -116,7 +120,7 @@ def encode_turns(request: Request, traits: Traits, names: ToolNames) -> Steps[li
 
 
 def _following(turns: Sequence[Turn], index: int) -> Turn | None:
-    """The next turn of the user or the assistant."""
+    """Return the next turn of the user or the assistant."""
     places = range(index + 1, len(turns))
     return next((turns[at] for at in places if turns[at].role != "system"), None)
 
@@ -129,14 +133,14 @@ class _Writer:
         self._answered: set[int] = set()  # results that were written behind their calls
 
     def add_system(self, parts: Iterable[Part]) -> None:
-        """A system message, one text."""
+        """Add a system message, one text."""
         texts = [part.text for part in parts if isinstance(part, Text) and part.text]
         if texts:
             role = self._traits.system_role
             self.messages.append({"role": role, "content": "\n\n".join(texts)})
 
     def add_assistant(self, parts: Sequence[Part], following: Turn | None, turn: str) -> None:
-        """An assistant message, and the results of its calls out of the turn that follows."""
+        """Add an assistant message, and the results of its calls from the turn that follows."""
         texts = [part.text for part in parts if isinstance(part, Text)]
         refusals = [part.text for part in parts if isinstance(part, Refusal)]
         calls = [part for part in parts if isinstance(part, ToolCall)]
@@ -159,7 +163,7 @@ class _Writer:
             self._add_results(calls, ids, following.parts if following else ())
 
     def add_user(self, parts: Sequence[Part]) -> None:
-        """A user message with what is no result, and with what results cannot hold."""
+        """Add a user message with everything but results, and with what results cannot hold."""
         content: list[Message] = []
         for part in parts:
             if isinstance(part, ToolResult):
@@ -218,7 +222,7 @@ class _Writer:
             self.messages.append({"role": "tool", "tool_call_id": call_id, "content": text})
 
     def _beside(self, result: ToolResult) -> list[Message]:
-        """What of a result goes into the user's message."""
+        """Return the content of a result that goes into the user's message."""
         media = [part for part in result.parts if isinstance(part, Media) and not part.plain]
         shown = [self._content(part) for part in media]
         name = result.call_id or result.name
@@ -291,8 +295,8 @@ def _note(part: Media) -> str:
 
 
 def _ids(calls: list[ToolCall], turn: str) -> list[str]:
-    """Ids of the calls of a turn, all different; those that are missing come from the position, so
-    that they are the same each time."""
+    """Return ids for the calls of a turn, all different; missing ones are derived from the
+    position, so that they are always the same."""
     found: dict[str, None] = {}  # in their order
     given = {call.id for call in calls}
     for index, call in enumerate(calls):

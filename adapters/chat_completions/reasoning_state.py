@@ -1,12 +1,12 @@
-"""How opaque reasoning travels through clients of this family, whose wire has no place for it.
+"""Opaque reasoning on its way through clients of the chat completions family, whose wire has no
+place for it.
 
 Each piece is ``OPAQUE/START:END``; blanks divide pieces, so that deltas may be joined. The numbers
-say which characters of ``reasoning_content`` belong to it, an "s" behind them that those are a
-summary, a "t" that text of the answer came before. Programs bring back what they keep of a message:
-with tool calls they copy at least these, so the pieces stand in the ``extra_content`` of the call
-that follows, in the place that Google's endpoint of this family has for its own signatures where
-they are Google's, else under ``gw``; without calls in ``reasoning_opaque`` of the message. Imported
-by the client's side.
+are the characters of ``reasoning_content`` that belong to it; an "s" behind them marks a summary, a
+"t" that text of the answer came before. Programs send back parts of a message: with tool calls they
+copy at least these, so the pieces stand in the ``extra_content`` of the call that follows, in the
+place that Google's endpoint of this family has for its own signatures where they are Google's, else
+under ``gw``; without calls in ``reasoning_opaque`` of the message.
 """
 
 import re
@@ -26,14 +26,14 @@ _PLACE = re.compile(r"([0-9]{1,9}):([0-9]{1,9})(s?)(t?)")
 
 
 def piece(opaque: str, place: tuple[int, int], *, summary: bool, late: bool) -> str:
-    """A piece of opaque state whose text is that slice of ``reasoning_content``; ``late``: text of
-    the answer came before it."""
+    """Return a piece of opaque state whose text is that slice of ``reasoning_content``; ``late``:
+    text of the answer came before it."""
     flags = ("s" if summary else "") + ("t" if late else "")
     return f"{opaque}/{place[0]}:{place[1]}{flags}"
 
 
 def extra_content(pieces: list[str]) -> dict[str, Any]:
-    """``extra_content`` of the tool call behind these pieces; there is one at least."""
+    """Return the ``extra_content`` of the tool call behind these pieces; there is at least one."""
     joined = " ".join(pieces)
     if joined.startswith(_GOOGLES):
         return {"google": {"thought_signature": joined}}
@@ -41,7 +41,8 @@ def extra_content(pieces: list[str]) -> dict[str, Any]:
 
 
 def of_call(call: dict[str, Any]) -> str:
-    """What the ``extra_content`` of a call has brought back, of any shape."""
+    """Return the pieces in the ``extra_content`` of a call from a client, which may have any
+    shape."""
     extra = call.get("extra_content")
     if not isinstance(extra, dict):
         return ""
@@ -59,8 +60,8 @@ class Thoughts:
         self._seen: set[str] = set()
 
     def read(self, carried: object, *, late: bool | None = None) -> list[Reasoning]:
-        """The parts of these pieces that were not read before; of those alone that are ``late`` or
-        are not, unless it is None."""
+        """Return the parts of these pieces that were not read before; only those that are ``late``,
+        or are not, unless it is None."""
         found: list[Reasoning] = []
         for said in carried.split() if isinstance(carried, str) else ():
             opaque, _, tail = said.rpartition("/")
@@ -85,7 +86,7 @@ class Thoughts:
 
 
 def joined_text(parts: Iterable[Reasoning]) -> tuple[str, list[tuple[int, int]]]:
-    """The ``reasoning_content`` of thoughts, and where in it each of them stands."""
+    """Return the ``reasoning_content`` of reasoning parts, and the place of each part in it."""
     text, places = "", []
     for part in parts:
         if text and part.text:
@@ -96,7 +97,7 @@ def joined_text(parts: Iterable[Reasoning]) -> tuple[str, list[tuple[int, int]]]
 
 
 def without_foreign(spans: Spans, upstream_model: str) -> bytes:
-    """A client's body without what translated answers have left in its messages; the other
+    """Return a client's body without the state that translated answers left in its messages; other
     messages keep their bytes (see ``family.codec.ClientCodec``)."""
     span = spans.get("messages")
     if span is None:
@@ -113,7 +114,7 @@ def without_foreign(spans: Spans, upstream_model: str) -> bytes:
 
 
 def _clean(message: dict[str, Any]) -> bool:
-    """Take what is ours out of a message; whether there was any."""
+    """Remove the gateway's state from a message; return true if there was any."""
     said = message.pop(FIELD, None)
     made = [said] if said is not None else []
     calls = message.get("tool_calls")
@@ -127,7 +128,7 @@ def _clean(message: dict[str, Any]) -> bool:
 
 
 def _clean_call(call: dict[str, Any]) -> list[Any]:
-    """Take what is ours out of a call, and return it."""
+    """Remove the gateway's state from a call, and return it."""
     extra = call.get("extra_content")
     if not isinstance(extra, dict):
         return []

@@ -1,9 +1,8 @@
-"""Streams of the chat completions family: reading events as they pass, editing the few that need
-it.
+"""The tap of streams of the chat completions family.
 
-The tap reads leniently what vendors really send (comments, no [DONE], usage in many places, null
-deltas) and changes nothing but the model's name and, where the client had not asked, the event
-that carries only usage. Imported by this folder's ``upstream``.
+It reads leniently what vendors really send (comments, no [DONE], usage in many places, null deltas)
+and changes nothing but the model's name and, where the client did not request it, the event that
+carries only usage.
 """
 
 from typing import Any
@@ -91,11 +90,12 @@ class ChatTap(Tap):
 
     @property
     def whole(self) -> bool:
-        """[DONE] was seen, or every choice had its finish reason: the marker may be missing."""
+        """True when [DONE] was seen, or every choice had its finish reason: the marker may be
+        missing."""
         return self.fault is None and (self.ended or self.finished)
 
     def feed(self, event: bytes) -> bytes | None:
-        """Read one event; return what to send of it."""
+        """Read one event; return the bytes to send of it."""
         # The way of nearly all events: one line, a plain delta. Everything else goes the general
         # way.
         if not (
@@ -108,7 +108,7 @@ class ChatTap(Tap):
         return self._renamed(event) if self._renaming else event
 
     def feed_repeat(self, chunk: bytes) -> bytes | None:
-        """The way of nearly all events: one like the last but for its text."""
+        """Read an event like the last but for its text, as nearly all are."""
         chars = self._template.text_length(chunk)
         if chars < 0:
             return None
@@ -116,18 +116,18 @@ class ChatTap(Tap):
         return self._renamed(chunk) if self._renaming else chunk
 
     def fits(self, event: bytes) -> bool:
-        """Whether ``repeat_text`` would take this event."""
+        """Return true when ``repeat_text`` would accept this event."""
         return self._template.text_length(event) >= 0
 
     def repeat_text(self, chunk: bytes) -> bytes | None:
-        """The same for a translation."""
+        """Read an event like the last but for its text, for a translation."""
         text = self._template.text(chunk)
         if text is not None:
             self._weight += ASCII_WEIGHT * len(text)
         return text
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
-        """The last event of a stream that failed."""
+        """Encode the last event of a stream that failed."""
         return encode_stream_fault(fault)
 
     def _read_delta(self, event: bytes) -> bool:
@@ -210,7 +210,7 @@ class ChatTap(Tap):
         return event
 
     def _renamed(self, event: bytes) -> bytes | None:
-        """The event with the model's public name; every other byte stays."""
+        """Return the event with the model's public name; every other byte stays."""
         old = self._old_head
         # The same bytes up to and with the value mean the same place; a second "model" behind it
         # (in strings its quotes are escaped) would be a doubled key: then the event is walked
@@ -229,10 +229,11 @@ class ChatTap(Tap):
 
 
 def _is_error(chunk: dict[str, Any], name: str | None) -> bool:
-    """Whether an event says that the upstream failed, in the family's way."""
+    """Return true when an event says in the family's way that the upstream failed."""
     return bool(chunk.get("error")) or name == "error"
 
 
 def _is_other_error(chunk: dict[str, Any]) -> bool:
-    """Whether a first event is an error of some other shape, not the beginning of an answer."""
+    """Return true when a first event is an error of some other shape, not the beginning of an
+    answer."""
     return "choices" not in chunk and not _ERROR_WORDS.isdisjoint(chunk)

@@ -1,4 +1,4 @@
-"""The upstreams' side of the chat completions family: the edits of a request, and whole answers.
+"""The upstream side of the chat completions family: the edits of a request, and whole answers.
 
 ``prompt_tokens`` includes cache reads and writes, ``completion_tokens`` includes reasoning; the
 counts of ``adapters.ir`` are disjoint.
@@ -20,7 +20,7 @@ _WITH_USAGE = b'"stream_options":{"include_usage":true}'
 def edit_request(
     spans: Spans, read: Peek, operation: Operation, upstream_model: str, vendor: Vendor
 ) -> bytes:
-    """The body for the upstream; the same object when nothing has to change."""
+    """Return the body for the upstream; the same object when nothing has to change."""
     edits: dict[Span, bytes] = {}
     model = spans.get("model")
     if model is not None and read.model != upstream_model:
@@ -69,7 +69,7 @@ def _weight_of_choice(choice: dict[str, Any]) -> int:
 
 
 def weight_of_message(message: object) -> int:
-    """The output weight of a message or a delta, whatever of it is there and readable."""
+    """Return the output weight of all readable texts of a message or a delta."""
     if not isinstance(message, dict):
         return 0
     return sum(output_weight(text) for text in _texts(message))
@@ -95,7 +95,7 @@ def _arguments(function: object) -> Iterator[str]:
 
 
 def _strings(value: object) -> Iterator[str]:
-    """The text of a string, of a list of parts, or of an object where a string should be."""
+    """Yield the text of a string, of a list of parts, or of an object where a string should be."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
@@ -109,10 +109,9 @@ def _strings(value: object) -> Iterator[str]:
 
 
 def read_usage(usage: object) -> Usage | None:
-    """The counts of a usage object; None when prompt or completion cannot be read.
+    """Return the counts of a usage object; None when prompt or completion cannot be read.
 
-    Details that are missing or cannot be meant count as 0, and a part is never larger than its
-    whole.
+    Details that are missing or implausible count as 0, and a part is never larger than its whole.
     """
     if not isinstance(usage, dict):
         return None
@@ -163,7 +162,7 @@ _decode_spoken = decoder(_SpokenAnswer)
 
 
 def issued_ids(body: bytes, stored: bool) -> list[str]:
-    """The ids that a whole answer hands out: of what was spoken."""
+    """Return the ids that a whole answer hands out: of recorded speech."""
     if _SPOKEN not in body:
         return []
     try:

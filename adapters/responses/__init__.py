@@ -33,8 +33,8 @@ from adapters.responses.upstream import issued_ids, path, read_answer
 def _stream_tap(
     public: str, upstream_model: str, drop_usage: bool, operation: Operation
 ) -> ResponsesTap:
-    """Usage is part of every stream and never dropped. Which public name a stored response had is
-    unknown: its model stays."""
+    """Open a tap. Usage is part of every stream and never dropped. The public name that a stored
+    response had is unknown: its model stays."""
     return ResponsesTap(upstream_model if operation.stored else public, upstream_model)
 
 

@@ -1,10 +1,9 @@
-"""The clients' side of the responses family: its endpoints, the few fields that are read of a
+"""The client side of the responses family: its endpoints, the few fields that are read of a
 request, and errors.
 
-The body passes as the client sent it but for the model's name; items, tools and fields that are not
-read here are the vendor's to judge. Bodies of errors are those of chat completions but for one
-code; a stream that failed ends with two events, since some clients read the first and some the
-second.
+Items, tools and fields that are not read here are the vendor's to judge. Bodies of errors are those
+of chat completions but for one code; a stream that failed ends with two events, since some clients
+read the first and some the second.
 """
 
 from typing import Any
@@ -52,10 +51,9 @@ def peek(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
 
 
 def _peek_response(spans: Spans) -> Peek:
-    """Read the few fields of a request for a response; raises Fault MODEL_MISSING, INVALID_FIELD,
-    FIELD_MISSING with the field's name, UNSUPPORTED for ``background``: what is fetched later
-    without a charge cannot be billed.
-    """
+    """Read the few fields of a request for a response. Raises Fault MODEL_MISSING, INVALID_FIELD,
+    FIELD_MISSING with the field's name, UNSUPPORTED for ``background``: an answer that is fetched
+    later without a charge cannot be billed."""
     other = _peek_other(spans)
     stream = flag(spans, "stream")
     bound = count(spans, "max_output_tokens") or None
@@ -66,7 +64,7 @@ def _peek_response(spans: Spans) -> Peek:
 
 
 def _peek_other(spans: Spans) -> Peek:
-    """Read the model of a request to count or to compact, and see that there is input; raises
+    """Read the model of a request to count or to compact, and check that there is input. Raises
     Fault MODEL_MISSING, INVALID_FIELD, FIELD_MISSING. The answer is never a stream: the field means
     nothing there."""
     model = model_name(spans)
@@ -81,7 +79,8 @@ def _peek_other(spans: Spans) -> Peek:
 
 
 def conversation(spans: Spans) -> bytes:
-    """What names the conversation. Not ``previous_response_id``, which is another in each turn."""
+    """Return what names the conversation. Not ``previous_response_id``, which differs in each
+    turn."""
     given = given_name(
         text_field(spans, "conversation")
         or object_field(spans, "conversation", "id")
@@ -91,8 +90,8 @@ def conversation(spans: Spans) -> bytes:
 
 
 def _check_input(spans: Spans) -> None:
-    """FIELD_MISSING when there is nothing to answer, INVALID_FIELD when ``input`` is neither string
-    nor array. Its items are not looked at."""
+    """Raise FIELD_MISSING when there is nothing to answer, INVALID_FIELD when ``input`` is neither
+    string nor array. Its items are not read."""
     if _is_given(spans, "input"):
         place = spans.places["input"]
         if not spans.body.startswith((b'"', b"["), place.start):
@@ -160,7 +159,7 @@ def _read_parts(value: object, start: str, refs: RefList) -> None:
 
 
 def _read_tools(value: object, start: str, refs: RefList) -> None:
-    """Tools that the vendor runs; those of the client have nothing but schemas."""
+    """Read tools that the vendor runs; those of the client have nothing but schemas."""
     for path, tool in objects(value, start):
         if tool.get("type") in _OF_CLIENT:
             continue
@@ -201,15 +200,16 @@ _RESPONSE_CODES = {
 
 
 def encode_fault(fault: Fault, request_id: str) -> Envelope:
-    """The whole answer to a call that is refused or failed; its id travels in headers only."""
+    """Encode the whole answer to a call that is refused or failed; its id travels in headers
+    only."""
     return envelope(fault, _error_of(fault))
 
 
 def encode_stream_fault(fault: Fault, response: dict[str, Any], number: int) -> bytes:
-    """The last events of a stream that failed: ``error`` and ``response.failed``.
+    """Encode the last events of a stream that failed: ``error`` and ``response.failed``.
 
     ``response`` is the response object as the client knows it, ``number`` the sequence number of
-    the first of the two. Raises OverflowError when ``response`` holds what JSON cannot say.
+    the first of the two. Raises OverflowError when ``response`` holds what JSON cannot express.
     """
     error = _error_of(fault)
     kind = error.pop("type")

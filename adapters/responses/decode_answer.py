@@ -1,8 +1,8 @@
 """Decoding of answers of upstreams of the responses family, whole ones and streams.
 
 Vendors differ in what they leave out of a stream: deltas, the events that end something, or all but
-the whole items, or even these until the last event. Each thing is taken where it is first said, and
-once. Of text nothing is kept but whether some of it came.
+the whole items, or even these until the last event. Everything is taken from the first event that
+has it, and once. Of a text only whether some of it came is remembered.
 """
 
 from collections.abc import Iterable, Iterator
@@ -31,7 +31,7 @@ from adapters.responses.reasoning_state import seal
 
 
 def decode_answer(body: bytes) -> Steps[tuple[Choice, ...]]:
-    """The one choice of a response, in steps (see ``family.codec.UpstreamCodec``)."""
+    """Decode the one choice of a response, in steps (see ``family.codec.UpstreamCodec``)."""
     response = loads_or_none(body)
     if not isinstance(response, dict) or not isinstance(response.get("output"), list):
         raise Fault(Condition.UPSTREAM_INVALID)
@@ -53,7 +53,7 @@ def decode_answer(body: bytes) -> Steps[tuple[Choice, ...]]:
 
 
 def decode_count(body: bytes) -> int:
-    """The tokens that the upstream has counted."""
+    """Return the tokens that the upstream counted."""
     said = loads_or_none(body)
     tokens = token_count(said.get("input_tokens")) if isinstance(said, dict) else None
     if tokens is None:
@@ -75,7 +75,7 @@ _REASONS: dict[str, Finish] = {"max_output_tokens": "length", "content_filter": 
 
 
 def parts_of(item: dict[str, Any]) -> Iterable[Part]:
-    """The parts that an item stands for; none of what no other family has a word for."""
+    """Decode the parts that an item stands for; none for items that no other family has."""
     kind = text_field(item, "type")
     if kind == "message":
         return message_parts(item)
@@ -88,7 +88,7 @@ def parts_of(item: dict[str, Any]) -> Iterable[Part]:
 
 
 def message_parts(item: dict[str, Any]) -> Iterator[Part]:
-    """Texts and refusals of a message that say something."""
+    """Decode texts and refusals of a message that are not empty."""
     for part in dicts(item.get("content")):
         refusal, text = part.get("refusal"), part.get("text")
         if part.get("type") == "refusal" and isinstance(refusal, str) and refusal:
@@ -98,13 +98,13 @@ def message_parts(item: dict[str, Any]) -> Iterator[Part]:
 
 
 def citations_of(part: dict[str, Any]) -> tuple[Citation, ...]:
-    """The sources of a text."""
+    """Decode the sources of a text."""
     found = map(read_citation, dicts(part.get("annotations"))[:MAX_CITATIONS])
     return tuple(one for one in found if one is not None)
 
 
 def read_call(item: dict[str, Any]) -> ToolCall:
-    """A call; what stands for its id when it has none is the item's own."""
+    """Decode a call; the item's own id stands for a missing one."""
     kind = str(item.get("type"))
     said = item.get(CALLS[kind])
     arguments = said if isinstance(said, str) else "" if said is None else _as_text(said)
@@ -118,14 +118,14 @@ def read_call(item: dict[str, Any]) -> ToolCall:
 
 
 def read_reasoning(item: dict[str, Any]) -> Reasoning:
-    """A thought: its summary, else what is shown of it in full."""
+    """Decode reasoning: its summary, else its full text."""
     summary = "\n\n".join(filter(None, texts_of(item.get("summary"))))
     text = summary or "\n\n".join(filter(None, texts_of(item.get("content"))))
     return Reasoning(text, summary=bool(summary), opaque=seal(item))
 
 
 def read_logprobs(said: object) -> tuple[Logprob, ...]:
-    """Tokens with their probabilities, those that can be read."""
+    """Decode tokens with their probabilities, those that can be read."""
     found = []
     for one in dicts(said)[:MAX_LOGPROBS]:
         token = _logprob(one)
@@ -137,7 +137,7 @@ def read_logprobs(said: object) -> tuple[Logprob, ...]:
 
 
 def finish_of(response: dict[str, Any]) -> tuple[Finish, str]:
-    """Why a response ended, and the vendor's word for it."""
+    """Decode the reason for which a response ended; return the vendor's word for it, too."""
     if response.get("status") != "incomplete":
         return "stop", ""
     details = response.get("incomplete_details")
@@ -146,18 +146,18 @@ def finish_of(response: dict[str, Any]) -> tuple[Finish, str]:
 
 
 def texts_of(parts: object) -> list[str]:
-    """The texts of the parts of a thought."""
+    """Return the texts of the parts of a reasoning item."""
     texts = [part.get("text") for part in dicts(parts)]
     return [text for text in texts if isinstance(text, str)]
 
 
 def dicts(value: object) -> list[dict[str, Any]]:
-    """The objects of an array; none of anything else."""
+    """Return the objects of an array; none of anything else."""
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def text_field(holder: dict[str, Any], name: str) -> str:
-    """A string; empty when it is missing or anything else."""
+    """Return a string; empty when it is missing or anything else."""
     value = holder.get(name)
     return value if isinstance(value, str) else ""
 
@@ -180,7 +180,7 @@ def _as_text(value: object) -> str:
 
 
 def read_citation(annotation: object) -> Citation | None:
-    """The source on the web that an annotation names; None for any other annotation."""
+    """Decode the source on the web that an annotation names; None for any other annotation."""
     if not isinstance(annotation, dict) or annotation.get("type") != "url_citation":
         return None
     url, title = annotation.get("url"), annotation.get("title")
@@ -225,7 +225,7 @@ _Place = tuple[str, int]
 
 
 class _Item:
-    """What came of one output item."""
+    """The state of one output item."""
 
     __slots__ = ("done", "form", "last", "name", "said", "slots")
 
@@ -239,7 +239,7 @@ class _Item:
 
 
 class ResponsesDecoder(StreamDecoder):
-    """Reads one stream (see ``family.codec.StreamDecoder``)."""
+    """Decoder of one stream (see ``family.codec.StreamDecoder``)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -289,7 +289,8 @@ class ResponsesDecoder(StreamDecoder):
         return [*events, Delta(slot, text, read_logprobs(logprobs) if logprobs else ())]
 
     def _arguments(self, item: _Item, text: str) -> list[Event]:
-        """Arguments of a call that is known: without its name they wait for the whole item."""
+        """Decode arguments of a call that is known: without its name they wait for the whole
+        item."""
         slot = item.slots.get(("call", 0))
         if slot is None:
             return []
@@ -297,8 +298,8 @@ class ResponsesDecoder(StreamDecoder):
         return [Delta(slot, text)]
 
     def _thought(self, item: _Item, form: str, number: int, text: str) -> list[Event]:
-        """A thought has two forms, a summary and the full text; the one that comes first is read.
-        Its parts become paragraphs."""
+        """Decode reasoning, which has two forms, a summary and the full text: the first that comes
+        is read. Its parts become paragraphs."""
         if item.form not in ("", form):
             return []
         item.form = form
@@ -312,14 +313,14 @@ class ResponsesDecoder(StreamDecoder):
     def _whole_text(
         self, item: _Item, kind: str, said: dict[str, Any], text: object
     ) -> list[Event]:
-        """A text as a whole, of which nothing may have come yet."""
+        """Decode a text as a whole, of which nothing may have come yet."""
         what, field = _DELTAS[kind]
         if not isinstance(text, str) or (what, _index(said, field)) in item.said:
             return []
         return self._delta(item, kind, said, text)
 
     def _added(self, said: dict[str, Any]) -> list[Event]:
-        """A call can begin as soon as it has a name."""
+        """Open a call as soon as it has a name."""
         shell, item = said.get("item"), self._item(said)
         if not isinstance(shell, dict) or text_field(shell, "type") not in CALLS or item.done:
             return []
@@ -363,7 +364,7 @@ class ResponsesDecoder(StreamDecoder):
         return events
 
     def _item_done(self, item: _Item, whole: dict[str, Any]) -> list[Event]:
-        """The item as a whole: what was not said before, and its end."""
+        """Decode the item as a whole: everything that did not come before, and its end."""
         if item.done:
             return []
         events: list[Event] = []
@@ -411,7 +412,7 @@ class ResponsesDecoder(StreamDecoder):
         return [*events, Finished(finish, detail=detail)]
 
     def _missing(self, index: int, name: str) -> _Item | None:
-        """The item of the last event, if it was not said before as a whole."""
+        """Return the item of the last event, unless it came before as a whole."""
         found = self._by_name.get(name) if name else None
         if found is None:
             found = self._by_index.get(index)
@@ -427,7 +428,7 @@ class ResponsesDecoder(StreamDecoder):
         return None if found.done else found
 
     def _item(self, said: dict[str, Any]) -> _Item:
-        """What an event is about: the item at its place, or with its id."""
+        """Return the item of an event: the one at its place, or with its id."""
         index, whole = said.get("output_index"), said.get("item")
         name = text_field(said, "item_id") or (
             text_field(whole, "id") if isinstance(whole, dict) else ""
@@ -448,7 +449,7 @@ class ResponsesDecoder(StreamDecoder):
     def _slot(
         self, item: _Item, place: _Place, kind: SlotKind, **fields: Any
     ) -> tuple[list[Event], int]:
-        """The slot of a place, and the event that opens it if it is not open."""
+        """Return the slot of a place, and the event that opens it if it is not open."""
         slot = item.slots.get(place)
         if slot is not None:
             return [], slot

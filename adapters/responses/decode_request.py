@@ -76,7 +76,7 @@ _READ_FIELDS = frozenset(
 
 
 def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Request]:
-    """The request (see ``family.codec.ClientCodec``), a yield after each item."""
+    """Decode the request (see ``family.codec.ClientCodec``), a yield after each item."""
     conversation = Conversation()
     if instructions := _instructions(spans):
         conversation.system.append(Text(instructions))
@@ -128,7 +128,7 @@ def _request(
 
 
 def _large(spans: Spans, name: str) -> Any:
-    """A field of any size; None when it is null or absent."""
+    """Decode a field of any size; None when it is null or absent."""
     sent = spans.raw(name)
     return None if sent is None else loads(sent)
 
@@ -167,7 +167,7 @@ def _name(spans: Spans, field: str, feature: Feature, asks: list[Ask]) -> str:
 
 
 def _end_user(spans: Spans, asks: list[Ask]) -> str:
-    """The caller's word for its user: ``user`` is the older field."""
+    """Return the caller's name of its user: ``user`` is the older field."""
     name = _name(spans, "safety_identifier", "end_user", asks)
     older = _name(spans, "user", "end_user", asks)
     return name or older
@@ -227,7 +227,7 @@ def _logprobs(spans: Spans, asks: list[Ask]) -> int | None:
 
 
 def _text(spans: Spans, asks: list[Ask]) -> tuple[Output, str]:
-    """The form of the text, and how verbose it shall be."""
+    """Decode the form of the text, and its verbosity."""
     text = _object(spans, "text")
     verbosity = optional_string(text, "verbosity", "text")
     if verbosity:
@@ -261,7 +261,7 @@ def _schema(form: dict[str, Any]) -> Output:
 
 
 def _all_asks(spans: Spans, asks: list[Ask]) -> tuple[Ask, ...]:
-    """With those of fields that carry nothing else."""
+    """Return all asks, with those of fields that carry nothing else."""
     if spans.value("truncation") not in (None, "disabled"):
         asks.append(Ask("truncation", "truncation"))
     if spans.raw("background") == b"true":
@@ -285,7 +285,7 @@ _BY_NAME = frozenset({"function", "custom"})
 
 
 def decode_tools(tools: object, asks: list[Ask]) -> tuple[Tool, ...]:
-    """The tools, those of a namespace one by one; what they ask for is added to ``asks``. Raises
+    """Decode the tools, those of a namespace one by one, and add their asks to ``asks``. Raises
     Fault INVALID_FIELD, FIELD_MISSING with the tool's path."""
     if tools is None:
         return ()
@@ -359,8 +359,8 @@ def _custom(tool: dict[str, Any], path: str, namespace: str, asks: list[Ask]) ->
 
 
 def decode_choice(choice: object, tools: tuple[Tool, ...], asks: list[Ask]) -> ToolChoice | None:
-    """Which tools must be called; None when the client did not say, or named a tool of the vendor,
-    which is among ``asks`` then."""
+    """Decode which tools must be called; None when the request does not say, or names a tool of the
+    vendor, which is among ``asks`` then."""
     if choice is None:
         return None
     if isinstance(choice, str):

@@ -1,7 +1,6 @@
-"""Decoding of the items of a client's ``input``, and of what stands in them, as turns of
-``adapters.ir``.
+"""Decoding of the items of a client's ``input``, and of their content, as turns of ``adapters.ir``.
 
-Items are smaller than turns: a message, a call, a result, a thought each have their own.
+Items are smaller than turns: a message, a call, a result, a reasoning each have their own.
 """
 
 from typing import Any
@@ -48,7 +47,7 @@ _REASONING_IDS = "rs_"
 
 
 class _Draft:
-    """A turn in the making."""
+    """A turn that is being built."""
 
     __slots__ = ("answers", "calls", "late", "parts", "results", "role")
 
@@ -61,15 +60,15 @@ class _Draft:
         self.late = False  # that turn came behind other turns, and is not in the list of them
 
     def turn(self, order: dict[str, int]) -> Turn:
-        """The turn, its results first and in the order of the calls that they answer."""
+        """Return the turn, its results first and in the order of the calls that they answer."""
         last = len(order)
         results = sorted(self.results, key=lambda one: order.get(one.call_id, last))
         return Turn(self.role, (*results, *self.parts))
 
 
 class Conversation:
-    """Gathers items into turns: neighbours of one role are one turn, and a result stands in the
-    user's turn behind the call that it answers, wherever it came."""
+    """A builder of turns from items: neighbours of one role are one turn, and a result stands in
+    the user's turn behind the call that it answers, wherever it came."""
 
     def __init__(self) -> None:
         self.asks: list[Ask] = []
@@ -78,7 +77,7 @@ class Conversation:
         self._caller: dict[str, _Draft] = {}  # by the id of a call
 
     def add(self, item: object, path: str) -> None:
-        """Take the next item; raises Fault INVALID_FIELD, FIELD_MISSING with its path."""
+        """Add the next item. Raises Fault INVALID_FIELD, FIELD_MISSING with its path."""
         if not isinstance(item, dict):
             raise wrong_type(path, "expected an object")
         kind = optional_string(item, "type", path) or "message"
@@ -100,7 +99,7 @@ class Conversation:
             self.asks.append(Ask("stored_state", path))
 
     def turns(self) -> tuple[Turn, ...]:
-        """All turns, in their order."""
+        """Return all turns, in their order."""
         turns: list[Turn] = []
         order: dict[str, int] = {}
         for draft in self._drafts:
@@ -150,7 +149,7 @@ class Conversation:
         self._behind(self._caller.get(call_id)).results.append(result)
 
     def _add_hosted(self, item: dict[str, Any], kind: str, path: str) -> None:
-        """What a tool of the vendor has said, or asked: of no use to another vendor."""
+        """Add an item of a tool that the vendor runs, which is of no use to another vendor."""
         self.asks.append(Ask("hosted_history", path))
         of_user = kind.endswith(("_output", "_response"))
         self._last("user" if of_user else "assistant").parts.append(Hosted(kind, item, path))
@@ -166,7 +165,7 @@ class Conversation:
         return draft
 
     def _behind(self, caller: _Draft | None) -> _Draft:
-        """The user's turn in which results of a turn's calls stand."""
+        """Return the user's turn in which results of a turn's calls stand."""
         if caller is None or caller is self._drafts[-1]:
             return self._last("user")
         if caller.answers is None:
@@ -209,8 +208,8 @@ ContentPart = Text | Refusal | Media
 
 
 def decode_content(content: object, path: str, asks: list[Ask]) -> tuple[ContentPart, ...]:
-    """The parts of a ``content`` or ``output`` field, a string or an array; what they ask for is
-    added to ``asks``. Raises Fault INVALID_FIELD, FIELD_MISSING with the part's path."""
+    """Decode the parts of a ``content`` or ``output`` field, a string or an array, and add their
+    asks to ``asks``. Raises Fault INVALID_FIELD, FIELD_MISSING with the part's path."""
     if isinstance(content, str):
         return (Text(content),)
     if content is None:
@@ -221,7 +220,7 @@ def decode_content(content: object, path: str, asks: list[Ask]) -> tuple[Content
 
 
 def shown(parts: tuple[ContentPart, ...]) -> tuple[Text | Media, ...]:
-    """Parts of a tool's result, which does not refuse: what is written so is text."""
+    """Return the parts of a tool's result, in which a refusal is text."""
     return tuple(Text(part.text) if isinstance(part, Refusal) else part for part in parts)
 
 
@@ -307,7 +306,7 @@ def _file(part: dict[str, Any], path: str, asks: list[Ask]) -> Media:
 
 
 def _mime_of(name: str) -> str:
-    """The kind of a file by its name; without an ending it is most probably a PDF."""
+    """Return the MIME type of a file by its name; without an ending it is most probably a PDF."""
     _, dot, ending = name.rpartition("/")[2].rpartition(".")
     return _MIME_OF_ENDING.get(ending.lower(), _BYTES) if dot else _PDF
 

@@ -17,7 +17,8 @@ from adapters.responses.reasoning_state import THOUGHT_ID
 
 
 def encode_answer(choices: tuple[Choice, ...], usage: Usage, asked: Asked) -> Steps[bytes]:
-    """A whole answer, in steps (see ``family.codec.ClientCodec``); the family has one choice."""
+    """Encode a whole answer, in steps (see ``family.codec.ClientCodec``); the family has one
+    choice."""
     choice = choices[0] if choices else Choice(())
     output = yield from _output(choice, asked)
     closing = ending(choice.finish, bool(output))
@@ -33,7 +34,7 @@ def encode_answer(choices: tuple[Choice, ...], usage: Usage, asked: Asked) -> St
 
 
 def encode_count(tokens: int) -> bytes:
-    """The answer to a request to count tokens."""
+    """Encode the answer to a request to count tokens."""
     return dumps({"object": "response.input_tokens", "input_tokens": tokens})
 
 
@@ -74,7 +75,7 @@ def _message(name: str, content: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _item(part: Part, name: str) -> dict[str, Any] | None:
-    """The item of a thought or a call; None for what answers do not have."""
+    """Encode the item of a reasoning or a call; None for parts that answers do not have."""
     if isinstance(part, Reasoning):
         return _reasoning(part, name)
     if not isinstance(part, ToolCall):
@@ -114,7 +115,7 @@ _FAILED = {"code": "server_error", "message": "The model failed before it had an
 
 
 def blank_response(asked: Asked) -> dict[str, Any]:
-    """The object as an answer begins."""
+    """Return the response object as an answer begins."""
     return {
         "id": f"resp_{asked.id}",
         "object": "response",
@@ -149,7 +150,7 @@ def blank_response(asked: Asked) -> dict[str, Any]:
 
 
 def ending(finish: Finish, said_something: bool) -> dict[str, Any]:
-    """The fields that say how an answer ended."""
+    """Return the fields that say how an answer ended."""
     reason = _INCOMPLETE.get(finish)
     if reason is not None:
         return {"status": "incomplete", "incomplete_details": {"reason": reason}}
@@ -159,12 +160,12 @@ def ending(finish: Finish, said_something: bool) -> dict[str, Any]:
 
 
 def refusal_text(finish: Finish, detail: str, refused: bool) -> str:
-    """What must still be said as a refusal at the end of an answer; empty when nothing."""
+    """Return the refusal that must still be added at the end of an answer; empty for none."""
     return (detail or REFUSED) if finish == "refusal" and not refused else ""
 
 
 def usage_object(usage: Usage) -> dict[str, Any]:
-    """Input with what the cache has, output with reasoning; every count is there, also zeros."""
+    """Encode usage: input includes the cache, output includes reasoning; zeros are written, too."""
     written = usage.cache_write_tokens + usage.cache_write_1h_tokens
     given = usage.input_tokens + usage.cache_read_tokens + written
     output = usage.output_tokens + usage.reasoning_tokens
@@ -187,7 +188,7 @@ def usage_object(usage: Usage) -> dict[str, Any]:
 
 
 def logprobs_of(logprobs: Iterable[Logprob]) -> list[dict[str, Any]]:
-    """Tokens with their probabilities, each with its bytes."""
+    """Encode tokens with their probabilities, each with its bytes."""
     return [
         {**_token(one), "top_logprobs": [_token(other) for other in one.top]} for one in logprobs
     ]
@@ -199,7 +200,7 @@ def _token(one: Logprob) -> dict[str, Any]:
 
 
 def text_part(text: str, citations: Iterable[Citation], choice: Choice | None) -> dict[str, Any]:
-    """A part of a message; ``choice`` when its log probabilities are those of this text."""
+    """Encode a text of a message; ``choice`` when its log probabilities are those of this text."""
     return {
         "type": "output_text",
         "annotations": [annotation(one) for one in citations],
@@ -209,7 +210,7 @@ def text_part(text: str, citations: Iterable[Citation], choice: Choice | None) -
 
 
 def annotation(citation: Citation) -> dict[str, Any]:
-    """A source of a text."""
+    """Encode a source of a text."""
     return {
         "type": "url_citation",
         "url": citation.url,

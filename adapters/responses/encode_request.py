@@ -32,7 +32,7 @@ Json = dict[str, Any]
 
 
 def encode_request(request: Request, target: Target, count: bool) -> Steps[Encoded]:
-    """The body (see ``family.codec.UpstreamCodec``), a yield after each turn."""
+    """Encode the body (see ``family.codec.UpstreamCodec``), a yield after each turn."""
     names = ToolNames(request.tools, customs=target.traits.custom_tools)
     items = Items(names, target.traits)
     for turn in request.turns:
@@ -70,7 +70,7 @@ def encode_request(request: Request, target: Target, count: bool) -> Steps[Encod
 
 
 def _add_tools(body: Json, request: Request, traits: Traits, names: ToolNames) -> str:
-    """Tools and their choice; returns the name of the tool that stands for structured output."""
+    """Add tools and their choice; return the name of the tool that stands for structured output."""
     tools = encode_tools(request, names, search=has_search(traits))
     choice = request.choice
     chosen = None if choice is None else encode_choice(choice, request, names)
@@ -144,8 +144,8 @@ def _add_reasoning(body: Json, thinking: Thinking | None, traits: Traits) -> Non
 
 
 def _level(thinking: Thinking, traits: Traits) -> Effort | None:
-    """The effort that the model has for what was asked: the same, else the next lower one, else
-    its lowest; None leaves it to the model."""
+    """Return the requested effort, the next lower one that the model has, or its lowest; None
+    leaves it to the model."""
     wanted = thinking.effort
     if wanted is None and thinking.budget_tokens is not None:
         budget = thinking.budget_tokens
@@ -160,7 +160,8 @@ def _level(thinking: Thinking, traits: Traits) -> Effort | None:
 
 
 def _add_settings(body: Json, request: Request, traits: Traits) -> tuple[Feature, ...]:
-    """What bears on an answer, and not on the count of its input; returns what was left out."""
+    """Add what bears on an answer, and not on the count of its input; return the dropped
+    features."""
     body["store"] = False
     if request.stream:
         body["stream"] = True
@@ -189,7 +190,7 @@ def _add_sampling(body: Json, request: Request, traits: Traits) -> None:
 
 
 def _add_extras(body: Json, request: Request, traits: Traits) -> None:
-    """What OpenAI has, and few others of this family."""
+    """Add what OpenAI has, and few others of this family."""
     if traits.thinking != "none" and body.get("reasoning", {}).get("effort") != "none":
         body.setdefault("include", []).append("reasoning.encrypted_content")
     if request.end_user:
@@ -204,13 +205,13 @@ OUTPUT_TOOL = "respond"  # stands for structured output where the model has none
 
 
 def has_search(traits: Traits) -> bool:
-    """Whether the vendor searches the web: OpenAI does, by whatever model."""
+    """Return true when the vendor searches the web: OpenAI does, by whatever model."""
     return traits.search or traits.openai_extras
 
 
 def encode_tools(request: Request, names: ToolNames, *, search: bool) -> list[dict[str, Any]]:
-    """The tools that this family has, those of a namespace together where the first of them
-    stood; ``search``: whether the vendor has a tool that searches the web."""
+    """Encode the tools that this family has, those of a namespace together at the place of the
+    first; ``search``: the vendor has a tool that searches the web."""
     found: list[dict[str, Any]] = []
     spaces: dict[str, list[dict[str, Any]]] = {}
     for tool in _allowed(request, names):
@@ -235,7 +236,7 @@ def encode_tools(request: Request, names: ToolNames, *, search: bool) -> list[di
 
 
 def encode_choice(choice: ToolChoice, request: Request, names: ToolNames) -> object:
-    """Which tools must be called."""
+    """Encode which tools must be called."""
     by_name = {tool.name: tool for tool in request.tools if tool.kind != "hosted"}
     if choice.mode == "one":
         name = choice.names[0]
@@ -248,7 +249,7 @@ def encode_choice(choice: ToolChoice, request: Request, names: ToolNames) -> obj
 
 
 def _allowed(request: Request, names: ToolNames) -> list[Tool]:
-    """All tools; of a vendor that has no subsets of them, those that are allowed."""
+    """Return all tools; for a vendor that knows no subsets of them, those that are allowed."""
     choice = request.choice
     if names.customs or choice is None or choice.mode == "one" or not choice.names:
         return list(request.tools)
@@ -285,7 +286,7 @@ def _schema(tool: Tool) -> dict[str, Any]:
 
 
 def _free_text(tool: Tool) -> dict[str, Any]:
-    """The arguments of the function that stands for a tool that takes free text."""
+    """Return the parameters of the function that stands for a free-text tool."""
     text = {"type": "string"}
     if tool.grammar:
         syntax = tool.grammar_syntax

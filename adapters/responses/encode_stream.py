@@ -39,7 +39,7 @@ from adapters.responses.reasoning_state import THOUGHT_ID
 
 
 class Frames:
-    """Writes events and numbers them."""
+    """A writer of events, which numbers them."""
 
     __slots__ = ("number",)
 
@@ -47,19 +47,20 @@ class Frames:
         self.number = 0
 
     def write(self, kind: bytes, fields: bytes) -> bytes:
-        """One event of the kind ``response.KIND`` with these fields, JSON without its braces."""
+        """Return one event of the kind ``response.KIND`` with these fields, JSON without its
+        braces."""
         number, self.number = self.number, self.number + 1
         frame = b'event: response.%b\ndata: {"type":"response.%b","sequence_number":%d,%b}\n\n'
         return frame % (kind, kind, number, fields)
 
     def delta(self, before: bytes, text: bytes) -> bytes:
-        """An event with a piece of text; ``before`` is that of ``Item.before_delta``."""
+        """Return an event with a piece of text; ``before`` is that of ``Item.before_delta``."""
         number, self.number = self.number, self.number + 1
         return b'%b%d,"delta":"%b"}\n\n' % (before, number, text)
 
 
 class Item(ABC):
-    """An output item. ``before_delta``: what the events of its text begin with."""
+    """An output item. ``before_delta``: the beginning of the events of its text."""
 
     __slots__ = ("_frames", "_head", "_id", "_place", "before_delta", "done", "text")
 
@@ -75,17 +76,17 @@ class Item(ABC):
         self.done = b""  # the whole item, when it is complete
 
     def add(self, text: bytes) -> bytes:
-        """The event of a piece of text, the inside of a JSON string."""
+        """Return the event of a piece of text, the inside of a JSON string."""
         self.text += text
         return self._frames.delta(self.before_delta, text)
 
     @abstractmethod
     def open(self) -> bytes:
-        """The events with which it begins."""
+        """Return the events with which it begins."""
 
     @abstractmethod
     def close(self) -> bytes:
-        """The events with which it ends; sets ``done``."""
+        """Return the events with which it ends, and set ``done``."""
 
     def _added(self, fields: bytes) -> bytes:
         item = b'"item":{"id":"%b",%b}' % (self._id, fields)
@@ -129,7 +130,7 @@ class Message(Item):
         return self._added(self._FIELDS % (b"in_progress", b""))
 
     def open_part(self, slot: int, *, refusal: bool) -> bytes:
-        """The event with which a part begins."""
+        """Return the event with which a part begins."""
         self.slot, self._refusal = slot, refusal
         self._where = b'"content_index":%d' % len(self._parts)
         if refusal:
@@ -139,7 +140,7 @@ class Message(Item):
         return self._write(b"content_part.added", b'%b,"part":%b' % (self._where, self._part()))
 
     def add_logprobs(self, text: bytes, logprobs: Iterable[Logprob]) -> bytes:
-        """The event of a piece of text with its log probabilities."""
+        """Return the event of a piece of text with its log probabilities."""
         said = dumps(logprobs_of(logprobs))
         self.text += text
         self._logprobs.append(said[1:-1])
@@ -148,7 +149,7 @@ class Message(Item):
         )
 
     def cite(self, citation: Citation) -> bytes:
-        """The event of a source of the text that is open."""
+        """Return the event of a source of the open text."""
         said = dumps(annotation(citation))
         at = len(self._annotations)
         self._annotations.append(said)
@@ -158,7 +159,7 @@ class Message(Item):
         )
 
     def close_part(self) -> bytes:
-        """The events with which the open part ends."""
+        """Return the events with which the open part ends."""
         part, text = self._part(), bytes(self.text)
         if self._refusal:
             said = self._write(b"refusal.done", b'%b,"refusal":"%b"' % (self._where, text))
@@ -192,7 +193,7 @@ class Message(Item):
 
 
 class Thought(Item):
-    """Reasoning: its text is shown as a summary, the one form that clients of all kinds show."""
+    """A reasoning item: its text is a summary, the one form that clients of all kinds show."""
 
     __slots__ = ("_shown", "opaque", "slot")
 
@@ -236,7 +237,7 @@ class Thought(Item):
 
 
 class Call(Item):
-    """A call of a function, or of a tool that takes free text."""
+    """A call of a function, or of a free-text tool."""
 
     __slots__ = ("_custom", "_fields")
 
@@ -276,7 +277,7 @@ class Call(Item):
 
 
 class CustomCall(Call):
-    """A call of a tool that takes free text."""
+    """A call of a free-text tool."""
 
     __slots__ = ()
 
@@ -287,7 +288,7 @@ _END_OF_STREAM = -1  # the slot of what is said at the end
 
 
 class ResponsesEncoder(StreamEncoder):
-    """Writes one stream (see ``family.codec.StreamEncoder``)."""
+    """Encoder of one stream (see ``family.codec.StreamEncoder``)."""
 
     def __init__(self, asked: Asked) -> None:
         super().__init__(asked)
@@ -403,7 +404,7 @@ class ResponsesEncoder(StreamEncoder):
         return current.close_part() if isinstance(current, Message) else self._close_current()
 
     def _message(self, slot: int, *, refusal: bool) -> tuple[Message, bytes]:
-        """The message with the part of a slot, and the events with which these begin."""
+        """Return the message with the part of a slot, and the events with which these begin."""
         current, said = self._current, b""
         if isinstance(current, Message) and current.slot == slot:
             return current, said
@@ -417,7 +418,7 @@ class ResponsesEncoder(StreamEncoder):
         return current, said + current.open_part(slot, refusal=refusal)
 
     def _thought(self, slot: int) -> tuple[Thought, bytes]:
-        """The thought of a slot, and the events with which it begins."""
+        """Return the reasoning item of a slot, and the events with which it begins."""
         current = self._current
         if isinstance(current, Thought) and current.slot == slot:
             return current, b""

@@ -1,6 +1,4 @@
-"""Encoding of turns as the items of an upstream's ``input``, and the names of tools that stand
-in them.
-"""
+"""Encoding of turns as the items of an upstream's ``input``, and of the names of tools in them."""
 
 import hashlib
 import re
@@ -27,8 +25,8 @@ _ODD = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class ToolNames:
-    """The tools of a request as the upstream gets them: their names, and whether it has such as
-    take free text (``customs``). ``renamed``: names of those that differ -> the client's tools."""
+    """The tools of a request under the names that are sent; ``customs``: the upstream has free-text
+    tools. ``renamed``: names that differ -> the client's tools."""
 
     def __init__(self, tools: tuple[Tool, ...], *, customs: bool = True) -> None:
         self.customs = customs
@@ -41,19 +39,21 @@ class ToolNames:
                 self.renamed[sent] = tool
 
     def sent(self, name: str) -> str:
-        """The name for the upstream: the client's, or one made from it that is always the same."""
+        """Return the name for the upstream: the client's, or one derived from it that is always the
+        same."""
         if _NAME.fullmatch(name):
             return name
         return f"{_ODD.sub('_', name)[: MAX_NAME_CHARS - 9]}_{_hash(name)[:8]}"
 
 
 def call_id(said: str) -> str:
-    """The id of a call, not longer than upstreams take; the same for the call and its result."""
+    """Return the id of a call, not longer than upstreams accept; the same for the call and its
+    result."""
     return said if 0 < len(said) <= MAX_ID_CHARS else f"call_{_hash(said)[:32]}"
 
 
 def short_name(said: str) -> str:
-    """The name of a user or a cache, not longer than upstreams take."""
+    """Return the name of a user or a cache, not longer than upstreams accept."""
     return said if len(said) <= MAX_ID_CHARS else _hash(said)
 
 
@@ -74,7 +74,7 @@ Json = dict[str, Any]
 
 
 class Items:
-    """Gathers the items of a conversation, turn by turn."""
+    """A builder of the items of a conversation, turn by turn."""
 
     def __init__(self, names: ToolNames, traits: Traits) -> None:
         self.items: list[Json] = []
@@ -84,7 +84,7 @@ class Items:
         self._open_calls: dict[str, ToolCall] = {}  # without a result so far
 
     def add(self, turn: Turn) -> None:
-        """Take the next turn; raises Fault UNSUPPORTED for what items cannot carry."""
+        """Add the next turn. Raises Fault UNSUPPORTED for what items cannot carry."""
         self._content = None
         for part in turn.parts:
             if isinstance(part, ToolResult):
@@ -97,7 +97,8 @@ class Items:
                 self._add_part(part, role)
 
     def end(self) -> None:
-        """All turns were taken: a call at their end has no result yet, which upstreams refuse."""
+        """Add results to the calls of the last turn, which have none yet: upstreams refuse such
+        calls."""
         self._answer_open_calls()
 
     def _add_part(self, part: Part, role: str) -> None:
@@ -179,7 +180,7 @@ class Items:
 
 
 def _output(result: ToolResult, traits: Traits) -> str | list[Json]:
-    """What a tool has answered: one text, or parts where there is more than text."""
+    """Encode the result of a tool: one text, or parts where there is more than text."""
     failed = "Error: " if result.error else ""
     if all(isinstance(part, Text) for part in result.parts):
         texts = [part.text for part in result.parts if isinstance(part, Text)]

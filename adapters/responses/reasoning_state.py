@@ -1,5 +1,5 @@
-"""Encrypted reasoning of the responses family: as one text that can be read again, and what is
-taken out of a client's body before a vendor of this family sees it.
+"""Encrypted reasoning of the responses family: one text for each item of it, and its removal from a
+client's body before a vendor of this family gets it.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,8 @@ THOUGHT_ID = f"rs_{PREFIX}"
 
 
 def seal(item: dict[str, Any]) -> str:
-    """What brings a reasoning item back to its maker; empty when it has nothing encrypted."""
+    """Return the text that brings a reasoning item back to its maker; empty when it has nothing
+    encrypted."""
     content = item.get("encrypted_content")
     if not isinstance(content, str) or not content:
         return ""
@@ -30,8 +31,8 @@ def seal(item: dict[str, Any]) -> str:
 
 
 def unseal(opaque: str, text: str) -> dict[str, Any] | None:
-    """The reasoning item that ``seal`` was given, with the text that the client knows of it; None
-    for text of another making."""
+    """Return the reasoning item that ``seal`` got, with the text that the client has of it; None
+    for any other text."""
     said = loads_or_none(opaque.encode(errors="replace")) if opaque else None
     if not isinstance(said, list) or [type(one) for one in said] != [str, str]:
         return None
@@ -42,8 +43,8 @@ def unseal(opaque: str, text: str) -> dict[str, Any] | None:
 
 
 def without_foreign(spans: Spans, upstream_model: str) -> bytes:
-    """The body without reasoning items of other families, with the upstream's name of the model
-    (see ``family.codec.ClientCodec``); every other byte stays."""
+    """Return the body without reasoning items of other families, with the upstream's name of the
+    model (see ``family.codec.ClientCodec``); every other byte stays."""
     edits = _without(spans, _is_foreign)
     model = spans.get("model")
     if model is not None and loads_or_none(spans.raw("model") or b"") != upstream_model:
@@ -52,13 +53,13 @@ def without_foreign(spans: Spans, upstream_model: str) -> bytes:
 
 
 def without_reasoning(spans: Spans, upstream_model: str) -> bytes:
-    """The body without any reasoning items, of whoever; the same when there are none."""
+    """Return the body without any reasoning items; the same when there are none."""
     edits = _without(spans, _is_thought)
     return replace(spans.body, edits) if edits else spans.body
 
 
 def _without(spans: Spans, is_out: Callable[[bytes], bool]) -> dict[Span, bytes]:
-    """The edits that take items out of the input."""
+    """Return the edits that remove items from the input."""
     place = spans.get("input")
     if place is None or not spans.body.startswith(b"[", place.start):
         return {}
@@ -73,7 +74,7 @@ def _is_thought(item: bytes) -> bool:
 
 
 def _is_foreign(item: bytes) -> bool:
-    """Whether an item is a thought of a translated answer, or refers to one."""
+    """Return true when an item is the reasoning of a translated answer, or refers to one."""
     if b"gw1" not in item:
         return False
     said = loads_or_none(item)

@@ -1,9 +1,8 @@
-"""Streams of the responses family: reading events as they pass, renaming the model in the few
-that carry a response.
+"""The tap of streams of the responses family, which renames the model in the few events that carry
+a response.
 
-Only the terminal event reports usage. Vendors may leave out deltas and send whole items, or
-leave out the items: output is estimated by whichever of them says more. Imported by this
-folder's ``upstream``.
+Only the terminal event reports usage. Vendors may leave out deltas and send whole items, or leave
+out the items: output is estimated by the larger of both.
 """
 
 from typing import Any
@@ -89,7 +88,7 @@ class ResponsesTap(Tap):
         return tokens_of_weight(max(self._weight, self._item_weight))
 
     def feed(self, event: bytes) -> bytes | None:
-        """Read one event; return what to send of it."""
+        """Read one event; return the bytes to send of it."""
         # The way of nearly all events: a delta. The rest goes the general way.
         if self.accepted and self._read_delta(event):
             self._last_passed = event
@@ -97,8 +96,8 @@ class ResponsesTap(Tap):
         return self._feed_any(event)
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
-        """The last events of a stream that failed: numbers and the response object go on from
-        what the client has seen."""
+        """Encode the last events of a stream that failed: numbers and the response object continue
+        those that the client got."""
         number = self._next_number()
         blank = _blank_response(self._public)
         blank["id"] = self.upstream_id or f"resp_{request_id}"
@@ -178,7 +177,7 @@ class ResponsesTap(Tap):
             self._first_response = event_fields(event)[1] or b""
 
     def _read_end(self, response: object) -> None:
-        """Usage and output of the response in a terminal event."""
+        """Read usage and output of the response in a terminal event."""
         if not isinstance(response, dict):
             return
         self.reported = response.get("usage")
@@ -189,7 +188,7 @@ class ResponsesTap(Tap):
             self._item_weight = max(self._item_weight, weight)
 
     def _next_number(self) -> int:
-        """The sequence number that comes next; 0 when the vendor does not count."""
+        """Return the sequence number that comes next; 0 when the vendor does not count."""
         data = event_fields(self._last_passed)[1]
         try:
             number = loads_loose(data).get("sequence_number") if data else None
@@ -198,7 +197,7 @@ class ResponsesTap(Tap):
         return number + 1 if type(number) is int and number >= 0 else 0
 
     def _known_response(self) -> dict[str, Any]:
-        """The response object as the vendor began it; empty when none was kept."""
+        """Return the response object as the vendor began it; empty when none was stored."""
         if not self._first_response:
             return {}
         known: dict[str, Any] = loads_loose(self._first_response)["response"]
@@ -206,7 +205,7 @@ class ResponsesTap(Tap):
 
 
 def _blank_response(model: str) -> dict[str, Any]:
-    """A response of which nothing is known, with the fields that clients require."""
+    """Return a response without content, with the fields that clients require."""
     return {
         "id": "",
         "object": "response",

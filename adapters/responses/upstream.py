@@ -1,5 +1,4 @@
-"""The upstreams' side of the responses family: paths, whole answers, and the ids that these hand
-out.
+"""The upstream side of the responses family: paths, whole answers, and the ids that these hand out.
 
 ``input_tokens`` includes cache reads and writes, ``output_tokens`` includes reasoning; the counts
 of ``adapters.ir`` are disjoint.
@@ -19,7 +18,8 @@ from adapters.upstream_errors.read import read_embedded_error
 
 
 def path(operation: Operation, upstream_model: str, target: str | None) -> str:
-    """Where the upstream takes the call; ``target``: the id of what is stored, checked."""
+    """Return the path of a call at the upstream; ``target``: the id of a stored response,
+    checked."""
     return operation.endpoint if target is None else operation.endpoint.replace("{id}", target)
 
 
@@ -72,7 +72,7 @@ def read_answer(body: bytes, public: str, upstream_model: str, operation: Operat
 
 
 def _read_stored(body: bytes) -> Answer:
-    """Any object passes as it is, also a response that failed when it was made."""
+    """Pass any object as it is, also a response that failed when it was generated."""
     if not isinstance(loads_answer(body), dict):
         raise Fault(Condition.UPSTREAM_INVALID)
     return Answer(body, None, None, None)
@@ -92,8 +92,8 @@ def _odd_fields(answer: Any) -> Fields:
 
 
 def read_failure(said: object) -> Fault:
-    """What a decoded body or event means that says that the response failed; UPSTREAM_INVALID when
-    that cannot be told."""
+    """Return the fault of a decoded body or event that says that the response failed;
+    UPSTREAM_INVALID when it does not say why."""
     error = _error_of(said)
     code = error.get("code")
     kind = _KINDS.get(code) if isinstance(code, str) else None
@@ -103,7 +103,8 @@ def read_failure(said: object) -> Fault:
 
 
 def _error_of(said: object) -> dict[str, Any]:
-    """The innermost error object: of the response in an event, of a body, or the event itself."""
+    """Return the innermost error object: of the response in an event, of a body, or the event
+    itself."""
     if not isinstance(said, dict):
         return {}
     response = said.get("response")
@@ -114,12 +115,13 @@ def _error_of(said: object) -> dict[str, Any]:
 
 
 def weight_of_item(item: dict[str, Any]) -> int:
-    """The output weight of an output item, whatever of it is there and readable."""
+    """Return the output weight of all readable texts of an output item."""
     return sum(output_weight(text) for text in _texts(item))
 
 
 def _texts(item: dict[str, Any]) -> Iterator[str]:
-    """Text and refusals of a message, reasoning and its summary, what goes into a call."""
+    """Yield text and refusals of a message, reasoning and its summary, and the arguments of a
+    call."""
     yield from _strings(item, ("arguments", "input", "code"))
     for name in ("content", "summary"):
         parts = item.get(name)
@@ -136,10 +138,10 @@ def _strings(holder: dict[str, Any], names: Iterable[str]) -> Iterator[str]:
 
 
 def read_usage(usage: object) -> Usage | None:
-    """The counts of a usage object; None when input or output cannot be read.
+    """Return the counts of a usage object; None when input or output cannot be read.
 
-    Details that are missing or cannot be meant count as 0, and a part is never larger than its
-    whole. What is written to the cache for twelve hours is the long kind of the hub.
+    Details that are missing or implausible count as 0, and a part is never larger than its whole.
+    Tokens written to the cache for twelve hours are the hub's ``cache_write_1h_tokens``.
     """
     if not isinstance(usage, dict):
         return None
@@ -163,8 +165,8 @@ def read_usage(usage: object) -> Usage | None:
 
 
 def _cache_writes(details: dict[str, Any], limit: int) -> tuple[int, int]:
-    """Tokens written to the cache for half an hour and for twelve; their sum is the total that
-    was said, else that of the split, at most ``limit``."""
+    """Return the tokens written to the cache for half an hour and for twelve; their sum is the
+    reported total, else that of the split, at most ``limit``."""
     split = _details(details, "cache_write_tokens_details")
     long = token_count(split.get("ttl_12h_tokens")) or 0
     total = token_count(details.get("cache_write_tokens"))
@@ -209,8 +211,8 @@ _decode_ids = decoder(_AnswerIds)
 
 
 def issued_ids(body: bytes, stored: bool) -> list[str]:
-    """The ids that a whole answer hands out besides its own: of its conversation and containers,
-    and of its items when it is ``stored``."""
+    """Return the ids that a whole answer hands out besides its own: of its conversation and
+    containers, and of its items when it is ``stored``."""
     if not stored and not any(mark in body for mark in _HANDED_OUT):
         return []
     try:
@@ -229,7 +231,7 @@ def issued_ids(body: bytes, stored: bool) -> list[str]:
 
 
 def made_by_event(said: dict[str, Any], stored: bool) -> Iterator[object]:
-    """Return what an event of a stream has where it hands out ids besides the response's own."""
+    """Yield the ids that an event of a stream hands out besides the response's own."""
     for path, response in objects(said.get("response"), ""):
         for _, conversation in objects(response.get("conversation"), path):
             yield conversation.get("id")
