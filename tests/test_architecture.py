@@ -103,10 +103,10 @@ ALLOWED = {
         *("handlers.relay.upstream", "handlers.relay.admit", "handlers.relay.call"),
         *("handlers.relay.faults", "adapters", "store", "conf.settings", "peewee"),
     },
-    # peewee: the type of an open store
+    # peewee: the type of an open store; jwt and segno are loaded by name
     "handlers.hub": {
         *("handlers.hub", "handlers.relay.admit", "operations", "adapters", "store"),
-        *("conf.settings", "tornado", "peewee"),
+        *("conf.settings", "tornado", "peewee", "msgspec", "pyotp"),
     },
     "handlers.hub.web": {
         *("handlers.hub.web", "handlers.relay.admit", "store", "conf.settings", "tornado"),
@@ -131,7 +131,7 @@ SELF = ("self", "cls")
 FAMILIES = ("chat_completions", "responses", "messages", "generate_content")
 for family in FAMILIES:
     ALLOWED[f"adapters.{family}"] = BELOW_FAMILIES | {"adapters.openai", f"adapters.{family}"}
-for room in ("access", "keys", "overview", "usage"):
+for room in ("keys", "overview", "usage"):
     ALLOWED[f"handlers.hub.{room}"] = {
         *(
             f"handlers.hub.{room}",
@@ -143,7 +143,6 @@ for room in ("access", "keys", "overview", "usage"):
     }
 ALLOWED["handlers.hub.usage"] |= {"msgspec"}  # records of exports and of the live tail
 SUPERVISOR = (*SUPERVISOR, "service.notifier")
-ALLOWED["handlers.hub.access"] |= {"pyotp", "segno", "jwt"}
 for name in SUPERVISOR:
     ALLOWED[f"commands.process.{name}"] = {
         "conf",

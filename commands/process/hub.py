@@ -34,8 +34,8 @@ from conf.settings import Settings, from_plain
 from conf.version import CODE_CHANGED, VERSION, build_id
 from handlers.hub.app import make_app
 from handlers.hub.http.server import HubServer
-from handlers.hub.web.sign_ins import SignIns
 from handlers.hub.web.site import Site
+from handlers.hub.web.throttle import SignInLog
 from handlers.logs import LogThread
 from handlers.telemetry.metrics import Metrics
 from store.admin.objects import Sealing
@@ -106,7 +106,7 @@ def _site(settings: Settings, keys: secrets.Secrets, orders: Orders) -> Site:
         trusted=tuple(ipaddress.ip_network(net, strict=False) for net in proxies),
         cookie_secrets=keys.cookie_secrets,
         origins=orders.origins,
-        sign_ins=SignIns(partial(metrics.count, SIGN_INS)),
+        sign_ins=SignInLog(partial(metrics.count, SIGN_INS)),
         version=VERSION,
     )
 

@@ -1,4 +1,4 @@
-"""The Hub's application: which path is answered by which handler. Imported by its process."""
+"""The Hub's application: its paths, static files and templates. Imported by its process."""
 
 import logging
 import time
@@ -6,21 +6,14 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+from tornado.template import Loader, Template
 from tornado.web import Application, RequestHandler, StaticFileHandler
 
 from adapters.registry import FAMILIES
 from handlers.hub.routes import ROUTES
 from handlers.hub.web import parts
-from handlers.hub.web.base import (
-    LOGGED_PATH_CHARS,
-    POLICY,
-    Failure,
-    HubHandler,
-    Logged,
-    Page,
-)
+from handlers.hub.web.base import LOGGED_PATH_CHARS, POLICY, Failure, HubHandler, Logged, Page
 from handlers.hub.web.site import Site
-from handlers.hub.web.templates import LeanLoader
 
 HERE = Path(__file__).parent
 TEMPLATES = str(HERE / "templates")
@@ -28,8 +21,19 @@ MS_PER_S = 1000
 log = logging.getLogger("sluice.hub")
 
 
-class Unknown(Page):
-    """A path that is no page."""
+class LeanLoader(Loader):
+    """Templates without the text of the code that they were compiled from: megabytes in all, which
+    nothing but the lines of a traceback would show."""
+
+    def load(self, name: str, parent_path: str | None = None) -> Template:
+        """Return a template, compiled at its first use."""
+        template = super().load(name, parent_path)
+        template.code = ""
+        return template
+
+
+class UnknownPage(Page):
+    """A path that no handler answers."""
 
     public = True
 
@@ -42,7 +46,7 @@ class RelayPath(HubHandler):
     """A path of the relay: the host of the documentation takes no API requests."""
 
     def check_xsrf_cookie(self) -> None:
-        """Clients of the API have none."""
+        """Skip the check: clients of the relay have no form token."""
 
     async def prepare(self) -> None:
         await self.site.read_base_url(time.monotonic())
@@ -56,7 +60,7 @@ class RelayPath(HubHandler):
         self.finish({"error": error})
 
 
-class Static(Logged, StaticFileHandler):
+class StaticFiles(Logged, StaticFileHandler):
     """Files of the pages: style sheet, scripts, icons."""
 
     def set_default_headers(self) -> None:
@@ -66,21 +70,21 @@ class Static(Logged, StaticFileHandler):
 
     def set_extra_headers(self, path: str) -> None:
         if "v" not in self.request.arguments:
-            # A module that another one imports is asked for without a version.
+            # Imports between modules carry no version.
             self.set_header("Cache-Control", "no-cache")
 
 
 def log_request(handler: RequestHandler) -> None:
-    """A line for each request, without its query: tokens and codes may stand there."""
+    """Log a request without its query: tokens and codes may stand there."""
     status, request = handler.get_status(), handler.request
     level = logging.WARNING if status >= HTTPStatus.INTERNAL_SERVER_ERROR else logging.DEBUG
-    took_ms = request.request_time() * MS_PER_S
+    duration_ms = request.request_time() * MS_PER_S
     path = (request.path or "")[:LOGGED_PATH_CHARS]
-    log.log(level, "%s %s %d in %.1f ms", request.method, path, status, took_ms)
+    log.log(level, "%s %s %d in %.1f ms", request.method, path, status, duration_ms)
 
 
 def make_app(site: Site) -> Application:
-    """The application; its handlers share `site`."""
+    """Return the application, whose handlers share `site`."""
     with_site: dict[str, Any] = {"site": site}
     relay_paths = {
         operation.endpoint.partition("{")[0]
@@ -92,12 +96,12 @@ def make_app(site: Site) -> Application:
     handlers += [("/v1(?:beta)?(?:/.*)?", RelayPath, with_site)]
     return Application(
         handlers,
-        default_handler_class=Unknown,
+        default_handler_class=UnknownPage,
         default_handler_args=with_site,
         template_path=TEMPLATES,
         template_loader=LeanLoader(TEMPLATES),
         static_path=str(HERE / "static"),
-        static_handler_class=Static,
+        static_handler_class=StaticFiles,
         ui_modules=dict(parts.MODULES),
         log_function=log_request,
         xsrf_cookies=True,

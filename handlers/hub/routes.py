@@ -1,7 +1,18 @@
 """The routes of the Hub. Names in paths are percent-encoded: they may hold slashes."""
 
-from handlers.hub import all_keys, audit, channels, codes, models, objects, system, users
-from handlers.hub.access import routes as access
+from handlers.hub import (
+    account,
+    all_keys,
+    audit,
+    channels,
+    codes,
+    first_run,
+    models,
+    objects,
+    sign_in,
+    system,
+    users,
+)
 from handlers.hub.keys import routes as keys
 from handlers.hub.openapi import endpoint as openapi
 from handlers.hub.overview import routes as overview
@@ -84,7 +95,28 @@ ROUTES: Routes = (
     *overview.ROUTES,
     *keys.ROUTES,
     *usage.ROUTES,
-    *access.ROUTES,
+    ("/first-run", first_run.FirstRunPage),
+    ("/first-run/address", first_run.BaseUrlStep),
+    ("/first-run/channel", first_run.ChannelStep),
+    ("/first-run/key", first_run.KeyStep),
+    ("/sign-in", sign_in.SignInPage),
+    ("/sign-in/code", sign_in.OneTimeCodePage),
+    ("/sign-in/openid", sign_in.OpenIdRedirect),
+    ("/sign-in/openid/back", sign_in.OpenIdCallback),
+    ("/sign-out", sign_in.SignOutForm),
+    ("/preferences", sign_in.PreferencesForm),
+    ("/account", account.AccountPage),
+    ("/account/password", account.PasswordForm),
+    ("/account/codes", account.OneTimeCodesForm),
+    ("/account/links", account.LinksForm),
+    ("/account/openid", account.LinkRedirect),
+    ("/account/sessions", account.SessionsForm),
+    ("/account/tokens", account.TokensForm),
+    ("/api/me", account.MeApi),
+    ("/api/sessions", account.SessionsApi),
+    ("/api/sessions/([^/]+)", account.SessionApi),
+    ("/api/tokens", account.TokensApi),
+    ("/api/tokens/([^/]+)", account.TokenApi),
     *ADMIN_API,
     *ADMIN_PAGES,
     ("/api/openapi.json", openapi.Document),

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 import peewee
 
-from handlers.hub.web.numbers import count, seconds
+from handlers.hub.web.formats import count, seconds
 from handlers.hub.web.parts import Column
 from handlers.hub.web.sums import Sums
 from store.calls.usage_queries import Filters

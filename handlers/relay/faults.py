@@ -87,7 +87,7 @@ def _quota_message(error: QuotaUsed, currency: str) -> str:
 
 
 def _lacking(error: NotCovered, currency: str) -> str:
-    """Return what is left and what is needed; the Hub's handlers.hub.web.outcomes parses both."""
+    """Return what is left and what is needed; the Hub's handlers.hub.web.formats parses both."""
     left, needed = (
         f"{format_money(nanos)} {currency}".rstrip()
         for nanos in (error.left_nanos, error.needed_nanos)

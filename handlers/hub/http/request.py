@@ -17,9 +17,8 @@ from tornado.web import Application
 from handlers.http.request import Request
 from handlers.hub.http.connection import HubConnection
 from handlers.hub.web.base import SESSION_COOKIE, bearer_of
-from handlers.hub.web.hosts import is_served
-from handlers.hub.web.places import Busy
-from handlers.hub.web.site import Site
+from handlers.hub.web.cross_site import is_served
+from handlers.hub.web.site import Busy, Site
 from store.hub import sessions, tokens
 from store.values.errors import StoreUnavailable
 

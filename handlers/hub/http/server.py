@@ -17,8 +17,8 @@ from handlers.http.request import Request
 from handlers.http.server import Server
 from handlers.hub.http.connection import HubConnection
 from handlers.hub.http.request import HeldBytes, HubRequest
-from handlers.hub.web.networks import host_of
 from handlers.hub.web.site import Site
+from handlers.hub.web.throttle import host_of
 from handlers.relay.admit import client_address
 
 CONNECTIONS_MAX = 2048

@@ -13,7 +13,7 @@ from handlers.hub.keys.relay_call import Answered, Asked
 from handlers.hub.keys.shown import WORKING, state_of
 from handlers.hub.keys.snippets import Values, panels
 from handlers.hub.web.base import Api, Failure, HubHandler, Page
-from handlers.hub.web.outcomes import OF_MONEY, reason
+from handlers.hub.web.formats import MONEY_CODES, failure_reason
 from handlers.relay.admit import is_within
 from operations.base_url_check import Check, check
 from operations.client_setup import ALL
@@ -53,7 +53,7 @@ class Tested:
     @property
     def of_money(self) -> bool:
         """Return whether the wallet says more than the channel status."""
-        return self.record is not None and self.record["error_code"] in OF_MONEY
+        return self.record is not None and self.record["error_code"] in MONEY_CODES
 
     def plain(self) -> dict[str, Any]:
         """As JSON says it."""
@@ -181,7 +181,7 @@ class Setup(Page):
             url=url,
             checked=check(url, base_url, self.site.settings.hub.public_url) if url else None,
             tested=tested,
-            reason=reason,
+            reason=failure_reason,
             failure=failure,
         )
 

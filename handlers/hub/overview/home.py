@@ -15,9 +15,8 @@ from handlers.hub.overview.first_call import FirstCall
 from handlers.hub.overview.needs import Need
 from handlers.hub.overview.purse import Purse
 from handlers.hub.overview.status import price
-from handlers.hub.overview.times import days_word
 from handlers.hub.web.base import Page
-from handlers.hub.web.outcomes import reason, shape_of
+from handlers.hub.web.formats import days_word, failure_reason, shape_of
 from handlers.hub.web.parts import At, Column
 from store.calls.usage_queries import Row
 from store.hub import membership, notices, own_keys
@@ -88,7 +87,7 @@ class Home(Page):
 
     def _why(self, row: Row) -> str | None:
         """Why a call failed, in short; what was sent where there is no code."""
-        said = reason(self.words, row["error_code"], row["error_message"])
+        said = failure_reason(self.words, row["error_code"], row["error_message"])
         return said or row["error_message"]
 
     def _column(self, place: int, hour: Hour) -> Column:

@@ -9,7 +9,7 @@ import peewee
 
 from adapters.registry import LOSSES
 from handlers.hub.overview.asked import asked_for
-from handlers.hub.web.numbers import money
+from handlers.hub.web.formats import money
 from handlers.hub.web.parts import At
 from operations.availability import Availability
 from operations.base_url_check import diagnose

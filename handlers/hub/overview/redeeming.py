@@ -8,7 +8,7 @@ import peewee
 
 from handlers.hub.web.base import Failure, HubHandler
 from handlers.hub.web.site import Site
-from handlers.hub.web.tries import TooManyTries, judged
+from handlers.hub.web.throttle import TooManyTries
 from store.money import codes
 from store.money.codes import NotTaken
 from store.money.ledger import Line
@@ -56,7 +56,7 @@ class Tries:
             return await handler.store(tried)
 
         try:
-            result = await judged(handler, self._site.codes, self._user, judge)
+            result = await handler.check_secret(self._site.codes, self._user, judge)
         except TooManyTries as error:
             said = f"too many wrong codes; try again in {error.wait_s} s"
             status = HTTPStatus.TOO_MANY_REQUESTS

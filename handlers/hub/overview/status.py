@@ -14,8 +14,7 @@ from adapters.registry import LOSSES
 from handlers.hub.overview.asked import ASKED_DAYS, NOT_FOUND, AskedFor, asked_for
 from handlers.hub.overview.reasons import Reason, reasons_of
 from handlers.hub.web.base import Page
-from handlers.hub.web.numbers import UNKNOWN, money, seconds
-from handlers.hub.web.outcomes import code_word, upstreams_fault
+from handlers.hub.web.formats import UNKNOWN, code_word, is_upstream_fault, money, seconds
 from operations.availability import Availability, Why
 from store.catalog.catalog import Group
 from store.channels import offers
@@ -34,7 +33,7 @@ from store.values.pricing import format_multiplier
 from store.values.usage_record import OUTCOMES
 
 PAGE_MODELS = 25
-UPSTREAMS_FAULT = ",".join(one for one in OUTCOMES if upstreams_fault(one))
+UPSTREAMS_FAULT = ",".join(one for one in OUTCOMES if is_upstream_fault(one))
 GROUP_COLUMNS = 5  # of the chosen group and others; the rest is told when it is chosen
 ASKED_ROWS = 20
 NOT_OFFERED = "not_offered"

@@ -17,9 +17,9 @@ from handlers.hub.overview import purse
 from handlers.hub.overview.purse import CHART_DAYS, Purse
 from handlers.hub.overview.redeeming import Tries, WrongCode
 from handlers.hub.overview.spending import Spent
-from handlers.hub.overview.times import countdown, day_text, days_word
 from handlers.hub.web import exports
 from handlers.hub.web.base import Failure, Page
+from handlers.hub.web.formats import countdown, day_text, days_word
 from handlers.hub.web.parts import At, Column
 from operations.edits import editor
 from store.admin.kinds import SPEND_ORDERS

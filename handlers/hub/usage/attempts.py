@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from handlers.hub.web.outcomes import code_word
+from handlers.hub.web.formats import code_word
 
 AXIS_PARTS = 4
 LANE_PX, TOP_PX = 36, 26
@@ -116,7 +116,7 @@ def height(made: Sequence[Lane]) -> int:
 
 
 def axis(row: Mapping[str, Any]) -> list[tuple[float, str]]:
-    """Places in percent and their seconds."""
+    """FairThreads in percent and their seconds."""
     whole_ms = row["duration_ms"] or 0
     parts = range(AXIS_PARTS + 1)
     return [(100 * n / AXIS_PARTS, f"{whole_ms * n / AXIS_PARTS / 1000:,.2f}") for n in parts]

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from handlers.hub.web.outcomes import reason, shape_of, upstreams_fault
+from handlers.hub.web.formats import failure_reason, is_upstream_fault, shape_of
 from store.values.pricing import format_money
 
 COLUMNS = (
@@ -39,7 +39,7 @@ class Shown:
     @property
     def upstreams_fault(self) -> bool:
         """Whether its reason is loud."""
-        return upstreams_fault(self.row["outcome"])
+        return is_upstream_fault(self.row["outcome"])
 
     @property
     def shape(self) -> str:
@@ -54,7 +54,7 @@ class Shown:
     @property
     def reason(self) -> str:
         """Why it failed, in short."""
-        return reason(self.words, self.row["error_code"], self.row["error_message"]) or ""
+        return failure_reason(self.words, self.row["error_code"], self.row["error_message"]) or ""
 
     @property
     def status(self) -> int | str:

@@ -13,7 +13,7 @@ class ApiExport(ApiUsageBase):
     """GET /api/usage/export?format=csv|ndjson: in order of the calls' start."""
 
     async def get(self) -> None:
-        exports.form_of(self)
+        exports.requested_format(self)
         wanted = await self.asked(exports.FORM)
         rows = await self.store(export_rows, wanted.filters)
         shown = functools.partial(public, admin=self.me.admin)

@@ -13,7 +13,7 @@ from handlers.hub.usage.api import call
 from handlers.hub.usage.attempts import FLOW_UNITS, LATE_PERCENT, axis, flow, height, lanes
 from handlers.hub.usage.columns import Shown
 from handlers.hub.web.base import Page
-from handlers.hub.web.outcomes import OF_MONEY, upstreams_fault
+from handlers.hub.web.formats import MONEY_CODES, is_upstream_fault
 from store.calls.usage_lookup import cost_lines
 from store.calls.usage_queries import Filters
 from store.calls.usage_stats import stats
@@ -103,8 +103,8 @@ class CallPage(Page):
             trace_link=_of_trace(row, admin=me.admin),
             others_link=self._others(row, me),
             help_word=_help(row, words),
-            of_money=row["error_code"] in OF_MONEY and row["user"] == me.user,
-            theirs=upstreams_fault(row["outcome"]),
+            of_money=row["error_code"] in MONEY_CODES and row["user"] == me.user,
+            theirs=is_upstream_fault(row["outcome"]),
             started=rfc3339(row["started_ms"]).replace("T", " ").replace("Z", " UTC"),
         )
 

@@ -25,8 +25,7 @@ from handlers.hub.usage.listing import (
 )
 from handlers.hub.usage.tail import Onlooking, Viewer
 from handlers.hub.web.base import Failure, Page
-from handlers.hub.web.numbers import FUNCTIONS
-from handlers.hub.web.outcomes import code_word, shape_of, short_word
+from handlers.hub.web.formats import FUNCTIONS, code_word, shape_of, short_word
 from handlers.hub.web.parts import Column
 from store.calls.usage_queries import Row
 from store.db.database import select_rows

@@ -20,7 +20,7 @@ from tornado.iostream import StreamClosedError
 from handlers.hub.usage.api import ApiUsageBase
 from handlers.hub.usage.shown import public
 from handlers.hub.web.base import Failure, HubHandler
-from handlers.hub.web.places import Busy
+from handlers.hub.web.site import Busy
 from store.calls.reading.matching import matches
 from store.calls.usage_queries import Filters, Row, follow
 from store.db.database import database_ms, discard

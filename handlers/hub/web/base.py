@@ -1,7 +1,7 @@
-"""What all handlers of the Hub share: who asks, security headers, pages, errors.
+"""The bases of all handlers of the Hub: the user, security headers, pages, API endpoints, errors.
 
-A page asks for a session and leads to the sign-in without one; an endpoint of the JSON API takes a
-session or a token and answers 401. Both answer errors in their own form.
+A page needs a session and redirects to the sign-in without one; an endpoint of the JSON API takes a
+session or a token and answers 401. Each answers errors in its own form.
 """
 
 import json
@@ -16,12 +16,11 @@ from urllib.parse import urlencode
 
 from tornado.web import HTTPError, MissingArgumentError, RequestHandler
 
-from handlers.hub.web import form_tokens, hosts, sealed
-from handlers.hub.web.networks import network_of
-from handlers.hub.web.numbers import FUNCTIONS
-from handlers.hub.web.places import Busy, party
-from handlers.hub.web.site import Site
-from handlers.hub.web.strings import LANGUAGES, chosen, strings
+from handlers.hub.web import cross_site
+from handlers.hub.web.formats import FUNCTIONS
+from handlers.hub.web.site import Busy, Site, party
+from handlers.hub.web.strings import LANGUAGES, preferred_language, strings
+from handlers.hub.web.throttle import WINDOW_S, Throttle, TooManyTries, network_of
 from handlers.relay.admit import client_address
 from store.db import audit
 from store.hub import sessions, tokens
@@ -38,9 +37,9 @@ TOAST_S = 60
 FORM_COOKIE = "_xsrf"  # of browsers without a session
 LOGGED_PATH_CHARS = 200
 AUDIT_NAME_CHARS = 128
-PLACE_CHARS = 2048  # of the page that a sign-in leads back to
+NEXT_PATH_CHARS = 2048  # of the page that a sign-in leads back to
 ACCEPT_LANGUAGE_CHARS = 256
-UNSEEN_HEADER = "X-Unseen"  # of a script that asks for a page which it does not show
+UNSEEN_HEADER = "X-Unseen"  # of a script that requests a page without showing it
 BUSY_WAIT_S = 2
 MAX_DIGITS = 9  # of a number in a query
 THEMES = ("light", "dark")
@@ -56,11 +55,11 @@ POLICY = "; ".join(
 
 
 Routes = Sequence[tuple[str, type["HubHandler"]]]
-"""Paths as regular expressions, each with its handler; every room has its own."""
+"""Paths as regular expressions, each with its handler."""
 
 
 class Logged(RequestHandler):
-    """A request whose log lines are bounded, and tell no query: codes may stand there."""
+    """A request whose log lines are bounded and without query: codes may stand there."""
 
     def log_exception(
         self,
@@ -68,24 +67,24 @@ class Logged(RequestHandler):
         value: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
-        """A line for a fault of ours; a client's is told to the client."""
-        known = isinstance(value, (HTTPError, StoreUnavailable, Busy))
-        told = "%s %s failed: %s" if known else "%s %s failed"
-        level = logging.DEBUG if known else logging.ERROR
-        args = [value] if known else []
-        trace = None if known or typ is None or value is None else (typ, value, tb)
-        log.log(level, told, self.request.method, self.logged_path, *args, exc_info=trace)
+        """Log a fault of ours as an error, and what the client is answered for debugging."""
+        expected = isinstance(value, (HTTPError, StoreUnavailable, Busy))
+        text = "%s %s failed: %s" if expected else "%s %s failed"
+        level = logging.DEBUG if expected else logging.ERROR
+        args = [value] if expected else []
+        trace = None if expected or typ is None or value is None else (typ, value, tb)
+        log.log(level, text, self.request.method, self.logged_path, *args, exc_info=trace)
 
     @property
     def logged_path(self) -> str:
-        """The beginning of the path."""
+        """Return the beginning of the path."""
         return (self.request.path or "")[:LOGGED_PATH_CHARS]
 
 
 class HubHandler(Logged):
     """A request to the Hub."""
 
-    counts_as_use = True  # of its session, whose idle time begins anew
+    counts_as_use = True  # of its session, whose idle time starts over
 
     def initialize(self, site: Site) -> None:
         self.site = site
@@ -103,21 +102,25 @@ class HubHandler(Logged):
 
     @cached_property
     def address(self) -> str:
-        """The caller's, behind proxies that are trusted."""
+        """Return the caller's address, as trusted proxies report it."""
         forwarded = self.request.headers.get("X-Forwarded-For")
         return client_address(self.request.remote_ip or "", forwarded, self.site.trusted)
 
+    @property
+    def me(self) -> SignedIn:
+        """Return the user who has signed in."""
+        assert self.signed_in is not None
+        return self.signed_in
+
     async def find_session(self) -> None:
-        """Whose session the cookie is, if any."""
+        """Set the user whose session the cookie is, if any."""
         await self.site.read_base_url(time.monotonic())
         cookie = self.get_cookie(SESSION_COOKIE)
         unseen = self.request.method == "GET" and UNSEEN_HEADER in self.request.headers
         used = self.counts_as_use and not unseen
-        found = self.site.store(sessions.find, cookie, used=used) if cookie else None
-        self._take_session(await found if found else None)
+        self._set_user(await self.site.store(sessions.find, cookie, used=used) if cookie else None)
 
-    def _take_session(self, signed_in: SignedIn | None) -> None:
-        """From here on the request is a user's."""
+    def _set_user(self, signed_in: SignedIn | None) -> None:
         self.signed_in = signed_in
         if signed_in is not None:
             party.set(signed_in.user_id)
@@ -126,61 +129,85 @@ class HubHandler(Logged):
 
     @cached_property
     def xsrf_token(self) -> bytes:
-        """The token of this answer's forms."""
-        return form_tokens.make(self.site.cookie_secrets, self._form_owner(new=True)).encode()
+        """Return the token of this response's forms."""
+        owner = self._form_owner(new=True)
+        return cross_site.make_form_token(self.site.cookie_secrets, owner).encode()
 
     def check_xsrf_cookie(self) -> None:
-        """Refuses a change that comes from a page of another site, or without the token of a form
-        of ours. Raises HTTPError 403."""
+        """Refuse a change that comes from a page of another site, or without the token of a form of
+        ours. Raises HTTPError 403."""
         headers, public_url = self.request.headers, self.site.settings.hub.public_url
         origin, site = headers.get("Origin"), headers.get("Sec-Fetch-Site")
-        if hosts.is_foreign(origin, site, headers.get("Host", ""), public_url):
+        if cross_site.is_foreign(origin, site, headers.get("Host", ""), public_url):
             raise HTTPError(HTTPStatus.FORBIDDEN, "the form is of another site")
         token = self.get_argument("_xsrf", "") or headers.get("X-Xsrftoken", "")
-        if not form_tokens.fits(self.site.cookie_secrets, self._form_owner(), token):
+        if not cross_site.is_form_token(self.site.cookie_secrets, self._form_owner(), token):
             raise HTTPError(
                 HTTPStatus.FORBIDDEN, "the form's token is missing or of another session"
             )
 
     def _form_owner(self, *, new: bool = False) -> str:
-        """For whom tokens of forms are made: a session, or a browser by a cookie of its own; empty
-        when it has neither. `new`: it is given one then."""
+        """Return the owner of form tokens: a session, or a browser by a cookie of its own; empty
+        when it has neither. `new`: set the cookie then."""
         if session := self.get_cookie(SESSION_COOKIE):
             return f"session {session}"
         value = self.get_cookie(FORM_COOKIE, "")
         if new and not value:
-            value = form_tokens.random_value()
+            value = cross_site.random_value()
             self.set_cookie(
                 FORM_COOKIE, value, httponly=True, samesite="Lax", secure=self.site.secure
             )
         return f"browser {value}" if value else ""
 
-    def number(self, name: str, usual: int, most: int) -> int:
-        """A whole number of the query, from 1 to `most`; `usual` when there is none. Raises
-        Failure."""
-        text = self.get_query_argument(name, "") or str(usual)
+    def number(self, name: str, default: int, maximum: int) -> int:
+        """Return a whole number of the query, from 1 to `maximum`. Raises Failure."""
+        text = self.get_query_argument(name, "") or str(default)
         digits = text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS
-        if not digits or not 1 <= int(text) <= most:
-            told = f"{name} must be a whole number from 1 to {most}"
-            raise Failure(HTTPStatus.BAD_REQUEST, "invalid", told, name)
+        if not digits or not 1 <= int(text) <= maximum:
+            raise invalid(name, f"{name} must be a whole number from 1 to {maximum}")
         return int(text)
 
     async def store(self, work: Callable[..., Result], *args: Any, **named: Any) -> Result:
-        """What the store makes of a request. Raises Failure for what it refuses."""
-        return await self._told(self.site.store(work, *args, **named))
+        """Return `work(db, …)`, run in a thread of the store. Raises Failure for what the store
+        refuses."""
+        return await self._as_failure(self.site.store(work, *args, **named))
 
     async def note(self, action: str, kind: str, name: str, **after: Any) -> None:
-        """Writes a line of the audit log for an act that changes nothing else in the store."""
+        """Write an audit line for an act that changes nothing else in the store."""
         actor = self.signed_in.user if self.signed_in is not None else "nobody"
-        # What was typed may hold half a character, which no database takes.
-        shown = name[:AUDIT_NAME_CHARS].encode("utf-8", "replace").decode("utf-8")
-        await self.store(audit.write_alone, audit.Act(actor, action, kind, shown, after=after))
+        # User input may hold half a character, which no database takes.
+        name = name[:AUDIT_NAME_CHARS].encode("utf-8", "replace").decode("utf-8")
+        await self.store(audit.write_alone, audit.Act(actor, action, kind, name, after=after))
 
     async def hashing(self, work: Callable[..., Result], *args: Any, **named: Any) -> Result:
-        """The same for work that hashes passwords."""
-        return await self._told(self.site.password(work, *args, **named))
+        """Return the same for work that hashes passwords."""
+        return await self._as_failure(self.site.password(work, *args, **named))
 
-    async def _told(self, work: Awaitable[Result]) -> Result:
+    async def check_secret(
+        self, throttle: Throttle, name: str, check: Callable[[], Awaitable[Result | None]]
+    ) -> Result | None:
+        """Return the result of `check`, a try at the secret of `name`; None: it was wrong.
+
+        The try is counted before it is checked, since many at the same time would all be allowed
+        otherwise, and uncounted when the check fails. Raises TooManyTries, and whatever `check`
+        raises.
+        """
+        address, at_s = self.address, time.monotonic()
+        if wait_s := throttle.wait_s(name, address, at_s):
+            raise TooManyTries(wait_s)
+        locked = throttle.failed(name, address, at_s)
+        try:
+            result = await check()
+        except BaseException:
+            throttle.take_back(name, address, at_s)
+            raise
+        if result is not None:
+            throttle.succeeded(name, address, at_s)
+        elif locked:
+            await self.note("lock_out", "sign-in", name, locked=locked, seconds=int(WINDOW_S))
+        return result
+
+    async def _as_failure(self, work: Awaitable[Result]) -> Result:
         try:
             return await work
         except NotFound as error:
@@ -193,18 +220,17 @@ class HubHandler(Logged):
             raise failure from None
 
     def failure(self, exc_info: Any) -> "Failure":
-        """What an exception is to the client; the log has the rest."""
+        """Return the client's view of an exception; the log has the rest."""
         error = exc_info[1] if exc_info else None
         if isinstance(error, Failure):
             return error
         if isinstance(error, StoreUnavailable):
             return Failure(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", "unavailable")
         if isinstance(error, Busy):
-            told = "too many requests are waiting; try again in a moment"
-            return Failure(HTTPStatus.TOO_MANY_REQUESTS, "busy", told, wait_s=BUSY_WAIT_S)
+            text = "too many requests are waiting; try again in a moment"
+            return Failure(HTTPStatus.TOO_MANY_REQUESTS, "busy", text, wait_s=BUSY_WAIT_S)
         if isinstance(error, MissingArgumentError):
-            name = error.arg_name
-            return Failure(HTTPStatus.BAD_REQUEST, "invalid", f"{name} is missing", name)
+            return invalid(error.arg_name, f"{error.arg_name} is missing")
         if isinstance(error, HTTPError):
             phrase = HTTPStatus(error.status_code).phrase
             code = phrase.lower().replace(" ", "_").replace("'", "")
@@ -217,16 +243,21 @@ class HubHandler(Logged):
 
 
 class Failure(HTTPError):
-    """An error with the words of its answer; `wait_s`: when the same may be tried again."""
+    """An error with its code and message; `wait_s`: until the same may be tried again."""
 
     def __init__(
         self, status: int, code: str, message: str, field: str | None = None, wait_s: int = 0
     ) -> None:
-        # A name that was sent may hold half a character, which no log takes.
+        # A name in a request may hold half a character, which no log takes.
         message = message.encode("utf-8", "replace").decode("utf-8")
         super().__init__(status, message)
         self.code, self.message, self.field, self.wait_s = code, message, field, wait_s
         self.problems: dict[str, str] = {}  # what is wrong with each field, if more is known
+
+
+def invalid(field: str, message: str) -> Failure:
+    """Return the 400 for a field with a value that cannot be."""
+    return Failure(HTTPStatus.BAD_REQUEST, "invalid", message, field)
 
 
 def _is_sound(value: object) -> bool:
@@ -251,43 +282,43 @@ class Page(HubHandler):
             return
         await self.site.read_warnings(time.monotonic())
         if self.signed_in is None:
-            place = self.request.uri or "/"
-            place = place if len(place) <= PLACE_CHARS else "/"
-            self.redirect("/sign-in?" + urlencode({"next": place}), status=303)
+            path = self.request.uri or "/"
+            path = path if len(path) <= NEXT_PATH_CHARS else "/"
+            self.redirect("/sign-in?" + urlencode({"next": path}), status=303)
         elif self.admin and not self.signed_in.admin:
             raise HTTPError(HTTPStatus.NOT_FOUND)
 
     @cached_property
     def language(self) -> str:
-        """The language of the page."""
+        """Return the language of the page."""
         accepted = self.request.headers.get("Accept-Language", "")[:ACCEPT_LANGUAGE_CHARS]
-        return chosen(self.get_cookie("language"), accepted)
+        return preferred_language(self.get_cookie("language"), accepted)
 
     @property
     def words(self) -> Mapping[str, str]:
-        """The sentences of the page's language."""
+        """Return the sentences of the page's language."""
         return strings(self.language)
 
-    def in_words(self, told: str) -> str:
+    def in_words(self, message: str) -> str:
         """Return a refusal of a new password in the page's language; any other as it is."""
-        fault = next((fault for fault, text in FAULTS.items() if told.endswith(text)), None)
-        return self.words[f"password_{fault}"] if fault else told
+        fault = next((fault for fault, text in FAULTS.items() if message.endswith(text)), None)
+        return self.words[f"password_{fault}"] if fault else message
 
     def say(self, text: str, undo: str = "", **fields: str) -> None:
-        """What the next page says once, in a toast; with `undo`, a path that takes it back when it
-        is posted to with these fields."""
+        """Show a toast on the next page, once; `undo`: a path that takes the change back when these
+        fields are posted to it."""
         self.carry(TOAST_COOKIE, TOAST_S, text=text, undo=undo, fields=fields)
 
     def _toast(self) -> dict[str, Any] | None:
-        """What was to be said, once; a script that only follows a form to its page is not told."""
+        """Return the toast of this page, once; not to a script that only follows a form."""
         if UNSEEN_HEADER in self.request.headers or not self.get_cookie(TOAST_COOKIE):
             return None
         self.clear_cookie(TOAST_COOKIE)
         return self.carried(TOAST_COOKIE)
 
     def carry(self, purpose: str, seconds: int, **values: Any) -> None:
-        """Gives the browser these values, sealed, as a cookie of this name, for a time."""
-        token = sealed.seal(self.site.sealing.cipher, purpose, seconds, values)
+        """Set a sealed cookie of this name with these values, for a time."""
+        token = cross_site.seal(self.site.sealing.cipher, purpose, seconds, values)
         self.set_cookie(
             purpose,
             token,
@@ -298,13 +329,12 @@ class Page(HubHandler):
         )
 
     def carried(self, purpose: str) -> dict[str, Any] | None:
-        """The values that the browser brings back; None when there are none, or their time is
-        over."""
+        """Return the values of a sealed cookie; None when there is none, or it has expired."""
         token = self.get_cookie(purpose)
-        return sealed.opened(self.site.sealing.cipher, purpose, token) if token else None
+        return cross_site.unseal(self.site.sealing.cipher, purpose, token) if token else None
 
     def show(self, template: str, **values: Any) -> None:
-        """Answers with a page."""
+        """Answer with a page."""
         self.set_header("Vary", "Cookie, Accept-Language")
         theme = self.get_cookie("theme")
         self.render(
@@ -341,12 +371,12 @@ class Api(HubHandler):
         self.set_header("Content-Type", "application/json; charset=utf-8")
 
     def check_xsrf_cookie(self) -> None:
-        """A token is sent by no browser on its own."""
+        """Skip the check for a token, which no browser sends on its own."""
         if not self._bearer():
             super().check_xsrf_cookie()
 
     async def find_session(self) -> None:
-        """For whom the token acts, or whose session the cookie is, if any."""
+        """Set the user of the token, or of the session, if any."""
         if bearer := self._bearer():
             await self._find_token(bearer)
         else:
@@ -360,23 +390,22 @@ class Api(HubHandler):
             raise Failure(HTTPStatus.NOT_FOUND, "not_found", "there is no such path")
 
     def body(self) -> dict[str, Any]:
-        """The JSON object of the request; empty when there is none. Raises Failure."""
+        """Return the JSON object of the request; empty when there is none. Raises Failure."""
         if not self.request.body:
             return {}
         try:
-            said = json.loads(self.request.body)
+            body = json.loads(self.request.body)
         except (ValueError, RecursionError):
-            said = None
-        if not isinstance(said, dict):
+            body = None
+        if not isinstance(body, dict):
             raise Failure(HTTPStatus.BAD_REQUEST, "invalid", "a JSON object expected")
-        for name, value in said.items():
+        for name, value in body.items():
             if not _is_sound(name) or not _is_sound(value):
-                told = "texts must be whole Unicode characters, not nested too deeply"
-                raise Failure(HTTPStatus.BAD_REQUEST, "invalid", told, name)
-        return said
+                raise invalid(name, "texts must be whole Unicode characters, not nested too deeply")
+        return body
 
     def answer(self, value: object, status: int = HTTPStatus.OK) -> None:
-        """Answers with JSON."""
+        """Answer with JSON."""
         self.set_status(status)
         self.finish(json.dumps(value, ensure_ascii=False))
 
@@ -384,8 +413,8 @@ class Api(HubHandler):
         failure = self.failure(kwargs.get("exc_info"))
         if failure.wait_s:
             self.set_header("Retry-After", str(failure.wait_s))
-        said = {"code": failure.code, "message": failure.message, "field": failure.field}
-        self.finish(json.dumps({"error": said}))
+        error = {"code": failure.code, "message": failure.message, "field": failure.field}
+        self.finish(json.dumps({"error": error}))
 
     def _bearer(self) -> str:
         return bearer_of(self.request.headers.get("Authorization", ""))
@@ -393,18 +422,16 @@ class Api(HubHandler):
     async def _find_token(self, token: str) -> None:
         await self.site.read_base_url(time.monotonic())
         self.signed_in = None
-        found = await self.site.store(tokens.find, token)
-        if found is None:
+        use = await self.site.store(tokens.find, token)
+        if use is None:
             return
         needed = self.scope if self.request.method in ("GET", "HEAD") else self.change_scope
-        if needed not in found.scopes and "admin" not in found.scopes:
+        if needed not in use.scopes and "admin" not in use.scopes:
             raise Failure(HTTPStatus.FORBIDDEN, "forbidden", f"the token lacks the scope {needed}")
-        self._take_session(
-            SignedIn(found.token_id, found.user_id, found.user, found.role, found.scopes)
-        )
+        self._set_user(SignedIn(use.token_id, use.user_id, use.user, use.role, use.scopes))
 
 
 def bearer_of(authorization: str) -> str:
-    """The token of an Authorization header; empty without one."""
+    """Return the token of an Authorization header; empty without one."""
     scheme, _, token = authorization.partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""

@@ -1,19 +1,18 @@
 """Exports: long lists as NDJSON or CSV, a piece at a time.
 
-A piece is read and written out in a thread of the store; the next one is asked for when the client
-has taken it, so that memory stays flat, the loop is never held, and a client that leaves ends it.
+A piece is read and encoded in a thread of the store, the next one when the client has taken it, so
+that memory stays flat, the loop is never held, and a client that leaves ends the export.
 """
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from http import HTTPStatus
 from typing import Any
 
 import msgspec
 import peewee
 from tornado.iostream import StreamClosedError
 
-from handlers.hub.web.base import Failure, HubHandler
+from handlers.hub.web.base import HubHandler, invalid
 from store.values.usage_record import csv_row
 
 PIECE_ROWS = 250
@@ -27,11 +26,11 @@ TYPES: Mapping[str, str] = {
 Record = Mapping[str, Any]
 
 
-def form_of(handler: HubHandler) -> str:
-    """In which form an export is asked for. Raises Failure."""
+def requested_format(handler: HubHandler) -> str:
+    """Return the format of an export, a key of TYPES. Raises Failure."""
     form = handler.get_query_argument(FORM, "ndjson")
     if form not in TYPES:
-        raise Failure(HTTPStatus.BAD_REQUEST, "invalid", "format must be csv or ndjson", FORM)
+        raise invalid(FORM, "format must be csv or ndjson")
     return form
 
 
@@ -40,11 +39,11 @@ async def send(
     name: str,
     fields: Sequence[str],
     rows: Iterator[dict[str, Any]],
-    shown: Callable[[dict[str, Any]], Record],
+    to_record: Callable[[dict[str, Any]], Record],
 ) -> None:
-    """Answers with all rows, which are read as the client takes them, each as `shown` tells it.
-    `fields`: the columns of CSV. Raises Failure."""
-    form = form_of(handler)
+    """Answer with all rows, read as the client takes them. `fields`: the columns of CSV. Raises
+    Failure."""
+    form = requested_format(handler)
     await note(handler, name, form)
     handler.set_header("Content-Type", TYPES[form])
     handler.set_header("Content-Disposition", f'attachment; filename="{name}.{form}"')
@@ -52,7 +51,7 @@ async def send(
         handler.write(csv_row(fields))
 
     def line(row: dict[str, Any]) -> bytes:
-        record = shown(row)
+        record = to_record(row)
         if form == "csv":
             return csv_row(record[field] for field in fields).encode()
         return msgspec.json.encode(record) + b"\n"
@@ -67,11 +66,11 @@ async def send(
 
 
 async def note(handler: HubHandler, name: str, form: str) -> None:
-    """Tells the audit log who takes which list, with which filters."""
-    asked = handler.request.query_arguments
+    """Write an audit line of an export with its filters."""
+    query = handler.request.query_arguments
     filters = {
         field: handler.get_query_argument(field)[:FILTER_CHARS]
-        for field in sorted(asked)[:FILTERS_MAX]
+        for field in sorted(query)[:FILTERS_MAX]
         if field != FORM
     }
     await handler.note("export", name, form, filters=filters)
@@ -80,5 +79,5 @@ async def note(handler: HubHandler, name: str, form: str) -> None:
 def _piece(
     db: peewee.Database, rows: Iterator[dict[str, Any]], line: Callable[[dict[str, Any]], bytes]
 ) -> bytes:
-    """The next lines; nothing when there are no more."""
+    """Return the next lines; nothing when there are no more."""
     return b"".join(map(line, itertools.islice(rows, PIECE_ROWS)))

@@ -1,8 +1,16 @@
-"""What every page and API endpoint of the Hub needs; one object a process."""
+"""What pages and API endpoints of the Hub share, one object a process: settings, the store, and
+threads that several parties share.
 
+A party is a user, or the network of somebody who has not signed in. It has at most half of the
+threads; the waiting ones get them in turn, party by party, so that nobody takes all.
+"""
+
+import asyncio
 import contextvars
 import time
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from ipaddress import IPv4Network, IPv6Network
@@ -11,9 +19,7 @@ from typing import Any, TypeVar
 import peewee
 
 from conf.settings import Settings
-from handlers.hub.web.places import Places, party
-from handlers.hub.web.sign_ins import SignIns
-from handlers.hub.web.throttle import Throttle
+from handlers.hub.web.throttle import SignInLog, Throttle
 from handlers.relay.admit import is_within
 from operations.client_settings import base_url
 from store.admin.objects import Sealing
@@ -34,6 +40,84 @@ PASSWORD_THREADS = 2  # a hash takes 64 MiB and a tenth of a second
 PASSWORDS_WAITING_MAX = 64  # a few seconds' worth
 PASSWORDS_WAITING_OF_PARTY_MAX = 8
 
+party: contextvars.ContextVar[str] = contextvars.ContextVar("party", default="")
+"""The party on whose behalf the running task works."""
+
+
+class Busy(Exception):
+    """More work waits than people would wait for, in all or of this party."""
+
+
+class FairThreads:
+    """A pool of threads. For the loop's thread."""
+
+    def __init__(self, threads: int, name: str, waiting_max: int, of_party_max: int) -> None:
+        self._threads = ThreadPoolExecutor(threads, name)
+        self._free = threads
+        self._of_party = max(1, threads // 2)
+        self._waiting_max, self._waiting_of_party_max = waiting_max, of_party_max
+        self._running: Counter[str] = Counter()
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+
+    async def run(self, owner: str, work: Callable[[], Result]) -> Result:
+        """Return the result of `work`, run in a thread when it is this party's turn. Raises
+        Busy."""
+        if self._free and self._running[owner] < self._of_party:
+            self._take(owner)
+        else:
+            await self._wait_turn(owner)
+        future = asyncio.get_running_loop().run_in_executor(self._threads, work)
+        # A thread goes on when nobody waits for its result any more.
+        future.add_done_callback(lambda done: self._release(owner))
+        return await asyncio.shield(future)
+
+    def close(self) -> None:
+        """Let the threads end after their present work."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _wait_turn(self, owner: str) -> None:
+        waiting = self._waiting.setdefault(owner, deque())
+        total = sum(map(len, self._waiting.values()))
+        if len(waiting) >= self._waiting_of_party_max or total >= self._waiting_max:
+            if not waiting:
+                del self._waiting[owner]
+            raise Busy
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._release(owner)
+            raise
+
+    def _take(self, owner: str) -> None:
+        self._free -= 1
+        self._running[owner] += 1
+
+    def _release(self, owner: str) -> None:
+        self._free += 1
+        self._running[owner] -= 1
+        if not self._running[owner]:
+            del self._running[owner]
+        for other in list(self._waiting):
+            if not self._free:
+                return
+            if self._running[other] < self._of_party:
+                self._start_next(other)
+
+    def _start_next(self, owner: str) -> None:
+        """Give a thread to the longest waiting work of a party, and move the party to the end."""
+        waiting = self._waiting.pop(owner)
+        while waiting:
+            turn = waiting.popleft()
+            if not turn.done():
+                self._take(owner)
+                turn.set_result(None)
+                break
+        if waiting:
+            self._waiting[owner] = waiting
+
 
 @dataclass(slots=True)
 class Site:
@@ -50,64 +134,64 @@ class Site:
     tries: Throttle = field(default_factory=Throttle)  # of passwords
     one_time: Throttle = field(default_factory=Throttle)  # of one-time codes, by user
     codes: Throttle = field(default_factory=lambda: Throttle(forgives=False))  # to redeem
-    sign_ins: SignIns = field(default_factory=SignIns)
+    sign_ins: SignInLog = field(default_factory=SignInLog)
     provider: object = None  # of OpenID, made when it is first needed
-    _kept_base_url: str = ""
+    _stored_base_url: str = ""
     _base_url_due_s: float = 0.0
     warnings: tuple[str, ...] = ()  # notices that every page shows
     _warnings_due_s: float = 0.0
     first_run_open: bool = False  # no administrator can sign in
     _first_run_due_s: float = 0.0
-    _store: Places = field(
-        default_factory=lambda: Places(
+    _store: FairThreads = field(
+        default_factory=lambda: FairThreads(
             STORE_THREADS, "store", STORE_WAITING_MAX, STORE_WAITING_OF_PARTY_MAX
         )
     )
-    _passwords: Places = field(
-        default_factory=lambda: Places(
+    _passwords: FairThreads = field(
+        default_factory=lambda: FairThreads(
             PASSWORD_THREADS, "password", PASSWORDS_WAITING_MAX, PASSWORDS_WAITING_OF_PARTY_MAX
         )
     )
 
     @property
     def base_url(self) -> str:
-        """{base_url}: where clients reach the relay."""
-        return base_url(self.settings.server, self._kept_base_url)
+        """{base_url}: the address at which clients reach the relay."""
+        return base_url(self.settings.server, self._stored_base_url)
 
     async def read_base_url(self, now_s: float, *, at_once: bool = False) -> None:
-        """Looks, not more often than each BASE_URL_S, whether {base_url} was set anew."""
+        """Read {base_url} from the store, at most once in BASE_URL_S."""
         if self.settings.server.public_url or (now_s < self._base_url_due_s and not at_once):
             return
         self._base_url_due_s = now_s + BASE_URL_S
         try:
-            self._kept_base_url = await self.store(kept_base_url)
+            self._stored_base_url = await self.store(kept_base_url)
         except StoreUnavailable:
-            return  # what was read last holds; whatever needs the store says that it is away
+            return  # the last value holds; whatever needs the store reports that it is unreachable
 
     async def read_warnings(self, now_s: float) -> None:
-        """Looks, not more often than each NOTICES_S, of what administrators warn everybody."""
+        """Read the warnings of administrators to everybody, at most once in NOTICES_S."""
         if now_s < self._warnings_due_s:
             return
         self._warnings_due_s = now_s + NOTICES_S
         try:
-            told = await self.store(notices.current)
+            current = await self.store(notices.current)
         except StoreUnavailable:
-            return  # what was read last holds
-        self.warnings = tuple(one.text for one in told if one.level == notices.WARNING)
+            return  # the last value holds
+        self.warnings = tuple(notice.text for notice in current if notice.level == notices.WARNING)
 
     async def read_first_run(self, now_s: float) -> None:
-        """Looks, not more often than each FIRST_RUN_S, whether an administrator can sign in."""
+        """Read whether an administrator can sign in, at most once in FIRST_RUN_S."""
         if now_s < self._first_run_due_s:
             return
         self._first_run_due_s = now_s + FIRST_RUN_S
         try:
             self.first_run_open = not await self.store(administrators.exist)
         except StoreUnavailable:
-            return  # what was read last holds
+            return  # the last value holds
 
     @property
     def secure(self) -> bool:
-        """Whether browsers reach the Hub by TLS, so that cookies must not go any other way."""
+        """Tell whether browsers reach the Hub by TLS, so that cookies must not go any other way."""
         return self.settings.hub.public_url.startswith("https://")
 
     def trusts(self, peer: str) -> bool:
@@ -115,26 +199,26 @@ class Site:
         return bool(self.trusted) and is_within(peer, self.trusted)
 
     async def store(self, work: Callable[..., Result], *args: Any, **named: Any) -> Result:
-        """`work(db, …)` in a thread of the store. Raises StoreError, and Busy when too much waits
-        for whoever asks."""
-        return await self._in(self._store, party.get(), partial(work, self.db, *args, **named))
+        """Return `work(db, …)`, run in a thread of the store. Raises StoreError, and Busy when too
+        much work of the party waits."""
+        return await self._run(self._store, party.get(), partial(work, self.db, *args, **named))
 
     async def store_for(
-        self, whose: str, work: Callable[..., Result], *args: Any, **named: Any
+        self, owner: str, work: Callable[..., Result], *args: Any, **named: Any
     ) -> Result:
-        """The same for a party that no handler has said yet."""
-        return await self._in(self._store, whose, partial(work, self.db, *args, **named))
+        """Return the same for a party that no handler has set yet."""
+        return await self._run(self._store, owner, partial(work, self.db, *args, **named))
 
     async def password(self, work: Callable[..., Result], *args: Any, **named: Any) -> Result:
-        """The same where passwords are hashed: no more than PASSWORD_THREADS at a time, half of
-        them for one party."""
-        return await self._in(self._passwords, party.get(), partial(work, self.db, *args, **named))
+        """Return the same for work that hashes passwords: PASSWORD_THREADS at a time, half of them
+        for one party."""
+        return await self._run(self._passwords, party.get(), partial(work, self.db, *args, **named))
 
-    async def _in(self, places: Places, whose: str, work: Callable[[], Result]) -> Result:
-        told = contextvars.copy_context()  # who asks, for the audit log
-        return await places.run(whose, partial(told.run, work))
+    async def _run(self, threads: FairThreads, owner: str, work: Callable[[], Result]) -> Result:
+        context = contextvars.copy_context()  # the caller's address, for the audit log
+        return await threads.run(owner, partial(context.run, work))
 
     def close(self) -> None:
-        """Lets the threads end after what they are doing."""
-        for places in (self._store, self._passwords):
-            places.close()
+        """Let the threads end after their present work."""
+        for threads in (self._store, self._passwords):
+            threads.close()

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from handlers.hub.web import form_tokens, hosts, sealed
+from handlers.hub.web import cross_site
 from store.values.cipher import Cipher
 from tests.handlers.hub.browser import PASSWORDS, Browser
 from tests.handlers.hub.conftest import COOKIE_SECRETS
@@ -80,15 +80,17 @@ def test_a_rotation_keeps_forms_valid_until_the_old_secret_goes(hub, alice, made
 
 
 def test_tokens_are_made_by_the_first_secret():
-    token = form_tokens.make(["new", "old"], "session a")
-    assert form_tokens.fits(["new"], "session a", token)
-    assert not form_tokens.fits(["old"], "session a", token)
+    token = cross_site.make_form_token(["new", "old"], "session a")
+    assert cross_site.is_form_token(["new"], "session a", token)
+    assert not cross_site.is_form_token(["old"], "session a", token)
 
 
 @pytest.mark.parametrize("token", ["", "x", "é" * 80, "\udc80" * 80, "0" * 80])
 def test_what_is_no_token_is_refused(alice, token):
-    assert not form_tokens.fits(COOKIE_SECRETS, "session a", token)
-    assert not form_tokens.fits(COOKIE_SECRETS, "", form_tokens.make(COOKIE_SECRETS, ""))
+    assert not cross_site.is_form_token(COOKIE_SECRETS, "session a", token)
+    assert not cross_site.is_form_token(
+        COOKIE_SECRETS, "", cross_site.make_form_token(COOKIE_SECRETS, "")
+    )
 
 
 # ---- where a form comes from ---------------------------------------------------------------------
@@ -164,7 +166,7 @@ def test_with_a_public_url_other_names_are_not_served(serve, host, path, status)
 
 def test_without_a_public_url_every_name_is_served(browser):
     assert browser.get("/sign-in", Host="elsewhere.example.com").status == 200
-    assert hosts.is_served("", "/", "")
+    assert cross_site.is_served("", "/", "")
 
 
 # ---- what the next page says ---------------------------------------------------------------------
@@ -203,11 +205,11 @@ def test_what_nobody_has_sealed_is_not_said(alice, text):
 
 def test_values_are_sealed_for_one_purpose_and_a_time(monkeypatch):
     cipher = Cipher(["one"])
-    token = sealed.seal(cipher, "toast", 60, {"a": 1})
-    assert sealed.opened(cipher, "toast", token) == {"a": 1}
-    assert sealed.opened(cipher, "sluice_code", token) is None
-    assert sealed.opened(Cipher(["another"]), "toast", token) is None
-    assert sealed.opened(cipher, "toast", sealed.seal(cipher, "toast", 0, {})) is None
+    token = cross_site.seal(cipher, "toast", 60, {"a": 1})
+    assert cross_site.unseal(cipher, "toast", token) == {"a": 1}
+    assert cross_site.unseal(cipher, "sluice_code", token) is None
+    assert cross_site.unseal(Cipher(["another"]), "toast", token) is None
+    assert cross_site.unseal(cipher, "toast", cross_site.seal(cipher, "toast", 0, {})) is None
 
 
 def test_all_cookies_are_secure_behind_tls(serve):

@@ -7,7 +7,7 @@ import time
 import pyotp
 import pytest
 
-from handlers.hub.access import one_time
+from handlers.hub import sign_in
 from handlers.hub.web import throttle
 from store.db.audit import entries
 from store.hub import one_time as codes
@@ -120,12 +120,12 @@ def test_codes_are_switched_off_with_the_password_or_by_an_operator(alice, hub, 
 
 @pytest.mark.parametrize("shift", [-1, 0, 1])
 def test_codes_of_the_neighbouring_periods_fit(shift):
-    secret, now_s = one_time.new_secret(), 1_800_000_015
+    secret, now_s = sign_in.new_totp_secret(), 1_800_000_015
     code = pyotp.TOTP(secret).at(now_s + shift * PERIOD_S)
-    assert one_time.step_of(secret, code, now_s) == now_s // PERIOD_S + shift
+    assert sign_in.totp_period(secret, code, now_s) == now_s // PERIOD_S + shift
 
 
 def test_codes_of_other_periods_and_other_texts_do_not():
-    secret, now_s = one_time.new_secret(), 1_800_000_015
+    secret, now_s = sign_in.new_totp_secret(), 1_800_000_015
     for text in (pyotp.TOTP(secret).at(now_s + 90), "", "x" * 1000, "\udc80", "１２３４５６"):
-        assert one_time.step_of(secret, text, now_s) is None
+        assert sign_in.totp_period(secret, text, now_s) is None

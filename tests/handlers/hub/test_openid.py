@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from handlers.hub.access import openid
+from handlers.hub.web import openid
 from store.db.audit import entries
 from store.hub import openid_links, people
 from tests.handlers.hub.browser import PASSWORDS, Browser

@@ -6,7 +6,7 @@ import pytest
 from tornado.web import RequestHandler
 
 from handlers.hub.routes import ROUTES
-from handlers.hub.web import places, site, throttle
+from handlers.hub.web import site, throttle
 from store.db.tables.hub import ApiToken, Session
 from store.db.tables.system import AuditRow
 from store.db.tables.users import ApiKey, User
@@ -103,7 +103,7 @@ def test_tries_of_an_address_are_limited_whatever_the_names(hub, monkeypatch):
 
 def test_no_more_hashes_wait_than_people_would(hub, monkeypatch):
     async def busy(*args):
-        raise places.Busy
+        raise site.Busy
 
     monkeypatch.setattr(throttle, "NAME_TRIES", 2)
     with monkeypatch.context() as patched:

@@ -5,10 +5,10 @@ import pytest
 from handlers.hub.web import throttle
 from tests.handlers.hub.browser import PASSWORDS, Browser
 
-PAGES = ("/", "/account")
+ROUTES = ("/", "/account")
 
 
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("path", ROUTES)
 def test_a_page_without_a_session_leads_to_the_sign_in_and_back(browser, path):
     answer = browser.get(f"{path}?a=1")
     assert (answer.status, answer.place) == (

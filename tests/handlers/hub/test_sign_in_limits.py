@@ -5,11 +5,9 @@ import threading
 import pyotp
 import pytest
 
-from handlers.hub.access import sign_in
-from handlers.hub.web import sign_ins, throttle
-from handlers.hub.web.networks import host_of, network_of
-from handlers.hub.web.sign_ins import SignIns
-from handlers.hub.web.throttle import Throttle
+from handlers.hub import sign_in
+from handlers.hub.web import throttle
+from handlers.hub.web.throttle import SignInLog, Throttle, host_of, network_of
 from store.admin.objects import Sealing
 from store.db.audit import entries
 from store.hub import one_time as codes
@@ -145,7 +143,7 @@ def test_a_store_that_is_away_is_no_wrong_code(hub, asks_for_codes, monkeypatch)
     monkeypatch.setattr(throttle, "NAME_TRIES", 2)
     waiting = at_the_code(hub)
     with monkeypatch.context() as patched:
-        patched.setattr(sign_in.codes, "find", lambda *given: 1 / 0)
+        patched.setattr(sign_in.one_time, "find", lambda *given: 1 / 0)
         assert [sends_code(waiting).status for _ in range(3)] == [500] * 3
     assert sends_code(waiting).status == 303
 
@@ -214,7 +212,7 @@ def test_the_audit_log_tells_of_exports(hub, db, path, kind, name):
 
 def test_results_are_counted(hub, asks_for_codes, monkeypatch):
     results = []
-    hub.site.sign_ins = SignIns(results.append)
+    hub.site.sign_ins = SignInLog(results.append)
     monkeypatch.setattr(throttle, "NAME_TRIES", 2)
     signs_in(hub, "boss", PASSWORDS["boss"], "192.0.2.1")
     for _ in range(3):
@@ -224,14 +222,14 @@ def test_results_are_counted(hub, asks_for_codes, monkeypatch):
 
 
 def test_a_network_has_ten_lines_a_minute_then_a_count(caplog):
-    results = SignIns()
+    results = SignInLog()
     for second in range(25):
         results.ended("wrong", "192.0.2.0/24", second)
     results.ended("wrong", "198.51.100.0/24", 26)
     results.ended("ok", "192.0.2.0/24", 27)
-    assert len(caplog.messages) == sign_ins.LINES_OF_NETWORK_MAX + 1
+    assert len(caplog.messages) == throttle.NETWORK_LINES_MAX + 1
     results.sweep(59)
-    assert len(caplog.messages) == sign_ins.LINES_OF_NETWORK_MAX + 1
+    assert len(caplog.messages) == throttle.NETWORK_LINES_MAX + 1
     results.sweep(60)
     assert caplog.messages[-1] == "15 more sign-ins from 192.0.2.0/24 failed within 60 s"
     results.ended("wrong", "192.0.2.0/24", 61)
@@ -239,12 +237,12 @@ def test_a_network_has_ten_lines_a_minute_then_a_count(caplog):
 
 
 def test_many_networks_have_a_limit_in_all(caplog):
-    results = SignIns()
+    results = SignInLog()
     for number in range(10_000):
         results.ended("wrong", f"2001:db8:0:{number:x}::/64", 0)
     results.sweep(60)
-    counts = sign_ins.COUNT_LINES_MAX + 1
-    assert len(caplog.messages) <= sign_ins.LINES_MAX + counts
+    counts = throttle.COUNT_LINES_MAX + 1
+    assert len(caplog.messages) <= throttle.LINES_MAX + counts
 
 
 def test_a_right_code_to_redeem_forgives_no_wrong_one():

@@ -3,7 +3,7 @@
 import pytest
 
 from adapters.faults import Condition, Fault
-from handlers.hub.web.outcomes import reason
+from handlers.hub.web.formats import failure_reason
 from handlers.relay import faults
 from handlers.relay.routing.plan import LeftOut
 from store.calls.journal_files import JournalFull
@@ -58,7 +58,7 @@ DAY_MS = 1_790_000_000_000
 def test_a_refusal_says_what_is_left_and_what_is_needed(error, message):
     fault = faults.from_store(error, "USD")
     assert fault.message == message
-    said = reason({f"codes.{fault.code}_left": "{left}, {needed}"}, fault.code, message)
+    said = failure_reason({f"codes.{fault.code}_left": "{left}, {needed}"}, fault.code, message)
     lacks = f"{format_money(error.left_nanos)} USD, {format_money(error.needed_nanos)} USD"
     assert said == (lacks if error.left_nanos else fault.code)
 

@@ -1,4 +1,4 @@
-"""The Hub's words: one file a language, the same names in each (a test holds it)."""
+"""The Hub's texts: one file a language, the same names in each (a test checks it)."""
 
 import json
 from collections.abc import Mapping
@@ -12,19 +12,20 @@ SHARED = "shared"
 
 @cache
 def strings(language: str) -> Mapping[str, str]:
-    """The sentences of a language, by name: `room.word`, or the word alone for those that all rooms
-    share. Values in braces are filled in where they are used."""
+    """Return the texts of a language by name: `section.name`, or the name alone for the shared
+    ones. Values in braces are filled in where they are used."""
     path = Path(__file__).with_name(f"{language}.json")
-    rooms: dict[str, dict[str, str]] = json.loads(path.read_text(encoding="utf-8"))
+    sections: dict[str, dict[str, str]] = json.loads(path.read_text(encoding="utf-8"))
     return {
-        word if room == SHARED else f"{room}.{word}": sentence
-        for room, words in rooms.items()
-        for word, sentence in words.items()
+        name if section == SHARED else f"{section}.{name}": text
+        for section, texts in sections.items()
+        for name, text in texts.items()
     }
 
 
-def chosen(cookie: str | None, accepted: str) -> str:
-    """The language of a browser: by its cookie, else the first it accepts that there is."""
+def preferred_language(cookie: str | None, accepted: str) -> str:
+    """Return the language of a browser: that of its cookie, else the first known one it
+    accepts."""
     if cookie in LANGUAGES:
         return str(cookie)
     for part in accepted.split(","):

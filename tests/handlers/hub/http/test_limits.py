@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from handlers.hub.access import api
+from handlers.hub import account
 from handlers.hub.http import connection, server
 from handlers.hub.http import request as request_limits
 from handlers.hub.web import base
@@ -218,8 +218,12 @@ def test_what_goes_wrong_before_a_handler_is_answered(hub, monkeypatch):
 
 def test_the_languages_of_a_browser_are_read_once_and_no_further_than_a_few(browser, monkeypatch):
     read = []
-    chosen = base.chosen
-    monkeypatch.setattr(base, "chosen", lambda cookie, text: read.append(text) or chosen("", text))
+    preferred_language = base.preferred_language
+    monkeypatch.setattr(
+        base,
+        "preferred_language",
+        lambda cookie, text: read.append(text) or preferred_language("", text),
+    )
     accepted = "xx," * 15_000 + "zh"
     assert '<html lang="en"' in browser.get("/sign-in", **{"Accept-Language": accepted}).text
     assert [len(text) for text in read] == [base.ACCEPT_LANGUAGE_CHARS]
@@ -229,7 +233,7 @@ def test_the_languages_of_a_browser_are_read_once_and_no_further_than_a_few(brow
 
 
 def test_slow_requests_of_one_user_do_not_hold_up_another(hub, alice, monkeypatch):
-    show, held, arrived = api.wallet.show, threading.Event(), threading.Semaphore(0)
+    show, held, arrived = account.wallet.show, threading.Event(), threading.Semaphore(0)
 
     def slow(db, user):
         if user == "alice":
@@ -237,7 +241,7 @@ def test_slow_requests_of_one_user_do_not_hold_up_another(hub, alice, monkeypatc
             held.wait(PATIENCE_S)
         return show(db, user)
 
-    monkeypatch.setattr(api.wallet, "show", slow)
+    monkeypatch.setattr(account.wallet, "show", slow)
     boss = Browser(hub.port).signed_in("boss")
     waiting = [threading.Thread(target=alice.get, args=("/api/me",)) for _ in range(24)]
     try:

@@ -11,7 +11,7 @@ from adapters.faults import CODES, Condition, Fault
 from handlers.hub.usage import listing
 from handlers.hub.usage.attempts import details, flow, lanes
 from handlers.hub.usage.one import cost_table
-from handlers.hub.web.outcomes import reason
+from handlers.hub.web.formats import failure_reason
 from handlers.hub.web.strings import LANGUAGES, strings
 from handlers.relay.upstream.request import UpstreamErrorKind
 from store.calls.usage_queries import Filters, history
@@ -207,10 +207,13 @@ def test_every_code_and_outcome_has_short_words(language):
     codes = {*CODES.values(), "client_gone", "gateway_lost", "upstream_truncated", "drained"}
     for name in (*codes, *(f"outcome_{one}" for one in OUTCOMES)):
         assert 0 < len(words[f"codes.{name}"]) <= WORDS_MAX_CHARS, name
-    told = reason(words, "rate_limit_exceeded", "Rate limit reached. Try again in 3s.")
+    told = failure_reason(words, "rate_limit_exceeded", "Rate limit reached. Try again in 3s.")
     assert "3" in told
-    assert reason(words, "rate_limit_exceeded", None) == words["codes.rate_limit_exceeded"]
-    assert reason(words, None, None) is None and reason(words, "other", None) == "other"
+    assert failure_reason(words, "rate_limit_exceeded", None) == words["codes.rate_limit_exceeded"]
+    assert (
+        failure_reason(words, None, None) is None
+        and failure_reason(words, "other", None) == "other"
+    )
 
 
 def test_a_search_that_takes_long_goes_on_with_a_link(db, alice, monkeypatch):

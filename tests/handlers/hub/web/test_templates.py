@@ -1,6 +1,6 @@
 """Templates are compiled once, and the text of their code is not kept."""
 
-from handlers.hub.web.templates import LeanLoader
+from handlers.hub.app import LeanLoader
 
 
 def test_the_text_of_the_code_is_not_kept(tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from handlers.hub.web.numbers import brief, count, milliseconds, money, seconds, share, text_of_size
+from handlers.hub.web.formats import brief, count, milliseconds, money, seconds, share, text_of_size
 
 
 @pytest.mark.parametrize(

@@ -1,43 +1,58 @@
-"""A provider of OpenID Connect: what it says of itself, its keys, and who a code stands for.
+"""A provider of OpenID Connect: its discovery document, its keys, and the subject of a code.
 
-Authorization code with PKCE, state and nonce. Everything that comes from the provider is bounded in
-size and time, and its certificate is verified. ID tokens are taken with RS256 or ES256 only.
+Authorization code with PKCE, state and nonce. Everything from the provider is bounded in size and
+time, and its certificate is verified. ID tokens are accepted with RS256 or ES256 only.
 """
 
 import base64
 import hashlib
+import importlib
 import json
 import secrets
 import time
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, cast
 from urllib.parse import quote, urlencode, urlsplit
 
-import jwt
 from tornado.httpclient import HTTPClientError, HTTPError, HTTPRequest, HTTPResponse
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
 from conf.settings import HubSettings
-from handlers.hub.access.provider import BACK, Ask, ProviderError
+from handlers.hub.web.site import Site
 from operations.client_settings import hub_url
 
+CALLBACK_PATH = "/sign-in/openid/back"
 ALGORITHMS = ("RS256", "ES256")
 CONNECT_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 10.0
 MAX_ANSWER_BYTES = 262_144
 MAX_KEYS = 64
-KEPT_S = 3600.0  # what the provider says of itself, and its keys
-KEYS_AGAIN_S = 60.0  # how often an unknown key may ask for them anew
+CACHE_S = 3600.0  # of the discovery document and the keys
+KEYS_AGAIN_S = 60.0  # how often an unknown key may have them fetched again
 CLOCK_LEEWAY_S = 60
 RANDOM_BYTES = 32
 ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 
 
-@dataclass(slots=True)
-class _Known:
-    """What the provider has said, and when."""
+class ProviderError(Exception):
+    """The provider cannot be used, or its answer is not valid; the log may have the message."""
 
-    said: dict[str, Any]
+
+@dataclass(frozen=True, slots=True)
+class AuthorizationRequest:
+    """The start of a sign-in at the provider: its URL, and the values that its end must match."""
+
+    url: str
+    state: str
+    nonce: str = field(repr=False)
+    verifier: str = field(repr=False)
+
+
+@dataclass(slots=True)
+class _CachedAnswer:
+    """An answer of the provider, and the time it came."""
+
+    content: dict[str, Any]
     at_s: float
 
 
@@ -47,41 +62,43 @@ class OpenIdProvider:
     def __init__(self, hub: HubSettings) -> None:
         self.issuer = hub.oidc_issuer
         self._client_id, self._client_secret = hub.oidc_client_id, hub.oidc_client_secret
-        self._back = hub_url(hub) + BACK
-        self._about: _Known | None = None
-        self._keys: _Known | None = None
+        self._callback_url = hub_url(hub) + CALLBACK_PATH
+        self._discovery: _CachedAnswer | None = None
+        self._keys: _CachedAnswer | None = None
+        # By name: its 3 MB are loaded when somebody signs in through a provider.
+        self._jwt: Any = importlib.import_module("jwt")
 
-    async def ask(self) -> Ask:
-        """A new sign-in. Raises ProviderError."""
-        about = await self._discover()
+    async def authorization_request(self) -> AuthorizationRequest:
+        """Begin a sign-in. Raises ProviderError."""
+        discovery = await self._discover()
         state, nonce, verifier = (secrets.token_urlsafe(RANDOM_BYTES) for _ in range(3))
         challenge = hashlib.sha256(verifier.encode()).digest()
         query = {
             "response_type": "code",
             "client_id": self._client_id,
-            "redirect_uri": self._back,
+            "redirect_uri": self._callback_url,
             "scope": "openid",
             "state": state,
             "nonce": nonce,
             "code_challenge": base64.urlsafe_b64encode(challenge).rstrip(b"=").decode(),
             "code_challenge_method": "S256",
         }
-        place = about["authorization_endpoint"]
-        url = f"{place}{'&' if urlsplit(place).query else '?'}{urlencode(query)}"
-        return Ask(url, state, nonce, verifier)
+        endpoint = discovery["authorization_endpoint"]
+        url = f"{endpoint}{'&' if urlsplit(endpoint).query else '?'}{urlencode(query)}"
+        return AuthorizationRequest(url, state, nonce, verifier)
 
     async def subject(self, code: str, nonce: str, verifier: str) -> str:
-        """For whom a code stands: the provider's name of the user. Raises ProviderError."""
-        about = await self._discover()
+        """Exchange a code, and return the provider's id of the user. Raises ProviderError."""
+        discovery = await self._discover()
         form = {
             "grant_type": "authorization_code",
             "code": code,
-            "redirect_uri": self._back,
+            "redirect_uri": self._callback_url,
             "code_verifier": verifier,
         }
         headers = {"Content-Type": "application/x-www-form-urlencoded"}
         basic = "client_secret_basic"
-        if self._client_secret and basic in about.get(
+        if self._client_secret and basic in discovery.get(
             "token_endpoint_auth_methods_supported", [basic]
         ):
             pair = f"{quote(self._client_id, safe='')}:{quote(self._client_secret, safe='')}"
@@ -90,29 +107,29 @@ class OpenIdProvider:
             form["client_id"] = self._client_id
             if self._client_secret:
                 form["client_secret"] = self._client_secret
-        answer = await self._fetch(about["token_endpoint"], urlencode(form), headers)
+        answer = await self._fetch(discovery["token_endpoint"], urlencode(form), headers)
         token = answer.get("id_token")
         if not isinstance(token, str):
             raise ProviderError("the provider sent no ID token")
-        return await self._checked(token, nonce)
+        return await self._subject_of(token, nonce)
 
-    async def _checked(self, token: str, nonce: str) -> str:
+    async def _subject_of(self, token: str, nonce: str) -> str:
+        """Return the subject of an ID token that is valid for this sign-in."""
         try:
-            head = jwt.get_unverified_header(token)
-            algorithm = head.get("alg")
+            header = self._jwt.get_unverified_header(token)
+            algorithm = header.get("alg")
             if algorithm not in ALGORITHMS:
                 raise ProviderError(f"the ID token is signed with {algorithm}")
-            key = await self._key(head.get("kid"), algorithm)
-            claims: dict[str, Any] = jwt.decode(
+            claims: dict[str, Any] = self._jwt.decode(
                 token,
-                key,
+                await self._key(header.get("kid"), algorithm),
                 algorithms=[algorithm],
                 audience=self._client_id,
                 issuer=self.issuer,
                 leeway=CLOCK_LEEWAY_S,
                 options={"require": ["exp", "iat", "aud", "iss", "sub", "nonce"]},
             )
-        except jwt.PyJWTError as error:
+        except self._jwt.PyJWTError as error:
             raise ProviderError(f"the ID token is not valid: {error}") from None
         if not secrets.compare_digest(str(claims["nonce"]).encode(), nonce.encode()):
             raise ProviderError("the ID token is of another sign-in")
@@ -120,39 +137,42 @@ class OpenIdProvider:
             raise ProviderError("the ID token is for another client")
         return str(claims["sub"])
 
-    async def _key(self, key_id: str | None, algorithm: str) -> jwt.PyJWK:
+    async def _key(self, key_id: str | None, algorithm: str) -> Any:
+        """Return the provider's key of a signature, fetching the keys again if it is unknown."""
         now_s = time.monotonic()
-        for least_age_s in (KEPT_S, KEYS_AGAIN_S):
-            if self._keys is None or now_s - self._keys.at_s >= least_age_s:
-                about = await self._discover()
-                self._keys = _Known(await self._fetch(about["jwks_uri"]), now_s)
-            found = self._keys.said.get("keys")
-            for one in found[:MAX_KEYS] if isinstance(found, list) else ():
-                if isinstance(one, dict) and _fits(one, key_id, algorithm):
-                    return jwt.PyJWK(one, algorithm)
+        for max_age_s in (CACHE_S, KEYS_AGAIN_S):
+            if self._keys is None or now_s - self._keys.at_s >= max_age_s:
+                discovery = await self._discover()
+                self._keys = _CachedAnswer(await self._fetch(discovery["jwks_uri"]), now_s)
+            keys = self._keys.content.get("keys")
+            for key in keys[:MAX_KEYS] if isinstance(keys, list) else ():
+                if isinstance(key, dict) and _may_have_signed(key, key_id, algorithm):
+                    return self._jwt.PyJWK(key, algorithm)
         raise ProviderError("the provider has no key that fits the ID token")
 
     async def _discover(self) -> dict[str, Any]:
+        """Return the discovery document, fetched at most once in CACHE_S."""
         now_s = time.monotonic()
-        if self._about is None or now_s - self._about.at_s >= KEPT_S:
-            place = self.issuer.rstrip("/") + "/.well-known/openid-configuration"
-            said = await self._fetch(place)
-            if said.get("issuer") != self.issuer:
+        if self._discovery is None or now_s - self._discovery.at_s >= CACHE_S:
+            url = self.issuer.rstrip("/") + "/.well-known/openid-configuration"
+            document = await self._fetch(url)
+            if document.get("issuer") != self.issuer:
                 raise ProviderError("the discovery document is of another issuer")
             for name in ENDPOINTS:
-                if not self._is_safe(said.get(name)):
+                if not self._is_safe(document.get(name)):
                     raise ProviderError(f"the discovery document has no safe {name}")
-            self._about = _Known(said, now_s)
-        return self._about.said
+            self._discovery = _CachedAnswer(document, now_s)
+        return self._discovery.content
 
     def _is_safe(self, url: object) -> bool:
-        """With TLS, unless the provider itself is on loopback without."""
+        """Return whether a URL has TLS, which only a provider on loopback may go without."""
         schemes = {"https", urlsplit(self.issuer).scheme}
         return isinstance(url, str) and urlsplit(url).scheme in schemes
 
     async def _fetch(
         self, url: str, form: str | None = None, headers: dict[str, str] | None = None
     ) -> dict[str, Any]:
+        """Return the JSON object of a URL. Raises ProviderError."""
         client = SimpleAsyncHTTPClient(force_instance=True, max_body_size=MAX_ANSWER_BYTES)
         request = HTTPRequest(
             url,
@@ -166,18 +186,18 @@ class OpenIdProvider:
         )
         try:
             response: HTTPResponse = await client.fetch(request)
-            said = json.loads(response.body)
+            content = json.loads(response.body)
         except (HTTPClientError, HTTPError, OSError, ValueError) as error:
             raise ProviderError(f"{urlsplit(url).netloc} did not answer: {error}") from None
         finally:
             client.close()
-        if not isinstance(said, dict):
+        if not isinstance(content, dict):
             raise ProviderError(f"{urlsplit(url).netloc} sent no JSON object")
-        return said
+        return content
 
 
-def _fits(key: dict[str, Any], key_id: str | None, algorithm: str) -> bool:
-    """Whether a key of the provider may have made a signature."""
+def _may_have_signed(key: dict[str, Any], key_id: str | None, algorithm: str) -> bool:
+    """Return whether a key of the provider may have made a signature."""
     kind = "RSA" if algorithm == "RS256" else "EC"
     return (
         key.get("kty") == kind
@@ -185,3 +205,17 @@ def _fits(key: dict[str, Any], key_id: str | None, algorithm: str) -> bool:
         and key.get("alg", algorithm) == algorithm
         and (key_id is None or key.get("kid") == key_id)
     )
+
+
+def provider_of(site: Site) -> OpenIdProvider | None:
+    """Return the provider of the settings; None when none is configured."""
+    hub = site.settings.hub
+    if hub.oidc_issuer and site.provider is None:
+        site.provider = OpenIdProvider(hub)
+    return cast("OpenIdProvider | None", site.provider)
+
+
+def provider_name(site: Site) -> str:
+    """Return the provider's host name for people; empty when none is configured."""
+    issuer = site.settings.hub.oidc_issuer
+    return urlsplit(issuer).hostname or issuer

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from handlers.hub.web.places import Busy, Places
+from handlers.hub.web.site import Busy, FairThreads
 
 
 def run(scenario):
@@ -14,7 +14,7 @@ def run(scenario):
 
 def test_slow_work_of_one_party_leaves_places_for_others():
     async def scenario():
-        places, held = Places(4, "test", 1000, 100), threading.Event()
+        places, held = FairThreads(4, "test", 1000, 100), threading.Event()
         slow = [asyncio.create_task(places.run("alice", held.wait)) for _ in range(24)]
         await asyncio.sleep(0)
         try:
@@ -31,7 +31,7 @@ def test_slow_work_of_one_party_leaves_places_for_others():
 
 def test_whoever_waits_gets_a_place_in_turn():
     async def scenario():
-        places, held, order = Places(2, "test", 1000, 100), threading.Event(), []
+        places, held, order = FairThreads(2, "test", 1000, 100), threading.Event(), []
         first = [asyncio.create_task(places.run(who, held.wait)) for who in "ab"]
         await asyncio.sleep(0)
         waiting = [
@@ -50,7 +50,7 @@ def test_whoever_waits_gets_a_place_in_turn():
 @pytest.mark.parametrize(("in_all", "of_party"), [(3, 100), (100, 3)])
 def test_more_than_may_wait_is_refused_and_leaves_nothing(in_all, of_party):
     async def scenario():
-        places, held = Places(2, "test", in_all, of_party), threading.Event()
+        places, held = FairThreads(2, "test", in_all, of_party), threading.Event()
         taken = [asyncio.create_task(places.run("alice", held.wait)) for _ in range(4)]
         await asyncio.sleep(0)
         with pytest.raises(Busy):
@@ -64,7 +64,7 @@ def test_more_than_may_wait_is_refused_and_leaves_nothing(in_all, of_party):
 
 def test_who_leaves_while_waiting_or_working_gives_the_place_back():
     async def scenario():
-        places, held = Places(1, "test", 100, 100), threading.Event()
+        places, held = FairThreads(1, "test", 100, 100), threading.Event()
         working = asyncio.create_task(places.run("alice", held.wait))
         await asyncio.sleep(0)
         waiting = asyncio.create_task(places.run("boss", lambda: 1))
@@ -81,7 +81,7 @@ def test_who_leaves_while_waiting_or_working_gives_the_place_back():
 
 def test_an_exception_is_the_callers():
     async def scenario():
-        places = Places(1, "test", 100, 100)
+        places = FairThreads(1, "test", 100, 100)
         for _ in range(3):
             with pytest.raises(ZeroDivisionError):
                 await places.run("alice", lambda: 1 / 0)

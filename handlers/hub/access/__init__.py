@@ -1,1 +1,0 @@
-"""Who one is: signing in and out, the first run, the account, tokens."""

@@ -1,0 +1,350 @@
+"""The account of a user: password, one-time codes, linked accounts, sessions, tokens; as a page and
+as JSON."""
+
+import re
+import time
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Any, TypeVar
+
+from handlers.hub.sign_in import (
+    SECONDS_PER_MINUTE,
+    SIGN_IN_S,
+    OpenIdRedirect,
+    begin_session,
+    end_session,
+    new_totp_secret,
+    qr_code,
+    totp_period,
+    totp_uri,
+)
+from handlers.hub.web.base import Api, Failure, Page, invalid
+from handlers.hub.web.openid import provider_name
+from handlers.hub.web.throttle import Throttle, TooManyTries
+from store.hub import membership, one_time, openid_links, people, sessions, tokens
+from store.money import wallet
+from store.values.pricing import format_money
+from store.values.usage_record import rfc3339
+
+Result = TypeVar("Result")
+
+LINKING_COOKIE = "sluice_linking"
+"""The cookie of somebody who has confirmed the password in order to link an account."""
+
+BROWSERS = (  # the first that matches: many also name those below
+    ("Edge", re.compile(r"\bEdgA?(?:iOS)?/(\d+)")),
+    ("Opera", re.compile(r"\bOPR/(\d+)")),
+    ("Samsung Internet", re.compile(r"\bSamsungBrowser/(\d+)")),
+    ("Firefox", re.compile(r"\b(?:Firefox|FxiOS)/(\d+)")),
+    ("Chrome", re.compile(r"\b(?:HeadlessChrome|Chrome|CriOS)/(\d+)")),
+    ("Safari", re.compile(r"\bVersion/(\d+)[\d.]* (?:Mobile/\S+ )?Safari/")),
+    ("curl", re.compile(r"^curl/(\d+)")),
+)
+SYSTEMS = (
+    ("Android", "Android"),
+    ("iPhone", "iPhone"),
+    ("iPad", "iPad"),
+    ("Windows", "Windows"),
+    ("Mac OS", "macOS"),
+    ("CrOS", "ChromeOS"),
+    ("Linux", "Linux"),
+)
+AGENT_CHARS = 40
+
+
+def browser_of(agent: str) -> str:
+    """Return the browser of a User-Agent, as `Firefox 141, Linux`; its beginning when unknown."""
+    for name, pattern in BROWSERS:
+        if match := pattern.search(agent):
+            system = next((label for mark, label in SYSTEMS if mark in agent), "")
+            return f"{name} {match[1]}" + (f", {system}" if system else "")
+    return agent[:AGENT_CHARS] or "–"
+
+
+# ---- the page ------------------------------------------------------------------------------------
+
+
+class AccountPage(Page):
+    """/account."""
+
+    async def get(self) -> None:
+        await self.page()
+
+    async def page(self, section: str = "", problem: str = "", **once: Any) -> None:
+        """Answer with the page. `problem`: of the form of a section; `once`: values that only this
+        response shows."""
+        me = self.me
+        values = {
+            "token": "",
+            "qr": "",
+            "setup_secret": "",
+            "recovery": (),
+            "link_go": False,
+            **once,
+        }
+        issued = await self.store(tokens.listed, me.user)
+        self.show(
+            "account.html",
+            section=section,
+            problem=problem,
+            sessions=await self.store(sessions.of_user, me.user_id),
+            tokens=[token for token in issued if not token.revoked_ms],
+            scopes=[scope for scope in tokens.SCOPES if scope != "admin" or me.admin],
+            authenticator=await self.store(one_time.find, self.site.sealing.cipher, me.user_id),
+            provider=provider_name(self.site),
+            links=await self.store(openid_links.of_user, me.user_id),
+            shortcuts=self.get_cookie("shortcuts") != "off",
+            browser_of=browser_of,
+            **values,
+        )
+
+    async def done(self, text: str, **values: object) -> None:
+        """Redirect to the page with a toast about the change."""
+        self.say(self.words[text].format(**values))
+        self.redirect("/account", status=303)
+
+    async def check_password(self, password: str) -> None:
+        """Raise Failure when it is not the user's, or when too many were wrong."""
+
+        async def check() -> people.Person | None:
+            return await self.hashing(people.check, self.me.user, password)
+
+        if await self.check_own_secret(self.site.tries, check) is None:
+            raise invalid("password", self.words["access.password_wrong"])
+
+    async def check_own_secret(
+        self, throttle: Throttle, check: Callable[[], Awaitable[Result | None]]
+    ) -> Result | None:
+        """Return the result of a try at a secret of the user; None: it was wrong. Raises Failure
+        when too many were."""
+        try:
+            return await self.check_secret(throttle, self.me.user, check)
+        except TooManyTries as error:
+            minutes = -(-error.wait_s // SECONDS_PER_MINUTE)
+            text = self.words["sign_in_wait"].format(minutes=minutes)
+            status = HTTPStatus.TOO_MANY_REQUESTS
+            raise Failure(status, "too_many", text, wait_s=error.wait_s) from None
+
+    async def refuse(self, section: str, failure: Failure) -> None:
+        """Answer with the page and the problem of a section."""
+        self.set_status(failure.status_code)
+        if failure.wait_s:
+            self.set_header("Retry-After", str(failure.wait_s))
+        await self.page(section, self.in_words(failure.message))
+
+
+class AccountForm(AccountPage):
+    """A form of the page; each section has a path of its own."""
+
+    async def get(self) -> None:
+        self.redirect("/account", status=303)
+
+    def secret(self, name: str) -> str:
+        """Return a password with the blanks at its ends."""
+        return self.get_body_argument(name, "", strip=False)
+
+
+class PasswordForm(AccountForm):
+    """Changes the password, which ends all other sessions and all tokens, and gives this session a
+    new id."""
+
+    async def post(self) -> None:
+        try:
+            old, new = self.secret("old"), self.secret("new")
+            await self.check_password(old)
+            await self.hashing(people.change_password, self.me.user, old, new)
+        except Failure as failure:
+            await self.refuse("password", failure)
+            return
+        # This session has ended, too, and gets a new id: whoever has copied the old one is out.
+        await begin_session(self, self.me.user_id)
+        await self.done("password_changed")
+
+
+class OneTimeCodesForm(AccountForm):
+    """Sets one-time codes up, in two steps, and disables them."""
+
+    async def post(self) -> None:
+        steps = {"begin": self._begin, "confirm": self._confirm, "end": self._end}
+        try:
+            await steps[self.get_body_argument("do")]()
+        except KeyError:
+            raise invalid("do", "no such step") from None
+        except Failure as failure:
+            await self.refuse("codes", failure)
+
+    async def _begin(self) -> None:
+        await self.check_password(self.secret("password"))
+        secret = new_totp_secret()
+        await self.store(one_time.begin, self.site.sealing.cipher, self.me.user_id, secret)
+        await self._show_secret(secret)
+
+    async def _show_secret(self, secret: str, problem: str = "") -> None:
+        qr = qr_code(totp_uri(secret, self.me.user))
+        await self.page("codes", problem, qr=qr, setup_secret=secret)
+
+    async def _confirm(self) -> None:
+        authenticator = await self.store(one_time.find, self.site.sealing.cipher, self.me.user_id)
+        if authenticator is None or authenticator.confirmed:
+            raise Failure(HTTPStatus.CONFLICT, "conflict", "no code waits to be confirmed")
+        secret, code = authenticator.secret, self.get_body_argument("code", "")
+
+        async def check() -> int | None:
+            return totp_period(secret, code, time.time())
+
+        period = await self.check_own_secret(self.site.one_time, check)
+        if period is None:
+            self.set_status(HTTPStatus.BAD_REQUEST)
+            await self._show_secret(secret, self.words["access.code_wrong"])
+            return
+        recovery = await self.store(one_time.confirm, self.me.user_id, self.me.user, period)
+        await self.page("codes", recovery=recovery)
+
+    async def _end(self) -> None:
+        await self.check_password(self.secret("password"))
+        await self.store(one_time.end, self.me.user, self.me.user)
+        await self.done("access.codes_off")
+
+
+class LinksForm(AccountForm):
+    """Links an account of the OpenID provider, and unlinks it."""
+
+    async def post(self) -> None:
+        unlinked = self.get_body_argument("unlink", "")
+        try:
+            if unlinked:
+                me = self.me
+                await self.store(openid_links.unlink, me.user_id, me.user, unlinked, me.user)
+                await self.done("access.unlinked")
+                return
+            await self.check_password(self.secret("password"))
+        except Failure as failure:
+            await self.refuse("links", failure)
+            return
+        self.carry(LINKING_COOKIE, SIGN_IN_S, session=self.me.session_id)
+        # A link and no redirect: a form may lead to the Hub alone (form-action of the policy).
+        await self.page("links", link_go=True)
+
+
+class LinkRedirect(OpenIdRedirect):
+    """GET /account/openid: to the provider, in order to link the account that signs in there."""
+
+    public = False
+
+    async def get(self) -> None:
+        linking = self.carried(LINKING_COOKIE)
+        self.clear_cookie(LINKING_COOKIE)
+        session_id = self.linking_session()
+        if linking is None or not session_id or linking["session"] != session_id:
+            self.redirect("/account", status=303)
+            return
+        await super().get()
+
+    def linking_session(self) -> str:
+        return self.signed_in.session_id if self.signed_in else ""
+
+
+class SessionsForm(AccountForm):
+    """Ends one session of the user, or all others, then with all tokens."""
+
+    async def post(self) -> None:
+        session_id = self.get_body_argument("id")
+        if session_id == "others":
+            me = self.me
+            ended = await self.store(sessions.end_all, me.user_id, me.user, me.session_id)
+            await self.done("access.others_ended", sessions=ended.sessions, tokens=ended.tokens)
+            return
+        if not await end_session(self, self.me, session_id):
+            raise Failure(HTTPStatus.NOT_FOUND, "not_found", "there is no such session")
+        await self.done("session_ended")
+
+
+class TokensForm(AccountForm):
+    """Makes and revokes tokens of the JSON API."""
+
+    async def post(self) -> None:
+        if revoked := self.get_body_argument("revoke", ""):
+            await self.store(tokens.revoke, revoked, user_id=self.me.user_id, actor=self.me.user)
+            await self.done("token_revoked")
+            return
+        scopes, name = self.get_body_arguments("scope"), self.get_body_argument("name", "")
+        user = self.me.user
+        try:
+            _, token = await self.store(tokens.create, user, scopes, name=name, actor=user)
+        except Failure as failure:
+            await self.refuse("tokens", failure)
+            return
+        await self.page("tokens", token=token)
+
+
+# ---- the JSON API --------------------------------------------------------------------------------
+
+
+class MeApi(Api):
+    """GET /api/me."""
+
+    async def get(self) -> None:
+        me = self.me
+        balance_nanos = (await self.store(wallet.show, me.user)).balance_nanos
+        groups = await self.store(membership.groups_of, me.user_id, admin=me.admin)
+        balance = format_money(balance_nanos)
+        self.answer({"user": me.user, "role": me.role, "balance": balance, "groups": groups})
+
+
+class SessionsApi(Api):
+    """GET /api/sessions."""
+
+    async def get(self) -> None:
+        items = [
+            {
+                "id": session.id,
+                "created_at": rfc3339(session.created_ms),
+                "seen_at": rfc3339(session.seen_ms),
+                "address": session.address,
+                "browser": browser_of(session.agent),
+                "user_agent": session.agent,
+                "current": session.id == self.me.session_id,
+            }
+            for session in await self.store(sessions.of_user, self.me.user_id)
+        ]
+        self.answer({"items": items, "next": None})
+
+
+class SessionApi(Api):
+    """DELETE /api/sessions/ID."""
+
+    async def delete(self, session_id: str) -> None:
+        if not await end_session(self, self.me, session_id):
+            raise Failure(HTTPStatus.NOT_FOUND, "not_found", "there is no such session")
+        self.answer({"ended": session_id})
+
+
+class TokensApi(Api):
+    """GET and POST /api/tokens."""
+
+    async def get(self) -> None:
+        issued = await self.store(tokens.listed, self.me.user)
+        self.answer({"items": [tokens.public(token) for token in issued], "next": None})
+
+    async def post(self) -> None:
+        body = self.body()
+        scopes, name = body.get("scopes"), body.get("name", "")
+        if not isinstance(scopes, list) or not all(isinstance(scope, str) for scope in scopes):
+            raise invalid("scopes", f"scopes must be a list of: {', '.join(tokens.SCOPES)}")
+        if not isinstance(name, str):
+            raise invalid("name", "name must be a string")
+        if self.me.scopes is not None and not self.me.scopes.issuperset(scopes):
+            text = "a token makes no token that may do more than itself"
+            raise Failure(HTTPStatus.FORBIDDEN, "forbidden", text, "scopes")
+        user = self.me.user
+        token_id, token = await self.store(tokens.create, user, scopes, name=name, actor=user)
+        self.answer({"id": token_id, "token": token}, HTTPStatus.CREATED)
+
+
+class TokenApi(Api):
+    """DELETE /api/tokens/ID: revokes it."""
+
+    async def delete(self, token_id: str) -> None:
+        me = self.me
+        await self.store(tokens.revoke, token_id, user_id=me.user_id, actor=me.user)
+        self.answer({"revoked": token_id})

@@ -1,0 +1,159 @@
+"""The formats of pages: numbers, times, and the outcomes of calls in words. Pure.
+
+Templates know the functions of numbers by name; texts of outcomes are `codes.outcome_…`, of error
+codes `codes.CODE`.
+"""
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+
+from store.values.ids import DAY_MS, HOUR_MS
+
+MINUS = "−"
+UNKNOWN = "–"
+LIST_DECIMALS = 4
+THOUSAND, MILLION, BILLION = 10**3, 10**6, 10**9
+
+
+def money(amount: str | Decimal | None, decimals: int | None = LIST_DECIMALS) -> str:
+    """Format an amount given as decimal text: with 4 decimals in lists, with all of them
+    (`decimals` None) in a call and in the ledger; "0" for nothing, "–" for an unknown one."""
+    if amount is None:
+        return UNKNOWN
+    value = Decimal(amount)
+    if value == 0:
+        return "0"
+    if decimals is None:
+        text = f"{abs(value):,f}"
+    else:
+        unit = Decimal(1).scaleb(-decimals)
+        if abs(value) < unit / 2:
+            return f"<{unit}"
+        text = f"{abs(value):,.{decimals}f}"
+    return MINUS + text if value < 0 else text
+
+
+def count(number: int | None) -> str:
+    """Format a whole number with thousands separators."""
+    return UNKNOWN if number is None else f"{number:,}"
+
+
+def brief(number: int | None) -> str:
+    """Format a whole number for summaries: 9.21 M, 52 k, 812."""
+    if number is None:
+        return UNKNOWN
+    for unit, name in ((BILLION, "G"), (MILLION, "M")):
+        if number >= unit:
+            return f"{number / unit:.2f} {name}"
+    return f"{number / THOUSAND:.0f} k" if number >= 10 * THOUSAND else f"{number:,}"
+
+
+def seconds(ms: float | None) -> str:
+    """Format milliseconds as seconds with 2 decimals."""
+    return UNKNOWN if ms is None else f"{ms / 1000:,.2f}"
+
+
+def milliseconds(ms: float | None) -> str:
+    """Format a short time, with 1 decimal below 10."""
+    if ms is None:
+        return UNKNOWN
+    return f"{ms:.1f}" if ms < 10 else f"{ms:,.0f}"
+
+
+def share(part: float | None) -> str:
+    """Format a share of 1 as percent with 2 decimals, never rounded up to 100."""
+    if part is None:
+        return UNKNOWN
+    percent = 100 * part
+    return "99.99" if 99.99 < percent < 100 else f"{percent:.2f}"
+
+
+def text_of_size(size: int | None) -> str:
+    """Format bytes for a person: 812 B, 1.4 MiB."""
+    if size is None:
+        return UNKNOWN
+    value, unit = float(size), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+
+
+_ALL = (money, count, brief, seconds, milliseconds, share, text_of_size)
+FUNCTIONS = {function.__name__: function for function in _ALL}
+"""The functions that templates may call."""
+
+
+_WAIT = re.compile(r"in (\d+) ?s\b")
+_LEFT = re.compile(r": ([\d.]+[^,]*) is left, and it needs at least ([\d.]+.*?)\.(?: |$)")
+MONEY_CODES = frozenset({"insufficient_quota", "subscription_quota_exceeded"})
+"""Error codes of calls that wallet, plan or limit did not cover."""
+
+OUTCOME_SHAPES: Mapping[str, str] = {
+    "ok": "ok",
+    "refused": "idle",
+    "client_gone": "gone",
+    "upstream_truncated": "warn",
+    "drained": "live",
+}
+"""The shapes of outcomes that are no plain failure; all others are `bad`."""
+
+
+def shape_of(outcome: str) -> str:
+    """Return the shape of an outcome, as the part State takes it."""
+    return OUTCOME_SHAPES.get(outcome, "bad")
+
+
+def code_word(words: Mapping[str, str], code: str | None) -> str | None:
+    """Return the text of an error code, or the code itself when it has none; None without code."""
+    return words.get(f"codes.{code}", code) if code else None
+
+
+def short_word(words: Mapping[str, str], code: str | None) -> str | None:
+    """Return the shorter text of an error code for narrow columns."""
+    return words.get(f"codes.short_{code}") or code_word(words, code)
+
+
+def failure_reason(words: Mapping[str, str], code: str | None, message: str | None) -> str | None:
+    """Return the text of an error code with the numbers of its message: how long to wait, or how
+    much money is left and how much is needed."""
+    money = _LEFT.search(message or "")
+    if money and (with_money := words.get(f"codes.{code}_left")):
+        return with_money.format(left=money[1], needed=money[2])
+    wait = _WAIT.search(message or "")
+    if wait and (with_wait := words.get(f"codes.{code}_wait")):
+        return with_wait.format(wait=wait[1])
+    return code_word(words, code)
+
+
+def is_upstream_fault(outcome: str) -> bool:
+    """Return whether neither the client nor a rule of the gateway ended a call."""
+    return outcome not in ("ok", "refused", "client_gone")
+
+
+MINUTE_MS = 60_000
+
+
+def countdown(words: Mapping[str, str], left_ms: int) -> str:
+    """Return the time left until a moment, in its two greatest units."""
+    left_ms = max(0, left_ms)
+    days, hours = left_ms // DAY_MS, left_ms % DAY_MS // HOUR_MS
+    minutes = left_ms % HOUR_MS // MINUTE_MS
+    if days:
+        return words["home.days_hours"].format(days=days, hours=hours)
+    return words["home.hours_minutes"].format(hours=hours, minutes=minutes)
+
+
+def days_word(words: Mapping[str, str], days: float) -> str:
+    """Return a number of days in words, to the day."""
+    if days < 1:
+        return words["home.less_than_a_day"]
+    whole = round(days)
+    return words["home.one_day"] if whole == 1 else words["home.days"].format(days=whole)
+
+
+def day_text(day: int) -> str:
+    """Format a UTC day (yyyymmdd) as 2026-11-24: it is no moment in the viewer's zone."""
+    return f"{day // 10_000}-{day // 100 % 100:02d}-{day % 100:02d}"
