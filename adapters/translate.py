@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from adapters.bridge import EVENTS_AT_ONCE, PREAMBLE_LIMIT_BYTES
 from adapters.family import Answer, Family, Operation, Peek, UpstreamSide, Vendor
 from adapters.family.codec import (
-    Asked,
+    AnswerContext,
     ClientCodec,
     Encoded,
     StreamDecoder,
@@ -79,7 +79,7 @@ class Translator:
         self,
         request: Request,
         target: Target,
-        asked: Asked,
+        context: AnswerContext,
         origin: Origin,
         *,
         count: bool,
@@ -91,8 +91,8 @@ class Translator:
         encoded = yield from self.to_upstream.encode_request(fit, target, count)
         dropped = self._left_out(request, encoded, target.traits) if request.asks else ()
         if request.function_call:
-            asked = replace(asked, function_call=True)
-        return Translation(self, encoded, asked, origin, dropped, sealed=has_opaque(fit))
+            context = replace(context, function_call=True)
+        return Translation(self, encoded, context, origin, dropped, sealed=has_opaque(fit))
 
     def _left_out(self, request: Request, encoded: Encoded, traits: Traits) -> tuple[str, ...]:
         """Paths of the client's body that were not carried."""
@@ -155,14 +155,21 @@ class Translation:
     translated = True
     at_once_bytes = 32_768  # of an answer: some µs for each of its parts, which may be small
     __slots__ = (
-        "_asked", "_body", "_encoded", "_origin", "_translator", "dropped", "sealed", "upstream",
+        "_body",
+        "_context",
+        "_encoded",
+        "_origin",
+        "_translator",
+        "dropped",
+        "sealed",
+        "upstream",
     )  # fmt: skip
 
     def __init__(
         self,
         translator: Translator,
         encoded: Encoded,
-        asked: Asked,
+        context: AnswerContext,
         origin: Origin,
         dropped: tuple[str, ...],
         *,
@@ -174,7 +181,7 @@ class Translation:
         self._translator = translator
         self._body = encoded.body
         self._encoded = replace(encoded, body=b"")
-        self._asked = asked
+        self._context = context
         self._origin = origin
 
     @property
@@ -192,9 +199,9 @@ class Translation:
         """An answer was accepted: the request is not sent again."""
         self._body = b""
 
-    def operation(self, asked: Operation, stream: bool) -> Operation:
+    def operation(self, operation: Operation, stream: bool) -> Operation:
         """The upstream's operation for the client's."""
-        return self.upstream.operations["stream" if stream else asked.job]
+        return self.upstream.operations["stream" if stream else operation.job]
 
     def read_answer(
         self, body: bytes, public: str, upstream_model: str, operation: Operation
@@ -234,9 +241,9 @@ class Translation:
         choices: list[Choice] = []
         for choice in (yield from self._translator.to_upstream.decode_answer(body)):
             choices.append((yield from restorer.choice(choice)))
-        usage = answer.usage or Usage(self._asked.input_tokens, answer.output_units)
+        usage = answer.usage or Usage(self._context.input_tokens, answer.output_units)
         encode = self._translator.from_client.encode_answer
-        said = yield from encode(tuple(choices), usage, self._asked)
+        said = yield from encode(tuple(choices), usage, self._context)
         return replace(answer, body=said)
 
     def open_bridge(
@@ -254,7 +261,7 @@ class Translation:
             tap,
             self._translator.to_upstream.open_decoder(),
             Restorer(self._encoded, self._origin),
-            self._translator.from_client.open_encoder(self._asked),
+            self._translator.from_client.open_encoder(self._context),
             max_bytes,
         )
 
@@ -430,7 +437,7 @@ class TranslatedBridge:
             sent.append(self._encoder.write(finish))
         usage = self._tap.usage
         if usage is None:
-            usage = Usage(self._encoder.asked.input_tokens, self._tap.output_units)
+            usage = Usage(self._encoder.context.input_tokens, self._tap.output_units)
         sent.append(self._encoder.end(usage))
 
     def _fail(self, fault: Fault) -> None:

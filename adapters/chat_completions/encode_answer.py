@@ -16,7 +16,7 @@ from adapters.chat_completions.reasoning_state import (
     joined_text,
     piece,
 )
-from adapters.family.codec import Asked, StreamEncoder
+from adapters.family.codec import AnswerContext, StreamEncoder
 from adapters.faults import Condition, Fault
 from adapters.ir.answer import (
     Choice,
@@ -50,18 +50,20 @@ _FINISH_REASONS: dict[Finish, str] = {
 }
 
 
-def encode_answer(choices: tuple[Choice, ...], usage: Usage, asked: Asked) -> Steps[bytes]:
+def encode_answer(
+    choices: tuple[Choice, ...], usage: Usage, context: AnswerContext
+) -> Steps[bytes]:
     """Encode the whole answer, in steps (see ``family.codec.ClientCodec``). Raises Fault
     UPSTREAM_FAILED when the model failed before it produced anything."""
     said: list[dict[str, Any]] = []
     for index, choice in enumerate(choices):
-        said.append((yield from _encode_choice(choice, index, asked)))
+        said.append((yield from _encode_choice(choice, index, context)))
     return dumps(
         {
-            "id": ID_PREFIX + asked.id,
+            "id": ID_PREFIX + context.id,
             "object": "chat.completion",
-            "created": asked.created_s,
-            "model": asked.model,
+            "created": context.created_s,
+            "model": context.model,
             "choices": said,
             "usage": usage_of(usage),
         }
@@ -127,24 +129,24 @@ def annotation_of(citation: Citation, start: int, end: int) -> dict[str, Any]:
     }
 
 
-def finish_reason(finish: Finish, asked: Asked) -> str:
+def finish_reason(finish: Finish, context: AnswerContext) -> str:
     """Encode the reason for which a choice ended, for a client that knows tools, or only
     functions."""
-    if finish == "tools" and asked.function_call:
+    if finish == "tools" and context.function_call:
         return "function_call"
     return _FINISH_REASONS[finish]
 
 
-def call_ids(given: str, taken: set[str], asked: Asked) -> str:
+def call_ids(given: str, taken: set[str], context: AnswerContext) -> str:
     """Return an id for a call that no other call has: the upstream's where it is one."""
     call_id = given
     if not call_id or call_id in taken:
-        call_id = f"call_{asked.id}_{len(taken)}"
+        call_id = f"call_{context.id}_{len(taken)}"
     taken.add(call_id)
     return call_id
 
 
-def _encode_choice(choice: Choice, index: int, asked: Asked) -> Steps[dict[str, Any]]:
+def _encode_choice(choice: Choice, index: int, context: AnswerContext) -> Steps[dict[str, Any]]:
     if choice.finish == "error" and not choice.parts:
         raise model_failed()
     thoughts = [part for part in choice.parts if isinstance(part, Reasoning)]
@@ -153,7 +155,7 @@ def _encode_choice(choice: Choice, index: int, asked: Asked) -> Steps[dict[str, 
     texts = [part for part in choice.parts if isinstance(part, Text)]
     refusal = "".join(part.text for part in choice.parts if isinstance(part, Refusal))
     where = {id(part): place for part, place in zip(thoughts, places, strict=True)}
-    calls, left = yield from _calls(choice, where, asked)
+    calls, left = yield from _calls(choice, where, context)
     message: dict[str, Any] = {
         "role": "assistant",
         "content": "".join(text.text for text in texts),
@@ -167,7 +169,7 @@ def _encode_choice(choice: Choice, index: int, asked: Asked) -> Steps[dict[str, 
         message[FIELD] = " ".join(left)
     if annotations := _annotations(texts):
         message["annotations"] = annotations
-    if calls and asked.function_call:
+    if calls and context.function_call:
         message["function_call"] = calls[0]["function"]
     elif calls:
         message["tool_calls"] = calls
@@ -175,12 +177,12 @@ def _encode_choice(choice: Choice, index: int, asked: Asked) -> Steps[dict[str, 
         "index": index,
         "message": message,
         "logprobs": logprobs_of(choice.logprobs) if choice.logprobs else None,
-        "finish_reason": finish_reason(choice.finish, asked),
+        "finish_reason": finish_reason(choice.finish, context),
     }
 
 
 def _calls(
-    choice: Choice, where: dict[int, tuple[int, int]], asked: Asked
+    choice: Choice, where: dict[int, tuple[int, int]], context: AnswerContext
 ) -> Steps[tuple[list[dict[str, Any]], list[str]]]:
     """Encode the calls, each with the opaque pieces since the last one; return the pieces behind
     all of them, too."""
@@ -195,7 +197,7 @@ def _calls(
         if isinstance(part, Reasoning) and part.opaque:
             waiting.append(piece(part.opaque, where[id(part)], summary=part.summary, late=spoken))
         elif isinstance(part, ToolCall):
-            call: dict[str, Any] = {"id": call_ids(part.id, taken, asked)}
+            call: dict[str, Any] = {"id": call_ids(part.id, taken, context)}
             if part.custom:
                 call["type"] = "custom"
                 call["custom"] = {"name": part.name, "input": part.arguments}
@@ -278,16 +280,16 @@ class ChatEncoder(StreamEncoder):
     """Encoder of one stream: the role, deltas, a finish for each choice, usage if requested,
     [DONE]."""
 
-    def __init__(self, asked: Asked) -> None:
-        super().__init__(asked)
+    def __init__(self, context: AnswerContext) -> None:
+        super().__init__(context)
         head = {
-            "id": ID_PREFIX + asked.id,
+            "id": ID_PREFIX + context.id,
             "object": "chat.completion.chunk",
-            "created": asked.created_s,
-            "model": asked.model,
+            "created": context.created_s,
+            "model": context.model,
         }
         self._head = b"data: " + dumps(head)[:-1] + b',"choices":['
-        self._tail = b'],"usage":null}\n\n' if asked.include_usage else b"]}\n\n"
+        self._tail = b'],"usage":null}\n\n' if context.include_usage else b"]}\n\n"
         self._rest = b'},"logprobs":null,"finish_reason":null}' + self._tail
         self._choices: list[_StreamedChoice] = []
         self._slots: dict[int, _Slot] = {}
@@ -328,7 +330,7 @@ class ChatEncoder(StreamEncoder):
 
     def end(self, usage: Usage | None) -> bytes:
         """See ``StreamEncoder``."""
-        if usage is None or not self.asked.include_usage:
+        if usage is None or not self.context.include_usage:
             return b"data: [DONE]\n\n"
         return b'%b],"usage":%b}\n\ndata: [DONE]\n\n' % (self._head, dumps(usage_of(usage)))
 
@@ -369,12 +371,12 @@ class ChatEncoder(StreamEncoder):
 
     def _open_call(self, event: Opened, choice: _StreamedChoice, before: bytes) -> bytes:
         index, choice.calls = choice.calls, choice.calls + 1
-        if self.asked.function_call:
+        if self.context.function_call:
             return self._open_function(event, choice, before)
         kind, text = ("custom", "input") if event.custom else ("function", "arguments")
         call: dict[str, Any] = {
             "index": index,
-            "id": call_ids(event.id, choice.ids, self.asked),
+            "id": call_ids(event.id, choice.ids, self.context),
             "type": kind,
             kind: {"name": event.name, text: ""},
         }
@@ -454,6 +456,6 @@ class ChatEncoder(StreamEncoder):
         if choice.pieces:
             said = b'"%b":%b' % (FIELD.encode(), dumps(" ".join(choice.pieces)))
             frames += self._frame(event.choice, said)
-        reason = finish_reason(event.finish, self.asked).encode()
+        reason = finish_reason(event.finish, self.context).encode()
         rest = b'},"logprobs":null,"finish_reason":"%b"}%b' % (reason, self._tail)
         return frames + self._before(event.choice) + rest

@@ -87,9 +87,9 @@ class Encoded(Struct, frozen=True):
     dropped: tuple[Feature, ...] = ()
 
 
-class Asked(Struct, frozen=True):
-    """What an answer must repeat of its call: the public name of the model, ids and times of our
-    own, and an estimate of the input for frames that come before the upstream's count.
+class AnswerContext(Struct, frozen=True):
+    """The facts of a call that its answer repeats: the public name of the model, ids and times of
+    the gateway, and an estimate of the input for frames that come before the upstream's count.
 
     ``framing``: how the client's stream is cut.
     """
@@ -141,8 +141,8 @@ class StreamDecoder(ABC):
 class StreamEncoder(ABC):
     """Writes one stream for a client; made for one stream. Frames are written whole."""
 
-    def __init__(self, asked: Asked) -> None:
-        self.asked = asked
+    def __init__(self, context: AnswerContext) -> None:
+        self.context = context
         self.started = False  # the reader is inside an answer: ``begin`` was sent
 
     @abstractmethod
@@ -176,8 +176,8 @@ class ClientCodec:
     # raises Fault INVALID_FIELD, FIELD_MISSING with the path in ``param``
     decode_request: Callable[[Spans, bool, str | None], Steps[Request]]
     # a whole answer, in steps
-    encode_answer: Callable[[tuple[Choice, ...], Usage, Asked], Steps[bytes]]
-    open_encoder: Callable[[Asked], StreamEncoder]
+    encode_answer: Callable[[tuple[Choice, ...], Usage, AnswerContext], Steps[bytes]]
+    open_encoder: Callable[[AnswerContext], StreamEncoder]
     encode_count: Callable[[int], bytes]  # the answer to a request to count tokens
     # a client's body for an upstream of its own family, without the opaque state of other families
     # (``adapters.family.opaque``) that translated answers left in it, which the vendor would

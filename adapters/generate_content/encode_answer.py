@@ -8,7 +8,7 @@ Imported by this folder's ``__init__``.
 from collections.abc import Iterable
 from typing import Any
 
-from adapters.family.codec import Asked, StreamEncoder
+from adapters.family.codec import AnswerContext, StreamEncoder
 from adapters.faults import Fault
 from adapters.generate_content.client import encode_stream_fault
 from adapters.generate_content.parts import call_part, is_whole, signature
@@ -43,7 +43,9 @@ _REASONS: dict[Finish, str] = {
 _CUT: tuple[Finish, ...] = ("length", "context_full")
 
 
-def encode_answer(choices: tuple[Choice, ...], usage: Usage, asked: Asked) -> Steps[bytes]:
+def encode_answer(
+    choices: tuple[Choice, ...], usage: Usage, context: AnswerContext
+) -> Steps[bytes]:
     """The body of an answer, in steps (see ``ClientCodec``)."""
     candidates: list[dict[str, Any]] = []
     for index, choice in enumerate(choices):
@@ -51,7 +53,7 @@ def encode_answer(choices: tuple[Choice, ...], usage: Usage, asked: Asked) -> St
     return dumps({
         "candidates": candidates,
         "usageMetadata": usage_fields(usage),
-        **base_fields(asked),
+        **base_fields(context),
     })  # fmt: skip
 
 
@@ -60,9 +62,9 @@ def encode_count(tokens: int) -> bytes:
     return dumps({"totalTokens": tokens})
 
 
-def base_fields(asked: Asked) -> dict[str, Any]:
+def base_fields(context: AnswerContext) -> dict[str, Any]:
     """What each answer and each chunk has."""
-    return {"modelVersion": asked.model, "responseId": asked.id}
+    return {"modelVersion": context.model, "responseId": context.id}
 
 
 def usage_fields(usage: Usage) -> dict[str, int]:
@@ -228,14 +230,14 @@ class _Candidate:
 class ChunkEncoder(StreamEncoder):
     """Writes one stream (see ``StreamEncoder``)."""
 
-    def __init__(self, asked: Asked) -> None:
-        super().__init__(asked)
-        self._array = asked.framing == "json_array"
+    def __init__(self, context: AnswerContext) -> None:
+        super().__init__(context)
+        self._array = context.framing == "json_array"
         self._sent = False
         self._ended = False
         self._slots: dict[int, _Slot] = {}
         self._candidates: dict[int, _Candidate] = {}
-        self._behind = b',"index":%%d}],%b' % dumps(base_fields(asked))[1:].replace(b"%", b"%%")
+        self._behind = b',"index":%%d}],%b' % dumps(base_fields(context))[1:].replace(b"%", b"%%")
         self._around = b"", b""  # what stands before and behind the text of the last Delta
         self._last = _Candidate()  # of the last Delta
 
@@ -278,7 +280,7 @@ class ChunkEncoder(StreamEncoder):
         if usage is not None:
             chunk["usageMetadata"] = usage_fields(usage)
         self._ended = True
-        last = self._frame(dumps(chunk | base_fields(self.asked)))
+        last = self._frame(dumps(chunk | base_fields(self.context)))
         return last + b"]" if self._array else last
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
@@ -385,7 +387,7 @@ class ChunkEncoder(StreamEncoder):
 
     def _chunk(self, choice: int, parts: list[dict[str, Any]], more: dict[str, Any]) -> bytes:
         candidate = {"content": content(parts), "index": choice, **more}
-        return self._frame(dumps({"candidates": [candidate], **base_fields(self.asked)}))
+        return self._frame(dumps({"candidates": [candidate], **base_fields(self.context)}))
 
     def _frame(self, data: bytes) -> bytes:
         lead = self._lead()

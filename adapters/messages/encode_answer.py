@@ -12,7 +12,7 @@ Imported by this folder's ``__init__``.
 from collections.abc import Mapping
 from typing import Any
 
-from adapters.family.codec import Asked, StreamEncoder
+from adapters.family.codec import AnswerContext, StreamEncoder
 from adapters.faults import Condition, Fault
 from adapters.ir.answer import Choice, Cited, Closed, Delta, Event, Finish, Finished, Opened, Sealed
 from adapters.ir.parts import Part, Reasoning, Refusal, Text, ToolCall
@@ -35,7 +35,9 @@ STOP_REASONS: dict[Finish, str] = {
 }
 
 
-def encode_answer(choices: tuple[Choice, ...], usage: Usage, asked: Asked) -> Steps[bytes]:
+def encode_answer(
+    choices: tuple[Choice, ...], usage: Usage, context: AnswerContext
+) -> Steps[bytes]:
     """A whole answer, in steps; raises Fault UPSTREAM_FAILED when the model has failed and said
     nothing."""
     choice = choices[0] if choices else Choice(())
@@ -50,7 +52,7 @@ def encode_answer(choices: tuple[Choice, ...], usage: Usage, asked: Asked) -> St
     if choice.finish == "error" and not content:
         raise Fault(Condition.UPSTREAM_FAILED)
     finished = Finished(choice.finish, 0, choice.stop_sequence, choice.detail)
-    message = message_head(asked) | {"content": content} | stop_fields(finished)
+    message = message_head(context) | {"content": content} | stop_fields(finished)
     return dumps(message | {"usage": usage_fields(usage)})
 
 
@@ -59,9 +61,14 @@ def encode_count(tokens: int) -> bytes:
     return dumps({"input_tokens": tokens})
 
 
-def message_head(asked: Asked) -> dict[str, Any]:
+def message_head(context: AnswerContext) -> dict[str, Any]:
     """The fields that every message begins with."""
-    return {"id": f"msg_{asked.id}", "type": "message", "role": "assistant", "model": asked.model}
+    return {
+        "id": f"msg_{context.id}",
+        "type": "message",
+        "role": "assistant",
+        "model": context.model,
+    }
 
 
 def stop_fields(finished: Finished) -> dict[str, Any]:
@@ -132,8 +139,8 @@ _OfSlot = Delta | Sealed | Cited | Closed
 class MessagesEncoder(StreamEncoder):
     """Writes one stream (see ``family.codec.StreamEncoder``)."""
 
-    def __init__(self, asked: Asked) -> None:
-        super().__init__(asked)
+    def __init__(self, context: AnswerContext) -> None:
+        super().__init__(context)
         self._blocks = 0  # that were opened
         self._open: Opened | None = None  # the slot of the block that is open
         self._slot = -1  # its number; -1: none is open
@@ -154,8 +161,8 @@ class MessagesEncoder(StreamEncoder):
     def begin(self) -> bytes:
         """``message_start`` with the estimate of the input, and the ping that vendors send."""
         self.started = True
-        usage = usage_fields(Usage(self.asked.input_tokens))
-        message = message_head(self.asked) | {
+        usage = usage_fields(Usage(self.context.input_tokens))
+        message = message_head(self.context) | {
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
@@ -187,7 +194,7 @@ class MessagesEncoder(StreamEncoder):
     def end(self, usage: Usage | None) -> bytes:
         """``message_delta`` and ``message_stop``."""
         sent = b"".join([self._of_slot(Closed(slot)) for slot in list(self._slots)])
-        counts = usage_fields(usage or Usage(self.asked.input_tokens))
+        counts = usage_fields(usage or Usage(self.context.input_tokens))
         fields = {"delta": stop_fields(self._finished), "usage": counts}
         return sent + _event("message_delta", fields) + _STOP
 

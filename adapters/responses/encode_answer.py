@@ -7,7 +7,7 @@ Everything that the official SDK's types require is there, and the counts that C
 from collections.abc import Iterable
 from typing import Any
 
-from adapters.family.codec import Asked
+from adapters.family.codec import AnswerContext
 from adapters.ir.answer import Choice, Finish, Logprob
 from adapters.ir.parts import Citation, Part, Reasoning, Refusal, Text, ToolCall
 from adapters.ir.usage import Usage
@@ -16,16 +16,18 @@ from adapters.json.structure import VALUES_AT_ONCE, Steps
 from adapters.responses.reasoning_state import THOUGHT_ID
 
 
-def encode_answer(choices: tuple[Choice, ...], usage: Usage, asked: Asked) -> Steps[bytes]:
+def encode_answer(
+    choices: tuple[Choice, ...], usage: Usage, context: AnswerContext
+) -> Steps[bytes]:
     """Encode a whole answer, in steps (see ``family.codec.ClientCodec``); the family has one
     choice."""
     choice = choices[0] if choices else Choice(())
-    output = yield from _output(choice, asked)
+    output = yield from _output(choice, context)
     closing = ending(choice.finish, bool(output))
     if output and output[-1]["type"] == "message" and closing["status"] == "incomplete":
         output[-1]["status"] = "incomplete"  # the answer was cut in it
     response = {
-        **blank_response(asked),
+        **blank_response(context),
         **closing,
         "output": output,
         "usage": usage_object(usage),
@@ -38,7 +40,7 @@ def encode_count(tokens: int) -> bytes:
     return dumps({"object": "response.input_tokens", "input_tokens": tokens})
 
 
-def _output(choice: Choice, asked: Asked) -> Steps[list[dict[str, Any]]]:
+def _output(choice: Choice, context: AnswerContext) -> Steps[list[dict[str, Any]]]:
     output: list[dict[str, Any]] = []
     message: list[dict[str, Any]] | None = None  # the content of the message that is last
     logprobs: Choice | None = choice  # they are those of the first text
@@ -49,13 +51,13 @@ def _output(choice: Choice, asked: Asked) -> Steps[list[dict[str, Any]]]:
             yield False
         if not isinstance(part, Text | Refusal):
             message = None
-            item = _item(part, f"{asked.id}_{len(output)}")
+            item = _item(part, f"{context.id}_{len(output)}")
             if item is not None:
                 output.append(item)
         elif part.text:
             if message is None:
                 message = []
-                output.append(_message(f"{asked.id}_{len(output)}", message))
+                output.append(_message(f"{context.id}_{len(output)}", message))
             if isinstance(part, Refusal):
                 message.append({"type": "refusal", "refusal": part.text})
             else:
@@ -114,12 +116,12 @@ _INCOMPLETE = {
 _FAILED = {"code": "server_error", "message": "The model failed before it had answered."}
 
 
-def blank_response(asked: Asked) -> dict[str, Any]:
+def blank_response(context: AnswerContext) -> dict[str, Any]:
     """Return the response object as an answer begins."""
     return {
-        "id": f"resp_{asked.id}",
+        "id": f"resp_{context.id}",
         "object": "response",
-        "created_at": asked.created_s,
+        "created_at": context.created_s,
         "status": "in_progress",
         "background": False,
         "error": None,
@@ -127,7 +129,7 @@ def blank_response(asked: Asked) -> dict[str, Any]:
         "instructions": None,
         "max_output_tokens": None,
         "max_tool_calls": None,
-        "model": asked.model,
+        "model": context.model,
         "output": [],
         "parallel_tool_calls": True,
         "previous_response_id": None,

@@ -10,7 +10,7 @@ stored as the inside of a JSON string; an item without content is left out.
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
-from adapters.family.codec import Asked, StreamEncoder
+from adapters.family.codec import AnswerContext, StreamEncoder
 from adapters.faults import Fault
 from adapters.ir.answer import (
     Cited,
@@ -290,8 +290,8 @@ _END_OF_STREAM = -1  # the slot of what is said at the end
 class ResponsesEncoder(StreamEncoder):
     """Encoder of one stream (see ``family.codec.StreamEncoder``)."""
 
-    def __init__(self, asked: Asked) -> None:
-        super().__init__(asked)
+    def __init__(self, context: AnswerContext) -> None:
+        super().__init__(context)
         self._frames = Frames()
         self._items: list[Item] = []
         self._current: Message | Thought | None = None  # the item that text goes into
@@ -304,7 +304,7 @@ class ResponsesEncoder(StreamEncoder):
     def begin(self) -> bytes:
         """See ``StreamEncoder``."""
         self.started = True
-        response = b'"response":%b' % dumps(blank_response(self.asked))
+        response = b'"response":%b' % dumps(blank_response(self.context))
         return self._frames.write(b"created", response) + self._frames.write(
             b"in_progress", response
         )
@@ -349,7 +349,7 @@ class ResponsesEncoder(StreamEncoder):
         said.append(self._close_current())
         said += [self._closed(slot) for slot in list(self._calls)]
         response = {
-            **blank_response(self.asked),
+            **blank_response(self.context),
             **closing,
             "usage": usage_object(usage or Usage()),
         }
@@ -363,7 +363,7 @@ class ResponsesEncoder(StreamEncoder):
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
         """See ``StreamEncoder``."""
-        return encode_stream_fault(fault, blank_response(self.asked), self._frames.number)
+        return encode_stream_fault(fault, blank_response(self.context), self._frames.number)
 
     def _opened(self, event: Opened) -> bytes:
         self._kinds[event.slot] = event.kind
@@ -371,7 +371,7 @@ class ResponsesEncoder(StreamEncoder):
             return b""  # it begins with its first text, if it gets any
         said = self._close_current()
         kind = CustomCall if event.custom else Call
-        call = kind(self._frames, len(self._items), self.asked.id, event)
+        call = kind(self._frames, len(self._items), self.context.id, event)
         self._calls[event.slot] = call
         self._items.append(call)
         return said + call.open()
@@ -412,7 +412,7 @@ class ResponsesEncoder(StreamEncoder):
             said = current.close_part() if current.slot is not None else b""
         else:
             said = self._close_current()
-            current = Message(self._frames, len(self._items), self.asked.id)
+            current = Message(self._frames, len(self._items), self.context.id)
             said += self._begin(current)
         self._refused = self._refused or refusal
         return current, said + current.open_part(slot, refusal=refusal)
@@ -423,7 +423,7 @@ class ResponsesEncoder(StreamEncoder):
         if isinstance(current, Thought) and current.slot == slot:
             return current, b""
         said = self._close_current()
-        thought = Thought(self._frames, len(self._items), self.asked.id)
+        thought = Thought(self._frames, len(self._items), self.context.id)
         thought.slot = slot
         return thought, said + self._begin(thought)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from adapters.family import Answer, Envelope
-from adapters.family.codec import Asked
+from adapters.family.codec import AnswerContext
 from adapters.faults import Condition, Fault
 from adapters.ir.request import Request
 from adapters.json.structure import Steps, T, at_once
@@ -183,7 +183,7 @@ class Attempts:
             call.request,
             call.wanted,
             candidate,
-            _asked(call),
+            _answer_context(call),
             user_id=call.key.user_id,
             max_output_tokens=call.model.max_output_tokens,
             count=call.operation.job == "count",
@@ -462,11 +462,11 @@ async def _done(call: Call, steps: Steps[T]) -> T:
     return await in_turns(steps, call) if len(call.body) > LARGE_BYTES else at_once(steps)
 
 
-def _asked(call: Call) -> Asked:
+def _answer_context(call: Call) -> AnswerContext:
     """What a translated answer repeats of its call."""
     peek = call.peek
     assert peek is not None
-    return Asked(
+    return AnswerContext(
         model=peek.model,
         id=call.arrival.call_id,
         created_s=call.arrival.started_ms // 1000,

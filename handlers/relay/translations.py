@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from adapters.family import Vendor
-from adapters.family.codec import Asked, Target
+from adapters.family.codec import AnswerContext, Target
 from adapters.family.opaque import Origin, mark_of
 from adapters.family.traits import Traits
 from adapters.faults import Condition, Fault
@@ -76,7 +76,7 @@ class Translations:
         request: Request,
         wanted: Wanted,
         candidate: Candidate,
-        asked: Asked,
+        context: AnswerContext,
         *,
         user_id: str,
         max_output_tokens: int | None,
@@ -98,7 +98,7 @@ class Translations:
         return TRANSLATORS[wanted.family, channel.family].begin(
             request,
             target,
-            asked,
+            context,
             self._origin(candidate, user_id),
             count=count,
             without_reasoning=without == "reasoning",

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from adapters.family.codec import Asked, Target
+from adapters.family.codec import AnswerContext, Target
 from adapters.family.opaque import Origin
 from adapters.family.traits import Traits
 from adapters.faults import Condition, Fault
@@ -31,7 +31,7 @@ STREAMS = {
 }
 REQUEST_MUTANTS = 400  # of each family, each for all others
 STREAM_MUTANTS = 300  # of each pair
-ASKED = Asked("public", "Ab1", 1795000000, 10, True)
+CONTEXT = AnswerContext("public", "Ab1", 1795000000, 10, True)
 MODELS = (
     Traits(),
     Traits(openai_extras=True, verbosity=True, audio=True, strict_tools=True),
@@ -257,7 +257,7 @@ def serving(client, upstream):
     request = decoded(client, REQUESTS[client])
     target = Target("demo", "up", Traits(openai_extras=True))
     origin = Origin(upstream, "mark", b"secret", "user")
-    return done(TRANSLATORS[client, upstream].begin(request, target, ASKED, origin, count=False))
+    return done(TRANSLATORS[client, upstream].begin(request, target, CONTEXT, origin, count=False))
 
 
 @pytest.mark.parametrize(("client", "upstream"), TRANSLATORS)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from adapters.bridge import PREAMBLE_LIMIT_BYTES
-from adapters.family.codec import MAX_EVENTS_AT_ONCE, Asked, Target
+from adapters.family.codec import MAX_EVENTS_AT_ONCE, AnswerContext, Target
 from adapters.family.opaque import Origin
 from adapters.family.traits import Traits
 from adapters.faults import Condition, Fault
@@ -26,7 +26,7 @@ from tests.handlers.relay import toy
 from tests.handlers.relay.toy import CLIENT, END, SAY, TRANSLATIONS, piece
 
 TRANSLATOR = TRANSLATIONS["toy", "chat_completions"]
-ASKED = Asked("m", "CALL", 1, 11, include_usage=True)
+CONTEXT = AnswerContext("m", "CALL", 1, 11, include_usage=True)
 ORIGIN = Origin("chat_completions", "mark", b"k" * 32, "user")
 TARGET = Target("demo", "up", Traits())
 REQUEST = Request("toy", False, (Turn("user", (Text("Who?"),)),))
@@ -42,7 +42,7 @@ def done(steps: Steps):
 
 
 def begun(request=REQUEST, translator=TRANSLATOR, **fields):
-    return done(translator.begin(request, TARGET, ASKED, ORIGIN, count=False, **fields))
+    return done(translator.begin(request, TARGET, CONTEXT, ORIGIN, count=False, **fields))
 
 
 def bridge() -> TranslatedBridge:
@@ -107,7 +107,7 @@ def test_verdicts_are_those_for_the_model():
     assert translator.refusal(request, Traits()).param == "n"
     assert translator.refusal(request, Traits(images=False)).param == "turns[0]"
     target = replace(TARGET, traits=Traits(images=False))
-    made = done(translator.begin(request, target, ASKED, ORIGIN, count=False))
+    made = done(translator.begin(request, target, CONTEXT, ORIGIN, count=False))
     assert made.dropped == ("stop",)
 
 
@@ -321,7 +321,7 @@ def test_many_parallel_calls_are_written_in_a_time_that_grows_with_their_number(
         translator = TRANSLATORS["responses", upstream]
         begun_s = time.perf_counter()
         request = done(translator.decode(top_level(body), False, None))
-        done(translator.begin(request, TARGET, ASKED, ORIGIN, count=False))
+        done(translator.begin(request, TARGET, CONTEXT, ORIGIN, count=False))
         assert time.perf_counter() - begun_s < 1.0
 
 
@@ -338,8 +338,8 @@ def test_ids_that_look_like_those_made_from_the_position():
         if client != "chat_completions":
             continue
         request = done(translator.decode(top_level(body), False, None))
-        assert done(translator.begin(request, TARGET, ASKED, ORIGIN, count=False)).body
+        assert done(translator.begin(request, TARGET, CONTEXT, ORIGIN, count=False)).body
     to_chat = TRANSLATORS["responses", "chat_completions"]
-    written = json.loads(done(to_chat.begin(request, TARGET, ASKED, ORIGIN, count=False)).body)
+    written = json.loads(done(to_chat.begin(request, TARGET, CONTEXT, ORIGIN, count=False)).body)
     ids = [call["id"] for one in written["messages"] for call in one.get("tool_calls", ())]
     assert len(ids) == len(set(ids)) == 4

@@ -6,7 +6,7 @@ import pytest
 from tests.translation import cases
 from tests.translation.world import FAMILIES, OTHER_MODELS, Cell
 
-ASKED = (
+CONTEXT = (
     cases.tool_error,
     cases.structured_output,
     cases.thinking_asked,
@@ -15,7 +15,7 @@ ASKED = (
 )
 
 
-@pytest.mark.parametrize("case", ASKED, ids=lambda case: case.__name__)
+@pytest.mark.parametrize("case", CONTEXT, ids=lambda case: case.__name__)
 @pytest.mark.parametrize(
     ("client", "model"),
     [

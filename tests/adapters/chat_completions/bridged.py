@@ -7,7 +7,7 @@ from adapters.family.opaque import Origin
 from adapters.family.traits import Traits
 from adapters.registry import FAMILIES
 from adapters.translate import TranslatedBridge, Translation, Translator
-from tests.adapters.chat_completions.calls import ASKED, WIRE, decoded, result
+from tests.adapters.chat_completions.calls import CONTEXT, WIRE, decoded, result
 from tests.adapters.streams import fed
 
 FAMILY = FAMILIES["chat_completions"]
@@ -16,12 +16,12 @@ STREAMS = {path.stem: path.read_bytes() for path in sorted(WIRE.glob("*.sse"))}
 TRANSLATOR = Translator(FAMILY, CODECS.client, CODECS.upstream)
 
 
-def begun(asked=ASKED, **fields) -> Translation:
+def begun(context=CONTEXT, **fields) -> Translation:
     """What serves one attempt of a request with these fields."""
     request = decoded(stream=True, **fields)
     target = Target("openai", "up", Traits())
     origin = Origin("chat_completions", "mark", b"secret", "user")
-    return result(TRANSLATOR.begin(request, target, asked, origin, count=False))
+    return result(TRANSLATOR.begin(request, target, context, origin, count=False))
 
 
 def bridged(pieces, translation=None) -> tuple[bytes, TranslatedBridge]:

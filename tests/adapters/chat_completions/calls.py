@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from adapters.chat_completions import CODECS
-from adapters.family.codec import Asked, Encoded, Target
+from adapters.family.codec import AnswerContext, Encoded, Target
 from adapters.family.traits import Traits
 from adapters.ir.answer import Choice, Event
 from adapters.ir.request import Request
@@ -15,7 +15,7 @@ from adapters.json.jsonio import dumps, top_level
 from adapters.json.structure import at_once
 
 WIRE = Path(__file__).parents[2] / "wire" / "chat_completions"
-ASKED = Asked("public", "Ab1", 1795000000, 10, True)
+CONTEXT = AnswerContext("public", "Ab1", 1795000000, 10, True)
 USAGE = Usage(10, 5, 3, 2, 1, 4)
 HI = [{"role": "user", "content": "Is tea ready?"}]
 
@@ -54,7 +54,7 @@ def request(*turns, **fields) -> Request:
 
 def answered(*choices: Choice, usage: Usage = USAGE) -> dict:
     """A whole answer for a client."""
-    return json.loads(at_once(CODECS.client.encode_answer(choices, usage, ASKED)))
+    return json.loads(at_once(CODECS.client.encode_answer(choices, usage, CONTEXT)))
 
 
 def message(*parts, **fields) -> dict:
@@ -62,9 +62,11 @@ def message(*parts, **fields) -> dict:
     return answered(Choice(parts, **fields))["choices"][0]["message"]
 
 
-def written(events: Iterable[Event], usage: Usage | None = USAGE, asked: Asked = ASKED) -> bytes:
+def written(
+    events: Iterable[Event], usage: Usage | None = USAGE, context: AnswerContext = CONTEXT
+) -> bytes:
     """The whole stream of events for a client."""
-    encoder = CODECS.client.open_encoder(asked)
+    encoder = CODECS.client.open_encoder(context)
     return b"".join([encoder.begin(), *map(encoder.write, events), encoder.end(usage)])
 
 

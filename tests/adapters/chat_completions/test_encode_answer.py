@@ -11,7 +11,7 @@ from adapters.ir.answer import Choice, Logprob
 from adapters.ir.parts import Citation, Reasoning, Refusal, Text, ToolCall
 from adapters.ir.usage import Usage
 from adapters.json.structure import at_once
-from tests.adapters.chat_completions.calls import ASKED, USAGE, answered, message
+from tests.adapters.chat_completions.calls import CONTEXT, USAGE, answered, message
 
 
 def test_a_text():
@@ -144,9 +144,9 @@ def test_there_are_no_counts():
 
 
 def test_a_client_from_before_there_were_tools_gets_the_one_call_that_it_knows():
-    asked = replace(ASKED, function_call=True)
+    context = replace(CONTEXT, function_call=True)
     choice = Choice((ToolCall("c1", "f", ""), ToolCall("c2", "g", "{}")), "tools")
-    (said,) = json.loads(at_once(CODECS.client.encode_answer((choice,), USAGE, asked)))["choices"]
+    (said,) = json.loads(at_once(CODECS.client.encode_answer((choice,), USAGE, context)))["choices"]
     assert said["message"] == {
         "role": "assistant",
         "content": None,

@@ -9,9 +9,9 @@ from adapters.chat_completions import CODECS
 from adapters.faults import Condition, Fault
 from adapters.ir.answer import Cited, Closed, Delta, Finished, Logprob, Opened, Sealed
 from adapters.ir.parts import Citation
-from tests.adapters.chat_completions.calls import ASKED, chunks, deltas, written
+from tests.adapters.chat_completions.calls import CONTEXT, chunks, deltas, written
 
-QUIET = replace(ASKED, include_usage=False)
+QUIET = replace(CONTEXT, include_usage=False)
 TEXT = [Opened(0, "text"), Delta(0, "Tea is "), Delta(0, "ready."), Closed(0)]
 CALLS = [
     Opened(1, "call", id="c1", name="f"),
@@ -64,7 +64,7 @@ def test_a_text():
 
 
 def test_usage_is_shown_to_those_who_asked():
-    said = chunks(written([*TEXT, STOP], asked=QUIET))
+    said = chunks(written([*TEXT, STOP], context=QUIET))
     assert all("usage" not in one for one in said) and len(said) == 4
     assert chunks(written([*TEXT, STOP]))[-1]["usage"]["prompt_tokens"] == 16
     assert len(chunks(written([*TEXT, STOP], usage=None))) == 4
@@ -165,7 +165,7 @@ def test_opaque_reasoning_without_a_call_comes_before_the_finish():
 
 
 def test_empty_deltas_and_unknown_slots_make_no_frame():
-    encoder = CODECS.client.open_encoder(ASKED)
+    encoder = CODECS.client.open_encoder(CONTEXT)
     assert encoder.begin() and encoder.started
     assert encoder.write(Opened(0, "text")) == b""
     assert encoder.write(Delta(0, "")) == encoder.write(Delta(7, "x")) == b""
@@ -173,7 +173,7 @@ def test_empty_deltas_and_unknown_slots_make_no_frame():
 
 
 def test_a_repeated_delta_is_the_same_frame():
-    encoder = CODECS.client.open_encoder(ASKED)
+    encoder = CODECS.client.open_encoder(CONTEXT)
     encoder.begin()
     encoder.write(Opened(0, "reasoning"))
     first = encoder.write(Delta(0, "tea"))
@@ -201,7 +201,7 @@ def test_choices_begin_in_their_order():
 
 
 def test_a_model_that_failed_before_it_said_anything_is_a_fault():
-    encoder = CODECS.client.open_encoder(ASKED)
+    encoder = CODECS.client.open_encoder(CONTEXT)
     encoder.begin()
     with pytest.raises(Fault) as caught:
         encoder.write(Finished("error"))
@@ -210,13 +210,13 @@ def test_a_model_that_failed_before_it_said_anything_is_a_fault():
 
 
 def test_a_stream_that_failed_ends_with_the_error():
-    encoder = CODECS.client.open_encoder(ASKED)
+    encoder = CODECS.client.open_encoder(CONTEXT)
     frame = encoder.encode_fault(Fault(Condition.UPSTREAM_FAILED), "r")
     assert frame.startswith(b'data: {"error":{') and b"[DONE]" not in frame
 
 
 def test_a_client_from_before_there_were_tools_gets_the_one_call_that_it_knows():
-    sent = written([*CALLS, TOOLS], asked=replace(ASKED, function_call=True))
+    sent = written([*CALLS, TOOLS], context=replace(CONTEXT, function_call=True))
     assert [delta["function_call"] for delta in deltas(sent)] == [
         {"name": "f", "arguments": ""},
         {"arguments": '{"x":'},

@@ -13,7 +13,7 @@ from adapters.ir.request import Request
 from adapters.ir.usage import Usage
 from adapters.json.structure import at_once
 from tests.adapters.chat_completions.calls import (
-    ASKED,
+    CONTEXT,
     decoded,
     encoded,
     read,
@@ -212,7 +212,7 @@ def choices(draw):
 @settings(max_examples=100, deadline=None)
 @given(st.lists(choices(), min_size=1, max_size=3))
 def test_answers(said):
-    body = at_once(CODECS.client.encode_answer(tuple(said), Usage(), ASKED))
+    body = at_once(CODECS.client.encode_answer(tuple(said), Usage(), CONTEXT))
     assert at_once(CODECS.upstream.decode_answer(body)) == tuple(said)
 
 

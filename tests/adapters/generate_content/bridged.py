@@ -11,7 +11,7 @@ from adapters.framing.sse import EventSplitter, event_fields
 from adapters.generate_content import CODECS
 from adapters.registry import FAMILIES
 from adapters.translate import Translator
-from tests.adapters.generate_content.calls import ASKED, FAMILY, decoded, done, target
+from tests.adapters.generate_content.calls import CONTEXT, FAMILY, decoded, done, target
 from tests.adapters.streams import fed
 
 WIRE = Path(__file__).parents[2] / "wire" / FAMILY
@@ -25,8 +25,8 @@ MAX_EVENT_BYTES = 1 << 20
 
 def begun(framing="sse"):
     """One attempt."""
-    asked = replace(ASKED, framing=framing)
-    return done(TRANSLATOR.begin(decoded(stream=True), target(), asked, ORIGIN, count=False))
+    context = replace(CONTEXT, framing=framing)
+    return done(TRANSLATOR.begin(decoded(stream=True), target(), context, ORIGIN, count=False))
 
 
 def bridged(pieces, framing="sse"):

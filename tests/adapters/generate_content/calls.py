@@ -2,7 +2,7 @@
 
 import json
 
-from adapters.family.codec import Asked, Target
+from adapters.family.codec import AnswerContext, Target
 from adapters.generate_content import CODECS
 from adapters.ir.request import Request
 from adapters.json.jsonio import top_level
@@ -10,7 +10,7 @@ from adapters.json.structure import Steps
 from adapters.models import traits_of
 
 FAMILY = "generate_content"
-ASKED = Asked("public-model", "CALL1", 1_700_000_000, 11, include_usage=True)
+CONTEXT = AnswerContext("public-model", "CALL1", 1_700_000_000, 11, include_usage=True)
 USER = {"role": "user", "parts": [{"text": "Is tea ready?"}]}
 
 

@@ -10,13 +10,13 @@ from adapters.ir.answer import Choice, Logprob
 from adapters.ir.parts import Citation, Hosted, Reasoning, Refusal, Text, ToolCall
 from adapters.ir.usage import Usage
 from adapters.json.structure import at_once
-from tests.adapters.generate_content.calls import ASKED
+from tests.adapters.generate_content.calls import CONTEXT
 
 USAGE = Usage(200, 90, 2000, 300, 100, 60)
 
 
 def answer(*choices, usage=USAGE):
-    return json.loads(at_once(CODECS.client.encode_answer(choices, usage, ASKED)))
+    return json.loads(at_once(CODECS.client.encode_answer(choices, usage, CONTEXT)))
 
 
 def parts(*parts, finish="stop"):

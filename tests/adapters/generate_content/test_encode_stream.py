@@ -12,7 +12,7 @@ from adapters.ir.answer import Cited, Closed, Delta, Finished, Logprob, Opened, 
 from adapters.ir.parts import Citation
 from adapters.ir.usage import Usage
 from tests.adapters.generate_content.bridged import chunks_of
-from tests.adapters.generate_content.calls import ASKED
+from tests.adapters.generate_content.calls import CONTEXT
 
 BASE = {"modelVersion": "public-model", "responseId": "CALL1"}
 USAGE = Usage(200, 90, 2000, 300, 100, 60)
@@ -26,8 +26,8 @@ USAGE_FIELDS = {
 END = (Finished("stop"),)
 
 
-def written(*events, usage=USAGE, asked=ASKED):
-    encoder = CODECS.client.open_encoder(asked)
+def written(*events, usage=USAGE, context=CONTEXT):
+    encoder = CODECS.client.open_encoder(context)
     sent = encoder.begin() + b"".join(map(encoder.write, events))
     return sent + encoder.end(usage)
 
@@ -88,7 +88,7 @@ def test_an_answer_without_parts_is_one_chunk():
 
 
 def test_a_text_that_is_repeated_is_framed_as_the_one_before():
-    encoder = CODECS.client.open_encoder(ASKED)
+    encoder = CODECS.client.open_encoder(CONTEXT)
     encoder.begin()
     encoder.write(Opened(0, "text"))
     assert encoder.write(Delta(0, "one")).replace(b"one", b"two") == encoder.repeat(b"two")
@@ -98,7 +98,7 @@ def test_a_text_that_is_repeated_is_framed_as_the_one_before():
 
 
 def test_a_repeated_element_of_an_array_has_its_comma():
-    encoder = CODECS.client.open_encoder(replace(ASKED, framing="json_array"))
+    encoder = CODECS.client.open_encoder(replace(CONTEXT, framing="json_array"))
     sent = encoder.begin() + encoder.write(Opened(0, "text")) + encoder.write(Delta(0, "one"))
     sent += encoder.repeat(b"two") + encoder.write(Closed(0)) + encoder.write(Finished("stop"))
     chunks = json.loads(sent + encoder.end(USAGE))
@@ -107,11 +107,11 @@ def test_a_repeated_element_of_an_array_has_its_comma():
 
 
 def test_an_array_is_one_json_text():
-    asked = replace(ASKED, framing="json_array")
-    chunks = json.loads(written(*text(0, "a", "b"), *END, asked=asked))
+    context = replace(CONTEXT, framing="json_array")
+    chunks = json.loads(written(*text(0, "a", "b"), *END, context=context))
     assert len(chunks) == 3
     assert chunks[-1]["usageMetadata"] == USAGE_FIELDS
-    assert len(json.loads(written(*END, asked=asked))) == 1
+    assert len(json.loads(written(*END, context=context))) == 1
 
 
 def test_empty_texts_make_no_chunk():
@@ -263,20 +263,20 @@ ERROR = b'{"error":{"code":503,"message":"%b","status":"UNAVAILABLE"}}' % FAULT.
 
 
 def test_a_failure_is_the_last_chunk_and_stands_bare_behind_it():
-    encoder = CODECS.client.open_encoder(ASKED)
+    encoder = CODECS.client.open_encoder(CONTEXT)
     assert encoder.encode_fault(FAULT, "id") == b"data: %b\r\n\r\n%b\n" % (ERROR, ERROR)
 
 
 def test_a_failure_ends_an_array():
-    encoder = CODECS.client.open_encoder(replace(ASKED, framing="json_array"))
+    encoder = CODECS.client.open_encoder(replace(CONTEXT, framing="json_array"))
     assert encoder.encode_fault(FAULT, "id") == b"[" + ERROR + b"]"
-    encoder = CODECS.client.open_encoder(replace(ASKED, framing="json_array"))
+    encoder = CODECS.client.open_encoder(replace(CONTEXT, framing="json_array"))
     sent = encoder.begin() + encoder.write(Opened(0, "text")) + encoder.write(Delta(0, "a"))
     assert json.loads(sent + encoder.encode_fault(FAULT, "id"))[1] == json.loads(ERROR)
 
 
 def test_nothing_stands_behind_the_end():
-    encoder = CODECS.client.open_encoder(replace(ASKED, framing="json_array"))
+    encoder = CODECS.client.open_encoder(replace(CONTEXT, framing="json_array"))
     encoder.end(USAGE)
     assert encoder.encode_fault(FAULT, "id") == b""
 

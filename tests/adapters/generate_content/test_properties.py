@@ -17,7 +17,7 @@ from adapters.ir.request import Output, Request, Thinking, Tool, ToolChoice
 from adapters.ir.usage import Usage
 from adapters.json.structure import at_once
 from tests.adapters.generate_content.bridged import STREAMS, bridged, chunks_of
-from tests.adapters.generate_content.calls import ASKED, decoded, encoded
+from tests.adapters.generate_content.calls import CONTEXT, decoded, encoded
 
 USAGE = Usage(10, 5)
 
@@ -180,7 +180,7 @@ def test_streams_come_back_through_the_wire(data):
     for choice in range(data.draw(st.integers(1, 2))):
         slots_so_far = sum(isinstance(event, Opened) for event in events)
         events += data.draw(slots(choice, slots_so_far))
-    encoder = CODECS.client.open_encoder(ASKED)
+    encoder = CODECS.client.open_encoder(CONTEXT)
     sent = encoder.begin() + b"".join(map(encoder.write, events)) + encoder.end(USAGE)
     decoder = CODECS.upstream.open_decoder()
     found = [event for chunk in chunks_of(sent) for event in decoder.read(None, chunk)]
@@ -216,7 +216,7 @@ def test_whole_answers_come_back_through_the_wire(listed):
     assert (
         at_once(
             CODECS.upstream.decode_answer(
-                at_once(CODECS.client.encode_answer(choices, USAGE, ASKED))
+                at_once(CODECS.client.encode_answer(choices, USAGE, CONTEXT))
             )
         )
         == choices
@@ -257,7 +257,7 @@ def test_state_of_others_comes_back_before_the_same_part(listed, keeps_thoughts)
             events += [Opened(slot, "text"), Delta(slot, f"t{slot}")]
             wanted.append(f"t{slot}")
         events.append(Closed(slot))
-    encoder = CODECS.client.open_encoder(ASKED)
+    encoder = CODECS.client.open_encoder(CONTEXT)
     sent = encoder.begin() + b"".join(map(encoder.write, [*events, Finished("stop")]))
     chunks = chunks_of(sent + encoder.end(USAGE))
     parts = [part for chunk in chunks for part in chunk["candidates"][0]["content"]["parts"]]

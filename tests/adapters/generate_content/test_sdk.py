@@ -26,7 +26,7 @@ from adapters.ir.request import Output, Thinking
 from adapters.ir.usage import Usage
 from adapters.json.structure import at_once
 from tests.adapters.generate_content.bridged import STREAMS, bridged
-from tests.adapters.generate_content.calls import ASKED, decoded
+from tests.adapters.generate_content.calls import CONTEXT, decoded
 
 USAGE = Usage(200, 90, 2000, 300, 100, 60)
 OPAQUE = "gw1.messages.mark.dmFsdWU.AAAAAAAAAAAAAAAA"
@@ -71,7 +71,7 @@ class Server:
 
 
 def written(events) -> bytes:
-    encoder = CODECS.client.open_encoder(ASKED)
+    encoder = CODECS.client.open_encoder(CONTEXT)
     sent = encoder.begin() + b"".join(map(encoder.write, events))
     return sent + encoder.end(USAGE)
 
@@ -106,7 +106,7 @@ def test_the_samples(name):
 
 
 def test_a_stream_that_fails_raises():
-    encoder = CODECS.client.open_encoder(ASKED)
+    encoder = CODECS.client.open_encoder(CONTEXT)
     sent = encoder.begin() + b"".join(map(encoder.write, EVENTS[:3]))
     sent += encoder.encode_fault(Fault(Condition.UPSTREAM_FAILED), "id")
     with pytest.raises(errors.ServerError) as caught:
@@ -120,7 +120,7 @@ def test_a_whole_answer():
         Text("Tea."),
         ToolCall("x", "f", '{"a": [1]}'),
     )
-    body = at_once(CODECS.client.encode_answer((Choice(parts, "tools"),), USAGE, ASKED))
+    body = at_once(CODECS.client.encode_answer((Choice(parts, "tools"),), USAGE, CONTEXT))
     answer = Server(body, "application/json").ask()
     assert answer.function_calls[0].args == {"a": [1]}
     assert answer.candidates[0].content.parts[2].thought_signature == OPAQUE.encode()
@@ -143,7 +143,7 @@ def test_a_request_that_cannot_be_carried():
 
 
 def test_what_the_sdk_sends_is_read():
-    answer = at_once(CODECS.client.encode_answer((Choice((Text("Tea."),)),), USAGE, ASKED))
+    answer = at_once(CODECS.client.encode_answer((Choice((Text("Tea."),)),), USAGE, CONTEXT))
     server = Server(answer, "application/json")
     declared = types.FunctionDeclaration(
         name="f",

@@ -11,7 +11,7 @@ from adapters.json.jsonio import top_level
 from adapters.models import traits_of
 from adapters.registry import FAMILIES, TRANSLATORS
 from tests.adapters.generate_content.bridged import chunks_of
-from tests.adapters.generate_content.calls import ASKED, FAMILY, done, target
+from tests.adapters.generate_content.calls import CONTEXT, FAMILY, done, target
 
 ARGS = {"a": 1}
 OTHERS = ("chat_completions", "responses", "messages")
@@ -38,7 +38,7 @@ def begun(client, upstream, body):
     whole = body if client == FAMILY else {"model": "m", **body}
     request = done(translator.decode(top_level(json.dumps(whole).encode()), False, "m"))
     origin = Origin(upstream, "mark", b"secret", "user")
-    return done(translator.begin(request, aim, ASKED, origin, count=False))
+    return done(translator.begin(request, aim, CONTEXT, origin, count=False))
 
 
 def answered(client, upstream, said):

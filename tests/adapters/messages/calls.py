@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from adapters.family.codec import Asked, Encoded, Target
+from adapters.family.codec import AnswerContext, Encoded, Target
 from adapters.family.traits import Traits
 from adapters.faults import Condition, Fault
 from adapters.framing.sse import EventSplitter, event_fields
@@ -20,7 +20,7 @@ from adapters.json.structure import Steps
 from adapters.messages import CODECS
 
 WIRE = Path(__file__).resolve().parents[2] / "wire/messages"
-ASKED = Asked("public", "Ab1", 1795000000, 10, include_usage=True)
+CONTEXT = AnswerContext("public", "Ab1", 1795000000, 10, include_usage=True)
 USAGE = Usage(200, 90, 2000, 300, 100, 60)
 HELLO = [{"role": "user", "content": "Is tea ready?"}]
 
@@ -85,7 +85,9 @@ def frames(stream: bytes) -> Iterator[tuple[str | None, dict[str, Any]]]:
             yield name, json.loads(data)
 
 
-def written(events: Iterable[Event], usage: Usage | None = USAGE, asked: Asked = ASKED) -> bytes:
+def written(
+    events: Iterable[Event], usage: Usage | None = USAGE, context: AnswerContext = CONTEXT
+) -> bytes:
     """The whole stream of events for a client."""
-    encoder = CODECS.client.open_encoder(asked)
+    encoder = CODECS.client.open_encoder(context)
     return b"".join([encoder.begin(), *map(encoder.write, events), encoder.end(usage)])

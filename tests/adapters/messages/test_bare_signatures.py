@@ -6,7 +6,7 @@ from adapters.ir.answer import Choice, Closed, Delta, Finished, Opened, Sealed
 from adapters.ir.parts import Reasoning, Text, ToolCall
 from adapters.json.structure import at_once
 from adapters.messages import CODECS
-from tests.adapters.messages.calls import ASKED, USAGE, written
+from tests.adapters.messages.calls import CONTEXT, USAGE, written
 
 TEXT = [Opened(0, "text"), Delta(0, "Tea."), Closed(0)]
 SEAL = [Opened(1, "reasoning"), Sealed(1, "sig"), Closed(1)]
@@ -54,7 +54,7 @@ def test_a_signature_before_the_text():
 
 def test_in_a_whole_answer():
     def kinds(*parts):
-        body = at_once(CODECS.client.encode_answer((Choice(parts),), USAGE, ASKED))
+        body = at_once(CODECS.client.encode_answer((Choice(parts),), USAGE, CONTEXT))
         return [block["type"] for block in json.loads(body)["content"]]
 
     text, seal = Text("Tea."), Reasoning("", opaque="sig")

@@ -12,12 +12,12 @@ from adapters.ir.usage import Usage
 from adapters.json.structure import at_once
 from adapters.messages import CODECS
 from adapters.messages.parts import UNSIGNED
-from tests.adapters.messages.calls import ASKED, USAGE
+from tests.adapters.messages.calls import CONTEXT, USAGE
 
 
 def answer(*parts, usage=USAGE, **fields):
     choices = (Choice(parts, **fields),)
-    said = json.loads(at_once(CODECS.client.encode_answer(choices, usage, ASKED)))
+    said = json.loads(at_once(CODECS.client.encode_answer(choices, usage, CONTEXT)))
     Message.model_validate(said, strict=True)
     return said
 
@@ -104,7 +104,7 @@ def test_stop_sequences_and_refusals():
 
 def test_an_answer_of_nothing():
     assert answer()["content"] == []
-    assert json.loads(at_once(CODECS.client.encode_answer((), Usage(), ASKED)))["content"] == []
+    assert json.loads(at_once(CODECS.client.encode_answer((), Usage(), CONTEXT)))["content"] == []
     with pytest.raises(Fault) as caught:
         answer(finish="error")
     assert caught.value.condition is Condition.UPSTREAM_FAILED

@@ -12,7 +12,7 @@ from adapters.ir.answer import Cited, Closed, Delta, Finished, Opened, Sealed
 from adapters.ir.parts import Citation
 from adapters.messages import CODECS
 from adapters.messages.parts import UNSIGNED
-from tests.adapters.messages.calls import ASKED, frames, written
+from tests.adapters.messages.calls import CONTEXT, frames, written
 
 
 def read_by_sdk(stream):
@@ -176,7 +176,7 @@ def test_calls_that_come_interleaved_wait_for_their_turn():
 
 
 def test_a_call_with_all_its_arguments_does_not_hold_up_the_next():
-    encoder = CODECS.client.open_encoder(ASKED)
+    encoder = CODECS.client.open_encoder(CONTEXT)
     sent = encoder.begin()
     for event in (
         Opened(0, "call", id="a", name="tide"),
@@ -270,7 +270,7 @@ def test_slots_that_were_not_closed_are():
 
 
 def test_failures():
-    encoder = CODECS.client.open_encoder(ASKED)
+    encoder = CODECS.client.open_encoder(CONTEXT)
     assert not encoder.started
     encoder.begin()
     assert encoder.started
@@ -286,7 +286,7 @@ def test_failures():
 
 def test_a_repeated_delta_is_the_delta():
     for waits in (False, True):
-        one, other = (CODECS.client.open_encoder(ASKED) for _ in range(2))
+        one, other = (CODECS.client.open_encoder(CONTEXT) for _ in range(2))
         for encoder in (one, other):
             if waits:
                 encoder.write(Opened(7, "call", id="a", name="n"))

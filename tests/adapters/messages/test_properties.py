@@ -25,7 +25,7 @@ from adapters.registry import FAMILIES
 from adapters.translate import Translator
 from demo.messages.blocks import sign_thought
 from demo.messages.request import read_request
-from tests.adapters.messages.calls import ASKED, WIRE, events_of, result, sent, written
+from tests.adapters.messages.calls import CONTEXT, WIRE, events_of, result, sent, written
 
 # A translation of the family to itself, which the registry does not have: streams must be equal.
 SELF = Translator(FAMILIES["messages"], CODECS.client, CODECS.upstream)
@@ -218,7 +218,7 @@ def test_a_stream_comes_back(events):
 def bridge():
     request = Request("messages", True, (Turn("user", (Text("a"),)),))
     target = Target("anthropic", "claude", Traits())
-    made = result(SELF.begin(request, target, ASKED, ORIGIN, count=False))
+    made = result(SELF.begin(request, target, CONTEXT, ORIGIN, count=False))
     operation = FAMILIES["messages"].client.operations["generate"]
     return made.open_bridge("public", "claude", False, operation, 1 << 20)
 
@@ -266,7 +266,7 @@ def test_repeated_thoughts_are_sealed_whole():
                 (Turn("assistant", (Reasoning("", opaque=sealed.opaque),)),),
             ),
             Target("anthropic", "claude", Traits()),
-            ASKED,
+            CONTEXT,
             ORIGIN,
             count=False,
         )

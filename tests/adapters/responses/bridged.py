@@ -9,7 +9,7 @@ from adapters.family.traits import Traits
 from adapters.registry import FAMILIES
 from adapters.responses import CODECS
 from adapters.translate import Translator
-from tests.adapters.responses.calls import ASKED, decoded, result
+from tests.adapters.responses.calls import CONTEXT, decoded, result
 
 FAMILY = FAMILIES["responses"]
 WIRE = pathlib.Path(__file__).parents[2] / "wire" / "responses"
@@ -20,7 +20,7 @@ BEGUN = result(
     TRANSLATOR.begin(
         decoded(stream=True),
         Target("openai", "up", Traits()),
-        ASKED,
+        CONTEXT,
         Origin("responses", "mark", b"secret", "user"),
         count=False,
     )

@@ -4,7 +4,7 @@ import json
 from collections.abc import Generator, Iterable
 from typing import Any
 
-from adapters.family.codec import Asked, Encoded, Target
+from adapters.family.codec import AnswerContext, Encoded, Target
 from adapters.family.traits import Traits
 from adapters.ir.answer import Event
 from adapters.ir.request import Request
@@ -12,7 +12,7 @@ from adapters.ir.usage import Usage
 from adapters.json.jsonio import dumps, top_level
 from adapters.responses import CODECS
 
-ASKED = Asked("public", "Ab1", 1795000000, 10, True)
+CONTEXT = AnswerContext("public", "Ab1", 1795000000, 10, True)
 OPENAI = {"openai_extras": True, "custom_tools": True, "verbosity": True}
 USAGE = Usage(10, 5, 3, 2, 1, 4)
 
@@ -46,7 +46,7 @@ def asked_for(request: Request) -> dict[str, str]:
 
 def written(events: Iterable[Event], usage: Usage = USAGE) -> bytes:
     """The whole stream of events for a client."""
-    encoder = CODECS.client.open_encoder(ASKED)
+    encoder = CODECS.client.open_encoder(CONTEXT)
     return b"".join([encoder.begin(), *map(encoder.write, events), encoder.end(usage)])
 
 

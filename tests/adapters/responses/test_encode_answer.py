@@ -11,11 +11,11 @@ from adapters.ir.usage import Usage
 from adapters.json.structure import at_once
 from adapters.responses import CODECS
 from adapters.responses.encode_answer import REFUSED
-from tests.adapters.responses.calls import ASKED, USAGE
+from tests.adapters.responses.calls import CONTEXT, USAGE
 
 
 def answer(*parts, usage=USAGE, **fields):
-    said = at_once(CODECS.client.encode_answer((Choice(parts, **fields),), usage, ASKED))
+    said = at_once(CODECS.client.encode_answer((Choice(parts, **fields),), usage, CONTEXT))
     Response.model_validate_json(said, strict=True)
     return json.loads(said)
 
@@ -116,7 +116,7 @@ def test_a_refusal_is_said_in_some_words():
 
 def test_what_says_nothing_is_left_out():
     assert answer(Text(""), Reasoning(""))["output"] == []
-    assert json.loads(at_once(CODECS.client.encode_answer((), USAGE, ASKED)))["output"] == []
+    assert json.loads(at_once(CODECS.client.encode_answer((), USAGE, CONTEXT)))["output"] == []
 
 
 def test_counts():

@@ -13,7 +13,7 @@ from adapters.ir.parts import Citation
 from adapters.json.structure import at_once
 from adapters.responses import CODECS
 from adapters.responses.encode_answer import REFUSED
-from tests.adapters.responses.calls import ASKED, USAGE, frames, written
+from tests.adapters.responses.calls import CONTEXT, USAGE, frames, written
 
 CALLS: list[Event] = [
     Opened(1, "call", id="a", name="tide"),
@@ -114,7 +114,9 @@ def test_the_official_sdk_reads_all_of_it():
 
 def test_a_whole_answer_says_the_same():
     said = frames(written(EVERYTHING[:-1]))[-1]["response"]
-    assert said.keys() == json.loads(at_once(CODECS.client.encode_answer((), USAGE, ASKED))).keys()
+    assert (
+        said.keys() == json.loads(at_once(CODECS.client.encode_answer((), USAGE, CONTEXT))).keys()
+    )
 
 
 def test_a_text_that_goes_on_behind_another_item():
@@ -177,7 +179,7 @@ def test_another_choice_is_none_of_this_family():
 
 @pytest.mark.parametrize("kind", ["text", "reasoning"])
 def test_a_repeated_event_differs_in_text_and_number_alone(kind):
-    once, again = (CODECS.client.open_encoder(ASKED) for _ in range(2))
+    once, again = (CODECS.client.open_encoder(CONTEXT) for _ in range(2))
     streams = []
     for encoder in (once, again):
         sent = [encoder.begin(), encoder.write(Opened(0, kind)), encoder.write(Delta(0, "a"))]
@@ -192,7 +194,7 @@ def test_a_repeated_event_differs_in_text_and_number_alone(kind):
 
 
 def test_failures():
-    encoder = CODECS.client.open_encoder(ASKED)
+    encoder = CODECS.client.open_encoder(CONTEXT)
     begun = encoder.begin() + encoder.write(Opened(0, "text")) + encoder.write(Delta(0, "x"))
     fault = Fault(Condition.UPSTREAM_FAILED)
     said = frames(begun + encoder.encode_fault(fault, "req"))
@@ -201,5 +203,5 @@ def test_failures():
     assert said[-1]["response"]["id"] == said[0]["response"]["id"]
     with pytest.raises(openai.APIError):
         said_by_sdk(begun + encoder.encode_fault(fault, "req"))
-    said = frames(CODECS.client.open_encoder(ASKED).encode_fault(fault, "req"))
+    said = frames(CODECS.client.open_encoder(CONTEXT).encode_fault(fault, "req"))
     assert [one["sequence_number"] for one in said] == [0, 1]

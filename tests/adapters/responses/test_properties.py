@@ -16,7 +16,7 @@ from adapters.responses import CODECS
 from adapters.responses.reasoning_state import seal
 from tests.adapters.responses.bridged import STREAMS, bridged
 from tests.adapters.responses.calls import (
-    ASKED,
+    CONTEXT,
     USAGE,
     decoded,
     encoded,
@@ -220,7 +220,7 @@ def test_a_stream_says_the_same_behind_both_sides(parts, cut):
 @given(answer_parts)
 def test_an_answer_says_the_same_behind_both_sides(parts):
     parts = [placeless(part) for part in parts]
-    body = at_once(CODECS.client.encode_answer((Choice(tuple(parts)),), USAGE, ASKED))
+    body = at_once(CODECS.client.encode_answer((Choice(tuple(parts)),), USAGE, CONTEXT))
     (choice,) = at_once(CODECS.upstream.decode_answer(body))
     assert [unsealed(part) for part in choice.parts] == parts
 

@@ -11,7 +11,7 @@ from adapters.json.jsonio import dumps, top_level
 from adapters.json.structure import at_once
 from adapters.responses import CODECS
 from adapters.responses.reasoning_state import without_reasoning
-from tests.adapters.responses.calls import ASKED, USAGE, frames, written
+from tests.adapters.responses.calls import CONTEXT, USAGE, frames, written
 
 WRAPPED = wrap("state", Origin("messages", "mark", b"secret", "user"))
 
@@ -38,7 +38,7 @@ def test_only_foreign_thoughts_go():
 
 
 def test_thoughts_of_translated_answers_go_also_without_state():
-    answered = at_once(CODECS.client.encode_answer((Choice((Reasoning("Hm."),)),), USAGE, ASKED))
+    answered = at_once(CODECS.client.encode_answer((Choice((Reasoning("Hm."),)),), USAGE, CONTEXT))
     (ours,) = json.loads(answered)["output"]
     (streamed,) = frames(written([Opened(0, "reasoning"), Delta(0, "Hm."), Closed(0)]))[-1][
         "response"

@@ -85,14 +85,14 @@ POSTED = {
     "/v1/v1/responses": FallbackHandler,
     "/v1/responses/v1/responses": FallbackHandler,
 }  # fmt: skip
-ASKED = [*(("GET", path) for path in FOUND), *(("POST", path) for path in POSTED)]
+CONTEXT = [*(("GET", path) for path in FOUND), *(("POST", path) for path in POSTED)]
 
 
 class Connection:
     peer = "198.51.100.7"
 
 
-@pytest.mark.parametrize(("method", "path"), ASKED)
+@pytest.mark.parametrize(("method", "path"), CONTEXT)
 def test_a_path_finds_its_handler(method, path, monkeypatch):
     found = []
     monkeypatch.setattr(routes, "HandlerRun", found.append)

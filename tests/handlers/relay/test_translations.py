@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from adapters.family.codec import Asked
+from adapters.family.codec import AnswerContext
 from adapters.family.opaque import unwrap, wrap
 from adapters.faults import Condition, Fault
 from adapters.ir.parts import Reasoning, Text, Turn
@@ -21,7 +21,7 @@ CHAT = replace(CHANNEL, id="chat", family="chat_completions", models={"m": "up"}
 MESSAGES = replace(CHANNEL, id="messages", models={"m": "up"})
 BOTH = (CHAT, MESSAGES)
 HI = Turn("user", (Text("Hi"),))
-ASKED = Asked("m", "A", 1, 1, include_usage=True)
+CONTEXT = AnswerContext("m", "A", 1, 1, include_usage=True)
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +42,7 @@ def request(*features, turns=(HI,)):
 def begun(translations, candidate, asked=None, **fields):
     fields.setdefault("user_id", "u")
     steps = translations.begin(
-        asked or request(), Wanted(BOTH, "toy", "m"), candidate, ASKED,
+        asked or request(), Wanted(BOTH, "toy", "m"), candidate, CONTEXT,
         max_output_tokens=None, **fields,
     )  # fmt: skip
     return at_once(steps)
