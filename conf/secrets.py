@@ -11,7 +11,6 @@ Nothing here may appear in a log, a table or a message.
 import base64
 import binascii
 import hashlib
-import hmac
 import os
 import stat
 import tomllib
@@ -44,7 +43,8 @@ _UPCOMING = """
 [upcoming]
 """
 _CURE = "restore the file from your backup"
-_DERIVED_FOR = b"sluice translation_secrets"
+_BRIDGE_VERSION = "Sluice 0.1.0 at schema 23 (git-4ce62c7e6920)"
+"""Reads files without translation_secrets, and writes them with these."""
 
 
 class Secrets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -143,10 +143,11 @@ def read(path: Path) -> Secrets:
 
 
 def _checked(path: Path, document: dict[str, object]) -> Secrets:
-    cipher_keys = document.get("cipher_keys")
-    if "translation_secrets" not in document and isinstance(cipher_keys, list):
-        # A file of an older version: all nodes derive the same from what they share.
-        document = {**document, "translation_secrets": [_derived(key) for key in cipher_keys]}
+    if "cipher_keys" in document and "translation_secrets" not in document:
+        remedy = f"run ./sluice secrets rotate translation of {_BRIDGE_VERSION} first"
+        raise ConfigError(
+            [f"{path} has no translation_secrets, too old for this version: {remedy}"]
+        )
     try:
         secrets = msgspec.convert(document, Secrets)
     except msgspec.ValidationError as error:
@@ -172,12 +173,6 @@ def _faults(place: str, values: list[str]) -> list[str]:
     if any(len(set(one)) < PLACEHOLDER_BYTES for one in raw):
         return [f"{place}: a placeholder, not {SECRET_BYTES} random bytes; {_CURE}"]
     return []
-
-
-def _derived(key: object) -> str:
-    """A secret of its own, from which nobody learns the key."""
-    digest = hmac.digest(str(key).encode(), _DERIVED_FOR, "sha256")
-    return base64.urlsafe_b64encode(digest).decode()
 
 
 def _bytes_of(value: str) -> bytes:

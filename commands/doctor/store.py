@@ -41,6 +41,9 @@ def _look(db: peewee.Database, findings: list[Finding]) -> bool:
     try:
         findings.append(_clock(db))
         pending = migrate.pending(db)
+    except migrate.SchemaTooOld as error:
+        findings.append(failed("store", str(error), "see docs/operations.md, upgrade"))
+        return False
     except StoreError as error:
         cure = "start the database, or correct store.url (host, user, password, name)"
         findings.append(failed("store", str(error), cure))

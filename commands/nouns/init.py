@@ -95,8 +95,7 @@ def make_schema(loaded: Loaded, fresh_secrets: bool) -> str:
     """Make the schema in an empty database; what was found or done. A schema is never changed."""
     db = open_database(loaded.settings.store.url)
     try:
-        steps = migrate.status(db)
-        if all(step.applied_ms is None for step in steps):
+        if migrate.is_new(db):
             migrate.up(db)
             return "made"
         if fresh_secrets:
@@ -105,9 +104,8 @@ def make_schema(loaded: Loaded, fresh_secrets: bool) -> str:
                 f" secrets.toml of the gateway that made it to {loaded.secrets_path}: without it"
                 " all keys in the database are unknown to this gateway."
             )
-        waiting = sum(step.applied_ms is None for step in steps)
-        if waiting:
-            return f"there already, {waiting} migrations pending; run: ./sluice migrate up"
+        if pending := migrate.pending(db):
+            return f"there already, {len(pending)} migrations pending; run: ./sluice migrate up"
         return "there already"
     finally:
         discard(db)

@@ -19,10 +19,10 @@ _COLUMNS = ("node", "state", "why", "version", "workers", "clock_behind_ms", "ba
 def command(config: Path | None, as_json: bool) -> None:
     """Show every node of the store: version, clock, readiness, journal.
 
-    As each told the store in the last ten seconds. state: ready, not ready (no worker takes calls),
-    away (silent for a minute), or here (an earlier version, which tells no more). clock_behind_ms:
-    how far its clock is behind the database's, minus: ahead. backlog_bytes: of its journals, not
-    yet in the store.
+    As each reported to the store in the last ten seconds. state: ready, not ready (no worker takes
+    calls), away (silent for a minute), or here (ended within the last minute). clock_behind_ms: how
+    far its clock is behind the database's, minus: ahead. backlog_bytes: of its journals, not yet in
+    the store.
     """
     with opened_store(config) as access:
         nodes = states(access.db)
@@ -35,7 +35,6 @@ def command(config: Path | None, as_json: bool) -> None:
 def _row(node: NodeState) -> dict[str, Any]:
     state = "away"
     if node.alive:
-        # Of a gateway of an earlier version only that it was there is known.
         state = "here" if not node.processes else "ready" if node.ready else "not ready"
     lead_ms = node.lead_ms
     if lead_ms is not None and abs(lead_ms) < CLOCK_SHOWN_MS:

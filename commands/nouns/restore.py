@@ -23,7 +23,7 @@ from store.calls.journal_files import SEGMENT_BYTES
 from store.copies import restored, snapshot
 from store.db import migrate
 from store.db.database import discard, open_database
-from store.db.migrations import ALL
+from store.db.migrations import ALL, BRIDGE_VERSION, FORERUNNERS
 from store.values.errors import Refused
 
 SHOWN_FAULTS = 20
@@ -98,10 +98,13 @@ def _check(manifest: Mapping[str, Any], url: str, file: Path) -> None:
             store_url.checked(url)
         except ValueError as error:
             raise Refused([f"--store: {error}"]) from None
-    if newer := set(manifest["migrations"]) - {migration.name for migration in ALL}:
+    steps, version = set(manifest["migrations"]), printable(manifest["version"])
+    if newer := steps - {migration.name for migration in ALL} - set(FORERUNNERS):
         names = printable(", ".join(sorted(newer)))
-        version = printable(manifest["version"])
         raise Refused([f"{file} is of version {version}, newer than this one: {names}"])
+    if not steps & {migration.name for migration in ALL} and steps < set(FORERUNNERS):
+        remedy = f"restore it with {BRIDGE_VERSION}, then upgrade"
+        raise Refused([f"{file} is of version {version}, too old for this one: {remedy}"])
 
 
 def _whole(folder: Path, manifest: Mapping[str, Any], url: str) -> tuple[dict[str, Any], list[str]]:

@@ -113,7 +113,7 @@ def _warn_of_another_gateway(loaded: Loaded, node: str) -> None:
 def _warn_of_another_store(loaded: Loaded, running: object) -> None:
     """Warn when the file has been changed since the gateway read it."""
     store = place(loaded.settings.store.url)
-    if running not in (store, None):  # None: a gateway of the version before does not say it
+    if running not in (store, None):
         note(
             f"warning: the gateway uses the store {running}, the configuration names {store}, from"
             f" which the channels below are: reload the gateway; {which(loaded.path)}"

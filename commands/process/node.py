@@ -123,8 +123,8 @@ def tell_places(folder: Path, ops: Mapping[str, object], secrets: Path) -> None:
 
 
 def written_places(folder: Path) -> tuple[dict[str, object], Path | None]:
-    """Return what `tell_places` left; empty and None where only gateways of an earlier version have
-    run, or power was lost while it was written."""
+    """Return what `tell_places` left; empty and None where no gateway has run, or power was lost
+    while it was written."""
     try:
         places = json.loads((folder / PLACES_FILE).read_bytes())
         return {name: places["ops"][name] for name in OPS_FIELDS}, Path(places["secrets"])

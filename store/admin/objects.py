@@ -233,7 +233,7 @@ _READ: Mapping[str, Callable[[Mapping[str, Any], _Extras], Any]] = {
     },
     "options": lambda row, _: row["options"] or {},
     "shared_ids": lambda row, _: row["shared_ids"] or [],
-    # Only users made by older versions have none.
+    # Users that were made before the column have none.
     "groups": lambda row, _: [DEFAULT_GROUP] if row["groups"] is None else row["groups"],
     "secret": lambda row, extras: frozenset(extras.digests.get(row["id"], ())),
     "group": lambda row, extras: extras.names.get(row["group_id"], ""),

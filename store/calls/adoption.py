@@ -37,7 +37,8 @@ from store.calls.journal_lines import (
     with_check,
 )
 from store.calls.journal_reader import Damage, JournalReader
-from store.calls.older_lines import older_open
+from store.db.migrations import BRIDGE_VERSION
+from store.values.errors import StoreError
 from store.values.ids import ULID_CHARS
 from store.values.usage_record import UsageRecord
 
@@ -48,6 +49,10 @@ WIPE_BYTES = 256 * 1024
 _decode_open = msgspec.json.Decoder(OpenLine).decode
 _decode_mark = msgspec.json.Decoder(MarkLine | HandedLine).decode
 _encode = msgspec.json.Encoder().encode
+
+
+class JournalTooOld(StoreError):
+    """A version that this one cannot read has written the journal."""
 
 
 def find_orphans(directory: Path, known: Iterable[str]) -> "Iterator[Orphan]":
@@ -90,10 +95,16 @@ class Orphan:
         """Write the closing lines of the calls that were lost; the end of the journal then.
 
         `applied_offset`: how far the store has applied it. Idempotent. OSError: not done.
+        JournalTooOld: nothing was done.
         """
         starts = segment_starts(self.directory, self.id)
         if not starts:
             return applied_offset
+        if self.reader.is_too_old():
+            raise JournalTooOld(
+                f"journal {self.id} is too old for this version and left as it is: let a gateway of"
+                f" {BRIDGE_VERSION} with this journal.dir book it"
+            )
         end, lost = self._lost_calls(starts, applied_offset, node)
         self.lost = lost
         # Beyond its own end only after a power loss on a disk that does not keep its word.
@@ -139,7 +150,7 @@ class Orphan:
             mark = marked.get(call_id)
             try:
                 last = None if mark is None else _decode_mark(mark)
-                records.append(lost_record(_decoded(line), last, node))
+                records.append(lost_record(_decode_open(line), last, node))
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 log.error(
                     "journal %s: open line of call %r is unreadable: %s", self.id, line, error
@@ -174,13 +185,6 @@ class Orphan:
                     done += os.pwrite(descriptor, lines[done:], place + done)
                 os.fdatasync(descriptor)
         return position
-
-
-def _decoded(line: bytes) -> OpenLine:
-    try:
-        return _decode_open(line)
-    except msgspec.ValidationError:
-        return older_open(line)
 
 
 @contextlib.contextmanager

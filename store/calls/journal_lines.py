@@ -2,8 +2,8 @@
 
 A line is one JSON array, a blank, the CRC-32 of the array in 8 hexadecimal digits, and a line end:
 `["o",id,…]` when a call begins, `["m",id,…]` while it relays, `["s",id,…]` in its place when the
-client learns ids of what the vendor keeps, `["c",id,…]` when it has ended (the usage record). Lines
-of older versions: older_lines. Fields may only be added at the end of an array, with a default.
+client learns ids of what the vendor keeps, `["c",id,…]` when it has ended (the usage record).
+Fields may only be added at the end of an array, with a default.
 """
 
 from zlib import crc32

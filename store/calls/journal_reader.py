@@ -1,8 +1,8 @@
 """Reading journals, their own process's and those of dead ones.
 
 A line whose checksum does not fit is damaged: it is shown to the caller, and what lies behind it is
-read. Versions before the checksum wrote the array alone; such lines are taken as they are. A line
-without its line end at the end of the journal was torn by a power loss (adoption judges that).
+read. A line without its line end at the end of the journal was torn by a power loss (adoption
+judges that).
 """
 
 import io
@@ -15,7 +15,7 @@ from zlib import crc32
 
 import msgspec
 
-from store.calls.journal_files import SEGMENT_BYTES, segment_path
+from store.calls.journal_files import SEGMENT_BYTES, segment_path, segment_starts
 from store.calls.journal_lines import (
     CHECK,
     CHECK_BYTES,
@@ -26,12 +26,13 @@ from store.calls.journal_lines import (
     OPEN,
     HandedLine,
 )
-from store.calls.older_lines import older_close
 from store.values.usage_record import UsageRecord
 
 READ_BYTES = 64 * 1024
 DAMAGE_SHOWN_BYTES = 64 * 1024
 _ANY_BEGIN = re.compile(rb'\["[%b%b%b%b]","' % (OPEN, MARK, HANDED, CLOSE))
+
+_FLAT_BEGIN = re.compile(rb'\["[%b%b]","[0-9A-Z]{26}",[0-9]' % (OPEN, CLOSE))
 
 _decode_close = msgspec.json.Decoder(UsageRecord).decode
 _decode_handed = msgspec.json.Decoder(HandedLine).decode
@@ -62,13 +63,6 @@ class Closed:
     unreadable: list[bytes] = field(default_factory=list)
     damaged: list[Damage] = field(default_factory=list)
     handed: list[HandedLine] = field(default_factory=list)
-
-    def add_older(self, body: bytes) -> None:
-        """A close line that is none of this version: of an older one, or unreadable."""
-        try:
-            self.records.append(older_close(body))
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            self.unreadable.append(body)
 
     @property
     def lines(self) -> int:
@@ -108,7 +102,7 @@ class JournalReader:
                     try:
                         records.append(decode(body))
                     except (msgspec.DecodeError, UnicodeDecodeError):
-                        found.add_older(body)
+                        found.unreadable.append(body)
                     if len(records) >= max_records:
                         found.offset = end
                         return found
@@ -121,6 +115,17 @@ class JournalReader:
             if found.lines >= max_records:
                 return found
         return found
+
+    def is_too_old(self) -> bool:
+        """Return whether a version has written the journal whose lines have no checksum or whose
+        facts of a call stand beside all others: nothing of it can be read."""
+        for start in segment_starts(self.directory, self.journal_id)[:1]:
+            for _, lines in self._blocks(start, start + SEGMENT_BYTES):
+                line = lines[0]
+                return bool(_FLAT_BEGIN.match(line)) or (
+                    _ANY_BEGIN.match(line) is not None and line.endswith(b"]\n")
+                )
+        return False
 
     def pieces(self, offset: int, limit: int) -> Iterator[tuple[int, bytes, Damage | None]]:
         """Everything from an offset on that ends at or before `limit`: where it ends, the JSON text
@@ -174,8 +179,6 @@ def _examined(line: bytes, end: int) -> tuple[bytes, Damage | None]:
     """
     if _is_sound(line):
         return line[:-CHECK_BYTES], None
-    if line.endswith(b"]\n") and _is_json(line):
-        return line[:-1], None  # of a version without checksums
     begins = _ANY_BEGIN.finditer(line, max(1, len(line) - LINE_MAX_BYTES))
     sound = next((at.start() for at in begins if _is_sound(line[at.start() :])), len(line))
     odd = line[:sound]
@@ -186,14 +189,6 @@ def _examined(line: bytes, end: int) -> tuple[bytes, Damage | None]:
 
 def _is_sound(line: bytes) -> bool:
     return line[-CHECK_BYTES:] == CHECK % crc32(line[:-CHECK_BYTES])
-
-
-def _is_json(line: bytes) -> bool:
-    try:
-        msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return False
-    return True
 
 
 def _length_before_nul(chunk: bytes) -> int:

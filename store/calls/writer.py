@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import peewee
 
-from store.calls.adoption import Orphan, find_orphans
+from store.calls.adoption import JournalTooOld, Orphan, find_orphans
 from store.calls.journal import Journal
 from store.calls.journal_reader import JournalReader
 from store.calls.source import JournalSource
@@ -113,6 +113,7 @@ class Writer:
         reader = JournalReader(journal.directory, journal.id)
         self._own = JournalSource(db, reader, node, self._own_applied)
         self._adopted: list[_Adopted] = []
+        self._refused: set[str] = set()
         self._target = (0, 0)  # (moment, end of the journal then): reached when that is applied
         self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
         self._failing = False
@@ -348,7 +349,7 @@ class Writer:
         self._hooks.finished(source.id)
 
     def _find_orphans(self) -> None:
-        known = {self._own.id, *(adopted.orphan.id for adopted in self._adopted)}
+        known = {self._own.id, *(adopted.orphan.id for adopted in self._adopted), *self._refused}
         for orphan in find_orphans(self._journal.directory, known):
             log.info("adopting journal %s, whose process is gone", orphan.id)
             # Leases and charges of the dead are not this process's own.
@@ -372,7 +373,11 @@ class Writer:
         except StoreUnavailable:
             raise
         except (OSError, StoreError) as error:
-            log.error("journal %s cannot be adopted now: %s", source.id, error)
+            if isinstance(error, JournalTooOld):
+                self._refused.add(source.id)
+                log.error("%s", error)
+            else:
+                log.error("journal %s cannot be adopted now: %s", source.id, error)
             orphan.release()
             self._adopted.remove(adopted)
         return False

@@ -7,8 +7,6 @@ it, whatever it means.
 """
 
 import functools
-import importlib
-import pkgutil
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,7 +15,7 @@ import pymysql.cursors
 from peewee import fn
 
 from store.copies import restored
-from store.db import migrate, partitions, tables
+from store.db import migrate, partitions
 from store.db.database import (
     database_ms,
     execute,
@@ -30,7 +28,7 @@ from store.db.database import (
     transaction,
 )
 from store.db.nodes import NODE_ALIVE_MS, last_seen
-from store.db.tables.fields import Row
+from store.db.schema import all_tables
 from store.db.tables.system import UpkeepRow, Version
 from store.db.tables.usage import UsageRow
 from store.values.errors import Refused, StoreError
@@ -41,9 +39,6 @@ MARK = "copy_unfinished"
 """Row of `versions` in a target whose copy has not ended."""
 
 Report = Callable[[str], None]
-
-for _module in pkgutil.iter_modules(tables.__path__, f"{tables.__name__}."):
-    importlib.import_module(_module.name)
 
 
 def copy(source: peewee.Database, target: peewee.Database, report: Report) -> dict[str, int]:
@@ -67,16 +62,6 @@ def copy(source: peewee.Database, target: peewee.Database, report: Report) -> di
     _verify(source, target, counts)
     transaction(target, functools.partial(_copy_versions, source, target, last=True))
     return counts
-
-
-def all_tables() -> list[Any]:
-    """The models of all tables."""
-
-    def leaves(model: Any) -> list[Any]:
-        below = model.__subclasses__()
-        return [leaf for one in below for leaf in leaves(one)] if below else [model]
-
-    return leaves(Row)
 
 
 def _check_source(source: peewee.Database) -> None:

@@ -1,6 +1,6 @@
 """Connections, transactions and the meaning of driver errors, for SQLite and MySQL alike.
 
-What differs between the two dialects is decided here and in migrations/, nowhere else. SQL text
+What differs between the two dialects is decided here and in schema.py, nowhere else. SQL text
 elsewhere in store/ is written once: `?` for a parameter, "name" for a quoted identifier. Each
 thread has a connection of its own, opened at first use. Only store/ and composition roots import
 this module.

@@ -1,11 +1,9 @@
 """Brings the schema to the version of this code, safely when several do it at once.
 
-SQLite: each migration is one transaction under the write lock. MySQL commits at every DDL
-statement, so its statements can be run twice, and a lease row (GET_LOCK would hold on one node of
-a cluster only) lets one runner at a time work; it is renewed while that runner lives.
-What concerns all records is done day by day, on MySQL with a transaction for each, so that a run
-that is killed leaves little to repeat. Raw SQL: its own tables have no models, the rest is DDL. For
-commands; workers only ask `pending`.
+SQLite: each step is one transaction under the write lock. MySQL commits at every DDL statement, so
+its statements can be run twice, and a lease row (GET_LOCK would hold on one node of a cluster only)
+lets one runner at a time work; it is renewed while that runner lives. Raw SQL: its own tables have
+no models, the rest is DDL. For commands; workers only ask `pending`.
 """
 
 import contextlib
@@ -13,25 +11,22 @@ import functools
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import peewee
 
+from store.db import schema
 from store.db.database import discard, execute, is_mysql, place, snapshot_read, transaction
-from store.db.migrations import ALL
-from store.db.migrations.ddl import COLLATION_MARK, Days, Migration
+from store.db.migrations import ALL, BRIDGE_VERSION, FIRST, FORERUNNERS, Migration
 from store.values.errors import StoreError, StoreUnavailable
 from store.values.ids import now_ms
 
-# MariaDB's name, then MySQL's, of the collation that compares bytes and does not pad.
-COLLATIONS = ("utf8mb4_nopad_bin", "utf8mb4_0900_bin")
 LEASE_S = 20
 LEASE_RENEW_S = 5
 LEASE_WAIT_S = 600
 LEASE_POLL_S = 0.2
-NEWEST_DAYS = 2
-"""Days gone through again by a run that follows a killed one: their records may have grown."""
+SHOWN_DIFFERENCES = 3
 
 Report = Callable[[str], None]
 
@@ -50,52 +45,64 @@ _LEASE_DROP = """UPDATE "schema_lease" SET "owner" = '', "until_s" = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One migration and when it was applied; None: not yet."""
+class AppliedStep:
+    """A step and when it was applied; None: not yet."""
 
     name: str
     applied_ms: int | None
 
 
-def status(db: peewee.Database) -> list[Step]:
-    """Every migration of this code in order, with the time it was applied here."""
+class SchemaTooOld(StoreError):
+    """The schema is of a version that this code does not know how to upgrade."""
+
+
+def status(db: peewee.Database) -> list[AppliedStep]:
+    """Return every step of this code in order. Raises SchemaTooOld, as all that follows."""
     applied = _applied(db)
-    return [Step(migration.name, applied.get(migration.name)) for migration in ALL]
+    return [AppliedStep(migration.name, applied.get(migration.name)) for migration in ALL]
+
+
+def is_new(db: peewee.Database) -> bool:
+    """Return whether no version has made a schema here."""
+    return not _applied(db)
 
 
 def pending(db: peewee.Database) -> list[str]:
-    """Names of the migrations that are still to be run; empty: the schema is up to date."""
+    """Return the names of the steps that are still to be run; empty: the schema is up to date."""
     return [step.name for step in status(db) if step.applied_ms is None]
 
 
 def behind(db: peewee.Database) -> str:
-    """What to tell the operator of a schema that is behind, with the cure; empty: it is not."""
-    names = ", ".join(pending(db))
-    told = f"the schema of {place(db)} is behind (pending: {names}); run: ./sluice migrate up"
-    return told if names else ""
+    """Return a message for the operator of a schema that is behind, with the remedy; empty: it is
+    not. Raises StoreUnavailable, never SchemaTooOld."""
+    try:
+        names = ", ".join(pending(db))
+    except SchemaTooOld as error:
+        return str(error)
+    text = f"the schema of {place(db)} is behind (pending: {names}); run: ./sluice migrate up"
+    return text if names else ""
 
 
 def plan(db: peewee.Database) -> list[str]:
-    """The SQL that `up` would run now, in order."""
-    missing = set(pending(db))
-    collation = _collation(db)
-    return [
-        _fill(statement, collation)
-        for migration in ALL
-        if migration.name in missing
-        for statement in _statements(db, migration)
-    ]
+    """Return the SQL that `up` would run now, in order."""
+    applied = set(_applied(db))
+    return [text for migration in _missing(applied) for text in _statements(db, migration, applied)]
 
 
 def up(db: peewee.Database, report: Report = lambda _: None) -> list[str]:
-    """Run what is pending; the names this call applied. Idempotent, safe in parallel.
+    """Run what is pending; return the names that this call applied. Idempotent, safe in parallel.
 
-    `report` is told what is done next, like "0002_usage_rollups: day 3 of 30".
+    A store with the schema of the version before is compared with the models and taken as it is.
+    `report` gets what is done next, like "0001_schema: statement 3 of 40". StoreError: its schema
+    is not what its version made.
     """
     if is_mysql(db):
         return _up_mysql(db, report)
     _run_one(db, _HISTORY)
-    return [m.name for m in ALL if transaction(db, functools.partial(_up_sqlite, db, m, report))]
+    done: list[str] = []
+    while names := transaction(db, functools.partial(_next_sqlite, db, report)):
+        done += names
+    return done
 
 
 def _applied(db: peewee.Database) -> dict[str, int]:
@@ -105,19 +112,27 @@ def _applied(db: peewee.Database) -> dict[str, int]:
         rows = execute(db, 'SELECT "name", "applied_ms" FROM "schema_migrations"')
         return dict(rows.fetchall())
 
-    return snapshot_read(db, read)
+    applied = snapshot_read(db, read)
+    if applied and FIRST.name not in applied and not applied.keys() >= set(FORERUNNERS):
+        raise SchemaTooOld(
+            f"{place(db)} has schema {len(applied)}, too old for this version: upgrade to"
+            f" {BRIDGE_VERSION} first and run its ./sluice migrate up"
+        )
+    return applied
 
 
-def _up_sqlite(db: peewee.Database, migration: Migration, report: Report) -> bool:
-    if migration.name in _applied(db):
-        return False
-    for statement in _counted(migration, migration.sqlite, report):
-        execute(db, statement)
-    if migration.days:
-        for day in _counted_days(migration, _days(db), report):
-            _run_day(db, migration.days.sqlite, day)
-    _note(db, migration)
-    return True
+def _missing(applied: Iterable[str]) -> list[Migration]:
+    return [migration for migration in ALL if migration.name not in applied] if applied else [FIRST]
+
+
+def _next_sqlite(db: peewee.Database, report: Report) -> list[str]:
+    """Apply the next step; return its name with those that a new store has no need of."""
+    applied = set(_applied(db))
+    for migration in _missing(applied)[:1]:
+        for statement in _counted(db, migration, applied, report):
+            execute(db, statement)
+        return _note(db, migration, applied)
+    return []
 
 
 def _up_mysql(db: peewee.Database, report: Report) -> list[str]:
@@ -125,101 +140,52 @@ def _up_mysql(db: peewee.Database, report: Report) -> list[str]:
         return []
     for statement in (_HISTORY, _LEASE, _LEASE_ROW):
         _run_one(db, statement)
-    done = []
+    done: list[str] = []
     report("waiting for another run to end")
     with _leased(db) as lost:
-        collation = _collation(db)
-        for name in pending(db):
-            migration = next(m for m in ALL if m.name == name)
-            for statement in _counted(migration, migration.mysql, report):
-                _require(lost)
-                _run_one(db, _fill(statement, collation))
-            if migration.days:
-                days = _days_left(db, migration.days)
-                for day in _counted_days(migration, days, report):
-                    _require(lost)
-                    work = functools.partial(_run_day, db, migration.days.mysql, day)
-                    transaction(db, work)
-            transaction(db, functools.partial(_note, db, migration))
-            done.append(name)
+        while missing := _missing(applied := set(_applied(db))):
+            for statement in _counted(db, missing[0], applied, report):
+                if lost.is_set():
+                    raise StoreUnavailable("the lease of this migration was lost; run it again")
+                _run_one(db, statement)
+            done += transaction(db, functools.partial(_note, db, missing[0], applied))
     return done
 
 
-def _require(lost: threading.Event) -> None:
-    if lost.is_set():
-        raise StoreUnavailable("the lease of this migration was lost; run it again")
-
-
-def _counted(migration: Migration, statements: Sequence[str], report: Report) -> Iterator[str]:
+def _counted(
+    db: peewee.Database, migration: Migration, applied: Collection[str], report: Report
+) -> Iterator[str]:
+    statements = _statements(db, migration, applied)
     for number, statement in enumerate(statements, 1):
         report(f"{migration.name}: statement {number} of {len(statements)}")
         yield statement
 
 
-def _counted_days(migration: Migration, days: Sequence[int], report: Report) -> Iterator[int]:
-    for number, day in enumerate(days, 1):
-        report(f"{migration.name}: day {number} of {len(days)}")
-        yield day
+def _statements(
+    db: peewee.Database, migration: Migration, applied: Collection[str]
+) -> Sequence[str]:
+    """Return what a step has to run here: nothing, where the version before has made the schema."""
+    if migration is not FIRST or not applied:
+        return migration.statements(db)
+    if faults := schema.differences(db):
+        raise StoreError(
+            f"{place(db)} has not the schema of {BRIDGE_VERSION}, so nothing was changed:"
+            f" {'; '.join(faults[:SHOWN_DIFFERENCES])}"
+        )
+    return []
 
 
-def _days(db: peewee.Database) -> list[int]:
-    """The UTC days that have usage records, oldest first."""
-    query = 'SELECT "day" FROM "usage_records" WHERE "day" > ? ORDER BY "day" LIMIT 1'
-    days: list[int] = []
-    while row := execute(db, query, (days[-1] if days else 0,)).fetchone():
-        days.append(int(row[0]))
-    return days
-
-
-def _days_left(db: peewee.Database, steps: Days) -> list[int]:
-    def read() -> list[int]:
-        days = _days(db)
-        done = {day for day in days if execute(db, steps.done, (day,)).fetchone()}
-        return [day for day in days if day not in done or day in days[-NEWEST_DAYS:]]
-
-    return snapshot_read(db, read)
-
-
-def _run_day(db: peewee.Database, statements: Sequence[str], day: int) -> None:
-    for statement in statements:
-        execute(db, statement, (day,) * statement.count("?"))
+def _note(db: peewee.Database, migration: Migration, applied: Collection[str]) -> list[str]:
+    """Note a step as applied, on a new store all: FIRST has made the newest schema."""
+    names = [one.name for one in ALL] if migration is FIRST and not applied else [migration.name]
+    insert = 'INSERT INTO "schema_migrations" ("name", "applied_ms") VALUES (?, ?)'
+    for name in names:
+        execute(db, insert, (name, now_ms()))
+    return names
 
 
 def _run_one(db: peewee.Database, statement: str) -> None:
     transaction(db, lambda: execute(db, statement))
-
-
-def _note(db: peewee.Database, migration: Migration) -> None:
-    insert = 'INSERT INTO "schema_migrations" ("name", "applied_ms") VALUES (?, ?)'
-    execute(db, insert, (migration.name, now_ms()))
-
-
-def _statements(db: peewee.Database, migration: Migration) -> list[str]:
-    mysql = is_mysql(db)
-    statements = list(migration.mysql if mysql else migration.sqlite)
-    if migration.days and db.table_exists("usage_records"):
-        for day in snapshot_read(db, lambda: _days(db)):
-            steps = migration.days.mysql if mysql else migration.days.sqlite
-            statements += [statement.replace("?", str(day)) for statement in steps]
-    return statements
-
-
-def _fill(statement: str, collation: str) -> str:
-    return statement.replace(COLLATION_MARK, collation)
-
-
-def _collation(db: peewee.Database) -> str:
-    if not is_mysql(db):
-        return ""
-    names = "', '".join(COLLATIONS)
-    show = f"SHOW COLLATION WHERE \"Collation\" IN ('{names}')"
-    found = {row[0] for row in snapshot_read(db, lambda: execute(db, show).fetchall())}
-    for name in COLLATIONS:
-        if name in found:
-            return name
-    raise StoreError(
-        f"{place(db)}: the database server has no binary collation without padding for utf8mb4"
-    )
 
 
 @contextlib.contextmanager

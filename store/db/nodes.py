@@ -29,8 +29,8 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """A node as its processes told the store. `lead_ms`: how far the database's clock is ahead of
-    the node's; None, and no versions, where only gateways of an earlier version have run."""
+    """A node as its processes reported it. `lead_ms`: how far the database's clock is ahead of the
+    node's; None, and no versions, where no process runs."""
 
     name: str
     seen_ms: int

@@ -102,10 +102,7 @@ def prices_from_json(text: str) -> Prices:
 
 
 def prices_from_text(text: str) -> Prices:
-    """Read back what `Prices.text` wrote, or `Prices.json`, as older journals have it; raises
-    AmountError when it is anything else."""
-    if text.startswith("{"):
-        return prices_from_json(text)
+    """Read back what `Prices.text` wrote; raises AmountError when it is anything else."""
     amounts = text.split(" ")
     if len(amounts) != len(PRICE_NAMES):
         raise AmountError(f"prices need {len(PRICE_NAMES)} amounts: {text[:80]!r}")

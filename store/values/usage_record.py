@@ -78,7 +78,7 @@ class CallFacts(msgspec.Struct, array_like=True, gc=False):
     """What is known of a call when it is admitted; None: not known, or not there.
 
     Made once for each call: its lines in the journal and its record share it. `prices` is
-    `Prices.text` (in older journals `Prices.json`); `limit_account`: the spend limit that the cost
+    `Prices.text`; `limit_account`: the spend limit that the cost
     counts against, which is no column.
     """
 

@@ -26,7 +26,7 @@ def refused(path) -> str:
 
 
 def write(path, **lists):
-    every = {"peppers": [STRONG], "cipher_keys": [STRONG], "cookie_secrets": [STRONG], **lists}
+    every = {name: [STRONG] for name in secrets.KINDS.values()} | lists
     path.write_text("".join(f"{name} = {values!r}\n" for name, values in every.items()))
     path.chmod(0o600)
 
@@ -95,16 +95,11 @@ def test_rotated_secrets_keep_their_order(path):
     assert secrets.load(path).peppers == [other, STRONG]
 
 
-def test_an_older_file_has_translation_secrets_of_its_cipher_keys(path, tmp_path):
-    other = OTHER
-    write(path, cipher_keys=[other, STRONG])
-    derived = secrets.load(path).translation_secrets
-    assert len(derived) == 2 and not {other, STRONG} & set(derived)
-    node = tmp_path / "node.toml"
-    write(node, cipher_keys=[STRONG], peppers=[other])
-    assert secrets.load(node).translation_secrets == derived[1:]
-    write(path, translation_secrets=[other])
-    assert secrets.load(path).translation_secrets == [other]
+def test_a_file_of_an_older_version_is_refused_with_the_version_to_pass_through(path):
+    write(path)
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(line for line in lines if "translation_secrets" not in line))
+    assert "rotate translation of Sluice 0.1.0 at schema 23" in refused(path)
 
 
 def test_an_upcoming_secret_is_accepted_and_comes_last(path):

@@ -14,13 +14,13 @@ from store.admin.document import parse
 from store.admin.objects import Sealing
 from store.catalog.catalog import load_snapshot
 from store.catalog.keys import find_key
-from store.db import migrate
 from store.db.database import discard, open_database
 from store.values.cipher import Cipher
 from store.values.errors import NotFound, Refused
 from store.values.key_secrets import digests
 from tests.support.dialects import CHAT, PATHS, SECRET
 from tests.support.documents import channel, document
+from tests.support.stores import sqlite_store
 
 PEPPERS = ["pepper"]
 CIPHER = Cipher(["a key"])
@@ -28,8 +28,7 @@ CIPHER = Cipher(["a key"])
 
 @pytest.fixture
 def db(tmp_path):
-    opened = open_database(f"sqlite:///{tmp_path}/store.db")
-    migrate.up(opened)
+    opened = open_database(sqlite_store(tmp_path / "store.db"))
     made = document(["model"], [channel("main", CHAT, "http://127.0.0.1:1", {"model": "up"})])
     actor = editor(opened, Sealing(CIPHER, PEPPERS), "hub:somebody")
     actor.apply(parse(json.dumps(made), {}, Path()))

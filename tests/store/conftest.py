@@ -9,8 +9,8 @@ from store.admin.document import parse
 from store.admin.objects import Sealing
 from store.admin.plan import Upstreams
 from store.db.database import discard, open_database
-from store.db.migrate import up
 from store.values.cipher import Cipher
+from tests.support.stores import MariaDbStores, sqlite_store
 
 DIALECTS = ("sqlite", "mariadb")
 PEPPER = "pepper of the tests"
@@ -81,12 +81,25 @@ group = "plain"
 """
 
 
+@pytest.fixture(scope="session")
+def mariadb_stores(mariadb):
+    return MariaDbStores(mariadb)
+
+
 @pytest.fixture(params=DIALECTS)
 def database_url(request, tmp_path):
-    """The url of an empty database of each kind."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/sluice.db"
-    return request.getfixturevalue("mariadb").fresh_url()
+    """The URL of a database of each kind: empty, or beside `database` with the schema."""
+    path = tmp_path / "sluice.db"
+    if "database" not in request.fixturenames:
+        sqlite = request.param == "sqlite"
+        yield f"sqlite:///{path}" if sqlite else request.getfixturevalue("mariadb").fresh_url()
+    elif request.param == "sqlite":
+        yield sqlite_store(path)
+    else:
+        stores = request.getfixturevalue("mariadb_stores")
+        url = stores.take()
+        yield url
+        stores.give_back(url)
 
 
 @pytest.fixture
@@ -98,10 +111,11 @@ def empty_database(database_url):
 
 
 @pytest.fixture
-def database(empty_database):
+def database(database_url):
     """A database with the schema of this code."""
-    up(empty_database)
-    return empty_database
+    db = open_database(database_url)
+    yield db
+    discard(db)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 No model is bound to a database: give one to every query (`Model.select().bind(db)`,
 `Model.insert(...).execute(db)`), since a process may hold several and threads share the classes.
-The schema itself is made by migrations/; a test holds the two against each other on both databases:
-columns, types, NULL, defaults, keys, indexes. Ids are ULIDs made by the application; money is in
+The schema is made from them by schema.py. Ids are ULIDs made by the application; money is in
 nano-units, times in milliseconds; lists and maps are JSON text.
 """

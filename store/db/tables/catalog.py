@@ -99,7 +99,9 @@ class ChannelKey(Row):
 
     class Meta:
         table_name = "channel_keys"
-        indexes = ((("channel_id", "position"), False),)
+
+
+ChannelKey.add_index(ChannelKey.channel_id, ChannelKey.position, name="channel_keys_channel")
 
 
 class KeyAside(Row):

@@ -35,7 +35,7 @@ class Subscription(Row):
 
     id = CharField(ID, primary_key=True)
     user_id = CharField(ID)
-    plan_id = CharField(ID, index=True)
+    plan_id = CharField(ID)
     starts_ms = BigIntegerField()
     expires_ms = BigIntegerField()
     disabled = Flag(default=False)
@@ -43,7 +43,12 @@ class Subscription(Row):
 
     class Meta:
         table_name = "subscriptions"
-        indexes = ((("user_id", "plan_id"), True),)
+
+
+Subscription.add_index(
+    Subscription.user_id, Subscription.plan_id, unique=True, name="subscriptions_user"
+)
+Subscription.add_index(Subscription.plan_id, name="subscriptions_plan")
 
 
 class Quota(Row):
@@ -54,10 +59,13 @@ class Quota(Row):
 
     account = CharField(MARK, primary_key=True)
     spent = BigIntegerField()
-    ends_ms = BigIntegerField(null=True, index=True)
+    ends_ms = BigIntegerField(null=True)
 
     class Meta:
         table_name = "quotas"
+
+
+Quota.add_index(Quota.ends_ms, name="quotas_ends")
 
 
 class Lease(Row):
@@ -76,7 +84,9 @@ class Lease(Row):
     class Meta:
         table_name = "leases"
         primary_key = CompositeKey("account", "journal_id")
-        indexes = ((("journal_id", "recall"), False),)
+
+
+Lease.add_index(Lease.journal_id, Lease.recall, name="leases_journal")
 
 
 class LedgerLine(Row):
@@ -88,14 +98,17 @@ class LedgerLine(Row):
     amount = BigIntegerField()
     balance_after = BigIntegerField()
     reference = CharField(TEXT, null=True)
-    idempotency_id = CharField(TEXT, null=True, unique=True)
+    idempotency_id = CharField(TEXT, null=True)
     reason = TextField()
     at_ms = BigIntegerField()
     day = IntegerField(null=True)
 
     class Meta:
         table_name = "ledger"
-        indexes = ((("user_id", "id"), False),)
+
+
+LedgerLine.add_index(LedgerLine.idempotency_id, unique=True, name="ledger_idempotency")
+LedgerLine.add_index(LedgerLine.user_id, LedgerLine.id, name="ledger_user")
 
 
 class RedeemCode(Row):

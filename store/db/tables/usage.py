@@ -22,6 +22,7 @@ from store.db.tables.fields import (
     Flag,
     LongText,
     Row,
+    SparseIndex,
 )
 
 
@@ -74,14 +75,16 @@ class UsageRow(Row):
     class Meta:
         table_name = "usage_records"
         primary_key = CompositeKey("day", "id")
-        indexes = (
-            (("recorded_ms", "id"), False),
-            (("user", "day", "id", "outcome", "key_id"), False),
-            (("client_request_id",), False),
-        )
 
 
-UsageRow.add_index(Beginning(UsageRow.upstream_request_id, MARK), name="usage_upstream_id")
+UsageRow.add_index(UsageRow.recorded_ms, UsageRow.id, name="usage_recorded")
+UsageRow.add_index(
+    *(UsageRow.user, UsageRow.day, UsageRow.id, UsageRow.outcome, UsageRow.key_id),
+    name="usage_caller",
+)
+UsageRow.add_index(SparseIndex(UsageRow, [UsageRow.client_request_id], name="usage_client_id"))
+_UPSTREAM_ID = Beginning(UsageRow.upstream_request_id, MARK)
+UsageRow.add_index(SparseIndex(UsageRow, [_UPSTREAM_ID], name="usage_upstream_id"))
 
 
 class UsageSums(Row):
@@ -120,7 +123,10 @@ class UsageByKey(UsageSums):
             *("day", "hour", "key_id", "user", "model", "outcome", "endpoint", "error_code"),
             "group",
         )
-        indexes = ((("key_id", "day"), False), (("user", "day"), False))
+
+
+UsageByKey.add_index(UsageByKey.key_id, UsageByKey.day, name="usage_by_key_key")
+UsageByKey.add_index(UsageByKey.user, UsageByKey.day, name="usage_by_key_user")
 
 
 class UsageByChannel(UsageSums):
@@ -168,7 +174,9 @@ class UsageByUser(UsageSums):
     class Meta:
         table_name = "usage_by_user"
         primary_key = CompositeKey("day", "user", "key_id", "group", "outcome")
-        indexes = ((("user", "day"), False),)
+
+
+UsageByUser.add_index(UsageByUser.user, UsageByUser.day, name="usage_by_user_user")
 
 
 class UsageByGroup(UsageSums):
@@ -220,8 +228,11 @@ class StoredResponse(Row):
     user_id = CharField(ID)
     channel_id = CharField(ID)
     fingerprint = CharField(MARK)
-    expires_ms = BigIntegerField(index=True)
+    expires_ms = BigIntegerField()
 
     class Meta:
         table_name = "stored_responses"
         primary_key = CompositeKey("mark", "user_id")
+
+
+StoredResponse.add_index(StoredResponse.expires_ms, name="stored_responses_expires")

@@ -41,7 +41,7 @@ class ApiKey(Limited):
     id = CharField(ID, primary_key=True)
     user_id = CharField(ID)
     name = CharField(NAME)
-    group_id = CharField(ID, index=True)
+    group_id = CharField(ID)
     prefix = CharField(WORD)
     last_four = CharField(WORD)
     expires_ms = BigIntegerField(null=True)
@@ -55,19 +55,25 @@ class ApiKey(Limited):
 
     class Meta:
         table_name = "api_keys"
-        indexes = ((("user_id", "name"), True),)
+
+
+ApiKey.add_index(ApiKey.user_id, ApiKey.name, unique=True, name="api_keys_name")
+ApiKey.add_index(ApiKey.group_id, name="api_keys_group")
 
 
 class KeySecret(Row):
     """A keyed digest by which a key is found; valid_until_ms is set on rotated ones."""
 
     digest = Digest(primary_key=True)
-    key_id = CharField(ID, index=True)
+    key_id = CharField(ID)
     pepper_id = CharField(WORD)
     valid_until_ms = BigIntegerField(null=True)
 
     class Meta:
         table_name = "key_secrets"
+
+
+KeySecret.add_index(KeySecret.key_id, name="key_secrets_key")
 
 
 class WrongPath(Row):

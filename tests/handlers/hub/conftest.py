@@ -22,6 +22,7 @@ from store.db.migrate import up
 from store.values.cipher import Cipher
 from tests.handlers.hub.browser import PASSWORDS, Browser
 from tests.support.ports import HOST, free_port
+from tests.support.stores import sqlite_store
 
 COOKIE_SECRETS = ["cookie secret of the tests"]
 DOCUMENT = f"""
@@ -97,8 +98,7 @@ def db(filled_store, tmp_path):
 @pytest.fixture
 def empty_store(tmp_path):
     """A store with its schema and nothing in it; a module may take it as its `db`."""
-    db = open_database(f"sqlite:///{tmp_path}/empty.db")
-    up(db)
+    db = open_database(sqlite_store(tmp_path / "empty.db"))
     yield db
     discard(db)
 

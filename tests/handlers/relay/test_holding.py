@@ -9,10 +9,10 @@ from adapters.faults import Condition
 from handlers.relay.call import Interrupt, MoneyUsedUp
 from handlers.relay.holding import AHEAD_S, AHEAD_TOKENS, Holding
 from store.db.database import discard, open_database
-from store.db.migrate import up
 from store.money.wallet import Movement, credit
 from tests.handlers.relay.calls import KEY, a_call
 from tests.store.processes import Process
+from tests.support.stores import sqlite_store
 from tests.support.users import add_user
 
 TOKEN = 2 * 10**6  # nanos of one of output
@@ -69,8 +69,7 @@ class Rig:
 
 @pytest.fixture
 def db(tmp_path):
-    made = open_database(f"sqlite:///{tmp_path}/sluice.db")
-    up(made)
+    made = open_database(sqlite_store(tmp_path / "sluice.db"))
     yield made
     discard(made)
 

@@ -8,15 +8,14 @@ import pytest
 from store.admin.apply import Editor
 from store.admin.export import export, list_objects, show, to_toml
 from store.catalog import keys
-from store.db import migrate
 from store.db.database import discard, open_database
 from store.values.errors import NotFound
+from tests.support.stores import sqlite_store
 
 
 @pytest.fixture
 def second(tmp_path, sealing, editor):
-    db = open_database(f"sqlite:///{tmp_path}/second.db")
-    migrate.up(db)
+    db = open_database(sqlite_store(tmp_path / "second.db"))
     yield Editor(db, sealing, editor._upstreams, "tester"), db
     discard(db)
 

@@ -3,12 +3,12 @@
 import pytest
 
 from store.admin.objects import find, load
+from store.db.schema import all_tables
 from store.db.tables.catalog import ChannelKey, Price
 from store.db.tables.money import LedgerLine, Wallet
 from store.db.tables.users import KeySecret
 from store.values.errors import NotFound, Refused
 from store.values.ids import now_ms
-from tests.support.models import ALL
 
 
 def rows(database, table):
@@ -51,7 +51,7 @@ def test_find_tells_the_nearest_name(state):
 
 
 def test_no_secret_is_in_the_database(database, applied):
-    text = repr([rows(database, table) for table in ALL])
+    text = repr([rows(database, table) for table in all_tables()])
     secrets = ["sk-upstream-1", "sk-given-0123456789", "correct horse", applied.keys[1].secret]
     assert [secret for secret in secrets if secret in text] == []
 

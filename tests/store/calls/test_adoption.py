@@ -12,10 +12,10 @@ import time
 import pytest
 
 from store.calls import journal_files
-from store.calls.adoption import Orphan, find_orphans
+from store.calls.adoption import JournalTooOld, Orphan, find_orphans
 from store.calls.journal import Journal
 from store.calls.journal_files import SEGMENT_BYTES, segment_path, segment_starts
-from store.calls.journal_lines import Sent
+from store.calls.journal_lines import Sent, with_check
 from store.values.ids import new_ulid
 from store.values.pricing import Prices
 from store.values.usage_record import StoredAt
@@ -27,7 +27,7 @@ ODD = random.Random(40).randbytes(40)  # the same in every process that collects
 
 
 def opened(call_id):
-    money = {"prices": PRICES.json, "multiplier_ppm": 10**6, "input_tokens": 10}
+    money = {"prices": PRICES.text, "multiplier_ppm": 10**6, "input_tokens": 10}
     return open_line(id=call_id, started_ms=1, **dict.fromkeys(NAMES, "x"), **money)
 
 
@@ -217,17 +217,16 @@ def test_damage_that_the_store_has_passed_is_shown_once(tmp_path):
     orphan.release()
 
 
-def test_a_journal_of_a_version_without_checksums_is_adopted(tmp_path):
+def test_the_journal_of_an_older_version_is_refused_and_left_as_it_is(tmp_path):
     journal, path, _ = two_calls(tmp_path)
     lines = path.read_bytes()[: journal.written_offset].splitlines(keepends=True)[:3]
-    older = b"".join(line[:-10] + b"\n" for line in lines)
-    path.write_bytes(older.ljust(SEGMENT_BYTES, b"\0"))
+    older = b"".join(line[:-10] + b"\n" for line in lines).ljust(SEGMENT_BYTES, b"\0")
+    path.write_bytes(older)
     orphan = adopt(tmp_path)
-    end = orphan.close_open_calls(0, "web-1")
-    found = orphan.reader.read_closed(0, end, 10)
-    assert [record.outcome for record in found.records] == ["ok", "gateway_lost"]
-    assert not (found.damaged or orphan.damaged)
+    with pytest.raises(JournalTooOld, match=r"gateway of Sluice 0\.1\.0 at schema 23 .* book it"):
+        orphan.close_open_calls(0, "web-1")
     orphan.release()
+    assert path.read_bytes() == older and adopt(tmp_path).id == journal.id
 
 
 def test_closing_lines_go_on_in_the_next_segment(tmp_path, monkeypatch):
@@ -261,8 +260,8 @@ def test_a_journal_that_lost_more_than_the_store_applied_goes_on_behind_it(tmp_p
 def test_an_open_line_that_cannot_be_read_does_not_keep_the_others(tmp_path, caplog):
     journal = Journal(tmp_path)
     journal.open_call(opened(good := new_ulid()))
-    journal._append(b'["o","%s","x"]\n' % new_ulid().encode())
-    journal._append(b'["?","%s","of a later version"]\n' % new_ulid().encode())
+    journal._append(with_check(b'["o","%s","x"]' % new_ulid().encode()))
+    journal._append(with_check(b'["?","%s","of a later version"]' % new_ulid().encode()))
     die(journal)
     orphan = adopt(tmp_path)
     end = orphan.close_open_calls(0, "web-1")

@@ -15,7 +15,7 @@ PRICES = Prices(10**9, 2 * 10**9, 0, 0, 0, 0, 5)
 def opened(**fields):
     names = ("user_id", "user", "key_id", "key_name", "group", "endpoint", "family")
     facts = {"id": new_ulid(), "started_ms": 1_000, **dict.fromkeys(names, "x")}
-    money = {"prices": PRICES.json, "multiplier_ppm": 2_000_000, "input_tokens": 1_000}
+    money = {"prices": PRICES.text, "multiplier_ppm": 2_000_000, "input_tokens": 1_000}
     return open_line(**(facts | money | fields))
 
 
@@ -49,7 +49,7 @@ def test_a_lost_call_that_relayed_something_is_charged_for_it():
         "m",
         True,
     )
-    assert (lost.call.client_ip, lost.call.prices) == ("10.0.0.1", PRICES.json)
+    assert (lost.call.client_ip, lost.call.prices) == ("10.0.0.1", PRICES.text)
 
 
 @pytest.mark.parametrize("marked", [False, True])

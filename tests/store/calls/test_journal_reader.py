@@ -54,8 +54,8 @@ def line(number, size=60):
 
 def test_every_cut_of_a_segment_gives_its_whole_lines(tmp_path, reader):
     lines = [line(number, number) for number in range(12)]
-    data = b"".join(item + b"\n" for item in lines)
-    ends = {sum(len(item) + 1 for item in lines[:n]) for n in range(13)}
+    data = b"".join(map(with_check, lines))
+    ends = {sum(len(with_check(item)) for item in lines[:n]) for n in range(13)}
     for cut in range(len(data) + 1):
         write(tmp_path, 0, data[:cut])
         reader.close()
@@ -65,9 +65,9 @@ def test_every_cut_of_a_segment_gives_its_whole_lines(tmp_path, reader):
 
 
 def test_lines_go_on_in_the_next_segment_and_stop_at_the_limit(tmp_path, reader):
-    write(tmp_path, 0, line(1) + b"\n")
-    write(tmp_path, SEGMENT, line(2) + b"\n" + line(3) + b"\n")
-    size = len(line(1)) + 1
+    write(tmp_path, 0, with_check(line(1)))
+    write(tmp_path, SEGMENT, with_check(line(2)) + with_check(line(3)))
+    size = len(with_check(line(1)))
     assert [end for end, _ in bodies(reader, 0, 2 * SEGMENT)] == [
         size,
         SEGMENT + size,
@@ -79,26 +79,22 @@ def test_lines_go_on_in_the_next_segment_and_stop_at_the_limit(tmp_path, reader)
 
 
 def test_deleted_segments_are_passed_over(tmp_path, reader):
-    write(tmp_path, 2 * SEGMENT, line(1) + b"\n")
+    write(tmp_path, 2 * SEGMENT, with_check(line(1)))
     assert [item for _, item in bodies(reader, 7, 3 * SEGMENT)] == [line(1)]
     assert segment_starts(tmp_path, JOURNAL) == [2 * SEGMENT]
-
-
-def test_what_lies_behind_a_hole_is_not_read(tmp_path, reader):
-    write(tmp_path, 0, line(1) + b"\n" + bytes(100) + line(2) + b"\n")
-    assert [item for _, item in bodies(reader, 0, SEGMENT)] == [line(1)]
 
 
 def test_random_journals_are_read_from_any_line_on(tmp_path, reader):
     rng = random.Random(3)
     expected, start, data = [], 0, b""
     for number in range(300):
-        item = line(number, rng.randrange(400)) + b"\n"
+        body = line(number, rng.randrange(400))
+        item = with_check(body)
         if len(data) + len(item) > SEGMENT:
             write(tmp_path, start, data)
             start, data = start + SEGMENT, b""
         data += item
-        expected.append((start + len(data), item[:-1]))
+        expected.append((start + len(data), body))
     write(tmp_path, start, data)
     limit = start + len(data)
     assert list(bodies(reader, 0, limit)) == expected
@@ -114,12 +110,13 @@ def record(**fields):
 
 def test_closed_calls_are_read_in_batches_and_bad_lines_are_shown(tmp_path, reader):
     records = [record() for _ in range(5)]
-    data = b"".join(msgspec.json.encode(item) + b"\n" for item in records)
-    write(tmp_path, 0, b'["o","x"]\n' + data + b'["c","broken"]\n["m","x"]\n["c",worse]\n')
+    lines = [b'["o","x"]', *map(msgspec.json.encode, records), b'["c","broken"]', b'["m","x"]']
+    data = b"".join(map(with_check, lines))
+    write(tmp_path, 0, data + b'["c",worse]\n')
     first = reader.read_closed(0, SEGMENT, 3)
     assert first.records == records[:3]
     second = reader.read_closed(first.offset, SEGMENT, 3)
-    end = len(data) + 10 + 15 + 10 + 12
+    end = len(data) + 12
     damage = Damage(b'["c",worse]\n', end, whole=True)
     assert second == Closed(end, records[3:], [b'["c","broken"]'], [damage])
     assert reader.read_closed(end, SEGMENT, 3) == Closed(end)
@@ -138,7 +135,7 @@ def test_a_record_written_by_an_older_program_is_read(tmp_path, reader):
     full = msgspec.json.decode(msgspec.json.encode(record(user="alice")))
     older = msgspec.json.encode(full[:12])
     assert line_kind(older) == CLOSE
-    write(tmp_path, 0, older + b"\n")
+    write(tmp_path, 0, with_check(older))
     (found,) = reader.read_closed(0, SEGMENT, 10).records
     assert (found.call.user, found.cost_nanos, found.node) == ("alice", 0, None)
 
@@ -218,10 +215,22 @@ def test_nothing_of_a_long_stretch_of_garbage_is_kept_in_memory(tmp_path, monkey
     assert damage == Damage(b"x" * 100, len(lines[2]) + 2001, whole=True)
 
 
-def test_lines_without_checksum_are_read_beside_such_with_it(tmp_path, written):
-    records, lines = written
-    older = [line if number % 2 else line[:-10] + b"\n" for number, line in enumerate(lines)]
-    assert closed_of(tmp_path, b"".join(older)) == (records, [])
+def test_the_journal_of_a_version_without_checksums_is_too_old(tmp_path, written):
+    _, lines = written
+    assert not is_too_old(tmp_path, b"".join(lines)) and not is_too_old(tmp_path, b"")
+    assert is_too_old(tmp_path, b"".join(line[:-10] + b"\n" for line in lines))
+
+
+@pytest.mark.parametrize("kind", [b"o", b"c"])
+def test_a_journal_of_flat_lines_is_too_old(tmp_path, kind):
+    flat = b'["%b","01JD0000000000000000000001",1700000000000,"U","alice"]' % kind
+    assert is_too_old(tmp_path, with_check(flat))
+
+
+def is_too_old(folder, data):
+    write(folder, 0, data)
+    with contextlib.closing(JournalReader(folder, JOURNAL)) as reader:
+        return reader.is_too_old()
 
 
 def test_what_ends_without_a_line_end_was_torn(tmp_path, written):
@@ -236,7 +245,7 @@ def test_what_ends_without_a_line_end_was_torn(tmp_path, written):
 
 
 def test_the_reader_gives_its_file_back(tmp_path, reader):
-    write(tmp_path, 0, line(1) + b"\n")
+    write(tmp_path, 0, with_check(line(1)))
     before = len(os.listdir("/proc/self/fd"))
     assert list(bodies(reader, 0, SEGMENT))
     assert len(os.listdir("/proc/self/fd")) == before + 1

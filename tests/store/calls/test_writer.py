@@ -75,7 +75,7 @@ def facts(call_id, user_id):
         "user": "alice",
         "key_id": user_id,
         **dict.fromkeys(FACTS, "x"),
-        "prices": PRICES.json,
+        "prices": PRICES.text,
         "multiplier_ppm": 10**6,
     }
 
@@ -979,6 +979,22 @@ def test_a_journal_that_cannot_be_adopted_does_not_stop_the_rest(
     assert_books_are_right(database)
 
 
+def test_a_journal_that_is_too_old_is_named_once_and_left(database, desks, caplog, monkeypatch):
+    monkeypatch.setattr(writer_module, "ADOPT_INTERVAL_S", 0.01)
+    dead = desks()
+    dead.writer.start()
+    dead.kill()
+    path = segment_path(dead.journal.directory, dead.journal.id, 0)
+    with path.open("r+b") as file:
+        file.write(b'["c","01JD0000000000000000000001",1700000000000,"U"]\n')
+    desk = desks().start()
+    wait_for(lambda: "is too old for this version" in caplog.text)
+    time.sleep(0.1)
+    assert caplog.text.count(f"journal {dead.journal.id} is too old") == 1
+    desk.stop()
+    assert path.exists()
+
+
 CHILD = textwrap.dedent("""
     import os, random, sys, time
     from pathlib import Path
@@ -987,12 +1003,12 @@ CHILD = textwrap.dedent("""
     from store.values.ids import new_ulid
     from store.calls.journal import Journal
     from store.calls.journal_lines import Sent
-    from store.values.pricing import Prices, cost_nanos, prices_from_json
+    from store.values.pricing import Prices, cost_nanos, prices_from_text
     from store.values.usage_record import AttemptRecord, Charge
     from tests.support.usage_records import open_line, usage_record
     from store.calls.writer import Hooks, Writer
-    _, _, url, folder, said, prices_json, *users = sys.argv
-    prices = prices_from_json(prices_json)
+    _, _, url, folder, said, prices_text, *users = sys.argv
+    prices = prices_from_text(prices_text)
     journal = Journal(Path(folder), sync_ms=2)
     ignore = lambda *_: None
     hooks = Hooks(ignore, ignore, ignore, lambda: {user: 1 for user in users}, dict, ignore)
@@ -1004,7 +1020,7 @@ CHILD = textwrap.dedent("""
     running = []
     while True:
         call_id, user = new_ulid(), rng.choice(users)
-        facts = dict(names, id=call_id, started_ms=1, user_id=user, prices=prices_json,
+        facts = dict(names, id=call_id, started_ms=1, user_id=user, prices=prices_text,
                      multiplier_ppm=1_500_000)
         journal.open_call(open_line(**facts, input_tokens=10))
         os.write(out, f"open {call_id}\\n".encode())
@@ -1043,7 +1059,7 @@ def test_sigkill_at_any_moment_loses_and_doubles_nothing(database, desks, outage
     said = tmp_path / "said"
     folder = tmp_path / "journal"
     for _ in range(10):
-        arguments = [os.getcwd(), outage.url, folder, said, PRICES.json, *users]
+        arguments = [os.getcwd(), outage.url, folder, said, PRICES.text, *users]
         process = subprocess.Popen([sys.executable, "-c", CHILD, *map(str, arguments)])
         try:
             kill_somewhere(process, rng, database, next_count(database))

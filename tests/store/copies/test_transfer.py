@@ -4,7 +4,7 @@ import pytest
 
 from store.catalog.catalog import load_snapshot
 from store.copies import transfer
-from store.copies.transfer import MARK, all_tables, copy
+from store.copies.transfer import MARK, copy
 from store.db.changes import current_version
 from store.db.database import (
     database_ms,
@@ -18,6 +18,7 @@ from store.db.database import (
 from store.db.migrate import up
 from store.db.nodes import note_seen
 from store.db.partitions import _limits, prune
+from store.db.schema import all_tables
 from store.db.tables.usage import JournalRow
 from store.values.errors import Refused, StoreError, StoreUnavailable
 from store.values.ids import day_at

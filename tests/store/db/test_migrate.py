@@ -1,16 +1,19 @@
-"""The schema: made once, by any number of runners. (Against the models: test_schema.)"""
+"""The runner of migrations: a schema is made once, by any number of runners; a store of the version
+before is taken as it is, an older one refused. (The schema itself: test_schema.)"""
 
 import ast
+import re
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
-from store.db import migrate, migrations
+from store.db import migrate, migrations, schema
 from store.db.database import discard, execute, is_mysql, open_database, transaction
-from store.db.migrations.ddl import Migration
-from store.values.errors import StoreUnavailable
+from store.db.migrations import Migration
+from store.values.errors import StoreError, StoreUnavailable
 
 NAMES = [migration.name for migration in migrations.ALL]
 
@@ -22,7 +25,7 @@ print(migrate.up(database.open_database(sys.argv[1])))
 
 
 def test_up_makes_what_was_pending_and_nothing_twice(empty_database):
-    assert migrate.pending(empty_database) == NAMES
+    assert migrate.is_new(empty_database) and migrate.pending(empty_database) == NAMES
     assert any("usage_records" in statement for statement in migrate.plan(empty_database))
     assert migrate.up(empty_database) == NAMES
     assert migrate.pending(empty_database) == []
@@ -31,35 +34,6 @@ def test_up_makes_what_was_pending_and_nothing_twice(empty_database):
     steps = migrate.status(empty_database)
     assert [step.name for step in steps] == NAMES
     assert all(step.applied_ms > 1_600_000_000_000 for step in steps)
-
-
-def test_names_compare_byte_by_byte(database):
-    for name in ("a", "A", "a ", "ä", "a\u0308"):
-        row = {"id": name, "name": name, "role": "member", "spend_order": "x", "created_ms": 1}
-        columns = ", ".join(f'"{c}"' for c in row)
-        marks = ", ".join("?" * len(row))
-        transaction(
-            database,
-            lambda row=row, columns=columns, marks=marks: execute(
-                database, f'INSERT INTO "users" ({columns}) VALUES ({marks})', row.values()
-            ),
-        )
-    for name in ("a", "A", "a "):
-        for column in ("name", "id"):
-            query = f'SELECT "name" FROM "users" WHERE "{column}" = ?'
-            assert [r[0] for r in execute(database, query, (name,)).fetchall()] == [name]
-
-
-def test_usage_records_are_partitioned_by_day_on_mysql(database):
-    if not is_mysql(database):
-        pytest.skip("SQLite has no partitions")
-    query = (
-        "SELECT partition_method, partition_expression, partition_description"
-        " FROM information_schema.partitions"
-        " WHERE table_schema = DATABASE() AND table_name = 'usage_records'"
-    )
-    [(method, expression, limit)] = execute(database, query).fetchall()
-    assert (method, expression.strip('`"'), limit) == ("RANGE", "day", "MAXVALUE")
 
 
 def test_many_processes_at_once(database_url):
@@ -96,20 +70,34 @@ def test_many_threads_at_once(empty_database):
 
 
 def _assert_each_ran_once(answers):
-    # SQLite gives the write lock up between two migrations: another runner may do the next.
     assert sorted(name for names in answers for name in names) == NAMES
 
 
 def test_a_half_applied_migration_is_finished_by_the_next_run(empty_database, monkeypatch):
-    good = migrations.ALL[0]
-    broken = Migration(good.name, [*good.sqlite[:3], "BOOM"], [*good.mysql[:3], "BOOM"])
-    monkeypatch.setattr(migrate, "ALL", (broken,))
+    create_all = migrations.FIRST.statements
+    broken = Migration(NAMES[0], lambda db: [*create_all(db)[:3], "BOOM"])
+    monkeypatch.setattr(migrate, "FIRST", broken)
     with pytest.raises(Exception, match="BOOM"):
         migrate.up(empty_database)
-    monkeypatch.setattr(migrate, "ALL", (good,))
-    assert migrate.pending(empty_database) == ["0001_core"]
-    assert migrate.up(empty_database) == ["0001_core"]
+    monkeypatch.undo()
+    assert migrate.pending(empty_database) == NAMES
+    assert migrate.up(empty_database) == NAMES
     assert empty_database.table_exists("usage_records")
+
+
+def test_a_later_step_is_run_where_the_first_was_and_only_noted_in_a_new_store(
+    database, monkeypatch, tmp_path
+):
+    new = open_database(f"sqlite:///{tmp_path}/new.db")
+    later = Migration("0002_later", lambda _: ['CREATE TABLE "later" ("a" INT)'])
+    monkeypatch.setattr(migrate, "ALL", (*migrations.ALL, later))
+    assert migrate.plan(database) == ['CREATE TABLE "later" ("a" INT)']
+    assert migrate.up(database) == ["0002_later"]
+    assert database.table_exists("later")
+    assert not any("later" in statement for statement in migrate.plan(new))
+    assert migrate.up(new) == [*NAMES, "0002_later"] and migrate.up(new) == []
+    assert not new.table_exists("later")
+    discard(new)
 
 
 def test_a_lease_held_by_another_runner_is_waited_for(empty_database, monkeypatch):
@@ -129,7 +117,7 @@ def test_a_lost_lease_stops_the_runner(empty_database, monkeypatch):
     if not is_mysql(empty_database):
         pytest.skip("SQLite runs a migration under its write lock")
     monkeypatch.setattr(migrate, "LEASE_RENEW_S", 0.01)
-    slow = Migration("0002_slow", [], ["SELECT SLEEP(0.5)", "SELECT SLEEP(0.5)"])
+    slow = Migration("0002_slow", lambda _: ["SELECT SLEEP(0.5)", "SELECT SLEEP(0.5)"])
     migrate.up(empty_database)
     monkeypatch.setattr(migrate, "ALL", (*migrations.ALL, slow))
 
@@ -151,3 +139,45 @@ def test_a_lost_lease_stops_the_runner(empty_database, monkeypatch):
 
 def _url(db):
     return f"mysql://root@127.0.0.1:{db.connect_params['port']}/{db.database}"
+
+
+SCHEMA_23 = Path(__file__).parent / "schema_23"
+
+
+@pytest.fixture
+def store_23(empty_database):
+    """A store that the version before has made."""
+    name = "mariadb" if is_mysql(empty_database) else "sqlite"
+    for statement in (SCHEMA_23 / f"{name}.sql").read_text().split(";\n")[:-1]:
+        execute(empty_database, statement)
+    return empty_database
+
+
+def test_a_store_of_the_version_before_is_taken_as_it_is(store_23):
+    insert = 'INSERT INTO "wallets" ("user_id", "balance") VALUES (\'u\', 7)'
+    transaction(store_23, lambda: execute(store_23, insert))
+    assert not migrate.is_new(store_23) and migrate.pending(store_23) == NAMES
+    assert "pending: 0001_schema" in migrate.behind(store_23)
+    assert migrate.plan(store_23) == []
+    assert migrate.up(store_23) == NAMES and migrate.up(store_23) == []
+    assert migrate.behind(store_23) == "" and schema.differences(store_23) == []
+    assert execute(store_23, 'SELECT "balance" FROM "wallets"').fetchall()[0][0] == 7
+    steps = {row[0] for row in execute(store_23, 'SELECT "name" FROM "schema_migrations"')}
+    assert steps == {*migrations.FORERUNNERS, *NAMES}, "the version before could not go on with it"
+
+
+def test_a_store_whose_schema_is_another_is_not_taken(store_23):
+    execute(store_23, 'DROP TABLE "wallets"')
+    for attempt in (migrate.plan, migrate.up):
+        with pytest.raises(StoreError, match=r"not the schema of Sluice .*: table wallets is miss"):
+            attempt(store_23)
+    assert migrate.pending(store_23) == NAMES
+
+
+def test_an_older_store_is_refused_with_the_version_to_pass_through(store_23):
+    execute(store_23, 'DELETE FROM "schema_migrations" WHERE "name" = \'0023_processes\'')
+    message = r"has schema 22, too old .*: upgrade to Sluice 0\.1\.0 at schema 23 .* first"
+    for attempt in (migrate.status, migrate.pending, migrate.is_new, migrate.plan, migrate.up):
+        with pytest.raises(migrate.SchemaTooOld, match=message):
+            attempt(store_23)
+    assert re.search(message, migrate.behind(store_23))

@@ -1,78 +1,144 @@
-"""The models and what the migrations make are one schema, on both databases."""
+"""The schema that the first step makes is that of the models, on both databases."""
 
 import pytest
 
-from store.db.database import discard, execute, is_mysql, open_database
-from tests.support.models import ALL
+from store.db import schema
+from store.db.database import discard, execute, is_mysql, open_database, transaction
+from store.db.schema import all_tables
+from store.values.errors import Conflict
 
-MYSQL_COLUMNS = (
-    "SELECT column_name, column_type, is_nullable = 'YES', column_default"
-    " FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = ?"
+CODE = (
+    'INSERT INTO "codes" ("id", "digest", "pepper_id", "last_four", "amount", "created_ms")'
+    " VALUES (?, ?, 'p', 'abcd', 1, 0)"
 )
 
 
 @pytest.fixture
 def modelled(database, request, tmp_path):
-    """A database whose tables are made from the models alone."""
+    """A database whose tables peewee has made from the models."""
     if is_mysql(database):
         db = open_database(request.getfixturevalue("mariadb").fresh_url())
+        collation = f"ALTER DATABASE {db.database} COLLATE {schema.COLLATIONS[0]}"
+        transaction(db, lambda: execute(db, collation))
     else:
         db = open_database(f"sqlite:///{tmp_path}/models.db")
-    with db.bind_ctx(ALL):
-        db.create_tables(ALL)
+    with db.bind_ctx(all_tables()):
+        db.create_tables(all_tables())
     yield db
     discard(db)
 
 
-def columns(db, table):
-    """Name -> type and whether it may be NULL."""
-    if is_mysql(db):
-        rows = execute(db, MYSQL_COLUMNS, (table,)).fetchall()
-        return {name: (kind, bool(null)) for name, kind, null, _ in rows}
-    rows = execute(db, f'PRAGMA table_info("{table}")').fetchall()
-    # All whole numbers of SQLite are of one type, however it is spelt.
-    return {row[1]: ("INTEGER" if "INT" in row[2] else row[2], not row[3]) for row in rows}
+def columns(db):
+    """(table, column) -> type and whether it may be NULL, as the database tells them."""
+    return {
+        (table._meta.table_name, name): found[:2]
+        for table in all_tables()
+        for name, found in schema._actual_columns(db, table._meta.table_name).items()
+    }
 
 
-def defaults(db, table):
-    """Name -> the default of the column, as text; those without one left out."""
-    if is_mysql(db):
-        rows = [(row[0], row[3]) for row in execute(db, MYSQL_COLUMNS, (table,)).fetchall()]
-    else:
-        rows = [(row[1], row[4]) for row in execute(db, f'PRAGMA table_info("{table}")').fetchall()]
-    return {name: value.strip("'") for name, value in rows if value not in (None, "NULL")}
+def keys(db):
+    """The columns of each primary key, and name, columns and kind of each index."""
+    names = [table._meta.table_name for table in all_tables()]
+    primary = {name: tuple(db.get_primary_keys(name)) for name in names}
+    indexes = {
+        (name, index.name, tuple(index.columns), bool(index.unique))
+        for name in names
+        for index in db.get_indexes(name)
+        if index.name != "PRIMARY" and not index.name.startswith("sqlite_")
+    }
+    return primary, indexes
 
 
-def keys(db, table):
-    """The columns of the primary key, then those of each index with whether it is unique."""
-    primary = tuple(db.get_primary_keys(table))
-    indexes = {(tuple(one.columns), one.unique) for one in db.get_indexes(table)}
-    return primary, indexes - {(primary, True)}
-
-
-def test_columns(database, modelled):
-    for model in ALL:
-        table = model._meta.table_name
-        assert columns(database, table) == columns(modelled, table), table
-
-
-def test_a_column_that_has_a_default_has_the_models(database):
-    for model in ALL:
-        table = model._meta.table_name
-        said = {
-            field.column_name: str(int(field.default) if field.default != "" else "")
-            for field in model._meta.sorted_fields
-            if field.default is not None
-        }
-        assert defaults(database, table) == said, table
-
-
-def test_keys_and_indexes(database, modelled):
-    for model in ALL:
-        table = model._meta.table_name
-        assert keys(database, table) == keys(modelled, table), table
+def test_the_step_makes_what_the_models_say(database, modelled):
+    assert len(columns(database)) > 400 and len(keys(database)[1]) > 30
+    assert columns(database) == columns(modelled)
+    assert keys(database) == keys(modelled)
+    assert schema.differences(database) == []
 
 
 def test_every_table_has_a_model(database):
     made = {name for name in database.get_tables() if not name.startswith("schema_")}
-    assert made == {model._meta.table_name for model in ALL}
+    assert made == {table._meta.table_name for table in all_tables()}
+
+
+def test_every_statement_can_be_run_twice(database):
+    execute(database, 'UPDATE "versions" SET "version" = 7')
+    for statement in schema.create_all(database):
+        execute(database, statement)
+    assert {row[0] for row in execute(database, 'SELECT "version" FROM "versions"')} == {7}
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ('DROP TABLE "plans"', "table plans is missing"),
+        ('ALTER TABLE "plans" ADD COLUMN "more" BIGINT', "plans.more is ("),
+        ('ALTER TABLE "plans" DROP COLUMN "disabled"', "plans.disabled is None, not ("),
+        ('DROP INDEX "plans_name"', "index plans_name of plans is missing"),
+    ],
+)
+def test_what_differs_is_named(database, change, told):
+    if change.startswith("DROP INDEX") and is_mysql(database):
+        change += ' ON "plans"'
+    execute(database, change)
+    (difference,) = schema.differences(database)
+    assert told in difference
+
+
+def test_a_table_that_compares_otherwise_differs(database):
+    if not is_mysql(database):
+        pytest.skip("SQLite compares bytes")
+    execute(database, 'ALTER TABLE "plans" COLLATE utf8mb4_general_ci')
+    assert schema.differences(database) == ["the collation of plans is utf8mb4_general_ci"]
+
+
+def test_names_compare_byte_by_byte(database):
+    insert = (
+        'INSERT INTO "users" ("id", "name", "role", "spend_order", "created_ms")'
+        " VALUES (?, ?, 'member', 'x', 1)"
+    )
+    for name in ("a", "A", "a ", "ä", "a\u0308"):
+        execute(database, insert, (name, name))
+    for name in ("a", "A", "a "):
+        for column in ("name", "id"):
+            query = f'SELECT "name" FROM "users" WHERE "{column}" = ?'
+            assert [row[0] for row in execute(database, query, (name,)).fetchall()] == [name]
+
+
+def test_two_codes_cannot_be_the_same(database):
+    transaction(database, lambda: execute(database, CODE, ("a", bytes(32))))
+    with pytest.raises(Conflict):
+        transaction(database, lambda: execute(database, CODE, ("b", bytes(32))))
+
+
+def test_pages_of_a_user_are_read_by_an_index(database):
+    query = (
+        'EXPLAIN {} SELECT * FROM "usage_records" WHERE "user" = ? AND "outcome" = ?'
+        ' AND "day" = ? AND "id" >= ? AND "id" < ?'
+    )
+    text = query.format("" if is_mysql(database) else "QUERY PLAN")
+    rows = execute(database, text, ("alice", "ok", 20260105, "0", "1")).fetchall()
+    assert "usage_caller" in str(rows)
+
+
+@pytest.mark.parametrize("column", ["client_request_id", "upstream_request_id"])
+def test_records_without_an_id_are_in_no_index_of_sqlite(database, column):
+    if is_mysql(database):
+        pytest.skip("MySQL has no such indexes")
+    text = "SELECT COUNT(*) FROM sqlite_master WHERE sql LIKE ?"
+    assert execute(database, text, (f'%WHERE "{column}" IS NOT NULL',)).fetchone() == (1,)
+    query = f'EXPLAIN QUERY PLAN SELECT * FROM "usage_records" WHERE "{column}" = ?'
+    assert "USING INDEX" in str(execute(database, query, ("a",)).fetchall())
+
+
+def test_usage_records_are_partitioned_by_day_on_mysql(database):
+    if not is_mysql(database):
+        pytest.skip("SQLite has no partitions")
+    query = (
+        "SELECT partition_method, partition_expression, partition_description"
+        " FROM information_schema.partitions"
+        " WHERE table_schema = DATABASE() AND table_name = 'usage_records'"
+    )
+    [(method, expression, limit)] = execute(database, query).fetchall()
+    assert (method, expression.strip('`"'), limit) == ("RANGE", "day", "MAXVALUE")

@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from store.db.database import discard, execute, open_database, transaction
-from store.db.migrate import up
 from store.money import funds as funds_module
 from store.money.accounts import Account, Payment, payment_of
 from store.money.funds import LEASE_IDLE_S, WalletEmpty
@@ -15,6 +14,7 @@ from store.values.errors import StoreUnavailable
 from store.values.ids import now_ms
 from store.values.usage_record import Charge
 from tests.store.processes import Process, key_of, lease_rows, limit_spending
+from tests.support.stores import sqlite_store
 from tests.support.users import add_user
 
 
@@ -39,8 +39,7 @@ class User:
 
 @pytest.fixture
 def db(tmp_path):
-    made = open_database(f"sqlite:///{tmp_path}/sluice.db")
-    up(made)
+    made = open_database(sqlite_store(tmp_path / "sluice.db"))
     yield made
     discard(made)
 

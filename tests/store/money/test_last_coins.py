@@ -12,11 +12,11 @@ import pytest
 from store.calls.writer import RECALL_INTERVAL_S
 from store.catalog.keys import Subscription
 from store.db.database import discard, execute, open_database, transaction
-from store.db.migrate import up
 from store.money.accounts import payment_of
 from store.money.funds import QuotaUsed
 from store.values.ids import now_ms
 from tests.store.processes import Process, key_of, lease_rows
+from tests.support.stores import sqlite_store
 from tests.support.users import add_user
 
 HOUR_MS = 3_600_000
@@ -69,8 +69,7 @@ class SlowProcess(Process):
 
 @pytest.fixture
 def db(tmp_path):
-    made = open_database(f"sqlite:///{tmp_path}/sluice.db")
-    up(made)
+    made = open_database(sqlite_store(tmp_path / "sluice.db"))
     yield made
     discard(made)
 

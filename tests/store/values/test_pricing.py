@@ -325,13 +325,13 @@ def test_prices_survive_their_json():
     assert prices.json.startswith('{"input":"2","output":"8","cache_read":"0.5",')
 
 
-def test_prices_survive_their_text_as_of_old_journals():
+def test_prices_survive_their_text():
     prices = Prices(2 * 10**9, 8 * 10**9, 5 * 10**8, 1, 2, 3, 4)
     assert prices.text.startswith("2 8 0.5 0.000000001 ")
-    assert prices_from_text(prices.text) == prices_from_text(prices.json) == prices
+    assert prices_from_text(prices.text) == prices
 
 
-@pytest.mark.parametrize("text", ["", "2 8", FREE.text + " 0", FREE.text + "x", "{}"])
+@pytest.mark.parametrize("text", ["", "2 8", FREE.text + " 0", FREE.text + "x", FREE.json])
 def test_broken_prices_text_is_refused(text):
     with pytest.raises(AmountError):
         prices_from_text(text)

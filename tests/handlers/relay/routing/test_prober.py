@@ -18,9 +18,9 @@ from handlers.relay.upstream.client import UpstreamClient
 from store.catalog.catalog import EMPTY, Model
 from store.channels import probes
 from store.db.database import discard, execute, open_database, snapshot_read
-from store.db.migrate import up
 from store.values.ids import now_ms
 from tests.handlers.relay.routing.channels import MODEL, channel
+from tests.support.stores import sqlite_store
 from tests.support.switched import Switched
 
 
@@ -33,8 +33,7 @@ def upstream():
 
 @pytest.fixture
 def db(tmp_path):
-    made = open_database(f"sqlite:///{tmp_path}/sluice.db")
-    up(made)
+    made = open_database(sqlite_store(tmp_path / "sluice.db"))
     yield made
     discard(made)
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from store.db.schema import all_tables
 from store.db.tables.catalog import Channel
 from store.db.tables.money import Wallet
 from store.db.tables.users import KeySecret
-from tests.support.models import ALL
 
 
 def test_json_and_flags_come_back(database):
@@ -43,4 +43,4 @@ def test_money_has_64_bits(database, value):
 
 
 def test_no_model_belongs_to_a_database():
-    assert all(model._meta.database is None for model in ALL)
+    assert all(model._meta.database is None for model in all_tables())

@@ -1,0 +1,40 @@
+"""The steps that make and change the schema; `migrate.py` runs them.
+
+The first one makes the tables as the models describe them, so that a new store has the newest
+schema at once and notes the later steps as done. A change of a table is a change of its model and a
+`Migration` at the end of ALL for the stores that are there. It is written so that processes of the
+version before go on working (a new column has a DEFAULT in the table), so that every MySQL
+statement can be run twice, and is never edited after a release.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import peewee
+
+from store.db import schema
+
+FORERUNNERS = (
+    *("0001_core", "0002_usage_rollups", "0003_codes", "0004_accounts", "0005_usage_caller"),
+    *("0006_stored_responses", "0007_limits", "0008_channels", "0009_channel_status"),
+    *("0010_codes_disabled", "0011_translation", "0012_hub", "0013_hub_keys"),
+    *("0014_usage_rollups", "0015_access", "0016_overview", "0017_notices", "0018_upkeep"),
+    *("0019_trace_id", "0020_usage_by_user", "0021_shared_ids", "0022_guarded_proxy"),
+    "0023_processes",
+)
+"""Steps of the versions before: a store that has all of them has the schema of FIRST."""
+
+BRIDGE_VERSION = "Sluice 0.1.0 at schema 23 (git-4ce62c7e6920)"
+"""What an older installation is upgraded to before it is upgraded to this version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """A step: its name, and its statements for a database, each safe to run twice on MySQL."""
+
+    name: str
+    statements: Callable[[peewee.Database], Sequence[str]]
+
+
+FIRST = Migration("0001_schema", schema.create_all)
+ALL = (FIRST,)

@@ -1,0 +1,178 @@
+"""The schema of an empty database, made from the models of tables/, and what differs from it.
+
+Raw SQL: MySQL commits at every DDL statement, so a table is one statement with its indexes inside,
+which can be run again; peewee has neither defaults, nor partitions, nor collations. For migrations.
+"""
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import peewee
+
+from store.db import tables
+from store.db.database import execute, is_mysql, place, snapshot_read
+from store.db.tables.fields import Row
+from store.values.errors import StoreError
+
+COLLATIONS = ("utf8mb4_nopad_bin", "utf8mb4_0900_bin")
+"""MariaDB's name, then MySQL's, of the collation that compares bytes and does not pad, so that "a"
+and "a " are two names."""
+
+# Rows that must exist before anything is changed: the counter of changes, the day before which
+# records were removed, the one row of the upkeep, due at once.
+FIRST_ROWS = (
+    'INTO "versions" ("name", "version") VALUES (\'changes\', 0)',
+    'INTO "versions" ("name", "version") VALUES (\'usage_pruned\', 0)',
+    'INTO "upkeep" ("name", "owner", "node", "until_ms", "next_ms")'
+    " VALUES ('upkeep', '', '', 0, 0)",
+)
+_PARTITIONS = {
+    "usage_records": ' PARTITION BY RANGE ("day") (PARTITION "pmax" VALUES LESS THAN MAXVALUE)'
+}
+_MYSQL_COLUMNS = (
+    "SELECT column_name, column_type, is_nullable = 'YES', column_default"
+    " FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = ?"
+)
+_MYSQL_COLLATION = (
+    "SELECT table_collation FROM information_schema.tables"
+    " WHERE table_schema = DATABASE() AND table_name = ?"
+)
+
+for _module in pkgutil.iter_modules(tables.__path__, f"{tables.__name__}."):
+    importlib.import_module(_module.name)
+
+
+def all_tables(base: Any = Row) -> list[Any]:
+    """Return the models of all tables."""
+    subclasses = base.__subclasses__()
+    return [table for model in subclasses for table in all_tables(model)] if subclasses else [base]
+
+
+def create_all(db: peewee.Database) -> list[str]:
+    """Return the statements that make every table, its indexes and first rows where missing.
+
+    Raises StoreError where the server has none of COLLATIONS."""
+    insert = "INSERT IGNORE" if is_mysql(db) else "INSERT OR IGNORE"
+    settings = _mysql_settings(db) if is_mysql(db) else ""
+    statements = [text for table in all_tables() for text in _create(db, table, settings)]
+    return statements + [f"{insert} {row}" for row in FIRST_ROWS]
+
+
+def differences(db: peewee.Database) -> list[str]:
+    """Return how the tables of a database differ from the models, a phrase for each; empty: they do
+    not. Tables and indexes of others do not count. Raises StoreUnavailable."""
+    return snapshot_read(
+        db, lambda: [text for table in all_tables() for text in _differ(db, table)]
+    )
+
+
+def _create(db: peewee.Database, table: Any, settings: str) -> list[str]:
+    meta = table._meta
+    parts = [
+        f'"{name}" {kind}{"" if nullable else " NOT NULL"}{_default_clause(default)}'
+        for name, (kind, nullable, default) in _expected_columns(db, table).items()
+    ]
+    parts.append(f"PRIMARY KEY ({_quoted(_primary_key(table))})")
+    if is_mysql(db):
+        parts += map(_mysql_index, meta.fields_to_index())
+    lines = ",\n  ".join(parts)
+    text = f'CREATE TABLE IF NOT EXISTS "{meta.table_name}" (\n  {lines}\n){settings}'
+    if is_mysql(db):
+        return [text + _PARTITIONS.get(meta.table_name, "")]
+    driver: Any = db
+    indexes = [driver.get_sql_context().sql(index).query()[0] for index in meta.fields_to_index()]
+    return [text, *indexes]
+
+
+def _mysql_settings(db: peewee.Database) -> str:
+    names = "', '".join(COLLATIONS)
+    show = f"SHOW COLLATION WHERE \"Collation\" IN ('{names}')"
+    known = {row[0] for row in snapshot_read(db, lambda: execute(db, show).fetchall())}
+    for name in COLLATIONS:
+        if name in known:
+            return f" ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {name}"
+    raise StoreError(
+        f"{place(db)}: the database server has no binary collation without padding for utf8mb4"
+    )
+
+
+def _mysql_index(index: Any) -> str:
+    columns = ", ".join(
+        f'"{part.field.column_name}"({part.chars})'
+        if hasattr(part, "chars")
+        else f'"{part.column_name}"'
+        for part in index._expressions
+    )
+    return f'{"UNIQUE " * index._unique}KEY "{index._name}" ({columns})'
+
+
+def _default_clause(default: str | None) -> str:
+    if default is None:
+        return ""
+    return f" DEFAULT {default}" if default else " DEFAULT ''"
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
+
+
+def _primary_key(table: Any) -> tuple[str, ...]:
+    return tuple(field.column_name for field in table._meta.get_primary_keys())
+
+
+def _expected_columns(db: Any, table: Any) -> dict[str, tuple[str, bool, str | None]]:
+    """Return type, whether it may be NULL, and default of each column."""
+    context = db.get_sql_context()
+    return {
+        field.column_name: (field.ddl_datatype(context).sql, field.null, _default(field))
+        for field in table._meta.sorted_fields
+    }
+
+
+def _default(field: Any) -> str | None:
+    default = field.default
+    return None if default is None else default if default == "" else str(int(default))
+
+
+def _actual_columns(db: peewee.Database, name: str) -> dict[str, tuple[str, bool, str | None]]:
+    if is_mysql(db):
+        rows = execute(db, _MYSQL_COLUMNS, (name,)).fetchall()
+    else:
+        listed = execute(db, f'PRAGMA table_info("{name}")').fetchall()
+        rows = [(row[1], row[2], not row[3], row[4]) for row in listed]
+    return {
+        column: (_plain(db, kind), bool(null), None if text in (None, "NULL") else text.strip("'"))
+        for column, kind, null, text in rows
+    }
+
+
+def _plain(db: peewee.Database, kind: str) -> str:
+    """Return a type as the models spell it: MariaDB gives whole numbers a width, SQLite has one
+    type of them, however it is spelt."""
+    kind = re.sub(r"INT\(\d+\)", "INT", kind.upper())
+    return "INTEGER" if kind == "INT" or ("INT" in kind and not is_mysql(db)) else kind
+
+
+def _differ(db: Any, table: Any) -> Iterator[str]:
+    name = table._meta.table_name
+    expected, actual = _expected_columns(db, table), _actual_columns(db, name)
+    if not actual:
+        yield f"table {name} is missing"
+        return
+    for column in sorted(expected.keys() | actual.keys()):
+        if expected.get(column) != actual.get(column):
+            yield f"{name}.{column} is {actual.get(column)}, not {expected.get(column)}"
+    if tuple(db.get_primary_keys(name)) != _primary_key(table):
+        yield f"the primary key of {name} is not {_quoted(_primary_key(table))}"
+    there = {(tuple(index.columns), bool(index.unique)) for index in db.get_indexes(name)}
+    for index in table._meta.fields_to_index():
+        columns = tuple(getattr(part, "field", part).column_name for part in index._expressions)
+        if (columns, index._unique) not in there:
+            yield f"index {index._name} of {name} is missing"
+    if is_mysql(db):
+        collation = execute(db, _MYSQL_COLLATION, (name,)).fetchone()[0]
+        if collation not in COLLATIONS:
+            yield f"the collation of {name} is {collation}"
