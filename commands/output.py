@@ -18,7 +18,7 @@ import click
 
 from commands.tables import fitted, room
 from conf.configuration import ConfigError, Loaded, find_config, load
-from operations.shown_settings import mask
+from conf.settings import mask
 from store.values.errors import Refused, StoreError
 
 FAILED = 1

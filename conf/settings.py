@@ -4,6 +4,7 @@ To add a setting, add a row to its section. docs/settings.md and conf/gateway.to
 these rows (`make docs`). How values are found and checked: conf/configuration.py.
 """
 
+import re
 import typing
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
@@ -376,3 +377,28 @@ def from_plain(plain: Mapping[str, Any]) -> Settings:
 def to_plain(settings: Settings) -> dict[str, dict[str, Any]]:
     """{section: {key: value}} with plain values, fit for JSON."""
     return typing.cast(dict[str, dict[str, Any]], msgspec.to_builtins(settings))
+
+
+_MASK = "***"
+# user and password of an address; anything that looks like a secret key
+_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]*@|\bsk-[A-Za-z0-9._-]{8,}")
+
+
+def mask(text: str) -> str:
+    """Return the text without passwords of addresses and without secret keys."""
+    return _CREDENTIALS.sub(lambda match: "***@" if match[0].endswith("@") else "sk-***", text)
+
+
+def masked_rows(settings: Settings, origins: Mapping[str, str] | None) -> list[dict[str, Any]]:
+    """Return name and value of each setting, secrets masked; with `origins` also where each value
+    comes from."""
+    plain, rows = to_plain(settings), []
+    for name, setting in SETTINGS.items():
+        value = plain[setting.section][setting.key]
+        if setting.secret and value:
+            value = _MASK
+        elif isinstance(value, str):
+            value = mask(value)
+        origin = {} if origins is None else {"origin": origins.get(name, "default")}
+        rows.append({"name": name, "value": value, **origin})
+    return rows

@@ -1,7 +1,9 @@
-"""A real call through one channel, as the relay would make it.
+"""Calls of our own through one channel, as the relay would make them: a test of a model, and the
+list of the upstream's models.
 
-Nothing is charged and no usage record is made; the vendor of the channel does count the call. The
-upstream client is loaded at the first call: it takes 6 MB, which the Hub has no use for otherwise.
+Nothing is charged and no usage record is made; the vendor does count the call of a test, no vendor
+charges for a list. The upstream client is loaded at the first call: it takes 6 MB, which the Hub
+has no use for otherwise.
 """
 
 import asyncio
@@ -15,13 +17,15 @@ import peewee
 
 from conf.settings import UpstreamSettings
 from handlers.relay.upstream.addressing import Target
-from store.admin.listing import one
+from store.admin import listing
 from store.catalog.catalog import Channel, Snapshot, load_snapshot
 from store.values.cipher import Cipher
 from store.values.errors import Refused
-from store.values.texts import nearest
+from store.values.texts import MAX_UPSTREAM_NAME_CHARS, nearest
 
 CALLS_AT_ONCE = 8  # in a test of several channels
+LIST_TIMEOUT_S = 20
+MAX_MODELS = 1000  # of a list; no vendor has a longer page
 PROBE, UPSTREAM = "handlers.relay.routing.probe", "handlers.relay.upstream.client"
 
 
@@ -41,76 +45,53 @@ class ChannelTest:
 
 
 def to_plain(result: ChannelTest) -> dict[str, Any]:
-    """Return the fields of a result as JSON shows them."""
+    """Return the fields of a result as JSON."""
     return {"ok": result.error is None, **asdict(result)}
 
 
 def target_of(
     db: peewee.Database, cipher: Cipher, name: str, model: str | None, *, stream: bool
 ) -> Target:
-    """What a test of a channel calls, enabled or not: a model by its public name, else the first.
-
-    Raises NotFound and Refused.
-    """
-    channel = opened(db, cipher, name)
+    """Return the target of a test of a channel, enabled or not: a model by its public name, else
+    the first. Raises NotFound, Refused."""
+    channel = load_channel(db, cipher, name)
     return Target(channel, _model(channel, model), first_key(channel), stream)
 
 
 def targets_of(
     db: peewee.Database, cipher: Cipher, names: Sequence[str], *, stream: bool
 ) -> list[Target | ChannelTest]:
-    """The same of several channels, each by its first model; of one that cannot be called, how that
-    went. Raises NotFound."""
+    """Return the target of each channel's first model; for a channel that cannot be called, its
+    failed test. Raises NotFound."""
     snapshot = load_snapshot(db, cipher)
-    found: list[Target | ChannelTest] = []
+    targets: list[Target | ChannelTest] = []
     for name in names:
         try:
-            channel = _in(snapshot, db, name)
-            found.append(Target(channel, _model(channel, None), first_key(channel), stream))
+            channel = _channel_of(snapshot, db, name)
+            targets.append(Target(channel, _model(channel, None), first_key(channel), stream))
         except Refused as error:
-            found.append(ChannelTest(name, "", "", stream, None, None, 0, str(error)))
-    return found
+            targets.append(ChannelTest(name, "", "", stream, None, None, 0, str(error)))
+    return targets
 
 
 async def call_each(
     targets: Sequence[Target | ChannelTest], limits: UpstreamSettings
 ) -> list[ChannelTest]:
-    """Make the calls, CALLS_AT_ONCE at a time; the results in their order."""
+    """Make the calls, CALLS_AT_ONCE at a time; return the results in their order."""
     gate = asyncio.Semaphore(CALLS_AT_ONCE)
 
-    async def one(target: Target | ChannelTest) -> ChannelTest:
+    async def result_of(target: Target | ChannelTest) -> ChannelTest:
         if isinstance(target, ChannelTest):
             return target
         async with gate:
             return await call(target, limits)
 
-    return list(await asyncio.gather(*map(one, targets)))
-
-
-@contextmanager
-def upstream_client(limits: UpstreamSettings) -> Iterator[Any]:
-    """The relay's client of upstreams, for a call of ours."""
-    upstream = importlib.import_module(UPSTREAM)
-    client = upstream.UpstreamClient(force_instance=True, allow_private=limits.allow_private)
-    try:
-        yield client
-    finally:
-        client.close()
-
-
-def opened(db: peewee.Database, cipher: Cipher, name: str) -> Channel:
-    """A channel with its keys opened, enabled or not. Raises NotFound and Refused."""
-    return _in(load_snapshot(db, cipher), db, name)
-
-
-def first_key(channel: Channel) -> str:
-    """The upstream key that a call of ours is made with; empty: without one."""
-    return channel.keys[0] if channel.keys else ""
+    return list(await asyncio.gather(*map(result_of, targets)))
 
 
 async def call(target: Target, limits: UpstreamSettings) -> ChannelTest:
     """Make the call."""
-    with upstream_client(limits) as client:
+    with _upstream_client(limits) as client:
         outcome = await importlib.import_module(PROBE).call(client, target, limits)
     return ChannelTest(
         channel=target.channel.name,
@@ -124,20 +105,86 @@ async def call(target: Target, limits: UpstreamSettings) -> ChannelTest:
     )
 
 
-def _in(snapshot: Snapshot, db: peewee.Database, name: str) -> Channel:
+@contextmanager
+def _upstream_client(limits: UpstreamSettings) -> Iterator[Any]:
+    """Open the relay's client of upstreams for a call of our own."""
+    upstream = importlib.import_module(UPSTREAM)
+    client = upstream.UpstreamClient(force_instance=True, allow_private=limits.allow_private)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def load_channel(db: peewee.Database, cipher: Cipher, name: str) -> Channel:
+    """Return a channel with its keys decrypted, enabled or not. Raises NotFound, Refused."""
+    return _channel_of(load_snapshot(db, cipher), db, name)
+
+
+def first_key(channel: Channel) -> str:
+    """Return the upstream key for a call of our own; empty: without one."""
+    return channel.keys[0] if channel.keys else ""
+
+
+def _channel_of(snapshot: Snapshot, db: peewee.Database, name: str) -> Channel:
     for channel in snapshot.channels:
         if channel.name == name:
             return channel
-    one(db, "channel", name)  # its NotFound knows the nearest name
+    listing.one(db, "channel", name)  # its NotFound knows the nearest name
     raise Refused(snapshot.faults)
 
 
-def _model(channel: Channel, asked: str | None) -> str:
-    where = f'channel "{channel.name}"'
+def _model(channel: Channel, requested: str | None) -> str:
+    label = f'channel "{channel.name}"'
     if not channel.models:
         raise Refused(
-            [f"{where} serves no model: ./sluice channel set {channel.name} models.NAME=UPSTREAM"]
+            [f"{label} serves no model: ./sluice channel set {channel.name} models.NAME=UPSTREAM"]
         )
-    if asked is not None and asked not in channel.models:
-        raise Refused([f'{where} does not serve model "{asked}"{nearest(asked, channel.models)}'])
-    return asked or next(iter(channel.models))
+    if requested is not None and requested not in channel.models:
+        hint = nearest(requested, channel.models)
+        raise Refused([f'{label} does not serve model "{requested}"{hint}'])
+    return requested or next(iter(channel.models))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOffer:
+    """A model of an upstream. `served_as`: the names by which the channel serves it; `known`:
+    a model of its name exists here, with prices."""
+
+    name: str
+    served_as: Sequence[str]
+    known: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamList:
+    """The answer to a list of models. `error` None: a list came; `status`: of the answer, if
+    any."""
+
+    names: Sequence[str]
+    status: int | None
+    error: str | None
+
+
+async def list_upstream_models(channel: Channel, limits: UpstreamSettings) -> UpstreamList:
+    """Ask the upstream of a channel for its models, by the channel's own route."""
+    probe: Any = importlib.import_module(PROBE)
+    try:
+        with _upstream_client(limits) as client:
+            async with asyncio.timeout(LIST_TIMEOUT_S):
+                answer = await probe.model_names(client, channel, first_key(channel), limits)
+    except TimeoutError:
+        return UpstreamList([], None, f"no list within {LIST_TIMEOUT_S} seconds")
+    names = [
+        name for name in answer.names if len(name) <= MAX_UPSTREAM_NAME_CHARS and name.isprintable()
+    ]
+    return UpstreamList(names[:MAX_MODELS], answer.status, answer.told)
+
+
+def offers_of(db: peewee.Database, channel: Channel, names: Sequence[str]) -> list[ModelOffer]:
+    """Return the listed models in order of name, each with its use here."""
+    served: dict[str, list[str]] = {}
+    for public, upstream in channel.models.items():
+        served.setdefault(upstream, []).append(public)
+    known = listing.existing(db, "model", names)
+    return [ModelOffer(name, served.get(name, []), name in known) for name in sorted(names)]

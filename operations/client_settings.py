@@ -1,8 +1,7 @@
-"""What to put into a client program so that it talks to this gateway.
+"""Settings for client programs, and the snippets in which people get them, for each system.
 
-The rule: clients of the OpenAI families are given the address with /v1; those of messages and of
-generate-content the bare address, for they append version and path themselves. The full path is
-for curl alone.
+Clients of the OpenAI families get the address with /v1; those of messages and of generate-content
+the bare address, for they append version and path themselves. The full path is for curl alone.
 """
 
 import json
@@ -30,29 +29,29 @@ CLAUDE_MODELS = (
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """Variables for the shell, and what belongs elsewhere: title -> text."""
+    """Variables for the shell, and texts for other places by title."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
     parts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
-        """All of it, for people: the variables, then each part below its title."""
-        found = ["\n".join(f"export {n}={shlex.quote(v)}" for n, v in self.environment.items())]
-        found += [f"# {title}\n{text}" for title, text in self.parts.items()]
-        return "\n\n".join(filter(None, found))
+        """Everything for people: the variables, then each part below its title."""
+        texts = ["\n".join(f"export {n}={shlex.quote(v)}" for n, v in self.environment.items())]
+        texts += [f"# {title}\n{text}" for title, text in self.parts.items()]
+        return "\n\n".join(filter(None, texts))
 
 
-def base_url(server: ServerSettings, kept: str = "") -> str:
-    """The gateway's address as clients see it: of the file, else `kept` in the store, else where it
+def base_url(server: ServerSettings, stored: str = "") -> str:
+    """Return the gateway's address as clients see it: of the file, else of the store, else where it
     listens."""
-    if server.public_url or kept:
-        return server.public_url or kept
+    if server.public_url or stored:
+        return server.public_url or stored
     return _listening(server.host, server.port)
 
 
 def hub_url(hub: HubSettings) -> str:
-    """The Hub's address as browsers see it, without a path."""
+    """Return the Hub's address as browsers see it, without a path."""
     return hub.public_url.rstrip("/") or _listening(hub.host, hub.port)
 
 
@@ -62,20 +61,20 @@ def _listening(host: str, port: int) -> str:
 
 
 def chat_curl(base: str, key: str, model: str) -> str:
-    """A streamed chat completion, ready to be pasted."""
+    """Return the command of a streamed chat completion, ready to be pasted."""
     body = {"model": model, "stream": True, "messages": [{"role": "user", "content": PROMPT}]}
     return _curl(base + "/v1/chat/completions", _bearer(key), body)
 
 
 def responses_curl(base: str, key: str, model: str) -> str:
-    """A streamed response, ready to be pasted."""
+    """Return the command of a streamed response, ready to be pasted."""
     return _curl(
         base + "/v1/responses", _bearer(key), {"model": model, "stream": True, "input": PROMPT}
     )
 
 
 def messages_curl(base: str, key: str, model: str) -> str:
-    """A streamed message, ready to be pasted."""
+    """Return the command of a streamed message, ready to be pasted."""
     body = {
         "model": model,
         "max_tokens": 100,
@@ -87,7 +86,7 @@ def messages_curl(base: str, key: str, model: str) -> str:
 
 
 def generate_curl(base: str, key: str, model: str) -> str:
-    """Streamed generated content, ready to be pasted."""
+    """Return the command of streamed generated content, ready to be pasted."""
     url = f"{base}/v1beta/models/{model}:streamGenerateContent?alt=sse"
     body = {"contents": [{"role": "user", "parts": [{"text": PROMPT}]}]}
     return _curl(url, {"x-goog-api-key": key}, body)
@@ -99,7 +98,7 @@ CURLS: Mapping[str, tuple[str, Callable[[str, str, str], str]]] = {
     "messages": ("Messages", messages_curl),
     "generate_content": ("Generate content", generate_curl),
 }
-"""For each family its title and the maker of its command from base URL, key and model."""
+"""Title of each family, and the function that makes its command of base URL, key and model."""
 
 
 def _bearer(key: str) -> dict[str, str]:
@@ -132,16 +131,17 @@ def _anthropic(base: str, key: str, model: str | None) -> ClientSettings:
 
 
 def _javascript(name: str, package: str, options: Mapping[str, str]) -> str:
-    given = ", ".join(
+    fields = ", ".join(
         f"{option}: {json.dumps(value, ensure_ascii=False)}" for option, value in options.items()
     )
-    return f"import {name} from {json.dumps(package)};\n\nconst client = new {name}({{ {given} }});"
+    head = f"import {name} from {json.dumps(package)};"
+    return f"{head}\n\nconst client = new {name}({{ {fields} }});"
 
 
 def _google_genai(base: str, key: str, model: str | None) -> ClientSettings:
     def python(options: Mapping[str, str]) -> str:
-        given = f"api_key={key!r}, http_options={options!r}"
-        return f"from google import genai\n\nclient = genai.Client({given})"
+        arguments = f"api_key={key!r}, http_options={options!r}"
+        return f"from google import genai\n\nclient = genai.Client({arguments})"
 
     parts = {
         "Python; version 3 and newer ask at /v1 by themselves": python({"base_url": base}),
@@ -159,9 +159,9 @@ def _claude_code(base: str, key: str, model: str | None) -> ClientSettings:
 
 
 def _codex(base: str, key: str, model: str | None) -> ClientSettings:
-    chosen = [f"model = {json.dumps(model)}"] if model else []
+    model_lines = [f"model = {json.dumps(model)}"] if model else []
     lines = [
-        *chosen,
+        *model_lines,
         'model_provider = "sluice"',
         "",
         "[model_providers.sluice]",
@@ -177,8 +177,8 @@ def _gemini_cli(base: str, key: str, model: str | None) -> ClientSettings:
     variables = {"GOOGLE_GEMINI_BASE_URL": base, "GEMINI_API_KEY": key}
     # without it a call from a script ends in "Invalid auth method selected."
     signed_in = {"security": {"auth": {"selectedType": "gemini-api-key"}}}
-    chosen = {"GEMINI_MODEL": model} if model else {}
-    return ClientSettings(variables | chosen, {GEMINI_FILE: json.dumps(signed_in)})
+    model_variables = {"GEMINI_MODEL": model} if model else {}
+    return ClientSettings(variables | model_variables, {GEMINI_FILE: json.dumps(signed_in)})
 
 
 def _ide_plugin(base: str, key: str, model: str | None) -> ClientSettings:
@@ -206,7 +206,7 @@ def _all_curls(base: str, key: str, model: str | None) -> ClientSettings:
     return ClientSettings(parts={title: make(base, key, name) for title, make in CURLS.values()})
 
 
-CLIENTS: Mapping[str, Callable[[str, str, str | None], ClientSettings]] = {
+CLIENT_SETTINGS: Mapping[str, Callable[[str, str, str | None], ClientSettings]] = {
     "openai": _openai,
     "anthropic": _anthropic,
     "google-genai": _google_genai,
@@ -216,4 +216,95 @@ CLIENTS: Mapping[str, Callable[[str, str, str | None], ClientSettings]] = {
     "ide-plugin": _ide_plugin,
     "cc-switch": _cc_switch,
     "curl": _all_curls,
+}
+
+
+# ---- snippets for people ---------------------------------------------------------------------
+
+UNIX, POWERSHELL, CMD, FILE = "unix", "powershell", "cmd", "file"
+SYSTEMS = (UNIX, POWERSHELL, CMD)
+TERMINALS: Mapping[str, str] = {UNIX: "Terminal", POWERSHELL: "PowerShell", CMD: "cmd"}
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A client program. `kind`: of base_url_check.KINDS, which has the end of its base URL;
+    `program`: the command that starts it, if it has one."""
+
+    name: str
+    title: str
+    section: str
+    kind: str
+    family: str
+    program: str = ""
+    ends: str = ""  # the end of its base URL, where it is not the kind's
+    settings_file: str = ""  # which can hold its variables instead, as JSON below "env"
+
+
+CLIENTS: Mapping[str, Client] = {
+    client.name: client
+    for client in (
+        Client("claude-code", "Claude Code", "tools", "messages", "messages", "claude",
+               settings_file="~/.claude/settings.json"),
+        Client("codex", "Codex", "tools", "openai", "responses", "codex"),
+        Client("gemini-cli", "Gemini CLI", "tools", "generate_content", "generate_content",
+               "gemini"),
+        Client("ide-plugin", "IDE plug-ins", "tools", "openai", "chat_completions"),
+        Client("openai", "OpenAI SDK", "sdks", "openai", "chat_completions"),
+        Client("anthropic", "Anthropic SDK", "sdks", "messages", "messages"),
+        Client("google-genai", "Google GenAI SDK", "sdks", "generate_content", "generate_content"),
+        Client("curl", "curl", "hand", "full_messages", "chat_completions"),
+        Client("cc-switch", "CC Switch", "hand", "messages", "messages", ends="link"),
+    )
+}  # fmt: skip
+SECTIONS = ("tools", "sdks", "hand")
+
+
+@dataclass(frozen=True, slots=True)
+class Snippet:
+    """A text to paste, and the place where it belongs."""
+
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SystemSetup:
+    """The snippets of one system; `system` is FILE where a file takes the place of variables."""
+
+    system: str
+    snippets: tuple[Snippet, ...]
+
+
+def setups(client: str, base_url: str, key: str, model: str | None) -> list[SystemSetup]:
+    """Return a client's snippets by system; of UNIX alone where systems do not differ."""
+    facts, settings = CLIENTS[client], CLIENT_SETTINGS[client](base_url, key, model)
+    parts = tuple(Snippet(title, text) for title, text in settings.parts.items())
+    if not settings.environment:
+        return [SystemSetup(UNIX, parts)]
+    systems = [
+        SystemSetup(system, (*parts, Snippet(TERMINALS[system], _shell(facts, settings, system))))
+        for system in SYSTEMS
+    ]
+    if facts.settings_file:
+        text = json.dumps({"env": dict(settings.environment)}, indent=2, ensure_ascii=False)
+        systems.append(SystemSetup(FILE, (Snippet(facts.settings_file, text), *parts)))
+    return systems
+
+
+def _shell(client: Client, settings: ClientSettings, system: str) -> str:
+    line = _LINES[system]
+    lines = [line(name, value) for name, value in settings.environment.items()]
+    return "\n".join([*lines, client.program] if client.program else lines)
+
+
+def _powershell(name: str, value: str) -> str:
+    doubled = value.replace("'", "''")
+    return f"$env:{name} = '{doubled}'"
+
+
+_LINES: Mapping[str, Callable[[str, str], str]] = {
+    UNIX: lambda name, value: f"export {name}={shlex.quote(value)}",
+    POWERSHELL: _powershell,
+    CMD: lambda name, value: f'set "{name}={value}"',
 }

@@ -1,18 +1,32 @@
-"""Edits of what the document of `apply` holds: users, groups, models, channels, plans, keys."""
+"""Edits of what the document of `apply` holds, and what lists of it show beyond its fields."""
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import peewee
 
 from adapters.options import OPTIONS, is_option
-from adapters.registry import VENDORS
+from adapters.registry import LOSSES, VENDORS
+from store.admin import listing
 from store.admin.apply import Editor
 from store.admin.objects import Sealing
 from store.admin.plan import Upstreams
+from store.catalog import keys_aside
+from store.channels.status import Status, of_channels, to_public, worst
+from store.db.database import database_ms
+from store.hub import openid_links
+from store.money import codes
+from store.money.quota import with_use_of_subscriptions
+from store.values.errors import Refused
+from store.values.pricing import format_money
+from store.values.usage_record import rfc3339
 
 _UPSTREAMS = Upstreams(
     {name: vendor.families for name, vendor in VENDORS.items()}, OPTIONS, is_option
 )
+
+Objects = Sequence[Mapping[str, Any]]
 
 
 def editor(
@@ -23,6 +37,65 @@ def editor(
     *,
     remote: bool = False,
 ) -> Editor:
-    """What makes changes in the name of `actor`, as the audit log names it; `environ`: where
-    values env:NAME of single edits are read from; `remote`: the actor asks over HTTP."""
-    return Editor(db, sealing, _UPSTREAMS, actor, environ, remote=remote)
+    """Return an editor that acts as `actor` in the audit log. `environ`: for values env:NAME of
+    single edits; `remote`: the actor asks over HTTP."""
+    # Its own Sealing each time, which remembers the passwords that it has hashed.
+    own = Sealing(sealing.cipher, sealing.peppers)
+    return Editor(db, own, _UPSTREAMS, actor, environ, remote=remote)
+
+
+def reinstate_keys(db: peewee.Database, channel: str, position: int | None, actor: str) -> int:
+    """Use suspended upstream keys of a channel again: the one at a position, or all; return their
+    number. Raises NotFound, Refused."""
+    return keys_aside.reinstate(db, listing.one(db, "channel", channel), position, actor)
+
+
+def link_account(db: peewee.Database, issuer: str, user: str, subject: str, actor: str) -> str:
+    """Let an account of the OpenID provider `issuer` sign in as a user; return the link's id.
+    Raises NotFound, Conflict, Refused."""
+    if not issuer:
+        raise Refused(["hub.oidc_issuer is not set: there is no provider to link to"])
+    return openid_links.link(db, user, issuer, subject, actor)
+
+
+def create_codes(
+    db: peewee.Database, batch: codes.Wanted, pepper: str, actor: str
+) -> list[dict[str, Any]]:
+    """Create redeem codes; return them in clear, which is never shown again. Raises Refused."""
+    return [
+        {
+            "id": code.id,
+            "code": code.code,
+            "amount": format_money(batch.amount_nanos),
+            "expires_at": codes.time_text(batch.expires_ms),
+        }
+        for code in codes.create(db, batch, pepper, actor)
+    ]
+
+
+def with_use(db: peewee.Database, subscriptions: Objects) -> list[dict[str, Any]]:
+    """Return subscriptions with what is spent of their quota."""
+    return with_use_of_subscriptions(db, subscriptions, database_ms(db))
+
+
+def with_status(db: peewee.Database, channels: Objects) -> list[dict[str, Any]]:
+    """Return channels with the worst state of their models, the status of each model, and
+    suspended upstream keys."""
+    by_name: defaultdict[str, list[Status]] = defaultdict(list)
+    for status in of_channels(db, database_ms(db), LOSSES):
+        by_name[status.name].append(status)
+    channels = keys_aside.with_keys_aside(db, channels)
+    return [{**channel, **_status_fields(by_name[channel["name"]])} for channel in channels]
+
+
+def _status_fields(models: list[Status]) -> dict[str, object]:
+    first = worst(models)
+    together = Status("", "", parts=[part for model in models for part in model.parts])
+    return {
+        "state": first.state if first else None,
+        "since": rfc3339(first.since_ms) if first and first.since_ms else None,
+        "reason": first.reason if first else None,
+        "entries": {name: how for row in models for name, how in (row.entries or {}).items()},
+        "windows": to_public(together)["windows"],
+        "status": [to_public(model) for model in models],
+    }

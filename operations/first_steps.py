@@ -7,13 +7,12 @@ taken as they are typed: `env:` and `file:` mean nothing here.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import peewee
 
 from adapters.registry import FAMILIES, VENDORS
 from operations.edits import editor
-from operations.vendor_starts import DEMO_MODELS, DEMO_PRICES, VENDOR_STARTS
 from store.admin.apply import Editor, Outcome
 from store.admin.document import Document, read
 from store.admin.export import list_objects
@@ -26,6 +25,58 @@ from store.hub.people import Person, mark_of
 from store.money import wallet
 from store.values import texts
 from store.values.errors import Conflict, NotFound, Refused
+
+Prices = Mapping[str, str]
+
+
+class VendorStart(NamedTuple):
+    """The first channel of a vendor: its address, and models with their prices, which vendors
+    rename and change. `variable`: of the environment, which may hold its key."""
+
+    name: str
+    variable: str
+    base_url: str
+    models: Mapping[str, Prices]
+
+
+VENDOR_STARTS = (
+    VendorStart(
+        "openai",
+        "OPENAI_API_KEY",
+        "https://api.openai.com",
+        {
+            "gpt-4.1": {"input": "2.00", "output": "8.00", "cache_read": "0.50"},
+            "gpt-4.1-mini": {"input": "0.40", "output": "1.60", "cache_read": "0.10"},
+        },
+    ),
+    VendorStart(
+        "anthropic",
+        "ANTHROPIC_API_KEY",
+        "https://api.anthropic.com",
+        {
+            "claude-sonnet-4-5": {
+                "input": "3.00",
+                "output": "15.00",
+                "cache_read": "0.30",
+                "cache_write": "3.75",
+                "cache_write_1h": "6.00",
+            },
+        },
+    ),
+    VendorStart(
+        "gemini",
+        "GEMINI_API_KEY",
+        "https://generativelanguage.googleapis.com",
+        {"gemini-2.5-flash": {"input": "0.30", "output": "2.50", "cache_read": "0.075"}},
+    ),
+)
+DEMO_MODELS = {
+    "chat_completions": "demo-chat",
+    "responses": "demo-responses",
+    "messages": "demo-messages",
+    "generate_content": "demo-gemini",
+}
+DEMO_PRICES = {"input": "1.00", "output": "4.00"}
 
 DEMO_URL = "http://127.0.0.1:18800"
 CREDIT_REASON = "first run"

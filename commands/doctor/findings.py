@@ -8,7 +8,7 @@ from typing import Literal
 import click
 
 from commands.output import coloured, printable
-from operations.shown_settings import mask
+from conf.settings import mask
 
 State = Literal["ok", "warning", "failed", "skipped"]
 

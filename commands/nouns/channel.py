@@ -13,9 +13,7 @@ from commands.nouns.kinds import noun
 from commands.output import data_options, print_json
 from commands.store_access import actor, opened_store
 from commands.subcommands import LazyVerb
-from operations.channel_list import with_status
-from store.admin.export import show
-from store.catalog.keys_aside import reinstate
+from operations.edits import reinstate_keys, with_status
 
 command = noun(
     "channel",
@@ -51,10 +49,10 @@ def drain(name: str, config: Path | None, as_json: bool) -> None:
 @click.argument("name")
 @click.option("--key", type=click.IntRange(1), help="Position of the key.  [default: all of them]")
 @data_options
-def reinstate_keys(name: str, key: int | None, config: Path | None, as_json: bool) -> None:
-    """Use upstream keys again that were put aside because their vendor refused them."""
+def reinstate(name: str, key: int | None, config: Path | None, as_json: bool) -> None:
+    """Use upstream keys again that were suspended because their vendor refused them."""
     with opened_store(config) as access:
-        count = reinstate(access.db, show(access.db, "channel", name), key, actor())
+        count = reinstate_keys(access.db, name, key, actor())
     if as_json:
         print_json({"channel": name, "reinstated": count})
     else:

@@ -14,8 +14,8 @@ from commands.output import (
 )
 from conf import secrets
 from conf.configuration import ConfigError, Loaded
+from conf.settings import mask, masked_rows
 from conf.store_url import place
-from operations.shown_settings import mask, rows
 
 
 @click.command()
@@ -40,7 +40,7 @@ def command(
             print_json({"ok": False, "faults": list(map(mask, error.faults))})
         raise
     store = place(loaded.settings.store.url)
-    shown = rows(loaded.settings, loaded.origins)
+    shown = masked_rows(loaded.settings, loaded.origins)
     if as_json:
         told = {"ok": True, "config": str(loaded.path), "store": store, "faults": []}
         print_json({**told, "settings": shown})

@@ -6,11 +6,11 @@ import click
 
 from commands.output import configuration, data_options, print_json
 from commands.store_access import clients_base_url
-from operations.client_settings import CLIENTS
+from operations.client_settings import CLIENT_SETTINGS
 
 
 @click.command()
-@click.argument("client", type=click.Choice(tuple(CLIENTS)))
+@click.argument("client", type=click.Choice(tuple(CLIENT_SETTINGS)))
 @click.option("--key", required=True, metavar="SECRET", help="API key for the client.")
 @click.option("--model", metavar="NAME", help="Model for the client to use.")
 @data_options
@@ -21,7 +21,7 @@ def command(client: str, key: str, model: str | None, config: Path | None, as_js
     belongs.
     """
     base = clients_base_url(configuration(config))
-    text = CLIENTS[client](base, key, model).text
+    text = CLIENT_SETTINGS[client](base, key, model).text
     if as_json:
         print_json({"client": client, "base_url": base, "settings": text})
     else:

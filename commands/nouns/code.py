@@ -12,11 +12,11 @@ from commands.nouns.wallet import USER, Amount, named_user, print_line
 from commands.output import data_options, note, print_fields, print_json, print_table
 from commands.store_access import actor, opened_store
 from commands.subcommands import Noun
+from operations.edits import create_codes
 from store.admin.apply import Change, Outcome
 from store.db.database import database_ms
 from store.money import codes
 from store.values.fields import Instant
-from store.values.pricing import format_money
 
 ID = click.argument("code", metavar="ID")
 COLUMNS = ("id", "code", "amount", "status", "expires_at", "created_at", "redeemed_at", "user")
@@ -47,18 +47,9 @@ def create(
     count: int, amount: int, expires: int | None, config: Path | None, as_json: bool
 ) -> None:
     """Create codes and print them; they are not shown again."""
-    wanted = codes.Wanted(count, amount, expires)
+    batch = codes.Wanted(count, amount, expires)
     with opened_store(config) as access:
-        made = codes.create(access.db, wanted, access.secrets().peppers[0], actor())
-    rows = [
-        {
-            "id": one.id,
-            "code": one.code,
-            "amount": format_money(amount),
-            "expires_at": codes.time_text(expires),
-        }
-        for one in made
-    ]
+        rows = create_codes(access.db, batch, access.secrets().peppers[0], actor())
     print_table(rows, ("id", "code", "amount", "expires_at"), as_json)
     if not as_json:
         note("Codes are shown once: keep them now.")

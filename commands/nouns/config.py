@@ -9,8 +9,8 @@ import click
 from commands.output import configuration, data_options, note, print_json
 from commands.subcommands import Noun
 from conf.configuration import MAX_FILE_BYTES, find_config, with_setting
+from conf.settings import masked_rows
 from conf.toml_edits import replace_file
-from operations import shown_settings
 
 command = Noun("config", help="Change the configuration file.", no_args_is_help=True)
 
@@ -31,9 +31,7 @@ def set_value(name: str, value: str, config: Path | None, as_json: bool) -> None
         value = sys.stdin.read(MAX_FILE_BYTES).strip()
     replace_file(path, with_setting(path, name, value))
     loaded = configuration(path)
-    row = next(
-        row for row in shown_settings.rows(loaded.settings, loaded.origins) if row["name"] == name
-    )
+    row = next(row for row in masked_rows(loaded.settings, loaded.origins) if row["name"] == name)
     told = {"name": name, "value": row["value"], "origin": row["origin"], "config": str(path)}
     if as_json:
         print_json(told)

@@ -26,7 +26,7 @@ from conf import secrets
 from conf.configuration import FILE_NAME, Loaded, load
 from operations.client_settings import CURLS, base_url
 from operations.edits import editor
-from operations.vendor_starts import (
+from operations.first_steps import (
     DEMO_MODELS,
     DEMO_PRICES,
     VENDOR_STARTS,

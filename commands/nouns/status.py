@@ -26,9 +26,8 @@ from commands.process.log_lines import LEVELS
 from commands.process.node import NAME_FILE
 from commands.store_access import opened_store
 from conf.configuration import Loaded, which
-from conf.settings import to_plain
+from conf.settings import masked_rows, to_plain
 from conf.store_url import place
-from operations import shown_settings
 from store.channels.status import AVAILABLE, Status, by_name, of_channels, of_models, to_public
 from store.db.database import database_ms
 from store.upkeep import lease
@@ -69,7 +68,7 @@ def command(
         raise click.UsageError("--node goes without --settings")
     loaded = configuration(config)
     if settings:
-        rows = shown_settings.rows(loaded.settings, loaded.origins if origin else None)
+        rows = masked_rows(loaded.settings, loaded.origins if origin else None)
         print_table(rows, list(rows[0]), as_json)
         return
     loaded = of_node(loaded, node)

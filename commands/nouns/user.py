@@ -9,6 +9,7 @@ from commands.edits import editor, edits_of, print_outcome
 from commands.nouns.kinds import FIELD, noun
 from commands.output import data_options, print_fields, print_json
 from commands.store_access import actor, opened_store
+from operations.edits import link_account
 from store.admin.apply import Outcome
 from store.hub import one_time, openid_links, people
 from store.values.errors import Refused
@@ -69,9 +70,7 @@ def link(name: str, subject: str, config: Path | None, as_json: bool) -> None:
     """Let a user of the OpenID provider (hub.oidc_issuer) sign in to the Hub as this user."""
     with opened_store(config) as access:
         issuer = access.loaded.settings.hub.oidc_issuer
-        if not issuer:
-            raise Refused(["hub.oidc_issuer is not set: there is no provider to link to"])
-        openid_links.link(access.db, name, issuer, subject, actor())
+        link_account(access.db, issuer, name, subject, actor())
     print_fields({"user": name, "issuer": issuer, "subject": subject}, as_json)
 
 

@@ -23,12 +23,11 @@ from handlers.hub.web.admin import (
     path_of,
 )
 from handlers.hub.web.base import MAX_DIGITS, Failure, HubHandler
-from operations import channel_test, upstream_models
-from operations.channel_test import ChannelTest
-from operations.upstream_models import ModelOffer, UpstreamList
+from operations import channel_test
+from operations.channel_test import ChannelTest, ModelOffer, UpstreamList
+from operations.edits import reinstate_keys
 from store.admin import listing
 from store.admin.listing import Paging
-from store.catalog import keys_aside
 from store.values.fields import Instant
 
 FILTERS = ("state", "vendor", "group")
@@ -91,9 +90,9 @@ async def _note(handler: HubHandler, result: ChannelTest) -> None:
 async def list_models(handler: HubHandler, name: str) -> tuple[UpstreamList, list[ModelOffer]]:
     """Ask the upstream of a channel for its models; return them with their use here. Raises
     Failure."""
-    channel = await handler.store(channel_test.opened, handler.site.sealing.cipher, name)
-    upstream_list = await upstream_models.ask(channel, handler.site.settings.upstream)
-    return upstream_list, await handler.store(upstream_models.offers, channel, upstream_list.names)
+    channel = await handler.store(channel_test.load_channel, handler.site.sealing.cipher, name)
+    listed = await channel_test.list_upstream_models(channel, handler.site.settings.upstream)
+    return listed, await handler.store(channel_test.offers_of, channel, listed.names)
 
 
 async def switch(handler: HubHandler, name: str, action: str) -> None:
@@ -106,8 +105,7 @@ async def switch(handler: HubHandler, name: str, action: str) -> None:
 
 async def reinstate(handler: HubHandler, name: str, position: int | None) -> int:
     """Use suspended upstream keys again; return their number. Raises Failure."""
-    channel = await handler.store(objects.load, "channel", name)
-    return await handler.store(keys_aside.reinstate, channel, position, actor_of(handler))
+    return await handler.store(reinstate_keys, name, position, actor_of(handler))
 
 
 class ChannelTestApi(AdminApi):

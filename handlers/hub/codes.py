@@ -19,11 +19,12 @@ from handlers.hub.web.admin import (
     path_of,
 )
 from handlers.hub.web.base import MAX_DIGITS, Failure, HubHandler
+from operations.edits import create_codes
 from store.admin.listing import Paging, Part
 from store.db.database import database_ms
 from store.money import codes
 from store.values.fields import Instant
-from store.values.pricing import AmountError, format_money, parse_money
+from store.values.pricing import AmountError, parse_money
 
 FIELDS = ("amount", "expires_at", "enabled")
 BATCH_FIELDS = ("amount", "count", "expires_at")
@@ -62,16 +63,7 @@ def batch_of(body: Mapping[str, Any]) -> codes.Wanted:
 async def create(handler: HubHandler, batch: codes.Wanted) -> list[dict[str, Any]]:
     """Create a batch; return the codes in clear, which are never shown again. Raises Failure."""
     pepper = handler.site.sealing.peppers[0]
-    created = await handler.store(codes.create, batch, pepper, actor_of(handler))
-    return [
-        {
-            "id": code.id,
-            "code": code.code,
-            "amount": format_money(batch.amount_nanos),
-            "expires_at": codes.time_text(batch.expires_ms),
-        }
-        for code in created
-    ]
+    return await handler.store(create_codes, batch, pepper, actor_of(handler))
 
 
 async def change(handler: HubHandler, code_id: str, body: Mapping[str, Any]) -> None:

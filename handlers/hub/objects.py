@@ -26,13 +26,11 @@ from handlers.hub.web.admin import (
     path_of,
 )
 from handlers.hub.web.base import Failure, HubHandler
-from operations.channel_list import with_status
+from operations.edits import with_status, with_use
 from store.admin import listing
 from store.admin.kinds import KINDS
 from store.admin.listing import Paging, Part
-from store.db.database import database_ms
 from store.money import wallet
-from store.money.quota import with_use_of_subscriptions
 from store.values.fields import Instant
 from store.values.pricing import PRICE_NAMES, format_money
 
@@ -57,14 +55,10 @@ def _with_balances(db: peewee.Database, users: Objects) -> list[dict[str, Any]]:
     return [{**user, "balance": format_money(balances.get(user["id"], 0))} for user in users]
 
 
-def _with_use(db: peewee.Database, subscriptions: Objects) -> list[dict[str, Any]]:
-    return with_use_of_subscriptions(db, subscriptions, database_ms(db))
-
-
 _COMPLETE: Mapping[str, Callable[[peewee.Database, Objects], list[dict[str, Any]]]] = {
     "user": _with_balances,
     "channel": with_status,
-    "subscription": _with_use,
+    "subscription": with_use,
 }
 """Add to objects what a list shows beyond the fields of the document."""
 

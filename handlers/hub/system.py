@@ -14,6 +14,7 @@ from typing import Any
 import peewee
 from tornado.httpclient import AsyncHTTPClient, HTTPClientError
 
+from conf.settings import masked_rows
 from handlers.hub.system_charts import CHART_HEIGHT, Hour, bar_text, charts_of, last_hours
 from handlers.hub.web.admin import (
     ActionPage,
@@ -27,7 +28,6 @@ from handlers.hub.web.admin import (
 )
 from handlers.hub.web.base import Api, Failure, HubHandler
 from handlers.hub.web.site import Site
-from operations import shown_settings
 from store.calls.usage_stats import CLASSES
 from store.db import audit, migrate, nodes
 from store.db.database import is_mysql, place
@@ -64,7 +64,7 @@ async def system_state(handler: HubHandler, hours: Sequence[Hour]) -> dict[str, 
         **await node_state(site),
         "store": await handler.store(_store_state),
         "hours": [_hour_fields(hour) for hour in hours],
-        "settings": shown_settings.rows(site.settings, site.origins),
+        "settings": masked_rows(site.settings, site.origins),
     }
 
 

@@ -25,6 +25,7 @@ from handlers.hub.web.admin import (
     path_of,
 )
 from handlers.hub.web.base import Failure, HubHandler
+from operations.edits import link_account
 from store.admin import listing
 from store.hub import one_time, openid_links, sessions, tokens
 from store.hub.openid_links import Link
@@ -259,11 +260,9 @@ async def end_one_time_codes(handler: HubHandler, name: str) -> bool:
 
 async def link(handler: HubHandler, name: str, subject: str) -> str:
     """Let an account of the provider sign in as a user; return the link's id. Raises Failure."""
-    issuer = handler.site.settings.hub.oidc_issuer
-    if not issuer:
-        raise invalid("hub.oidc_issuer is not set: there is no provider to link to")
     _refuse_own(handler, name)
-    return await handler.store(openid_links.link, name, issuer, subject, actor_of(handler))
+    issuer = handler.site.settings.hub.oidc_issuer
+    return await handler.store(link_account, issuer, name, subject, actor_of(handler))
 
 
 async def unlink(handler: HubHandler, name: str, link_id: str) -> None:

@@ -16,7 +16,7 @@ from handlers.hub.web.base import Api, Failure, HubHandler, Page
 from handlers.hub.web.formats import MONEY_CODES, failure_reason
 from handlers.relay.admit import is_within
 from operations.base_url_check import Check, check
-from operations.client_setup import ALL
+from operations.client_settings import CLIENTS
 from store.calls.usage_queries import Filters, history
 from store.catalog.keys import find_key
 from store.channels.status import AVAILABLE, DOWN, of_models
@@ -74,8 +74,8 @@ async def test(handler: HubHandler, client: str, model: str, secret: str) -> Tes
     that could be one, too many calls."""
     assert handler.signed_in is not None
     me = handler.signed_in
-    if client not in ALL:
-        told = f"client is one of {', '.join(ALL)}"
+    if client not in CLIENTS:
+        told = f"client is one of {', '.join(CLIENTS)}"
         raise Failure(HTTPStatus.BAD_REQUEST, "invalid", told, "client")
     if not model:
         raise Failure(HTTPStatus.BAD_REQUEST, "invalid", "model is missing", "model")
@@ -88,7 +88,7 @@ async def test(handler: HubHandler, client: str, model: str, secret: str) -> Tes
     _running.add(me.user_id)
     try:
         await handler.store(_check_networks, handler, secret)
-        asked = Asked(ALL[client].family, model, secret)
+        asked = Asked(CLIENTS[client].family, model, secret)
         answered = await relay_call.call(handler.site.settings.server, asked)
         call = {"client": client, "status": answered.status, "request_id": answered.request_id}
         await handler.note("test", "model", model, **call)
@@ -175,7 +175,7 @@ class Setup(Page):
             key=key,
             models=models,
             model=model,
-            client=client if client in ALL else next(iter(ALL)),
+            client=client if client in CLIENTS else next(iter(CLIENTS)),
             panels=panels(Values(base_url, secret, model or None)),
             state=await self._state(key, model, at_ms),
             url=url,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from operations.base_url_check import KINDS, Kind
-from operations.client_setup import ALL, FILE, Client, setups
+from operations.client_settings import CLIENTS, FILE, Client, setups
 
 Piece = tuple[str, str]
 """A class of the style sheet, "" for none, and a text."""
@@ -50,7 +50,8 @@ class Values:
 def panels(values: Values) -> list[Panel]:
     """One for each client."""
     return [
-        Panel(client, KINDS[client.kind], _systems(name, values)) for name, client in ALL.items()
+        Panel(client, KINDS[client.kind], _systems(name, values))
+        for name, client in CLIENTS.items()
     ]
 
 

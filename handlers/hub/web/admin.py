@@ -14,7 +14,6 @@ from handlers.hub.web.base import Api, Failure, HubHandler, Page
 from operations import edits
 from store.admin.apply import Editor, Outcome
 from store.admin.listing import Paging, Part
-from store.admin.objects import Sealing
 from store.values.fields import Instant
 
 DEFAULT_ITEMS = 50
@@ -54,11 +53,9 @@ async def edit(
 ) -> Outcome:
     """Make a change in the name of the signed-in user; `hashes`: it may hash a password. Raises
     Failure."""
-    actor, shared = actor_of(handler), handler.site.sealing
+    actor, sealing = actor_of(handler), handler.site.sealing
 
     def work(db: peewee.Database) -> Outcome:
-        # Its own each time: it remembers the passwords that it has hashed.
-        sealing = Sealing(shared.cipher, shared.peppers)
         return change(edits.editor(db, sealing, actor, remote=True))
 
     return await (handler.hashing(work) if hashes else handler.store(work))

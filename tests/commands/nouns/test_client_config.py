@@ -74,7 +74,7 @@ def test_variables(run, client, lines):
 
 
 def test_the_clients():
-    assert set(client_settings.CLIENTS) == {
+    assert set(client_settings.CLIENT_SETTINGS) == {
         *("openai", "anthropic", "google-genai", "claude-code", "codex", "gemini-cli", "curl"),
         *("ide-plugin", "cc-switch"),
     }
@@ -93,7 +93,7 @@ def test_what_is_filled_in_by_hand_or_by_a_link(run):
 
 
 def test_a_model_is_named_only_when_it_is_given(run):
-    for client in client_settings.CLIENTS:
+    for client in client_settings.CLIENT_SETTINGS:
         assert (MODEL in run(client)[1]) is False
     for client in ("claude-code", "codex", "gemini-cli", "curl"):
         assert MODEL in run(client, "--model", MODEL)[1]
