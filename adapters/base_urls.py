@@ -80,4 +80,4 @@ def given_path(path: str) -> str | None:
 
 
 def _version_of(before: str) -> str:
-    return next((one for one in VERSIONS if before.endswith(one)), "")
+    return next((version for version in VERSIONS if before.endswith(version)), "")

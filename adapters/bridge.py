@@ -322,7 +322,7 @@ def native(family: Family) -> Pairing:
 
     return Pairing(
         upstream,
-        operation=lambda asked, stream: asked,
+        operation=lambda operation, stream: operation,
         request_body=upstream.edit_request,
         read_answer=upstream.read_answer,
         open_bridge=open_bridge,

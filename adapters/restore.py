@@ -52,7 +52,7 @@ class Restorer:
             if isinstance(part, Text) and self._encoded.cut:
                 cutter = _Cutter(self._encoded.cut)
                 text = cutter.feed(part.text) + cutter.close()
-                part, stopped = replace(part, text=text), cutter.found
+                part, stopped = replace(part, text=text), cutter.stop
             parts.append(part)
             if stopped is not None:
                 break
@@ -133,8 +133,8 @@ class Restorer:
         elif (cutter := self._texts.get(slot)) is not None:
             if text := cutter.feed(event.text):
                 out.append(Delta(slot, text))
-            if cutter.found is not None:
-                self._stopped[self._choices[slot]] = cutter.found
+            if cutter.stop is not None:
+                self._stopped[self._choices[slot]] = cutter.stop
                 self._ignored.add(slot)
                 out.append(Closed(slot))
         else:
@@ -158,17 +158,17 @@ class Restorer:
 _KINDS: dict[type, str] = {ToolCall: "call", Refusal: "refusal"}
 
 
-def _finish(said: Finish, kinds: set[str]) -> Finish:
+def _finish(finish: Finish, kinds: set[str]) -> Finish:
     """Why an answer ended, by what it has: many vendors say stop for everything."""
-    if said not in ("stop", "tools"):
-        return said
+    if finish not in ("stop", "tools"):
+        return finish
     return "tools" if "call" in kinds else "refusal" if "refusal" in kinds else "stop"
 
 
 def free_text(arguments: str) -> str:
     """The text for a free-text tool, out of the arguments of the function that stands for it."""
-    said = loads_or_none(arguments.encode()) if arguments else None
-    text = said.get("input") if isinstance(said, dict) else None
+    decoded = loads_or_none(arguments.encode()) if arguments else None
+    text = decoded.get("input") if isinstance(decoded, dict) else None
     return text if isinstance(text, str) else arguments
 
 
@@ -178,26 +178,26 @@ class _Cutter:
     def __init__(self, stops: tuple[str, ...]) -> None:
         self._stops = [_Partial(stop) for stop in stops if stop]
         self._held = ""
-        self.found: str | None = None
+        self.stop: str | None = None
 
     def feed(self, text: str) -> str:
         """What may be shown of all that came so far and was not shown."""
-        if self.found is not None:
+        if self.stop is not None:
             return ""
         fresh, text = text, self._held + text
         places = [(text.find(stop.text), stop.text) for stop in self._stops]
         # The one that is complete first, as it would be for a model that writes; of two the longer.
-        found = [(start + len(stop), start, stop) for start, stop in places if start >= 0]
-        if found:
-            _, start, self.found = min(found)
+        matches = [(start + len(stop), start, stop) for start, stop in places if start >= 0]
+        if matches:
+            _, start, self.stop = min(matches)
             return text[:start]
-        kept = max((stop.feed(fresh) for stop in self._stops), default=0)
-        self._held = text[len(text) - kept :]
-        return text[: len(text) - kept]
+        held_chars = max((stop.feed(fresh) for stop in self._stops), default=0)
+        self._held = text[len(text) - held_chars :]
+        return text[: len(text) - held_chars]
 
     def close(self) -> str:
         """The rest, in which there is no stop sequence."""
-        return "" if self.found is not None else self._held
+        return "" if self.stop is not None else self._held
 
 
 class _Partial:

@@ -102,7 +102,7 @@ class Translator:
             for ask in request.asks
             if ask.feature in encoded.dropped or verdicts[ask.feature] == "note"
         ]
-        return tuple(dict.fromkeys(map(_shown, left_out)))[:MAX_DROPPED]
+        return tuple(dict.fromkeys(map(_header_path, left_out)))[:MAX_DROPPED]
 
 
 def restore_opaque(request: Request, origin: Origin) -> Request:
@@ -145,7 +145,7 @@ def _turn_has_opaque(turn: Turn) -> bool:
     return any(isinstance(part, Reasoning) and bool(part.opaque) for part in turn.parts)
 
 
-def _shown(path: str) -> str:
+def _header_path(path: str) -> str:
     return _UNFIT.sub("_", path[:MAX_DROPPED_CHARS])
 
 
@@ -243,8 +243,8 @@ class Translation:
             choices.append((yield from restorer.choice(choice)))
         usage = answer.usage or Usage(self._context.input_tokens, answer.output_units)
         encode = self._translator.from_client.encode_answer
-        said = yield from encode(tuple(choices), usage, self._context)
-        return replace(answer, body=said)
+        encoded = yield from encode(tuple(choices), usage, self._context)
+        return replace(answer, body=encoded)
 
     def open_bridge(
         self,
@@ -396,9 +396,9 @@ class TranslatedBridge:
         elif not encoder.started:
             sent.append(encoder.begin())
         name, data = event_fields(event)
-        said = loads_or_none(data) if data else None
-        if isinstance(said, dict):
-            written = self._write(few(self._decoder.read(name, said)), sent)
+        decoded = loads_or_none(data) if data else None
+        if isinstance(decoded, dict):
+            written = self._write(few(self._decoder.read(name, decoded)), sent)
             # The next chunk may be this event with another text, if the tap's template fits this.
             if len(written) == 1:
                 only = written[0]

@@ -51,8 +51,8 @@ def conversation(spans: Spans) -> bytes:
     """Return what names the conversation. ``user`` and ``safety_identifier`` are not read: they
     name a person, who may have many conversations at a time, and all persons of a program may share
     one."""
-    given = given_name(text_field(spans, "prompt_cache_key"))
-    return given or opening(spans, (), "messages")
+    name = given_name(text_field(spans, "prompt_cache_key"))
+    return name or opening(spans, (), "messages")
 
 
 _MARKS = Marks("file_id", "audio")

@@ -45,31 +45,31 @@ _FINISHES: dict[str, Finish] = {
 
 def decode_answer(body: bytes) -> Steps[tuple[Choice, ...]]:
     """Decode the choices in their order, in steps (see ``family.codec.UpstreamCodec``)."""
-    said = loads_answer(body)
-    choices = said.get("choices") if isinstance(said, dict) else None
+    answer = loads_answer(body)
+    choices = answer.get("choices") if isinstance(answer, dict) else None
     listed = choices[:MAX_CHOICES] if isinstance(choices, list) else []
-    found = [one for one in listed if isinstance(one, dict)]
-    if not found:
+    entries = [choice for choice in listed if isinstance(choice, dict)]
+    if not entries:
         raise Fault(Condition.UPSTREAM_INVALID)
-    found.sort(key=index_of)
+    entries.sort(key=read_index)
     decoded: list[Choice] = []
-    for choice in found:
+    for choice in entries:
         decoded.append((yield from _decode_choice(choice)))
     return tuple(decoded)
 
 
-def index_of(choice: dict[str, Any]) -> int:
+def read_index(choice: dict[str, Any]) -> int:
     """Return the index of a choice; 0 where it has none that is valid."""
     index = choice.get("index")
     return index if type(index) is int and 0 <= index < MAX_CHOICES else 0
 
 
-def finish_of(reason: object) -> Finish:
+def read_finish(reason: object) -> Finish:
     """Decode the reason for which a choice ended; an unknown reason is read as ``stop``."""
     return _FINISHES.get(reason, "stop") if isinstance(reason, str) else "stop"
 
 
-def text_of(value: object) -> str:
+def read_text(value: object) -> str:
     """Return the text of a string or of a list of parts; empty for anything else."""
     if isinstance(value, str):
         return value
@@ -79,7 +79,7 @@ def text_of(value: object) -> str:
     return "".join(text for text in texts if isinstance(text, str))
 
 
-def thought_of(message: dict[str, Any]) -> str:
+def read_reasoning(message: dict[str, Any]) -> str:
     """Return the reasoning text of a message or delta; some vendors send it under both names."""
     for name in ("reasoning_content", "reasoning"):
         text = message.get(name)
@@ -88,7 +88,7 @@ def thought_of(message: dict[str, Any]) -> str:
     return ""
 
 
-def arguments_of(value: object) -> str:
+def read_arguments(value: object) -> str:
     """Return arguments as JSON text, also where a vendor sends the object itself."""
     if isinstance(value, str):
         return value
@@ -100,7 +100,7 @@ def arguments_of(value: object) -> str:
         return ""
 
 
-def signature_of(call: dict[str, Any]) -> str:
+def read_signature(call: dict[str, Any]) -> str:
     """Return the signature that Google's endpoint of this family adds to a call; empty without
     one."""
     extra = call.get("extra_content")
@@ -109,37 +109,37 @@ def signature_of(call: dict[str, Any]) -> str:
     return signature if isinstance(signature, str) else ""
 
 
-def citations_of(message: dict[str, Any]) -> tuple[Citation, ...]:
+def read_citations(message: dict[str, Any]) -> tuple[Citation, ...]:
     """Decode the web pages that a message or delta refers to."""
     annotations = message.get("annotations")
-    found = []
+    citations = []
     for annotation in annotations[:MAX_CITATIONS] if isinstance(annotations, list) else ():
-        said = annotation.get("url_citation") if isinstance(annotation, dict) else None
-        if isinstance(said, dict) and isinstance(said.get("url"), str):
-            title = said.get("title")
-            found.append(
+        source = annotation.get("url_citation") if isinstance(annotation, dict) else None
+        if isinstance(source, dict) and isinstance(source.get("url"), str):
+            title = source.get("title")
+            citations.append(
                 Citation(
-                    said["url"],
+                    source["url"],
                     title if isinstance(title, str) else "",
-                    _offset(said.get("start_index")),
-                    _offset(said.get("end_index")),
+                    _offset(source.get("start_index")),
+                    _offset(source.get("end_index")),
                 )
             )
-    return tuple(found)
+    return tuple(citations)
 
 
-def logprobs_of(choice: dict[str, Any]) -> tuple[Logprob, ...]:
+def read_logprobs(choice: dict[str, Any]) -> tuple[Logprob, ...]:
     """Decode the log probabilities of the tokens of a choice, or of its delta."""
     logprobs = choice.get("logprobs")
-    content = logprobs.get("content") if isinstance(logprobs, dict) else None
-    found = []
-    for one in content[:MAX_LOGPROBS] if isinstance(content, list) else ():
-        said = one.get("top_logprobs") if isinstance(one, dict) else None
-        tops = said[:_MAX_TOP_LOGPROBS] if isinstance(said, list) else []
+    entries = logprobs.get("content") if isinstance(logprobs, dict) else None
+    tokens = []
+    for entry in entries[:MAX_LOGPROBS] if isinstance(entries, list) else ():
+        top_entries = entry.get("top_logprobs") if isinstance(entry, dict) else None
+        tops = top_entries[:_MAX_TOP_LOGPROBS] if isinstance(top_entries, list) else []
         top = tuple(filter(None, map(_logprob, tops)))
-        if (token := _logprob(one, top)) is not None:
-            found.append(token)
-    return tuple(found)
+        if (token := _logprob(entry, top)) is not None:
+            tokens.append(token)
+    return tuple(tokens)
 
 
 def _decode_choice(choice: dict[str, Any]) -> Steps[Choice]:
@@ -149,16 +149,16 @@ def _decode_choice(choice: dict[str, Any]) -> Steps[Choice]:
         if not len(parts) % VALUES_AT_ONCE:
             yield False
         parts.append(part)
-    finish = finish_of(choice.get("finish_reason"))
-    return Choice(tuple(parts), finish, logprobs=logprobs_of(choice))
+    finish = read_finish(choice.get("finish_reason"))
+    return Choice(tuple(parts), finish, logprobs=read_logprobs(choice))
 
 
 def _parts(message: dict[str, Any]) -> Iterator[Part]:
-    if thought := thought_of(message):
+    if thought := read_reasoning(message):
         yield Reasoning(thought)
-    if text := text_of(message.get("content")):
-        yield Text(text, citations=citations_of(message))
-    if refusal := text_of(message.get("refusal")):
+    if text := read_text(message.get("content")):
+        yield Text(text, citations=read_citations(message))
+    if refusal := read_text(message.get("refusal")):
         yield Refusal(refusal)
     calls = message.get("tool_calls")
     for call in calls if isinstance(calls, list) else ():
@@ -166,28 +166,28 @@ def _parts(message: dict[str, Any]) -> Iterator[Part]:
             yield from _call(call)
     function = message.get("function_call")
     if isinstance(function, dict) and isinstance(function.get("name"), str):
-        yield ToolCall("", function["name"], arguments_of(function.get("arguments")))
+        yield ToolCall("", function["name"], read_arguments(function.get("arguments")))
 
 
 def _call(call: dict[str, Any]) -> Iterator[Part]:
     custom, function = call.get("custom"), call.get("function")
-    said = custom if isinstance(custom, dict) else function
-    if not isinstance(said, dict) or not isinstance(said.get("name"), str) or not said["name"]:
+    tool = custom if isinstance(custom, dict) else function
+    if not isinstance(tool, dict) or not isinstance(tool.get("name"), str) or not tool["name"]:
         return
-    if signature := signature_of(call):
+    if signature := read_signature(call):
         yield Reasoning("", opaque=signature)
     call_id = call.get("id")
     call_id = call_id if isinstance(call_id, str) else ""
     if isinstance(custom, dict):
-        yield ToolCall(call_id, said["name"], text_of(said.get("input")), custom=True)
+        yield ToolCall(call_id, tool["name"], read_text(tool.get("input")), custom=True)
     else:
-        yield ToolCall(call_id, said["name"], arguments_of(said.get("arguments")))
+        yield ToolCall(call_id, tool["name"], read_arguments(tool.get("arguments")))
 
 
-def _logprob(said: object, top: tuple[Logprob, ...] = ()) -> Logprob | None:
-    if not isinstance(said, dict):
+def _logprob(entry: object, top: tuple[Logprob, ...] = ()) -> Logprob | None:
+    if not isinstance(entry, dict):
         return None
-    token, value = said.get("token"), said.get("logprob")
+    token, value = entry.get("token"), entry.get("logprob")
     if not isinstance(token, str) or isinstance(value, bool) or not isinstance(value, int | float):
         return None
     # What is infinite, or not a number, cannot be written; the family has -9999 for it.
@@ -237,12 +237,12 @@ class _StreamedCall:
         if self._escaped and text:
             self._escaped, at = False, 1
         skip = -1
-        for found in _MARKS.finditer(text, at):
-            mark = found[0]
-            if found.start() == skip:
+        for match in _MARKS.finditer(text, at):
+            mark = match[0]
+            if match.start() == skip:
                 continue
             if mark == "\\":
-                skip = found.end()
+                skip = match.end()
                 self._escaped = self._in_string and skip == len(text)
             elif mark == '"':
                 self._in_string = not self._in_string
@@ -272,21 +272,21 @@ class ChatDecoder(StreamDecoder):
         super().__init__()
         self._choices: dict[int, _StreamedChoice] = {}
 
-    def read(self, name: str | None, said: dict[str, Any]) -> list[Event]:
+    def read(self, name: str | None, data: dict[str, Any]) -> list[Event]:
         """See ``StreamDecoder``."""
-        choices = said.get("choices")
+        choices = data.get("choices")
         plain = self._plain(choices)
         if plain is not None:
             return [plain]
         events: list[Event] = []
-        for one in few(choices) if isinstance(choices, list) else ():
-            if isinstance(one, dict):
-                index = index_of(one)
+        for entry in few(choices) if isinstance(choices, list) else ():
+            if isinstance(entry, dict):
+                index = read_index(entry)
                 choice = self._choices.get(index)
                 if choice is None:
                     choice = self._choices[index] = _StreamedChoice(index)
                 if not choice.finished:
-                    self._read_choice(choice, one, events)
+                    self._read_choice(choice, entry, events)
         return events
 
     def end(self) -> list[Event]:
@@ -302,49 +302,49 @@ class ChatDecoder(StreamDecoder):
         """Decode a chunk with nothing but more text of the open slot, as most are."""
         if type(choices) is not list or len(choices) != 1 or type(choices[0]) is not dict:
             return None
-        one = choices[0]
-        delta = one.get("delta")
+        entry = choices[0]
+        delta = entry.get("delta")
         if type(delta) is not dict or len(delta) != 1:
             return None
         text = delta.get("content")
-        index = one.get("index")
+        index = entry.get("index")
         choice = self._choices.get(index) if type(index) is int else None
         if choice is None or choice.kind != "text" or choice.finished or type(text) is not str:
             return None
-        if not text or one.get("finish_reason") is not None or one.get("logprobs") is not None:
+        if not text or entry.get("finish_reason") is not None or entry.get("logprobs") is not None:
             return None
         return Delta(choice.slot, text)
 
     def _read_choice(
-        self, choice: _StreamedChoice, one: dict[str, Any], events: list[Event]
+        self, choice: _StreamedChoice, entry: dict[str, Any], events: list[Event]
     ) -> None:
-        delta = one.get("delta")
+        delta = entry.get("delta")
         if not isinstance(delta, dict):
-            delta = one.get("message")  # some send the whole at once
+            delta = entry.get("message")  # some send the whole at once
         if isinstance(delta, dict):
-            self._read_delta(choice, delta, one, events)
-        reason = one.get("finish_reason")
+            self._read_delta(choice, delta, entry, events)
+        reason = entry.get("finish_reason")
         if reason and isinstance(reason, str):
             choice.finished = True
             self._close_text(choice, events)
             for call in choice.calls.values():
                 self._close_call(call, events)
-            events.append(Finished(finish_of(reason), choice.index))
+            events.append(Finished(read_finish(reason), choice.index))
 
     def _read_delta(
         self,
         choice: _StreamedChoice,
         delta: dict[str, Any],
-        one: dict[str, Any],
+        entry: dict[str, Any],
         events: list[Event],
     ) -> None:
-        if thought := thought_of(delta):
+        if thought := read_reasoning(delta):
             self._add(choice, "reasoning", thought, events)
-        if text := text_of(delta.get("content")):
+        if text := read_text(delta.get("content")):
             self._add(choice, "text", text, events)
-            if one.get("logprobs") is not None:
-                events[-1] = Delta(choice.slot, text, logprobs_of(one))
-        if refusal := text_of(delta.get("refusal")):
+            if entry.get("logprobs") is not None:
+                events[-1] = Delta(choice.slot, text, read_logprobs(entry))
+        if refusal := read_text(delta.get("refusal")):
             self._add(choice, "refusal", refusal, events)
         if delta.get("annotations"):
             self._cite(choice, delta, events)
@@ -367,7 +367,7 @@ class ChatDecoder(StreamDecoder):
 
     def _cite(self, choice: _StreamedChoice, delta: dict[str, Any], events: list[Event]) -> None:
         if choice.kind == "text":
-            events += [Cited(choice.slot, citation) for citation in citations_of(delta)]
+            events += [Cited(choice.slot, citation) for citation in read_citations(delta)]
 
     def _close_text(self, choice: _StreamedChoice, events: list[Event]) -> None:
         if choice.kind is not None:
@@ -386,15 +386,15 @@ class ChatDecoder(StreamDecoder):
                 self._close_call(call, events)
 
     def _read_call(
-        self, choice: _StreamedChoice, said: dict[str, Any], events: list[Event]
+        self, choice: _StreamedChoice, entry: dict[str, Any], events: list[Event]
     ) -> None:
-        custom = said.get("custom")
-        inner = custom if isinstance(custom, dict) else said.get("function")
+        custom = entry.get("custom")
+        inner = custom if isinstance(custom, dict) else entry.get("function")
         inner = inner if isinstance(inner, dict) else {}
-        call = self._call_of(choice, said, inner, events)
+        call = self._call_of(choice, entry, inner, events)
         if call is None or call.done:
             return
-        text = arguments_of(inner.get("input" if call.custom else "arguments"))
+        text = read_arguments(inner.get("input" if call.custom else "arguments"))
         call.follow(text)
         if call.slot is not None:
             if text:
@@ -405,7 +405,7 @@ class ChatDecoder(StreamDecoder):
         if not isinstance(name, str) or not name:
             return
         self._close_text(choice, events)
-        if signature := signature_of(said):
+        if signature := read_signature(entry):
             thought = self._open("reasoning", choice=choice.index)
             events += [thought, Sealed(thought.slot, signature), self._close(thought.slot)]
         opened = self._open("call", choice=choice.index, id=call.id, name=name, custom=call.custom)
@@ -418,12 +418,12 @@ class ChatDecoder(StreamDecoder):
     def _call_of(
         self,
         choice: _StreamedChoice,
-        said: dict[str, Any],
+        entry: dict[str, Any],
         inner: dict[str, Any],
         events: list[Event],
     ) -> _StreamedCall | None:
         """Return the call that a delta belongs to; a new one where it begins one."""
-        index, call_id = said.get("index"), said.get("id")
+        index, call_id = entry.get("index"), entry.get("id")
         call_id = call_id if isinstance(call_id, str) else ""
         if type(index) is not int:
             # Without an index: a new id, or a name, begins a call.
@@ -439,7 +439,7 @@ class ChatDecoder(StreamDecoder):
                 return None
             self._close_whole_calls(choice, events)
             call = choice.calls[index] = _StreamedCall(
-                call_id, isinstance(said.get("custom"), dict)
+                call_id, isinstance(entry.get("custom"), dict)
             )
         call.id = call.id or call_id
         choice.last = index

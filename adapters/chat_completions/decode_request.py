@@ -197,24 +197,24 @@ def _parallel(fields: dict[str, Any], asks: list[Ask]) -> bool | None:
 
 
 def _output(fields: dict[str, Any], asks: list[Ask]) -> Output:
-    wanted = typed(fields, "response_format", "", dict)
-    if wanted is None:
+    form = typed(fields, "response_format", "", dict)
+    if form is None:
         return Output()
     at = "response_format"
-    kind = word(wanted, "type", at, ("text", "json_object", "json_schema"))
+    kind = word(form, "type", at, ("text", "json_object", "json_schema"))
     if kind == "json_object":
         asks.append(Ask("json_output", at))
         return Output("json")
     if kind != "json_schema":
         return Output()
     asks.append(Ask("schema_output", at))
-    said, at = needed(wanted, "json_schema", at, dict), f"{at}.json_schema"
+    described, at = needed(form, "json_schema", at, dict), f"{at}.json_schema"
     return Output(
         "schema",
-        needed(said, "schema", at, dict),
-        string(said, "name", at),
-        string(said, "description", at),
-        typed(said, "strict", at, bool),
+        needed(described, "schema", at, dict),
+        string(described, "name", at),
+        string(described, "description", at),
+        typed(described, "strict", at, bool),
     )
 
 
@@ -235,13 +235,13 @@ def _bound(fields: dict[str, Any]) -> int | None:
 
 
 def _stop(fields: dict[str, Any]) -> tuple[str, ...]:
-    said = fields.get("stop")
-    if said is None:
+    value = fields.get("stop")
+    if value is None:
         return ()
-    stops = [said] if isinstance(said, str) else said
+    stops = [value] if isinstance(value, str) else value
     if not isinstance(stops, list) or not all(isinstance(stop, str) for stop in stops):
         raise wrong_type("stop", "expected a string or an array of strings")
-    return stop_sequences(said, "stop")
+    return stop_sequences(value, "stop")
 
 
 def _logprobs(fields: dict[str, Any], asks: list[Ask]) -> int | None:
@@ -298,16 +298,16 @@ def decode_tools(fields: dict[str, Any], asks: list[Ask]) -> tuple[Tool, ...]:
 
 def decode_choice(fields: dict[str, Any], asks: list[Ask]) -> ToolChoice | None:
     """Decode which tools must be called; None when the request does not say."""
-    said = fields.get("tool_choice")
-    if said is None:
+    value = fields.get("tool_choice")
+    if value is None:
         return _older_choice(fields.get("function_call"))
-    if isinstance(said, str):
-        return _by_word(said, "tool_choice")
-    if not isinstance(said, dict):
+    if isinstance(value, str):
+        return _by_word(value, "tool_choice")
+    if not isinstance(value, dict):
         raise wrong_type("tool_choice", "expected a string or an object")
-    kind = word(said, "type", "tool_choice", ("function", "custom", "allowed_tools"))
+    kind = word(value, "type", "tool_choice", ("function", "custom", "allowed_tools"))
     kind = kind or "function"
-    inner, at = needed(said, kind, "tool_choice", dict), f"tool_choice.{kind}"
+    inner, at = needed(value, kind, "tool_choice", dict), f"tool_choice.{kind}"
     if kind != "allowed_tools":
         return ToolChoice("one", (named(inner, "name", at),))
     asks.append(Ask("allowed_tools", "tool_choice"))
@@ -340,36 +340,36 @@ def _tool(entry: dict[str, Any], at: str, asks: list[Ask]) -> Tool:
     )
 
 
-def _function(said: dict[str, Any], path: str, at: str, asks: list[Ask]) -> Tool:
-    strict = typed(said, "strict", path, bool)
+def _function(function: dict[str, Any], path: str, at: str, asks: list[Ask]) -> Tool:
+    strict = typed(function, "strict", path, bool)
     if strict:
         asks.append(Ask("strict_tool", place(path, "strict")))
     return Tool(
         "function",
-        named(said, "name", path),
-        string(said, "description", path),
-        typed(said, "parameters", path, dict),
+        named(function, "name", path),
+        string(function, "description", path),
+        typed(function, "parameters", path, dict),
         strict,
         path=at,
     )
 
 
-def _by_word(said: str, at: str) -> ToolChoice:
-    if said not in _CHOICE_WORDS:
+def _by_word(value: str, at: str) -> ToolChoice:
+    if value not in _CHOICE_WORDS:
         raise wrong_value(at, "expected one of " + ", ".join(_CHOICE_WORDS))
-    if said == "required":
+    if value == "required":
         return ToolChoice("any")
-    return ToolChoice("none") if said == "none" else ToolChoice("auto")
+    return ToolChoice("none") if value == "none" else ToolChoice("auto")
 
 
-def _older_choice(said: object) -> ToolChoice | None:
-    if said is None:
+def _older_choice(value: object) -> ToolChoice | None:
+    if value is None:
         return None
-    if isinstance(said, str):
-        return _by_word(said, "function_call")
-    if not isinstance(said, dict):
+    if isinstance(value, str):
+        return _by_word(value, "function_call")
+    if not isinstance(value, dict):
         raise wrong_type("function_call", "expected a string or an object")
-    return ToolChoice("one", (named(said, "name", "function_call"),))
+    return ToolChoice("one", (named(value, "name", "function_call"),))
 
 
 def _allowed_name(entry: dict[str, Any], at: str) -> str:

@@ -79,8 +79,8 @@ class _Conversation:
 
     def finished(self, last: int) -> tuple[tuple[Part, ...], tuple[Turn, ...]]:
         """Return all system texts and turns; ``last`` is the index of the last message."""
-        role, said = self._turns[-1] if self._turns else ("user", [])
-        if role == "assistant" and not any(isinstance(part, ToolCall) for part in said):
+        role, parts = self._turns[-1] if self._turns else ("user", [])
+        if role == "assistant" and not any(isinstance(part, ToolCall) for part in parts):
             self._asks.append(Ask("prefill", f"messages[{last}]"))
         order = {call_id: index for index, call_id in enumerate(self._calls)}
         turns = []
@@ -117,7 +117,7 @@ class _Conversation:
         first = of_call(calls[0][1]) if calls else ""
         parts: list[Part] = [*thoughts.read(first, late=False)]
         parts += thoughts.read(message.get(FIELD), late=False)
-        carried = (message.get(FIELD), *(of_call(said) for _, said in calls))
+        carried = (message.get(FIELD), *(of_call(raw) for _, raw in calls))
         if not any(carried) and _thought(message, at):
             parts.append(Reasoning(_thought(message, at)))
         parts += self._content(message, at)
@@ -125,22 +125,22 @@ class _Conversation:
             parts.append(Refusal(refusal))
         if message.get("audio") is not None:
             self._asks.append(Ask("stored_state", place(at, "audio")))
-        for call, said in calls:
-            parts += thoughts.read(of_call(said))
+        for call, raw in calls:
+            parts += thoughts.read(of_call(raw))
             parts.append(call)
         return parts + thoughts.read(message.get(FIELD))
 
     def _read_calls(
         self, message: dict[str, Any], at: str
     ) -> list[tuple[ToolCall, dict[str, Any]]]:
-        found = []
-        for said, path in objects(message, "tool_calls", at):
-            call = self._call(said, path)
+        calls = []
+        for raw, path in objects(message, "tool_calls", at):
+            call = self._call(raw, path)
             if call.id in self._calls:
                 # An id that an earlier call has: the results between tell them apart.
                 del self._calls[call.id]
             self._calls[call.id] = call
-            found.append((call, said))
+            calls.append((call, raw))
         function = typed(message, "function_call", at, dict)
         if function is not None:
             path = place(at, "function_call")
@@ -148,16 +148,16 @@ class _Conversation:
             call = ToolCall(f"call_f{len(self._calls)}", name, string(function, "arguments", path))
             self._functions[name] = call.id
             self._calls[call.id] = call
-            found.append((call, {}))
-        return found
+            calls.append((call, {}))
+        return calls
 
-    def _call(self, said: dict[str, Any], path: str) -> ToolCall:
-        call_id = named(said, "id", path)
-        if string(said, "type", path) == "custom":
-            custom, path = needed(said, "custom", path, dict), place(path, "custom")
+    def _call(self, raw: dict[str, Any], path: str) -> ToolCall:
+        call_id = named(raw, "id", path)
+        if string(raw, "type", path) == "custom":
+            custom, path = needed(raw, "custom", path, dict), place(path, "custom")
             text = string(custom, "input", path)
             return ToolCall(call_id, named(custom, "name", path), text, custom=True)
-        function, path = needed(said, "function", path, dict), place(path, "function")
+        function, path = needed(raw, "function", path, dict), place(path, "function")
         return ToolCall(call_id, named(function, "name", path), string(function, "arguments", path))
 
     def _add_result(self, message: dict[str, Any], at: str, role: str) -> None:
@@ -272,20 +272,20 @@ def _file(part: dict[str, Any], at: str, asks: list[Ask], cache: CacheMark | Non
     path = place(at, "file")
     file = needed(part, "file", at, dict)
     name = string(file, "filename", path)
-    said = string(file, "file_data", path)
-    if not said:
+    encoded = string(file, "file_data", path)
+    if not encoded:
         ref = string(file, "file_id", path)
         if not ref:
             raise Fault(Condition.FIELD_MISSING, param=place(path, "file_data"))
         asks.append(Ask("file_ref", place(path, "file_id")))
         return Media("file", ref=ref, name=name, cache=cache, path=at)
-    where = place(path, "file_data")
-    mime, data = split_data_url(said, where) or ("", standard_base64(said, where))
+    data_path = place(path, "file_data")
+    mime, data = split_data_url(encoded, data_path) or ("", standard_base64(encoded, data_path))
     mime = mime or _MIME_BY_ENDING.get(name.rpartition(".")[2].lower(), "application/pdf")
     feature: Feature = "document_data"
     plain = mime.startswith("text/")
     if plain:
-        feature, mime, data = "text_document", "text/plain", text_of(data, where)
+        feature, mime, data = "text_document", "text/plain", text_of(data, data_path)
     asks.append(Ask(feature, path))
     if mime.startswith("image/"):
         return Media("image", mime, data, name=name, cache=cache, path=at)

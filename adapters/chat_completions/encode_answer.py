@@ -55,17 +55,17 @@ def encode_answer(
 ) -> Steps[bytes]:
     """Encode the whole answer, in steps (see ``family.codec.ClientCodec``). Raises Fault
     UPSTREAM_FAILED when the model failed before it produced anything."""
-    said: list[dict[str, Any]] = []
+    encoded: list[dict[str, Any]] = []
     for index, choice in enumerate(choices):
-        said.append((yield from _encode_choice(choice, index, context)))
+        encoded.append((yield from _encode_choice(choice, index, context)))
     return dumps(
         {
             "id": ID_PREFIX + context.id,
             "object": "chat.completion",
             "created": context.created_s,
             "model": context.model,
-            "choices": said,
-            "usage": usage_of(usage),
+            "choices": encoded,
+            "usage": encode_usage(usage),
         }
     )
 
@@ -80,7 +80,7 @@ def model_failed() -> Fault:
     return Fault(Condition.UPSTREAM_FAILED, "The upstream model failed before it answered.")
 
 
-def usage_of(usage: Usage) -> dict[str, Any]:
+def encode_usage(usage: Usage) -> dict[str, Any]:
     """Encode the usage object: prompt and completion include cached and reasoning tokens."""
     written = usage.cache_write_tokens + usage.cache_write_1h_tokens
     prompt = usage.input_tokens + usage.cache_read_tokens + written
@@ -103,26 +103,26 @@ def usage_of(usage: Usage) -> dict[str, Any]:
     }
 
 
-def logprobs_of(logprobs: Iterable[Logprob]) -> dict[str, Any]:
+def encode_logprobs(logprobs: Iterable[Logprob]) -> dict[str, Any]:
     """Encode the ``logprobs`` of a choice."""
     return {
         "content": [
-            {**_logprob(one), "top_logprobs": [_logprob(other) for other in one.top]}
-            for one in logprobs
+            {**_logprob(logprob), "top_logprobs": [_logprob(other) for other in logprob.top]}
+            for logprob in logprobs
         ],
         "refusal": None,
     }
 
 
-def annotation_of(citation: Citation, start: int, end: int) -> dict[str, Any]:
+def encode_annotation(citation: Citation, start: int, end: int) -> dict[str, Any]:
     """Encode a citation; ``start`` and ``end`` are the place of its text in the message, for a
     citation without characters of its own."""
-    told = citation.start is not None and citation.end is not None
+    placed = citation.start is not None and citation.end is not None
     return {
         "type": "url_citation",
         "url_citation": {
-            "start_index": start + (citation.start or 0) if told else start,
-            "end_index": start + (citation.end or 0) if told else end,
+            "start_index": start + (citation.start or 0) if placed else start,
+            "end_index": start + (citation.end or 0) if placed else end,
             "url": citation.url,
             "title": citation.title,
         },
@@ -137,12 +137,12 @@ def finish_reason(finish: Finish, context: AnswerContext) -> str:
     return _FINISH_REASONS[finish]
 
 
-def call_ids(given: str, taken: set[str], context: AnswerContext) -> str:
+def unique_id(upstream_id: str, used: set[str], context: AnswerContext) -> str:
     """Return an id for a call that no other call has: the upstream's where it is one."""
-    call_id = given
-    if not call_id or call_id in taken:
-        call_id = f"call_{context.id}_{len(taken)}"
-    taken.add(call_id)
+    call_id = upstream_id
+    if not call_id or call_id in used:
+        call_id = f"call_{context.id}_{len(used)}"
+    used.add(call_id)
     return call_id
 
 
@@ -154,8 +154,8 @@ def _encode_choice(choice: Choice, index: int, context: AnswerContext) -> Steps[
     yield False
     texts = [part for part in choice.parts if isinstance(part, Text)]
     refusal = "".join(part.text for part in choice.parts if isinstance(part, Refusal))
-    where = {id(part): place for part, place in zip(thoughts, places, strict=True)}
-    calls, left = yield from _calls(choice, where, context)
+    places_by_part = {id(part): place for part, place in zip(thoughts, places, strict=True)}
+    calls, left = yield from _calls(choice, places_by_part, context)
     message: dict[str, Any] = {
         "role": "assistant",
         "content": "".join(text.text for text in texts),
@@ -176,28 +176,30 @@ def _encode_choice(choice: Choice, index: int, context: AnswerContext) -> Steps[
     return {
         "index": index,
         "message": message,
-        "logprobs": logprobs_of(choice.logprobs) if choice.logprobs else None,
+        "logprobs": encode_logprobs(choice.logprobs) if choice.logprobs else None,
         "finish_reason": finish_reason(choice.finish, context),
     }
 
 
 def _calls(
-    choice: Choice, where: dict[int, tuple[int, int]], context: AnswerContext
+    choice: Choice, places_by_part: dict[int, tuple[int, int]], context: AnswerContext
 ) -> Steps[tuple[list[dict[str, Any]], list[str]]]:
     """Encode the calls, each with the opaque pieces since the last one; return the pieces behind
     all of them, too."""
     calls: list[dict[str, Any]] = []
     waiting: list[str] = []
-    taken: set[str] = set()
+    used_ids: set[str] = set()
     spoken = False
     for place, part in enumerate(choice.parts):
         if not place % VALUES_AT_ONCE:
             yield False
         spoken = spoken or isinstance(part, Text)
         if isinstance(part, Reasoning) and part.opaque:
-            waiting.append(piece(part.opaque, where[id(part)], summary=part.summary, late=spoken))
+            waiting.append(
+                piece(part.opaque, places_by_part[id(part)], summary=part.summary, late=spoken)
+            )
         elif isinstance(part, ToolCall):
-            call: dict[str, Any] = {"id": call_ids(part.id, taken, context)}
+            call: dict[str, Any] = {"id": unique_id(part.id, used_ids, context)}
             if part.custom:
                 call["type"] = "custom"
                 call["custom"] = {"name": part.name, "input": part.arguments}
@@ -212,17 +214,17 @@ def _calls(
 
 
 def _annotations(texts: Sequence[Text]) -> list[dict[str, Any]]:
-    found, start = [], 0
+    annotations, start = [], 0
     for text in texts:
         end = start + len(text.text)
-        found += [annotation_of(citation, start, end) for citation in text.citations]
+        annotations += [encode_annotation(citation, start, end) for citation in text.citations]
         start = end
-    return found
+    return annotations
 
 
-def _logprob(one: Logprob) -> dict[str, Any]:
-    data = one.token.encode(errors="replace")
-    return {"token": one.token, "logprob": one.logprob, "bytes": list(data)}
+def _logprob(logprob: Logprob) -> dict[str, Any]:
+    data = logprob.token.encode(errors="replace")
+    return {"token": logprob.token, "logprob": logprob.logprob, "bytes": list(data)}
 
 
 _FIELDS: dict[SlotKind, bytes] = {
@@ -332,7 +334,7 @@ class ChatEncoder(StreamEncoder):
         """See ``StreamEncoder``."""
         if usage is None or not self.context.include_usage:
             return b"data: [DONE]\n\n"
-        return b'%b],"usage":%b}\n\ndata: [DONE]\n\n' % (self._head, dumps(usage_of(usage)))
+        return b'%b],"usage":%b}\n\ndata: [DONE]\n\n' % (self._head, dumps(encode_usage(usage)))
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
         """See ``StreamEncoder``."""
@@ -376,7 +378,7 @@ class ChatEncoder(StreamEncoder):
         kind, text = ("custom", "input") if event.custom else ("function", "arguments")
         call: dict[str, Any] = {
             "index": index,
-            "id": call_ids(event.id, choice.ids, self.context),
+            "id": unique_id(event.id, choice.ids, self.context),
             "type": kind,
             kind: {"name": event.name, text: ""},
         }
@@ -417,7 +419,7 @@ class ChatEncoder(StreamEncoder):
 
     def _with_logprobs(self, slot: _Slot, text: str, event: Delta) -> bytes:
         behind = slot.behind.replace(
-            b'"logprobs":null', b'"logprobs":' + dumps(logprobs_of(event.logprobs)), 1
+            b'"logprobs":null', b'"logprobs":' + dumps(encode_logprobs(event.logprobs)), 1
         )
         return slot.before + dumps(text) + behind
 
@@ -429,7 +431,9 @@ class ChatEncoder(StreamEncoder):
             return b"" if whole else slot.before + b'"{}"' + slot.behind
         if slot.kind == "text":
             choice.text_chars = end = slot.start + slot.chars
-            choice.annotations += [annotation_of(one, slot.start, end) for one in slot.cited]
+            choice.annotations += [
+                encode_annotation(citation, slot.start, end) for citation in slot.cited
+            ]
         elif slot.kind == "reasoning":
             if slot.chars:
                 choice.thought_chars = slot.start + slot.chars
@@ -451,11 +455,11 @@ class ChatEncoder(StreamEncoder):
         if event.finish == "error" and not choice.spoken:
             raise model_failed()
         if choice.annotations:
-            said = b'"annotations":' + dumps(choice.annotations)
-            frames += self._frame(event.choice, said)
+            field = b'"annotations":' + dumps(choice.annotations)
+            frames += self._frame(event.choice, field)
         if choice.pieces:
-            said = b'"%b":%b' % (FIELD.encode(), dumps(" ".join(choice.pieces)))
-            frames += self._frame(event.choice, said)
+            field = b'"%b":%b' % (FIELD.encode(), dumps(" ".join(choice.pieces)))
+            frames += self._frame(event.choice, field)
         reason = finish_reason(event.finish, self.context).encode()
         rest = b'},"logprobs":null,"finish_reason":"%b"}%b' % (reason, self._tail)
         return frames + self._before(event.choice) + rest

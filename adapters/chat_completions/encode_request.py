@@ -136,18 +136,18 @@ def _fit_thinking(
 def effort_of(thinking: Thinking, traits: Traits) -> Effort | None:
     """Return the requested effort, the nearest lower one that the model has, or its lowest; None:
     the model decides."""
-    wanted = thinking.effort
-    if wanted is None and thinking.budget_tokens is not None:
+    effort = thinking.effort
+    if effort is None and thinking.budget_tokens is not None:
         budget = thinking.budget_tokens
-        wanted = "auto" if budget < 0 else _level_of(budget)
-    if wanted in (None, "auto") or traits.thinking == "none":
+        effort = "auto" if budget < 0 else _level_of(budget)
+    if effort in (None, "auto") or traits.thinking == "none":
         return None
-    known = [level for level in _LEVELS if level in traits.efforts]
-    lower = [level for level in known if _LEVELS.index(level) <= _LEVELS.index(wanted)]
-    if wanted != "off" and lower == ["off"]:
+    levels = [level for level in _LEVELS if level in traits.efforts]
+    lower = [level for level in levels if _LEVELS.index(level) <= _LEVELS.index(effort)]
+    if effort != "off" and lower == ["off"]:
         lower = []  # thinking a little is nearer than not at all
-        known.remove("off")
-    return lower[-1] if lower else next(iter(known), None)
+        levels.remove("off")
+    return lower[-1] if lower else next(iter(levels), None)
 
 
 def _level_of(budget: int) -> Effort:
@@ -205,22 +205,22 @@ OUTPUT_TOOL = "respond"
 def encode_tool(tool: Tool, names: ToolNames) -> dict[str, Any]:
     """Encode a function tool or a free-text one."""
     name = names.of(tool.name, tool.namespace)
-    said: dict[str, Any] = {"name": name}
+    described: dict[str, Any] = {"name": name}
     if tool.description:
-        said["description"] = tool.description
+        described["description"] = tool.description
     if tool.kind == "custom":
         if not names.is_native(True):
-            said["parameters"] = free_text_schema(tool)
-            return {"type": "function", "function": said}
+            described["parameters"] = free_text_schema(tool)
+            return {"type": "function", "function": described}
         if tool.grammar:
             grammar = {"syntax": tool.grammar_syntax or "lark", "definition": tool.grammar}
-            said["format"] = {"type": "grammar", "grammar": grammar}
-        return {"type": "custom", "custom": said}
+            described["format"] = {"type": "grammar", "grammar": grammar}
+        return {"type": "custom", "custom": described}
     if tool.schema is not None:
-        said["parameters"] = tool.schema
+        described["parameters"] = tool.schema
     if tool.strict is not None:
-        said["strict"] = tool.strict
-    return {"type": "function", "function": said}
+        described["strict"] = tool.strict
+    return {"type": "function", "function": described}
 
 
 def free_text_schema(tool: Tool) -> dict[str, Any]:
@@ -253,15 +253,15 @@ def encode_tools(request: Request, traits: Traits, names: ToolNames) -> dict[str
 def with_output_tool(fields: dict[str, Any], output: Output, name: str) -> dict[str, Any]:
     """Return the fields with the tool that stands for structured output; it or another must be
     called."""
-    said: dict[str, Any] = {
+    described: dict[str, Any] = {
         "name": name,
         "description": output.description or "Give the final answer by calling this tool.",
         "parameters": output.schema or {"type": "object"},
     }
-    tool = {"type": "function", "function": said}
+    tool = {"type": "function", "function": described}
     if "tools" not in fields or fields.get("tool_choice") == "none":
-        one = {"type": "function", "function": {"name": name}}
-        return {**fields, "tools": [tool], "tool_choice": one}
+        choice = {"type": "function", "function": {"name": name}}
+        return {**fields, "tools": [tool], "tool_choice": choice}
     return {**fields, "tools": [*fields["tools"], tool], "tool_choice": "required"}
 
 
@@ -269,8 +269,8 @@ def _allowed(choice: ToolChoice | None, names: ToolNames) -> list[Tool] | None:
     """Return the tools that may be called, in their order; None for all."""
     if choice is None or choice.mode in ("none", "one") or not choice.names:
         return None
-    wanted = {id(tool) for name in {*choice.names} for tool in names.named(name)}
-    return [tool for tool in names.tools if id(tool) in wanted]
+    allowed = {id(tool) for name in {*choice.names} for tool in names.named(name)}
+    return [tool for tool in names.tools if id(tool) in allowed]
 
 
 def _tool_choice(choice: ToolChoice, allowed: list[Tool] | None, names: ToolNames) -> Any:

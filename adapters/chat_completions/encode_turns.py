@@ -38,7 +38,7 @@ class ToolNames:
     def __init__(self, request: Request, traits: Traits) -> None:
         self.renamed: dict[str, Tool] = {}  # see ``Encoded.names``
         self._customs = traits.custom_tools
-        self._taken: dict[str, tuple[str, str]] = {}
+        self._tools_by_name: dict[str, tuple[str, str]] = {}
         self._sent: dict[tuple[str, str], str] = {}
         self._named: dict[str, list[Tool]] = {}
         self.tools = tuple(tool for tool in request.tools if tool.kind != "hosted")
@@ -59,16 +59,20 @@ class ToolNames:
 
     def free(self, name: str) -> str:
         """Return a name that no tool has."""
-        return name if name not in self._taken else fit_name(f"{name} {len(self._taken)}")
+        return (
+            name
+            if name not in self._tools_by_name
+            else fit_name(f"{name} {len(self._tools_by_name)}")
+        )
 
     def _add(self, tool: Tool) -> None:
         for name in {tool.name, _full(tool.name, tool.namespace), tool.namespace}:
             self._named.setdefault(name, []).append(tool)
         key = (tool.namespace, tool.name)
         sent = fit_name(_full(tool.name, tool.namespace))
-        if self._taken.setdefault(sent, key) != key:
+        if self._tools_by_name.setdefault(sent, key) != key:
             sent = _hashed(f"{tool.namespace} {tool.name}")
-            self._taken[sent] = key
+            self._tools_by_name[sent] = key
         self._sent[key] = sent
         if sent != tool.name or tool.namespace or not self.is_native(tool.kind == "custom"):
             self.renamed[sent] = tool
@@ -216,20 +220,24 @@ class _Writer:
         for call, call_id in zip(calls, ids, strict=True):
             text = NO_RESULT
             if left := results.get(call.id):
-                found = left.pop()
-                self._answered.add(id(found))
-                text = _result_text(found)
+                result = left.pop()
+                self._answered.add(id(result))
+                text = _result_text(result)
             self.messages.append({"role": "tool", "tool_call_id": call_id, "content": text})
 
     def _beside(self, result: ToolResult) -> list[Message]:
         """Return the content of a result that goes into the user's message."""
         media = [part for part in result.parts if isinstance(part, Media) and not part.plain]
-        shown = [self._content(part) for part in media]
+        attached = [self._content(part) for part in media]
         name = result.call_id or result.name
         if id(result) not in self._answered:
-            said = f"Result of the tool call {name}:\n{_result_text(result)}"
-            return [_text(said), *shown]
-        return [_text(f"Attached to the result of the tool call {name}:"), *shown] if shown else []
+            text = f"Result of the tool call {name}:\n{_result_text(result)}"
+            return [_text(text), *attached]
+        return (
+            [_text(f"Attached to the result of the tool call {name}:"), *attached]
+            if attached
+            else []
+        )
 
     def _content(self, part: Text | Media) -> Message:
         if isinstance(part, Text):
@@ -297,13 +305,13 @@ def _note(part: Media) -> str:
 def _ids(calls: list[ToolCall], turn: str) -> list[str]:
     """Return ids for the calls of a turn, all different; missing ones are derived from the
     position, so that they are always the same."""
-    found: dict[str, None] = {}  # in their order
-    given = {call.id for call in calls}
+    ids: dict[str, None] = {}  # in their order
+    upstream_ids = {call.id for call in calls}
     for index, call in enumerate(calls):
         name = call.id
-        if not name or name in found:
+        if not name or name in ids:
             name = f"call_{turn}_{index}"
-            while name in given:
+            while name in upstream_ids:
                 name += "_"
-        found[name] = None
-    return list(found)
+        ids[name] = None
+    return list(ids)

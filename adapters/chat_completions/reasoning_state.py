@@ -48,7 +48,7 @@ def of_call(call: dict[str, Any]) -> str:
         return ""
     google = extra.get("google")
     signature = google.get("thought_signature") if isinstance(google, dict) else None
-    return " ".join(said for said in (extra.get("gw"), signature) if isinstance(said, str))
+    return " ".join(text for text in (extra.get("gw"), signature) if isinstance(text, str))
 
 
 class Thoughts:
@@ -62,20 +62,20 @@ class Thoughts:
     def read(self, carried: object, *, late: bool | None = None) -> list[Reasoning]:
         """Return the parts of these pieces that were not read before; only those that are ``late``,
         or are not, unless it is None."""
-        found: list[Reasoning] = []
-        for said in carried.split() if isinstance(carried, str) else ():
-            opaque, _, tail = said.rpartition("/")
-            where = _PLACE.fullmatch(tail)
-            if where is None:
-                opaque, begin, end, summary, behind = said, 0, 0, False, False
+        parts: list[Reasoning] = []
+        for word in carried.split() if isinstance(carried, str) else ():
+            opaque, _, tail = word.rpartition("/")
+            match = _PLACE.fullmatch(tail)
+            if match is None:
+                opaque, begin, end, summary, behind = word, 0, 0, False, False
             else:
-                begin, end = int(where[1]), min(int(where[2]), len(self._text))
-                summary, behind = bool(where[3]), bool(where[4])
+                begin, end = int(match[1]), min(int(match[2]), len(self._text))
+                summary, behind = bool(match[3]), bool(match[4])
             if opaque not in self._seen and late in (None, behind):
                 self._seen.add(opaque)
                 text = self._slice(begin, end)
-                found.append(Reasoning(text, summary=summary, opaque=opaque))
-        return found
+                parts.append(Reasoning(text, summary=summary, opaque=opaque))
+        return parts
 
     def _slice(self, begin: int, end: int) -> str:
         chars = max(0, end - begin)
@@ -103,28 +103,28 @@ def without_foreign(spans: Spans, upstream_model: str) -> bytes:
     if span is None:
         return spans.body
     array = spans.body[span.start : span.end].decode()
-    kept: list[str] = []
+    messages: list[str] = []
     at = 1
-    while (found := decode_element(array, at)) is not None:
-        message, end = found
+    while (decoded := decode_element(array, at)) is not None:
+        message, end = decoded
         cleaned = isinstance(message, dict) and _clean(message)
-        kept.append(dumps(message).decode() if cleaned else array[at:end].lstrip(" \t\r\n,"))
+        messages.append(dumps(message).decode() if cleaned else array[at:end].lstrip(" \t\r\n,"))
         at = end
-    return replace(spans.body, {span: f"[{','.join(kept)}]".encode()})
+    return replace(spans.body, {span: f"[{','.join(messages)}]".encode()})
 
 
 def _clean(message: dict[str, Any]) -> bool:
     """Remove the gateway's state from a message; return true if there was any."""
-    said = message.pop(FIELD, None)
-    made = [said] if said is not None else []
+    state = message.pop(FIELD, None)
+    removed = [state] if state is not None else []
     calls = message.get("tool_calls")
     for call in calls if isinstance(calls, list) else ():
         if isinstance(call, dict):
-            made += _clean_call(call)
+            removed += _clean_call(call)
     # Strict vendors refuse the field, too. Those that speak messages besides want it back.
-    if any(not str(said).startswith(_OF_MESSAGES) for said in made):
+    if any(not str(state).startswith(_OF_MESSAGES) for state in removed):
         message.pop("reasoning_content", None)
-    return bool(made)
+    return bool(removed)
 
 
 def _clean_call(call: dict[str, Any]) -> list[Any]:
@@ -132,15 +132,15 @@ def _clean_call(call: dict[str, Any]) -> list[Any]:
     extra = call.get("extra_content")
     if not isinstance(extra, dict):
         return []
-    made = [extra.pop("gw")] if extra.get("gw") is not None else []
+    removed = [extra.pop("gw")] if extra.get("gw") is not None else []
     google = extra.get("google")
     if isinstance(google, dict) and _is_ours(google.get("thought_signature")):
-        made.append(google.pop("thought_signature"))
+        removed.append(google.pop("thought_signature"))
         if not google:
             del extra["google"]
-    if made and not extra:
+    if removed and not extra:
         del call["extra_content"]
-    return made
+    return removed
 
 
 def _is_ours(value: object) -> bool:

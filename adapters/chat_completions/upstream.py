@@ -30,8 +30,8 @@ def edit_request(
         if options is None:
             edits[Span(spans.opening, spans.opening)] = _WITH_USAGE + b","
         else:
-            wanted = {**optional_object(spans, "stream_options"), "include_usage": True}
-            edits[options] = dumps(wanted)
+            with_usage = {**optional_object(spans, "stream_options"), "include_usage": True}
+            edits[options] = dumps(with_usage)
     return replace(spans.body, edits) if edits else spans.body
 
 
@@ -169,4 +169,6 @@ def issued_ids(body: bytes, stored: bool) -> list[str]:
         messages = [choice.message for choice in _decode_spoken(body).choices]
     except DECODE_ERRORS:
         return []
-    return [one.audio.id for one in messages if one.audio is not None and one.audio.id]
+    return [
+        message.audio.id for message in messages if message.audio is not None and message.audio.id
+    ]

@@ -29,8 +29,8 @@ from adapters.responses.reasoning_state import THOUGHT_ID
 _RESPONSE = "/v1/responses/{id}"
 
 OPERATIONS: dict[str, Operation] = {
-    one.job: one
-    for one in (
+    operation.job: operation
+    for operation in (
         Operation("/v1/responses"),
         Operation("/v1/responses/input_tokens", "count", free=True),
         Operation("/v1/responses/compact", "compact"),
@@ -81,12 +81,12 @@ def _peek_other(spans: Spans) -> Peek:
 def conversation(spans: Spans) -> bytes:
     """Return what names the conversation. Not ``previous_response_id``, which differs in each
     turn."""
-    given = given_name(
+    name = given_name(
         text_field(spans, "conversation")
         or object_field(spans, "conversation", "id")
         or text_field(spans, "prompt_cache_key")
     )
-    return given or opening(spans, ("instructions",), "input")
+    return name or opening(spans, ("instructions",), "input")
 
 
 def _check_input(spans: Spans) -> None:
@@ -214,7 +214,7 @@ def encode_stream_fault(fault: Fault, response: dict[str, Any], number: int) -> 
     error = _error_of(fault)
     kind = error.pop("type")
     # Flat, as the types have it, and nested, which is what the SDKs raise an exception for.
-    said = {"type": "error", "sequence_number": number, **error, "error": {"type": kind, **error}}
+    event = {"type": "error", "sequence_number": number, **error, "error": {"type": kind, **error}}
     failed = {
         **response,
         "status": "failed",
@@ -223,7 +223,7 @@ def encode_stream_fault(fault: Fault, response: dict[str, Any], number: int) -> 
     }
     last = {"type": "response.failed", "sequence_number": number + 1, "response": failed}
     return b"event: error\ndata: %b\n\nevent: response.failed\ndata: %b\n\n" % (
-        dumps(said),
+        dumps(event),
         dumps(last),
     )
 

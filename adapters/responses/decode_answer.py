@@ -46,7 +46,7 @@ def decode_answer(body: bytes) -> Steps[tuple[Choice, ...]]:
         if item.get("type") == "message":
             for part in dicts(item.get("content")):
                 logprobs += read_logprobs(part.get("logprobs"))
-    finish, detail = finish_of(response)
+    finish, detail = read_finish(response)
     if finish == "stop":
         finish = _by_parts(parts)
     return (Choice(tuple(parts), finish, detail=detail, logprobs=tuple(logprobs)),)
@@ -54,8 +54,8 @@ def decode_answer(body: bytes) -> Steps[tuple[Choice, ...]]:
 
 def decode_count(body: bytes) -> int:
     """Return the tokens that the upstream counted."""
-    said = loads_or_none(body)
-    tokens = token_count(said.get("input_tokens")) if isinstance(said, dict) else None
+    answer = loads_or_none(body)
+    tokens = token_count(answer.get("input_tokens")) if isinstance(answer, dict) else None
     if tokens is None:
         raise Fault(Condition.UPSTREAM_INVALID)
     return tokens
@@ -94,20 +94,20 @@ def message_parts(item: dict[str, Any]) -> Iterator[Part]:
         if part.get("type") == "refusal" and isinstance(refusal, str) and refusal:
             yield Refusal(refusal)
         elif isinstance(text, str) and text:
-            yield Text(text, citations=citations_of(part))
+            yield Text(text, citations=read_citations(part))
 
 
-def citations_of(part: dict[str, Any]) -> tuple[Citation, ...]:
+def read_citations(part: dict[str, Any]) -> tuple[Citation, ...]:
     """Decode the sources of a text."""
-    found = map(read_citation, dicts(part.get("annotations"))[:MAX_CITATIONS])
-    return tuple(one for one in found if one is not None)
+    citations = map(read_citation, dicts(part.get("annotations"))[:MAX_CITATIONS])
+    return tuple(citation for citation in citations if citation is not None)
 
 
 def read_call(item: dict[str, Any]) -> ToolCall:
     """Decode a call; the item's own id stands for a missing one."""
     kind = str(item.get("type"))
-    said = item.get(CALLS[kind])
-    arguments = said if isinstance(said, str) else "" if said is None else _as_text(said)
+    value = item.get(CALLS[kind])
+    arguments = value if isinstance(value, str) else "" if value is None else _as_text(value)
     return ToolCall(
         text_field(item, "call_id") or text_field(item, "id"),
         text_field(item, "name"),
@@ -119,24 +119,24 @@ def read_call(item: dict[str, Any]) -> ToolCall:
 
 def read_reasoning(item: dict[str, Any]) -> Reasoning:
     """Decode reasoning: its summary, else its full text."""
-    summary = "\n\n".join(filter(None, texts_of(item.get("summary"))))
-    text = summary or "\n\n".join(filter(None, texts_of(item.get("content"))))
+    summary = "\n\n".join(filter(None, read_texts(item.get("summary"))))
+    text = summary or "\n\n".join(filter(None, read_texts(item.get("content"))))
     return Reasoning(text, summary=bool(summary), opaque=seal(item))
 
 
-def read_logprobs(said: object) -> tuple[Logprob, ...]:
+def read_logprobs(entries: object) -> tuple[Logprob, ...]:
     """Decode tokens with their probabilities, those that can be read."""
-    found = []
-    for one in dicts(said)[:MAX_LOGPROBS]:
-        token = _logprob(one)
+    tokens = []
+    for entry in dicts(entries)[:MAX_LOGPROBS]:
+        token = _logprob(entry)
         if token is not None:
-            top = [_logprob(other) for other in dicts(one.get("top_logprobs"))]
-            others = tuple(other for other in top if other is not None)
-            found.append(Logprob(token.token, token.logprob, others))
-    return tuple(found)
+            top = [_logprob(other) for other in dicts(entry.get("top_logprobs"))]
+            top_tokens = tuple(other for other in top if other is not None)
+            tokens.append(Logprob(token.token, token.logprob, top_tokens))
+    return tuple(tokens)
 
 
-def finish_of(response: dict[str, Any]) -> tuple[Finish, str]:
+def read_finish(response: dict[str, Any]) -> tuple[Finish, str]:
     """Decode the reason for which a response ended; return the vendor's word for it, too."""
     if response.get("status") != "incomplete":
         return "stop", ""
@@ -145,7 +145,7 @@ def finish_of(response: dict[str, Any]) -> tuple[Finish, str]:
     return _REASONS.get(reason, "length"), reason
 
 
-def texts_of(parts: object) -> list[str]:
+def read_texts(parts: object) -> list[str]:
     """Return the texts of the parts of a reasoning item."""
     texts = [part.get("text") for part in dicts(parts)]
     return [text for text in texts if isinstance(text, str)]
@@ -153,7 +153,7 @@ def texts_of(parts: object) -> list[str]:
 
 def dicts(value: object) -> list[dict[str, Any]]:
     """Return the objects of an array; none of anything else."""
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
 def text_field(holder: dict[str, Any], name: str) -> str:
@@ -162,8 +162,8 @@ def text_field(holder: dict[str, Any], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _logprob(one: dict[str, Any]) -> Logprob | None:
-    token, logprob = one.get("token"), one.get("logprob")
+def _logprob(entry: dict[str, Any]) -> Logprob | None:
+    token, logprob = entry.get("token"), entry.get("logprob")
     if not isinstance(token, str) or isinstance(logprob, bool):
         return None
     # Not what JSON has no word for, which some vendors send all the same.
@@ -227,12 +227,12 @@ _Place = tuple[str, int]
 class _Item:
     """The state of one output item."""
 
-    __slots__ = ("done", "form", "last", "name", "said", "slots")
+    __slots__ = ("done", "form", "last", "name", "seen", "slots")
 
     def __init__(self) -> None:
         self.name = ""  # its id
         self.slots: dict[_Place, int] = {}  # that are open
-        self.said: set[_Place] = set()  # of which text came, or a source
+        self.seen: set[_Place] = set()  # of which text came, or a source
         self.form = ""  # of a thought: which of its two forms is read
         self.last = 0  # of a thought: the part that came last
         self.done = False
@@ -247,45 +247,45 @@ class ResponsesDecoder(StreamDecoder):
         self._by_name: dict[str, _Item] = {}
         self._nameless = _Item()  # of a vendor that says neither index nor id
 
-    def read(self, name: str | None, said: dict[str, Any]) -> list[Event]:
+    def read(self, name: str | None, data: dict[str, Any]) -> list[Event]:
         """See ``StreamDecoder``."""
-        kind = said.get("type")
+        kind = data.get("type")
         if not isinstance(kind, str):
             kind = name or ""
         if kind in _DELTAS:
-            return self._delta(self._item(said), kind, said, said.get("delta"))
+            return self._delta(self._item(data), kind, data, data.get("delta"))
         if kind in _WHOLE:
             delta, field = _WHOLE[kind]
-            return self._whole_text(self._item(said), delta, said, said.get(field))
+            return self._whole_text(self._item(data), delta, data, data.get(field))
         if kind == "response.output_item.added":
-            return self._added(said)
+            return self._added(data)
         if kind == "response.output_text.annotation.added":
-            return self._annotation(said)
+            return self._annotation(data)
         if kind == "response.content_part.done":
-            part = said.get("part")
+            part = data.get("part")
             if isinstance(part, dict):
-                return self._part_done(self._item(said), part, said)
+                return self._part_done(self._item(data), part, data)
         elif kind == "response.output_item.done":
-            item = said.get("item")
+            item = data.get("item")
             if isinstance(item, dict):
-                return self._item_done(self._item(said), item)
+                return self._item_done(self._item(data), item)
         elif kind in _ENDS:
-            return self._ended(kind, said.get("response"))
+            return self._ended(kind, data.get("response"))
         return []
 
-    def _delta(self, item: _Item, kind: str, said: dict[str, Any], text: object) -> list[Event]:
+    def _delta(self, item: _Item, kind: str, data: dict[str, Any], text: object) -> list[Event]:
         if not isinstance(text, str) or not text or item.done:
             return []
-        what, field = _DELTAS[kind]
-        number = _index(said, field)
-        if what == "call":
+        form, field = _DELTAS[kind]
+        number = _index(data, field)
+        if form == "call":
             return self._arguments(item, text)
-        if what in ("full", "summary"):
-            return self._thought(item, what, number, text)
-        slot_kind: SlotKind = "refusal" if what == "refusal" else "text"
-        events, slot = self._slot(item, (what, number), slot_kind)
-        item.said.add((what, number))
-        logprobs = said.get("logprobs")
+        if form in ("full", "summary"):
+            return self._thought(item, form, number, text)
+        slot_kind: SlotKind = "refusal" if form == "refusal" else "text"
+        events, slot = self._slot(item, (form, number), slot_kind)
+        item.seen.add((form, number))
+        logprobs = data.get("logprobs")
         return [*events, Delta(slot, text, read_logprobs(logprobs) if logprobs else ())]
 
     def _arguments(self, item: _Item, text: str) -> list[Event]:
@@ -294,7 +294,7 @@ class ResponsesDecoder(StreamDecoder):
         slot = item.slots.get(("call", 0))
         if slot is None:
             return []
-        item.said.add(("call", 0))
+        item.seen.add(("call", 0))
         return [Delta(slot, text)]
 
     def _thought(self, item: _Item, form: str, number: int, text: str) -> list[Event]:
@@ -304,24 +304,24 @@ class ResponsesDecoder(StreamDecoder):
             return []
         item.form = form
         events, slot = self._slot(item, ("reasoning", 0), "reasoning", summary=form == "summary")
-        if item.said and number != item.last:
+        if item.seen and number != item.last:
             events.append(Delta(slot, "\n\n"))
         item.last = number
-        item.said.add((form, number))
+        item.seen.add((form, number))
         return [*events, Delta(slot, text)]
 
     def _whole_text(
-        self, item: _Item, kind: str, said: dict[str, Any], text: object
+        self, item: _Item, kind: str, data: dict[str, Any], text: object
     ) -> list[Event]:
         """Decode a text as a whole, of which nothing may have come yet."""
-        what, field = _DELTAS[kind]
-        if not isinstance(text, str) or (what, _index(said, field)) in item.said:
+        form, field = _DELTAS[kind]
+        if not isinstance(text, str) or (form, _index(data, field)) in item.seen:
             return []
-        return self._delta(item, kind, said, text)
+        return self._delta(item, kind, data, text)
 
-    def _added(self, said: dict[str, Any]) -> list[Event]:
+    def _added(self, data: dict[str, Any]) -> list[Event]:
         """Open a call as soon as it has a name."""
-        shell, item = said.get("item"), self._item(said)
+        shell, item = data.get("item"), self._item(data)
         if not isinstance(shell, dict) or text_field(shell, "type") not in CALLS or item.done:
             return []
         if not (text_field(shell, "call_id") and text_field(shell, "name")):
@@ -340,26 +340,26 @@ class ResponsesDecoder(StreamDecoder):
             namespace=call.namespace,
         )
 
-    def _annotation(self, said: dict[str, Any]) -> list[Event]:
-        item, number = self._item(said), _index(said, "content_index")
-        slot, citation = item.slots.get(("text", number)), read_citation(said.get("annotation"))
+    def _annotation(self, data: dict[str, Any]) -> list[Event]:
+        item, number = self._item(data), _index(data, "content_index")
+        slot, citation = item.slots.get(("text", number)), read_citation(data.get("annotation"))
         if slot is None or citation is None:
             return []
-        item.said.add(("cited", number))
+        item.seen.add(("cited", number))
         return [Cited(slot, citation)]
 
-    def _part_done(self, item: _Item, part: dict[str, Any], said: dict[str, Any]) -> list[Event]:
+    def _part_done(self, item: _Item, part: dict[str, Any], data: dict[str, Any]) -> list[Event]:
         kind = text_field(part, "type")
         if item.done or kind not in _PARTS:
             return []
         delta, field = _PARTS[kind]
-        place = (_DELTAS[delta][0], _index(said, "content_index"))
-        said = {**said, "logprobs": part.get("logprobs")}
-        events = self._whole_text(item, delta, said, part.get(field))
+        place = (_DELTAS[delta][0], _index(data, "content_index"))
+        data = {**data, "logprobs": part.get("logprobs")}
+        events = self._whole_text(item, delta, data, part.get(field))
         slot = item.slots.get(place)
         if slot is not None:
-            if ("cited", place[1]) not in item.said:
-                events += [Cited(slot, citation) for citation in citations_of(part)]
+            if ("cited", place[1]) not in item.seen:
+                events += [Cited(slot, citation) for citation in read_citations(part)]
             events.append(self._close(item.slots.pop(place)))
         return events
 
@@ -375,18 +375,18 @@ class ResponsesDecoder(StreamDecoder):
         elif kind in CALLS:
             opened, slot = self._open_call(item, whole)
             events += opened
-            if not item.said and (arguments := read_call(whole).arguments):
+            if not item.seen and (arguments := read_call(whole).arguments):
                 events.append(Delta(slot, arguments))
         elif kind == "reasoning":
             events += self._reasoning_done(item, whole)
         events += [self._close(slot) for slot in item.slots.values()]
-        item.slots, item.said, item.done = {}, set(), True
+        item.slots, item.seen, item.done = {}, set(), True
         return events
 
     def _reasoning_done(self, item: _Item, whole: dict[str, Any]) -> list[Event]:
         thought = read_reasoning(whole)
         events: list[Event] = []
-        text = "" if item.said else thought.text
+        text = "" if item.seen else thought.text
         if text or thought.opaque:
             events, slot = self._slot(
                 item, ("reasoning", 0), "reasoning", summary=thought.summary or not text
@@ -408,29 +408,29 @@ class ResponsesDecoder(StreamDecoder):
         events += [self._close(slot) for slot in list(self._slots)]
         if "status" not in response:
             response = {**response, "status": kind.removeprefix("response.")}
-        finish, detail = finish_of(response)
+        finish, detail = read_finish(response)
         return [*events, Finished(finish, detail=detail)]
 
     def _missing(self, index: int, name: str) -> _Item | None:
         """Return the item of the last event, unless it came before as a whole."""
-        found = self._by_name.get(name) if name else None
-        if found is None:
-            found = self._by_index.get(index)
-            if found is not None and found.name and name:
+        item = self._by_name.get(name) if name else None
+        if item is None:
+            item = self._by_index.get(index)
+            if item is not None and item.name and name:
                 return None  # another item stands at this place
-        if found is None:
+        if item is None:
             # A vendor without indexes and ids: whatever came of it may be this item.
-            if self._nameless.said or self._nameless.slots or self._nameless.done:
+            if self._nameless.seen or self._nameless.slots or self._nameless.done:
                 return None
             if self._by_name and not self._by_index:
                 return None
             return self._item({"output_index": index, "item_id": name})
-        return None if found.done else found
+        return None if item.done else item
 
-    def _item(self, said: dict[str, Any]) -> _Item:
+    def _item(self, data: dict[str, Any]) -> _Item:
         """Return the item of an event: the one at its place, or with its id."""
-        index, whole = said.get("output_index"), said.get("item")
-        name = text_field(said, "item_id") or (
+        index, whole = data.get("output_index"), data.get("item")
+        name = text_field(data, "item_id") or (
             text_field(whole, "id") if isinstance(whole, dict) else ""
         )
         if type(index) is int:
@@ -458,6 +458,6 @@ class ResponsesDecoder(StreamDecoder):
         return [opened], opened.slot
 
 
-def _index(said: dict[str, Any], field: str) -> int:
-    value = said.get(field)
+def _index(data: dict[str, Any], field: str) -> int:
+    value = data.get(field)
     return value if type(value) is int else 0

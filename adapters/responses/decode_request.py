@@ -134,10 +134,10 @@ def _large(spans: Spans, name: str) -> Any:
 
 
 def _instructions(spans: Spans) -> str:
-    said = _large(spans, "instructions")
-    if said is not None and not isinstance(said, str):
+    instructions = _large(spans, "instructions")
+    if instructions is not None and not isinstance(instructions, str):
         raise wrong_type("instructions", "expected a string")
-    return said or ""
+    return instructions or ""
 
 
 def _object(spans: Spans, name: str) -> dict[str, Any]:
@@ -199,11 +199,11 @@ def _metadata(spans: Spans, asks: list[Ask]) -> dict[str, Any] | None:
 
 
 def _thinking(spans: Spans, asks: list[Ask]) -> Thinking | None:
-    said = _object(spans, "reasoning")
-    level = optional_string(said, "effort", "reasoning")
+    reasoning = _object(spans, "reasoning")
+    level = optional_string(reasoning, "effort", "reasoning")
     if level and level not in _EFFORTS:
         raise wrong_value("reasoning.effort", f"expected one of {', '.join(_EFFORTS)}")
-    summary = said.get("summary") or said.get("generate_summary")
+    summary = reasoning.get("summary") or reasoning.get("generate_summary")
     if not level and not summary:
         return None
     asks.append(Ask("reasoning", "reasoning"))
@@ -216,14 +216,14 @@ def _logprobs(spans: Spans, asks: list[Ask]) -> int | None:
     include = spans.value("include")
     if include is not None and not isinstance(include, list):
         raise wrong_type("include", "expected an array")
-    wanted = False
-    for i, one in enumerate(include or ()):
-        if one == _LOGPROBS:
-            wanted = True
+    requested = False
+    for i, name in enumerate(include or ()):
+        if name == _LOGPROBS:
+            requested = True
             asks.append(Ask("logprobs", f"include[{i}]"))
-        elif one != _SEALED:
+        elif name != _SEALED:
             asks.append(Ask("include", f"include[{i}]"))
-    return (most or 0) if wanted else None  # ``top_logprobs`` alone gives none
+    return (most or 0) if requested else None  # ``top_logprobs`` alone gives none
 
 
 def _text(spans: Spans, asks: list[Ask]) -> tuple[Output, str]:
@@ -276,7 +276,7 @@ def _all_asks(spans: Spans, asks: list[Ask]) -> tuple[Ask, ...]:
 
 
 def _unread(spans: Spans, name: str) -> list[str]:
-    return [one for one, value in _object(spans, name).items() if one in _UNREAD and value]
+    return [field for field, value in _object(spans, name).items() if field in _UNREAD and value]
 
 
 _SEARCH = ("web_search", "web_search_preview")  # and dated ones
@@ -291,7 +291,7 @@ def decode_tools(tools: object, asks: list[Ask]) -> tuple[Tool, ...]:
         return ()
     if not isinstance(tools, list):
         raise wrong_type("tools", "expected an array")
-    found: list[Tool] = []
+    decoded: list[Tool] = []
     for i, tool in enumerate(tools):
         path = f"tools[{i}]"
         if isinstance(tool, dict) and tool.get("type") == "namespace":
@@ -301,10 +301,12 @@ def decode_tools(tools: object, asks: list[Ask]) -> tuple[Tool, ...]:
                 raise wrong_type(f"{path}.tools", "expected an array")
             asks.append(Ask("tool_namespace", path))
             places = [f"{path}.tools[{j}]" for j in range(len(inner))]
-            found += [_tool(one, at, name, asks) for one, at in zip(inner, places, strict=True)]
+            decoded += [
+                _tool(entry, at, name, asks) for entry, at in zip(inner, places, strict=True)
+            ]
         else:
-            found.append(_tool(tool, path, "", asks))
-    return tuple(found)
+            decoded.append(_tool(tool, path, "", asks))
+    return tuple(decoded)
 
 
 def _tool(tool: object, path: str, namespace: str, asks: list[Ask]) -> Tool:
@@ -390,9 +392,9 @@ def _allowed(choice: dict[str, Any], asks: list[Ask]) -> ToolChoice:
     if not isinstance(listed, list):
         raise wrong_type(path, "expected an array")
     names = []
-    for i, one in enumerate(listed):
-        if not isinstance(one, dict):
+    for i, entry in enumerate(listed):
+        if not isinstance(entry, dict):
             raise wrong_type(f"{path}[{i}]", "expected an object")
-        if optional_string(one, "type", f"{path}[{i}]") in _BY_NAME:
-            names.append(string(one, "name", f"{path}[{i}]"))
+        if optional_string(entry, "type", f"{path}[{i}]") in _BY_NAME:
+            names.append(string(entry, "name", f"{path}[{i}]"))
     return ToolChoice("any" if choice.get("mode") == "required" else "auto", tuple(names))

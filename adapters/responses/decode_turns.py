@@ -62,7 +62,7 @@ class _Draft:
     def turn(self, order: dict[str, int]) -> Turn:
         """Return the turn, its results first and in the order of the calls that they answer."""
         last = len(order)
-        results = sorted(self.results, key=lambda one: order.get(one.call_id, last))
+        results = sorted(self.results, key=lambda result: order.get(result.call_id, last))
         return Turn(self.role, (*results, *self.parts))
 
 
@@ -113,10 +113,10 @@ class Conversation:
         return tuple(turns)
 
     def _add_message(self, item: dict[str, Any], path: str) -> None:
-        said = string(item, "role", path)
-        role = _ROLES.get(said)
+        name = string(item, "role", path)
+        role = _ROLES.get(name)
         if role is None:
-            raise wrong_value(f"{path}.role", f"'{said[:40]}' is not known here")
+            raise wrong_value(f"{path}.role", f"'{name[:40]}' is not known here")
         parts = decode_content(item.get("content"), f"{path}.content", self.asks)
         if role != "system":
             self._last(role).parts.extend(parts)
@@ -145,7 +145,9 @@ class Conversation:
     def _add_result(self, item: dict[str, Any], kind: str, path: str) -> None:
         call_id = string(item, "call_id", path)
         output = decode_content(item.get("output"), f"{path}.output", self.asks)
-        result = ToolResult(call_id, shown(output), custom=kind == "custom_tool_call_output")
+        result = ToolResult(
+            call_id, as_result_parts(output), custom=kind == "custom_tool_call_output"
+        )
         self._behind(self._caller.get(call_id)).results.append(result)
 
     def _add_hosted(self, item: dict[str, Any], kind: str, path: str) -> None:
@@ -219,7 +221,7 @@ def decode_content(content: object, path: str, asks: list[Ask]) -> tuple[Content
     return tuple(_part(part, f"{path}[{i}]", asks) for i, part in enumerate(content))
 
 
-def shown(parts: tuple[ContentPart, ...]) -> tuple[Text | Media, ...]:
+def as_result_parts(parts: tuple[ContentPart, ...]) -> tuple[Text | Media, ...]:
     """Return the parts of a tool's result, in which a refusal is text."""
     return tuple(Text(part.text) if isinstance(part, Refusal) else part for part in parts)
 
@@ -335,4 +337,4 @@ def _cache_mark(part: dict[str, Any], path: str, asks: list[Ask]) -> CacheMark |
 def _citations(annotations: object) -> tuple[Citation, ...]:
     if not isinstance(annotations, list):
         return ()
-    return tuple(one for one in map(read_citation, annotations) if one is not None)
+    return tuple(citation for citation in map(read_citation, annotations) if citation is not None)

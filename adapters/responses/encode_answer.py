@@ -23,14 +23,14 @@ def encode_answer(
     choice."""
     choice = choices[0] if choices else Choice(())
     output = yield from _output(choice, context)
-    closing = ending(choice.finish, bool(output))
+    closing = finish_fields(choice.finish, bool(output))
     if output and output[-1]["type"] == "message" and closing["status"] == "incomplete":
         output[-1]["status"] = "incomplete"  # the answer was cut in it
     response = {
         **blank_response(context),
         **closing,
         "output": output,
-        "usage": usage_object(usage),
+        "usage": encode_usage(usage),
     }
     return dumps(response)
 
@@ -61,7 +61,7 @@ def _output(choice: Choice, context: AnswerContext) -> Steps[list[dict[str, Any]
             if isinstance(part, Refusal):
                 message.append({"type": "refusal", "refusal": part.text})
             else:
-                message.append(text_part(part.text, part.citations, logprobs))
+                message.append(encode_text(part.text, part.citations, logprobs))
                 logprobs = None
     return output
 
@@ -151,12 +151,12 @@ def blank_response(context: AnswerContext) -> dict[str, Any]:
     }
 
 
-def ending(finish: Finish, said_something: bool) -> dict[str, Any]:
+def finish_fields(finish: Finish, has_output: bool) -> dict[str, Any]:
     """Return the fields that say how an answer ended."""
     reason = _INCOMPLETE.get(finish)
     if reason is not None:
         return {"status": "incomplete", "incomplete_details": {"reason": reason}}
-    if finish == "error" and not said_something:
+    if finish == "error" and not has_output:
         return {"status": "failed", "error": _FAILED}
     return {"status": "completed"}
 
@@ -166,11 +166,11 @@ def refusal_text(finish: Finish, detail: str, refused: bool) -> str:
     return (detail or REFUSED) if finish == "refusal" and not refused else ""
 
 
-def usage_object(usage: Usage) -> dict[str, Any]:
+def encode_usage(usage: Usage) -> dict[str, Any]:
     """Encode usage: input includes the cache, output includes reasoning; zeros are written, too."""
     written = usage.cache_write_tokens + usage.cache_write_1h_tokens
-    given = usage.input_tokens + usage.cache_read_tokens + written
-    output = usage.output_tokens + usage.reasoning_tokens
+    input_tokens = usage.input_tokens + usage.cache_read_tokens + written
+    output_tokens = usage.output_tokens + usage.reasoning_tokens
     details: dict[str, Any] = {
         "cached_tokens": usage.cache_read_tokens,
         "cache_write_tokens": written,
@@ -181,37 +181,38 @@ def usage_object(usage: Usage) -> dict[str, Any]:
             "ttl_12h_tokens": usage.cache_write_1h_tokens,
         }
     return {
-        "input_tokens": given,
+        "input_tokens": input_tokens,
         "input_tokens_details": details,
-        "output_tokens": output,
+        "output_tokens": output_tokens,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
-        "total_tokens": given + output,
+        "total_tokens": input_tokens + output_tokens,
     }
 
 
-def logprobs_of(logprobs: Iterable[Logprob]) -> list[dict[str, Any]]:
+def encode_logprobs(logprobs: Iterable[Logprob]) -> list[dict[str, Any]]:
     """Encode tokens with their probabilities, each with its bytes."""
     return [
-        {**_token(one), "top_logprobs": [_token(other) for other in one.top]} for one in logprobs
+        {**_token(token), "top_logprobs": [_token(other) for other in token.top]}
+        for token in logprobs
     ]
 
 
-def _token(one: Logprob) -> dict[str, Any]:
-    encoded = one.token.encode(errors="replace")
-    return {"token": one.token, "bytes": list(encoded), "logprob": one.logprob}
+def _token(logprob: Logprob) -> dict[str, Any]:
+    encoded = logprob.token.encode(errors="replace")
+    return {"token": logprob.token, "bytes": list(encoded), "logprob": logprob.logprob}
 
 
-def text_part(text: str, citations: Iterable[Citation], choice: Choice | None) -> dict[str, Any]:
+def encode_text(text: str, citations: Iterable[Citation], choice: Choice | None) -> dict[str, Any]:
     """Encode a text of a message; ``choice`` when its log probabilities are those of this text."""
     return {
         "type": "output_text",
-        "annotations": [annotation(one) for one in citations],
-        "logprobs": logprobs_of(choice.logprobs) if choice is not None else [],
+        "annotations": [encode_citation(citation) for citation in citations],
+        "logprobs": encode_logprobs(choice.logprobs) if choice is not None else [],
         "text": text,
     }
 
 
-def annotation(citation: Citation) -> dict[str, Any]:
+def encode_citation(citation: Citation) -> dict[str, Any]:
     """Encode a source of a text."""
     return {
         "type": "url_citation",

@@ -91,9 +91,9 @@ def _add_tools(body: Json, request: Request, traits: Traits, names: ToolNames) -
     return output_tool
 
 
-def _free_name(taken: set[str]) -> str:
+def _free_name(names: set[str]) -> str:
     name = OUTPUT_TOOL
-    while name in taken:
+    while name in names:
         name += "_"
     return name
 
@@ -146,14 +146,14 @@ def _add_reasoning(body: Json, thinking: Thinking | None, traits: Traits) -> Non
 def _level(thinking: Thinking, traits: Traits) -> Effort | None:
     """Return the requested effort, the next lower one that the model has, or its lowest; None
     leaves it to the model."""
-    wanted = thinking.effort
-    if wanted is None and thinking.budget_tokens is not None:
+    effort = thinking.effort
+    if effort is None and thinking.budget_tokens is not None:
         budget = thinking.budget_tokens
-        wanted = next((level for most, level in _BUDGETS if budget <= most), "xhigh")
-    if wanted is None or wanted == "auto":
+        effort = next((level for most, level in _BUDGETS if budget <= most), "xhigh")
+    if effort is None or effort == "auto":
         return None
     having = [level for level in _LEVELS if level in traits.efforts]
-    lower = [level for level in having if _LEVELS.index(level) <= _LEVELS.index(wanted)]
+    lower = [level for level in having if _LEVELS.index(level) <= _LEVELS.index(effort)]
     if not having:
         return None
     return lower[-1] if lower else having[0]
@@ -173,7 +173,9 @@ def _add_settings(body: Json, request: Request, traits: Traits) -> tuple[Feature
     elif request.end_user:
         body["user"] = request.end_user
     metadata = request.metadata or {}
-    fit = [(name, said) for name, said in metadata.items() if isinstance(said, str)][:MAX_METADATA]
+    fit = [(name, value) for name, value in metadata.items() if isinstance(value, str)][
+        :MAX_METADATA
+    ]
     if fit:
         body["metadata"] = dict(fit)
     return ("metadata",) if len(fit) < len(metadata) else ()
@@ -212,19 +214,19 @@ def has_search(traits: Traits) -> bool:
 def encode_tools(request: Request, names: ToolNames, *, search: bool) -> list[dict[str, Any]]:
     """Encode the tools that this family has, those of a namespace together at the place of the
     first; ``search``: the vendor has a tool that searches the web."""
-    found: list[dict[str, Any]] = []
+    encoded_tools: list[dict[str, Any]] = []
     spaces: dict[str, list[dict[str, Any]]] = {}
     for tool in _allowed(request, names):
         encoded = _tool(tool, names, search=search)
         if encoded is None:
             continue
         if not tool.namespace:
-            found.append(encoded)
+            encoded_tools.append(encoded)
         elif tool.namespace in spaces:
             spaces[tool.namespace].append(encoded)
         else:
             spaces[tool.namespace] = [encoded]
-            found.append(
+            encoded_tools.append(
                 {
                     "type": "namespace",
                     "name": tool.namespace,
@@ -232,7 +234,7 @@ def encode_tools(request: Request, names: ToolNames, *, search: bool) -> list[di
                     "tools": spaces[tool.namespace],
                 }
             )
-    return found
+    return encoded_tools
 
 
 def encode_choice(choice: ToolChoice, request: Request, names: ToolNames) -> object:

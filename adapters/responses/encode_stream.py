@@ -28,12 +28,12 @@ from adapters.ir.usage import Usage
 from adapters.json.jsonio import dumps, dumps_text
 from adapters.responses.client import encode_stream_fault
 from adapters.responses.encode_answer import (
-    annotation,
     blank_response,
-    ending,
-    logprobs_of,
+    encode_citation,
+    encode_logprobs,
+    encode_usage,
+    finish_fields,
     refusal_text,
-    usage_object,
 )
 from adapters.responses.reasoning_state import THOUGHT_ID
 
@@ -110,7 +110,7 @@ class Message(Item):
     """A message of the assistant; its parts are texts and refusals, one for each slot. ``status``:
     "incomplete" when the answer was cut in it."""
 
-    __slots__ = ("_annotations", "_logprobs", "_parts", "_refusal", "_where", "slot", "status")
+    __slots__ = ("_annotations", "_logprobs", "_part_path", "_parts", "_refusal", "slot", "status")
 
     prefix = b"msg_"
     _FIELDS = b'"type":"message","status":"%b","role":"assistant","content":[%b]'
@@ -120,7 +120,7 @@ class Message(Item):
         self.slot: int | None = None  # of the part that is open
         self.status = b"completed"
         self._refusal = False
-        self._where = b""
+        self._part_path = b""
         self._parts: list[bytes] = []
         self._annotations: list[bytes] = []
         self._logprobs: list[bytes] = []
@@ -132,54 +132,55 @@ class Message(Item):
     def open_part(self, slot: int, *, refusal: bool) -> bytes:
         """Return the event with which a part begins."""
         self.slot, self._refusal = slot, refusal
-        self._where = b'"content_index":%d' % len(self._parts)
+        self._part_path = b'"content_index":%d' % len(self._parts)
         if refusal:
-            self._deltas_of(b"refusal.delta", self._where)
+            self._deltas_of(b"refusal.delta", self._part_path)
         else:
-            self._deltas_of(b"output_text.delta", self._where + b',"logprobs":[]')
-        return self._write(b"content_part.added", b'%b,"part":%b' % (self._where, self._part()))
+            self._deltas_of(b"output_text.delta", self._part_path + b',"logprobs":[]')
+        return self._write(b"content_part.added", b'%b,"part":%b' % (self._part_path, self._part()))
 
     def add_logprobs(self, text: bytes, logprobs: Iterable[Logprob]) -> bytes:
         """Return the event of a piece of text with its log probabilities."""
-        said = dumps(logprobs_of(logprobs))
+        encoded = dumps(encode_logprobs(logprobs))
         self.text += text
-        self._logprobs.append(said[1:-1])
+        self._logprobs.append(encoded[1:-1])
         return self._write(
-            b"output_text.delta", b'%b,"logprobs":%b,"delta":"%b"' % (self._where, said, text)
+            b"output_text.delta",
+            b'%b,"logprobs":%b,"delta":"%b"' % (self._part_path, encoded, text),
         )
 
     def cite(self, citation: Citation) -> bytes:
         """Return the event of a source of the open text."""
-        said = dumps(annotation(citation))
+        encoded = dumps(encode_citation(citation))
         at = len(self._annotations)
-        self._annotations.append(said)
+        self._annotations.append(encoded)
         return self._write(
             b"output_text.annotation.added",
-            b'%b,"annotation_index":%d,"annotation":%b' % (self._where, at, said),
+            b'%b,"annotation_index":%d,"annotation":%b' % (self._part_path, at, encoded),
         )
 
     def close_part(self) -> bytes:
         """Return the events with which the open part ends."""
         part, text = self._part(), bytes(self.text)
         if self._refusal:
-            said = self._write(b"refusal.done", b'%b,"refusal":"%b"' % (self._where, text))
+            events = self._write(b"refusal.done", b'%b,"refusal":"%b"' % (self._part_path, text))
         else:
             fields = b'%b,"logprobs":[%b],"text":"%b"'
             logprobs = b",".join(self._logprobs)
-            said = self._write(b"output_text.done", fields % (self._where, logprobs, text))
-        said += self._write(b"content_part.done", b'%b,"part":%b' % (self._where, part))
+            events = self._write(b"output_text.done", fields % (self._part_path, logprobs, text))
+        events += self._write(b"content_part.done", b'%b,"part":%b' % (self._part_path, part))
         self._parts.append(part)
         self.text = bytearray()
         self.slot = None
         self._annotations, self._logprobs = [], []
-        return said
+        return events
 
     def close(self) -> bytes:
         """See ``Item``."""
-        said = self.close_part() if self.slot is not None else b""
+        events = self.close_part() if self.slot is not None else b""
         content = b",".join(self._parts)
         self._parts = []
-        return said + self._finished(self._FIELDS % (self.status, content))
+        return events + self._finished(self._FIELDS % (self.status, content))
 
     def _part(self) -> bytes:
         text = bytes(self.text)
@@ -195,7 +196,7 @@ class Message(Item):
 class Thought(Item):
     """A reasoning item: its text is a summary, the one form that clients of all kinds show."""
 
-    __slots__ = ("_shown", "opaque", "slot")
+    __slots__ = ("_begun", "opaque", "slot")
 
     prefix = THOUGHT_ID.encode()
     _PART = b'{"type":"summary_text","text":"%b"}'
@@ -204,7 +205,7 @@ class Thought(Item):
         super().__init__(frames, index, name)
         self.slot: int | None = None
         self.opaque = ""
-        self._shown = False
+        self._begun = False
         self._deltas_of(b"reasoning_summary_text.delta", b'"summary_index":0')
 
     def open(self) -> bytes:
@@ -213,27 +214,27 @@ class Thought(Item):
 
     def add(self, text: bytes) -> bytes:
         """See ``Item``: the first piece begins the summary."""
-        if self._shown:
+        if self._begun:
             return super().add(text)
-        self._shown = True
+        self._begun = True
         part = b'"summary_index":0,"part":%b' % (self._PART % b"")
         return self._write(b"reasoning_summary_part.added", part) + super().add(text)
 
     def close(self) -> bytes:
         """See ``Item``."""
-        said, summary = b"", b""
-        if self._shown:
+        events, summary = b"", b""
+        if self._begun:
             text = bytes(self.text)
             summary = self._PART % text
             done = b'"summary_index":0,"text":"%b"' % text
-            said = self._write(b"reasoning_summary_text.done", done)
+            events = self._write(b"reasoning_summary_text.done", done)
             part = b'"summary_index":0,"part":%b' % summary
-            said += self._write(b"reasoning_summary_part.done", part)
+            events += self._write(b"reasoning_summary_part.done", part)
         fields = b'"type":"reasoning","summary":[%b]' % summary
         if self.opaque:
             fields += b',"encrypted_content":%b' % dumps(self.opaque)
         self.text = bytearray()
-        return said + self._finished(fields)
+        return events + self._finished(fields)
 
 
 class Call(Item):
@@ -256,8 +257,8 @@ class Call(Item):
             fields.replace(b"%", b"%%"),
             field,
         )
-        what = b"custom_tool_call_input" if opened.custom else b"function_call_arguments"
-        self._deltas_of(what + b".delta", b"")
+        kind_of_text = b"custom_tool_call_input" if opened.custom else b"function_call_arguments"
+        self._deltas_of(kind_of_text + b".delta", b"")
 
     def open(self) -> bytes:
         """See ``Item``."""
@@ -265,15 +266,15 @@ class Call(Item):
 
     def close(self) -> bytes:
         """See ``Item``: arguments are an object, also when there are none."""
-        said = b"" if self.text or self._custom else self.add(b"{}")
+        events = b"" if self.text or self._custom else self.add(b"{}")
         text = bytes(self.text)
         if self._custom:
-            said += self._write(b"custom_tool_call_input.done", b'"input":"%b"' % text)
+            events += self._write(b"custom_tool_call_input.done", b'"input":"%b"' % text)
         else:
-            said += self._write(b"function_call_arguments.done", b'"arguments":"%b"' % text)
+            events += self._write(b"function_call_arguments.done", b'"arguments":"%b"' % text)
         fields = self._fields % (b"completed", text)
         self.text = bytearray()
-        return said + self._finished(fields)
+        return events + self._finished(fields)
 
 
 class CustomCall(Call):
@@ -319,9 +320,9 @@ class ResponsesEncoder(StreamEncoder):
         if isinstance(event, Closed):
             return self._closed(event.slot)
         if isinstance(event, Sealed):
-            thought, said = self._thought(event.slot)
+            thought, events = self._thought(event.slot)
             thought.opaque = event.opaque
-            return said
+            return events
         if isinstance(event, Cited):
             current = self._current
             if isinstance(current, Message) and current.slot == event.slot:
@@ -339,27 +340,27 @@ class ResponsesEncoder(StreamEncoder):
     def end(self, usage: Usage | None) -> bytes:
         """See ``StreamEncoder``."""
         finish = self._finish
-        said = []
+        events = []
         if last := refusal_text(finish.finish, finish.detail, self._refused):
             self._kinds[_END_OF_STREAM] = "refusal"
-            said.append(self._delta(Delta(_END_OF_STREAM, last)))
-        closing = ending(finish.finish, bool(self._items))
+            events.append(self._delta(Delta(_END_OF_STREAM, last)))
+        closing = finish_fields(finish.finish, bool(self._items))
         if isinstance(self._current, Message) and closing["status"] == "incomplete":
             self._current.status = b"incomplete"
-        said.append(self._close_current())
-        said += [self._closed(slot) for slot in list(self._calls)]
+        events.append(self._close_current())
+        events += [self._closed(slot) for slot in list(self._calls)]
         response = {
             **blank_response(self.context),
             **closing,
-            "usage": usage_object(usage or Usage()),
+            "usage": encode_usage(usage or Usage()),
         }
         del response["output"]
         whole = b'"response":%b,"output":[%b]}' % (
             dumps(response)[:-1],
             b",".join([item.done for item in self._items]),
         )
-        said.append(self._frames.write(response["status"].encode(), whole))
-        return b"".join(said)
+        events.append(self._frames.write(response["status"].encode(), whole))
+        return b"".join(events)
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
         """See ``StreamEncoder``."""
@@ -369,30 +370,30 @@ class ResponsesEncoder(StreamEncoder):
         self._kinds[event.slot] = event.kind
         if event.kind != "call":
             return b""  # it begins with its first text, if it gets any
-        said = self._close_current()
+        events = self._close_current()
         kind = CustomCall if event.custom else Call
         call = kind(self._frames, len(self._items), self.context.id, event)
         self._calls[event.slot] = call
         self._items.append(call)
-        return said + call.open()
+        return events + call.open()
 
     def _delta(self, event: Delta) -> bytes:
         slot, kind = event.slot, self._kinds.get(event.slot)
         text = dumps_text(event.text)[1:-1]
         if kind is None or not (text or event.logprobs):
             return b""
-        said = b""
+        events = b""
         item: Item
         if kind == "call":
             item = self._calls[slot]
         elif kind == "reasoning":
-            item, said = self._thought(slot)
+            item, events = self._thought(slot)
         else:
-            item, said = self._message(slot, refusal=kind == "refusal")
+            item, events = self._message(slot, refusal=kind == "refusal")
             if event.logprobs and kind == "text":
-                return said + item.add_logprobs(text, event.logprobs)
+                return events + item.add_logprobs(text, event.logprobs)
         self._spoken = item
-        return said + item.add(text)
+        return events + item.add(text)
 
     def _closed(self, slot: int) -> bytes:
         self._kinds.pop(slot, None)
@@ -405,27 +406,27 @@ class ResponsesEncoder(StreamEncoder):
 
     def _message(self, slot: int, *, refusal: bool) -> tuple[Message, bytes]:
         """Return the message with the part of a slot, and the events with which these begin."""
-        current, said = self._current, b""
+        current, events = self._current, b""
         if isinstance(current, Message) and current.slot == slot:
-            return current, said
+            return current, events
         if isinstance(current, Message):
-            said = current.close_part() if current.slot is not None else b""
+            events = current.close_part() if current.slot is not None else b""
         else:
-            said = self._close_current()
+            events = self._close_current()
             current = Message(self._frames, len(self._items), self.context.id)
-            said += self._begin(current)
+            events += self._begin(current)
         self._refused = self._refused or refusal
-        return current, said + current.open_part(slot, refusal=refusal)
+        return current, events + current.open_part(slot, refusal=refusal)
 
     def _thought(self, slot: int) -> tuple[Thought, bytes]:
         """Return the reasoning item of a slot, and the events with which it begins."""
         current = self._current
         if isinstance(current, Thought) and current.slot == slot:
             return current, b""
-        said = self._close_current()
+        events = self._close_current()
         thought = Thought(self._frames, len(self._items), self.context.id)
         thought.slot = slot
-        return thought, said + self._begin(thought)
+        return thought, events + self._begin(thought)
 
     def _begin(self, item: Message | Thought) -> bytes:
         self._current = item

@@ -46,15 +46,15 @@ class ToolNames:
         return f"{_ODD.sub('_', name)[: MAX_NAME_CHARS - 9]}_{_hash(name)[:8]}"
 
 
-def call_id(said: str) -> str:
+def call_id(name: str) -> str:
     """Return the id of a call, not longer than upstreams accept; the same for the call and its
     result."""
-    return said if 0 < len(said) <= MAX_ID_CHARS else f"call_{_hash(said)[:32]}"
+    return name if 0 < len(name) <= MAX_ID_CHARS else f"call_{_hash(name)[:32]}"
 
 
-def short_name(said: str) -> str:
+def short_name(name: str) -> str:
     """Return the name of a user or a cache, not longer than upstreams accept."""
-    return said if len(said) <= MAX_ID_CHARS else _hash(said)
+    return name if len(name) <= MAX_ID_CHARS else _hash(name)
 
 
 def _hash(text: str) -> str:

@@ -33,10 +33,10 @@ def seal(item: dict[str, Any]) -> str:
 def unseal(opaque: str, text: str) -> dict[str, Any] | None:
     """Return the reasoning item that ``seal`` got, with the text that the client has of it; None
     for any other text."""
-    said = loads_or_none(opaque.encode(errors="replace")) if opaque else None
-    if not isinstance(said, list) or [type(one) for one in said] != [str, str]:
+    values = loads_or_none(opaque.encode(errors="replace")) if opaque else None
+    if not isinstance(values, list) or [type(value) for value in values] != [str, str]:
         return None
-    name, content = said
+    name, content = values
     summary = [{"type": "summary_text", "text": text}] if text else []
     item = {"type": "reasoning", "summary": summary, "encrypted_content": content}
     return {**item, "id": name} if name else item
@@ -58,29 +58,29 @@ def without_reasoning(spans: Spans, upstream_model: str) -> bytes:
     return replace(spans.body, edits) if edits else spans.body
 
 
-def _without(spans: Spans, is_out: Callable[[bytes], bool]) -> dict[Span, bytes]:
+def _without(spans: Spans, is_removed: Callable[[bytes], bool]) -> dict[Span, bytes]:
     """Return the edits that remove items from the input."""
     place = spans.get("input")
     if place is None or not spans.body.startswith(b"[", place.start):
         return {}
     items = [bytes(item) for item in elements(spans.raw("input") or b"") or ()]
-    kept = [item for item in items if not is_out(item)]
-    return {place: b"[%b]" % b",".join(kept)} if len(kept) < len(items) else {}
+    remaining = [item for item in items if not is_removed(item)]
+    return {place: b"[%b]" % b",".join(remaining)} if len(remaining) < len(items) else {}
 
 
 def _is_thought(item: bytes) -> bool:
-    said = loads_or_none(item) if b'"reasoning"' in item else None
-    return isinstance(said, dict) and said.get("type") == "reasoning"
+    decoded = loads_or_none(item) if b'"reasoning"' in item else None
+    return isinstance(decoded, dict) and decoded.get("type") == "reasoning"
 
 
 def _is_foreign(item: bytes) -> bool:
     """Return true when an item is the reasoning of a translated answer, or refers to one."""
     if b"gw1" not in item:
         return False
-    said = loads_or_none(item)
-    if not isinstance(said, dict) or said.get("type") not in ("reasoning", "item_reference"):
+    decoded = loads_or_none(item)
+    if not isinstance(decoded, dict) or decoded.get("type") not in ("reasoning", "item_reference"):
         return False
-    name, sealed = said.get("id"), said.get("encrypted_content")
+    name, sealed = decoded.get("id"), decoded.get("encrypted_content")
     if isinstance(name, str) and name.startswith(THOUGHT_ID):
         return True
     return isinstance(sealed, str) and is_wrapped(sealed)

@@ -20,11 +20,11 @@ from adapters.json.jsonio import (
     loads_loose,
 )
 from adapters.responses.client import encode_stream_fault
-from adapters.responses.upstream import made_by_event, read_failure, read_usage, weight_of_item
+from adapters.responses.upstream import issued_by_event, read_failure, read_usage, weight_of_item
 
 # Of the first response object, kept for the event that says that it failed. It repeats the
 # client's instructions and tools, so a larger one is not worth its memory in every open stream.
-MAX_KEPT_BYTES = 65536
+MAX_STORED_BYTES = 65536
 
 
 class _Delta(Struct, gc=False):
@@ -121,38 +121,38 @@ class ResponsesTap(Tap):
         if not event.startswith(_DATA, start) or event.find(b"\n", start) != len(event) - 2:
             return False
         try:
-            said = _decode(event[start + 6 :])
+            delta = _decode(event[start + 6 :])
         except DECODE_ERRORS:
             return False
-        if not (said.error is said.response is None):
+        if not (delta.error is delta.response is None):
             return False
-        if said.type in _DELTAS:
-            self._weight += output_weight(said.delta)
+        if delta.type in _DELTAS:
+            self._weight += output_weight(delta.delta)
             return True
         return False
 
-    def _read_event(self, name: str | None, said: dict[str, Any], event: bytes) -> bytes | None:
-        kind = said.get("type")
+    def _read_event(self, name: str | None, data: dict[str, Any], event: bytes) -> bytes | None:
+        kind = data.get("type")
         if not isinstance(kind, str):
             kind = None
         if kind == _FAILED:
-            self._read_end(said.get("response"))
-            return self._failed(read_failure(said))
+            self._read_end(data.get("response"))
+            return self._failed(read_failure(data))
         # SDKs raise for whatever has an error, so that is what it means.
-        if "error" in (kind, name) or said.get("error"):
-            return self._failed(read_failure(said))
+        if "error" in (kind, name) or data.get("error"):
+            return self._failed(read_failure(data))
         if not self.accepted and kind is None:
-            return self._failed(read_failure(said))
+            return self._failed(read_failure(data))
         self.accepted = True
-        passed = self._read(kind, said, event)
+        passed = self._read(kind, data, event)
         if passed is not None:
             self._last_passed = event
         return passed
 
-    def _read(self, kind: str | None, said: dict[str, Any], event: bytes) -> bytes | None:
-        response = said.get("response")
+    def _read(self, kind: str | None, data: dict[str, Any], event: bytes) -> bytes | None:
+        response = data.get("response")
         passed: bytes | None = event
-        self._hand_out(*made_by_event(said, self.stored))
+        self._hand_out(*issued_by_event(data, self.stored))
         if isinstance(response, dict):
             self._read_response(response, event)
             passed = self._renamed(event) if self._renaming else event
@@ -163,9 +163,9 @@ class ResponsesTap(Tap):
             self.finished = self.fault is None
             self.ended = True
         elif kind == "response.output_item.done":
-            self._item_weight += weight_of_items([said.get("item")], weight_of_item)
-        elif kind in _DELTAS and isinstance(said.get("delta"), str):
-            self._weight += output_weight(said["delta"])
+            self._item_weight += weight_of_items([data.get("item")], weight_of_item)
+        elif kind in _DELTAS and isinstance(data.get("delta"), str):
+            self._weight += output_weight(data["delta"])
         return passed
 
     def _read_response(self, response: dict[str, Any], event: bytes) -> None:
@@ -173,7 +173,7 @@ class ResponsesTap(Tap):
             self.upstream_id = response["id"] or None
         if not self._created_at and type(response.get("created_at")) is int:
             self._created_at = response["created_at"]
-        if not self._first_response and len(event) <= MAX_KEPT_BYTES:
+        if not self._first_response and len(event) <= MAX_STORED_BYTES:
             self._first_response = event_fields(event)[1] or b""
 
     def _read_end(self, response: object) -> None:
@@ -200,8 +200,8 @@ class ResponsesTap(Tap):
         """Return the response object as the vendor began it; empty when none was stored."""
         if not self._first_response:
             return {}
-        known: dict[str, Any] = loads_loose(self._first_response)["response"]
-        return known
+        response: dict[str, Any] = loads_loose(self._first_response)["response"]
+        return response
 
 
 def _blank_response(model: str) -> dict[str, Any]:

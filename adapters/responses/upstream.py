@@ -91,27 +91,30 @@ def _odd_fields(answer: Any) -> Fields:
     return answer.get("id"), answer.get("usage"), output
 
 
-def read_failure(said: object) -> Fault:
+def read_failure(answer: object) -> Fault:
     """Return the fault of a decoded body or event that says that the response failed;
     UPSTREAM_INVALID when it does not say why."""
-    error = _error_of(said)
+    error = _error_of(answer)
     code = error.get("code")
     kind = _KINDS.get(code) if isinstance(code, str) else None
     if kind is not None:
-        said = {"error": {**error, "type": kind}}
-    return read_embedded_error(said).fault
+        answer = {"error": {**error, "type": kind}}
+    return read_embedded_error(answer).fault
 
 
-def _error_of(said: object) -> dict[str, Any]:
+def _error_of(answer: object) -> dict[str, Any]:
     """Return the innermost error object: of the response in an event, of a body, or the event
     itself."""
-    if not isinstance(said, dict):
+    if not isinstance(answer, dict):
         return {}
-    response = said.get("response")
-    for place in (response.get("error") if isinstance(response, dict) else None, said.get("error")):
+    response = answer.get("response")
+    for place in (
+        response.get("error") if isinstance(response, dict) else None,
+        answer.get("error"),
+    ):
         if isinstance(place, dict):
             return place
-    return said
+    return answer
 
 
 def weight_of_item(item: dict[str, Any]) -> int:
@@ -145,18 +148,18 @@ def read_usage(usage: object) -> Usage | None:
     """
     if not isinstance(usage, dict):
         return None
-    given = token_count(usage.get("input_tokens"))
-    output = token_count(usage.get("output_tokens"))
-    if given is None or output is None:
+    input_tokens = token_count(usage.get("input_tokens"))
+    output_tokens = token_count(usage.get("output_tokens"))
+    if input_tokens is None or output_tokens is None:
         return None
     details = _details(usage, "input_tokens_details")
-    cached = min(token_count(details.get("cached_tokens")) or 0, given)
-    short, long = _cache_writes(details, given - cached)
+    cached = min(token_count(details.get("cached_tokens")) or 0, input_tokens)
+    short, long = _cache_writes(details, input_tokens - cached)
     details = _details(usage, "output_tokens_details")
-    reasoning = min(token_count(details.get("reasoning_tokens")) or 0, output)
+    reasoning = min(token_count(details.get("reasoning_tokens")) or 0, output_tokens)
     return Usage(
-        input_tokens=given - cached - short - long,
-        output_tokens=output - reasoning,
+        input_tokens=input_tokens - cached - short - long,
+        output_tokens=output_tokens - reasoning,
         cache_read_tokens=cached,
         cache_write_tokens=short,
         cache_write_1h_tokens=long,
@@ -219,23 +222,23 @@ def issued_ids(body: bytes, stored: bool) -> list[str]:
         answer = _decode_ids(body)
     except DECODE_ERRORS:
         return []
-    found = [answer.conversation.id if answer.conversation is not None else None]
+    ids = [answer.conversation.id if answer.conversation is not None else None]
     for item in answer.output:
         environment = item.environment
-        found += (
+        ids += (
             item.id if stored else None,
             item.container_id,
             environment.container_id if environment is not None else None,
         )
-    return [one for one in found if one]
+    return [item_id for item_id in ids if item_id]
 
 
-def made_by_event(said: dict[str, Any], stored: bool) -> Iterator[object]:
+def issued_by_event(data: dict[str, Any], stored: bool) -> Iterator[object]:
     """Yield the ids that an event of a stream hands out besides the response's own."""
-    for path, response in objects(said.get("response"), ""):
+    for path, response in objects(data.get("response"), ""):
         for _, conversation in objects(response.get("conversation"), path):
             yield conversation.get("id")
-    for path, item in objects(said.get("item"), ""):
+    for path, item in objects(data.get("item"), ""):
         yield item.get("id") if stored else None
         yield item.get("container_id")
         for _, environment in objects(item.get("environment"), path):

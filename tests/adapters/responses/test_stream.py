@@ -8,7 +8,7 @@ import pytest
 from adapters.faults import Condition, Fault
 from adapters.ir.usage import Usage
 from adapters.responses import FAMILY
-from adapters.responses.stream import MAX_KEPT_BYTES, ResponsesTap
+from adapters.responses.stream import MAX_STORED_BYTES, ResponsesTap
 
 CREATE = FAMILY.client.operations["generate"]
 USAGE = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
@@ -296,7 +296,7 @@ def test_the_end_of_a_stream_that_never_began():
 
 
 def test_the_end_of_a_response_that_is_too_large_to_keep():
-    large = response_event("created", number=0, instructions="x" * MAX_KEPT_BYTES)
+    large = response_event("created", number=0, instructions="x" * MAX_STORED_BYTES)
     tap, _ = tap_after(large, response_event("in_progress", number=1, instructions="y"))
     said, last = last_events(tap, FAULT)
     assert said["sequence_number"] == 2 and last["response"]["instructions"] == "y"
