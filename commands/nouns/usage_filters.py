@@ -13,7 +13,7 @@ import peewee
 from adapters.faults import CODES
 from commands.output import note
 from commands.times import Moment
-from store.admin import usage_names
+from store.admin import listing
 from store.calls.usage_lookup import LOOK_BACK_MS
 from store.calls.usage_queries import Filters
 from store.db.database import database_ms
@@ -68,12 +68,12 @@ def filters_of(db: peewee.Database, given: Mapping[str, Any]) -> Filters:
     filters = Filters(**options, since_ms=since_ms, until_ms=until_ms)
     for kind in ("user", "group", "channel"):
         if (name := options[kind]) is not None:
-            usage_names.require(db, kind, name)
+            listing.require_name(db, kind, name)
     _require_one_of("outcome", options["outcome"], OUTCOMES)
     _require_one_of("error code", options["error_code"], ERROR_CODES)
     if options["key_id"] is None:
         return filters
-    return replace(filters, key_id=usage_names.key_id_of(db, options["key_id"]))
+    return replace(filters, key_id=listing.key_id_of(db, options["key_id"]))
 
 
 def bounded(db: peewee.Database, filters: Filters, why: str) -> Filters:

@@ -10,14 +10,21 @@ from typing import Any
 
 import peewee
 
-from store.admin.channel_moves import refuse_moves
 from store.admin.document import Document, Entry, Identity, label
-from store.admin.field_edits import entry_of_edits, with_identity
+from store.admin.edits import entry_of_edits, entry_of_values, told_by_field, with_identity
 from store.admin.kinds import plain
 from store.admin.objects import Sealing, State, Stored, Writer, find, load
-from store.admin.plan import CREATE, REMOVE, Step, Upstreams, final_fields, judge, make_plan
-from store.admin.value_edits import entry_of_values, told_by_field
-from store.admin.warnings import warnings_of
+from store.admin.plan import (
+    CREATE,
+    REMOVE,
+    Step,
+    Upstreams,
+    final_fields,
+    judge,
+    make_plan,
+    refuse_moves,
+    warnings_of,
+)
 from store.catalog import keys
 from store.db import audit, changes
 from store.db.database import database_ms, first_row, snapshot_read, transaction

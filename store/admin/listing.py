@@ -1,4 +1,5 @@
-"""Lists of administered objects, a page at a time, as the Hub shows them; and prices over time.
+"""Lists of administered objects, a page at a time, as the Hub shows them; prices over time; and
+which names records may have.
 
 `export.list_objects` has them all at once. A page reads only its own rows, so that a store with
 many users is listed as fast as one with few.
@@ -12,19 +13,29 @@ from typing import Any
 
 import peewee
 
-from store.admin.export import shown
+from store.admin.export import show, shown
 from store.admin.kinds import KINDS
 from store.admin.objects import TABLES, find, of_rows
-from store.db.database import has_words, select_rows, snapshot_read
-from store.db.tables.catalog import Model, Price
+from store.db.database import first_row, has_words, select_rows, snapshot_read
+from store.db.tables.catalog import Channel, Group, Model, Price
+from store.db.tables.channels import ChannelSums
 from store.db.tables.money import Subscription
-from store.db.tables.users import User
+from store.db.tables.usage import UsageByDay, UsageByKey
+from store.db.tables.users import ApiKey, User
 from store.values.errors import NotFound
 from store.values.pricing import PRICE_NAMES, format_money
 from store.values.texts import nearest
 from store.values.usage_record import rfc3339
 
 Shown = dict[str, Any]
+
+_OBJECTS: dict[str, Any] = {"user": User, "group": Group, "channel": Channel}
+_REMEMBERED: dict[str, Any] = {
+    "user": UsageByKey.user,
+    "group": ChannelSums.name,
+    "channel": UsageByDay.channel,
+    "key": UsageByKey.key_id,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,3 +140,28 @@ def price_history(db: peewee.Database, model: str) -> list[Shown]:
         }
         for row in snapshot_read(db, read)
     ]
+
+
+def require_name(db: peewee.Database, kind: str, name: str) -> None:
+    """NotFound, with the nearest name, unless a user, group or channel is, or was, called so."""
+    column = _OBJECTS[kind].name
+    if not (_is_there(db, column, name) or _is_remembered(db, kind, name)):
+        names = [row[0] for row in select_rows(db, column.model.select(column))]
+        raise NotFound(f'there is no {kind} "{name}"{nearest(name, names)}')
+
+
+def key_id_of(db: peewee.Database, key: str) -> str:
+    """The id of a key given by its id or as USER/NAME. NotFound, with the nearest one."""
+    if _is_there(db, ApiKey.id, key) or _is_remembered(db, "key", key):
+        return key
+    return str(show(db, "key", key)["id"])
+
+
+def _is_remembered(db: peewee.Database, kind: str, name: str) -> bool:
+    own = (ChannelSums.scope == "group",) if kind == "group" else ()
+    return _is_there(db, _REMEMBERED[kind], name, *own)
+
+
+def _is_there(db: peewee.Database, column: Any, value: str, *conditions: Any) -> bool:
+    query = column.model.select(column).where(column == value, *conditions)
+    return first_row(db, query) is not None

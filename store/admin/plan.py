@@ -1,11 +1,13 @@
-"""What a document would change: compares it with the store and judges every reference.
+"""The changes of a document: compares it with the store and judges every reference; warns of what
+hardly does what was meant; refuses to send a channel's secrets elsewhere.
 
 Pure: no database, nothing is written. `apply.py` loads the state and carries a plan out.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+from urllib.parse import urlsplit
 
 from store.admin.document import Document, Entry, Identity, label
 from store.admin.kinds import DEFAULT_GROUP, KINDS, REQUIRED
@@ -22,6 +24,8 @@ UPDATE = "update"
 REMOVE = "remove"
 
 DAY_MS = 24 * 3600 * 1000
+EVERYTHING = "*"
+_PORTS = {"http": 80, "https": 443}
 
 Vendors = Mapping[str, frozenset[str]]
 """Vendor name -> the families its upstreams speak."""
@@ -323,3 +327,81 @@ def _judge_secrets(state: State, steps: list[Step], sealing: Sealing, faults: li
         if any(owners.get(mark, step.identity) != step.identity for mark in marks):
             faults.append(f"{step.where('secret')}: secret: it is in use by another key")
         owners |= dict.fromkeys(marks, step.identity)
+
+
+def warnings_of(final: Final, document: Document) -> list[str]:
+    """A sentence for each group and model without a channel, and each channel without keys or with
+    everything shared, that the document names; `final` is what the store holds in the end."""
+    channels = [fields for (kind, _), fields in final.items() if kind == "channel"]
+    grouped = {group for fields in channels for group in fields["groups"]}
+    served = {model for fields in channels for model in fields["models"]}
+    found = []
+    for entry in document:
+        fields = final.get((entry.kind, entry.identity))
+        if fields is None:  # a key that was revoked
+            continue
+        name = entry.identity[-1]
+        if entry.kind == "group" and name not in grouped:
+            found.append(
+                f"{entry.where()}: no channel has it in its groups: its keys can call nothing"
+            )
+        if entry.kind == "model" and name not in served:
+            found.append(f"{entry.where()}: no channel has it in its models: no call gets it")
+        if entry.kind == "channel" and not fields["keys"]:
+            found.append(
+                f"{entry.where()}: it has no keys: calls go out without a credential, which is"
+                " right only for a server that asks for none"
+            )
+        if entry.kind == "channel" and EVERYTHING in fields["shared_ids"]:
+            found.append(
+                f"{entry.where()}: its shared_ids are all ids: every user of its groups can use"
+                " whatever its account keeps"
+            )
+    return found
+
+
+def refuse_moves(steps: Sequence[Step]) -> None:
+    """Raise Refused, for the field `keys`, when a change over HTTP leads a channel elsewhere and
+    does not give its keys and headers again, if it has some.
+
+    Whoever may change channels in the Hub or by its API may use upstream keys, not read them. A new
+    origin of `base_url`, another `proxy` or other trusted certificates show the keys to whoever
+    answers there. Commands run where the keys can be read anyway.
+    """
+    faults = []
+    for step in steps:
+        if step.kind != "channel" or step.action != UPDATE or step.entry is None:
+            continue
+        assert step.stored is not None
+        moved = list(_moved(step))
+        kept = [
+            name
+            for name in ("keys", "extra_headers")
+            if step.stored.fields[name] and name not in step.entry.fields
+        ]
+        if moved and kept:
+            faults.append(
+                f"{step.where('keys')}: keys: {' and '.join(moved)} would send what is stored to"
+                f" another place; give {' and '.join(kept)} again"
+            )
+    if faults:
+        raise Refused(faults)
+
+
+def _moved(step: Step) -> Iterator[str]:
+    """The changed fields that say where requests go, or who may answer them."""
+    assert step.stored is not None
+    for name in ("base_url", "proxy", "ca_file"):
+        if name not in step.fields:
+            continue
+        before, after = step.stored.fields[name], step.fields[name]
+        if name == "ca_file" or _origin(before) != _origin(after):
+            yield name
+
+
+def _origin(url: str | None) -> Any:
+    """Scheme, host and port; a login, sealed or not, is no part of it."""
+    if url is None:
+        return None
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)

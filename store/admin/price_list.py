@@ -13,8 +13,8 @@ import peewee
 
 from store.admin.apply import Editor
 from store.admin.document import Document
+from store.admin.edits import entry_of_values, told_by_field
 from store.admin.export import list_objects
-from store.admin.value_edits import entry_of_values, told_by_field
 from store.values.errors import Refused
 from store.values.pricing import PRICE_NAMES, format_money
 from store.values.texts import nearest

@@ -14,7 +14,7 @@ import peewee
 
 from adapters.faults import CODES
 from handlers.hub.web.base import Failure
-from store.admin import usage_names
+from store.admin import listing
 from store.calls.usage_queries import Filters
 from store.db.database import first_row, select_rows
 from store.db.tables.usage import UsageByKey
@@ -112,7 +112,7 @@ def _require(db: peewee.Database, me: SignedIn, name: str, value: str) -> None:
         if name == "group" and not me.admin:
             _require_seen(db, me, value)
         elif name in ("user", "group", "channel"):
-            usage_names.require(db, name, value)
+            listing.require_name(db, name, value)
     except NotFound as error:
         # Names that are near are other people's.
         raise refused(name, str(error) if me.admin else f'there is no {name} "{value}"') from None
@@ -148,7 +148,7 @@ def _key_ids(
 
 def _everybodys_key(db: peewee.Database, value: str) -> list[str]:
     try:
-        return [usage_names.key_id_of(db, value)]
+        return [listing.key_id_of(db, value)]
     except NotFound:
         return []
 

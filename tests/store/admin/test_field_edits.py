@@ -2,7 +2,7 @@
 
 import pytest
 
-from store.admin.field_edits import entry_of_edits, with_identity
+from store.admin.edits import entry_of_edits, with_identity
 from store.admin.objects import Stored
 from store.values.errors import Refused
 from store.values.fields import Sealed

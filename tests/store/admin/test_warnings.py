@@ -5,7 +5,7 @@ import json
 import pytest
 
 from store.admin.document import parse
-from store.admin.warnings import warnings_of
+from store.admin.plan import warnings_of
 
 
 @pytest.mark.parametrize(
