@@ -1,7 +1,7 @@
-"""Which base URL the clients of a family are given, and which one a path was made from.
+"""Base URLs of the clients of each family, and the one from which a path was built.
 
-Facts: what clients append to their base URL (docs/clients.md). For the answers of unknown paths,
-and for what the Hub shows of them. Pure.
+Facts: the paths that clients append to their base URL (docs/clients.md). For the answers of unknown
+paths, and for the Hub, which shows base URLs.
 """
 
 import re
@@ -35,7 +35,7 @@ PATH_SHOWN_CHARS = 200
 
 
 def end_of(path: str) -> tuple[str | None, str]:
-    """The family whose clients build such an end of a path, and the end itself."""
+    """Return the family whose clients build such an end of a path, and the end itself."""
     trimmed = path.rstrip("/")
     ends = [end for end in _ENDS if trimmed.endswith(end)]
     if ends:
@@ -48,20 +48,20 @@ def end_of(path: str) -> tuple[str | None, str]:
 
 
 def before_end(path: str) -> str:
-    """A path without the end that a client has built; of one without such an end the versions that
-    it begins with."""
+    """Return a path without the end that a client built; of one without such an end, the versions
+    that it begins with."""
     _, end = end_of(path)
     return path.rstrip("/").removesuffix(end) if end else leading_versions(path)
 
 
 def leading_versions(path: str) -> str:
-    """The versions that a path begins with."""
+    """Return the versions that a path begins with."""
     match = _LEADING_VERSIONS.match(path)
     return match[0] if match else ""
 
 
 def doubled_part(before: str, family: str) -> str | None:
-    """The part that the base URL has in excess; `before` is the path without its end."""
+    """Return the part that the base URL has in excess; ``before`` is the path without its end."""
     excess = before.removesuffix(_version_of(before))
     # One version is right: it is the client's, or the base URL's.
     if before in VERSIONS or not excess.endswith((*_ENDS, *VERSIONS)):
@@ -70,8 +70,8 @@ def doubled_part(before: str, family: str) -> str | None:
 
 
 def given_path(path: str) -> str | None:
-    """The path of the base URL that a client was given which asks for this one; None when the end
-    of the path does not tell what the client has appended."""
+    """Return the path of the base URL of a client that requested this path; None when the end of
+    the path does not tell what the client appended."""
     family, end = end_of(path)
     if family is None:
         return None

@@ -1,8 +1,8 @@
-"""Joins the family of the client with the family of the channel.
+"""Bridges between the family of the client and the family of the channel.
 
-Here: ``Pairing``, how a channel serves the calls of a family; ``Bridge``, what the relay knows of a
+Here: ``Pairing``, how a channel serves the calls of a family; ``Bridge``, the relay's view of a
 streamed answer; and both for the same family on either side, where bytes pass and a tap reads and
-edits. Sans-io; a bridge is made for one answer and takes any cut of the stream. Imported by the
+edits. Sans-io; a bridge is made for one answer and accepts any cut of the stream. Imported by the
 relay.
 """
 
@@ -33,7 +33,7 @@ class Bridge(Protocol):
     """A streamed answer on its way from the channel's family to the client's.
 
     ``feed`` and ``close`` return the bytes to send now. Nothing is returned until the answer is
-    accepted (its first data event that is no error), then what was held comes first. Once
+    accepted (its first data event that is no error), then the bytes held so far come first. Once
     ``ended`` is true everything is ignored.
     """
 
@@ -43,27 +43,27 @@ class Bridge(Protocol):
 
     @property
     def accepted(self) -> bool:
-        """Whether the answer may be relayed; no other channel is asked from then on."""
+        """True when the answer may be relayed; no other channel is tried from then on."""
         ...  # pragma: no cover
 
     @property
     def started(self) -> bool:
-        """Whether the client's reader is inside an answer: its keep-alive may depend on it."""
+        """True when the client's reader is inside an answer: its keep-alive may depend on it."""
         ...  # pragma: no cover
 
     @property
     def finished(self) -> bool:
-        """Whether the output is complete; the report of its usage may still come."""
+        """True when the output is complete; the report of its usage may still come."""
         ...  # pragma: no cover
 
     @property
     def whole(self) -> bool:
-        """Whether the upstream may end here with nothing missing."""
+        """True when the upstream may end here with nothing missing."""
         ...  # pragma: no cover
 
     @property
     def end_seen(self) -> bool:
-        """Whether nothing is missing even if the upstream breaks off here."""
+        """True when nothing is missing even if the upstream breaks off here."""
         ...  # pragma: no cover
 
     @property
@@ -78,7 +78,7 @@ class Bridge(Protocol):
 
     @property
     def reported(self) -> object | None:
-        """Usage as the vendor said it."""
+        """The usage in the vendor's words."""
         ...  # pragma: no cover
 
     @property
@@ -93,7 +93,7 @@ class Bridge(Protocol):
 
     @property
     def at_boundary(self) -> bool:
-        """Whether something of our own (heartbeat, error event) may be written now."""
+        """True when bytes of the gateway (heartbeat, error event) may be written now."""
         ...  # pragma: no cover
 
     def watch(self, on_issued: Callable[[list[str]], None], *, stored: bool) -> None:
@@ -102,27 +102,27 @@ class Bridge(Protocol):
         ...  # pragma: no cover
 
     def feed(self, chunk: bytes) -> bytes:
-        """Take a piece of the upstream's stream; return what its next EVENTS_AT_ONCE events say.
-        While ``busy`` the piece must be empty."""
+        """Read a piece of the upstream's stream; return the bytes of its next EVENTS_AT_ONCE
+        events. While ``busy`` the piece must be empty."""
         ...  # pragma: no cover
 
     def feed_repeat(self, chunk: bytes) -> bytes | None:
-        """``feed`` for a piece that is one event like the last but for its text, while ``aligned``;
+        """``feed`` a piece that is one event like the last but for its text, while ``aligned``;
         None, and nothing is read, when it is anything else."""
         ...  # pragma: no cover
 
     def close(self) -> bytes:
-        """The upstream ended: return the last bytes that can still be made of its answer."""
+        """Read the end of the upstream; return the last bytes that its answer still gives."""
         ...  # pragma: no cover
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
-        """The last bytes of a stream that failed, also of one that nothing was fed to."""
+        """Encode the last bytes of a stream that failed, also of one that nothing was fed to."""
         ...  # pragma: no cover
 
 
 class NativeBridge:
-    """The bridge between two sides of the same family: bytes pass, cut by the framing of a tap
-    that reads and edits them."""
+    """A bridge between two sides of the same family: bytes pass, cut by the framing of a tap that
+    reads and edits them."""
 
     __slots__ = (
         "_held",
@@ -243,7 +243,7 @@ class NativeBridge:
         return b"".join(sent)
 
     def _pass(self, event: bytes) -> bytes:
-        """Show one event to the tap; return what may go down now."""
+        """Feed one event to the tap; return the bytes that may be sent now."""
         tap = self._tap
         if type(event) is RawPiece:
             if not tap.accepted:
@@ -261,7 +261,7 @@ class NativeBridge:
         return b""
 
     def _accept_unread(self, piece: bytes) -> None:
-        """An event over the limit is not read; one with data is an answer, anything else is
+        """Accept an event over the limit, which is not read, if it has data; anything else is
         garbage."""
         if (_DATA_LINE if self._of_events else FIRST_OBJECT).search(piece):
             self._tap.accepted = True
@@ -275,10 +275,11 @@ class NativeBridge:
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """How a channel serves calls of a family: natively, or translated from one it does not speak
+    """The way in which a channel serves calls of a family: natively, or translated
     (``translate.Translation``, which is made for one attempt, has the same functions).
 
-    Each function takes the client's operation; ``peek`` is what was read of the client's request.
+    Each function gets the client's operation; ``peek`` has the fields that were read of the
+    client's request.
     """
 
     upstream: UpstreamSide
@@ -301,17 +302,17 @@ class Pairing:
     def read_large_answer(
         self, body: bytes, public: str, upstream_model: str, operation: Operation
     ) -> Steps[Answer]:
-        """``read_answer`` of a large body, in steps."""
+        """Read a large answer, in steps (see ``read_answer``)."""
         return read_large(
             body, lambda short: self.read_answer(short, public, upstream_model, operation)
         )
 
     def free_body(self) -> None:
-        """An answer was accepted; nothing of the request is kept here."""
+        """Free the request when an answer was accepted; nothing of it is stored here."""
 
 
 def native(family: Family) -> Pairing:
-    """The pairing of a family with itself."""
+    """Return the pairing of a family with itself."""
     upstream = family.upstream
 
     def open_bridge(

@@ -1,7 +1,8 @@
 """Whole answers that are too large to be decoded at once.
 
-The family's reader gets a shortened answer: the same top-level fields, the long ones emptied. What
-it reads and edits in the others holds for the whole answer. Imported by the relay.
+The family's reader gets a shortened answer: the same top-level fields, the long ones emptied.
+Everything that it reads and edits in the others holds for the whole answer. Imported by the
+pairings.
 """
 
 from collections.abc import Callable
@@ -22,11 +23,11 @@ _EMPTY = {ord("["): b"[{}]", ord("{"): b"{}", ord('"'): b'""'}
 
 
 def read_large(body: bytes, read: Callable[[bytes], Answer]) -> Steps[Answer]:
-    """The answer as ``read`` makes it of a short one. Raises Fault as ``read`` does,
+    """Read the answer as ``read`` reads a short one. Raises Fault as ``read`` does,
     UPSTREAM_INVALID when the body is no JSON object in UTF-8.
 
     Without a usage that can be read the long fields are weighed as they stand: more than their
-    texts weigh, which is bounded by what was held.
+    texts weigh, which is bounded by the hold.
     """
     try:
         yield from utf8_steps(body)
@@ -51,7 +52,7 @@ def read_large(body: bytes, read: Callable[[bytes], Answer]) -> Steps[Answer]:
 
 
 def _shortened(body: bytes, fields: list[Field]) -> tuple[bytes, list[Field]]:
-    """The same object with nothing in its long fields; and these."""
+    """Return the same object with nothing in its long fields, and the long fields."""
     pieces: list[bytes] = []
     long: list[Field] = []
     left_bytes = SHORT_BYTES
@@ -68,7 +69,7 @@ def _shortened(body: bytes, fields: list[Field]) -> tuple[bytes, list[Field]]:
 
 
 def _edits(body: bytes, fields: list[Field], long: list[Field], edited: Spans) -> dict[Span, bytes]:
-    """What a reader has changed in the shortened answer, at its places in the whole one."""
+    """Return the edits of a reader in the shortened answer, at their places in the whole one."""
     changed: dict[Span, bytes] = {}
     for field, place in zip(fields, edited.places.values(), strict=True):
         value = edited.body[place.start : place.end]

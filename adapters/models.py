@@ -7,6 +7,7 @@ A row is a fact of the vendor's documentation. The longest prefix of the vendor 
 import re
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec.structs import replace
@@ -25,12 +26,14 @@ _OLD_GPT = Traits(
 
 
 def _o_series() -> Traits:
-    """A model of OpenAI that reasons before it answers, and so takes no sampling."""
+    """Return the traits of an OpenAI model that reasons before it answers, and so accepts no
+    sampling."""
     return Traits(openai_extras=True, sampling=False, efforts=_THREE)
 
 
 def _gpt5(*efforts: Effort, effort_with_tools: bool = True) -> Traits:
-    """The same since GPT-5; since 5.4 chat completions refuse efforts beside tools."""
+    """Return the traits of such a model since GPT-5; since 5.4 chat completions refuse efforts
+    beside tools."""
     return Traits(
         openai_extras=True,
         sampling=False,
@@ -235,7 +238,7 @@ TABLE: dict[tuple[str, str, str], Traits] = {
 def traits_of(
     vendor: str, family: str, model: str, options: Mapping[str, object] | None = None
 ) -> Traits:
-    """What a model can take; ``options`` are a channel's. Raises msgspec.ValidationError for
+    """Return the traits of a model; ``options`` are a channel's. Raises msgspec.ValidationError for
     options that are none."""
     traits = _of_table(vendor, family, model)
     if not options:
@@ -245,7 +248,7 @@ def traits_of(
 
 @lru_cache(maxsize=1024)
 def _of_table(vendor: str, family: str, model: str) -> Traits:
-    """The row with the longest prefix; one of the vendor goes before one of any."""
+    """Return the row with the longest prefix; one of the vendor goes before one of any."""
     name = model.rpartition("/")[2]
     rows = [
         (len(prefix), bool(of), traits)
@@ -253,3 +256,27 @@ def _of_table(vendor: str, family: str, model: str) -> Traits:
         if spoken == family and of in ("", vendor) and name.startswith(prefix)
     ]
     return max(rows, key=lambda row: row[:2])[2] if rows else Traits()
+
+
+def _form(kind: Any) -> str:
+    """Describe the values of a trait."""
+    if get_origin(kind) is tuple:
+        return f"a list of at least one, each {_form(get_args(kind)[0])}"
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(get_args(kind))}"
+    return {bool: "true or false", int: "a whole number above 0"}[kind]
+
+
+OPTIONS: Mapping[str, str] = {name: _form(kind) for name, kind in get_type_hints(Traits).items()}
+"""The options of a channel, each with what it must be, in words."""
+
+
+def is_option(name: str, value: object) -> bool:
+    """Return true when an option of a channel may have this value."""
+    try:
+        msgspec.convert({name: value}, Traits)
+    except msgspec.ValidationError:
+        return False
+    if name not in OPTIONS or value == []:
+        return False
+    return not isinstance(value, int) or value is False or value > 0

@@ -1,4 +1,4 @@
-"""The tables of families and vendors: the only file of this package that knows which there are.
+"""The tables of families and vendors: the only file of this package that lists them.
 
 A family is a folder and a line here; with its codecs, another line, it is translated to and from
 all others that have some. A vendor of a known family is a row. Imported by handlers, the relay,

@@ -1,4 +1,4 @@
-"""An estimate of the tokens of a request in the hub's words, for upstreams that count none.
+"""An estimate of the tokens of a request of ``adapters.ir``, for upstreams that count none.
 
 Texts, schemas and media alone: what stands around them in a body differs between families. Imported
 by the relay.
@@ -24,7 +24,7 @@ _COUNTED_CHARS = 16_384
 
 
 def estimate_request(request: Request) -> Steps[int]:
-    """The input tokens of a request, in steps, a yield after each turn."""
+    """Estimate the input tokens of a request, in steps, a yield after each turn."""
     counter = _Counter()
     for part in request.system:
         counter.add_part(part)
@@ -41,7 +41,7 @@ def estimate_request(request: Request) -> Steps[int]:
 
 
 class _Counter:
-    """Adds up texts and media."""
+    """A sum of texts and media."""
 
     def __init__(self) -> None:
         self.tokens = 0  # of what is not text

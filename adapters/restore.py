@@ -1,8 +1,8 @@
-"""Makes of an upstream's answer what the client's request has asked for.
+"""Restoring of the client's terms in an upstream's answer.
 
-Names of tools go back to the client's, structured output that was asked for as a tool becomes text,
-free-text tools get their text, opaque state is wrapped, and text ends where a stop sequence stands
-that the upstream does not know. For a whole answer and for the events of a stream. Imported by
+Names of tools become the client's, structured output that was requested as a tool becomes text,
+free-text tools get their text, opaque state is wrapped, and text ends at a stop sequence that the
+upstream does not know. For a whole answer and for the events of a stream. Imported by
 ``translate``.
 """
 
@@ -29,7 +29,7 @@ from adapters.json.structure import VALUES_AT_ONCE, Steps
 
 
 class Restorer:
-    """For one answer of one attempt."""
+    """The changes to one answer of one attempt."""
 
     def __init__(self, encoded: Encoded, origin: Origin) -> None:
         self._encoded = encoded
@@ -43,7 +43,7 @@ class Restorer:
         self._choices: dict[int, int] = {}  # of slots
 
     def choice(self, choice: Choice) -> Steps[Choice]:
-        """One choice of a whole answer, in steps."""
+        """Restore one choice of a whole answer, in steps."""
         parts: list[Part] = []
         stopped = None
         for place, part in enumerate(map(self._part, choice.parts)):
@@ -64,7 +64,7 @@ class Restorer:
         return replace(choice, parts=tuple(parts), finish=_finish(choice.finish, kinds))
 
     def events(self, events: Iterable[Event]) -> list[Event]:
-        """The events for the client; some come later, some not at all."""
+        """Return the events for the client; some come later, some not at all."""
         out: list[Event] = []
         for event in events:
             if isinstance(event, Opened):
@@ -84,7 +84,7 @@ class Restorer:
         return out
 
     def repeats(self, event: Event) -> bool:
-        """Whether another text in place of this event's would pass as it is."""
+        """Return true when another text in place of this event's would pass unchanged."""
         if type(event) is not Delta or event.logprobs or event.slot in self._texts:
             return False
         return self._kind_of.get(event.slot) in ("text", "reasoning")
@@ -159,21 +159,23 @@ _KINDS: dict[type, str] = {ToolCall: "call", Refusal: "refusal"}
 
 
 def _finish(finish: Finish, kinds: set[str]) -> Finish:
-    """Why an answer ended, by what it has: many vendors say stop for everything."""
+    """Return the reason for which an answer ended, corrected by its parts: many vendors report stop
+    for everything."""
     if finish not in ("stop", "tools"):
         return finish
     return "tools" if "call" in kinds else "refusal" if "refusal" in kinds else "stop"
 
 
 def free_text(arguments: str) -> str:
-    """The text for a free-text tool, out of the arguments of the function that stands for it."""
+    """Return the text for a free-text tool, from the arguments of the function that stands for
+    it."""
     decoded = loads_or_none(arguments.encode()) if arguments else None
     text = decoded.get("input") if isinstance(decoded, dict) else None
     return text if isinstance(text, str) else arguments
 
 
 class _Cutter:
-    """Passes text until a stop sequence, which may come in pieces."""
+    """A cut of text at a stop sequence, which may come in pieces."""
 
     def __init__(self, stops: tuple[str, ...]) -> None:
         self._stops = [_Partial(stop) for stop in stops if stop]
@@ -181,7 +183,7 @@ class _Cutter:
         self.stop: str | None = None
 
     def feed(self, text: str) -> str:
-        """What may be shown of all that came so far and was not shown."""
+        """Return the text that may be sent of everything that came and was not sent."""
         if self.stop is not None:
             return ""
         fresh, text = text, self._held + text
@@ -196,13 +198,13 @@ class _Cutter:
         return text[: len(text) - held_chars]
 
     def close(self) -> str:
-        """The rest, in which there is no stop sequence."""
+        """Return the rest, in which there is no stop sequence."""
         return "" if self.stop is not None else self._held
 
 
 class _Partial:
-    """Number of last characters that begin a stop sequence, as Knuth, Morris and Pratt find it:
-    each character is looked at a bounded number of times, whatever text and sequence repeat."""
+    """The number of last characters that begin a stop sequence, as Knuth, Morris and Pratt find it:
+    each character is read a bounded number of times, whatever text and sequence repeat."""
 
     __slots__ = ("_matched", "_shorter", "text")
 
@@ -214,7 +216,7 @@ class _Partial:
             self._shorter.append(self._longer(self._shorter[-1], char))
 
     def feed(self, text: str) -> int:
-        """The count behind this text, in which the sequence is not complete."""
+        """Return the count behind this text, in which the sequence is not complete."""
         most = len(self.text) - 1
         if len(text) >= most:
             self._matched, text = 0, text[len(text) - most :]

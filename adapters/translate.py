@@ -1,6 +1,6 @@
-"""Joins a client of one family with an upstream of another, by way of the hub.
+"""Translation between a client of one family and an upstream of another, through ``adapters.ir``.
 
-``Translator`` is what is known of two families; ``Translation`` serves one attempt and has the
+``Translator`` holds the codecs of two families; ``Translation`` serves one attempt and has the
 functions of a ``Pairing``; ``TranslatedBridge`` carries one stream. Sans-io. Imported by the
 registry; the relay sees a pairing and a bridge.
 """
@@ -48,20 +48,20 @@ _UNFIT = re.compile(r"[^!-+\--~]")  # in a list inside a header; paths may have 
 
 @dataclass(frozen=True, slots=True)
 class Translator:
-    """How upstreams of a family serve clients of another."""
+    """The codecs with which upstreams of a family serve clients of another."""
 
     upstream: Family
     from_client: ClientCodec
     to_upstream: UpstreamCodec
 
     def decode(self, spans: Spans, stream: bool, target: str | None) -> Steps[Request]:
-        """The client's request, the same for every upstream family, in steps. Raises Fault
+        """Decode the client's request, the same for every upstream family, in steps. Raises Fault
         INVALID_FIELD, FIELD_MISSING."""
         return self.from_client.decode_request(spans, stream, target)
 
     def refusal(self, request: Request, traits: Traits) -> Fault | None:
-        """UNSUPPORTED for the first thing without which the answer would be wrong; None when the
-        request can be carried to a model with these traits."""
+        """Return UNSUPPORTED for the first thing without which the answer would be wrong; None when
+        the request can be carried to a model with these traits."""
         if not request.asks:
             return None
         verdicts = self.to_upstream.verdicts(traits)
@@ -72,7 +72,8 @@ class Translator:
 
     @property
     def counts(self) -> bool:
-        """Whether upstreams of the family can be asked to count the tokens of a request."""
+        """True when upstreams of the family have an endpoint that counts the tokens of a
+        request."""
         return self.to_upstream.decode_count is not None
 
     def begin(
@@ -85,8 +86,8 @@ class Translator:
         count: bool,
         without_reasoning: bool = False,
     ) -> "Steps[Translation]":
-        """What serves one attempt, in steps; without any opaque reasoning when the upstream has
-        refused its own. Raises Fault UNSUPPORTED, INVALID_FIELD."""
+        """Begin the translation of one attempt, in steps; without any opaque reasoning when the
+        upstream refused its own. Raises Fault UNSUPPORTED, INVALID_FIELD."""
         fit = without_opaque(request) if without_reasoning else restore_opaque(request, origin)
         encoded = yield from self.to_upstream.encode_request(fit, target, count)
         dropped = self._left_out(request, encoded, target.traits) if request.asks else ()
@@ -95,7 +96,7 @@ class Translator:
         return Translation(self, encoded, context, origin, dropped, sealed=has_opaque(fit))
 
     def _left_out(self, request: Request, encoded: Encoded, traits: Traits) -> tuple[str, ...]:
-        """Paths of the client's body that were not carried."""
+        """Return paths of the client's body that were not carried."""
         verdicts = self.to_upstream.verdicts(traits)
         left_out = [
             ask.path
@@ -192,21 +193,21 @@ class Translation:
     def request_body(
         self, spans: Spans, peek: Peek, operation: Operation, upstream_model: str, vendor: Vendor
     ) -> bytes:
-        """See ``bridge.Pairing``: the request was made when the attempt began."""
+        """See ``bridge.Pairing``: the request was encoded when the attempt began."""
         return self._body
 
     def free_body(self) -> None:
-        """An answer was accepted: the request is not sent again."""
+        """Free the request when an answer was accepted: it is not sent again."""
         self._body = b""
 
     def operation(self, operation: Operation, stream: bool) -> Operation:
-        """The upstream's operation for the client's."""
+        """Return the upstream's operation for the client's."""
         return self.upstream.operations["stream" if stream else operation.job]
 
     def read_answer(
         self, body: bytes, public: str, upstream_model: str, operation: Operation
     ) -> Answer:
-        """A whole answer for the client (see ``bridge.Pairing.read_answer``)."""
+        """Return a whole answer for the client (see ``bridge.Pairing.read_answer``)."""
         translator = self._translator
         answer = self._read(upstream_model, operation, body)
         if operation.job == "count":
@@ -218,7 +219,7 @@ class Translation:
     def read_large_answer(
         self, body: bytes, public: str, upstream_model: str, operation: Operation
     ) -> Steps[Answer]:
-        """``read_answer`` of a large body, in steps."""
+        """Read a large answer, in steps (see ``read_answer``)."""
         if operation.job == "count":
             return self.read_answer(body, public, upstream_model, operation)
         read = partial(self._read, upstream_model, operation)
@@ -232,7 +233,7 @@ class Translation:
         return (yield from self._translated(answer, body))
 
     def _read(self, upstream_model: str, operation: Operation, body: bytes) -> Answer:
-        """What the upstream's own side reads of an answer: errors, usage, id."""
+        """Read an answer by the upstream's own side: errors, usage, id."""
         theirs = self.operation(operation, False)
         return self.upstream.read_answer(body, upstream_model, upstream_model, theirs)
 
@@ -254,7 +255,7 @@ class Translation:
         operation: Operation,
         max_bytes: int,
     ) -> "TranslatedBridge":
-        """For a streamed answer (see ``bridge.Pairing.open_bridge``)."""
+        """Open the bridge of a streamed answer (see ``bridge.Pairing.open_bridge``)."""
         theirs = self.operation(operation, True)
         tap = self.upstream.stream_tap(upstream_model, upstream_model, False, theirs)
         return TranslatedBridge(
@@ -322,14 +323,14 @@ class TranslatedBridge:
     at_boundary = True  # frames are written whole
 
     def watch(self, on_issued: Callable[[list[str]], None], *, stored: bool) -> None:
-        """See ``Bridge``: the client of another family is told none of the vendor's ids."""
+        """See ``Bridge``: the client of another family gets none of the vendor's ids."""
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
         """See ``Bridge``."""
         return self._encoder.encode_fault(fault, request_id)
 
     def feed_repeat(self, chunk: bytes) -> bytes | None:
-        """See ``Bridge``: the text alone goes from one frame into the other."""
+        """See ``Bridge``: the text alone passes from one frame into the other."""
         if not self._repeating:
             return None
         text = self._tap.repeat_text(chunk)
@@ -373,7 +374,7 @@ class TranslatedBridge:
         return b"".join(sent)
 
     def _pass(self, event: bytes, sent: list[bytes]) -> bool:
-        """``_read`` of an event; what cannot be translated ends the stream."""
+        """``_read`` an event; one that cannot be translated ends the stream."""
         try:
             return self._read(event, sent)
         except Fault as fault:
@@ -381,7 +382,7 @@ class TranslatedBridge:
             return True
 
     def _read(self, event: bytes, sent: list[bytes]) -> bool:
-        """Show an event to the tap, then write what it says; whether it was the last."""
+        """Feed an event to the tap, then write it for the client; return true for the last."""
         tap, encoder = self._tap, self._encoder
         self._repeating = False
         if type(event) is IdlePiece:
@@ -428,7 +429,7 @@ class TranslatedBridge:
         return written
 
     def _end(self, sent: list[bytes]) -> None:
-        """The answer is whole: its last frames."""
+        """Write the last frames of a whole answer."""
         self.ended = True
         if not self._encoder.started:
             sent.append(self._encoder.begin())

@@ -6,7 +6,7 @@ from typing import Any
 
 import peewee
 
-from adapters.options import OPTIONS, is_option
+from adapters.models import OPTIONS, is_option
 from adapters.registry import LOSSES, VENDORS
 from store.admin import listing
 from store.admin.apply import Editor

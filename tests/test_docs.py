@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from adapters import registry
-from adapters.options import OPTIONS
+from adapters.models import OPTIONS
 from adapters.registry import FAMILY_NAMES
 from conf.settings import SETTINGS
 from handlers.relay.routing import (

@@ -1,4 +1,5 @@
-"""What clients of chat completions and of responses get alike: errors, lists of models, heartbeats.
+"""Facts that clients of chat completions and of responses share: errors, lists of models,
+heartbeats.
 
 The SDK's exception class comes from the status alone; type, code and param are copied from the
 body. Source: the types and behaviour of the official OpenAI SDKs. Imported by the two families.
@@ -16,12 +17,12 @@ LIST_MODELS = Operation("/v1/models", "list_models", free=True)
 
 
 def model_list(models: Sequence[ModelEntry], query: Mapping[str, str]) -> bytes:
-    """The whole list on one page."""
+    """Encode the whole list on one page."""
     return dumps({"object": "list", "data": [_fields(model) for model in models]})
 
 
 def model_entry(model: ModelEntry) -> bytes:
-    """The body that shows one model."""
+    """Encode the body that shows one model."""
     return dumps(_fields(model))
 
 
@@ -35,17 +36,18 @@ def _fields(model: ModelEntry) -> dict[str, object]:
 
 
 def keep_alive(started: bool) -> bytes:
-    """A comment: every client of these families skips it."""
+    """Return a comment: every client of these families skips it."""
     return b": keep-alive\n\n"
 
 
 def envelope(fault: Fault, error: dict[str, str | None]) -> Envelope:
-    """The whole answer to a call that is refused or failed; ``error`` is that of ``error_of``."""
+    """Return the whole answer to a call that is refused or failed; ``error`` is that of
+    ``error_of``."""
     status, _ = FAULT_TABLE[fault.condition].openai
     return Envelope(status, refusal_headers(fault), dumps({"error": error}))
 
 
 def error_of(fault: Fault) -> dict[str, str | None]:
-    """The error object: message, type, param and code."""
+    """Return the error object: message, type, param and code."""
     _, kind = FAULT_TABLE[fault.condition].openai
     return {"message": fault.message, "type": kind, "param": fault.param, "code": fault.code}

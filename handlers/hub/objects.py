@@ -10,7 +10,7 @@ from typing import Any
 
 import peewee
 
-from adapters.options import OPTIONS
+from adapters.models import OPTIONS
 from adapters.registry import VENDORS
 from handlers.hub.object_forms import MAX_OPTIONS, FormContents, document_values, form_fields
 from handlers.hub.web.admin import (

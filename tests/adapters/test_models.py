@@ -1,9 +1,10 @@
-"""What models can take: the rows of the table, and how one is found."""
+"""The traits of models: the rows of the table, how one is found, and the options of channels that
+override it."""
 
 import pytest
 
 from adapters.family.traits import ALL_EFFORTS, Traits
-from adapters.models import TABLE, traits_of
+from adapters.models import OPTIONS, TABLE, is_option, traits_of
 from adapters.registry import FAMILY_NAMES, VENDORS
 
 CHAT = "chat_completions"
@@ -85,3 +86,47 @@ def test_generations_of_claude():
     assert traits_of("anthropic", "messages", "claude-opus-4-6").search
     assert not traits_of("openrouter", "messages", "claude-opus-4.6").search
     assert traits_of("deepseek", "messages", "deepseek-chat").structured == "tool"
+
+
+def test_each_trait_is_an_option_and_says_what_it_must_be():
+    assert tuple(OPTIONS) == Traits.__struct_fields__
+    assert OPTIONS["images"] == "true or false"
+    assert OPTIONS["token_bound"] == "one of max_completion_tokens, max_tokens"
+    assert OPTIONS["max_budget_tokens"] == "a whole number above 0"
+    assert OPTIONS["efforts"].startswith("a list of at least one, each one of off, min")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("images", False),
+        ("images", True),
+        ("token_bound", "max_tokens"),
+        ("max_budget_tokens", 1),
+        ("efforts", ["low", "high"]),
+    ],
+)
+def test_what_an_option_may_be_overrides_the_table(name, value):
+    assert is_option(name, value)
+    found = getattr(traits_of("nobody", "messages", "m", {name: value}), name)
+    assert found == (tuple(value) if isinstance(value, list) else value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("imags", True),
+        ("images", "yes"),
+        ("images", 1),
+        ("images", 0),
+        ("token_bound", "tokens"),
+        ("max_budget_tokens", 0),
+        ("max_budget_tokens", -5),
+        ("max_budget_tokens", True),
+        ("efforts", "low"),
+        ("efforts", []),
+        ("efforts", ["lowest"]),
+    ],
+)
+def test_what_it_may_not_be(name, value):
+    assert not is_option(name, value)
