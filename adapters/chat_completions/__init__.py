@@ -20,9 +20,9 @@ from adapters.chat_completions.stream import ChatTap
 from adapters.chat_completions.upstream import edit_request, issued_ids, read_answer
 from adapters.family import ClientSide, Family, Operation, UpstreamSide
 from adapters.family.codec import ClientCodec, Codecs, UpstreamCodec
-from adapters.family.fields import model_name, path
-from adapters.family.headers import openai_lines
+from adapters.family.headers import openai_lines, path
 from adapters.family.rate_headers import openai_rate_lines
+from adapters.family.reading import model_name
 from adapters.family.reply import read_models
 from adapters.family.verdicts import verdicts_of
 from adapters.openai import LIST_MODELS, keep_alive, model_entry, model_list

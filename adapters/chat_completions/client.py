@@ -8,7 +8,7 @@ from typing import Any
 
 from adapters.family import Envelope, Operation, Peek
 from adapters.family.conversation import given_name, opening, text_field
-from adapters.family.fields import count, flag, model_name, optional_object, required_array
+from adapters.family.reading import count, flag, model_name, optional_object, required_array
 from adapters.family.stored import (
     Marks,
     RefList,

@@ -10,17 +10,17 @@ from typing import Any
 
 from adapters.chat_completions.decode_turns import decode_turns
 from adapters.family.codec import Asking, stop_sequences
-from adapters.family.fields import MAX_COUNT
 from adapters.family.reading import (
+    MAX_COUNT,
+    field_path,
     integer,
-    named,
-    needed,
+    nonempty,
     number,
     objects,
-    place,
+    one_of,
+    optional,
+    required,
     string,
-    typed,
-    word,
 )
 from adapters.faults import wrong_type, wrong_value
 from adapters.ir.request import Ask, Effort, Feature, Output, Request, Thinking, Tool, ToolChoice
@@ -135,7 +135,7 @@ def _settings(fields: dict[str, Any], asks: list[Ask]) -> dict[str, Any]:
         "choice": choice,
         "parallel_tools": _parallel(fields, asks),
         "output": _output(fields, asks),
-        "verbosity": word(fields, "verbosity", "", ("low", "medium", "high")),
+        "verbosity": one_of(fields, "verbosity", "", ("low", "medium", "high")),
         "thinking": _thinking(fields, asks),
         "temperature": number(fields, "temperature", 0, 2),
         "top_p": number(fields, "top_p", 0, 1),
@@ -148,7 +148,7 @@ def _settings(fields: dict[str, Any], asks: list[Ask]) -> dict[str, Any]:
         "n": integer(fields, "n", 1, _MAX_N) or 1,
         "logprobs": _logprobs(fields, asks),
         "end_user": string(fields, "safety_identifier", "") or string(fields, "user", ""),
-        "metadata": typed(fields, "metadata", "", dict) or None,
+        "metadata": optional(fields, "metadata", "", dict) or None,
         "tier": _tier(fields, asks),
         "cache_key": string(fields, "prompt_cache_key", ""),
         "function_call": bool(fields.get("functions")),
@@ -188,7 +188,7 @@ def _ask_for(fields: dict[str, Any], asks: list[Ask]) -> None:
 
 
 def _parallel(fields: dict[str, Any], asks: list[Ask]) -> bool | None:
-    parallel = typed(fields, "parallel_tool_calls", "", bool)
+    parallel = optional(fields, "parallel_tool_calls", "", bool)
     if fields.get("functions"):  # whose answers have one call at most
         return False
     if parallel is False:
@@ -197,29 +197,29 @@ def _parallel(fields: dict[str, Any], asks: list[Ask]) -> bool | None:
 
 
 def _output(fields: dict[str, Any], asks: list[Ask]) -> Output:
-    form = typed(fields, "response_format", "", dict)
+    form = optional(fields, "response_format", "", dict)
     if form is None:
         return Output()
     at = "response_format"
-    kind = word(form, "type", at, ("text", "json_object", "json_schema"))
+    kind = one_of(form, "type", at, ("text", "json_object", "json_schema"))
     if kind == "json_object":
         asks.append(Ask("json_output", at))
         return Output("json")
     if kind != "json_schema":
         return Output()
     asks.append(Ask("schema_output", at))
-    described, at = needed(form, "json_schema", at, dict), f"{at}.json_schema"
+    described, at = required(form, "json_schema", at, dict), f"{at}.json_schema"
     return Output(
         "schema",
-        needed(described, "schema", at, dict),
+        required(described, "schema", at, dict),
         string(described, "name", at),
         string(described, "description", at),
-        typed(described, "strict", at, bool),
+        optional(described, "strict", at, bool),
     )
 
 
 def _thinking(fields: dict[str, Any], asks: list[Ask]) -> Thinking | None:
-    effort = word(fields, "reasoning_effort", "", _EFFORT_WORDS)
+    effort = one_of(fields, "reasoning_effort", "", _EFFORT_WORDS)
     if not effort:
         return None
     asks.append(Ask("reasoning", "reasoning_effort"))
@@ -246,14 +246,14 @@ def _stop(fields: dict[str, Any]) -> tuple[str, ...]:
 
 def _logprobs(fields: dict[str, Any], asks: list[Ask]) -> int | None:
     top = integer(fields, "top_logprobs", 0, _MAX_TOP_LOGPROBS)
-    if not typed(fields, "logprobs", "", bool):
+    if not optional(fields, "logprobs", "", bool):
         return None
     asks.append(Ask("logprobs", "logprobs"))
     return top or 0
 
 
 def _logit_bias(fields: dict[str, Any]) -> dict[str, float] | None:
-    bias = typed(fields, "logit_bias", "", dict)
+    bias = optional(fields, "logit_bias", "", dict)
     for token, value in (bias or {}).items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise wrong_type(f"logit_bias.{token}", "expected a number")
@@ -275,11 +275,11 @@ def _tier(fields: dict[str, Any], asks: list[Ask]) -> Any:
 
 
 def _include_usage(fields: dict[str, Any], asks: list[Ask]) -> bool:
-    options = typed(fields, "stream_options", "", dict) or {}
+    options = optional(fields, "stream_options", "", dict) or {}
     for name, value in options.items():
         if name != "include_usage" and value:
             asks.append(Ask("other", f"stream_options.{name}"))
-    return bool(typed(options, "include_usage", "stream_options", bool))
+    return bool(optional(options, "include_usage", "stream_options", bool))
 
 
 _CHOICE_WORDS = ("none", "auto", "required")
@@ -289,7 +289,7 @@ def decode_tools(fields: dict[str, Any], asks: list[Ask]) -> tuple[Tool, ...]:
     """Decode the tools of a request, in their order; a search by the vendor comes last."""
     tools = [_tool(entry, at, asks) for entry, at in objects(fields, "tools", "")]
     tools += [_function(entry, at, at, asks) for entry, at in objects(fields, "functions", "")]
-    if typed(fields, "web_search_options", "", dict) is not None:
+    if optional(fields, "web_search_options", "", dict) is not None:
         raw = {"type": "web_search", **fields["web_search_options"]}
         asks.append(Ask("hosted_search", "web_search_options"))
         tools.append(Tool("hosted", "web_search", search=True, raw=raw, path="web_search_options"))
@@ -305,31 +305,31 @@ def decode_choice(fields: dict[str, Any], asks: list[Ask]) -> ToolChoice | None:
         return _by_word(value, "tool_choice")
     if not isinstance(value, dict):
         raise wrong_type("tool_choice", "expected a string or an object")
-    kind = word(value, "type", "tool_choice", ("function", "custom", "allowed_tools"))
+    kind = one_of(value, "type", "tool_choice", ("function", "custom", "allowed_tools"))
     kind = kind or "function"
-    inner, at = needed(value, kind, "tool_choice", dict), f"tool_choice.{kind}"
+    inner, at = required(value, kind, "tool_choice", dict), f"tool_choice.{kind}"
     if kind != "allowed_tools":
-        return ToolChoice("one", (named(inner, "name", at),))
+        return ToolChoice("one", (nonempty(inner, "name", at),))
     asks.append(Ask("allowed_tools", "tool_choice"))
-    mode = word(inner, "mode", at, ("auto", "required"))
+    mode = one_of(inner, "mode", at, ("auto", "required"))
     names = tuple(_allowed_name(entry, path) for entry, path in objects(inner, "tools", at))
     if not names:
-        raise wrong_value(place(at, "tools"), "expected at least one tool")
+        raise wrong_value(field_path(at, "tools"), "expected at least one tool")
     return ToolChoice("any" if mode == "required" else "auto", names)
 
 
 def _tool(entry: dict[str, Any], at: str, asks: list[Ask]) -> Tool:
-    kind = word(entry, "type", at, ("function", "custom")) or "function"
-    inner, path = needed(entry, kind, at, dict), place(at, kind)
+    kind = one_of(entry, "type", at, ("function", "custom")) or "function"
+    inner, path = required(entry, kind, at, dict), field_path(at, kind)
     if kind == "function":
         return _function(inner, path, at, asks)
     asks.append(Ask("custom_tool", at))
-    name, description = named(inner, "name", path), string(inner, "description", path)
-    form = typed(inner, "format", path, dict) or {}
+    name, description = nonempty(inner, "name", path), string(inner, "description", path)
+    form = optional(inner, "format", path, dict) or {}
     grammar: dict[str, Any] = {}
     if form.get("type") == "grammar":
-        grammar = needed(form, "grammar", place(path, "format"), dict)
-        path = place(path, "format.grammar")
+        grammar = required(form, "grammar", field_path(path, "format"), dict)
+        path = field_path(path, "format.grammar")
     return Tool(
         "custom",
         name,
@@ -341,14 +341,14 @@ def _tool(entry: dict[str, Any], at: str, asks: list[Ask]) -> Tool:
 
 
 def _function(function: dict[str, Any], path: str, at: str, asks: list[Ask]) -> Tool:
-    strict = typed(function, "strict", path, bool)
+    strict = optional(function, "strict", path, bool)
     if strict:
-        asks.append(Ask("strict_tool", place(path, "strict")))
+        asks.append(Ask("strict_tool", field_path(path, "strict")))
     return Tool(
         "function",
-        named(function, "name", path),
+        nonempty(function, "name", path),
         string(function, "description", path),
-        typed(function, "parameters", path, dict),
+        optional(function, "parameters", path, dict),
         strict,
         path=at,
     )
@@ -369,10 +369,12 @@ def _older_choice(value: object) -> ToolChoice | None:
         return _by_word(value, "function_call")
     if not isinstance(value, dict):
         raise wrong_type("function_call", "expected a string or an object")
-    return ToolChoice("one", (named(value, "name", "function_call"),))
+    return ToolChoice("one", (nonempty(value, "name", "function_call"),))
 
 
 def _allowed_name(entry: dict[str, Any], at: str) -> str:
     kind = string(entry, "type", at)
-    inner = typed(entry, kind, at, dict) if kind in ("function", "custom") else None
-    return named(entry, "name", at) if inner is None else named(inner, "name", place(at, kind))
+    inner = optional(entry, kind, at, dict) if kind in ("function", "custom") else None
+    if inner is None:
+        return nonempty(entry, "name", at)
+    return nonempty(inner, "name", field_path(at, kind))

@@ -10,7 +10,15 @@ from typing import Any
 
 from adapters.chat_completions.reasoning_state import FIELD, Thoughts, of_call
 from adapters.family.base64_data import split_data_url, standard_base64, text_of
-from adapters.family.reading import named, needed, objects, place, string, typed, word
+from adapters.family.reading import (
+    field_path,
+    nonempty,
+    objects,
+    one_of,
+    optional,
+    required,
+    string,
+)
 from adapters.faults import Condition, Fault, wrong_type, wrong_value
 from adapters.ir.parts import (
     CacheMark,
@@ -62,12 +70,12 @@ class _Conversation:
 
     def add(self, message: dict[str, Any], at: str) -> None:
         """Add the next message."""
-        role = named(message, "role", at)
+        role = nonempty(message, "role", at)
         if role not in _ROLES:
-            raise wrong_value(place(at, "role"), "expected one of " + ", ".join(_ROLES))
+            raise wrong_value(field_path(at, "role"), "expected one of " + ", ".join(_ROLES))
         if not message.keys() <= _READ:
             unread = [name for name, value in message.items() if value and name not in _READ]
-            self._asks += [Ask("other", place(at, name)) for name in unread]
+            self._asks += [Ask("other", field_path(at, name)) for name in unread]
         if role in ("system", "developer"):
             self._add_system(message, at)
         elif role == "user":
@@ -91,7 +99,7 @@ class _Conversation:
         return tuple(self._system), tuple(turns)
 
     def _content(self, message: dict[str, Any], at: str) -> list[Part]:
-        return decode_content(message.get("content"), place(at, "content"), self._asks)
+        return decode_content(message.get("content"), field_path(at, "content"), self._asks)
 
     def _parts_of(self, role: Role) -> list[Part]:
         """Return the parts of the last turn, or of a new one when it is another role's."""
@@ -124,7 +132,7 @@ class _Conversation:
         if refusal := string(message, "refusal", at):
             parts.append(Refusal(refusal))
         if message.get("audio") is not None:
-            self._asks.append(Ask("stored_state", place(at, "audio")))
+            self._asks.append(Ask("stored_state", field_path(at, "audio")))
         for call, raw in calls:
             parts += thoughts.read(of_call(raw))
             parts.append(call)
@@ -141,10 +149,10 @@ class _Conversation:
                 del self._calls[call.id]
             self._calls[call.id] = call
             calls.append((call, raw))
-        function = typed(message, "function_call", at, dict)
+        function = optional(message, "function_call", at, dict)
         if function is not None:
-            path = place(at, "function_call")
-            name = named(function, "name", path)
+            path = field_path(at, "function_call")
+            name = nonempty(function, "name", path)
             call = ToolCall(f"call_f{len(self._calls)}", name, string(function, "arguments", path))
             self._functions[name] = call.id
             self._calls[call.id] = call
@@ -152,29 +160,30 @@ class _Conversation:
         return calls
 
     def _call(self, raw: dict[str, Any], path: str) -> ToolCall:
-        call_id = named(raw, "id", path)
+        call_id = nonempty(raw, "id", path)
         if string(raw, "type", path) == "custom":
-            custom, path = needed(raw, "custom", path, dict), place(path, "custom")
+            custom, path = required(raw, "custom", path, dict), field_path(path, "custom")
             text = string(custom, "input", path)
-            return ToolCall(call_id, named(custom, "name", path), text, custom=True)
-        function, path = needed(raw, "function", path, dict), place(path, "function")
-        return ToolCall(call_id, named(function, "name", path), string(function, "arguments", path))
+            return ToolCall(call_id, nonempty(custom, "name", path), text, custom=True)
+        function, path = required(raw, "function", path, dict), field_path(path, "function")
+        arguments = string(function, "arguments", path)
+        return ToolCall(call_id, nonempty(function, "name", path), arguments)
 
     def _add_result(self, message: dict[str, Any], at: str, role: str) -> None:
         if role == "tool":
-            call_id = named(message, "tool_call_id", at)
+            call_id = nonempty(message, "tool_call_id", at)
         else:
-            name = named(message, "name", at)
+            name = nonempty(message, "name", at)
             call_id = self._functions.get(name, "")
             if not call_id:
                 raise wrong_value(
-                    place(at, "name"), "expected the name of a function that was called"
+                    field_path(at, "name"), "expected the name of a function that was called"
                 )
         call = self._calls.get(call_id)
         parts: list[Text | Media] = []
         for part in self._content(message, at):
             if not isinstance(part, Text | Media):
-                raise wrong_value(place(at, "content"), "expected text")
+                raise wrong_value(field_path(at, "content"), "expected text")
             parts.append(part)
         custom = call is not None and call.custom
         self._parts_of("user").append(ToolResult(call_id, tuple(parts), custom=custom))
@@ -216,14 +225,14 @@ def _part(part: object, at: str, asks: list[Ask]) -> Part:
         return Text(part)
     if not isinstance(part, dict):
         raise wrong_type(at, "expected an object")
-    kind = named(part, "type", at)
+    kind = nonempty(part, "type", at)
     if kind not in _PART_KINDS:
-        raise wrong_value(place(at, "type"), "expected one of " + ", ".join(_PART_KINDS))
+        raise wrong_value(field_path(at, "type"), "expected one of " + ", ".join(_PART_KINDS))
     cache = _cache(part, at, asks)
     if kind == "text":
-        return Text(needed(part, "text", at, str), cache)
+        return Text(required(part, "text", at, str), cache)
     if kind == "refusal":
-        return Refusal(needed(part, "refusal", at, str))
+        return Refusal(required(part, "refusal", at, str))
     if kind == "image_url":
         return _image(part, at, asks, cache)
     if kind == "input_audio":
@@ -232,26 +241,26 @@ def _part(part: object, at: str, asks: list[Ask]) -> Part:
 
 
 def _cache(part: dict[str, Any], at: str, asks: list[Ask]) -> CacheMark | None:
-    mark = typed(part, "prompt_cache_breakpoint", at, dict)
+    mark = optional(part, "prompt_cache_breakpoint", at, dict)
     if mark is None:
         return None
-    path = place(at, "prompt_cache_breakpoint")
+    path = field_path(at, "prompt_cache_breakpoint")
     asks.append(Ask("cache_mark", path))
-    return CacheMark(_CACHE_S.get(word(mark, "ttl", path, tuple(_CACHE_S))))
+    return CacheMark(_CACHE_S.get(one_of(mark, "ttl", path, tuple(_CACHE_S))))
 
 
 def _image(part: dict[str, Any], at: str, asks: list[Ask], cache: CacheMark | None) -> Media:
-    path = place(at, "image_url")
+    path = field_path(at, "image_url")
     image = part.get("image_url")
     if isinstance(image, str):  # a shorthand that some clients send
         image = {"url": image}
     if not isinstance(image, dict):
         raise wrong_type(path, "expected an object")
-    url = named(image, "url", path)
+    url = nonempty(image, "url", path)
     detail = string(image, "detail", path)
     if detail and detail != "auto":
-        asks.append(Ask("image_detail", place(path, "detail")))
-    data = split_data_url(url, place(path, "url"))
+        asks.append(Ask("image_detail", field_path(path, "detail")))
+    data = split_data_url(url, field_path(path, "url"))
     if data is None:
         asks.append(Ask("image_url", path))
         return Media("image", url=url, detail=detail, cache=cache, path=at)
@@ -260,26 +269,26 @@ def _image(part: dict[str, Any], at: str, asks: list[Ask], cache: CacheMark | No
 
 
 def _audio(part: dict[str, Any], at: str, asks: list[Ask], cache: CacheMark | None) -> Media:
-    path = place(at, "input_audio")
-    audio = needed(part, "input_audio", at, dict)
-    data = standard_base64(named(audio, "data", path), place(path, "data"))
-    mime = _AUDIO_MIMES.get(word(audio, "format", path, tuple(_AUDIO_MIMES)), "audio/wav")
+    path = field_path(at, "input_audio")
+    audio = required(part, "input_audio", at, dict)
+    data = standard_base64(nonempty(audio, "data", path), field_path(path, "data"))
+    mime = _AUDIO_MIMES.get(one_of(audio, "format", path, tuple(_AUDIO_MIMES)), "audio/wav")
     asks.append(Ask("audio", path))
     return Media("audio", mime, data, cache=cache, path=at)
 
 
 def _file(part: dict[str, Any], at: str, asks: list[Ask], cache: CacheMark | None) -> Media:
-    path = place(at, "file")
-    file = needed(part, "file", at, dict)
+    path = field_path(at, "file")
+    file = required(part, "file", at, dict)
     name = string(file, "filename", path)
     encoded = string(file, "file_data", path)
     if not encoded:
         ref = string(file, "file_id", path)
         if not ref:
-            raise Fault(Condition.FIELD_MISSING, param=place(path, "file_data"))
-        asks.append(Ask("file_ref", place(path, "file_id")))
+            raise Fault(Condition.FIELD_MISSING, param=field_path(path, "file_data"))
+        asks.append(Ask("file_ref", field_path(path, "file_id")))
         return Media("file", ref=ref, name=name, cache=cache, path=at)
-    data_path = place(path, "file_data")
+    data_path = field_path(path, "file_data")
     mime, data = split_data_url(encoded, data_path) or ("", standard_base64(encoded, data_path))
     mime = mime or _MIME_BY_ENDING.get(name.rpartition(".")[2].lower(), "application/pdf")
     feature: Feature = "document_data"

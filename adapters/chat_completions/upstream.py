@@ -9,7 +9,7 @@ from typing import Any
 
 from adapters.family import Answer, Operation, Peek, Vendor
 from adapters.family.estimate import output_weight
-from adapters.family.fields import optional_object
+from adapters.family.reading import optional_object
 from adapters.family.reply import AnswerReader, Fields, embedded_fault
 from adapters.ir.usage import Usage, token_count
 from adapters.json.jsonio import DECODE_ERRORS, Raw, Span, Spans, Struct, decoder, dumps, replace

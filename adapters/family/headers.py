@@ -1,14 +1,17 @@
-"""Headers: the lines that go to upstreams, and those of our own refusals.
+"""Requests to upstreams, as far as the families share them: header lines, the path, the model's
+name; and the headers of our own refusals.
 
-Upstreams get only what is on a list and can stand in a header line. Imported by the families.
+Upstreams get only headers that are on a list and can stand in a header line. Imported by the
+families.
 """
 
 import functools
 import re
 from collections.abc import Iterable, Mapping
 
-from adapters.family import Vendor
+from adapters.family import Operation, Peek, Vendor
 from adapters.faults import Condition, Fault
+from adapters.json.jsonio import Spans, dumps, replace
 
 # Visible ASCII, blanks and tabs: no CR, LF or NUL that would begin a header or end the request.
 _SAFE = re.compile(r"[\x20-\x7e\t]+")
@@ -65,3 +68,18 @@ def refusal_headers(fault: Fault) -> dict[str, str]:
     if fault.condition is Condition.METHOD_NOT_ALLOWED:
         headers["allow"] = fault.allow or "POST"
     return headers
+
+
+def rename_model(
+    spans: Spans, read: Peek, operation: Operation, upstream_model: str, vendor: Vendor
+) -> bytes:
+    """The body with the upstream's name of the model; the same object when it is the same name."""
+    model = spans.get("model")
+    if model is None or read.model == upstream_model:
+        return spans.body
+    return replace(spans.body, {model: dumps(upstream_model)})
+
+
+def path(operation: Operation, upstream_model: str, target: str | None) -> str:
+    """Where the upstream takes a call of a family whose paths name nothing."""
+    return operation.endpoint

@@ -1,89 +1,156 @@
-"""Typed reading of a client's fields; what is wrong is a Fault with the path of the field.
+"""Typed reading of clients' requests; what is wrong is a Fault with the path of the field.
 
-Absent and null are the same. Imported by the ``decode_`` modules of the client's side.
+First of the body's fields by their spans, for the few that the gateway itself needs, then of
+decoded objects, for translations. What is not read is the vendor's to judge: unknown fields pass.
+Absent and null are the same. Paths are written as clients write them in code:
+``messages[2].content[0].text``. Imported by the families.
 """
 
 from typing import Any, TypeVar
 
 from adapters.faults import Condition, Fault, wrong_type, wrong_value
+from adapters.json.jsonio import Spans
 
 T = TypeVar("T")
+
+MAX_COUNT = 2**31  # of tokens or choices that a client may ask for
+MAX_NUMBER = 2**53  # up to which JSON readers agree
 
 _KINDS: dict[type, str] = {
     str: "a string", dict: "an object", list: "an array", bool: "a boolean", int: "an integer",
 }  # fmt: skip
 
 
-def place(at: str, name: str) -> str:
-    """The path of a field of the object at ``at``; empty: the body."""
+def model_name(spans: Spans, target: str | None = None) -> str:
+    """Return the model's name in the body. Raise Fault MODEL_MISSING when it is absent, null or
+    empty, INVALID_FIELD when it is no string."""
+    model = _of_kind(spans.value("model"), str, "model")
+    if not model:
+        raise Fault(Condition.MODEL_MISSING)
+    return model
+
+
+def required_array(spans: Spans, name: str) -> None:
+    """Raise Fault FIELD_MISSING when the field is absent, INVALID_FIELD when it is no array; its
+    elements are not read."""
+    span = spans.get(name)
+    if span is None:
+        raise Fault(Condition.FIELD_MISSING, param=name)
+    if spans.body[span.start] != ord("["):
+        raise wrong_type(name, "expected an array")
+
+
+def flag(spans: Spans, name: str) -> bool:
+    """Return a bool, false when absent. Raise Fault INVALID_FIELD."""
+    return bool(_of_kind(spans.value(name), bool, name))
+
+
+def count(spans: Spans, name: str) -> int | None:
+    """Return an integer from 0 to MAX_COUNT, None when absent. Raise Fault INVALID_FIELD."""
+    value = _of_kind(spans.value(name), int, name)
+    if value is not None and not 0 <= value <= MAX_COUNT:
+        raise wrong_value(name, f"expected an integer from 0 to {MAX_COUNT}")
+    return value
+
+
+def optional_object(spans: Spans, name: str) -> dict[str, Any]:
+    """Return an object, empty when absent. Raise Fault INVALID_FIELD."""
+    return _of_kind(spans.value(name), dict, name) or {}
+
+
+def _of_kind(value: object, kind: type[T], path: str) -> T | None:
+    if value is None or type(value) is kind:
+        return value
+    raise wrong_type(path, f"expected {_KINDS[kind]}")
+
+
+def field_path(at: str, name: str) -> str:
+    """Return the path of a field of the object at ``at``; empty: the body."""
     return f"{at}.{name}" if at else name
 
 
-def typed(holder: dict[str, Any], name: str, at: str, kind: type[T]) -> T | None:
-    """A field of that type; None when absent or null. Raises Fault INVALID_FIELD."""
+def optional(holder: dict[str, Any], name: str, at: str, kind: type[T]) -> T | None:
+    """Return a field of that type, None when absent. Raise Fault INVALID_FIELD."""
     value = holder.get(name)
     if value is None:
         return None
     if type(value) is not kind:
-        raise wrong_type(place(at, name), f"expected {_KINDS[kind]}")
+        raise wrong_type(field_path(at, name), f"expected {_KINDS[kind]}")
+    return value
+
+
+def required(holder: dict[str, Any], name: str, at: str, kind: type[T]) -> T:
+    """Return a field that must be present. Raise Fault FIELD_MISSING, INVALID_FIELD."""
+    value = optional(holder, name, at, kind)
+    if value is None:
+        raise Fault(Condition.FIELD_MISSING, param=field_path(at, name))
     return value
 
 
 def string(holder: dict[str, Any], name: str, at: str) -> str:
-    """A string; empty when absent or null."""
-    return typed(holder, name, at, str) or ""
+    """Return a string, empty when absent. Raise Fault INVALID_FIELD."""
+    return optional(holder, name, at, str) or ""
 
 
-def needed(holder: dict[str, Any], name: str, at: str, kind: type[T]) -> T:
-    """A field that must be there. Raises Fault FIELD_MISSING, INVALID_FIELD."""
-    value = typed(holder, name, at, kind)
-    if value is None:
-        raise Fault(Condition.FIELD_MISSING, param=place(at, name))
-    return value
-
-
-def named(holder: dict[str, Any], name: str, at: str) -> str:
-    """A string that must be there and not be empty."""
-    value = needed(holder, name, at, str)
+def nonempty(holder: dict[str, Any], name: str, at: str) -> str:
+    """Return a string that must be present and not empty. Raise Fault FIELD_MISSING,
+    INVALID_FIELD."""
+    value = required(holder, name, at, str)
     if not value:
-        raise wrong_value(place(at, name), "expected a string that is not empty")
+        raise wrong_value(field_path(at, name), "expected a string that is not empty")
     return value
 
 
-def word(holder: dict[str, Any], name: str, at: str, known: tuple[str, ...]) -> str:
-    """One of the known words; empty when absent or null."""
+def one_of(holder: dict[str, Any], name: str, at: str, words: tuple[str, ...]) -> str:
+    """Return one of the words, empty when absent. Raise Fault INVALID_FIELD."""
     value = string(holder, name, at)
-    if value and value not in known:
-        raise wrong_value(place(at, name), "expected one of " + ", ".join(known))
+    if value and value not in words:
+        raise wrong_value(field_path(at, name), "expected one of " + ", ".join(words))
     return value
 
 
-def integer(holder: dict[str, Any], name: str, lowest: int, highest: int) -> int | None:
-    """A whole number of the body, within bounds."""
-    value = typed(holder, name, "", int)
+def integer(
+    holder: dict[str, Any], name: str, lowest: int, highest: int, at: str = ""
+) -> int | None:
+    """Return an integer within bounds, None when absent. Raise Fault INVALID_FIELD."""
+    value = optional(holder, name, at, int)
     if value is not None and not lowest <= value <= highest:
-        raise wrong_value(name, f"expected an integer from {lowest} to {highest}")
+        raise wrong_value(field_path(at, name), f"expected an integer from {lowest} to {highest}")
     return value
 
 
-def number(holder: dict[str, Any], name: str, lowest: float, highest: float) -> float | None:
-    """A number of the body, within bounds."""
+def number(holder: dict[str, Any], name: str, lowest: int, highest: int) -> float | None:
+    """Return a number of the body within bounds, None when absent. Raise Fault INVALID_FIELD."""
     value = holder.get(name)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise wrong_type(name, "expected a number")
     if not lowest <= value <= highest:
-        raise wrong_value(name, f"expected a number from {lowest:g} to {highest:g}")
+        raise wrong_value(name, f"expected a number from {lowest} to {highest}")
     return value
 
 
+def strings(holder: dict[str, Any], name: str, at: str) -> tuple[str, ...]:
+    """Return the strings of an array, none when absent. Raise Fault INVALID_FIELD, FIELD_MISSING
+    for null among them."""
+    path = field_path(at, name)
+    values = optional(holder, name, at, list) or ()
+    for index, value in enumerate(values):
+        if value is None:
+            raise Fault(Condition.FIELD_MISSING, param=f"{path}[{index}]")
+        if not isinstance(value, str):
+            raise wrong_type(f"{path}[{index}]", "expected a string")
+    return tuple(values)
+
+
 def objects(holder: dict[str, Any], name: str, at: str) -> list[tuple[dict[str, Any], str]]:
-    """The objects of an array, each with its path; empty when absent or null."""
-    path = place(at, name)
-    found = []
-    for index, entry in enumerate(typed(holder, name, at, list) or ()):
-        if not isinstance(entry, dict):
+    """Return the objects of an array, each with its path; none when absent. Raise Fault
+    INVALID_FIELD."""
+    path = field_path(at, name)
+    pairs = []
+    for index, element in enumerate(optional(holder, name, at, list) or ()):
+        if not isinstance(element, dict):
             raise wrong_type(f"{path}[{index}]", "expected an object")
-        found.append((entry, f"{path}[{index}]"))
-    return found
+        pairs.append((element, f"{path}[{index}]"))
+    return pairs

@@ -339,6 +339,12 @@ def wrong_type(param: str, expected: str) -> Fault:
     return Fault(Condition.INVALID_FIELD, param=param, detail=expected)
 
 
+def doubled_field(param: str) -> Fault:
+    """Return INVALID_FIELD for a field that comes twice: vendors differ in which they obey."""
+    message, detail = f"The field '{param}' comes twice.", "the field comes twice"
+    return Fault(Condition.INVALID_FIELD, message, param=param, detail=detail)
+
+
 def wrong_value(param: str, expected: str) -> Fault:
     """INVALID_FIELD for a field of the right type whose value is out of range."""
     return Fault(

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 from adapters.family import Envelope, ModelEntry, Operation, Peek
 from adapters.family.conversation import given_name, opening, text_field
 from adapters.family.fault_table import FAULT_TABLE
-from adapters.family.fields import count, required_array
 from adapters.family.headers import refusal_headers
+from adapters.family.reading import count, required_array
 from adapters.family.stored import (
     Marks,
     RefList,
@@ -27,7 +27,7 @@ from adapters.family.stored import (
     marked_elements,
     objects,
 )
-from adapters.faults import Condition, Fault, wrong_type, wrong_value
+from adapters.faults import Condition, Fault, doubled_field, wrong_type, wrong_value
 from adapters.json.jsonio import Span, Spans, dumps, inner_level
 from adapters.json.structure import Steps
 
@@ -86,7 +86,7 @@ def peek(spans: Spans, operation: Operation, target: str | None) -> Peek:
 
 def conversation(spans: Spans) -> bytes:
     """What names the conversation: the cached content it builds on has all of its beginning."""
-    given = given_name(text_field(spans, _CACHED) or text_field(spans, _snake(_CACHED)))
+    given = given_name(text_field(spans, _CACHED) or text_field(spans, snake(_CACHED)))
     return given or opening(spans, ("systemInstruction", "system_instruction"), "contents")
 
 
@@ -105,7 +105,7 @@ def top_level_object(spans: Spans, name: str) -> Spans | None:
     Raises Fault INVALID_FIELD when it is no object or has a field twice.
     """
     if name not in spans:
-        name = _snake(name)
+        name = snake(name)
     span, text = spans.get(name), spans.raw(name)
     if span is None or text is None or text == b"null":
         return None
@@ -116,7 +116,7 @@ def top_level_object(spans: Spans, name: str) -> Spans | None:
     except Fault as fault:
         if fault.param is None:
             raise
-        raise _twice(f"{name}.{fault.param}") from None
+        raise doubled_field(f"{name}.{fault.param}") from None
     _refuse_twins(inner.places, name + ".")
     places = {
         f"{name}.{field}": Span(span.start + place.start, span.start + place.end)
@@ -142,31 +142,23 @@ def _refuse_twins(names: Iterable[str], prefix: str) -> None:
             continue
         camel = _UNDERSCORE.sub(lambda found: found[1].upper(), name)
         if camel != name and camel in taken:
-            raise _twice(prefix + camel)
-
-
-def _twice(param: str) -> Fault:
-    return Fault(
-        Condition.INVALID_FIELD,
-        f"The field '{param}' comes twice.",
-        param=param,
-        detail="the field comes twice",
-    )
+            raise doubled_field(prefix + camel)
 
 
 def spellings(name: str) -> tuple[str, str]:
     """A field's name as proto JSON may have it: maxOutputTokens and max_output_tokens."""
-    return name, _snake(name)
+    return name, snake(name)
 
 
-@lru_cache(maxsize=64)  # asked for the same few fields of the family
-def _snake(name: str) -> str:
+@lru_cache(maxsize=512)
+def snake(name: str) -> str:
+    """Return the name of a field of the API in the other spelling."""
     return _HUMP.sub(lambda found: "_" + found[0].lower(), name)
 
 
 FILES_HOST = "generativelanguage.googleapis.com"
 _FILES = "files/"
-_COUNTED_NAMES = spellings("generateContentRequest")
+_COUNTED_NAMES = spellings(COUNTED)
 _CACHED_NAMES = spellings("cachedContent")
 _SYSTEM_NAMES = spellings("systemInstruction")
 _IN_TURNS = Marks(*spellings("fileUri"))

@@ -10,8 +10,9 @@ from typing import Any, Literal
 
 from adapters.family.codec import Asking, stop_sequences
 from adapters.faults import wrong_type, wrong_value
+from adapters.generate_content.client import COUNTED, snake
 from adapters.generate_content.decode_turns import TurnReader, decode_texts
-from adapters.generate_content.parts import Fields, camel, snake
+from adapters.generate_content.parts import Fields, camel
 from adapters.ir.request import Ask, Effort, Feature, Output, Request, Thinking, Tool, ToolChoice
 from adapters.json.jsonio import Spans, elements, inner_level, loads
 from adapters.json.structure import Steps
@@ -206,7 +207,6 @@ def _schema(said: Fields) -> dict[str, Any] | None:
 
 NAME = "generate_content"
 
-_COUNTED = "generateContentRequest"
 _CONTENTS = "contents"
 # What is read by hand; the model stands in the path.
 _READ = frozenset({"model", "systemInstruction", "tools", "toolConfig", "generationConfig"})
@@ -280,7 +280,7 @@ def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Requ
 
 def _inner(spans: Spans) -> tuple[Spans, str]:
     """The fields of the request itself: one to count tokens may wrap it."""
-    for name in (_COUNTED, snake(_COUNTED)):
+    for name in (COUNTED, snake(COUNTED)):
         raw = spans.raw(name)
         if raw is not None and raw.startswith(b"{"):
             return inner_level(raw), name
@@ -292,7 +292,7 @@ def _without_contents(spans: Spans) -> dict[str, Any]:
     return {
         name: loads(spans.body[place.start : place.end])
         for name, place in spans.places.items()
-        if name not in (_CONTENTS, _COUNTED, snake(_COUNTED))
+        if name not in (_CONTENTS, COUNTED, snake(COUNTED))
     }
 
 

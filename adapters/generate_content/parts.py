@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, Literal
 
+from adapters.family import reading
 from adapters.family.opaque import PREFIX
-from adapters.faults import Condition, Fault, wrong_type, wrong_value
+from adapters.faults import doubled_field, wrong_type, wrong_value
+from adapters.generate_content.client import COUNTED, snake
 from adapters.ir.parts import ToolCall
 from adapters.json.jsonio import (
     Raw,
@@ -30,7 +32,6 @@ from adapters.json.jsonio import (
 
 MAX_NAME_CHARS = 64
 
-_HUMP = re.compile(r"[A-Z]")
 _UNDERSCORE = re.compile(r"_([a-z0-9])")
 
 
@@ -51,12 +52,7 @@ class Fields:
         for spelling, inner in value.items():
             name = camel(spelling) if "_" in spelling else spelling
             if name in self._values:
-                raise Fault(
-                    Condition.INVALID_FIELD,
-                    f"The field '{self.at(name)}' comes twice.",
-                    param=self.at(name),
-                    detail="the field comes twice",
-                )
+                raise doubled_field(self.at(name))
             self._values[name] = inner
 
     def __contains__(self, name: str) -> bool:
@@ -71,7 +67,7 @@ class Fields:
 
     def at(self, name: str) -> str:
         """The path of a field."""
-        return f"{self.path}.{name}" if self.path else name
+        return reading.field_path(self.path, name)
 
     def value(self, name: str) -> Any:
         """Whatever stands there; None when absent."""
@@ -79,19 +75,11 @@ class Fields:
 
     def text(self, name: str) -> str:
         """A string; empty when absent."""
-        value = self._values.get(name)
-        if value is None:
-            return ""
-        if not isinstance(value, str):
-            raise wrong_type(self.at(name), "expected a string")
-        return value
+        return reading.string(self._values, name, self.path)
 
     def flag(self, name: str) -> bool | None:
         """A bool; None when absent."""
-        value = self._values.get(name)
-        if value is not None and not isinstance(value, bool):
-            raise wrong_type(self.at(name), "expected a boolean")
-        return value
+        return reading.optional(self._values, name, self.path, bool)
 
     def number(self, name: str) -> float | None:
         """A number, which may be written as a string; None when absent."""
@@ -124,10 +112,7 @@ class Fields:
 
     def free_object(self, name: str) -> dict[str, Any] | None:
         """An object whose fields the client chooses; None when absent."""
-        value = self._values.get(name)
-        if value is not None and not isinstance(value, dict):
-            raise wrong_type(self.at(name), "expected an object")
-        return value
+        return reading.optional(self._values, name, self.path, dict)
 
     def items(self, name: str) -> list[tuple[Any, str]]:
         """The elements of an array, each with its path; the vendor takes one for a list of one."""
@@ -154,12 +139,6 @@ def camel(name: str) -> str:
     """The name of a field as answers have it."""
     # Longer names are none of the API's, and the cache shall not keep them.
     return _camel(name) if "_" in name and len(name) <= MAX_NAME_CHARS else name
-
-
-@lru_cache(maxsize=512)
-def snake(name: str) -> str:
-    """The name of a field of the API in the other spelling."""
-    return _HUMP.sub(lambda found: "_" + found[0].lower(), name)
 
 
 @lru_cache(maxsize=512)
@@ -248,7 +227,6 @@ def unsealed(opaque: str) -> tuple[Place, str] | None:
 MARK = b"Z3cxL"
 
 _SIGNATURE = "thoughtSignature"
-_COUNTED = "generateContentRequest"
 
 
 def without_foreign(spans: Spans, model: str) -> bytes:
@@ -285,7 +263,7 @@ def _without(
 def _requests(spans: Spans) -> list[tuple[Spans, int]]:
     """The request, and the one that is to be counted, each with where its text begins."""
     found = [(spans, 0)]
-    for name in (_COUNTED, snake(_COUNTED)):
+    for name in (COUNTED, snake(COUNTED)):
         place, raw = spans.get(name), spans.raw(name)
         if place is not None and raw is not None and raw.startswith(b"{"):
             found.append((inner_level(raw), place.start))

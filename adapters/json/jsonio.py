@@ -21,7 +21,7 @@ import ujson
 from msgspec import Raw as Raw
 from msgspec import Struct as Struct
 
-from adapters.faults import Condition, Fault
+from adapters.faults import Condition, Fault, doubled_field
 from adapters.json.structure import Steps, end_of_piece, has_more_values
 
 T = TypeVar("T")
@@ -173,9 +173,7 @@ def loads_unique(data: bytes, path: str) -> Any:
         return _decode_unique(data.decode())
     except _Doubled as error:
         param = f"{path}.{str(error)[:MAX_NAME_CHARS]}"
-        message = f"The field '{param}' comes twice."
-        detail = "the field comes twice"
-        raise Fault(Condition.INVALID_FIELD, message, param=param, detail=detail) from None
+        raise doubled_field(param) from None
     except RecursionError:
         raise Fault(Condition.INVALID_JSON, "The body is nested too deeply.") from None
 
@@ -370,10 +368,7 @@ def _walk(body: bytes, entries: dict[_Key, Raw]) -> Spans:
         if Raw(memoryview(body)[start:at]) != value:
             raise Fault(Condition.INVALID_JSON)
         if key.name in places:
-            name = key.name[:MAX_NAME_CHARS]
-            message = f"The field '{name}' comes twice."
-            detail = "the field comes twice"
-            raise Fault(Condition.INVALID_FIELD, message, param=name, detail=detail)
+            raise doubled_field(key.name[:MAX_NAME_CHARS])
         places[key.name] = Span(start, at)
     return Spans(body, opening, places)
 

@@ -7,8 +7,9 @@ registry only.
 
 from adapters.family import ClientSide, Family, Operation, UpstreamSide
 from adapters.family.codec import ClientCodec, Codecs, UpstreamCodec
-from adapters.family.fields import model_name, path, rename_model
+from adapters.family.headers import path, rename_model
 from adapters.family.rate_headers import anthropic_rate_lines
+from adapters.family.reading import model_name
 from adapters.family.reply import read_models
 from adapters.family.verdicts import verdicts_of
 from adapters.messages.client import (

@@ -13,8 +13,8 @@ from typing import Any
 from adapters.family import Envelope, ModelEntry, Operation, Peek
 from adapters.family.conversation import given_name, object_field, opening
 from adapters.family.fault_table import FAULT_TABLE
-from adapters.family.fields import count, flag, model_name, required_array
 from adapters.family.headers import refusal_headers
+from adapters.family.reading import count, flag, model_name, required_array
 from adapters.family.stored import (
     Marks,
     RefList,

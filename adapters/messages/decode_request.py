@@ -8,13 +8,13 @@ fields the SDK sends as headers. Imported by this folder's ``__init__``.
 from collections.abc import Mapping
 from typing import Any
 
-from adapters.family import client_values as reading
 from adapters.family.codec import Asking, stop_sequences
-from adapters.faults import wrong_value
+from adapters.family.reading import MAX_NUMBER, integer, number, optional, required, string, strings
+from adapters.faults import Condition, Fault, wrong_value
 from adapters.ir.request import Ask, Effort, Feature, Output, Request, Thinking, Tool, ToolChoice
 from adapters.json.jsonio import Spans, loads
 from adapters.json.structure import Steps
-from adapters.messages.decode_turns import decode_mark, decode_system, turn_steps
+from adapters.messages.decode_turns import blocks, decode_mark, decode_system, turn_steps
 
 FIELDS: Mapping[str, Asking] = {
     **dict.fromkeys(("model", "messages", "max_tokens", "system", "stream"), ""),
@@ -49,16 +49,14 @@ FIELDS: Mapping[str, Asking] = {
 _TOOL_OPTIONS = ("allowed_callers", "defer_loading", "input_examples")
 
 
-def decode_tools(value: object, asks: list[Ask]) -> tuple[Tool, ...]:
-    """The tools of the field ``tools``."""
-    return tuple(
-        _tool(each, f"tools[{at}]", asks) for at, each in enumerate(reading.entries(value, "tools"))
-    )
+def decode_tools(fields: dict[str, Any], asks: list[Ask]) -> tuple[Tool, ...]:
+    """Return the tools of the field ``tools``."""
+    return tuple(_tool(tool, path, asks) for tool, path in blocks(fields, "tools", ""))
 
 
 def _tool(given: dict[str, Any], path: str, asks: list[Ask]) -> Tool:
-    kind = reading.optional_text(given.get("type"), f"{path}.type")
-    name = reading.text(given.get("name", "" if kind else None), f"{path}.name")
+    kind = string(given, "type", path)
+    name = "" if kind and "name" not in given else required(given, "name", path, str)
     mark = decode_mark(given, path, asks)
     if kind not in ("", "custom"):
         search = kind.startswith("web_search")
@@ -66,14 +64,14 @@ def _tool(given: dict[str, Any], path: str, asks: list[Ask]) -> Tool:
         raw = {"kind": kind} | given
         return Tool("hosted", name, search=search, cache=mark, raw=raw, path=path)
     asks.extend(Ask("other", f"{path}.{name}") for name in _TOOL_OPTIONS if given.get(name))
-    strict = reading.optional_flag(given.get("strict"), f"{path}.strict")
+    strict = optional(given, "strict", path, bool)
     if strict:
         asks.append(Ask("strict_tool", f"{path}.strict"))
     return Tool(
         "function",
         name,
-        description=reading.optional_text(given.get("description"), f"{path}.description"),
-        schema=reading.entry(given.get("input_schema"), f"{path}.input_schema"),
+        description=string(given, "description", path),
+        schema=required(given, "input_schema", path, dict),
         strict=strict,
         cache=mark,
         path=path,
@@ -81,18 +79,17 @@ def _tool(given: dict[str, Any], path: str, asks: list[Ask]) -> Tool:
 
 
 def decode_choice(
-    value: object, tools: tuple[Tool, ...], asks: list[Ask]
+    fields: dict[str, Any], tools: tuple[Tool, ...], asks: list[Ask]
 ) -> tuple[ToolChoice | None, bool | None]:
     """Which tools must be called, and whether several may be at once (None: not said)."""
-    given = reading.optional_entry(value, "tool_choice")
+    given = optional(fields, "tool_choice", "", dict)
     if not given:
         return None, None
-    path = "tool_choice.disable_parallel_tool_use"
-    alone = reading.optional_flag(given.get("disable_parallel_tool_use"), path)
+    alone = optional(given, "disable_parallel_tool_use", "tool_choice", bool)
     if alone:
-        asks.append(Ask("parallel_tools", path))
+        asks.append(Ask("parallel_tools", "tool_choice.disable_parallel_tool_use"))
     parallel = None if alone is None else not alone
-    kind = reading.text(given.get("type"), "tool_choice.type")
+    kind = required(given, "type", "tool_choice", str)
     if kind == "auto":
         return ToolChoice("auto"), parallel
     if kind == "any":
@@ -101,7 +98,7 @@ def decode_choice(
         return ToolChoice("none"), parallel
     if kind != "tool":
         raise wrong_value("tool_choice.type", "expected auto, any, tool or none")
-    name = reading.text(given.get("name"), "tool_choice.name")
+    name = required(given, "name", "tool_choice", str)
     chosen = [tool for tool in tools if tool.name == name]
     if not chosen:
         raise wrong_value("tool_choice.name", "expected the name of one of the tools")
@@ -136,10 +133,10 @@ def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Requ
         for name in spans.places
         if name in _READ and name != "messages"
     }
-    system = decode_system(fields.get("system"), asks)
+    system = decode_system(fields, asks)
     leading, turns = yield from turn_steps(spans, asks)
     settings = {} if fields.keys() <= _FRAME else _settings(fields, asks)
-    bound = reading.optional_count(fields.get("max_tokens"), "max_tokens")
+    bound = integer(fields, "max_tokens", 0, MAX_NUMBER)
     return Request(
         family="messages",
         stream=stream,
@@ -154,8 +151,8 @@ def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Requ
 
 def _settings(fields: dict[str, Any], asks: list[Ask]) -> dict[str, Any]:
     """Tools, sampling and all else that many requests have nothing of."""
-    tools = decode_tools(fields.get("tools"), asks)
-    choice, parallel = decode_choice(fields.get("tool_choice"), tools, asks)
+    tools = decode_tools(fields, asks)
+    choice, parallel = decode_choice(fields, tools, asks)
     output, effort = _output(fields, asks)
     return {
         "tools": tools,
@@ -175,14 +172,14 @@ def _sampling(fields: dict[str, Any], asks: list[Ask]) -> dict[str, float | None
     found: dict[str, float | None] = {}
     features: tuple[Feature, ...] = ("temperature", "top_p")
     for name in features:
-        found[name] = reading.optional_number(fields.get(name), name)
+        found[name] = number(fields, name, 0, MAX_NUMBER)
         if found[name] is not None:
             asks.append(Ask(name, name))
     return found
 
 
 def _top_k(fields: dict[str, Any], asks: list[Ask]) -> int | None:
-    top_k = reading.optional_count(fields.get("top_k"), "top_k")
+    top_k = integer(fields, "top_k", 0, MAX_NUMBER)
     if top_k is not None:
         asks.append(Ask("top_k", "top_k"))
     return top_k
@@ -190,26 +187,25 @@ def _top_k(fields: dict[str, Any], asks: list[Ask]) -> int | None:
 
 def _stop(fields: dict[str, Any], asks: list[Ask]) -> tuple[str, ...]:
     name = "stop_sequences"
-    stop = stop_sequences(reading.texts(fields.get(name), name), name)
+    stop = stop_sequences(strings(fields, name, ""), name)
     if stop:
         asks.append(Ask("stop", name))
     return stop
 
 
 def _end_user(fields: dict[str, Any], asks: list[Ask]) -> str:
-    path = "metadata.user_id"
-    metadata = reading.optional_entry(fields.get("metadata"), "metadata")
-    user = reading.optional_text(metadata.get("user_id"), path)
+    metadata = optional(fields, "metadata", "", dict) or {}
+    user = string(metadata, "user_id", "metadata")
     if user:
-        asks.append(Ask("end_user", path))
+        asks.append(Ask("end_user", "metadata.user_id"))
     return user
 
 
 def _tier(fields: dict[str, Any], asks: list[Ask]) -> Any:
     """``speed`` is a tier of its own, which no other family has."""
-    if reading.optional_text(fields.get("speed"), "speed") not in ("", "standard"):
+    if string(fields, "speed", "") not in ("", "standard"):
         asks.append(Ask("speed", "speed"))
-    tier = reading.optional_text(fields.get("service_tier"), "service_tier")
+    tier = string(fields, "service_tier", "")
     if tier == "standard_only":
         asks.append(Ask("tier", "service_tier"))
         return "default"
@@ -218,8 +214,8 @@ def _tier(fields: dict[str, Any], asks: list[Ask]) -> Any:
 
 def _output(fields: dict[str, Any], asks: list[Ask]) -> tuple[Output, Effort | None]:
     """The form of the answer, and the effort, which stand in one field."""
-    config = reading.optional_entry(fields.get("output_config"), "output_config")
-    effort = reading.optional_text(config.get("effort"), "output_config.effort")
+    config = optional(fields, "output_config", "", dict) or {}
+    effort = string(config, "effort", "output_config")
     if effort and effort not in _EFFORTS:
         raise wrong_value("output_config.effort", f"expected one of {', '.join(_EFFORTS)}")
     asks.extend(
@@ -227,36 +223,34 @@ def _output(fields: dict[str, Any], asks: list[Ask]) -> tuple[Output, Effort | N
         for name, value in config.items()
         if name not in ("effort", "format") and value is not None
     )
-    path, form = "output_config.format", config.get("format")
-    if form is None:
-        path, form = "output_format", fields.get("output_format")  # the older spelling
+    path, form = "output_config.format", optional(config, "format", "output_config", dict)
+    if form is None:  # the older spelling
+        path, form = "output_format", optional(fields, "output_format", "", dict)
     if form is None:
         return Output(), _EFFORTS.get(effort)
-    form = reading.entry(form, path)
     if form.get("type") != "json_schema":
         raise wrong_value(f"{path}.type", "expected json_schema")
-    schema = reading.entry(form.get("schema"), f"{path}.schema")
+    schema = required(form, "schema", path, dict)
     asks.append(Ask("schema_output", path))
-    name = reading.optional_text(form.get("name"), f"{path}.name")
+    name = string(form, "name", path)
     return Output("schema", schema, name), _EFFORTS.get(effort)
 
 
 def _thinking(fields: dict[str, Any], effort: Effort | None, asks: list[Ask]) -> Thinking | None:
-    wanted = reading.optional_entry(fields.get("thinking"), "thinking")
+    wanted = optional(fields, "thinking", "", dict) or {}
     if wanted or effort:
         asks.append(Ask("reasoning", "thinking" if wanted else "output_config.effort"))
     if not wanted:
         return Thinking(effort) if effort else None
-    kind = reading.text(wanted.get("type"), "thinking.type")
-    display = reading.optional_text(wanted.get("display"), "thinking.display")
+    kind = required(wanted, "type", "thinking", str)
+    display = string(wanted, "display", "thinking")
     if kind == "disabled":
         return Thinking("off")
     show: Any = {"omitted": "none", "summarized": "summary"}.get(display, "full")
     if kind == "enabled":
-        path = "thinking.budget_tokens"
-        budget = reading.optional_count(wanted.get("budget_tokens"), path)
+        budget = integer(wanted, "budget_tokens", 0, MAX_NUMBER, "thinking")
         if budget is None:
-            raise reading.missing_or(None, path, "")
+            raise Fault(Condition.FIELD_MISSING, param="thinking.budget_tokens")
         return Thinking(budget_tokens=budget, show=show)
     if kind not in ("adaptive", "between_tools"):
         raise wrong_value("thinking.type", "expected enabled, adaptive or disabled")

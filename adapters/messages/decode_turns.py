@@ -5,8 +5,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from adapters.family import client_values as reading
 from adapters.family.base64_data import standard_base64
+from adapters.family.reading import field_path, objects, optional, required, string
 from adapters.faults import Condition, Fault, wrong_type, wrong_value
 from adapters.ir.parts import (
     CacheMark,
@@ -31,12 +31,12 @@ _FIELD = "cache_control"
 
 def decode_mark(block: dict[str, Any], path: str, asks: list[Ask]) -> CacheMark | None:
     """The mark of a tool or block of a client; None when it has none."""
-    if block.get(_FIELD) is None:
+    mark = optional(block, _FIELD, path, dict)
+    if mark is None:
         return None
     path = f"{path}.{_FIELD}"
-    mark = reading.entry(block[_FIELD], path)
     asks.append(Ask("cache_mark", path))
-    return CacheMark(_TTLS_S.get(reading.optional_text(mark.get("ttl"), f"{path}.ttl")))
+    return CacheMark(_TTLS_S.get(string(mark, "ttl", path)))
 
 
 _PDF = "application/pdf"
@@ -47,17 +47,17 @@ def decode_image(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Par
     source, kind, at = _source(block, path)
     mark = decode_mark(block, path, asks)
     if kind == "base64":
-        mime = reading.text(source.get("media_type"), f"{at}.media_type").lower()
+        mime = required(source, "media_type", at, str).lower()
         asks.append(Ask("image_data", path))
-        data = standard_base64(reading.text(source.get("data"), f"{at}.data"), f"{at}.data")
+        data = standard_base64(required(source, "data", at, str), f"{at}.data")
         return (Media("image", mime, data=data, cache=mark, path=path),)
     if kind == "url":
         asks.append(Ask("image_url", path))
-        url = reading.text(source.get("url"), f"{at}.url")
+        url = required(source, "url", at, str)
         return (Media("image", url=url, cache=mark, path=path),)
     if kind == "file":
         asks.append(Ask("file_ref", path))
-        ref = reading.text(source.get("file_id"), f"{at}.file_id")
+        ref = required(source, "file_id", at, str)
         return (Media("image", ref=ref, cache=mark, path=path),)
     raise wrong_value(f"{at}.type", "expected base64, url or file")
 
@@ -66,30 +66,32 @@ def decode_document(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[
     """A document, behind what the client says of its context."""
     source, kind, at = _source(block, path)
     mark = decode_mark(block, path, asks)
-    citations = reading.optional_entry(block.get("citations"), f"{path}.citations")
+    citations = optional(block, "citations", path, dict) or {}
     if citations.get("enabled"):
         asks.append(Ask("citations", f"{path}.citations"))
-    said = reading.optional_text(block.get("context"), f"{path}.context")
+    said = string(block, "context", path)
     before: tuple[Part, ...] = (Text(said),) if said else ()
-    name = reading.optional_text(block.get("title"), f"{path}.title")
+    name = string(block, "title", path)
     if kind == "content":
-        return before + _document_content(source.get("content"), f"{at}.content", asks, mark)
+        return before + _document_content(source, at, asks, mark)
     if kind == "base64":
-        mime = reading.text(source.get("media_type", _PDF), f"{at}.media_type").lower()
-        data = standard_base64(reading.text(source.get("data"), f"{at}.data"), f"{at}.data")
+        mime = _PDF
+        if "media_type" in source:
+            mime = required(source, "media_type", at, str).lower()
+        data = standard_base64(required(source, "data", at, str), f"{at}.data")
         asks.append(Ask("document_data", path))
         found = Media("file", mime, data=data, name=name, cache=mark, path=path)
     elif kind == "text":
-        text = reading.text(source.get("data"), f"{at}.data")
+        text = required(source, "data", at, str)
         asks.append(Ask("text_document", path))
         found = Media("file", "text/plain", data=text, name=name, plain=True, cache=mark, path=path)
     elif kind == "url":
         asks.append(Ask("document_url", path))
-        url = reading.text(source.get("url"), f"{at}.url")
+        url = required(source, "url", at, str)
         found = Media("file", _PDF, url=url, name=name, cache=mark, path=path)
     elif kind == "file":
         asks.append(Ask("file_ref", path))
-        ref = reading.text(source.get("file_id"), f"{at}.file_id")
+        ref = required(source, "file_id", at, str)
         found = Media("file", ref=ref, name=name, cache=mark, path=path)
     else:
         raise wrong_value(f"{at}.type", "expected base64, text, url, content or file")
@@ -98,34 +100,41 @@ def decode_document(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[
 
 def decode_search_result(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Part, ...]:
     """What the client's own search has found: a text with its source."""
-    title = reading.optional_text(block.get("title"), f"{path}.title")
-    source = reading.optional_text(block.get("source"), f"{path}.source")
+    title = string(block, "title", path)
+    source = string(block, "source", path)
     lines = [line for line in (title, source) if line]
-    for at, each in enumerate(reading.entries(block.get("content"), f"{path}.content")):
-        lines.append(reading.text(each.get("text"), f"{path}.content[{at}].text"))
+    lines += [required(each, "text", at, str) for each, at in blocks(block, "content", path)]
     return (Text("\n".join(lines), decode_mark(block, path, asks)),)
 
 
 def _source(block: dict[str, Any], path: str) -> tuple[dict[str, Any], str, str]:
     at = f"{path}.source"
-    source = reading.entry(block.get("source"), at)
-    return source, reading.text(source.get("type"), f"{at}.type"), at
+    source = required(block, "source", path, dict)
+    return source, required(source, "type", at, str), at
 
 
 def _document_content(
-    value: object, path: str, asks: list[Ask], mark: CacheMark | None
+    source: dict[str, Any], path: str, asks: list[Ask], mark: CacheMark | None
 ) -> tuple[Part, ...]:
-    """A document that is given as text or as blocks."""
-    if isinstance(value, str):
-        return (Text(value, mark),) if value else ()
+    """Return the parts of a document that is given as text or as blocks."""
+    text = source.get("content")
+    if isinstance(text, str):
+        return (Text(text, mark),) if text else ()
     parts: list[Part] = []
-    for at, block in enumerate(reading.entries(value, path)):
-        here = f"{path}[{at}]"
+    for block, at in blocks(source, "content", path):
         if block.get("type") == "image":
-            parts += decode_image(block, here, asks)
+            parts += decode_image(block, at, asks)
         else:
-            parts.append(Text(reading.text(block.get("text"), f"{here}.text")))
+            parts.append(Text(required(block, "text", at, str)))
     return tuple(parts)
+
+
+def blocks(holder: dict[str, Any], name: str, at: str) -> list[tuple[dict[str, Any], str]]:
+    """Return the objects of an array, each with its path. Raise Fault FIELD_MISSING for null."""
+    for index, block in enumerate(optional(holder, name, at, list) or ()):
+        if block is None:
+            raise Fault(Condition.FIELD_MISSING, param=f"{field_path(at, name)}[{index}]")
+    return objects(holder, name, at)
 
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
@@ -135,15 +144,16 @@ _BILLING = "x-anthropic-billing-header:"
 _HOSTED_ENDS = ("server_tool_use", "_tool_result", "mcp_tool_use", "container_upload")
 
 
-def decode_system(value: object, asks: list[Ask]) -> tuple[Text, ...]:
-    """The field ``system``, a string or text blocks."""
+def decode_system(fields: dict[str, Any], asks: list[Ask]) -> tuple[Text, ...]:
+    """Return the texts of the field ``system``, a string or text blocks."""
+    value = fields.get("system")
     if isinstance(value, str):
         return (Text(value),) if value else ()
     texts: list[Text] = []
-    for at, block in enumerate(reading.entries(value, "system")):
-        text = _text(block, f"system[{at}]", asks)
+    for block, path in blocks(fields, "system", ""):
+        text = _text(block, path, asks)
         if text.text.startswith(_BILLING):
-            asks.append(Ask("other", f"system[{at}]"))
+            asks.append(Ask("other", path))
         else:
             texts.append(text)
     return tuple(texts)
@@ -181,27 +191,29 @@ def _turn(role: Role, parts: list[Part]) -> Turn:
     return Turn(role, tuple(parts))
 
 
-def _message(value: object, path: str, asks: list[Ask]) -> tuple[Role, list[Part]]:
-    message = reading.entry(value, path)
-    role = _ROLES.get(reading.text(message.get("role"), f"{path}.role"))
+def _message(message: object, path: str, asks: list[Ask]) -> tuple[Role, list[Part]]:
+    if message is None:
+        raise Fault(Condition.FIELD_MISSING, param=path)
+    if not isinstance(message, dict):
+        raise wrong_type(path, "expected an object")
+    role = _ROLES.get(required(message, "role", path, str))
     if role is None:
         raise wrong_value(f"{path}.role", "expected user, assistant or system")
     content = message.get("content")
-    path = f"{path}.content"
     if isinstance(content, str):
         return role, [Text(content)] if content else []
     if content is None:
-        raise Fault(Condition.FIELD_MISSING, param=path)
+        raise Fault(Condition.FIELD_MISSING, param=f"{path}.content")
     parts: list[Part] = []
-    for at, block in enumerate(reading.entries(content, path)):
-        parts += _block(block, role, f"{path}[{at}]", asks)
+    for block, at in blocks(message, "content", path):
+        parts += _block(block, role, at, asks)
     return role, parts
 
 
 def _block(
     block: dict[str, Any], role: Role, path: str, asks: list[Ask]
 ) -> tuple[Part, ...] | list[Part]:
-    kind = reading.text(block.get("type"), f"{path}.type")
+    kind = required(block, "type", path, str)
     decode = _OF_ROLE[role].get(kind)
     if decode is not None:
         return decode(block, path, asks)
@@ -213,11 +225,11 @@ def _block(
 
 
 def _text(block: dict[str, Any], path: str, asks: list[Ask]) -> Text:
-    kind = reading.text(block.get("type"), f"{path}.type")
+    kind = required(block, "type", path, str)
     if kind != "text":
         raise wrong_value(f"{path}.type", "expected text")
     return Text(
-        reading.text(block.get("text"), f"{path}.text"),
+        required(block, "text", path, str),
         decode_mark(block, path, asks),
         decode_citations(block.get("citations")),
     )
@@ -229,21 +241,21 @@ def _text_parts(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Part
 
 
 def _thinking(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Part, ...]:
-    thought = reading.optional_text(block.get("thinking"), f"{path}.thinking")
-    signature = reading.optional_text(block.get("signature"), f"{path}.signature")
+    thought = string(block, "thinking", path)
+    signature = string(block, "signature", path)
     return (Reasoning(thought, opaque=signature),)
 
 
 def _redacted(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Part, ...]:
-    return (Reasoning("", opaque=reading.text(block.get("data"), f"{path}.data")),)
+    return (Reasoning("", opaque=required(block, "data", path, str)),)
 
 
 def _call(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Part, ...]:
     return (
         ToolCall(
-            given_id(reading.text(block.get("id"), f"{path}.id")),
-            reading.text(block.get("name"), f"{path}.name"),
-            compact(reading.entry(block.get("input"), f"{path}.input")),
+            given_id(required(block, "id", path, str)),
+            required(block, "name", path, str),
+            compact(required(block, "input", path, dict)),
             cache=decode_mark(block, path, asks),
         ),
     )
@@ -255,20 +267,20 @@ def _result(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Part, ..
     if isinstance(content, str):
         parts = [Text(content)] if content else []
     else:
-        for at, each in enumerate(reading.entries(content, f"{path}.content")):
-            parts += _result_part(each, f"{path}.content[{at}]", asks)
+        for each, at in blocks(block, "content", path):
+            parts += _result_part(each, at, asks)
     return (
         ToolResult(
-            given_id(reading.text(block.get("tool_use_id"), f"{path}.tool_use_id")),
+            given_id(required(block, "tool_use_id", path, str)),
             tuple(parts),
-            error=bool(reading.optional_flag(block.get("is_error"), f"{path}.is_error")),
+            error=bool(optional(block, "is_error", path, bool)),
             cache=decode_mark(block, path, asks),
         ),
     )
 
 
 def _result_part(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Part, ...]:
-    kind = reading.text(block.get("type"), f"{path}.type")
+    kind = required(block, "type", path, str)
     decode = _IN_RESULT.get(kind)
     if decode is None:
         raise wrong_value(f"{path}.type", f"expected one of {', '.join(_IN_RESULT)}")
@@ -277,12 +289,12 @@ def _result_part(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Par
 
 def _tool_reference(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Part, ...]:
     """What a search for tools has found, by its name."""
-    return (Text(reading.text(block.get("tool_name"), f"{path}.tool_name")),)
+    return (Text(required(block, "tool_name", path, str)),)
 
 
 def _compaction(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Part, ...]:
     """The summary of what stood before; without it the conversation would have no beginning."""
-    summary = reading.optional_text(block.get("content"), f"{path}.content")
+    summary = string(block, "content", path)
     return (Text(summary),) if summary else ()
 
 

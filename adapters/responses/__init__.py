@@ -7,9 +7,9 @@ the registry only.
 
 from adapters.family import ClientSide, Family, Operation, UpstreamSide
 from adapters.family.codec import ClientCodec, Codecs, UpstreamCodec
-from adapters.family.fields import model_name, rename_model
-from adapters.family.headers import openai_lines
+from adapters.family.headers import openai_lines, rename_model
 from adapters.family.rate_headers import openai_rate_lines
+from adapters.family.reading import model_name
 from adapters.family.reply import read_models
 from adapters.family.verdicts import verdicts_of
 from adapters.openai import LIST_MODELS, keep_alive, model_entry, model_list

@@ -11,7 +11,7 @@ from typing import Any
 from adapters.family import Envelope, Operation, Peek
 from adapters.family.conversation import given_name, object_field, opening, text_field
 from adapters.family.fault_table import INVALID_REQUEST, PERMISSION, QUOTA, RATE_LIMIT, SERVER
-from adapters.family.fields import count, flag, model_name
+from adapters.family.reading import count, flag, model_name
 from adapters.family.stored import (
     Marks,
     RefList,

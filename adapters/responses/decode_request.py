@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from adapters.family.codec import Asking
-from adapters.family.fields import count
+from adapters.family.reading import count
 from adapters.faults import wrong_type, wrong_value
 from adapters.ir.parts import Text, Turn
 from adapters.ir.request import Ask, Effort, Feature, Output, Request, Thinking, Tool, ToolChoice
