@@ -47,6 +47,9 @@ venv: $(RUN_STAMP) ## make .venv with what the gateway needs, and compile the co
 run: $(RUN_STAMP) ## make a gateway in ./run with a first key, and run it
 	@exec .venv/bin/python app.py quickstart $(if $(PORT),--port $(PORT))
 
+# Tests start hundreds of processes: without compiled files each would compile all code for itself.
+test test-long test-clients: export PYTHONDONTWRITEBYTECODE =
+
 test: $(TEST_STAMP) services ## run the tests (T=… for some of them)
 	@$(call say,running the tests$(if $(SIDE_BY_SIDE), in $(JOBS) processes; the first seconds go by without a dot))
 	.venv/bin/python -m pytest -q $(SIDE_BY_SIDE) $(T)

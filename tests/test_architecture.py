@@ -160,14 +160,18 @@ def modules() -> dict[str, Path]:
 
 
 MODULES = modules()
-TREES = {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
 FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@functools.cache
+def trees() -> dict[str, ast.Module]:
+    return {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
 
 
 @functools.cache
 def nodes_by_kind() -> dict[type, list[tuple[str, Any]]]:
     kinds: dict[type, list[tuple[str, Any]]] = defaultdict(list)
-    for name, tree in TREES.items():
+    for name, tree in trees().items():
         for node in ast.walk(tree):
             kinds[type(node)].append((name, node))
     return kinds
@@ -294,7 +298,7 @@ def test_folders_are_small():
 def test_modules_are_documented():
     none(
         f"{name} has no docstring"
-        for name, tree in TREES.items()
+        for name, tree in trees().items()
         if tree.body and not ast.get_docstring(tree)
     )
 
@@ -410,7 +414,7 @@ def is_click_command(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 def test_public_functions_of_the_pure_packages_are_documented():
     none(
         f"{name}:{node.lineno} {node.name}"
-        for name, tree in TREES.items()
+        for name, tree in trees().items()
         if within(name, {"adapters", "store"})
         for node in tree.body
         if isinstance(node, (*FUNCTION, ast.ClassDef))
