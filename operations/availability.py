@@ -2,17 +2,26 @@
 was meant. From what groups offer (``store.channels.offers``); for `explain` and the Hub.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+import peewee
+
+from store.calls.usage_queries import Filters, history
+from store.calls.usage_stats import Order, stats
 from store.channels.offers import World
 from store.channels.status import DISABLED, DOWN, Status
+from store.hub.own_keys import OwnKey
+from store.values.ids import DAY_MS, HOUR_MS
 from store.values.texts import closest
 
 NEAREST = 3  # names that are proposed for one that nobody offers
 
 UNKNOWN, UPSTREAM_NAME, OTHER_GROUP = "unknown", "upstream_name", "other_group"
+MODEL_NOT_FOUND = "model_not_found"
+UNOFFERED_DAYS = 7
+UNOFFERED_ROWS = 100  # pairs of model and key requested most: some of these are offered by now
 SWITCHED_OFF, IS_DOWN, CALLABLE = "disabled", "down", "callable"
 
 
@@ -103,3 +112,42 @@ class Availability:
 def to_plain(why: Why) -> dict[str, Any]:
     """As JSON says it; the status is told beside it."""
     return {"code": why.code, "nearest": list(why.nearest), "elsewhere": list(why.elsewhere)}
+
+
+@dataclass(frozen=True, slots=True)
+class UnofferedModel:
+    """A model that calls of a key requested and that nobody offers to it: how often, when last, and
+    why it was refused."""
+
+    model: str
+    key: OwnKey
+    calls: int
+    last_ms: int | None
+    why: Why
+
+
+def unoffered_models(
+    db: peewee.Database,
+    user: str,
+    keys: Mapping[str, OwnKey],
+    availability: Availability,
+    at_ms: int,
+    *,
+    limit: int,
+) -> list[UnofferedModel]:
+    """Return the most requested ones of the last UNOFFERED_DAYS, for keys by id."""
+    since_ms = at_ms - UNOFFERED_DAYS * DAY_MS
+    since_ms -= since_ms % HOUR_MS
+    filters = Filters(user=user, error_code=MODEL_NOT_FOUND, since_ms=since_ms)
+    models: list[UnofferedModel] = []
+    for row in stats(db, ("model", "key_id"), filters, Order("calls", UNOFFERED_ROWS)):
+        key = keys.get(row["key_id"])
+        if key is None or row["model"] is None or len(models) == limit:
+            continue
+        why = availability.why(key.group, row["model"])
+        if why.code in (CALLABLE, IS_DOWN):
+            continue
+        last = history(db, replace(filters, key_id=key.id, model=why.model), 1)
+        last_ms = last[0]["started_ms"] if last else None
+        models.append(UnofferedModel(why.model, key, row["calls"], last_ms, why))
+    return models

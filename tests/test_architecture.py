@@ -131,7 +131,7 @@ SELF = ("self", "cls")
 FAMILIES = ("chat_completions", "responses", "messages", "generate_content")
 for family in FAMILIES:
     ALLOWED[f"adapters.{family}"] = BELOW_FAMILIES | {"adapters.openai", f"adapters.{family}"}
-for room in ("keys", "overview", "usage"):
+for room in ("keys", "usage"):
     ALLOWED[f"handlers.hub.{room}"] = {
         *(
             f"handlers.hub.{room}",

@@ -291,7 +291,7 @@ class MeApi(Api):
         self.answer({"user": me.user, "role": me.role, "balance": balance, "groups": groups})
 
 
-class SessionsApi(Api):
+class OwnSessionsApi(Api):
     """GET /api/sessions."""
 
     async def get(self) -> None:
@@ -310,7 +310,7 @@ class SessionsApi(Api):
         self.answer({"items": items, "next": None})
 
 
-class SessionApi(Api):
+class OwnSessionApi(Api):
     """DELETE /api/sessions/ID."""
 
     async def delete(self, session_id: str) -> None:
@@ -319,7 +319,7 @@ class SessionApi(Api):
         self.answer({"ended": session_id})
 
 
-class TokensApi(Api):
+class OwnTokensApi(Api):
     """GET and POST /api/tokens."""
 
     async def get(self) -> None:
@@ -341,7 +341,7 @@ class TokensApi(Api):
         self.answer({"id": token_id, "token": token}, HTTPStatus.CREATED)
 
 
-class TokenApi(Api):
+class OwnTokenApi(Api):
     """DELETE /api/tokens/ID: revokes it."""
 
     async def delete(self, token_id: str) -> None:

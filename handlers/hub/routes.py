@@ -7,15 +7,17 @@ from handlers.hub import (
     channels,
     codes,
     first_run,
+    home,
     models,
     objects,
     sign_in,
+    status,
     system,
     users,
+    wallet,
 )
 from handlers.hub.keys import routes as keys
 from handlers.hub.openapi import endpoint as openapi
-from handlers.hub.overview import routes as overview
 from handlers.hub.usage import routes as usage
 from handlers.hub.web.base import Routes
 
@@ -92,7 +94,18 @@ ADMIN_PAGES: Routes = (
 )
 
 ROUTES: Routes = (
-    *overview.ROUTES,
+    ("/", home.HomePage),
+    ("/status", status.StatusPage),
+    ("/wallet", wallet.WalletPage),
+    ("/wallet/redeem", wallet.RedeemForm),
+    ("/wallet/order", wallet.SpendOrderForm),
+    ("/wallet/low-balance", wallet.LowBalanceForm),
+    ("/wallet/ledger.csv", wallet.LedgerCsv),
+    ("/api/home", home.HomeApi),
+    ("/api/status", status.StatusApi),
+    ("/api/wallet", wallet.WalletApi),
+    ("/api/wallet/ledger", wallet.WalletLedgerApi),
+    ("/api/wallet/redeem", wallet.RedeemApi),
     *keys.ROUTES,
     *usage.ROUTES,
     ("/first-run", first_run.FirstRunPage),
@@ -113,10 +126,10 @@ ROUTES: Routes = (
     ("/account/sessions", account.SessionsForm),
     ("/account/tokens", account.TokensForm),
     ("/api/me", account.MeApi),
-    ("/api/sessions", account.SessionsApi),
-    ("/api/sessions/([^/]+)", account.SessionApi),
-    ("/api/tokens", account.TokensApi),
-    ("/api/tokens/([^/]+)", account.TokenApi),
+    ("/api/sessions", account.OwnSessionsApi),
+    ("/api/sessions/([^/]+)", account.OwnSessionApi),
+    ("/api/tokens", account.OwnTokensApi),
+    ("/api/tokens/([^/]+)", account.OwnTokenApi),
     *ADMIN_API,
     *ADMIN_PAGES,
     ("/api/openapi.json", openapi.Document),

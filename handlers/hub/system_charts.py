@@ -11,7 +11,7 @@ import peewee
 
 from handlers.hub.web.formats import count, seconds
 from handlers.hub.web.parts import Column
-from handlers.hub.web.sums import Sums
+from store.calls.reading.sums import CallSums
 from store.calls.usage_queries import Filters
 from store.calls.usage_stats import Order, stats
 from store.db.database import database_ms
@@ -27,7 +27,7 @@ Values = Mapping[str, float | None]
 
 
 @dataclass(slots=True)
-class Hour(Sums):
+class Hour(CallSums):
     """Calls that began in an hour."""
 
     at_ms: int = 0

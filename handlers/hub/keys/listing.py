@@ -14,9 +14,10 @@ from handlers.hub.keys.shown import (
     misdirected,
     state_of,
 )
-from handlers.hub.keys.usage import MEASURES, columns, measure, usage_of
+from handlers.hub.keys.usage import MEASURES, columns, measure
 from handlers.hub.web.base import Page
 from operations.base_url_check import Diagnosis, diagnose
+from store.calls.reading.sums import key_usage
 from store.catalog.wrong_paths import Noticed
 from store.hub import own_keys
 from store.hub.key_groups import key_groups
@@ -119,7 +120,7 @@ class Key(Page):
         assert self.signed_in is not None
         me, at_ms, base_url = self.signed_in, now_ms(), self.site.base_url
         key = await self.store(own_keys.show, me.user_id, key_id, at_ms)
-        usage = await self.store(usage_of, me.user, key_id, at_ms)
+        usage = await self.store(key_usage, me.user, key_id, at_ms)
         by = self.get_query_argument("by", MEASURES[0])
         by = by if by in MEASURES else MEASURES[0]
         state = state_of(key, at_ms, base_url)

@@ -12,7 +12,7 @@ from typing import Any
 import peewee
 
 from handlers.hub.usage.asked import ERROR_CODES, Asked
-from handlers.hub.web.sums import Sums
+from store.calls.reading.sums import CallSums
 from store.calls.usage_queries import Filters, Row, conditions, page, rows_where, with_user
 from store.calls.usage_stats import Order, calls_to_read, stats
 from store.db.tables.usage import UsageRow
@@ -30,7 +30,7 @@ SEARCH_S = 0.15  # for calls of one page; the script goes on with what is left
 
 
 @dataclass(slots=True)
-class Bar(Sums):
+class Bar(CallSums):
     """Calls of an hour or a day."""
 
     at_ms: int = 0
@@ -54,7 +54,7 @@ class View:
     rows: list[Row]
     next: str | None
     bars: list[Bar] | None
-    total: Sums
+    total: CallSums
     kinds: list[Kind]
     unit_ms: int
     last_ms: int | None = None  # of no calls in the span: when the last one before it began
@@ -80,7 +80,7 @@ def load(db: peewee.Database, asked: Asked, at_ms: int, part: Part) -> View:
     filters = asked.filters
     if part.after is not None:
         found = page(db, filters, part.limit, part.after, SEARCH_S)
-        return View(found.rows, found.next, None, Sums(), [], HOUR_MS)
+        return View(found.rows, found.next, None, CallSums(), [], HOUR_MS)
     view = _summed_up(db, filters, at_ms)
     column = SORTS.get(part.sort or "")
     if column is not None and view.sortable:
@@ -99,7 +99,7 @@ def _summed_up(db: peewee.Database, filters: Filters, at_ms: int) -> View:
     span_ms = max(until_ms - since_ms, 1)
     unit_ms = HOUR_MS if span_ms <= HOURS_AT_MOST * HOUR_MS else DAY_MS
     name = "hour" if unit_ms == HOUR_MS else "day"
-    bars, total, kinds = None, Sums(), list[Kind]()
+    bars, total, kinds = None, CallSums(), list[Kind]()
     if calls_to_read(db, (name,), filters) <= READ_AT_MOST:
         begins = range(since_ms - since_ms % unit_ms, max(until_ms, since_ms + 1), unit_ms)
         bars = [Bar(at_ms=at) for at in begins[-BARS_AT_MOST:]]
@@ -109,8 +109,8 @@ def _summed_up(db: peewee.Database, filters: Filters, at_ms: int) -> View:
     return View([], None, bars, total, kinds, unit_ms)
 
 
-def _sum_up(rows: Sequence[Mapping[str, Any]], name: str, bars: Sequence[Bar]) -> Sums:
-    total, places = Sums(), {one.at_ms: one for one in bars}
+def _sum_up(rows: Sequence[Mapping[str, Any]], name: str, bars: Sequence[Bar]) -> CallSums:
+    total, places = CallSums(), {one.at_ms: one for one in bars}
     for row in rows:
         total.add(row)
         if bar := places.get(_begin_ms(row[name])):

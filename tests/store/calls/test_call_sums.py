@@ -1,6 +1,6 @@
 """Calls summed up: shares, tokens, percentiles of enough streams."""
 
-from handlers.hub.web.sums import LEAST_STREAMS, Sums
+from store.calls.reading.sums import MIN_STREAMS, CallSums
 from store.db.tables.channels import FIRST_BYTE
 
 ROW = {
@@ -11,7 +11,7 @@ ROW = {
 
 
 def test_rows_are_added_up():
-    sums = Sums()
+    sums = CallSums()
     sums.add(ROW)
     sums.add(ROW)
     assert (sums.calls, sums.counted, sums.share) == (20, 16, 12 / 16)
@@ -20,7 +20,7 @@ def test_rows_are_added_up():
 
 
 def test_what_is_left_of_all_is_the_whole_without_its_parts():
-    whole, part = Sums(), Sums()
+    whole, part = CallSums(), CallSums()
     whole.add(ROW)
     part.add({**ROW, "calls": 4, "ok": 4, "refused": 0, "client_gone": 0, "failed": 0})
     whole.remove(part)
@@ -28,13 +28,13 @@ def test_what_is_left_of_all_is_the_whole_without_its_parts():
 
 
 def test_no_call_has_no_share():
-    assert Sums().share is None
+    assert CallSums().share is None
 
 
 def test_a_percentile_is_of_enough_streams():
-    few = [LEAST_STREAMS - 1, *[0] * (len(FIRST_BYTE) - 1)]
-    sums = Sums()
+    few = [MIN_STREAMS - 1, *[0] * (len(FIRST_BYTE) - 1)]
+    sums = CallSums()
     sums.add({**ROW, "first_bytes": few})
-    assert (sums.streams, sums.first_byte(50)) == (LEAST_STREAMS - 1, None)
+    assert (sums.streams, sums.first_byte(50)) == (MIN_STREAMS - 1, None)
     sums.add({**ROW, "first_bytes": [1, *few[1:]]})
     assert sums.first_byte(50)

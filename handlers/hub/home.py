@@ -1,0 +1,365 @@
+"""Home: money, the calls of the last day, alerts; before the first call, the steps to it. As a page
+and as JSON."""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlencode
+
+import peewee
+
+from adapters.registry import LOSSES
+from handlers.hub.status import price
+from handlers.hub.wallet import WalletSummary, load_summary, summary_to_plain
+from handlers.hub.web.base import Api, Page
+from handlers.hub.web.formats import days_word, failure_reason, money, shape_of
+from handlers.hub.web.parts import At, Column
+from operations.availability import Availability, unoffered_models
+from operations.base_url_check import diagnose
+from operations.client_settings import CURLS
+from store.calls.reading.sums import (
+    FAILED,
+    CallSums,
+    HourOfCalls,
+    RecentCalls,
+    has_called,
+    recent_calls,
+)
+from store.calls.usage_queries import Row
+from store.calls.usage_stats import CLASSES
+from store.channels import offers
+from store.channels.offers import Offer
+from store.channels.status import DEGRADED, DISABLED, DOWN, Status
+from store.hub import membership, notices, own_keys
+from store.hub.notices import Notice
+from store.hub.own_keys import OwnKey
+from store.hub.sessions import SignedIn
+from store.values.ids import HOUR_MS
+from store.values.pricing import format_money
+from store.values.usage_record import rfc3339
+
+TICK_HOURS = 3
+MS_PER_S = 1000
+MAX_ALERTS = 6
+MAX_UNOFFERED = 2
+MONEY_DECIMALS = 2
+KEY_VARIABLE = "SLUICE_API_KEY"
+MODELS_SHOWN = 5
+FAMILIES_FIRST = ("chat_completions", "responses", "messages", "generate_content")
+SHARE_DIGITS = 6
+FAILURE_FIELDS = (
+    *("id", "outcome", "status", "model", "endpoint", "key_id", "key_name"),
+    *("error_code", "error_message"),
+)
+"""Fields of a failed call in the JSON of home; /api/usage/ID has the rest."""
+
+_QUOTED = re.compile(r"'([^']*\$" + KEY_VARIABLE + r")'")
+
+# ---- before the first call -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FirstCall:
+    """The steps to a first call. `key` None: none exists yet; `group`: that of the key, else the
+    one for a new key, empty without any. `command` empty: the group offers no model."""
+
+    key: OwnKey | None
+    group: str
+    models: Sequence[Offer]
+    offered: int
+    command: str
+
+
+def load_first_call(
+    db: peewee.Database, keys: Sequence[OwnKey], groups: Sequence[str], base_url: str, at_ms: int
+) -> FirstCall:
+    """Read the steps to a first call. `keys`: the newest first."""
+    key = next((key for key in keys if key.enabled and key.revoked_ms is None), None)
+    group = key.group if key else next(iter(groups), "")
+    world = offers.load_world(db, at_ms, [group], LOSSES, figures_of=[])
+    callable_offers = [
+        offer
+        for offer in (world.offers(group) if group in world.groups else [])
+        if offer.status.state not in (DISABLED, DOWN) and offer.entries
+    ]
+    if key is not None and key.models and list(key.models) != ["*"]:
+        callable_offers = [offer for offer in callable_offers if offer.model in key.models]
+    command = _command(callable_offers[0], base_url) if callable_offers else ""
+    return FirstCall(key, group, callable_offers[:MODELS_SHOWN], len(callable_offers), command)
+
+
+def _command(offer: Offer, base_url: str) -> str:
+    """Return a curl command that reads the key from the environment."""
+    family = next(family for family in FAMILIES_FIRST if family in offer.entries)
+    _, make = CURLS[family]
+    text = make(base_url, f"${KEY_VARIABLE}", offer.model)
+    # Between double quotes, so that the shell puts the key in.
+    return _QUOTED.sub(r'"\1"', text)
+
+
+# ---- alerts --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """A problem that its user can fix: a shape, two sentences with their values, and the link to
+    the remedy; sentences are names of texts."""
+
+    shape: str
+    fact: str
+    detail: str
+    link: str
+    href: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+def load_alerts(
+    db: peewee.Database, me: SignedIn, keys: Sequence[OwnKey], base_url: str, at_ms: int
+) -> list[Alert]:
+    """Read the alerts of a user, the most urgent first, at most MAX_ALERTS."""
+    used = {key.group for key in keys if key.enabled and key.revoked_ms is None}
+    # Of an administrator's groups only those that a member would have: the others may be many, and
+    # their models are not this user's.
+    groups = membership.groups_of(db, me.user_id, admin=False)
+    world = offers.load_world(db, at_ms, groups, LOSSES, figures_of=[])
+    availability = Availability(world)
+    alerts = [_model_alert(status, availability) for status in _worst(world.statuses, used)]
+    current = [key for key in keys if key.revoked_ms is None]
+    alerts += [alert for key in current if (alert := _base_url_alert(key, base_url)) is not None]
+    alerts += [alert for key in current if (alert := _limit_alert(key)) is not None]
+    if len(alerts) < MAX_ALERTS:
+        by_id = {key.id: key for key in current}
+        unoffered = unoffered_models(db, me.user, by_id, availability, at_ms, limit=MAX_UNOFFERED)
+        for model in unoffered:
+            values = {
+                **{"model": model.model, "calls": model.calls, "key": model.key.name},
+                "nearest": next(iter(model.why.nearest), ""),
+            }
+            detail = "need_asked_try" if model.why.nearest else "need_asked_by"
+            href = "/status#asked"
+            alerts.append(Alert("idle", "need_asked", detail, "need_details", href, values))
+    return alerts[:MAX_ALERTS]
+
+
+def _worst(statuses: Sequence[Status], groups: Collection[str]) -> list[Status]:
+    """Return models that are down, then degraded ones, those with the latest change first."""
+    bad = [
+        status for status in statuses if status.name in groups and status.state in (DOWN, DEGRADED)
+    ]
+    bad.sort(key=lambda status: (status.state != DOWN, -(status.since_ms or 0)))
+    return bad[:MAX_ALERTS]
+
+
+def _model_alert(status: Status, availability: Availability) -> Alert:
+    elsewhere = availability.elsewhere(status.name, status.model)
+    values: dict[str, Any] = {"model": status.model, "group": status.name}
+    values |= {"since": At(status.since_ms or 0), "groups": ", ".join(elsewhere)}
+    detail = "need_since_works" if elsewhere else "need_since"
+    fact = f"need_{status.state}"
+    href = "/status?" + urlencode({"group": status.name, "text": status.model})
+    shape = "bad" if status.state == DOWN else "warn"
+    return Alert(shape, fact, detail, "need_status", href, values)
+
+
+def _base_url_alert(key: OwnKey, base_url: str) -> Alert | None:
+    """Return the alert of a client whose wrong paths another base URL would fix."""
+    for path in key.wrong:
+        use = diagnose(path.path, base_url).use
+        if use is not None:
+            values = {"key": key.name, "calls": path.calls, "path": path.path, "use": use}
+            values["since"] = At(path.first_ms)
+            href = f"/keys/{key.id}"
+            return Alert("warn", "need_url", "need_url_under", "need_fix", href, values)
+    return None
+
+
+def _limit_alert(key: OwnKey) -> Alert | None:
+    limit = key.limit_nanos
+    if not key.enabled or limit is None or not key.near_limit:
+        return None
+    spent, whole = (
+        money(format_money(nanos), MONEY_DECIMALS) for nanos in (key.spent_nanos, limit)
+    )
+    values: dict[str, Any] = {"key": key.name, "spent": spent, "limit": whole}
+    values["resets"] = At(key.resets_ms or 0)
+    detail = "need_resets" if key.resets_ms else "need_no_reset"
+    shape = "bad" if key.spent_nanos >= limit else "warn"
+    return Alert(shape, "need_limit", detail, "need_limit_link", f"/keys/{key.id}", values)
+
+
+# ---- the page ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class HomeView:
+    """The values of the page; either `calls` or, before the first one, `first`."""
+
+    summary: WalletSummary
+    keys: Mapping[str, OwnKey]
+    calls: RecentCalls | None
+    alerts: Sequence[Alert] = ()
+    first: FirstCall | None = None
+    notices: Sequence[Notice] = ()
+
+
+def load_home(db: peewee.Database, me: SignedIn, base_url: str) -> HomeView:
+    """Read the page of a user. Raises NotFound when the user no longer exists."""
+    summary = load_summary(db, me)
+    at_ms = summary.at_ms
+    keys = own_keys.owned(db, me.user_id, at_ms)
+    by_id, current = {key.id: key for key in keys}, notices.current(db)
+    if not has_called(db, me.user):
+        groups = membership.groups_of(db, me.user_id, admin=me.admin)
+        first = load_first_call(db, keys, groups, base_url, at_ms)
+        return HomeView(summary, by_id, None, (), first, current)
+    calls = recent_calls(db, me.user, at_ms)
+    alerts = load_alerts(db, me, keys, base_url, at_ms)
+    return HomeView(summary, by_id, calls, alerts, None, current)
+
+
+class HomePage(Page):
+    """The first page after the sign-in."""
+
+    async def get(self) -> None:
+        view = await self.store(load_home, self.me, self.site.base_url)
+        values: dict[str, Any] = {
+            "view": view,
+            "summary": view.summary,
+            "price": price,
+            "nanos": format_money,
+            "days_word": lambda days: days_word(self.words, days),
+            "shape_of": shape_of,
+            "KEY": KEY_VARIABLE,
+            "query": urlencode,
+            "At": At,
+        }
+        if view.first is not None:
+            self.show("first_call.html", **values)
+            return
+        assert view.calls is not None
+        self.show(
+            "home.html",
+            calls=view.calls,
+            columns=[self._column(index, hour) for index, hour in enumerate(view.calls.hours)],
+            why=self._why,
+            failed=urlencode({"outcome": ",".join(FAILED), "since": "24h"}),
+            rfc3339=rfc3339,
+            **values,
+        )
+
+    def _why(self, row: Row) -> str | None:
+        """Return the reason of a failed call in short, or its message when it has no code."""
+        reason = failure_reason(self.words, row["error_code"], row["error_message"])
+        return reason or row["error_message"]
+
+    def _column(self, index: int, hour: HourOfCalls) -> Column:
+        """Return an hour of the chart; every third has its tick, the last one among them."""
+        begin = datetime.fromtimestamp(hour.at_ms / MS_PER_S, UTC)
+        title = self.words["home.chart_bar"].format(
+            hour=f"{begin:%H:%M}",
+            ok=hour.ok,
+            refused=hour.refused,
+            failed=hour.failed,
+            gone=hour.client_gone,
+        )
+        since, until = rfc3339(hour.at_ms), rfc3339(hour.at_ms + HOUR_MS)
+        return Column(
+            parts=(hour.ok, hour.refused, hour.failed),
+            tick=f"{begin:%H}" if index % TICK_HOURS == 0 else "",
+            title=title,
+            href="/usage?" + urlencode({"since": since, "until": until}),
+            at_ms=hour.at_ms,
+        )
+
+
+# ---- the JSON API --------------------------------------------------------------------------------
+
+
+class HomeApi(Api):
+    """GET /api/home."""
+
+    async def get(self) -> None:
+        view = await self.store(load_home, self.me, self.site.base_url)
+        self.answer(home_to_plain(view, self.site.settings.money.currency))
+
+
+def home_to_plain(view: HomeView, currency: str) -> dict[str, Any]:
+    """Return the JSON of home; of `calls` and `first_call` one is null."""
+    return {
+        "at": rfc3339(view.summary.at_ms),
+        "wallet": summary_to_plain(view.summary, currency),
+        "calls": None if view.calls is None else _calls_to_plain(view.calls, view.keys),
+        "needs": [_alert_to_plain(alert) for alert in view.alerts],
+        "first_call": None if view.first is None else _first_call_to_plain(view.first),
+        "notices": [notices.public(notice) for notice in view.notices],
+    }
+
+
+def _calls_to_plain(calls: RecentCalls, keys: Mapping[str, OwnKey]) -> dict[str, Any]:
+    names = {key.id: key.name for key in keys.values()}
+    return {
+        **{name: getattr(calls.day, name) for name in ("calls", *CLASSES)},
+        "success": _rounded(calls.day.share),
+        "success_7d": _rounded(calls.week.share),
+        "first_byte_p50_ms": calls.day.first_byte(50),
+        "first_byte_p95_ms": calls.day.first_byte(95),
+        "cost_yesterday_by_now": format_money(calls.yesterday_nanos),
+        "hours": [_hour_to_plain(hour) for hour in calls.hours],
+        "models": [{"model": sums.name, **_sums_to_plain(sums)} for sums in calls.by_model],
+        "keys": [
+            {"key_id": sums.name, "key_name": names.get(sums.name or ""), **_sums_to_plain(sums)}
+            for sums in calls.by_key
+        ],
+        "failures": [
+            {
+                "started_at": rfc3339(row["started_ms"]),
+                **{name: row[name] for name in FAILURE_FIELDS},
+            }
+            for row in calls.failures
+        ],
+    }
+
+
+def _hour_to_plain(hour: HourOfCalls) -> dict[str, Any]:
+    return {
+        "at": rfc3339(hour.at_ms),
+        "ok": hour.ok,
+        "refused": hour.refused,
+        "failed": hour.failed,
+        "client_gone": hour.client_gone,
+    }
+
+
+def _sums_to_plain(sums: CallSums) -> dict[str, Any]:
+    return {
+        "calls": sums.calls,
+        "tokens_in": sums.input + sums.cached,
+        "tokens_out": sums.output,
+        "cost": sums.cost,
+    }
+
+
+def _alert_to_plain(alert: Alert) -> dict[str, Any]:
+    """Return the kind of an alert, its values, and the page with the remedy; an unknown time is
+    null."""
+    values = {
+        name: (rfc3339(value.at_ms) if value.at_ms else None) if isinstance(value, At) else value
+        for name, value in alert.values.items()
+    }
+    return {"need": alert.fact.removeprefix("need_"), "page": alert.href, **values}
+
+
+def _first_call_to_plain(first: FirstCall) -> dict[str, Any]:
+    return {
+        "key": None if first.key is None else first.key.name,
+        "group": first.group or None,
+        "models": [offer.model for offer in first.models],
+        "models_offered": first.offered,
+        "command": first.command or None,
+    }
+
+
+def _rounded(share: float | None) -> float | None:
+    return None if share is None else round(share, SHARE_DIGITS)

@@ -1,1 +1,0 @@
-"""What a user sees at a glance: home, channel status, the wallet."""

@@ -1,0 +1,320 @@
+"""Sums of calls for the Hub: outcomes, tokens, money and first bytes, of a user and of a key.
+
+From the roll-ups; only the part of an hour that has begun is read from records. Days are those of
+UTC.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import peewee
+
+from store.calls import usage_stats
+from store.calls.usage_queries import Filters, Row, history
+from store.calls.usage_stats import CLASSES, Order
+from store.channels.figures import percentile
+from store.db.database import snapshot_read
+from store.db.tables.channels import FIRST_BYTE
+from store.money.ledger import charges_by_day
+from store.values.ids import DAY_MS, HOUR_MS, day_at, day_begin_ms
+from store.values.pricing import format_money, parse_money
+from store.values.usage_record import OUTCOMES, rfc3339
+from store.values.windows import MONTH, window_at
+
+MIN_STREAMS = 20
+"""Of fewer streams no percentile is told: it would be that of chance."""
+
+RECENT_HOURS = 24
+WEEK_DAYS = 7
+TOP_ROWS = 6  # of models or keys
+RECENT_FAILURES = 6
+KEY_CALLS = KEY_MODELS = 10
+KEY_DAYS = 30
+FAILED = tuple(outcome for outcome in OUTCOMES if outcome not in ("ok", "client_gone"))
+"""Outcomes of calls that failed or were refused."""
+
+_PLAIN = Order()
+_TOKENS = {
+    "input": ("input_tokens", "cache_write_tokens", "cache_write_1h_tokens"),
+    "cached": ("cache_read_tokens",),
+    "output": ("output_tokens", "reasoning_tokens"),
+}
+
+
+@dataclass(slots=True)
+class CallSums:
+    """Calls summed up; `first_bytes` is a histogram of the streams."""
+
+    calls: int = 0
+    ok: int = 0
+    refused: int = 0
+    client_gone: int = 0
+    failed: int = 0
+    cost_nanos: int = 0
+    input: int = 0
+    cached: int = 0
+    output: int = 0
+    first_bytes: list[int] = field(default_factory=lambda: [0] * len(FIRST_BYTE))
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Add a row of `usage_stats.stats`, with or without first bytes."""
+        for name in ("calls", *CLASSES):
+            setattr(self, name, getattr(self, name) + row[name])
+        for name, columns in _TOKENS.items():
+            setattr(self, name, getattr(self, name) + sum(row[column] for column in columns))
+        self.cost_nanos += parse_money(row["cost"])
+        if (first_bytes := row.get("first_bytes")) is not None:
+            pairs = zip(self.first_bytes, first_bytes, strict=True)
+            self.first_bytes = [a + b for a, b in pairs]
+
+    def remove(self, part: "CallSums") -> None:
+        """Subtract the sums of a part of the calls."""
+        for name in ("calls", *CLASSES, "cost_nanos", *_TOKENS):
+            setattr(self, name, getattr(self, name) - getattr(part, name))
+        pairs = zip(self.first_bytes, part.first_bytes, strict=True)
+        self.first_bytes = [a - b for a, b in pairs]
+
+    @property
+    def cost(self) -> str:
+        """The cost as decimal text."""
+        return format_money(self.cost_nanos)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all kinds."""
+        return self.input + self.cached + self.output
+
+    @property
+    def counted(self) -> int:
+        """Calls except those whose client left."""
+        return self.calls - self.client_gone
+
+    @property
+    def share(self) -> float | None:
+        """The part of the counted calls that succeeded; None without a call."""
+        return self.ok / self.counted if self.counted else None
+
+    @property
+    def streams(self) -> int:
+        """Streams that began."""
+        return sum(self.first_bytes)
+
+    def first_byte(self, percent: int) -> int | None:
+        """Return a percentile of the time until a stream began, ms; None below MIN_STREAMS."""
+        enough = self.streams >= MIN_STREAMS
+        return percentile(self.first_bytes, percent) if enough else None
+
+
+def sum_of(db: peewee.Database, filters: Filters, order: Order = _PLAIN) -> CallSums:
+    """Return the sums of all matching calls."""
+    sums = CallSums()
+    for row in usage_stats.stats(db, (), filters, order):
+        sums.add(row)
+    return sums
+
+
+def sums_by(
+    rows: Iterable[dict[str, Any]], name_of: Callable[[dict[str, Any]], str]
+) -> dict[str, CallSums]:
+    """Return rows of `usage_stats.stats` summed up by a name of theirs, in their order."""
+    sums: dict[str, CallSums] = {}
+    for row in rows:
+        sums.setdefault(name_of(row), CallSums()).add(row)
+    return sums
+
+
+# ---- the calls of a user -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class HourOfCalls:
+    """Calls that began in an hour, by how they ended."""
+
+    at_ms: int
+    ok: int = 0
+    refused: int = 0
+    failed: int = 0
+    client_gone: int = 0
+
+    @property
+    def calls(self) -> int:
+        """Calls with any outcome."""
+        return self.ok + self.refused + self.failed + self.client_gone
+
+
+@dataclass(slots=True)
+class NamedSums(CallSums):
+    """Calls of a model or a key; `name` None: the remaining ones together."""
+
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecentCalls:
+    """Calls of a user: of the last 24 hours by hour, of a week (today and the six days before), of
+    today by model and key, the cost of yesterday up to this time, and the newest failures."""
+
+    hours: Sequence[HourOfCalls]
+    day: CallSums
+    week: CallSums
+    yesterday_nanos: int
+    by_model: Sequence[NamedSums]
+    by_key: Sequence[NamedSums]
+    failures: Sequence[Row]
+
+
+def has_called(db: peewee.Database, user: str) -> bool:
+    """Return whether there is a record of any call of a user."""
+    return bool(history(db, Filters(user=user), 1))
+
+
+def recent_calls(db: peewee.Database, user: str, at_ms: int) -> RecentCalls:
+    """Return the calls of a user up to a moment."""
+    hours, outcomes = _hours(db, user, at_ms)
+    today_ms = at_ms - at_ms % DAY_MS
+    today = Filters(user=user, since_ms=today_ms)
+    day = Filters(user=user, since_ms=hours[0].at_ms)
+    week = Filters(user=user, since_ms=today_ms - (WEEK_DAYS - 1) * DAY_MS)
+    return RecentCalls(
+        hours=hours,
+        day=sum_of(db, day, Order(first_bytes=True)),
+        week=sum_of(db, week),
+        yesterday_nanos=_yesterday(db, user, at_ms),
+        by_model=_top(db, "model", today),
+        by_key=_top(db, "key_id", today),
+        failures=_failures(db, user, hours[0].at_ms, outcomes),
+    )
+
+
+def _hours(db: peewee.Database, user: str, at_ms: int) -> tuple[list[HourOfCalls], set[str]]:
+    """Return the last 24 hours, the running one last, and the outcomes in them."""
+    first_ms = at_ms - at_ms % HOUR_MS - (RECENT_HOURS - 1) * HOUR_MS
+    counts: dict[str, dict[str, int]] = {}
+    outcomes = set()
+    filters = Filters(user=user, since_ms=first_ms)
+    for row in usage_stats.stats(db, ("hour", "outcome"), filters):
+        outcomes.add(row["outcome"])
+        of_hour = counts.setdefault(row["hour"], dict.fromkeys(CLASSES, 0))
+        for name in CLASSES:
+            of_hour[name] += row[name]
+    starts = range(first_ms, first_ms + RECENT_HOURS * HOUR_MS, HOUR_MS)
+    return [HourOfCalls(start, **counts.get(rfc3339(start), {})) for start in starts], outcomes
+
+
+def _yesterday(db: peewee.Database, user: str, at_ms: int) -> int:
+    """Return the cost of yesterday's calls up to this time of the day (nanos)."""
+    begin_ms = at_ms - at_ms % DAY_MS - DAY_MS
+    until_ms = at_ms - DAY_MS
+    hour_ms = until_ms - until_ms % HOUR_MS
+    parts = [Filters(user=user, since_ms=hour_ms, until_ms=until_ms)]
+    if hour_ms > begin_ms:
+        parts.append(Filters(user=user, since_ms=begin_ms, until_ms=hour_ms))
+    return sum(sum_of(db, part).cost_nanos for part in parts)
+
+
+def _top(db: peewee.Database, by: str, filters: Filters) -> list[NamedSums]:
+    """Return the most expensive models or keys, and the remaining ones together."""
+    top, remaining = [], NamedSums()
+    for row in usage_stats.stats(db, (), filters):
+        remaining.add(row)
+    for row in usage_stats.stats(db, (by,), filters, Order("cost", TOP_ROWS)):
+        if row[by] is not None:
+            sums = NamedSums(name=row[by])
+            sums.add(row)
+            remaining.remove(sums)
+            top.append(sums)
+    return [*top, remaining] if remaining.calls else top
+
+
+def _failures(db: peewee.Database, user: str, since_ms: int, outcomes: set[str]) -> list[Row]:
+    """Return the newest calls that failed or were refused."""
+    failed = tuple(outcome for outcome in FAILED if outcome in outcomes)
+    if not failed:
+        return []
+    return history(db, Filters(user=user, outcome=failed, since_ms=since_ms), RECENT_FAILURES)
+
+
+# ---- the calls of a key --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class KeyUsage:
+    """Calls of a key: of this month, of each of the last KEY_DAYS with calls, this month's models,
+    the newest calls."""
+
+    month: CallSums
+    days: dict[str, CallSums]
+    models: list[tuple[str, CallSums]]
+    calls: list[Row]
+
+    @property
+    def max_nanos(self) -> int:
+        """The cost of the most expensive model."""
+        return max((sums.cost_nanos for _, sums in self.models), default=0)
+
+
+def key_usage(db: peewee.Database, user: str, key_id: str, at_ms: int) -> KeyUsage:
+    """Return the usage of a key of a user. A heavy key has tens of thousands of sums: they are read
+    once."""
+    first_day, _ = window_at(MONTH, at_ms)
+    days_ms = at_ms - at_ms % DAY_MS - (KEY_DAYS - 1) * DAY_MS
+    first_date = datetime.fromtimestamp(days_ms / 1000, UTC).date().isoformat()
+    since = Filters(user=user, key_id=key_id, since_ms=min(days_ms, day_begin_ms(first_day)))
+    rows = usage_stats.stats(db, ("day", "model"), since, Order(first_bytes=True))
+    month = [row for row in rows if int(row["day"].replace("-", "")) >= first_day]
+    models = sums_by(month, lambda row: row["model"] or "")
+    by_cost = sorted(
+        models.items(), key=lambda pair: (pair[1].cost_nanos, pair[1].calls), reverse=True
+    )
+    return KeyUsage(
+        month=sums_by(month, lambda row: "").get("", CallSums()),
+        days=sums_by((row for row in rows if row["day"] >= first_date), lambda row: row["day"]),
+        models=by_cost[:KEY_MODELS],
+        calls=history(db, Filters(user=user, key_id=key_id), KEY_CALLS),
+    )
+
+
+# ---- the spend of a user -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DaySpend:
+    """The cost of calls of a UTC day (yyyymmdd) or of several, and the part that the wallet paid;
+    in nanos."""
+
+    day: int
+    cost: int = 0
+    wallet: int = 0
+
+    @property
+    def plans(self) -> int:
+        """The part that plans paid."""
+        return max(0, self.cost - self.wallet)
+
+    def plus(self, other: "DaySpend") -> "DaySpend":
+        """Return both together, with the day of this one."""
+        return DaySpend(self.day, self.cost + other.cost, self.wallet + other.wallet)
+
+
+def spend_by_day(
+    db: peewee.Database, user: str, user_id: str, since_ms: int, at_ms: int
+) -> list[DaySpend]:
+    """Return each UTC day from that of `since_ms` to that of `at_ms`, also those without a call.
+
+    Costs are those of the roll-ups; the ledger has the part of the wallet, and plans paid the rest.
+    """
+    first_ms = since_ms - since_ms % DAY_MS
+    filters = Filters(user=user, since_ms=first_ms)
+
+    def read() -> list[DaySpend]:
+        costs = {
+            int(row["day"].replace("-", "")): parse_money(str(row["cost"]))
+            for row in usage_stats.stats(db, ("day",), filters)
+        }
+        charges = charges_by_day(db, user_id, day_at(first_ms))
+        days = [day_at(ms) for ms in range(first_ms, at_ms + 1, DAY_MS)]
+        return [DaySpend(day, costs.get(day, 0), charges.get(day, 0)) for day in days]
+
+    return snapshot_read(db, read)
