@@ -1,5 +1,5 @@
-"""Why a model cannot be called in a group: where else it can be, since when it is down, which name
-was meant. From what groups offer (``store.channels.offers``); for `explain` and the Hub.
+"""Availability of models in groups: which other groups offer one, since when it is down, which
+name was meant. By the offers of groups (``store.channels.offers``); for `explain` and the Hub.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from store.hub.own_keys import OwnKey
 from store.values.ids import DAY_MS, HOUR_MS
 from store.values.texts import closest
 
-NEAREST = 3  # names that are proposed for one that nobody offers
+NEAREST = 3  # names that are proposed for an unknown one
 
 UNKNOWN, UPSTREAM_NAME, OTHER_GROUP = "unknown", "upstream_name", "other_group"
 MODEL_NOT_FOUND = "model_not_found"
@@ -27,15 +27,15 @@ SWITCHED_OFF, IS_DOWN, CALLABLE = "disabled", "down", "callable"
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why a group does not answer to the name of a model; `code`:
+    """The result of looking a model up in a group; `code`:
 
-    unknown        no model has this name; `nearest` are like it
-    upstream_name  channels call a model so; `nearest` are the public names of that
+    unknown        no model has this name; `nearest` are similar names
+    upstream_name  channels have it as an upstream name; `nearest` are its public names
     other_group    `elsewhere` are groups that offer it, the cheapest first
-    disabled       the model is switched off, or no channel serves it; `elsewhere` may
-    down           all its channels are out; `status` says since when, why, when they are tried
-                   again; `elsewhere` may be up
-    callable       nothing is in the way
+    disabled       the model is disabled, or no channel serves it; perhaps `elsewhere`
+    down           all its channels are down; `status` says since when, why, and when they are
+                   tried again; perhaps it is up `elsewhere`
+    callable       it can be called
     """
 
     code: str
@@ -47,11 +47,11 @@ class Why:
 
 
 class Availability:
-    """Of the groups of one world: those a user has to do with."""
+    """Availability in the groups of one world: those that a user may see."""
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._statuses = {(one.name, one.model): one for one in world.statuses}
+        self._statuses = {(status.name, status.model): status for status in world.statuses}
         self._upstream: dict[str, set[str]] = {}
         for channel in world.channels:
             if channel.groups & world.groups.keys():
@@ -59,20 +59,21 @@ class Availability:
                     self._upstream.setdefault(upstream, set()).add(public)
 
     def status(self, group: str, model: str) -> Status | None:
-        """How a model is in a group; None: it is not offered there."""
+        """Return the status of a model in a group; None: it is not offered there."""
         return self._statuses.get((group, model))
 
     def elsewhere(self, group: str, model: str) -> list[str]:
-        """The other groups in which a model can be called now, the cheapest first."""
-        able = [
-            one
-            for name, one in self._world.groups.items()
+        """Return the other groups in which a model can be called now, the cheapest first."""
+        groups = [
+            other
+            for name, other in self._world.groups.items()
             if name != group and self._answers(name, model)
         ]
-        return [one.name for one in sorted(able, key=lambda one: (one.multiplier_ppm, one.name))]
+        groups.sort(key=lambda other: (other.multiplier_ppm, other.name))
+        return [other.name for other in groups]
 
     def why(self, group: str, model: str) -> Why:
-        """What stands between a group and a name."""
+        """Look a name up in a group."""
         status = self.status(group, model)
         elsewhere = self.elsewhere(group, model)
         if status is None:
@@ -81,7 +82,7 @@ class Availability:
         return Why(code, model, group, elsewhere=elsewhere, status=status)
 
     def nearest(self, group: str, model: str) -> list[str]:
-        """Names like this one that can be called: in the group, else in others."""
+        """Return similar names that can be called: in the group, else in others."""
         return self._like(model, [group]) or self._like(model, self._world.groups)
 
     def _not_offered(self, group: str, model: str, elsewhere: Sequence[str]) -> Why:
@@ -101,16 +102,16 @@ class Availability:
         return status is not None and status.state not in (DISABLED, DOWN)
 
     def _like(self, model: str, groups: Iterable[str]) -> list[str]:
-        asked = frozenset(groups)
-        names = sorted({name for group, name in self._statuses if group in asked})
-        # Dates and other endings make a name long, so that it is no more like the one meant.
-        begun = [name for name in names if model.startswith(name) or name.startswith(model)]
-        begun.sort(key=len, reverse=True)
-        return list(dict.fromkeys((*begun, *closest(model, names, NEAREST))))[:NEAREST]
+        among = frozenset(groups)
+        names = sorted({name for group, name in self._statuses if group in among})
+        # A date at its end makes a name so long that it is no more similar to the one meant.
+        prefixes = [name for name in names if model.startswith(name) or name.startswith(model)]
+        prefixes.sort(key=len, reverse=True)
+        return list(dict.fromkeys((*prefixes, *closest(model, names, NEAREST))))[:NEAREST]
 
 
 def to_plain(why: Why) -> dict[str, Any]:
-    """As JSON says it; the status is told beside it."""
+    """Return the result as JSON, without the status."""
     return {"code": why.code, "nearest": list(why.nearest), "elsewhere": list(why.elsewhere)}
 
 

@@ -1,8 +1,8 @@
-"""Whether a base URL is right: for each kind of client what it would ask for, and what to set.
+"""Check of a base URL: for each kind of client the URL that it would request, and the one to set.
 
-The rules are those of the interface: clients of the OpenAI families are given {base_url}/v1, those
-of messages and of generate-content {base_url}, and only what asks for a whole endpoint gets one.
-Pure; for the Hub.
+The rules are those of the interface: clients of the OpenAI families get {base_url}/v1, those of
+messages and of generate-content {base_url}, and only what needs a whole endpoint gets one. Pure;
+for the Hub.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ MODELS = "/v1beta/models/…"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of client: what its base URL ends with, what it appends itself, which rule holds."""
+    """A kind of client: the path of its base URL, the path that it appends, its rule."""
 
     name: str
     base_path: str
@@ -38,8 +38,8 @@ KINDS: Mapping[str, Kind] = {
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a kind of client would ask for: `given` is the path of the base URL, `appended` what the
-    client adds. Wrong ones are wrong from there on. `use`: the base URL to set."""
+    """A base URL for one kind of client. `given`: its path, `appended`: the path that the client
+    appends, `use`: the base URL to set."""
 
     kind: str
     rule: int
@@ -51,30 +51,29 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """`problem`: what is wrong with the address whatever the client is: no_url, other_host,
-    other_path (of a gateway that has one), hub_host, other_scheme; None when it is the gateway."""
+    """The check of a base URL. `problem`: of the address, for every client: no_url, other_host,
+    other_path (of a gateway below a path), hub_host, other_scheme; None: it is the gateway's."""
 
     problem: str | None
     verdicts: tuple[Verdict, ...]
 
 
 def check(pasted: str, base_url: str, hub_url: str = "") -> Check:
-    """What a pasted base URL is for each kind of client; one without a scheme is read as if it had
-    the gateway's."""
+    """Check a pasted base URL for each kind of client; without a scheme it has the gateway's."""
     base = urlsplit(base_url)
     text = pasted.strip()[:MAX_CHARS]
     if "://" not in text:
         text = f"{base.scheme}://{text}"
     address = _split(text)
     problem = _problem(address, base, _split(hub_url) if hub_url else None)
-    given = "" if address is None else _path(address).rstrip("/").removeprefix(base.path)
+    path = "" if address is None else _path(address).rstrip("/").removeprefix(base.path)
     verdicts = (
         Verdict(
             kind=kind.name,
             rule=kind.rule,
-            given=given,
+            given=path,
             appended=kind.appends,
-            right=problem is None and given == kind.base_path,
+            right=problem is None and path == kind.base_path,
             use=base_url + kind.base_path,
         )
         for kind in KINDS.values()
@@ -84,9 +83,9 @@ def check(pasted: str, base_url: str, hub_url: str = "") -> Check:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Why a path does not exist. `given`: the path of the base URL that the client has, `appended`
-    what it has added; `use`: the base URL to set instead, None when another one would not help or
-    nothing is known about the client."""
+    """The reason for a path that does not exist. `given`: the path of the client's base URL,
+    `appended`: what the client appended, `use`: the base URL to set, None when another one would
+    not help or the client is unknown."""
 
     given: str
     appended: str
@@ -94,23 +93,23 @@ class Diagnosis:
 
 
 def diagnose(path: str, base_url: str) -> Diagnosis:
-    """What a client that asked for a path that does not exist has for a base URL."""
-    given = given_path(path)
+    """Find the wrong base URL behind a request for a path that does not exist."""
+    base_path = given_path(path)
     family, _ = end_of(path)
-    if given is None or family is None:
+    if base_path is None or family is None:
         return Diagnosis("", path, None)
     right = BASE_PATHS[family]
-    use = None if given == right else base_url + right
-    return Diagnosis(given, path[len(given) :], use)
+    use = None if base_path == right else base_url + right
+    return Diagnosis(base_path, path[len(base_path) :], use)
 
 
 def _split(text: str) -> SplitResult | None:
     try:
         parts = urlsplit(text)
-        known = parts.hostname is not None and parts.port != 0
+        complete = parts.hostname is not None and parts.port != 0
     except ValueError:
         return None
-    return parts if known else None
+    return parts if complete else None
 
 
 def _path(address: SplitResult) -> str:
@@ -129,5 +128,5 @@ def _problem(address: SplitResult | None, base: SplitResult, hub: SplitResult | 
 
 
 def _place(address: SplitResult) -> tuple[str | None, int]:
-    """Host and port; the scheme tells the port that is not written."""
+    """Return host and port; by default the port of the scheme."""
     return address.hostname, address.port or (443 if address.scheme == "https" else 80)

@@ -186,5 +186,5 @@ def offers_of(db: peewee.Database, channel: Channel, names: Sequence[str]) -> li
     served: dict[str, list[str]] = {}
     for public, upstream in channel.models.items():
         served.setdefault(upstream, []).append(public)
-    known = listing.existing(db, "model", names)
-    return [ModelOffer(name, served.get(name, []), name in known) for name in sorted(names)]
+    existing = listing.existing(db, "model", names)
+    return [ModelOffer(name, served.get(name, []), name in existing) for name in sorted(names)]

@@ -1,9 +1,8 @@
-"""What a call of a key for a model at an endpoint would get now, and by which channels.
+"""Explanation of a call: what a key would get for a model at an endpoint now, by which channels.
 
-It asks the very functions that decide a call, on the store alone: no gateway has to run, nothing is
-spent and nothing recorded. What workers hold against channels and upstream keys is there, too: what
-one of them has met counts as met. What only a running gateway knows (rates, calls at one time, the
-caller's address) is not judged.
+The functions that decide a call are applied to the store alone: no gateway has to run, nothing is
+charged and nothing recorded. Open circuits and suspended keys of all workers are in the store, too.
+What only a running gateway knows (rates, concurrency, the caller's address) is not checked.
 """
 
 import random
@@ -48,7 +47,7 @@ from store.values.ids import now_ms
 from store.values.usage_record import WALLET, rfc3339
 
 NO_COUNTING = "counts_no_tokens"
-_NEVER_ASKED = frozenset({DISABLED, OTHER_GROUP, OTHER_FAMILY, TRANSLATE_OFF, NO_COUNTING})
+_NEVER_TRIED = frozenset({DISABLED, OTHER_GROUP, OTHER_FAMILY, TRANSLATE_OFF, NO_COUNTING})
 LIMITS = ("rpm", "tpm", "concurrency", "key_rpm", "key_tpm", "key_concurrency")
 
 _PLACEHOLDER = re.compile(r"\\\{[a-z_]+\\\}")
@@ -57,10 +56,10 @@ _LEAST_INPUT_TOKENS = 1
 
 @dataclass(frozen=True, slots=True)
 class ChannelState:
-    """A channel as the call would find it now.
+    """A channel in its present state for the call.
 
-    `usable`: it would be asked, in spite of a reason when nothing better is left. `until` is RFC
-    3339. `translated_from`: its family, when it speaks another than the call.
+    `usable`: it may be tried, in spite of a reason when nothing better is left. `until` is RFC
+    3339. `translated_from`: its family, when it is not that of the call.
     """
 
     name: str
@@ -78,10 +77,10 @@ class ChannelState:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """`first`: the channels that the call may be sent to first; none when its tokens would be
-    estimated without asking one. When it would fail: the `reason`, a code of usage records, with
-    status and message as the client would get them; and of a model that is not offered to the key's
-    group `why`: where it is, which name was meant."""
+    """The explanation of a call. `first`: the channels that it may be sent to first; none when its
+    tokens would be estimated without a channel. Of a call that would fail: the `reason`, a code of
+    usage records, with status and message for the client; `why`: for a model that the key's group
+    does not offer."""
 
     channels: Sequence[ChannelState] = ()
     first: Sequence[str] = ()
@@ -97,7 +96,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class _World:
-    """What a worker would decide with that has read the store just now."""
+    """The state of a worker that has just read the store."""
 
     snapshot: Snapshot
     planner: Planner
@@ -117,9 +116,9 @@ def _world(db: peewee.Database, snapshot: Snapshot) -> _World:
 def explain(
     db: peewee.Database, snapshot: Snapshot, key: KeyEntry | None, model: str, endpoint: str
 ) -> Explanation:
-    """What a call would get now; `key` None: one that nobody has. Raises StoreError."""
+    """Explain a call; `key` None: no key has its secret. Raises StoreError."""
     family = FAMILIES[FAMILY_NAMES[0]]
-    shown: list[ChannelState] = []
+    states: list[ChannelState] = []
     try:
         family, operation = _entry_of(endpoint)
         if key is None:
@@ -134,10 +133,10 @@ def explain(
             snapshot=snapshot,
             peek=Peek(model, False, 1, 1, include_usage=True),
         )
-        shown = _channels(world, call, model)
+        states = _channels(world, call, model)
         _admit(call, model)
         if call.estimated:
-            return Explanation(shown)
+            return Explanation(states)
         candidate = world.selector.next(Wanted(call.candidates, family.name, model), world.now_s)
         if not isinstance(candidate, Candidate):
             raise faults.no_candidate_fault(candidate, model)
@@ -145,12 +144,12 @@ def explain(
     except Fault as fault:
         status = family.client.encode_fault(fault, "").status
         why = _why(db, key, model) if fault.condition is Condition.MODEL_NOT_FOUND else None
-        return Explanation(shown, (), fault.code, status, fault.message, why)
-    return Explanation(shown, _first(call, shown, candidate))
+        return Explanation(states, (), fault.code, status, fault.message, why)
+    return Explanation(states, _first(call, states, candidate))
 
 
 def _why(db: peewee.Database, key: KeyEntry | None, model: str) -> Why | None:
-    """Why the group of a key does not offer a model; among all groups, since operators ask."""
+    """Look a model up for the group of a key; among all groups, since operators ask."""
     if key is None:
         return None
     world = load_world(db, database_ms(db), None, LOSSES, figures_of=())
@@ -158,34 +157,34 @@ def _why(db: peewee.Database, key: KeyEntry | None, model: str) -> Why | None:
     return None if why.code == CALLABLE else why  # the key alone may not use it
 
 
-def _first(call: Call, shown: Sequence[ChannelState], candidate: Candidate) -> list[str]:
-    """The channels that a call may be sent to first: which one is drawn by weight."""
+def _first(call: Call, states: Sequence[ChannelState], candidate: Candidate) -> list[str]:
+    """Return the channels that a call may be sent to first: weights decide among them."""
     if candidate.anyway:
         return [candidate.channel.name]
     family = call.family.name
     rank = candidate.channel.rank(family)
-    equals = {one.name for one in call.candidates if one.rank(family) == rank}
-    return [one.name for one in shown if one.usable and one.reason is None and one.name in equals]
+    equals = {channel.name for channel in call.candidates if channel.rank(family) == rank}
+    usable = [state.name for state in states if state.usable and state.reason is None]
+    return [name for name in usable if name in equals]
 
 
 def _entry_of(endpoint: str) -> tuple[Family, Operation]:
-    """What a path asks for; E31 when the relay has no such endpoint that takes a model."""
-    known = []
+    """Return family and operation of a path. Raises E31 without such an endpoint with a model."""
+    endpoints = []
     for family in FAMILIES.values():
         for operation in family.client.operations.values():
             if not operation.stored:
                 pattern = _PLACEHOLDER.sub("[^/]+", re.escape(operation.endpoint))
                 if re.fullmatch(pattern, endpoint) or endpoint == operation.endpoint:
                     return family, operation
-                known.append(operation.endpoint)
-    told = (
-        f"No endpoint that takes a model: {endpoint}; there are: {', '.join(dict.fromkeys(known))}"
-    )
-    raise Fault(Condition.UNKNOWN_PATH, told)
+                endpoints.append(operation.endpoint)
+    names = ", ".join(dict.fromkeys(endpoints))
+    message = f"No endpoint that takes a model: {endpoint}; there are: {names}"
+    raise Fault(Condition.UNKNOWN_PATH, message)
 
 
 def _admit(call: Call, model: str) -> None:
-    """The checks of head and model as the relay makes them. Raises Fault."""
+    """Check head and model as the relay does. Raises Fault."""
     admit.check_key(replace(call.key, networks=()), "", call.arrival.started_ms)
     call.group = admit.check_entry(call.snapshot, call.key, call.family)
     admit.check_model(call, model)
@@ -196,35 +195,37 @@ def _admit(call: Call, model: str) -> None:
 
 
 def _channels(world: _World, call: Call, model: str) -> list[ChannelState]:
-    """Those that would be asked, in the order of a plan; then the others."""
+    """Return the candidates in the order of a plan, then the other channels."""
     snapshot, group, family = call.snapshot, call.key.group, call.family.name
     planner, now_s = world.planner, world.now_s
     channels = snapshot.candidates(group, model, family)
-    able = [one for one in channels if _can(call, one)]
-    wanted = Wanted(able, family, model)
-    last = planner.last_resort(wanted, now_s)
-    candidates = planner.plan(wanted, now_s, len(able)) if last is None else last.candidates
-    left_out = planner.left_out(wanted, now_s)
-    reasons = {one.channel.id: one for one in left_out}
-    usable = [LeftOut(one.channel, "") for one in candidates]
-    shown = [_shown(world, call, reasons.get(one.channel.id, one), True) for one in usable]
-    asked = {candidate.channel.id for candidate in candidates}
-    others = [one for one in left_out if one.channel.id not in asked]
-    why = NO_COUNTING if call.operation.job == "count" else OTHER_FAMILY
-    others += [LeftOut(one, why) for one in channels if one not in able]
-    others += not_candidates(snapshot, group, model, family)
-    return shown + [_shown(world, call, one, False) for one in others]
+    capable = [channel for channel in channels if _is_capable(call, channel)]
+    request = Wanted(capable, family, model)
+    last = planner.last_resort(request, now_s)
+    candidates = planner.plan(request, now_s, len(capable)) if last is None else last.candidates
+    left_out = planner.left_out(request, now_s)
+    reasons = {row.channel.id: row for row in left_out}
+    states = [
+        _state(world, call, reasons.get(row.channel.id, LeftOut(row.channel, "")), usable=True)
+        for row in candidates
+    ]
+    planned = {candidate.channel.id for candidate in candidates}
+    unplanned = [row for row in left_out if row.channel.id not in planned]
+    reason = NO_COUNTING if call.operation.job == "count" else OTHER_FAMILY
+    unplanned += [LeftOut(channel, reason) for channel in channels if channel not in capable]
+    unplanned += not_candidates(snapshot, group, model, family)
+    return states + [_state(world, call, row, usable=False) for row in unplanned]
 
 
-def _can(call: Call, channel: Channel) -> bool:
-    """Whether a candidate for answers can do what the endpoint asks for."""
+def _is_capable(call: Call, channel: Channel) -> bool:
+    """Return whether a candidate for answers serves the endpoint."""
     if call.operation.job == "count":
         return admit.counts(call.family.name, channel)
     return call.operation.job != "compact" or channel.family == call.family.name
 
 
 def _check_money(db: peewee.Database, call: Call) -> None:
-    """Whether the accounts cover a short answer to an empty question. Raises Fault E18, E19."""
+    """Check that the accounts cover a short answer to an empty prompt. Raises Fault E18, E19."""
     if call.operation.free:
         return
     assert call.model is not None
@@ -246,16 +247,16 @@ def _check_money(db: peewee.Database, call: Call) -> None:
     raise faults.from_store(QuotaUsed(payment.payers[0], left, least))
 
 
-def _shown(world: _World, call: Call, one: LeftOut, usable: bool) -> ChannelState:
-    """A channel with the reason, if any."""
+def _state(world: _World, call: Call, row: LeftOut, *, usable: bool) -> ChannelState:
+    """Return the state of a channel, with its reason if any."""
     assert call.peek is not None
-    channel, snapshot, family = one.channel, world.snapshot, call.family.name
-    until = rfc3339(snapshot.read_ms + round(one.wait_s * 1000)) if one.wait_s else None
-    translated = channel.family != family and one.reason not in _NEVER_ASKED
+    channel, snapshot, family = row.channel, world.snapshot, call.family.name
+    until = rfc3339(snapshot.read_ms + round(row.wait_s * 1000)) if row.wait_s else None
+    translated = channel.family != family and row.reason not in _NEVER_TRIED
     return ChannelState(
         name=channel.name,
         usable=usable,
-        reason=one.reason or None,
+        reason=row.reason or None,
         until=until,
         vendor=channel.vendor,
         family=channel.family,

@@ -1,7 +1,7 @@
 """The first steps of a new gateway: an administrator with a password, a channel, a key.
 
-The Hub's first run asks for them; each step is of the same edits that commands make. Values are
-taken as they are typed: `env:` and `file:` mean nothing here.
+Each step makes the same edits as commands do. Values are taken literally: `env:` and `file:` mean
+nothing here.
 """
 
 import json
@@ -13,7 +13,7 @@ import peewee
 
 from adapters.registry import FAMILIES, VENDORS
 from operations.edits import editor
-from store.admin.apply import Editor, Outcome
+from store.admin.apply import Outcome
 from store.admin.document import Document, read
 from store.admin.export import list_objects
 from store.admin.objects import Sealing
@@ -86,7 +86,7 @@ START_URLS: Mapping[str, str] = {
     "openai-compatible": "",
     "demo": DEMO_URL,
 }
-"""The vendors that the first run offers, each with the address it begins with."""
+"""Address of the first channel of each vendor that the first run offers."""
 START_MODELS: Mapping[str, Sequence[str]] = {
     **{start.name: tuple(start.models) for start in VENDOR_STARTS},
     "openai-compatible": (),
@@ -100,7 +100,7 @@ _PRICES: Mapping[str, Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class FirstAdmin:
-    """What the first step asks for. `base_url`: empty keeps what is known."""
+    """The fields of the first step. `base_url`: empty keeps the present one."""
 
     name: str
     password: str = field(repr=False)
@@ -109,8 +109,8 @@ class FirstAdmin:
 
 @dataclass(frozen=True, slots=True)
 class FirstChannel:
-    """What the second step asks for. `key`: empty keeps the one that the channel has; `input_price`
-    and `output_price`, per million tokens, are of models whose prices are not known here."""
+    """The fields of the second step. `key`: empty keeps that of the channel; `input_price` and
+    `output_price`, per million tokens, are of models whose prices are not known here."""
 
     vendor: str
     name: str
@@ -123,113 +123,115 @@ class FirstChannel:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
-    """How far the first run is: channels and keys that there are."""
+class FirstRunState:
+    """The progress of the first run: numbers of channels and keys."""
 
     channels: int
     keys: int
 
     @property
     def finished(self) -> bool:
-        """Whether calls can be made."""
+        """Calls can be made."""
         return bool(self.channels and self.keys)
 
 
-def state(db: peewee.Database) -> State:
-    """How far the first run is."""
-    return State(len(list_objects(db, "channel")), len(list_objects(db, "key")))
+def state(db: peewee.Database) -> FirstRunState:
+    """Return the progress of the first run."""
+    return FirstRunState(len(list_objects(db, "channel")), len(list_objects(db, "key")))
 
 
-def make_admin(db: peewee.Database, sealing: Sealing, token: str, wanted: FirstAdmin) -> Person:
-    """Give the first administrator a password, as the holder of a link may, and use the link up.
+def make_admin(db: peewee.Database, sealing: Sealing, token: str, admin: FirstAdmin) -> Person:
+    """Give the first administrator a password for the token of a first-run link, which is used up.
     Hashes: not on an event loop. Raises NotFound when the link opens nothing, Refused."""
     if not first_run.opens(db, token):
         raise NotFound("this link opens nothing")
     try:
-        texts.base_url(wanted.base_url or DEMO_URL)
+        texts.base_url(admin.base_url or DEMO_URL)
     except ValueError as error:
         raise Refused([f"the base URL {error}"]) from None
-    user = {"name": wanted.name, "role": "admin", "password": wanted.password, "enabled": True}
-    entries, maker = _entries({"user": [user]}), _editor(db, sealing, wanted.name)
+    user = {"name": admin.name, "role": "admin", "password": admin.password, "enabled": True}
+    entries, maker = _entries({"user": [user]}), editor(db, sealing, admin.name, remote=True)
     # Faults show, and the password is hashed, before others have to wait for the transaction.
     maker.apply(entries, dry_run=True)
-    own = User.select(User.id, User.role, User.password_hash).where(User.name == wanted.name)
+    own = User.select(User.id, User.role, User.password_hash).where(User.name == admin.name)
 
     def work() -> Person:
         first_run.use_up(db, token)
         row = first_row(db, own)
         if row is not None and row[1] != "admin":
-            raise Refused([f'"{wanted.name}" is a member; choose another name'])
+            raise Refused([f'"{admin.name}" is a member; choose another name'])
         maker.apply(entries)
-        if wanted.base_url:
-            keep_base_url(db, wanted.base_url, wanted.name)
+        if admin.base_url:
+            keep_base_url(db, admin.base_url, admin.name)
         row = first_row(db, own)
         assert row is not None
-        return Person(row[0], wanted.name, "admin", mark_of(row[2]))
+        return Person(row[0], admin.name, "admin", mark_of(row[2]))
 
     return transaction(db, work)
 
 
-def make_channel(db: peewee.Database, sealing: Sealing, actor: str, wanted: FirstChannel) -> None:
-    """Make the first channel, its group and its models, or change the channel of this name. Raises
-    Refused."""
-    if wanted.vendor not in START_URLS:
-        raise Refused([f'vendor "{wanted.vendor}" is not offered here'])
-    if not wanted.models:
+def make_channel(db: peewee.Database, sealing: Sealing, actor: str, first: FirstChannel) -> None:
+    """Create the first channel, its group and its models, or change the channel of this name.
+    Raises Refused."""
+    if first.vendor not in START_URLS:
+        raise Refused([f'vendor "{first.vendor}" is not offered here'])
+    if not first.models:
         raise Refused(["name one model at least"])
-    spoken = [family for family in FAMILIES if family in VENDORS[wanted.vendor].families]
-    there = {one["name"] for one in list_objects(db, "channel")}
-    priced = {one["name"] for one in list_objects(db, "model") if one["price"]}
+    vendor_families = VENDORS[first.vendor].families
+    existing = {channel["name"] for channel in list_objects(db, "channel")}
+    priced = {model["name"] for model in list_objects(db, "model") if model["price"]}
     channel: dict[str, Any] = {
-        "name": wanted.name,
-        "vendor": wanted.vendor,
-        "family": spoken[0],
-        "base_url": wanted.base_url or START_URLS[wanted.vendor],
-        "groups": [wanted.group],
-        "models": {model: model for model in wanted.models},
+        "name": first.name,
+        "vendor": first.vendor,
+        "family": next(family for family in FAMILIES if family in vendor_families),
+        "base_url": first.base_url or START_URLS[first.vendor],
+        "groups": [first.group],
+        "models": {model: model for model in first.models},
     }
-    if wanted.key or wanted.name not in there:
-        channel["keys"] = [wanted.key or "demo"] if wanted.key or wanted.vendor == "demo" else []
+    if first.key or first.name not in existing:
+        channel["keys"] = [first.key or "demo"] if first.key or first.vendor == "demo" else []
     models = [
-        {"name": model, "price": _price(model, wanted)}
-        for model in wanted.models
+        {"name": model, "price": _price(model, first)}
+        for model in first.models
         if model not in priced
     ]
-    document = {"group": [{"name": wanted.group}], "model": models, "channel": [channel]}
+    document = {"group": [{"name": first.group}], "model": models, "channel": [channel]}
     _apply(db, sealing, actor, document)
 
 
 def keep_models(
     db: peewee.Database, sealing: Sealing, actor: str, channel: str, models: Sequence[str]
 ) -> None:
-    """Leave a channel only these of its models. Raises NotFound, Refused."""
-    found = [one for one in list_objects(db, "channel") if one["name"] == channel]
-    if not found:
+    """Keep only these models of a channel. Raises NotFound, Refused."""
+    stored = next((row for row in list_objects(db, "channel") if row["name"] == channel), None)
+    if stored is None:
         raise NotFound(f'there is no channel "{channel}"')
-    kept = {name: up for name, up in found[0]["models"].items() if name in models}
-    if not kept:
+    remaining = {name: up for name, up in stored["models"].items() if name in models}
+    if not remaining:
         raise Refused(["keep one model at least"])
-    _apply(db, sealing, actor, {"channel": [{"name": channel, "models": kept}]})
+    _apply(db, sealing, actor, {"channel": [{"name": channel, "models": remaining}]})
 
 
 def group_to_begin_with(db: peewee.Database) -> str:
-    """The group of the first channel; empty: there is none."""
-    return next((name for one in list_objects(db, "channel") for name in one["groups"]), "")
+    """Return the group of the first channel; empty: there is none."""
+    channels = list_objects(db, "channel")
+    return next((name for channel in channels for name in channel["groups"]), "")
 
 
 def channels_of(db: peewee.Database, group: str) -> list[dict[str, Any]]:
-    """The enabled channels of a group that serve a model."""
+    """Return the enabled channels of a group that serve a model."""
     return [
-        one
-        for one in list_objects(db, "channel")
-        if one["enabled"] and one["models"] and group in one["groups"]
+        channel
+        for channel in list_objects(db, "channel")
+        if channel["enabled"] and channel["models"] and group in channel["groups"]
     ]
 
 
 def make_key(
     db: peewee.Database, sealing: Sealing, user: str, group: str, name: str
 ) -> tuple[str, str]:
-    """(id, secret) of a new key of a user; the secret is not kept. Raises Conflict, Refused."""
+    """Create a key of a user; return its id and its secret, which is not stored. Raises Conflict,
+    Refused."""
     key = {"user": user, "name": name, "group": group}
     outcome = _apply(db, sealing, user, {"group": [{"name": group}], "key": [key]})
     if not outcome.keys or outcome.keys[0].secret is None:
@@ -238,23 +240,23 @@ def make_key(
 
 
 def credit_once(db: peewee.Database, user: str, amount_nanos: int) -> None:
-    """Give a wallet what the first calls cost; a second time nothing. Raises Refused."""
+    """Credit a wallet for the first calls; a second time nothing. Raises Refused."""
     movement = wallet.Movement(amount_nanos, CREDIT_REASON, f"first-run:{user}", user)
     wallet.credit(db, user, movement)
 
 
-def _price(model: str, wanted: FirstChannel) -> Mapping[str, str]:
+def _price(model: str, first: FirstChannel) -> Mapping[str, str]:
     if model in _PRICES:
         return _PRICES[model]
-    if not wanted.input_price or not wanted.output_price:
+    if not first.input_price or not first.output_price:
         raise Refused([f'the prices of "{model}" are not known here; write them, or "0"'])
-    return {"input": wanted.input_price, "output": wanted.output_price}
+    return {"input": first.input_price, "output": first.output_price}
 
 
 def _apply(
     db: peewee.Database, sealing: Sealing, actor: str, document: Mapping[str, Any]
 ) -> Outcome:
-    return _editor(db, sealing, actor).apply(_entries(document))
+    return editor(db, sealing, actor, remote=True).apply(_entries(document))
 
 
 def _entries(document: Mapping[str, Any]) -> Document:
@@ -262,8 +264,3 @@ def _entries(document: Mapping[str, Any]) -> Document:
     if faults:
         raise Refused(faults)
     return entries
-
-
-def _editor(db: peewee.Database, sealing: Sealing, actor: str) -> Editor:
-    # Its own Sealing, which remembers the passwords that it has hashed.
-    return editor(db, Sealing(sealing.cipher, sealing.peppers), actor, remote=True)

@@ -1,4 +1,4 @@
-"""`explain`: what a call of a key for a model at an endpoint would get now."""
+"""`explain`: explanation of a call of a key for a model at an endpoint."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -44,55 +44,58 @@ def command(
         raise click.UsageError("give either --key or --key-id")
     with opened_store(config) as access:
         secrets = access.secrets()
-        wanted = digests(key, secrets.peppers) if key is not None else []
+        hashes = digests(key, secrets.peppers) if key is not None else []
         if key_id is not None:
             if "/" in key_id:
                 key_id = show(access.db, "key", key_id)["id"]
-            wanted = digests_of(access.db, key_id)[:1]
+            hashes = digests_of(access.db, key_id)[:1]
         snapshot = load_snapshot(access.db, Cipher(secrets.cipher_keys), LOSSES)
-        caller = find_key(access.db, wanted) if wanted else None
-        said = explain(access.db, snapshot, caller, model, endpoint)
+        caller = find_key(access.db, hashes) if hashes else None
+        explanation = explain(access.db, snapshot, caller, model, endpoint)
     if as_json:
-        _print_json(said)
+        _print_json(explanation)
     else:
-        _print(said)
+        _print(explanation)
 
 
-def _print_json(said: Explanation) -> None:
-    channels = [asdict(one) for one in said.channels]
-    if said.allowed:
-        outcome: dict[str, object] = {"first": said.first}
+def _print_json(explanation: Explanation) -> None:
+    channels = [asdict(channel) for channel in explanation.channels]
+    if explanation.allowed:
+        outcome: dict[str, object] = {"first": explanation.first}
     else:
-        outcome = {"status": said.status, "message": said.message}
-        if said.why is not None:
-            outcome["why"] = availability.to_plain(said.why)
-    head = {"allowed": said.allowed, "reason": said.reason, "channels": channels}
+        outcome = {"status": explanation.status, "message": explanation.message}
+        if explanation.why is not None:
+            outcome["why"] = availability.to_plain(explanation.why)
+    head = {"allowed": explanation.allowed, "reason": explanation.reason, "channels": channels}
     print_json({**head, **outcome})
 
 
-def _print(said: Explanation) -> None:
-    click.echo("allowed" if said.allowed else f"refused: {said.reason}")
-    rows = [{**asdict(one), "channel": one.name, "state": _state(one)} for one in said.channels]
+def _print(explanation: Explanation) -> None:
+    click.echo("allowed" if explanation.allowed else f"refused: {explanation.reason}")
+    rows = [
+        {**asdict(channel), "channel": channel.name, "state": _state(channel)}
+        for channel in explanation.channels
+    ]
     if rows:
         print_table(rows, COLUMNS)
-    if said.allowed and not said.first:
+    if explanation.allowed and not explanation.first:
         click.echo("would be estimated: no channel of this model counts tokens for this endpoint")
-    elif said.allowed:
-        by_weight = ", by weight" if len(said.first) > 1 else ""
-        click.echo(f"would be sent to {' or '.join(said.first)}{by_weight}")
+    elif explanation.allowed:
+        by_weight = ", by weight" if len(explanation.first) > 1 else ""
+        click.echo(f"would be sent to {' or '.join(explanation.first)}{by_weight}")
     else:
-        click.echo(f"would fail: {said.status} {said.reason}: {said.message}")
-        for what, names in _cures(said.why):
-            click.echo(f"{what}: {', '.join(names)}")
+        click.echo(f"would fail: {explanation.status} {explanation.reason}: {explanation.message}")
+        for label, names in _remedies(explanation.why):
+            click.echo(f"{label}: {', '.join(names)}")
 
 
-def _cures(why: Why | None) -> list[tuple[str, Sequence[str]]]:
-    """What leads on from a model that is not offered."""
+def _remedies(why: Why | None) -> list[tuple[str, Sequence[str]]]:
+    """Return remedies for a model that is not offered, each with its label."""
     if why is None:
         return []
     nearest = "public name" if why.code == availability.UPSTREAM_NAME else "nearest names"
-    found = (("offered in", why.elsewhere), (nearest, why.nearest))
-    return [(what, names) for what, names in found if names]
+    remedies = (("offered in", why.elsewhere), (nearest, why.nearest))
+    return [(label, names) for label, names in remedies if names]
 
 
 def _state(channel: ChannelState) -> str:

@@ -240,7 +240,7 @@ class RevokeTokenApi(AdminApi):
 
 @dataclass(frozen=True, slots=True)
 class SignInMethods:
-    """Whether one-time codes follow the password, and the accounts that sign in without it."""
+    """One-time codes after the password, and the accounts that sign in without one."""
 
     totp: bool
     links: list[Link]
