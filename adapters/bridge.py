@@ -150,7 +150,7 @@ class NativeBridge:
         self._left: list[bytes] = []  # events that were fed and are not read yet
         self.aligned = self.busy = False
         self.ended = False
-        # the tap's own method: one call less for each event
+        # the tap's own method: saves a call per event
         self.feed_repeat: Callable[[bytes], bytes | None] = tap.feed_repeat
 
     accepted = property(attrgetter("_tap.accepted"))
@@ -190,7 +190,7 @@ class NativeBridge:
             size = len(chunk)
             if 4 < size <= self._max_event_bytes and (
                 (chunk.find(b"\n\n") == size - 2 and chunk[0] != _LF and _CR not in chunk)
-                # the same of those vendors that end their lines with CR LF
+                # the same with lines that end in CR LF
                 or (
                     chunk.find(b"\r") == size - 4
                     and chunk.find(b"\n") == size - 3
@@ -208,7 +208,7 @@ class NativeBridge:
         """See ``Bridge``: a last event that lacks only its blank line, if it can be read."""
         tap = self._tap
         if self.ended or self._splitter.oversized or not self._of_events:
-            return b""  # an element of an array is complete with its bracket: no rest is
+            return b""  # an element of an array is complete with its bracket, a rest is not
         rest = self._splitter.rest
         if event_fields(rest)[1] is None:
             return b""
@@ -219,8 +219,8 @@ class NativeBridge:
             return b""
         self.ended = tap.ended
         if last and not tap.whole:
-            # Our error event will follow and must not run into this one. A CR may be half of the
-            # line's own end.
+            # The gateway's error event will follow and must not join this one. A CR may be half of
+            # the line's own end.
             last += b"\n" if rest.endswith((b"\n", b"\n\r")) else b"\n\n"
         return last
 

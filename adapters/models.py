@@ -46,7 +46,7 @@ def _gpt5(*efforts: Effort, effort_with_tools: bool = True) -> Traits:
 
 # Models of OpenAI, here and at Azure, by chat completions and responses.
 _OPENAI: dict[str, Traits] = {
-    "": _GPT,  # and new ones, of which nothing is known
+    "": _GPT,  # and unknown ones
     "gpt-3.5": _OLD_GPT,
     "gpt-4": _OLD_GPT,
     "gpt-4-turbo": Traits(openai_extras=True, thinking="none", documents=False, structured="tool"),
@@ -74,7 +74,7 @@ _OPENAI: dict[str, Traits] = {
     "gpt-6": _gpt5(*_WITH_OFF, "xhigh", "max", effort_with_tools=False),
     "gpt-oss": Traits(images=False, documents=False, efforts=_THREE),
 }
-# What of those is for chat completions alone.
+# Those of them that only chat completions has.
 _OPENAI_CHAT: dict[str, Traits] = {
     "gpt-4o-audio": Traits(openai_extras=True, thinking="none", images=False, audio=True),
     "gpt-4o-mini-audio": Traits(openai_extras=True, thinking="none", images=False, audio=True),
@@ -103,7 +103,7 @@ _ECHO = Traits(documents=False, token_bound="max_tokens", efforts=_THREE, reason
 # Vendors of chat completions besides OpenAI, by vendor and beginning of the model's name.
 _CHAT: dict[tuple[str, str], Traits] = {
     ("demo", ""): Traits(openai_extras=True, verbosity=True, custom_tools=True, audio=True),
-    # It leaves out by itself what a model does not take.
+    # It drops by itself what a model does not accept.
     ("openrouter", ""): Traits(token_bound="max_tokens", audio=True, efforts=ALL_EFFORTS),
     ("deepseek", ""): _DEEPSEEK,
     ("groq", ""): _GROQ,
@@ -116,7 +116,7 @@ _CHAT: dict[tuple[str, str], Traits] = {
         documents=False, token_bound="max_tokens", efforts=_WITH_OFF, choices=False
     ),
     ("openai-compatible", ""): _OPEN_SERVER,
-    # Open models that continue a round of tools only with what they thought before.
+    # Open models that continue after tools only with their earlier reasoning.
     ("openai-compatible", "deepseek"): _ECHO,
     ("openai-compatible", "DeepSeek"): _ECHO,
     ("openai-compatible", "kimi-k2-thinking"): _ECHO,
@@ -163,7 +163,7 @@ _CLAUDE = Traits(
     efforts=("low", "medium", "high", "xhigh", "max"),
     prefill=False,
 )
-_CLAUDE_SONNET_5 = replace(_CLAUDE, efforts=("off", *_CLAUDE.efforts))  # thinks unasked
+_CLAUDE_SONNET_5 = replace(_CLAUDE, efforts=("off", *_CLAUDE.efforts))  # reasons by default
 _CLAUDE_4_6 = Traits(
     thinking="adaptive",
     efforts=("low", "medium", "high", "max"),
@@ -176,7 +176,7 @@ _CLAUDE_3 = Traits(structured="tool", thinking="none", documents=False)
 
 # Claude, by whatever vendor of the messages family; some write the version with a point. Since 4.7
 # models refuse budgets of thinking and sampling, before 4.6 they know only budgets. They take
-# fewer strict tools in one call than agents have: whoever needs them sets strict_tools.
+# fewer strict tools in one call than agents have: operators may set strict_tools.
 _CLAUDES: dict[str, Traits] = {
     "claude": _CLAUDE,  # and new ones
     "claude-sonnet-5": _CLAUDE_SONNET_5,
@@ -207,7 +207,7 @@ _MESSAGES: dict[tuple[str, str, str], Traits] = {
         for prefix, traits in _CLAUDES.items()
         for name in (prefix, re.sub(r"(\d)-(\d)$", r"\1.\2", prefix))
     },
-    # its own search of the web, which others that have its models need not have
+    # Anthropic's own search of the web; other vendors of its models need not have it
     **{
         ("anthropic", "messages", prefix): replace(traits, search=True)
         for prefix, traits in _CLAUDES.items()

@@ -54,11 +54,11 @@ _LOSSES: dict[tuple[str, str], int] = {
 }
 
 # How much a call of the first family loses at a channel of the second, where it is translated:
-# of a model's channels those with less are asked first. An order, no measure; docs/channels.md says
-# for each pair what is lost.
+# of a model's channels those with less are tried first. An order, no measure; docs/channels.md
+# lists the losses of each pair.
 LOSSES: dict[tuple[str, str], int] = {pair: _LOSSES[pair] for pair in TRANSLATORS}
 
-FAMILY_NAMES = tuple(FAMILIES)  # in the order in which they are shown
+FAMILY_NAMES = tuple(FAMILIES)  # in the order of lists
 _CHAT, _RESPONSES, _MESSAGES, _GENERATE = FAMILY_NAMES
 _OPENAI = frozenset({_CHAT, _RESPONSES})
 
@@ -67,8 +67,8 @@ def _under(prefix: str, families: frozenset[str]) -> dict[str, str]:
     return dict.fromkeys(families, prefix)
 
 
-# Facts of the vendors' own documentation, in words in docs/vendors.md. What it does not say that a
-# vendor has is not asked for there.
+# Facts of the vendors' own documentation, explained in docs/vendors.md. Endpoints and options that
+# it does not mention are not used.
 VENDORS: dict[str, Vendor] = {
     vendor.name: vendor
     for vendor in (

@@ -17,9 +17,9 @@ from adapters.ir.request import Request, Tool
 from adapters.json.jsonio import dumps
 from adapters.json.structure import Steps
 
-TURN_TOKENS = 4  # what vendors put around each turn
-# So much is counted by kinds of words; the rest is weighed, and taken to be like it. Coding clients
-# ask many times a second about long conversations.
+TURN_TOKENS = 4  # of the vendors' marks around each turn
+# So much is counted by kinds of words; the rest is weighed, and assumed to be alike. Coding clients
+# count long conversations many times a second.
 _COUNTED_CHARS = 16_384
 
 

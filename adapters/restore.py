@@ -38,7 +38,7 @@ class Restorer:
         self._unwrapped: dict[int, list[str]] = {}  # arguments of free-text tools, by slot
         self._kind_of: dict[int, SlotKind] = {}
         self._ignored: set[int] = set()  # slots behind a stop sequence
-        self._kinds: dict[int, set[str]] = {}  # what each choice has had
+        self._kinds: dict[int, set[str]] = {}  # of the slots of each choice
         self._stopped: dict[int, str] = {}  # choices that a stop sequence has ended
         self._choices: dict[int, int] = {}  # of slots
 
@@ -188,7 +188,7 @@ class _Cutter:
             return ""
         fresh, text = text, self._held + text
         places = [(text.find(stop.text), stop.text) for stop in self._stops]
-        # The one that is complete first, as it would be for a model that writes; of two the longer.
+        # The one that is complete first, as for a model that writes; of two the longer.
         matches = [(start + len(stop), start, stop) for start, stop in places if start >= 0]
         if matches:
             _, start, self.stop = min(matches)
@@ -211,7 +211,7 @@ class _Partial:
     def __init__(self, text: str) -> None:
         self.text = text
         self._matched = 0
-        self._shorter = [0]  # of each beginning the longest beginning that it ends with
+        self._shorter = [0]  # for each prefix the longest prefix that it ends with
         for char in text[1:]:
             self._shorter.append(self._longer(self._shorter[-1], char))
 

@@ -40,7 +40,7 @@ from adapters.large_answers import LARGE_BYTES, read_large
 from adapters.restore import Restorer
 
 MAX_ANSWER_VALUES = 2_000_000  # of one that is decoded, which cannot be interrupted
-MAX_DROPPED = 32  # fields that are named to the client and in the record
+MAX_DROPPED = 32  # fields that are listed for the client and in the record
 MAX_DROPPED_CHARS = 96  # of each
 
 _UNFIT = re.compile(r"[^!-+\--~]")  # in a list inside a header; paths may have the client's names
@@ -334,7 +334,7 @@ class TranslatedBridge:
         if not self._repeating:
             return None
         text = self._tap.repeat_text(chunk)
-        # An event without text becomes no frame: the general way finds that.
+        # An event without text becomes no frame: ``feed`` handles it.
         return self._encoder.repeat(text) if text else None
 
     def feed(self, chunk: bytes) -> bytes:
@@ -347,7 +347,7 @@ class TranslatedBridge:
             events, self._left = events[:EVENTS_AT_ONCE], events[EVENTS_AT_ONCE:]
             self.busy = bool(self._left)
         for event in events:
-            if type(event) is RawPiece:  # larger than what is read: it cannot be translated
+            if type(event) is RawPiece:  # too large to be read and translated
                 self._fail(Fault(Condition.UPSTREAM_INVALID))
                 break
             if self._pass(event, sent):

@@ -32,8 +32,7 @@ def peek(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
     required_array(spans, "messages")
     newer, older = count(spans, "max_completion_tokens"), count(spans, "max_tokens")
     if newer is not None and older is not None:
-        # Vendors differ in which of the two they obey when both are sent: hold for the larger; a 0
-        # is no bound.
+        # Vendors differ in which of the two they obey: hold for the larger; a 0 is no bound.
         newer = max(newer, older) if newer and older else 0
     include_usage = optional_object(spans, "stream_options").get("include_usage")
     if include_usage is not None and not isinstance(include_usage, bool):

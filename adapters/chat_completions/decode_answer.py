@@ -29,9 +29,9 @@ from adapters.ir.parts import Citation, Part, Reasoning, Refusal, Text, ToolCall
 from adapters.json.jsonio import compact
 from adapters.json.structure import VALUES_AT_ONCE, Steps
 
-MAX_CHOICES = 128  # which the family has; indexes above it are not believed
+MAX_CHOICES = 128  # the family's limit; higher indexes are ignored
 _MAX_TOP_LOGPROBS = 20
-_UNLIKELY = -9999.0  # the family's word for what has next to no probability
+_UNLIKELY = -9999.0  # the family's number for next to no probability
 
 _FINISHES: dict[str, Finish] = {
     "stop": "stop",
@@ -190,7 +190,7 @@ def _logprob(entry: object, top: tuple[Logprob, ...] = ()) -> Logprob | None:
     token, value = entry.get("token"), entry.get("logprob")
     if not isinstance(token, str) or isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    # What is infinite, or not a number, cannot be written; the family has -9999 for it.
+    # Infinities and NaN cannot be written; the family has -9999 for them.
     return Logprob(token, float(value) if abs(value) < -_UNLIKELY else _UNLIKELY, top)
 
 
@@ -199,7 +199,7 @@ def _offset(value: object) -> int | None:
 
 
 _MARKS = re.compile(r'["\\{}\[\]]')
-_MAX_CALLS = 1024  # of one choice, which no request has
+_MAX_CALLS = 1024  # of one choice; no request has as many
 
 
 class _StreamedCall:
@@ -320,7 +320,7 @@ class ChatDecoder(StreamDecoder):
     ) -> None:
         delta = entry.get("delta")
         if not isinstance(delta, dict):
-            delta = entry.get("message")  # some send the whole at once
+            delta = entry.get("message")  # some vendors send everything at once
         if isinstance(delta, dict):
             self._read_delta(choice, delta, entry, events)
         reason = entry.get("finish_reason")

@@ -64,7 +64,7 @@ FIELDS: Mapping[str, Asking] = {
 
 _MAX_N = 128
 _MAX_TOP_LOGPROBS = 20
-_LARGE_BYTES = 262_144  # of messages: others have their turn before those are decoded
+_LARGE_BYTES = 262_144  # of messages; larger ones are decoded after a yield
 
 _EFFORTS: dict[str, Effort] = {
     "none": "off",
@@ -78,7 +78,7 @@ _EFFORTS: dict[str, Effort] = {
 _EFFORT_WORDS = tuple(_EFFORTS)
 _TIERS = ("auto", "default", "flex", "priority")
 
-# Fields that are read into the hub's words, and whose asks are made where they are read.
+# Fields that are decoded, each with its asks.
 _READ_FIELDS = frozenset(
     {
         *("model", "messages", "stream", "stream_options", "tools", "tool_choice", "functions"),
@@ -89,7 +89,7 @@ _READ_FIELDS = frozenset(
         *("prompt_cache_key", "metadata", "store", "web_search_options"),
     }
 )
-# What every request has; many have nothing else.
+# The fields that every request has; many have no others.
 _FRAME = frozenset({"model", "stream", "stream_options", "max_tokens", "max_completion_tokens"})
 
 
@@ -159,7 +159,7 @@ def _is_one(value: object) -> bool:
     return value == 1
 
 
-# Fields that ask for the feature of their name, unless they say what holds without them.
+# Fields that ask for the feature of their name, unless they have their default.
 _PLAIN: dict[str, tuple[Feature, Callable[[object], bool]]] = {
     "temperature": ("temperature", _is_one),
     "top_p": ("top_p", _is_one),
@@ -189,7 +189,7 @@ def _ask_for(fields: dict[str, Any], asks: list[Ask]) -> None:
 
 def _parallel(fields: dict[str, Any], asks: list[Ask]) -> bool | None:
     parallel = optional(fields, "parallel_tool_calls", "", bool)
-    if fields.get("functions"):  # whose answers have one call at most
+    if fields.get("functions"):  # their answers have at most one call
         return False
     if parallel is False:
         asks.append(Ask("parallel_tools", "parallel_tool_calls"))
@@ -224,7 +224,7 @@ def _thinking(fields: dict[str, Any], asks: list[Ask]) -> Thinking | None:
         return None
     asks.append(Ask("reasoning", "reasoning_effort"))
     level = _EFFORTS[effort]
-    # Clients of this family show what the model thought when there is any.
+    # Clients of this family show reasoning when there is any.
     return Thinking(level, show="none" if level == "off" else "full")
 
 

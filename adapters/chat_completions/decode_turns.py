@@ -121,7 +121,7 @@ class _Conversation:
     def _assistant(self, message: dict[str, Any], at: str) -> list[Part]:
         calls = self._read_calls(message, at)
         thoughts = Thoughts(_thought(message, at))
-        # Those of the first call came before all that was said, unless they say otherwise.
+        # The state of the first call came before all text, unless it is marked otherwise.
         first = of_call(calls[0][1]) if calls else ""
         parts: list[Part] = [*thoughts.read(first, late=False)]
         parts += thoughts.read(message.get(FIELD), late=False)
@@ -145,7 +145,7 @@ class _Conversation:
         for raw, path in objects(message, "tool_calls", at):
             call = self._call(raw, path)
             if call.id in self._calls:
-                # An id that an earlier call has: the results between tell them apart.
+                # An earlier call has the same id: the results between them tell them apart.
                 del self._calls[call.id]
             self._calls[call.id] = call
             calls.append((call, raw))

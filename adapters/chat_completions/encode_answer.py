@@ -46,7 +46,7 @@ _FINISH_REASONS: dict[Finish, str] = {
     "refusal": "stop",
     "pause": "stop",
     "context_full": "length",
-    "error": "stop",  # of an answer that has something; of another it is a fault
+    "error": "stop",  # of an answer with parts; an empty one is a fault
 }
 
 
@@ -245,7 +245,7 @@ class _StreamedChoice:
         self.ids: set[str] = set()
         self.text_chars = 0
         self.thought_chars = 0
-        self.pieces: list[str] = []  # of opaque reasoning that no call has yet
+        self.pieces: list[str] = []  # of opaque reasoning since the last call
         self.annotations: list[dict[str, Any]] = []
 
 
@@ -295,7 +295,7 @@ class ChatEncoder(StreamEncoder):
         self._rest = b'},"logprobs":null,"finish_reason":null}' + self._tail
         self._choices: list[_StreamedChoice] = []
         self._slots: dict[int, _Slot] = {}
-        self._last: _Slot | None = None  # whose text the last frame had
+        self._last: _Slot | None = None  # the slot of the last frame's text
 
     def begin(self) -> bytes:
         """See ``StreamEncoder``: the role of the first choice."""

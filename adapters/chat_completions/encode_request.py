@@ -21,7 +21,7 @@ MAX_STOPS = 4
 MAX_END_USER_CHARS = 64  # longer ones are refused
 
 _LEVELS: tuple[Effort, ...] = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
-# A budget of at most so many tokens is this level; our own rule.
+# A budget of at most so many tokens is this level; a rule of the gateway.
 _BUDGETS: tuple[tuple[int, Effort], ...] = (
     (0, "off"), (1024, "minimal"), (4096, "low"), (12_288, "medium"), (24_576, "high"),
 )  # fmt: skip
@@ -63,7 +63,7 @@ def _add_output(
     features."""
     messages = body["messages"]
     if output.kind == "schema" and not _has_object(output):
-        # Upstreams take no schema of anything but an object; the model is asked for it in words.
+        # Upstreams accept only schemas of objects; any other goes into the instructions.
         _instruct(messages, _in_words(output), traits)
         return "", ("schema_output",)
     if output.kind == "schema" and traits.structured == "tool":
@@ -73,7 +73,7 @@ def _add_output(
     if (form := _response_format(output)) is not None:
         body["response_format"] = form
         if output.kind == "json" and "json" not in compact(messages).lower():
-            _instruct(messages, "Answer with one JSON object.", traits)  # else it is refused
+            _instruct(messages, "Answer with one JSON object.", traits)  # else upstreams refuse it
     return "", ()
 
 
@@ -145,7 +145,7 @@ def effort_of(thinking: Thinking, traits: Traits) -> Effort | None:
     levels = [level for level in _LEVELS if level in traits.efforts]
     lower = [level for level in levels if _LEVELS.index(level) <= _LEVELS.index(effort)]
     if effort != "off" and lower == ["off"]:
-        lower = []  # thinking a little is nearer than not at all
+        lower = []  # a little reasoning is nearer than none
         levels.remove("off")
     return lower[-1] if lower else next(iter(levels), None)
 
@@ -281,7 +281,7 @@ def _tool_choice(choice: ToolChoice, allowed: list[Tool] | None, names: ToolName
     if word is not None:
         return word
     tools = [tool for name in choice.names for tool in names.named(name)]
-    # A tool that is not there can be no choice; that one must be called still holds.
+    # A missing tool cannot be chosen; that some tool must be called still holds.
     return _reference(tools[0], names) if tools else "required"
 
 

@@ -156,7 +156,7 @@ class _Writer:
         if refusals:
             message["refusal"] = "".join(refusals)
         thoughts = [part.text for part in parts if isinstance(part, Reasoning) and part.text]
-        # With calls such models want the field even where they have thought nothing.
+        # Beside calls such models require the field even without any reasoning.
         if self._traits.reasoning_echo and (thoughts or calls):
             message["reasoning_content"] = "\n\n".join(thoughts)
         if calls:
@@ -176,7 +176,7 @@ class _Writer:
                 content.append(self._content(part))
         filled = [part for part in content if part.get("text") != ""]
         plain = all(part["type"] == "text" for part in filled)
-        # Many servers take nothing but a string where there is only text.
+        # Many servers accept only a string where there is only text.
         if filled and plain and (len(filled) == 1 or not self._traits.openai_extras):
             text = "\n\n".join(part["text"] for part in filled)
             self.messages.append({"role": "user", "content": text})

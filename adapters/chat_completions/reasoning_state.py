@@ -18,7 +18,7 @@ from adapters.ir.parts import Reasoning
 from adapters.json.jsonio import Spans, decode_element, dumps, replace
 
 FIELD = "reasoning_opaque"
-BETWEEN = "\n\n"  # two thoughts, in reasoning_content
+BETWEEN = "\n\n"  # two reasoning parts in reasoning_content
 
 _GOOGLES = f"{PREFIX}generate_content."
 _OF_MESSAGES = f"{PREFIX}messages."
@@ -56,7 +56,7 @@ class Thoughts:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._left_chars = len(text)  # places that overlap are none of ours
+        self._left_chars = len(text)  # the gateway writes no overlapping places
         self._seen: set[str] = set()
 
     def read(self, carried: object, *, late: bool | None = None) -> list[Reasoning]:
@@ -121,7 +121,7 @@ def _clean(message: dict[str, Any]) -> bool:
     for call in calls if isinstance(calls, list) else ():
         if isinstance(call, dict):
             removed += _clean_call(call)
-    # Strict vendors refuse the field, too. Those that speak messages besides want it back.
+    # Strict vendors refuse the field, too. Vendors that also speak messages require it.
     if any(not str(state).startswith(_OF_MESSAGES) for state in removed):
         message.pop("reasoning_content", None)
     return bool(removed)

@@ -35,7 +35,7 @@ class _Delta(Struct, gc=False):
     content: str | None = None
     reasoning_content: str | None = None
     tool_calls: list[_Call] | None = None
-    # Rare: their presence sends the event the general way.
+    # Rare: an event with one of them is decoded in full.
     reasoning: Any = None
     refusal: Any = None
     function_call: Any = None
@@ -96,8 +96,7 @@ class ChatTap(Tap):
 
     def feed(self, event: bytes) -> bytes | None:
         """Read one event; return the bytes to send of it."""
-        # The way of nearly all events: one line, a plain delta. Everything else goes the general
-        # way.
+        # Nearly all events are one line with a plain delta. Any other is decoded in full.
         if not (
             self._settled
             and event.startswith(_PREFIX)
@@ -205,16 +204,15 @@ class ChatTap(Tap):
 
     def _read_marker(self, event: bytes) -> bytes | None:
         if not self.accepted:
-            return self._failed(Fault(Condition.UPSTREAM_INVALID))  # an answer of nothing
+            return self._failed(Fault(Condition.UPSTREAM_INVALID))  # an empty answer
         self.ended = True
         return event
 
     def _renamed(self, event: bytes) -> bytes | None:
         """Return the event with the model's public name; every other byte stays."""
         old = self._old_head
-        # The same bytes up to and with the value mean the same place; a second "model" behind it
-        # (in strings its quotes are escaped) would be a doubled key: then the event is walked
-        # again.
+        # The same bytes up to and with the value mean the same place, unless a second "model"
+        # follows (in strings its quotes are escaped): with such a key the event is walked again.
         if old and event.startswith(old) and event.find(b'"model"', len(old)) < 0:
             return self._new_head + event[len(old) :]
         try:

@@ -77,7 +77,7 @@ def weight_of_message(message: object) -> int:
 
 def _texts(message: dict[str, Any]) -> Iterator[str]:
     yield from _strings(message.get("content"))
-    # Some vendors send the same thoughts under both names.
+    # Some vendors send the same reasoning under both names.
     yield from _strings(message.get("reasoning_content") or message.get("reasoning"))
     yield from _strings(message.get("refusal"))
     calls = message.get("tool_calls")

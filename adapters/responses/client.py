@@ -41,7 +41,7 @@ OPERATIONS: dict[str, Operation] = {
 }
 
 
-# What may stand in place of `input`: the vendor has the text already.
+# Fields that may stand in place of ``input``: the vendor has the text already.
 _INSTEAD_OF_INPUT = ("prompt", "previous_response_id", "conversation")
 
 
@@ -59,7 +59,7 @@ def _peek_response(spans: Spans) -> Peek:
     bound = count(spans, "max_output_tokens") or None
     if flag(spans, "background"):
         raise Fault(Condition.UNSUPPORTED, param="background", model=other.model)
-    stored = spans.raw("store") != b"false"  # vendors keep what they are not told to forget
+    stored = spans.raw("store") != b"false"  # vendors store answers by default
     return Peek(other.model, stream, bound, other.choices, other.include_usage, stored)
 
 
@@ -108,7 +108,7 @@ def _is_given(spans: Spans, name: str) -> bool:
 _IN_INPUT = Marks("id", "file_id", "tools")
 _IN_TOOLS = Marks("vector_store_ids", "container", "environment", "file_id")
 _OF_CLIENT = ("function", "custom", "namespace")  # a tuple: any JSON may be looked for
-_PLAIN_FIELDS = frozenset({"type", "id", "status", "role"})  # of an item that says nothing
+_PLAIN_FIELDS = frozenset({"type", "id", "status", "role"})  # of an item without content
 
 
 def _read_ids(spans: Spans, refs: RefList) -> Steps[None]:
@@ -143,7 +143,7 @@ def _read_conversation(value: object, refs: RefList) -> None:
 
 def _read_item(value: object, start: str, refs: RefList) -> None:
     for path, item in objects(value, start):
-        # The vendor fills in what an item of nothing but its id says.
+        # The vendor fills in the content of an item with nothing but its id.
         bare = not any(item[name] for name in item.keys() - _PLAIN_FIELDS)
         reference = bare or item.get("type") == "item_reference"
         if reference and not str(item.get("id")).startswith(THOUGHT_ID):
@@ -185,11 +185,11 @@ STORED_FIELDS = StoredFields(
 )
 
 
-# Codex asks five times for this code, and twenty-five times for any other that comes with 503.
+# Codex retries five times for this code, and twenty-five times for any other with status 503.
 _OVERLOADED = "server_is_overloaded"
 _OVERLOADED_CONDITIONS = frozenset({Condition.NO_CHANNEL, Condition.UPSTREAM_OVERLOADED})
 
-# response.error.code by the type of the error: what clients know, and repeat or do not repeat.
+# response.error.code by the type of the error: clients retry or do not by it.
 _RESPONSE_CODES = {
     INVALID_REQUEST: "invalid_prompt",
     PERMISSION: "invalid_prompt",
@@ -213,7 +213,7 @@ def encode_stream_fault(fault: Fault, response: dict[str, Any], number: int) -> 
     """
     error = _error_of(fault)
     kind = error.pop("type")
-    # Flat, as the types have it, and nested, which is what the SDKs raise an exception for.
+    # Flat, as in the types, and nested, for which the SDKs raise an exception.
     event = {"type": "error", "sequence_number": number, **error, "error": {"type": kind, **error}}
     failed = {
         **response,

@@ -166,7 +166,7 @@ def _logprob(entry: dict[str, Any]) -> Logprob | None:
     token, logprob = entry.get("token"), entry.get("logprob")
     if not isinstance(token, str) or isinstance(logprob, bool):
         return None
-    # Not what JSON has no word for, which some vendors send all the same.
+    # Infinities and NaN, which some vendors send, cannot be written as JSON.
     if not isinstance(logprob, int | float) or not -1e9 < logprob <= 1e9:
         return None
     return Logprob(token, float(logprob))
@@ -195,7 +195,7 @@ def read_citation(annotation: object) -> Citation | None:
     )
 
 
-# Events with a piece of text: what it belongs to, the field that says which part of the item.
+# Events with a piece of text -> its form, and the field with the part of the item.
 _DELTAS = {
     "response.output_text.delta": ("text", "content_index"),
     "response.refusal.delta": ("refusal", "content_index"),
@@ -204,7 +204,7 @@ _DELTAS = {
     "response.function_call_arguments.delta": ("call", ""),
     "response.custom_tool_call_input.delta": ("call", ""),
 }
-# Events that say such a text as a whole -> the same with a piece of it, and the field of the text.
+# Events with such a text as a whole -> the event with a piece of it, and the field of the text.
 _WHOLE = {
     "response.output_text.done": ("response.output_text.delta", "text"),
     "response.refusal.done": ("response.refusal.delta", "refusal"),
@@ -233,8 +233,8 @@ class _Item:
         self.name = ""  # its id
         self.slots: dict[_Place, int] = {}  # that are open
         self.seen: set[_Place] = set()  # of which text came, or a source
-        self.form = ""  # of a thought: which of its two forms is read
-        self.last = 0  # of a thought: the part that came last
+        self.form = ""  # of reasoning: the one of its two forms that is read
+        self.last = 0  # of reasoning: the part that came last
         self.done = False
 
 
@@ -245,7 +245,7 @@ class ResponsesDecoder(StreamDecoder):
         super().__init__()
         self._by_index: dict[int, _Item] = {}
         self._by_name: dict[str, _Item] = {}
-        self._nameless = _Item()  # of a vendor that says neither index nor id
+        self._nameless = _Item()  # of a vendor that sends neither index nor id
 
     def read(self, name: str | None, data: dict[str, Any]) -> list[Event]:
         """See ``StreamDecoder``."""
@@ -417,9 +417,9 @@ class ResponsesDecoder(StreamDecoder):
         if item is None:
             item = self._by_index.get(index)
             if item is not None and item.name and name:
-                return None  # another item stands at this place
+                return None  # another item has this place
         if item is None:
-            # A vendor without indexes and ids: whatever came of it may be this item.
+            # A vendor without indexes and ids: everything that came may be of this item.
             if self._nameless.seen or self._nameless.slots or self._nameless.done:
                 return None
             if self._by_name and not self._by_index:

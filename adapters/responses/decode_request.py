@@ -64,7 +64,7 @@ _TIERS: dict[str, Tier] = {
 }
 _UNREAD = frozenset({"context", "mode"})  # of ``reasoning``
 _NOTHING = (b"null", b"{}", b"[]", b'""', b"false")
-# Fields that have been read when the rest is looked at, or that say nothing about the answer.
+# Fields that are decoded, each with its asks, or that have no influence on the answer.
 _READ_FIELDS = frozenset(
     {
         *("model", "input", "instructions", "stream", "stream_options", "max_output_tokens"),
@@ -122,7 +122,7 @@ def _request(
         metadata=_metadata(spans, asks),
         tier=_tier(spans, asks),
         cache_key=_name(spans, "prompt_cache_key", "cache_key", asks),
-        # The last, for what was read so far has added to them.
+        # Last: the other arguments add to them.
         asks=_all_asks(spans, asks),
     )
 
@@ -207,7 +207,7 @@ def _thinking(spans: Spans, asks: list[Ask]) -> Thinking | None:
     if not level and not summary:
         return None
     asks.append(Ask("reasoning", "reasoning"))
-    # Who wants to see thoughts wants the model to think, as models of this family do by themselves.
+    # A request to show reasoning is one to reason, as models of this family do by default.
     return Thinking(_EFFORTS.get(level, "auto"), show="summary" if summary else None)
 
 
@@ -266,7 +266,7 @@ def _all_asks(spans: Spans, asks: list[Ask]) -> tuple[Ask, ...]:
         asks.append(Ask("truncation", "truncation"))
     if spans.raw("background") == b"true":
         asks.append(Ask("background", "background"))
-    if spans.raw("store") == b"true":  # also when it is absent, but then nobody may want it
+    if spans.raw("store") == b"true":  # also the default, but then nobody may need it
         asks.append(Ask("other", "store"))
     asks += [Ask("other", f"reasoning.{name}") for name in _unread(spans, "reasoning")]
     for name in spans.places:

@@ -32,8 +32,8 @@ _ROLES: dict[str, Role] = {
 }
 _CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
 _RESULTS = frozenset({"function_call_output", "custom_tool_call_output"})
-# Items of tools that the vendor runs or knows, which are over. What else there is stands for what
-# the vendor alone has (a compaction, new tools), and without it the rest means something else.
+# Finished items of tools that the vendor runs or knows. All other items stand for state that the
+# vendor alone has (a compaction, new tools), without which the rest has another meaning.
 _HOSTED = frozenset(
     {
         *("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call"),
@@ -90,8 +90,8 @@ class Conversation:
         elif kind == "reasoning":
             self._last("assistant").parts.append(_reasoning(item, path))
         elif kind == "item_reference" and string(item, "id", path).startswith(_REASONING_IDS):
-            # What the model thought helps it on, but the turns mean the same without it; the AI
-            # SDK always points at thoughts so, unless it is told not to store.
+            # Reasoning helps the model, but the turns mean the same without it; the AI SDK always
+            # refers to it so, unless it is configured not to store.
             self.asks.append(Ask("other", path))
         elif kind in _HOSTED:
             self._add_hosted(item, kind, path)
@@ -191,7 +191,7 @@ _TEXT_TYPES = frozenset({"input_text", "output_text", "text", "summary_text", "r
 _TTL_S = {"30m": 1800, "12h": 43200}
 _TEXT_MIMES = frozenset({"application/json", "application/xml", "application/x-yaml"})
 _PDF = "application/pdf"
-_BYTES = "application/octet-stream"  # what some clients say of everything
+_BYTES = "application/octet-stream"  # some clients send it for everything
 _OFFICE = "application/vnd.openxmlformats-officedocument"
 _MIME_OF_ENDING = {
     "pdf": _PDF,
@@ -261,7 +261,7 @@ def _part(part: object, path: str, asks: list[Ask]) -> ContentPart:
 
 def _image(part: dict[str, Any], path: str, asks: list[Ask]) -> Media:
     detail = optional_string(part, "detail", path)
-    if detail == "auto":  # what vendors do without it
+    if detail == "auto":  # the vendors' default
         detail = ""
     if detail:
         asks.append(Ask("image_detail", f"{path}.detail"))

@@ -42,8 +42,8 @@ def encode_count(tokens: int) -> bytes:
 
 def _output(choice: Choice, context: AnswerContext) -> Steps[list[dict[str, Any]]]:
     output: list[dict[str, Any]] = []
-    message: list[dict[str, Any]] | None = None  # the content of the message that is last
-    logprobs: Choice | None = choice  # they are those of the first text
+    message: list[dict[str, Any]] | None = None  # the content of the last item, if it is a message
+    logprobs: Choice | None = choice  # with the log probabilities of the first text
     refused = any(isinstance(part, Refusal) for part in choice.parts)
     last = refusal_text(choice.finish, choice.detail, refused)
     for place, part in enumerate((*choice.parts, *([Refusal(last)] if last else []))):
@@ -106,7 +106,7 @@ def _reasoning(part: Reasoning, name: str) -> dict[str, Any] | None:
     return {**item, "encrypted_content": part.opaque} if part.opaque else item
 
 
-# What a refusal says when the vendor has no words for it.
+# The text of a refusal for which the vendor has none.
 REFUSED = "The model declined to answer."
 _INCOMPLETE = {
     "length": "max_output_tokens",

@@ -18,7 +18,7 @@ from adapters.responses.encode_turns import Items, ToolNames, short_name
 MIN_OUTPUT_TOKENS = 16  # upstreams refuse less
 MAX_METADATA = 16
 SCHEMA_NAME = "response"
-# From the least; a budget of tokens means the first that it does not exceed.
+# In ascending order; a budget of tokens is the first level that it does not exceed.
 _LEVELS: tuple[Effort, ...] = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
 _BUDGETS: tuple[tuple[int, Effort], ...] = (
     (0, "off"),
@@ -43,7 +43,7 @@ def encode_request(request: Request, target: Target, count: bool) -> Steps[Encod
         part.text for part in request.system if isinstance(part, Text) and part.text
     )
     body: Json = {"model": target.model, "input": items.items}
-    if instructions and not items.items:  # upstreams want something to answer
+    if instructions and not items.items:  # upstreams require some input
         content = [{"type": "input_text", "text": instructions}]
         body["input"] = [{"type": "message", "role": "user", "content": content}]
     elif instructions:

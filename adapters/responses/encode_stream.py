@@ -285,7 +285,7 @@ class CustomCall(Call):
     prefix = b"ctc_"
 
 
-_END_OF_STREAM = -1  # the slot of what is said at the end
+_END_OF_STREAM = -1  # the slot of a refusal that is added at the end
 
 
 class ResponsesEncoder(StreamEncoder):
@@ -295,10 +295,10 @@ class ResponsesEncoder(StreamEncoder):
         super().__init__(context)
         self._frames = Frames()
         self._items: list[Item] = []
-        self._current: Message | Thought | None = None  # the item that text goes into
+        self._current: Message | Thought | None = None  # the item that gets text
         self._calls: dict[int, Call] = {}  # that are open, by slot
         self._kinds: dict[int, SlotKind] = {}  # of open slots
-        self._spoken: Item | None = None  # the item of the last event, a piece of its text
+        self._spoken: Item | None = None  # the item of the last event, if that was a piece of text
         self._refused = False
         self._finish = Finished("stop")
 

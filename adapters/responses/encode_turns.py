@@ -107,7 +107,7 @@ class Items:
             self._push(self._call(part))
         elif isinstance(part, Reasoning):
             item = unseal(part.opaque, part.text)
-            if item is not None:  # a thought that its model cannot take back is no text of it
+            if item is not None:  # reasoning that its model does not accept is not its text either
                 self._push(item)
         elif isinstance(part, Text | Refusal | Media):
             encoded = self._content_part(part, role)
@@ -149,7 +149,7 @@ class Items:
         if call is not None:
             self._push(self._result_item(call, output))
             return
-        # A result of nothing that was called here, which upstreams refuse: it is said as text.
+        # Upstreams refuse a result without its call: it becomes text.
         parts = [{"type": "input_text", "text": output}] if isinstance(output, str) else output
         for part in parts:
             self._say("user", part)

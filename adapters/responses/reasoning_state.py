@@ -15,8 +15,8 @@ from adapters.json.jsonio import (
     replace,
 )
 
-# Ids of the thoughts of translated answers begin so: no vendor of this family knows them, and those
-# that have nothing encrypted must be found in a client's history, too.
+# The beginning of the ids of reasoning in translated answers: no vendor of this family knows them,
+# and those without anything encrypted must be found in a client's history, too.
 THOUGHT_ID = f"rs_{PREFIX}"
 
 

@@ -22,8 +22,8 @@ from adapters.json.jsonio import (
 from adapters.responses.client import encode_stream_fault
 from adapters.responses.upstream import issued_by_event, read_failure, read_usage, weight_of_item
 
-# Of the first response object, kept for the event that says that it failed. It repeats the
-# client's instructions and tools, so a larger one is not worth its memory in every open stream.
+# Of the first response object, stored for the event of a failure. It repeats the client's
+# instructions and tools, so a larger one is not worth its memory in every open stream.
 MAX_STORED_BYTES = 65536
 
 
@@ -32,7 +32,7 @@ class _Delta(Struct, gc=False):
 
     type: str
     delta: str
-    # Their presence sends the event the general way.
+    # An event with one of them is decoded in full.
     error: Any = None
     response: Any = None
 
@@ -89,7 +89,7 @@ class ResponsesTap(Tap):
 
     def feed(self, event: bytes) -> bytes | None:
         """Read one event; return the bytes to send of it."""
-        # The way of nearly all events: a delta. The rest goes the general way.
+        # Nearly all events are a delta. Any other is decoded in full.
         if self.accepted and self._read_delta(event):
             self._last_passed = event
             return event
@@ -138,7 +138,7 @@ class ResponsesTap(Tap):
         if kind == _FAILED:
             self._read_end(data.get("response"))
             return self._failed(read_failure(data))
-        # SDKs raise for whatever has an error, so that is what it means.
+        # SDKs raise for everything that has an error.
         if "error" in (kind, name) or data.get("error"):
             return self._failed(read_failure(data))
         if not self.accepted and kind is None:
@@ -192,7 +192,7 @@ class ResponsesTap(Tap):
         data = event_fields(self._last_passed)[1]
         try:
             number = loads_loose(data).get("sequence_number") if data else None
-        except ValueError:  # of a delta only what is counted was read, and that less strictly
+        except ValueError:  # only the text of a delta was read, and less strictly
             number = None
         return number + 1 if type(number) is int and number >= 0 else 0
 

@@ -37,7 +37,7 @@ _decode_answer = decoder(_Answer)
 
 _REQUEST = "invalid_request_error"
 _POLICY = "content_policy"
-# Error codes that only this family has, and the word for it that is understood in all.
+# Error codes that only this family has -> codes that all families know.
 _KINDS = {
     "invalid_prompt": _REQUEST,
     "data_residency_mismatch": _REQUEST,
