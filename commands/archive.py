@@ -57,7 +57,7 @@ def add_file(archive: tarfile.TarFile, name: str, path: Path) -> None:
 
 
 def manifest_of(archive: tarfile.TarFile, shown: Path) -> Mapping[str, Any]:
-    """What the archive says of itself. Refused: it is none of ours, not whole, or a newer one."""
+    """Return the manifest of the archive. Refused: not ours, not whole, or newer."""
     try:
         member = archive.getmember(MANIFEST)
         file = archive.extractfile(member)

@@ -19,7 +19,7 @@ DONE = {"create": "created", "update": "changed", "remove": "removed"}
 
 
 def editor(access: Access) -> Editor:
-    """What makes changes in the name of the user of this terminal."""
+    """Return the editor that acts in the name of the user of this terminal."""
     secrets = access.secrets()
     sealing = Sealing(Cipher(secrets.cipher_keys), secrets.peppers)
     return edits.editor(access.db, sealing, actor(), os.environ)
@@ -27,22 +27,22 @@ def editor(access: Access) -> Editor:
 
 def edits_of(assignments: Sequence[str]) -> dict[str, str]:
     """Arguments `field=value` by field; UsageError for anything else and for a doubled field."""
-    given: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for assignment in assignments:
         field, separator, value = assignment.partition("=")
         if not separator or not field:
             raise click.UsageError(f"{assignment!r}: write it as FIELD=VALUE")
-        if field in given:
+        if field in fields:
             raise click.UsageError(f"the field {field} is given twice")
-        given[field] = value
-    return given
+        fields[field] = value
+    return fields
 
 
 def print_outcome(
     outcome: Outcome, as_json: bool, *, dry_run: bool = False, state: str | None = None
 ) -> None:
-    """What an edit did, or would do; secrets that were made are shown here and never again. `state`
-    is what is true now, in place of what has changed."""
+    """Print what an edit did, or would do; new secrets are shown here and never again. `state`
+    replaces the list of changes."""
     for warning in outcome.warnings:
         note(f"warning: {warning}")
     if as_json:

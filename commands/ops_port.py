@@ -15,22 +15,22 @@ _LOCAL = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 def ask_status(loaded: Loaded) -> dict[str, Any]:
-    """What /status says, and the backlog of all journals. Refused: nothing answers there."""
-    found = _asked(loaded, "GET", "/status")
+    """Return /status with the backlog of all journals. Refused: nothing answers there."""
+    status = _request(loaded, "GET", "/status")
     try:
-        backlog = sum(worker.get("journal_backlog_bytes", 0) for worker in found["workers"])
+        backlog = sum(worker.get("journal_backlog_bytes", 0) for worker in status["workers"])
     except _NOT_OURS as error:
         raise _no_gateway(loaded, error) from None
-    return {**found, "journal_backlog_bytes": backlog}
+    return {**status, "journal_backlog_bytes": backlog}
 
 
 def set_log_level(loaded: Loaded, level: str) -> dict[str, Any]:
-    """Changes the log level of all processes; what is in force now. Refused: nothing answers."""
-    return _asked(loaded, "PUT", "/log-level", {"level": level})
+    """Change the log level of all processes; return it. Refused: nothing answers."""
+    return _request(loaded, "PUT", "/log-level", {"level": level})
 
 
-def _asked(
-    loaded: Loaded, method: str, path: str, said: dict[str, str] | None = None
+def _request(
+    loaded: Loaded, method: str, path: str, fields: dict[str, str] | None = None
 ) -> dict[str, Any]:
     ops = loaded.settings.ops
     if not ops.enabled:
@@ -39,31 +39,31 @@ def _asked(
     connection = http.client.HTTPConnection(host, ops.port, timeout=OPS_TIMEOUT_S)
     try:
         headers = {"Authorization": f"Bearer {ops.token}"} if ops.token else {}
-        body = None if said is None else json.dumps(said)
+        body = None if fields is None else json.dumps(fields)
         connection.request(method, path, body, headers)
         answer = connection.getresponse()
         if answer.status == http.HTTPStatus.UNAUTHORIZED:
-            told = f"the gateway at {host}:{ops.port} has another ops.token"
-            raise Refused([f"{told}; {which(loaded.path)}"])
-        found = json.loads(answer.read(MAX_ANSWER_BYTES))
-        if not isinstance(found, dict):
+            problem = f"the gateway at {host}:{ops.port} has another ops.token"
+            raise Refused([f"{problem}; {which(loaded.path)}"])
+        status = json.loads(answer.read(MAX_ANSWER_BYTES))
+        if not isinstance(status, dict):
             raise TypeError
     except (OSError, http.client.HTTPException, *_NOT_OURS) as error:
         raise _no_gateway(loaded, error) from None
     finally:
         connection.close()
-    return found
+    return status
 
 
 def _no_gateway(loaded: Loaded, error: Exception) -> Refused:
     ops = loaded.settings.ops
     at = f"{_LOCAL.get(ops.host, ops.host)}:{ops.port}"
-    asked = f"no gateway answers at {at} (ops.port): {_why(error)}"
-    return Refused([f"{asked}; {which(loaded.path)}"])
+    problem = f"no gateway answers at {at} (ops.port): {_why(error)}"
+    return Refused([f"{problem}; {which(loaded.path)}"])
 
 
 def _why(error: Exception) -> str:
-    """Why nothing of ours has answered, in words."""
+    """Return the reason why no gateway answered."""
     if isinstance(error, OSError):
         return error.strerror or str(error)
     return "something else listens there"

@@ -131,8 +131,8 @@ def printable(text: str) -> str:
 
 def coloured(text: str, colour: str) -> str:
     """The text in a colour, when standard output is a terminal and NO_COLOR is not set."""
-    wanted = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    return click.style(text, fg=colour) if wanted else text
+    colours = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    return click.style(text, fg=colour) if colours else text
 
 
 def note(text: str) -> None:

@@ -33,7 +33,7 @@ class Line:
         self._shown = False
 
     def tell(self, text: str) -> None:
-        """What is done now."""
+        """Show the current step."""
         now_s = time.monotonic()
         if not self._wanted or now_s < self._due_s:
             return

@@ -97,7 +97,7 @@ def clients_base_url(loaded: Loaded) -> str:
 
 
 def actor() -> str:
-    """Who acts, as the audit log names it: the user of the operating system."""
+    """Return the actor for the audit log: the user of the operating system."""
     try:
         name = getpass.getuser()
     except (KeyError, OSError):  # a container's user need not have a name

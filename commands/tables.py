@@ -60,7 +60,7 @@ def _longest_piece(text: str) -> int:
 
 
 def _pieces(text: str) -> list[str]:
-    """Where a text may be broken."""
+    """Split a text where a line may break."""
     time = _TIME_PIECES.fullmatch(text)
     return list(time.groups()) if time else _PIECES.findall(text)
 

@@ -125,7 +125,7 @@ def test_the_init_step_of_compose_does_its_work_each_time(tmp_path, mariadb, mon
     monkeypatch.setenv("SLUICE_CONFIG", str(tmp_path / "state/gateway.toml"))
     monkeypatch.setenv("PATH", str(ROOT), prepend=os.pathsep)
     command = [part.replace("/var/lib/sluice", str(tmp_path / "state")) for part in command]
-    for expected in ("made", "there already"):
+    for expected in ("created", "exists already"):
         done = subprocess.run([*command, "serve"], check=False, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         assert f"gateway.toml: {expected}" in done.stdout

@@ -1,4 +1,4 @@
-"""What `doctor` asks of every channel: a real call, as the relay would make it."""
+"""Checks of channels: a real call through each, as the relay would make it."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,83 +16,92 @@ from store.catalog.catalog import Channel, Snapshot, load_snapshot
 from store.values.cipher import Cipher
 
 AT_ONCE = 8
-ASKED = "Call {count} channels now? A short call each, which its vendor charges."
+QUESTION = "Call {count} channels now? A short call each, which its vendor charges."
 _CHECK = "channel"
 
 
 def look(
     db: peewee.Database, cipher: Cipher, limits: UpstreamSettings, *, spend: bool | None
 ) -> list[Finding]:
-    """A finding for each channel. `spend` None: nobody can be asked; False: they said no."""
+    """Return a finding for each channel. `spend`: None without a terminal, False when declined."""
     snapshot = load_snapshot(db, cipher)
-    found = [failed(_CHECK, fault, _cure_of_fault(fault)) for fault in snapshot.faults]
-    enabled = [one for one in snapshot.channels if one.enabled]
+    findings = [failed(_CHECK, fault, _remedy_for_fault(fault)) for fault in snapshot.faults]
+    enabled = [channel for channel in snapshot.channels if channel.enabled]
     for channel in enabled:
-        found += _doubled(channel)
+        findings += _doubled(channel)
     if not enabled:
-        return [*found, skipped(_CHECK, "no channel is enabled", "make one: ./sluice apply FILE")]
+        return [
+            *findings,
+            skipped(_CHECK, "no channel is enabled", "create one: ./sluice apply FILE"),
+        ]
     if spend is not True:
-        why = "nobody can be asked here" if spend is None else "not wanted"
-        told = f"{len(enabled)} channels not called ({why}): a real call costs money at the vendor"
-        return [*found, skipped(_CHECK, told, "run: ./sluice doctor --yes")]
-    found += [_empty(one) for one in enabled if not one.models]
-    return found + asyncio.run(_call_all([one for one in enabled if one.models], limits))
+        why = "no terminal to ask on" if spend is None else "declined"
+        message = (
+            f"{len(enabled)} channels not called ({why}): a real call costs money at the vendor"
+        )
+        return [*findings, skipped(_CHECK, message, "run: ./sluice doctor --yes")]
+    findings += [_without_models(channel) for channel in enabled if not channel.models]
+    return findings + asyncio.run(
+        _call_all([channel for channel in enabled if channel.models], limits)
+    )
 
 
 def count(snapshot: Snapshot) -> int:
-    """How many calls a look would make."""
-    return sum(1 for one in snapshot.channels if one.enabled and one.models)
+    """Return the number of calls that the checks would make."""
+    return sum(1 for channel in snapshot.channels if channel.enabled and channel.models)
 
 
 def ask(number: int) -> bool:
-    """Whether the person at the terminal wants the calls."""
-    return number == 0 or click.confirm(ASKED.format(count=number), err=True, default=False)
+    """Ask at the terminal whether to make the calls."""
+    return number == 0 or click.confirm(QUESTION.format(count=number), err=True, default=False)
 
 
-def _cure_of_fault(fault: str) -> str:
+def _remedy_for_fault(fault: str) -> str:
     if "secrets.toml" in fault:
         return "restore the cipher key in secrets.toml, or set the channel's keys again"
     return "edit the channel: ./sluice channel set NAME …"
 
 
 def _doubled(channel: Channel) -> list[Finding]:
-    """A base URL that ends with what the vendor's paths begin with."""
+    """Find a base URL that ends with what the vendor's paths begin with."""
     prefix = VENDORS[channel.vendor].prefixes.get(channel.family, "")
     if not prefix or not channel.base_url.endswith(prefix):
         return []
-    told = f"{channel.name}: base_url {channel.base_url} ends with {prefix}, which is added to it"
-    right = channel.base_url.removesuffix(prefix)
-    return [failed(_CHECK, told, f"./sluice channel set {channel.name} base_url={right}")]
+    message = (
+        f"{channel.name}: base_url {channel.base_url} ends with {prefix}, which is added to it"
+    )
+    base_url = channel.base_url.removesuffix(prefix)
+    return [failed(_CHECK, message, f"./sluice channel set {channel.name} base_url={base_url}")]
 
 
-def _empty(channel: Channel) -> Finding:
-    cure = f"./sluice channel set {channel.name} models.NAME=UPSTREAM"
-    return failed(_CHECK, f"{channel.name} serves no model", cure)
+def _without_models(channel: Channel) -> Finding:
+    remedy = f"./sluice channel set {channel.name} models.NAME=UPSTREAM"
+    return failed(_CHECK, f"{channel.name} serves no model", remedy)
 
 
 async def _call_all(channels: Sequence[Channel], limits: UpstreamSettings) -> list[Finding]:
-    turn = asyncio.Semaphore(AT_ONCE)
+    semaphore = asyncio.Semaphore(AT_ONCE)
 
-    async def one(channel: Channel) -> Finding:
+    async def call(channel: Channel) -> Finding:
         key = channel.keys[0] if channel.keys else ""
         target = Target(channel, next(iter(channel.models)), key, stream=False)
-        async with turn:
+        async with semaphore:
             return _finding(await channel_test.call(target, limits))
 
-    return list(await asyncio.gather(*map(one, channels)))
+    return list(await asyncio.gather(*map(call, channels)))
 
 
 def _finding(result: channel_test.ChannelTest) -> Finding:
     name = f"{result.channel}: {result.model}"
     if result.error is None:
         return ok(_CHECK, f"{name} answered in {result.total_ms} ms")
-    told = f"{name}: {result.error}"
+    message = f"{name}: {result.error}"
     if result.status is not None:
-        told += f" (status {result.status})"
-    return failed(_CHECK, told, _cure(result))
+        message += f" (status {result.status})"
+    return failed(_CHECK, message, _remedy(result))
 
 
-def _cure(result: channel_test.ChannelTest) -> str:
+def _remedy(result: channel_test.ChannelTest) -> str:
     channel = result.channel
     if result.error is not None and result.error.startswith(probe.HTML_ANSWER):
         return (
@@ -101,11 +110,11 @@ def _cure(result: channel_test.ChannelTest) -> str:
         )
     if result.status is None:
         return (
-            "see whether base_url is right and reached from here (name, port, firewall, proxy);"
-            f" take it out meanwhile: ./sluice channel disable {channel}"
+            "check that base_url is right and reachable from here (name, port, firewall, proxy);"
+            f" disable it meanwhile: ./sluice channel disable {channel}"
         )
     if result.status in (401, 403):
         return f"its vendor refuses the key: ./sluice channel set {channel} keys=env:NEW_KEY"
     if result.status == 404:
-        return "see whether base_url and the upstream's name of the model are right"
-    return f"see what the vendor says; try again: ./sluice channel test {channel}"
+        return "check base_url and the upstream's name of the model"
+    return f"see the vendor's message; try again: ./sluice channel test {channel}"

@@ -1,4 +1,4 @@
-"""What a check of `doctor` has found, and how it is shown."""
+"""The findings of `doctor`, and how they are printed."""
 
 import textwrap
 from collections.abc import Sequence
@@ -26,42 +26,42 @@ _INDENT = _STATE_WIDTH + _CHECK_WIDTH
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The state of one thing; `cure`: what to do about it, empty when nothing has to be done."""
+    """The state of one thing; `remedy` is empty when nothing has to be done."""
 
     check: str
     state: State
     message: str
-    cure: str = ""
+    remedy: str = ""
 
 
 def ok(check: str, message: str) -> Finding:
-    """Nothing has to be done."""
+    """Return a finding that needs no action."""
     return Finding(check, "ok", mask(message))
 
 
-def warning(check: str, message: str, cure: str) -> Finding:
-    """It works, but not as well as it could."""
-    return Finding(check, "warning", mask(message), mask(cure))
+def warning(check: str, message: str, remedy: str) -> Finding:
+    """Return a finding about something that works, but not as well as it could."""
+    return Finding(check, "warning", mask(message), mask(remedy))
 
 
-def failed(check: str, message: str, cure: str) -> Finding:
-    """It does not work."""
-    return Finding(check, "failed", mask(message), mask(cure))
+def failed(check: str, message: str, remedy: str) -> Finding:
+    """Return a finding about something that does not work."""
+    return Finding(check, "failed", mask(message), mask(remedy))
 
 
-def skipped(check: str, message: str, cure: str = "") -> Finding:
-    """It was not looked at."""
-    return Finding(check, "skipped", mask(message), mask(cure))
+def skipped(check: str, message: str, remedy: str = "") -> Finding:
+    """Return a finding about something that was not checked."""
+    return Finding(check, "skipped", mask(message), mask(remedy))
 
 
 def show(findings: Sequence[Finding]) -> None:
-    """Print each finding with its cure below it."""
+    """Print each finding with its remedy below it."""
     indent = " " * _INDENT
     for finding in findings:
         word, colour = _SHOWN[finding.state]
         lines = _wrapped(finding.message) or [""]
-        if finding.cure:
-            lines += _wrapped(f"cure: {finding.cure}")
+        if finding.remedy:
+            lines += _wrapped(f"remedy: {finding.remedy}")
         begin = coloured(word, colour) + " " * (_STATE_WIDTH - len(word))
         click.echo(f"{begin}{finding.check.ljust(_CHECK_WIDTH)}{lines[0]}")
         for line in lines[1:]:
@@ -69,7 +69,7 @@ def show(findings: Sequence[Finding]) -> None:
 
 
 def _wrapped(text: str) -> list[str]:
-    """Lines of a text; paths and addresses stay whole, so that they can be copied."""
+    """Wrap a text; paths and addresses stay whole, so that they can be copied."""
     return textwrap.wrap(
         printable(text), WIDTH - _INDENT, break_long_words=False, break_on_hyphens=False
     )

@@ -1,17 +1,18 @@
-"""What `doctor` learns of the proxy in front of the gateway, by requests through it."""
+"""Checks of the proxy in front of the gateway, by requests through it."""
 
 import http.client
 import json
+import re
 import socket
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 from urllib.parse import urlsplit
 
-from commands.doctor import urls
 from commands.doctor.findings import Finding, failed, ok, skipped, warning
-from commands.doctor.pace import Arrivals, judge
 
 STREAM = "/v1/sluice/stream"
 INTERVAL_S = 0.1
@@ -33,9 +34,37 @@ SENT = {
 _KEY_HEADERS = ({"x-api-key": "", "anthropic-version": "2023-06-01"}, {"x-goog-api-key": ""})
 _FAILURES = (OSError, http.client.HTTPException)
 
+TOGETHER_S = 0.03
+"""Events closer than this came together: they were sent 0.1 s apart."""
+HELD_SHARE = 0.5
+CLUSTERS_SHARE = 0.7
+UNBUFFERED = (
+    "switch off buffering for the gateway's paths: nginx: proxy_buffering off; proxy_http_version"
+    " 1.1; gzip off; and do not ignore X-Accel-Buffering. Others: flush at once"
+)
+LONGER = (
+    "raise its time-outs above upstream.first_byte_timeout_s: nginx: proxy_read_timeout 620s;"
+    " send_timeout 60s. Others: no write or response time-out"
+)
+ENDINGS = (
+    *("/chat/completions", "/responses", "/messages", "/messages/count_tokens", "/models"),
+    *("/v1", "/v1beta"),
+)
+_MODEL_CALL = re.compile(r"/models/[^/]+:[A-Za-z]+$")
+
+
+@dataclass(slots=True)
+class Arrivals:
+    """Seconds from the request to each event of a stream; `cut`: why it broke off."""
+
+    expected: int = 0
+    interval_s: float = 0.1
+    at_s: list[float] = field(default_factory=list)
+    cut: str = ""
+
 
 class Answer:
-    """A whole answer; `ours`: the gateway has made it, not something in between."""
+    """A whole answer; `ours`: the gateway made it, not something in between."""
 
     def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         self.status, self.headers, self.body = status, headers, body
@@ -44,7 +73,7 @@ class Answer:
 
     @property
     def code(self) -> str:
-        """The code or type of an error, as far as there is one."""
+        """Return the code or type of an error; empty without one."""
         try:
             error = json.loads(self.body)["error"]
             return str(error.get("code") or error.get("type"))
@@ -52,8 +81,8 @@ class Answer:
             return ""
 
     @property
-    def told(self) -> str:
-        """What came, for people."""
+    def description(self) -> str:
+        """Return what arrived, in words."""
         html = self.body.lstrip()[:16].lower().startswith((b"<!doctype html", b"<html"))
         what = "an HTML page" if html else self.headers.get("content-type") or "no body"
         server = self.headers.get("server", "")
@@ -70,7 +99,7 @@ class Front:
         self._timeout_s = timeout_s
 
     def open(self) -> http.client.HTTPConnection:
-        """A new connection, not connected yet."""
+        """Return a connection that is not connected yet."""
         if not self._secure:
             return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)
         context = ssl.create_default_context()
@@ -79,11 +108,11 @@ class Front:
         )
 
     def path(self, path: str) -> str:
-        """A path of the relay as it is asked for here."""
+        """Return a path of the relay behind the path of the address."""
         return self._path + path
 
     def ask(self, path: str, headers: Mapping[str, str] | None = None) -> Answer:
-        """GET; OSError or HTTPException when nothing comes."""
+        """Send a GET; raise OSError or HTTPException when no answer comes."""
         connection = self.open()
         try:
             connection.request("GET", self.path(path), headers=dict(headers or {}))
@@ -92,7 +121,7 @@ class Front:
             connection.close()
 
     def send(self, path: str, size: int) -> Answer:
-        """POST of so many bytes; what was answered, also when the body was not taken whole."""
+        """Send a POST of `size` bytes and return the answer, even to a body that was cut short."""
         connection = self.open()
         try:
             connection.putrequest("POST", self.path(path))
@@ -109,7 +138,7 @@ class Front:
             connection.close()
 
     def announce(self, path: str, size: int) -> int:
-        """The first status that comes back for a body that is announced and never sent."""
+        """Return the first status for a body that is announced and never sent."""
         connection = self.open()
         try:
             connection.putrequest("POST", self.path(path))
@@ -123,7 +152,7 @@ class Front:
 
 
 def read(answer: http.client.HTTPResponse) -> Answer:
-    """The whole of an answer."""
+    """Read a whole answer."""
     headers = {name.lower(): value for name, value in answer.getheaders()}
     return Answer(answer.status, headers, answer.read(MAX_ANSWER_BYTES))
 
@@ -142,26 +171,26 @@ def _first_status(connection: socket.socket) -> int:
 
 
 def look(url: str, key: str | None) -> list[Finding]:
-    """Everything about the way through `url`; without a key no stream."""
-    found = []
-    right = urls.without_endpoint(url)
-    if right != url.rstrip("/"):
-        cure = f"give clients {right}; those of the OpenAI families {right}/v1"
-        found.append(failed("url", urls.said_wrong("--url", url), cure))
-    front = Front(right)
-    reached = _reach(front, right)
+    """Check the path through `url`; without a key, no stream."""
+    findings = []
+    base_url = without_endpoint(url)
+    if base_url != url.rstrip("/"):
+        remedy = f"give clients {base_url}; those of the OpenAI families {base_url}/v1"
+        findings.append(failed("url", doubled_path("--url", url), remedy))
+    front = Front(base_url)
+    reached = _reach(front, base_url)
     if reached.state != "ok":
-        return [*found, reached]
-    found += [reached, *_errors(front)]
+        return [*findings, reached]
+    findings += [reached, *_errors(front)]
     if key is None:
-        found += [skipped("stream", "no key was given", "add --key KEY"), _body(front)]
-        return found
+        findings += [skipped("stream", "no key was given", "add --key KEY"), _body(front)]
+        return findings
     seen, streamed = _stream(front, key)
-    found += streamed
+    findings += streamed
     if seen:
-        found += [*_seen(seen), *_credentials(front, key)]
-    found.append(_body(front))
-    return found + _announced(front, seen)
+        findings += [*_seen(seen), *_credentials(front, key)]
+    findings.append(_body(front))
+    return findings + _announced(front, seen)
 
 
 # ---- is it ours ----------------------------------------------------------------------------------
@@ -171,71 +200,71 @@ def _reach(front: Front, url: str) -> Finding:
     try:
         answer = front.ask("/livez")
     except ssl.SSLError as error:
-        cure = "give the proxy a certificate for this name that this machine trusts"
-        return failed("url", f"{url}: TLS failed: {error.reason or error}", cure)
+        remedy = "give the proxy a certificate for this name that this machine trusts"
+        return failed("url", f"{url}: TLS failed: {error.reason or error}", remedy)
     except _FAILURES as error:
-        cure = "see whether name and port are right and the proxy runs"
-        return failed("url", f"{url} does not answer: {_words(error)}", cure)
+        remedy = "see whether name and port are right and the proxy runs"
+        return failed("url", f"{url} does not answer: {_words(error)}", remedy)
     if 300 <= answer.status < 400:
-        told = f"{url} redirects to {answer.headers.get('location', 'somewhere')}"
-        return failed("url", told, "give clients the address it leads to: they send POST")
+        message = f"{url} redirects to {answer.headers.get('location', 'somewhere')}"
+        return failed("url", message, "give clients the address it leads to: they send POST")
     if answer.status in (502, 503, 504):
-        cure = "start the gateway, or correct the address of the upstream in the proxy"
-        return failed("url", f"{url}: the proxy does not reach it: {answer.told}", cure)
+        remedy = "start the gateway, or correct the address of the upstream in the proxy"
+        return failed("url", f"{url}: the proxy does not reach it: {answer.description}", remedy)
     if answer.status != 200 or not answer.ours:
-        cure = "let the proxy pass every path of this address to the relay's port (server.port)"
-        return failed("url", f"{url}: something else answers: {answer.told}", cure)
+        remedy = "let the proxy pass every path of this address to the relay's port (server.port)"
+        return failed("url", f"{url}: something else answers: {answer.description}", remedy)
     return ok("url", f"{url} leads to a gateway")
 
 
 def _errors(front: Front) -> list[Finding]:
-    """Whether errors of the gateway come through as they are."""
+    """Check that errors of the gateway arrive unchanged."""
     try:
         answer = front.ask(NOTHING_THERE)
     except _FAILURES as error:
-        cure = "look into the proxy's error log"
-        return [failed("errors", f"an error does not come through: {_words(error)}", cure)]
+        remedy = "look into the proxy's error log"
+        return [failed("errors", f"an error does not come through: {_words(error)}", remedy)]
     if answer.ours:
         return [ok("errors", "errors of the gateway come through")]
-    told = f"the proxy replaces the gateway's errors: {answer.told}"
-    return [failed("errors", told, "nginx: proxy_intercept_errors off; others: pass errors on")]
+    message = f"the proxy replaces the gateway's errors: {answer.description}"
+    return [failed("errors", message, "nginx: proxy_intercept_errors off; others: pass errors on")]
 
 
 # ---- the stream ----------------------------------------------------------------------------------
 
 
 def _stream(front: Front, key: str) -> tuple[dict[str, Any], list[Finding]]:
-    """What the gateway saw of the request, and how its stream came."""
-    found = []
+    """Return the headers that reached the gateway, and findings about the stream."""
+    findings = []
     seen, answer, arrivals = _read_stream(front, key, "gzip, deflate, br, zstd")
     if answer.status == 200 and (coding := answer.headers.get("content-encoding")):
-        cure = "do not compress text/event-stream: nginx: gzip off, or take it out of gzip_types"
-        found.append(failed("stream", f"the proxy compresses the stream ({coding})", cure))
+        remedy = "do not compress text/event-stream: nginx: gzip off, or take it out of gzip_types"
+        findings.append(failed("stream", f"the proxy compresses the stream ({coding})", remedy))
         seen, answer, arrivals = _read_stream(front, key, "identity")
     if answer.status != 200:
-        return {}, [*found, _refused(answer)]
+        return {}, [*findings, _refused(answer)]
     if not answer.headers.get("content-type", "").startswith("text/event-stream"):
-        cure = "let the proxy leave content types alone"
-        found.append(failed("stream", f"the stream has become {answer.told}", cure))
+        remedy = "let the proxy leave content types alone"
+        findings.append(failed("stream", f"the stream has become {answer.description}", remedy))
     if "x-request-id" not in answer.headers:
-        cure = "let the proxy pass the gateway's headers on: x-request-id names a call"
-        found.append(warning("headers", "the proxy strips x-request-id from answers", cure))
+        remedy = "let the proxy pass the gateway's headers on: x-request-id names a call"
+        findings.append(warning("headers", "the proxy strips x-request-id from answers", remedy))
     server = answer.headers.get("server", "")
-    return {**seen, "server": server} if seen else {}, [*found, *judge(arrivals)]
+    return {**seen, "server": server} if seen else {}, [*findings, *judge(arrivals)]
 
 
 def _refused(answer: Answer) -> Finding:
     if answer.code == "missing_api_key":
-        cure = "nginx: proxy_set_header Authorization $http_authorization, or remove auth_basic"
-        return failed("stream", "the proxy strips the header Authorization", cure)
+        remedy = "nginx: proxy_set_header Authorization $http_authorization, or remove auth_basic"
+        return failed("stream", "the proxy strips the header Authorization", remedy)
     if answer.ours:
         return failed("stream", f"the key is refused: {answer.code}", "give a key that works")
-    cure = "let the proxy pass /v1/… to the relay's port"
-    return failed("stream", f"no stream: {answer.told}", cure)
+    remedy = "let the proxy pass /v1/… to the relay's port"
+    return failed("stream", f"no stream: {answer.description}", remedy)
 
 
 def _read_stream(front: Front, key: str, accept: str) -> tuple[dict[str, Any], Answer, Arrivals]:
-    """The first event, the head with what is no stream, and when each event came."""
+    """Return the first event, the head (and a body that is no stream), and the arrivals."""
     headers = {**SENT, "Authorization": f"Bearer {key}", "Accept-Encoding": accept}
     for _ in range(BUSY_WAITS + 1):
         connection = front.open()
@@ -263,7 +292,7 @@ def _read_stream(front: Front, key: str, accept: str) -> tuple[dict[str, Any], A
 def _read_events(
     answer: http.client.HTTPResponse, arrivals: Arrivals, begun_s: float
 ) -> dict[str, Any]:
-    """Read to the end, or to where it was cut; the first event."""
+    """Read to the end or the cut, note the arrivals, return the first event."""
     first: dict[str, Any] = {}
     try:
         while line := answer.readline():
@@ -282,27 +311,27 @@ def _read_events(
 
 def _seen(seen: dict[str, Any]) -> list[Finding]:
     missing = [name for name in SENT if name not in seen.get("headers", ())]
-    found = []
+    findings = []
     if missing:
-        cure = "let the proxy pass all request headers on"
-        told = f"the proxy strips from requests: {', '.join(missing)}"
-        found.append(failed("headers", told, cure))
+        remedy = "let the proxy pass all request headers on"
+        message = f"the proxy strips from requests: {', '.join(missing)}"
+        findings.append(failed("headers", message, remedy))
     else:
-        found.append(ok("headers", "the headers of clients arrive"))
+        findings.append(ok("headers", "the headers of clients arrive"))
     proxied = seen["server"] != "sluice" or seen.get("forwarded")
     if proxied and not seen.get("forwarded"):
-        cure = "nginx: proxy_set_header X-Forwarded-For $remote_addr"
-        told = "the proxy does not say who calls: records show its own address"
-        found.append(warning("headers", told, cure))
+        remedy = "nginx: proxy_set_header X-Forwarded-For $remote_addr"
+        message = "the proxy does not say who calls: records show its own address"
+        findings.append(warning("headers", message, remedy))
     elif proxied and not seen.get("proxy_trusted"):
-        told = f"X-Forwarded-For is ignored: {seen.get('client_ip')} is no trusted proxy"
-        cure = f'set server.trusted_proxies = ["{seen.get("client_ip")}"]'
-        found.append(warning("headers", told, cure))
-    return found
+        message = f"X-Forwarded-For is ignored: {seen.get('client_ip')} is no trusted proxy"
+        remedy = f'set server.trusted_proxies = ["{seen.get("client_ip")}"]'
+        findings.append(warning("headers", message, remedy))
+    return findings
 
 
 def _credentials(front: Front, key: str) -> list[Finding]:
-    """Whether the credentials of the other families come through."""
+    """Check that the credentials of the other families arrive."""
     stripped = []
     for template in _KEY_HEADERS:
         headers = {name: value or key for name, value in template.items()}
@@ -314,31 +343,31 @@ def _credentials(front: Front, key: str) -> list[Finding]:
             stripped.append(next(iter(template)))
     if not stripped:
         return []
-    told = f"the proxy strips {', '.join(stripped)}: clients of these families get 401"
-    return [failed("headers", told, "let the proxy pass all request headers on")]
+    message = f"the proxy strips {', '.join(stripped)}: clients of these families get 401"
+    return [failed("headers", message, "let the proxy pass all request headers on")]
 
 
 # ---- bodies --------------------------------------------------------------------------------------
 
 
 def _body(front: Front) -> Finding:
-    """Whether a body of some MB comes through: the gateway refuses its method afterwards."""
+    """Check that a body of some MB arrives: the gateway then refuses its method."""
     size = f"{BODY_BYTES >> 20} MiB"
     try:
         answer = front.send(STREAM, BODY_BYTES)
     except _FAILURES as error:
-        cure = "raise the proxy's limits for bodies and their time"
-        return failed("body", f"a body of {size} breaks off: {_words(error)}", cure)
+        remedy = "raise the proxy's limits for bodies and their time"
+        return failed("body", f"a body of {size} breaks off: {_words(error)}", remedy)
     if answer.ours and answer.code == "request_too_large":
-        cure = "raise server.max_body_bytes if clients send images and files"
-        return warning("body", f"the gateway itself refuses bodies of {size}", cure)
+        remedy = "raise server.max_body_bytes if clients send images and files"
+        return warning("body", f"the gateway itself refuses bodies of {size}", remedy)
     if answer.ours:
         return ok("body", f"a body of {size} comes through")
-    return _limited(size, answer.told)
+    return _limited(size, answer.description)
 
 
 def _announced(front: Front, seen: dict[str, Any]) -> list[Finding]:
-    """Whether the proxy would take a body as large as the gateway does."""
+    """Check that the proxy would take as large a body as the gateway does."""
     size = int(seen.get("max_body_bytes", 0))
     if size <= BODY_BYTES:
         return []
@@ -351,16 +380,64 @@ def _announced(front: Front, seen: dict[str, Any]) -> list[Finding]:
     return [_limited(f"{size >> 20} MiB (server.max_body_bytes)", f"status {status}")]
 
 
-def _limited(size: str, told: str) -> Finding:
-    cure = "nginx: client_max_body_size 64m; others: a limit above server.max_body_bytes"
-    return failed("body", f"the proxy refuses bodies of {size}: {told}", cure)
+def _limited(size: str, message: str) -> Finding:
+    remedy = "nginx: client_max_body_size 64m; others: a limit above server.max_body_bytes"
+    return failed("body", f"the proxy refuses bodies of {size}: {message}", remedy)
 
 
 def _words(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "nothing came in time"
     if isinstance(error, http.client.IncompleteRead):
-        return "the connection was closed in the middle"
+        return "the connection was closed before the end"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__
+
+
+# ---- judging the arrivals ---------------------------------------------------------------------
+
+
+def judge(arrivals: Arrivals) -> list[Finding]:
+    """Tell a stream that was cut or buffered from one that arrived as it was sent."""
+    count, at_s = len(arrivals.at_s), arrivals.at_s
+    if arrivals.cut or count < arrivals.expected:
+        after = f"{at_s[-1]:.1f} s" if at_s else "no event"
+        message = f"the stream was cut after {count} of {arrivals.expected} events, {after}"
+        return [failed("stream", f"{message}: {arrivals.cut or 'it ended too early'}", LONGER)]
+    if count < 2:
+        return []
+    span_s, sent_s = at_s[-1] - at_s[0], arrivals.interval_s * (count - 1)
+    if span_s < sent_s * HELD_SHARE:
+        message = (
+            f"the stream is buffered: {count} events sent over {sent_s:.1f} s came within"
+            f" {span_s:.1f} s, the first after {at_s[0]:.1f} s"
+        )
+        return [failed("stream", message, UNBUFFERED)]
+    clusters = _clusters(at_s)
+    if clusters < count * CLUSTERS_SHARE:
+        message = f"the stream is partly buffered: {count} events came in {clusters} bundles"
+        return [warning("stream", message, UNBUFFERED)]
+    message = f"{count} events came one by one, the first after {at_s[0] * 1000:.0f} ms"
+    return [ok("stream", message)]
+
+
+def _clusters(at_s: Sequence[float]) -> int:
+    return 1 + sum(later - earlier > TOGETHER_S for earlier, later in pairwise(at_s))
+
+
+# ---- base URLs --------------------------------------------------------------------------------
+
+
+def without_endpoint(url: str) -> str:
+    """Return the address without versions and endpoints at its end, as clients need it."""
+    base_url = _MODEL_CALL.sub("", url.rstrip("/"))
+    while ending := next((suffix for suffix in ENDINGS if base_url.endswith(suffix)), ""):
+        base_url = base_url.removesuffix(ending).rstrip("/")
+    return base_url
+
+
+def doubled_path(what: str, url: str) -> str:
+    """Return the problem with such an address, in words."""
+    ending = url.rstrip("/").removeprefix(without_endpoint(url))
+    return f"{what} {url} ends with {ending}, which clients append: they would ask for it twice"

@@ -1,11 +1,16 @@
-"""What `doctor` looks at on this machine: secrets, disks, descriptors, the journal."""
+"""Checks of this machine: secrets, disks, descriptors, the journal, the store."""
 
 import os
 import re
 import resource
 import shutil
 import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+import peewee
 
 from commands.doctor.findings import Finding, failed, ok, skipped, warning
 from commands.ops_port import ask_status
@@ -13,7 +18,9 @@ from commands.process.node import holder_of, parked_in
 from conf import secrets
 from conf.configuration import ConfigError, Loaded
 from conf.store_url import SQLITE
-from store.values.errors import Refused
+from store.db import migrate
+from store.db.database import database_ms, discard, is_mysql, open_database, place
+from store.values.errors import Refused, StoreError
 
 MIB = 1024 * 1024
 DISK_FAILED_BYTES = 256 * MIB
@@ -22,20 +29,24 @@ FILES_FAILED = 1024
 FILES_WARNED = 8192
 FILES_OF_STREAM = 3  # a client, its upstream, and one that is kept
 BACKLOG_WARNED_BYTES = 64 * MIB
+READ_TIMEOUT_S = 5.0
+CLOCK_FAILED_MS = 2000
+TRIES = 3
+"""Readings of the clock; the quickest one counts."""
 
 _OPEN_FILES = re.compile(r"^Max open files\s+(\S+)\s+(\S+)", re.MULTILINE)
 
 
 def look(loaded: Loaded) -> list[Finding]:
-    """All of this machine."""
+    """Check this machine."""
     journal = Path(loaded.settings.journal.dir)
-    found = [*_secrets(loaded), *_space("disk", "journal.dir", journal)]
+    findings = [*_secrets(loaded), *_space("disk", "journal.dir", journal)]
     url = loaded.settings.store.url
     if url.startswith(SQLITE):
         folder = Path(url.removeprefix(SQLITE)).parent
         if _device(folder) != _device(journal):
-            found += _space("disk", "the folder of store.url", folder)
-    return [*found, _open_files(journal), *_running(loaded)]
+            findings += _space("disk", "the folder of store.url", folder)
+    return [*findings, _open_files(journal), *_running(loaded)]
 
 
 # ---- secrets -------------------------------------------------------------------------------------
@@ -46,21 +57,23 @@ def _secrets(loaded: Loaded) -> list[Finding]:
         secrets.of(loaded)
     except ConfigError as error:
         return [failed("secrets", fault, "as it says") for fault in error.faults]
-    found = [_rights("secrets", loaded.secrets_path)]
+    findings = [_rights("secrets", loaded.secrets_path)]
     for kind in secrets.read(loaded.secrets_path).upcoming:
-        told = f"the rotation of {kind} is on its way: the new one is not used yet"
-        found.append(warning("secrets", told, f"go on with it: ./sluice secrets rotate {kind}"))
+        message = f"the rotation of {kind} is not finished: the new one is not used yet"
+        findings.append(
+            warning("secrets", message, f"go on with it: ./sluice secrets rotate {kind}")
+        )
     if loaded.path is not None and "@" in loaded.settings.store.url:
-        found.append(_rights("secrets", loaded.path))
-    return found
+        findings.append(_rights("secrets", loaded.path))
+    return findings
 
 
 def _rights(check: str, path: Path) -> Finding:
-    """Whether others may read a file that holds secrets."""
+    """Check that nobody else may read a file that holds secrets."""
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        cure = f"chmod 600 {path}"
-        return warning(check, f"{path} holds secrets and others may read it ({mode:o})", cure)
+        remedy = f"chmod 600 {path}"
+        return warning(check, f"{path} holds secrets and others may read it ({mode:o})", remedy)
     return ok(check, f"{path} is in order, for its owner alone")
 
 
@@ -68,19 +81,21 @@ def _rights(check: str, path: Path) -> Finding:
 
 
 def _space(check: str, what: str, folder: Path) -> list[Finding]:
-    there = folder
-    while not there.exists() and there != there.parent:
-        there = there.parent
-    free = shutil.disk_usage(there).free
-    told = f"{what} {folder}: {free // MIB} MiB free"
-    if not os.access(there, os.W_OK | os.X_OK):
-        cure = f"give it to the user that runs the gateway: chown USER {there}"
-        return [failed(check, f"{what} {there} cannot be written by this user", cure)]
+    existing = folder
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    free = shutil.disk_usage(existing).free
+    message = f"{what} {folder}: {free // MIB} MiB free"
+    if not os.access(existing, os.W_OK | os.X_OK):
+        remedy = f"give it to the user that runs the gateway: chown USER {existing}"
+        return [failed(check, f"{what} {existing} cannot be written by this user", remedy)]
     if free < DISK_FAILED_BYTES:
-        return [failed(check, told, "make room: calls are refused when the journal cannot grow")]
+        return [failed(check, message, "make room: calls are refused when the journal cannot grow")]
     if free < DISK_WARNED_BYTES:
-        return [warning(check, told, "make room: ./sluice usage prune --older-than 90d, or a disk")]
-    return [ok(check, told)]
+        return [
+            warning(check, message, "make room: ./sluice usage prune --older-than 90d, or a disk")
+        ]
+    return [ok(check, message)]
 
 
 def _device(folder: Path) -> int:
@@ -90,25 +105,29 @@ def _device(folder: Path) -> int:
 
 
 def _open_files(journal: Path) -> Finding:
-    """The limit of the running gateway, else of this shell, from which one would be started."""
+    """Check the limit of the running gateway, else of this shell, which would start one."""
     limit, whose = _limit_of_gateway(journal)
     if limit is None:
         limit, whose = resource.getrlimit(resource.RLIMIT_NOFILE)[1], "this shell's"
     if limit == resource.RLIM_INFINITY:
         return ok("open files", f"{whose} limit: none")
-    told = f"{whose} limit is {limit}, enough for {limit // FILES_OF_STREAM} streams a process"
-    cure = "raise it: LimitNOFILE=65536 in the unit, or ulimit -n 65536"
+    message = f"{whose} limit is {limit}, enough for {limit // FILES_OF_STREAM} streams a process"
+    remedy = "raise it: LimitNOFILE=65536 in the unit, or ulimit -n 65536"
     if limit < FILES_FAILED:
-        return failed("open files", told, cure)
-    return warning("open files", told, cure) if limit < FILES_WARNED else ok("open files", told)
+        return failed("open files", message, remedy)
+    return (
+        warning("open files", message, remedy)
+        if limit < FILES_WARNED
+        else ok("open files", message)
+    )
 
 
 def _limit_of_gateway(journal: Path) -> tuple[int | None, str]:
-    """The limit of the process that holds the journal folder; None without one."""
+    """Return the limit of the process that holds the journal folder; None without one."""
     pid = holder_of(journal)
     try:
-        found = _OPEN_FILES.search(Path(f"/proc/{pid}/limits").read_text(encoding="ascii"))
-        return (int(found[1]), f"process {pid}'s") if found else (None, "")
+        findings = _OPEN_FILES.search(Path(f"/proc/{pid}/limits").read_text(encoding="ascii"))
+        return (int(findings[1]), f"process {pid}'s") if findings else (None, "")
     except OSError:  # there is none, or it has ended just now
         return None, ""
 
@@ -118,26 +137,89 @@ def _limit_of_gateway(journal: Path) -> tuple[int | None, str]:
 
 def _running(loaded: Loaded) -> list[Finding]:
     journal = Path(loaded.settings.journal.dir)
-    found = []
+    findings = []
     if parked := parked_in(journal):
-        cure = f"{journal}/parked.ndjson says what and why; move it away when that is settled"
-        told = f"{parked} damaged lines or refused records are put aside"
-        found.append(warning("journal", told, cure))
+        remedy = (
+            f"{journal}/parked.ndjson lists them with the reason; move it away when that is settled"
+        )
+        message = f"{parked} damaged lines or refused records are parked"
+        findings.append(warning("journal", message, remedy))
     try:
         status = ask_status(loaded)
     except Refused as error:
         return [
-            *found,
+            *findings,
             skipped("gateway", error.faults[0].partition(";")[0], "start it: ./sluice serve"),
         ]
     backlog = status["journal_backlog_bytes"]
-    told = f"{backlog} bytes wait for the store"
+    message = f"{backlog} bytes are not booked yet"
     if backlog > BACKLOG_WARNED_BYTES:
-        cure = "see what the store lacks: ./sluice status, and the log for `writer`"
-        found.append(failed("journal", told, cure))
+        remedy = "check the store: ./sluice status, and the log for `writer`"
+        findings.append(failed("journal", message, remedy))
     else:
-        found.append(ok("journal", told))
+        findings.append(ok("journal", message))
     if not status["ready"]:
-        cure = "the log of the gateway says more"
-        return [*found, failed("gateway", f"not ready: {status['reason']}", cure)]
-    return [*found, ok("gateway", f"ready, {len(status['workers'])} workers")]
+        remedy = "the log of the gateway says more"
+        return [*findings, failed("gateway", f"not ready: {status['reason']}", remedy)]
+    return [*findings, ok("gateway", f"ready, {len(status['workers'])} workers")]
+
+
+# ---- the store -----------------------------------------------------------------------------------
+
+
+@contextmanager
+def open_store(loaded: Loaded, findings: list[Finding]) -> Iterator[peewee.Database | None]:
+    """Open the store and add findings about it; yield None when it is unusable."""
+    url = loaded.settings.store.url
+    if url.startswith(SQLITE) and not Path(url.removeprefix(SQLITE)).is_file():
+        message = f"{url.removeprefix(SQLITE)} (store.url) does not exist"
+        findings.append(failed("store", message, f"create it: ./sluice init {loaded.config_dir}"))
+        yield None
+        return
+    db = open_database(url, read_timeout_s=READ_TIMEOUT_S)
+    try:
+        usable = _check_store(db, findings)
+        yield db if usable else None
+    finally:
+        discard(db)
+
+
+def _check_store(db: peewee.Database, findings: list[Finding]) -> bool:
+    try:
+        findings.append(_clock(db))
+        pending = migrate.pending(db)
+    except migrate.SchemaTooOld as error:
+        findings.append(failed("store", str(error), "see docs/operations.md, upgrade"))
+        return False
+    except StoreError as error:
+        remedy = "start the database, or correct store.url (host, user, password, name)"
+        findings.append(failed("store", str(error), remedy))
+        return False
+    if pending:
+        message = f"{place(db)}: pending migrations: {', '.join(pending)}"
+        findings.append(failed("store", message, "run: ./sluice migrate up"))
+        return False
+    findings.append(ok("store", f"{place(db)} answers, its schema is up to date"))
+    return True
+
+
+def _clock(db: peewee.Database) -> Finding:
+    """Compare this machine's clock with the database's."""
+    if not is_mysql(db):
+        database_ms(db)
+        return ok("clock", "SQLite has this machine's clock")
+    lead = min((_lead(db) for _ in range(TRIES)), key=lambda measured: measured[0])[1]
+    message = f"this machine's clock is {abs(lead)} ms {'behind' if lead > 0 else 'ahead of'}"
+    message += " the database's"
+    if abs(lead) > CLOCK_FAILED_MS:
+        remedy = "synchronise both by NTP: ids, days and windows go by the node's clock"
+        return failed("clock", message, remedy)
+    return ok("clock", message)
+
+
+def _lead(db: peewee.Database) -> tuple[float, int]:
+    """Return the seconds the database took, and the ms that its clock is ahead of ours."""
+    begun_s, begun_ns = time.monotonic(), time.time_ns()
+    theirs_ms = database_ms(db)
+    took_s = time.monotonic() - begun_s
+    return took_s, round(theirs_ms - begun_ns / 1e6 - took_s * 500)

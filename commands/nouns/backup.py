@@ -53,14 +53,14 @@ def command(
     if file.exists():
         raise Refused([f"{file} exists already"])
     with opened_store(config, FULL_SCAN_TIMEOUT_S) as access:
-        told = _write(access, file, with_secrets, more)
+        summary = _write(access, file, with_secrets, more)
         note_done(access.db, BACKUP)
     if as_json:
-        print_json(told)
+        print_json(summary)
     else:
-        print_fields({"file": str(file), "bytes": file.stat().st_size, **told})
-    if told["missing"]:
-        nodes = ", ".join(sorted(set(told["missing"].values())))
+        print_fields({"file": str(file), "bytes": file.stat().st_size, **summary})
+    if summary["missing"]:
+        nodes = ", ".join(sorted(set(summary["missing"].values())))
         note(
             f"warning: the journals of {nodes} are not in it; if they are on this machine, add"
             " their folders with --journal"
@@ -88,9 +88,9 @@ def _write(
                 archive.add_file(tar, FILE_NAME, loaded.path)
             if with_secrets:
                 archive.add_file(tar, SECRETS_NAME, loaded.secrets_path)
-            told = _add_store(access, tar, work, folders)
+            summary = _add_store(access, tar, work, folders)
             archive.add_bytes(
-                tar, archive.MANIFEST, archive.encoded({**told, "secrets": with_secrets})
+                tar, archive.MANIFEST, archive.encoded({**summary, "secrets": with_secrets})
             )
             tar.close()
             out.flush()
@@ -98,14 +98,14 @@ def _write(
         os.link(whole, file)  # unlike a rename it never replaces what came meanwhile
     finally:
         shutil.rmtree(work)
-    return told
+    return summary
 
 
 def _folders(access: Access, more: tuple[Path, ...]) -> list[Path]:
     """Journal folders to read, each once; first that of the node by whose name records of the
     archive are booked when it is restored."""
     own = Path(access.loaded.settings.journal.dir)
-    beside = [one.journal for one in nodes_of_store(access.loaded, access.db)]
+    beside = [node.journal for node in nodes_of_store(access.loaded, access.db)]
     folders = [folder.resolve() for folder in (own, *beside, *more) if folder.is_dir()]
     return sorted(dict.fromkeys(folders), key=lambda folder: not (folder / NAME_FILE).is_file())
 
@@ -124,7 +124,9 @@ def _add_store(
         for part, data in journals.read():
             archive.add_bytes(tar, f"{JOURNAL}/{part}", data)
         running = restored.unfinished(db)
-        missing = {one: node for one, node in running.items() if one not in journals.ids}
+        missing = {
+            node_id: node for node_id, node in running.items() if node_id not in journals.ids
+        }
     if folders and (folders[0] / NAME_FILE).is_file():
         archive.add_file(tar, archive.NODE, folders[0] / NAME_FILE)
     parked = [folder / PARKED_NAME for folder in folders]

@@ -40,15 +40,15 @@ def command(
             print_json({"ok": False, "faults": list(map(mask, error.faults))})
         raise
     store = place(loaded.settings.store.url)
-    shown = masked_rows(loaded.settings, loaded.origins)
+    settings_rows = masked_rows(loaded.settings, loaded.origins)
     if as_json:
-        told = {"ok": True, "config": str(loaded.path), "store": store, "faults": []}
-        print_json({**told, "settings": shown})
+        report = {"ok": True, "config": str(loaded.path), "store": store, "faults": []}
+        print_json({**report, "settings": settings_rows})
         return
     click.echo(f"{loaded.path}: in order")
     click.echo(f"store: {store} (not asked whether it answers)")
     if settings:
-        print_table(shown, ("name", "value", "origin") if origin else ("name", "value"))
+        print_table(settings_rows, ("name", "value", "origin") if origin else ("name", "value"))
 
 
 def _checked(config: Path | None, overrides: tuple[str, ...]) -> Loaded:

@@ -60,11 +60,11 @@ def create(
 def list_codes(config: Path | None, as_json: bool) -> None:
     """List codes; of each only the last four characters are stored."""
     with opened_store(config) as access:
-        found, at_ms = codes.list_codes(access.db), database_ms(access.db)
-    rows = [codes.public(code, at_ms) for code in found]
+        listed, at_ms = codes.list_codes(access.db), database_ms(access.db)
+    rows = [codes.public(code, at_ms) for code in listed]
     print_table(rows, COLUMNS, as_json)
     if not rows and not as_json:
-        note("there is none; make some: ./sluice code create -n 50 --amount 10")
+        note("no codes; create some: ./sluice code create -n 50 --amount 10")
 
 
 @command.command("show")
@@ -73,8 +73,8 @@ def list_codes(config: Path | None, as_json: bool) -> None:
 def show_code(code: str, config: Path | None, as_json: bool) -> None:
     """Show one code, given by id."""
     with opened_store(config) as access:
-        found, at_ms = codes.show(access.db, code), database_ms(access.db)
-    fields = codes.public(found, at_ms)
+        stored, at_ms = codes.show(access.db, code), database_ms(access.db)
+    fields = codes.public(stored, at_ms)
     print_fields(fields, as_json)
 
 

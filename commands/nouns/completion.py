@@ -78,5 +78,5 @@ def command(shell: str) -> None:
 
 
 def answer(instruction: str) -> int:
-    """What a shell asks by COMPLETE_VARIABLE, like bash_complete; the exit code."""
+    """Answer a shell's COMPLETE_VARIABLE, such as bash_complete; return the exit code."""
     return shell_complete(_Root(PROGRAM), {}, PROGRAM, app.COMPLETE_VARIABLE, instruction)

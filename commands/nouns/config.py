@@ -32,9 +32,9 @@ def set_value(name: str, value: str, config: Path | None, as_json: bool) -> None
     replace_file(path, with_setting(path, name, value))
     loaded = configuration(path)
     row = next(row for row in masked_rows(loaded.settings, loaded.origins) if row["name"] == name)
-    told = {"name": name, "value": row["value"], "origin": row["origin"], "config": str(path)}
+    change = {"name": name, "value": row["value"], "origin": row["origin"], "config": str(path)}
     if as_json:
-        print_json(told)
+        print_json(change)
     else:
         click.echo(f"{name} is written to {path}")
     if not str(row["origin"]).startswith(str(path)):

@@ -1,4 +1,4 @@
-"""`doctor`: looks at everything that may be wrong, and says of each fault what to do about it.
+"""`doctor`: checks everything that may be wrong, and prints a remedy for each problem.
 
 The checks are in commands/doctor/.
 """
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from commands.doctor import channels, front, machine, store, urls
+from commands.doctor import channels, front, machine
 from commands.doctor.findings import Finding, failed, ok, show
 from commands.nouns.local_nodes import of_node
 from commands.output import FAILED, configuration, data_options, node_option, print_json
@@ -56,15 +56,19 @@ def command(
         findings += front.look(_checked(url) if url else clients_base_url(loaded), key)
     bad = any(finding.state == "failed" for finding in findings)
     if as_json:
-        print_json({"ok": not bad, "findings": [_plain(one) for one in findings]})
+        print_json({"ok": not bad, "findings": [_plain(finding) for finding in findings]})
     else:
         show(findings)
     return FAILED if bad else 0
 
 
 def _plain(finding: Finding) -> dict[str, str]:
-    fields = ("check", "state", "message", "cure")
-    return {name: getattr(finding, name) for name in fields}
+    return {
+        "check": finding.check,
+        "state": finding.state,
+        "message": finding.message,
+        "cure": finding.remedy,
+    }
 
 
 def _checked(url: str) -> str:
@@ -74,25 +78,25 @@ def _checked(url: str) -> str:
 
 
 def _addresses(loaded: Loaded) -> list[Finding]:
-    """The addresses of the configuration."""
+    """Check the addresses of the configuration."""
     url = loaded.settings.server.public_url
-    right = urls.without_endpoint(url)
-    if right == url:
+    base_url = front.without_endpoint(url)
+    if base_url == url:
         return [ok("url", f"clients are given {clients_base_url(loaded)}")]
-    cure = f'set server.public_url = "{right}"'
-    return [failed("url", urls.said_wrong("server.public_url", url), cure)]
+    remedy = f'set server.public_url = "{base_url}"'
+    return [failed("url", front.doubled_path("server.public_url", url), remedy)]
 
 
 def _store(loaded: Loaded, yes: bool | None) -> list[Finding]:
-    """Store and channels. `yes` None: nobody is asked."""
+    """Check store and channels. `yes` None: do not ask."""
     findings: list[Finding] = []
-    with store.opened(loaded, findings) as db:
+    with machine.open_store(loaded, findings) as db:
         if db is None:
             return findings
         try:
             cipher = Cipher(secrets.of(loaded).cipher_keys)
         except ConfigError:
-            return findings  # said already
+            return findings  # reported already
         spend: bool | None = yes
         if yes is False:
             spend = None

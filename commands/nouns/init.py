@@ -26,15 +26,15 @@ def command(folder: Path, overrides: tuple[str, ...]) -> None:
 
     Values of --set are written into gateway.toml. What exists already is not changed.
     """
-    found = (folder / FILE_NAME).exists()
+    existed = (folder / FILE_NAME).exists()
     for line in prepare(folder, overrides):
         click.echo(line)
     for line in _first_run(load(folder / FILE_NAME, (), os.environ)):
         click.echo(line)
-    ignored = left_as_it_is(folder / FILE_NAME, overrides) if found else []
+    ignored = left_as_it_is(folder / FILE_NAME, overrides) if existed else []
     if ignored:
         note(
-            f"warning: {folder / FILE_NAME} was there already and is not changed, so this was"
+            f"warning: {folder / FILE_NAME} exists and is not changed, so this was"
             f" ignored: {', '.join(f'--set {name}' for name in ignored)}; edit the file"
         )
 
@@ -56,14 +56,14 @@ def _first_run(loaded: Loaded) -> list[str]:
 
 
 def left_as_it_is(path: Path, overrides: tuple[str, ...]) -> list[str]:
-    """The settings of --set of which the file says something else."""
-    there = to_plain(load(path, (), {}).settings)
-    asked = to_plain(load(path, overrides, {}).settings)
+    """Return the settings of --set that differ from the file."""
+    stored = to_plain(load(path, (), {}).settings)
+    requested = to_plain(load(path, overrides, {}).settings)
     return [
         name
         for name in parse_overrides(overrides)
         for section, _, key in [name.partition(".")]
-        if there[section][key] != asked[section][key]
+        if stored[section][key] != requested[section][key]
     ]
 
 
@@ -77,7 +77,7 @@ def prepare(folder: Path, overrides: tuple[str, ...]) -> list[str]:
     if fresh_secrets:
         secrets.create(loaded.secrets_path)
     secrets.of(loaded)
-    done.append(f"{loaded.secrets_path}: {'made' if fresh_secrets else 'there already'}")
+    done.append(f"{loaded.secrets_path}: {'created' if fresh_secrets else 'exists already'}")
     return [*done, f"schema: {make_schema(loaded, fresh_secrets)}"]
 
 
@@ -85,10 +85,10 @@ def _settings_file(path: Path, overrides: tuple[str, ...]) -> str:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
     except FileExistsError:
-        return f"{path}: there already"
+        return f"{path}: exists already"
     with open(descriptor, "w", encoding="utf-8") as file:
         file.write(sample.text(parse_overrides(overrides)))
-    return f"{path}: made"
+    return f"{path}: created"
 
 
 def make_schema(loaded: Loaded, fresh_secrets: bool) -> str:
@@ -97,7 +97,7 @@ def make_schema(loaded: Loaded, fresh_secrets: bool) -> str:
     try:
         if migrate.is_new(db):
             migrate.up(db)
-            return "made"
+            return "created"
         if fresh_secrets:
             note(
                 "warning: this database was in use already, with other secrets. Copy the"
@@ -105,7 +105,7 @@ def make_schema(loaded: Loaded, fresh_secrets: bool) -> str:
                 " all keys in the database are unknown to this gateway."
             )
         if pending := migrate.pending(db):
-            return f"there already, {len(pending)} migrations pending; run: ./sluice migrate up"
-        return "there already"
+            return f"exists already, {len(pending)} migrations pending; run: ./sluice migrate up"
+        return "exists already"
     finally:
         discard(db)

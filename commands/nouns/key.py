@@ -61,8 +61,8 @@ def create(
     if secret is not None:
         edits["secret"] = secret = _resolved(secret)
     with opened_store(config) as access:
-        made = editor(access).create("key", name, edits).keys[0]
-    _print_secret(made.id, made.secret or secret, as_json)
+        key = editor(access).create("key", name, edits).keys[0]
+    _print_secret(key.id, key.secret or secret, as_json)
 
 
 @command.command("list")
@@ -73,9 +73,9 @@ def list_keys(user: str | None, config: Path | None, as_json: bool) -> None:
     with opened_store(config) as access:
         if user is not None:
             show(access.db, "user", user)  # a misspelt name is told from a user without keys
-        found = _shown(access, list_objects(access.db, "key"))
-    wanted = [key for key in found if user is None or key["user"] == user]
-    print_table(wanted, ("id", "user", "name", "group", "status", "secret", "expires_at"), as_json)
+        keys = _with_status(access, list_objects(access.db, "key"))
+    rows = [key for key in keys if user is None or key["user"] == user]
+    print_table(rows, ("id", "user", "name", "group", "status", "secret", "expires_at"), as_json)
 
 
 @command.command("show")
@@ -84,7 +84,7 @@ def list_keys(user: str | None, config: Path | None, as_json: bool) -> None:
 def show_key(key: str, config: Path | None, as_json: bool) -> None:
     """Show one key, given by id or as USER/NAME."""
     with opened_store(config) as access:
-        fields = _shown(access, [show(access.db, "key", key)])[0]
+        fields = _with_status(access, [show(access.db, "key", key)])[0]
     print_fields(fields, as_json)
 
 
@@ -156,7 +156,7 @@ def _end(key: str, config: Path | None, as_json: bool, change: Callable[[Any, st
     with opened_store(config) as access:
         key_id = _id_of(access, key)
         change(access.db, key_id)
-        fields = _shown(access, [show(access.db, "key", key_id)])[0]
+        fields = _with_status(access, [show(access.db, "key", key_id)])[0]
     if as_json:
         print_json({"id": key_id, "status": fields["status"]})
     else:
@@ -183,16 +183,16 @@ def _print_secret(key_id: str, secret: str | None, as_json: bool) -> None:
         click.echo("The secret is shown once: keep it now.", err=True)
 
 
-def _shown(access: Access, found: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Keys with `secret` as people recognise it, `status` in one word, and the use of the limit."""
+def _with_status(access: Access, keys: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Add the masked `secret`, `status` in one word, and the use of the limit."""
     enabled_users = {u["name"] for u in list_objects(access.db, "user") if u["enabled"]}
-    shown = []
-    for key in with_use_of_keys(access.db, found, database_ms(access.db)):
+    rows = []
+    for key in with_use_of_keys(access.db, keys, database_ms(access.db)):
         fields = dict(key)
         head, tail = fields.pop("prefix"), fields.pop("last_four")
         user_enabled = key["user"] in enabled_users
-        shown.append({**fields, "secret": f"{head}…{tail}", "status": _status(key, user_enabled)})
-    return shown
+        rows.append({**fields, "secret": f"{head}…{tail}", "status": _status(key, user_enabled)})
+    return rows
 
 
 def _status(key: Mapping[str, Any], user_enabled: bool) -> str:

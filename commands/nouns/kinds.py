@@ -55,7 +55,7 @@ def noun(
 
 
 def _name(kind: str) -> str:
-    """How help calls a name: NAME, or USER/PLAN for an identity of two parts."""
+    """Return the metavar of a name: NAME, or USER/PLAN for an identity of two parts."""
     identity = KINDS[kind].identity
     return "/".join(identity).upper() if len(identity) > 1 else "NAME"
 

@@ -1,7 +1,7 @@
 """The nodes of this machine that share a configuration file and differ by environment or --set.
 
-Their journal folders lie beside each other; each holds the node's name and the places that only the
-node knows, so that they are told apart while the store is away, too. Imported by commands only.
+Their journal folders lie side by side; each holds the node's name and its own settings, so that
+nodes can be told apart even while the store is unreachable. Imported by commands only.
 """
 
 from dataclasses import dataclass
@@ -32,8 +32,7 @@ class LocalNode:
 
 
 def local_nodes(loaded: Loaded) -> list[LocalNode]:
-    """The node of the configuration's journal.dir, once it has a name, and those beside it; first
-    those that run."""
+    """Return the node of journal.dir, once it has a name, and its siblings; running ones first."""
     own = Path(loaded.settings.journal.dir)
     folders = {own, *(path.parent for path in own.parent.glob(f"*/{node.NAME_FILE}"))}
     nodes = [
@@ -41,52 +40,52 @@ def local_nodes(loaded: Loaded) -> list[LocalNode]:
         for folder in folders
         if (name := node.written_name(folder))
     ]
-    return sorted(nodes, key=lambda one: (one.pid is None, one.name, one.journal))
+    return sorted(nodes, key=lambda entry: (entry.pid is None, entry.name, entry.journal))
 
 
 def nodes_of_store(loaded: Loaded, db: peewee.Database) -> list[LocalNode]:
-    """The node of the configuration, and those beside it that have served from the store. Raises
+    """Return the configured node, and those beside it that have served from the store. Raises
     StoreUnavailable."""
     own = Path(loaded.settings.journal.dir)
     seen = snapshot_read(db, lambda: last_seen(db))
-    return [one for one in local_nodes(loaded) if one.journal == own or one.name in seen]
+    return [entry for entry in local_nodes(loaded) if entry.journal == own or entry.name in seen]
 
 
 def of_node(loaded: Loaded, name: str | None) -> Loaded:
-    """The configuration with journal.dir and the ops port of the node that a command means.
+    """Return the configuration with journal.dir and the ops port of the node that a command means.
 
-    `name` None: the node of the configuration as it is, with a note of others that run. Refused: it
-    does not run and others are here, or nobody here has this name.
+    `name` None: the configuration as it is, with a note of other nodes that run. Refused: its node
+    does not run and others are here, or no node here has this name.
     """
     nodes = local_nodes(loaded)
     if name is None:
         own = Path(loaded.settings.journal.dir)
-        others = [one for one in nodes if one.journal != own]
-        running = [str(one) for one in others if one.pid]
-        here = [one for one in nodes if one.journal == own]
-        if others and not (here and (here[0].pid or not running)):
+        siblings = [entry for entry in nodes if entry.journal != own]
+        running = [str(entry) for entry in siblings if entry.pid]
+        own_node = [entry for entry in nodes if entry.journal == own]
+        if siblings and not (own_node and (own_node[0].pid or not running)):
             raise Refused(
                 [
-                    f"no node runs on {own} (journal.dir); nodes beside it: {_listed(others)};"
+                    f"no node runs on {own} (journal.dir); nodes beside it: {_listed(siblings)};"
                     f" name one with --node NAME; {which(loaded.path)}"
                 ]
             )
         if running:
             note(f"also on this machine: {', '.join(running)}; --node NAME means one of them")
         return loaded
-    for one in nodes:
-        if one.name == name:
-            return as_node(loaded, one)
+    for entry in nodes:
+        if entry.name == name:
+            return as_node(loaded, entry)
     raise Refused(
         [f"no node {name!r} beside journal.dir; there are: {_listed(nodes)}; {which(loaded.path)}"]
     )
 
 
-def as_node(loaded: Loaded, one: LocalNode) -> Loaded:
-    """The configuration as the node has it: its journal.dir and its ops port."""
+def as_node(loaded: Loaded, entry: LocalNode) -> Loaded:
+    """Return the configuration with the node's journal.dir and ops port."""
     settings = loaded.settings
-    journal = msgspec.structs.replace(settings.journal, dir=str(one.journal))
-    ops = msgspec.structs.replace(settings.ops, **node.written_places(one.journal)[0])
+    journal = msgspec.structs.replace(settings.journal, dir=str(entry.journal))
+    ops = msgspec.structs.replace(settings.ops, **node.written_places(entry.journal)[0])
     return msgspec.structs.replace(
         loaded, settings=msgspec.structs.replace(settings, journal=journal, ops=ops)
     )

@@ -92,7 +92,7 @@ def command(folder: Path, port: int | None, overrides: tuple[str, ...]) -> None:
 
 
 def _handed_over(text: str) -> int:
-    """A descriptor that lives through exec and gives the text when it is read."""
+    """Return a descriptor that survives exec and yields the text when read."""
     descriptor = os.memfd_create("sluice-welcome", 0)
     os.write(descriptor, text.encode())
     os.lseek(descriptor, 0, os.SEEK_SET)
@@ -100,9 +100,8 @@ def _handed_over(text: str) -> int:
 
 
 class Start(NamedTuple):
-    """What the store holds for a first call: the key, a model of each family, the demo's port;
-    the password that was made for the administrator, None when there is one already; and the base
-    URL that was set in the Hub, if one was."""
+    """The store's content for a first call: the key, a model of each family, the demo's port; the
+    new administrator's password, None when one exists; the base URL set in the Hub, if any."""
 
     secret: str
     fresh_key: bool
@@ -113,11 +112,11 @@ class Start(NamedTuple):
 
 
 def fill_store(loaded: Loaded, folder: Path) -> Start:
-    """Make what is missing in the store; a second time nothing."""
+    """Create what is missing in the store; idempotent."""
     owned = secrets.of(loaded)
     db = open_database(loaded.settings.store.url)
     try:
-        secret = _kept_secret(folder / KEY_FILE)
+        secret = _stored_secret(folder / KEY_FILE)
         fresh_key = keys.find_key(db, key_secrets.digests(secret, owned.peppers)) is None
         document = _missing(export(db), os.environ)
         if fresh_key:
@@ -139,8 +138,8 @@ def _apply(db: peewee.Database, owned: secrets.Secrets, document: Document) -> N
     editor(db, sealing, actor()).apply(parse(json.dumps(document), os.environ, Path.cwd()))
 
 
-def _kept_secret(path: Path) -> str:
-    """The secret of the first key; written before it is used, so that it cannot get lost."""
+def _stored_secret(path: Path) -> str:
+    """Return the secret of the first key; written before it is used, so that it cannot get lost."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, KEY_FILE_MODE)
     except FileExistsError:
@@ -152,8 +151,8 @@ def _kept_secret(path: Path) -> str:
 
 
 def _missing(stored: Document, environ: Mapping[str, str]) -> Document:
-    """Entries for what quickstart wants and the store does not have; nothing there is changed."""
-    wanted: Document = {
+    """Return entries for what quickstart needs and the store lacks; nothing stored is changed."""
+    entries: Document = {
         "group": [{"name": GROUP}],
         "user": [{"name": USER, "role": "admin", "balance": BALANCE}],
         "model": [],
@@ -162,20 +161,20 @@ def _missing(stored: Document, environ: Mapping[str, str]) -> Document:
     for start in VENDOR_STARTS:
         if environ.get(start.variable):
             spoken = [family for family in FAMILIES if family in VENDORS[start.name].families]
-            wanted["model"] += _models(start.models)
+            entries["model"] += _models(start.models)
             for family in spoken:
                 # the first one is named as the vendor is
                 name = start.name if family == spoken[0] else _dashed(start.name, family)
-                wanted["channel"].append(_channel(name, family, start))
-    served = {channel["family"] for channel in (*stored.get("channel", ()), *wanted["channel"])}
+                entries["channel"].append(_channel(name, family, start))
+    served = {channel["family"] for channel in (*stored.get("channel", ()), *entries["channel"])}
     idle = [family for family in FAMILIES if family not in served]
     port = _demo_port(stored) or _free_port() if idle else 0
     for family in idle:
         models = {DEMO_MODELS[family]: DEMO_PRICES}
         demo = VendorStart("demo", "", f"http://{DEMO_HOST}:{port}", models)
-        wanted["model"] += _models(models)
-        wanted["channel"].append(_channel(_dashed("demo", family), family, demo))
-    return {kind: _new(entries, stored.get(kind, [])) for kind, entries in wanted.items()}
+        entries["model"] += _models(models)
+        entries["channel"].append(_channel(_dashed("demo", family), family, demo))
+    return {kind: _new(entries, stored.get(kind, [])) for kind, entries in entries.items()}
 
 
 def _dashed(vendor: str, family: str) -> str:
@@ -199,10 +198,10 @@ def _channel(name: str, family: str, start: VendorStart) -> dict[str, Any]:
 
 
 def _new(
-    wanted: Sequence[dict[str, Any]], stored: Sequence[dict[str, Any]]
+    entries: Sequence[dict[str, Any]], stored: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]]:
     names = {entry["name"] for entry in stored}
-    return [entry for entry in wanted if entry["name"] not in names]
+    return [entry for entry in entries if entry["name"] not in names]
 
 
 def _start(stored: Document, secret: str, fresh_key: bool, password: str | None) -> Start:
@@ -236,7 +235,7 @@ def _free_port() -> int:
 
 
 def _about_hub(loaded: Loaded, start: Start) -> list[str]:
-    """Where the Hub is, and how to sign in."""
+    """Return lines about the Hub and how to sign in."""
     hub = loaded.settings.hub
     if not hub.enabled:
         return []
@@ -245,13 +244,13 @@ def _about_hub(loaded: Loaded, start: Start) -> list[str]:
 
 
 def welcome(loaded: Loaded, start: Start, folder: Path) -> str:
-    """What to do now, for people."""
+    """Return the text printed after the start."""
     base = base_url(loaded.settings.server, start.base_url)
     config = folder / FILE_NAME
-    age = "made now" if start.fresh_key else "made earlier"
+    age = "created now" if start.fresh_key else "created earlier"
     lines = [
         f"Gateway {base}, configuration {config}",
-        f"API key, {age}, kept in {folder / KEY_FILE}: {start.secret}",
+        f"API key, {age}, stored in {folder / KEY_FILE}: {start.secret}",
         *_about_hub(loaded, start),
         "",
     ]

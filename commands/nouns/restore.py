@@ -48,28 +48,28 @@ def command(file: Path, folder: Path, url: str, as_json: bool) -> int:
     restore only what you trust as much.
     """
     if folder.exists() and any(folder.iterdir()):
-        raise Refused([f"{folder} is not empty: restore only into an empty place"])
+        raise Refused([f"{folder} is not empty: restore only into an empty folder"])
     with _opened(file) as tar:
         manifest = archive.manifest_of(tar, file)
         _check(manifest, url, file)
-        made = not folder.exists()
+        created = not folder.exists()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
             archive.extract(tar, folder)
-            told, faults = _whole(folder, manifest, url)
+            summary, faults = _whole(folder, manifest, url)
         except BaseException:
             for path in folder.iterdir():
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
-            if made:
+            if created:
                 folder.rmdir()
             if url:
                 note(f"{folder} is empty again; the database may have tables now: empty it, too")
             raise
     if as_json:
-        print_json({**told, "ok": not faults, "faults": faults})
+        print_json({**summary, "ok": not faults, "faults": faults})
     else:
-        print_fields(told)
-        click.echo("\n".join(faults[:SHOWN_FAULTS]) or "books and records are right")
+        print_fields(summary)
+        click.echo("\n".join(faults[:SHOWN_FAULTS]) or "books and records are correct")
     if not (folder / SECRETS_NAME).exists():
         note(f"put secrets.toml of this gateway into {folder} before you start it")
     return FAILED if faults else 0
@@ -138,16 +138,16 @@ def _made_whole(
     name = _node_name(node) if node.exists() else "restored"
     journals = restored.apply_journals(db, folder / JOURNAL, name)
     restored.give_up(db, restored.unfinished(db), actor())
-    told = {
+    summary = {
         "backup_of": manifest["ended_at"],
         "journals_applied": journals,
         "migrations_applied": applied,
     }
-    return told, restored.faults(db)
+    return summary, restored.faults(db)
 
 
 def _node_name(path: Path) -> str:
-    """The name of the node whose backup it is, as far as it can be one."""
+    """Return the printable part of the name of the node that was backed up."""
     with path.open("rb") as file:
         return printable(file.read(MAX_NAME_CHARS).decode("utf-8", "replace").strip())
 

@@ -42,21 +42,21 @@ class Nodes:
     reloaded: bool
 
     def take(self) -> None:
-        """Reload the gateways of this machine that read the file, and wait until they know it.
-        Refused when one does not, or when other nodes may not know it."""
+        """Reload the gateways of this machine that read the file, and wait until they have.
+        Refused when one does not, or when other nodes may not have it."""
         mark = secrets.of(self.loaded).mark
-        here = {
-            one.name: (one.pid, as_node(self.loaded, one))
-            for one in nodes_of_store(self.loaded, self.db)
-            if one.pid and self._is_read_by(one)
+        local = {
+            node.name: (node.pid, as_node(self.loaded, node))
+            for node in nodes_of_store(self.loaded, self.db)
+            if node.pid and self._is_read_by(node)
         }
-        self._require_others(here)
-        for pid, loaded in here.values():
+        self._require_others(local)
+        for pid, loaded in local.values():
             if not self._has(loaded, mark):
                 self._reload(pid, loaded, mark)
 
-    def _is_read_by(self, one: LocalNode) -> bool:
-        _, path = written_places(one.journal)
+    def _is_read_by(self, node: LocalNode) -> bool:
+        _, path = written_places(node.journal)
         return path is None or path.resolve() == self.loaded.secrets_path.resolve()
 
     def _reload(self, pid: int, loaded: Loaded, mark: str) -> None:
@@ -69,18 +69,18 @@ class Nodes:
         deadline = time.monotonic() + TAKEN_WITHIN_S
         while not self._has(loaded, mark):
             if time.monotonic() > deadline:
-                why = "see its log; run this again when it is mended"
+                why = "see its log; run this again when that is repaired"
                 raise Refused([f"process {pid} has not taken the new secrets; {why}"])
             time.sleep(POLL_S)
 
-    def _require_others(self, here: Container[str]) -> None:
+    def _require_others(self, local: Container[str]) -> None:
         at_ms = database_ms(self.db)
         seen = snapshot_read(self.db, lambda: last_seen(self.db))
-        others = [
-            name for name, ms in seen.items() if name not in here and at_ms - ms < NODE_ALIVE_MS
+        remote = [
+            name for name, ms in seen.items() if name not in local and at_ms - ms < NODE_ALIVE_MS
         ]
-        if others and not self.reloaded:
-            names = ", ".join(sorted(others))
+        if remote and not self.reloaded:
+            names = ", ".join(sorted(remote))
             raise Refused(
                 [
                     f"other nodes run, or did a minute ago: {names}; copy"
@@ -90,7 +90,7 @@ class Nodes:
             )
 
     def _has(self, loaded: Loaded, mark: str) -> bool:
-        """Whether all workers that take calls have the secrets of the file."""
+        """Return whether all workers that take calls have the secrets of the file."""
         if not loaded.settings.ops.enabled and self.reloaded:
             return True
         try:
@@ -98,9 +98,9 @@ class Nodes:
         except Refused as error:
             error.add_note("without the ops port: reload it yourself, then --nodes-reloaded")
             raise
-        staying = [one for one in workers if not one["leaving"]]
-        return bool(staying) and all(
-            one.get("ready") and one.get("secrets") == mark for one in staying
+        active = [worker for worker in workers if not worker["leaving"]]
+        return bool(active) and all(
+            worker.get("ready") and worker.get("secrets") == mark for worker in active
         )
 
 
@@ -122,44 +122,44 @@ def _replace(path: Path, changed: secrets.Secrets) -> None:
 
 
 def add(loaded: Loaded, kind: str) -> bool:
-    """Add a new secret as upcoming; False when a rotation is on its way already."""
-    found = secrets.read(loaded.secrets_path)
-    if kind in found.upcoming or len(getattr(found, secrets.KINDS[kind])) > 1:
+    """Add a new secret as upcoming; False when a rotation is not finished."""
+    stored = secrets.read(loaded.secrets_path)
+    if kind in stored.upcoming or len(getattr(stored, secrets.KINDS[kind])) > 1:
         return False
-    upcoming = {**found.upcoming, kind: secrets.fresh()}
-    _replace(loaded.secrets_path, msgspec.structs.replace(found, upcoming=upcoming))
+    upcoming = {**stored.upcoming, kind: secrets.fresh()}
+    _replace(loaded.secrets_path, msgspec.structs.replace(stored, upcoming=upcoming))
     return True
 
 
 def promote(loaded: Loaded, kind: str) -> bool:
     """Make the upcoming secret the newest; False when there is none."""
-    found = secrets.read(loaded.secrets_path)
-    if kind not in found.upcoming:
+    stored = secrets.read(loaded.secrets_path)
+    if kind not in stored.upcoming:
         return False
     name = secrets.KINDS[kind]
-    upcoming = dict(found.upcoming)
-    values = [upcoming.pop(kind), *getattr(found, name)]
-    changed = msgspec.structs.replace(found, upcoming=upcoming, **{name: values})
+    upcoming = dict(stored.upcoming)
+    values = [upcoming.pop(kind), *getattr(stored, name)]
+    changed = msgspec.structs.replace(stored, upcoming=upcoming, **{name: values})
     _replace(loaded.secrets_path, changed)
     return True
 
 
 def is_upcoming(loaded: Loaded, kind: str) -> bool:
-    """Whether a rotation has added a secret that is not used yet."""
+    """Return whether a rotation has added a secret that is not used yet."""
     return kind in secrets.read(loaded.secrets_path).upcoming
 
 
 def has_old(loaded: Loaded, kind: str) -> bool:
-    """Whether there is an older secret beside the newest."""
+    """Return whether there is an older secret beside the newest."""
     return len(getattr(secrets.read(loaded.secrets_path), secrets.KINDS[kind])) > 1
 
 
 def remove_old(loaded: Loaded, kind: str) -> int:
-    """Leave the newest secret alone; how many went."""
-    found = secrets.read(loaded.secrets_path)
+    """Remove all but the newest secret and return how many were removed."""
+    stored = secrets.read(loaded.secrets_path)
     name = secrets.KINDS[kind]
-    values = getattr(found, name)
+    values = getattr(stored, name)
     if len(values) > 1:
-        changed = msgspec.structs.replace(found, **{name: values[:1]})
+        changed = msgspec.structs.replace(stored, **{name: values[:1]})
         _replace(loaded.secrets_path, changed)
     return len(values) - 1

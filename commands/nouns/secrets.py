@@ -78,51 +78,51 @@ def remove_old(kind: str | None, nodes_reloaded: bool, config: Path | None, as_j
     """Remove old secrets, of one kind or of all; refused while something needs one."""
     with opened_store(config, FULL_SCAN_TIMEOUT_S) as access:
         kinds = [kind] if kind else list(KINDS)
-        if any(rotation.has_old(access.loaded, one) for one in kinds):
-            # nobody may make anything by an old one while it is counted
+        if any(rotation.has_old(access.loaded, name) for name in kinds):
+            # no process may use an old secret while its uses are counted
             rotation.Nodes(access.loaded, access.db, nodes_reloaded).take()
-        rows = [_row(access, one) for one in kinds]
+        rows = [_row(access, name) for name in kinds]
         faults = [fault for row in rows for fault in _still_needed(row)]
         if faults:
             raise Refused(faults)
         old = [row["kind"] for row in rows if row["secrets"] > 1]
-        removed = {one: rotation.remove_old(access.loaded, one) for one in old}
-        for one in removed:
-            secret_use.note_rotation(access.db, actor(), "remove_old", one)
+        removed = {name: rotation.remove_old(access.loaded, name) for name in old}
+        for name in removed:
+            secret_use.note_rotation(access.db, actor(), "remove_old", name)
         if removed:
             rotation.Nodes(access.loaded, access.db, reloaded=True).take()
     if as_json:
         print_json({"removed": removed})
     else:
-        gone = [f"{one}: {count} old removed" for one, count in removed.items()]
-        click.echo("\n".join(gone) or "there was no old one")
+        lines = [f"{name}: {count} old removed" for name, count in removed.items()]
+        click.echo("\n".join(lines) or "there is no old one")
 
 
 def _row(access: Access, kind: str) -> dict[str, Any]:
-    """How many secrets of a kind there are, and what was made with which."""
-    found = read(access.loaded.secrets_path)
-    known = access.secrets()
+    """Count the secrets of a kind, and the values that each one protects."""
+    stored = read(access.loaded.secrets_path)
+    secrets = access.secrets()
     row: dict[str, Any] = {
         "kind": kind,
-        "secrets": len(getattr(found, KINDS[kind])),
-        "upcoming": kind in found.upcoming,
+        "secrets": len(getattr(stored, KINDS[kind])),
+        "upcoming": kind in stored.upcoming,
     }
     if kind == "cipher":
-        sealed = secret_use.sealed_use(access.db, Cipher(known.cipher_keys))
+        sealed = secret_use.sealed_use(access.db, Cipher(secrets.cipher_keys))
         counts = {"by_newest": sealed.newest, "by_older": sealed.older, "lost": sealed.unreadable}
         return row | counts
     if kind == "pepper":
-        use = secret_use.pepper_use(access.db, known.peppers)
+        use = secret_use.pepper_use(access.db, secrets.peppers)
         counts = {"by_newest": use.newest, "by_older": use.older_keys + use.older_codes}
         return row | counts | {"lost": use.lost, **asdict(use)}
     return row | {"by_newest": None, "by_older": None, "lost": None}
 
 
 def _still_needed(row: dict[str, Any]) -> list[str]:
-    """Why the old secrets of a kind cannot go."""
+    """Return the reasons that keep old secrets of a kind."""
     if row["upcoming"]:
         return [
-            f"{row['kind']}: a rotation is on its way; run: ./sluice secrets rotate {row['kind']}"
+            f"{row['kind']}: a rotation is not finished; run: ./sluice secrets rotate {row['kind']}"
         ]
     if row["secrets"] < 2 or not row["by_older"]:
         return []
@@ -130,9 +130,9 @@ def _still_needed(row: dict[str, Any]) -> list[str]:
         return [
             f"cipher: {row['by_older']} values need an old key; run: ./sluice secrets rotate cipher"
         ]
-    shown = f" ({', '.join(row['keys'])})" if row["keys"] else ""
+    named = f" ({', '.join(row['keys'])})" if row["keys"] else ""
     return [
-        f"pepper: {row['older_keys']} keys{shown} and {row['older_codes']} codes need an old one: a"
+        f"pepper: {row['older_keys']} keys{named} and {row['older_codes']} codes need an old one: a"
         " key moves when it is used; rotate or revoke the others, disable the codes"
     ]
 

@@ -73,19 +73,19 @@ def command(
         return
     loaded = of_node(loaded, node)
     if log_level is not None:
-        found = set_log_level(loaded, log_level)
-        print_json(found) if as_json else print_fields(found)
+        level = set_log_level(loaded, log_level)
+        print_json(level) if as_json else print_fields(level)
         return
-    found = ask_status(loaded)
-    _warn_of_another_gateway(loaded, found["node"])
-    _warn_of_another_store(loaded, found.get("store"))
+    fields = ask_status(loaded)
+    _warn_of_another_gateway(loaded, fields["node"])
+    _warn_of_another_store(loaded, fields.get("store"))
     channels, models = _states(config)
-    found["probe"] = to_plain(loaded.settings)["probe"]
-    found["upkeep"] = _upkeep(config) if channels is not None else None
+    fields["probe"] = to_plain(loaded.settings)["probe"]
+    fields["upkeep"] = _upkeep(config) if channels is not None else None
     if as_json:
-        print_json({**found, "channels": _named(channels), "groups": _named(models)})
+        print_json({**fields, "channels": _named(channels), "groups": _named(models)})
         return
-    _print_node(found)
+    _print_node(fields)
     for title, statuses in (("channel", channels), ("group", models)):
         _print_states(title, statuses)
 
@@ -131,17 +131,17 @@ def _states(config: Path | None) -> tuple[list[Status] | None, list[Status] | No
 
 
 def _upkeep(config: Path | None) -> dict[str, Any] | None:
-    """The last run of the upkeep and the next one; None while the store is unavailable."""
+    """Return the last run of the upkeep and the next one; None while the store is unreachable."""
     try:
         with opened_store(config) as access:
-            found = lease.state(access.db)
-            return None if found is None else lease.to_public(found)
+            state = lease.state(access.db)
+            return None if state is None else lease.to_public(state)
     except StoreError as error:
         note(f"the store: {error}")
         return None
 
 
-def _told(upkeep: dict[str, Any] | None) -> str | None:
+def _upkeep_line(upkeep: dict[str, Any] | None) -> str | None:
     if upkeep is None:
         return None
     if upkeep["running"]:
@@ -165,35 +165,35 @@ def _named(statuses: Sequence[Status] | None) -> list[dict[str, Any]] | None:
     return None if statuses is None else by_name(statuses)
 
 
-def _print_node(found: dict[str, Any]) -> None:
-    node = {name: found.get(name) for name in _NODE}
+def _print_node(fields: dict[str, Any]) -> None:
+    node = {name: fields.get(name) for name in _NODE}
     running = {
-        "workers": len(found["workers"]),
-        "open streams": found.get("streams"),
-        "open calls": found.get("calls"),
+        "workers": len(fields["workers"]),
+        "open streams": fields.get("streams"),
+        "open calls": fields.get("calls"),
     }
-    interval_s = found["probe"]["interval_s"]
+    interval_s = fields["probe"]["interval_s"]
     upkeep = {
-        "journal_backlog_bytes": found["journal_backlog_bytes"],
+        "journal_backlog_bytes": fields["journal_backlog_bytes"],
         "probes": f"every {interval_s} s without traffic" if interval_s else "off",
-        "upkeep": _told(found["upkeep"]),
-        "clock": _clock(found.get("clock_lead_s")),
+        "upkeep": _upkeep_line(fields["upkeep"]),
+        "clock": _clock(fields.get("clock_lead_s")),
     }
     print_fields({**node, **running, **upkeep})
-    if found.get("parked"):
-        note(f"{found['parked']} damaged lines or refused records are put aside: {PARKED_HINT}")
+    if fields.get("parked"):
+        note(f"{fields['parked']} damaged lines or refused records are parked: {PARKED_HINT}")
     click.echo("\nworkers:")
-    print_table(found["workers"], _WORKERS)
+    print_table(fields["workers"], _WORKERS)
 
 
 def _print_states(title: str, statuses: Sequence[Status] | None) -> None:
-    """How many are in which state; those that are not available one by one."""
+    """Print the counts by state, then each one that is not available."""
     if statuses is None:
         return
     click.echo()
     counts = Counter(status.state for status in statuses)
-    told = ", ".join(f"{count} {state}" for state, count in sorted(counts.items())) or "none"
-    click.echo(f"{title} × model: {told}")
+    summary = ", ".join(f"{count} {state}" for state, count in sorted(counts.items())) or "none"
+    click.echo(f"{title} × model: {summary}")
     rows = [_row(status) for status in statuses if status.state != AVAILABLE]
     if rows:
         columns = (title, *_STATES[1:], *(["entries"] if title == "channel" else []))

@@ -45,8 +45,8 @@ def create(
 def list_tokens(user: str | None, config: Path | None, as_json: bool) -> None:
     """List tokens; of each only the last four characters are shown."""
     with opened_store(config) as access:
-        found = tokens.listed(access.db, user)
-    print_table([tokens.public(row) for row in found], COLUMNS, as_json)
+        rows = tokens.listed(access.db, user)
+    print_table([tokens.public(row) for row in rows], COLUMNS, as_json)
 
 
 @command.command()

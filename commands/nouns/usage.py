@@ -70,13 +70,13 @@ command.add_command(usage_upkeep.rebuild_rollups)
 
 
 def _dimensions(_context: click.Context, _option: click.Parameter, text: str) -> list[str]:
-    """What --by names; a usage error for what is no dimension or named twice."""
-    asked = [name.strip().replace("-", "_") for name in text.split(",")]
-    names = ["key_id" if name == "key" else name for name in asked]
+    """Parse --by; a usage error for an unknown or repeated dimension."""
+    names = [name.strip().replace("-", "_") for name in text.split(",")]
+    names = ["key_id" if name == "key" else name for name in names]
     for name in names:
         if name not in DIMENSIONS or names.count(name) > 1:
-            known = ", ".join(DIMENSIONS)
-            raise click.BadParameter(f"{name!r}; write some of these once: {known}")
+            dimensions = ", ".join(DIMENSIONS)
+            raise click.BadParameter(f"{name!r}; write some of these once: {dimensions}")
     return names
 
 
@@ -98,15 +98,13 @@ def tail(config: Path | None, as_json: bool, following: bool, limit: int, **filt
     """
     try:
         with opened_store(config) as access:
-            wanted = filters_of(access.db, filters)
-            if needs_bound(wanted):
-                wanted = bounded(
-                    access.db, wanted, "such calls are looked for among those begun since"
-                )
+            selected = filters_of(access.db, filters)
+            if needs_bound(selected):
+                selected = bounded(access.db, selected, "searching only calls begun since")
             if following:
-                _follow(access.db, wanted, limit, _write_line if as_json else _text_writer())
+                _follow(access.db, selected, limit, _write_line if as_json else _text_writer())
                 return
-            records = [to_public(row) for row in newest_rows(access.db, wanted, limit)]
+            records = [to_public(row) for row in newest_rows(access.db, selected, limit)]
     except KeyboardInterrupt:
         if following:
             return  # that is how it ends
@@ -135,8 +133,8 @@ def export(config: Path | None, as_json: bool, form: str, **filters: Any) -> Non
     """
     out = sys.stdout.buffer
     with opened_store(config) as access, progress(as_json or sys.stdout.isatty()) as line:
-        found = _counted(export_rows(access.db, filters_of(access.db, filters)), line)
-        records = map(to_public, found)
+        rows = _counted(export_rows(access.db, filters_of(access.db, filters)), line)
+        records = map(to_public, rows)
         for piece in _array(records) if as_json else _lines(records, form):
             out.write(piece)
     out.flush()
@@ -178,9 +176,9 @@ def stats(
     pruned. The totals are those of all such calls, also with --top; CSV and JSON have none.
     """
     with opened_store(config, FULL_SCAN_TIMEOUT_S) as access:
-        wanted = filters_of(access.db, filters)
-        rows = sums_of(access.db, by, wanted, Order(sort, top))
-        totals = sums_of(access.db, (), wanted) if form == "text" and not as_json else []
+        selected = filters_of(access.db, filters)
+        rows = sums_of(access.db, by, selected, Order(sort, top))
+        totals = sums_of(access.db, (), selected) if form == "text" and not as_json else []
     if as_json:
         print_json(rows)
         return
@@ -249,12 +247,12 @@ def _tell_count(line: Line, count: int) -> None:
 def _follow(db: peewee.Database, filters: Filters, limit: int, write: Write) -> None:
     """Write the newest records, then every new one, each once, for ever.
 
-    What the walk finds before its first pause was there already. It begins early enough that a
+    Rows found before the first pause existed already. It begins early enough that a
     record which becomes visible a little late is not lost.
     """
     start_ms = database_ms(db) - OVERLAP_MS
-    known = newest_rows(db, filters, limit)
-    older = (row for row in known if row["recorded_ms"] < start_ms)
+    newest = newest_rows(db, filters, limit)
+    older = (row for row in newest if row["recorded_ms"] < start_ms)
     backlog: deque[Row] | None = deque(older, maxlen=limit)
 
     def pause(seconds: float) -> None:
@@ -302,7 +300,7 @@ def _array(records: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
 
 
 def _text_writer() -> Write:
-    """Writes records as lines under a line of names; widths are fixed, for more lines will come."""
+    """Return a writer of records as lines of fixed width under a header."""
     wide = room()
     narrow = 0 < wide < sum(TEXT_COLUMNS.values()) + len(TEXT_COLUMNS)
     columns = NARROW_COLUMNS if narrow else TEXT_COLUMNS
@@ -313,10 +311,10 @@ def _text_writer() -> Write:
         message = record["error_message"]
         error = f"{record['error_code']}: {message}" if message else record["error_code"]
         tokens = f"{_read_tokens(record)}/{_written_tokens(record)}"
-        told = {**record, "tokens": tokens, "error": error}
+        cells = {**record, "tokens": tokens, "error": error}
         if narrow:
-            told["recorded_at"] = record["recorded_at"][_TIME_OF_DAY]
-        click.echo(_text_line(told, columns))
+            cells["recorded_at"] = record["recorded_at"][_TIME_OF_DAY]
+        click.echo(_text_line(cells, columns))
 
     return write
 

@@ -88,7 +88,7 @@ def bounded(db: peewee.Database, filters: Filters, why: str) -> Filters:
 
 
 def needs_bound(filters: Filters) -> bool:
-    """Whether such calls may be so rare that all records would be read for the newest of them."""
+    """Return whether such calls may be so rare that all records would be scanned."""
     if filters.request_id is not None:
         return False
     return any(getattr(filters, name) is not None for name in UNINDEXED)

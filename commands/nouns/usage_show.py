@@ -48,11 +48,11 @@ def show(config: Path | None, as_json: bool, call_id: str, since: int | None) ->
     If several calls share a client's id, the newest is shown and the others are listed.
     """
     with opened_store(config, FULL_SCAN_TIMEOUT_S) as access:
-        found = find(access.db, call_id, since or 0)
-        if not found:
+        rows = find(access.db, call_id, since or 0)
+        if not rows:
             raise NotFound(_nowhere(call_id, since))
         currency = access.currency
-        newest, *others = found
+        newest, *older = rows
         line = refund_of(access.db, newest["id"])
     refund = None if line is None else ledger.to_public(line)
     record = {**to_public(newest), "cost_lines": cost_lines(newest), "refund": refund}
@@ -60,9 +60,9 @@ def show(config: Path | None, as_json: bool, call_id: str, since: int | None) ->
         print_json(record)
     else:
         _print(record, newest, currency)
-    if others:
-        note(f"the newest of {len(found)} calls with this id; the others, newest first:")
-        for row in others:
+    if older:
+        note(f"the newest of {len(rows)} calls with this id; the others, newest first:")
+        for row in older:
             note(f"  {row['id']}  {rfc3339(row['started_ms'])}")
 
 
@@ -102,14 +102,14 @@ def _words(name: str, values: list[Any]) -> Iterator[str]:
         kind = {None: None, True: "streamed", False: "not streamed"}[stream]
         yield from filter(None, (endpoint, model and f"model {model}", kind))
     elif name == "error":
-        if said := ": ".join(filter(None, values)):
-            yield said
+        if text := ": ".join(filter(None, values)):
+            yield text
     else:
         yield from (str(value) for value in values if value is not None)
 
 
 def _sum_of(record: Mapping[str, Any], row: Row) -> Iterator[str]:
-    """How the lines of the cost become what was charged, and to whom."""
+    """Yield the steps from the cost lines to the charges."""
     if not record["cost_lines"]:
         yield f"nothing was charged (usage: {record['usage_source']})"
         return
@@ -120,4 +120,4 @@ def _sum_of(record: Mapping[str, Any], row: Row) -> Iterator[str]:
     if (refund := record["refund"]) is not None:
         yield f"refunded {refund['amount']} at {refund['at']}: {printable(refund['reason'])}"
     if row["reported_usage"] is not None:
-        yield f"the vendor said: {printable(row['reported_usage'])}"
+        yield f"the vendor reported: {printable(row['reported_usage'])}"

@@ -31,13 +31,13 @@ def password(name: str, from_stdin: bool, config: Path | None, as_json: bool) ->
     The password is asked for without being shown; with --stdin it is read from there.
     """
     if from_stdin:
-        given = sys.stdin.readline(MAX_LINE_CHARS).rstrip("\r\n")
+        password = sys.stdin.readline(MAX_LINE_CHARS).rstrip("\r\n")
     else:
-        given = click.prompt(
+        password = click.prompt(
             "Password", hide_input=True, confirmation_prompt=True, err=True, show_default=False
         )
     with opened_store(config) as access:
-        people.set_password(access.db, name, given, actor())
+        people.set_password(access.db, name, password, actor())
     if as_json:
         print_json({"user": name, "password": "set"})
     else:

@@ -228,8 +228,8 @@ def test_ctrl_c_ends_all_and_a_second_start_finds_everything(open_terminal, tmp_
     second.wait_until_ready()
     assert (second.port, second.key) == (first.port, key)
     assert second.demo_port == demo_port
-    assert "API key, made now" in first.text
-    assert "API key, made earlier" in second.text
+    assert "API key, created now" in first.text
+    assert "API key, created earlier" in second.text
     check_stream(paste(second.curls()["Messages"], tmp_path), LAST_LINES["Messages"])
 
 

@@ -11,7 +11,7 @@ from commands import archive
 from store.copies import snapshot
 from tests.commands.conftest import document, record
 
-RIGHT = "books and records are right"
+RIGHT = "books and records are correct"
 
 
 @pytest.fixture

@@ -137,7 +137,7 @@ def test_an_address_without_scheme_is_wrong_usage(filled):
 def test_the_text_names_cure_and_fits_a_terminal(filled):
     (filled.folder / "sluice.db").unlink()
     ended = filled.run("doctor")
-    assert ended.code == 1 and "FAILED" in ended.out and "cure: make it" in ended.out
+    assert ended.code == 1 and "FAILED" in ended.out and "remedy: create it" in ended.out
     # only a path that is longer than the column may go beyond
     assert all(len(line) <= 80 or " " not in line[21:] for line in ended.out.splitlines())
     assert "\x1b" not in ended.out
@@ -148,7 +148,7 @@ def test_a_person_is_asked_before_anything_is_spent(installation):
         installation.apply(document(vendor.url))
         config = ("--config", str(installation.config))
         code, shown = terminal.run(["doctor", *config], typed="n\n")
-        assert code == 0 and "Call 1 channels now?" in shown and "not called (not wanted)" in shown
+        assert code == 0 and "Call 1 channels now?" in shown and "not called (declined)" in shown
         assert "\x1b[32mok" in shown
         code, shown = terminal.run(["doctor", *config], typed="y\n", env={"NO_COLOR": "1"})
         assert code == 0 and "main: gpt-4.1 answered" in shown

@@ -38,7 +38,7 @@ def test_it_makes_files_and_schema(run, tmp_path):
     )
     assert (code, err) == (0, "")
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert out.count("made") == 3
+    assert out.count("created") == 3
     document = tomllib.loads((folder / "gateway.toml").read_text())
     assert document["server"] == {"port": 8100}
     assert document["ops"] == {"enabled": False}
@@ -56,7 +56,7 @@ def test_a_second_time_changes_nothing(run, tmp_path):
     code, out, err = run(tmp_path)
     assert (code, err) == (0, "")
     assert contents(tmp_path) == before
-    assert out.count("there already") == 3
+    assert out.count("exists already") == 3
 
 
 def test_a_value_for_a_file_that_is_there_is_told_to_be_ignored(run, tmp_path):
@@ -85,7 +85,7 @@ def test_missing_pieces_are_made(run, tmp_path):
     run(tmp_path)
     before = contents(tmp_path)
     (tmp_path / "sluice.db").unlink()
-    assert "schema: made" in run(tmp_path)[1]
+    assert "schema: created" in run(tmp_path)[1]
     assert contents(tmp_path) == before
 
 

@@ -119,7 +119,7 @@ def test_a_second_time_changes_nothing(run, tmp_path):
     assert stored(tmp_path / "run") == before
     assert again == argv
     assert curls(second) == curls(first)
-    assert "made now" in first and "made earlier" in second
+    assert "created now" in first and "created earlier" in second
 
 
 def test_vendor_channels_for_the_keys_that_are_set(run, tmp_path, monkeypatch):
@@ -185,7 +185,7 @@ def test_a_lost_key_file_gives_a_new_key(run, tmp_path):
     path.unlink()
     out, _ = run()
     assert path.read_text() != old
-    assert "made now" in out
+    assert "created now" in out
 
 
 def test_the_demo_port_is_a_free_one(run, tmp_path, monkeypatch):

@@ -93,7 +93,7 @@ def test_there_and_back_with_the_documented_rights(installed, documented_url, tm
     installed.ok("backup", str(tmp_path / "b.tar"), "--with-secrets")
     store = ("--store", documented_url("restored"))
     code, out, err = installed.restore(tmp_path / "b.tar", tmp_path / "again", *store)
-    assert (code, err) == (0, "") and "books and records are right" in out
+    assert (code, err) == (0, "") and "books and records are correct" in out
     exported = installed.ok("usage", "export", "--format", "ndjson")
     assert exported.count("\n") == 3
     installed.config = tmp_path / "again/gateway.toml"

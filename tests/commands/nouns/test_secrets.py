@@ -85,7 +85,7 @@ def test_other_nodes_have_to_know_the_new_one_first(installation):
     assert lists(installation).cipher_keys == old.cipher_keys
     assert status(installation)["cipher"]["upcoming"]
     assert upstream_key(installation) == UPSTREAM_KEY
-    assert "on its way" in installation.refused("secrets", "remove-old", "--nodes-reloaded")
+    assert "not finished" in installation.refused("secrets", "remove-old", "--nodes-reloaded")
     done = installation.json("secrets", "rotate", "cipher", "--nodes-reloaded")
     assert (done["upcoming"], done["by_older"]) == (False, 0)
     assert "far-away" in installation.refused("secrets", "remove-old")

@@ -68,7 +68,7 @@ def test_the_text_says_what_happened_and_what_it_cost(installation, failed):
         "input 1000 0.000002 0.000000002",
         "output 500 0.000008 0.000000004",
         "× multiplier 1.5, rounded up = 0.00000003",
-        'the vendor said: {"prompt_tokens":7}',
+        'the vendor reported: {"prompt_tokens":7}',
     ):
         assert words.split() in lines, (words, said)
     assert "\x1b" not in said and "error  " not in said.split("attempts")[0]

@@ -2,8 +2,7 @@
 
 import pytest
 
-from commands.doctor.pace import Arrivals, judge
-from commands.doctor.urls import said_wrong, without_endpoint
+from commands.doctor.front import Arrivals, doubled_path, judge, without_endpoint
 
 EVENTS = 20
 
@@ -25,7 +24,7 @@ def test_a_busy_machine_is_no_proxy_that_buffers():
 def test_all_at_the_end_are_buffered():
     finding = judged([2.0] * EVENTS)
     assert finding.state == "failed" and "buffered" in finding.message
-    assert "proxy_buffering off" in finding.cure
+    assert "proxy_buffering off" in finding.remedy
 
 
 def test_bundles_are_a_warning():
@@ -37,7 +36,7 @@ def test_bundles_are_a_warning():
 def test_what_is_missing_was_cut(count, cut):
     finding = judged([n / 10 for n in range(count)], cut)
     assert finding.state == "failed" and f"after {count} of {EVENTS}" in finding.message
-    assert "proxy_read_timeout" in finding.cure
+    assert "proxy_read_timeout" in finding.remedy
 
 
 @pytest.mark.parametrize(
@@ -57,4 +56,4 @@ def test_what_clients_append_is_left_out(url, right):
 
 
 def test_what_is_doubled_is_named():
-    assert "ends with /v1/messages," in said_wrong("--url", "https://gw.example/v1/messages")
+    assert "ends with /v1/messages," in doubled_path("--url", "https://gw.example/v1/messages")
