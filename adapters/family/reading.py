@@ -24,7 +24,7 @@ _KINDS: dict[type, str] = {
 def model_name(spans: Spans, target: str | None = None) -> str:
     """Return the model's name in the body. Raise Fault MODEL_MISSING when it is absent, null or
     empty, INVALID_FIELD when it is no string."""
-    model = _of_kind(spans.value("model"), str, "model")
+    model = of_kind(spans.value("model"), str, "model")
     if not model:
         raise Fault(Condition.MODEL_MISSING)
     return model
@@ -42,12 +42,12 @@ def required_array(spans: Spans, name: str) -> None:
 
 def flag(spans: Spans, name: str) -> bool:
     """Return a bool, false when absent. Raise Fault INVALID_FIELD."""
-    return bool(_of_kind(spans.value(name), bool, name))
+    return bool(of_kind(spans.value(name), bool, name))
 
 
 def count(spans: Spans, name: str) -> int | None:
     """Return an integer from 0 to MAX_COUNT, None when absent. Raise Fault INVALID_FIELD."""
-    value = _of_kind(spans.value(name), int, name)
+    value = of_kind(spans.value(name), int, name)
     if value is not None and not 0 <= value <= MAX_COUNT:
         raise wrong_value(name, f"expected an integer from 0 to {MAX_COUNT}")
     return value
@@ -55,10 +55,11 @@ def count(spans: Spans, name: str) -> int | None:
 
 def optional_object(spans: Spans, name: str) -> dict[str, Any]:
     """Return an object, empty when absent. Raise Fault INVALID_FIELD."""
-    return _of_kind(spans.value(name), dict, name) or {}
+    return of_kind(spans.value(name), dict, name) or {}
 
 
-def _of_kind(value: object, kind: type[T], path: str) -> T | None:
+def of_kind(value: object, kind: type[T], path: str) -> T | None:
+    """Return a value of that type, None for null. Raise Fault INVALID_FIELD."""
     if value is None or type(value) is kind:
         return value
     raise wrong_type(path, f"expected {_KINDS[kind]}")
@@ -72,11 +73,7 @@ def field_path(at: str, name: str) -> str:
 def optional(holder: dict[str, Any], name: str, at: str, kind: type[T]) -> T | None:
     """Return a field of that type, None when absent. Raise Fault INVALID_FIELD."""
     value = holder.get(name)
-    if value is None:
-        return None
-    if type(value) is not kind:
-        raise wrong_type(field_path(at, name), f"expected {_KINDS[kind]}")
-    return value
+    return None if value is None else of_kind(value, kind, field_path(at, name))
 
 
 def required(holder: dict[str, Any], name: str, at: str, kind: type[T]) -> T:

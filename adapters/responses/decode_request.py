@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from adapters.family.codec import Asking
-from adapters.family.reading import count
+from adapters.family.reading import count, of_kind, one_of, optional, required, string
 from adapters.faults import wrong_type, wrong_value
 from adapters.ir.parts import Text, Turn
 from adapters.ir.request import Ask, Effort, Feature, Output, Request, Thinking, Tool, ToolChoice
 from adapters.json.jsonio import Spans, elements, loads
 from adapters.json.structure import Steps
-from adapters.responses.decode_turns import Conversation, optional_string, string
+from adapters.responses.decode_turns import Conversation
 
 FIELDS: Mapping[str, Asking] = {
     **dict.fromkeys(("model", "input", "instructions", "stream", "max_output_tokens"), ""),
@@ -134,17 +134,11 @@ def _large(spans: Spans, name: str) -> Any:
 
 
 def _instructions(spans: Spans) -> str:
-    instructions = _large(spans, "instructions")
-    if instructions is not None and not isinstance(instructions, str):
-        raise wrong_type("instructions", "expected a string")
-    return instructions or ""
+    return of_kind(_large(spans, "instructions"), str, "instructions") or ""
 
 
 def _object(spans: Spans, name: str) -> dict[str, Any]:
-    value = _large(spans, name)
-    if value is not None and not isinstance(value, dict):
-        raise wrong_type(name, "expected an object")
-    return value or {}
+    return of_kind(_large(spans, name), dict, name) or {}
 
 
 def _number(spans: Spans, name: Literal["temperature", "top_p"], asks: list[Ask]) -> float | None:
@@ -158,12 +152,10 @@ def _number(spans: Spans, name: Literal["temperature", "top_p"], asks: list[Ask]
 
 
 def _name(spans: Spans, field: str, feature: Feature, asks: list[Ask]) -> str:
-    value = spans.value(field)
-    if value is not None and not isinstance(value, str):
-        raise wrong_type(field, "expected a string")
+    value = of_kind(spans.value(field), str, field) or ""
     if value:
         asks.append(Ask(feature, field))
-    return value or ""
+    return value
 
 
 def _end_user(spans: Spans, asks: list[Ask]) -> str:
@@ -174,18 +166,14 @@ def _end_user(spans: Spans, asks: list[Ask]) -> str:
 
 
 def _tier(spans: Spans, asks: list[Ask]) -> Tier:
-    tier = spans.value("service_tier")
-    if tier is not None and not isinstance(tier, str):
-        raise wrong_type("service_tier", "expected a string")
+    tier = of_kind(spans.value("service_tier"), str, "service_tier") or ""
     if tier and tier != "auto":
         asks.append(Ask("tier" if tier in _TIERS else "speed", "service_tier"))
-    return _TIERS.get(tier or "", "")
+    return _TIERS.get(tier, "")
 
 
 def _parallel(spans: Spans, asks: list[Ask]) -> bool | None:
-    value = spans.value("parallel_tool_calls")
-    if value is not None and not isinstance(value, bool):
-        raise wrong_type("parallel_tool_calls", "expected a boolean")
+    value = of_kind(spans.value("parallel_tool_calls"), bool, "parallel_tool_calls")
     if value is False:
         asks.append(Ask("parallel_tools", "parallel_tool_calls"))
     return value
@@ -200,9 +188,7 @@ def _metadata(spans: Spans, asks: list[Ask]) -> dict[str, Any] | None:
 
 def _thinking(spans: Spans, asks: list[Ask]) -> Thinking | None:
     reasoning = _object(spans, "reasoning")
-    level = optional_string(reasoning, "effort", "reasoning")
-    if level and level not in _EFFORTS:
-        raise wrong_value("reasoning.effort", f"expected one of {', '.join(_EFFORTS)}")
+    level = one_of(reasoning, "effort", "reasoning", tuple(_EFFORTS))
     summary = reasoning.get("summary") or reasoning.get("generate_summary")
     if not level and not summary:
         return None
@@ -213,11 +199,8 @@ def _thinking(spans: Spans, asks: list[Ask]) -> Thinking | None:
 
 def _logprobs(spans: Spans, asks: list[Ask]) -> int | None:
     most = count(spans, "top_logprobs")
-    include = spans.value("include")
-    if include is not None and not isinstance(include, list):
-        raise wrong_type("include", "expected an array")
     requested = False
-    for i, name in enumerate(include or ()):
+    for i, name in enumerate(of_kind(spans.value("include"), list, "include") or ()):
         if name == _LOGPROBS:
             requested = True
             asks.append(Ask("logprobs", f"include[{i}]"))
@@ -229,15 +212,13 @@ def _logprobs(spans: Spans, asks: list[Ask]) -> int | None:
 def _text(spans: Spans, asks: list[Ask]) -> tuple[Output, str]:
     """Decode the form of the text, and its verbosity."""
     text = _object(spans, "text")
-    verbosity = optional_string(text, "verbosity", "text")
+    verbosity = string(text, "verbosity", "text")
     if verbosity:
         asks.append(Ask("verbosity", "text.verbosity"))
-    form = text.get("format")
+    form = optional(text, "format", "text", dict)
     if form is None:
         return Output(), verbosity
-    if not isinstance(form, dict):
-        raise wrong_type("text.format", "expected an object")
-    kind = string(form, "type", "text.format")
+    kind = required(form, "type", "text.format", str)
     if kind == "text":
         return Output(), verbosity
     if kind == "json_object":
@@ -250,13 +231,12 @@ def _text(spans: Spans, asks: list[Ask]) -> tuple[Output, str]:
 
 
 def _schema(form: dict[str, Any]) -> Output:
-    schema, strict = form.get("schema"), form.get("strict")
+    schema = form.get("schema")
     if not isinstance(schema, dict):
         raise wrong_type("text.format.schema", "expected an object")
-    if strict is not None and not isinstance(strict, bool):
-        raise wrong_type("text.format.strict", "expected a boolean")
-    name = optional_string(form, "name", "text.format")
-    description = optional_string(form, "description", "text.format")
+    strict = optional(form, "strict", "text.format", bool)
+    name = string(form, "name", "text.format")
+    description = string(form, "description", "text.format")
     return Output("schema", schema, name, description, strict)
 
 
@@ -295,7 +275,7 @@ def decode_tools(tools: object, asks: list[Ask]) -> tuple[Tool, ...]:
     for i, tool in enumerate(tools):
         path = f"tools[{i}]"
         if isinstance(tool, dict) and tool.get("type") == "namespace":
-            name = string(tool, "name", path)
+            name = required(tool, "name", path, str)
             inner = tool.get("tools")
             if not isinstance(inner, list):
                 raise wrong_type(f"{path}.tools", "expected an array")
@@ -312,7 +292,7 @@ def decode_tools(tools: object, asks: list[Ask]) -> tuple[Tool, ...]:
 def _tool(tool: object, path: str, namespace: str, asks: list[Ask]) -> Tool:
     if not isinstance(tool, dict):
         raise wrong_type(path, "expected an object")
-    kind = string(tool, "type", path)
+    kind = required(tool, "type", path, str)
     if kind == "function":
         return _function(tool, path, namespace, asks)
     if kind == "custom":
@@ -323,17 +303,14 @@ def _tool(tool: object, path: str, namespace: str, asks: list[Ask]) -> Tool:
 
 
 def _function(tool: dict[str, Any], path: str, namespace: str, asks: list[Ask]) -> Tool:
-    schema, strict = tool.get("parameters"), tool.get("strict")
-    if schema is not None and not isinstance(schema, dict):
-        raise wrong_type(f"{path}.parameters", "expected an object")
-    if strict is not None and not isinstance(strict, bool):
-        raise wrong_type(f"{path}.strict", "expected a boolean")
+    schema = optional(tool, "parameters", path, dict)
+    strict = optional(tool, "strict", path, bool)
     if strict:
         asks.append(Ask("strict_tool", f"{path}.strict"))
     return Tool(
         "function",
-        string(tool, "name", path),
-        optional_string(tool, "description", path),
+        required(tool, "name", path, str),
+        string(tool, "description", path),
         schema,
         strict,
         namespace,
@@ -346,12 +323,12 @@ def _custom(tool: dict[str, Any], path: str, namespace: str, asks: list[Ask]) ->
     form = tool.get("format")
     grammar, syntax = "", ""
     if isinstance(form, dict) and form.get("type") == "grammar":
-        grammar = string(form, "definition", f"{path}.format")
-        syntax = string(form, "syntax", f"{path}.format")
+        grammar = required(form, "definition", f"{path}.format", str)
+        syntax = required(form, "syntax", f"{path}.format", str)
     return Tool(
         "custom",
-        string(tool, "name", path),
-        optional_string(tool, "description", path),
+        required(tool, "name", path, str),
+        string(tool, "description", path),
         namespace=namespace,
         grammar=grammar,
         grammar_syntax="regex" if syntax == "regex" else "lark" if grammar else "",
@@ -369,9 +346,9 @@ def decode_choice(choice: object, tools: tuple[Tool, ...], asks: list[Ask]) -> T
         return _mode(choice, tools, asks)
     if not isinstance(choice, dict):
         raise wrong_type("tool_choice", "expected a string or an object")
-    kind = string(choice, "type", "tool_choice")
+    kind = required(choice, "type", "tool_choice", str)
     if kind in _BY_NAME:
-        return ToolChoice("one", (string(choice, "name", "tool_choice"),))
+        return ToolChoice("one", (required(choice, "name", "tool_choice", str),))
     if kind == "allowed_tools":
         return _allowed(choice, asks)
     asks.append(Ask("forced_hosted_tool", "tool_choice"))
@@ -395,6 +372,6 @@ def _allowed(choice: dict[str, Any], asks: list[Ask]) -> ToolChoice:
     for i, entry in enumerate(listed):
         if not isinstance(entry, dict):
             raise wrong_type(f"{path}[{i}]", "expected an object")
-        if optional_string(entry, "type", f"{path}[{i}]") in _BY_NAME:
-            names.append(string(entry, "name", f"{path}[{i}]"))
+        if string(entry, "type", f"{path}[{i}]") in _BY_NAME:
+            names.append(required(entry, "name", f"{path}[{i}]", str))
     return ToolChoice("any" if choice.get("mode") == "required" else "auto", tuple(names))

@@ -6,7 +6,8 @@ Items are smaller than turns: a message, a call, a result, a reasoning each have
 from typing import Any
 
 from adapters.family.base64_data import split_data_url, standard_base64, text_of
-from adapters.faults import Condition, Fault, wrong_type, wrong_value
+from adapters.family.reading import optional, required, string
+from adapters.faults import wrong_type, wrong_value
 from adapters.ir.parts import (
     CacheMark,
     Citation,
@@ -80,7 +81,7 @@ class Conversation:
         """Add the next item. Raises Fault INVALID_FIELD, FIELD_MISSING with its path."""
         if not isinstance(item, dict):
             raise wrong_type(path, "expected an object")
-        kind = optional_string(item, "type", path) or "message"
+        kind = string(item, "type", path) or "message"
         if kind == "message":
             self._add_message(item, path)
         elif kind in _CALLS:
@@ -89,7 +90,9 @@ class Conversation:
             self._add_result(item, kind, path)
         elif kind == "reasoning":
             self._last("assistant").parts.append(_reasoning(item, path))
-        elif kind == "item_reference" and string(item, "id", path).startswith(_REASONING_IDS):
+        elif kind == "item_reference" and required(item, "id", path, str).startswith(
+            _REASONING_IDS
+        ):
             # Reasoning helps the model, but the turns mean the same without it; the AI SDK always
             # refers to it so, unless it is configured not to store.
             self.asks.append(Ask("other", path))
@@ -113,7 +116,7 @@ class Conversation:
         return tuple(turns)
 
     def _add_message(self, item: dict[str, Any], path: str) -> None:
-        name = string(item, "role", path)
+        name = required(item, "role", path, str)
         role = _ROLES.get(name)
         if role is None:
             raise wrong_value(f"{path}.role", f"'{name[:40]}' is not known here")
@@ -129,21 +132,21 @@ class Conversation:
             self.system.extend(parts)
 
     def _add_call(self, item: dict[str, Any], kind: str, path: str) -> None:
-        call_id = string(item, "call_id", path)
+        call_id = required(item, "call_id", path, str)
         draft = self._last("assistant")
         draft.calls.setdefault(call_id, len(draft.calls))
         self._caller[call_id] = draft
         call = ToolCall(
             call_id,
-            string(item, "name", path),
-            string(item, _CALLS[kind], path),
+            required(item, "name", path, str),
+            required(item, _CALLS[kind], path, str),
             custom=kind == "custom_tool_call",
-            namespace=optional_string(item, "namespace", path),
+            namespace=string(item, "namespace", path),
         )
         draft.parts.append(call)
 
     def _add_result(self, item: dict[str, Any], kind: str, path: str) -> None:
-        call_id = string(item, "call_id", path)
+        call_id = required(item, "call_id", path, str)
         output = decode_content(item.get("output"), f"{path}.output", self.asks)
         result = ToolResult(
             call_id, as_result_parts(output), custom=kind == "custom_tool_call_output"
@@ -176,7 +179,7 @@ class Conversation:
 
 
 def _reasoning(item: dict[str, Any], path: str) -> Reasoning:
-    opaque = optional_string(item, "encrypted_content", path)
+    opaque = string(item, "encrypted_content", path)
     summary = _texts(item.get("summary"), f"{path}.summary")
     text = summary or _texts(item.get("content"), f"{path}.content")
     return Reasoning(text, summary=bool(summary), opaque=opaque)
@@ -226,30 +229,15 @@ def as_result_parts(parts: tuple[ContentPart, ...]) -> tuple[Text | Media, ...]:
     return tuple(Text(part.text) if isinstance(part, Refusal) else part for part in parts)
 
 
-def string(holder: dict[str, Any], name: str, path: str) -> str:
-    """A string that must be there: FIELD_MISSING, INVALID_FIELD for ``path.name`` when not."""
-    value = holder.get(name)
-    if value is None:
-        raise Fault(Condition.FIELD_MISSING, param=f"{path}.{name}")
-    if not isinstance(value, str):
-        raise wrong_type(f"{path}.{name}", "expected a string")
-    return value
-
-
-def optional_string(holder: dict[str, Any], name: str, path: str) -> str:
-    """A string that may be null or absent (empty)."""
-    return "" if holder.get(name) is None else string(holder, name, path)
-
-
 def _part(part: object, path: str, asks: list[Ask]) -> ContentPart:
     if not isinstance(part, dict):
         raise wrong_type(path, "expected an object")
-    kind = string(part, "type", path)
+    kind = required(part, "type", path, str)
     if kind in _TEXT_TYPES:
-        text = string(part, "text", path)
+        text = required(part, "text", path, str)
         return Text(text, _cache_mark(part, path, asks), _citations(part.get("annotations")))
     if kind == "refusal":
-        return Refusal(string(part, "refusal", path))
+        return Refusal(required(part, "refusal", path, str))
     if kind == "input_image":
         return _image(part, path, asks)
     if kind == "input_file":
@@ -260,16 +248,16 @@ def _part(part: object, path: str, asks: list[Ask]) -> ContentPart:
 
 
 def _image(part: dict[str, Any], path: str, asks: list[Ask]) -> Media:
-    detail = optional_string(part, "detail", path)
+    detail = string(part, "detail", path)
     if detail == "auto":  # the vendors' default
         detail = ""
     if detail:
         asks.append(Ask("image_detail", f"{path}.detail"))
     cache = _cache_mark(part, path, asks)
-    if ref := optional_string(part, "file_id", path):
+    if ref := string(part, "file_id", path):
         asks.append(Ask("file_ref", f"{path}.file_id"))
         return Media("image", ref=ref, detail=detail, cache=cache, path=path)
-    url = string(part, "image_url", path)
+    url = required(part, "image_url", path, str)
     inline = split_data_url(url, f"{path}.image_url")
     asks.append(Ask("image_data" if inline else "image_url", path))
     if inline is None:
@@ -279,12 +267,12 @@ def _image(part: dict[str, Any], path: str, asks: list[Ask]) -> Media:
 
 
 def _file(part: dict[str, Any], path: str, asks: list[Ask]) -> Media:
-    name = optional_string(part, "filename", path)
+    name = string(part, "filename", path)
     cache = _cache_mark(part, path, asks)
-    if ref := optional_string(part, "file_id", path):
+    if ref := string(part, "file_id", path):
         asks.append(Ask("file_ref", f"{path}.file_id"))
         return Media("file", ref=ref, name=name, cache=cache, path=path)
-    if url := optional_string(part, "file_url", path):
+    if url := string(part, "file_url", path):
         asks.append(Ask("document_url", path))
         mime = _mime_of(url.partition("?")[0])
         return Media(
@@ -295,7 +283,7 @@ def _file(part: dict[str, Any], path: str, asks: list[Ask]) -> Media:
             cache=cache,
             path=path,
         )
-    sent = string(part, "file_data", path)
+    sent = required(part, "file_data", path, str)
     place = f"{path}.file_data"
     mime, data = split_data_url(sent, place) or ("", standard_base64(sent, place))
     mime = _mime_of(name) if mime in ("", _BYTES) else mime
@@ -318,20 +306,18 @@ def _audio(part: dict[str, Any], path: str, asks: list[Ask]) -> Media:
     holder, place = part.get("input_audio"), f"{path}.input_audio"
     if not isinstance(holder, dict):
         raise wrong_type(place, "expected an object")
-    data = standard_base64(string(holder, "data", place), f"{place}.data")
-    form = string(holder, "format", place)
+    data = standard_base64(required(holder, "data", place, str), f"{place}.data")
+    form = required(holder, "format", place, str)
     return Media("audio", _MIME_OF_SOUND.get(form, f"audio/{form}"), data, path=path)
 
 
 def _cache_mark(part: dict[str, Any], path: str, asks: list[Ask]) -> CacheMark | None:
-    mark = part.get("prompt_cache_breakpoint")
+    mark = optional(part, "prompt_cache_breakpoint", path, dict)
     if mark is None:
         return None
     place = f"{path}.prompt_cache_breakpoint"
-    if not isinstance(mark, dict):
-        raise wrong_type(place, "expected an object")
     asks.append(Ask("cache_mark", place))
-    return CacheMark(_TTL_S.get(optional_string(mark, "ttl", place)))
+    return CacheMark(_TTL_S.get(string(mark, "ttl", place)))
 
 
 def _citations(annotations: object) -> tuple[Citation, ...]:
