@@ -290,7 +290,7 @@ class ChatDecoder(StreamDecoder):
         return events
 
     def end(self) -> list[Event]:
-        """See ``StreamDecoder``; choices that were never said to be finished are, now."""
+        """See ``StreamDecoder``; choices without a finish get one."""
         events: list[Event] = [*super().end()]
         for choice in self._choices.values():
             if not choice.finished:

@@ -48,7 +48,7 @@ def decode_turns(
     messages: list[Any], asks: list[Ask]
 ) -> Steps[tuple[tuple[Part, ...], tuple[Turn, ...]]]:
     """Decode the system texts before the first turn, and the turns; a step for each message."""
-    conversation = _Conversation(asks)
+    conversation = _TurnBuilder(asks)
     for index, message in enumerate(messages):
         at = f"messages[{index}]"
         if not isinstance(message, dict):
@@ -60,7 +60,7 @@ def decode_turns(
     return conversation.finished(len(messages) - 1)
 
 
-class _Conversation:
+class _TurnBuilder:
     def __init__(self, asks: list[Ask]) -> None:
         self._asks = asks
         self._system: list[Part] = []

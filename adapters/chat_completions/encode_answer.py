@@ -304,7 +304,7 @@ class ChatEncoder(StreamEncoder):
 
     def write(self, event: Event) -> bytes:
         """See ``StreamEncoder``. Raises Fault UPSTREAM_FAILED for a choice in which the model
-        failed before it said anything."""
+        failed before it produced anything."""
         if isinstance(event, Opened):
             return self._open(event)
         if isinstance(event, Finished):

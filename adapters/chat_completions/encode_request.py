@@ -9,7 +9,7 @@ what the model cannot take is a trait of it.
 import hashlib
 from typing import Any
 
-from adapters.chat_completions.encode_turns import ToolNames, encode_turns, fit_name
+from adapters.chat_completions.encode_turns import ChatToolNames, encode_turns, fit_name
 from adapters.family.codec import Encoded, Target
 from adapters.family.traits import Traits
 from adapters.faults import Condition, Fault
@@ -31,7 +31,7 @@ def encode_request(request: Request, target: Target, count: bool) -> Steps[Encod
     """Encode the body, in steps (see ``family.codec.UpstreamCodec``); this family counts no tokens,
     so ``count`` is never true."""
     traits = target.traits
-    names = ToolNames(request, traits)
+    names = ChatToolNames(request, traits)
     messages = yield from encode_turns(request, traits, names)
     body: dict[str, Any] = {"model": target.model, "messages": messages}
     body |= encode_tools(request, traits, names)
@@ -57,7 +57,7 @@ def encode_request(request: Request, target: Target, count: bool) -> Steps[Encod
 
 
 def _add_output(
-    body: dict[str, Any], output: Output, traits: Traits, names: ToolNames
+    body: dict[str, Any], output: Output, traits: Traits, names: ChatToolNames
 ) -> tuple[str, tuple[Feature, ...]]:
     """Ask for the form of the answer; return the tool that stands for it, if any, and the dropped
     features."""
@@ -202,7 +202,7 @@ def _end_user(end_user: str) -> str:
 OUTPUT_TOOL = "respond"
 
 
-def encode_tool(tool: Tool, names: ToolNames) -> dict[str, Any]:
+def encode_tool(tool: Tool, names: ChatToolNames) -> dict[str, Any]:
     """Encode a function tool or a free-text one."""
     name = names.of(tool.name, tool.namespace)
     described: dict[str, Any] = {"name": name}
@@ -232,7 +232,7 @@ def free_text_schema(tool: Tool) -> dict[str, Any]:
     return {"type": "object", "properties": {"input": field}, "required": ["input"]}
 
 
-def encode_tools(request: Request, traits: Traits, names: ToolNames) -> dict[str, Any]:
+def encode_tools(request: Request, traits: Traits, names: ChatToolNames) -> dict[str, Any]:
     """Encode the fields ``tools``, ``tool_choice``, ``parallel_tool_calls``; empty without
     tools."""
     choice = request.choice
@@ -265,7 +265,7 @@ def with_output_tool(fields: dict[str, Any], output: Output, name: str) -> dict[
     return {**fields, "tools": [*fields["tools"], tool], "tool_choice": "required"}
 
 
-def _allowed(choice: ToolChoice | None, names: ToolNames) -> list[Tool] | None:
+def _allowed(choice: ToolChoice | None, names: ChatToolNames) -> list[Tool] | None:
     """Return the tools that may be called, in their order; None for all."""
     if choice is None or choice.mode in ("none", "one") or not choice.names:
         return None
@@ -273,7 +273,7 @@ def _allowed(choice: ToolChoice | None, names: ToolNames) -> list[Tool] | None:
     return [tool for tool in names.tools if id(tool) in allowed]
 
 
-def _tool_choice(choice: ToolChoice, allowed: list[Tool] | None, names: ToolNames) -> Any:
+def _tool_choice(choice: ToolChoice, allowed: list[Tool] | None, names: ChatToolNames) -> Any:
     word = {"auto": "auto", "none": "none", "any": "required"}.get(choice.mode)
     if allowed is not None:
         chosen = [_reference(tool, names) for tool in allowed]
@@ -285,7 +285,7 @@ def _tool_choice(choice: ToolChoice, allowed: list[Tool] | None, names: ToolName
     return _reference(tools[0], names) if tools else "required"
 
 
-def _reference(tool: Tool, names: ToolNames) -> dict[str, Any]:
+def _reference(tool: Tool, names: ChatToolNames) -> dict[str, Any]:
     custom = tool.kind == "custom" and names.is_native(True)
     kind = "custom" if custom else "function"
     return {"type": kind, kind: {"name": names.of(tool.name, tool.namespace)}}

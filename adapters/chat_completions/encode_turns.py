@@ -32,7 +32,7 @@ _OTHER = re.compile(r"[^a-zA-Z0-9_-]")
 _HASH_CHARS = 8
 
 
-class ToolNames:
+class ChatToolNames:
     """The tools of a request under the names that are sent."""
 
     def __init__(self, request: Request, traits: Traits) -> None:
@@ -105,7 +105,7 @@ _DETAILS = ("low", "high", "original")
 Message = dict[str, Any]
 
 
-def encode_turns(request: Request, traits: Traits, names: ToolNames) -> Steps[list[Message]]:
+def encode_turns(request: Request, traits: Traits, names: ChatToolNames) -> Steps[list[Message]]:
     """Encode all messages, a step for each turn. Raises Fault UNSUPPORTED with the client's
     path."""
     writer = _Writer(traits, names)
@@ -130,7 +130,7 @@ def _following(turns: Sequence[Turn], index: int) -> Turn | None:
 
 
 class _Writer:
-    def __init__(self, traits: Traits, names: ToolNames) -> None:
+    def __init__(self, traits: Traits, names: ChatToolNames) -> None:
         self.messages: list[Message] = []
         self._traits = traits
         self._names = names

@@ -14,7 +14,7 @@ from adapters.ir.parts import Text, Turn
 from adapters.ir.request import Ask, Effort, Feature, Output, Request, Thinking, Tool, ToolChoice
 from adapters.json.jsonio import Spans, elements, loads
 from adapters.json.structure import Steps
-from adapters.responses.decode_turns import Conversation
+from adapters.responses.decode_turns import TurnBuilder
 
 FIELDS: Mapping[str, Asking] = {
     **dict.fromkeys(("model", "input", "instructions", "stream", "max_output_tokens"), ""),
@@ -77,7 +77,7 @@ _READ_FIELDS = frozenset(
 
 def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Request]:
     """Decode the request (see ``family.codec.ClientCodec``), a yield after each item."""
-    conversation = Conversation()
+    conversation = TurnBuilder()
     if instructions := _instructions(spans):
         conversation.system.append(Text(instructions))
     sent = spans.raw("input") or b"null"
@@ -97,7 +97,7 @@ def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Requ
 def _request(
     spans: Spans,
     stream: bool,
-    conversation: Conversation,
+    conversation: TurnBuilder,
     turns: tuple[Turn, ...],
     tools: tuple[Tool, ...],
 ) -> Request:

@@ -67,7 +67,7 @@ class _Draft:
         return Turn(self.role, (*results, *self.parts))
 
 
-class Conversation:
+class TurnBuilder:
     """A builder of turns from items: neighbours of one role are one turn, and a result stands in
     the user's turn behind the call that it answers, wherever it came."""
 

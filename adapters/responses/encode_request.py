@@ -13,7 +13,7 @@ from adapters.ir.parts import Text
 from adapters.ir.request import Effort, Feature, Output, Request, Thinking, Tool, ToolChoice
 from adapters.json.jsonio import dumps
 from adapters.json.structure import Steps
-from adapters.responses.encode_turns import Items, ToolNames, short_name
+from adapters.responses.encode_turns import InputItems, ResponsesToolNames, short_name
 
 MIN_OUTPUT_TOKENS = 16  # upstreams refuse less
 MAX_METADATA = 16
@@ -33,8 +33,8 @@ Json = dict[str, Any]
 
 def encode_request(request: Request, target: Target, count: bool) -> Steps[Encoded]:
     """Encode the body (see ``family.codec.UpstreamCodec``), a yield after each turn."""
-    names = ToolNames(request.tools, customs=target.traits.custom_tools)
-    items = Items(names, target.traits)
+    names = ResponsesToolNames(request.tools, customs=target.traits.custom_tools)
+    items = InputItems(names, target.traits)
     for turn in request.turns:
         items.add(turn)
         yield False
@@ -69,7 +69,7 @@ def encode_request(request: Request, target: Target, count: bool) -> Steps[Encod
     )
 
 
-def _add_tools(body: Json, request: Request, traits: Traits, names: ToolNames) -> str:
+def _add_tools(body: Json, request: Request, traits: Traits, names: ResponsesToolNames) -> str:
     """Add tools and their choice; return the name of the tool that stands for structured output."""
     tools = encode_tools(request, names, search=has_search(traits))
     choice = request.choice
@@ -116,7 +116,7 @@ def _add_text(body: Json, request: Request, *, as_tool: bool, verbosity: bool) -
     elif output.kind == "schema" and not as_tool:
         form: Json = {
             "type": "json_schema",
-            "name": ToolNames(()).sent(output.name or SCHEMA_NAME),
+            "name": ResponsesToolNames(()).sent(output.name or SCHEMA_NAME),
             "schema": output.schema,
         }
         if output.description:
@@ -211,7 +211,9 @@ def has_search(traits: Traits) -> bool:
     return traits.search or traits.openai_extras
 
 
-def encode_tools(request: Request, names: ToolNames, *, search: bool) -> list[dict[str, Any]]:
+def encode_tools(
+    request: Request, names: ResponsesToolNames, *, search: bool
+) -> list[dict[str, Any]]:
     """Encode the tools that this family has, those of a namespace together at the place of the
     first; ``search``: the vendor has a tool that searches the web."""
     encoded_tools: list[dict[str, Any]] = []
@@ -237,7 +239,7 @@ def encode_tools(request: Request, names: ToolNames, *, search: bool) -> list[di
     return encoded_tools
 
 
-def encode_choice(choice: ToolChoice, request: Request, names: ToolNames) -> object:
+def encode_choice(choice: ToolChoice, request: Request, names: ResponsesToolNames) -> object:
     """Encode which tools must be called."""
     by_name = {tool.name: tool for tool in request.tools if tool.kind != "hosted"}
     if choice.mode == "one":
@@ -250,7 +252,7 @@ def encode_choice(choice: ToolChoice, request: Request, names: ToolNames) -> obj
     return {"type": "allowed_tools", "mode": mode, "tools": allowed}
 
 
-def _allowed(request: Request, names: ToolNames) -> list[Tool]:
+def _allowed(request: Request, names: ResponsesToolNames) -> list[Tool]:
     """Return all tools; for a vendor that knows no subsets of them, those that are allowed."""
     choice = request.choice
     if names.customs or choice is None or choice.mode == "one" or not choice.names:
@@ -260,12 +262,12 @@ def _allowed(request: Request, names: ToolNames) -> list[Tool]:
     return allowed or list(request.tools)
 
 
-def _named(tool: Tool, names: ToolNames) -> dict[str, Any]:
+def _named(tool: Tool, names: ResponsesToolNames) -> dict[str, Any]:
     kind = "custom" if tool.kind == "custom" and names.customs else "function"
     return {"type": kind, "name": names.sent(tool.name)}
 
 
-def _tool(tool: Tool, names: ToolNames, *, search: bool) -> dict[str, Any] | None:
+def _tool(tool: Tool, names: ResponsesToolNames, *, search: bool) -> dict[str, Any] | None:
     if tool.kind == "hosted":
         return {"type": "web_search"} if tool.search and search else None
     encoded = _named(tool, names)

@@ -1,7 +1,7 @@
 """Encoding of streams for clients of the responses family: the events of a response, complete and
 in the order that clients need.
 
-Items begin one after the other: a message or a thought is done before the next item begins, and
+Items begin one after the other: a message or reasoning is done before the next item begins, and
 only calls may be open at the same time. Consecutive texts are parts of one message. What was sent
 in pieces is repeated as a whole, part by part, item by item and in the last event, so text is
 stored as the inside of a JSON string; an item without content is left out.
@@ -38,7 +38,7 @@ from adapters.responses.encode_answer import (
 from adapters.responses.reasoning_state import THOUGHT_ID
 
 
-class Frames:
+class EventWriter:
     """A writer of events, which numbers them."""
 
     __slots__ = ("number",)
@@ -54,20 +54,20 @@ class Frames:
         return frame % (kind, kind, number, fields)
 
     def delta(self, before: bytes, text: bytes) -> bytes:
-        """Return an event with a piece of text; ``before`` is that of ``Item.before_delta``."""
+        """Return an event with a piece of text; ``before``: see ``OutputItem``."""
         number, self.number = self.number, self.number + 1
         return b'%b%d,"delta":"%b"}\n\n' % (before, number, text)
 
 
-class Item(ABC):
+class OutputItem(ABC):
     """An output item. ``before_delta``: the beginning of the events of its text."""
 
-    __slots__ = ("_frames", "_head", "_id", "_place", "before_delta", "done", "text")
+    __slots__ = ("_head", "_id", "_place", "_writer", "before_delta", "done", "text")
 
     prefix: bytes
 
-    def __init__(self, frames: Frames, index: int, name: str) -> None:
-        self._frames = frames
+    def __init__(self, writer: EventWriter, index: int, name: str) -> None:
+        self._writer = writer
         self._id = b"%b%b_%d" % (self.prefix, name.encode(), index)
         self._place = b'"output_index":%d' % index
         self._head = b'"item_id":"%b",%b' % (self._id, self._place)
@@ -78,7 +78,7 @@ class Item(ABC):
     def add(self, text: bytes) -> bytes:
         """Return the event of a piece of text, the inside of a JSON string."""
         self.text += text
-        return self._frames.delta(self.before_delta, text)
+        return self._writer.delta(self.before_delta, text)
 
     @abstractmethod
     def open(self) -> bytes:
@@ -90,15 +90,15 @@ class Item(ABC):
 
     def _added(self, fields: bytes) -> bytes:
         item = b'"item":{"id":"%b",%b}' % (self._id, fields)
-        return self._frames.write(b"output_item.added", b"%b,%b" % (self._place, item))
+        return self._writer.write(b"output_item.added", b"%b,%b" % (self._place, item))
 
     def _finished(self, fields: bytes) -> bytes:
         self.done = b'{"id":"%b",%b}' % (self._id, fields)
         item = b'%b,"item":%b' % (self._place, self.done)
-        return self._frames.write(b"output_item.done", item)
+        return self._writer.write(b"output_item.done", item)
 
     def _write(self, kind: bytes, fields: bytes) -> bytes:
-        return self._frames.write(kind, b"%b,%b" % (self._head, fields))
+        return self._writer.write(kind, b"%b,%b" % (self._head, fields))
 
     def _deltas_of(self, kind: bytes, fields: bytes) -> None:
         head = b"%b,%b" % (self._head, fields) if fields else self._head
@@ -106,7 +106,7 @@ class Item(ABC):
         self.before_delta = before % (kind, kind, head)
 
 
-class Message(Item):
+class MessageItem(OutputItem):
     """A message of the assistant; its parts are texts and refusals, one for each slot. ``status``:
     "incomplete" when the answer was cut in it."""
 
@@ -115,8 +115,8 @@ class Message(Item):
     prefix = b"msg_"
     _FIELDS = b'"type":"message","status":"%b","role":"assistant","content":[%b]'
 
-    def __init__(self, frames: Frames, index: int, name: str) -> None:
-        super().__init__(frames, index, name)
+    def __init__(self, writer: EventWriter, index: int, name: str) -> None:
+        super().__init__(writer, index, name)
         self.slot: int | None = None  # of the part that is open
         self.status = b"completed"
         self._refusal = False
@@ -126,7 +126,7 @@ class Message(Item):
         self._logprobs: list[bytes] = []
 
     def open(self) -> bytes:
-        """See ``Item``."""
+        """See ``OutputItem``."""
         return self._added(self._FIELDS % (b"in_progress", b""))
 
     def open_part(self, slot: int, *, refusal: bool) -> bytes:
@@ -176,7 +176,7 @@ class Message(Item):
         return events
 
     def close(self) -> bytes:
-        """See ``Item``."""
+        """See ``OutputItem``."""
         events = self.close_part() if self.slot is not None else b""
         content = b",".join(self._parts)
         self._parts = []
@@ -193,7 +193,7 @@ class Message(Item):
         )
 
 
-class Thought(Item):
+class ReasoningItem(OutputItem):
     """A reasoning item: its text is a summary, the one form that clients of all kinds show."""
 
     __slots__ = ("_begun", "opaque", "slot")
@@ -201,19 +201,19 @@ class Thought(Item):
     prefix = THOUGHT_ID.encode()
     _PART = b'{"type":"summary_text","text":"%b"}'
 
-    def __init__(self, frames: Frames, index: int, name: str) -> None:
-        super().__init__(frames, index, name)
+    def __init__(self, writer: EventWriter, index: int, name: str) -> None:
+        super().__init__(writer, index, name)
         self.slot: int | None = None
         self.opaque = ""
         self._begun = False
         self._deltas_of(b"reasoning_summary_text.delta", b'"summary_index":0')
 
     def open(self) -> bytes:
-        """See ``Item``."""
+        """See ``OutputItem``."""
         return self._added(b'"type":"reasoning","summary":[]')
 
     def add(self, text: bytes) -> bytes:
-        """See ``Item``: the first piece begins the summary."""
+        """See ``OutputItem``: the first piece begins the summary."""
         if self._begun:
             return super().add(text)
         self._begun = True
@@ -221,7 +221,7 @@ class Thought(Item):
         return self._write(b"reasoning_summary_part.added", part) + super().add(text)
 
     def close(self) -> bytes:
-        """See ``Item``."""
+        """See ``OutputItem``."""
         events, summary = b"", b""
         if self._begun:
             text = bytes(self.text)
@@ -237,16 +237,16 @@ class Thought(Item):
         return events + self._finished(fields)
 
 
-class Call(Item):
+class CallItem(OutputItem):
     """A call of a function, or of a free-text tool."""
 
     __slots__ = ("_custom", "_fields")
 
     prefix = b"fc_"
 
-    def __init__(self, frames: Frames, index: int, name: str, opened: Opened) -> None:
+    def __init__(self, writer: EventWriter, index: int, name: str, opened: Opened) -> None:
         self._custom = opened.custom
-        super().__init__(frames, index, name)
+        super().__init__(writer, index, name)
         fields = dumps({"call_id": opened.id, "name": opened.name})[1:-1]
         if opened.namespace:
             fields += b',"namespace":%b' % dumps(opened.namespace)
@@ -261,11 +261,11 @@ class Call(Item):
         self._deltas_of(kind_of_text + b".delta", b"")
 
     def open(self) -> bytes:
-        """See ``Item``."""
+        """See ``OutputItem``."""
         return self._added(self._fields % (b"in_progress", b""))
 
     def close(self) -> bytes:
-        """See ``Item``: arguments are an object, also when there are none."""
+        """See ``OutputItem``: arguments are an object, also when there are none."""
         events = b"" if self.text or self._custom else self.add(b"{}")
         text = bytes(self.text)
         if self._custom:
@@ -277,7 +277,7 @@ class Call(Item):
         return events + self._finished(fields)
 
 
-class CustomCall(Call):
+class CustomCallItem(CallItem):
     """A call of a free-text tool."""
 
     __slots__ = ()
@@ -293,12 +293,12 @@ class ResponsesEncoder(StreamEncoder):
 
     def __init__(self, context: AnswerContext) -> None:
         super().__init__(context)
-        self._frames = Frames()
-        self._items: list[Item] = []
-        self._current: Message | Thought | None = None  # the item that gets text
-        self._calls: dict[int, Call] = {}  # that are open, by slot
+        self._writer = EventWriter()
+        self._items: list[OutputItem] = []
+        self._current: MessageItem | ReasoningItem | None = None  # the item that gets text
+        self._calls: dict[int, CallItem] = {}  # that are open, by slot
         self._kinds: dict[int, SlotKind] = {}  # of open slots
-        self._spoken: Item | None = None  # the item of the last event, if that was a piece of text
+        self._spoken: OutputItem | None = None  # of the last event, if that was text
         self._refused = False
         self._finish = Finished("stop")
 
@@ -306,7 +306,7 @@ class ResponsesEncoder(StreamEncoder):
         """See ``StreamEncoder``."""
         self.started = True
         response = b'"response":%b' % dumps(blank_response(self.context))
-        return self._frames.write(b"created", response) + self._frames.write(
+        return self._writer.write(b"created", response) + self._writer.write(
             b"in_progress", response
         )
 
@@ -325,7 +325,7 @@ class ResponsesEncoder(StreamEncoder):
             return events
         if isinstance(event, Cited):
             current = self._current
-            if isinstance(current, Message) and current.slot == event.slot:
+            if isinstance(current, MessageItem) and current.slot == event.slot:
                 return current.cite(event.citation)
             return b""
         if not event.choice:
@@ -345,7 +345,7 @@ class ResponsesEncoder(StreamEncoder):
             self._kinds[_END_OF_STREAM] = "refusal"
             events.append(self._delta(Delta(_END_OF_STREAM, last)))
         closing = finish_fields(finish.finish, bool(self._items))
-        if isinstance(self._current, Message) and closing["status"] == "incomplete":
+        if isinstance(self._current, MessageItem) and closing["status"] == "incomplete":
             self._current.status = b"incomplete"
         events.append(self._close_current())
         events += [self._closed(slot) for slot in list(self._calls)]
@@ -359,20 +359,20 @@ class ResponsesEncoder(StreamEncoder):
             dumps(response)[:-1],
             b",".join([item.done for item in self._items]),
         )
-        events.append(self._frames.write(response["status"].encode(), whole))
+        events.append(self._writer.write(response["status"].encode(), whole))
         return b"".join(events)
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
         """See ``StreamEncoder``."""
-        return encode_stream_fault(fault, blank_response(self.context), self._frames.number)
+        return encode_stream_fault(fault, blank_response(self.context), self._writer.number)
 
     def _opened(self, event: Opened) -> bytes:
         self._kinds[event.slot] = event.kind
         if event.kind != "call":
             return b""  # it begins with its first text, if it gets any
         events = self._close_current()
-        kind = CustomCall if event.custom else Call
-        call = kind(self._frames, len(self._items), self.context.id, event)
+        kind = CustomCallItem if event.custom else CallItem
+        call = kind(self._writer, len(self._items), self.context.id, event)
         self._calls[event.slot] = call
         self._items.append(call)
         return events + call.open()
@@ -383,7 +383,7 @@ class ResponsesEncoder(StreamEncoder):
         if kind is None or not (text or event.logprobs):
             return b""
         events = b""
-        item: Item
+        item: OutputItem
         if kind == "call":
             item = self._calls[slot]
         elif kind == "reasoning":
@@ -402,33 +402,33 @@ class ResponsesEncoder(StreamEncoder):
             return call.close()
         if current is None or current.slot != slot:
             return b""
-        return current.close_part() if isinstance(current, Message) else self._close_current()
+        return current.close_part() if isinstance(current, MessageItem) else self._close_current()
 
-    def _message(self, slot: int, *, refusal: bool) -> tuple[Message, bytes]:
+    def _message(self, slot: int, *, refusal: bool) -> tuple[MessageItem, bytes]:
         """Return the message with the part of a slot, and the events with which these begin."""
         current, events = self._current, b""
-        if isinstance(current, Message) and current.slot == slot:
+        if isinstance(current, MessageItem) and current.slot == slot:
             return current, events
-        if isinstance(current, Message):
+        if isinstance(current, MessageItem):
             events = current.close_part() if current.slot is not None else b""
         else:
             events = self._close_current()
-            current = Message(self._frames, len(self._items), self.context.id)
+            current = MessageItem(self._writer, len(self._items), self.context.id)
             events += self._begin(current)
         self._refused = self._refused or refusal
         return current, events + current.open_part(slot, refusal=refusal)
 
-    def _thought(self, slot: int) -> tuple[Thought, bytes]:
+    def _thought(self, slot: int) -> tuple[ReasoningItem, bytes]:
         """Return the reasoning item of a slot, and the events with which it begins."""
         current = self._current
-        if isinstance(current, Thought) and current.slot == slot:
+        if isinstance(current, ReasoningItem) and current.slot == slot:
             return current, b""
         events = self._close_current()
-        thought = Thought(self._frames, len(self._items), self.context.id)
+        thought = ReasoningItem(self._writer, len(self._items), self.context.id)
         thought.slot = slot
         return thought, events + self._begin(thought)
 
-    def _begin(self, item: Message | Thought) -> bytes:
+    def _begin(self, item: MessageItem | ReasoningItem) -> bytes:
         self._current = item
         self._items.append(item)
         return item.open()

@@ -24,7 +24,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _ODD = re.compile(r"[^A-Za-z0-9_-]")
 
 
-class ToolNames:
+class ResponsesToolNames:
     """The tools of a request under the names that are sent; ``customs``: the upstream has free-text
     tools. ``renamed``: names that differ -> the client's tools."""
 
@@ -73,10 +73,10 @@ _SOUND_FORMATS = {
 Json = dict[str, Any]
 
 
-class Items:
+class InputItems:
     """A builder of the items of a conversation, turn by turn."""
 
-    def __init__(self, names: ToolNames, traits: Traits) -> None:
+    def __init__(self, names: ResponsesToolNames, traits: Traits) -> None:
         self.items: list[Json] = []
         self._names = names
         self._traits = traits

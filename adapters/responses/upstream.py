@@ -201,13 +201,13 @@ class _ItemIds(Struct, gc=False):
     environment: _Environment | None = None
 
 
-class _Conversation(Struct, gc=False):
+class _ConversationId(Struct, gc=False):
     id: str | None = None
 
 
 class _AnswerIds(Struct, gc=False):
     output: list[_ItemIds]
-    conversation: _Conversation | None = None
+    conversation: _ConversationId | None = None
 
 
 _decode_ids = decoder(_AnswerIds)
