@@ -19,7 +19,7 @@ from conf.configuration import ConfigError, Loaded, which
 from conf.store_url import SQLITE
 from operations.client_settings import base_url
 from store.db import migrate
-from store.db.base_url import kept_base_url
+from store.db.base_url import stored_base_url
 from store.db.database import READ_TIMEOUT_S, discard, open_database
 from store.values.errors import NotFound, Refused, StoreUnavailable
 
@@ -90,7 +90,7 @@ def clients_base_url(loaded: Loaded) -> str:
         return base_url(server)
     try:
         with _opened(loaded, READ_TIMEOUT_S) as db:
-            return base_url(server, kept_base_url(db))
+            return base_url(server, stored_base_url(db))
     except StoreUnavailable as error:
         note(f"warning: {error}; a base URL that was set in the Hub is not known")
         return base_url(server)

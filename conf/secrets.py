@@ -67,17 +67,17 @@ class Secrets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def fresh() -> str:
-    """A new secret."""
+    """Return a new secret."""
     return base64.urlsafe_b64encode(os.urandom(SECRET_BYTES)).decode()
 
 
 def create(path: Path) -> None:
     """Make a new file with mode 0600; FileExistsError when there is one already."""
-    made = msgspec.convert({name: [fresh()] for name in KINDS.values()}, Secrets)
+    secrets = msgspec.convert({name: [fresh()] for name in KINDS.values()}, Secrets)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, MODE)
     with open(descriptor, "w", encoding="utf-8") as file:
         os.fchmod(descriptor, MODE)  # the caller's umask may have removed bits
-        file.write(_text(made))
+        file.write(_text(secrets))
         file.flush()
         os.fsync(descriptor)
 
@@ -101,7 +101,7 @@ def _quoted(values: list[str]) -> str:
 
 
 def of(loaded: Loaded) -> Secrets:
-    """The secrets of a configuration; ConfigError names the configuration, too."""
+    """Return the secrets of a configuration; ConfigError names the configuration, too."""
     try:
         return load(loaded.secrets_path)
     except ConfigError as error:
@@ -111,27 +111,30 @@ def of(loaded: Loaded) -> Secrets:
 def load(path: Path) -> Secrets:
     """Read the file: what a rotation has added is the last of its list, too. ConfigError names the
     cure."""
-    found = read(path)
+    stored = read(path)
     lists = {
-        name: [*getattr(found, name), *([found.upcoming[kind]] if kind in found.upcoming else [])]
+        name: [
+            *getattr(stored, name),
+            *([stored.upcoming[kind]] if kind in stored.upcoming else []),
+        ]
         for kind, name in KINDS.items()
     }
-    return msgspec.structs.replace(found, **lists)
+    return msgspec.structs.replace(stored, **lists)
 
 
 def read(path: Path) -> Secrets:
-    """The file as it is. Raises ConfigError with the fault and the cure."""
+    """Return the file as it is. Raises ConfigError with the fault and the remedy."""
     try:
         with open(path, "rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
             document = tomllib.load(file)
     except FileNotFoundError:
-        cure = "restore it from your backup"
+        remedy = "restore it from your backup"
         if os.environ.get(SECRETS_VARIABLE):
-            cure += f", or correct {SECRETS_VARIABLE}, which names it"
+            remedy += f", or correct {SECRETS_VARIABLE}, which names it"
         else:
-            cure += f", or make a new installation: ./sluice init {path.parent}"
-        raise ConfigError([f"{path}: the secrets file is missing; {cure}"]) from None
+            remedy += f", or make a new installation: ./sluice init {path.parent}"
+        raise ConfigError([f"{path}: the secrets file is missing; {remedy}"]) from None
     except OSError as error:
         raise ConfigError([f"{path}: cannot be read: {error.strerror}"]) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError):
@@ -164,19 +167,19 @@ def _checked(path: Path, document: dict[str, object]) -> Secrets:
 
 
 def _faults(place: str, values: list[str]) -> list[str]:
-    """What is wrong with the values of a list; never quotes one."""
+    """Return the faults of the values of a list, without quoting one."""
     if not values:
         return [f"{place} is empty; {_CURE}"]
     raw = [_bytes_of(value) for value in values]
-    if any(len(one) < SECRET_BYTES for one in raw):
+    if any(len(secret) < SECRET_BYTES for secret in raw):
         return [f"{place}: {SECRET_BYTES} bytes in URL-safe base64 expected; {_CURE}"]
-    if any(len(set(one)) < PLACEHOLDER_BYTES for one in raw):
+    if any(len(set(secret)) < PLACEHOLDER_BYTES for secret in raw):
         return [f"{place}: a placeholder, not {SECRET_BYTES} random bytes; {_CURE}"]
     return []
 
 
 def _bytes_of(value: str) -> bytes:
-    """What a value stands for; nothing when it is not base64."""
+    """Return the bytes of a value; none when it is not base64."""
     try:
         return base64.b64decode(value, altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):

@@ -130,7 +130,7 @@ def _channel_of(snapshot: Snapshot, db: peewee.Database, name: str) -> Channel:
     for channel in snapshot.channels:
         if channel.name == name:
             return channel
-    listing.one(db, "channel", name)  # its NotFound knows the nearest name
+    listing.show_one(db, "channel", name)  # its NotFound knows the nearest name
     raise Refused(snapshot.faults)
 
 

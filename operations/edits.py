@@ -47,7 +47,7 @@ def editor(
 def reinstate_keys(db: peewee.Database, channel: str, position: int | None, actor: str) -> int:
     """Use suspended upstream keys of a channel again: the one at a position, or all; return their
     number. Raises NotFound, Refused."""
-    return keys_aside.reinstate(db, listing.one(db, "channel", channel), position, actor)
+    return keys_aside.reinstate(db, listing.show_one(db, "channel", channel), position, actor)
 
 
 def link_account(db: peewee.Database, issuer: str, user: str, subject: str, actor: str) -> str:

@@ -17,7 +17,7 @@ from store.admin.apply import Outcome
 from store.admin.document import Document, read
 from store.admin.export import list_objects
 from store.admin.objects import Sealing
-from store.db.base_url import keep_base_url
+from store.db.base_url import set_base_url
 from store.db.database import first_row, transaction
 from store.db.tables.users import User
 from store.hub import first_run
@@ -162,7 +162,7 @@ def make_admin(db: peewee.Database, sealing: Sealing, token: str, admin: FirstAd
             raise Refused([f'"{admin.name}" is a member; choose another name'])
         maker.apply(entries)
         if admin.base_url:
-            keep_base_url(db, admin.base_url, admin.name)
+            set_base_url(db, admin.base_url, admin.name)
         row = first_row(db, own)
         assert row is not None
         return Person(row[0], admin.name, "admin", mark_of(row[2]))

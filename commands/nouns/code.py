@@ -13,7 +13,7 @@ from commands.output import data_options, note, print_fields, print_json, print_
 from commands.store_access import actor, opened_store
 from commands.subcommands import Noun
 from operations.edits import create_codes
-from store.admin.apply import Change, Outcome
+from store.admin.apply import ObjectChange, Outcome
 from store.db.database import database_ms
 from store.money import codes
 from store.values.fields import Instant
@@ -92,7 +92,7 @@ def set_fields(code: str, assignments: tuple[str, ...], config: Path | None, as_
     edits = edits_of(assignments)
     with opened_store(config) as access:
         changed = codes.set_fields(access.db, code, edits, actor())
-    print_outcome(Outcome([Change("code", code, "update")] if changed else [], []), as_json)
+    print_outcome(Outcome([ObjectChange("code", code, "update")] if changed else [], []), as_json)
 
 
 def _of_all(name: str, done: str, change: Callable[..., int]) -> click.Command:

@@ -130,9 +130,9 @@ def _check_switch(loaded: Loaded, url: str) -> None:
 
 @contextmanager
 def _stopped(config: Path | None) -> Iterator[None]:
-    """No gateway of this configuration runs or starts meanwhile, nor a node beside it."""
+    """Keep every gateway of this configuration, and nodes beside it, from running or starting."""
     loaded = configuration(config)
-    folders = {Path(loaded.settings.journal.dir), *(one.journal for one in local_nodes(loaded))}
+    folders = {Path(loaded.settings.journal.dir), *(other.journal for other in local_nodes(loaded))}
     with ExitStack() as locks:
         try:
             for folder in sorted(folders):
@@ -144,7 +144,7 @@ def _stopped(config: Path | None) -> Iterator[None]:
 
 @contextmanager
 def _progress(as_json: bool) -> Iterator[Callable[[str], None]]:
-    """Takes what is done now, and says so on stderr: at once on a terminal, else the last of it
+    """Yield a function that reports progress on stderr: at once on a terminal, else the last of it
     every PROGRESS_S."""
     if sys.stderr.isatty() and not as_json:
         with progress(as_json) as line:

@@ -37,7 +37,7 @@ from store.admin.document import parse
 from store.admin.export import export
 from store.admin.objects import Sealing
 from store.catalog import keys
-from store.db.base_url import kept_base_url
+from store.db.base_url import stored_base_url
 from store.db.database import discard, open_database
 from store.hub import administrators
 from store.values import key_secrets
@@ -128,7 +128,7 @@ def fill_store(loaded: Loaded, folder: Path) -> Start:
             document["user"] = [{**fresh, "password": password}]
         _apply(db, owned, document)
         start = _start(export(db), secret, fresh_key, password)
-        return start._replace(base_url=kept_base_url(db))
+        return start._replace(base_url=stored_base_url(db))
     finally:
         discard(db)
 

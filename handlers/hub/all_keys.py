@@ -17,7 +17,7 @@ from handlers.hub.web.admin import (
     path_of,
 )
 from handlers.hub.web.base import Failure, HubHandler
-from store.admin.listing import Part
+from store.admin.listing import ListPage
 from store.catalog import keys
 from store.hub import all_keys
 from store.hub.all_keys import Filter, UserKey
@@ -144,7 +144,7 @@ class AllKeysPage(AdminPage):
         items, following = keys_page
         self.show_list(
             "keys",
-            Part([to_plain(key, at_ms) for key in items], following),
+            ListPage([to_plain(key, at_ms) for key in items], following),
             paging,
             narrowed=bool(key_filter.user),
             shapes=SHAPES,

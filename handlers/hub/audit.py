@@ -9,7 +9,7 @@ import peewee
 from handlers.hub.web import exports
 from handlers.hub.web.admin import AdminApi, AdminPage, invalid, limit_of, part_of, path_of
 from handlers.hub.web.base import HubHandler
-from store.admin.listing import Part
+from store.admin.listing import ListPage
 from store.db import audit
 from store.values.fields import Instant
 from store.values.usage_record import rfc3339
@@ -25,7 +25,7 @@ _EMPTY: tuple[object, ...] = (None, 0, [], {})
 class AuditQuery:
     """The lines that fit a filter, older than the one of the id `before`."""
 
-    lines: audit.Wanted
+    lines: audit.AuditFilter
     limit: int
     before: str
 
@@ -39,11 +39,11 @@ def query_of(handler: HubHandler) -> AuditQuery:
     except ValueError as error:
         raise invalid(f"since {error}", "since") from None
     actor, kind, name = (argument(field, "").strip() for field in ("actor", "kind", "name"))
-    lines = audit.Wanted(actor, kind, name, since_ms)
+    lines = audit.AuditFilter(actor, kind, name, since_ms)
     return AuditQuery(lines, limit_of(handler), argument("after", ""))
 
 
-def load_page(db: peewee.Database, query: AuditQuery) -> Part:
+def load_page(db: peewee.Database, query: AuditQuery) -> ListPage:
     """Return lines of the log, the newest first."""
     rows = audit.entries(db, query.limit + 1, query.lines, query.before)
     return part_of([to_plain(row) for row in rows], query.limit)

@@ -127,7 +127,7 @@ class TestAllApi(AdminApi):
         body = self.fields("channels", "stream")
         names = body.get("channels")
         if names is None:
-            part = await self.store(listing.page, "channel", Paging(MAX_ITEMS))
+            part = await self.store(listing.list_page, "channel", Paging(MAX_ITEMS))
             names = [channel["name"] for channel in part.items if testable(channel)]
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise invalid("channels must be a list of names", "channels")

@@ -20,7 +20,7 @@ from handlers.hub.web.admin import (
 )
 from handlers.hub.web.base import MAX_DIGITS, Failure, HubHandler
 from operations.edits import create_codes
-from store.admin.listing import Paging, Part
+from store.admin.listing import ListPage, Paging
 from store.db.database import database_ms
 from store.money import codes
 from store.values.fields import Instant
@@ -30,7 +30,7 @@ FIELDS = ("amount", "expires_at", "enabled")
 BATCH_FIELDS = ("amount", "count", "expires_at")
 
 
-def load_page(db: peewee.Database, paging: Paging) -> Part:
+def load_page(db: peewee.Database, paging: Paging) -> ListPage:
     """Return a page of the list, the newest first."""
     rows = codes.page(db, paging.limit + 1, paging.after, paging.search)
     at_ms = database_ms(db)

@@ -14,7 +14,7 @@ from handlers.hub.sign_in import begin_session
 from handlers.hub.web.base import Failure, Page, invalid
 from operations import channel_test, first_steps
 from operations.client_settings import CURLS, base_url
-from store.db.base_url import keep_base_url
+from store.db.base_url import set_base_url
 from store.hub import first_run
 from store.money import wallet
 from store.values.pricing import parse_money
@@ -144,7 +144,7 @@ class BaseUrlStep(FirstRunStep):
     async def post(self) -> None:
         try:
             if url := self._new_url():
-                await self.store(keep_base_url, url, self.me.user)
+                await self.store(set_base_url, url, self.me.user)
         except Failure as failure:
             await self.refuse(FirstRunView(1, fields=self.fields("base_url")), failure)
             return

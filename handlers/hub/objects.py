@@ -29,7 +29,7 @@ from handlers.hub.web.base import Failure, HubHandler
 from operations.edits import with_status, with_use
 from store.admin import listing
 from store.admin.kinds import KINDS
-from store.admin.listing import Paging, Part
+from store.admin.listing import ListPage, Paging
 from store.money import wallet
 from store.values.fields import Instant
 from store.values.pricing import PRICE_NAMES, format_money
@@ -63,15 +63,15 @@ _COMPLETE: Mapping[str, Callable[[peewee.Database, Objects], list[dict[str, Any]
 """Add to objects what a list shows beyond the fields of the document."""
 
 
-def load_page(db: peewee.Database, kind: str, paging: Paging) -> Part:
+def load_page(db: peewee.Database, kind: str, paging: Paging) -> ListPage:
     """Return a page of a list."""
-    part = listing.page(db, kind, paging)
-    return Part(_COMPLETE[kind](db, part.items), part.next) if kind in _COMPLETE else part
+    part = listing.list_page(db, kind, paging)
+    return ListPage(_COMPLETE[kind](db, part.items), part.next) if kind in _COMPLETE else part
 
 
 def load(db: peewee.Database, kind: str, name: str) -> dict[str, Any]:
     """Return one object as in its list. Raises NotFound."""
-    fields = listing.one(db, kind, name)
+    fields = listing.show_one(db, kind, name)
     return _COMPLETE[kind](db, [fields])[0] if kind in _COMPLETE else fields
 
 
@@ -234,7 +234,7 @@ class ObjectListPage(ObjectForm):
     async def post(self, plural: str) -> None:
         await self.create_submitted(plural)
 
-    async def _subscriptions(self, search: str) -> Part:
+    async def _subscriptions(self, search: str) -> ListPage:
         paging = Paging(MAX_SUBSCRIPTIONS, self.get_query_argument("from", ""), search)
         return await self.store(load_page, "subscription", paging)
 

@@ -113,7 +113,7 @@ class LedgerApi(AdminApi):
     """GET /api/admin/users/NAME/ledger: the newest lines first."""
 
     async def get(self, name: str) -> None:
-        user = await self.store(listing.one, "user", name)
+        user = await self.store(listing.show_one, "user", name)
         after = self.get_query_argument("after", None)
         page = await self.store(ledger.page_of, user["id"], limit_of(self), after)
         self.answer_list([ledger.to_public(line) for line in page.lines], page.next)
@@ -167,7 +167,7 @@ async def end_sessions(handler: HubHandler, name: str) -> Ended:
     """End the sessions and tokens of a user, but for the one of the request. Raises Failure."""
     me = handler.signed_in
     assert me is not None
-    user = await handler.store(listing.one, "user", name)
+    user = await handler.store(listing.show_one, "user", name)
     return await handler.store(sessions.end_all, user["id"], me.user, me.session_id)
 
 
@@ -181,7 +181,7 @@ class SessionsApi(AdminApi):
     """GET and DELETE /api/admin/users/NAME/sessions."""
 
     async def get(self, name: str) -> None:
-        user = await self.store(listing.one, "user", name)
+        user = await self.store(listing.show_one, "user", name)
         items = [
             {
                 "id": session.id,
@@ -248,7 +248,7 @@ class SignInMethods:
 
 def sign_in_methods(db: peewee.Database, name: str) -> SignInMethods:
     """Return the sign-in methods of a user. Raises NotFound."""
-    user_id = listing.one(db, "user", name)["id"]
+    user_id = listing.show_one(db, "user", name)["id"]
     return SignInMethods(one_time.asked_for(db, user_id), openid_links.of_user(db, user_id))
 
 
@@ -267,7 +267,7 @@ async def link(handler: HubHandler, name: str, subject: str) -> str:
 
 async def unlink(handler: HubHandler, name: str, link_id: str) -> None:
     """End a link of a user. Raises Failure."""
-    user = await handler.store(listing.one, "user", name)
+    user = await handler.store(listing.show_one, "user", name)
     await handler.store(openid_links.unlink, user["id"], name, link_id, actor_of(handler))
 
 

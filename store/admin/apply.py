@@ -11,13 +11,13 @@ from typing import Any
 import peewee
 
 from store.admin.document import Document, Entry, Identity, label
-from store.admin.edits import entry_of_edits, entry_of_values, told_by_field, with_identity
+from store.admin.edits import entry_of_edits, entry_of_values, faults_by_field, with_identity
 from store.admin.kinds import plain
-from store.admin.objects import Sealing, State, Stored, Writer, find, load
+from store.admin.objects import Sealing, Stored, StoreState, Writer, find, load
 from store.admin.plan import (
     CREATE,
     REMOVE,
-    Step,
+    PlanStep,
     Upstreams,
     final_fields,
     judge,
@@ -38,7 +38,7 @@ NOBODY = ""  # the id of no user
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ObjectChange:
     """One object that was changed: action is create, update or remove."""
 
     kind: str
@@ -58,12 +58,12 @@ class MadeKey:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an edit did (or would do); `keys` is empty for a dry run.
+    """Result of an edit, or of its dry run, which makes no `keys`.
 
     `warnings`: what of a document will hardly do what was meant, though it is no fault.
     """
 
-    changes: list[Change]
+    changes: list[ObjectChange]
     keys: list[MadeKey]
     warnings: list[str] = field(default_factory=list)
 
@@ -104,22 +104,22 @@ class Editor:
         """Bring the store to what the document says; idempotent. Refused with all faults, `faults`
         that reading the document has found among them.
         """
-        found: list[str] = []
+        warnings: list[str] = []
 
-        def plan(state: State) -> list[Step]:
+        def plan(state: StoreState) -> list[PlanStep]:
             try:
                 steps = self._plan(state, document, prune=prune)
             except Refused as error:
                 raise Refused([*faults, *error.faults]) from None
             if faults:
                 raise Refused(faults)
-            found[:] = warnings_of(final_fields(state, steps), document)
+            warnings[:] = warnings_of(final_fields(state, steps), document)
             return steps
 
         # Once without the write lock, as in _prepared; faults show early, too.
         planned = snapshot_read(self._db, lambda: plan(load(self._db)))
         outcome = Outcome(_changes(planned), []) if dry_run else self._carry_out(plan)
-        return replace(outcome, warnings=found)
+        return replace(outcome, warnings=warnings)
 
     def create(self, kind: str, name: str, edits: Mapping[str, str]) -> Outcome:
         """Make one object of field edits (`field=value`); Refused when it exists or has faults.
@@ -128,10 +128,10 @@ class Editor:
         """
         entry = entry_of_edits(kind, with_identity(kind, name, edits), None, self._environ)
 
-        def plan(state: State) -> list[Step]:
-            there = state[kind].get(entry.identity)
-            if there is not None:
-                how = "exists and is revoked; choose another name" if there.revoked else "exists"
+        def plan(state: StoreState) -> list[PlanStep]:
+            existing = state[kind].get(entry.identity)
+            if existing is not None:
+                how = "exists and is revoked; choose another name" if existing.revoked else "exists"
                 raise Refused([f"{label(kind, entry.identity)} {how}"])
             return self._plan(state, [entry])
 
@@ -144,7 +144,7 @@ class Editor:
         goes); other values replace what was there.
         """
 
-        def plan(state: State) -> list[Step]:
+        def plan(state: StoreState) -> list[PlanStep]:
             stored = find(state, kind, name)
             entry = entry_of_edits(kind, edits, stored, self._environ)
             if stored.revoked:
@@ -157,7 +157,7 @@ class Editor:
         """Make one object of document values, its identity among them; Conflict when it exists,
         Refused with the fields that the faults are about."""
 
-        def plan(state: State) -> list[Step]:
+        def plan(state: StoreState) -> list[PlanStep]:
             entry = entry_of_values(kind, values, None)
             if entry.identity in state[kind]:
                 raise Conflict(f"{label(kind, entry.identity)} exists")
@@ -165,13 +165,13 @@ class Editor:
             return self._plan(state, [entry])
 
         owner = _named(values.get("user", "")) if kind == "key" else None
-        with told_by_field():
+        with faults_by_field():
             return self._carry_out_alone(plan, self._owner(kind, owner))
 
     def change(self, kind: str, name: str, values: Mapping[str, object]) -> Outcome:
         """Change fields of one object to document values; NotFound, Refused as `make`."""
 
-        def plan(state: State) -> list[Step]:
+        def plan(state: StoreState) -> list[PlanStep]:
             stored = find(state, kind, name)
             return self._plan(state, [entry_of_values(kind, values, stored)])
 
@@ -180,27 +180,28 @@ class Editor:
             owner = _named(name)
         elif kind == "key" and "secret" not in values:
             owner = ApiKey.select(ApiKey.user_id).where(ApiKey.id == name)
-        with told_by_field():
+        with faults_by_field():
             return self._carry_out_alone(plan, self._owner(kind, owner))
 
     def _owner(self, kind: str, query: Any) -> str | None:
-        """Of whom users, keys and subscriptions have to be loaded: of the user whom a query finds;
-        of nobody for what belongs to no user and is neither renamed nor removed; else of all."""
+        """Return the id of the user whose users, keys and subscriptions have to be loaded, found by
+        a query; NOBODY for what belongs to no user and is neither renamed nor removed; None: all.
+        """
         if kind in CATALOG_KINDS:
             return NOBODY
         row = None if query is None else first_row(self._db, query)
         return None if row is None else str(row[0])
 
     def _carry_out_alone(
-        self, plan: Callable[[State], list[Step]], owner_id: str | None
+        self, plan: Callable[[StoreState], list[PlanStep]], owner_id: str | None
     ) -> Outcome:
-        """Carries out a plan that was made once without the write lock: slow password hashes are
+        """Carry out a plan that was made once without the write lock: slow password hashes are
         ready before everybody else has to wait."""
         snapshot_read(self._db, lambda: plan(load(self._db, owner_id)))
         return self._carry_out(plan, owner_id)
 
     def _refuse_used_secret(self, entry: Entry) -> None:
-        """Of one entry; the plan knows only the secrets that were loaded."""
+        """Refuse a secret that is in use; the plan knows only the secrets that were loaded."""
         secret = entry.fields.get("secret")
         if secret is not None and keys.in_use(self._db, secret, self._sealing.peppers) is not None:
             raise Refused([f"{entry.where('secret')}: secret: it is in use by another key"])
@@ -225,10 +226,10 @@ class Editor:
         The subscriptions of a user go with the user.
         """
 
-        def plan(state: State) -> list[Step]:
+        def plan(state: StoreState) -> list[PlanStep]:
             stored = find(state, kind, name)
             steps = [
-                Step(REMOVE, item.kind, item.identity, item)
+                PlanStep(REMOVE, item.kind, item.identity, item)
                 for item in (*_subscriptions_of(state, stored), stored)
             ]
             faults: list[str] = []
@@ -239,7 +240,9 @@ class Editor:
 
         return self._carry_out(plan)
 
-    def _plan(self, state: State, document: Document, *, prune: bool = False) -> list[Step]:
+    def _plan(
+        self, state: StoreState, document: Document, *, prune: bool = False
+    ) -> list[PlanStep]:
         at_ms = database_ms(self._db)
         steps = make_plan(
             state,
@@ -255,8 +258,9 @@ class Editor:
             refuse_moves(steps)
         return steps
 
-    def _refuse_names_of_others(self, steps: list[Step]) -> None:
-        """Records name their user: a new one of the same name would be shown another's calls."""
+    def _refuse_names_of_others(self, steps: list[PlanStep]) -> None:
+        """Refuse a new user of a removed one's name: records name their user, so another's calls
+        would show."""
         faults = []
         for step in steps:
             if step.kind == "user" and step.action == CREATE:
@@ -271,7 +275,7 @@ class Editor:
             raise Refused(faults)
 
     def _carry_out(
-        self, plan: Callable[[State], list[Step]], owner_id: str | None = None
+        self, plan: Callable[[StoreState], list[PlanStep]], owner_id: str | None = None
     ) -> Outcome:
         def work() -> Outcome:
             # Administrators one after another: each judges what is really there.
@@ -284,7 +288,7 @@ class Editor:
 
         return transaction(self._db, work)
 
-    def _execute(self, state: State, steps: list[Step]) -> Outcome:
+    def _execute(self, state: StoreState, steps: list[PlanStep]) -> Outcome:
         ids = {
             (kind, identity): stored.id
             for kind, objects in state.items()
@@ -292,7 +296,7 @@ class Editor:
         }
         writer = Writer(self._db, self._sealing, ids, self._actor, self._remote)
         refs: dict[str, list[str]] = {changes.CATALOG: [], changes.KEYS: []}
-        made = []
+        keys_made = []
         for step in steps:
             object_id = self._write(writer, step)
             log = changes.CATALOG if step.kind in CATALOG_KINDS else changes.KEYS
@@ -300,13 +304,13 @@ class Editor:
             if step.kind == "key" and step.action == CREATE:
                 user, name = step.identity
                 secret = step.fields["secret"] if step.made_secret else None
-                made.append(MadeKey(object_id, user, name, secret))
+                keys_made.append(MadeKey(object_id, user, name, secret))
         for log, changed in refs.items():
             if changed:
                 changes.bump(self._db, log, list(dict.fromkeys(changed)))
-        return Outcome(_changes(steps), made)
+        return Outcome(_changes(steps), keys_made)
 
-    def _write(self, writer: Writer, step: Step) -> str:
+    def _write(self, writer: Writer, step: PlanStep) -> str:
         before = after = None
         if step.stored is None:
             object_id = writer.insert(step.kind, step.identity, step.fields)
@@ -330,16 +334,17 @@ def _named(user: object) -> Any:
     return User.select(User.id).where(User.name == user)
 
 
-def _subscriptions_of(state: State, owner: Stored) -> list[Stored]:
+def _subscriptions_of(state: StoreState, owner: Stored) -> list[Stored]:
     if owner.kind != "user":
         return []
     return [item for item in state["subscription"].values() if item.identity[:1] == owner.identity]
 
 
 def _refs(
-    state: State, ids: Mapping[tuple[str, Identity], str], step: Step, object_id: str
+    state: StoreState, ids: Mapping[tuple[str, Identity], str], step: PlanStep, object_id: str
 ) -> list[str]:
-    """What a change is logged as: gateways know plans and subscriptions by the ids of users."""
+    """Return the ids under which a change is logged: gateways know plans and subscriptions by
+    users."""
     if step.kind == "subscription":
         return [ids["user", step.identity[:1]]]
     if step.kind == "plan":
@@ -349,5 +354,5 @@ def _refs(
     return [object_id]
 
 
-def _changes(steps: list[Step]) -> list[Change]:
-    return [Change(step.kind, "/".join(step.identity), step.action) for step in steps]
+def _changes(steps: list[PlanStep]) -> list[ObjectChange]:
+    return [ObjectChange(step.kind, "/".join(step.identity), step.action) for step in steps]

@@ -34,7 +34,7 @@ Places = Callable[[str, int], Place]
 
 
 def nowhere(_: str) -> str:
-    """The place of an entry that is in no file."""
+    """Return the place of an entry that is in no file."""
     return ""
 
 
@@ -52,13 +52,13 @@ class Entry:
     place: Place = field(default=nowhere, repr=False, compare=False)
 
     def where(self, name: str = "") -> str:
-        """How a message about a field begins: `setup.toml:12: channel "main"`."""
+        """Return the beginning of a message about a field: `setup.toml:12: channel "main"`."""
         return f"{self.place(name)}{label(self.kind, self.identity)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Where parse_entry adds faults, and how they call an entry that has no name."""
+    """Target of the faults of parse_entry, and the name in them of an entry that has none."""
 
     faults: list[str]
     unnamed: str
@@ -70,12 +70,12 @@ Document = list[Entry]
 
 
 def label(kind: str, identity: Identity) -> str:
-    """How messages name an entry: `key "alice/laptop"`."""
+    """Return the name of an entry in messages: `key "alice/laptop"`."""
     return f'{kind} "{"/".join(identity)}"'
 
 
 def parse(text: str, environ: Mapping[str, str], folder: Path) -> Document:
-    """The entries of a document; Refused with every fault.
+    """Return the entries of a document. Raises Refused with every fault.
 
     JSON when it begins with a brace, else TOML. A string `env:NAME` or `file:PATH` is read from
     there, relative paths from `folder`; a file loses the line ends at its end.
@@ -89,7 +89,8 @@ def parse(text: str, environ: Mapping[str, str], folder: Path) -> Document:
 def read(
     text: str, resolve: Resolve, places: Places = lambda kind, index: nowhere
 ) -> tuple[Document, list[str]]:
-    """As `parse`: the entries as far as they can be read, and the faults, each at its place.
+    """Return the entries of a document as far as they can be read, and the faults, each at its
+    place.
 
     Refused when nothing can be read.
     """
@@ -116,29 +117,30 @@ def read(
 
 
 def resolver(environ: Mapping[str, str], folder: Path) -> Resolve:
-    """A function that reads env: and file: strings, in lists and tables too; ValueError."""
+    """Return a function that reads env: and file: strings, in lists and tables too; it raises
+    ValueError."""
     return lambda value: _resolve(value, environ, folder)
 
 
 def parse_entry(kind: str, raw: object, report: Report, resolve: Resolve) -> Entry | None:
-    """One entry from its document values; None and a fault when its identity is not usable."""
+    """Return an entry from its document values; None and a fault when its identity is unusable."""
     place, faults = report.place, report.faults
     if not isinstance(raw, dict):
         faults.append(f"{place('')}{report.unnamed} must be a table")
         return None
     spec = KINDS[kind]
-    known = {**spec.identity, **{name: item.type for name, item in spec.fields.items()}}
+    types = {**spec.identity, **{name: item.type for name, item in spec.fields.items()}}
     named = [raw.get(part) for part in spec.identity]
     strings = all(isinstance(part, str) for part in named)
     where = label(kind, tuple(map(str, named))) if strings else report.unnamed
     values: dict[str, Any] = {}
     for name, value in raw.items():
-        if name not in known:
-            hint = nearest(name, known)
+        if name not in types:
+            hint = nearest(name, types)
             faults.append(f'{place(name)}{where}: unknown field "{name}"{hint}')
             continue
         try:
-            values[name] = known[name].parse(resolve(value))
+            values[name] = types[name].parse(resolve(value))
         except ValueError as error:
             at = place(_inner(name, value, str(error)))
             faults.append(f"{at}{where}: {name}: {error}")
@@ -152,7 +154,7 @@ def parse_entry(kind: str, raw: object, report: Report, resolve: Resolve) -> Ent
 
 
 def _inner(name: str, value: object, fault: str) -> str:
-    """The field that a fault is about: of a table perhaps an inner one, which it names."""
+    """Return the field that a fault is about: of a table perhaps an inner one, which it names."""
     if isinstance(value, dict):
         for key in value:
             if fault.startswith((f"{key}: ", f'entry "{key}" ')) or f'field "{key}"' in fault:
@@ -168,7 +170,7 @@ _DUPLICATE = re.compile(
 
 
 def is_json(text: str) -> bool:
-    """Whether a document is JSON: TOML cannot begin with a brace."""
+    """Return whether a document is JSON: TOML cannot begin with a brace."""
     return text.lstrip(f"{BYTE_ORDER_MARK} \t\r\n").startswith("{")
 
 
@@ -191,9 +193,9 @@ def _load(text: str) -> dict[str, Any]:
 
 
 def _toml_fault(text: str, message: str) -> str:
-    found = _DUPLICATE.match(message)
-    if found is not None:
-        number = int(found[1] or text.rstrip().count("\n") + 1)
+    match = _DUPLICATE.match(message)
+    if match is not None:
+        number = int(match[1] or text.rstrip().count("\n") + 1)
         key, equals, _ = text.split("\n")[number - 1].partition("=")
         if equals:
             return f'line {number}: the key "{key.strip()}" is there twice'

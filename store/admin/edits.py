@@ -44,7 +44,7 @@ _END = "\0"
 def entry_of_edits(
     kind: str, edits: Mapping[str, str], stored: Stored | None, environ: Mapping[str, str]
 ) -> Entry:
-    """An entry with the fields that the edits give; Refused with all faults.
+    """Return an entry with the fields that the edits give. Raises Refused with all faults.
 
     `stored`: the object they change, whose identity the entry takes; None for a new one, then
     the edits hold the identity. `price.input=2` and `models.PUBLIC=UPSTREAM` reach inside; with
@@ -59,9 +59,9 @@ def entry_of_edits(
             faults.append(f"{name} cannot be changed: it is the identity of a {kind}")
             continue
         if stored is not None and name in KINDS[kind].fields and KINDS[kind].fields[name].once:
-            cure = "money is moved with: ./sluice wallet credit"
+            remedy = "money is moved with: ./sluice wallet credit"
             where = label(kind, stored.identity)
-            faults.append(f"{where}: {name} counts only when a {kind} is made; {cure}")
+            faults.append(f"{where}: {name} counts only when a {kind} is made; {remedy}")
             continue
         _take_edit(kind, raw, (name, text), stored)
     if stored is not None:
@@ -74,10 +74,13 @@ def entry_of_edits(
 
 
 def _price_from(edits: Mapping[str, str], stored: Stored) -> tuple[dict[str, str], dict[str, Any]]:
-    """The edits without `from` and prices, and these as `price_changes` of a document. Refused."""
+    """Return the edits without `from` and prices, and these as `price_changes` of a document.
+    Raises Refused."""
     where, inner = label("model", stored.identity), f"{_PRICE}."
-    given = {name[len(inner) :]: text for name, text in edits.items() if name.startswith(inner)}
-    if not given:
+    prices_given = {
+        name[len(inner) :]: text for name, text in edits.items() if name.startswith(inner)
+    }
+    if not prices_given:
         raise Refused([f"{where}: from: goes with the prices that change then: price.input=2 …"])
     try:
         from_ms = Instant().parse(edits[FROM])
@@ -87,17 +90,17 @@ def _price_from(edits: Mapping[str, str], stored: Stored) -> tuple[dict[str, str
     before = [prices for at_ms, prices in changes.items() if at_ms <= from_ms]
     in_force = before[-1] if before else stored.fields[_PRICE]
     prices: dict[str, str | None] = dict(PriceTable().plain(in_force))
-    prices |= {name: text or None for name, text in given.items()}
+    prices |= {name: text or None for name, text in prices_given.items()}
     changes.pop(from_ms, None)
-    shown = PriceChanges().plain(changes.items())
+    later_changes = PriceChanges().plain(changes.items())
     rest = {
         name: text for name, text in edits.items() if name != FROM and not name.startswith(inner)
     }
-    return rest, {_CHANGES: [*shown, {"from": edits[FROM], **prices}]}
+    return rest, {_CHANGES: [*later_changes, {"from": edits[FROM], **prices}]}
 
 
 def with_identity(kind: str, name: str, edits: Mapping[str, str]) -> dict[str, str]:
-    """The edits of a new object with its identity, whose last part is `name`.
+    """Return the edits of a new object with its identity, whose last part is `name`.
 
     Of two parts the first is among the edits, or the name is written FIRST/LAST.
     """
@@ -135,8 +138,9 @@ def _take_edit(
 
 
 def entry_of_values(kind: str, values: Mapping[str, object], stored: Stored | None) -> Entry:
-    """An entry with the fields that the values give; `stored`: the object they change, None for a
-    new one. Refused with all faults, each marked with its field: read them by `told_by_field`."""
+    """Return an entry with the fields that the values give; `stored`: the object they change, None
+    for a new one. Raises Refused with all faults, each marked with its field: see
+    `faults_by_field`."""
     faults: list[str] = []
     raw = dict(values)
     spec = KINDS[kind]
@@ -145,7 +149,7 @@ def entry_of_values(kind: str, values: Mapping[str, object], stored: Stored | No
             if raw.setdefault(part, name) != name:
                 faults.append(f"{_place(part)}{part} cannot be changed: it is the identity")
                 raw[part] = name
-        for name in [one for one in raw if one in spec.fields and spec.fields[one].once]:
+        for name in [name for name in raw if name in spec.fields and spec.fields[name].once]:
             where = label(kind, stored.identity)
             faults.append(f"{_place(name)}{where}: {name} counts only when a {kind} is made")
             del raw[name]
@@ -153,9 +157,9 @@ def entry_of_values(kind: str, values: Mapping[str, object], stored: Stored | No
         if name in spec.fields and spec.fields[name].secret and _is_masked(value):
             faults.append(f"{_place(name)}{MASK} stands for what is not shown; leave {name} out")
             del raw[name]
-    for name in [one for one in raw if one in spec.fields and spec.fields[one].local]:
-        there = stored.fields[name] if stored is not None else None
-        if raw[name] not in (None, there):
+    for name in [name for name in raw if name in spec.fields and spec.fields[name].local]:
+        current = stored.fields[name] if stored is not None else None
+        if raw[name] not in (None, current):
             faults.append(f"{_place(name)}{name}: paths of files are set by commands only")
         if raw[name] is not None:
             del raw[name]  # what stays is not opened either
@@ -167,8 +171,8 @@ def entry_of_values(kind: str, values: Mapping[str, object], stored: Stored | No
 
 
 @contextmanager
-def told_by_field() -> Iterator[None]:
-    """Refusals of entries from here tell their fields in `Refused.fields`, not in their words."""
+def faults_by_field() -> Iterator[None]:
+    """Move the fields of refused entries from the texts of the faults to `Refused.fields`."""
     try:
         yield
     except Refused as error:
@@ -190,7 +194,7 @@ def _is_masked(value: object) -> bool:
 
 
 def _literal(value: object) -> Any:
-    """The value itself; ValueError for one that a command would read from elsewhere."""
+    """Return the value itself; ValueError for one that a command would read from elsewhere."""
     if isinstance(value, list):
         return [_literal(element) for element in value]
     if isinstance(value, dict):

@@ -12,7 +12,7 @@ from typing import Any
 import peewee
 
 from store.admin.kinds import KINDS, plain
-from store.admin.objects import State, Stored, find, load
+from store.admin.objects import Stored, StoreState, find, load
 from store.db.audit import MASK
 from store.db.database import snapshot_read
 from store.values.fields import Instant
@@ -24,7 +24,8 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 
 
 def export(db: peewee.Database) -> dict[str, list[dict[str, Any]]]:
-    """The document, entries in order of name; fields that are not set and revoked keys left out."""
+    """Return the document, entries in order of name; fields that are not set and revoked keys are
+    left out."""
     state = snapshot_read(db, lambda: load(db))
     document: dict[str, list[dict[str, Any]]] = {}
     for kind, spec in KINDS.items():
@@ -34,38 +35,40 @@ def export(db: peewee.Database) -> dict[str, list[dict[str, Any]]]:
             if stored.revoked:
                 continue
             fields = plain(kind, stored.fields)
-            shown = {n: v for n, v in fields.items() if not (v is None or _hidden(n in secret, v))}
-            entries.append({**_identity(stored), **shown})
+            visible = {
+                n: v for n, v in fields.items() if not (v is None or _hidden(n in secret, v))
+            }
+            entries.append({**_identity(stored), **visible})
         if entries:
             document[kind] = entries
     return document
 
 
 def left_out(db: peewee.Database) -> list[str]:
-    """What `export` cannot show of this store, a phrase for each kind of thing."""
+    """Return what `export` cannot show of this store, a phrase for each kind of thing."""
     state = snapshot_read(db, lambda: load(db))
-    found: dict[str, list[str]] = {}
+    omitted: dict[str, list[str]] = {}
     for kind, spec in KINDS.items():
         for stored in _ordered(state, kind):
             name = "/".join(stored.identity)
             if stored.revoked:
-                found.setdefault(f"revoked {kind}s", []).append(name)
+                omitted.setdefault(f"revoked {kind}s", []).append(name)
                 continue
-            shown = plain(kind, stored.fields)
+            fields = plain(kind, stored.fields)
             for field, item in spec.fields.items():
-                if item.once or (shown[field] and _hidden(item.secret, shown[field])):
-                    found.setdefault(f"{field} of {kind}s", []).append(name)
-    return [f"{what}: {_some(names)}" for what, names in found.items()]
+                if item.once or (fields[field] and _hidden(item.secret, fields[field])):
+                    omitted.setdefault(f"{field} of {kind}s", []).append(name)
+    return [f"{what}: {_first_names(names)}" for what, names in omitted.items()]
 
 
-def _some(names: list[str]) -> str:
+def _first_names(names: list[str]) -> str:
     more = len(names) - MAX_NAMES_SHOWN
     listed = ", ".join(names[:MAX_NAMES_SHOWN])
     return f"{listed} and {more} more" if more > 0 else listed
 
 
 def list_objects(db: peewee.Database, kind: str) -> list[dict[str, Any]]:
-    """Every object of a kind in order of name: `id` and all its fields, secrets masked.
+    """Return every object of a kind in order of name: `id` and all its fields, secrets masked.
 
     A key has no secret but the parts by which it is recognised, and its times.
     """
@@ -74,12 +77,12 @@ def list_objects(db: peewee.Database, kind: str) -> list[dict[str, Any]]:
 
 
 def show(db: peewee.Database, kind: str, name: str) -> dict[str, Any]:
-    """One object as in `list_objects`; a key by its id or as USER/NAME. NotFound."""
+    """Return one object as in `list_objects`; a key by its id or as USER/NAME. Raises NotFound."""
     return shown(find(snapshot_read(db, lambda: load(db)), kind, name))
 
 
 def to_toml(document: Mapping[str, list[dict[str, Any]]]) -> str:
-    """The document of `export` as TOML text."""
+    """Return the document of `export` as TOML text."""
     blocks = []
     for kind, entries in document.items():
         for entry in entries:
@@ -89,11 +92,11 @@ def to_toml(document: Mapping[str, list[dict[str, Any]]]) -> str:
 
 
 def _hidden(secret: bool, value: Any) -> bool:
-    """Whether a shown value is not the real one; a proxy without a login is."""
+    """Return whether a shown value is not the real one; a proxy without a login is."""
     return secret and (not isinstance(value, str) or MASK in value)
 
 
-def _ordered(state: State, kind: str) -> list[Stored]:
+def _ordered(state: StoreState, kind: str) -> list[Stored]:
     return [stored for _, stored in sorted(state[kind].items())]
 
 
@@ -102,7 +105,7 @@ def _identity(stored: Stored) -> dict[str, str]:
 
 
 def shown(stored: Stored) -> dict[str, Any]:
-    """An object as lists show it: `id` and all fields, secrets masked."""
+    """Return an object as lists show it: `id` and all fields, secrets masked."""
     fields = {"id": stored.id, **_identity(stored), **plain(stored.kind, stored.fields)}
     if stored.kind == "key":
         del fields["secret"]

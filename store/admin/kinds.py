@@ -270,11 +270,11 @@ KINDS: Mapping[str, Kind] = {
 
 
 def plain(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Kept fields as document values, in the table's order, with every secret masked."""
-    shown = masked(fields) or {}
+    """Return stored fields as document values, in the table's order, with every secret masked."""
+    values = masked(fields) or {}
     specs = KINDS[kind].fields
     return {
-        name: shown[name] if spec.secret else spec.type.plain(shown[name])
+        name: values[name] if spec.secret else spec.type.plain(values[name])
         for name, spec in specs.items()
-        if name in shown
+        if name in values
     }

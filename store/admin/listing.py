@@ -40,8 +40,8 @@ _REMEMBERED: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Paging:
-    """Which part of a list: so many after the object whose cursor is `after`, of those that have
-    the words of `search` in their names; of channels in their models and base URLs, too."""
+    """Part of a list: so many after the object whose cursor is `after`, of those that have the
+    words of `search` in their names; of channels in their models and base URLs, too."""
 
     limit: int
     after: str = ""
@@ -49,15 +49,15 @@ class Paging:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ListPage:
     """A page of a list; `next`: the cursor of the page behind it, None at the end."""
 
     items: list[Shown]
     next: str | None
 
 
-def page(db: peewee.Database, kind: str, paging: Paging) -> Part:
-    """Objects in order of name (subscriptions: of making) as `export.show` shows them."""
+def list_page(db: peewee.Database, kind: str, paging: Paging) -> ListPage:
+    """Return objects in order of name (subscriptions: of making) as `export.show` shows them."""
     table: Any = TABLES[kind]
     named = "name" in KINDS[kind].identity
     cursor = table.name if named else table.id
@@ -73,19 +73,19 @@ def page(db: peewee.Database, kind: str, paging: Paging) -> Part:
         owners = User.select(User.id).where(has_words(User.name, paging.search))
         query = query.where(Subscription.user_id << owners)
 
-    def read() -> Part:
+    def read() -> ListPage:
         rows = list(query.bind(db).dicts())
         more = len(rows) > paging.limit
         rows = rows[: paging.limit]
         items = [shown(stored) for stored in of_rows(db, kind, rows)]
-        return Part(items, rows[-1]["name" if named else "id"] if more else None)
+        return ListPage(items, rows[-1]["name" if named else "id"] if more else None)
 
     return snapshot_read(db, read)
 
 
-def one(db: peewee.Database, kind: str, name: str) -> Shown:
-    """One object by name, a subscription as USER/PLAN or by its id; NotFound with the nearest
-    name."""
+def show_one(db: peewee.Database, kind: str, name: str) -> Shown:
+    """Return one object by name, a subscription as USER/PLAN or by its id. Raises NotFound with the
+    nearest name."""
     table: Any = TABLES[kind]
 
     def read() -> Shown:
@@ -103,25 +103,25 @@ def one(db: peewee.Database, kind: str, name: str) -> Shown:
 
 
 def names(db: peewee.Database, kind: str, limit: int) -> list[str]:
-    """The first names of a kind that has one, in order."""
+    """Return the first names of a kind that has one, in order."""
     table: Any = TABLES[kind]
     query = table.select(table.name).order_by(table.name).limit(limit)
     return [row[0] for row in select_rows(db, query)]
 
 
-def existing(db: peewee.Database, kind: str, wanted: Sequence[str]) -> set[str]:
-    """Which of some names objects of a kind have."""
+def existing(db: peewee.Database, kind: str, candidates: Sequence[str]) -> set[str]:
+    """Return those of some names that objects of a kind have."""
     table: Any = TABLES[kind]
-    query = table.select(table.name).where(table.name << list(wanted))
+    query = table.select(table.name).where(table.name << list(candidates))
     return {row[0] for row in select_rows(db, query)}
 
 
 def price_history(db: peewee.Database, model: str) -> list[Shown]:
-    """What a model has cost since when, the newest first; prices that are not given are None, as
-    they follow others. NotFound."""
+    """Return the prices of a model and since when they hold, the newest first; prices that are not
+    given are None, as they follow others. Raises NotFound."""
 
     def read() -> list[Mapping[str, Any]]:
-        one(db, "model", model)
+        show_one(db, "model", model)
         query = (
             Price.select(Price)
             .join(Model, on=(Model.id == Price.model_id))
@@ -143,7 +143,7 @@ def price_history(db: peewee.Database, model: str) -> list[Shown]:
 
 
 def require_name(db: peewee.Database, kind: str, name: str) -> None:
-    """NotFound, with the nearest name, unless a user, group or channel is, or was, called so."""
+    """Raise NotFound, with the nearest name, unless a user, group or channel has or had it."""
     column = _OBJECTS[kind].name
     if not (_is_there(db, column, name) or _is_remembered(db, kind, name)):
         names = [row[0] for row in select_rows(db, column.model.select(column))]
@@ -151,7 +151,8 @@ def require_name(db: peewee.Database, kind: str, name: str) -> None:
 
 
 def key_id_of(db: peewee.Database, key: str) -> str:
-    """The id of a key given by its id or as USER/NAME. NotFound, with the nearest one."""
+    """Return the id of a key given by its id or as USER/NAME. Raises NotFound, with the nearest
+    one."""
     if _is_there(db, ApiKey.id, key) or _is_remembered(db, "key", key):
         return key
     return str(show(db, "key", key)["id"])

@@ -93,7 +93,7 @@ class Stored:
         return self.row.get("revoked_ms") is not None
 
 
-State = dict[str, dict[Identity, Stored]]
+StoreState = dict[str, dict[Identity, Stored]]
 """All objects by kind and identity."""
 
 
@@ -107,62 +107,62 @@ class Sealing:
         self._verified: dict[tuple[str, str], bool] = {}
 
     def password_hash(self, password: str) -> str:
-        """The hash of a password; the same one each time, since a plan may be made twice."""
+        """Return the hash of a password; the same one each time, since a plan may be made twice."""
         if password not in self._hashes:
             self._hashes[password] = hash_password(password)
         return self._hashes[password]
 
-    def same(self, name: str, stored: Any, given: Any) -> bool:
-        """True when a given value of a field is the stored one; knows how secrets compare."""
+    def same(self, name: str, stored: Any, value: Any) -> bool:
+        """Return whether a value of a field is the stored one, also of secrets."""
         if name == "keys":
-            return len(stored) == len(given) and all(map(self.cipher.holds, stored, given))
+            return len(stored) == len(value) and all(map(self.cipher.holds, stored, value))
         if name == "extra_headers":
-            return same_headers(self.cipher, stored, given)
+            return same_headers(self.cipher, stored, value)
         if name == "proxy":
-            return same_proxy(self.cipher, stored, given)
+            return same_proxy(self.cipher, stored, value)
         if name == "secret":
-            return any(mark in stored for mark in key_secrets.digests(given, self.peppers))
-        if name == "password" and stored is not None and given is not None:
-            pair = (stored, given)
+            return any(mark in stored for mark in key_secrets.digests(value, self.peppers))
+        if name == "password" and stored is not None and value is not None:
+            pair = (stored, value)
             if pair not in self._verified:
                 self._verified[pair] = verify_password(*pair)
             return self._verified[pair]
-        return bool(stored == given)
+        return bool(stored == value)
 
 
-def load(db: peewee.Database, owner_id: str | None = None) -> State:
-    """Every object of every kind; `owner_id`: of users, keys and subscriptions only those of one
-    user, which is all that matters to a key of that user but for secrets of others."""
+def load(db: peewee.Database, owner_id: str | None = None) -> StoreState:
+    """Return every object of every kind; `owner_id`: of users, keys and subscriptions only those of
+    one user, which is all that matters to a key of that user but for secrets of others."""
     owned = {"user": User.id, "key": ApiKey.user_id, "subscription": Subscription.user_id}
-    one = None if owner_id is None else [owner_id]
+    owners = None if owner_id is None else [owner_id]
     rows = {
-        kind: _rows(db, table, of=(owned[kind], one) if kind in owned else None)
+        kind: _rows(db, table, of=(owned[kind], owners) if kind in owned else None)
         for kind, table in TABLES.items()
     }
     own_keys = ApiKey.select(ApiKey.id).where(ApiKey.user_id == owner_id)
     extras = _Extras(db, rows, key_ids=None if owner_id is None else own_keys)
-    state: State = {}
+    state: StoreState = {}
     for kind in KINDS:
         stored = (_stored(kind, row, extras) for row in rows[kind])
         state[kind] = {item.identity: item for item in stored}
     return state
 
 
-def find(state: State, kind: str, name: str) -> Stored:
-    """The object of that name; one whose identity has two parts as FIRST/LAST or by its id.
+def find(state: StoreState, kind: str, name: str) -> Stored:
+    """Return the object of that name; one whose identity has two parts as FIRST/LAST or by its id.
 
     NotFound; Refused when several are written like that, since names may hold slashes.
     """
     two_parts = len(KINDS[kind].identity) > 1
-    found = [
+    matches = [
         stored
         for stored in state[kind].values()
         if "/".join(stored.identity) == name or (two_parts and stored.id == name)
     ]
-    if len(found) > 1:
+    if len(matches) > 1:
         raise Refused([f'several {kind}s are called "{name}"; use the id'])
-    if found:
-        return found[0]
+    if matches:
+        return matches[0]
     hint = nearest(name, ("/".join(identity) for identity in state[kind]))
     if two_parts and "/" not in name and not hint:
         hint = f"; write {'/'.join(KINDS[kind].identity).upper()} or an id"
@@ -172,8 +172,8 @@ def find(state: State, kind: str, name: str) -> Stored:
 def _rows(
     db: peewee.Database, table: Any, *order: Any, of: tuple[Any, Any] | None = None
 ) -> list[dict[str, Any]]:
-    """All rows of a table; `of`: those whose column has one of some values, which may be a query;
-    None: any."""
+    """Return all rows of a table; `of`: those whose column has one of some values, which may be a
+    query; None: any."""
     query = table.select().order_by(*order)
     if of is not None and of[1] is not None:
         query = query.where(of[0] << (of[1] if isinstance(of[1], peewee.Query) else list(of[1])))
@@ -181,8 +181,8 @@ def _rows(
 
 
 def of_rows(db: peewee.Database, kind: str, rows: list[dict[str, Any]]) -> list[Stored]:
-    """The objects of some rows of a kind's table, in their order: a page of a list need not load
-    everything."""
+    """Return the objects of some rows of a kind's table, in their order: a page of a list need not
+    load everything."""
     loaded = {kind: rows}
     for part in KINDS[kind].identity:
         if part in NAMED and part != kind:
@@ -194,7 +194,7 @@ def of_rows(db: peewee.Database, kind: str, rows: list[dict[str, Any]]) -> list[
 
 
 class _Extras:
-    """What belongs to objects but has tables of its own, by the id of the object; and names. `ids`:
+    """Parts of objects that have tables of their own, by the id of the object; and names. `ids`:
     only what belongs to these; `key_ids`: only secrets of these keys, may be a query."""
 
     def __init__(
@@ -209,12 +209,12 @@ class _Extras:
         self.price_changes: dict[str, list[tuple[int, dict[str, int]]]] = {}
         at_ms = database_ms(db)
         for row in _rows(db, Price, Price.effective_ms, of=(Price.model_id, ids)):
-            given = {name: row[name] for name in PRICE_NAMES if row[name] is not None}
+            prices = {name: row[name] for name in PRICE_NAMES if row[name] is not None}
             model_id, from_ms = row["model_id"], row["effective_ms"]
             if from_ms <= at_ms or model_id not in self.prices:
-                self.prices[model_id] = given
+                self.prices[model_id] = prices
             else:
-                self.price_changes.setdefault(model_id, []).append((from_ms, given))
+                self.price_changes.setdefault(model_id, []).append((from_ms, prices))
         self.sealed_keys: dict[str, list[str]] = {}
         for row in _rows(db, ChannelKey, ChannelKey.position, of=(ChannelKey.channel_id, ids)):
             self.sealed_keys.setdefault(row["channel_id"], []).append(row["cipher"])
@@ -299,8 +299,8 @@ class Writer:
             for row in select_rows(self.db, owned):
                 self._delete_key(row[0])
             for table_of_user in (Session, ApiToken, OneTimeCodes, OpenIdLink):
-                gone = table_of_user.delete().where(table_of_user.user_id == stored.id)
-                gone.execute(self.db)
+                query = table_of_user.delete().where(table_of_user.user_id == stored.id)
+                query.execute(self.db)
         if stored.kind == "key":
             self._delete_key(stored.id)
             return
@@ -313,7 +313,7 @@ class Writer:
         table.delete().where(table.id == stored.id).execute(self.db)
 
     def _named(self, kind: str, identity: Identity) -> dict[str, str]:
-        """The columns of an identity."""
+        """Return the columns of an identity."""
         return dict(
             ("name", name) if part == "name" else (f"{part}_id", self.ids[part, (name,)])
             for part, name in zip(KINDS[kind].identity, identity, strict=True)
@@ -348,8 +348,8 @@ class Writer:
             write(self.db, object_id, fields["secret"], self.sealing.peppers)
 
     def _add_price(self, model_id: str, price: Mapping[str, int]) -> None:
-        from_ms, there = database_ms(self.db), self._price_times(model_id)
-        while from_ms in there:  # two changes can fall into one millisecond
+        from_ms, known_times = database_ms(self.db), self._price_times(model_id)
+        while from_ms in known_times:  # two changes can fall into one millisecond
             from_ms += 1
         self._insert_price(model_id, from_ms, price)
 
@@ -359,9 +359,9 @@ class Writer:
         """Replace the prices that do not hold yet; those that do are never changed."""
         to_come = (Price.model_id == model_id) & (Price.effective_ms > database_ms(self.db))
         Price.delete().where(to_come).execute(self.db)
-        there = self._price_times(model_id)
+        known_times = self._price_times(model_id)
         for from_ms, price in changes:
-            if from_ms not in there:
+            if from_ms not in known_times:
                 self._insert_price(model_id, from_ms, price)
 
     def _price_times(self, model_id: str) -> set[int]:
@@ -392,15 +392,16 @@ class Writer:
         insert_rows(self.db, ChannelKey, rows)
 
     def _fingerprints(self, channel_id: str) -> dict[str, str]:
-        """What stands for the keys that a channel has; those that can be opened."""
+        """Return the fingerprints of the keys that a channel has, by key; of those that can be
+        opened."""
         own = ChannelKey.select(ChannelKey.cipher, ChannelKey.fingerprint)
-        found = {}
+        marks_by_key = {}
         for token, mark in select_rows(self.db, own.where(ChannelKey.channel_id == channel_id)):
             try:
-                found[self.sealing.cipher.decrypt(token)] = mark
+                marks_by_key[self.sealing.cipher.decrypt(token)] = mark
             except Unreadable:
                 continue  # of another installation's cipher key: it is replaced
-        return found
+        return marks_by_key
 
     def _delete_channel_keys(self, channel_id: str) -> None:
         own = ChannelKey.channel_id == channel_id

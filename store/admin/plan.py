@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from store.admin.document import Document, Entry, Identity, label
 from store.admin.kinds import DEFAULT_GROUP, KINDS, REQUIRED
-from store.admin.objects import Sealing, State, Stored
+from store.admin.objects import Sealing, Stored, StoreState
 from store.values.errors import Refused
 from store.values.key_secrets import digests, make_secret
 from store.values.passwords import FAULTS, fault_of
@@ -33,20 +33,20 @@ Vendors = Mapping[str, frozenset[str]]
 
 @dataclass(frozen=True, slots=True)
 class Upstreams:
-    """What the wire formats know of channels: vendors, and the `options` of a channel, each with
-    what it must be, in words, and whether a value (name, value) is that."""
+    """Knowledge of the wire formats about channels: vendors, and the `options` of a channel, each
+    with what it must be, in words, and whether a value (name, value) is that."""
 
     vendors: Vendors
     options: Mapping[str, str] = field(default_factory=dict)
     fits: Callable[[str, object], bool] = lambda name, value: True
 
 
-Final = dict[tuple[str, Identity], Mapping[str, Any]]
+FinalFields = dict[tuple[str, Identity], Mapping[str, Any]]
 """The fields of every object, by kind and identity."""
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PlanStep:
     """One change: `fields` is what is written (a new object: all of them), stored what was."""
 
     action: str
@@ -58,7 +58,7 @@ class Step:
     entry: Entry | None = None
 
     def where(self, name: str = "") -> str:
-        """How a fault of a field begins."""
+        """Return the beginning of a fault of a field."""
         return self.entry.where(name) if self.entry else label(self.kind, self.identity)
 
     @property
@@ -68,7 +68,7 @@ class Step:
 
 
 def make_plan(
-    state: State,
+    state: StoreState,
     document: Document,
     sealing: Sealing,
     upstreams: Upstreams,
@@ -76,8 +76,9 @@ def make_plan(
     at_ms: int,
     prune: bool = False,
     remote: bool = False,
-) -> list[Step]:
-    """The steps from the state to what the document says, removals first; Refused with all faults.
+) -> list[PlanStep]:
+    """Return the steps from the state to what the document says, removals first. Raises Refused
+    with all faults.
 
     `prune`: what the document does not name goes, except revoked keys of users that stay. `at_ms`:
     now, when new subscriptions start that do not say when, and which prices hold. `remote`: for
@@ -100,7 +101,9 @@ def make_plan(
     return steps
 
 
-def judge(state: State, steps: list[Step], upstreams: Upstreams, faults: list[str]) -> None:
+def judge(
+    state: StoreState, steps: list[PlanStep], upstreams: Upstreams, faults: list[str]
+) -> None:
     """Add a fault for every reference that the steps would leave or make dangling, and for what no
     upstream is."""
     final = final_fields(state, steps)
@@ -128,8 +131,8 @@ def judge(state: State, steps: list[Step], upstreams: Upstreams, faults: list[st
 
 
 def _in_force(entry: Entry, at_ms: int) -> Entry:
-    """The entry with the price that its changes have led to by now; those to come stay changes: a
-    document may be applied again when their time has come."""
+    """Return the entry with the price that its changes have led to by now; those to come stay
+    changes: a document may be applied again when their time has come."""
     changes = entry.fields.get("price_changes", ())
     past = [prices for from_ms, prices in changes if from_ms <= at_ms]
     if not past:
@@ -140,10 +143,10 @@ def _in_force(entry: Entry, at_ms: int) -> Entry:
     return replace(entry, fields=fields)
 
 
-def _removals(state: State, document: Document) -> list[Step]:
+def _removals(state: StoreState, document: Document) -> list[PlanStep]:
     named = {(entry.kind, entry.identity) for entry in document}
     return [
-        Step(REMOVE, kind, identity, stored)
+        PlanStep(REMOVE, kind, identity, stored)
         for kind in reversed(list(KINDS))
         for identity, stored in state[kind].items()
         if (kind, identity) not in named and not stored.revoked
@@ -152,30 +155,30 @@ def _removals(state: State, document: Document) -> list[Step]:
 
 def _step(
     stored: Stored | None, entry: Entry, sealing: Sealing, faults: list[str], *, remote: bool
-) -> Step | None:
+) -> PlanStep | None:
     if stored is None:
         return _creation(entry, sealing, faults)
     if stored.revoked:
         # Revoking is for good; a document that still names the key does not bring it back.
         return None
     specs = KINDS[entry.kind].fields
-    given = {name: value for name, value in entry.fields.items() if not specs[name].once}
-    if "price" in given:
-        given["price"] = _merged_price(stored.fields["price"], given["price"])
-        _judge_price(entry, given["price"], faults)
+    new_fields = {name: value for name, value in entry.fields.items() if not specs[name].once}
+    if "price" in new_fields:
+        new_fields["price"] = _merged_price(stored.fields["price"], new_fields["price"])
+        _judge_price(entry, new_fields["price"], faults)
     changed = {
         name: value
-        for name, value in given.items()
+        for name, value in new_fields.items()
         if not sealing.same(name, stored.fields[name], value)
         or (name == "proxy" and stored.row.get("proxy_guarded") and not remote)
     }
     if not changed:
         return None
     _seal_password(entry, changed, sealing, faults)
-    return Step(UPDATE, entry.kind, entry.identity, stored, changed, entry=entry)
+    return PlanStep(UPDATE, entry.kind, entry.identity, stored, changed, entry=entry)
 
 
-def _creation(entry: Entry, sealing: Sealing, faults: list[str]) -> Step:
+def _creation(entry: Entry, sealing: Sealing, faults: list[str]) -> PlanStep:
     fields: dict[str, Any] = {}
     for name, spec in KINDS[entry.kind].fields.items():
         if name in entry.fields:
@@ -188,14 +191,14 @@ def _creation(entry: Entry, sealing: Sealing, faults: list[str]) -> Step:
         fields["price"] = _merged_price({}, fields["price"])
         _judge_price(entry, fields["price"], faults)
     _seal_password(entry, fields, sealing, faults)
-    made = entry.kind == "key" and fields["secret"] is None
-    if made:
+    is_made = entry.kind == "key" and fields["secret"] is None
+    if is_made:
         fields["secret"] = make_secret()
-    return Step(CREATE, entry.kind, entry.identity, None, fields, made, entry)
+    return PlanStep(CREATE, entry.kind, entry.identity, None, fields, is_made, entry)
 
 
-def _timed(step: Step, final: Final, at_ms: int, faults: list[str]) -> Step:
-    """The step of a subscription with both its times, which are judged; others as they are."""
+def _timed(step: PlanStep, final: FinalFields, at_ms: int, faults: list[str]) -> PlanStep:
+    """Return the step of a subscription with both times, which are judged; others as they are."""
     if step.kind != "subscription" or step.action == REMOVE:
         return step
     key = (step.kind, step.identity)
@@ -218,8 +221,8 @@ def _timed(step: Step, final: Final, at_ms: int, faults: list[str]) -> Step:
     return replace(step, fields={**step.fields, "starts_at": starts_ms, "expires_at": expires_ms})
 
 
-def _merged_price(stored: Mapping[str, int], given: Mapping[str, int | None]) -> dict[str, int]:
-    merged = {"call": 0, **stored, **given}
+def _merged_price(stored: Mapping[str, int], changes: Mapping[str, int | None]) -> dict[str, int]:
+    merged = {"call": 0, **stored, **changes}
     return {name: nanos for name, nanos in merged.items() if nanos is not None}
 
 
@@ -242,9 +245,10 @@ def _seal_password(
         fields["password"] = sealing.password_hash(password)
 
 
-def final_fields(state: State, steps: list[Step]) -> Final:
-    """The fields of every object as the steps would leave them; revoked keys refer to nothing."""
-    final: Final = {
+def final_fields(state: StoreState, steps: list[PlanStep]) -> FinalFields:
+    """Return the fields of every object as the steps would leave them; revoked keys refer to
+    nothing."""
+    final: FinalFields = {
         (kind, identity): stored.fields
         for kind, objects in state.items()
         for identity, stored in objects.items()
@@ -262,7 +266,7 @@ def final_fields(state: State, steps: list[Step]) -> Final:
 def _references(
     kind: str, identity: Identity, fields: Mapping[str, Any]
 ) -> Iterator[tuple[str, str, str]]:
-    """(field, kind, name) of everything an object refers to."""
+    """Yield (field, kind, name) of everything an object refers to."""
     if kind == "key":
         yield "user", "user", identity[0]
         yield "group", "group", fields["group"]
@@ -284,35 +288,41 @@ def _references(
 
 
 def _judge_vendor(
-    step: Step, fields: Mapping[str, Any], vendors: Vendors, faults: list[str]
+    step: PlanStep, fields: Mapping[str, Any], vendors: Vendors, faults: list[str]
 ) -> None:
     vendor, family = fields.get("vendor"), fields.get("family")
     if vendor is None or family is None:
         # Missing in a new channel, which is a fault already.
         return
     if vendor not in vendors:
-        known = ", ".join(vendors)
+        vendor_names = ", ".join(vendors)
         hint = nearest(vendor, vendors)
         where = step.where("vendor")
-        faults.append(f'{where}: vendor: there is no vendor "{vendor}" (known: {known}){hint}')
+        faults.append(
+            f'{where}: vendor: there is no vendor "{vendor}" (known: {vendor_names}){hint}'
+        )
     elif family not in vendors[vendor]:
         spoken = ", ".join(sorted(vendors[vendor]))
         where = step.where("family")
         faults.append(f"{where}: family: channels of vendor {vendor} speak {spoken}, not {family}")
 
 
-def _judge_options(step: Step, upstreams: Upstreams, faults: list[str]) -> None:
+def _judge_options(step: PlanStep, upstreams: Upstreams, faults: list[str]) -> None:
     for name, value in step.fields.get("options", {}).items():
         where, form = step.where(f"options.{name}"), upstreams.options.get(name)
         if form is None:
-            known = ", ".join(upstreams.options)
+            option_names = ", ".join(upstreams.options)
             hint = nearest(name, upstreams.options)
-            faults.append(f'{where}: options: there is no option "{name}" (known: {known}){hint}')
+            faults.append(
+                f'{where}: options: there is no option "{name}" (known: {option_names}){hint}'
+            )
         elif not upstreams.fits(name, value):
             faults.append(f"{where}: options: {name} must be {form}")
 
 
-def _judge_secrets(state: State, steps: list[Step], sealing: Sealing, faults: list[str]) -> None:
+def _judge_secrets(
+    state: StoreState, steps: list[PlanStep], sealing: Sealing, faults: list[str]
+) -> None:
     removed = {step.identity for step in steps if step.kind == "key" and step.action == REMOVE}
     owners = {
         mark: identity
@@ -329,38 +339,39 @@ def _judge_secrets(state: State, steps: list[Step], sealing: Sealing, faults: li
         owners |= dict.fromkeys(marks, step.identity)
 
 
-def warnings_of(final: Final, document: Document) -> list[str]:
-    """A sentence for each group and model without a channel, and each channel without keys or with
-    everything shared, that the document names; `final` is what the store holds in the end."""
+def warnings_of(final: FinalFields, document: Document) -> list[str]:
+    """Return a sentence for each group and model without a channel, and each channel without keys
+    or with everything shared, that the document names; `final` is what the store holds in the end.
+    """
     channels = [fields for (kind, _), fields in final.items() if kind == "channel"]
     grouped = {group for fields in channels for group in fields["groups"]}
     served = {model for fields in channels for model in fields["models"]}
-    found = []
+    warnings = []
     for entry in document:
         fields = final.get((entry.kind, entry.identity))
         if fields is None:  # a key that was revoked
             continue
         name = entry.identity[-1]
         if entry.kind == "group" and name not in grouped:
-            found.append(
+            warnings.append(
                 f"{entry.where()}: no channel has it in its groups: its keys can call nothing"
             )
         if entry.kind == "model" and name not in served:
-            found.append(f"{entry.where()}: no channel has it in its models: no call gets it")
+            warnings.append(f"{entry.where()}: no channel has it in its models: no call gets it")
         if entry.kind == "channel" and not fields["keys"]:
-            found.append(
+            warnings.append(
                 f"{entry.where()}: it has no keys: calls go out without a credential, which is"
                 " right only for a server that asks for none"
             )
         if entry.kind == "channel" and EVERYTHING in fields["shared_ids"]:
-            found.append(
+            warnings.append(
                 f"{entry.where()}: its shared_ids are all ids: every user of its groups can use"
                 " whatever its account keeps"
             )
-    return found
+    return warnings
 
 
-def refuse_moves(steps: Sequence[Step]) -> None:
+def refuse_moves(steps: Sequence[PlanStep]) -> None:
     """Raise Refused, for the field `keys`, when a change over HTTP leads a channel elsewhere and
     does not give its keys and headers again, if it has some.
 
@@ -374,22 +385,22 @@ def refuse_moves(steps: Sequence[Step]) -> None:
             continue
         assert step.stored is not None
         moved = list(_moved(step))
-        kept = [
+        not_given = [
             name
             for name in ("keys", "extra_headers")
             if step.stored.fields[name] and name not in step.entry.fields
         ]
-        if moved and kept:
+        if moved and not_given:
             faults.append(
                 f"{step.where('keys')}: keys: {' and '.join(moved)} would send what is stored to"
-                f" another place; give {' and '.join(kept)} again"
+                f" another place; give {' and '.join(not_given)} again"
             )
     if faults:
         raise Refused(faults)
 
 
-def _moved(step: Step) -> Iterator[str]:
-    """The changed fields that say where requests go, or who may answer them."""
+def _moved(step: PlanStep) -> Iterator[str]:
+    """Yield the changed fields that say where requests go, or who may answer them."""
     assert step.stored is not None
     for name in ("base_url", "proxy", "ca_file"):
         if name not in step.fields:
@@ -400,7 +411,7 @@ def _moved(step: Step) -> Iterator[str]:
 
 
 def _origin(url: str | None) -> Any:
-    """Scheme, host and port; a login, sealed or not, is no part of it."""
+    """Return scheme, host and port; a login, sealed or not, is no part of it."""
     if url is None:
         return None
     parts = urlsplit(url)

@@ -13,7 +13,7 @@ import peewee
 
 from store.admin.apply import Editor
 from store.admin.document import Document
-from store.admin.edits import entry_of_values, told_by_field
+from store.admin.edits import entry_of_values, faults_by_field
 from store.admin.export import list_objects
 from store.values.errors import Refused
 from store.values.pricing import PRICE_NAMES, format_money
@@ -28,7 +28,7 @@ PriceRow = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class PriceChange:
-    """What a model costs before and after."""
+    """Prices of a model before and after."""
 
     model: str
     before: Mapping[str, str]
@@ -36,8 +36,8 @@ class PriceChange:
 
 
 def read_csv(text: str) -> list[PriceRow]:
-    """The rows of a table whose head names `model` and prices; an empty cell changes nothing.
-    Raises Refused."""
+    """Return the rows of a table whose head names `model` and prices; an empty cell changes
+    nothing. Raises Refused."""
     try:
         rows = list(csv.reader(io.StringIO(text.lstrip("\ufeff"), newline="")))
     except csv.Error as error:
@@ -70,9 +70,9 @@ def take(
     db: peewee.Database, editor: Editor, rows: Sequence[PriceRow], *, dry_run: bool
 ) -> list[PriceChange]:
     """Change prices, or only tell what would change. Raises Refused with every fault."""
-    before = {one["name"]: one["price"] for one in list_objects(db, MODEL)}
+    before = {model["name"]: model["price"] for model in list_objects(db, MODEL)}
     document = _document(rows, before)
-    with told_by_field():
+    with faults_by_field():
         outcome = editor.apply(document, dry_run=dry_run)
     changed = {change.name for change in outcome.changes}
     return [
@@ -82,15 +82,15 @@ def take(
     ]
 
 
-def _document(rows: Sequence[PriceRow], known: Mapping[str, Any]) -> Document:
+def _document(rows: Sequence[PriceRow], models: Mapping[str, Any]) -> Document:
     if len(rows) > MAX_ROWS:
         raise Refused([f"the list has more than {MAX_ROWS} models"])
     entries: Document = []
     faults: list[str] = []
     for number, row in enumerate(rows, 1):
         name = row.get(MODEL)
-        if not isinstance(name, str) or name not in known:
-            hint = nearest(name, known) if isinstance(name, str) else ""
+        if not isinstance(name, str) or name not in models:
+            hint = nearest(name, models) if isinstance(name, str) else ""
             faults.append(f'row {number}: there is no model "{name}"{hint}')
             continue
         if any(entry.identity == (name,) for entry in entries):
@@ -98,7 +98,7 @@ def _document(rows: Sequence[PriceRow], known: Mapping[str, Any]) -> Document:
             continue
         price = {field: value for field, value in row.items() if field != MODEL}
         try:
-            with told_by_field():
+            with faults_by_field():
                 entries.append(entry_of_values(MODEL, {"name": name, "price": price}, None))
         except Refused as error:
             faults += [f"row {number}: {fault}" for fault in error.faults]
@@ -107,12 +107,12 @@ def _document(rows: Sequence[PriceRow], known: Mapping[str, Any]) -> Document:
     return entries
 
 
-def _after(given: Mapping[str, int | None], before: Mapping[str, str]) -> dict[str, str]:
-    """The prices as they are then; what is given as None follows another price."""
-    written = {name: format_money(nanos) for name, nanos in given.items() if nanos is not None}
+def _after(changes: Mapping[str, int | None], before: Mapping[str, str]) -> dict[str, str]:
+    """Return the prices as they are then; what is given as None follows another price."""
+    written = {name: format_money(nanos) for name, nanos in changes.items() if nanos is not None}
     merged = {**before, **written}
     return {
         name: merged[name]
         for name in PRICE_NAMES
-        if name in merged and given.get(name, 0) is not None
+        if name in merged and changes.get(name, 0) is not None
     }

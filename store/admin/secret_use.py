@@ -47,7 +47,7 @@ class PepperUse:
 
 
 def sealed_use(db: peewee.Database, cipher: Cipher) -> SealedUse:
-    """Who needs which cipher key."""
+    """Count sealed values by the cipher key that they need."""
     tokens = snapshot_read(db, lambda: list(_tokens(db)))
     newest = sum(map(cipher.by_newest, tokens))
     unreadable = sum(not cipher.opens(token) for token in tokens)
@@ -55,20 +55,20 @@ def sealed_use(db: peewee.Database, cipher: Cipher) -> SealedUse:
 
 
 def pepper_use(db: peewee.Database, peppers: Sequence[str]) -> PepperUse:
-    """Who needs which pepper."""
-    known = [pepper_id(pepper) for pepper in peppers]
+    """Count keys and codes by the pepper that they need."""
+    ids = [pepper_id(pepper) for pepper in peppers]
 
     def read() -> PepperUse:
         at_ms = database_ms(db)
-        keys = [(str(found), f"{user}/{name}") for found, user, name in _keys(db, at_ms)]
-        codes = [str(found) for (found,) in _codes(db, at_ms)]
-        older = [name for found, name in keys if found in known[1:]]
-        every = [found for found, _ in keys] + codes
+        keys = [(str(mark), f"{user}/{name}") for mark, user, name in _keys(db, at_ms)]
+        codes = [str(mark) for (mark,) in _codes(db, at_ms)]
+        older = [name for mark, name in keys if mark in ids[1:]]
+        every = [mark for mark, _ in keys] + codes
         return PepperUse(
-            newest=every.count(known[0]),
+            newest=every.count(ids[0]),
             older_keys=len(older),
-            older_codes=sum(found in known[1:] for found in codes),
-            lost=sum(found not in known for found in every),
+            older_codes=sum(mark in ids[1:] for mark in codes),
+            lost=sum(mark not in ids for mark in every),
             keys=tuple(older[:KEYS_SHOWN]),
         )
 
@@ -95,7 +95,7 @@ def reseal(db: peewee.Database, cipher: Cipher, actor: str, report: Report) -> i
 
 
 def note_rotation(db: peewee.Database, actor: str, action: str, kind: str) -> None:
-    """The audit line of a change of the secrets file."""
+    """Write the audit line of a change of the secrets file."""
     transaction(db, lambda: audit.write(db, audit.Act(actor, action, "secrets", kind)))
 
 
@@ -116,7 +116,7 @@ def _tokens(db: peewee.Database) -> Iterator[str]:
 
 
 def _reseal_some(db: peewee.Database, cipher: Cipher, ids: Sequence[str]) -> int:
-    """In a transaction."""
+    """Seal the values of some channels anew; in a transaction."""
     changes.lock(db)  # nobody sets a key of these channels meanwhile
     done = 0
     own = ChannelKey.select(ChannelKey.id, ChannelKey.cipher)
@@ -148,7 +148,7 @@ def _reseal_columns(
 
 
 def _keys(db: peewee.Database, at_ms: int) -> list[tuple[Any, ...]]:
-    """Pepper, user and name of each secret that still opens a key."""
+    """Return pepper, user and name of each secret that still opens a key."""
     valid = KeySecret.valid_until_ms.is_null() | (KeySecret.valid_until_ms > at_ms)
     query = (
         KeySecret.select(KeySecret.pepper_id, User.name, ApiKey.name)
@@ -161,7 +161,7 @@ def _keys(db: peewee.Database, at_ms: int) -> list[tuple[Any, ...]]:
 
 
 def _codes(db: peewee.Database, at_ms: int) -> list[tuple[Any, ...]]:
-    """Pepper of each code that can still be redeemed."""
+    """Return the pepper of each code that can still be redeemed."""
     code = RedeemCode
     valid = code.expires_ms.is_null() | (code.expires_ms > at_ms)
     unused = code.redeemed_ms.is_null() & code.disabled_ms.is_null()

@@ -12,7 +12,7 @@ import peewee
 
 from store.catalog.keys import KeyEntry
 from store.catalog.keys_aside import KeyAside, KeyName, load_keys_aside
-from store.db.base_url import kept_base_url
+from store.db.base_url import stored_base_url
 from store.db.changes import current_version
 from store.db.database import database_ms, lead_of, select_rows, snapshot_read
 from store.db.tables import catalog as tables
@@ -288,7 +288,7 @@ def load_snapshot(
             faults=tuple(faults),
             keys_aside=load_keys_aside(db),
             read_ms=at_ms,
-            base_url=kept_base_url(db),
+            base_url=stored_base_url(db),
         )
 
     return snapshot_read(db, read)

@@ -53,15 +53,16 @@ class HeldJournals:
         return set(self._segments)
 
     def read(self) -> Iterator[tuple[str, bytes]]:
-        """Name and contents of each file that makes up what is written by now: locks, and segments
-        without the NUL bytes at their end. No line is torn, and none lacks those before it."""
+        """Yield name and contents of each file that makes up what is written by now: locks, and
+        segments without the NUL bytes at their end. No line is torn, and none lacks those before
+        it."""
         self._over.set()
         self._thread.join()
         self._look()
         if self._error is not None:
             raise self._error
         # All ends first: what lies before an end that was seen is written, wherever it lies.
-        ends = {journal_id: _end(found) for journal_id, found in self._segments.items()}
+        ends = {journal_id: _end(segments) for journal_id, segments in self._segments.items()}
         for journal_id, (last, length) in sorted(ends.items()):
             yield lock_path(Path(), journal_id).name, b""
             for start, descriptor in sorted(self._segments[journal_id].items()):
@@ -99,7 +100,7 @@ class HeldJournals:
 
 
 def _end(segments: dict[int, int]) -> tuple[int, int]:
-    """The start of the last segment with anything in it, and how much that is."""
+    """Return the start of the last segment with anything in it, and how many bytes that is."""
     for start in sorted(segments, reverse=True):
         data = os.pread(segments[start], SEGMENT_BYTES, 0).rstrip(b"\0")
         if data:

@@ -32,8 +32,8 @@ SELECT 'event', event_name FROM information_schema.events WHERE event_schema = D
 
 
 def refuse_programs(db: peewee.Database) -> None:
-    """Refused: a store that came from elsewhere holds triggers, views, routines or events, which
-    would run with the rights of every gateway and command that uses it."""
+    """Raise Refused when a store that came from elsewhere holds triggers, views, routines or
+    events, which would run with the rights of every gateway and command that uses it."""
     text = _MYSQL_PROGRAMS if is_mysql(db) else _SQLITE_PROGRAMS
     rows = snapshot_read(db, lambda: execute(db, text).fetchall())
     if rows:
@@ -62,7 +62,8 @@ def apply_journals(db: peewee.Database, folder: Path, node: str) -> int:
 
 
 def unfinished(db: peewee.Database) -> dict[str, str]:
-    """Journal -> node of all processes that have not ended in an orderly way."""
+    """Return the node of each process that has not ended in an orderly way, by the id of its
+    journal."""
     query = JournalRow.select(JournalRow.id, JournalRow.node)
     return dict(select_rows(db, query.where(JournalRow.finished_ms.is_null())))
 
@@ -81,7 +82,8 @@ def give_up(db: peewee.Database, journal_ids: Iterable[str], actor: str) -> None
 
 
 def faults(db: peewee.Database) -> list[str]:
-    """What `books verify` and `usage verify` find, one sentence each; empty: all is right."""
-    found = books.verify(db)
-    found += [f"{call_id}: {fault}" for call_id, fault in usage_queries.verify(db)]
-    return found + list(rollups.verify(db))
+    """Return the findings of `books verify` and `usage verify`, one sentence each; empty: there are
+    none."""
+    differences = books.verify(db)
+    differences += [f"{call_id}: {fault}" for call_id, fault in usage_queries.verify(db)]
+    return differences + list(rollups.verify(db))

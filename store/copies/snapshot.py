@@ -67,7 +67,7 @@ def load(db: peewee.Database, source: Path) -> None:
 
 
 def _confined_client(db: peewee.Database, source: Path) -> tuple[str, str]:
-    """A client that can be kept from running programs, and the option for it."""
+    """Return a client that can be kept from running programs, and the option for it."""
     first = _program(CLIENTS, f"load {source.name} of the backup into {place(db)} elsewhere")
     for client in filter(None, map(shutil.which, CLIENTS)):
         text = subprocess.run(
@@ -108,17 +108,18 @@ def _dump(db: peewee.Database, target: Path) -> None:
     os.chmod(target, 0o600)
 
 
-def _program(names: tuple[str, ...], cure: str) -> str:
+def _program(names: tuple[str, ...], remedy: str) -> str:
     for name in names:
-        if found := shutil.which(name):
-            return found
+        if path := shutil.which(name):
+            return path
     missing = f"{' and '.join(names)} are not installed (Debian: apt-get install mariadb-client)"
-    raise Refused([f"{missing}; {cure}"])
+    raise Refused([f"{missing}; {remedy}"])
 
 
 @contextlib.contextmanager
 def _login(db: peewee.Database) -> Iterator[str]:
-    """The option by which the programs find host and login: a command line is seen by everybody."""
+    """Yield the option by which the programs find host and login: a command line is visible to
+    everybody."""
     parameters: Mapping[str, Any] = db.connect_params
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", prefix="sluice-login-") as file:
         file.write("[client]\nprotocol=tcp\n")
@@ -135,5 +136,5 @@ def _login(db: peewee.Database) -> Iterator[str]:
 def _run(command: list[str], **options: Any) -> None:
     done = subprocess.run(command, capture_output=True, check=False, **options)
     if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip()[-SHOWN_CHARS:]
-        raise StoreError(f"{Path(command[0]).name} failed ({done.returncode}): {said}")
+        message = done.stderr.decode("utf-8", "replace").strip()[-SHOWN_CHARS:]
+        raise StoreError(f"{Path(command[0]).name} failed ({done.returncode}): {message}")

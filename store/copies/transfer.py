@@ -135,7 +135,7 @@ def _copy_table(
 
 
 def _portions(db: peewee.Database, table: Any) -> Iterator[list[tuple[Any, ...]]]:
-    """All rows of a table in the order in which they lie, read as they are asked for."""
+    """Yield all rows of a table in the order in which they lie, read as they are asked for."""
     driver: Any = db
     kind = (pymysql.cursors.SSCursor,) if is_mysql(db) else ()
     cursor = driver.connection().cursor(*kind)
@@ -154,18 +154,19 @@ def _verify(source: peewee.Database, target: peewee.Database, counts: dict[str, 
         if table is Version:
             continue
         name = _name(table)
-        there, here = _count(source, table), _count(target, table)
-        if not there == here == counts[name]:
+        source_rows, target_rows = _count(source, table), _count(target, table)
+        if not source_rows == target_rows == counts[name]:
             raise StoreError(
-                f"{name}: {there} rows in {place(source)}, {here} in {place(target)}: was one of"
-                " them used during the copy? Repeat it"
+                f"{name}: {source_rows} rows in {place(source)}, {target_rows} in {place(target)}:"
+                " was one of them used during the copy? Repeat it"
             )
     if faults := restored.faults(target):
         raise StoreError(f"the copy is not right: {'; '.join(faults[:3])}")
 
 
 def _copy_versions(source: peewee.Database, target: peewee.Database, *, last: bool) -> None:
-    """All but the counter of changes at first; with it, in place of the mark, gateways start."""
+    """Copy all counters but that of changes; with `last` that one, in place of the mark, so that
+    gateways start."""
     counter = Version.name == CHANGES
     query = Version.select(Version.name, Version.version).where(counter if last else ~counter)
     for name, version in select_rows(source, query):

@@ -60,8 +60,8 @@ def write_alone(db: peewee.Database, act: Act) -> None:
 
 
 def masked(fields: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The same fields with every secret replaced; a list keeps its length, a table its names, a
-    proxy its address."""
+    """Return the same fields with every secret replaced; a list keeps its length, a table its
+    names, a proxy its address."""
     if fields is None:
         return None
     return {
@@ -81,8 +81,8 @@ def _mask(field: str, value: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which rows are looked for: those of an actor, a kind, a name, not older than a moment."""
+class AuditFilter:
+    """Conditions on audit rows: an actor, a kind, a name, not older than a moment."""
 
     actor: str = ""
     kind: str = ""
@@ -91,25 +91,25 @@ class Wanted:
 
 
 def entries(
-    db: peewee.Database, limit: int, wanted: Wanted = Wanted(), before: str = ""
+    db: peewee.Database, limit: int, filters: AuditFilter = AuditFilter(), before: str = ""
 ) -> list[dict[str, Any]]:
-    """The newest rows first, at most `limit`, as column dictionaries; `before`: the id of a row,
-    those that are older than it."""
+    """Return the newest rows first, at most `limit`, as column dictionaries. `before`: the id of a
+    row; only older ones."""
     query = AuditRow.select()
     for column in ("actor", "kind", "name"):
-        if value := getattr(wanted, column):
+        if value := getattr(filters, column):
             query = query.where(getattr(AuditRow, column) == value)
-    if wanted.since_ms is not None:
-        query = query.where(AuditRow.at_ms >= wanted.since_ms)
+    if filters.since_ms is not None:
+        query = query.where(AuditRow.at_ms >= filters.since_ms)
     if before:
         query = query.where(AuditRow.id < before)
     rows: Any = query.order_by(AuditRow.id.desc()).limit(limit).bind(db).dicts()
     return list(rows)
 
 
-def every_entry(db: peewee.Database, wanted: Wanted) -> Iterator[dict[str, Any]]:
-    """All rows that are looked for, the newest first. Memory: one page."""
-    page = entries(db, PAGE_ROWS, wanted)
+def every_entry(db: peewee.Database, filters: AuditFilter) -> Iterator[dict[str, Any]]:
+    """Yield all rows that match, the newest first. Memory: one page."""
+    page = entries(db, PAGE_ROWS, filters)
     while page:
         yield from page
-        page = entries(db, PAGE_ROWS, wanted, page[-1]["id"]) if len(page) == PAGE_ROWS else []
+        page = entries(db, PAGE_ROWS, filters, page[-1]["id"]) if len(page) == PAGE_ROWS else []

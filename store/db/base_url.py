@@ -14,14 +14,14 @@ from store.values.errors import Refused
 NAME = "base_url"
 
 
-def kept_base_url(db: peewee.Database) -> str:
-    """The address that was set; empty: none."""
+def stored_base_url(db: peewee.Database) -> str:
+    """Return the address that was set; empty: none."""
     row = first_row(db, HubValue.select(HubValue.value).where(HubValue.name == NAME))
     return str(row[0]) if row else ""
 
 
-def keep_base_url(db: peewee.Database, url: str, actor: str) -> str:
-    """Set the address, or remove it with an empty one; as it is kept. Raises Refused."""
+def set_base_url(db: peewee.Database, url: str, actor: str) -> str:
+    """Set the address, or remove it with an empty one; return it as stored. Raises Refused."""
     try:
         url = texts.base_url(url) if url else ""
     except ValueError as error:
@@ -29,7 +29,7 @@ def keep_base_url(db: peewee.Database, url: str, actor: str) -> str:
 
     def work() -> None:
         changes.lock(db)
-        before = kept_base_url(db)
+        before = stored_base_url(db)
         if before == url:
             return
         HubValue.delete().where(HubValue.name == NAME).execute(db)

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import peewee
 
 from store.db.database import first_row, insert_rows, is_mysql, place, select_rows, snapshot_read
-from store.db.tables.system import Change as Row
-from store.db.tables.system import Version
+from store.db.tables.system import ChangeRow, Version
 from store.values.errors import StoreUnavailable
 from store.values.ids import now_ms
 
@@ -28,7 +27,7 @@ _COUNTER = Version.select(Version.version).where(_IS_COUNTER)
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class LoggedChange:
     """One change: its number, its kind and the id of what changed."""
 
     version: int
@@ -38,10 +37,10 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What happened after a number; not `complete`: rows are missing, all may have changed."""
+    """Changes after a number; not `complete`: rows are missing, all may have changed."""
 
     version: int
-    changes: tuple[Change, ...]
+    changes: tuple[LoggedChange, ...]
     complete: bool
 
 
@@ -68,25 +67,29 @@ def bump(db: peewee.Database, kind: str, refs: Sequence[str]) -> int:
         at_ms = now_ms()
         numbered = enumerate(refs, version - len(refs) + 1)
         rows = [{"version": n, "kind": kind, "ref": ref, "at_ms": at_ms} for n, ref in numbered]
-        insert_rows(db, Row, rows)
-        Row.delete().where(Row.version <= version - CHANGE_LOG_KEPT).execute(db)
+        insert_rows(db, ChangeRow, rows)
+        ChangeRow.delete().where(ChangeRow.version <= version - CHANGE_LOG_KEPT).execute(db)
     return version
 
 
 def current_version(db: peewee.Database) -> int:
-    """The number of the newest change."""
+    """Return the number of the newest change."""
     return snapshot_read(db, lambda: _counter(db))
 
 
 def read_changes(db: peewee.Database, since: int) -> Changes:
-    """All changes after the number `since`, in order."""
+    """Return all changes after the number `since`, in order."""
 
     def read() -> Changes:
         version = _counter(db)
         if version == since:
             return Changes(version, (), complete=True)
-        query = Row.select(Row.version, Row.kind, Row.ref).where(Row.version > since)
-        changes = tuple(Change(*row) for row in select_rows(db, query.order_by(Row.version)))
+        query = ChangeRow.select(ChangeRow.version, ChangeRow.kind, ChangeRow.ref).where(
+            ChangeRow.version > since
+        )
+        changes = tuple(
+            LoggedChange(*row) for row in select_rows(db, query.order_by(ChangeRow.version))
+        )
         # Every number has one row, so a gap shows in the count. A counter that went back means
         # another database (restored, exchanged): nothing that was remembered is sure.
         return Changes(version, changes, complete=len(changes) == version - since)

@@ -173,11 +173,11 @@ class _MySql(_Counting, peewee.MySQLDatabase):
         self.connect(reuse_if_open=True)
         session = self._own.session
         if session is not None and session.read_only:
-            cure = f"make it writable, or let {self.connect_params['host']} lead to one that is"
-            raise ReadOnly(f"{place(self)}: the server is read-only; {cure}")
+            remedy = f"make it writable, or let {self.connect_params['host']} lead to one that is"
+            raise ReadOnly(f"{place(self)}: the server is read-only; {remedy}")
 
     def give_up_sessions(self) -> None:
-        """A server has refused a write: every thread's session ends before its next transaction."""
+        """End every thread's session before its next transaction: a server has refused a write."""
         session = self._own.session
         if session is not None and session.epoch == self._epoch:  # else another thread has said so
             self._epoch += 1
@@ -202,7 +202,7 @@ class _MySql(_Counting, peewee.MySQLDatabase):
 
 
 def open_database(url: str, *, read_timeout_s: float = READ_TIMEOUT_S) -> peewee.Database:
-    """The database of `store.url`; nothing is connected yet, threads connect at first use.
+    """Return the database of `store.url`; nothing is connected yet, threads connect at first use.
 
     `sqlite:///PATH` or `mysql://user:password@host:port/database` (user and password
     percent-encoded); ValueError for anything else. `read_timeout_s` bounds the wait for one
@@ -251,7 +251,7 @@ def _open_mysql(url: str, read_timeout_s: float) -> _MySql:
 
 
 def is_mysql(db: peewee.Database) -> bool:
-    """True for the MySQL dialect (MariaDB and what speaks its protocol), False for SQLite."""
+    """Return True for the MySQL dialect (also MariaDB), False for SQLite."""
     return isinstance(db, peewee.MySQLDatabase)
 
 
@@ -261,8 +261,8 @@ def _mysql_text(text: str) -> str:
 
 
 def database_ms(db: peewee.Database) -> int:
-    """The database's clock in milliseconds since 1970, UTC: by it machines compare times with each
-    other (ADR 0016).
+    """Return the database's clock in milliseconds since 1970, UTC: by it machines compare times
+    with each other (ADR 0016).
 
     SQLite serves one machine and has that machine's. In the caller's transaction, if there is one:
     the moment of this call then, not that of its beginning. Raises StoreUnavailable.
@@ -273,19 +273,21 @@ def database_ms(db: peewee.Database) -> int:
 
 
 def lead_ms(db: peewee.Database) -> int:
-    """How far the database's clock is ahead of this process's. Errors: database_ms."""
+    """Return by how much the database's clock is ahead of this process's, in ms. Errors:
+    database_ms."""
     return lead_of(database_ms(db))
 
 
 def lead_of(at_ms: int) -> int:
-    """How far the database's clock, which has just said so, is ahead of this process's; 0 for less
-    than CLOCKS_AGREE_MS, so that what is the same stays the same."""
+    """Return by how much the database's clock, which was just read, is ahead of this process's, in
+    ms; 0 for less than CLOCKS_AGREE_MS, so that what is the same stays the same."""
     lead = at_ms - now_ms()
     return lead if abs(lead) >= CLOCKS_AGREE_MS else 0
 
 
 def dialect_text(db: peewee.Database, text: str) -> str:
-    """SQL written once (`?` for parameters, "name" quoted) as this database's driver takes it."""
+    """Return SQL written once (`?` for parameters, "name" quoted) as this database's driver takes
+    it."""
     return _mysql_text(text) if is_mysql(db) else text
 
 
@@ -348,7 +350,7 @@ def _insert_text(table: str, names: tuple[str, ...], rows: int) -> str:
 
 
 def portions(values: Sequence[Value]) -> Iterator[Sequence[Value]]:
-    """The values in order, at most PORTION at a time: as many as one statement is given."""
+    """Yield the values in order, at most PORTION at a time: as many as one statement takes."""
     return (values[start : start + PORTION] for start in range(0, len(values), PORTION))
 
 
@@ -372,13 +374,13 @@ def snapshot_read(db: peewee.Database, work: Callable[[], Result]) -> Result:
 
 
 def select_rows(db: peewee.Database, query: Any) -> list[tuple[Any, ...]]:
-    """All rows of a query of the builder as tuples, by `snapshot_read`."""
+    """Return all rows of a query of the builder as tuples, by `snapshot_read`."""
     return snapshot_read(db, lambda: list(query.tuples().bind(db)))
 
 
 def raw_rows(db: peewee.Database, query: Any) -> list[tuple[Any, ...]]:
-    """As `select_rows`, with values as the driver gives them: for long tables, since the builder
-    takes as long to convert a usage record as the driver to read it (5 us each)."""
+    """Return rows as `select_rows`, with values as the driver has them: for long tables, since the
+    builder takes as long to convert a usage record as the driver to read it (5 us each)."""
     driver: Any = db
     return snapshot_read(db, lambda: driver.execute(query).fetchall())
 
@@ -390,7 +392,7 @@ def has_words(column: Any, search: str) -> Any:
 
 
 def first_row(db: peewee.Database, query: Any) -> tuple[Any, ...] | None:
-    """The first row of a query of the builder, or None, by `snapshot_read`."""
+    """Return the first row of a query of the builder, or None, by `snapshot_read`."""
     return next(iter(select_rows(db, query.limit(1))), None)
 
 
@@ -461,9 +463,8 @@ class _Attempt:
 
 
 def _before_rollback(error: BaseException) -> BaseException:
-    """What failed first: SQLite ends a transaction itself when the disk is full, and then peewee's
-    rollback fails, too, and hides the reason.
-    """
+    """Return the first error: SQLite ends a transaction itself when the disk is full, and then
+    peewee's rollback fails, too, and hides the reason."""
     while _SQLITE_NO_TRANSACTION in str(error) and error.__context__ is not None:
         error = error.__context__
     return error
@@ -478,14 +479,15 @@ def discard(db: peewee.Database) -> None:
 
 
 def place(db: peewee.Database) -> str:
-    """What a message calls a database: its file, or host, port and name; never user or password."""
+    """Return the name of a database for messages: its file, or host, port and name; never user or
+    password."""
     if not is_mysql(db):
         return str(db.database)
     return f"{db.connect_params['host']}:{db.connect_params['port']}/{db.database}"
 
 
 def classify(error: BaseException, *, committing: bool = False, where: str = "") -> StoreError:
-    """The store's name for an error of peewee, PyMySQL or sqlite3.
+    """Return the store's error for an error of peewee, PyMySQL or sqlite3.
 
     `committing`: it came out of COMMIT, so a lost connection leaves the outcome unknown. `where`:
     the `place` of the database, for messages about it rather than about what was to be written.
@@ -511,7 +513,7 @@ def classify(error: BaseException, *, committing: bool = False, where: str = "")
 
 
 def _origin(error: BaseException) -> BaseException:
-    """The driver's own error inside peewee's wrapper."""
+    """Return the driver's own error inside peewee's wrapper."""
     while isinstance(error, peewee.PeeweeException):
         inner = getattr(error, "orig", None)
         if not isinstance(inner, BaseException):
@@ -532,16 +534,16 @@ def _code(error: BaseException) -> int | None:
 
 
 def code_text(error: BaseException) -> str:
-    """The driver's code of an error, or of what caused it: a number of MySQL, a name of SQLite, or
-    the name of the error's class where there is none."""
-    for one in (error, error.__cause__):
-        if one is not None and (code := _code(one)) is not None:
-            return getattr(_origin(one), "sqlite_errorname", str(code))
+    """Return the driver's code of an error, or of its cause: a number of MySQL, a name of SQLite,
+    or the name of the error's class where there is none."""
+    for cause in (error, error.__cause__):
+        if cause is not None and (code := _code(cause)) is not None:
+            return getattr(_origin(cause), "sqlite_errorname", str(code))
     return type(_origin(error)).__name__
 
 
 def repeated(db: peewee.Database) -> Mapping[str, int]:
-    """How many transactions of this process were repeated, by `code_text`."""
+    """Return how many transactions of this process were repeated, by `code_text`."""
     return dict(db.retries) if isinstance(db, _Counting) else {}
 
 

@@ -177,7 +177,7 @@ def _statements(
 
 def _note(db: peewee.Database, migration: Migration, applied: Collection[str]) -> list[str]:
     """Note a step as applied, on a new store all: FIRST has made the newest schema."""
-    names = [one.name for one in ALL] if migration is FIRST and not applied else [migration.name]
+    names = [step.name for step in ALL] if migration is FIRST and not applied else [migration.name]
     insert = 'INSERT INTO "schema_migrations" ("name", "applied_ms") VALUES (?, ?)'
     for name in names:
         execute(db, insert, (name, now_ms()))

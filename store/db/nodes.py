@@ -64,8 +64,9 @@ def note_seen(
 
 
 def states(db: peewee.Database) -> list[NodeState]:
-    """Every node that has ever served from the store, by name; processes that ended in order do not
-    count, those that did not are `backlog_bytes` of records to adopt. Raises StoreUnavailable."""
+    """Return every node that has ever served from the store, by name; processes that ended in order
+    do not count, those that did not are `backlog_bytes` of records to adopt. Raises
+    StoreUnavailable."""
 
     def read() -> list[NodeState]:
         alive_ms = database_ms(db) - NODE_ALIVE_MS
@@ -96,5 +97,5 @@ def _state(name: str, seen_ms: int, alive_ms: int, rows: Sequence[JournalRow]) -
 
 
 def last_seen(db: peewee.Database) -> dict[str, int]:
-    """Node name -> when it was last seen, in ms; in the caller's transaction."""
+    """Return when each node was last seen, in ms by its name; in the caller's transaction."""
     return dict(select_rows(db, Node.select(Node.name, Node.seen_ms)))

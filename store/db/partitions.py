@@ -69,7 +69,7 @@ _DELETE_SQLITE = """DELETE FROM "usage_records" WHERE rowid IN
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What `prune` removed: days dropped as a whole (partitions), records deleted one by one."""
+    """Result of `prune`: days dropped as a whole (partitions), records deleted one by one."""
 
     partitions: int
     records: int
@@ -100,8 +100,8 @@ def make_days(
     limits = _limits(db)
     if _LAST not in limits or limits.pop(_LAST) is not None:
         raise StoreError('usage_records has no partition "pmax" for all later days')
-    made = max((limit for limit in limits.values() if limit is not None), default=0)
-    days = [day for day in _days(first, ahead + 1) if following_day(day) > made]
+    last_made = max((limit for limit in limits.values() if limit is not None), default=0)
+    days = [day for day in _days(first, ahead + 1) if following_day(day) > last_made]
     if not days:
         return []
     held = int(_fetch(db, _SOME_OF_LAST, (rows_max + 1,))[0][0])
@@ -122,7 +122,7 @@ def make_days(
 
 
 def short_pause() -> None:
-    """A turn for the writers."""
+    """Let the writers take their turn."""
     time.sleep(DELETE_PAUSE_S)
 
 
@@ -152,36 +152,36 @@ def prune(db: peewee.Database, before: int, pause: Callable[[], None] = short_pa
 
 
 def pruned_before(db: peewee.Database) -> int:
-    """Records of UTC days before this one (yyyymmdd) may be gone; 0: nothing was removed yet."""
+    """Return the UTC day (yyyymmdd) before which records may be gone; 0: none was removed yet."""
     row = first_row(db, Version.select(Version.version).where(Version.name == PRUNED))
     return int(row[0]) if row else 0
 
 
 def next_day(db: peewee.Database, after: int) -> int | None:
-    """The first UTC day after a day (yyyymmdd) that has records; None: there is none."""
+    """Return the first UTC day after a day (yyyymmdd) that has records; None: there is none."""
     row = first_row(db, _DAYS.where(UsageRow.day > after).order_by(UsageRow.day))
     return int(row[0]) if row else None
 
 
 def previous_day(db: peewee.Database, last: int) -> int | None:
-    """The last UTC day (yyyymmdd), up to a day, that has records; None: there is none."""
+    """Return the last UTC day (yyyymmdd), up to a day, that has records; None: there is none."""
     row = first_row(db, _DAYS.where(UsageRow.day <= last).order_by(UsageRow.day.desc()))
     return int(row[0]) if row else None
 
 
 def following_day(day: int) -> int:
-    """The UTC day after one, both as yyyymmdd."""
+    """Return the UTC day after one, both as yyyymmdd."""
     return _days(day, 2)[1]
 
 
 def _days(first: int, count: int) -> list[int]:
     date = datetime.date(first // 10_000, first // 100 % 100, first % 100)
     dates = [date + datetime.timedelta(days=number) for number in range(count)]
-    return [one.year * 10_000 + one.month * 100 + one.day for one in dates]
+    return [date.year * 10_000 + date.month * 100 + date.day for date in dates]
 
 
 def _limits(db: peewee.Database) -> dict[str, int | None]:
-    """By name of the partition, the day it ends before; None: it has no end."""
+    """Return the day that each partition ends before, by its name; None: it has no end."""
     rows = _fetch(db, _PARTITIONS)
     return {name: None if limit == "MAXVALUE" else int(limit) for name, limit in rows}
 

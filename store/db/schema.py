@@ -90,9 +90,9 @@ def _create(db: peewee.Database, table: Any, settings: str) -> list[str]:
 def _mysql_settings(db: peewee.Database) -> str:
     names = "', '".join(COLLATIONS)
     show = f"SHOW COLLATION WHERE \"Collation\" IN ('{names}')"
-    known = {row[0] for row in snapshot_read(db, lambda: execute(db, show).fetchall())}
+    available = {row[0] for row in snapshot_read(db, lambda: execute(db, show).fetchall())}
     for name in COLLATIONS:
-        if name in known:
+        if name in available:
             return f" ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {name}"
     raise StoreError(
         f"{place(db)}: the database server has no binary collation without padding for utf8mb4"
@@ -167,10 +167,10 @@ def _differ(db: Any, table: Any) -> Iterator[str]:
             yield f"{name}.{column} is {actual.get(column)}, not {expected.get(column)}"
     if tuple(db.get_primary_keys(name)) != _primary_key(table):
         yield f"the primary key of {name} is not {_quoted(_primary_key(table))}"
-    there = {(tuple(index.columns), bool(index.unique)) for index in db.get_indexes(name)}
+    actual_indexes = {(tuple(index.columns), bool(index.unique)) for index in db.get_indexes(name)}
     for index in table._meta.fields_to_index():
         columns = tuple(getattr(part, "field", part).column_name for part in index._expressions)
-        if (columns, index._unique) not in there:
+        if (columns, index._unique) not in actual_indexes:
             yield f"index {index._name} of {name} is missing"
     if is_mysql(db):
         collation = execute(db, _MYSQL_COLLATION, (name,)).fetchone()[0]

@@ -12,7 +12,7 @@ from typing import Any
 import peewee
 
 from store.db.database import database_ms, first_row, insert_rows, select_rows, transaction
-from store.db.tables.system import UpkeepRow as Row
+from store.db.tables.system import UpkeepRow
 from store.values.usage_record import rfc3339
 
 INTERVAL_MS = 3_600_000
@@ -25,11 +25,11 @@ BACKUP, BOOKS_VERIFY = "backup", "books_verify"
 """Jobs that operators start."""
 
 _NAME = "upkeep"
-_IS_OURS = Row.name == _NAME
+_IS_OURS = UpkeepRow.name == _NAME
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class UpkeepState:
     """The last run and the next one; times in ms by the database's clock, None: there was none.
 
     `running`: a process of `node` is at it. `removed`: what the last run that ended has removed, by
@@ -49,29 +49,38 @@ class Lost(Exception):
     """Another process has taken the lease over."""
 
 
-def state(db: peewee.Database) -> State | None:
-    """How the upkeep stands; None: the row is missing. Raises StoreUnavailable."""
-    columns = (Row.owner, Row.until_ms, Row.node, Row.begun_ms, Row.ended_ms, Row.next_ms)
-    row = first_row(db, Row.select(*columns, Row.removed, Row.trouble).where(_IS_OURS))
+def state(db: peewee.Database) -> UpkeepState | None:
+    """Return the last run and the next one; None: the row is missing. Raises StoreUnavailable."""
+    columns = (
+        UpkeepRow.owner,
+        UpkeepRow.until_ms,
+        UpkeepRow.node,
+        UpkeepRow.begun_ms,
+        UpkeepRow.ended_ms,
+        UpkeepRow.next_ms,
+    )
+    row = first_row(
+        db, UpkeepRow.select(*columns, UpkeepRow.removed, UpkeepRow.trouble).where(_IS_OURS)
+    )
     if row is None:
         return None
     owner, until_ms, node, begun_ms, ended_ms, next_ms, removed, trouble = row
     running = bool(owner) and until_ms >= database_ms(db)
-    return State(running, node, begun_ms, ended_ms, next_ms, removed or {}, trouble or "")
+    return UpkeepState(running, node, begun_ms, ended_ms, next_ms, removed or {}, trouble or "")
 
 
-def to_public(found: State) -> dict[str, Any]:
-    """The state as commands and interfaces show it."""
-    times = (found.begun_ms, found.ended_ms, found.next_ms)
+def to_public(upkeep: UpkeepState) -> dict[str, Any]:
+    """Return the state as commands and interfaces show it."""
+    times = (upkeep.begun_ms, upkeep.ended_ms, upkeep.next_ms)
     begun_at, ended_at, next_at = (None if at is None else rfc3339(at) for at in times)
     return {
-        "running": found.running,
-        "node": found.node or None,
+        "running": upkeep.running,
+        "node": upkeep.node or None,
         "begun_at": begun_at,
         "ended_at": ended_at,
         "next_at": next_at,
-        "removed": dict(found.removed),
-        "trouble": found.trouble or None,
+        "removed": dict(upkeep.removed),
+        "trouble": upkeep.trouble or None,
     }
 
 
@@ -81,9 +90,9 @@ def take(db: peewee.Database, owner: str, node: str) -> bool:
     def work() -> bool:
         at_ms = database_ms(db)
         # A moment further away than any run is set was set by a clock that has gone back since.
-        due = (Row.next_ms <= at_ms) | (Row.next_ms > at_ms + INTERVAL_MS)
+        due = (UpkeepRow.next_ms <= at_ms) | (UpkeepRow.next_ms > at_ms + INTERVAL_MS)
         values = {"owner": owner, "node": node, "until_ms": at_ms + LEASE_MS, "begun_ms": at_ms}
-        update = Row.update(values).where(_IS_OURS, due, Row.until_ms < at_ms)
+        update = UpkeepRow.update(values).where(_IS_OURS, due, UpkeepRow.until_ms < at_ms)
         return bool(update.execute(db))
 
     return transaction(db, work)
@@ -93,8 +102,8 @@ def renew(db: peewee.Database, owner: str) -> None:
     """Keep the lease for another LEASE_MS. Lost: it is another's."""
 
     def work() -> bool:
-        update = Row.update(until_ms=database_ms(db) + LEASE_MS)
-        return bool(update.where(_IS_OURS, Row.owner == owner).execute(db))
+        update = UpkeepRow.update(until_ms=database_ms(db) + LEASE_MS)
+        return bool(update.where(_IS_OURS, UpkeepRow.owner == owner).execute(db))
 
     if not transaction(db, work):
         raise Lost
@@ -113,14 +122,14 @@ def finish(db: peewee.Database, owner: str, removed: Mapping[str, int], trouble:
             "removed": dict(removed),
             "trouble": trouble[:TROUBLE_CHARS] or None,
         }
-        Row.update(values).where(_IS_OURS, Row.owner == owner).execute(db)
+        UpkeepRow.update(values).where(_IS_OURS, UpkeepRow.owner == owner).execute(db)
 
     transaction(db, work)
 
 
 def give_back(db: peewee.Database, owner: str) -> None:
     """Leave a run that has not ended to another process."""
-    update = Row.update(owner="", until_ms=0).where(_IS_OURS, Row.owner == owner)
+    update = UpkeepRow.update(owner="", until_ms=0).where(_IS_OURS, UpkeepRow.owner == owner)
     transaction(db, lambda: update.execute(db))
 
 
@@ -130,7 +139,7 @@ def note_done(db: peewee.Database, job: str) -> None:
     def work() -> None:
         at_ms = database_ms(db)
         row = {"name": job, "owner": "", "node": "", "until_ms": 0, "ended_ms": at_ms, "next_ms": 0}
-        insert_rows(db, Row, [row], replace=("ended_ms",))
+        insert_rows(db, UpkeepRow, [row], replace=("ended_ms",))
 
     transaction(db, work)
 
@@ -138,5 +147,7 @@ def note_done(db: peewee.Database, job: str) -> None:
 def last_done(db: peewee.Database) -> dict[str, int]:
     """Return when each job that operators start last went well, in ms by the database's clock;
     jobs that never did are missing. Raises StoreUnavailable."""
-    query = Row.select(Row.name, Row.ended_ms).where(Row.name << (BACKUP, BOOKS_VERIFY))
+    query = UpkeepRow.select(UpkeepRow.name, UpkeepRow.ended_ms).where(
+        UpkeepRow.name << (BACKUP, BOOKS_VERIFY)
+    )
     return dict(select_rows(db, query))

@@ -85,7 +85,7 @@ def _records(db: peewee.Database, before: int, node: str, pause: Pause) -> Count
 
 
 def _sums(db: peewee.Database, before: int, pause: Pause) -> int:
-    """Hour by hour: an hour has as many rows as keys, models and outcomes met in it."""
+    """Remove sums hour by hour: an hour has as many rows as keys, models and outcomes met in it."""
     removed = 0
     hourly: tuple[Any, ...] = (UsageByKey, UsageByChannel)
     for table in hourly:
@@ -109,8 +109,8 @@ def _first_day(db: peewee.Database, table: Any) -> int | None:
 
 def _in_portions(db: peewee.Database, table: Any, key: Any, where: Any, pause: Pause) -> int:
     removed = 0
-    some = table.select(key).where(where).order_by(key).limit(PORTION_ROWS)
-    while keys := [row[0] for row in select_rows(db, some)]:
+    first_keys = table.select(key).where(where).order_by(key).limit(PORTION_ROWS)
+    while keys := [row[0] for row in select_rows(db, first_keys)]:
         delete = table.delete().where(key.in_(keys), where)
         removed += transaction(db, functools.partial(delete.execute, db))
         pause()

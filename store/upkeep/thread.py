@@ -34,7 +34,7 @@ class Upkeep:
     """Does the upkeep when it is due and nobody else is at it. `seen` is how it stood when this
     process last looked, None: not yet; `last_done` of the jobs that operators start likewise."""
 
-    seen: lease.State | None = None
+    seen: lease.UpkeepState | None = None
     last_done: Mapping[str, int] = MappingProxyType({})
 
     def __init__(self, db: peewee.Database, owner: str, node: str, keep: Keep) -> None:
@@ -94,8 +94,8 @@ class Upkeep:
             log.error("upkeep failed: %s", error)
         else:
             lease.finish(self._db, self._owner, removed)
-            told = ", ".join(f"{kind} {count}" for kind, count in removed.items()) or "nothing"
-            log.info("upkeep: removed %s in %.1f s", told, time.monotonic() - began)
+            counts = ", ".join(f"{kind} {count}" for kind, count in removed.items()) or "nothing"
+            log.info("upkeep: removed %s in %.1f s", counts, time.monotonic() - began)
 
     def _pause(self) -> None:
         if self._stopping.wait(PORTION_PAUSE_S):

@@ -13,7 +13,7 @@ import peewee
 from handlers.hub.web.base import Api, Failure, HubHandler, Page
 from operations import edits
 from store.admin.apply import Editor, Outcome
-from store.admin.listing import Paging, Part
+from store.admin.listing import ListPage, Paging
 from store.values.fields import Instant
 
 DEFAULT_ITEMS = 50
@@ -37,10 +37,10 @@ def paging_of(handler: HubHandler) -> Paging:
     return Paging(limit_of(handler), argument("after", ""), argument("search", "").strip())
 
 
-def part_of(items: Sequence[dict[str, Any]], limit: int) -> Part:
+def part_of(items: Sequence[dict[str, Any]], limit: int) -> ListPage:
     """Return a page of at most `limit` items, of which one more was read if there is one."""
     page = list(items[:limit])
-    return Part(page, page[-1]["id"] if len(items) > limit else None)
+    return ListPage(page, page[-1]["id"] if len(items) > limit else None)
 
 
 def invalid(message: str, field: str | None = None) -> Failure:
@@ -131,7 +131,7 @@ class AdminPage(Page):
 
     admin = True
 
-    def show_list(self, plural: str, part: Part, paging: Paging, **values: Any) -> None:
+    def show_list(self, plural: str, part: ListPage, paging: Paging, **values: Any) -> None:
         """Answer with a page of a list."""
         defaults = {
             "plural": plural,

@@ -23,7 +23,7 @@ from handlers.hub.web.throttle import SignInLog, Throttle
 from handlers.relay.admit import is_within
 from operations.client_settings import base_url
 from store.admin.objects import Sealing
-from store.db.base_url import kept_base_url
+from store.db.base_url import stored_base_url
 from store.hub import administrators, notices
 from store.values.errors import StoreUnavailable
 
@@ -164,7 +164,7 @@ class Site:
             return
         self._base_url_due_s = now_s + BASE_URL_S
         try:
-            self._stored_base_url = await self.store(kept_base_url)
+            self._stored_base_url = await self.store(stored_base_url)
         except StoreUnavailable:
             return  # the last value holds; whatever needs the store reports that it is unreachable
 

@@ -39,7 +39,7 @@ class Price(Row):
 
 
 class Group(Limited):
-    """What the keys of a group may use, and its price multiplier."""
+    """Rights of the keys of a group, and its price multiplier."""
 
     id = CharField(ID, primary_key=True)
     name = CharField(NAME, unique=True)

@@ -16,7 +16,7 @@ TOTAL = tuple(f"total_{bucket}" for bucket in _BUCKETS)
 
 
 class ChannelSums(Row):
-    """What became of the attempts of a channel, its probes, or the calls of a group, by model.
+    """Results of the attempts of a channel, its probes, or the calls of a group, by model.
 
     The columns of the histograms FIRST_BYTE and TOTAL are added below.
     """

@@ -66,7 +66,7 @@ class Digest(peewee.BlobField):
 
 
 class Limited(Row):
-    """What has limits, 0: none; base of these, no table."""
+    """Base of tables whose rows have limits, 0: none; no table."""
 
     rpm = peewee.BigIntegerField(default=0)
     tpm = peewee.BigIntegerField(default=0)
@@ -80,7 +80,7 @@ class Beginning(peewee.Node):
         self.field, self.chars = field, chars
 
     def __sql__(self, ctx: Any) -> Any:
-        """Writes itself; the mark of parameters tells the dialect."""
+        """Write the SQL; the mark of parameters tells the dialect."""
         ctx.sql(self.field)
         return ctx.literal(f"({self.chars})") if ctx.state.param == "%s" else ctx
 
@@ -89,7 +89,7 @@ class SparseIndex(peewee.ModelIndex):
     """An index of the rows that have a value; MySQL, which has no such indexes, takes all rows."""
 
     def __sql__(self, ctx: Any) -> Any:
-        """Writes itself; the mark of parameters tells the dialect."""
+        """Write the SQL; the mark of parameters tells the dialect."""
         super().__sql__(ctx)  # type: ignore[no-untyped-call]
         if ctx.state.param == "%s":
             return ctx

@@ -38,7 +38,7 @@ class ApiToken(Row):
 
 
 class Notice(Row):
-    """What administrators tell everybody who signs in, from one moment to another."""
+    """A message of administrators to everybody who signs in, from one moment to another."""
 
     id = CharField(ID, primary_key=True)
     text = TextField()

@@ -15,7 +15,7 @@ class Version(Row):
         table_name = "versions"
 
 
-class Change(Row):
+class ChangeRow(Row):
     """One administrative change that running gateways must take in."""
 
     version = BigIntegerField(primary_key=True)
@@ -28,7 +28,7 @@ class Change(Row):
 
 
 class Node(Row):
-    """When a process of a node was last seen."""
+    """A node, and when a process of it was last seen."""
 
     name = CharField(NAME, primary_key=True)
     seen_ms = BigIntegerField()
@@ -38,8 +38,8 @@ class Node(Row):
 
 
 class AuditRow(Row):
-    """Who changed what, and from which address when that was the Hub; secrets are masked before
-    they get here."""
+    """A change: its actor, its object, and the address when it came from the Hub; secrets are
+    masked before they get here."""
 
     id = CharField(ID, primary_key=True)
     at_ms = BigIntegerField()

@@ -88,7 +88,7 @@ UsageRow.add_index(SparseIndex(UsageRow, [_UPSTREAM_ID], name="usage_upstream_id
 
 
 class UsageSums(Row):
-    """What all roll-ups sum up; base of these, no table.
+    """Base of the roll-ups: what all of them sum up; no table.
 
     FIRST_BYTE, a histogram of the first bytes of streams, is added to each below.
     """
@@ -219,7 +219,7 @@ class JournalRow(Row):
 
 
 class StoredResponse(Row):
-    """Which channel and upstream key have made a response that its vendor keeps, for which user.
+    """Channel and upstream key of a response that its vendor keeps, and the user it belongs to.
 
     `mark` is a digest of its id; `fingerprint` is empty for a channel without keys.
     """

@@ -158,7 +158,7 @@ def test_who_pays_first_is_the_users_choice(alice, db, tmp_path):
     assert alice.send("/wallet/order", [("order", "free")]).status == 400
     fields = [("order", "plan_only")]
     assert alice.send("/wallet/order", fields, xsrf=False).status == 403
-    [line, *_] = audit.entries(db, 10, audit.Wanted(kind="user", name="alice"))
+    [line, *_] = audit.entries(db, 10, audit.AuditFilter(kind="user", name="alice"))
     assert (line["actor"], line["after"]) == ("alice", {"order": "wallet_first"})
 
 

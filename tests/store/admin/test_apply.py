@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from store.admin.apply import Change, Editor
+from store.admin.apply import Editor, ObjectChange
 from store.admin.export import export, list_objects, show, to_toml
 from store.admin.kinds import KINDS
 from store.admin.objects import Sealing, load
@@ -60,7 +60,7 @@ def short(outcome):
 
 
 def test_a_document_is_applied_and_again_changes_nothing(editor, read, applied, base_document):
-    assert Change("key", "bob/desk", "create") in applied.changes
+    assert ObjectChange("key", "bob/desk", "create") in applied.changes
     assert len(applied.changes) == 10
     again = editor.apply(read(base_document))
     assert (again.changes, again.keys) == ([], [])

@@ -22,25 +22,26 @@ def filled(database, applied, editor):
 def test_pages_together_are_the_whole_list(filled, kind):
     seen, after = [], ""
     while after is not None:
-        part = listing.page(filled, kind, Paging(1, after))
+        part = listing.list_page(filled, kind, Paging(1, after))
         seen += part.items
         after = part.next
     assert seen == sorted(list_objects(filled, kind), key=lambda one: one.get("name", one["id"]))
     for one in seen:
         name = one.get("name") or f"{one['user']}/{one['plan']}"
-        assert listing.one(filled, kind, name) == one
+        assert listing.show_one(filled, kind, name) == one
 
 
 def test_a_search_looks_into_names_and_percent_is_no_wildcard(filled):
-    found = listing.page(filled, "channel", Paging(10, search="MAIN"))
+    found = listing.list_page(filled, "channel", Paging(10, search="MAIN"))
     assert [one["name"] for one in found.items] == ["anthropic-main", "openai-main"]
-    assert listing.page(filled, "channel", Paging(10, search="%")).items == []
+    assert listing.list_page(filled, "channel", Paging(10, search="%")).items == []
 
 
 def test_channels_are_found_by_their_models_and_base_urls_too(filled, editor):
     def found(search):
         return [
-            one["name"] for one in listing.page(filled, "channel", Paging(10, "", search)).items
+            one["name"]
+            for one in listing.list_page(filled, "channel", Paging(10, "", search)).items
         ]
 
     editor.change("channel", "openai-main", {"models": {"gpt-4.1": "Own-Name-2025"}})
@@ -53,7 +54,7 @@ def test_channels_are_found_by_their_models_and_base_urls_too(filled, editor):
 
 def test_an_unknown_name_is_told_the_nearest(filled):
     with pytest.raises(NotFound, match="openai-main"):
-        listing.one(filled, "channel", "openai-mian")
+        listing.show_one(filled, "channel", "openai-mian")
 
 
 def test_the_history_of_prices_has_the_newest_first(filled, editor):

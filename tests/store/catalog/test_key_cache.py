@@ -10,7 +10,7 @@ import pytest
 from store.catalog import key_cache
 from store.catalog.key_cache import MISS, KeyCache
 from store.catalog.keys import KeyEntry
-from store.db.changes import CATALOG, KEYS, Change, Changes
+from store.db.changes import CATALOG, KEYS, Changes, LoggedChange
 from store.values.errors import StoreUnavailable
 from store.values.key_secrets import digest, make_secret
 
@@ -38,7 +38,7 @@ def entry(key_id="k1", user_id="u1", **fields):
 
 
 def changed(*refs, kind=KEYS, complete=True):
-    log = tuple(Change(n, kind, ref) for n, ref in enumerate(refs))
+    log = tuple(LoggedChange(n, kind, ref) for n, ref in enumerate(refs))
     return Changes(len(log), log, complete)
 
 

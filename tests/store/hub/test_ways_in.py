@@ -3,7 +3,7 @@ the address that is kept."""
 
 import pytest
 
-from store.db.base_url import keep_base_url, kept_base_url
+from store.db.base_url import set_base_url, stored_base_url
 from store.db.changes import current_version
 from store.db.database import first_row, transaction
 from store.db.tables.users import User
@@ -88,15 +88,17 @@ def test_a_disabled_user_is_signed_in_by_no_link(database, alice):
 
 
 def test_the_base_url_is_kept_and_gateways_are_told(database, applied):
-    assert kept_base_url(database) == ""
+    assert stored_base_url(database) == ""
     before = current_version(database)
-    assert keep_base_url(database, "https://gate.example.com/", "tester") == kept_base_url(database)
-    assert kept_base_url(database) == "https://gate.example.com"
+    assert set_base_url(database, "https://gate.example.com/", "tester") == stored_base_url(
+        database
+    )
+    assert stored_base_url(database) == "https://gate.example.com"
     assert current_version(database) == before + 1
-    keep_base_url(database, "https://gate.example.com", "tester")
+    set_base_url(database, "https://gate.example.com", "tester")
     assert current_version(database) == before + 1
     for wrong in ("gate.example.com", "https://gate.example.com/v1", "javascript:alert(1)"):
         with pytest.raises(Refused):
-            keep_base_url(database, wrong, "tester")
-    keep_base_url(database, "", "tester")
-    assert kept_base_url(database) == ""
+            set_base_url(database, wrong, "tester")
+    set_base_url(database, "", "tester")
+    assert stored_base_url(database) == ""

@@ -32,7 +32,7 @@ def with_codes(db, api):
 
 
 def acts(db, name="alice"):
-    rows = audit.entries(db, 10, audit.Wanted(kind="user", name=name))
+    rows = audit.entries(db, 10, audit.AuditFilter(kind="user", name=name))
     return [(row["actor"], row["action"], row["before"], row["after"]) for row in rows]
 
 
