@@ -131,7 +131,7 @@ SELF = ("self", "cls")
 FAMILIES = ("chat_completions", "responses", "messages", "generate_content")
 for family in FAMILIES:
     ALLOWED[f"adapters.{family}"] = BELOW_FAMILIES | {"adapters.openai", f"adapters.{family}"}
-for room in ("keys", "usage"):
+for room in ("usage",):
     ALLOWED[f"handlers.hub.{room}"] = {
         *(
             f"handlers.hub.{room}",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from handlers.hub.keys import changes
+from handlers.hub import keys as hub_keys
 from store.admin.export import list_objects
 from store.catalog import keys, wrong_paths
 from store.catalog.wrong_paths import Noticed
@@ -81,7 +81,7 @@ def test_what_is_refused(alice, db, body, status, field):
 
 
 def test_a_member_has_so_many_keys(alice, boss, monkeypatch):
-    monkeypatch.setattr(changes, "MAX_KEYS", 2)
+    monkeypatch.setattr(hub_keys, "MAX_KEYS", 2)
     first = alice.make("one")
     alice.make("two")
     answer = alice.api("POST", "/api/keys", {"name": "three"})

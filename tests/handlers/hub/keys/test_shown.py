@@ -2,7 +2,7 @@
 
 import pytest
 
-from handlers.hub.keys.shown import client_of
+from handlers.hub.keys import client_of
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,305 @@
+"""The forms of a key: a new one, changes, a new secret, its end. A secret is in the one response
+that made it."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from http import HTTPStatus
+
+from handlers.hub.keys import (
+    KeyOwner,
+    change_key,
+    enable_key,
+    group_to_plain,
+    make_key,
+    revoke_key,
+    rotate_key,
+)
+from handlers.hub.setup import SnippetValues, panels
+from handlers.hub.web.base import Failure, Page, invalid
+from store.catalog import keys, wrong_paths
+from store.hub import own_keys
+from store.hub.key_groups import groups_for_keys, key_groups
+from store.hub.own_keys import OwnKey
+from store.values.fields import Instant
+from store.values.ids import DAY_MS, now_ms
+from store.values.key_secrets import GIVEN_SECRET
+from store.values.pricing import format_money
+from store.values.windows import NEVER, WINDOWS
+
+OVERLAPS = (keys.OVERLAP_S, 3600, 0)
+ENV_NAME = "SLUICE_API_KEY"
+EXPIRIES: Mapping[str, int] = {"1": 1, "30": 30, "90": 90}
+"""Choices of the form, in days from now; besides them never, and a date."""
+LIMIT_WINDOWS = (NEVER, *WINDOWS)
+NUMBERS = ("rpm", "tpm", "concurrency")
+FIELDS = (
+    *("name", "group", "expires", "date", "limit", "limit_window", "models", "networks"),
+    *NUMBERS,
+)
+_SEPARATORS = re.compile(r"[\s,;]+")
+_NUMBER = re.compile(r"[0-9]{1,19}")  # more digits than any limit has
+_UNSAFE_IN_FILE_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
+_INSTANT = Instant()
+
+# ---- fields --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class KeyForm:
+    """The fields of a form; `problem` is a sentence about the field `at`, or about all."""
+
+    fields: Mapping[str, str] = field(default_factory=dict)
+    problem: str = ""
+    at: str = ""
+
+    def get(self, name: str) -> str:
+        """Return the text of a field."""
+        return self.fields.get(name, "")
+
+    def wrong(self, name: str) -> str:
+        """Return the problem of a field."""
+        return self.problem if self.at == name else ""
+
+
+NEW_KEY = KeyForm({"group": "default", "expires": "never", "limit_window": "month"})
+
+
+def values_of(fields: Mapping[str, str], at_ms: int) -> dict[str, object]:
+    """Return document values of a form; what cannot be read stays text, for the editor to
+    refuse."""
+    values: dict[str, object] = {
+        "group": fields["group"],
+        "expires_at": _expires_at(fields["expires"], fields["date"], at_ms),
+        "limit": fields["limit"].strip() or None,
+        "limit_window": fields["limit_window"] or NEVER,
+        "models": _split(fields["models"]),
+        "networks": _split(fields["networks"]),
+    }
+    for name in NUMBERS:
+        text = fields[name].strip()
+        values[name] = int(text) if _NUMBER.fullmatch(text) else text or 0
+    return values
+
+
+def fields_of(key: OwnKey) -> dict[str, str]:
+    """Return the fields of the form of a key."""
+    expires_ms = key.expires_ms
+    return {
+        "name": key.name,
+        "group": key.group,
+        "expires": "never" if expires_ms is None else "date",
+        "date": "" if expires_ms is None else _day(expires_ms),
+        "limit": "" if key.limit_nanos is None else format_money(key.limit_nanos),
+        "limit_window": key.limit_window,
+        "models": ", ".join(key.models),
+        "networks": ", ".join(key.networks),
+        **{name: str(getattr(key, name) or "") for name in NUMBERS},
+    }
+
+
+def changed(values: Mapping[str, object], key: OwnKey) -> dict[str, object]:
+    """Return the values without an expiry that is unchanged: the form shows only its day."""
+    same = (
+        key.expires_ms is not None and values["expires_at"] == f"{_day(key.expires_ms)}T00:00:00Z"
+    )
+    return {name: value for name, value in values.items() if name != "expires_at" or not same}
+
+
+def _expires_at(choice: str, date: str, at_ms: int) -> str | None:
+    if choice in EXPIRIES:
+        return _INSTANT.plain(at_ms - at_ms % 1000 + EXPIRIES[choice] * DAY_MS)
+    return f"{date}T00:00:00Z" if choice == "date" else None
+
+
+def _split(text: str) -> list[str]:
+    return [part for part in _SEPARATORS.split(text) if part]
+
+
+def _day(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d")
+
+
+# ---- pages ---------------------------------------------------------------------------------------
+
+
+class KeyFormPage(Page):
+    """The base of the forms of a key."""
+
+    @property
+    def owner(self) -> KeyOwner:
+        """Return the owner of the keys."""
+        return KeyOwner(self.me, self.site.sealing)
+
+    async def key(self, key_id: str) -> OwnKey:
+        """Return a key of this user. Raises Failure 404."""
+        return await self.store(own_keys.show, self.me.user_id, key_id, now_ms())
+
+    def fields(self) -> dict[str, str]:
+        """Return the fields that were sent."""
+        return {name: self.get_body_argument(name, "") for name in FIELDS}
+
+    async def form(self, form: KeyForm, key: OwnKey | None = None) -> None:
+        """Answer with the form of a new or an existing key."""
+        groups = await self.store(key_groups)
+        allowed = await self.store(groups_for_keys, self.me.user_id, admin=self.me.admin)
+        if key is not None and key.group and key.group not in allowed:
+            allowed = [key.group, *allowed]
+        self.show(
+            "keys/form.html",
+            key=key,
+            form=form,
+            groups=[group_to_plain(groups[name]) for name in allowed if name in groups],
+            expiries=EXPIRIES,
+            limit_windows=LIMIT_WINDOWS,
+        )
+
+    async def refuse(
+        self, failure: Failure, fields: dict[str, str], key: OwnKey | None = None
+    ) -> None:
+        """Answer with the form as it was sent and its problem."""
+        if failure.status_code not in (400, 403, 409):
+            raise failure
+        self.set_status(failure.status_code)
+        name = {"expires_at": "date"}.get(failure.field or "", failure.field or "")
+        problem = failure.message
+        if failure.status_code == HTTPStatus.CONFLICT:
+            problem = self.words["keys.name_taken"]
+        await self.form(KeyForm(fields, problem, name if name in FIELDS else ""), key)
+
+    async def show_secret(self, key_id: str, secret: str, *, rotated: bool = False) -> None:
+        """Answer with a secret, this once."""
+        key = await self.key(key_id)
+        group = (await self.store(key_groups)).get(key.group)
+        models = list(key.models or (group.models if group else ()))
+        model = models[0] if models else None
+        self.show(
+            "keys/made.html",
+            key=key,
+            group=group,
+            secret=secret,
+            rotated=rotated,
+            model=model,
+            format_money=format_money,
+            panels=panels(SnippetValues(self.site.base_url, secret, model)),
+        )
+
+
+class NewKeyForm(KeyFormPage):
+    """/keys/new."""
+
+    async def get(self) -> None:
+        query = {name: self.get_query_argument(name, "") for name in ("group", "name")}
+        chosen = {name: value for name, value in query.items() if value}
+        await self.form(KeyForm({**NEW_KEY.fields, **chosen}))
+
+    async def post(self) -> None:
+        fields = self.fields()
+        values = {"name": fields["name"], **values_of(fields, now_ms())}
+        try:
+            key = await self.store(make_key, self.owner, values)
+        except Failure as failure:
+            await self.refuse(failure, fields)
+            return
+        assert key.secret is not None  # the form has no field for it
+        await self.show_secret(key.id, key.secret)
+
+
+class EditKeyForm(KeyFormPage):
+    """/keys/ID/edit."""
+
+    async def get(self, key_id: str) -> None:
+        key = await self.key(key_id)
+        await self.form(KeyForm(fields_of(key)), key)
+
+    async def post(self, key_id: str) -> None:
+        key, fields = await self.key(key_id), self.fields()
+        values = changed(values_of(fields, now_ms()), key)
+        try:
+            await self.store(change_key, self.owner, key_id, values)
+        except Failure as failure:
+            await self.refuse(failure, {**fields, "name": key.name}, key)
+            return
+        self.say(self.words["keys.changed"].format(name=key.name))
+        self.redirect(f"/keys/{key_id}", status=303)
+
+
+class RotateKeyForm(KeyFormPage):
+    """/keys/ID/rotate: gives a key a new secret."""
+
+    async def get(self, key_id: str) -> None:
+        self.show("keys/rotate.html", key=await self.key(key_id), overlaps=OVERLAPS)
+
+    async def post(self, key_id: str) -> None:
+        text = self.get_body_argument("overlap_s", "")
+        overlap_s = int(text) if text in map(str, OVERLAPS) else None
+        secret = await self.store(rotate_key, self.owner, key_id, overlap_s)
+        await self.show_secret(key_id, secret, rotated=True)
+
+
+class RevokeKeyForm(KeyFormPage):
+    """/keys/ID/revoke: ends a key for good, confirmed by its name."""
+
+    async def get(self, key_id: str) -> None:
+        self.show("keys/revoke.html", key=await self.key(key_id), differs=False)
+
+    async def post(self, key_id: str) -> None:
+        key = await self.key(key_id)
+        if self.get_body_argument("confirm", "") != key.name:
+            self.set_status(HTTPStatus.BAD_REQUEST)
+            self.show("keys/revoke.html", key=key, differs=True)
+            return
+        await self.store(revoke_key, self.owner, key_id)
+        self.say(self.words["keys.revoked_done"].format(name=key.name))
+        self.redirect("/keys", status=303)
+
+
+class KeyAction(KeyFormPage):
+    """A button of a key; its path redirects to the key."""
+
+    async def get(self, key_id: str, action: str) -> None:
+        await self.key(key_id)
+        self.redirect(f"/keys/{key_id}", status=303)
+
+
+class EnableKeyAction(KeyAction):
+    """/keys/ID/enable and /disable."""
+
+    async def post(self, key_id: str, action: str) -> None:
+        enabled = action == "enable"
+        key = await self.store(enable_key, self.owner, key_id, enabled)
+        text = self.words["keys.enabled_done" if enabled else "keys.disabled_done"]
+        undo = "disable" if enabled else "enable"
+        self.say(text.format(name=key.name), undo=f"/keys/{key_id}/{undo}")
+        from_list = self.get_body_argument("back", "") == "list"
+        self.redirect("/keys" if from_list else f"/keys/{key_id}", status=303)
+
+
+class DismissPathsAction(KeyAction):
+    """/keys/ID/dismiss and /restore: hides the wrong paths of a key, or shows them again."""
+
+    async def post(self, key_id: str, action: str) -> None:
+        key = await self.key(key_id)
+        dismissed = action == "dismiss"
+        await self.store(wrong_paths.dismiss, key.id, dismissed=dismissed)
+        if dismissed:
+            self.say(self.words["keys.dismissed_done"], undo=f"/keys/{key_id}/restore")
+        self.redirect(f"/keys/{key_id}", status=303)
+
+
+class EnvFile(KeyFormPage):
+    """/keys/env: a new secret as a file; without a script a browser can save none."""
+
+    async def get(self) -> None:
+        self.redirect("/keys", status=303)
+
+    async def post(self) -> None:
+        secret, name = self.get_body_argument("secret"), self.get_body_argument("name", "key")
+        if not GIVEN_SECRET.fullmatch(secret):
+            raise invalid("secret", "this is no secret")
+        file_name = _UNSAFE_IN_FILE_NAMES.sub("-", name).strip("-.") or "key"
+        lines = {ENV_NAME: secret, "SLUICE_BASE_URL": self.site.base_url}
+        self.set_header("Content-Type", "text/plain; charset=utf-8")
+        self.set_header("Content-Disposition", f'attachment; filename="{file_name}.env"')
+        self.finish("".join(f"{name}={value}\n" for name, value in lines.items()))

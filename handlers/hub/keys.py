@@ -1,0 +1,500 @@
+"""A user's own keys: the list, the page of a key, and the JSON API; never the keys of others.
+
+A key is made and changed by the same editor as with commands, in the name of its owner; ownership,
+and the groups in which the owner may have keys, are checked here.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import urlencode
+
+import peewee
+
+from handlers.hub.web.base import Api, Failure, Page, invalid
+from handlers.hub.web.parts import Column
+from operations.base_url_check import Diagnosis, diagnose
+from operations.edits import editor
+from store.admin.apply import MadeKey
+from store.admin.kinds import DEFAULT_GROUP, KINDS
+from store.admin.objects import Sealing
+from store.calls.reading.sums import KEY_DAYS, CallSums, key_usage
+from store.catalog import keys
+from store.catalog.wrong_paths import Noticed
+from store.hub import own_keys
+from store.hub.key_groups import KeyGroup, groups_for_keys, key_groups
+from store.hub.own_keys import OwnKey
+from store.hub.sessions import SignedIn
+from store.values.errors import Conflict
+from store.values.ids import now_ms
+from store.values.pricing import format_money, format_multiplier
+from store.values.texts import nearest
+from store.values.usage_record import rfc3339
+
+PAGE_KEYS = 50
+API_KEYS, API_KEYS_MAX = 100, 200
+MAX_OVERLAP_S = 30 * 24 * 3600
+MAX_KEYS = 500  # of a member that are not revoked
+FIELDS = frozenset({"name", *KINDS["key"].fields})
+AGENT_WORDS, AGENT_CHARS = 3, 60
+MEASURES = ("cost", "calls", "tokens")
+COLUMNS = ("group", "spent", "models", "last_used", "expires")
+"""The columns that can be hidden, in their order; key and state stay."""
+
+# ---- states --------------------------------------------------------------------------------------
+
+REVOKED, DISABLED, EXPIRED, USED_UP = "revoked", "disabled", "expired", "used_up"
+WRONG_BASE_URL, NEAR_LIMIT, REPLACED = "wrong_base_url", "near_limit", "replaced"
+ACTIVE = "active"
+STATES: Mapping[str, str] = {
+    ACTIVE: "ok",
+    NEAR_LIMIT: "warn",
+    WRONG_BASE_URL: "warn",
+    USED_UP: "warn",
+    REPLACED: "live",
+    EXPIRED: "idle",
+    DISABLED: "idle",
+    REVOKED: "idle",
+}
+"""The states of a key, each with its shape."""
+WORKING = frozenset({ACTIVE, NEAR_LIMIT, WRONG_BASE_URL, REPLACED})
+"""States in which a call with the key may succeed."""
+
+
+def state_of(key: OwnKey, at_ms: int, base_url: str) -> str:
+    """Return the state of a key: why it does not work, or its most urgent problem."""
+    if key.revoked_ms is not None:
+        return REVOKED
+    if not key.enabled:
+        return DISABLED
+    if key.expires_ms is not None and key.expires_ms <= at_ms:
+        return EXPIRED
+    if key.limit_nanos is not None and key.spent_nanos >= key.limit_nanos:
+        return USED_UP
+    if misdirected(key, base_url) is not None:
+        return WRONG_BASE_URL
+    if key.near_limit:
+        return NEAR_LIMIT
+    return ACTIVE if key.replaced_until_ms is None else REPLACED
+
+
+def misdirected(key: OwnKey, base_url: str) -> tuple[Noticed, Diagnosis] | None:
+    """Return the newest wrong path of a key that another base URL would fix."""
+    for path in key.wrong:
+        diagnosis = diagnose(path.path, base_url)
+        if diagnosis.use is not None:
+            return path, diagnosis
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFilter:
+    """The keys of a list; revoked ones only by their state."""
+
+    search: str = ""
+    state: str = ""
+    group: str = ""
+
+    def matches(self, key: OwnKey, state: str) -> bool:
+        """Return whether a key of this state matches."""
+        if self.state != state and (self.state or state == REVOKED):
+            return False
+        if self.group and key.group != self.group:
+            return False
+        text = self.search.casefold()
+        return not text or any(
+            text in word.casefold() for word in (key.name, key.last_four, *key.networks)
+        )
+
+
+def matching_keys(
+    own: Iterable[OwnKey], key_filter: KeyFilter, at_ms: int, base_url: str
+) -> list[OwnKey]:
+    """Return the keys that match, in their order."""
+    return [key for key in own if key_filter.matches(key, state_of(key, at_ms, base_url))]
+
+
+def client_of(agent: str | None) -> str:
+    """Return the client of a User-Agent: `claude-cli 2.1.197`, `OpenAI Python 3.54.0`."""
+    name, *more = (agent or "").replace("/", " ").split()[:AGENT_WORDS] or [""]
+    for word in more:
+        name += f" {word}"
+        if word[:1].isdigit():
+            return name[:AGENT_CHARS]
+    return name.partition(" ")[0][:AGENT_CHARS]
+
+
+# ---- changes: blocking, in store threads ---------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class KeyOwner:
+    """The owner of the keys, and the secrets that seal them."""
+
+    me: SignedIn
+    sealing: Sealing
+
+
+def make_key(db: peewee.Database, owner: KeyOwner, values: Mapping[str, object]) -> MadeKey:
+    """Make a key of these fields of the document's `[[key]]`. Raises Failure: an unknown field, a
+    group that is not for its owner, a name that exists; Refused."""
+    _check_fields(values)
+    if "name" not in values:
+        raise invalid("name", "name is missing")
+    _check_group(db, owner.me, values.get("group", DEFAULT_GROUP))
+    if not owner.me.admin and own_keys.count_alive(db, owner.me.user_id) >= MAX_KEYS:
+        text = f"you have {MAX_KEYS} keys; revoke one that you do not need"
+        raise Failure(HTTPStatus.BAD_REQUEST, "invalid", text)
+    try:
+        outcome = editor(db, owner.sealing, owner.me.user, remote=True).make(
+            "key", {**values, "user": owner.me.user}
+        )
+    except Conflict:
+        text = f'you have a key "{values.get("name")}" already, or had it and it is revoked'
+        raise Failure(HTTPStatus.CONFLICT, "conflict", text, "name") from None
+    return outcome.keys[0]
+
+
+def change_key(
+    db: peewee.Database, owner: KeyOwner, key_id: str, values: Mapping[str, object]
+) -> OwnKey:
+    """Change some fields of a key, and return it. Raises as `make_key`; NotFound."""
+    _check_fields(values)
+    key = own_keys.show(db, owner.me.user_id, key_id, now_ms())
+    if key.revoked_ms is not None:
+        raise Failure(HTTPStatus.BAD_REQUEST, "invalid", "the key is revoked; that is for good")
+    if "secret" in values:
+        raise invalid("secret", "a key gets a new secret by rotate")
+    if "group" in values and values["group"] != key.group:
+        _check_group(db, owner.me, values["group"])
+    editor(db, owner.sealing, owner.me.user, remote=True).change("key", key_id, values)
+    return own_keys.show(db, owner.me.user_id, key_id, now_ms())
+
+
+def rotate_key(db: peewee.Database, owner: KeyOwner, key_id: str, overlap_s: object = None) -> str:
+    """Return a new secret of a key; the old one works for another `overlap_s`. Raises NotFound,
+    Refused, Failure for an overlap out of range."""
+    own_keys.owner_of(db, owner.me.user_id, key_id)
+    if overlap_s is None:
+        overlap_s = keys.OVERLAP_S
+    if type(overlap_s) is not int or not 0 <= overlap_s <= MAX_OVERLAP_S:
+        text = f"overlap_s must be a whole number from 0 to {MAX_OVERLAP_S}"
+        raise invalid("overlap_s", text)
+    rotation = keys.Rotation(owner.sealing.peppers, overlap_s)
+    return keys.rotate(db, key_id, rotation, owner.me.user)
+
+
+def enable_key(db: peewee.Database, owner: KeyOwner, key_id: str, enabled: bool) -> OwnKey:
+    """Enable or disable a key, and return it. Raises NotFound; Refused when it is revoked."""
+    own_keys.owner_of(db, owner.me.user_id, key_id)
+    keys.set_key_enabled(db, key_id, enabled, owner.me.user)
+    return own_keys.show(db, owner.me.user_id, key_id, now_ms())
+
+
+def revoke_key(db: peewee.Database, owner: KeyOwner, key_id: str) -> None:
+    """Revoke a key for good. Raises NotFound."""
+    own_keys.owner_of(db, owner.me.user_id, key_id)
+    keys.revoke(db, key_id, owner.me.user)
+
+
+def _check_fields(values: Mapping[str, object]) -> None:
+    for name in values:
+        if name not in FIELDS:
+            raise invalid(name, f'unknown field "{name}"{nearest(name, FIELDS)}')
+
+
+def _check_group(db: peewee.Database, me: SignedIn, group: object) -> None:
+    """Raise Failure for a group in which a member may have no keys, whether it exists or not; for
+    an administrator the editor checks that it exists."""
+    if me.admin:
+        return
+    allowed = groups_for_keys(db, me.user_id, admin=False)
+    if group not in allowed:
+        groups = ", ".join(allowed) or "no group; an administrator can open one to you"
+        text = f"you may make keys in: {groups}"
+        raise Failure(HTTPStatus.FORBIDDEN, "forbidden", text, "group")
+
+
+# ---- pages ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class KeyOrder:
+    """An order of the keys of a page."""
+
+    sort_key: Callable[[OwnKey], tuple[object, ...]]
+    greatest_first: bool = False
+
+
+LAST_USED = "last_used"
+ORDERS: Mapping[str, KeyOrder] = {
+    "name": KeyOrder(lambda key: (key.name.casefold(),)),
+    "spent": KeyOrder(lambda key: (key.spent_nanos,), greatest_first=True),
+    LAST_USED: KeyOrder(
+        lambda key: (key.last_use.at_ms if key.last_use else 0, key.created_ms),
+        greatest_first=True,
+    ),
+    "expires": KeyOrder(lambda key: (key.expires_ms is None, key.expires_ms or 0, key.name)),
+}
+
+
+class KeyListPage(Page):
+    """/keys."""
+
+    async def get(self) -> None:
+        at_ms, base_url = now_ms(), self.site.base_url
+        own = await self.store(own_keys.owned, self.me.user_id, at_ms)
+        names = ("search", "state", "group")
+        key_filter = KeyFilter(*(self.get_query_argument(name, "") for name in names))
+        matching = matching_keys(own, key_filter, at_ms, base_url)
+        after = self.get_query_argument("after", "")
+        following = [key for key in matching if not after or key.id < after]
+        page = await self.store(own_keys.with_use, following[:PAGE_KEYS], at_ms)
+        current = [key for key in own if key.revoked_ms is None]
+        sort = self.get_query_argument("sort", "")
+        sort = sort if sort in ORDERS else LAST_USED
+        self.show(
+            "keys/list.html",
+            keys=sorted(page, key=ORDERS[sort].sort_key, reverse=ORDERS[sort].greatest_first),
+            sort=sort,
+            columns=COLUMNS,
+            hide=[name for name in self.get_query_argument("hide", "").split(",") if name],
+            sorts=ORDERS,
+            state_of=lambda key: state_of(key, at_ms, base_url),
+            shapes=STATES,
+            working=WORKING,
+            filter=key_filter,
+            query=self._query,
+            groups=sorted({key.group for key in own if key.group}),
+            key_groups=await self.store(key_groups),
+            count_alive=len(current),
+            count_found=len(matching),
+            count_revoked=len(own) - len(current),
+            more=page[-1].id if len(following) > PAGE_KEYS else "",
+            wrong=_misdirected_keys(current, at_ms, base_url),
+            at_ms=at_ms,
+            format_money=format_money,
+            client_of=client_of,
+        )
+
+    def _query(self, **changed: str) -> str:
+        """Return the address of the list with other filters."""
+        names = ("search", "state", "group", "sort", "hide")
+        fields = {name: self.get_query_argument(name, "") for name in names} | changed
+        text = urlencode({name: value for name, value in fields.items() if value})
+        return "/keys" + (f"?{text}" if text else "")
+
+
+def _misdirected_keys(
+    own: Sequence[OwnKey], at_ms: int, base_url: str
+) -> list[tuple[OwnKey, Noticed, Diagnosis]]:
+    """Return the keys of clients with a wrong base URL, each with its newest wrong path."""
+    return [
+        (key, *wrong)
+        for key in own
+        if state_of(key, at_ms, base_url) in WORKING and (wrong := misdirected(key, base_url))
+    ]
+
+
+class KeyPage(Page):
+    """/keys/ID."""
+
+    async def get(self, key_id: str) -> None:
+        me, at_ms, base_url = self.me, now_ms(), self.site.base_url
+        key = await self.store(own_keys.show, me.user_id, key_id, at_ms)
+        usage = await self.store(key_usage, me.user, key_id, at_ms)
+        by = self.get_query_argument("by", MEASURES[0])
+        by = by if by in MEASURES else MEASURES[0]
+        state = state_of(key, at_ms, base_url)
+        self.show(
+            "keys/one.html",
+            key=key,
+            usage=usage,
+            state=state,
+            shape=STATES[state],
+            revoked=state == REVOKED,
+            key_groups=await self.store(key_groups),
+            by=by,
+            measures=MEASURES,
+            measure=measure,
+            columns=chart_columns(usage.days, by, at_ms, key.id),
+            wrong=[(path, diagnose(path.path, base_url)) for path in key.wrong],
+            at_ms=at_ms,
+            format_money=format_money,
+            client_of=client_of,
+        )
+
+
+def measure(sums: CallSums, by: str) -> Decimal:
+    """Return one of MEASURES."""
+    return Decimal(getattr(sums, by))
+
+
+def chart_columns(
+    days: Mapping[str, CallSums], by: str, at_ms: int, key_id: str
+) -> Sequence[Column]:
+    """Return a column for each of the last KEY_DAYS, also for those without a call."""
+    today = datetime.fromtimestamp(at_ms / 1000, UTC).date()
+    columns = []
+    for back in range(KEY_DAYS - 1, -1, -1):
+        day = today - timedelta(back)
+        sums = days.get(day.isoformat())
+        value = measure(sums, by) if sums else Decimal(0)
+        since, until = f"{day}T00:00:00Z", f"{day + timedelta(1)}T00:00:00Z"
+        href = "/usage?" + urlencode({"key_id": key_id, "since": since, "until": until})
+        tick = str(day.day) if back % 2 == (KEY_DAYS - 1) % 2 else ""
+        columns.append(Column((float(value),), tick, f"{day}: {value:,f}", href if sums else ""))
+    return columns
+
+
+# ---- the JSON API --------------------------------------------------------------------------------
+
+
+def key_to_plain(key: OwnKey, at_ms: int, base_url: str) -> dict[str, Any]:
+    """Return the JSON of a key: the fields of its entry in the document, then its state and use."""
+    last = key.last_use
+    return {
+        "id": key.id,
+        "name": key.name,
+        "prefix": key.prefix,
+        "last_four": key.last_four,
+        "group": key.group,
+        "multiplier": format_multiplier(key.multiplier_ppm),
+        "state": state_of(key, at_ms, base_url),
+        "enabled": key.enabled,
+        "models": list(key.models),
+        "networks": list(key.networks),
+        "limit": None if key.limit_nanos is None else format_money(key.limit_nanos),
+        "limit_window": key.limit_window,
+        "spent": format_money(key.spent_nanos),
+        "spent_window": key.spent_window,
+        "resets_at": _time(key.resets_ms),
+        "rpm": key.rpm,
+        "tpm": key.tpm,
+        "concurrency": key.concurrency,
+        "created_at": _time(key.created_ms),
+        "expires_at": _time(key.expires_ms),
+        "revoked_at": _time(key.revoked_ms),
+        "replaced_until": _time(key.replaced_until_ms),
+        "last_used": last
+        and {
+            "at": _time(last.at_ms),
+            "address": last.address,
+            "user_agent": last.agent,
+        },
+        "wrong_paths": [_path_to_plain(path, base_url) for path in key.wrong],
+    }
+
+
+def group_to_plain(group: KeyGroup) -> dict[str, Any]:
+    """Return a group for the form of a new key."""
+    return {
+        "name": group.name,
+        "multiplier": format_multiplier(group.multiplier_ppm),
+        "entries": list(group.entries),
+        "models": list(group.models),
+        "enabled": group.enabled,
+        "rpm": group.rpm,
+        "tpm": group.tpm,
+        "concurrency": group.concurrency,
+    }
+
+
+def _path_to_plain(path: Noticed, base_url: str) -> dict[str, Any]:
+    diagnosis = diagnose(path.path, base_url)
+    return {
+        "method": path.method,
+        "path": path.path,
+        "calls": path.calls,
+        "first_at": _time(path.first_ms),
+        "last_at": _time(path.last_ms),
+        "address": path.address,
+        "user_agent": path.agent,
+        "given": base_url + diagnosis.given if diagnosis.use is not None else None,
+        "base_url": diagnosis.use,
+    }
+
+
+def _time(at_ms: int | None) -> str | None:
+    return None if at_ms is None else rfc3339(at_ms)
+
+
+class KeyApiBase(Api):
+    """The base of the endpoints of keys."""
+
+    @property
+    def owner(self) -> KeyOwner:
+        """Return the owner of the keys."""
+        return KeyOwner(self.me, self.site.sealing)
+
+    def answer_key(self, key: OwnKey) -> None:
+        """Answer with a key."""
+        self.answer(key_to_plain(key, now_ms(), self.site.base_url))
+
+
+class KeyListApi(KeyApiBase):
+    """GET and POST /api/keys."""
+
+    async def get(self) -> None:
+        state = self.get_query_argument("state", "")
+        if state and state not in STATES:
+            raise invalid("state", f"state is one of {', '.join(STATES)}")
+        key_filter = KeyFilter(
+            self.get_query_argument("search", ""), state, self.get_query_argument("group", "")
+        )
+        limit = self.number("limit", API_KEYS, API_KEYS_MAX)
+        after, base_url = self.get_query_argument("after", ""), self.site.base_url
+        own = await self.store(own_keys.owned, self.me.user_id, now_ms())
+        matching = matching_keys(own, key_filter, now_ms(), base_url)
+        following = [key for key in matching if not after or key.id < after]
+        page = await self.store(own_keys.with_use, following[:limit], now_ms())
+        items = [key_to_plain(key, now_ms(), base_url) for key in page]
+        self.answer({"items": items, "next": page[-1].id if len(following) > limit else None})
+
+    async def post(self) -> None:
+        key = await self.store(make_key, self.owner, values := self.body())
+        secret = values["secret"] if key.secret is None else key.secret
+        self.answer({"id": key.id, "secret": secret}, HTTPStatus.CREATED)
+
+
+class KeyApi(KeyApiBase):
+    """GET, PATCH and DELETE /api/keys/ID."""
+
+    async def get(self, key_id: str) -> None:
+        self.answer_key(await self.store(own_keys.show, self.me.user_id, key_id, now_ms()))
+
+    async def patch(self, key_id: str) -> None:
+        self.answer_key(await self.store(change_key, self.owner, key_id, self.body()))
+
+    async def delete(self, key_id: str) -> None:
+        await self.store(revoke_key, self.owner, key_id)
+        await self.get(key_id)
+
+
+class RotateKeyApi(KeyApiBase):
+    """POST /api/keys/ID/rotate."""
+
+    async def post(self, key_id: str) -> None:
+        overlap_s = self.body().get("overlap_s")
+        secret = await self.store(rotate_key, self.owner, key_id, overlap_s)
+        self.answer({"id": key_id, "secret": secret})
+
+
+class EnableKeyApi(KeyApiBase):
+    """POST /api/keys/ID/disable and /enable."""
+
+    async def post(self, key_id: str, action: str) -> None:
+        self.answer_key(await self.store(enable_key, self.owner, key_id, action == "enable"))
+
+
+class KeyGroupsApi(Api):
+    """GET /api/groups: the groups in which the user may make keys, with their models."""
+
+    async def get(self) -> None:
+        allowed = await self.store(groups_for_keys, self.me.user_id, admin=self.me.admin)
+        groups = await self.store(key_groups)
+        items = [group_to_plain(groups[name]) for name in allowed if name in groups]
+        self.answer({"items": items, "next": None})
