@@ -353,7 +353,7 @@ def empty_words() -> list[str]:
 
 @pytest.mark.parametrize(
     ("figure", "measure"),
-    zip(MOST, (small_files, longest_chain, questions, empty_words), strict=True),
+    list(zip(MOST, (small_files, longest_chain, questions, empty_words), strict=True)),
 )
 def test_figures_only_fall(figure, measure):
     offenders = measure()
