@@ -56,7 +56,7 @@ def test_a_group_is_made_changed_disabled_and_removed(boss, db):
     fields += [("entries", "messages"), ("translate", "true")]
     answer = boss.send("/admin/groups", fields)
     assert (answer.status, answer.place) == (303, "/admin/groups"), answer.text
-    assert "a/b c made." in boss.get("/admin/groups").text
+    assert "a/b c created." in boss.get("/admin/groups").text
     place = "/admin/groups/a%2Fb%20c"
     form = boss.get(place).text
     assert 'value="0.8"' in form and not re.search(r'name="name"', form)
@@ -96,7 +96,7 @@ def test_a_channel_keeps_its_keys_when_their_field_is_empty(boss, api, db, hub):
     channel = show(db, "channel", "main")
     assert len(channel["keys"]) == 2 and channel["models"] == {"gpt-4.1": "up-model"}
     form = boss.get("/admin/channels/main/edit").text
-    assert "2 kept" in form and "secret-org" not in form and "u:pw" not in form
+    assert "2 stored" in form and "secret-org" not in form and "u:pw" not in form
     shown = re.search(r'name="proxy" value="([^"]*)"', form)[1]
     kept = [(name, value) for name, value in fields if name not in ("name", "keys")]
     kept = [one for one in kept if one[0] not in ("extra_headers", "proxy")]

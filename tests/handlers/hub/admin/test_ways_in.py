@@ -45,7 +45,7 @@ def test_codes_are_turned_off_after_the_name_was_typed(boss, hub, db, with_codes
     assert Browser(hub.port).sign_in("alice", PASSWORDS["alice"]).place != "/"
     assert boss.send("/admin/users/alice/totp", [("confirm", "alice")]).status == 303
     assert acts(db)[0] == ("boss", "set", {"totp": "on"}, {"totp": "off"})
-    assert "alice is asked for no one-time codes." in boss.get("/admin/users").text
+    assert "alice signs in without one-time codes." in boss.get("/admin/users").text
     assert Browser(hub.port).sign_in("alice", PASSWORDS["alice"]).place == "/"
     assert "/admin/users/alice/totp" not in boss.get("/admin/users/alice").text
 
