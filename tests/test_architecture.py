@@ -124,8 +124,8 @@ ALLOWED = {
     "app": set(),
 }
 SUPERVISOR = (
-    *("supervisor", "child", "listeners", "log_lines", "node", "ops", "ops_answers", "metrics"),
-    *("worker_state", "logs"),
+    *("supervisor", "child", "listeners", "logs", "metrics", "node", "notifier", "ops_answers"),
+    *("ops_server", "worker_state"),
 )
 SELF = ("self", "cls")
 FAMILIES = ("chat_completions", "responses", "messages", "generate_content")
@@ -142,7 +142,6 @@ for room in ("usage",):
         *("adapters", "store", "conf.settings", "tornado", "peewee"),
     }
 ALLOWED["handlers.hub.usage"] |= {"msgspec"}  # records of exports and of the live tail
-SUPERVISOR = (*SUPERVISOR, "service.notifier")
 for name in SUPERVISOR:
     ALLOWED[f"commands.process.{name}"] = {
         "conf",

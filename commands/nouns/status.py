@@ -22,7 +22,7 @@ from commands.output import (
     print_json,
     print_table,
 )
-from commands.process.log_lines import LEVELS
+from commands.process.logs import LEVELS
 from commands.process.node import NAME_FILE
 from commands.store_access import opened_store
 from conf.configuration import Loaded, which

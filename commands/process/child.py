@@ -13,7 +13,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from commands.process.metrics.words import WordReader
+from commands.process.metrics import WordReader
 from commands.process.worker_state import StateReader
 
 STOP_S = 2.5  # from "stop" to SIGKILL: all is over within 3 s

@@ -20,11 +20,9 @@ from pathlib import Path
 import msgspec
 from tornado.ioloop import IOLoop
 
-from commands.process.log_lines import FORMS
-from commands.process.logs.redaction import redact
-from commands.process.logs.sink import sink_of
+from commands.process.logs import FORMS, redact, sink_of
 from commands.process.memory import find_malloc_trim, one_arena
-from commands.process.metrics.words import WordTable
+from commands.process.metrics import WordTable
 from commands.process.store_check import announce
 from commands.process.worker_state import StateWriter
 from conf import secrets

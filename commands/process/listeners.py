@@ -31,8 +31,8 @@ def bind(section: str, host: str, port: int, count: int = 1) -> list[socket.sock
                 sockets[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             sockets[-1].listen(BACKLOG_CONNECTIONS)
     except OSError as error:
-        for one in sockets:
-            one.close()
+        for listener in sockets:
+            listener.close()
         if error.errno == errno.EADDRINUSE:
             raise PortTaken(section, host, port) from None
         raise StartError(_reason(section, host, port, error)) from None
@@ -41,11 +41,11 @@ def bind(section: str, host: str, port: int, count: int = 1) -> list[socket.sock
 
 def _resolve(section: str, host: str, port: int) -> _Address:
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:  # a name that cannot be one
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise StartError(f"{section}.host {host}: {reason}") from None
-    return found[0][0], found[0][4]
+    return addresses[0][0], addresses[0][4]
 
 
 def _bound(address: _Address, *, shared: bool) -> socket.socket:
@@ -85,6 +85,6 @@ def reopen(listener: socket.socket) -> None:
 
 
 def close_all(sockets: Sequence[socket.socket]) -> None:
-    """Close each; closing twice does no harm."""
-    for one in sockets:
-        one.close()
+    """Close all sockets; idempotent."""
+    for listener in sockets:
+        listener.close()

@@ -28,7 +28,7 @@ FULL_MAX_STREAMS = 50  # with more open a full collection would hold them up not
 
 
 def find_malloc_trim() -> Callable[[int], int] | None:
-    """glibc's malloc_trim; None where the C library has none (musl, macOS)."""
+    """Return glibc's malloc_trim; None where the C library has none (musl, macOS)."""
     try:
         return cast("Callable[[int], int]", ctypes.CDLL(None).malloc_trim)
     except (OSError, AttributeError):
@@ -36,8 +36,7 @@ def find_malloc_trim() -> Callable[[int], int] | None:
 
 
 def one_arena() -> None:
-    """Lets all threads take memory from one place, for processes in which few of them work at a
-    time: glibc gives each thread an arena of its own otherwise, with holes of its own."""
+    """Make all threads share one malloc arena, for processes in which few work at a time."""
     with contextlib.suppress(OSError, AttributeError):  # no glibc
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
 
@@ -54,7 +53,7 @@ class MemoryPolicy:
         self._last_full = 0
 
     def start(self, io_loop: IOLoop) -> None:
-        """To be called when everything long-lived has been made: it is never looked at again."""
+        """Freeze what exists, which should be everything long-lived, and begin."""
         gc.collect()
         gc.freeze()
         gc.disable()
@@ -62,7 +61,7 @@ class MemoryPolicy:
         self._timer = self._loop.call_later(YOUNG_INTERVAL_S, self._tick)
 
     def stop(self) -> None:
-        """Back to Python's own policy. Idempotent."""
+        """Return to Python's own policy. Idempotent."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

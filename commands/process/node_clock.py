@@ -18,7 +18,7 @@ WARN_MS = 60_000
 
 
 class NodeClock:
-    """`lead_ms`: how far the node's clock is ahead of the database's; None before a look."""
+    """`lead_ms`: the lead of the node's clock over the database's; None before the first look."""
 
     def __init__(self) -> None:
         self.lead_ms: int | None = None
@@ -26,8 +26,8 @@ class NodeClock:
         self._wrong = False
 
     def look(self, db: peewee.Database) -> None:
-        """Ask once a minute; log when the clock is a minute off, and when it is right again.
-        Raises StoreUnavailable."""
+        """Compare the clocks once a minute; log when they differ by a minute, and when they agree
+        again. Raises StoreUnavailable."""
         now = time.monotonic()
         if now < self._next_look:
             return
@@ -37,7 +37,7 @@ class NodeClock:
         if wrong and not self._wrong:
             log.warning(
                 "this node's clock is %.0f s %s the database's; synchronise both by NTP:"
-                " ids, days and windows go by the node's clock",
+                " ids, days and windows use the node's clock",
                 abs(self.lead_ms) / 1000,
                 "ahead of" if self.lead_ms > 0 else "behind",
             )

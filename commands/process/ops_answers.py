@@ -1,4 +1,4 @@
-"""What the ops port answers: liveness, readiness, state, metrics, log level, drain.
+"""The answers of the ops port: liveness, readiness, state, metrics, log level, drain.
 
 Standard library, conf and the supervisor's modules only.
 """
@@ -15,11 +15,16 @@ from typing import Protocol
 
 from commands.process import node
 from commands.process.child import SILENT_LOOKS, Slot, Worker
-from commands.process.log_lines import LEVELS, Log
-from commands.process.metrics.exposition import CONTENT_TYPE, Sample, Totals, percentile_ms, text_of
-from commands.process.metrics.words import WordReader
-from commands.process.ops.guard import Guard
-from commands.process.ops.server import Answer, Routes, Text
+from commands.process.logs import LEVELS, Log
+from commands.process.metrics import (
+    CONTENT_TYPE,
+    Sample,
+    Totals,
+    WordReader,
+    percentile_ms,
+    text_of,
+)
+from commands.process.ops_server import Answer, Guard, Routes, Text
 from conf import metrics as names
 from conf.configuration import Loaded
 from conf.store_url import place
@@ -28,7 +33,7 @@ from conf.version import VERSION
 
 
 class Gateway(Protocol):
-    """What is told of the supervisor."""
+    """The supervisor as the ops port sees it."""
 
     loaded: Loaded
     draining: bool
@@ -64,7 +69,7 @@ class OpsAnswers:
         self._reloaded_at = time.time()
 
     def routes(self) -> Routes:
-        """(method, path) -> answer."""
+        """Return the answers by method and path."""
         return {
             ("GET", "/livez"): self._livez,
             ("GET", "/readyz"): self._readyz,
@@ -76,18 +81,18 @@ class OpsAnswers:
         }
 
     def guard(self) -> Guard:
-        """By the settings in force; but the address stays that of the start until a restart, and
-        beyond loopback so does its need of a token."""
+        """Return the guard by the settings in force; the address, and beyond loopback its need of a
+        token, are those of the start."""
         ops, bound = self._gateway.loaded.settings.ops, self._bound
         token = ops.token or ("" if is_loopback(bound.host) else bound.token)
         return Guard(frozenset((bound.host.lower(), *ops.hosts)), token)
 
     def counted(self, counts: WordReader) -> None:
-        """A process has ended: its counts stay."""
+        """Keep the counts of a process that has ended."""
         self._totals.ended(counts)
 
     def reloaded(self, *, ok: bool) -> None:
-        """The configuration was read again."""
+        """Note that the configuration was read again."""
         self._reload_ok = ok
         if ok:
             self._reloaded_at = time.time()
@@ -95,7 +100,7 @@ class OpsAnswers:
     # ---- liveness, readiness ---------------------------------------------------------------------
 
     def _livez(self, body: bytes) -> Answer:
-        """A drain takes its time, and slots are then left without a worker."""
+        """Answer 503 when every slot hangs, but not during a drain, which empties slots."""
         self._gateway.read_states(time.monotonic())
         hang = all(slot.silence.hangs for slot in self._gateway.slots)
         if hang and not self._gateway.draining:
@@ -104,7 +109,7 @@ class OpsAnswers:
         return HTTPStatus.OK, {"live": True}
 
     def not_ready_because(self) -> str | None:
-        """None: calls are taken."""
+        """Return the reason not to be ready; None when calls are taken."""
         if self._gateway.draining or self._out_of_rotation:
             return "draining"
         now = time.monotonic()
@@ -169,10 +174,10 @@ class OpsAnswers:
         return next((lead / 1000 for lead in states if isinstance(lead, int)), None)
 
     def _measured(self) -> dict[str, object]:
-        """Percentiles over all workers, since the node was started."""
-        found = self._totals.read(self._gateway.counts())
+        """Return percentiles over all workers, since the start of the node."""
+        totals = self._totals.read(self._gateway.counts())
         return {
-            name: {f"p{percent}": percentile_ms(found, metric, percent) for percent in (50, 99)}
+            name: {f"p{percent}": percentile_ms(totals, metric, percent) for percent in (50, 99)}
             for name, metric in (("overhead_ms", names.OVERHEAD), ("loop_lag_ms", names.LOOP_LAG))
         }
 
@@ -183,11 +188,11 @@ class OpsAnswers:
         return HTTPStatus.OK, {"level": self._gateway.log.level, "configured": configured}
 
     def _set_level(self, body: bytes) -> Answer:
-        """`{"level": "debug"}`, or the word alone."""
+        """Set the level from `{"level": "debug"}`, or the word alone."""
         level = _level_in(body)
         if level is None:
-            cure = f'PUT {{"level": "…"}}, one of {", ".join(LEVELS)}'
-            return HTTPStatus.BAD_REQUEST, {"error": cure}
+            remedy = f'PUT {{"level": "…"}}, one of {", ".join(LEVELS)}'
+            return HTTPStatus.BAD_REQUEST, {"error": remedy}
         self._gateway.log.level = level
         self._gateway.tell_all({"cmd": "log-level", "level": level})
         self._gateway.log.warning("log level changed until the next reload", to=level)
@@ -196,13 +201,13 @@ class OpsAnswers:
     # ---- metrics ---------------------------------------------------------------------------------
 
     def _metrics(self, body: bytes) -> Answer:
-        found = self._totals.read(self._gateway.counts())
-        return HTTPStatus.OK, Text(CONTENT_TYPE, text_of(found, self._own()))
+        totals = self._totals.read(self._gateway.counts())
+        return HTTPStatus.OK, Text(CONTENT_TYPE, text_of(totals, self._own()))
 
     def _own(self) -> Iterator[Sample]:
         now, gateway = time.monotonic(), self._gateway
         gateway.read_states(now)
-        ready = [one for one in gateway.workers() if one.not_ready_because() is None]
+        ready = [worker for worker in gateway.workers() if worker.not_ready_because() is None]
         yield names.RESTARTS, (), self.restarts
         yield names.WORKERS_READY, (), len(ready)
         yield names.RELOAD_OK, (), int(self._reload_ok)
@@ -233,27 +238,27 @@ def _last_done(seen: Iterable[object]) -> Iterator[Sample]:
 
 
 def _upkeep(seen: Iterable[object]) -> Iterator[Sample]:
-    """How the last run of the upkeep ended, as far as a worker has seen; nothing before the first.
+    """Yield the result of the last run of the upkeep that a worker has seen; nothing before one.
 
     `seen` is store.upkeep.lease.to_public, which the workers put into their states.
     """
     ended = [
-        (str(one["ended_at"]), one) for one in seen if isinstance(one, dict) and one["ended_at"]
+        (str(run["ended_at"]), run) for run in seen if isinstance(run, dict) and run["ended_at"]
     ]
     if ended:
-        at, newest = max(ended, key=lambda one: one[0])
+        at, newest = max(ended, key=lambda run: run[0])
         yield names.UPKEEP_AT, (), datetime.fromisoformat(at).timestamp()
         yield names.UPKEEP_OK, (), int(newest["trouble"] is None)
 
 
 def _level_in(body: bytes) -> str | None:
-    """The level that the body of a PUT names; None: it names none."""
+    """Return the level that the body of a PUT names; None otherwise."""
     word = body.decode("utf-8", "replace").strip()
     try:
-        said = json.loads(word)
+        document = json.loads(word)
     except ValueError:
-        said = word
-    level = said.get("level") if isinstance(said, dict) else said
+        document = word
+    level = document.get("level") if isinstance(document, dict) else document
     return level if isinstance(level, str) and level in LEVELS else None
 
 

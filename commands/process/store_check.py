@@ -1,7 +1,7 @@
-"""The first look at the store: whether it can be served, is away, or must be refused.
+"""The check of the store at a start: usable, unreachable, or to be refused.
 
 And the link of the first run, which the first worker prints before it is ready, so that whoever
-waits for the gateway has it. When the store was away then, the Hub prints it later.
+waits for the gateway has it. When the store was unreachable, the Hub prints it later.
 """
 
 import os
@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 import msgspec
 import peewee
 
-from commands.process.log_lines import FORMS
+from commands.process.logs import FORMS
 from conf.settings import Settings
 from conf.store_url import SQLITE
 from operations.client_settings import hub_url
@@ -26,60 +26,60 @@ SCHEMA_WAIT_S = 5  # for a database that takes connections and does not answer
 ORDERS_POLL_S = 0.05
 
 
-class StoreFound(msgspec.Struct, frozen=True):
-    """`refusal`: why this store cannot be served; `away`: why it cannot be had now."""
+class StoreCheck(msgspec.Struct, frozen=True):
+    """The reason not to serve the store (`refusal`), or the error when it did not answer."""
 
     refusal: str = ""
-    away: str = ""
+    unreachable: str = ""
 
 
-def check(settings: Settings, *, first: bool) -> StoreFound | None:
-    """What a look at the store says, which may take seconds; None: the supervisor ends us. The
+def check(settings: Settings, *, first: bool) -> StoreCheck | None:
+    """Check the store, which may take seconds; None when the supervisor stops this process. The
     `first` worker of a gateway prints the link of the first run."""
     thread = ThreadPoolExecutor(1, thread_name_prefix="first look")
-    looking = thread.submit(_look, settings, first)
+    check_result = thread.submit(_look, settings, first)
     thread.shutdown(wait=False)
-    while not looking.done():
-        wait([looking], ORDERS_POLL_S)
-        if not looking.done() and select.select([0], [], [], 0)[0]:
+    while not check_result.done():
+        wait([check_result], ORDERS_POLL_S)
+        if not check_result.done() and select.select([0], [], [], 0)[0]:
             return None
-    return looking.result()
+    return check_result.result()
 
 
 def announce(db: peewee.Database, settings: Settings) -> None:
-    """Print a new link, if one is needed, as a line of the log's form. Raises StoreUnavailable.
+    """Print a new link, if one is needed, in the form of the log. Raises StoreUnavailable.
 
     On standard error and not through the log, which takes tokens out, may have a level above and
     may be kept in a file.
     """
     link = first_run.make_link(db) if settings.hub.enabled else None
     if link:
-        told = (
+        message = (
             f"no administrator can sign in; first run, for 24 hours: {hub_url(settings.hub)}{link}"
         )
-        line = FORMS[settings.log.format](now_ms(), "warning", "sluice.hub", told, {})
+        line = FORMS[settings.log.format](now_ms(), "warning", "sluice.hub", message, {})
         os.write(sys.stderr.fileno(), line.encode() + b"\n")
 
 
-def _look(settings: Settings, first: bool) -> StoreFound:
+def _look(settings: Settings, first: bool) -> StoreCheck:
     url = settings.store.url
     if missing := _missing_file(url):
-        cure = "bring it back, correct store.url, or make it: ./sluice init FOLDER"
-        return StoreFound(refusal=f"{missing} (store.url) does not exist; {cure}")
+        remedy = "bring it back, correct store.url, or create it: ./sluice init FOLDER"
+        return StoreCheck(refusal=f"{missing} (store.url) does not exist; {remedy}")
     db = open_database(url, read_timeout_s=SCHEMA_WAIT_S)
     try:
         refusal = migrate.behind(db)
         if first and not refusal:
             announce(db, settings)
-        return StoreFound(refusal=refusal)
+        return StoreCheck(refusal=refusal)
     except StoreUnavailable as error:
-        return StoreFound(away=str(error))
+        return StoreCheck(unreachable=str(error))
     finally:
         db.close()
 
 
 def _missing_file(url: str) -> str:
-    """The SQLite file that is not in its folder; else empty. Without its folder it is away."""
+    """Return the SQLite file that is missing from its folder; else empty."""
     file = url.removeprefix(SQLITE)
     if not url.startswith(SQLITE) or not os.path.isdir(os.path.dirname(file)):
         return ""

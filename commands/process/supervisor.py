@@ -17,13 +17,12 @@ from typing import NamedTuple
 
 from commands.process import listeners, node
 from commands.process.child import CLOSE_LOOKS, Companion, Slot, Worker
-from commands.process.log_lines import Log
-from commands.process.logs.sink import sink_of
-from commands.process.metrics.words import WordReader
+from commands.process.logs import Log, sink_of
+from commands.process.metrics import WordReader
 from commands.process.node import PortTaken, StartError
-from commands.process.ops.server import OpsServer
+from commands.process.notifier import Notifier
 from commands.process.ops_answers import OpsAnswers
-from commands.process.service.notifier import Notifier
+from commands.process.ops_server import OpsServer
 from conf import secrets, version
 from conf.configuration import ConfigError, Loaded, find_config, load
 from conf.settings import to_plain

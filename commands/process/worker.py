@@ -27,11 +27,9 @@ from tornado.ioloop import IOLoop, PeriodicCallback
 
 from adapters.registry import LOSSES
 from commands.process import store_check
-from commands.process.log_lines import FORMS, text_line
-from commands.process.logs.redaction import redact
-from commands.process.logs.sink import sink_of
+from commands.process.logs import FORMS, redact, sink_of, text_line
 from commands.process.memory import MemoryPolicy
-from commands.process.metrics.words import WordTable
+from commands.process.metrics import WordTable
 from commands.process.node_clock import NodeClock
 from commands.process.worker_metrics import WorkerMetrics
 from commands.process.worker_state import StateWriter
@@ -143,7 +141,7 @@ def main(args: Sequence[str]) -> int:
         if found is not None:
             # An event costs about a fifth less than on asyncio's loop (docs/lab/figures.md).
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                code = runner.run(_serve(orders, settings, keys, logs, found.away))
+                code = runner.run(_serve(orders, settings, keys, logs, found.unreachable))
     except (ConfigError, StoreError) as error:
         log.error("%s", error)
         return REFUSED_EXIT

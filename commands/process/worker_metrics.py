@@ -1,4 +1,4 @@
-"""What a worker counts that no call tells: gauges, loop lag, the store's retries; and spans.
+"""The metrics of a worker beside those of calls: gauges, loop lag, the store's retries; and spans.
 
 Wires the parts of a worker to its metrics; `publish` is called once a second.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from peewee import Database
 
-from commands.process.metrics.words import ABSENT
+from commands.process.metrics import ABSENT
 from conf import metrics as names
 from conf.metrics import Metric
 from conf.version import VERSION
@@ -38,13 +38,13 @@ _EXPORTER = "handlers.telemetry.otlp"
 
 
 def _spans(endpoint: str, node: str) -> SpanThread | None:
-    """What exports spans; None when its packages are not installed."""
+    """Return the exporter of spans; None when its packages are not installed."""
     try:
         # By name: nothing of OpenTelemetry is loaded by workers that do not trace.
         otlp = importlib.import_module(_EXPORTER)
     except ImportError as error:
-        cure = "pip install -r requirements-otel.txt"
-        log.error("calls are not traced, a package is missing (%s): %s", error, cure)
+        remedy = "pip install -r requirements-otel.txt"
+        log.error("calls are not traced, a package is missing (%s): %s", error, remedy)
         return None
     return SpanThread(otlp.OtlpExporter(endpoint, VERSION, node))
 
@@ -65,7 +65,7 @@ class WorkerMetrics:
         self._lag = LoopLag(self._turned)
 
     def start(self, endpoint: str, node: str) -> None:
-        """On the loop; with an endpoint calls become spans."""
+        """Start on the loop; with an endpoint calls become spans."""
         for gauge in _GAUGES:  # there from the first scrape on
             self._metrics.set(gauge, value=0)
         self._lag.start()
@@ -73,13 +73,13 @@ class WorkerMetrics:
             self.spans = self._relay.telemetry.spans = _spans(endpoint, node)
 
     def stop(self) -> None:
-        """Blocks for a moment while spans are sent."""
+        """Stop; blocks for a moment while spans are sent."""
         self._lag.stop()
         if self.spans is not None:
             self.spans.stop()
 
     def take_snapshot(self, snapshot: Snapshot) -> None:
-        """The catalogue has changed: which models are configured, which channels there are."""
+        """Take over the models and channels of a new snapshot."""
         self._metrics.models = snapshot.models
         self._channels.take_snapshot(snapshot, time.monotonic())
         names_by_id = {channel.id: channel.name for channel in snapshot.channels}
@@ -97,12 +97,12 @@ class WorkerMetrics:
         self._metrics.observe(names.LOOP_LAG, late_us)
 
     def lost(self, records: list[UsageRecord]) -> None:
-        """Calls that a dead process had not ended, found in its journal."""
+        """Count calls that a dead process had not ended, found in its journal."""
         for record in records:
             self._metrics.call_ended(record, 0)
 
     def publish(self, server: RelayServer, writer: Writer, db: Database, logs: LogThread) -> None:
-        """Write down what is counted elsewhere."""
+        """Publish what is counted elsewhere."""
         live, metrics = self._relay.live, self._metrics
         metrics.set(names.STREAMS, value=live.streams)
         metrics.set(names.CALLS, value=live.calls)

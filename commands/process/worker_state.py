@@ -1,4 +1,4 @@
-"""What a worker says of itself once a second, in memory that it shares with the supervisor.
+"""The state that a worker reports once a second, in memory that it shares with the supervisor.
 
 One memory file for each worker: the supervisor makes it and keeps it, the worker alone writes it,
 and it grows with what it holds (ADR 0018). A checksum tells a state that is half written. Before
@@ -60,8 +60,8 @@ class StateReader:
         return True
 
     def read(self) -> Mapping[str, object] | None:
-        """The state when there is a newer one than last time; None: there is none, or it is just
-        being written."""
+        """Return the state when it is newer than the last one; None otherwise, or while it is being
+        written."""
         for _ in range(READ_TRIES):
             data = os.pread(self.descriptor, os.fstat(self.descriptor).st_size, STATE_AT)
             if len(data) < _JSON_AT:

@@ -11,8 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from commands.process.log_lines import FORMS, json_line, text_line
-from commands.process.logs.redaction import redact
+from commands.process.logs import FORMS, json_line, redact, text_line
 from handlers import logs
 from handlers.logs import WRITE_MAX, LogThread
 

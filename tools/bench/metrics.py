@@ -13,8 +13,7 @@ from collections.abc import Callable
 
 import click
 
-from commands.process.metrics.exposition import Totals, text_of
-from commands.process.metrics.words import WordReader, WordTable
+from commands.process.metrics import Totals, WordReader, WordTable, text_of
 from handlers.telemetry.metrics import Metrics, PrivateTable
 from store.values.usage_record import AttemptRecord, CallFacts, UsageRecord
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from commands.process.log_lines import FORMS, Log
+from commands.process.logs import FORMS, Log
 
 
 class Written:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from commands.process.log_lines import text_line
+from commands.process.logs import text_line
 from handlers.telemetry import calls as telemetry
 from handlers.telemetry.calls import ENDED_MAX, UNRECORDED_MAX, Telemetry, Unrecorded
 from store.values.usage_record import AttemptRecord

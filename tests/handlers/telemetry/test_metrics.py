@@ -2,8 +2,7 @@
 
 import pytest
 
-from commands.process.metrics.exposition import Totals
-from commands.process.metrics.words import WordReader, WordTable
+from commands.process.metrics import Totals, WordReader, WordTable
 from conf.metrics import METRICS, OTHER
 from handlers.telemetry.calls import Telemetry, Unrecorded
 from handlers.telemetry.metrics import Metrics

@@ -1,20 +1,76 @@
-"""The ops port: a very small HTTP server inside the supervisor's own loop.
+"""The server of the ops port: HTTP/1.1 on the supervisor's loop, and the check of Host and token.
 
-Why not http.server: with what it imports (email, ssl) it doubles the memory of the supervisor (7 MB
-measured), and its threads would have to be guarded. What is needed here is a request line, the
-short body of a PUT, and an answer; every connection has a deadline, so a stuck client holds
-nothing.
+Standard library and conf only. A page in a browser can lead a name of its own to this machine (DNS
+rebinding): its requests come from inside then and carry that name as Host, so only names that are
+ours are answered. Load balancers ask for liveness and readiness by whatever address they know, and
+these two answers hold nothing that is worth a secret.
 """
 
+import hmac
+import ipaddress
 import json
 import selectors
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import NamedTuple
 
-from commands.process.ops.guard import Guard
+from conf.values import is_loopback
+
+OPEN_PATHS = frozenset({"/livez", "/readyz"})
+
+Refusal = tuple[HTTPStatus, dict[str, object]]
+
+
+class Guard(NamedTuple):
+    """`names`: hosts beside loopback and the address that the request came to; `token`: empty, or
+    what all but OPEN_PATHS have to bring as a Bearer."""
+
+    names: frozenset[str]
+    token: str = ""
+
+    def refusal(self, path: str, fields: Sequence[str], came_to: str) -> Refusal | None:
+        """Return the refusal of a request, None to answer it. `fields`: header lines."""
+        if path in OPEN_PATHS:
+            return None
+        hosts = _values(fields, "host")
+        if len(hosts) != 1 or not self._is_ours(_name_of(hosts[0]), came_to):
+            remedy = "this name is not served here; add it to ops.hosts, or use the address"
+            return HTTPStatus.FORBIDDEN, {"error": remedy}
+        if self.token and not self._is_token(_values(fields, "authorization")):
+            return HTTPStatus.UNAUTHORIZED, {"error": "Authorization: Bearer TOKEN (ops.token)"}
+        return None
+
+    def _is_ours(self, name: str, came_to: str) -> bool:
+        return is_loopback(name) or name in self.names or _address(name) == _address(came_to) != ""
+
+    def _is_token(self, headers: Sequence[str]) -> bool:
+        scheme, _, token = headers[0].partition(" ") if len(headers) == 1 else ("", "", "")
+        same = hmac.compare_digest(token.strip().encode("latin-1"), self.token.encode())
+        return scheme.lower() == "bearer" and same
+
+
+def _values(fields: Sequence[str], name: str) -> list[str]:
+    """Return the values of a header from all its lines."""
+    parts = (field.partition(":") for field in fields)
+    return [value.strip() for key, _, value in parts if key.lower() == name]
+
+
+def _name_of(host: str) -> str:
+    """Return the host of a Host header: lower case, without port, brackets and final dot."""
+    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    return name.lower().removesuffix(".")
+
+
+def _address(text: str) -> str:
+    """Return an IP address in one spelling, IPv4 inside IPv6 as itself; empty for other text."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return ""
+    return str(getattr(address, "ipv4_mapped", None) or address)
+
 
 MAX_HEAD_BYTES = 16384
 MAX_CONNECTIONS = 64
@@ -56,7 +112,7 @@ class OpsServer:
 
     def sweep(self, now: float) -> None:
         """Drop the connections whose time is over."""
-        for connection in [one for one in self._open if one.deadline <= now]:
+        for connection in [connection for connection in self._open if connection.deadline <= now]:
             self._drop(connection)
 
     def close(self) -> None:
@@ -73,7 +129,11 @@ class OpsServer:
             return  # the client has gone again, or there are no descriptors left
         if len(self._open) >= MAX_CONNECTIONS:
             # The newest is served: whoever sends nothing keeps nobody from asking.
-            self._drop(min(self._open, key=lambda one: (bool(one.reply), one.deadline)))
+            self._drop(
+                min(
+                    self._open, key=lambda connection: (bool(connection.reply), connection.deadline)
+                )
+            )
         peer.setblocking(False)
         connection = _Connection(peer, time.monotonic() + CONNECTION_S)
         self._open.add(connection)
@@ -83,8 +143,8 @@ class OpsServer:
         try:
             if connection.reply:
                 connection.write()
-            elif (asked := connection.read()) is not None:
-                head, body = asked
+            elif (request := connection.read()) is not None:
+                head, body = request
                 connection.answer(_encode(head, self._answer(head, body, connection.came_to)))
                 connection.write()
         except BlockingIOError:
@@ -116,7 +176,7 @@ class OpsServer:
         method, path = parts[0], parts[1].partition("?")[0]
         if refusal := self._guard().refusal(path, fields, came_to):
             return refusal
-        methods = [known for known, route in self._routes if route == path]
+        methods = [method for method, route in self._routes if route == path]
         if not methods:
             return HTTPStatus.NOT_FOUND, {"error": f"nothing at {path[:200]}"}
         # a page in a browser on this machine could send a POST here, and would say its Origin
@@ -171,7 +231,7 @@ class _Connection:
 
 
 def _body_bytes(head: bytes) -> int:
-    """How much of a body to wait for: that of a PUT, bodies of others are not read."""
+    """Return the bytes of body to wait for; only a PUT has one."""
     if not head.startswith(b"PUT "):
         return 0
     for line in head.lower().split(b"\r\n"):

@@ -2,7 +2,7 @@
 
 import sys
 
-from commands.process.logs.sink import LogFile, StandardError, sink_of
+from commands.process.logs import LogFile, StandardError, sink_of
 
 
 def test_a_file_is_appended_to_and_opened_anew(tmp_path):

@@ -1,5 +1,5 @@
-"""Tells systemd how the gateway is, by its protocol of datagrams (sd_notify(3)); a unit of
-Type=notify waits for READY=1 and restarts a gateway whose WATCHDOG=1 stays away.
+"""State reports to systemd by its datagram protocol, sd_notify(3): a unit of Type=notify waits
+for READY=1 and restarts a gateway that stops sending WATCHDOG=1.
 
 Without NOTIFY_SOCKET in the environment, and when nobody listens there, nothing is sent: a service
 manager that is gone must not end the gateway.
@@ -26,15 +26,15 @@ class Notifier:
         self._interval_s = _interval_s(environ)
         self._beat_at = 0.0
         self._ready = False
-        self._told = ""
+        self._last_status = ""
 
     def tend(self, now: float, not_ready_because: str | None) -> None:
-        """Say that the loop turns, and once that the gateway is ready; call it at every turn."""
+        """Report that the loop turns, and once that the gateway is ready; call it at every turn."""
         if not self._address:
             return
         if not self._ready:
             self._ready = not_ready_because is None
-            self._tell_status("serving" if self._ready else f"starting: {not_ready_because}")
+            self._report_status("serving" if self._ready else f"starting: {not_ready_because}")
             if self._ready:
                 self._send("READY=1")
         if self._interval_s and now >= self._beat_at:
@@ -42,15 +42,15 @@ class Notifier:
             self._send("WATCHDOG=1")
 
     def stopping(self) -> None:
-        """Say that it drains."""
+        """Report that the gateway drains."""
         self._ready = True  # whatever it was: it will not be
         self._send("STOPPING=1")
-        self._tell_status("draining: running calls finish")
+        self._report_status("draining: running calls finish")
 
-    def _tell_status(self, text: str) -> None:
+    def _report_status(self, text: str) -> None:
         line = " ".join(text.split())[:MAX_STATUS_CHARS]
-        if line != self._told:
-            self._told = line
+        if line != self._last_status:
+            self._last_status = line
             self._send(f"STATUS={line}")
 
     def _send(self, line: str) -> None:
@@ -61,11 +61,11 @@ class Notifier:
                 sender.setblocking(False)
                 sender.sendto(line.encode("utf-8", "replace"), self._address)
         except OSError:
-            pass  # gone, or its queue is full: what is said next replaces it
+            pass  # gone, or its queue is full: the next report replaces this one
 
 
 def _interval_s(environ: MutableMapping[str, str]) -> float:
-    """Half of the time after which systemd takes the process for dead; 0: it does not watch."""
+    """Return half of systemd's watchdog time-out, s; 0 without a watchdog."""
     text, pid = environ.pop("WATCHDOG_USEC", ""), environ.pop("WATCHDOG_PID", "")
     if not text.isascii() or not text.isdecimal() or pid not in ("", str(os.getpid())):
         return 0.0

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from commands.process.metrics import words as module
-from commands.process.metrics.words import SCRATCH, WordReader, WordTable
+from commands.process import metrics as module
+from commands.process.metrics import SCRATCH, WordReader, WordTable
 from conf.metrics import DURATION, REQUESTS, TOKENS
 from tests.support import leash
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[3]
 COUNTS = """
 import sys
-from commands.process.metrics.words import WordTable
+from commands.process.metrics import WordTable
 from conf.metrics import TOKENS
 table = WordTable(int(sys.argv[1]))
 first = table.add(TOKENS, ("", "0"))

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from commands.process.service.notifier import MAX_STATUS_CHARS, Notifier
+from commands.process.notifier import MAX_STATUS_CHARS, Notifier
 
 
 @pytest.fixture

@@ -11,9 +11,8 @@ from http import HTTPStatus
 
 import pytest
 
-from commands.process.ops import server as ops_server
-from commands.process.ops.guard import Guard
-from commands.process.ops.server import OpsServer
+from commands.process import ops_server
+from commands.process.ops_server import Guard, OpsServer
 
 
 @pytest.fixture

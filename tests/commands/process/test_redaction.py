@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from commands.process.logs.redaction import redact
+from commands.process.logs import redact
 
 SECRETS = {
     "a key": "sk-slc-7hQm2ZbT4yWc9KxRfP8vN3sJ6dLg5aEu",

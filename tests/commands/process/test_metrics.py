@@ -4,8 +4,7 @@ import time
 
 import pytest
 
-from commands.process.metrics.exposition import Totals, percentile_ms, text_of
-from commands.process.metrics.words import ABSENT, WordReader, WordTable
+from commands.process.metrics import ABSENT, Totals, WordReader, WordTable, percentile_ms, text_of
 from conf.metrics import (
     BUILD_INFO,
     CALLS,

@@ -4,7 +4,7 @@ from http import HTTPStatus
 
 import pytest
 
-from commands.process.ops.guard import Guard
+from commands.process.ops_server import Guard
 
 TOKEN = "s3cret-token"
 

@@ -1,1 +1,0 @@
-"""Where log lines go, and what is taken out of them first. Standard library only."""

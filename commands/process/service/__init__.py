@@ -1,1 +1,0 @@
-"""What a service manager hears of the gateway. Part of the supervisor: standard library only."""
