@@ -1,10 +1,9 @@
-"""What a wire family offers to the relay, and the values that pass between them.
+"""The shape of a wire family, and the values that pass between it and the relay.
 
 Only shapes: ``Family`` with its two sides, which are functions, and frozen values. A family fills
 them in a folder of its own and is named in ``registry.py``; handlers and the relay know nothing
-else of it. Values that are made for every call are structs, which are
-made six times faster than dataclasses. Names of headers in mappings are lower case (or the mapping
-does not mind case).
+else of it. Values that are made for every call are structs, which are made six times faster than
+dataclasses. Names of headers in mappings are lower case (or the mapping does not mind case).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,10 +20,10 @@ from adapters.json.jsonio import Spans, Struct
 
 @dataclass(frozen=True, slots=True)
 class Vendor:
-    """A row of the table of vendors: what they speak, where, and what is odd about them.
+    """A row of the table of vendors: the families they speak, their paths, and their peculiarities.
 
-    `prefixes`: what stands between a channel's base URL, which has no version path, and the path
-    of a family; families that are not named have nothing there.
+    `prefixes`: what stands between a channel's base URL, which has no version path, and the path of
+    a family; families that are not named have nothing there.
     """
 
     name: str
@@ -45,7 +44,7 @@ Job = Literal[
 
 
 class Operation(Struct, frozen=True, gc=False):
-    """One thing that clients of a family ask for: an endpoint of the relay port.
+    """An endpoint of the relay port.
 
     `framing` says how a streamed answer is cut into events. A path may name a target that the
     endpoint shows as a placeholder: the model, or the id of something that the vendor has stored.
@@ -103,7 +102,7 @@ class ModelEntry:
 
 @dataclass(frozen=True, slots=True)
 class ClientSide:
-    """What a family is to the callers of the gateway: what they ask for, and what they are told.
+    """A family as the gateway speaks it with its clients.
 
     ``credentials``: headers that may carry the key ("?key": the query's field); the first one
     present decides. ``answer_headers``: those of the upstream that may go down to the client.
@@ -133,15 +132,16 @@ class ClientSide:
 
 
 def no_issued_ids(body: bytes, stored: bool) -> list[str]:
-    """Of a family whose answers hand out nothing that can be named later."""
+    """Return no ids, for a family whose answers issue none that a request can name later."""
     return []
 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamSide:
-    """What a family is to the vendors that speak it: what they are sent, and what they answer.
+    """A family as the gateway speaks it with upstreams.
 
-    Their errors are read in one lenient way (``adapters.upstream_errors``), whatever they speak.
+    Their errors are read in one lenient way (``adapters.upstream_errors``), whatever family they
+    speak.
     """
 
     operations: Mapping[str, Operation]  # by job
@@ -172,7 +172,7 @@ class UpstreamSide:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One wire format: what speaks to clients, and what speaks to upstreams."""
+    """One wire format, with its client side and its upstream side."""
 
     name: str
     client: ClientSide

@@ -1,7 +1,7 @@
 """Base64 and data URLs in requests, as the codecs of all families read them.
 
-The hub has media in the standard alphabet with padding; clients send URL-safe base64, too, and
-leave padding and parameters as they like. Imported by the codecs.
+``adapters.ir`` has media in the standard alphabet with padding; clients send URL-safe base64, too,
+and leave padding and parameters as they like. Imported by the codecs.
 """
 
 import base64
@@ -16,8 +16,8 @@ _TO_STANDARD = str.maketrans("-_", "+/", " \t\r\n")
 
 
 def standard_base64(text: str, path: str) -> str:
-    """``text`` in the standard alphabet with padding; raises Fault INVALID_FIELD for ``path`` when
-    it is no base64."""
+    """Return ``text`` in the standard alphabet with padding; raise Fault INVALID_FIELD for ``path``
+    when it is no base64."""
     plain = text.translate(_TO_STANDARD).rstrip("=")
     if not _ALPHABET.fullmatch(plain) or len(plain) % 4 == 1:
         raise wrong_value(path, "expected base64")
@@ -25,8 +25,8 @@ def standard_base64(text: str, path: str) -> str:
 
 
 def split_data_url(url: str, path: str) -> tuple[str, str] | None:
-    """The MIME type, in lower case, and the base64 of a data URL; None when ``url`` is none. Raises
-    Fault INVALID_FIELD for ``path`` when its data is not base64."""
+    """Return the MIME type, in lower case, and the base64 of a data URL; None when ``url`` is none.
+    Raise Fault INVALID_FIELD for ``path`` when its data is not base64."""
     if url[:5].lower() != "data:":
         return None
     found = _DATA_URL.match(url)
@@ -36,7 +36,7 @@ def split_data_url(url: str, path: str) -> tuple[str, str] | None:
 
 
 def text_of(data: str, path: str) -> str:
-    """The text in the base64 of a text document; raises Fault INVALID_FIELD when it is not
+    """Return the text in the base64 of a text document; raise Fault INVALID_FIELD when it is not
     UTF-8."""
     try:
         return base64.b64decode(data).decode("utf-8-sig")
@@ -45,7 +45,7 @@ def text_of(data: str, path: str) -> str:
 
 
 def base64_of(text: str) -> str:
-    """Base64 of a text in UTF-8."""
+    """Return base64 of a text in UTF-8."""
     return base64.b64encode(text.encode(errors="replace")).decode()
 
 

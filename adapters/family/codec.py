@@ -1,4 +1,4 @@
-"""What translates a family: between its wire and the hub's words (``adapters.ir``).
+"""The shape of a codec: the translation of a family to and from ``adapters.ir``.
 
 A family has a codec for its clients (requests in, answers out) and one for its upstreams (requests
 out, answers in). Sans-io; no codec knows another family. Imported by the families, and by
@@ -29,17 +29,16 @@ MAX_EVENTS_AT_ONCE = 8192
 
 
 def few(values: list[T]) -> list[T]:
-    """The same list. Raises Fault UPSTREAM_INVALID when one event of a stream must not have as
-    many."""
+    """Return the same list. Raise Fault UPSTREAM_INVALID when one event of a stream must not have
+    as many."""
     if len(values) > MAX_EVENTS_AT_ONCE:
         raise Fault(Condition.UPSTREAM_INVALID)
     return values
 
 
 class Target(Struct, frozen=True):
-    """Whom a request is encoded for: the upstream's name of the model, what that model can take,
-    how many tokens it gives at most (None: not configured), and whether it knows
-    ``stream_options``."""
+    """The upstream model that a request is encoded for: its name, its traits, how many tokens it
+    gives at most (None: not configured), and whether the vendor knows ``stream_options``."""
 
     vendor: str
     model: str
@@ -53,9 +52,9 @@ MAX_STOP_CHARS = 256
 
 
 def stop_sequences(given: str | Sequence[str], path: str) -> tuple[str, ...]:
-    """The stop sequences of a request that is translated, without empty ones: the gateway looks for
-    each in all text of the answer. Raises Fault INVALID_FIELD, with the field's path, for more than
-    MAX_STOPS, or one longer than MAX_STOP_CHARS."""
+    """Return the stop sequences of a request that is translated, without empty ones: the gateway
+    looks for each in all text of the answer. Raise Fault INVALID_FIELD, with the field's path, for
+    more than MAX_STOPS, or one longer than MAX_STOP_CHARS."""
     places = (
         {path: given}
         if isinstance(given, str)
@@ -104,10 +103,10 @@ class AnswerContext(Struct, frozen=True):
 
 
 class StreamDecoder(ABC):
-    """Reads the decoded events of one upstream stream, in order; made for one stream.
+    """Reader of the decoded events of one upstream stream, in order; made for one stream.
 
-    The stream's tap reads the same events first: faults, usage, the answer's id and where the
-    stream ends are its business. What no event of the hub says is ignored.
+    The stream's tap reads the same events first: faults, usage, the answer's id and the end of the
+    stream are its business. What no event of ``adapters.ir`` can express is ignored.
     """
 
     def __init__(self) -> None:
@@ -116,16 +115,17 @@ class StreamDecoder(ABC):
 
     @abstractmethod
     def read(self, name: str | None, said: dict[str, Any]) -> list[Event]:
-        """The events that an event of the wire stands for: its name, if any, and its data. Raises
-        Fault UPSTREAM_INVALID when they are more than can be made at once."""
+        """Return the events of ``adapters.ir`` for an event of the wire, given its name, if any,
+        and its data. Raise Fault UPSTREAM_INVALID when they are more than can be made at once."""
 
     def may_skip(self, event: Delta) -> bool:
-        """Whether events that differ from this one's in the text alone may pass without being
-        read; not of a slot whose text the decoder gathers."""
+        """Return true when events that differ from this one's in the text alone may pass without
+        being read; not of a slot whose text the decoder gathers."""
         return True
 
     def end(self) -> list[Event]:
-        """What is still missing when the stream has ended well: slots are closed, then finished."""
+        """Return what is missing when the stream has ended well: slots are closed, then
+        finished."""
         return [self._close(slot) for slot in list(self._slots)]
 
     def _open(self, kind: SlotKind, **fields: Any) -> Opened:
@@ -139,7 +139,7 @@ class StreamDecoder(ABC):
 
 
 class StreamEncoder(ABC):
-    """Writes one stream for a client; made for one stream. Frames are written whole."""
+    """Writer of one stream for a client; made for one stream. Frames are written whole."""
 
     def __init__(self, context: AnswerContext) -> None:
         self.context = context
@@ -147,25 +147,26 @@ class StreamEncoder(ABC):
 
     @abstractmethod
     def begin(self) -> bytes:
-        """The first frames; sets ``started``."""
+        """Return the first frames and set ``started``."""
 
     @abstractmethod
     def write(self, event: Event) -> bytes:
-        """The frames of an event; of most events one, of some none."""
+        """Return the frames of an event; of most events one, of some none."""
 
     @abstractmethod
     def repeat(self, text: bytes) -> bytes:
-        """``write`` of a Delta without log probabilities, of the same slot as the last event, which
-        was such a Delta of a text or reasoning slot: ``text`` is its text as a JSON string has it,
-        plain ASCII without escapes."""
+        """Return ``write`` of a Delta without log probabilities, of the same slot as the last
+        event, which was such a Delta of a text or reasoning slot: ``text`` is its text as a JSON
+        string has it, plain ASCII without escapes."""
 
     @abstractmethod
     def end(self, usage: Usage | None) -> bytes:
-        """The last frames of an answer that is whole. ``usage``: what was reported or estimated."""
+        """Return the last frames of an answer that is whole. ``usage``: what was reported or
+        estimated."""
 
     @abstractmethod
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
-        """The last frames of a stream that failed, also of one that has not begun."""
+        """Return the last frames of a stream that failed, also of one that has not begun."""
 
 
 @dataclass(frozen=True, slots=True)

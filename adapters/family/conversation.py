@@ -1,4 +1,4 @@
-"""Identifies the conversation of a request: the same in all its turns, different between two.
+"""Identity of a request's conversation: the same in all its turns, different between two.
 
 Shared by the families, each of which names its own fields. Prompt caches match the beginning of a
 request, so a conversation is identified by its first texts: the system prompt and the user's first
@@ -22,13 +22,13 @@ _NOT_WORDS = frozenset({"cache_control", "prompt_cache_breakpoint", "role", "typ
 
 
 def given_name(value: object) -> bytes:
-    """The conversation's own name, as the client gave it; empty when it gave none."""
+    """Return the conversation's own name, as the client gave it; empty when it gave none."""
     return _ends(value).encode(errors="replace") if isinstance(value, str) else b""
 
 
 def text_field(spans: Spans, name: str) -> object:
-    """The value of a field that should be a string; None when it is of another kind, or so long
-    that it is no name."""
+    """Return the value of a field that should be a string; None when it is of another kind, or so
+    long that it is no name."""
     place = spans.get(name)
     if place is None or not spans.body.startswith(b'"', place.start):
         return None
@@ -36,8 +36,8 @@ def text_field(spans: Spans, name: str) -> object:
 
 
 def object_field(spans: Spans, name: str, inner: str) -> object:
-    """A field of an object; None when there is none, or it cannot be read: no fault is made of
-    what is the vendor's to judge."""
+    """Return a field of an object; None when there is none, or it cannot be read: no fault is made
+    of what is the vendor's to judge."""
     place = spans.get(name)
     if place is None or not spans.body.startswith(b"{", place.start):
         return None
@@ -48,8 +48,8 @@ def object_field(spans: Spans, name: str, inner: str) -> object:
 
 
 def opening(spans: Spans, system: Iterable[str], turns: str) -> bytes:
-    """The beginning of a conversation: fields about the system, then the list `turns` up to and
-    with the first turn of the user; a turn without a role is the user's. Empty when there is
+    """Return the beginning of a conversation: fields about the system, then the list `turns` up to
+    and with the first turn of the user; a turn without a role is the user's. Empty when there is
     nothing."""
     body, found = spans.body, []
     for name in system:
@@ -82,7 +82,8 @@ def _first_turns(body: bytes, start: int, end: int) -> list[str]:
 
 
 def _to_user(text: str) -> tuple[list[str], int | None]:
-    """The words up to the user's first turn; and where the text stopped short of it, if it did."""
+    """Return the words up to the user's first turn; and where the text stopped short of it, if it
+    did."""
     found: list[str] = []
     at = 1
     for _ in range(MAX_TURNS):
@@ -104,7 +105,8 @@ def _to_user(text: str) -> tuple[list[str], int | None]:
 
 
 def _texts(value: object) -> list[str]:
-    """The strings in a turn in their order, so that a text is the same in whatever it is packed."""
+    """Return the strings in a turn in their order, so that a text is the same in whatever it is
+    packed."""
     found: list[str] = []
     rest = [value]
     while rest and len(found) < MAX_TEXTS:

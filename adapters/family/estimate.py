@@ -62,7 +62,8 @@ _WIDE = re.compile("[\u2e80-\uffff\U00010000-\U0010ffff]+")
 
 
 def input_bound_tokens(body: bytes) -> int:
-    """More tokens than the request ``body`` is likely to be billed for as input, media by rule."""
+    """Return more tokens than the request ``body`` is likely to be billed for as input; media count
+    by a rule."""
     text_bytes = len(body)
     tokens = 0
     if text_bytes >= _MEDIA_FROM_BODY_BYTES:
@@ -73,7 +74,7 @@ def input_bound_tokens(body: bytes) -> int:
 
 
 def input_bound_steps(body: bytes) -> Steps[int]:
-    """``input_bound_tokens`` of a large body, in steps."""
+    """Return ``input_bound_tokens`` of a large body, in steps."""
     text_bytes = len(body)
     tokens = 0
     for at in range(0, len(body), _PIECE_BYTES):
@@ -91,7 +92,7 @@ def _media_bound_tokens(body: bytes, start: int, end: int) -> int:
 
 
 def _media(body: bytes, begin: int, stop: int) -> list[tuple[int, int]]:
-    """The places of base64 media in the strings of a JSON body whose markers begin in
+    """Return the places of base64 media in the strings of a JSON body whose markers begin in
     body[begin:stop]. In one string no more than one is looked for, so that a string of nothing but
     markers costs no more than another."""
     found: list[tuple[int, int]] = []
@@ -113,7 +114,7 @@ def _media(body: bytes, begin: int, stop: int) -> list[tuple[int, int]]:
 
 
 def _is_media(body: bytes, start: int, end: int, any_format: bool) -> bool:
-    """Whether the string is base64 of a file, told by its beginning and samples of the text."""
+    """Return true for base64 of a file, by its beginning and samples of the text."""
     if end - start < MIN_MEDIA_CHARS:
         return False
     head = _head(body, start)
@@ -136,8 +137,8 @@ def _is_image(head: bytes) -> bool:
 
 
 def estimate_tokens(text: str) -> int:
-    """The tokens of ``text``, within 10 % for prose, code, JSON and CJK. Long base64 counts as
-    media."""
+    """Return the tokens of ``text``, within 10 % for prose, code, JSON and CJK. Long base64 counts
+    as media."""
     media_tokens = 0
 
     def count_media(found: re.Match[str]) -> str:
@@ -152,7 +153,7 @@ def estimate_tokens(text: str) -> int:
 
 
 def estimate_body_tokens(body: bytes) -> int:
-    """The input tokens of a JSON request body: as ``estimate_tokens``, escapes of JSON read
+    """Return the input tokens of a JSON request body: as ``estimate_tokens``, escapes of JSON read
     first. Piece by piece, for a regular expression at work holds the interpreter's lock."""
     tokens, at, in_media = 0, 0, False
     while at < len(body):
@@ -181,19 +182,20 @@ def _unescape(found: re.Match[str]) -> str:
 
 
 def output_weight(text: str) -> int:
-    """The weight of a piece of output, in sixteenths of a token: small pieces add up well."""
+    """Return the weight of a piece of output, in sixteenths of a token: small pieces add up
+    well."""
     if text.isascii():
         return ASCII_WEIGHT * len(text)
     return _OTHER_WEIGHT * len(text) + _WIDE_EXTRA_WEIGHT * len("".join(_WIDE.findall(text)))
 
 
 def body_weight(body: bytes) -> int:
-    """The ``output_weight`` of a request body, which is UTF-8."""
+    """Return the ``output_weight`` of a request body, which is UTF-8."""
     return ASCII_WEIGHT * len(body) if body.isascii() else output_weight(body.decode())
 
 
 def weight_steps(text: bytes, start: int, end: int) -> Steps[int]:
-    """The ``output_weight`` of text[start:end], which is UTF-8 and long, in steps."""
+    """Return the ``output_weight`` of text[start:end], which is UTF-8 and long, in steps."""
     weight = 0
     while start < end:
         stop = min(end_of_piece(text, start + _PIECE_BYTES), end)
@@ -204,10 +206,10 @@ def weight_steps(text: bytes, start: int, end: int) -> Steps[int]:
 
 
 def output_units(text: str) -> int:
-    """A cheap count of the tokens of a piece of output, rounded up."""
+    """Return a cheap count of the tokens of a piece of output, rounded up."""
     return tokens_of_weight(output_weight(text))
 
 
 def tokens_of_weight(weight: int) -> int:
-    """Whole tokens of a sum of ``output_weight`` s, rounded up."""
+    """Return the whole tokens of a sum of ``output_weight`` s, rounded up."""
     return -(-weight // WEIGHT_PER_TOKEN)

@@ -20,8 +20,8 @@ _OPENAI_HEADERS = ("openai-organization", "openai-project", "openai-beta")
 
 
 def base_lines(client: Mapping[str, str], vendor: Vendor, key: str) -> list[str]:
-    """Credential, content type and accept; CHANNEL_MISCONFIGURED when the key cannot stand in a
-    header. Nothing of what the client sent.
+    """Return credential, content type and accept; nothing that the client sent. Raise Fault
+    CHANNEL_MISCONFIGURED when the key cannot stand in a header.
 
     An empty key: the upstream asks for none, as local model servers do.
     """
@@ -37,8 +37,8 @@ def _credential_line(auth: str, key: str) -> str:
 
 
 def openai_lines(client: Mapping[str, str], vendor: Vendor, key: str) -> list[str]:
-    """The lines for the families of OpenAI: our credential, and its own few headers of the client
-    where the vendor knows them."""
+    """Return the lines for the families of OpenAI: the credential, and OpenAI's own few headers of
+    the client where the vendor knows them."""
     lines = base_lines(client, vendor, key)
     if vendor.forward_openai_headers:
         lines += forwarded(client, _OPENAI_HEADERS)
@@ -46,18 +46,18 @@ def openai_lines(client: Mapping[str, str], vendor: Vendor, key: str) -> list[st
 
 
 def forwarded(client: Mapping[str, str], names: Iterable[str]) -> list[str]:
-    """Lines for those of the client's headers that are named; unsafe values are left out."""
+    """Return lines for those of the client's headers that are named; unsafe values are left out."""
     found = [(name, client.get(name)) for name in names]
     return [f"{name}: {value}" for name, value in found if value and is_safe(value)]
 
 
 def is_safe(value: str) -> bool:
-    """Whether ``value`` can stand in a header line and is not empty."""
+    """Return true when ``value`` can stand in a header line and is not empty."""
     return len(value) <= _MAX_VALUE_CHARS and _SAFE.fullmatch(value) is not None
 
 
 def refusal_headers(fault: Fault) -> dict[str, str]:
-    """The headers of a refusal or failure, the same in every family."""
+    """Return the headers of a refusal or failure, the same in every family."""
     headers = {"content-type": "application/json"}
     if fault.condition in {Condition.MISSING_KEY, Condition.MALFORMED_AUTHORIZATION}:
         headers["www-authenticate"] = "Bearer"
@@ -73,7 +73,8 @@ def refusal_headers(fault: Fault) -> dict[str, str]:
 def rename_model(
     spans: Spans, read: Peek, operation: Operation, upstream_model: str, vendor: Vendor
 ) -> bytes:
-    """The body with the upstream's name of the model; the same object when it is the same name."""
+    """Return the body with the upstream's name of the model; the same object when it is the same
+    name."""
     model = spans.get("model")
     if model is None or read.model == upstream_model:
         return spans.body
@@ -81,5 +82,5 @@ def rename_model(
 
 
 def path(operation: Operation, upstream_model: str, target: str | None) -> str:
-    """Where the upstream takes a call of a family whose paths name nothing."""
+    """Return the upstream's path of a call, for families whose paths name nothing."""
     return operation.endpoint

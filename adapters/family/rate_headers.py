@@ -38,12 +38,13 @@ RateLines = Callable[[Sequence[RateLevel], float], Lines]
 
 
 def no_rate_lines(_: Sequence[RateLevel], now_s: float) -> Lines:
-    """None: there are families without such headers."""
+    """Return no lines, for families without such headers."""
     return ()
 
 
 def openai_rate_lines(levels: Sequence[RateLevel], now_s: float) -> Lines:
-    """``x-ratelimit-*``: the reset is a duration such as ``6m0s``, ``1s`` or ``20ms``."""
+    """Return ``x-ratelimit-*`` lines: the reset is a duration such as ``6m0s``, ``1s`` or
+    ``20ms``."""
     lines: list[tuple[str, str]] = []
     for level in levels:
         limit, remaining, reset = _OPENAI[level.kind]
@@ -56,7 +57,8 @@ def openai_rate_lines(levels: Sequence[RateLevel], now_s: float) -> Lines:
 
 
 def anthropic_rate_lines(levels: Sequence[RateLevel], now_s: float) -> Lines:
-    """``anthropic-ratelimit-*``: the reset is a time of RFC 3339; ``now_s`` since 1970."""
+    """Return ``anthropic-ratelimit-*`` lines: the reset is a time of RFC 3339; ``now_s`` since
+    1970."""
     lines: list[tuple[str, str]] = []
     for level in levels:
         limit, remaining, reset = _ANTHROPIC[level.kind]

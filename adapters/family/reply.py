@@ -20,7 +20,7 @@ Fields = tuple[object, object | None, list[Any]]
 
 
 def rename_model(body: bytes, public: str, upstream_model: str) -> bytes:
-    """The answer with the model's public name in its field ``model``."""
+    """Return the answer with the model's public name in its field ``model``."""
     place = locate(body, "model")
     if place is None or not body.startswith(b'"', place.start):
         return body
@@ -29,10 +29,10 @@ def rename_model(body: bytes, public: str, upstream_model: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class AnswerReader:
-    """Reads the whole answers of one family.
+    """Reader of the whole answers of one family.
 
     ``fields`` decodes the few fields of a body; None, or one of DECODE_ERRORS: it is odd. Then
-    ``odd_fields`` has them of the loosely decoded body, or raises the Fault that it tells of.
+    ``odd_fields`` has them of the loosely decoded body, or raises the Fault that it reports.
     """
 
     fields: Callable[[bytes], Fields | None]
@@ -42,10 +42,11 @@ class AnswerReader:
     rename: Callable[[bytes, str, str], bytes] = rename_model
 
     def read(self, body: bytes, public: str, upstream_model: str) -> Answer:
-        """Read an answer: usage, id, and the model's public name in place of the upstream's.
+        """Return an answer with its usage, its id, and the model's public name in place of the
+        upstream's.
 
-        Raises Fault UPSTREAM_INVALID when it is no answer, or the condition of an error that stands
-        in its place.
+        Raise Fault UPSTREAM_INVALID when it is no answer, or the condition of an error in its
+        place.
         """
         try:
             if not body.isascii():
@@ -65,7 +66,8 @@ class AnswerReader:
 
 
 def weight_of_items(items: list[Any], weight_of_item: Callable[[dict[str, Any]], int]) -> int:
-    """The output weight of all items that are objects; those that are a Raw are decoded first."""
+    """Return the output weight of all items that are objects; those that are a Raw are decoded
+    first."""
     weight = 0
     for item in items:
         try:
@@ -78,7 +80,7 @@ def weight_of_items(items: list[Any], weight_of_item: Callable[[dict[str, Any]],
 
 
 def loads_answer(body: bytes) -> Any:
-    """A decoded body of an upstream; raises Fault UPSTREAM_INVALID when it is no JSON."""
+    """Return a decoded body of an upstream; raise Fault UPSTREAM_INVALID when it is no JSON."""
     try:
         return loads_loose(body)
     except ValueError:
@@ -86,15 +88,15 @@ def loads_answer(body: bytes) -> Any:
 
 
 def embedded_fault(said: object) -> Fault:
-    """What a decoded body or event means that is an error where an answer should be."""
+    """Return the fault of a decoded body or event that is an error where an answer should be."""
     return read_embedded_error(said).fault
 
 
 def read_count(
     body: bytes, field: str, fault_of: Callable[[object], Fault] = embedded_fault
 ) -> Answer:
-    """Read the answer to a request to count tokens, a number in ``field``; it costs nothing and
-    is passed as it is."""
+    """Return the answer to a request to count tokens, a number in ``field``, as it is; it costs
+    nothing. Raise the Fault of an error in its place."""
     answer = loads_answer(body)
     if not isinstance(answer, dict) or token_count(answer.get(field)) is None:
         raise fault_of(answer)

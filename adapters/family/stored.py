@@ -24,7 +24,7 @@ Kind = Literal["answer", "either", "given", "thread"]
 
 
 class StoredRef(Struct, frozen=True, gc=False):
-    """Reference of a request to what an upstream account keeps: the path of the field and the id.
+    """Reference of a request to what an upstream account stores: the path of the field and the id.
 
     ``kind``: "answer": made by an answer, its user's alone; "either": made by an answer or outside
     of the gateway; "given": made outside; "thread": no id, the upstream is asked to keep the
@@ -40,14 +40,14 @@ class StoredRef(Struct, frozen=True, gc=False):
 
 
 class RefList:
-    """Gathers what a request names, each id once."""
+    """The references of one request, each id once."""
 
     def __init__(self) -> None:
         self._refs: dict[tuple[Kind, str], StoredRef] = {}
 
     def add(self, kind: Kind, param: str, value: object, **more: Any) -> None:
-        """Add an id; what is no text, or empty, is the vendor's to judge. Raises Fault
-        INVALID_FIELD for more than MAX_REFS."""
+        """Add an id; what is no text, or empty, is the vendor's to judge. Raise Fault INVALID_FIELD
+        for more than MAX_REFS."""
         if not isinstance(value, str) or not value:
             return
         self._refs.setdefault((kind, value), StoredRef(kind, param, value, **more))
@@ -66,12 +66,12 @@ class RefList:
 
     @property
     def all(self) -> tuple[StoredRef, ...]:
-        """Return what was added, in its order."""
+        """The references in their order."""
         return tuple(self._refs.values())
 
 
 class Marks:
-    """Names of fields, of which one stands in a text that names something."""
+    """Names of fields, one of which stands in every text that has a reference."""
 
     def __init__(self, *names: str) -> None:
         inner = "|".join(map(re.escape, names))
@@ -80,18 +80,19 @@ class Marks:
         self._escaped = re.compile(rf'"(?:(?:{inner})"|[A-Za-z_]*+\\u00)'.encode())
 
     def stand_in(self, text: bytes, start: int, end: int) -> bool:
-        """Return whether one stands there, or a name with an escape."""
+        """Return true when one stands there, or a name with an escape."""
         pattern = self._plain if text.find(b"\\", start, end) < 0 else self._escaped
         return pattern.search(text, start, end) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class StoredFields:
-    """Fields by which requests of a family refer to what accounts keep.
+    """Fields by which requests of a family refer to what accounts store.
 
-    ``fields``: top-level fields that may name something whenever they are there. ``marks``: by
-    top-level field, names of which one stands in it when it names something. ``read`` adds what the
-    request names, in steps; raises Fault INVALID_FIELD for wrong types and keys that come twice.
+    ``fields``: top-level fields that may have a reference whenever they are present. ``marks``: by
+    top-level field, names of which one stands in it when it has a reference. ``read`` adds a
+    request's references, in steps; raises Fault INVALID_FIELD for wrong types and keys that come
+    twice.
     """
 
     fields: frozenset[str]
@@ -99,7 +100,7 @@ class StoredFields:
     read: Callable[[Spans, RefList], Steps[None]]
 
     def may_name(self, spans: Spans) -> bool:
-        """Return whether a request may name something; nothing of it is decoded."""
+        """Return true when a request may have references; nothing of it is decoded."""
         places = spans.places
         if not self.fields.isdisjoint(places):
             return True
@@ -110,7 +111,7 @@ class StoredFields:
         return False
 
     def may_name_steps(self, spans: Spans) -> Steps[bool]:
-        """``may_name`` of a large request, in steps."""
+        """Return ``may_name`` of a large request, in steps."""
         if not self.fields.isdisjoint(spans.places):
             return True
         for name, marks in self.marks:
@@ -124,7 +125,7 @@ class StoredFields:
         return False
 
     def refs(self, spans: Spans) -> Steps[tuple[StoredRef, ...]]:
-        """Return what a request names that may name something, in steps."""
+        """Return the references of a request that may have some, in steps."""
         refs = RefList()
         yield from self.read(spans, refs)
         return refs.all
@@ -139,8 +140,8 @@ NO_STORED_FIELDS = StoredFields(frozenset(), (), _nothing)
 
 
 def field_value(spans: Spans, name: str) -> Any:
-    """The decoded value of a top-level field; None when it is absent. Raises Fault INVALID_FIELD
-    when an object in it has a key twice."""
+    """Return the decoded value of a top-level field; None when it is absent. Raise Fault
+    INVALID_FIELD when an object in it has a key twice."""
     text = spans.raw(name)
     return None if text is None else loads_unique(text, name)
 
@@ -149,7 +150,7 @@ def marked_elements(
     spans: Spans, name: str, marks: Marks, each: Callable[[str, Any], None]
 ) -> Steps[None]:
     """Call ``each`` with path and value of those elements of a top-level array in which a mark
-    stands, in steps. Raises Fault INVALID_FIELD when an object in one has a key twice."""
+    stands, in steps. Raise Fault INVALID_FIELD when an object in one has a key twice."""
     text = spans.raw(name)
     if text is None or not text.startswith(b"["):
         return
@@ -164,7 +165,7 @@ def marked_elements(
 
 
 def objects(value: object, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The objects of a list with their paths; of an object, that alone."""
+    """Return the objects of a list with their paths; of an object, that alone."""
     if isinstance(value, dict):
         yield path, value
     for index, one in enumerate(value if isinstance(value, list) else ()):

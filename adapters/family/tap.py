@@ -1,7 +1,7 @@
-"""What the readers of streamed answers share: their state, and the general way of an event.
+"""The base of readers of streamed answers: their state, and the general way of an event.
 
-A family's ``stream.py`` adds how it reads an event. Imported by the families, and by the bridge
-for the type.
+A family's ``stream.py`` adds how it reads an event. Imported by the families, and by the bridge for
+the type.
 """
 
 from abc import ABC, abstractmethod
@@ -16,10 +16,10 @@ from adapters.json.jsonio import Span, dumps, loads_or_none, locate
 
 
 class Tap(ABC):
-    """Reads the events of one streamed answer as they pass, and edits the few that need it.
+    """Reader of the events of one streamed answer as they pass, and editor of the few that need it.
 
-    ``feed`` takes one complete event and returns the bytes to send: the same object when
-    untouched, None when the event is left out. Once ``ended`` is true it is fed no more.
+    ``feed`` takes one complete event and returns the bytes to send: the same object when untouched,
+    None when the event is left out. Once ``ended`` is true it is fed no more.
     """
 
     framing: Literal["sse", "json_array"] = "sse"
@@ -61,11 +61,11 @@ class Tap(ABC):
     @property
     @abstractmethod
     def reported(self) -> object | None:
-        """Usage as the vendor said it."""
+        """Usage as the vendor reported it."""
 
     @property
     def whole(self) -> bool:
-        """Whether the upstream may end here with nothing missing: the last event was seen."""
+        """True when the upstream may end here with nothing missing: the last event was seen."""
         return self.fault is None and self.ended
 
     @property
@@ -78,25 +78,25 @@ class Tap(ABC):
         """Read one event; return what to send of it."""
 
     def feed_repeat(self, chunk: bytes) -> bytes | None:
-        """``feed`` for a chunk that is one event like the last but for its text; None, and nothing
-        is read, when it is anything else."""
+        """Return ``feed`` of a chunk that is one event like the last but for its text; None, and
+        nothing is read, when it is anything else."""
         return None
 
     def fits(self, event: bytes) -> bool:
-        """Whether ``repeat_text`` would take this event."""
+        """Return true when ``repeat_text`` would take this event."""
         return False
 
     def repeat_text(self, chunk: bytes) -> bytes | None:
-        """``feed_repeat`` for who wants the text alone: as a JSON string has it, plain ASCII
-        without escapes."""
+        """Return the text alone of a chunk that ``feed_repeat`` would take: as a JSON string has
+        it, plain ASCII without escapes; None of any other."""
         return None
 
     @abstractmethod
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
-        """The last bytes of a stream that failed, also of one that nothing was fed to."""
+        """Return the last bytes of a stream that failed, also of one that nothing was fed to."""
 
     def _feed_any(self, event: bytes) -> bytes | None:
-        """The general way of an event: all of it is decoded."""
+        """Read an event the general way: all of it is decoded."""
         name, data = event_fields(event)
         if data is None or not (text := data.strip()):
             return event  # a comment, a blank line, an event without data
@@ -105,7 +105,7 @@ class Tap(ABC):
         return self._read_data(name, data, event)
 
     def _read_marker(self, event: bytes) -> bytes | None:
-        """The marker of another family says nothing here."""
+        """Fail: the marker of another family means nothing here."""
         return self._failed(Fault(Condition.UPSTREAM_INVALID))
 
     def _read_data(self, name: str | None, data: bytes, event: bytes) -> bytes | None:
@@ -119,7 +119,7 @@ class Tap(ABC):
         """Read an event by its name and its decoded data; return what to send of it."""
 
     def _hand_out(self, *ids: object) -> None:
-        """Tell of ids that an event hands out; what is no text is none."""
+        """Report ids that an event issues; what is no text is none."""
         made = [one for one in ids if isinstance(one, str) and one]
         if made and self.on_issued is not None:
             self.on_issued(made)
@@ -130,7 +130,7 @@ class Tap(ABC):
         return None
 
     def _renamed(self, event: bytes) -> bytes | None:
-        """The event with the model's public name; every other byte stays."""
+        """Return the event with the model's public name; every other byte stays."""
         try:
             place = self._place_of_model(event)
         except Fault as fault:
@@ -140,8 +140,8 @@ class Tap(ABC):
         return event[: place.start] + dumps(self._public) + event[place.end :]
 
     def _place_of_model(self, event: bytes) -> Span | None:
-        """Where the model's name stands in an event; raises Fault UPSTREAM_INVALID when that cannot
-        be told."""
+        """Return the place of the model's name in an event; raise Fault UPSTREAM_INVALID when it is
+        ambiguous."""
         data = event_fields(event)[1] or b""
         place = locate(data, *self.model_path)
         if place is None or not data.startswith(b'"', place.start):

@@ -1,4 +1,4 @@
-"""What a model of an upstream can take, as far as that decides how a request is written.
+"""Traits of an upstream's model, as far as they decide how a request is written.
 
 Shape only; the table is ``adapters/models.py``. Imported by the encoders of requests.
 """
@@ -12,9 +12,9 @@ ALL_EFFORTS: tuple[Effort, ...] = ("off", "minimal", "low", "medium", "high", "x
 
 
 class Traits(Struct, frozen=True):
-    """A row of the table of models; what a channel's ``options`` may override, by these names.
+    """A row of the table of models; a channel's ``options`` may override its fields by these names.
 
-    ``thinking``: how depth is asked for: by a level of ``efforts``, by a budget of tokens, or
+    ``thinking``: how depth is requested: by a level of ``efforts``, by a budget of tokens, or
     "adaptive" (messages: effort with adaptive thinking); "none": the model does not think.
     """
 

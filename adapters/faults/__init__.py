@@ -43,7 +43,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]+")
 
 
 class Condition(StrEnum):
-    """What went wrong with a call; the value is its number in documents and tests."""
+    """The kind of a call's failure; the value is its number in documents and tests."""
 
     MISSING_KEY = "E01"
     MALFORMED_AUTHORIZATION = "E02"
@@ -232,7 +232,7 @@ _PARAM: dict[Condition, str] = {
 
 
 class Fault(Exception):
-    """Why a call is refused or fails.
+    """The failure or refusal of a call.
 
     ``message`` is made from the condition unless it is given, at the time it is read: the relay may
     fill in ``model``, ``retry_after_s`` and the like afterwards. ``param`` is the JSON path of the
@@ -240,11 +240,11 @@ class Fault(Exception):
     words in its own way: for INVALID_KEY what may be shown of the key, for INVALID_FIELD what was
     expected, for ENTRY_NOT_ALLOWED the name of the group. ``key_refused``: the upstream refuses the
     key that was used, or says that it does; ``refused_for``: the key as such, what it may do, or
-    what its account can pay; and ``quota_used``: because its account has nothing left. ``told``:
-    what the upstream said, or how it could not be reached, cleaned; for operators alone, never for
-    a caller. ``quoted``: those are the upstream's words, which may repeat the request's.
-    ``permanent``: the same request fails whenever it is repeated. ``details``: what clients of the
-    messages family read besides, as its ``error_code``.
+    what its account can pay; and ``quota_used``: because its account has nothing left.
+    ``operator_message``: the upstream's message, or why it could not be reached, cleaned; for
+    operators alone, never for a caller. ``quotes_upstream``: it is the upstream's wording, which
+    may repeat the request's. ``permanent``: the same request fails whenever it is repeated.
+    ``details``: what clients of the messages family read besides, as its ``error_code``.
     """
 
     def __init__(
@@ -277,7 +277,7 @@ class Fault(Exception):
 
     @property
     def message(self) -> str:
-        """One sentence for the caller: the fact and, where there is one, the cure."""
+        """One sentence for the caller: the fact and, where there is one, the remedy."""
         if self.given_message is not None:
             return self.given_message
         model = f"model '{self.model}'" if self.model else "this model"
@@ -303,7 +303,7 @@ class Fault(Exception):
 
     @property
     def blame(self) -> Literal["client", "gateway", "upstream"]:
-        """Whose fault it is: faults of the client never count against a channel's health."""
+        """The party at fault: faults of the client never count against a channel's health."""
         if self.condition in _GATEWAY:
             return "gateway"
         return "upstream" if self.condition in _UPSTREAM else "client"
@@ -322,7 +322,7 @@ class Fault(Exception):
         return "false" if self.permanent or self.condition in _NO_RETRY else None
 
     def mask(self, secrets: Sequence[str]) -> None:
-        """Mask exact strings, such as the key and host of the channel, in what the vendor said."""
+        """Mask exact strings, such as the key and host of the channel, in the vendor's messages."""
         if self.given_message is not None:
             self.given_message = clean_message(self.given_message, secrets)
         if self.detail is not None:
@@ -335,7 +335,8 @@ class Fault(Exception):
 
 
 def wrong_type(param: str, expected: str) -> Fault:
-    """INVALID_FIELD for a field of the wrong type; ``expected`` reads like "expected an array"."""
+    """Return INVALID_FIELD for a field of the wrong type; ``expected`` reads like "expected an
+    array"."""
     return Fault(Condition.INVALID_FIELD, param=param, detail=expected)
 
 
@@ -346,7 +347,7 @@ def doubled_field(param: str) -> Fault:
 
 
 def wrong_value(param: str, expected: str) -> Fault:
-    """INVALID_FIELD for a field of the right type whose value is out of range."""
+    """Return INVALID_FIELD for a field of the right type whose value is out of range."""
     return Fault(
         Condition.INVALID_FIELD,
         f"Wrong value for '{param}': {expected}.",

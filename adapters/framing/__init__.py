@@ -1,1 +1,1 @@
-"""Where the events of a stream end, and what their bytes alone tell."""
+"""Framing of streams: the ends of events, and what their bytes alone say."""

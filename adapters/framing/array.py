@@ -1,4 +1,4 @@
-"""Framing of a JSON array that arrives in pieces: where an element ends.
+"""Framing of a JSON array that arrives in pieces: the ends of its elements.
 
 A sans-io splitter that takes any cut and keeps every byte, with the interface of
 ``sse.EventSplitter``; it knows no family. It follows strings and brackets only: whether a piece is
@@ -23,14 +23,15 @@ _OPENING = frozenset(b"[{")
 
 
 class JsonArraySplitter:
-    """Cuts a stream of bytes into the elements of one JSON array, each with the bytes before it.
+    """Splitter of a stream of bytes into the elements of one JSON array, each with the bytes before
+    it.
 
     What ``feed`` returned, joined, plus ``rest`` is what was fed. The first piece begins with the
-    opening bracket, later ones with a comma; the last one ends with the closing bracket. An
-    element that is no object or array ends no piece: it stands before the next that does. A piece
-    of more than ``max_event_bytes`` comes in ``RawPiece`` s as it arrives; ``oversized`` is true
-    until it ends. What is no array comes as pieces too: an object on its own as one, anything else
-    and all that follows an end as it arrives.
+    opening bracket, later ones with a comma; the last one ends with the closing bracket. An element
+    that is no object or array ends no piece: it stands before the next that does. A piece of more
+    than ``max_event_bytes`` comes in ``RawPiece`` s as it arrives; ``oversized`` is true until it
+    ends. What is no array comes as pieces too: an object on its own as one, anything else and all
+    that follows an end as it arrives.
     """
 
     __slots__ = (
@@ -61,7 +62,7 @@ class JsonArraySplitter:
 
     @property
     def empty(self) -> bool:
-        """Whether the next byte begins a piece."""
+        """True when the next byte begins a piece."""
         return not self._tail and not self.oversized
 
     def feed(self, chunk: bytes) -> list[bytes]:
@@ -85,7 +86,7 @@ class JsonArraySplitter:
         return pieces
 
     def _piece(self, end: bytes) -> bytes:
-        """The piece that ends with these bytes."""
+        """Return the piece that ends with these bytes."""
         if self.oversized:
             self.oversized = False
             return RawPiece(end)
@@ -95,7 +96,7 @@ class JsonArraySplitter:
         return read_or_raw(end, self._max_event_bytes)
 
     def _ends(self, chunk: bytes) -> list[int]:
-        """The offsets in ``chunk`` behind which a piece ends."""
+        """Return the offsets in ``chunk`` behind which a piece ends."""
         if not chunk:
             return []
         at = 0
@@ -112,7 +113,7 @@ class JsonArraySplitter:
         return self._ends_from(chunk, at)
 
     def _ends_from(self, chunk: bytes, at: int) -> list[int]:
-        """The offsets behind ``at``, which is in no string unless it is the end."""
+        """Return the offsets behind ``at``, which is in no string unless it is the end."""
         ends: list[int] = []
         depth = self._depth
         while found := _BRACKET.match(chunk, at):
@@ -135,7 +136,7 @@ class JsonArraySplitter:
         return ends
 
     def _leave_string(self, chunk: bytes, at: int) -> int:
-        """The offset behind the string that ``at`` is in, or the size when it goes on."""
+        """Return the offset behind the string that ``at`` is in, or the size when it goes on."""
         self._in_string = True
         if self._escaped:
             at, self._escaped = at + 1, False
@@ -150,7 +151,7 @@ class JsonArraySplitter:
 
 
 def _end_of(pattern: re.Pattern[bytes], data: bytes, at: int) -> int:
-    """Where a pattern that matches everywhere, if only nothing, ends."""
+    """Return the end of a match of a pattern that matches everywhere, if only nothing."""
     found = pattern.match(data, at)
     assert found is not None
     return found.end()

@@ -22,7 +22,7 @@ class EventTemplate:
         self._learned = 0
 
     def text_length(self, event: bytes) -> int:
-        """The length of the text of an event that fits the template, else -1."""
+        """Return the length of the text of an event that fits the template, else -1."""
         before, behind = self._before, self._behind
         if before and event.startswith(before) and event.endswith(behind):
             end = len(event) - len(behind)
@@ -32,7 +32,8 @@ class EventTemplate:
         return -1
 
     def text(self, event: bytes) -> bytes | None:
-        """The text of an event that fits the template, as it stands there; None of any other."""
+        """Return the text of an event that fits the template, as it stands there; None of any
+        other."""
         chars = self.text_length(event)
         if chars < 0:
             return None

@@ -1,8 +1,7 @@
-"""Framing of server-sent events: where an event ends, and what its lines say.
+"""Framing of server-sent events: the ends of events, and the fields of their lines.
 
 A sans-io splitter that takes any cut and keeps every byte; it knows no family. Lines end with LF,
-CR LF or CR, also mixed, as the standard says. Imported by the bridge and by the families'
-streams.
+CR LF or CR, also mixed, as the standard says. Imported by the bridge and by the families' streams.
 """
 
 import re
@@ -34,7 +33,7 @@ class RawPiece(bytes):
 
 
 def read_or_raw(event: bytes, max_event_bytes: int) -> bytes:
-    """A whole event, as a ``RawPiece`` when it is too large to be read."""
+    """Return a whole event, as a ``RawPiece`` when it is too large to be read."""
     size = len(event)
     if size <= min(MAX_EVENT_ITEMS, max_event_bytes):
         return event
@@ -49,7 +48,7 @@ class IdlePiece(bytes):
 
 
 class EventSplitter:
-    """Cuts a stream of bytes into events, each with the blank line that ends it.
+    """Splitter of a stream of bytes into events, each with the blank line that ends it.
 
     What ``feed`` returned, joined, plus ``rest`` is what was fed. An event of more than
     ``max_event_bytes`` comes in ``RawPiece`` s as it arrives; ``oversized`` is true until it ends.
@@ -71,7 +70,7 @@ class EventSplitter:
 
     @property
     def empty(self) -> bool:
-        """Whether the next byte begins an event."""
+        """True when the next byte begins an event."""
         return not self._tail and not self.oversized
 
     def feed(self, chunk: bytes) -> list[bytes]:
@@ -153,7 +152,7 @@ def _plain_blank_line(data: bytes) -> bytes:
 
 
 def _end_of_event(data: bytes | bytearray, scan_from: int) -> int:
-    """The offset behind the first blank line, -1 when there is none yet."""
+    """Return the offset behind the first blank line, -1 when there is none yet."""
     found = _BLANK_LINE.search(data, scan_from)
     if found is None:
         return -1
@@ -166,7 +165,7 @@ def _end_of_event(data: bytes | bytearray, scan_from: int) -> int:
 
 
 def data_lines(event: bytes) -> list[tuple[int, bytes]]:
-    """The values of the ``data`` lines of one event, each with its offset in the event."""
+    """Return the values of the ``data`` lines of one event, each with its offset in the event."""
     found = [_FIRST_LINE.match(event), *_NEXT_LINE.finditer(event)]
     return [
         (line.start(3) if line[2] else line.end(), line[3] or b"")
@@ -176,7 +175,7 @@ def data_lines(event: bytes) -> list[tuple[int, bytes]]:
 
 
 def event_fields(event: bytes) -> tuple[str | None, bytes | None]:
-    """The name and the data of one event; None for what it does not have.
+    """Return the name and the data of one event; None for what it does not have.
 
     Several data lines are joined by LF; comments and unknown fields are skipped.
     """
@@ -196,7 +195,7 @@ def event_fields(event: bytes) -> tuple[str | None, bytes | None]:
 
 
 def place_in_event(event: bytes, offset: int) -> int:
-    """The offset in ``event`` of the byte at ``offset`` of its joined data."""
+    """Return the offset in ``event`` of the byte at ``offset`` of its joined data."""
     for start, line in data_lines(event):
         if offset <= len(line):
             return start + offset

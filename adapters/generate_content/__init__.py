@@ -38,7 +38,7 @@ from adapters.generate_content.upstream import edit_request, path, read_answer, 
 def _stream_tap(
     public: str, upstream_model: str, drop_usage: bool, operation: Operation
 ) -> ElementTap | EventTap:
-    """Usage is part of every stream and never dropped."""
+    """Return the tap of a stream. Usage is part of every stream and never dropped."""
     of_array = operation.framing == "json_array"
     return ElementTap(public, upstream_model) if of_array else EventTap(public, upstream_model)
 

@@ -49,15 +49,15 @@ _UNDERSCORE = re.compile(r"_([a-z0-9])")
 
 
 def model_name(spans: Spans, target: str | None) -> str:
-    """The model's name, which the path has; MODEL_MISSING when it has none."""
+    """Return the model's name, which the path has; raise Fault MODEL_MISSING when it has none."""
     if not target:
         raise Fault(Condition.MODEL_MISSING)
     return target
 
 
 def peek(spans: Spans, operation: Operation, target: str | None) -> Peek:
-    """Read the few fields; raises Fault MODEL_MISSING, INVALID_FIELD, FIELD_MISSING with the
-    field's name.
+    """Read the few fields. Raise Fault MODEL_MISSING, INVALID_FIELD, FIELD_MISSING with the field's
+    name.
 
     A request to count tokens may have ``generateContentRequest`` in place of ``contents``.
     """
@@ -85,13 +85,14 @@ def peek(spans: Spans, operation: Operation, target: str | None) -> Peek:
 
 
 def conversation(spans: Spans) -> bytes:
-    """What names the conversation: the cached content it builds on has all of its beginning."""
+    """Return the identity of the conversation: the cached content it builds on has all of its
+    beginning."""
     given = given_name(text_field(spans, _CACHED) or text_field(spans, snake(_CACHED)))
     return given or opening(spans, ("systemInstruction", "system_instruction"), "contents")
 
 
 def model_mentions(spans: Spans, counted: Spans | None) -> Iterator[tuple[Spans, str]]:
-    """Where the body names a model: the fields and the name among them."""
+    """Yield the places where the body names a model: the fields and the name among them."""
     if "model" in spans:
         yield spans, "model"
     if counted is not None:
@@ -100,9 +101,10 @@ def model_mentions(spans: Spans, counted: Spans | None) -> Iterator[tuple[Spans,
 
 
 def top_level_object(spans: Spans, name: str) -> Spans | None:
-    """The fields of an object at the top, named by their whole paths; None when absent or null.
+    """Return the fields of an object at the top, named by their whole paths; None when absent or
+    null.
 
-    Raises Fault INVALID_FIELD when it is no object or has a field twice.
+    Raise Fault INVALID_FIELD when it is no object or has a field twice.
     """
     if name not in spans:
         name = snake(name)
@@ -126,7 +128,7 @@ def top_level_object(spans: Spans, name: str) -> Spans | None:
 
 
 def _bound(config: Spans | None, name: str) -> int | None:
-    """A whole number of the configuration, in either spelling; None when null or absent."""
+    """Return a whole number of the configuration, in either spelling; None when null or absent."""
     if config is None:
         return None
     found = (path for path in config.places if path.partition(".")[2] in spellings(name))
@@ -134,8 +136,8 @@ def _bound(config: Spans | None, name: str) -> int | None:
 
 
 def _refuse_twins(names: Iterable[str], prefix: str) -> None:
-    """INVALID_FIELD when a field stands there in both spellings: vendors differ in which they
-    obey."""
+    """Raise Fault INVALID_FIELD when a field stands there in both spellings: vendors differ in
+    which they obey."""
     taken = set(names)
     for name in names:
         if "_" not in name:
@@ -146,7 +148,7 @@ def _refuse_twins(names: Iterable[str], prefix: str) -> None:
 
 
 def spellings(name: str) -> tuple[str, str]:
-    """A field's name as proto JSON may have it: maxOutputTokens and max_output_tokens."""
+    """Return a field's name as proto JSON may have it: maxOutputTokens and max_output_tokens."""
     return name, snake(name)
 
 
@@ -204,7 +206,8 @@ def _read_parts(value: object, start: str, refs: RefList) -> None:
 
 
 def file_id(uri: object) -> str | None:
-    """The id of a file that the vendor keeps, as "files/abc"; None for an address elsewhere."""
+    """Return the id of a file that the vendor keeps, as "files/abc"; None for an address
+    elsewhere."""
     if not isinstance(uri, str):
         return None
     try:
@@ -243,7 +246,7 @@ def _read_retrieval(retrieval: dict[str, Any], path: str, refs: RefList) -> None
 
 
 def _values(holder: dict[str, Any], name: str, path: str) -> Iterator[tuple[str, Any]]:
-    """A field in either spelling, with its path."""
+    """Yield a field in either spelling, with its path."""
     for spelling in spellings(name):
         if spelling in holder:
             yield f"{path}.{spelling}", holder[spelling]
@@ -273,7 +276,8 @@ _IN_STREAM: dict[Condition, tuple[int, str]] = {
 
 
 def encode_fault(fault: Fault, request_id: str) -> Envelope:
-    """The whole answer to a call that is refused or failed; its id travels in headers only."""
+    """Return the whole answer to a call that is refused or failed; its id travels in headers
+    only."""
     code, status = FAULT_TABLE[fault.condition].google
     error: dict[str, object] = {"code": code, "message": _message(fault), "status": status}
     if fault.wait_s is not None:
@@ -282,13 +286,13 @@ def encode_fault(fault: Fault, request_id: str) -> Envelope:
 
 
 def encode_stream_fault(fault: Fault) -> bytes:
-    """The error object that ends a stream, not framed."""
+    """Return the error object that ends a stream, not framed."""
     code, status = _IN_STREAM.get(fault.condition, FAULT_TABLE[fault.condition].google)
     return dumps({"error": {"code": code, "message": _message(fault), "status": status}})
 
 
 def _message(fault: Fault) -> str:
-    """The family's own wording where it has one; a message that was given stands otherwise."""
+    """Return the family's own wording where it has one; a message that is set takes precedence."""
     if fault.given_message is not None:
         return fault.given_message
     if fault.condition is Condition.ID_NOT_FOUND and fault.param:
@@ -315,11 +319,11 @@ METHODS = ["generateContent", "countTokens"]
 
 
 def model_list(models: Sequence[ModelEntry], query: Mapping[str, str]) -> bytes:
-    """The page that ``pageSize`` and ``pageToken`` ask for; INVALID_FIELD when they cannot be
-    meant.
+    """Return the page for ``pageSize`` and ``pageToken``; raise Fault INVALID_FIELD for values that
+    cannot be meant.
 
-    A larger page than the largest is cut to it, and 0 asks for the default, as the vendor does.
-    The token is the last name of the page before: INVALID_FIELD too when the list has it no more.
+    A larger page than the largest is cut to it, and 0 asks for the default, as the vendor does. The
+    token is the last name of the page before: INVALID_FIELD too when the list has it no more.
     """
     size = _size(query.get("pageSize"))
     first = _after(models, query.get("pageToken"))
@@ -332,7 +336,7 @@ def model_list(models: Sequence[ModelEntry], query: Mapping[str, str]) -> bytes:
 
 
 def model_entry(model: ModelEntry) -> bytes:
-    """The body that shows one model."""
+    """Return the body that shows one model."""
     return dumps(_model_fields(model))
 
 
@@ -364,5 +368,6 @@ def _model_fields(model: ModelEntry) -> dict[str, object]:
 
 
 def keep_alive(started: bool) -> bytes:
-    """An empty line, between events as between elements: comments break this family's clients."""
+    """Return an empty line, between events as between elements: comments break this family's
+    clients."""
     return b"\r\n"

@@ -1,5 +1,5 @@
-"""Answers of upstreams of the generate-content family, whole and streamed, in the hub's words; a
-whole answer is one chunk.
+"""Answers of upstreams of the generate-content family, whole and streamed, decoded into
+``adapters.ir``; a whole answer is one chunk.
 
 Texts that follow each other are one slot, thoughts another; calls come whole. What the vendor ran
 itself (code, searches) has no events: the text says what came of it. Source: the types of the
@@ -56,7 +56,7 @@ _WITHHELD = frozenset({
 
 
 class _Candidate:
-    """What is open of one candidate."""
+    """The open slot of one candidate."""
 
     __slots__ = ("ascii", "called", "cited", "finished", "kind", "slot", "texts")
 
@@ -71,8 +71,8 @@ class _Candidate:
 
 
 class ChunkDecoder(StreamDecoder):
-    """Reads one stream (see ``StreamDecoder``). ``whole``: it is a whole answer, whose texts may be
-    kept to find the places of sources."""
+    """Decoder of one stream (see ``StreamDecoder``). ``whole``: it is a whole answer, whose texts
+    may be stored to find the places of sources."""
 
     def __init__(self, *, whole: bool = False) -> None:
         super().__init__()
@@ -83,11 +83,10 @@ class ChunkDecoder(StreamDecoder):
         self._blocked = ""
 
     def read(self, name: str | None, said: dict[str, Any]) -> list[Event]:
-        """See ``StreamDecoder``."""
         return list(islice(self.events(said), MAX_EVENTS_AT_ONCE + 1))
 
     def events(self, said: dict[str, Any]) -> Iterator[Event]:
-        """The events that a chunk stands for."""
+        """Yield the events of a chunk."""
         if not self._id_prefix:
             self._id_prefix = _prefix(said.get("responseId"))
         for raw in _dicts(said.get("candidates")):
@@ -101,7 +100,8 @@ class ChunkDecoder(StreamDecoder):
             self._blocked = str(feedback["blockReason"])
 
     def end(self) -> list[Event]:
-        """See ``StreamDecoder``. A prompt that was blocked has no candidates."""
+        """Return the last events (see ``StreamDecoder``). A prompt that was blocked has no
+        candidates."""
         events: list[Event] = super().end()
         if self._blocked and not self._candidates:
             events.append(Finished("filter", detail=self._blocked))
@@ -143,7 +143,7 @@ class ChunkDecoder(StreamDecoder):
         said: tuple[SlotKind, Any],
         logprobs: tuple[Logprob, ...],
     ) -> Iterator[Event]:
-        """More of a text or thought, in its slot."""
+        """Yield more of a text or thought, in its slot."""
         kind, text = said
         if not isinstance(text, str) or not text:
             return
@@ -177,7 +177,7 @@ class ChunkDecoder(StreamDecoder):
     def _seal(
         self, candidate: _Candidate, index: int, place: Place, signature: str
     ) -> Iterator[Event]:
-        """A signature: it ends the thought that is open, else stands alone."""
+        """Yield a signature: it ends the thought that is open, else stands alone."""
         if candidate.kind != "reasoning":
             yield from self._close_open(candidate)
             yield from self._open_slot(candidate, index, "reasoning")
@@ -197,7 +197,7 @@ class ChunkDecoder(StreamDecoder):
             yield self._close(candidate.slot)
 
     def _sources(self, candidate: _Candidate, raw: dict[str, Any]) -> Iterator[Event]:
-        """The sources of the text that is open; those that come later have no place."""
+        """Yield the sources of the text that is open; those that come later have no place."""
         if candidate.kind != "text":
             return
         said = b""
@@ -218,14 +218,14 @@ class ChunkDecoder(StreamDecoder):
 
 
 def _character(said: bytes, at_byte: int | None) -> int | None:
-    """The character at an offset in bytes; of a text in ASCII, which is not given, it is the
+    """Return the character at an offset in bytes; of a text in ASCII, which is not given, it is the
     same."""
     return len(said[:at_byte].decode(errors="ignore")) if said else at_byte
 
 
 def _prefix(response_id: object) -> str:
-    """What tells the calls of one answer from those of others, which may have no ids of their
-    own."""
+    """Return a prefix that tells the calls of one answer from those of others, which may have no
+    ids of their own."""
     if not isinstance(response_id, str) or not response_id:
         return secrets.token_hex(8)
     return hashlib.sha256(response_id.encode(errors="replace")).hexdigest()[:16]
@@ -275,7 +275,7 @@ _Source = tuple[str, str, int | None, int | None]
 
 
 def _grounding(metadata: object) -> Iterator[_Source]:
-    """Pages that a search has found, with the bytes of the text that each is for."""
+    """Yield the pages of a search, with the bytes of the text that each is for."""
     if not isinstance(metadata, dict):
         return
     pages = [_page(chunk) for chunk in _dicts(metadata.get("groundingChunks"))]
@@ -312,7 +312,7 @@ def _page(chunk: dict[str, Any]) -> tuple[str, str]:
 
 
 def _segment(said: dict[str, Any]) -> tuple[int | None, int | None]:
-    """From where to where in bytes; the start is left out when it is 0."""
+    """Return start and end in bytes; the start is left out when it is 0."""
     start, end = said.get("startIndex", 0), said.get("endIndex")
     if type(start) is not int or type(end) is not int or not 0 <= start <= end:
         return None, None
@@ -324,8 +324,8 @@ def _dicts(value: object) -> list[dict[str, Any]]:
 
 
 def decode_answer(body: bytes) -> Steps[tuple[Choice, ...]]:
-    """The candidates, in steps (see ``UpstreamCodec``); of a prompt that was blocked one without
-    parts."""
+    """Return the candidates, in steps (see ``UpstreamCodec``); of a prompt that was blocked one
+    without parts."""
     said = loads_or_none(body)
     if not isinstance(said, dict):
         raise Fault(Condition.UPSTREAM_INVALID)
@@ -341,7 +341,7 @@ def decode_answer(body: bytes) -> Steps[tuple[Choice, ...]]:
 
 
 def decode_count(body: bytes) -> int:
-    """The tokens that the upstream has counted."""
+    """Return the tokens that the upstream has counted."""
     said = loads_or_none(body)
     tokens = token_count(said.get("totalTokens")) if isinstance(said, dict) else None
     if tokens is None:
@@ -367,7 +367,7 @@ class _Slot:
 
 
 class _Choices:
-    """Gathers the events of an answer."""
+    """The choices of an answer, gathered from its events."""
 
     def __init__(self) -> None:
         self._slots: dict[int, _Slot] = {}
@@ -394,7 +394,7 @@ class _Choices:
                 self._parts[slot.opened.choice].append(slot.part())
 
     def all(self) -> tuple[Choice, ...]:
-        """The choices in their order; at least one."""
+        """Return the choices in their order; at least one."""
         indexes: list[int] = sorted({*self._parts, *self._finished}) or [0]
         return tuple(map(self._choice, indexes))
 

@@ -1,5 +1,5 @@
-"""Requests of clients of the generate-content family, read into the hub's words: fields, tools, the
-choice among them, schemas. Contents are in ``decode_turns``.
+"""Requests of clients of the generate-content family, decoded into ``adapters.ir``: fields, tools,
+the choice among them, schemas. Contents are in ``decode_turns``.
 
 Source: the request types of the official Google SDK 3.6, those of Vertex included, and what it was
 seen to send. Imported by this folder's ``__init__``.
@@ -77,8 +77,8 @@ _COUNT_KEYWORDS = frozenset(COUNT_KEYWORDS)
 
 
 def to_json_schema(dialect: object, path: str) -> dict[str, Any]:
-    """The JSON Schema that says what a schema of the subset says, in either spelling of its names.
-    Raises Fault INVALID_FIELD for ``path`` when it is no object or nested too deeply."""
+    """Return the JSON Schema of a schema of the subset, in either spelling of its names. Raise
+    Fault INVALID_FIELD for ``path`` when it is no object or nested too deeply."""
     return _json_schema(dialect, path, 0)
 
 
@@ -121,7 +121,7 @@ def _json_schema(dialect: object, path: str, depth: int) -> dict[str, Any]:
 
 
 def _with_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema that takes null, too."""
+    """Return the schema that takes null, too."""
     if isinstance(schema.get("type"), str):
         schema["type"] = [schema["type"], "null"]
     elif isinstance(schema.get("anyOf"), list):
@@ -136,7 +136,8 @@ _FUNCTIONS = "functionDeclarations"
 
 
 def decode_tools(body: Fields) -> Steps[tuple[list[Tool], list[Ask]]]:
-    """All tools, and what some upstreams lack of them, in steps. Raises Fault INVALID_FIELD."""
+    """Return all tools, and what some upstreams lack of them, in steps. Raise Fault
+    INVALID_FIELD."""
     tools: list[Tool] = []
     asks: list[Ask] = []
     for entry in body.objects("tools"):
@@ -155,7 +156,7 @@ def decode_tools(body: Fields) -> Steps[tuple[list[Tool], list[Ask]]]:
 
 
 def decode_choice(body: Fields, tools: list[Tool]) -> tuple[ToolChoice | None, list[Ask]]:
-    """Which tools must be called; None when nothing is said. Raises Fault INVALID_FIELD for a
+    """Return the choice among the tools; None when there is none. Raise Fault INVALID_FIELD for a
     function that is not declared."""
     config = body.object("toolConfig")
     if config is None:
@@ -193,7 +194,7 @@ def _function(said: Fields) -> Tool:
 
 
 def _schema(said: Fields) -> dict[str, Any] | None:
-    """The schema of the arguments; both ways to write it are not taken together."""
+    """Return the schema of the arguments; both ways to write it are not taken together."""
     written = said.value("parametersJsonSchema")
     dialect = said.value("parameters")
     if written is not None and dialect is not None:
@@ -231,7 +232,7 @@ _EFFORTS: dict[str, Effort] = {
 
 
 def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Request]:
-    """The whole request, in steps (see ``ClientCodec``)."""
+    """Return the whole request, in steps (see ``ClientCodec``)."""
     spans, prefix = _inner(spans)
     body = Fields(_without_contents(spans), prefix)
     config = body.object("generationConfig") or Fields({}, body.at("generationConfig"))
@@ -279,7 +280,7 @@ def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Requ
 
 
 def _inner(spans: Spans) -> tuple[Spans, str]:
-    """The fields of the request itself: one to count tokens may wrap it."""
+    """Return the fields of the request itself: one to count tokens may wrap it."""
     for name in (COUNTED, snake(COUNTED)):
         raw = spans.raw(name)
         if raw is not None and raw.startswith(b"{"):
@@ -288,7 +289,7 @@ def _inner(spans: Spans) -> tuple[Spans, str]:
 
 
 def _without_contents(spans: Spans) -> dict[str, Any]:
-    """All other fields, decoded; a schema may be longer than what ``Spans.value`` takes."""
+    """Return all other fields, decoded; a schema may be longer than what ``Spans.value`` takes."""
     return {
         name: loads(spans.body[place.start : place.end])
         for name, place in spans.places.items()
@@ -297,7 +298,7 @@ def _without_contents(spans: Spans) -> dict[str, Any]:
 
 
 def _elements(text: bytes, path: str) -> Iterator[Any]:
-    """The elements of an array, decoded one by one."""
+    """Return the elements of an array, decoded one by one."""
     listed = elements(text)
     if listed is None:
         raise wrong_type(path, "expected an array")
@@ -344,8 +345,8 @@ def _asks_of_config(config: Fields, n: int, logprobs: int | None) -> list[Ask]:
 
 
 def _output(config: Fields) -> tuple[Output, list[Ask]]:
-    """The form of the text. One word out of a list (text/x.enum) is no JSON: no other family has
-    such an answer."""
+    """Return the form of the text. One word out of a list (text/x.enum) is no JSON: no other family
+    has such an answer."""
     mime = config.text("responseMimeType").lower()
     name = "responseJsonSchema" if "responseJsonSchema" in config else "responseSchema"
     said = config.value(name)
@@ -401,5 +402,5 @@ def _at_least_one(config: Fields, name: str) -> int | None:
 
 
 def _whole(value: float | None) -> int | None:
-    """The vendor takes a number where others take a whole one alone."""
+    """Round a number: the vendor takes one where others take an integer alone."""
     return None if value is None else round(value)

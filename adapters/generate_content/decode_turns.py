@@ -22,7 +22,8 @@ _DETAILS = {"MEDIA_RESOLUTION_LOW": "low", "MEDIA_RESOLUTION_HIGH": "high"}
 
 
 def decode_inline(blob: Fields, detail: str = "") -> tuple[Media, Ask]:
-    """``inlineData``. Raises Fault INVALID_FIELD when it is no base64 or has no type."""
+    """Return the media of ``inlineData``. Raise Fault INVALID_FIELD when it is no base64 or has no
+    type."""
     mime = _plain_mime(blob.text("mimeType"))
     if not mime:
         raise wrong_value(blob.at("mimeType"), "expected the MIME type of the data")
@@ -40,7 +41,7 @@ def decode_inline(blob: Fields, detail: str = "") -> tuple[Media, Ask]:
 
 
 def decode_file(file: Fields, detail: str = "") -> tuple[Media, Ask]:
-    """``fileData``: a file of the vendor's store, or an address."""
+    """Return the media of ``fileData``: a file of the vendor's store, or an address."""
     uri = file.text("fileUri")
     if not uri:
         raise wrong_value(file.at("fileUri"), "expected the address of a file")
@@ -55,7 +56,8 @@ def decode_file(file: Fields, detail: str = "") -> tuple[Media, Ask]:
 
 
 def decode_detail(resolution: object) -> str:
-    """How closely an image is looked at, by a MediaResolution; empty when that is the vendor's."""
+    """Return the level of detail of an image, by a MediaResolution; empty when that is the
+    vendor's."""
     return _DETAILS.get(resolution.upper(), "") if isinstance(resolution, str) else ""
 
 
@@ -106,7 +108,7 @@ class Calls:
         return len(self._calls)
 
     def add(self, call: ToolCall) -> None:
-        """The next call of the turn."""
+        """Add the next call of the turn."""
         place = len(self._calls)
         self._calls.append(call)
         self._of_id.setdefault(call.id, deque()).append(place)
@@ -114,8 +116,8 @@ class Calls:
         self._all.append(place)
 
     def answer(self, name: str, given_id: str) -> tuple[int, ToolCall | None]:
-        """The call that is answered, and its place among the others; (NO_CALL, None) when there is
-        none. A response with neither name nor id is of the first that is open."""
+        """Return the place of the call that is answered, and the call; (NO_CALL, None) when there
+        is none. A response with neither name nor id is of the first that is open."""
         listed = [self._of_id.get(given_id), self._of_name.get(name)]
         if not name and not given_id:
             listed = [self._all]
@@ -164,7 +166,7 @@ class _Turn:
         self.run = 0  # where the texts begin that a signature may belong to the thought before of
 
     def think(self, text: str, opaque: str) -> None:
-        """A thought, or more of the one right before."""
+        """Add a thought, or more of the one right before."""
         last = self.parts[-1] if self.parts else None
         if isinstance(last, _Thought) and not last.opaque:
             last.pieces.append(text)
@@ -173,8 +175,9 @@ class _Turn:
             self.parts.append(_Thought(text, opaque))
 
     def seal(self, opaque: str) -> None:
-        """State that belongs to the thought before: on the call or text that follows it, or on an
-        empty text behind it. Clients may leave out the thought itself; it came before the texts."""
+        """Add state that belongs to the thought before: on the call or text that follows it, or on
+        an empty text behind it. Clients may leave out the thought itself; it came before the
+        texts."""
         before = self.parts[self.run - 1] if self.run else None
         if isinstance(before, _Thought) and not before.opaque:
             before.opaque = opaque
@@ -188,10 +191,10 @@ class _Turn:
 
 
 class TurnReader:
-    """Reads contents in their order into ``turns``, and what they ask for into ``asks``.
+    """Reader of contents in their order into ``turns``, and of what they ask for into ``asks``.
 
-    Raises Fault INVALID_FIELD with the path. ``detail``: how closely images are looked at unless
-    they say it themselves.
+    Raises Fault INVALID_FIELD with the path. ``detail``: the level of detail of images unless they
+    have their own.
     """
 
     def __init__(self, detail: str = "") -> None:
@@ -206,7 +209,7 @@ class TurnReader:
         return tuple(turn.made() for turn in self._turns if turn.parts or turn.results)
 
     def read(self, value: object, index: int, path: str) -> Steps[None]:
-        """The next one of the contents, in steps."""
+        """Read the next one of the contents, in steps."""
         content = Fields(value, path)
         role = _ROLES.get(content.text("role"))
         if role is None:
@@ -251,7 +254,7 @@ class TurnReader:
             turn.run = len(turn.parts)
 
     def _read_other(self, part: Fields, kind: str, turn: "_Turn") -> None:
-        """What both sides say."""
+        """Read a part that both roles may have."""
         if not kind:
             if "thoughtSignature" not in part and any(True for _ in part):
                 raise wrong_value(part.path, _EXPECTED)
@@ -310,7 +313,7 @@ class TurnReader:
 
 
 def decode_texts(content: Fields) -> tuple[Text, ...]:
-    """The texts of a system instruction, whose role means nothing."""
+    """Return the texts of a system instruction, whose role means nothing."""
     texts: list[Text] = []
     for part in content.objects("parts"):
         if "text" not in part:
@@ -321,7 +324,8 @@ def decode_texts(content: Fields) -> tuple[Text, ...]:
 
 
 def _result_text(response: dict[str, Any]) -> str:
-    """What a function has answered: the output or the error when there is nothing else."""
+    """Return the text of a function's response: the output or the error when there is nothing
+    else."""
     if len(response) == 1:
         said = response.get("output", response.get("error", response))
         if isinstance(said, str):
@@ -331,7 +335,7 @@ def _result_text(response: dict[str, Any]) -> str:
 
 
 def _opaque(signature: str) -> str:
-    """The state of ours in a signature; none in a vendor's own, which comes from another channel
-    and means nothing elsewhere."""
+    """Return the gateway's state in a signature; none of a vendor's own, which comes from another
+    channel and means nothing elsewhere."""
     said = signed(signature)
     return said.decode("ascii") if said.isascii() else ""

@@ -46,7 +46,7 @@ _CUT: tuple[Finish, ...] = ("length", "context_full")
 def encode_answer(
     choices: tuple[Choice, ...], usage: Usage, context: AnswerContext
 ) -> Steps[bytes]:
-    """The body of an answer, in steps (see ``ClientCodec``)."""
+    """Return the body of an answer, in steps (see ``ClientCodec``)."""
     candidates: list[dict[str, Any]] = []
     for index, choice in enumerate(choices):
         candidates.append((yield from _whole_candidate(choice, index)))
@@ -58,18 +58,18 @@ def encode_answer(
 
 
 def encode_count(tokens: int) -> bytes:
-    """The body of an answer to a request to count tokens."""
+    """Return the body of an answer to a request to count tokens."""
     return dumps({"totalTokens": tokens})
 
 
 def base_fields(context: AnswerContext) -> dict[str, Any]:
-    """What each answer and each chunk has."""
+    """Return the fields of each answer and each chunk."""
     return {"modelVersion": context.model, "responseId": context.id}
 
 
 def usage_fields(usage: Usage) -> dict[str, int]:
-    """``usageMetadata``: what was read from a cache is part of the prompt, thoughts are not part of
-    the output."""
+    """Return ``usageMetadata``: what was read from a cache is part of the prompt, thoughts are not
+    part of the output."""
     prompt = usage.input_tokens + usage.cache_read_tokens
     prompt += usage.cache_write_tokens + usage.cache_write_1h_tokens
     fields = {"promptTokenCount": prompt, "candidatesTokenCount": usage.output_tokens}
@@ -82,23 +82,25 @@ def usage_fields(usage: Usage) -> dict[str, int]:
 
 
 def finish_fields(finish: Finish, detail: str) -> dict[str, str]:
-    """``finishReason``, and the vendor's own words of why it withheld something or failed."""
+    """Return ``finishReason``, and the vendor's own message of why it withheld something or
+    failed."""
     told = detail if finish in ("filter", "refusal", "error") else ""
     return {"finishReason": _REASONS[finish]} | ({"finishMessage": told} if told else {})
 
 
 def keeps_broken_calls(finish: Finish) -> bool:
-    """Whether a call whose arguments break off is shown: not that of an answer that was cut."""
+    """Return true when a call whose arguments break off is shown: not that of an answer that was
+    cut."""
     return finish not in _CUT
 
 
 def content(parts: list[dict[str, Any]]) -> dict[str, Any]:
-    """The content of a candidate; one without parts offends readers."""
+    """Return the content of a candidate; one without parts offends readers."""
     return {"parts": parts or [{"text": ""}], "role": "model"}
 
 
 def logprobs_fields(logprobs: Iterable[Logprob]) -> dict[str, Any]:
-    """``logprobsResult``; empty when there are none."""
+    """Return ``logprobsResult``; empty when there are none."""
     listed = list(logprobs)
     if not listed:
         return {}
@@ -108,7 +110,8 @@ def logprobs_fields(logprobs: Iterable[Logprob]) -> dict[str, Any]:
 
 
 def grounding_fields(sources: list[tuple[Citation, int | None, int | None]]) -> dict[str, Any]:
-    """``groundingMetadata``: sources, each with the bytes of the text it is for, if known."""
+    """Return ``groundingMetadata``: sources, each with the bytes of the text it is for, if
+    known."""
     if not sources:
         return {}
     places: dict[str, int] = {}
@@ -142,8 +145,8 @@ def _whole_candidate(choice: Choice, index: int) -> Steps[dict[str, Any]]:
 
 
 def _parts(choice: Choice) -> Steps[list[dict[str, Any]]]:
-    """The parts of an answer. Opaque state goes with the next call, else with the text before the
-    next thought."""
+    """Return the parts of an answer. Opaque state goes with the next call, else with the text
+    before the next thought."""
     parts: list[dict[str, Any]] = []
     pending = ""
     for place, part in enumerate(choice.parts):
@@ -178,7 +181,7 @@ def _seal_text(parts: list[dict[str, Any]], opaque: str) -> None:
 
 
 def _sources_of(parts: tuple[Part, ...]) -> list[tuple[Citation, int | None, int | None]]:
-    """The sources with their places in all of the text, in bytes."""
+    """Return the sources with their places in all of the text, in bytes."""
     found: list[tuple[Citation, int | None, int | None]] = []
     before = 0
     for part in parts:
@@ -203,7 +206,7 @@ def _size(text: str) -> int:
 
 
 class _Slot:
-    """A slot that is open; of a call the arguments so far, of a text where it begins."""
+    """An open slot; of a call the arguments so far, of a text its beginning."""
 
     __slots__ = ("ascii", "base_bytes", "opened", "pieces")
 
@@ -215,7 +218,7 @@ class _Slot:
 
 
 class _Candidate:
-    """What is held of a choice until its last chunk, or the next part that takes it."""
+    """The state of a choice until its last chunk, or the next part that takes it."""
 
     __slots__ = ("broken", "finish", "pending", "sources", "text_bytes")
 
@@ -228,7 +231,7 @@ class _Candidate:
 
 
 class ChunkEncoder(StreamEncoder):
-    """Writes one stream (see ``StreamEncoder``)."""
+    """Encoder of one stream (see ``StreamEncoder``)."""
 
     def __init__(self, context: AnswerContext) -> None:
         super().__init__(context)
@@ -242,12 +245,11 @@ class ChunkEncoder(StreamEncoder):
         self._last = _Candidate()  # of the last Delta
 
     def begin(self) -> bytes:
-        """Nothing: a stream of this family begins with its first part."""
+        """Return nothing: a stream of this family begins with its first part."""
         self.started = True
         return b""
 
     def write(self, event: Event) -> bytes:
-        """See ``StreamEncoder``."""
         if isinstance(event, Delta):
             return self._delta(event)
         if isinstance(event, Opened):
@@ -263,13 +265,12 @@ class ChunkEncoder(StreamEncoder):
         return b""
 
     def repeat(self, text: bytes) -> bytes:
-        """See ``StreamEncoder``."""
         before, behind = self._around
         self._last.text_bytes += len(text)
         return before + text + behind
 
     def end(self, usage: Usage | None) -> bytes:
-        """The last chunk has the finish of each candidate, and the usage."""
+        """Return the last chunk, with the finish of each candidate, and the usage."""
         chunk: dict[str, Any] = {
             "candidates": [
                 self._last_of(index, candidate)
@@ -284,8 +285,8 @@ class ChunkEncoder(StreamEncoder):
         return last + b"]" if self._array else last
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
-        """The chunk of an error; of events the same object bare behind it, as this family's own
-        streams have it: some clients see a failure in the one alone, some in the other."""
+        """Return the chunk of an error; of events the same object bare behind it, as this family's
+        own streams have it: some clients see a failure in the one alone, some in the other."""
         if self._ended:
             return b""
         error = encode_stream_fault(fault)
@@ -355,7 +356,7 @@ class ChunkEncoder(StreamEncoder):
         return flushed
 
     def _flush(self, choice: int) -> bytes:
-        """Pending state, on a text of its own."""
+        """Return pending state on a text of its own."""
         candidate = self._candidate(choice)
         if not candidate.pending:
             return b""

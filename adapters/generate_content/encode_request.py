@@ -1,5 +1,5 @@
-"""Requests for upstreams of the generate-content family, out of the hub's words: fields, tools, the
-choice among them, schemas. Contents are in ``encode_turns``.
+"""Requests for upstreams of the generate-content family, encoded from ``adapters.ir``: fields,
+tools, the choice among them, schemas. Contents are in ``encode_turns``.
 
 Models take JSON Schema, or the subset of it that is the family's own: types in upper case,
 ``nullable``, no references and few keywords; an unknown one is refused by the vendor. Source: the
@@ -37,7 +37,7 @@ _ANYTHING = "string"  # what stands for a value of any type, which the subset ca
 
 
 class Nodes:
-    """Nodes, and entries of them, that the schemas of one request may still have."""
+    """The nodes, and entries of them, that the schemas of one request may still have."""
 
     __slots__ = ("entries_left", "left")
 
@@ -47,13 +47,13 @@ class Nodes:
 
 
 def to_subset(schema: dict[str, Any], path: str, nodes: Nodes) -> dict[str, Any]:
-    """The schema of the subset that says as much as can be said of a JSON Schema. Raises Fault
+    """Return a schema of the subset that says as much as possible of a JSON Schema. Raise Fault
     INVALID_FIELD for ``path`` when it is nested too deeply or too large."""
     return _Cleaner(schema, path, nodes).clean(schema, 0, ())
 
 
 class _Cleaner:
-    """Makes the subset of one JSON Schema; ``root`` has what references name."""
+    """Converter of one JSON Schema to the subset; ``root`` has the targets of references."""
 
     def __init__(self, root: dict[str, Any], path: str, nodes: Nodes) -> None:
         self._root = root
@@ -61,7 +61,7 @@ class _Cleaner:
         self._nodes = nodes
 
     def clean(self, schema: object, depth: int, inside: tuple[str, ...]) -> dict[str, Any]:
-        """One schema; ``inside``: the references that led here."""
+        """Return one schema; ``inside``: the references that led here."""
         self._count()
         if depth > MAX_DEPTH:
             raise wrong_value(self._path, "the schema is nested too deeply")
@@ -98,7 +98,8 @@ class _Cleaner:
     def _resolved(
         self, schema: dict[str, Any], inside: tuple[str, ...]
     ) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """The schema with what its reference names; one that leads back to itself says nothing."""
+        """Return the schema with the target of its reference; one that leads back to itself says
+        nothing."""
         while isinstance(name := schema.get("$ref"), str):
             if len(inside) >= MAX_REFERENCES:
                 raise wrong_value(self._path, "the schema is nested too deeply")
@@ -123,7 +124,8 @@ class _Cleaner:
     def _merged(
         self, schema: dict[str, Any], inside: tuple[str, ...]
     ) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """The schema with those of its ``allOf`` in it, and the references that led to these."""
+        """Return the schema with those of its ``allOf`` in it, and the references that led to
+        these."""
         if not isinstance(schema.get("allOf"), list):
             return schema, inside
         found = {key: value for key, value in schema.items() if key != "allOf"}
@@ -162,7 +164,7 @@ class _Cleaner:
     def _variants(
         self, schema: dict[str, Any], depth: int, inside: tuple[str, ...]
     ) -> tuple[list[dict[str, Any]], bool]:
-        """The schemas of ``anyOf`` and ``oneOf``, and whether null is one of them."""
+        """Return the schemas of ``anyOf`` and ``oneOf``, and whether null is one of them."""
         found: list[dict[str, Any]] = []
         nullable = False
         for inner in (*_list(schema, "anyOf"), *_list(schema, "oneOf")):
@@ -175,7 +177,7 @@ class _Cleaner:
         return [variant for variant in found if variant], nullable
 
     def _copy_plain(self, schema: dict[str, Any], kind: str, found: dict[str, Any]) -> None:
-        """The keywords that hold no schema."""
+        """Copy the keywords that hold no schema."""
         for name in _TEXTS:
             if isinstance(schema.get(name), str):
                 found[name] = schema[name]
@@ -222,7 +224,7 @@ class _Cleaner:
                 found[name] = list(dict.fromkeys(names))
 
     def _items(self, schema: dict[str, Any], depth: int, inside: tuple[str, ...]) -> dict[str, Any]:
-        """The one schema of an array's elements."""
+        """Return the one schema of an array's elements."""
         items = schema.get("items")
         if isinstance(items, dict):
             listed: list[object] = [items]
@@ -239,7 +241,7 @@ class _Cleaner:
 
 
 def _types_of(schema: dict[str, Any]) -> tuple[list[str], bool]:
-    """The types that a value may have, and whether it may be null."""
+    """Return the types that a value may have, and whether it may be null."""
     said = schema.get("type")
     listed = [said] if isinstance(said, str) else said if isinstance(said, list) else []
     kinds = [kind.lower() for kind in listed if isinstance(kind, str)]
@@ -253,7 +255,7 @@ def _types_of(schema: dict[str, Any]) -> tuple[list[str], bool]:
 
 
 def _implied(schema: dict[str, Any], values: list[object]) -> list[str]:
-    """The type of a schema that names none."""
+    """Return the type of a schema that names none."""
     if "properties" in schema:
         return ["object"]
     if "items" in schema or "prefixItems" in schema:
@@ -269,7 +271,7 @@ def _implied(schema: dict[str, Any], values: list[object]) -> list[str]:
 
 
 def _bound(schema: dict[str, Any], name: str, kind: str) -> float | None:
-    """``minimum`` or ``maximum``; an exclusive one is the next whole number, or the number."""
+    """Return ``minimum`` or ``maximum``; an exclusive one is the next integer, or the number."""
     inclusive = schema.get(name)
     exclusive = schema.get("exclusive" + name.capitalize())
     bound: float | None = inclusive if _is_plain((int, float), inclusive) else None
@@ -286,7 +288,7 @@ def _bound(schema: dict[str, Any], name: str, kind: str) -> float | None:
 
 
 def _values(schema: dict[str, Any]) -> list[object]:
-    """The values that are allowed; none when all are."""
+    """Return the values that are allowed; none when all are."""
     return [schema["const"]] if "const" in schema else _list(schema, "enum")
 
 
@@ -316,11 +318,10 @@ _Wire = dict[str, Any]
 def encode_tools(
     request: Request, names: Names, traits: Traits, nodes: Nodes
 ) -> Steps[tuple[_Wire, tuple[Feature, ...]]]:
-    """The fields ``tools`` and ``toolConfig``, as far as there are some, and what was left out; in
-    steps.
+    """Return the fields ``tools`` and ``toolConfig``, as far as there are some, and what was left
+    out; in steps.
 
-    A search beside functions is refused by the vendor: the functions are the client's own and
-    stay.
+    A search beside functions is refused by the vendor: the functions are the client's own and stay.
     """
     declared = [tool for tool in _allowed(request) if tool.kind != "hosted"]
     searches = any(tool.search for tool in request.tools if tool.kind == "hosted")
@@ -341,16 +342,16 @@ def encode_tools(
 
 
 def encode_schema(schema: _Wire, traits: Traits, path: str, nodes: Nodes) -> tuple[bool, _Wire]:
-    """A schema, and whether it is JSON Schema; else it is of the subset. Raises Fault INVALID_FIELD
-    for one that cannot be said in the subset."""
+    """Return whether the schema is JSON Schema, else of the subset, and the schema. Raise Fault
+    INVALID_FIELD for one that the subset cannot express."""
     if traits.schemas == "json_schema":
         return True, schema
     return False, to_subset(schema, path, nodes)
 
 
 def _allowed(request: Request) -> list[Tool]:
-    """The tools that may be called: a subset with a free choice can only be said by leaving out the
-    others."""
+    """Return the tools that may be called: a subset with a free choice can only be expressed by
+    leaving out the others."""
     choice = request.choice
     if choice is None or choice.mode != "auto" or not choice.names:
         return list(request.tools)
@@ -416,8 +417,8 @@ _DEPTH_OF_BUDGET: tuple[tuple[int, Effort], ...] = (
 
 
 def encode_request(request: Request, target: Target, count: bool) -> Steps[Encoded]:
-    """The body, in steps (see ``UpstreamCodec``). One to count tokens wraps the whole request,
-    which names the model then."""
+    """Return the body, in steps (see ``UpstreamCodec``). One to count tokens wraps the whole
+    request, which names the model then."""
     names = Names(request.tools)
     writer = ContentWriter(names, signs=wants_signatures(target.model))
     for turn in request.turns:
@@ -455,8 +456,8 @@ _TIERS = {"default": "standard", "flex": "flex", "priority": "priority"}
 def _config(
     request: Request, traits: Traits, nodes: Nodes
 ) -> tuple[_Wire, tuple[Feature, ...], tuple[str, ...]]:
-    """``generationConfig``, what was left out of it, and the stop sequences beyond the vendor's
-    bound."""
+    """Return ``generationConfig``, what was left out of it, and the stop sequences beyond the
+    vendor's bound."""
     config, dropped = _sampling(request) if traits.sampling else ({}, ())
     if request.max_output_tokens:
         config["maxOutputTokens"] = request.max_output_tokens
@@ -482,7 +483,7 @@ def _config(
 
 
 def _sampling(request: Request) -> tuple[_Wire, tuple[Feature, ...]]:
-    """The sampling fields, and those whose value the vendor would refuse."""
+    """Return the sampling fields, and those whose value the vendor would refuse."""
     config: _Wire = {}
     dropped: list[Feature] = []
     for name, value in (
@@ -507,7 +508,7 @@ def _sampling(request: Request) -> tuple[_Wire, tuple[Feature, ...]]:
 
 
 def _thinking(thinking: Thinking | None, traits: Traits) -> _Wire:
-    """``thinkingConfig``: by a level or by a budget, as the model takes it."""
+    """Return ``thinkingConfig``: by a level or by a budget, as the model takes it."""
     if thinking is None or traits.thinking == "none":
         return {}
     effort, budget = thinking.effort, thinking.budget_tokens
@@ -532,7 +533,8 @@ def _thinking(thinking: Thinking | None, traits: Traits) -> _Wire:
 
 
 def _level(effort: Effort | None, traits: Traits) -> Effort:
-    """The level that the model has for a depth: the nearest that is not deeper, else its least."""
+    """Return the level that the model has for a depth: the nearest that is not deeper, else its
+    least."""
     levels = [level for level in _LEVELS if level in traits.efforts] or ["low"]
     depth = _DEPTHS.index(effort) if effort in _DEPTHS else len(_DEPTHS)
     fitting = [level for level in levels if _DEPTHS.index(level) <= depth]

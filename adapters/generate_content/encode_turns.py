@@ -48,17 +48,18 @@ class Names:
                 self.renamed[name] = tool
 
     def sent(self, name: str, namespace: str = "") -> str:
-        """A tool's name for the upstream, also of one that is declared no more."""
+        """Return a tool's name for the upstream, also of one that is declared no more."""
         found = self._sent.get((namespace, name))
         return found if found is not None else fitting(namespace, name)
 
     def named(self, name: str) -> list[str]:
-        """The tools that a client means by a name alone, in whatever namespace."""
+        """Return the names sent for the tools that a client means by a name alone, in whatever
+        namespace."""
         return self._named.get(name, [])
 
 
 def fitting(namespace: str, name: str) -> str:
-    """A name that the family takes; other names become others."""
+    """Return a name that the family takes; other names become others."""
     whole = f"{namespace}__{name}" if namespace else name
     if _NAME.fullmatch(whole):
         return whole
@@ -78,8 +79,8 @@ _IMAGES = frozenset({"image/png", "image/jpeg", "image/webp", "image/heic", "ima
 
 
 def encode_media(media: Media) -> dict[str, Any]:
-    """The part of a request. Raises Fault UNSUPPORTED for an address that the vendor cannot read,
-    another vendor's files, and images in a format that it does not know."""
+    """Return the part of a request. Raise Fault UNSUPPORTED for an address that the vendor cannot
+    read, another vendor's files, and images in a format that it does not know."""
     if media.plain:
         data = {"mimeType": media.mime or "text/plain", "data": base64_of(media.data)}
         return {"inlineData": data}
@@ -107,7 +108,7 @@ _Wire = dict[str, Any]
 
 
 class ContentWriter:
-    """Writes turns in their order into ``contents``."""
+    """Writer of turns in their order into ``contents``."""
 
     def __init__(self, names: Names, *, signs: bool) -> None:
         self._names = names
@@ -117,7 +118,7 @@ class ContentWriter:
         self._held: list[_Wire] = []  # system texts that wait for the results of these calls
 
     def add(self, turn: Turn) -> None:
-        """The next turn. Raises Fault UNSUPPORTED for media that the vendor cannot read."""
+        """Add the next turn. Raise Fault UNSUPPORTED for media that the vendor cannot read."""
         if turn.role == "assistant":
             written = self._model_parts(turn.parts)
             if not written:
@@ -137,8 +138,8 @@ class ContentWriter:
             self._open = []
 
     def finish(self, system: list[_Wire]) -> list[_Wire]:
-        """All contents. ``system``: parts that become a turn of the user when there is no other;
-        the list is emptied then."""
+        """Return all contents. ``system``: parts that become a turn of the user when there is no
+        other; the list is emptied then."""
         self._answer_open()
         if not self._contents:
             self._extend("user", system[:] or [{"text": ""}])
@@ -154,8 +155,8 @@ class ContentWriter:
             self._contents.append({"role": role, "parts": parts})
 
     def _answer_open(self) -> None:
-        """Results for calls that have none, for the vendor refuses a history without; and what was
-        held back for them."""
+        """Add results for calls that have none, for the vendor refuses a history without; and what
+        was held back for them."""
         if self._open or self._held:
             self._extend("user", self._user_parts(()))
             self._open = []
@@ -221,8 +222,8 @@ class ContentWriter:
         return {"functionResponse": {**named, "name": name, "response": response}}
 
     def _sign_calls(self) -> None:
-        """The first call of each content since the user's last words has a signature: one that
-        another model made has the value that is documented for it."""
+        """Sign the first call of each content since the user's last text: one that another model
+        made gets the value that is documented for it."""
         spoken = [place for place, content in enumerate(self._contents) if _has_words(content)]
         for content in self._contents[spoken[-1] :]:
             for part in content["parts"]:
@@ -232,14 +233,15 @@ class ContentWriter:
 
 
 def _has_words(content: _Wire) -> bool:
-    """Whether the user says something here, beside results; the first content always does."""
+    """Return true when the user says something here, beside results; the first content always
+    does."""
     return content["role"] == "user" and any(
         "functionResponse" not in part for part in content["parts"]
     )
 
 
 def text_parts(parts: Iterable[Part]) -> list[_Wire]:
-    """The texts among parts, as parts of a system instruction."""
+    """Return the texts among parts, as parts of a system instruction."""
     return [{"text": part.text} for part in parts if isinstance(part, Text) and part.text]
 
 

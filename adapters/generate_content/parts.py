@@ -1,9 +1,9 @@
-"""Parts of contents that both directions of the codec read or write: fields in either spelling,
-calls, signatures; and taking out of a client's body what translated answers have left in it.
+"""Parts of contents that both directions of the codec read or write.
 
-Clients mix the spellings of proto JSON, maxOutputTokens and max_output_tokens, in one body. What a
-client may choose itself (arguments, schemas, labels) is not read by ``Fields``. Imported by this
-folder.
+Here: fields in either spelling, calls, signatures, and the removal from a client's body of what
+translated answers have left in it. Clients mix the spellings of proto JSON, maxOutputTokens and
+max_output_tokens, in one body. What a client may choose itself (arguments, schemas, labels) is not
+read by ``Fields``. Imported by this folder.
 """
 
 import base64
@@ -36,10 +36,10 @@ _UNDERSCORE = re.compile(r"_([a-z0-9])")
 
 
 class Fields:
-    """An object of the API by the camelCase names of its fields, and where it stands.
+    """An object of the API by the camelCase names of its fields, with its path.
 
     Fields that are null count as absent. Raises Fault INVALID_FIELD with the path for what is of
-    the wrong type, and for a field that stands there in both spellings.
+    the wrong type, and for a field that comes in both spellings.
     """
 
     __slots__ = ("_values", "path")
@@ -62,27 +62,27 @@ class Fields:
         return (name for name, value in self._values.items() if value is not None)
 
     def among(self, names: frozenset[str]) -> list[str]:
-        """Which of these fields stand there."""
+        """Return those of these fields that are present."""
         return [name for name, value in self._values.items() if name in names and value is not None]
 
     def at(self, name: str) -> str:
-        """The path of a field."""
+        """Return the path of a field."""
         return reading.field_path(self.path, name)
 
     def value(self, name: str) -> Any:
-        """Whatever stands there; None when absent."""
+        """Return the value of a field; None when absent."""
         return self._values.get(name)
 
     def text(self, name: str) -> str:
-        """A string; empty when absent."""
+        """Return a string; empty when absent."""
         return reading.string(self._values, name, self.path)
 
     def flag(self, name: str) -> bool | None:
-        """A bool; None when absent."""
+        """Return a bool; None when absent."""
         return reading.optional(self._values, name, self.path, bool)
 
     def number(self, name: str) -> float | None:
-        """A number, which may be written as a string; None when absent."""
+        """Return a number, which may be written as a string; None when absent."""
         value = self._values.get(name)
         if isinstance(value, str):
             value = _number_of(value)
@@ -97,7 +97,7 @@ class Fields:
         return value
 
     def integer(self, name: str) -> int | None:
-        """A whole number, which may be written as a string or as 3.0; None when absent."""
+        """Return a whole number, which may be written as a string or as 3.0; None when absent."""
         value = self.number(name)
         if value is None:
             return None
@@ -106,16 +106,17 @@ class Fields:
         return int(value)
 
     def object(self, name: str) -> "Fields | None":
-        """An object of the API; None when absent."""
+        """Return an object of the API; None when absent."""
         value = self._values.get(name)
         return None if value is None else Fields(value, self.at(name))
 
     def free_object(self, name: str) -> dict[str, Any] | None:
-        """An object whose fields the client chooses; None when absent."""
+        """Return an object whose fields the client chooses; None when absent."""
         return reading.optional(self._values, name, self.path, dict)
 
     def items(self, name: str) -> list[tuple[Any, str]]:
-        """The elements of an array, each with its path; the vendor takes one for a list of one."""
+        """Return the elements of an array, each with its path; the vendor takes one for a list of
+        one."""
         value = self._values.get(name)
         if value is None:
             return []
@@ -124,11 +125,11 @@ class Fields:
         return [(inner, f"{self.at(name)}[{index}]") for index, inner in enumerate(value)]
 
     def objects(self, name: str) -> "list[Fields]":
-        """The objects of an array."""
+        """Return the objects of an array."""
         return [Fields(inner, path) for inner, path in self.items(name)]
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """The strings of an array."""
+        """Return the strings of an array."""
         for inner, path in self.items(name):
             if not isinstance(inner, str):
                 raise wrong_type(path, "expected a string")
@@ -136,7 +137,7 @@ class Fields:
 
 
 def camel(name: str) -> str:
-    """The name of a field as answers have it."""
+    """Return the name of a field as answers have it."""
     # Longer names are none of the API's, and the cache shall not keep them.
     return _camel(name) if "_" in name and len(name) <= MAX_NAME_CHARS else name
 
@@ -154,15 +155,16 @@ def _number_of(text: str) -> float | None:
 
 
 def call_part(call: ToolCall, name: str) -> dict[str, Any]:
-    """The part of a call, whose arguments are an object here; those of a tool for free text are one
-    of its own."""
+    """Return the part of a call, whose arguments are an object here; those of a tool for free text
+    are one of its own."""
     said = {"input": call.arguments} if call.custom else arguments_of(call.arguments)
     named = {"id": call.id} if call.id else {}
     return {"functionCall": {**named, "name": name, "args": said}}
 
 
 def arguments_of(text: str) -> dict[str, Any]:
-    """The arguments in a JSON text as an object. What is no JSON, or no object, stands in one."""
+    """Return the arguments in a JSON text as an object. What is no JSON, or no object, stands in
+    one."""
     whole, said = _read_arguments(text)
     if not whole:
         return {"_raw": text}
@@ -170,7 +172,7 @@ def arguments_of(text: str) -> dict[str, Any]:
 
 
 def is_whole(text: str) -> bool:
-    """Whether the arguments of a call are complete JSON, or nothing."""
+    """Return true when the arguments of a call are complete JSON, or nothing."""
     return _read_arguments(text)[0]
 
 
@@ -186,12 +188,12 @@ def _read_arguments(text: str) -> tuple[bool, Any]:
 
 
 def signature(opaque: str) -> str:
-    """Opaque state in the field for signatures, which is base64: SDKs decode it."""
+    """Return opaque state for the field of signatures, which is base64: SDKs decode it."""
     return base64.b64encode(opaque.encode(errors="replace")).decode()
 
 
 def signed(signature: str) -> bytes:
-    """What a signature says, in either alphabet of base64; nothing when it is none."""
+    """Return the decoded signature, in either alphabet of base64; nothing when it is none."""
     plain = signature.replace("-", "+").replace("_", "/").rstrip("=")
     try:
         return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
@@ -207,12 +209,12 @@ BYPASS = "skip_thought_signature_validator"
 
 
 def sealed(place: Place, signature: str) -> str:
-    """A signature with its place, as the hub has it."""
+    """Return a signature with its place, as ``adapters.ir`` has it."""
     return f"{place}:{signature}"
 
 
 def unsealed(opaque: str) -> tuple[Place, str] | None:
-    """The place and the signature; None for what this family has not made."""
+    """Return the place and the signature; None for what this family has not made."""
     place, colon, signature = opaque.partition(":")
     if not colon or not signature:
         return None
@@ -230,20 +232,22 @@ _SIGNATURE = "thoughtSignature"
 
 
 def without_foreign(spans: Spans, model: str) -> bytes:
-    """See ``ClientCodec``: signatures of other families go. A call that loses its own has the value
-    that is documented for it when the model wants one. Contents without any stay byte for byte."""
+    """Return the body without signatures of other families (see ``ClientCodec``). A call that loses
+    its own gets the value that is documented for it when the model wants one. Contents without any
+    stay byte for byte."""
     return _without(spans, model, MARK, _is_ours)
 
 
 def without_reasoning(spans: Spans, model: str) -> bytes:
-    """The same for all signatures, of whoever."""
+    """Return the body without all signatures, of whatever origin."""
     return _without(spans, model, b"ignature", _is_signed)
 
 
 def _without(
     spans: Spans, model: str, mark: bytes, is_out: Callable[[dict[str, Any]], bool]
 ) -> bytes:
-    """The body without the signatures of parts that ``is_out`` tells, in contents with ``mark``."""
+    """Return the body without the signatures of parts that ``is_out`` selects, in contents with
+    ``mark``."""
     edits: dict[Span, bytes] = {}
     for fields, offset in _requests(spans):
         place = fields.get("contents")
@@ -261,7 +265,7 @@ def _without(
 
 
 def _requests(spans: Spans) -> list[tuple[Spans, int]]:
-    """The request, and the one that is to be counted, each with where its text begins."""
+    """Return the request, and the one that is to be counted, each with the offset of its text."""
     found = [(spans, 0)]
     for name in (COUNTED, snake(COUNTED)):
         place, raw = spans.get(name), spans.raw(name)
@@ -313,7 +317,7 @@ _ENDING = re.compile(r"\.([A-Za-z0-9]{1,5})(?:[?#]|$)")
 
 
 def mime_of(address: str) -> str:
-    """The MIME type that the ending of an address stands for; empty when it is not known."""
+    """Return the MIME type that the ending of an address stands for; empty when it is not known."""
     found = _ENDING.search(address)
     return _MIME_OF.get(found[1].lower(), "") if found else ""
 
@@ -322,6 +326,6 @@ _UNSIGNING = re.compile(r"(?:.*/)?gemini-(?:1|2)\b")
 
 
 def wants_signatures(model: str) -> bool:
-    """Whether a model refuses calls without a signature; those before the third generation do
-    not."""
+    """Return true when a model refuses calls without a signature; those before the third generation
+    do not."""
     return _UNSIGNING.match(model.removeprefix("models/")) is None

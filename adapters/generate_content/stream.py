@@ -1,4 +1,4 @@
-"""Streams of the generate-content family, as events and as elements of one JSON array.
+"""Taps of streams of the generate-content family, as events and as elements of one JSON array.
 
 Every chunk is an answer of its own with the new parts. Usage may stand in each and is cumulative:
 of every number the last one counts. No marker ends a stream of events, so its end is judged by the
@@ -68,10 +68,10 @@ _ANSWER_FIELDS = frozenset(
 
 
 class _Reported:
-    """Usage as the chunks say it, of every field the last value that is not null.
+    """Usage as the chunks report it, of every field the last value that is not null.
 
-    Vendors repeat it in each chunk. It is read when it is asked for: as long as only digits change
-    from one to the next, the later one takes the place of all of the earlier.
+    Vendors repeat it in each chunk. It is read on demand: as long as only digits change from one to
+    the next, the later one takes the place of all of the earlier.
     """
 
     __slots__ = ("_fields", "_last", "_shape")
@@ -82,7 +82,7 @@ class _Reported:
         self._shape = b""  # of the last one: it without its digits
 
     def note(self, text: bytes) -> None:
-        """Keep the JSON text of one usage object, which a parser has accepted."""
+        """Store the JSON text of one usage object, which a parser has accepted."""
         shape = text.translate(None, _DIGITS)
         if shape != self._shape:
             self._merge_last()
@@ -90,13 +90,13 @@ class _Reported:
         self._last = text
 
     def merge(self, usage: object) -> None:
-        """Take the usage of one chunk."""
+        """Merge the usage of one chunk."""
         self._merge_last()
         if isinstance(usage, dict):
             self._fields.update((k, v) for k, v in usage.items() if v is not None)
 
     def read(self) -> dict[str, Any]:
-        """All that was said."""
+        """Return all of the usage."""
         self._merge_last()
         return self._fields
 
@@ -113,7 +113,7 @@ class _Reported:
 
 
 class _ChunkTap(Tap):
-    """What the taps of both framings share: reading chunks and renaming the model in them."""
+    """The base of the taps of both framings: reading chunks and renaming the model in them."""
 
     model_path = (MODEL_FIELD,)
 
@@ -139,12 +139,13 @@ class _ChunkTap(Tap):
 
     @property
     def reported(self) -> object | None:
-        """What the vendor said, later numbers in place of earlier ones; None when nothing."""
+        """Usage as the vendor reported it, later numbers in place of earlier ones; None when there
+        is none."""
         return self._usage.read() or None
 
     @property
     def usage(self) -> Usage | None:
-        """The usage said so far."""
+        """The usage reported so far."""
         return read_usage(self._usage.read())
 
     def _read_plain(self, data: bytes) -> bool:
@@ -213,7 +214,7 @@ class _ChunkTap(Tap):
             self._open.add(index)
 
     def _renamed(self, piece: bytes) -> bytes | None:
-        """The piece with the model's public name; every other byte stays."""
+        """Return the piece with the model's public name; every other byte stays."""
         old = self._old_tail
         # The same bytes, from the one before a key up to the end of good JSON, mean the same place:
         # quotes and brackets pair the same way from the end, and the key's quote is not escaped.
@@ -243,7 +244,7 @@ class EventTap(_ChunkTap):
 
     @property
     def whole(self) -> bool:
-        """The body just ends when every candidate has its finish reason."""
+        """True when every candidate has its finish reason: the body just ends then."""
         return self.fault is None and self.finished
 
     def feed(self, event: bytes) -> bytes | None:
@@ -260,13 +261,15 @@ class EventTap(_ChunkTap):
         return self._feed_any(event)
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
-        """The last event of a stream that failed, and the same object bare behind it: some clients
-        see a failure in the one alone, some in the other (Google itself sends the bare one)."""
+        """Return the last event of a stream that failed, and the same object bare behind it: some
+        clients see a failure in the one alone, some in the other (Google itself sends the bare
+        one)."""
         error = encode_stream_fault(fault)
         return b"data: %b\r\n\r\n%b\n" % (error, error)
 
     def _read_marker(self, event: bytes) -> None:
-        """Some servers copy the marker from another family; clients of this one break."""
+        """Drop the marker, which some servers copy from another family; clients of this one
+        break."""
 
 
 class ElementTap(_ChunkTap):
@@ -281,7 +284,7 @@ class ElementTap(_ChunkTap):
 
     @property
     def whole(self) -> bool:
-        """Only the closing bracket ends an array: without it no client can read it."""
+        """True behind the closing bracket: without it no client can read the array."""
         return self.fault is None and self._closed
 
     def feed(self, event: bytes) -> bytes | None:
@@ -302,13 +305,15 @@ class ElementTap(_ChunkTap):
         return self._read_data(None, data, event)
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
-        """The last element of an array that failed, and the bracket; nothing behind a bracket."""
+        """Return the last element of an array that failed, and the bracket; nothing behind a
+        bracket."""
         if self._closed:
             return b""
         return (b"," if self.accepted else b"[") + encode_stream_fault(fault) + b"]"
 
     def _behind(self, event: bytes, text: bytes) -> bytes | None:
-        """What to send of bytes behind the bracket: white space; anything else ends the answer."""
+        """Return what to send of bytes behind the bracket: white space; anything else ends the
+        answer."""
         if not text:
             return event
         self.ended = True
@@ -323,5 +328,5 @@ class ElementTap(_ChunkTap):
 
 
 def _fault_of(text: bytes) -> Fault:
-    """The fault of what stands where an element should: an error alone can be read."""
+    """Return the fault of what stands where an element should: an error alone can be read."""
     return read_embedded_error(loads_or_none(text)).fault

@@ -49,7 +49,7 @@ _PATH_NAME = re.compile(r"(?!/)(?!.*//)(?!.*\.\.)[A-Za-z0-9._:/@=-]{1,128}(?<!/)
 def edit_request(
     spans: Spans, read: Peek, operation: Operation, upstream_model: str, vendor: Vendor
 ) -> bytes:
-    """The body for the upstream; the same object when nothing has to change.
+    """Return the body for the upstream; the same object when nothing has to change.
 
     Some clients repeat the model of the path in the body, where an upstream that calls it by
     another name would refuse it; ``peek`` has refused any other model.
@@ -67,8 +67,8 @@ def edit_request(
 
 
 def path(operation: Operation, upstream_model: str, target: str | None) -> str:
-    """The path with its query. Raises Fault CHANNEL_MISCONFIGURED when the model's name cannot
-    stand in a path.
+    """Return the path with its query. Raise Fault CHANNEL_MISCONFIGURED when the model's name
+    cannot stand in a path.
 
     Slashes and colons of the name stay as they are, the way the SDKs send them.
     """
@@ -81,14 +81,15 @@ def path(operation: Operation, upstream_model: str, target: str | None) -> str:
 
 
 def _resource(upstream_model: str) -> str:
-    """The model's name as the vendor's paths have it: models/x or tunedModels/x."""
+    """Return the model's name as the vendor's paths have it: models/x or tunedModels/x."""
     if upstream_model.startswith((MODELS, _TUNED_MODELS)):
         return upstream_model
     return MODELS + upstream_model
 
 
 def read_models(body: bytes) -> list[str]:
-    """The models in a vendor's page that can generate; UPSTREAM_INVALID when it is no page."""
+    """Return the models in a vendor's page that can generate; raise Fault UPSTREAM_INVALID when it
+    is no page."""
     able = [entry for entry in list_page(body, "models") if _generates(entry)]
     return [name.removeprefix("models/") for name in list_names(able, "name")]
 
@@ -130,9 +131,9 @@ def _rename(body: bytes, public: str, upstream_model: str) -> bytes:
 
 
 def renamed(value: bytes, public: str, upstream_model: str) -> bytes | None:
-    """The JSON value to put in place of ``modelVersion``; None when it names no model of ours.
+    """Return the JSON value to put in place of ``modelVersion``; None when it names another model.
 
-    Only the name that the upstream was asked for is replaced: a version behind it says more.
+    Only the name that was sent to the upstream is replaced: a version behind it says more.
     """
     version = loads_or_none(value)
     if not isinstance(version, str):
@@ -165,7 +166,7 @@ def _is_answer(answer: dict[str, Any]) -> bool:
 
 
 def weight_of_candidate(candidate: dict[str, Any]) -> int:
-    """The output weight of a candidate, whatever of it is there and readable."""
+    """Return the output weight of a candidate, as far as it is readable."""
     content = candidate.get("content")
     parts = content.get("parts") if isinstance(content, dict) else None
     weight = 0
@@ -190,10 +191,10 @@ def _texts(part: dict[str, Any]) -> Iterator[str]:
 
 
 def read_usage(usage: object) -> Usage | None:
-    """The counts of a usage object; None when prompt or output cannot be read.
+    """Return the counts of a usage object; None when prompt or output cannot be read.
 
-    Output that is not said is what the total leaves for it. Details that are missing or cannot be
-    meant count as 0, and cache reads are never more than the prompt.
+    Output that is not reported is what the total leaves for it. Details that are missing or cannot
+    be meant count as 0, and cache reads are never more than the prompt.
     """
     if not isinstance(usage, dict):
         return None

@@ -1,8 +1,8 @@
-"""An answer in the hub's words: whole, and as the events of a stream.
+"""An answer, whole and as the events of a stream.
 
 A stream is a sequence of slots (a text, a thought, a call): ``Opened``, any number of ``Delta`` s,
-``Closed``. Slots may be open at the same time. ``Finished`` comes once for each choice. Nothing
-says how many tokens were used: that is read by the upstream's tap.
+``Closed``. Slots may be open at the same time. ``Finished`` comes once for each choice. No event
+has the number of tokens: that is read by the upstream's tap.
 """
 
 from typing import Literal
@@ -33,8 +33,8 @@ class Logprob(Struct, frozen=True):
 
 
 class Choice(Struct, frozen=True):
-    """One of the answers: its parts in their order. ``detail``: the vendor's reason in its words
-    (a category of safety)."""
+    """One of the answers: its parts in their order. ``detail``: the vendor's own reason (a category
+    of safety)."""
 
     parts: tuple[Part, ...]
     finish: Finish = "stop"
@@ -44,8 +44,8 @@ class Choice(Struct, frozen=True):
 
 
 class Opened(Struct, frozen=True, gc=False):
-    """A slot begins; ``id``, ``name``, ``custom``, ``namespace`` of a call; ``summary`` of
-    reasoning."""
+    """The beginning of a slot; ``id``, ``name``, ``custom``, ``namespace`` of a call; ``summary``
+    of reasoning."""
 
     slot: int
     kind: SlotKind
@@ -80,13 +80,13 @@ class Cited(Struct, frozen=True, gc=False):
 
 
 class Closed(Struct, frozen=True, gc=False):
-    """A slot is complete."""
+    """The end of a slot."""
 
     slot: int
 
 
 class Finished(Struct, frozen=True, gc=False):
-    """A choice is complete; all its slots are closed."""
+    """The end of a choice; all its slots are closed."""
 
     finish: Finish
     choice: int = 0

@@ -1,4 +1,4 @@
-"""Turns of a conversation and their parts: what was said, called, answered and thought.
+"""Turns of a conversation and their parts: texts, media, calls, results, thoughts.
 
 Values only. Struct, not dataclasses, which take six times as long to make.
 """
@@ -9,7 +9,7 @@ from adapters.json.jsonio import Struct
 
 
 class CacheMark(Struct, frozen=True, gc=False):
-    """Cache the request up to here, for this long; None: the vendor's own time."""
+    """A request to cache everything up to here, for this long; None: the vendor's own time."""
 
     ttl_s: int | None = None
 
@@ -33,7 +33,7 @@ class Text(Struct, frozen=True):
 
 
 class Refusal(Struct, frozen=True, gc=False):
-    """The model's own words of refusing."""
+    """The model's own text of refusing."""
 
     text: str
 
@@ -60,7 +60,7 @@ class Media(Struct, frozen=True):
 
 
 class ToolCall(Struct, frozen=True):
-    """The model asks for a tool.
+    """A call of a tool by the model.
 
     ``arguments`` is JSON text of an object, of a ``custom`` tool free text. ``namespace``: the
     group of tools it belongs to, which some clients have.
@@ -75,8 +75,8 @@ class ToolCall(Struct, frozen=True):
 
 
 class ToolResult(Struct, frozen=True):
-    """What a tool has answered: texts and media. ``name`` is empty where the client's family has
-    none here; ``custom`` as of the call."""
+    """The result of a tool: texts and media. ``name`` is empty where the client's family has none
+    here; ``custom`` as of the call."""
 
     call_id: str
     parts: "tuple[Text | Media, ...]"
@@ -87,11 +87,11 @@ class ToolResult(Struct, frozen=True):
 
 
 class Reasoning(Struct, frozen=True, gc=False):
-    """What the model thought, as far as it is shown.
+    """A thought of the model, as far as it is visible.
 
     ``opaque``: what brings this part back to the model that made it (a signature, encrypted
-    content). Of an answer: text of the upstream's own making, which its encoder can read again.
-    Of a client's request: what the client sent in the place where its family has such things.
+    content). Of an answer: text of the upstream's own making, which its encoder can read again. Of
+    a client's request: what the client sent in the place where its family has such things.
     """
 
     text: str

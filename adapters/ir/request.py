@@ -1,4 +1,4 @@
-"""A request in the hub's words, and the names of what requests may ask for.
+"""A request, and the features that requests may ask for.
 
 ``Feature`` is the vocabulary of losses: a client's decoder says what a request asks for and where,
 an upstream's encoder says what becomes of each (``adapters.family.verdicts``).
@@ -34,7 +34,7 @@ Feature = Literal[
 
 
 class Ask(Struct, frozen=True, gc=False):
-    """That a request asks for a feature, and where: a path in the client's body, as "metadata" or
+    """A feature that a request asks for, with its path in the client's body, as "metadata" or
     "tools[2]". Only what would change the answer or the call: not n = 1, not null."""
 
     feature: Feature
@@ -45,10 +45,10 @@ class Tool(Struct, frozen=True):
     """A tool that the model may call.
 
     ``schema``: JSON Schema (types in lower case) of the arguments, None when the client gave none.
-    A ``hosted`` one is run by the vendor; ``kind`` in its ``raw`` is the client family's word,
-    ``search`` true when it searches the web. ``grammar``: what the text for a ``custom`` one must
-    follow, in the language ``grammar_syntax`` (empty: free text). ``path``: its place in the
-    client's body.
+    A ``hosted`` one is run by the vendor; ``kind`` in its ``raw`` is the type in the client's
+    family, ``search`` true when it searches the web. ``grammar``: what the text for a ``custom``
+    one must follow, in the language ``grammar_syntax`` (empty: free text). ``path``: its place in
+    the client's body.
     """
 
     kind: Literal["function", "custom", "hosted"]
@@ -66,8 +66,8 @@ class Tool(Struct, frozen=True):
 
 
 class ToolChoice(Struct, frozen=True, gc=False):
-    """Which tools must be called: ``any`` one, or ``one`` by name. ``names`` is that name, or for
-    auto and any the subset that is allowed, empty for all."""
+    """The tools that must be called: ``any`` one, or ``one`` by name. ``names`` is that name, or
+    for auto and any the subset that is allowed, empty for all."""
 
     mode: Literal["auto", "none", "any", "one"]
     names: tuple[str, ...] = ()
@@ -87,8 +87,8 @@ Effort = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max", "aut
 
 
 class Thinking(Struct, frozen=True, gc=False):
-    """How much the model shall think, by effort or by a budget of tokens (the other is None), and
-    how much of that the client shall see; show None: the client did not say."""
+    """How deep the model thinks, by effort or by a budget of tokens (the other is None), and how
+    much of that the client sees; show None: the client did not say."""
 
     effort: Effort | None = None
     budget_tokens: int | None = None

@@ -1,4 +1,4 @@
-"""The hub's vocabulary: what families have in common, free of any wire format.
+"""Usage: the counts of tokens that families have in common, free of any wire format.
 
 Imported by every family, the relay and (by shape, not by import) pricing.
 """
@@ -20,7 +20,7 @@ class Usage(Struct, frozen=True, gc=False):
 
 
 def token_count(value: object) -> int | None:
-    """``value`` as a count of tokens; None when it is not a whole number from 0 to MAX_TOKENS.
+    """Return ``value`` as a count of tokens; None when it is not an integer from 0 to MAX_TOKENS.
 
     A reported zero is a number; what cannot be meant (true, -1, 1.5, "3", 10**30) was not reported.
     """

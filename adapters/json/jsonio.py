@@ -51,7 +51,7 @@ _CONTROL_TO_BLANK = bytes(32 if i < 32 else i for i in range(256))
 
 
 class _Doubled(Exception):
-    """Ends the decoding of an object that has a key twice."""
+    """An object that has a key twice; ends its decoding."""
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -70,7 +70,7 @@ _decode_one = json.JSONDecoder().raw_decode
 
 
 class Span(Struct, frozen=True, order=True, gc=False):
-    """Where a value stands: ``body[start:end]`` is its text."""
+    """The place of a value: ``body[start:end]`` is its text."""
 
     start: int
     end: int
@@ -85,20 +85,21 @@ class Spans(Struct, frozen=True):
     places: dict[str, Span]
 
     def get(self, name: str) -> Span | None:
-        """The span of the value of ``name``; None when the field is absent."""
+        """Return the span of the value of ``name``; None when the field is absent."""
         return self.places.get(name)
 
     def __contains__(self, name: str) -> bool:
         return name in self.places
 
     def raw(self, name: str) -> bytes | None:
-        """The text of the value of ``name``, as it was sent; None when the field is absent."""
+        """Return the text of the value of ``name``, as it was sent; None when the field is
+        absent."""
         span = self.places.get(name)
         return None if span is None else self.body[span.start : span.end]
 
     def value(self, name: str) -> Any:
-        """The decoded value of ``name``; None when absent or null, INVALID_FIELD when out of range
-        or longer than MAX_VALUE_BYTES."""
+        """Return the decoded value of ``name``; None when absent or null. Raise Fault INVALID_FIELD
+        when it is out of range or longer than MAX_VALUE_BYTES."""
         span = self.places.get(name)
         if span is None:
             return None
@@ -129,22 +130,22 @@ class _Key:
 
 
 class _TooManyFields(Exception):
-    """Ends the reading of an object with more than MAX_TOP_LEVEL_FIELDS fields."""
+    """More than MAX_TOP_LEVEL_FIELDS fields in an object; ends its reading."""
 
 
 def dumps(value: object) -> bytes:
-    """Encode as ASCII JSON without blanks. Raises OverflowError for NaN and infinities."""
+    """Encode as ASCII JSON without blanks. Raise OverflowError for NaN and infinities."""
     text: str = ujson.dumps(value, ensure_ascii=True, escape_forward_slashes=False, allow_nan=False)
     return text.encode("ascii")
 
 
 def dumps_text(text: str) -> bytes:
-    """``dumps`` of a string, several times faster."""
+    """Encode a string as ``dumps`` does, several times faster."""
     return encode_basestring_ascii(text).encode("ascii")
 
 
 def compact(value: object) -> str:
-    """Encode as JSON text without blanks, for a string inside JSON. Raises OverflowError for NaN,
+    """Encode as JSON text without blanks, for a string inside JSON. Raise OverflowError for NaN,
     infinities and what is nested too deeply."""
     text: str = ujson.dumps(
         value, ensure_ascii=False, escape_forward_slashes=False, allow_nan=False
@@ -153,7 +154,7 @@ def compact(value: object) -> str:
 
 
 def loads(data: bytes) -> Any:
-    """Decode strictly. Raises Fault INVALID_JSON with line and column, INVALID_FIELD for a number
+    """Decode strictly. Raise Fault INVALID_JSON with line and column, INVALID_FIELD for a number
     out of range."""
     _check_utf8(data)
     try:
@@ -166,7 +167,7 @@ def loads(data: bytes) -> Any:
 
 
 def loads_unique(data: bytes, path: str) -> Any:
-    """Decode a value inside of what ``top_level`` has read, numbers as floats. Raises Fault
+    """Decode a value inside of what ``top_level`` has read, numbers as floats. Raise Fault
     INVALID_FIELD, with the value's ``path``, when an object in it has a key twice: of such a field
     vendors differ in which one they obey."""
     try:
@@ -179,13 +180,13 @@ def loads_unique(data: bytes, path: str) -> Any:
 
 
 def loads_loose(data: bytes) -> Any:
-    """Decode what an upstream sent, as leniently as can be. Raises ValueError when it is not
+    """Decode what an upstream sent, as leniently as possible. Raise ValueError when it is not
     JSON."""
     return ujson.loads(data)
 
 
 def loads_or_none(data: bytes) -> Any:
-    """``loads_loose``; None for what cannot be read."""
+    """Decode as ``loads_loose``; return None for what cannot be read."""
     try:
         return loads_loose(data)
     except ValueError:
@@ -193,29 +194,31 @@ def loads_or_none(data: bytes) -> Any:
 
 
 def decoder(shape: type[T]) -> Callable[[bytes], T]:
-    """A fast decoder for one shape, unknown fields skipped. It raises one of DECODE_ERRORS for
-    bytes that do not fit; they may still be good JSON with odd types: try ``loads_loose`` then."""
+    """Return a fast decoder for one shape, unknown fields skipped. It raises one of DECODE_ERRORS
+    for bytes that do not fit; they may still be good JSON with odd types: try ``loads_loose``
+    then."""
     return msgspec.json.Decoder(shape).decode
 
 
 def top_level(body: bytes) -> Spans:
     """Find the places of the fields of the JSON object ``body``.
 
-    Raises Fault INVALID_JSON when it is not one JSON object in UTF-8, INVALID_FIELD when a key
-    comes twice (also in two spellings) or there are more than MAX_TOP_LEVEL_FIELDS.
+    Raise Fault INVALID_JSON when it is not one JSON object in UTF-8, INVALID_FIELD when a key comes
+    twice (also in two spellings) or there are more than MAX_TOP_LEVEL_FIELDS.
     """
     _check_utf8(body)
     return _plain_spans(body) or _walk(body, _entries(body))
 
 
 def inner_level(text: bytes) -> Spans:
-    """``top_level`` of an object inside a text that has gone through it."""
+    """Find the places of the fields of an object inside a text that has gone through
+    ``top_level``."""
     return _plain_spans(text) or _walk(text, _entries(text))
 
 
 def top_level_steps(body: bytes) -> Steps[Spans]:
-    """``top_level`` for large bodies, in steps; INVALID_FIELD, too, for more than MAX_VALUES
-    values."""
+    """Find the places of the fields as ``top_level`` does, of large bodies, in steps. Raise Fault
+    INVALID_FIELD, too, for more than MAX_VALUES values."""
     if (yield from has_more_values(body, MAX_VALUES)):
         message = f"The body has more than {MAX_VALUES} JSON values; no model can take so many."
         raise Fault(Condition.INVALID_FIELD, message)
@@ -227,7 +230,7 @@ def top_level_steps(body: bytes) -> Steps[Spans]:
 
 
 def utf8_steps(data: bytes) -> Steps[None]:
-    """Check in steps that ``data`` is UTF-8; Fault INVALID_JSON when not."""
+    """Check in steps that ``data`` is UTF-8; raise Fault INVALID_JSON when it is not."""
     if data.isascii():
         return
     _check_beginning(data)
@@ -238,8 +241,8 @@ def utf8_steps(data: bytes) -> Steps[None]:
 
 
 def elements(text: bytes) -> list[Raw] | None:
-    """The elements of a JSON array inside a text that has gone through ``top_level``, undecoded;
-    None when it is no array. ``loads`` decodes one."""
+    """Return the elements of a JSON array inside a text that has gone through ``top_level``,
+    undecoded; None when it is no array. ``loads`` decodes one."""
     try:
         return _decode_elements(text)
     except DECODE_ERRORS:
@@ -247,8 +250,9 @@ def elements(text: bytes) -> list[Raw] | None:
 
 
 def decode_element(array: str, at: int) -> tuple[Any, int] | None:
-    """The next element of a JSON array and the offset behind it; None when there is none, or the
-    text ends in it. ``at``: 1, then the offset that was returned. Fit for what was found sound."""
+    """Return the next element of a JSON array and the offset behind it; None when there is none, or
+    the text ends in it. ``at``: 1, then the offset that was returned. Fit for an array that was
+    found valid."""
     found = _BETWEEN_ELEMENTS.match(array, at)
     try:
         return _decode_one(array, found.end() if found else at)
@@ -257,10 +261,11 @@ def decode_element(array: str, at: int) -> tuple[Any, int] | None:
 
 
 def locate(data: bytes, *path: str) -> Span | None:
-    """The place of the value at ``path`` ("message", "model") in a JSON object of an upstream.
+    """Return the place of the value at ``path`` ("message", "model") in a JSON object of an
+    upstream.
 
-    None when a field of the path is absent or on the way there is no object. Raises Fault
-    UPSTREAM_INVALID when the place cannot be told: no JSON object, or a doubled key on the way.
+    None when a field of the path is absent or on the way there is no object. Raise Fault
+    UPSTREAM_INVALID when the place is ambiguous: no JSON object, or a doubled key on the way.
     """
     start, end = 0, len(data)
     for name in path:
@@ -287,8 +292,8 @@ def replace(data: bytes, edits: dict[Span, bytes]) -> bytes:
 
 
 def spans_of_upstream(text: bytes) -> Spans:
-    """The fields of a JSON object of an upstream, also of one that is read leniently; Fault
-    UPSTREAM_INVALID when it is none, or has a key twice."""
+    """Return the fields of a JSON object of an upstream, also of one that is read leniently. Raise
+    Fault UPSTREAM_INVALID when it is none, or has a key twice."""
     try:
         return _plain_spans(text) or _walk(text, _entries(text))
     except Fault:
@@ -303,7 +308,8 @@ def spans_of_upstream(text: bytes) -> Spans:
 
 
 def _plain_spans(body: bytes) -> Spans | None:
-    """The fields of an object that is written the way of nearly all clients; None for any other.
+    """Return the fields of an object that is written the way of nearly all clients; None for any
+    other.
 
     That is: no blanks but one behind a colon or comma, no escapes in names. Four times faster than
     the walk below. It accounts for every byte up to the closing brace: of a doubled key the decoder
@@ -399,7 +405,7 @@ def _check_beginning(data: bytes) -> None:
 
 
 def _check_piece(data: bytes, at: int) -> int:
-    """Checks a piece of ``data`` and returns where the next one begins."""
+    """Check a piece of ``data`` and return the offset of the next one."""
     end = end_of_piece(data, at + _UTF8_PIECE_BYTES)
     try:
         data[at:end].decode()

@@ -1,9 +1,9 @@
 """The structure of large JSON texts, read slice by slice, since a decoder cannot be interrupted.
 
-For requests: how many values there are, so that a decoder gets only what it can finish soon. For
-answers: where the top-level fields are. Only strings and brackets are followed; whether the text is
-valid JSON is checked by the decoders of ``jsonio``, if at all. The functions are steps: generators
-that work for some ms between two yields. Standard library only.
+For requests: the number of values, so that a decoder gets only what it can finish soon. For
+answers: the places of the top-level fields. Only strings and brackets are followed; whether the
+text is valid JSON is checked by the decoders of ``jsonio``, if at all. The functions are steps:
+generators that work for some ms between two yields. Standard library only.
 """
 
 import re
@@ -35,7 +35,7 @@ _BLANKS_BEFORE = re.compile(rb"[ \t\r\n]*+")
 
 
 def at_once(steps: Steps[T]) -> T:
-    """The result of ``steps`` of what is not large."""
+    """Return the result of ``steps``, for input that is not large."""
     try:
         while True:
             next(steps)
@@ -54,7 +54,7 @@ class Field:
 
 
 def has_more_values(text: bytes, limit: int) -> Steps[bool]:
-    """Whether a JSON text has more values than ``limit``, those in its objects and arrays
+    """Return true when a JSON text has more values than ``limit``, those in its objects and arrays
     included. Of a text that is not JSON it is a guess."""
     most = 0  # those in strings are no separators
     for at in range(0, len(text), _COUNTED_AT_ONCE_BYTES):
@@ -74,8 +74,8 @@ def has_more_values(text: bytes, limit: int) -> Steps[bool]:
 
 
 def fields_of(text: bytes) -> Steps[list[Field] | None]:
-    """The fields of a JSON object, in their order; None when it is no object, is cut off, or has
-    more than MAX_FIELDS. What is inside of their values is not judged."""
+    """Return the fields of a JSON object, in their order; None when it is no object, is cut off, or
+    has more than MAX_FIELDS. What is inside of their values is not judged."""
     reader = _FieldReader()
     for start, end in _outside_strings(text):
         if not reader.read(text, start, end):
@@ -85,8 +85,8 @@ def fields_of(text: bytes) -> Steps[list[Field] | None]:
 
 
 def end_of_piece(text: bytes, at: int) -> int:
-    """The next offset from ``at`` on that is not in the middle of a character of UTF-8, which has
-    four bytes at most."""
+    """Return the next offset from ``at`` on that is not in the middle of a character of UTF-8,
+    which has four bytes at most."""
     end = min(at, len(text))
     while end < min(at + 3, len(text)) and text[end] & 0xC0 == 0x80:
         end += 1
@@ -94,8 +94,8 @@ def end_of_piece(text: bytes, at: int) -> int:
 
 
 def _outside_strings(text: bytes) -> Iterator[tuple[int, int]]:
-    """Slices of the text that neither begin nor end inside a string; of a string longer than a
-    slice its quotes alone are in none. (at, at) for each slice of such a string."""
+    """Yield slices of the text that neither begin nor end inside a string; of a string longer than
+    a slice its quotes alone are in none. (at, at) for each slice of such a string."""
     at, size, in_string = 0, len(text), False
     while at < size:
         stop = min(at + SLICE_BYTES, size)
@@ -119,7 +119,8 @@ def _outside_strings(text: bytes) -> Iterator[tuple[int, int]]:
 
 
 class _FieldReader:
-    """Follows the depth of the brackets; where it comes to that of the fields, token by token."""
+    """Reader of top-level fields: follows the depth of the brackets; where it comes to that of the
+    fields, token by token."""
 
     def __init__(self) -> None:
         self.fields: list[Field] = []
@@ -129,7 +130,7 @@ class _FieldReader:
         self._start: int | None = None  # of the value, once its colon was seen
 
     def read(self, text: bytes, start: int, end: int) -> bool:
-        """The next slice; False when this is no object that can be read."""
+        """Read the next slice; return False when this is no object that can be read."""
         if self._depth > 1:
             bare = _STRING.sub(b"", text[start:end])
             brackets = bare.translate(None, _NO_BRACKETS)

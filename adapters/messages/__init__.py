@@ -37,7 +37,7 @@ from adapters.messages.upstream import issued_ids, read_answer, request_headers
 def _stream_tap(
     public: str, upstream_model: str, drop_usage: bool, operation: Operation
 ) -> MessagesTap:
-    """Usage is part of every stream and never dropped."""
+    """Return the tap of a stream. Usage is part of every stream and never dropped."""
     return MessagesTap(public, upstream_model)
 
 

@@ -37,8 +37,8 @@ _KEEPING = frozenset({"thread", "diagnostics"})
 
 
 def peek(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
-    """Read the few fields; raises Fault MODEL_MISSING, INVALID_FIELD, FIELD_MISSING with the
-    field's name.
+    """Read the few fields. Raise Fault MODEL_MISSING, INVALID_FIELD, FIELD_MISSING with the field's
+    name.
 
     A request to count tokens needs no ``max_tokens``.
     """
@@ -61,8 +61,8 @@ def peek(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
 
 
 def conversation(spans: Spans) -> bytes:
-    """What names the conversation. Claude Code puts its session into ``metadata.user_id``, and
-    something else into ``system`` in each call."""
+    """Return the identity of the conversation. Claude Code puts its session into
+    ``metadata.user_id``, and something else into ``system`` in each call."""
     given = given_name(object_field(spans, "metadata", "user_id"))
     return given or opening(spans, ("system",), "messages")
 
@@ -99,8 +99,8 @@ def _read_container(value: object, refs: RefList) -> None:
 
 
 def _read_content(value: object, start: str, refs: RefList) -> None:
-    """Blocks that show a file to the model; results of the vendor's own tools only repeat what an
-    answer said."""
+    """Read the blocks that show a file to the model; results of the vendor's own tools only repeat
+    what an answer said."""
     for path, block in objects(value, start):
         kind = block.get("type")
         if kind == "container_upload":
@@ -124,13 +124,13 @@ _INDEX = re.compile(r"\[(\d+)\]")
 
 
 def encode_fault(fault: Fault, request_id: str) -> Envelope:
-    """The whole answer to a call that is refused or failed."""
+    """Return the whole answer to a call that is refused or failed."""
     status, kind = FAULT_TABLE[fault.condition].anthropic
     return Envelope(status, refusal_headers(fault), _body(fault, kind, request_id))
 
 
 def encode_stream_fault(fault: Fault, request_id: str) -> bytes:
-    """The last event of a stream that failed; no message_stop follows."""
+    """Return the last event of a stream that failed; no message_stop follows."""
     kind = FAULT_TABLE[fault.condition].anthropic[1]
     if fault.condition in _OVERLOADED_IN_STREAM:
         kind = "overloaded_error"
@@ -147,7 +147,7 @@ def _body(fault: Fault, kind: str, request_id: str) -> bytes:
 
 
 def _message(fault: Fault) -> str:
-    """The family's own wording where it has one; a message that was given stands otherwise."""
+    """Return the family's own wording where it has one; a message that is set takes precedence."""
     condition = fault.condition
     path = _INDEX.sub(r".\1", fault.param or "")
     if condition in {Condition.MODEL_MISSING, Condition.FIELD_MISSING}:
@@ -184,10 +184,10 @@ MAX_PAGE = 1000
 
 
 def model_list(models: Sequence[ModelEntry], query: Mapping[str, str]) -> bytes:
-    """The page that ``limit``, ``after_id`` and ``before_id`` ask for; INVALID_FIELD for a limit
-    out of range.
+    """Return the page for ``limit``, ``after_id`` and ``before_id``; raise Fault INVALID_FIELD for
+    a limit out of range.
 
-    An id that is gone (the list changed between two pages) gives an empty page.
+    An id that the list has no more (it changed between two pages) gives an empty page.
     """
     limit = _limit(query.get("limit"))
     names = [model.name for model in models]
@@ -214,7 +214,7 @@ def model_list(models: Sequence[ModelEntry], query: Mapping[str, str]) -> bytes:
 
 
 def model_entry(model: ModelEntry) -> bytes:
-    """The body that shows one model."""
+    """Return the body that shows one model."""
     return dumps(_model_fields(model))
 
 
@@ -241,5 +241,5 @@ def _model_fields(model: ModelEntry) -> dict[str, object]:
 
 
 def keep_alive(started: bool) -> bytes:
-    """A ping inside a message; before it a comment, since ping comes after message_start."""
+    """Return a ping inside a message; before it a comment, since ping comes after message_start."""
     return b'event: ping\ndata: {"type": "ping"}\n\n' if started else b": keep-alive\n\n"

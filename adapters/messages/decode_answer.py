@@ -1,8 +1,8 @@
-"""Answers of upstreams of the messages family, whole and streamed, read leniently into the hub's
-words.
+"""Answers of upstreams of the messages family, whole and streamed, decoded leniently into
+``adapters.ir``.
 
-Blocks of the vendor's own tools are not shown: the text says what they have found. Numbers of
-blocks are the vendor's; slots are counted here. Imported by this folder's ``__init__``.
+Blocks of the vendor's own tools are not shown: the text says what they came to. Numbers of blocks
+are the vendor's; slots are counted here. Imported by this folder's ``__init__``.
 """
 
 from typing import Any
@@ -40,7 +40,7 @@ _REFUSED = "The model declined to answer."
 
 
 def decode_answer(body: bytes) -> Steps[tuple[Choice, ...]]:
-    """The one choice of a message, in steps."""
+    """Return the one choice of a message, in steps."""
     message = loads_answer(body)
     content = message.get("content") if isinstance(message, dict) else None
     if not isinstance(content, list):
@@ -59,14 +59,14 @@ def decode_answer(body: bytes) -> Steps[tuple[Choice, ...]]:
 
 
 def decode_count(body: bytes) -> int:
-    """The tokens that a vendor has counted."""
+    """Return the tokens that a vendor has counted."""
     tokens = loads_answer(body)["input_tokens"]
     assert isinstance(tokens, int)
     return tokens
 
 
 def finish_of(reason: object, details: object) -> tuple[Finish, str]:
-    """Why an answer has ended, and what a vendor says of a refusal."""
+    """Return why an answer has ended, and the vendor's explanation of a refusal."""
     finish = FINISHES.get(reason, "stop") if isinstance(reason, str) else "stop"
     if finish != "refusal":
         return finish, ""
@@ -76,12 +76,12 @@ def finish_of(reason: object, details: object) -> tuple[Finish, str]:
 
 
 def text_of(value: object) -> str:
-    """A string; of anything else none."""
+    """Return a string; of anything else an empty one."""
     return value if isinstance(value, str) else ""
 
 
 def arguments_text(value: object) -> str:
-    """The arguments of a call as text; an object that cannot be written is none."""
+    """Return the arguments of a call as text; an object that cannot be written is none."""
     try:
         return compact(value) if isinstance(value, dict) else "{}"
     except OverflowError:
@@ -124,8 +124,8 @@ _DELTAS: dict[str, tuple[str, str]] = {
 
 
 class _Block(Struct):
-    """A block that is open. ``input``: arguments that came with its start, for the case that no
-    more come."""
+    """An open block. ``input``: arguments that came with its start, for the case that no more
+    come."""
 
     slot: int
     kind: SlotKind
@@ -137,14 +137,13 @@ class _Block(Struct):
 
 
 class MessagesDecoder(StreamDecoder):
-    """Reads one stream (see ``family.codec.StreamDecoder``)."""
+    """Decoder of one stream (see ``family.codec.StreamDecoder``)."""
 
     def __init__(self) -> None:
         super().__init__()
         self._blocks: dict[object, _Block] = {}  # that are open, by the vendor's number
 
     def read(self, name: str | None, said: dict[str, Any]) -> list[Event]:
-        """See ``StreamDecoder``."""
         kind = said.get("type")
         index = _index(said.get("index"))
         if kind == "content_block_delta":
@@ -161,11 +160,11 @@ class MessagesDecoder(StreamDecoder):
         return []
 
     def may_skip(self, event: Delta) -> bool:
-        """Thoughts are gathered: they go back to the vendor with their signature."""
+        """Return false for thoughts: they are gathered, and go back to the vendor with their
+        signature."""
         return self._slots.get(event.slot) != "reasoning"
 
     def end(self) -> list[Event]:
-        """See ``StreamDecoder``."""
         return self._close_all()
 
     def _start(self, index: object, block: dict[str, Any]) -> list[Event]:
@@ -249,5 +248,5 @@ class MessagesDecoder(StreamDecoder):
 
 
 def _index(value: object) -> object:
-    """A block's number, or what stands for one that cannot be read."""
+    """Return a block's number, or what stands for one that cannot be read."""
     return value if isinstance(value, int | str) else None

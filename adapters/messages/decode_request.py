@@ -1,4 +1,4 @@
-"""Requests of clients of the messages family, read into the hub's words: fields, tools, and the
+"""Requests of clients of the messages family, decoded into ``adapters.ir``: fields, tools, and the
 choice among them. Turns are in ``decode_turns``.
 
 Source: the request types of the official Anthropic SDK 2.14, beta ones included; three of the
@@ -81,7 +81,8 @@ def _tool(given: dict[str, Any], path: str, asks: list[Ask]) -> Tool:
 def decode_choice(
     fields: dict[str, Any], tools: tuple[Tool, ...], asks: list[Ask]
 ) -> tuple[ToolChoice | None, bool | None]:
-    """Which tools must be called, and whether several may be at once (None: not said)."""
+    """Return the choice among the tools, and whether several may be called at once (None: not
+    set)."""
     given = optional(fields, "tool_choice", "", dict)
     if not given:
         return None, None
@@ -126,7 +127,7 @@ _FRAME = frozenset({"model", "max_tokens", "system", "stream"})
 
 
 def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Request]:
-    """A client's request (see ``family.codec.ClientCodec``)."""
+    """Return a client's request (see ``family.codec.ClientCodec``)."""
     asks: list[Ask] = []
     fields = {
         name: loads(spans.raw(name) or b"null")
@@ -150,7 +151,7 @@ def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Requ
 
 
 def _settings(fields: dict[str, Any], asks: list[Ask]) -> dict[str, Any]:
-    """Tools, sampling and all else that many requests have nothing of."""
+    """Return tools, sampling and all else that many requests have nothing of."""
     tools = decode_tools(fields, asks)
     choice, parallel = decode_choice(fields, tools, asks)
     output, effort = _output(fields, asks)
@@ -202,7 +203,7 @@ def _end_user(fields: dict[str, Any], asks: list[Ask]) -> str:
 
 
 def _tier(fields: dict[str, Any], asks: list[Ask]) -> Any:
-    """``speed`` is a tier of its own, which no other family has."""
+    """Return the tier. ``speed`` is a tier of its own, which no other family has."""
     if string(fields, "speed", "") not in ("", "standard"):
         asks.append(Ask("speed", "speed"))
     tier = string(fields, "service_tier", "")
@@ -213,7 +214,7 @@ def _tier(fields: dict[str, Any], asks: list[Ask]) -> Any:
 
 
 def _output(fields: dict[str, Any], asks: list[Ask]) -> tuple[Output, Effort | None]:
-    """The form of the answer, and the effort, which stand in one field."""
+    """Return the form of the answer, and the effort, which stand in one field."""
     config = optional(fields, "output_config", "", dict) or {}
     effort = string(config, "effort", "output_config")
     if effort and effort not in _EFFORTS:
@@ -258,7 +259,7 @@ def _thinking(fields: dict[str, Any], effort: Effort | None, asks: list[Ask]) ->
 
 
 def _other_asks(spans: Spans) -> list[Ask]:
-    """Fields that are not read, in their order."""
+    """Return the fields that are not read, in their order."""
     return [
         Ask(FIELDS.get(name) or "other", name)
         for name in spans.places

@@ -30,7 +30,7 @@ _FIELD = "cache_control"
 
 
 def decode_mark(block: dict[str, Any], path: str, asks: list[Ask]) -> CacheMark | None:
-    """The mark of a tool or block of a client; None when it has none."""
+    """Return the mark of a tool or block of a client; None when it has none."""
     mark = optional(block, _FIELD, path, dict)
     if mark is None:
         return None
@@ -43,7 +43,7 @@ _PDF = "application/pdf"
 
 
 def decode_image(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Part, ...]:
-    """An image by its data, its URL, or the vendor's id of a file."""
+    """Return an image by its data, its URL, or the vendor's id of a file."""
     source, kind, at = _source(block, path)
     mark = decode_mark(block, path, asks)
     if kind == "base64":
@@ -63,7 +63,7 @@ def decode_image(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Par
 
 
 def decode_document(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Part, ...]:
-    """A document, behind what the client says of its context."""
+    """Return a document, behind the client's text about its context."""
     source, kind, at = _source(block, path)
     mark = decode_mark(block, path, asks)
     citations = optional(block, "citations", path, dict) or {}
@@ -99,7 +99,7 @@ def decode_document(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[
 
 
 def decode_search_result(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Part, ...]:
-    """What the client's own search has found: a text with its source."""
+    """Return a result of the client's own search: a text with its source."""
     title = string(block, "title", path)
     source = string(block, "source", path)
     lines = [line for line in (title, source) if line]
@@ -160,7 +160,7 @@ def decode_system(fields: dict[str, Any], asks: list[Ask]) -> tuple[Text, ...]:
 
 
 def turn_steps(spans: Spans, asks: list[Ask]) -> Steps[tuple[tuple[Part, ...], tuple[Turn, ...]]]:
-    """The system texts before the first turn, and the turns, in steps."""
+    """Return the system texts before the first turn, and the turns, in steps."""
     messages = elements(spans.raw("messages") or b"")
     if messages is None:
         raise wrong_type("messages", "expected an array")
@@ -185,7 +185,7 @@ def turn_steps(spans: Spans, asks: list[Ask]) -> Steps[tuple[tuple[Part, ...], t
 
 
 def _turn(role: Role, parts: list[Part]) -> Turn:
-    """Results come first in a turn of the user."""
+    """Return a turn; results come first in one of the user."""
     if role == "user":
         parts.sort(key=lambda part: not isinstance(part, ToolResult))
     return Turn(role, tuple(parts))
@@ -288,12 +288,12 @@ def _result_part(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Par
 
 
 def _tool_reference(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Part, ...]:
-    """What a search for tools has found, by its name."""
+    """Return a tool that a search for tools has returned, by its name."""
     return (Text(required(block, "tool_name", path, str)),)
 
 
 def _compaction(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Part, ...]:
-    """The summary of what stood before; without it the conversation would have no beginning."""
+    """Return the summary of earlier turns; without it the conversation would have no beginning."""
     summary = string(block, "content", path)
     return (Text(summary),) if summary else ()
 

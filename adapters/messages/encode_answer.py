@@ -38,8 +38,8 @@ STOP_REASONS: dict[Finish, str] = {
 def encode_answer(
     choices: tuple[Choice, ...], usage: Usage, context: AnswerContext
 ) -> Steps[bytes]:
-    """A whole answer, in steps; raises Fault UPSTREAM_FAILED when the model has failed and said
-    nothing."""
+    """Return a whole answer, in steps; raise Fault UPSTREAM_FAILED when the model has failed and
+    said nothing."""
     choice = choices[0] if choices else Choice(())
     content: list[dict[str, Any]] = []
     for place, part in enumerate(choice.parts):
@@ -57,12 +57,12 @@ def encode_answer(
 
 
 def encode_count(tokens: int) -> bytes:
-    """The answer to a request to count tokens."""
+    """Return the answer to a request to count tokens."""
     return dumps({"input_tokens": tokens})
 
 
 def message_head(context: AnswerContext) -> dict[str, Any]:
-    """The fields that every message begins with."""
+    """Return the fields that every message begins with."""
     return {
         "id": f"msg_{context.id}",
         "type": "message",
@@ -72,7 +72,7 @@ def message_head(context: AnswerContext) -> dict[str, Any]:
 
 
 def stop_fields(finished: Finished) -> dict[str, Any]:
-    """Why the message has ended."""
+    """Return the fields that say why the message has ended."""
     reason = STOP_REASONS[finished.finish]
     fields: dict[str, Any] = {"stop_reason": reason, "stop_sequence": finished.stop_sequence}
     if reason == "refusal":
@@ -85,7 +85,8 @@ def stop_fields(finished: Finished) -> dict[str, Any]:
 
 
 def usage_fields(usage: Usage) -> dict[str, Any]:
-    """All counts: input without what the cache was read or written for, output with thinking."""
+    """Return all counts: input without what the cache was read or written for, output with
+    thinking."""
     short, long = usage.cache_write_tokens, usage.cache_write_1h_tokens
     return {
         "input_tokens": usage.input_tokens,
@@ -102,12 +103,12 @@ def usage_fields(usage: Usage) -> dict[str, Any]:
 
 
 def call_block(call_id: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """A call of a tool."""
+    """Return a call of a tool."""
     return {"type": "tool_use", "id": fit_id(call_id), "name": name, "input": arguments}
 
 
 def _block(part: Part) -> dict[str, Any] | None:
-    """None for what the family has no block for, and for empty text."""
+    """Return a block; None for what the family has no block for, and for empty text."""
     if isinstance(part, Text | Refusal):
         if not part.text:
             return None
@@ -137,7 +138,7 @@ _OfSlot = Delta | Sealed | Cited | Closed
 
 
 class MessagesEncoder(StreamEncoder):
-    """Writes one stream (see ``family.codec.StreamEncoder``)."""
+    """Encoder of one stream (see ``family.codec.StreamEncoder``)."""
 
     def __init__(self, context: AnswerContext) -> None:
         super().__init__(context)
@@ -159,7 +160,8 @@ class MessagesEncoder(StreamEncoder):
         self._finished = Finished("stop")
 
     def begin(self) -> bytes:
-        """``message_start`` with the estimate of the input, and the ping that vendors send."""
+        """Return ``message_start`` with the estimate of the input, and the ping that vendors
+        send."""
         self.started = True
         usage = usage_fields(Usage(self.context.input_tokens))
         message = message_head(self.context) | {
@@ -171,7 +173,7 @@ class MessagesEncoder(StreamEncoder):
         return _event("message_start", {"message": message}) + PING
 
     def write(self, event: Event) -> bytes:
-        """See ``StreamEncoder``; what finishes the message is written at its end."""
+        """Return the frames of an event; what finishes the message is written at its end."""
         if type(event) is Delta:
             slot = self._repeated = event.slot
             if slot == self._slot and self._plain:
@@ -186,20 +188,19 @@ class MessagesEncoder(StreamEncoder):
         return self._of_slot(event)
 
     def repeat(self, text: bytes) -> bytes:
-        """See ``StreamEncoder``."""
         if self._repeated == self._slot:
             return self._before + b'"' + text + b'"' + _END if text else b""
         return self._delta(Delta(self._repeated, text.decode("ascii")))
 
     def end(self, usage: Usage | None) -> bytes:
-        """``message_delta`` and ``message_stop``."""
+        """Return ``message_delta`` and ``message_stop``."""
         sent = b"".join([self._of_slot(Closed(slot)) for slot in list(self._slots)])
         counts = usage_fields(usage or Usage(self.context.input_tokens))
         fields = {"delta": stop_fields(self._finished), "usage": counts}
         return sent + _event("message_delta", fields) + _STOP
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
-        """An error event, without ``message_stop``."""
+        """Return an error event, without ``message_stop``."""
         return encode_stream_fault(fault, request_id)
 
     def _finish(self, event: Finished) -> bytes:
@@ -223,7 +224,7 @@ class MessagesEncoder(StreamEncoder):
         return sent + self._open_or_wait(event)
 
     def _release(self) -> bytes:
-        """The block of a thought without words that is not the last."""
+        """Return the block of a thought without words that is not the last."""
         if not self._bare:
             return b""
         opened, *rest = self._bare
@@ -240,7 +241,7 @@ class MessagesEncoder(StreamEncoder):
         return self._of_slot(event)
 
     def _of_slot(self, event: _OfSlot) -> bytes:
-        """An event of a slot that is open: for its block, for later, or for a new block."""
+        """Return an event of an open slot: for its block, for later, or for a new block."""
         slot = event.slot
         if self._bare and slot == self._bare[0].slot:
             self._bare.append(event)
@@ -265,7 +266,8 @@ class MessagesEncoder(StreamEncoder):
         return sent if self._draining else sent + self._next()
 
     def _of_closed_block(self, event: _OfSlot) -> bytes:
-        """A slot whose block was closed early: the end of it needs nothing, more of it a block."""
+        """Return the frames of a slot whose block was closed early: the end of it needs nothing,
+        more of it a block."""
         slot = event.slot
         if isinstance(event, Closed):
             del self._slots[slot]
@@ -276,7 +278,7 @@ class MessagesEncoder(StreamEncoder):
         return self._open_or_wait(self._slots[slot]) + self._of_slot(event)
 
     def _open_or_wait(self, opened: Opened) -> bytes:
-        """A block for a slot, now if those before it can be closed."""
+        """Return a block for a slot, now if those before it can be closed."""
         sent = []
         while self._open is not None and (self._plain or self._has_all_arguments()):
             if not self._plain:
@@ -295,7 +297,7 @@ class MessagesEncoder(StreamEncoder):
         return isinstance(loads_or_none(arguments), dict)
 
     def _next(self) -> bytes:
-        """The blocks of slots that had to wait, until one of them is not complete."""
+        """Return the blocks of slots that had to wait, until one of them is not complete."""
         sent = []
         self._draining = True
         while self._waiting and self._open is None:

@@ -1,15 +1,13 @@
-"""Requests for upstreams of the messages family, out of the hub's words.
+"""Requests for upstreams of the messages family, encoded from ``adapters.ir``.
 
 Here: fields, tools, thinking and schemas, in version 2023-06-01 of the interface; turns are in
-``encode_turns``.
-
-The family has letters, digits, ``_`` and ``-`` in names, no free-text tools and no groups of tools:
-such tools get another name or shape, and ``Encoded.names`` says which. The arguments of a tool are
-an object at the root, without alternatives there. A schema of the answer closes every object and
-has no bounds of numbers and texts; those go into the description, so that the model still reads
-them. Newer models think by effort and refuse budgets, older ones the reverse: the table of models
-says which. Source: the request types of the official SDKs, and the vendor's documentation of tools,
-structured outputs and thinking. Imported by this folder's ``__init__``.
+``encode_turns``. The family has letters, digits, ``_`` and ``-`` in names, no free-text tools and
+no groups of tools: such tools get another name or shape, and ``Encoded.names`` says which. The
+arguments of a tool are an object at the root, without alternatives there. A schema of the answer
+closes every object and has no bounds of numbers and texts; those go into the description, so that
+the model still reads them. Newer models think by effort and refuse budgets, older ones the reverse:
+the table of models says which. Source: the request types of the official SDKs, and the vendor's
+documentation of tools, structured outputs and thinking. Imported by this folder's ``__init__``.
 """
 
 from collections.abc import Iterator
@@ -40,7 +38,7 @@ _DEPTH_MAX = 64  # deeper ones are left as they are
 
 
 def for_tool(schema: dict[str, Any] | None) -> dict[str, Any]:
-    """The schema of a tool's arguments."""
+    """Return the schema of a tool's arguments."""
     if not schema:
         return NO_ARGUMENTS
     kind = schema.get("type")
@@ -57,13 +55,13 @@ def for_tool(schema: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def fits_answer(schema: dict[str, Any]) -> bool:
-    """Whether the vendor can hold an answer to this schema: with objects whose names are not known
-    before, or that are inside of themselves, it cannot."""
+    """Return true when the vendor can hold an answer to this schema: with objects whose names are
+    not known before, or that are inside of themselves, it cannot."""
     return not any(_is_open(each) for each in _schemas(schema)) and not _is_endless(schema)
 
 
 def for_answer(schema: dict[str, Any], depth: int = 0) -> dict[str, Any]:
-    """The schema of structured output."""
+    """Return the schema of structured output."""
     if depth >= _DEPTH_MAX:
         return schema
     fit: dict[str, Any] = {}
@@ -97,7 +95,7 @@ def _inner_schema(name: str, value: Any, depth: int) -> Any:
 
 
 def _schemas(schema: dict[str, Any], depth: int = 0) -> Iterator[dict[str, Any]]:
-    """A schema and all inside of it."""
+    """Yield a schema and all inside of it."""
     yield schema
     if depth >= _DEPTH_MAX:
         return
@@ -121,7 +119,7 @@ def _is_open(schema: dict[str, Any]) -> bool:
 
 
 def _is_endless(schema: dict[str, Any]) -> bool:
-    """Whether a definition leads to itself, or something to the whole."""
+    """Return true when a definition leads to itself, or something to the whole."""
     leads: dict[str, set[str]] = {}
     for group in ("$defs", "definitions"):
         for name, each in _schemas_by_name(schema, group).items():
@@ -141,8 +139,8 @@ def _refs(schema: dict[str, Any]) -> set[str]:
 
 
 def _merged(schema: dict[str, Any]) -> dict[str, Any]:
-    """One object in place of alternatives at the root: all properties of all of them, and those
-    required that each of them requires."""
+    """Return one object in place of alternatives at the root: all properties of all of them, and
+    those required that each of them requires."""
     properties: dict[str, Any] = {}
     required: list[str] = []
     for name in _ALTERNATIVES:
@@ -175,7 +173,7 @@ def _required(schema: dict[str, Any]) -> list[str]:
 
 
 def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
-    """An object with one property for what is none."""
+    """Return an object with one property, for a schema of no object."""
     return {"type": "object", "properties": {"value": schema}, "required": ["value"]}
 
 
@@ -185,7 +183,8 @@ _SEARCH = {"type": "web_search_20250305", "name": "web_search"}
 
 
 def encode_tools(request: Request, target: Target) -> tuple[list[dict[str, Any]], dict[str, Tool]]:
-    """The tools, in the client's order, and the client's tools by names that differ from theirs."""
+    """Return the tools, in the client's order, and the client's tools by names that differ from
+    theirs."""
     allowed = _allowed(request)
     tools: list[dict[str, Any]] = []
     names: dict[str, Tool] = {}
@@ -209,7 +208,7 @@ def encode_tools(request: Request, target: Target) -> tuple[list[dict[str, Any]]
 def encode_choice(
     request: Request, tools: list[dict[str, Any]], output_tool: str
 ) -> dict[str, Any] | None:
-    """The choice among ``tools``; None: the vendor's own, which is auto."""
+    """Return the choice among ``tools``; None: the vendor's own, which is auto."""
     if not tools:
         return None
     choice = request.choice
@@ -230,7 +229,7 @@ def encode_choice(
 
 
 def output_tool(schema: dict[str, Any], request: Request) -> dict[str, Any]:
-    """The tool that stands for structured output at models that have no field for it."""
+    """Return the tool that stands for structured output at models that have no field for it."""
     taken = {sent_name(tool.name, tool.namespace) for tool in request.tools}
     name = _OUTPUT_TOOL
     while name in taken:
@@ -259,7 +258,7 @@ def _tool(tool: Tool, name: str, target: Target) -> dict[str, Any]:
 
 
 def _allowed(request: Request) -> frozenset[str]:
-    """The names of the subset that may be called; empty: all may."""
+    """Return the names of the subset that may be called; empty: all may."""
     choice = request.choice
     subset = choice is not None and choice.mode in ("auto", "any")
     return frozenset(choice.names if choice is not None and subset else ())
@@ -275,7 +274,8 @@ def _flat(tool: Tool) -> str:
 
 
 def _called_before(request: Request) -> list[dict[str, Any]]:
-    """The tools of the history, for a request that offers none: the vendor wants them declared."""
+    """Return the tools of the history, for a request that offers none: the vendor wants them
+    declared."""
     calls = [part for turn in request.turns for part in turn.parts if isinstance(part, ToolCall)]
     names = dict.fromkeys(sent_name(call.name, call.namespace) for call in calls)
     return [{"name": name, "input_schema": NO_ARGUMENTS} for name in names]
@@ -307,8 +307,8 @@ def encode_thinking(
     *,
     bare: bool,
 ) -> tuple[dict[str, Any], int]:
-    """The fields ``thinking`` and ``effort`` as far as there are any, and the bound of the answer
-    to ``messages``.
+    """Return the fields ``thinking`` and ``effort`` as far as there are any, and the bound of the
+    answer to ``messages``.
 
     ``bound``: what the client or the model's row allows. ``bare``: the answer must begin at once,
     with a tool or in the middle of a text, which excludes thinking by a budget.
@@ -337,21 +337,23 @@ def encode_thinking(
 
 
 def is_off(wanted: Thinking) -> bool:
-    """Whether the client wants no thinking."""
+    """Return true when the client turns thinking off."""
     return wanted.effort == "off" or wanted.budget_tokens == 0
 
 
 def _has_lost_thoughts(messages: list[dict[str, Any]]) -> bool:
-    """Whether the calls that are now answered have come back without what was thought before them:
-    the vendor would refuse to think by a budget. Models that think when they like do without."""
+    """Return true when the calls that are now answered have come back without the thoughts before
+    them: the vendor would refuse to think by a budget. Models that think when they like do
+    without."""
     if len(messages) < 2 or messages[-1]["content"][0]["type"] != "tool_result":
         return False
     return messages[-2]["content"][0]["type"] not in ("thinking", "redacted_thinking")
 
 
 def _by_budget(request: Request, target: Target, bound: int) -> tuple[dict[str, Any], int]:
-    """A budget must be less than the bound: that is raised as far as the model is known to allow,
-    then the budget gives way, and where nothing is left of it there is no thinking."""
+    """Return thinking by a budget, and the bound. A budget must be less than the bound: that is
+    raised as far as the model is known to allow, then the budget gives way, and where nothing is
+    left of it there is no thinking."""
     wanted, limit = request.thinking, target.max_output_tokens
     assert wanted is not None
     budget = wanted.budget_tokens
@@ -375,7 +377,7 @@ def _level(budget_tokens: int) -> Effort:
 
 
 def _nearest(level: Effort, known: tuple[Effort, ...]) -> str:
-    """The level, or the next lower one that the model has, or else its lowest."""
+    """Return the level, or the next lower one that the model has, or else its lowest."""
     fit = [each for each in _EFFORTS if each in known] or ["low"]
     order = ("minimal", *_EFFORTS)
     lower = [each for each in fit if order.index(each) <= order.index(level)]
@@ -386,7 +388,7 @@ MAX_MARKS = 4
 
 
 def limit_marks(body: dict[str, Any]) -> None:
-    """Take away marks beyond MAX_MARKS: the last ones stay, and the last of the system text."""
+    """Remove marks beyond MAX_MARKS: the last ones stay, and the last of the system text."""
     marked = _marked(body)
     if len(marked) <= MAX_MARKS:
         return
@@ -397,8 +399,8 @@ def limit_marks(body: dict[str, Any]) -> None:
 
 
 def mark_by_rule(body: dict[str, Any]) -> None:
-    """Mark what the next call will begin with, unless something is marked, or the request is a
-    single question, which would pay for the writing alone."""
+    """Mark the beginning of the next call, unless something is marked, or the request is a single
+    question, which would pay for the writing alone."""
     messages = body["messages"]
     talk = any(message["role"] == "assistant" for message in messages)
     if not (talk or body.get("tools")) or _marked(body):
@@ -410,7 +412,7 @@ def mark_by_rule(body: dict[str, Any]) -> None:
 
 
 def _marked(body: dict[str, Any]) -> list[dict[str, Any]]:
-    """All marked blocks, in the order in which the vendor reads them."""
+    """Return all marked blocks, in the order in which the vendor reads them."""
     blocks = [*body.get("tools", ()), *body.get("system", ())]
     for message in body["messages"]:
         blocks += message["content"]
@@ -423,7 +425,7 @@ _JSON_ONLY = "Answer with one JSON object and nothing else, without a code fence
 
 
 def encode_request(request: Request, target: Target, counting: bool) -> Steps[Encoded]:
-    """The body (see ``family.codec.UpstreamCodec``)."""
+    """Return the body (see ``family.codec.UpstreamCodec``)."""
     traits = target.traits
     messages = yield from turn_steps(
         request.turns,
@@ -475,8 +477,8 @@ def _system(request: Request) -> list[dict[str, Any]]:
 
 
 def _output_tool(request: Request, target: Target) -> dict[str, Any] | None:
-    """The tool whose arguments are the answer, for models without a field for its schema, and for
-    schemas that do not fit into it."""
+    """Return the tool whose arguments are the answer, for models without a field for its schema,
+    and for schemas that do not fit into it."""
     if request.output.kind != "schema" or target.traits.structured == "none":
         return None
     schema = request.output.schema or {}
@@ -490,7 +492,7 @@ def _output_tool(request: Request, target: Target) -> dict[str, Any] | None:
 
 
 def _output(request: Request, thinking: dict[str, Any], *, as_tool: bool) -> dict[str, Any]:
-    """How much is thought, and the schema of the answer."""
+    """Return the fields of thinking and of the answer's schema."""
     config: dict[str, Any] = {}
     if "effort" in thinking:
         config["effort"] = thinking["effort"]
@@ -504,8 +506,8 @@ def _output(request: Request, thinking: dict[str, Any], *, as_tool: bool) -> dic
 def _add_options(
     body: dict[str, Any], request: Request, target: Target, dropped: list[Feature]
 ) -> tuple[str, ...]:
-    """Sampling and what stands around the call; returns the stop sequences that the vendor does not
-    take, which are those of nothing but blanks."""
+    """Add sampling and what stands around the call; return the stop sequences that the vendor does
+    not take, which are those of nothing but blanks."""
     if request.stream:
         body["stream"] = True
     stop = [each for each in request.stop if each.strip()]
@@ -522,7 +524,8 @@ def _add_options(
 def _add_sampling(
     body: dict[str, Any], request: Request, target: Target, dropped: list[Feature]
 ) -> None:
-    """One of temperature and top_p, for models take no two of them, and none beside thinking."""
+    """Add one of temperature and top_p, for models take no two of them, and none beside
+    thinking."""
     given: dict[Feature, float] = {}
     if request.temperature is not None:
         given["temperature"] = min(request.temperature, 1)

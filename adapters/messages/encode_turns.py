@@ -32,7 +32,7 @@ CACHE_FIELD = "cache_control"
 
 
 def with_mark(block: dict[str, Any], mark: CacheMark | None) -> dict[str, Any]:
-    """The block for an upstream, marked if ``mark`` is one."""
+    """Return the block for an upstream, marked if ``mark`` is one."""
     if mark is None:
         return block
     written = {"type": "ephemeral"}
@@ -47,7 +47,8 @@ _HASH_CHARS = 8
 
 
 def sent_name(name: str, namespace: str = "") -> str:
-    """The name of a tool as the vendor takes it: the same for the same tool in every call."""
+    """Return the name of a tool as the vendor takes it: the same for the same tool in every
+    call."""
     full = f"{namespace}__{name}" if namespace else name
     fit = _UNFIT.sub("_", full)
     if fit == full and 0 < len(fit) <= MAX_NAME_CHARS:
@@ -71,8 +72,8 @@ _SAMPLE_CHARS = 64
 
 
 def encode_media(media: Media, *, documents: bool) -> dict[str, Any]:
-    """The block; UNSUPPORTED for what the family has no block for. ``documents``: the model reads
-    them; if not, those of plain text become text."""
+    """Return the block; raise Fault UNSUPPORTED for what the family has no block for.
+    ``documents``: the model reads them; if not, those of plain text become text."""
     if media.ref or media.kind not in ("image", "file"):
         raise _unsupported(media)
     if media.kind == "image" or media.mime.startswith("image/"):
@@ -134,7 +135,7 @@ Block = dict[str, Any]
 def turn_steps(
     turns: tuple[Turn, ...], *, documents: bool, system_turns: bool, prefill: bool
 ) -> Steps[list[dict[str, Any]]]:
-    """The messages, in steps. ``system_turns``: the model takes them between others."""
+    """Return the messages, in steps. ``system_turns``: the model takes them between others."""
     writer = _Writer(documents)
     for turn in turns:
         if turn.role == "system":
@@ -148,7 +149,7 @@ def turn_steps(
 
 
 def text_block(part: Text | Refusal) -> Block | None:
-    """None for a text of nothing but blanks, which the vendor refuses."""
+    """Return a text block; None for a text of nothing but blanks, which the vendor refuses."""
     if not part.text.strip():
         return None
     block: Block = {"type": "text", "text": part.text}
@@ -156,7 +157,7 @@ def text_block(part: Text | Refusal) -> Block | None:
 
 
 class _Writer:
-    """Writes the messages of one request."""
+    """Writer of the messages of one request."""
 
     def __init__(self, documents: bool) -> None:
         self._documents = documents
@@ -166,7 +167,7 @@ class _Writer:
         self._ids: set[str] = set()  # that were sent
 
     def add_system(self, turn: Turn, *, native: bool) -> None:
-        """A system turn between others; models that do not know it get a marked text."""
+        """Add a system turn between others; models that do not know it get a marked text."""
         texts = [part.text for part in turn.parts if isinstance(part, Text) and part.text.strip()]
         if not texts:
             return
@@ -178,7 +179,7 @@ class _Writer:
         self._append(_USER, [{"type": "text", "text": reminder}])
 
     def add_assistant(self, turn: Turn) -> None:
-        """What the model has said; its calls wait for their results."""
+        """Add a turn of the model; its calls wait for their results."""
         self._close_calls()
         blocks: list[Block] = []
         for part in turn.parts:
@@ -196,7 +197,7 @@ class _Writer:
         self._append(_ASSISTANT, sorted(blocks, key=lambda block: block["type"] not in _THOUGHTS))
 
     def add_user(self, turn: Turn) -> None:
-        """Results for the calls before, then the rest."""
+        """Add results for the calls before, then the rest."""
         results: list[Block] = []
         rest: list[Block] = []
         for part in turn.parts:
@@ -212,7 +213,7 @@ class _Writer:
         self._append(_USER, results + rest)
 
     def finish(self, *, prefill: bool) -> list[dict[str, Any]]:
-        """The messages, when there are no more turns."""
+        """Return the messages, when there are no more turns."""
         self._close_calls()
         self._order_results()
         if self._last_role() == _ASSISTANT:
@@ -235,7 +236,7 @@ class _Writer:
             self._messages.append({"role": role, "content": blocks})
 
     def _close_calls(self) -> None:
-        """Results for calls that have got none: a client may have been interrupted."""
+        """Add results for calls that have got none: a client may have been interrupted."""
         missing = [
             _result_block(sent, NO_RESULT) for waiting in self._open.values() for sent in waiting
         ]
@@ -243,7 +244,7 @@ class _Writer:
         self._append(_USER, missing)
 
     def _order_results(self) -> None:
-        """Results first, in the order of the calls in the message before."""
+        """Sort results first, in the order of the calls in the message before."""
         order: dict[str, int] = {}
         for message in self._messages:
             if message["role"] == _ASSISTANT:
@@ -265,7 +266,7 @@ class _Writer:
         return with_mark(block, part.cache)
 
     def _said_media(self, part: Media) -> Block:
-        """A document that the assistant has shown; it shows no images."""
+        """Return a document that the assistant has shown; it shows no images."""
         block = encode_media(part, documents=self._documents)
         if block["type"] == "image":
             raise Fault(Condition.UNSUPPORTED, param=part.path or None)
@@ -293,7 +294,7 @@ class _Writer:
         return blocks
 
     def _orphan(self, part: ToolResult) -> list[Block]:
-        """A result of no call before it, told as a text."""
+        """Return a result of no call before it, as a text."""
         name = f" of {part.name}" if part.name else ""
         return [
             {"type": "text", "text": f"Result{name} ({part.call_id}):"},

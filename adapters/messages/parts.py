@@ -26,7 +26,7 @@ _ID_PREFIX = "gw_"
 
 
 def fit_id(given: str) -> str:
-    """The id as the family takes it."""
+    """Return the id as the family takes it."""
     if _FIT_ID.fullmatch(given) and not given.startswith(_ID_PREFIX):
         return given
     encoded = base64.urlsafe_b64encode(given.encode(errors="replace"))
@@ -34,7 +34,7 @@ def fit_id(given: str) -> str:
 
 
 def given_id(fit: str) -> str:
-    """The id that ``fit_id`` was given; any other as it is."""
+    """Return the id that ``fit_id`` was given; any other as it is."""
     if not fit.startswith(_ID_PREFIX):
         return fit
     text = fit[len(_ID_PREFIX) :]
@@ -46,8 +46,8 @@ def given_id(fit: str) -> str:
 
 
 def arguments_of(text: str) -> dict[str, Any]:
-    """The arguments of a call as an object; what is none is put into one, so that a call that went
-    wrong does not fail a whole conversation."""
+    """Return the arguments of a call as an object; what is none is put into one, so that a call
+    that went wrong does not fail a whole conversation."""
     if not text.strip():
         return {}
     try:
@@ -65,7 +65,7 @@ _CITATION_KINDS = ("web_search_result_location", "search_result_location")
 
 
 def decode_citations(value: object) -> tuple[Citation, ...]:
-    """Those of a text block that are on the web."""
+    """Return those citations of a text block that are on the web."""
     if not isinstance(value, list):
         return ()
     read = map(decode_citation, value[:MAX_CITATIONS])
@@ -73,7 +73,7 @@ def decode_citations(value: object) -> tuple[Citation, ...]:
 
 
 def decode_citation(value: object) -> Citation | None:
-    """One citation; None when it names no place on the web."""
+    """Return one citation; None when it names no place on the web."""
     if not isinstance(value, dict) or value.get("type") not in _CITATION_KINDS:
         return None
     url = value.get("url") or value.get("source")
@@ -88,7 +88,7 @@ def decode_citation(value: object) -> Citation | None:
 
 
 def encode_citation(citation: Citation) -> dict[str, Any]:
-    """A citation for a client; in place of the vendor's index it says that there is none."""
+    """Return a citation for a client; in place of the vendor's index it says that there is none."""
     return {
         "type": "web_search_result_location",
         "url": citation.url,
@@ -99,18 +99,18 @@ def encode_citation(citation: Citation) -> dict[str, Any]:
 
 
 def sealed_thought(thinking: str, signature: str) -> str:
-    """A thought with what its maker knows it by, as ``thought_of`` reads it again."""
+    """Return a thought with its signature as one text, which ``thought_of`` reads again."""
     block = {"type": "thinking", "thinking": thinking, "signature": signature}
     return dumps(block).decode("ascii")
 
 
 def sealed_data(data: str) -> str:
-    """A thought that is not shown at all."""
+    """Return a redacted thought as one text."""
     return dumps({"type": "redacted_thinking", "data": data}).decode("ascii")
 
 
 def thought_of(opaque: str) -> dict[str, Any] | None:
-    """The block that was sealed; None for anything else."""
+    """Return the block that was sealed; None for anything else."""
     block = loads_or_none(opaque.encode(errors="replace")) if opaque else None
     if not isinstance(block, dict):
         return None
@@ -126,7 +126,7 @@ _THOUGHTS = ("thinking", "redacted_thinking")
 
 
 def without_foreign(spans: Spans, upstream_model: str) -> bytes:
-    """A body of this family without them, for an upstream of this family.
+    """Return a body of this family without foreign blocks, for an upstream of this family.
 
     Thinking by a budget is turned off when the turn that is going on has lost its thoughts: the
     vendor would refuse to go on.
@@ -135,7 +135,8 @@ def without_foreign(spans: Spans, upstream_model: str) -> bytes:
 
 
 def without_reasoning(spans: Spans, upstream_model: str) -> bytes:
-    """A body of this family without any thoughts, of whoever; the same when there are none."""
+    """Return a body of this family without any thoughts, of whatever origin; the same when there
+    are none."""
     return _without(spans, b'thinking"', _is_thought)
 
 
@@ -144,7 +145,8 @@ def _is_thought(block: object) -> bool:
 
 
 def _without(spans: Spans, mark: bytes, is_out: Callable[[object], bool]) -> bytes:
-    """The body without the blocks that ``is_out`` tells; only turns with ``mark`` are read."""
+    """Return the body without the blocks that ``is_out`` selects; only turns with ``mark`` are
+    read."""
     place = spans.get("messages")
     found = elements(spans.body[place.start : place.end]) if place is not None else None
     if place is None or not found:
@@ -171,7 +173,7 @@ def _without(spans: Spans, mark: bytes, is_out: Callable[[object], bool]) -> byt
 
 
 def is_foreign(block: object) -> bool:
-    """Whether a content block is a thought that another family's upstream has made."""
+    """Return true for a content block that is a thought of another family's upstream."""
     if not isinstance(block, dict):
         return False
     name = {"thinking": "signature", "redacted_thinking": "data"}.get(str(block.get("type")))
@@ -180,13 +182,14 @@ def is_foreign(block: object) -> bool:
 
 
 def _goes_on(turn: bytes) -> bool:
-    """Whether a round of tools is not over with this turn: it is the assistant's or has results."""
+    """Return true when a round of tools is not over with this turn: it is the assistant's or has
+    results."""
     return b'"assistant"' in turn or b'"tool_result"' in turn
 
 
 def _cleaned(text: bytes, is_out: Callable[[object], bool]) -> tuple[bytes, bool]:
-    """A turn without what is out (empty: nothing is left), and whether it calls tools without
-    the thoughts that it had."""
+    """Return a turn without the blocks that are out (empty: nothing is left), and whether it calls
+    tools without the thoughts that it had."""
     turn = loads(text)
     content = turn.get("content") if isinstance(turn, dict) else None
     if not isinstance(content, list):

@@ -1,4 +1,5 @@
-"""Streams of the messages family: reading events as they pass, renaming the model in the first.
+"""The tap of streams of the messages family: it reads events as they pass and renames the model in
+the first.
 
 Numbers of ``message_delta`` are totals that overwrite those of ``message_start``; absent ones keep
 theirs.
@@ -49,13 +50,14 @@ class MessagesTap(Tap):
 
     @property
     def reported(self) -> object | None:
-        """What the vendor said, later numbers in place of earlier ones; None when nothing."""
+        """Usage as the vendor reported it, later numbers in place of earlier ones; None when there
+        is none."""
         return self._reported or None
 
     @property
     def usage(self) -> Usage | None:
-        """The usage said so far. Until message_delta came its output is that of message_start,
-        which knows the first token or two: of a broken stream ``output_units`` tells more."""
+        """The usage reported so far. Until message_delta came its output is that of message_start,
+        which knows the first token or two: of a broken stream ``output_units`` says more."""
         return read_usage(self._reported)
 
     def feed(self, event: bytes) -> bytes | None:
@@ -72,7 +74,7 @@ class MessagesTap(Tap):
         return self._feed_any(event)
 
     def feed_repeat(self, chunk: bytes) -> bytes | None:
-        """The way of nearly all events: one like the last but for its text."""
+        """Read a chunk that is one event like the last but for its text, as nearly all are."""
         chars = self._template.text_length(chunk)
         if chars < 0:
             return None
@@ -80,18 +82,16 @@ class MessagesTap(Tap):
         return chunk
 
     def fits(self, event: bytes) -> bool:
-        """Whether ``repeat_text`` would take this event."""
         return self._template.text_length(event) >= 0
 
     def repeat_text(self, chunk: bytes) -> bytes | None:
-        """The same for a translation."""
         text = self._template.text(chunk)
         if text is not None:
             self._weight += ASCII_WEIGHT * len(text)
         return text
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
-        """The last event of a stream that failed."""
+        """Return the last event of a stream that failed."""
         return encode_stream_fault(fault, request_id)
 
     def _read_delta(self, event: bytes) -> bool:

@@ -20,7 +20,7 @@ _VERSION_OF_NO_HEADER = KNOWN_VERSIONS[0]
 
 
 def request_headers(client: Mapping[str, str], vendor: Vendor, key: str) -> list[str]:
-    """Header lines for the upstream: our credential, the client's version and betas."""
+    """Return header lines for the upstream: the credential, the client's version and betas."""
     lines = base_lines(client, vendor, key)
     lines.append(f"anthropic-version: {_version(client)}")
     betas = [beta.strip() for beta in client.get("anthropic-beta", "").split(",")]
@@ -31,7 +31,7 @@ def request_headers(client: Mapping[str, str], vendor: Vendor, key: str) -> list
 
 
 def _version(client: Mapping[str, str]) -> str:
-    """The version to ask the upstream for: the client's if it is known, else the newest known."""
+    """Return the version for the upstream: the client's if it is known, else the newest known."""
     asked = client.get("anthropic-version") or client.get("compat-version")
     if not asked:
         return _VERSION_OF_NO_HEADER
@@ -86,7 +86,7 @@ def _texts(block: dict[str, Any]) -> Iterator[str]:
 
 
 def read_usage(usage: object) -> Usage | None:
-    """The counts of a usage object; None when input or output cannot be read.
+    """Return the counts of a usage object; None when input or output cannot be read.
 
     What is missing or cannot be meant otherwise counts as 0. Compaction is billed beside the
     top-level numbers, so its iterations are added.
@@ -123,7 +123,8 @@ def _counts(usage: dict[str, Any]) -> Usage | None:
 
 
 def _cache_writes(usage: dict[str, Any]) -> tuple[int, int]:
-    """Tokens written to the cache for five minutes and for an hour; they add up to the total."""
+    """Return the tokens written to the cache for five minutes and for an hour; they add up to the
+    total."""
     split = usage.get("cache_creation")
     short = long = 0
     if isinstance(split, dict):
@@ -165,7 +166,7 @@ _decode_container = decoder(_Answer)
 
 
 def issued_ids(body: bytes, stored: bool) -> list[str]:
-    """The ids that a whole answer hands out besides its own: its container's."""
+    """Return the ids that a whole answer hands out besides its own: its container's."""
     if _CONTAINER not in body:
         return []
     try:

@@ -1,1 +1,1 @@
-"""What upstreams say when they fail."""
+"""Errors of upstreams."""

@@ -1,4 +1,4 @@
-"""Taking the caller's own words out of what an upstream wrote, for a line of the log.
+"""Removal of the caller's own words from an upstream's message, for a line of the log.
 
 Vendors repeat parts of a request in their errors; a log never holds a prompt. Over-masking is
 harmless: the usage record has the whole sentence. Pure. Imported by the relay.
@@ -20,9 +20,10 @@ _WORD = re.compile(r"\w+")
 
 
 def without_echo(text: str, body: bytes, names: Collection[str] = ()) -> str | None:
-    """`text` with what the JSON request `body` says, too, masked; the words of `names` stay.
+    """Return `text` with the words that the JSON request `body` has, too, masked; the words of
+    `names` stay.
 
-    None when the body is too large to be looked through, or cannot be read.
+    None when the body is too large to be searched, or cannot be read.
     """
     if not body:
         return text
@@ -44,7 +45,7 @@ def without_echo(text: str, body: bytes, names: Collection[str] = ()) -> str | N
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """The texts of a request, but for the names of its fields."""
+    """Yield the texts of a request, but for the names of its fields."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):
@@ -53,7 +54,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    """Words in lower case between single blanks, one at each end."""
+    """Return the words in lower case between single blanks, one at each end."""
     return f" {' '.join(_WORD.findall(text.lower()))} "
 
 
@@ -63,7 +64,7 @@ def _is_telling(word: str) -> bool:
 
 
 def _masked(text: str, found: list[re.Match[str]], hidden: list[bool]) -> str:
-    """The text with hidden words that follow each other as one mask."""
+    """Return the text with hidden words that follow each other as one mask."""
     parts, at, before = [], 0, False
     for match, hide in zip(found, hidden, strict=True):
         if not (hide and before):

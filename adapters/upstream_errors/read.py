@@ -1,9 +1,9 @@
-"""Reading what an upstream said when it failed.
+"""Reading of an upstream's errors.
 
-Here: status and body of an upstream's error, in whatever shape, become a Fault and the advice
-what to do with the channel. Not here: how a family tells the client (its ``fault.py``). Imported
-by the families and the relay. Source: the error shapes of the four families as their official SDKs
-and public documents show them.
+Here: status and body of an upstream's error, in whatever shape, become a Fault and the advice what
+to do with the channel. Not here: the error for the client (a family's ``client.py``). Imported by
+the families and the relay. Source: the error shapes of the four families as their official SDKs and
+public documents show them.
 """
 
 import math
@@ -25,10 +25,10 @@ RetryWithout = Literal["reasoning", "beta", "stream_options"]
 
 @dataclass(frozen=True, slots=True)
 class UpstreamFault:
-    """What an upstream's failure means.
+    """The meaning of an upstream's failure.
 
-    ``fail_over``: another channel may be asked. ``retry_without``: what the same channel may be
-    asked again without, once: opaque reasoning (signatures), the retired beta value, or the
+    ``fail_over``: another channel may be tried. ``retry_without``: what the same channel may be
+    tried again without, once: opaque reasoning (signatures), the retired beta value, or the
     ``stream_options`` that the gateway added.
     """
 
@@ -218,11 +218,11 @@ _FROM_STREAM = frozenset(
 def read_upstream_error(
     status: int, headers: Mapping[str, str], body: bytes, secrets: Sequence[str] = ()
 ) -> UpstreamFault:
-    """What an upstream's answer with an error status (3xx, 4xx, 5xx) means.
+    """Return the meaning of an upstream's answer with an error status (3xx, 4xx, 5xx).
 
     ``headers`` are looked up in lower case. ``secrets`` are exact strings (upstream key, host) to
     mask in the message, besides what is masked by its shape. The client's status is never the
-    upstream's: a user must not be told that their key is wrong when the gateway's is.
+    upstream's: a user must not read that their key is wrong when the gateway's is.
     """
     said = read_body(body)
     condition = _condition_of(status, said)
@@ -237,10 +237,10 @@ def read_upstream_error(
 
 
 def read_embedded_error(error: object, secrets: Sequence[str] = ()) -> UpstreamFault:
-    """What an error inside an answer with status 200, plain or in a stream, means.
+    """Return the meaning of an error inside an answer with status 200, plain or in a stream.
 
     ``error`` is the decoded body or event. UPSTREAM_INVALID when no condition can be read from it.
-    Another channel may always be asked, as long as nothing was relayed and the request itself was
+    Another channel may always be tried, as long as nothing was relayed and the request itself was
     not refused.
     """
     said = read_error(error)
@@ -263,14 +263,14 @@ def read_embedded_error(error: object, secrets: Sequence[str] = ()) -> UpstreamF
 
 
 def _refused_for(fault: Fault, status: int | None, said: Said) -> Literal["key", "access", "quota"]:
-    """Why the upstream says that it refuses the key; a hint, not a fact."""
+    """Return why the upstream refuses the key, by its words; a hint, not a fact."""
     if fault.quota_used or status == 429:
         return "quota"
     return "access" if status == 403 or said.names & _NO_ACCESS else "key"
 
 
 def _condition_of(status: int, said: Said) -> Condition:
-    """The condition of an error status, with the words of its body."""
+    """Return the condition of an error status, with the words of its body."""
     if status < 400:
         return Condition.UPSTREAM_INVALID  # a redirect is never followed with credentials
     if said.thread is not None and status < 500:
@@ -301,7 +301,7 @@ def _names_foreign_id(said: Said) -> bool:
 
 
 def _speaks_of_foreign_id(said: Said) -> bool:
-    """Whether what is not found, or not to be seen, is something of the client's."""
+    """Return true when what is not found, or not visible, is something of the client's."""
     if _UNSEEN.search(said.words):
         return True
     return bool(said.names & _NOT_FOUND) and _names_foreign_id(said)
@@ -316,7 +316,7 @@ def _condition_of_429(said: Said) -> Condition:
 
 
 def _condition_by_wording(said: Said) -> Condition | None:
-    """The condition hidden in a refusal of the request, by what its message speaks of."""
+    """Return the condition hidden in a refusal of the request, by what its message speaks of."""
     if _UNKNOWN_ID in said.names:
         return Condition.ID_NOT_FOUND  # of a response that another account may have
     if said.param is None and _BROKEN_KEY.search(_unquoted(said.words)):
@@ -329,7 +329,8 @@ def _condition_by_wording(said: Said) -> Condition | None:
 
 
 def _unquoted(words: str) -> str:
-    """Without what stands in quotes: it may be the client's, who could speak of our account."""
+    """Return the text without what stands in quotes: it may be the client's, who could speak of our
+    account."""
     first = _QUOTE.search(words)
     if first is None:
         return words
@@ -345,7 +346,7 @@ def _condition_by_name(said: Said) -> Condition | None:
 
 
 def _fault(condition: Condition, said: Said, secrets: Sequence[str], status: int | None) -> Fault:
-    """The Fault of a condition, with the vendor's words where the client may read them."""
+    """Return the Fault of a condition, with the vendor's words where the client may read them."""
     shown = "" if _PAGE.search(said.message) else said.message
     cleaned = clean_message(shown, secrets)
     fault = Fault(condition, details=said.thread)
@@ -364,7 +365,8 @@ def _fault(condition: Condition, said: Said, secrets: Sequence[str], status: int
 
 
 def _tell(fault: Fault, said: Said, secrets: Sequence[str], status: int | None) -> None:
-    """What operators are told: the vendor's sentence with its error code, and a used-up quota."""
+    """Set the message for operators: the vendor's sentence with its error code, and a used-up
+    quota."""
     fault.quota_used = fault.key_refused and (
         status == 402 or _QUOTA.search(_unquoted(said.words)) is not None
     )
@@ -391,8 +393,8 @@ def _retry_without(status: int, said: Said) -> RetryWithout | None:
 
 
 def retry_after_s(headers: Mapping[str, str]) -> int | None:
-    """Whole seconds, 1 to 60, of ``retry-after-ms`` or ``retry-after``; None when neither is a
-    number."""
+    """Return whole seconds, 1 to 60, of ``retry-after-ms`` or ``retry-after``; None when neither is
+    a number."""
     for name, per_second in (("retry-after-ms", 1000), ("retry-after", 1)):
         try:
             seconds = float(headers.get(name, "")) / per_second

@@ -1,4 +1,4 @@
-"""What an upstream's error body says, whatever its shape: words and numbers, not yet judged.
+"""The text of an upstream's error body, whatever its shape: words and numbers, not yet judged.
 
 Imported by ``read``, which has the rules.
 """
@@ -23,7 +23,7 @@ _RETRY_INFO = "google.rpc.RetryInfo"  # the end of the type's URL in a list of d
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What could be read of an error body: words for rules are lower case."""
+    """The readable parts of an error body; words for rules are lower case."""
 
     message: str = ""  # as written
     names: frozenset[str] = frozenset()  # its type, code, status and reason
@@ -37,7 +37,7 @@ class Said:
 
 
 def bounded_s(seconds: float) -> int:
-    """A wait in whole seconds, 1 to 60."""
+    """Return a wait in whole seconds, 1 to 60."""
     return min(max(math.ceil(seconds), 1), MAX_RETRY_AFTER_S)
 
 
@@ -103,7 +103,7 @@ def read_error(error: object) -> Said:
 
 
 def _thread(details: dict[str, Any]) -> dict[str, object] | None:
-    """The error code about a thread, with the features that it does not support."""
+    """Return the error code about a thread, with the features that it does not support."""
     code, features = details.get("error_code"), details.get("unsupported")
     if not isinstance(code, str) or _THREAD_CODE.fullmatch(code) is None:
         return None
@@ -114,7 +114,7 @@ def _thread(details: dict[str, Any]) -> dict[str, object] | None:
 
 
 def _details(details: object) -> list[dict[str, Any]]:
-    """Google's list of details, or the one object of them that others send."""
+    """Return Google's list of details, or the one object of them that others send."""
     entries = details if isinstance(details, list) else [details]
     return [entry for entry in entries[:20] if isinstance(entry, dict)]
 
@@ -127,7 +127,8 @@ def _param_of(error: dict[str, Any]) -> str | None:
 
 
 def _retry_delay_s(details: list[dict[str, Any]]) -> int | None:
-    """The wait of a RetryInfo, which writes a duration like "34.07s"; None when none says one."""
+    """Return the wait of a RetryInfo, which writes a duration like "34.07s"; None when none says
+    one."""
     for entry in details:
         delay = entry.get("retryDelay")
         if str(entry.get("@type")).endswith(_RETRY_INFO) and isinstance(delay, str):
