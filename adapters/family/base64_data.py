@@ -29,10 +29,10 @@ def split_data_url(url: str, path: str) -> tuple[str, str] | None:
     Raise Fault INVALID_FIELD for ``path`` when its data is not base64."""
     if url[:5].lower() != "data:":
         return None
-    found = _DATA_URL.match(url)
-    if found is None or not found[2].lower().endswith(";base64"):
+    match = _DATA_URL.match(url)
+    if match is None or not match[2].lower().endswith(";base64"):
         raise wrong_value(path, "expected a data URL with base64")
-    return found[1].strip().lower(), standard_base64(url[found.end() :], path)
+    return match[1].strip().lower(), standard_base64(url[match.end() :], path)
 
 
 def text_of(data: str, path: str) -> str:

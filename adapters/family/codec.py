@@ -51,14 +51,14 @@ MAX_STOPS = 16
 MAX_STOP_CHARS = 256
 
 
-def stop_sequences(given: str | Sequence[str], path: str) -> tuple[str, ...]:
+def stop_sequences(stops: str | Sequence[str], path: str) -> tuple[str, ...]:
     """Return the stop sequences of a request that is translated, without empty ones: the gateway
     looks for each in all text of the answer. Raise Fault INVALID_FIELD, with the field's path, for
     more than MAX_STOPS, or one longer than MAX_STOP_CHARS."""
     places = (
-        {path: given}
-        if isinstance(given, str)
-        else {f"{path}[{at}]": stop for at, stop in enumerate(given[: MAX_STOPS + 1])}
+        {path: stops}
+        if isinstance(stops, str)
+        else {f"{path}[{at}]": stop for at, stop in enumerate(stops[: MAX_STOPS + 1])}
     )
     if len(places) > MAX_STOPS:
         raise wrong_value(path, f"expected at most {MAX_STOPS} strings")
@@ -114,7 +114,7 @@ class StreamDecoder(ABC):
         self._next_slot = 0
 
     @abstractmethod
-    def read(self, name: str | None, said: dict[str, Any]) -> list[Event]:
+    def read(self, name: str | None, data: dict[str, Any]) -> list[Event]:
         """Return the events of ``adapters.ir`` for an event of the wire, given its name, if any,
         and its data. Raise Fault UPSTREAM_INVALID when they are more than can be made at once."""
 

@@ -51,73 +51,73 @@ def opening(spans: Spans, system: Iterable[str], turns: str) -> bytes:
     """Return the beginning of a conversation: fields about the system, then the list `turns` up to
     and with the first turn of the user; a turn without a role is the user's. Empty when there is
     nothing."""
-    body, found = spans.body, []
+    body, parts = spans.body, []
     for name in system:
         if (place := spans.get(name)) is not None:
             start, end = place.start, place.end
             if end - start <= 2 * ENDS_CHARS:
-                found.append(body[start:end])
+                parts.append(body[start:end])
             else:
                 last = body[end - ENDS_CHARS : end]
-                found.append(b"%b%d%b" % (body[start : start + ENDS_CHARS], end - start, last))
+                parts.append(b"%b%d%b" % (body[start : start + ENDS_CHARS], end - start, last))
     if (place := spans.get(turns)) is not None:
         words = "\0".join(_first_turns(body, place.start, place.end))
-        found.append(words.encode(errors="replace"))
-    return b"\0".join(found)
+        parts.append(words.encode(errors="replace"))
+    return b"\0".join(parts)
 
 
 def _first_turns(body: bytes, start: int, end: int) -> list[str]:
-    found: list[str] = []
+    texts: list[str] = []
     stopped: int | None = None
     text = ""
     for window in WINDOWS_BYTES:
         text = body[start : min(end, start + window)].decode(errors="replace")
         if not text.startswith("["):
             return [_ends(text)]  # one string may stand for the list: its first window will do
-        found, stopped = _to_user(text)
+        texts, stopped = _to_user(text)
         if stopped is None or start + window >= end:
-            return found
+            return texts
     # The turn is longer than the last window: what is in that has to do.
-    return [*found, _ends(text[stopped:])]
+    return [*texts, _ends(text[stopped:])]
 
 
 def _to_user(text: str) -> tuple[list[str], int | None]:
     """Return the words up to the user's first turn; and where the text stopped short of it, if it
     did."""
-    found: list[str] = []
+    texts: list[str] = []
     at = 1
     for _ in range(MAX_TURNS):
         element = decode_element(text, at)
         if element is None:
-            return found, at
+            return texts, at
         turn, at = element
         if not isinstance(turn, dict):
-            found += _texts(turn)
+            texts += _texts(turn)
             break
         words = turn.get("content") or turn.get("parts") or turn
         if isinstance(words, str):
-            found.append(_ends(words))
+            texts.append(_ends(words))
         else:
-            found += _texts(words)
+            texts += _texts(words)
         if turn.get("role") in ("user", None):
             break
-    return found, None
+    return texts, None
 
 
 def _texts(value: object) -> list[str]:
     """Return the strings in a turn in their order, so that a text is the same in whatever it is
     packed."""
-    found: list[str] = []
+    texts: list[str] = []
     rest = [value]
-    while rest and len(found) < MAX_TEXTS:
-        one = rest.pop()
-        if isinstance(one, str):
-            found.append(_ends(one))
-        elif isinstance(one, list):
-            rest += reversed(one)
-        elif isinstance(one, dict):
-            rest += reversed([inner for name, inner in one.items() if name not in _NOT_WORDS])
-    return found
+    while rest and len(texts) < MAX_TEXTS:
+        item = rest.pop()
+        if isinstance(item, str):
+            texts.append(_ends(item))
+        elif isinstance(item, list):
+            rest += reversed(item)
+        elif isinstance(item, dict):
+            rest += reversed([inner for name, inner in item.items() if name not in _NOT_WORDS])
+    return texts
 
 
 def _ends(text: str) -> str:

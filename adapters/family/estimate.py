@@ -95,7 +95,7 @@ def _media(body: bytes, begin: int, stop: int) -> list[tuple[int, int]]:
     """Return the places of base64 media in the strings of a JSON body whose markers begin in
     body[begin:stop]. In one string no more than one is looked for, so that a string of nothing but
     markers costs no more than another."""
-    found: list[tuple[int, int]] = []
+    places: list[tuple[int, int]] = []
     for marker, any_format in ((b";base64,", True), (b'"data"', False)):
         stop_of_marker = stop + len(marker) - 1
         at = body.find(marker, begin, stop_of_marker)
@@ -105,12 +105,12 @@ def _media(body: bytes, begin: int, stop: int) -> list[tuple[int, int]]:
             if end < 0 or start == 0:
                 break
             if _is_media(body, start, end, any_format):
-                found.append((start, end))
+                places.append((start, end))
                 at = end
             elif any_format:
                 at = end - 1
             at = body.find(marker, at + 1, stop_of_marker)
-    return found
+    return places
 
 
 def _is_media(body: bytes, start: int, end: int, any_format: bool) -> bool:
@@ -141,7 +141,7 @@ def estimate_tokens(text: str) -> int:
     as media."""
     media_tokens = 0
 
-    def count_media(found: re.Match[str]) -> str:
+    def count_media(match: re.Match[str]) -> str:
         nonlocal media_tokens
         media_tokens += IMAGE_TYPICAL_TOKENS
         return " "
@@ -177,8 +177,8 @@ def _estimate_piece(piece: bytes) -> int:
     return estimate_tokens(_UNICODE_ESCAPE.sub(_unescape, text))
 
 
-def _unescape(found: re.Match[str]) -> str:
-    return chr(int(found[1], 16))
+def _unescape(match: re.Match[str]) -> str:
+    return chr(int(match[1], 16))
 
 
 def output_weight(text: str) -> int:

@@ -47,8 +47,8 @@ def openai_lines(client: Mapping[str, str], vendor: Vendor, key: str) -> list[st
 
 def forwarded(client: Mapping[str, str], names: Iterable[str]) -> list[str]:
     """Return lines for those of the client's headers that are named; unsafe values are left out."""
-    found = [(name, client.get(name)) for name in names]
-    return [f"{name}: {value}" for name, value in found if value and is_safe(value)]
+    headers = [(name, client.get(name)) for name in names]
+    return [f"{name}: {value}" for name, value in headers if value and is_safe(value)]
 
 
 def is_safe(value: str) -> bool:

@@ -71,11 +71,11 @@ def weight_of_items(items: list[Any], weight_of_item: Callable[[dict[str, Any]],
     weight = 0
     for item in items:
         try:
-            said = loads_loose(bytes(item)) if isinstance(item, Raw) else item
+            decoded = loads_loose(bytes(item)) if isinstance(item, Raw) else item
         except ValueError:  # nested deeper than the loose reader goes
             continue
-        if isinstance(said, dict):
-            weight += weight_of_item(said)
+        if isinstance(decoded, dict):
+            weight += weight_of_item(decoded)
     return weight
 
 
@@ -87,9 +87,9 @@ def loads_answer(body: bytes) -> Any:
         raise Fault(Condition.UPSTREAM_INVALID) from None
 
 
-def embedded_fault(said: object) -> Fault:
+def embedded_fault(error: object) -> Fault:
     """Return the fault of a decoded body or event that is an error where an answer should be."""
-    return read_embedded_error(said).fault
+    return read_embedded_error(error).fault
 
 
 def read_count(

@@ -154,9 +154,9 @@ def marked_elements(
     text = spans.raw(name)
     if text is None or not text.startswith(b"["):
         return
-    found = elements(text)
+    listed = elements(text)
     yield False
-    for index, element in enumerate(found or ()):
+    for index, element in enumerate(listed or ()):
         inner = bytes(element)
         if marks.stand_in(inner, 0, len(inner)):
             path = f"{name}[{index}]"
@@ -168,6 +168,6 @@ def objects(value: object, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Return the objects of a list with their paths; of an object, that alone."""
     if isinstance(value, dict):
         yield path, value
-    for index, one in enumerate(value if isinstance(value, list) else ()):
-        if isinstance(one, dict):
-            yield f"{path}[{index}]", one
+    for index, element in enumerate(value if isinstance(value, list) else ()):
+        if isinstance(element, dict):
+            yield f"{path}[{index}]", element

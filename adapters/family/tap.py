@@ -109,20 +109,20 @@ class Tap(ABC):
         return self._failed(Fault(Condition.UPSTREAM_INVALID))
 
     def _read_data(self, name: str | None, data: bytes, event: bytes) -> bytes | None:
-        said = loads_or_none(data)
-        if not isinstance(said, dict):
+        decoded = loads_or_none(data)
+        if not isinstance(decoded, dict):
             return self._failed(Fault(Condition.UPSTREAM_INVALID))
-        return self._read_event(name, said, event)
+        return self._read_event(name, decoded, event)
 
     @abstractmethod
-    def _read_event(self, name: str | None, said: dict[str, Any], event: bytes) -> bytes | None:
+    def _read_event(self, name: str | None, data: dict[str, Any], event: bytes) -> bytes | None:
         """Read an event by its name and its decoded data; return what to send of it."""
 
     def _hand_out(self, *ids: object) -> None:
         """Report ids that an event issues; what is no text is none."""
-        made = [one for one in ids if isinstance(one, str) and one]
-        if made and self.on_issued is not None:
-            self.on_issued(made)
+        issued = [id_ for id_ in ids if isinstance(id_, str) and id_]
+        if issued and self.on_issued is not None:
+            self.on_issued(issued)
 
     def _failed(self, fault: Fault) -> bytes | None:
         self.fault = fault

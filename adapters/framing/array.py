@@ -116,8 +116,8 @@ class JsonArraySplitter:
         """Return the offsets behind ``at``, which is in no string unless it is the end."""
         ends: list[int] = []
         depth = self._depth
-        while found := _BRACKET.match(chunk, at):
-            at = found.end()
+        while match := _BRACKET.match(chunk, at):
+            at = match.end()
             if chunk[at - 1] in _OPENING:
                 depth += 1
                 continue
@@ -152,6 +152,6 @@ class JsonArraySplitter:
 
 def _end_of(pattern: re.Pattern[bytes], data: bytes, at: int) -> int:
     """Return the end of a match of a pattern that matches everywhere, if only nothing."""
-    found = pattern.match(data, at)
-    assert found is not None
-    return found.end()
+    match = pattern.match(data, at)
+    assert match is not None
+    return match.end()

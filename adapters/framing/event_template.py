@@ -26,8 +26,8 @@ class EventTemplate:
         before, behind = self._before, self._behind
         if before and event.startswith(before) and event.endswith(behind):
             end = len(event) - len(behind)
-            found = _PLAIN.match(event, len(before), max(end, 0))
-            if found is not None and found.end() == end:
+            match = _PLAIN.match(event, len(before), max(end, 0))
+            if match is not None and match.end() == end:
                 return end - len(before)
         return -1
 

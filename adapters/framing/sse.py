@@ -153,10 +153,10 @@ def _plain_blank_line(data: bytes) -> bytes:
 
 def _end_of_event(data: bytes | bytearray, scan_from: int) -> int:
     """Return the offset behind the first blank line, -1 when there is none yet."""
-    found = _BLANK_LINE.search(data, scan_from)
-    if found is None:
+    match = _BLANK_LINE.search(data, scan_from)
+    if match is None:
         return -1
-    end = found.end()
+    end = match.end()
     # A lone CR at the very end after a line that ended with LF is half of a CR LF: its LF belongs
     # to this event. In a stream of CRs only nothing waits.
     if end == len(data) and data[end - 1] == _CR and data[end - 2] == _LF:
@@ -166,10 +166,10 @@ def _end_of_event(data: bytes | bytearray, scan_from: int) -> int:
 
 def data_lines(event: bytes) -> list[tuple[int, bytes]]:
     """Return the values of the ``data`` lines of one event, each with its offset in the event."""
-    found = [_FIRST_LINE.match(event), *_NEXT_LINE.finditer(event)]
+    lines = [_FIRST_LINE.match(event), *_NEXT_LINE.finditer(event)]
     return [
         (line.start(3) if line[2] else line.end(), line[3] or b"")
-        for line in found
+        for line in lines
         if line is not None and line[1] == b"data"
     ]
 

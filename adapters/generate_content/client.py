@@ -87,8 +87,8 @@ def peek(spans: Spans, operation: Operation, target: str | None) -> Peek:
 def conversation(spans: Spans) -> bytes:
     """Return the identity of the conversation: the cached content it builds on has all of its
     beginning."""
-    given = given_name(text_field(spans, _CACHED) or text_field(spans, snake(_CACHED)))
-    return given or opening(spans, ("systemInstruction", "system_instruction"), "contents")
+    name = given_name(text_field(spans, _CACHED) or text_field(spans, snake(_CACHED)))
+    return name or opening(spans, ("systemInstruction", "system_instruction"), "contents")
 
 
 def model_mentions(spans: Spans, counted: Spans | None) -> Iterator[tuple[Spans, str]]:
@@ -131,19 +131,19 @@ def _bound(config: Spans | None, name: str) -> int | None:
     """Return a whole number of the configuration, in either spelling; None when null or absent."""
     if config is None:
         return None
-    found = (path for path in config.places if path.partition(".")[2] in spellings(name))
-    return next((count(config, path) for path in found), None)
+    paths = (path for path in config.places if path.partition(".")[2] in spellings(name))
+    return next((count(config, path) for path in paths), None)
 
 
 def _refuse_twins(names: Iterable[str], prefix: str) -> None:
     """Raise Fault INVALID_FIELD when a field stands there in both spellings: vendors differ in
     which they obey."""
-    taken = set(names)
+    present = set(names)
     for name in names:
         if "_" not in name:
             continue
-        camel = _UNDERSCORE.sub(lambda found: found[1].upper(), name)
-        if camel != name and camel in taken:
+        camel = _UNDERSCORE.sub(lambda match: match[1].upper(), name)
+        if camel != name and camel in present:
             raise doubled_field(prefix + camel)
 
 
@@ -155,7 +155,7 @@ def spellings(name: str) -> tuple[str, str]:
 @lru_cache(maxsize=512)
 def snake(name: str) -> str:
     """Return the name of a field of the API in the other spelling."""
-    return _HUMP.sub(lambda found: "_" + found[0].lower(), name)
+    return _HUMP.sub(lambda match: "_" + match[0].lower(), name)
 
 
 FILES_HOST = "generativelanguage.googleapis.com"
@@ -217,8 +217,8 @@ def file_id(uri: object) -> str | None:
         return uri  # no address that anybody can fetch
     if parts.scheme and host != FILES_HOST:
         return None
-    _, found, name = parts.path.rpartition(_FILES)
-    return _FILES + name.partition(":")[0] if found else uri
+    _, prefix, name = parts.path.rpartition(_FILES)
+    return _FILES + name.partition(":")[0] if prefix else uri
 
 
 def _read_tool(value: object, start: str, refs: RefList) -> None:

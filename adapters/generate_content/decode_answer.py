@@ -82,20 +82,20 @@ class ChunkDecoder(StreamDecoder):
         self._calls = 0
         self._blocked = ""
 
-    def read(self, name: str | None, said: dict[str, Any]) -> list[Event]:
-        return list(islice(self.events(said), MAX_EVENTS_AT_ONCE + 1))
+    def read(self, name: str | None, data: dict[str, Any]) -> list[Event]:
+        return list(islice(self.events(data), MAX_EVENTS_AT_ONCE + 1))
 
-    def events(self, said: dict[str, Any]) -> Iterator[Event]:
+    def events(self, chunk: dict[str, Any]) -> Iterator[Event]:
         """Yield the events of a chunk."""
         if not self._id_prefix:
-            self._id_prefix = _prefix(said.get("responseId"))
-        for raw in _dicts(said.get("candidates")):
+            self._id_prefix = _prefix(chunk.get("responseId"))
+        for raw in _dicts(chunk.get("candidates")):
             index = raw.get("index")
             index = index if type(index) is int and 0 <= index < MAX_CHOICES else 0
             candidate = self._candidates.setdefault(index, _Candidate())
             if not candidate.finished:
                 yield from self._read_candidate(candidate, index, raw)
-        feedback = said.get("promptFeedback")
+        feedback = chunk.get("promptFeedback")
         if isinstance(feedback, dict) and feedback.get("blockReason"):
             self._blocked = str(feedback["blockReason"])
 
@@ -140,11 +140,11 @@ class ChunkDecoder(StreamDecoder):
         self,
         candidate: _Candidate,
         index: int,
-        said: tuple[SlotKind, Any],
+        piece: tuple[SlotKind, Any],
         logprobs: tuple[Logprob, ...],
     ) -> Iterator[Event]:
         """Yield more of a text or thought, in its slot."""
-        kind, text = said
+        kind, text = piece
         if not isinstance(text, str) or not text:
             return
         if candidate.kind != kind:
@@ -164,12 +164,12 @@ class ChunkDecoder(StreamDecoder):
         if signature:
             yield from self._seal(candidate, index, "call", signature)
         yield from self._close_open(candidate)
-        given = call.get("id")
-        if not isinstance(given, str) or not given:
-            given = f"call_{self._id_prefix}_{self._calls}"
+        call_id = call.get("id")
+        if not isinstance(call_id, str) or not call_id:
+            call_id = f"call_{self._id_prefix}_{self._calls}"
         self._calls += 1
         candidate.called = True
-        opened = self._open("call", choice=index, id=given, name=name)
+        opened = self._open("call", choice=index, id=call_id, name=name)
         yield opened
         yield Delta(opened.slot, _arguments(call.get("args")))
         yield self._close(opened.slot)
@@ -200,27 +200,29 @@ class ChunkDecoder(StreamDecoder):
         """Yield the sources of the text that is open; those that come later have no place."""
         if candidate.kind != "text":
             return
-        said = b""
+        encoded = b""
         if not candidate.ascii and candidate.texts is not None:
-            said = "".join(candidate.texts).encode(errors="replace")
+            encoded = "".join(candidate.texts).encode(errors="replace")
         for url, title, start, end in (
             *_grounding(raw.pop("groundingMetadata", None)),
             *_citations(raw.pop("citationMetadata", None)),
         ):
             if len(candidate.cited) == MAX_CITATIONS:
                 return
-            known = start is not None and end is not None and (candidate.ascii or said)
-            places = (_character(said, start), _character(said, end)) if known else (None, None)
+            placed = start is not None and end is not None and (candidate.ascii or encoded)
+            places = (
+                (_character(encoded, start), _character(encoded, end)) if placed else (None, None)
+            )
             citation = Citation(url, title, *places)
             if citation not in candidate.cited:
                 candidate.cited.add(citation)
                 yield Cited(candidate.slot, citation)
 
 
-def _character(said: bytes, at_byte: int | None) -> int | None:
+def _character(encoded: bytes, at_byte: int | None) -> int | None:
     """Return the character at an offset in bytes; of a text in ASCII, which is not given, it is the
     same."""
-    return len(said[:at_byte].decode(errors="ignore")) if said else at_byte
+    return len(encoded[:at_byte].decode(errors="ignore")) if encoded else at_byte
 
 
 def _prefix(response_id: object) -> str:
@@ -257,17 +259,17 @@ def _logprobs(result: object) -> tuple[Logprob, ...]:
     tops = [_dicts(each.get("candidates")) for each in listed]
     tops += [[]] * (len(chosen) - len(tops))
     return tuple(
-        Logprob(one.token, one.logprob, tuple(map(_logprob, top)))
-        for one, top in zip(map(_logprob, chosen), tops, strict=False)
+        Logprob(logprob.token, logprob.logprob, tuple(map(_logprob, top)))
+        for logprob, top in zip(map(_logprob, chosen), tops, strict=False)
     )
 
 
-def _logprob(said: dict[str, Any]) -> Logprob:
-    token, value = said.get("token"), said.get("logProbability")
-    known = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e9
+def _logprob(candidate: dict[str, Any]) -> Logprob:
+    token, value = candidate.get("token"), candidate.get("logProbability")
+    valid = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e9
     return Logprob(
         token if isinstance(token, str) else "",
-        float(value) if known and value is not None else 0.0,
+        float(value) if valid and value is not None else 0.0,
     )
 
 
@@ -311,9 +313,9 @@ def _page(chunk: dict[str, Any]) -> tuple[str, str]:
     return url if isinstance(url, str) else "", title if isinstance(title, str) else ""
 
 
-def _segment(said: dict[str, Any]) -> tuple[int | None, int | None]:
+def _segment(source: dict[str, Any]) -> tuple[int | None, int | None]:
     """Return start and end in bytes; the start is left out when it is 0."""
-    start, end = said.get("startIndex", 0), said.get("endIndex")
+    start, end = source.get("startIndex", 0), source.get("endIndex")
     if type(start) is not int or type(end) is not int or not 0 <= start <= end:
         return None, None
     return start, end
@@ -326,12 +328,12 @@ def _dicts(value: object) -> list[dict[str, Any]]:
 def decode_answer(body: bytes) -> Steps[tuple[Choice, ...]]:
     """Return the candidates, in steps (see ``UpstreamCodec``); of a prompt that was blocked one
     without parts."""
-    said = loads_or_none(body)
-    if not isinstance(said, dict):
+    chunk = loads_or_none(body)
+    if not isinstance(chunk, dict):
         raise Fault(Condition.UPSTREAM_INVALID)
     decoder = ChunkDecoder(whole=True)
     choices = _Choices()
-    for place, event in enumerate(decoder.events(said)):
+    for place, event in enumerate(decoder.events(chunk)):
         if not place % VALUES_AT_ONCE:
             yield False
         choices.take(event)
@@ -342,8 +344,8 @@ def decode_answer(body: bytes) -> Steps[tuple[Choice, ...]]:
 
 def decode_count(body: bytes) -> int:
     """Return the tokens that the upstream has counted."""
-    said = loads_or_none(body)
-    tokens = token_count(said.get("totalTokens")) if isinstance(said, dict) else None
+    answer = loads_or_none(body)
+    tokens = token_count(answer.get("totalTokens")) if isinstance(answer, dict) else None
     if tokens is None:
         raise Fault(Condition.UPSTREAM_INVALID)
     return tokens

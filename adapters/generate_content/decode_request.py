@@ -87,7 +87,7 @@ def _json_schema(dialect: object, path: str, depth: int) -> dict[str, Any]:
         raise wrong_value(path, "expected a schema")
     if depth > MAX_DEPTH:
         raise wrong_value(path, "the schema is nested too deeply")
-    found: dict[str, Any] = {}
+    schema: dict[str, Any] = {}
     nullable = False
     for spelling, value in dialect.items():
         name = camel(spelling)
@@ -96,28 +96,28 @@ def _json_schema(dialect: object, path: str, depth: int) -> dict[str, Any]:
         if name == "nullable":
             nullable = value is True
         elif name == "type":
-            found |= {"type": value.lower()} if isinstance(value, str) else {"type": value}
+            schema |= {"type": value.lower()} if isinstance(value, str) else {"type": value}
         elif name == "example":
-            found["examples"] = [value]
+            schema["examples"] = [value]
         elif name in _COUNT_KEYWORDS and isinstance(value, str) and value.isdecimal():
-            found[name] = int(value)
+            schema[name] = int(value)
         elif name in ("properties", "$defs", "defs") and isinstance(value, dict):
-            found[name] = {
+            schema[name] = {
                 key: _json_schema(inner, f"{path}.{name}.{key}", depth + 1)
                 for key, inner in value.items()
             }
         elif name == "items" and isinstance(value, dict):
-            found[name] = _json_schema(value, f"{path}.items", depth + 1)
+            schema[name] = _json_schema(value, f"{path}.items", depth + 1)
         elif name == "anyOf" and isinstance(value, list):
-            found[name] = [
+            schema[name] = [
                 _json_schema(inner, f"{path}.anyOf[{index}]", depth + 1)
                 for index, inner in enumerate(value)
             ]
         elif name != "propertyOrdering" and not (name == "format" and value == "enum"):
-            found[name] = value
-    if found.get("type") == "type_unspecified":
-        del found["type"]
-    return _with_null(found) if nullable else found
+            schema[name] = value
+    if schema.get("type") == "type_unspecified":
+        del schema["type"]
+    return _with_null(schema) if nullable else schema
 
 
 def _with_null(schema: dict[str, Any]) -> dict[str, Any]:
@@ -143,8 +143,8 @@ def decode_tools(body: Fields) -> Steps[tuple[list[Tool], list[Ask]]]:
     for entry in body.objects("tools"):
         for kind in entry:
             if kind == _FUNCTIONS:
-                for said, path in entry.items(kind):
-                    tools.append(_function(Fields(said, path)))
+                for function, path in entry.items(kind):
+                    tools.append(_function(Fields(function, path)))
                     yield False
                 continue
             search = kind in _SEARCHES
@@ -186,24 +186,26 @@ def decode_choice(body: Fields, tools: list[Tool]) -> tuple[ToolChoice | None, l
     return ToolChoice("any" if mode == "ANY" else "auto", names), asks
 
 
-def _function(said: Fields) -> Tool:
-    name = said.text("name")
+def _function(function: Fields) -> Tool:
+    name = function.text("name")
     if not name:
-        raise wrong_value(said.at("name"), "expected the name of a function")
-    return Tool("function", name, said.text("description"), _schema(said), path=said.path)
+        raise wrong_value(function.at("name"), "expected the name of a function")
+    return Tool(
+        "function", name, function.text("description"), _schema(function), path=function.path
+    )
 
 
-def _schema(said: Fields) -> dict[str, Any] | None:
+def _schema(function: Fields) -> dict[str, Any] | None:
     """Return the schema of the arguments; both ways to write it are not taken together."""
-    written = said.value("parametersJsonSchema")
-    dialect = said.value("parameters")
+    written = function.value("parametersJsonSchema")
+    dialect = function.value("parameters")
     if written is not None and dialect is not None:
-        raise wrong_value(said.at("parameters"), "parametersJsonSchema stands beside it")
+        raise wrong_value(function.at("parameters"), "parametersJsonSchema stands beside it")
     if written is not None:
         if not isinstance(written, dict):
-            raise wrong_type(said.at("parametersJsonSchema"), "expected a JSON schema")
+            raise wrong_type(function.at("parametersJsonSchema"), "expected a JSON schema")
         return written
-    return None if dialect is None else to_json_schema(dialect, said.at("parameters"))
+    return None if dialect is None else to_json_schema(dialect, function.at("parameters"))
 
 
 NAME = "generate_content"
@@ -320,7 +322,8 @@ def _asked_for(body: Fields, name: str) -> Feature:
     if name == "safetySettings":
         settings = body.value(name)
         if isinstance(settings, list) and all(
-            isinstance(one, dict) and one.get("threshold") in _UNBLOCKED for one in settings
+            isinstance(setting, dict) and setting.get("threshold") in _UNBLOCKED
+            for setting in settings
         ):
             return "safety_settings"
     return BODY_FIELDS.get(name) or "other"
@@ -349,43 +352,43 @@ def _output(config: Fields) -> tuple[Output, list[Ask]]:
     has such an answer."""
     mime = config.text("responseMimeType").lower()
     name = "responseJsonSchema" if "responseJsonSchema" in config else "responseSchema"
-    said = config.value(name)
+    value = config.value(name)
     if name == "responseJsonSchema" and "responseSchema" in config:
         raise wrong_value(config.at("responseSchema"), "responseJsonSchema stands beside it")
     if mime in ("", "text/plain"):
-        if said is not None:
+        if value is not None:
             path = config.at("responseMimeType")
             raise wrong_value(path, "expected application/json, for there is a schema")
         return Output(), []
     if mime != "application/json":
         return Output(), [Ask("output_modalities", config.at("responseMimeType"))]
-    if said is None:
+    if value is None:
         return Output("json"), [Ask("json_output", config.at("responseMimeType"))]
-    if not isinstance(said, dict):
+    if not isinstance(value, dict):
         raise wrong_type(config.at(name), "expected a schema")
-    schema = said if name == "responseJsonSchema" else to_json_schema(said, config.at(name))
+    schema = value if name == "responseJsonSchema" else to_json_schema(value, config.at(name))
     return Output("schema", schema), [Ask("schema_output", config.at(name))]
 
 
 def _thinking(config: Fields) -> Thinking | None:
-    said = config.object("thinkingConfig")
-    if said is None:
+    thinking = config.object("thinkingConfig")
+    if thinking is None:
         return None
-    budget, level = said.integer("thinkingBudget"), said.text("thinkingLevel").upper()
+    budget, level = thinking.integer("thinkingBudget"), thinking.text("thinkingLevel").upper()
     if budget is not None and level:
-        raise wrong_value(said.at("thinkingBudget"), "thinkingLevel stands beside it")
+        raise wrong_value(thinking.at("thinkingBudget"), "thinkingLevel stands beside it")
     if budget is not None and budget < -1:
-        raise wrong_value(said.at("thinkingBudget"), "expected -1, 0 or a number of tokens")
-    shown = said.flag("includeThoughts")
+        raise wrong_value(thinking.at("thinkingBudget"), "expected -1, 0 or a number of tokens")
+    include = thinking.flag("includeThoughts")
     show: Literal["none", "summary"] | None = None
-    if shown is not None:
-        show = "summary" if shown else "none"
+    if include is not None:
+        show = "summary" if include else "none"
     if budget in (0, -1):
         return Thinking("off" if budget == 0 else "auto", show=show)
     if budget is not None:
         return Thinking(budget_tokens=budget, show=show)
     if level and level not in _EFFORTS and level != "THINKING_LEVEL_UNSPECIFIED":
-        raise wrong_value(said.at("thinkingLevel"), "expected MINIMAL, LOW, MEDIUM or HIGH")
+        raise wrong_value(thinking.at("thinkingLevel"), "expected MINIMAL, LOW, MEDIUM or HIGH")
     return Thinking(_EFFORTS.get(level), show=show)
 
 

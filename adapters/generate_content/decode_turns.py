@@ -219,8 +219,8 @@ class TurnReader:
             if role == "assistant":
                 self._calls = Calls()
         turn = self._turns[-1]
-        for number, (said, place) in enumerate(content.items("parts")):
-            part = Fields(said, place)
+        for number, (value_of_part, place) in enumerate(content.items("parts")):
+            part = Fields(value_of_part, place)
             kinds = part.among(_KINDS)
             if len(kinds) > 1:
                 raise wrong_value(part.path, f"it is {kinds[0]} and {kinds[1]} at once")
@@ -269,26 +269,26 @@ class TurnReader:
             turn.parts.append(self._media(part, kind))
 
     def _call(self, part: Fields, index: int) -> ToolCall:
-        said = part.object("functionCall")
-        assert said is not None
-        name = said.text("name")
+        function = part.object("functionCall")
+        assert function is not None
+        name = function.text("name")
         if not name:
-            raise wrong_value(said.at("name"), "expected the name of a function")
-        given = said.text("id") or f"call_{index}_{len(self._calls)}"
-        call = ToolCall(given, name, compact(said.free_object("args") or {}))
+            raise wrong_value(function.at("name"), "expected the name of a function")
+        call_id = function.text("id") or f"call_{index}_{len(self._calls)}"
+        call = ToolCall(call_id, name, compact(function.free_object("args") or {}))
         self._calls.add(call)
         return call
 
     def _read_result(self, part: Fields, index: int, turn: "_Turn") -> None:
-        said = part.object("functionResponse")
-        assert said is not None
-        name, given = said.text("name"), said.text("id")
-        place, call = self._calls.answer(name, given)
-        call_id = call.id if call else given or f"call_{index}_r{len(turn.results)}"
-        response = said.free_object("response") or {}
+        answer = part.object("functionResponse")
+        assert answer is not None
+        name, given_id = answer.text("name"), answer.text("id")
+        place, call = self._calls.answer(name, given_id)
+        call_id = call.id if call else given_id or f"call_{index}_r{len(turn.results)}"
+        response = answer.free_object("response") or {}
         text = _result_text(response)
         parts: list[Text | Media] = [Text(text)] if text else []
-        for inner in said.objects("parts"):
+        for inner in answer.objects("parts"):
             kind = next((kind for kind in ("inlineData", "fileData") if kind in inner), "")
             if not kind:
                 raise wrong_value(inner.path, "expected inlineData or fileData")
@@ -327,15 +327,15 @@ def _result_text(response: dict[str, Any]) -> str:
     """Return the text of a function's response: the output or the error when there is nothing
     else."""
     if len(response) == 1:
-        said = response.get("output", response.get("error", response))
-        if isinstance(said, str):
-            return said
-        response = said
+        output = response.get("output", response.get("error", response))
+        if isinstance(output, str):
+            return output
+        response = output
     return compact(response) if response != {} else ""
 
 
 def _opaque(signature: str) -> str:
     """Return the gateway's state in a signature; none of a vendor's own, which comes from another
     channel and means nothing elsewhere."""
-    said = signed(signature)
-    return said.decode("ascii") if said.isascii() else ""
+    decoded = signed(signature)
+    return decoded.decode("ascii") if decoded.isascii() else ""

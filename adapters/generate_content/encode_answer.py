@@ -84,8 +84,8 @@ def usage_fields(usage: Usage) -> dict[str, int]:
 def finish_fields(finish: Finish, detail: str) -> dict[str, str]:
     """Return ``finishReason``, and the vendor's own message of why it withheld something or
     failed."""
-    told = detail if finish in ("filter", "refusal", "error") else ""
-    return {"finishReason": _REASONS[finish]} | ({"finishMessage": told} if told else {})
+    message = detail if finish in ("filter", "refusal", "error") else ""
+    return {"finishReason": _REASONS[finish]} | ({"finishMessage": message} if message else {})
 
 
 def keeps_broken_calls(finish: Finish) -> bool:
@@ -104,8 +104,10 @@ def logprobs_fields(logprobs: Iterable[Logprob]) -> dict[str, Any]:
     listed = list(logprobs)
     if not listed:
         return {}
-    top = [{"candidates": [_logprob(each) for each in one.top or (one,)]} for one in listed]
-    chosen = [_logprob(one) for one in listed]
+    top = [
+        {"candidates": [_logprob(each) for each in logprob.top or (logprob,)]} for logprob in listed
+    ]
+    chosen = [_logprob(logprob) for logprob in listed]
     return {"logprobsResult": {"topCandidates": top, "chosenCandidates": chosen}}
 
 
@@ -182,7 +184,7 @@ def _seal_text(parts: list[dict[str, Any]], opaque: str) -> None:
 
 def _sources_of(parts: tuple[Part, ...]) -> list[tuple[Citation, int | None, int | None]]:
     """Return the sources with their places in all of the text, in bytes."""
-    found: list[tuple[Citation, int | None, int | None]] = []
+    sources: list[tuple[Citation, int | None, int | None]] = []
     before = 0
     for part in parts:
         if not isinstance(part, Text):
@@ -190,15 +192,15 @@ def _sources_of(parts: tuple[Part, ...]) -> list[tuple[Citation, int | None, int
         for citation in part.citations:
             start, end = citation.start, citation.end
             if start is None or end is None:
-                found.append((citation, None, None))
+                sources.append((citation, None, None))
             else:
-                found.append((
+                sources.append((
                     citation,
                     before + _size(part.text[:start]),
                     before + _size(part.text[:end]),
                 ))  # fmt: skip
         before += _size(part.text)
-    return found
+    return sources
 
 
 def _size(text: str) -> int:
@@ -295,10 +297,10 @@ class ChunkEncoder(StreamEncoder):
         return self._frame(error) + error + b"\n"
 
     def _candidate(self, choice: int) -> _Candidate:
-        found = self._candidates.get(choice)
-        if found is None:
-            found = self._candidates[choice] = _Candidate()
-        return found
+        candidate = self._candidates.get(choice)
+        if candidate is None:
+            candidate = self._candidates[choice] = _Candidate()
+        return candidate
 
     def _open(self, event: Opened) -> bytes:
         candidate = self._candidate(event.choice)
@@ -366,11 +368,11 @@ class ChunkEncoder(StreamEncoder):
 
     def _cite(self, slot: _Slot, citation: Citation) -> None:
         start, end = citation.start, citation.end
-        known = slot.ascii and start is not None and end is not None
+        placed = slot.ascii and start is not None and end is not None
         self._candidate(slot.opened.choice).sources.append((
             citation,
-            slot.base_bytes + start if known and start is not None else None,
-            slot.base_bytes + end if known and end is not None else None,
+            slot.base_bytes + start if placed and start is not None else None,
+            slot.base_bytes + end if placed and end is not None else None,
         ))  # fmt: skip
 
     def _last_of(self, index: int, candidate: _Candidate) -> dict[str, Any]:

@@ -70,7 +70,7 @@ class _Cleaner:
         schema, inside = self._resolved(schema, inside)
         schema, inside = self._merged(schema, inside)
         self._count_entries(schema)
-        found: dict[str, Any] = {}
+        cleaned: dict[str, Any] = {}
         kinds, nullable = _types_of(schema)
         variants, null_variant = self._variants(schema, depth, inside)
         nullable = nullable or null_variant
@@ -81,19 +81,19 @@ class _Cleaner:
             kinds = []
         kind = kinds[0] if len(kinds) == 1 else ""
         if len(variants) == 1 and not kind:
-            found |= variants[0]
+            cleaned |= variants[0]
         elif variants:
-            found["anyOf"] = variants
+            cleaned["anyOf"] = variants
         if kind:
-            found["type"] = kind.upper()
-        self._copy_plain(schema, kind, found)
+            cleaned["type"] = kind.upper()
+        self._copy_plain(schema, kind, cleaned)
         if kind == "object":
-            self._clean_object(schema, found, depth, inside)
+            self._clean_object(schema, cleaned, depth, inside)
         elif kind == "array":
-            found["items"] = self._items(schema, depth, inside)
+            cleaned["items"] = self._items(schema, depth, inside)
         if nullable:
-            found["nullable"] = True
-        return found
+            cleaned["nullable"] = True
+        return cleaned
 
     def _resolved(
         self, schema: dict[str, Any], inside: tuple[str, ...]
@@ -103,23 +103,23 @@ class _Cleaner:
         while isinstance(name := schema.get("$ref"), str):
             if len(inside) >= MAX_REFERENCES:
                 raise wrong_value(self._path, "the schema is nested too deeply")
-            others = {key: value for key, value in schema.items() if key != "$ref"}
+            siblings = {key: value for key, value in schema.items() if key != "$ref"}
             target = None if name in inside else self._named(name)
             inside = (*inside, name)
-            schema = {**target, **others} if isinstance(target, dict) else others
+            schema = {**target, **siblings} if isinstance(target, dict) else siblings
             self._count_entries(schema)
             if target is None and "type" not in schema:
                 schema = {**schema, "type": _ANYTHING}
         return schema, inside
 
     def _named(self, name: str) -> object:
-        found: object = self._root
+        target: object = self._root
         if not name.startswith("#"):
             return None
         for step in name.removeprefix("#").strip("/").split("/") if name != "#" else ():
             step = step.replace("~1", "/").replace("~0", "~")
-            found = found.get(step) if isinstance(found, dict) else None
-        return found
+            target = target.get(step) if isinstance(target, dict) else None
+        return target
 
     def _merged(
         self, schema: dict[str, Any], inside: tuple[str, ...]
@@ -128,7 +128,7 @@ class _Cleaner:
         these."""
         if not isinstance(schema.get("allOf"), list):
             return schema, inside
-        found = {key: value for key, value in schema.items() if key != "allOf"}
+        merged = {key: value for key, value in schema.items() if key != "allOf"}
         properties, required = {**_dict(schema, "properties")}, _list(schema, "required")[:]
         waiting = _list(schema, "allOf")[:]
         for inner in waiting:
@@ -142,10 +142,10 @@ class _Cleaner:
                 properties.setdefault(name, value)
             for key, value in inner.items():
                 if key != "allOf":
-                    found.setdefault(key, value)
-        found |= {"properties": properties} if properties else {}
-        found |= {"required": required} if required else {}
-        return found, inside
+                    merged.setdefault(key, value)
+        merged |= {"properties": properties} if properties else {}
+        merged |= {"required": required} if required else {}
+        return merged, inside
 
     def _count_entries(self, schema: dict[str, Any]) -> None:
         self._nodes.entries_left -= len(schema) + sum(
@@ -165,7 +165,7 @@ class _Cleaner:
         self, schema: dict[str, Any], depth: int, inside: tuple[str, ...]
     ) -> tuple[list[dict[str, Any]], bool]:
         """Return the schemas of ``anyOf`` and ``oneOf``, and whether null is one of them."""
-        found: list[dict[str, Any]] = []
+        variants: list[dict[str, Any]] = []
         nullable = False
         for inner in (*_list(schema, "anyOf"), *_list(schema, "oneOf")):
             if isinstance(inner, dict) and (
@@ -173,40 +173,40 @@ class _Cleaner:
             ):
                 nullable = True
             else:
-                found.append(self.clean(inner, depth + 1, inside))
-        return [variant for variant in found if variant], nullable
+                variants.append(self.clean(inner, depth + 1, inside))
+        return [variant for variant in variants if variant], nullable
 
-    def _copy_plain(self, schema: dict[str, Any], kind: str, found: dict[str, Any]) -> None:
+    def _copy_plain(self, schema: dict[str, Any], kind: str, cleaned: dict[str, Any]) -> None:
         """Copy the keywords that hold no schema."""
         for name in _TEXTS:
             if isinstance(schema.get(name), str):
-                found[name] = schema[name]
+                cleaned[name] = schema[name]
         for name in COUNT_KEYWORDS:
             if _is_plain(int, schema.get(name)):
-                found[name] = schema[name]
+                cleaned[name] = schema[name]
         for name in _BOUNDS:
             bound = _bound(schema, name, kind)
             if bound is not None:
-                found[name] = bound
+                cleaned[name] = bound
         form = schema.get("format")
         if isinstance(form, str) and form in _FORMATS.get(kind, ()):
-            found["format"] = form
+            cleaned["format"] = form
         if "default" in schema:
-            found["default"] = schema["default"]
+            cleaned["default"] = schema["default"]
         if "example" in schema:
-            found["example"] = schema["example"]
+            cleaned["example"] = schema["example"]
         values = _values(schema)
         texts = [value for value in values if isinstance(value, str)]
         if texts and kind == "string":
-            found["enum"] = list(dict.fromkeys(texts))
+            cleaned["enum"] = list(dict.fromkeys(texts))
         elif values and any(value is not None for value in values):
             # Numbers and truth values cannot be listed: the model reads them.
             listed = ", ".join(str(value) for value in values if value is not None)[:1000]
-            described = found.get("description", "")
-            found["description"] = f"{described} One of: {listed}.".strip()
+            described = cleaned.get("description", "")
+            cleaned["description"] = f"{described} One of: {listed}.".strip()
 
     def _clean_object(
-        self, schema: dict[str, Any], found: dict[str, Any], depth: int, inside: tuple[str, ...]
+        self, schema: dict[str, Any], cleaned: dict[str, Any], depth: int, inside: tuple[str, ...]
     ) -> None:
         properties = {
             name: self.clean(inner, depth + 1, inside)
@@ -216,12 +216,12 @@ class _Cleaner:
             if not inner.get("type") and "anyOf" not in inner:
                 inner["type"] = _ANYTHING.upper()
         # The vendor refuses an object without any: one that the model has no reason to set.
-        found["properties"] = properties or {"_": {"type": "STRING", "description": "Not used."}}
+        cleaned["properties"] = properties or {"_": {"type": "STRING", "description": "Not used."}}
         for name in ("required", "propertyOrdering"):
             listed = _list(schema, name)
             names = [each for each in listed if isinstance(each, str) and each in properties]
             if names:
-                found[name] = list(dict.fromkeys(names))
+                cleaned[name] = list(dict.fromkeys(names))
 
     def _items(self, schema: dict[str, Any], depth: int, inside: tuple[str, ...]) -> dict[str, Any]:
         """Return the one schema of an array's elements."""
@@ -230,20 +230,24 @@ class _Cleaner:
             listed: list[object] = [items]
         else:
             listed = _list(schema, "items") or _list(schema, "prefixItems")
-        found = [self.clean(inner, depth + 1, inside) for inner in listed]
-        distinct = list({repr(item): item for item in found if item}.values())
+        cleaned = [self.clean(inner, depth + 1, inside) for inner in listed]
+        distinct = list({repr(item): item for item in cleaned if item}.values())
         if not distinct:
             return {"type": _ANYTHING.upper()}
         if len(distinct) > 1:
             return {"anyOf": distinct}
-        one = distinct[0]
-        return one if "type" in one or "anyOf" in one else {**one, "type": _ANYTHING.upper()}
+        item_schema = distinct[0]
+        return (
+            item_schema
+            if "type" in item_schema or "anyOf" in item_schema
+            else {**item_schema, "type": _ANYTHING.upper()}
+        )
 
 
 def _types_of(schema: dict[str, Any]) -> tuple[list[str], bool]:
     """Return the types that a value may have, and whether it may be null."""
-    said = schema.get("type")
-    listed = [said] if isinstance(said, str) else said if isinstance(said, list) else []
+    type_ = schema.get("type")
+    listed = [type_] if isinstance(type_, str) else type_ if isinstance(type_, list) else []
     kinds = [kind.lower() for kind in listed if isinstance(kind, str)]
     nullable = "null" in kinds or schema.get("nullable") is True
     kinds = [kind for kind in dict.fromkeys(kinds) if kind in _TYPES]
@@ -517,17 +521,17 @@ def _thinking(thinking: Thinking | None, traits: Traits) -> _Wire:
         if effort == "auto":
             config["thinkingBudget"] = -1
         elif effort is not None or budget is not None:
-            wanted = _BUDGETS[effort] if effort is not None else budget or 0
+            tokens = _BUDGETS[effort] if effort is not None else budget or 0
             least = 0 if "off" in traits.efforts else _LEAST_BUDGET
-            config["thinkingBudget"] = max(min(wanted, traits.max_budget_tokens), least)
+            config["thinkingBudget"] = max(min(tokens, traits.max_budget_tokens), least)
     else:
         if effort is None and budget is not None:
             effort = next(depth for least, depth in _DEPTH_OF_BUDGET if budget >= least)
         if effort not in (None, "auto"):
             config["thinkingLevel"] = _level(effort, traits).upper()
     off = effort == "off" or (effort is None and budget == 0)
-    shown = thinking.show in ("summary", "full")
-    if not off and (shown or (thinking.show is None and (effort or budget))):
+    visible = thinking.show in ("summary", "full")
+    if not off and (visible or (thinking.show is None and (effort or budget))):
         config["includeThoughts"] = True
     return config
 

@@ -34,14 +34,14 @@ class Names:
         self.renamed: dict[str, Tool] = {}  # as sent -> those that are not sent as they are
         self._sent: dict[_ToolKey, str] = {}
         self._named: dict[str, list[str]] = {}
-        taken: set[str] = set()
+        used: set[str] = set()
         for tool in tools:
             if tool.kind == "hosted":
                 continue
             name = fitting(tool.namespace, tool.name)
-            if name in taken:
+            if name in used:
                 name = _marked(name, f"{tool.namespace}\n{tool.name}")
-            taken.add(name)
+            used.add(name)
             self._sent[tool.namespace, tool.name] = name
             self._named.setdefault(tool.name, []).append(name)
             if tool.kind == "custom" or tool.namespace or name != tool.name:
@@ -49,8 +49,8 @@ class Names:
 
     def sent(self, name: str, namespace: str = "") -> str:
         """Return a tool's name for the upstream, also of one that is declared no more."""
-        found = self._sent.get((namespace, name))
-        return found if found is not None else fitting(namespace, name)
+        sent_name = self._sent.get((namespace, name))
+        return sent_name if sent_name is not None else fitting(namespace, name)
 
     def named(self, name: str) -> list[str]:
         """Return the names sent for the tools that a client means by a name alone, in whatever
@@ -175,8 +175,8 @@ class ContentWriter:
                 if pending:
                     wire["thoughtSignature"] = pending.popleft()
                 written.append(wire)
-            elif isinstance(part, Reasoning) and (known := unsealed(part.opaque)) is not None:
-                place, signature = known
+            elif isinstance(part, Reasoning) and (placed := unsealed(part.opaque)) is not None:
+                place, signature = placed
                 if place == "call":
                     pending.append(signature)
                 elif place == "thought":
@@ -193,7 +193,7 @@ class ContentWriter:
             if isinstance(part, ToolResult):
                 of_call.setdefault(part.call_id, deque()).append(part)
         responses: list[_Wire] = []
-        others: list[_Wire] = []
+        rest: list[_Wire] = []
         for call in self._open:
             listed = of_call.get(call.id)
             if not listed:
@@ -202,19 +202,19 @@ class ContentWriter:
             result = listed.popleft()
             attached = [encode_media(part) for part in result.parts if isinstance(part, Media)]
             responses.append(self._response(call, _response_of(result, bool(attached))))
-            others += attached
+            rest += attached
         for result in chain.from_iterable(of_call.values()):
             name = f" of {result.name}" if result.name else ""  # of no call: words of the user
-            others.append({"text": f"Result{name}: {_text_of(result)}"})
-            others += [encode_media(part) for part in result.parts if isinstance(part, Media)]
+            rest.append({"text": f"Result{name}: {_text_of(result)}"})
+            rest += [encode_media(part) for part in result.parts if isinstance(part, Media)]
         for part in parts:
             if isinstance(part, (Text, Refusal)):
                 if part.text:
-                    others.append({"text": part.text})
+                    rest.append({"text": part.text})
             elif isinstance(part, Media):
-                others.append(encode_media(part))
+                rest.append(encode_media(part))
         held, self._held = self._held, []
-        return [*responses, *held, *others]
+        return [*responses, *held, *rest]
 
     def _response(self, call: ToolCall, response: _Wire) -> _Wire:
         named = {"id": call.id} if call.id else {}

@@ -144,7 +144,7 @@ def camel(name: str) -> str:
 
 @lru_cache(maxsize=512)
 def _camel(name: str) -> str:
-    return _UNDERSCORE.sub(lambda found: found[1].upper(), name)
+    return _UNDERSCORE.sub(lambda match: match[1].upper(), name)
 
 
 def _number_of(text: str) -> float | None:
@@ -157,18 +157,18 @@ def _number_of(text: str) -> float | None:
 def call_part(call: ToolCall, name: str) -> dict[str, Any]:
     """Return the part of a call, whose arguments are an object here; those of a tool for free text
     are one of its own."""
-    said = {"input": call.arguments} if call.custom else arguments_of(call.arguments)
+    arguments = {"input": call.arguments} if call.custom else arguments_of(call.arguments)
     named = {"id": call.id} if call.id else {}
-    return {"functionCall": {**named, "name": name, "args": said}}
+    return {"functionCall": {**named, "name": name, "args": arguments}}
 
 
 def arguments_of(text: str) -> dict[str, Any]:
     """Return the arguments in a JSON text as an object. What is no JSON, or no object, stands in
     one."""
-    whole, said = _read_arguments(text)
+    whole, value = _read_arguments(text)
     if not whole:
         return {"_raw": text}
-    return said if isinstance(said, dict) else {"value": said}
+    return value if isinstance(value, dict) else {"value": value}
 
 
 def is_whole(text: str) -> bool:
@@ -180,11 +180,11 @@ def _read_arguments(text: str) -> tuple[bool, Any]:
     if not text.strip():
         return True, {}
     try:
-        said = loads_loose(text.encode(errors="replace"))
-        dumps(said)  # the lenient reader takes NaN and the like, which cannot be written
+        value = loads_loose(text.encode(errors="replace"))
+        dumps(value)  # the lenient reader takes NaN and the like, which cannot be written
     except (ValueError, OverflowError):
         return False, None
-    return True, said
+    return True, value
 
 
 def signature(opaque: str) -> str:
@@ -266,26 +266,26 @@ def _without(
 
 def _requests(spans: Spans) -> list[tuple[Spans, int]]:
     """Return the request, and the one that is to be counted, each with the offset of its text."""
-    found = [(spans, 0)]
+    requests = [(spans, 0)]
     for name in (COUNTED, snake(COUNTED)):
         place, raw = spans.get(name), spans.raw(name)
         if place is not None and raw is not None and raw.startswith(b"{"):
-            found.append((inner_level(raw), place.start))
-    return found
+            requests.append((inner_level(raw), place.start))
+    return requests
 
 
 def _cleaned(element: Raw, is_out: Callable[[dict[str, Any]], bool], *, signs: bool) -> bytes:
     content = loads(bytes(element))
     parts = content.get("parts") if isinstance(content, dict) else None
-    kept: list[Any] = []
+    cleaned: list[Any] = []
     for part in parts if isinstance(parts, list) else ():
         if isinstance(part, dict) and is_out(part):
             part = _without_signature(part, signs=signs)
             if part == {"text": ""} and len(parts or ()) > 1:
                 continue
-        kept.append(part)
+        cleaned.append(part)
     if isinstance(parts, list) and parts:
-        content["parts"] = kept or [{"text": ""}]
+        content["parts"] = cleaned or [{"text": ""}]
     return dumps(content)
 
 
@@ -294,8 +294,8 @@ def _is_signed(part: dict[str, Any]) -> bool:
 
 
 def _is_ours(part: dict[str, Any]) -> bool:
-    said = part.get(_SIGNATURE, part.get(snake(_SIGNATURE)))
-    return isinstance(said, str) and signed(said).startswith(PREFIX.encode())
+    value = part.get(_SIGNATURE, part.get(snake(_SIGNATURE)))
+    return isinstance(value, str) and signed(value).startswith(PREFIX.encode())
 
 
 def _without_signature(part: dict[str, Any], *, signs: bool) -> dict[str, Any]:
@@ -318,8 +318,8 @@ _ENDING = re.compile(r"\.([A-Za-z0-9]{1,5})(?:[?#]|$)")
 
 def mime_of(address: str) -> str:
     """Return the MIME type that the ending of an address stands for; empty when it is not known."""
-    found = _ENDING.search(address)
-    return _MIME_OF.get(found[1].lower(), "") if found else ""
+    match = _ENDING.search(address)
+    return _MIME_OF.get(match[1].lower(), "") if match else ""
 
 
 _UNSIGNING = re.compile(r"(?:.*/)?gemini-(?:1|2)\b")

@@ -90,8 +90,8 @@ def _resource(upstream_model: str) -> str:
 def read_models(body: bytes) -> list[str]:
     """Return the models in a vendor's page that can generate; raise Fault UPSTREAM_INVALID when it
     is no page."""
-    able = [entry for entry in list_page(body, "models") if _generates(entry)]
-    return [name.removeprefix("models/") for name in list_names(able, "name")]
+    entries = [entry for entry in list_page(body, "models") if _generates(entry)]
+    return [name.removeprefix("models/") for name in list_names(entries, "name")]
 
 
 def _generates(entry: Mapping[str, Any]) -> bool:

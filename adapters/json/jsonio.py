@@ -253,9 +253,9 @@ def decode_element(array: str, at: int) -> tuple[Any, int] | None:
     """Return the next element of a JSON array and the offset behind it; None when there is none, or
     the text ends in it. ``at``: 1, then the offset that was returned. Fit for an array that was
     found valid."""
-    found = _BETWEEN_ELEMENTS.match(array, at)
+    match = _BETWEEN_ELEMENTS.match(array, at)
     try:
-        return _decode_one(array, found.end() if found else at)
+        return _decode_one(array, match.end() if match else at)
     except DECODE_ERRORS:
         return None
 
@@ -380,10 +380,10 @@ def _walk(body: bytes, entries: dict[_Key, Raw]) -> Spans:
 
 
 def _matched(pattern: re.Pattern[bytes], body: bytes, at: int) -> int:
-    found = pattern.match(body, at)
-    if found is None:
+    match = pattern.match(body, at)
+    if match is None:
         raise Fault(Condition.INVALID_JSON)
-    return found.end()
+    return match.end()
 
 
 def _check_utf8(data: bytes) -> None:
@@ -422,8 +422,8 @@ def _refuse(data: bytes, error: Exception) -> NoReturn:
     if b"\x00" in data[:4]:
         message = "The body is UTF-16 or UTF-32; send UTF-8."
         raise Fault(Condition.INVALID_JSON, message) from None
-    found = _BYTE_IN_ERROR.search(str(error))
-    before = data[: int(found[1])] if found else data
+    match = _BYTE_IN_ERROR.search(str(error))
+    before = data[: int(match[1])] if match else data
     line = before.count(b"\n") + 1
     column = len(before[before.rfind(b"\n") + 1 :].decode(errors="replace")) + 1
     message = f"The body is not valid JSON (line {line}, column {column})."

@@ -63,11 +63,11 @@ def has_more_values(text: bytes, limit: int) -> Steps[bool]:
         yield False
     if most < limit:
         return False
-    found = 0
+    count = 0
     for start, end in _outside_strings(text):
         bare = _STRING.sub(b"", text[start:end])
-        found += sum(map(bare.count, _SEPARATORS))
-        if found >= limit:
+        count += sum(map(bare.count, _SEPARATORS))
+        if count >= limit:
             return True
         yield False
     return False
@@ -100,16 +100,16 @@ def _outside_strings(text: bytes) -> Iterator[tuple[int, int]]:
     while at < size:
         stop = min(at + SLICE_BYTES, size)
         if in_string:
-            found = _IN_STRING.match(text, at, stop)
-            end = found.end() if found else at
+            match = _IN_STRING.match(text, at, stop)
+            end = match.end() if match else at
             in_string = not text.startswith(b'"', end)
             if in_string and end == size - 1:
                 return  # a backslash at the very end
             at = end if in_string else end + 1
             yield at, at
         else:
-            found = _WHOLE_TOKENS.match(text, at, stop)
-            end = found.end() if found else at
+            match = _WHOLE_TOKENS.match(text, at, stop)
+            end = match.end() if match else at
             # A string that ends behind the slice comes with the next one, if it is no longer.
             in_string = end == at
             yield at, end

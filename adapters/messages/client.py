@@ -63,8 +63,8 @@ def peek(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
 def conversation(spans: Spans) -> bytes:
     """Return the identity of the conversation. Claude Code puts its session into
     ``metadata.user_id``, and something else into ``system`` in each call."""
-    given = given_name(object_field(spans, "metadata", "user_id"))
-    return given or opening(spans, ("system",), "messages")
+    name = given_name(object_field(spans, "metadata", "user_id"))
+    return name or opening(spans, ("system",), "messages")
 
 
 _MARKS = Marks("file_id")
@@ -202,13 +202,13 @@ def model_list(models: Sequence[ModelEntry], query: Mapping[str, str]) -> bytes:
             first = names.index(after) + 1 if after in names else len(names)
         last = min(last, first + limit)
         more = last < len(names)
-    shown = models[first:last]
+    page = models[first:last]
     return dumps(
         {
-            "data": [_model_fields(model) for model in shown],
+            "data": [_model_fields(model) for model in page],
             "has_more": more,
-            "first_id": shown[0].name if shown else None,
-            "last_id": shown[-1].name if shown else None,
+            "first_id": page[0].name if page else None,
+            "last_id": page[-1].name if page else None,
         }
     )
 

@@ -70,8 +70,8 @@ def finish_of(reason: object, details: object) -> tuple[Finish, str]:
     finish = FINISHES.get(reason, "stop") if isinstance(reason, str) else "stop"
     if finish != "refusal":
         return finish, ""
-    said = details if isinstance(details, dict) else {}
-    texts = [said.get(name) for name in ("explanation", "category")]
+    fields = details if isinstance(details, dict) else {}
+    texts = [fields.get(name) for name in ("explanation", "category")]
     return finish, next((text for text in texts if isinstance(text, str) and text), _REFUSED)
 
 
@@ -143,19 +143,19 @@ class MessagesDecoder(StreamDecoder):
         super().__init__()
         self._blocks: dict[object, _Block] = {}  # that are open, by the vendor's number
 
-    def read(self, name: str | None, said: dict[str, Any]) -> list[Event]:
-        kind = said.get("type")
-        index = _index(said.get("index"))
+    def read(self, name: str | None, data: dict[str, Any]) -> list[Event]:
+        kind = data.get("type")
+        index = _index(data.get("index"))
         if kind == "content_block_delta":
-            delta = said.get("delta")
+            delta = data.get("delta")
             return self._delta(index, delta) if isinstance(delta, dict) else []
         if kind == "content_block_start":
-            block = said.get("content_block")
+            block = data.get("content_block")
             return self._start(index, block) if isinstance(block, dict) else []
         if kind == "content_block_stop":
             return self._stop(index)
         if kind == "message_delta":
-            delta = said.get("delta")
+            delta = data.get("delta")
             return self._finish(delta) if isinstance(delta, dict) else []
         return []
 
@@ -176,16 +176,16 @@ class MessagesDecoder(StreamDecoder):
         if kind == "call":
             fields = {"id": text_of(block.get("id")), "name": text_of(block.get("name"))}
         opened = self._open(kind, **fields)
-        given = block.get("input")
-        found = self._blocks[index] = _Block(opened.slot, kind, [])
+        arguments = block.get("input")
+        opened_block = self._blocks[index] = _Block(opened.slot, kind, [])
         if kind == "reasoning":
-            found.signature = text_of(block.get("signature"))
-            found.data = text_of(block.get("data"))
+            opened_block.signature = text_of(block.get("signature"))
+            opened_block.data = text_of(block.get("data"))
         elif kind == "call":
-            found.input = given if isinstance(given, dict) else None
+            opened_block.input = arguments if isinstance(arguments, dict) else None
         fields_of = {"text": "text", "reasoning": "thinking"}
         first = text_of(block.get(fields_of.get(kind, "")))
-        return [*events, opened, *([self._text(found, first)] if first else ())]
+        return [*events, opened, *([self._text(opened_block, first)] if first else ())]
 
     def _delta(self, index: object, delta: dict[str, Any]) -> list[Event]:
         kind = text_of(delta.get("type"))

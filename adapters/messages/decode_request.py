@@ -54,24 +54,24 @@ def decode_tools(fields: dict[str, Any], asks: list[Ask]) -> tuple[Tool, ...]:
     return tuple(_tool(tool, path, asks) for tool, path in blocks(fields, "tools", ""))
 
 
-def _tool(given: dict[str, Any], path: str, asks: list[Ask]) -> Tool:
-    kind = string(given, "type", path)
-    name = "" if kind and "name" not in given else required(given, "name", path, str)
-    mark = decode_mark(given, path, asks)
+def _tool(fields: dict[str, Any], path: str, asks: list[Ask]) -> Tool:
+    kind = string(fields, "type", path)
+    name = "" if kind and "name" not in fields else required(fields, "name", path, str)
+    mark = decode_mark(fields, path, asks)
     if kind not in ("", "custom"):
         search = kind.startswith("web_search")
         asks.append(Ask("hosted_search" if search else "hosted_tool", path))
-        raw = {"kind": kind} | given
+        raw = {"kind": kind} | fields
         return Tool("hosted", name, search=search, cache=mark, raw=raw, path=path)
-    asks.extend(Ask("other", f"{path}.{name}") for name in _TOOL_OPTIONS if given.get(name))
-    strict = optional(given, "strict", path, bool)
+    asks.extend(Ask("other", f"{path}.{name}") for name in _TOOL_OPTIONS if fields.get(name))
+    strict = optional(fields, "strict", path, bool)
     if strict:
         asks.append(Ask("strict_tool", f"{path}.strict"))
     return Tool(
         "function",
         name,
-        description=string(given, "description", path),
-        schema=required(given, "input_schema", path, dict),
+        description=string(fields, "description", path),
+        schema=required(fields, "input_schema", path, dict),
         strict=strict,
         cache=mark,
         path=path,
@@ -83,14 +83,14 @@ def decode_choice(
 ) -> tuple[ToolChoice | None, bool | None]:
     """Return the choice among the tools, and whether several may be called at once (None: not
     set)."""
-    given = optional(fields, "tool_choice", "", dict)
-    if not given:
+    choice = optional(fields, "tool_choice", "", dict)
+    if not choice:
         return None, None
-    alone = optional(given, "disable_parallel_tool_use", "tool_choice", bool)
+    alone = optional(choice, "disable_parallel_tool_use", "tool_choice", bool)
     if alone:
         asks.append(Ask("parallel_tools", "tool_choice.disable_parallel_tool_use"))
     parallel = None if alone is None else not alone
-    kind = required(given, "type", "tool_choice", str)
+    kind = required(choice, "type", "tool_choice", str)
     if kind == "auto":
         return ToolChoice("auto"), parallel
     if kind == "any":
@@ -99,7 +99,7 @@ def decode_choice(
         return ToolChoice("none"), parallel
     if kind != "tool":
         raise wrong_value("tool_choice.type", "expected auto, any, tool or none")
-    name = required(given, "name", "tool_choice", str)
+    name = required(choice, "name", "tool_choice", str)
     chosen = [tool for tool in tools if tool.name == name]
     if not chosen:
         raise wrong_value("tool_choice.name", "expected the name of one of the tools")
@@ -170,13 +170,13 @@ def _settings(fields: dict[str, Any], asks: list[Ask]) -> dict[str, Any]:
 
 
 def _sampling(fields: dict[str, Any], asks: list[Ask]) -> dict[str, float | None]:
-    found: dict[str, float | None] = {}
+    values: dict[str, float | None] = {}
     features: tuple[Feature, ...] = ("temperature", "top_p")
     for name in features:
-        found[name] = number(fields, name, 0, MAX_NUMBER)
-        if found[name] is not None:
+        values[name] = number(fields, name, 0, MAX_NUMBER)
+        if values[name] is not None:
             asks.append(Ask(name, name))
-    return found
+    return values
 
 
 def _top_k(fields: dict[str, Any], asks: list[Ask]) -> int | None:
@@ -238,18 +238,18 @@ def _output(fields: dict[str, Any], asks: list[Ask]) -> tuple[Output, Effort | N
 
 
 def _thinking(fields: dict[str, Any], effort: Effort | None, asks: list[Ask]) -> Thinking | None:
-    wanted = optional(fields, "thinking", "", dict) or {}
-    if wanted or effort:
-        asks.append(Ask("reasoning", "thinking" if wanted else "output_config.effort"))
-    if not wanted:
+    config = optional(fields, "thinking", "", dict) or {}
+    if config or effort:
+        asks.append(Ask("reasoning", "thinking" if config else "output_config.effort"))
+    if not config:
         return Thinking(effort) if effort else None
-    kind = required(wanted, "type", "thinking", str)
-    display = string(wanted, "display", "thinking")
+    kind = required(config, "type", "thinking", str)
+    display = string(config, "display", "thinking")
     if kind == "disabled":
         return Thinking("off")
     show: Any = {"omitted": "none", "summarized": "summary"}.get(display, "full")
     if kind == "enabled":
-        budget = integer(wanted, "budget_tokens", 0, MAX_NUMBER, "thinking")
+        budget = integer(config, "budget_tokens", 0, MAX_NUMBER, "thinking")
         if budget is None:
             raise Fault(Condition.FIELD_MISSING, param="thinking.budget_tokens")
         return Thinking(budget_tokens=budget, show=show)

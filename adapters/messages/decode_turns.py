@@ -69,8 +69,8 @@ def decode_document(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[
     citations = optional(block, "citations", path, dict) or {}
     if citations.get("enabled"):
         asks.append(Ask("citations", f"{path}.citations"))
-    said = string(block, "context", path)
-    before: tuple[Part, ...] = (Text(said),) if said else ()
+    context = string(block, "context", path)
+    before: tuple[Part, ...] = (Text(context),) if context else ()
     name = string(block, "title", path)
     if kind == "content":
         return before + _document_content(source, at, asks, mark)
@@ -80,22 +80,22 @@ def decode_document(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[
             mime = required(source, "media_type", at, str).lower()
         data = standard_base64(required(source, "data", at, str), f"{at}.data")
         asks.append(Ask("document_data", path))
-        found = Media("file", mime, data=data, name=name, cache=mark, path=path)
+        media = Media("file", mime, data=data, name=name, cache=mark, path=path)
     elif kind == "text":
         text = required(source, "data", at, str)
         asks.append(Ask("text_document", path))
-        found = Media("file", "text/plain", data=text, name=name, plain=True, cache=mark, path=path)
+        media = Media("file", "text/plain", data=text, name=name, plain=True, cache=mark, path=path)
     elif kind == "url":
         asks.append(Ask("document_url", path))
         url = required(source, "url", at, str)
-        found = Media("file", _PDF, url=url, name=name, cache=mark, path=path)
+        media = Media("file", _PDF, url=url, name=name, cache=mark, path=path)
     elif kind == "file":
         asks.append(Ask("file_ref", path))
         ref = required(source, "file_id", at, str)
-        found = Media("file", ref=ref, name=name, cache=mark, path=path)
+        media = Media("file", ref=ref, name=name, cache=mark, path=path)
     else:
         raise wrong_value(f"{at}.type", "expected base64, text, url, content or file")
-    return (*before, found)
+    return (*before, media)
 
 
 def decode_search_result(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Part, ...]:

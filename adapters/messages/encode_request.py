@@ -65,18 +65,18 @@ def for_answer(schema: dict[str, Any], depth: int = 0) -> dict[str, Any]:
     if depth >= _DEPTH_MAX:
         return schema
     fit: dict[str, Any] = {}
-    said = []
+    bounds = []
     for name, value in schema.items():
         if name in _BOUNDS or (name == "minItems" and value not in (0, 1)):
-            said.append(f"{name}: {compact(value)}")
+            bounds.append(f"{name}: {compact(value)}")
         else:
             fit[name] = _inner_schema(name, value, depth)
     if "oneOf" in fit:
         fit["anyOf"] = fit.pop("oneOf")
     if schema.get("type") == "object" or "properties" in schema:
         fit["additionalProperties"] = False
-    if said:
-        words = [fit.get("description"), "; ".join(said)]
+    if bounds:
+        words = [fit.get("description"), "; ".join(bounds)]
         fit["description"] = " ".join(f"{word}" for word in words if word)
     return fit
 
@@ -144,32 +144,34 @@ def _merged(schema: dict[str, Any]) -> dict[str, Any]:
     properties: dict[str, Any] = {}
     required: list[str] = []
     for name in _ALTERNATIVES:
-        given = schema.get(name)
+        alternatives = schema.get(name)
         branches = (
-            [each for each in given if isinstance(each, dict)] if isinstance(given, list) else []
+            [each for each in alternatives if isinstance(each, dict)]
+            if isinstance(alternatives, list)
+            else []
         )
         for branch in branches:
             properties |= _schemas_by_name(branch)
-        wanted = [_required(branch) for branch in branches]
+        required_names = [_required(branch) for branch in branches]
         if name == "allOf":
-            required += [each for names in wanted for each in names]
-        elif wanted:
-            common = set(wanted[0]).intersection(*wanted)
-            required += [each for each in wanted[0] if each in common]
-    kept = {name: value for name, value in schema.items() if name not in _ALTERNATIVES}
-    merged = kept | {"type": "object", "properties": properties | _schemas_by_name(schema)}
+            required += [each for names in required_names for each in names]
+        elif required_names:
+            common = set(required_names[0]).intersection(*required_names)
+            required += [each for each in required_names[0] if each in common]
+    rest = {name: value for name, value in schema.items() if name not in _ALTERNATIVES}
+    merged = rest | {"type": "object", "properties": properties | _schemas_by_name(schema)}
     required = list(dict.fromkeys(_required(schema) + required))
     return merged | ({"required": required} if required else {})
 
 
 def _schemas_by_name(schema: dict[str, Any], name: str = "properties") -> dict[str, Any]:
-    found = schema.get(name)
-    return found if isinstance(found, dict) else {}
+    schemas = schema.get(name)
+    return schemas if isinstance(schemas, dict) else {}
 
 
 def _required(schema: dict[str, Any]) -> list[str]:
-    found = schema.get("required")
-    return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
+    names = schema.get("required")
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
 def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
@@ -188,17 +190,17 @@ def encode_tools(request: Request, target: Target) -> tuple[list[dict[str, Any]]
     allowed = _allowed(request)
     tools: list[dict[str, Any]] = []
     names: dict[str, Tool] = {}
-    known: set[str] = set()
+    sent_names: set[str] = set()
     for tool in request.tools:
         name = sent_name(tool.name, tool.namespace)
         if tool.kind == "hosted":
-            if tool.search and target.traits.search and "web_search" not in known:
-                known.add("web_search")
+            if tool.search and target.traits.search and "web_search" not in sent_names:
+                sent_names.add("web_search")
                 tools.append(with_mark(_SEARCH.copy(), tool.cache))
             continue
-        if name in known or (allowed and tool.name not in allowed):
+        if name in sent_names or (allowed and tool.name not in allowed):
             continue
-        known.add(name)
+        sent_names.add(name)
         if name != tool.name or tool.kind == "custom":
             names[name] = tool
         tools.append(with_mark(_tool(tool, name, target), tool.cache))
@@ -215,9 +217,9 @@ def encode_choice(
     mode = choice.mode if choice is not None else "auto"
     written: dict[str, Any] = {"type": mode}
     if output_tool:
-        others = [tool for tool in tools if tool["name"] != output_tool]
+        own_tools = [tool for tool in tools if tool["name"] != output_tool]
         written = {"type": "any"}
-        if mode == "none" or not others:
+        if mode == "none" or not own_tools:
             written = {"type": "tool", "name": output_tool}
     elif not any(tool.kind != "hosted" or tool.search for tool in request.tools):
         written = {"type": "none"}  # the client has offered none of these
@@ -230,9 +232,9 @@ def encode_choice(
 
 def output_tool(schema: dict[str, Any], request: Request) -> dict[str, Any]:
     """Return the tool that stands for structured output at models that have no field for it."""
-    taken = {sent_name(tool.name, tool.namespace) for tool in request.tools}
+    used_names = {sent_name(tool.name, tool.namespace) for tool in request.tools}
     name = _OUTPUT_TOOL
-    while name in taken:
+    while name in used_names:
         name += "_"
     description = request.output.description or "Gives the final answer to the user."
     return {"name": name, "description": description, "input_schema": schema}
@@ -313,11 +315,11 @@ def encode_thinking(
     ``bound``: what the client or the model's row allows. ``bare``: the answer must begin at once,
     with a tool or in the middle of a text, which excludes thinking by a budget.
     """
-    wanted = request.thinking
+    requested = request.thinking
     traits = target.traits
-    if wanted is None or traits.thinking == "none":
+    if requested is None or traits.thinking == "none":
         return {}, bound
-    if is_off(wanted):  # what most models do when they are not asked
+    if is_off(requested):  # what most models do when they are not asked
         off = traits.thinking == "adaptive" and "off" in traits.efforts
         return ({"thinking": {"type": "disabled"}} if off else {}), bound
     if traits.thinking == "budget":
@@ -325,20 +327,20 @@ def encode_thinking(
             return {}, bound
         return _by_budget(request, target, bound)
     fields: dict[str, Any] = {}
-    level = wanted.effort if wanted.budget_tokens is None else _level(wanted.budget_tokens)
+    level = requested.effort if requested.budget_tokens is None else _level(requested.budget_tokens)
     if level not in (None, "auto"):
         fields["effort"] = _nearest(level, traits.efforts)
     if traits.thinking == "adaptive" and level is not None:
         thinking = {"type": "adaptive"}
-        if wanted.show is not None:
-            thinking["display"] = "omitted" if wanted.show == "none" else "summarized"
+        if requested.show is not None:
+            thinking["display"] = "omitted" if requested.show == "none" else "summarized"
         fields["thinking"] = thinking
     return fields, bound
 
 
-def is_off(wanted: Thinking) -> bool:
+def is_off(thinking: Thinking) -> bool:
     """Return true when the client turns thinking off."""
-    return wanted.effort == "off" or wanted.budget_tokens == 0
+    return thinking.effort == "off" or thinking.budget_tokens == 0
 
 
 def _has_lost_thoughts(messages: list[dict[str, Any]]) -> bool:
@@ -354,13 +356,13 @@ def _by_budget(request: Request, target: Target, bound: int) -> tuple[dict[str, 
     """Return thinking by a budget, and the bound. A budget must be less than the bound: that is
     raised as far as the model is known to allow, then the budget gives way, and where nothing is
     left of it there is no thinking."""
-    wanted, limit = request.thinking, target.max_output_tokens
-    assert wanted is not None
-    budget = wanted.budget_tokens
+    requested, limit = request.thinking, target.max_output_tokens
+    assert requested is not None
+    budget = requested.budget_tokens
     if budget is None:
-        if wanted.effort is None or wanted.effort == "auto":
+        if requested.effort is None or requested.effort == "auto":
             return {}, bound
-        budget = _BUDGETS.get(wanted.effort, bound - ANSWER_TOKENS)
+        budget = _BUDGETS.get(requested.effort, bound - ANSWER_TOKENS)
     budget = max(min(budget, target.traits.max_budget_tokens), MIN_BUDGET_TOKENS)
     if bound <= budget:
         if limit is None:  # what the client has said is not raised by a guess
@@ -376,9 +378,9 @@ def _level(budget_tokens: int) -> Effort:
     return next((level for most, level in _LEVELS if budget_tokens <= most), "xhigh")
 
 
-def _nearest(level: Effort, known: tuple[Effort, ...]) -> str:
+def _nearest(level: Effort, efforts: tuple[Effort, ...]) -> str:
     """Return the level, or the next lower one that the model has, or else its lowest."""
-    fit = [each for each in _EFFORTS if each in known] or ["low"]
+    fit = [each for each in _EFFORTS if each in efforts] or ["low"]
     order = ("minimal", *_EFFORTS)
     lower = [each for each in fit if order.index(each) <= order.index(level)]
     return lower[-1] if lower else fit[0]
@@ -393,8 +395,8 @@ def limit_marks(body: dict[str, Any]) -> None:
     if len(marked) <= MAX_MARKS:
         return
     system = [block for block in body.get("system", ()) if CACHE_FIELD in block][-1:]
-    others = [block for block in marked if not any(block is one for one in system)]
-    for block in others[: len(others) - (MAX_MARKS - len(system))]:
+    rest = [block for block in marked if not any(block is each for each in system)]
+    for block in rest[: len(rest) - (MAX_MARKS - len(system))]:
         del block[CACHE_FIELD]
 
 
@@ -526,21 +528,21 @@ def _add_sampling(
 ) -> None:
     """Add one of temperature and top_p, for models take no two of them, and none beside
     thinking."""
-    given: dict[Feature, float] = {}
+    values: dict[Feature, float] = {}
     if request.temperature is not None:
-        given["temperature"] = min(request.temperature, 1)
+        values["temperature"] = min(request.temperature, 1)
     if request.top_p is not None:
-        given["top_p"] = request.top_p
+        values["top_p"] = request.top_p
     if request.top_k is not None:
-        given["top_k"] = request.top_k
-    if not (given and target.traits.sampling):
+        values["top_k"] = request.top_k
+    if not (values and target.traits.sampling):
         return
     if body.get("thinking", {}).get("type") in ("enabled", "adaptive"):
-        dropped += given
+        dropped += values
     else:
-        if "temperature" in given and given.pop("top_p", None) is not None:
+        if "temperature" in values and values.pop("top_p", None) is not None:
             dropped.append("top_p")
-        body.update({str(name): value for name, value in given.items()})
+        body.update({str(name): value for name, value in values.items()})
 
 
 def _mark(body: dict[str, Any], target: Target) -> None:

@@ -25,11 +25,11 @@ _FIT_ID = re.compile(r"[a-zA-Z0-9_-]+")
 _ID_PREFIX = "gw_"
 
 
-def fit_id(given: str) -> str:
+def fit_id(call_id: str) -> str:
     """Return the id as the family takes it."""
-    if _FIT_ID.fullmatch(given) and not given.startswith(_ID_PREFIX):
-        return given
-    encoded = base64.urlsafe_b64encode(given.encode(errors="replace"))
+    if _FIT_ID.fullmatch(call_id) and not call_id.startswith(_ID_PREFIX):
+        return call_id
+    encoded = base64.urlsafe_b64encode(call_id.encode(errors="replace"))
     return _ID_PREFIX + encoded.rstrip(b"=").decode()
 
 
@@ -39,10 +39,10 @@ def given_id(fit: str) -> str:
         return fit
     text = fit[len(_ID_PREFIX) :]
     try:
-        found = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
+        decoded = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
     except (binascii.Error, ValueError):
         return fit
-    return found if found and fit_id(found) == fit else fit
+    return decoded if decoded and fit_id(decoded) == fit else fit
 
 
 def arguments_of(text: str) -> dict[str, Any]:
@@ -148,22 +148,22 @@ def _without(spans: Spans, mark: bytes, is_out: Callable[[object], bool]) -> byt
     """Return the body without the blocks that ``is_out`` selects; only turns with ``mark`` are
     read."""
     place = spans.get("messages")
-    found = elements(spans.body[place.start : place.end]) if place is not None else None
-    if place is None or not found:
+    listed = elements(spans.body[place.start : place.end]) if place is not None else None
+    if place is None or not listed:
         return spans.body
     turns: list[bytes] = []
     lost = False  # the turn that is going on has lost a thought
-    for raw in found:
+    for raw in listed:
         text = bytes(raw)
         if mark not in text:
             lost = lost and _goes_on(text)
             turns.append(text)
         else:
-            kept, without_thoughts = _cleaned(text, is_out)
+            cleaned, without_thoughts = _cleaned(text, is_out)
             lost = without_thoughts or (lost and _goes_on(text))
-            if kept:  # else it had nothing else; the vendor joins neighbours of one role
-                turns.append(kept)
-    if turns == [bytes(raw) for raw in found]:
+            if cleaned:  # else it had nothing else; the vendor joins neighbours of one role
+                turns.append(cleaned)
+    if turns == [bytes(raw) for raw in listed]:
         return spans.body
     edits = {place: b"[" + b",".join(turns) + b"]"}
     thinking = spans.get("thinking")
@@ -194,11 +194,11 @@ def _cleaned(text: bytes, is_out: Callable[[object], bool]) -> tuple[bytes, bool
     content = turn.get("content") if isinstance(turn, dict) else None
     if not isinstance(content, list):
         return text, False
-    kept = [_without_sources(block) for block in content if not is_out(block)]
-    if kept == content:
+    blocks = [_without_sources(block) for block in content if not is_out(block)]
+    if blocks == content:
         return text, False
-    lost = len(kept) < len(content) and _calls(kept)
-    return (dumps(turn | {"content": kept}) if kept else b""), lost
+    lost = len(blocks) < len(content) and _calls(blocks)
+    return (dumps(turn | {"content": blocks}) if blocks else b""), lost
 
 
 def _without_sources(block: object) -> object:

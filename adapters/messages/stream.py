@@ -109,23 +109,23 @@ class MessagesTap(Tap):
             self._template.learn(event, text)
         return True
 
-    def _read_event(self, name: str | None, said: dict[str, Any], event: bytes) -> bytes | None:
-        kind = said.get("type")
-        if kind == "error" or name == "error" or (said.get("error") and not isinstance(kind, str)):
-            return self._failed(read_embedded_error(said).fault)
+    def _read_event(self, name: str | None, data: dict[str, Any], event: bytes) -> bytes | None:
+        kind = data.get("type")
+        if kind == "error" or name == "error" or (data.get("error") and not isinstance(kind, str)):
+            return self._failed(read_embedded_error(data).fault)
         if not self.accepted and not isinstance(kind, str):
-            return self._failed(read_embedded_error(said).fault)
+            return self._failed(read_embedded_error(data).fault)
         self.accepted = True
-        return self._read(kind, said, event)
+        return self._read(kind, data, event)
 
-    def _read(self, kind: object, said: dict[str, Any], event: bytes) -> bytes | None:
+    def _read(self, kind: object, data: dict[str, Any], event: bytes) -> bytes | None:
         if kind == "message_start":
-            return self._start(said, event)
+            return self._start(data, event)
         if kind == _DELTA:
-            self._weight += _weight_of_delta(said.get("delta"))
+            self._weight += _weight_of_delta(data.get("delta"))
         elif kind == "message_delta":
-            self._merge(said.get("usage"))
-            delta = said.get("delta")
+            self._merge(data.get("usage"))
+            delta = data.get("delta")
             if isinstance(delta, dict):
                 self._hand_out_container(delta)
                 self.finished = self.finished or bool(delta.get("stop_reason"))
@@ -135,9 +135,9 @@ class MessagesTap(Tap):
             self.ended = True
         return event
 
-    def _start(self, said: dict[str, Any], event: bytes) -> bytes | None:
+    def _start(self, data: dict[str, Any], event: bytes) -> bytes | None:
         self.started = True
-        message = said.get("message")
+        message = data.get("message")
         if not isinstance(message, dict):
             return event
         if isinstance(message.get("id"), str):

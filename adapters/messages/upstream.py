@@ -32,11 +32,11 @@ def request_headers(client: Mapping[str, str], vendor: Vendor, key: str) -> list
 
 def _version(client: Mapping[str, str]) -> str:
     """Return the version for the upstream: the client's if it is known, else the newest known."""
-    asked = client.get("anthropic-version") or client.get("compat-version")
-    if not asked:
+    version = client.get("anthropic-version") or client.get("compat-version")
+    if not version:
         return _VERSION_OF_NO_HEADER
-    asked = asked.strip()
-    return asked if asked in KNOWN_VERSIONS else KNOWN_VERSIONS[-1]
+    version = version.strip()
+    return version if version in KNOWN_VERSIONS else KNOWN_VERSIONS[-1]
 
 
 class _Reply(Struct):
@@ -104,16 +104,16 @@ def read_usage(usage: object) -> Usage | None:
 
 
 def _counts(usage: dict[str, Any]) -> Usage | None:
-    given = token_count(usage.get("input_tokens"))
+    input_tokens = token_count(usage.get("input_tokens"))
     output = token_count(usage.get("output_tokens"))
-    if given is None or output is None:
+    if input_tokens is None or output is None:
         return None
     written, written_1h = _cache_writes(usage)
     details = usage.get("output_tokens_details")
     thinking = token_count(details.get("thinking_tokens")) if isinstance(details, dict) else 0
     thinking = min(thinking or 0, output)
     return Usage(
-        input_tokens=given,
+        input_tokens=input_tokens,
         output_tokens=output - thinking,
         cache_read_tokens=token_count(usage.get("cache_read_input_tokens")) or 0,
         cache_write_tokens=written,
@@ -137,14 +137,14 @@ def _cache_writes(usage: dict[str, Any]) -> tuple[int, int]:
     return total - long, long
 
 
-def _sum(one: Usage, other: Usage) -> Usage:
+def _sum(usage: Usage, other: Usage) -> Usage:
     return Usage(
-        min(one.input_tokens + other.input_tokens, MAX_TOKENS),
-        min(one.output_tokens + other.output_tokens, MAX_TOKENS),
-        min(one.cache_read_tokens + other.cache_read_tokens, MAX_TOKENS),
-        min(one.cache_write_tokens + other.cache_write_tokens, MAX_TOKENS),
-        min(one.cache_write_1h_tokens + other.cache_write_1h_tokens, MAX_TOKENS),
-        min(one.reasoning_tokens + other.reasoning_tokens, MAX_TOKENS),
+        min(usage.input_tokens + other.input_tokens, MAX_TOKENS),
+        min(usage.output_tokens + other.output_tokens, MAX_TOKENS),
+        min(usage.cache_read_tokens + other.cache_read_tokens, MAX_TOKENS),
+        min(usage.cache_write_tokens + other.cache_write_tokens, MAX_TOKENS),
+        min(usage.cache_write_1h_tokens + other.cache_write_1h_tokens, MAX_TOKENS),
+        min(usage.reasoning_tokens + other.reasoning_tokens, MAX_TOKENS),
     )
 
 

@@ -30,18 +30,20 @@ def without_echo(text: str, body: bytes, names: Collection[str] = ()) -> str | N
     if len(body) > BODY_MAX_BYTES:
         return None
     try:
-        said = _plain(" ".join(_texts(loads_loose(body))))
+        request = _plain(" ".join(_texts(loads_loose(body))))
     except (ValueError, RecursionError):
         return None
-    found = list(_WORD.finditer(text))
-    words = [match[0].lower() for match in found]
-    kept = {word for name in names for word in _plain(name).split()}
-    hidden = [_is_telling(word) and word not in kept and f" {word} " in said for word in words]
+    matches = list(_WORD.finditer(text))
+    words = [match[0].lower() for match in matches]
+    allowed = {word for name in names for word in _plain(name).split()}
+    hidden = [
+        _is_telling(word) and word not in allowed and f" {word} " in request for word in words
+    ]
     for at in range(len(words) - RUN_WORDS + 1):
         run = words[at : at + RUN_WORDS]
-        if not kept.issuperset(run) and f" {' '.join(run)} " in said:
+        if not allowed.issuperset(run) and f" {' '.join(run)} " in request:
             hidden[at : at + RUN_WORDS] = [True] * RUN_WORDS
-    return _masked(text, found, hidden)
+    return _masked(text, matches, hidden)
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -63,10 +65,10 @@ def _is_telling(word: str) -> bool:
     return long or (len(word) >= MARKED_WORD_CHARS and any(char.isdigit() for char in word))
 
 
-def _masked(text: str, found: list[re.Match[str]], hidden: list[bool]) -> str:
+def _masked(text: str, matches: list[re.Match[str]], hidden: list[bool]) -> str:
     """Return the text with hidden words that follow each other as one mask."""
     parts, at, before = [], 0, False
-    for match, hide in zip(found, hidden, strict=True):
+    for match, hide in zip(matches, hidden, strict=True):
         if not (hide and before):
             parts.append(text[at : match.start()])
             parts.append(MASK if hide else match[0])

@@ -224,16 +224,16 @@ def read_upstream_error(
     mask in the message, besides what is masked by its shape. The client's status is never the
     upstream's: a user must not read that their key is wrong when the gateway's is.
     """
-    said = read_body(body)
-    condition = _condition_of(status, said)
-    fault = _fault(condition, said, secrets, status=status)
-    fault.retry_after_s = retry_after_s(headers) or said.wait_s
+    error = read_body(body)
+    condition = _condition_of(status, error)
+    fault = _fault(condition, error, secrets, status=status)
+    fault.retry_after_s = retry_after_s(headers) or error.wait_s
     fault.key_refused = condition is Condition.CHANNEL_MISCONFIGURED and (
         status in _KEY_STATUSES or status in {400, 429}
     )
-    _tell(fault, said, secrets, status)
-    fault.refused_for = _refused_for(fault, status, said)
-    return UpstreamFault(fault, condition in _FAIL_OVER, _retry_without(status, said))
+    _tell(fault, error, secrets, status)
+    fault.refused_for = _refused_for(fault, status, error)
+    return UpstreamFault(fault, condition in _FAIL_OVER, _retry_without(status, error))
 
 
 def read_embedded_error(error: object, secrets: Sequence[str] = ()) -> UpstreamFault:
@@ -243,87 +243,89 @@ def read_embedded_error(error: object, secrets: Sequence[str] = ()) -> UpstreamF
     Another channel may always be tried, as long as nothing was relayed and the request itself was
     not refused.
     """
-    said = read_error(error)
-    status = said.status if said.status is not None and 400 <= said.status <= 599 else None
-    condition = _condition_by_name(said)
-    if condition is Condition.CHANNEL_MISCONFIGURED and _speaks_of_foreign_id(said):
+    text = read_error(error)
+    status = text.status if text.status is not None and 400 <= text.status <= 599 else None
+    condition = _condition_by_name(text)
+    if condition is Condition.CHANNEL_MISCONFIGURED and _speaks_of_foreign_id(text):
         condition = Condition.ID_NOT_FOUND
     if condition is None and status is not None:
-        condition = _condition_of(status, said)
+        condition = _condition_of(status, text)
     if condition in {None, Condition.UPSTREAM_REFUSED}:
-        condition = _condition_by_wording(said) or condition
+        condition = _condition_by_wording(text) or condition
     condition = condition or Condition.UPSTREAM_INVALID
-    fault = _fault(condition, said, secrets, status=None)
-    fault.retry_after_s = said.wait_s
-    of_key = status not in _OF_NO_KEY and not said.names & _NOT_FOUND
+    fault = _fault(condition, text, secrets, status=None)
+    fault.retry_after_s = text.wait_s
+    of_key = status not in _OF_NO_KEY and not text.names & _NOT_FOUND
     fault.key_refused = condition is Condition.CHANNEL_MISCONFIGURED and of_key
-    _tell(fault, said, secrets, status)
-    fault.refused_for = _refused_for(fault, status, said)
+    _tell(fault, text, secrets, status)
+    fault.refused_for = _refused_for(fault, status, text)
     return UpstreamFault(fault, fail_over=True)
 
 
-def _refused_for(fault: Fault, status: int | None, said: Said) -> Literal["key", "access", "quota"]:
+def _refused_for(
+    fault: Fault, status: int | None, error: Said
+) -> Literal["key", "access", "quota"]:
     """Return why the upstream refuses the key, by its words; a hint, not a fact."""
     if fault.quota_used or status == 429:
         return "quota"
-    return "access" if status == 403 or said.names & _NO_ACCESS else "key"
+    return "access" if status == 403 or error.names & _NO_ACCESS else "key"
 
 
-def _condition_of(status: int, said: Said) -> Condition:
+def _condition_of(status: int, error: Said) -> Condition:
     """Return the condition of an error status, with the words of its body."""
     if status < 400:
         return Condition.UPSTREAM_INVALID  # a redirect is never followed with credentials
-    if said.thread is not None and status < 500:
-        unknown = said.thread["error_code"] == _UNKNOWN_THREAD
+    if error.thread is not None and status < 500:
+        unknown = error.thread["error_code"] == _UNKNOWN_THREAD
         return Condition.ID_NOT_FOUND if unknown else Condition.UPSTREAM_REFUSED
-    if status in {403, 404} and _UNSEEN.search(said.words):
+    if status in {403, 404} and _UNSEEN.search(error.words):
         return Condition.ID_NOT_FOUND
     if status in _KEY_STATUSES or status in _MISCONFIGURED_STATUSES:
         return Condition.CHANNEL_MISCONFIGURED
     if status == 404:
-        unknown = _names_foreign_id(said) or _UNKNOWN_ID in said.names
+        unknown = _names_foreign_id(error) or _UNKNOWN_ID in error.names
         return Condition.ID_NOT_FOUND if unknown else Condition.CHANNEL_MISCONFIGURED
     if status == 429:
-        return _condition_of_429(said)
+        return _condition_of_429(error)
     if status in _FAILED_STATUSES:
         return Condition.UPSTREAM_FAILED
     if status < 500:
-        return _condition_by_wording(said) or Condition.UPSTREAM_REFUSED
-    if status in {503, 529} or said.names & {"overloaded_error", "unavailable"}:
+        return _condition_by_wording(error) or Condition.UPSTREAM_REFUSED
+    if status in {503, 529} or error.names & {"overloaded_error", "unavailable"}:
         return Condition.UPSTREAM_OVERLOADED
-    if status == 504 or "deadline_exceeded" in said.names:
+    if status == 504 or "deadline_exceeded" in error.names:
         return Condition.UPSTREAM_TIMEOUT
     return Condition.UPSTREAM_FAILED
 
 
-def _names_foreign_id(said: Said) -> bool:
-    return _FOREIGN_ID.search(said.words) is not None and "model" not in said.words
+def _names_foreign_id(error: Said) -> bool:
+    return _FOREIGN_ID.search(error.words) is not None and "model" not in error.words
 
 
-def _speaks_of_foreign_id(said: Said) -> bool:
+def _speaks_of_foreign_id(error: Said) -> bool:
     """Return true when what is not found, or not visible, is something of the client's."""
-    if _UNSEEN.search(said.words):
+    if _UNSEEN.search(error.words):
         return True
-    return bool(said.names & _NOT_FOUND) and _names_foreign_id(said)
+    return bool(error.names & _NOT_FOUND) and _names_foreign_id(error)
 
 
-def _condition_of_429(said: Said) -> Condition:
+def _condition_of_429(error: Said) -> Condition:
     # Sentences about a limit of requests per minute speak of quota, plan and billing, too.
-    limited = said.names & _RATE_LIMITED and "rate limit" in said.words
-    only_names = limited or "resource_exhausted" in said.names
-    quota = _QUOTA.search(" ".join(said.names) if only_names else said.words) is not None
+    limited = error.names & _RATE_LIMITED and "rate limit" in error.words
+    only_names = limited or "resource_exhausted" in error.names
+    quota = _QUOTA.search(" ".join(error.names) if only_names else error.words) is not None
     return Condition.CHANNEL_MISCONFIGURED if quota else Condition.UPSTREAM_RATE_LIMITED
 
 
-def _condition_by_wording(said: Said) -> Condition | None:
+def _condition_by_wording(error: Said) -> Condition | None:
     """Return the condition hidden in a refusal of the request, by what its message speaks of."""
-    if _UNKNOWN_ID in said.names:
+    if _UNKNOWN_ID in error.names:
         return Condition.ID_NOT_FOUND  # of a response that another account may have
-    if said.param is None and _BROKEN_KEY.search(_unquoted(said.words)):
+    if error.param is None and _BROKEN_KEY.search(_unquoted(error.words)):
         return Condition.CHANNEL_MISCONFIGURED
-    if _CONTEXT.search(said.words):
+    if _CONTEXT.search(error.words):
         return Condition.CONTEXT_LENGTH
-    if _POLICY.search(said.words):
+    if _POLICY.search(error.words):
         return Condition.CONTENT_POLICY
     return None
 
@@ -338,23 +340,23 @@ def _unquoted(words: str) -> str:
     return f"{words[: first.start()]} {words[last + 1 :]}"
 
 
-def _condition_by_name(said: Said) -> Condition | None:
+def _condition_by_name(error: Said) -> Condition | None:
     for condition, names in _BY_NAME:
-        if said.names & names:
+        if error.names & names:
             return condition
     return None
 
 
-def _fault(condition: Condition, said: Said, secrets: Sequence[str], status: int | None) -> Fault:
+def _fault(condition: Condition, error: Said, secrets: Sequence[str], status: int | None) -> Fault:
     """Return the Fault of a condition, with the vendor's words where the client may read them."""
-    shown = "" if _PAGE.search(said.message) else said.message
-    cleaned = clean_message(shown, secrets)
-    fault = Fault(condition, details=said.thread)
+    message = "" if _PAGE.search(error.message) else error.message
+    cleaned = clean_message(message, secrets)
+    fault = Fault(condition, details=error.thread)
     if condition is Condition.UPSTREAM_REFUSED and cleaned:
         fault.message = f"The upstream refused the request: {cleaned}"
     elif condition is Condition.ID_NOT_FOUND and cleaned:
         fault.message = f"The upstream does not know an id of the request: {cleaned}"
-        fault.param = said.param
+        fault.param = error.param
     elif condition in _IN_VENDORS_WORDS and cleaned:
         fault.message = cleaned
     elif condition is Condition.UPSTREAM_FAILED and status is not None:
@@ -364,32 +366,32 @@ def _fault(condition: Condition, said: Said, secrets: Sequence[str], status: int
     return fault
 
 
-def _tell(fault: Fault, said: Said, secrets: Sequence[str], status: int | None) -> None:
+def _tell(fault: Fault, error: Said, secrets: Sequence[str], status: int | None) -> None:
     """Set the message for operators: the vendor's sentence with its error code, and a used-up
     quota."""
     fault.quota_used = fault.key_refused and (
-        status == 402 or _QUOTA.search(_unquoted(said.words)) is not None
+        status == 402 or _QUOTA.search(_unquoted(error.words)) is not None
     )
-    page = said.page or _PAGE.search(said.message) is not None
+    page = error.page or _PAGE.search(error.message) is not None
     redirect = status is not None and status < 400
-    words = [A_REDIRECT if redirect else A_PAGE if page else said.message.strip()]
-    if said.code and said.code != said.message:
-        words.append(f"({said.code[:MAX_CODE_CHARS]})")
-    told = " ".join(filter(None, words))
+    words = [A_REDIRECT if redirect else A_PAGE if page else error.message.strip()]
+    if error.code and error.code != error.message:
+        words.append(f"({error.code[:MAX_CODE_CHARS]})")
+    message = " ".join(filter(None, words))
     if fault.quota_used:
-        told = f"{QUOTA_USED}: {told}" if told else QUOTA_USED
-    fault.operator_message = clean_message(told, secrets) or None
-    fault.quotes_upstream = bool(said.message or said.code)
+        message = f"{QUOTA_USED}: {message}" if message else QUOTA_USED
+    fault.operator_message = clean_message(message, secrets) or None
+    fault.quotes_upstream = bool(error.message or error.code)
 
 
-def _retry_without(status: int, said: Said) -> RetryWithout | None:
+def _retry_without(status: int, error: Said) -> RetryWithout | None:
     if status not in {400, 422}:
         return None
-    if "stream_options" in said.words or "include_usage" in said.words:
+    if "stream_options" in error.words or "include_usage" in error.words:
         return "stream_options"
-    if _BETA.search(said.words):
+    if _BETA.search(error.words):
         return "beta"
-    return "reasoning" if _OPAQUE.search(said.words) else None
+    return "reasoning" if _OPAQUE.search(error.words) else None
 
 
 def retry_after_s(headers: Mapping[str, str]) -> int | None:

@@ -96,10 +96,10 @@ def read_error(error: object) -> Said:
     code = next((word for word in words if word and not word.isdecimal()), "")
     for entry in details:
         names += (entry.get("reason"), entry.get("error_code"))
-    said = _said(message, names, status)
+    text = _said(message, names, status)
     wait_s = _retry_delay_s(details)
     thread = next(filter(None, map(_thread, details)), None)
-    return replace(said, param=_param_of(places[0]), wait_s=wait_s, code=code, thread=thread)
+    return replace(text, param=_param_of(places[0]), wait_s=wait_s, code=code, thread=thread)
 
 
 def _thread(details: dict[str, Any]) -> dict[str, object] | None:
@@ -109,7 +109,9 @@ def _thread(details: dict[str, Any]) -> dict[str, object] | None:
         return None
     if not isinstance(features, list):
         return {"error_code": code}
-    named = [one for one in features if isinstance(one, str) and _FEATURE.fullmatch(one)]
+    named = [
+        feature for feature in features if isinstance(feature, str) and _FEATURE.fullmatch(feature)
+    ]
     return {"error_code": code, "unsupported": named[:MAX_FEATURES]}
 
 
