@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Protocol
 
-from adapters.family import Answer, Family, Operation, Peek, UpstreamSide, Vendor
+from adapters.family import Family, Operation, Peek, UpstreamAnswer, UpstreamSide, Vendor
 from adapters.family.tap import Tap
 from adapters.faults import Condition, Fault
 from adapters.framing.array import FIRST_OBJECT, JsonArraySplitter
@@ -289,7 +289,7 @@ class Pairing:
     request_body: Callable[[Spans, Peek, Operation, str, Vendor], bytes]
     # a whole answer for the client (body, public name, upstream's name of the model, operation);
     # raises Fault UPSTREAM_INVALID or the condition of an error inside it
-    read_answer: Callable[[bytes, str, str, Operation], Answer]
+    read_answer: Callable[[bytes, str, str, Operation], UpstreamAnswer]
     # for a streamed answer (public name, upstream's name of the model, whether the client did not
     # ask for usage, operation, limit of an event's bytes)
     open_bridge: Callable[[str, str, bool, Operation, int], Bridge]
@@ -301,7 +301,7 @@ class Pairing:
 
     def read_large_answer(
         self, body: bytes, public: str, upstream_model: str, operation: Operation
-    ) -> Steps[Answer]:
+    ) -> Steps[UpstreamAnswer]:
         """Read a large answer, in steps (see ``read_answer``)."""
         return read_large(
             body, lambda short: self.read_answer(short, public, upstream_model, operation)

@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import msgspec.structs
 
-from adapters.family import Answer
+from adapters.family import UpstreamAnswer
 from adapters.family.estimate import tokens_of_weight, weight_steps
 from adapters.faults import Condition, Fault
 from adapters.json.jsonio import Span, Spans, replace, spans_of_upstream, utf8_steps
-from adapters.json.structure import Field, Steps, fields_of
+from adapters.json.structure import Steps, TopLevelField, fields_of
 
 LARGE_BYTES = 512 << 10  # of an answer; smaller ones are decoded whole, within 25 ms
 LONG_FIELD_BYTES = 65_536
@@ -22,7 +22,7 @@ SHORT_BYTES = 262_144  # of the fields that are not long
 _EMPTY = {ord("["): b"[{}]", ord("{"): b"{}", ord('"'): b'""'}
 
 
-def read_large(body: bytes, read: Callable[[bytes], Answer]) -> Steps[Answer]:
+def read_large(body: bytes, read: Callable[[bytes], UpstreamAnswer]) -> Steps[UpstreamAnswer]:
     """Read the answer as ``read`` reads a short one. Raises Fault as ``read`` does,
     UPSTREAM_INVALID when the body is no JSON object in UTF-8.
 
@@ -51,10 +51,10 @@ def read_large(body: bytes, read: Callable[[bytes], Answer]) -> Steps[Answer]:
     return msgspec.structs.replace(answer, body=body, output_units=units)
 
 
-def _shortened(body: bytes, fields: list[Field]) -> tuple[bytes, list[Field]]:
+def _shortened(body: bytes, fields: list[TopLevelField]) -> tuple[bytes, list[TopLevelField]]:
     """Return the same object with nothing in its long fields, and the long fields."""
     pieces: list[bytes] = []
-    long: list[Field] = []
+    long: list[TopLevelField] = []
     left_bytes = SHORT_BYTES
     for field in fields:
         size_bytes = field.end - field.start
@@ -68,7 +68,9 @@ def _shortened(body: bytes, fields: list[Field]) -> tuple[bytes, list[Field]]:
     return b"{%b}" % b",".join(pieces), long
 
 
-def _edits(body: bytes, fields: list[Field], long: list[Field], edited: Spans) -> dict[Span, bytes]:
+def _edits(
+    body: bytes, fields: list[TopLevelField], long: list[TopLevelField], edited: Spans
+) -> dict[Span, bytes]:
     """Return the edits of a reader in the shortened answer, at their places in the whole one."""
     changed: dict[Span, bytes] = {}
     for field, place in zip(fields, edited.places.values(), strict=True):

@@ -14,7 +14,7 @@ from operator import attrgetter
 from msgspec.structs import replace
 
 from adapters.bridge import EVENTS_AT_ONCE, PREAMBLE_LIMIT_BYTES
-from adapters.family import Answer, Family, Operation, Peek, UpstreamSide, Vendor
+from adapters.family import Family, Operation, Peek, UpstreamAnswer, UpstreamSide, Vendor
 from adapters.family.codec import (
     AnswerContext,
     ClientCodec,
@@ -23,7 +23,7 @@ from adapters.family.codec import (
     StreamEncoder,
     Target,
     UpstreamCodec,
-    few,
+    bounded,
 )
 from adapters.family.opaque import Origin, unwrap
 from adapters.family.tap import Tap
@@ -206,7 +206,7 @@ class Translation:
 
     def read_answer(
         self, body: bytes, public: str, upstream_model: str, operation: Operation
-    ) -> Answer:
+    ) -> UpstreamAnswer:
         """Return a whole answer for the client (see ``bridge.Pairing.read_answer``)."""
         translator = self._translator
         answer = self._read(upstream_model, operation, body)
@@ -218,7 +218,7 @@ class Translation:
 
     def read_large_answer(
         self, body: bytes, public: str, upstream_model: str, operation: Operation
-    ) -> Steps[Answer]:
+    ) -> Steps[UpstreamAnswer]:
         """Read a large answer, in steps (see ``read_answer``)."""
         if operation.job == "count":
             return self.read_answer(body, public, upstream_model, operation)
@@ -232,12 +232,12 @@ class Translation:
         yield True
         return (yield from self._translated(answer, body))
 
-    def _read(self, upstream_model: str, operation: Operation, body: bytes) -> Answer:
+    def _read(self, upstream_model: str, operation: Operation, body: bytes) -> UpstreamAnswer:
         """Read an answer by the upstream's own side: errors, usage, id."""
         theirs = self.operation(operation, False)
         return self.upstream.read_answer(body, upstream_model, upstream_model, theirs)
 
-    def _translated(self, answer: Answer, body: bytes) -> Steps[Answer]:
+    def _translated(self, answer: UpstreamAnswer, body: bytes) -> Steps[UpstreamAnswer]:
         restorer = Restorer(self._encoded, self._origin)
         choices: list[Choice] = []
         for choice in (yield from self._translator.to_upstream.decode_answer(body)):
@@ -399,7 +399,7 @@ class TranslatedBridge:
         name, data = event_fields(event)
         decoded = loads_or_none(data) if data else None
         if isinstance(decoded, dict):
-            written = self._write(few(self._decoder.read(name, decoded)), sent)
+            written = self._write(bounded(self._decoder.read(name, decoded)), sent)
             # The next chunk may be this event with another text, if the tap's template fits this.
             if len(written) == 1:
                 only = written[0]

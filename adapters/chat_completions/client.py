@@ -7,12 +7,12 @@ Fields that are not read here are the vendor's to judge.
 from typing import Any
 
 from adapters.family import Envelope, Operation, Peek
-from adapters.family.conversation import given_name, opening, text_field
+from adapters.family.conversation import explicit_name, opening, text_field
 from adapters.family.reading import count, flag, model_name, optional_object, required_array
 from adapters.family.stored import (
-    Marks,
-    RefList,
+    FieldMarks,
     StoredFields,
+    StoredRefs,
     field_value,
     marked_elements,
     objects,
@@ -50,14 +50,14 @@ def conversation(spans: Spans) -> bytes:
     """Return what names the conversation. ``user`` and ``safety_identifier`` are not read: they
     name a person, who may have many conversations at a time, and all persons of a program may share
     one."""
-    name = given_name(text_field(spans, "prompt_cache_key"))
+    name = explicit_name(text_field(spans, "prompt_cache_key"))
     return name or opening(spans, (), "messages")
 
 
-_MARKS = Marks("file_id", "audio")
+_MARKS = FieldMarks("file_id", "audio")
 
 
-def _read_ids(spans: Spans, refs: RefList) -> Steps[None]:
+def _read_ids(spans: Spans, refs: StoredRefs) -> Steps[None]:
     for path, audio in objects(field_value(spans, "audio"), "audio"):
         for inner, voice in objects(audio.get("voice"), f"{path}.voice"):
             refs.add("given", f"{inner}.id", voice.get("id"))

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from adapters.family.codec import StreamDecoder, few
+from adapters.family.codec import StreamDecoder, bounded
 from adapters.family.reply import loads_answer
 from adapters.faults import Condition, Fault
 from adapters.ir.answer import (
@@ -279,7 +279,7 @@ class ChatDecoder(StreamDecoder):
         if plain is not None:
             return [plain]
         events: list[Event] = []
-        for entry in few(choices) if isinstance(choices, list) else ():
+        for entry in bounded(choices) if isinstance(choices, list) else ():
             if isinstance(entry, dict):
                 index = read_index(entry)
                 choice = self._choices.get(index)
@@ -349,7 +349,7 @@ class ChatDecoder(StreamDecoder):
         if delta.get("annotations"):
             self._cite(choice, delta, events)
         calls = delta.get("tool_calls")
-        for call in few(calls) if isinstance(calls, list) else ():
+        for call in bounded(calls) if isinstance(calls, list) else ():
             if isinstance(call, dict):
                 self._read_call(choice, call, events)
         function = delta.get("function_call")

@@ -7,10 +7,10 @@ counts of ``adapters.ir`` are disjoint.
 from collections.abc import Iterator
 from typing import Any
 
-from adapters.family import Answer, Operation, Peek, Vendor
+from adapters.family import Operation, Peek, UpstreamAnswer, Vendor
 from adapters.family.estimate import output_weight
 from adapters.family.reading import optional_object
-from adapters.family.reply import AnswerReader, Fields, embedded_fault
+from adapters.family.reply import AnswerReader, ReplyFields, embedded_fault
 from adapters.ir.usage import Usage, token_count
 from adapters.json.jsonio import DECODE_ERRORS, Raw, Span, Spans, Struct, decoder, dumps, replace
 
@@ -47,17 +47,19 @@ class _Answer(Struct):
 _decode_answer = decoder(_Answer)
 
 
-def read_answer(body: bytes, public: str, upstream_model: str, operation: Operation) -> Answer:
+def read_answer(
+    body: bytes, public: str, upstream_model: str, operation: Operation
+) -> UpstreamAnswer:
     """Read a whole answer (see ``family.UpstreamSide``)."""
     return _READER.read(body, public, upstream_model)
 
 
-def _fields(body: bytes) -> Fields | None:
+def _fields(body: bytes) -> ReplyFields | None:
     reply = _decode_answer(body)
     return (reply.id, reply.usage, [*reply.choices]) if reply.choices else None
 
 
-def _odd_fields(answer: Any) -> Fields:
+def _odd_fields(answer: Any) -> ReplyFields:
     choices = answer.get("choices") if isinstance(answer, dict) else None
     if not isinstance(choices, list) or not choices:
         raise embedded_fault(answer)

@@ -33,11 +33,11 @@ class Vendor:
     counts: bool = True  # false: has no endpoints that count tokens
     forward_openai_headers: bool = False  # OpenAI-Organization, -Project, -Beta of the client
     threads: bool = False  # true: keeps conversations of the messages family (`thread`)
-    stream_options: bool = True  # false: refuses the field, so usage is not asked for
+    stream_options: bool = True  # false: refuses the field, so usage is not requested
 
 
-# What can be asked for, in the words that all families share. `stream` is a streamed `generate`
-# where the path tells it; `stored` retrieves and deletes.
+# The kinds of operations that all families share. `stream` is a streamed `generate` where the path
+# says so; `stored` retrieves and deletes.
 Job = Literal[
     "generate", "stream", "count", "compact", "stored", "cancel", "list_input", "list_models"
 ]
@@ -63,7 +63,7 @@ class Peek(Struct, frozen=True, gc=False):
     model: str
     stream: bool
     max_output_tokens: int | None  # None: the client set no bound; 0 is none
-    choices: int  # answers asked for, each is billed
+    choices: int  # answers requested, each is billed
     include_usage: bool  # whether the client's stream is to show usage
     stored: bool = False  # the vendor is to keep the answer for later calls that name its id
 
@@ -76,7 +76,7 @@ class Envelope(Struct, frozen=True, gc=False):
     body: bytes
 
 
-class Answer(Struct, frozen=True, gc=False):
+class UpstreamAnswer(Struct, frozen=True, gc=False):
     """A whole answer of an upstream, ready for the client.
 
     ``usage`` is None when the vendor reported none that can be read; ``output_units`` is then the
@@ -110,7 +110,7 @@ class ClientSide:
 
     operations: Mapping[str, Operation]  # by job; the other framing of one by a name of its own
     credentials: tuple[str, ...]
-    # what names the conversation of a request: another in each of a caller's conversations, the
+    # the identity of a request's conversation: another in each of a caller's conversations, the
     # same in all turns of one; empty when nothing does. Makes no faults.
     conversation: Callable[[Spans], bytes]
     # the model that body or path asks for (fields, target); raises Fault MODEL_MISSING,
@@ -126,8 +126,8 @@ class ClientSide:
     # the body of a list of models (models, query); raises Fault INVALID_FIELD for a bad query
     model_list: Callable[[Sequence[ModelEntry], Mapping[str, str]], bytes]
     model_entry: Callable[[ModelEntry], bytes]  # the body that shows one model
-    rate_lines: RateLines  # makes the headers that tell the caller of its own limits
-    stored_fields: StoredFields = NO_STORED_FIELDS  # how requests name what upstream accounts keep
+    rate_lines: RateLines  # makes the headers about the caller's own limits
+    stored_fields: StoredFields = NO_STORED_FIELDS  # references to what upstream accounts store
     answer_headers: frozenset[str] = frozenset()
 
 
@@ -156,14 +156,14 @@ class UpstreamSide:
     edit_request: Callable[[Spans, Peek, Operation, str, Vendor], bytes]
     # a whole answer (body, public name, upstream's name of the model, operation); raises Fault
     # UPSTREAM_INVALID or the condition of an error inside it
-    read_answer: Callable[[bytes, str, str, Operation], Answer]
+    read_answer: Callable[[bytes, str, str, Operation], UpstreamAnswer]
     # a tap for a streamed answer (public name, upstream's name, whether the client did not ask for
     # usage, operation)
     stream_tap: Callable[[str, str, bool, Operation], Tap]
     # the names of the models that can answer, in a page of the vendor's list; UPSTREAM_INVALID
     read_models: Callable[[bytes], list[str]]
-    # the ids, besides its own, that a whole answer hands out of what the vendor keeps (body,
-    # whether the vendor keeps the answer itself); those of a stream are told by its tap
+    # the ids of stored things, besides its own, that a whole answer issues (body, whether the
+    # vendor stores the answer itself); those of a stream are reported by its tap
     issued_ids: Callable[[bytes, bool], list[str]] = no_issued_ids
     models_query: str = ""  # asks for as many of them as a page may have
     # some vendors do not count reasoning towards the bound that a client sets

@@ -20,7 +20,7 @@ from adapters.ir.usage import Usage
 from adapters.json.jsonio import Spans, Struct
 from adapters.json.structure import Steps, T
 
-# What a field of a request asks for; "": what all families have.
+# The feature that a field of a request asks for; "": one that all families have.
 Asking = Feature | Literal[""]
 
 
@@ -28,7 +28,7 @@ Asking = Feature | Literal[""]
 MAX_EVENTS_AT_ONCE = 8192
 
 
-def few(values: list[T]) -> list[T]:
+def bounded(values: list[T]) -> list[T]:
     """Return the same list. Raise Fault UPSTREAM_INVALID when one event of a stream must not have
     as many."""
     if len(values) > MAX_EVENTS_AT_ONCE:
@@ -44,7 +44,7 @@ class Target(Struct, frozen=True):
     model: str
     traits: Traits
     max_output_tokens: int | None = None
-    stream_options: bool = True  # false: the vendor refuses the field, so usage is not asked for
+    stream_options: bool = True  # false: the vendor refuses the field, so usage is not requested
 
 
 MAX_STOPS = 16

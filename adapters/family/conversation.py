@@ -21,7 +21,7 @@ WINDOWS_BYTES = (4096, 65536)
 _NOT_WORDS = frozenset({"cache_control", "prompt_cache_breakpoint", "role", "type", "id", "status"})
 
 
-def given_name(value: object) -> bytes:
+def explicit_name(value: object) -> bytes:
     """Return the conversation's own name, as the client gave it; empty when it gave none."""
     return _ends(value).encode(errors="replace") if isinstance(value, str) else b""
 
@@ -77,7 +77,7 @@ def _first_turns(body: bytes, start: int, end: int) -> list[str]:
         texts, stopped = _to_user(text)
         if stopped is None or start + window >= end:
             return texts
-    # The turn is longer than the last window: what is in that has to do.
+    # The turn is longer than the last window, whose content has to do.
     return [*texts, _ends(text[stopped:])]
 
 

@@ -15,13 +15,13 @@ from adapters.json.structure import Steps, end_of_piece
 # base64.
 IMAGE_BOUND_TOKENS = 4_800
 MEDIA_BASE64_CHARS_PER_TOKEN = 8
-# In the estimate: what a picture of ordinary size costs.
+# In the estimate: the cost of a picture of ordinary size.
 IMAGE_TYPICAL_TOKENS = 1_200
 
 MIN_MEDIA_CHARS = 1024  # shorter base64 counts as text
 _MEDIA_FROM_BODY_BYTES = 4096  # smaller bodies cannot hold media worth a look
 _BASE64_SAMPLE_BYTES = 256
-_PIECE_BYTES = 65_536  # of what is large: looked through within some ms
+_PIECE_BYTES = 65_536  # of large input: searched within some ms
 
 # How the base64 of a file begins: the first bytes of its format.
 _IMAGES = (b"iVBORw0KGgo", b"/9j/", b"R0lGOD", b"UklGR")
@@ -57,7 +57,7 @@ _WEIGHTS: tuple[tuple[re.Pattern[str], float], ...] = tuple(
 WEIGHT_PER_TOKEN = 16
 ASCII_WEIGHT = 4  # four characters to a token, the mean of prose and code
 _OTHER_WEIGHT = 5  # a letter of another alphabet
-_WIDE_EXTRA_WEIGHT = 7  # what a Chinese, Japanese or Korean character or an emoji weighs more
+_WIDE_EXTRA_WEIGHT = 7  # the extra weight of a Chinese, Japanese or Korean character or an emoji
 _WIDE = re.compile("[\u2e80-\uffff\U00010000-\U0010ffff]+")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from adapters.family import Answer
+from adapters.family import UpstreamAnswer
 from adapters.family.estimate import tokens_of_weight
 from adapters.faults import Condition, Fault
 from adapters.ir.usage import Usage, token_count
@@ -16,7 +16,7 @@ from adapters.json.jsonio import DECODE_ERRORS, Raw, dumps, loads_loose, locate,
 from adapters.upstream_errors.read import read_embedded_error
 
 # id, usage and the items of the output; an item is a Raw, or decoded when the body was odd
-Fields = tuple[object, object | None, list[Any]]
+ReplyFields = tuple[object, object | None, list[Any]]
 
 
 def rename_model(body: bytes, public: str, upstream_model: str) -> bytes:
@@ -35,13 +35,13 @@ class AnswerReader:
     ``odd_fields`` has them of the loosely decoded body, or raises the Fault that it reports.
     """
 
-    fields: Callable[[bytes], Fields | None]
-    odd_fields: Callable[[Any], Fields]
+    fields: Callable[[bytes], ReplyFields | None]
+    odd_fields: Callable[[Any], ReplyFields]
     read_usage: Callable[[object], Usage | None]
     weight_of_item: Callable[[dict[str, Any]], int]
     rename: Callable[[bytes, str, str], bytes] = rename_model
 
-    def read(self, body: bytes, public: str, upstream_model: str) -> Answer:
+    def read(self, body: bytes, public: str, upstream_model: str) -> UpstreamAnswer:
         """Return an answer with its usage, its id, and the model's public name in place of the
         upstream's.
 
@@ -50,7 +50,7 @@ class AnswerReader:
         """
         try:
             if not body.isascii():
-                body.decode()  # what is skipped is not checked by the decoder
+                body.decode()  # the decoder does not check what it skips
             fields = self.fields(body)
         except DECODE_ERRORS:
             fields = None
@@ -62,7 +62,7 @@ class AnswerReader:
         if public != upstream_model:
             body = self.rename(body, public, upstream_model)
         named = upstream_id if isinstance(upstream_id, str) else None
-        return Answer(body, counts, usage, named, units)
+        return UpstreamAnswer(body, counts, usage, named, units)
 
 
 def weight_of_items(items: list[Any], weight_of_item: Callable[[dict[str, Any]], int]) -> int:
@@ -94,13 +94,13 @@ def embedded_fault(error: object) -> Fault:
 
 def read_count(
     body: bytes, field: str, fault_of: Callable[[object], Fault] = embedded_fault
-) -> Answer:
+) -> UpstreamAnswer:
     """Return the answer to a request to count tokens, a number in ``field``, as it is; it costs
     nothing. Raise the Fault of an error in its place."""
     answer = loads_answer(body)
     if not isinstance(answer, dict) or token_count(answer.get(field)) is None:
         raise fault_of(answer)
-    return Answer(body, None, None, None)
+    return UpstreamAnswer(body, None, None, None)
 
 
 def list_page(body: bytes, field: str) -> list[Mapping[str, Any]]:

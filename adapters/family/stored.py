@@ -39,7 +39,7 @@ class StoredRef(Struct, frozen=True, gc=False):
     details: Mapping[str, object] | None = None
 
 
-class RefList:
+class StoredRefs:
     """The references of one request, each id once."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class RefList:
         return tuple(self._refs.values())
 
 
-class Marks:
+class FieldMarks:
     """Names of fields, one of which stands in every text that has a reference."""
 
     def __init__(self, *names: str) -> None:
@@ -96,8 +96,8 @@ class StoredFields:
     """
 
     fields: frozenset[str]
-    marks: tuple[tuple[str, Marks], ...]
-    read: Callable[[Spans, RefList], Steps[None]]
+    marks: tuple[tuple[str, FieldMarks], ...]
+    read: Callable[[Spans, StoredRefs], Steps[None]]
 
     def may_name(self, spans: Spans) -> bool:
         """Return true when a request may have references; nothing of it is decoded."""
@@ -126,12 +126,12 @@ class StoredFields:
 
     def refs(self, spans: Spans) -> Steps[tuple[StoredRef, ...]]:
         """Return the references of a request that may have some, in steps."""
-        refs = RefList()
+        refs = StoredRefs()
         yield from self.read(spans, refs)
         return refs.all
 
 
-def _nothing(spans: Spans, refs: RefList) -> Steps[None]:
+def _nothing(spans: Spans, refs: StoredRefs) -> Steps[None]:
     yield from ()
 
 
@@ -147,7 +147,7 @@ def field_value(spans: Spans, name: str) -> Any:
 
 
 def marked_elements(
-    spans: Spans, name: str, marks: Marks, each: Callable[[str, Any], None]
+    spans: Spans, name: str, marks: FieldMarks, each: Callable[[str, Any], None]
 ) -> Steps[None]:
     """Call ``each`` with path and value of those elements of a top-level array in which a mark
     stands, in steps. Raise Fault INVALID_FIELD when an object in one has a key twice."""

@@ -49,7 +49,7 @@ class Tap(ABC):
         # the vendor's error event, or an unreadable one; it was not passed on
         self.fault: Fault | None = None
         self.upstream_id: str | None = None
-        # told the ids of an event, besides the answer's own, of what the vendor keeps
+        # called with the ids of stored things that an event issues, besides the answer's own
         self.on_issued: Callable[[list[str]], None] | None = None
         self.stored = False  # the vendor keeps the answer itself
 

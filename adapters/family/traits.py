@@ -37,17 +37,17 @@ class Traits(Struct, frozen=True):
     reasoning_echo: bool = False  # chat completions: wants reasoning_content of history back
     system_turns: bool = False  # messages: takes system turns between others
     prefill: bool = True  # goes on from a last turn of the assistant
-    auto_cache: bool = True  # messages: mark what should be cached when the client marks nothing
-    # chat completions and responses: knows what OpenAI has beyond what all servers of the family
-    # have: safety_identifier, prompt_cache_key, service_tier; in responses also encrypted reasoning
-    # and a search of the web
+    auto_cache: bool = True  # messages: set cache marks when the client sets none
+    # chat completions and responses: knows the fields that OpenAI has beyond all other servers of
+    # the family: safety_identifier, prompt_cache_key, service_tier; in responses also encrypted
+    # reasoning and a search of the web
     openai_extras: bool = False
     # chat completions and responses: takes free-text tools and a choice among some of the tools
     custom_tools: bool = False
     # chat completions: takes a level of effort beside tools; false: it refuses both together
     effort_with_tools: bool = True
-    # chat completions: thinks unless the field ``thinking`` says not to, and cannot be made to call
-    # tools while it thinks
+    # chat completions: thinks unless the field ``thinking`` turns it off, and cannot be made to
+    # call tools while it thinks
     thinking_switch: bool = False
     choices: bool = True  # gives several answers to one request (n)
     logprobs: bool = True  # log probabilities, and logit_bias

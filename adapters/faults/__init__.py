@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Literal
 
-MAX_RETRY_AFTER_S = 60  # some clients sleep for as long as they are told
+MAX_RETRY_AFTER_S = 60  # some clients sleep for the whole time
 
 MAX_MESSAGE_CHARS = 500
 _LOOKED_AT_CHARS = 4 * MAX_MESSAGE_CHARS  # masked before it is cut: half a key is still a secret
@@ -177,7 +177,7 @@ _MESSAGES: dict[Condition, str] = {
     Condition.UPGRADE_NOT_SUPPORTED: "Websockets are not supported here; use POST.",
 }
 
-# Seconds that a client is asked to wait when the true wait is not known.
+# Seconds for a client to wait when the true wait is not known.
 _RETRY_AFTER_S: dict[Condition, int] = {
     Condition.NO_CHANNEL: 2,
     Condition.RATE_LIMITED: 3,
@@ -261,7 +261,7 @@ class Fault(Exception):
     ) -> None:
         super().__init__(condition, message)
         self.condition = condition
-        self.given_message = message
+        self.explicit_message = message
         self.param = param if param is not None else _PARAM.get(condition)
         self.retry_after_s = retry_after_s
         self.model = model
@@ -278,8 +278,8 @@ class Fault(Exception):
     @property
     def message(self) -> str:
         """One sentence for the caller: the fact and, where there is one, the remedy."""
-        if self.given_message is not None:
-            return self.given_message
+        if self.explicit_message is not None:
+            return self.explicit_message
         model = f"model '{self.model}'" if self.model else "this model"
         return _MESSAGES[self.condition].format(
             model=model,
@@ -294,7 +294,7 @@ class Fault(Exception):
 
     @message.setter
     def message(self, text: str) -> None:
-        self.given_message = text
+        self.explicit_message = text
 
     @property
     def code(self) -> str:
@@ -323,8 +323,8 @@ class Fault(Exception):
 
     def mask(self, secrets: Sequence[str]) -> None:
         """Mask exact strings, such as the key and host of the channel, in the vendor's messages."""
-        if self.given_message is not None:
-            self.given_message = clean_message(self.given_message, secrets)
+        if self.explicit_message is not None:
+            self.explicit_message = clean_message(self.explicit_message, secrets)
         if self.detail is not None:
             self.detail = clean_message(self.detail, secrets)
         if self.operator_message is not None:

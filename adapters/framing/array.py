@@ -143,7 +143,7 @@ class JsonArraySplitter:
         at = _end_of(_STRING_REST, chunk, at)
         if at == len(chunk):
             return at
-        if chunk[at] == _BACKSLASH:  # the last byte: what it escapes is still to come
+        if chunk[at] == _BACKSLASH:  # the last byte: the escaped one is still to come
             self._escaped = True
         else:
             self._in_string = False

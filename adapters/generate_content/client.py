@@ -8,26 +8,25 @@ body. In streams clients find an error only when ``error`` is the first key and 
 Imported by this folder.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
 from adapters.family import Envelope, ModelEntry, Operation, Peek
-from adapters.family.conversation import given_name, opening, text_field
+from adapters.family.conversation import explicit_name, opening, text_field
 from adapters.family.fault_table import FAULT_TABLE
 from adapters.family.headers import refusal_headers
 from adapters.family.reading import count, required_array
 from adapters.family.stored import (
-    Marks,
-    RefList,
+    FieldMarks,
     StoredFields,
+    StoredRefs,
     field_value,
     marked_elements,
     objects,
 )
 from adapters.faults import Condition, Fault, doubled_field, wrong_type, wrong_value
+from adapters.generate_content.parts import COUNTED, long_camel, snake, spellings
 from adapters.json.jsonio import Span, Spans, dumps, inner_level
 from adapters.json.structure import Steps
 
@@ -42,10 +41,7 @@ LIST_MODELS = Operation("/v1beta/models", "list_models", free=True)
 
 
 MODELS = "models/"
-COUNTED = "generateContentRequest"
 _CACHED = "cachedContent"
-_HUMP = re.compile(r"[A-Z]")
-_UNDERSCORE = re.compile(r"_([a-z0-9])")
 
 
 def model_name(spans: Spans, target: str | None) -> str:
@@ -87,7 +83,7 @@ def peek(spans: Spans, operation: Operation, target: str | None) -> Peek:
 def conversation(spans: Spans) -> bytes:
     """Return the identity of the conversation: the cached content it builds on has all of its
     beginning."""
-    name = given_name(text_field(spans, _CACHED) or text_field(spans, snake(_CACHED)))
+    name = explicit_name(text_field(spans, _CACHED) or text_field(spans, snake(_CACHED)))
     return name or opening(spans, ("systemInstruction", "system_instruction"), "contents")
 
 
@@ -142,20 +138,9 @@ def _refuse_twins(names: Iterable[str], prefix: str) -> None:
     for name in names:
         if "_" not in name:
             continue
-        camel = _UNDERSCORE.sub(lambda match: match[1].upper(), name)
+        camel = long_camel(name)
         if camel != name and camel in present:
             raise doubled_field(prefix + camel)
-
-
-def spellings(name: str) -> tuple[str, str]:
-    """Return a field's name as proto JSON may have it: maxOutputTokens and max_output_tokens."""
-    return name, snake(name)
-
-
-@lru_cache(maxsize=512)
-def snake(name: str) -> str:
-    """Return the name of a field of the API in the other spelling."""
-    return _HUMP.sub(lambda match: "_" + match[0].lower(), name)
 
 
 FILES_HOST = "generativelanguage.googleapis.com"
@@ -163,11 +148,11 @@ _FILES = "files/"
 _COUNTED_NAMES = spellings(COUNTED)
 _CACHED_NAMES = spellings("cachedContent")
 _SYSTEM_NAMES = spellings("systemInstruction")
-_IN_TURNS = Marks(*spellings("fileUri"))
-_IN_TOOLS = Marks(*spellings("fileSearchStoreNames"), "retrieval")
+_IN_TURNS = FieldMarks(*spellings("fileUri"))
+_IN_TOOLS = FieldMarks(*spellings("fileSearchStoreNames"), "retrieval")
 
 
-def _read_refs(spans: Spans, refs: RefList) -> Steps[None]:
+def _read_refs(spans: Spans, refs: StoredRefs) -> Steps[None]:
     for name in _CACHED_NAMES:
         _read_cached(field_value(spans, name), name, refs)
     for name in _SYSTEM_NAMES:
@@ -185,18 +170,18 @@ def _read_refs(spans: Spans, refs: RefList) -> Steps[None]:
             yield False
 
 
-def _read_cached(value: object, path: str, refs: RefList) -> None:
+def _read_cached(value: object, path: str, refs: StoredRefs) -> None:
     if value is not None and not isinstance(value, str):
         raise wrong_type(path, "expected a string")
     refs.add("given", path, value, alone=True)
 
 
-def _read_turn(value: object, start: str, refs: RefList) -> None:
+def _read_turn(value: object, start: str, refs: StoredRefs) -> None:
     for path, turn in objects(value, start):
         _read_parts(turn.get("parts"), f"{path}.parts", refs)
 
 
-def _read_parts(value: object, start: str, refs: RefList) -> None:
+def _read_parts(value: object, start: str, refs: StoredRefs) -> None:
     for path, part in objects(value, start):
         for inner, file in _objects(part, "fileData", path):
             for place, uri in _values(file, "fileUri", inner):
@@ -221,7 +206,7 @@ def file_id(uri: object) -> str | None:
     return _FILES + name.partition(":")[0] if prefix else uri
 
 
-def _read_tool(value: object, start: str, refs: RefList) -> None:
+def _read_tool(value: object, start: str, refs: StoredRefs) -> None:
     for path, tool in objects(value, start):
         for inner, search in _objects(tool, "fileSearch", path):
             for place, names in _values(search, "fileSearchStoreNames", inner):
@@ -230,7 +215,7 @@ def _read_tool(value: object, start: str, refs: RefList) -> None:
             _read_retrieval(retrieval, inner, refs)
 
 
-def _read_retrieval(retrieval: dict[str, Any], path: str, refs: RefList) -> None:
+def _read_retrieval(retrieval: dict[str, Any], path: str, refs: StoredRefs) -> None:
     for inner, search in _objects(retrieval, "vertexAiSearch", path):
         for name in ("datastore", "engine"):
             refs.add("given", f"{inner}.{name}", search.get(name))
@@ -266,7 +251,7 @@ STORED_FIELDS = StoredFields(
 
 _RETRY_INFO = "type.googleapis.com/google.rpc.RetryInfo"
 
-# In a stream there is no HTTP status to keep to: the number that belongs to the name is told.
+# A stream has no HTTP status: the number is the one that belongs to the name.
 _IN_STREAM: dict[Condition, tuple[int, str]] = {
     Condition.CHANNEL_MISCONFIGURED: (500, "INTERNAL"),
     Condition.UPSTREAM_FAILED: (503, "UNAVAILABLE"),
@@ -293,8 +278,8 @@ def encode_stream_fault(fault: Fault) -> bytes:
 
 def _message(fault: Fault) -> str:
     """Return the family's own wording where it has one; a message that is set takes precedence."""
-    if fault.given_message is not None:
-        return fault.given_message
+    if fault.explicit_message is not None:
+        return fault.explicit_message
     if fault.condition is Condition.ID_NOT_FOUND and fault.param:
         return f"{fault.param}: {fault.message}"
     if fault.condition is Condition.MISSING_KEY:
@@ -306,7 +291,7 @@ def _message(fault: Fault) -> str:
         return "API key not valid. Please pass a valid API key."
     if fault.condition is Condition.MODEL_MISSING:
         return "The path must name a model: models/{model}:generateContent."
-    if fault.condition is Condition.MODEL_NOT_FOUND and fault.given_message is None:
+    if fault.condition is Condition.MODEL_NOT_FOUND and fault.explicit_message is None:
         model = f"models/{fault.model}" if fault.model else "This model"
         return f"{model} is not available to this API key. Check the name and the channel status."
     return fault.message

@@ -34,7 +34,7 @@ from adapters.ir.usage import token_count
 from adapters.json.jsonio import compact, loads_or_none
 from adapters.json.structure import VALUES_AT_ONCE, Steps
 
-MAX_CHOICES = 128  # more than any vendor gives; their state is kept
+MAX_CHOICES = 128  # more than any vendor gives; each has a state
 
 _FINISHES: dict[str, Finish] = {
     "STOP": "stop",
@@ -238,7 +238,7 @@ def _finished(reason: str, message: object, index: int, *, called: bool) -> Fini
     withheld = word in _WITHHELD or word.startswith("IMAGE_")
     finish: Finish = "filter" if withheld else _FINISHES.get(word, "error")
     if called and finish in ("error", "pause"):
-        finish = "tools"  # what was called before can be answered
+        finish = "tools"  # earlier calls can be answered
     if finish in ("stop", "length", "tools"):
         return Finished(finish, index)
     return Finished(finish, index, detail=message if isinstance(message, str) else reason)

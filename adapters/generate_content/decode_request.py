@@ -10,9 +10,15 @@ from typing import Any, Literal
 
 from adapters.family.codec import Asking, stop_sequences
 from adapters.faults import wrong_type, wrong_value
-from adapters.generate_content.client import COUNTED, snake
 from adapters.generate_content.decode_turns import TurnReader, decode_texts
-from adapters.generate_content.parts import Fields, camel
+from adapters.generate_content.parts import (
+    COUNT_KEYWORDS,
+    COUNTED,
+    MAX_SCHEMA_DEPTH,
+    ApiFields,
+    camel,
+    snake,
+)
 from adapters.ir.request import Ask, Effort, Feature, Output, Request, Thinking, Tool, ToolChoice
 from adapters.json.jsonio import Spans, elements, inner_level, loads
 from adapters.json.structure import Steps
@@ -64,18 +70,6 @@ FIELDS: Mapping[str, Asking] = {
 }
 
 
-MAX_DEPTH = 60
-COUNT_KEYWORDS = (
-    "minItems",
-    "maxItems",
-    "minLength",
-    "maxLength",
-    "minProperties",
-    "maxProperties",
-)
-_COUNT_KEYWORDS = frozenset(COUNT_KEYWORDS)
-
-
 def to_json_schema(dialect: object, path: str) -> dict[str, Any]:
     """Return the JSON Schema of a schema of the subset, in either spelling of its names. Raise
     Fault INVALID_FIELD for ``path`` when it is no object or nested too deeply."""
@@ -85,7 +79,7 @@ def to_json_schema(dialect: object, path: str) -> dict[str, Any]:
 def _json_schema(dialect: object, path: str, depth: int) -> dict[str, Any]:
     if not isinstance(dialect, dict):
         raise wrong_value(path, "expected a schema")
-    if depth > MAX_DEPTH:
+    if depth > MAX_SCHEMA_DEPTH:
         raise wrong_value(path, "the schema is nested too deeply")
     schema: dict[str, Any] = {}
     nullable = False
@@ -99,7 +93,7 @@ def _json_schema(dialect: object, path: str, depth: int) -> dict[str, Any]:
             schema |= {"type": value.lower()} if isinstance(value, str) else {"type": value}
         elif name == "example":
             schema["examples"] = [value]
-        elif name in _COUNT_KEYWORDS and isinstance(value, str) and value.isdecimal():
+        elif name in COUNT_KEYWORDS and isinstance(value, str) and value.isdecimal():
             schema[name] = int(value)
         elif name in ("properties", "$defs", "defs") and isinstance(value, dict):
             schema[name] = {
@@ -135,7 +129,7 @@ _SEARCHES = ("googleSearch", "googleSearchRetrieval")
 _FUNCTIONS = "functionDeclarations"
 
 
-def decode_tools(body: Fields) -> Steps[tuple[list[Tool], list[Ask]]]:
+def decode_tools(body: ApiFields) -> Steps[tuple[list[Tool], list[Ask]]]:
     """Return all tools, and what some upstreams lack of them, in steps. Raise Fault
     INVALID_FIELD."""
     tools: list[Tool] = []
@@ -144,7 +138,7 @@ def decode_tools(body: Fields) -> Steps[tuple[list[Tool], list[Ask]]]:
         for kind in entry:
             if kind == _FUNCTIONS:
                 for function, path in entry.items(kind):
-                    tools.append(_function(Fields(function, path)))
+                    tools.append(_function(ApiFields(function, path)))
                     yield False
                 continue
             search = kind in _SEARCHES
@@ -155,7 +149,7 @@ def decode_tools(body: Fields) -> Steps[tuple[list[Tool], list[Ask]]]:
     return tools, asks
 
 
-def decode_choice(body: Fields, tools: list[Tool]) -> tuple[ToolChoice | None, list[Ask]]:
+def decode_choice(body: ApiFields, tools: list[Tool]) -> tuple[ToolChoice | None, list[Ask]]:
     """Return the choice among the tools; None when there is none. Raise Fault INVALID_FIELD for a
     function that is not declared."""
     config = body.object("toolConfig")
@@ -186,7 +180,7 @@ def decode_choice(body: Fields, tools: list[Tool]) -> tuple[ToolChoice | None, l
     return ToolChoice("any" if mode == "ANY" else "auto", names), asks
 
 
-def _function(function: Fields) -> Tool:
+def _function(function: ApiFields) -> Tool:
     name = function.text("name")
     if not name:
         raise wrong_value(function.at("name"), "expected the name of a function")
@@ -195,7 +189,7 @@ def _function(function: Fields) -> Tool:
     )
 
 
-def _schema(function: Fields) -> dict[str, Any] | None:
+def _schema(function: ApiFields) -> dict[str, Any] | None:
     """Return the schema of the arguments; both ways to write it are not taken together."""
     written = function.value("parametersJsonSchema")
     dialect = function.value("parameters")
@@ -236,8 +230,8 @@ _EFFORTS: dict[str, Effort] = {
 def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Request]:
     """Return the whole request, in steps (see ``ClientCodec``)."""
     spans, prefix = _inner(spans)
-    body = Fields(_without_contents(spans), prefix)
-    config = body.object("generationConfig") or Fields({}, body.at("generationConfig"))
+    body = ApiFields(_without_contents(spans), prefix)
+    config = body.object("generationConfig") or ApiFields({}, body.at("generationConfig"))
     reader = TurnReader(detail=_detail(config))
     contents = spans.raw(_CONTENTS) or b"[]"
     yield True
@@ -307,7 +301,7 @@ def _elements(text: bytes, path: str) -> Iterator[Any]:
     return (loads(bytes(element)) for element in listed)
 
 
-def _asks_of_body(body: Fields) -> list[Ask]:
+def _asks_of_body(body: ApiFields) -> list[Ask]:
     asks = [
         Ask(_asked_for(body, name), body.at(name))
         for name in body
@@ -317,7 +311,7 @@ def _asks_of_body(body: Fields) -> list[Ask]:
     return [ask for ask in asks if ask.feature != "tier" or tier not in ("", "UNSPECIFIED")]
 
 
-def _asked_for(body: Fields, name: str) -> Feature:
+def _asked_for(body: ApiFields, name: str) -> Feature:
     """Return what a field asks for; safety settings that block nothing may be left out."""
     if name == "safetySettings":
         settings = body.value(name)
@@ -329,7 +323,7 @@ def _asked_for(body: Fields, name: str) -> Feature:
     return BODY_FIELDS.get(name) or "other"
 
 
-def _asks_of_config(config: Fields, n: int, logprobs: int | None) -> list[Ask]:
+def _asks_of_config(config: ApiFields, n: int, logprobs: int | None) -> list[Ask]:
     asks = [
         Ask(CONFIG_FIELDS.get(name) or "other", config.at(name))
         for name in config
@@ -347,7 +341,7 @@ def _asks_of_config(config: Fields, n: int, logprobs: int | None) -> list[Ask]:
     return asks
 
 
-def _output(config: Fields) -> tuple[Output, list[Ask]]:
+def _output(config: ApiFields) -> tuple[Output, list[Ask]]:
     """Return the form of the text. One word out of a list (text/x.enum) is no JSON: no other family
     has such an answer."""
     mime = config.text("responseMimeType").lower()
@@ -370,7 +364,7 @@ def _output(config: Fields) -> tuple[Output, list[Ask]]:
     return Output("schema", schema), [Ask("schema_output", config.at(name))]
 
 
-def _thinking(config: Fields) -> Thinking | None:
+def _thinking(config: ApiFields) -> Thinking | None:
     thinking = config.object("thinkingConfig")
     if thinking is None:
         return None
@@ -392,12 +386,12 @@ def _thinking(config: Fields) -> Thinking | None:
     return Thinking(_EFFORTS.get(level), show=show)
 
 
-def _detail(config: Fields) -> str:
+def _detail(config: ApiFields) -> str:
     word = config.text("mediaResolution").upper()
     return {"MEDIA_RESOLUTION_LOW": "low", "MEDIA_RESOLUTION_HIGH": "high"}.get(word, "")
 
 
-def _at_least_one(config: Fields, name: str) -> int | None:
+def _at_least_one(config: ApiFields, name: str) -> int | None:
     value = config.integer(name)
     if value is not None and value < 0:
         raise wrong_value(config.at(name), "expected a positive number")

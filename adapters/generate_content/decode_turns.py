@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from adapters.family.base64_data import standard_base64, text_of
 from adapters.faults import wrong_type, wrong_value
-from adapters.generate_content.parts import Fields, mime_of, signed
+from adapters.generate_content.parts import ApiFields, mime_of, signed
 from adapters.ir.parts import Hosted, Media, Part, Reasoning, Role, Text, ToolCall, ToolResult, Turn
 from adapters.ir.request import Ask, Feature
 from adapters.json.jsonio import compact
@@ -21,7 +21,7 @@ _UPLOADED = re.compile(r"(?:https://generativelanguage\.googleapis\.com/\w+/)?fi
 _DETAILS = {"MEDIA_RESOLUTION_LOW": "low", "MEDIA_RESOLUTION_HIGH": "high"}
 
 
-def decode_inline(blob: Fields, detail: str = "") -> tuple[Media, Ask]:
+def decode_inline(blob: ApiFields, detail: str = "") -> tuple[Media, Ask]:
     """Return the media of ``inlineData``. Raise Fault INVALID_FIELD when it is no base64 or has no
     type."""
     mime = _plain_mime(blob.text("mimeType"))
@@ -40,7 +40,7 @@ def decode_inline(blob: Fields, detail: str = "") -> tuple[Media, Ask]:
     return media, Ask(_feature(media), blob.path)
 
 
-def decode_file(file: Fields, detail: str = "") -> tuple[Media, Ask]:
+def decode_file(file: ApiFields, detail: str = "") -> tuple[Media, Ask]:
     """Return the media of ``fileData``: a file of the vendor's store, or an address."""
     uri = file.text("fileUri")
     if not uri:
@@ -91,7 +91,7 @@ def _plain_mime(mime: str) -> str:
 NO_CALL = 2**62  # the place of a result that answers none: behind all others
 
 
-class Calls:
+class CallMatcher:
     """The calls of one turn of the model, each answered once: by id, else by name in their order.
 
     Each response is matched at once, however many calls there are.
@@ -201,7 +201,7 @@ class TurnReader:
         self.asks: list[Ask] = []
         self._detail = detail
         self._turns: list[_Turn] = []
-        self._calls = Calls()  # of the model's last turn
+        self._calls = CallMatcher()  # of the model's last turn
 
     @property
     def turns(self) -> tuple[Turn, ...]:
@@ -210,17 +210,17 @@ class TurnReader:
 
     def read(self, value: object, index: int, path: str) -> Steps[None]:
         """Read the next one of the contents, in steps."""
-        content = Fields(value, path)
+        content = ApiFields(value, path)
         role = _ROLES.get(content.text("role"))
         if role is None:
             raise wrong_value(content.at("role"), "expected user or model")
         if not self._turns or self._turns[-1].role != role:
             self._turns.append(_Turn(role))
             if role == "assistant":
-                self._calls = Calls()
+                self._calls = CallMatcher()
         turn = self._turns[-1]
         for number, (value_of_part, place) in enumerate(content.items("parts")):
-            part = Fields(value_of_part, place)
+            part = ApiFields(value_of_part, place)
             kinds = part.among(_KINDS)
             if len(kinds) > 1:
                 raise wrong_value(part.path, f"it is {kinds[0]} and {kinds[1]} at once")
@@ -236,7 +236,7 @@ class TurnReader:
             if number % PARTS_AT_ONCE == PARTS_AT_ONCE - 1:
                 yield False
 
-    def _read_model(self, part: Fields, kind: str, index: int, turn: "_Turn") -> None:
+    def _read_model(self, part: ApiFields, kind: str, index: int, turn: "_Turn") -> None:
         signature = part.text("thoughtSignature")
         opaque = _opaque(signature) if signature else ""
         thought = kind == "text" and part.flag("thought")
@@ -253,7 +253,7 @@ class TurnReader:
         if opaque or not (turn.parts and isinstance(turn.parts[-1], Text)):
             turn.run = len(turn.parts)
 
-    def _read_other(self, part: Fields, kind: str, turn: "_Turn") -> None:
+    def _read_other(self, part: ApiFields, kind: str, turn: "_Turn") -> None:
         """Read a part that both roles may have."""
         if not kind:
             if "thoughtSignature" not in part and any(True for _ in part):
@@ -268,7 +268,7 @@ class TurnReader:
         else:
             turn.parts.append(self._media(part, kind))
 
-    def _call(self, part: Fields, index: int) -> ToolCall:
+    def _call(self, part: ApiFields, index: int) -> ToolCall:
         function = part.object("functionCall")
         assert function is not None
         name = function.text("name")
@@ -279,7 +279,7 @@ class TurnReader:
         self._calls.add(call)
         return call
 
-    def _read_result(self, part: Fields, index: int, turn: "_Turn") -> None:
+    def _read_result(self, part: ApiFields, index: int, turn: "_Turn") -> None:
         answer = part.object("functionResponse")
         assert answer is not None
         name, given_id = answer.text("name"), answer.text("id")
@@ -297,7 +297,7 @@ class TurnReader:
         result = ToolResult(call_id, tuple(parts), name, error="error" in response)
         turn.results.append((place, result))
 
-    def _media(self, part: Fields, kind: str) -> Media:
+    def _media(self, part: ApiFields, kind: str) -> Media:
         inner = part.object(kind)
         assert inner is not None
         resolution = part.value("mediaResolution")
@@ -312,7 +312,7 @@ class TurnReader:
         return media
 
 
-def decode_texts(content: Fields) -> tuple[Text, ...]:
+def decode_texts(content: ApiFields) -> tuple[Text, ...]:
     """Return the texts of a system instruction, whose role means nothing."""
     texts: list[Text] = []
     for part in content.objects("parts"):

@@ -243,7 +243,7 @@ class ChunkEncoder(StreamEncoder):
         self._slots: dict[int, _Slot] = {}
         self._candidates: dict[int, _Candidate] = {}
         self._behind = b',"index":%%d}],%b' % dumps(base_fields(context))[1:].replace(b"%", b"%%")
-        self._around = b"", b""  # what stands before and behind the text of the last Delta
+        self._around = b"", b""  # the bytes before and behind the text of the last Delta
         self._last = _Candidate()  # of the last Delta
 
     def begin(self) -> bytes:
@@ -305,7 +305,7 @@ class ChunkEncoder(StreamEncoder):
     def _open(self, event: Opened) -> bytes:
         candidate = self._candidate(event.choice)
         self._slots[event.slot] = _Slot(event, candidate.text_bytes)
-        # What is pending belongs to what came before this thought.
+        # Pending state belongs to the parts before this thought.
         return self._flush(event.choice) if event.kind == "reasoning" else b""
 
     def _delta(self, event: Delta) -> bytes:
@@ -323,7 +323,7 @@ class ChunkEncoder(StreamEncoder):
             slot.ascii = slot.ascii and event.text.isascii()
             candidate.text_bytes += len(event.text.encode(errors="replace"))
         else:
-            self._last = _Candidate()  # a thought is no text: what repeats it counts nowhere
+            self._last = _Candidate()  # a thought is no text: repeats of it count nowhere
         if event.logprobs:
             part = {"text": event.text}
             return self._chunk(choice, [part], logprobs_fields(event.logprobs))

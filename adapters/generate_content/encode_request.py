@@ -12,9 +12,8 @@ from typing import Any
 from adapters.family.codec import Encoded, Target
 from adapters.family.traits import Traits
 from adapters.faults import Condition, Fault, wrong_value
-from adapters.generate_content.decode_request import COUNT_KEYWORDS, MAX_DEPTH
-from adapters.generate_content.encode_turns import ContentWriter, Names, text_parts
-from adapters.generate_content.parts import wants_signatures
+from adapters.generate_content.encode_turns import ContentWriter, ToolNames, text_parts
+from adapters.generate_content.parts import COUNT_KEYWORDS, MAX_SCHEMA_DEPTH, wants_signatures
 from adapters.ir.request import Effort, Feature, Request, Thinking, Tool, ToolChoice
 from adapters.json.jsonio import dumps
 from adapters.json.structure import Steps
@@ -33,37 +32,37 @@ _FORMATS = {
 }
 _TEXTS = ("title", "description", "pattern")
 _BOUNDS = ("minimum", "maximum")
-_ANYTHING = "string"  # what stands for a value of any type, which the subset cannot say
+_ANYTHING = "string"  # stands for a value of any type, which the subset cannot express
 
 
-class Nodes:
-    """The nodes, and entries of them, that the schemas of one request may still have."""
+class SchemaBudget:
+    """The nodes, and their entries, that the schemas of one request may still have."""
 
-    __slots__ = ("entries_left", "left")
+    __slots__ = ("entries", "nodes")
 
     def __init__(self) -> None:
-        self.left = MAX_NODES
-        self.entries_left = MAX_ENTRIES
+        self.nodes = MAX_NODES
+        self.entries = MAX_ENTRIES
 
 
-def to_subset(schema: dict[str, Any], path: str, nodes: Nodes) -> dict[str, Any]:
+def to_subset(schema: dict[str, Any], path: str, budget: SchemaBudget) -> dict[str, Any]:
     """Return a schema of the subset that says as much as possible of a JSON Schema. Raise Fault
     INVALID_FIELD for ``path`` when it is nested too deeply or too large."""
-    return _Cleaner(schema, path, nodes).clean(schema, 0, ())
+    return _SubsetConverter(schema, path, budget).clean(schema, 0, ())
 
 
-class _Cleaner:
+class _SubsetConverter:
     """Converter of one JSON Schema to the subset; ``root`` has the targets of references."""
 
-    def __init__(self, root: dict[str, Any], path: str, nodes: Nodes) -> None:
+    def __init__(self, root: dict[str, Any], path: str, budget: SchemaBudget) -> None:
         self._root = root
         self._path = path
-        self._nodes = nodes
+        self._budget = budget
 
     def clean(self, schema: object, depth: int, inside: tuple[str, ...]) -> dict[str, Any]:
         """Return one schema; ``inside``: the references that led here."""
         self._count()
-        if depth > MAX_DEPTH:
+        if depth > MAX_SCHEMA_DEPTH:
             raise wrong_value(self._path, "the schema is nested too deeply")
         if not isinstance(schema, dict):
             return {}  # true and false: anything, nothing
@@ -148,17 +147,17 @@ class _Cleaner:
         return merged, inside
 
     def _count_entries(self, schema: dict[str, Any]) -> None:
-        self._nodes.entries_left -= len(schema) + sum(
+        self._budget.entries -= len(schema) + sum(
             len(value)
             for name, value in schema.items()
             if isinstance(value, list) or (name == "properties" and isinstance(value, dict))
         )
-        if self._nodes.entries_left < 0:
+        if self._budget.entries < 0:
             raise wrong_value(self._path, "the schema is too large")
 
     def _count(self) -> None:
-        self._nodes.left -= 1
-        if self._nodes.left < 0:
+        self._budget.nodes -= 1
+        if self._budget.nodes < 0:
             raise wrong_value(self._path, "the schema is too large")
 
     def _variants(
@@ -320,7 +319,7 @@ _Wire = dict[str, Any]
 
 
 def encode_tools(
-    request: Request, names: Names, traits: Traits, nodes: Nodes
+    request: Request, names: ToolNames, traits: Traits, budget: SchemaBudget
 ) -> Steps[tuple[_Wire, tuple[Feature, ...]]]:
     """Return the fields ``tools`` and ``toolConfig``, as far as there are some, and what was left
     out; in steps.
@@ -333,7 +332,7 @@ def encode_tools(
     if declared:
         functions: list[_Wire] = []
         for tool in declared:
-            functions.append(_declaration(tool, names, traits, nodes))
+            functions.append(_declaration(tool, names, traits, budget))
             yield False
         fields["tools"] = [{"functionDeclarations": functions}]
         calling = _calling(request.choice, names)
@@ -345,12 +344,14 @@ def encode_tools(
     return fields, ()
 
 
-def encode_schema(schema: _Wire, traits: Traits, path: str, nodes: Nodes) -> tuple[bool, _Wire]:
+def encode_schema(
+    schema: _Wire, traits: Traits, path: str, budget: SchemaBudget
+) -> tuple[bool, _Wire]:
     """Return whether the schema is JSON Schema, else of the subset, and the schema. Raise Fault
     INVALID_FIELD for one that the subset cannot express."""
     if traits.schemas == "json_schema":
         return True, schema
-    return False, to_subset(schema, path, nodes)
+    return False, to_subset(schema, path, budget)
 
 
 def _allowed(request: Request) -> list[Tool]:
@@ -363,7 +364,7 @@ def _allowed(request: Request) -> list[Tool]:
     return [tool for tool in request.tools if tool.kind == "hosted" or tool.name in names]
 
 
-def _declaration(tool: Tool, names: Names, traits: Traits, nodes: Nodes) -> _Wire:
+def _declaration(tool: Tool, names: ToolNames, traits: Traits, budget: SchemaBudget) -> _Wire:
     declared: _Wire = {"name": names.sent(tool.name, tool.namespace)}
     description, schema = tool.description, tool.schema
     if tool.kind == "custom":
@@ -374,7 +375,7 @@ def _declaration(tool: Tool, names: Names, traits: Traits, nodes: Nodes) -> _Wir
     if description:
         declared["description"] = description
     if schema:
-        written, encoded = encode_schema(schema, traits, tool.path, nodes)
+        written, encoded = encode_schema(schema, traits, tool.path, budget)
         if written:
             declared["parametersJsonSchema"] = encoded
         elif encoded.get("type") == "OBJECT" and schema.get("properties"):
@@ -382,7 +383,7 @@ def _declaration(tool: Tool, names: Names, traits: Traits, nodes: Nodes) -> _Wir
     return declared
 
 
-def _calling(choice: ToolChoice | None, names: Names) -> _Wire | None:
+def _calling(choice: ToolChoice | None, names: ToolNames) -> _Wire | None:
     if choice is None:
         return None
     if choice.mode == "none":
@@ -397,7 +398,7 @@ MAX_STOPS = 5
 MAX_LOGPROBS = 20
 _SEEDS = range(-(2**31), 2**31)
 
-# Depth in the order of the words, and what stands for each in tokens for models that take those.
+# Depths in their order, each with its tokens for models that take a budget.
 _BUDGETS: dict[Effort, int] = {
     "off": 0,
     "minimal": 512,
@@ -423,7 +424,7 @@ _DEPTH_OF_BUDGET: tuple[tuple[int, Effort], ...] = (
 def encode_request(request: Request, target: Target, count: bool) -> Steps[Encoded]:
     """Return the body, in steps (see ``UpstreamCodec``). One to count tokens wraps the whole
     request, which names the model then."""
-    names = Names(request.tools)
+    names = ToolNames(request.tools)
     writer = ContentWriter(names, signs=wants_signatures(target.model))
     for turn in request.turns:
         writer.add(turn)
@@ -432,10 +433,10 @@ def encode_request(request: Request, target: Target, count: bool) -> Steps[Encod
     body: _Wire = {"contents": writer.finish(system)}
     if system:
         body["systemInstruction"] = {"parts": system}
-    nodes = Nodes()
-    tools, dropped = yield from encode_tools(request, names, target.traits, nodes)
+    budget = SchemaBudget()
+    tools, dropped = yield from encode_tools(request, names, target.traits, budget)
     body |= tools
-    config, dropped_of_config, cut = _config(request, target.traits, nodes)
+    config, dropped_of_config, cut = _config(request, target.traits, budget)
     if config:
         body["generationConfig"] = config
     fast = any(ask.feature == "speed" for ask in request.asks)
@@ -458,7 +459,7 @@ _TIERS = {"default": "standard", "flex": "flex", "priority": "priority"}
 
 
 def _config(
-    request: Request, traits: Traits, nodes: Nodes
+    request: Request, traits: Traits, budget: SchemaBudget
 ) -> tuple[_Wire, tuple[Feature, ...], tuple[str, ...]]:
     """Return ``generationConfig``, what was left out of it, and the stop sequences beyond the
     vendor's bound."""
@@ -478,7 +479,7 @@ def _config(
     if output.kind != "text":
         config["responseMimeType"] = "application/json"
     if output.kind == "schema" and output.schema is not None:
-        written, schema = encode_schema(output.schema, traits, "", nodes)
+        written, schema = encode_schema(output.schema, traits, "", budget)
         config["responseJsonSchema" if written else "responseSchema"] = schema
     thinking = _thinking(request.thinking, traits)
     if thinking:

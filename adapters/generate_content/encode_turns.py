@@ -26,7 +26,7 @@ _HASH_CHARS = 8
 _ToolKey = tuple[str, str]  # namespace and name, as the client has them
 
 
-class Names:
+class ToolNames:
     """The names of one request's tools. The same name becomes the same in each request, so that a
     prefix of the conversation stays the same, too."""
 
@@ -110,7 +110,7 @@ _Wire = dict[str, Any]
 class ContentWriter:
     """Writer of turns in their order into ``contents``."""
 
-    def __init__(self, names: Names, *, signs: bool) -> None:
+    def __init__(self, names: ToolNames, *, signs: bool) -> None:
         self._names = names
         self._signs = signs  # whether the model wants its calls signed
         self._contents: list[_Wire] = []

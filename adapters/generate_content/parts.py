@@ -3,7 +3,7 @@
 Here: fields in either spelling, calls, signatures, and the removal from a client's body of what
 translated answers have left in it. Clients mix the spellings of proto JSON, maxOutputTokens and
 max_output_tokens, in one body. What a client may choose itself (arguments, schemas, labels) is not
-read by ``Fields``. Imported by this folder.
+read by ``ApiFields``. Imported by this folder.
 """
 
 import base64
@@ -16,7 +16,6 @@ from typing import Any, Literal
 from adapters.family import reading
 from adapters.family.opaque import PREFIX
 from adapters.faults import doubled_field, wrong_type, wrong_value
-from adapters.generate_content.client import COUNTED, snake
 from adapters.ir.parts import ToolCall
 from adapters.json.jsonio import (
     Raw,
@@ -30,12 +29,18 @@ from adapters.json.jsonio import (
     replace,
 )
 
+COUNTED = "generateContentRequest"  # of a request to count tokens: the request itself
 MAX_NAME_CHARS = 64
+MAX_SCHEMA_DEPTH = 60
+COUNT_KEYWORDS = (  # of schemas
+    *("minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties"),
+)
 
+_HUMP = re.compile(r"[A-Z]")
 _UNDERSCORE = re.compile(r"_([a-z0-9])")
 
 
-class Fields:
+class ApiFields:
     """An object of the API by the camelCase names of its fields, with its path.
 
     Fields that are null count as absent. Raises Fault INVALID_FIELD with the path for what is of
@@ -105,10 +110,10 @@ class Fields:
             raise wrong_type(self.at(name), "expected an integer")
         return int(value)
 
-    def object(self, name: str) -> "Fields | None":
+    def object(self, name: str) -> "ApiFields | None":
         """Return an object of the API; None when absent."""
         value = self._values.get(name)
-        return None if value is None else Fields(value, self.at(name))
+        return None if value is None else ApiFields(value, self.at(name))
 
     def free_object(self, name: str) -> dict[str, Any] | None:
         """Return an object whose fields the client chooses; None when absent."""
@@ -124,9 +129,9 @@ class Fields:
             return [(value, self.at(name))]
         return [(inner, f"{self.at(name)}[{index}]") for index, inner in enumerate(value)]
 
-    def objects(self, name: str) -> "list[Fields]":
+    def objects(self, name: str) -> "list[ApiFields]":
         """Return the objects of an array."""
-        return [Fields(inner, path) for inner, path in self.items(name)]
+        return [ApiFields(inner, path) for inner, path in self.items(name)]
 
     def texts(self, name: str) -> tuple[str, ...]:
         """Return the strings of an array."""
@@ -134,6 +139,17 @@ class Fields:
             if not isinstance(inner, str):
                 raise wrong_type(path, "expected a string")
         return tuple(inner for inner, _ in self.items(name))
+
+
+def spellings(name: str) -> tuple[str, str]:
+    """Return a field's name as proto JSON may have it: maxOutputTokens and max_output_tokens."""
+    return name, snake(name)
+
+
+@lru_cache(maxsize=512)
+def snake(name: str) -> str:
+    """Return the name of a field of the API in the other spelling."""
+    return _HUMP.sub(lambda match: "_" + match[0].lower(), name)
 
 
 def camel(name: str) -> str:
@@ -144,6 +160,11 @@ def camel(name: str) -> str:
 
 @lru_cache(maxsize=512)
 def _camel(name: str) -> str:
+    return long_camel(name)
+
+
+def long_camel(name: str) -> str:
+    """Return the name of a field as answers have it, of any length, without the cache."""
     return _UNDERSCORE.sub(lambda match: match[1].upper(), name)
 
 
@@ -225,7 +246,7 @@ def unsealed(opaque: str) -> tuple[Place, str] | None:
     return ("thought", signature) if place == "thought" else None
 
 
-# How base64 of what ``adapters.family.opaque`` has wrapped begins.
+# The beginning of what ``adapters.family.opaque`` wraps, in base64.
 MARK = b"Z3cxL"
 
 _SIGNATURE = "thoughtSignature"
@@ -244,9 +265,9 @@ def without_reasoning(spans: Spans, model: str) -> bytes:
 
 
 def _without(
-    spans: Spans, model: str, mark: bytes, is_out: Callable[[dict[str, Any]], bool]
+    spans: Spans, model: str, mark: bytes, is_removed: Callable[[dict[str, Any]], bool]
 ) -> bytes:
-    """Return the body without the signatures of parts that ``is_out`` selects, in contents with
+    """Return the body without the signatures of parts that ``is_removed`` selects, in contents with
     ``mark``."""
     edits: dict[Span, bytes] = {}
     for fields, offset in _requests(spans):
@@ -259,7 +280,7 @@ def _without(
             at = fields.body.index(text, at)
             if mark in text:
                 span = Span(offset + at, offset + at + len(text))
-                edits[span] = _cleaned(element, is_out, signs=wants_signatures(model))
+                edits[span] = _cleaned(element, is_removed, signs=wants_signatures(model))
             at += len(text)
     return replace(spans.body, edits) if edits else spans.body
 
@@ -274,12 +295,12 @@ def _requests(spans: Spans) -> list[tuple[Spans, int]]:
     return requests
 
 
-def _cleaned(element: Raw, is_out: Callable[[dict[str, Any]], bool], *, signs: bool) -> bytes:
+def _cleaned(element: Raw, is_removed: Callable[[dict[str, Any]], bool], *, signs: bool) -> bytes:
     content = loads(bytes(element))
     parts = content.get("parts") if isinstance(content, dict) else None
     cleaned: list[Any] = []
     for part in parts if isinstance(parts, list) else ():
-        if isinstance(part, dict) and is_out(part):
+        if isinstance(part, dict) and is_removed(part):
             part = _without_signature(part, signs=signs)
             if part == {"text": ""} and len(parts or ()) > 1:
                 continue

@@ -67,7 +67,7 @@ _ANSWER_FIELDS = frozenset(
 )
 
 
-class _Reported:
+class _MergedUsage:
     """Usage as the chunks report it, of every field the last value that is not null.
 
     Vendors repeat it in each chunk. It is read on demand: as long as only digits change from one to
@@ -135,7 +135,7 @@ class _ChunkTap(Tap):
         self._open: set[int] = set()  # candidates without a finish reason
         self._done: set[int] = set()
         self._blocked = False
-        self._usage = _Reported()
+        self._usage = _MergedUsage()
 
     @property
     def reported(self) -> object | None:

@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from adapters.family import Answer, Operation, Peek, Vendor
+from adapters.family import Operation, Peek, UpstreamAnswer, Vendor
 from adapters.family.estimate import output_weight
 from adapters.family.reply import (
     AnswerReader,
-    Fields,
+    ReplyFields,
     embedded_fault,
     list_names,
     list_page,
@@ -22,12 +22,12 @@ from adapters.family.reply import (
 )
 from adapters.faults import Condition, Fault
 from adapters.generate_content.client import (
-    COUNTED,
     METHODS,
     MODELS,
     model_mentions,
     top_level_object,
 )
+from adapters.generate_content.parts import COUNTED
 from adapters.ir.usage import MAX_TOKENS, Usage, token_count
 from adapters.json.jsonio import (
     Raw,
@@ -114,7 +114,9 @@ class _Reply(Struct):
 _decode_reply = decoder(_Reply)
 
 
-def read_answer(body: bytes, public: str, upstream_model: str, operation: Operation) -> Answer:
+def read_answer(
+    body: bytes, public: str, upstream_model: str, operation: Operation
+) -> UpstreamAnswer:
     """Read a whole answer (see ``family.UpstreamSide``); a prompt that was blocked is an answer
     without candidates."""
     if operation.job == "count":
@@ -143,14 +145,14 @@ def renamed(value: bytes, public: str, upstream_model: str) -> bytes | None:
     return dumps(MODELS + public if version.startswith(MODELS) else public)
 
 
-def _fields(body: bytes) -> Fields | None:
+def _fields(body: bytes) -> ReplyFields | None:
     reply = _decode_reply(body)
     if reply.error is not None or not reply.candidates:
         return None
     return reply.responseId, reply.usageMetadata, [*reply.candidates]
 
 
-def _odd_fields(answer: Any) -> Fields:
+def _odd_fields(answer: Any) -> ReplyFields:
     if not isinstance(answer, dict) or answer.get("error") or not _is_answer(answer):
         raise embedded_fault(answer)
     candidates = answer.get("candidates")

@@ -11,8 +11,8 @@ from adapters.ir.parts import Citation, Part
 from adapters.json.jsonio import Struct
 
 # Why an answer ended. ``tools``: calls were made; ``filter``: the vendor held it back; ``refusal``:
-# the model declined; ``pause``: the vendor wants to be asked to go on; ``context_full``: the
-# model's window is full; ``error``: the model failed in what it began.
+# the model declined; ``pause``: the vendor goes on with another request; ``context_full``: the
+# model's window is full; ``error``: the model failed in the middle.
 Finish = Literal[
     "stop", "stop_sequence", "length", "tools", "filter", "refusal", "pause", "context_full",
     "error",

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from adapters.ir.parts import CacheMark, Part, Turn
 from adapters.json.jsonio import Struct
 
-# What a request may ask for that some upstream cannot give. Not listed: what all families have
+# Features of requests that some upstream cannot give. Not listed: those that all families have
 # (texts, function tools, their calls and results, a token bound).
 Feature = Literal[
     # sampling and output

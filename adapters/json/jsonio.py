@@ -299,7 +299,7 @@ def spans_of_upstream(text: bytes) -> Spans:
     except Fault:
         pass
     # Lone surrogates and raw control characters offend msgspec, yet clients read them. Blotting
-    # them out keeps every offset, and offsets are all that is wanted.
+    # them out keeps every offset, and only offsets are needed.
     plain = _SURROGATE_ESCAPE.sub(rb"\\u0020", text.translate(_CONTROL_TO_BLANK))
     try:
         return _walk(plain, _entries(plain))

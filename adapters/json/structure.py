@@ -15,7 +15,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 # Steps of a long work, with its result at their end. Others may have their turn at each yield;
-# where it yields True they must, for what follows cannot be cut and takes long.
+# where it yields True they must, for the next step is long and cannot be cut.
 Steps = Generator[bool, None, T]
 
 VALUES_AT_ONCE = 128  # that are made or written between two yields, some µs each
@@ -44,7 +44,7 @@ def at_once(steps: Steps[T]) -> T:
     return result
 
 
-class Field:
+class TopLevelField:
     """A top-level field: the text of its name, with quotes, and the place of its value."""
 
     __slots__ = ("end", "name", "start")
@@ -73,7 +73,7 @@ def has_more_values(text: bytes, limit: int) -> Steps[bool]:
     return False
 
 
-def fields_of(text: bytes) -> Steps[list[Field] | None]:
+def fields_of(text: bytes) -> Steps[list[TopLevelField] | None]:
     """Return the fields of a JSON object, in their order; None when it is no object, is cut off, or
     has more than MAX_FIELDS. What is inside of their values is not judged."""
     reader = _FieldReader()
@@ -123,7 +123,7 @@ class _FieldReader:
     fields, token by token."""
 
     def __init__(self) -> None:
-        self.fields: list[Field] = []
+        self.fields: list[TopLevelField] = []
         self.done = False  # the object is closed
         self._depth = 0
         self._name: bytes | None = None
@@ -171,5 +171,5 @@ class _FieldReader:
         end -= len(last) - len(last.rstrip(_BLANKS))
         if start == end or len(self.fields) == MAX_FIELDS:
             return False
-        self.fields.append(Field(name, start, end))
+        self.fields.append(TopLevelField(name, start, end))
         return True

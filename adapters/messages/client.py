@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from adapters.family import Envelope, ModelEntry, Operation, Peek
-from adapters.family.conversation import given_name, object_field, opening
+from adapters.family.conversation import explicit_name, object_field, opening
 from adapters.family.fault_table import FAULT_TABLE
 from adapters.family.headers import refusal_headers
 from adapters.family.reading import count, flag, model_name, required_array
 from adapters.family.stored import (
-    Marks,
-    RefList,
+    FieldMarks,
     StoredFields,
+    StoredRefs,
     field_value,
     marked_elements,
     objects,
@@ -63,18 +63,18 @@ def peek(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
 def conversation(spans: Spans) -> bytes:
     """Return the identity of the conversation. Claude Code puts its session into
     ``metadata.user_id``, and something else into ``system`` in each call."""
-    name = given_name(object_field(spans, "metadata", "user_id"))
+    name = explicit_name(object_field(spans, "metadata", "user_id"))
     return name or opening(spans, ("system",), "messages")
 
 
-_MARKS = Marks("file_id")
+_MARKS = FieldMarks("file_id")
 _PREVIOUS = "previous_message_id"
-# The SDKs go on with the whole conversation by themselves when they are told these.
+# For these the SDKs send the whole conversation again by themselves.
 _THREAD_UNSUPPORTED = {"error_code": "thread_unsupported_request", "unsupported": ["model"]}
 _THREAD_NOT_FOUND = {"error_code": "thread_not_found"}
 
 
-def _read_refs(spans: Spans, refs: RefList) -> Steps[None]:
+def _read_refs(spans: Spans, refs: StoredRefs) -> Steps[None]:
     for path, thread in objects(field_value(spans, "thread"), "thread"):
         refs.need_thread(path, _THREAD_UNSUPPORTED)
         refs.add("answer", f"{path}.{_PREVIOUS}", thread.get(_PREVIOUS), details=_THREAD_NOT_FOUND)
@@ -89,7 +89,7 @@ def _read_refs(spans: Spans, refs: RefList) -> Steps[None]:
     yield from marked_elements(spans, "messages", _MARKS, message)
 
 
-def _read_container(value: object, refs: RefList) -> None:
+def _read_container(value: object, refs: StoredRefs) -> None:
     refs.add("either", "container", value)
     for path, container in objects(value, "container"):
         refs.add("either", f"{path}.id", container.get("id"))
@@ -98,7 +98,7 @@ def _read_container(value: object, refs: RefList) -> None:
                 refs.add("given", f"{inner}.skill_id", skill.get("skill_id"))
 
 
-def _read_content(value: object, start: str, refs: RefList) -> None:
+def _read_content(value: object, start: str, refs: StoredRefs) -> None:
     """Read the blocks that show a file to the model; results of the vendor's own tools only repeat
     what an answer said."""
     for path, block in objects(value, start):
@@ -156,8 +156,8 @@ def _message(fault: Fault) -> str:
         return f"{path}: {fault.detail}"
     if condition is Condition.ID_NOT_FOUND and path and fault.detail:
         return f"{path}: {fault.message}"
-    if fault.given_message is not None:
-        return fault.given_message
+    if fault.explicit_message is not None:
+        return fault.explicit_message
     if condition is Condition.MISSING_KEY:
         return (
             "No API key was sent. Use the header 'Authorization: Bearer <API_KEY>' "
@@ -171,7 +171,7 @@ def _message(fault: Fault) -> str:
     if condition is Condition.ENTRY_NOT_ALLOWED:
         group = f"The group '{fault.detail}'" if fault.detail else "The group"
         return f"{group} of this API key does not support the messages entry point."
-    if condition is Condition.MODEL_NOT_FOUND and fault.given_message is None:
+    if condition is Condition.MODEL_NOT_FOUND and fault.explicit_message is None:
         return (
             f"model: {fault.model or 'this model'} is not available to this API key. "
             "Check the name and the channel status."

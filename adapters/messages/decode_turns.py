@@ -23,7 +23,7 @@ from adapters.ir.parts import (
 from adapters.ir.request import Ask
 from adapters.json.jsonio import Spans, compact, elements, loads
 from adapters.json.structure import Steps
-from adapters.messages.parts import decode_citations, given_id
+from adapters.messages.parts import decode_citations, original_id
 
 _TTLS_S = {"5m": 300, "1h": 3600}
 _FIELD = "cache_control"
@@ -253,7 +253,7 @@ def _redacted(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Part, 
 def _call(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Part, ...]:
     return (
         ToolCall(
-            given_id(required(block, "id", path, str)),
+            original_id(required(block, "id", path, str)),
             required(block, "name", path, str),
             compact(required(block, "input", path, dict)),
             cache=decode_mark(block, path, asks),
@@ -271,7 +271,7 @@ def _result(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Part, ..
             parts += _result_part(each, at, asks)
     return (
         ToolResult(
-            given_id(required(block, "tool_use_id", path, str)),
+            original_id(required(block, "tool_use_id", path, str)),
             tuple(parts),
             error=bool(optional(block, "is_error", path, bool)),
             cache=decode_mark(block, path, asks),

@@ -1,12 +1,12 @@
 """Answers for clients of the messages family: whole ones, counts and streams.
 
-Streams are named events, one content block open at a time. Slots of the hub may be open together.
-What comes for a slot while another one's block is open is kept until that block is closed, or the
-block is closed early: a text or thought can go on in another block, and a call whose arguments are
-complete needs no more. A thought behind a text waits until there are words of it or another block
-comes: a bare signature at the end would be the last block of the message, where Claude Code looks
-for the answer. Source: the answer types of the official SDKs, which want every field of usage.
-Imported by this folder's ``__init__``.
+Streams are named events, one content block open at a time. Slots of ``adapters.ir`` may be open
+together. What comes for a slot while another one's block is open is kept until that block is
+closed, or the block is closed early: a text or thought can go on in another block, and a call whose
+arguments are complete needs no more. A thought behind a text waits until there are words of it or
+another block comes: a bare signature at the end would be the last block of the message, where
+Claude Code looks for the answer. Source: the answer types of the official SDKs, which want every
+field of usage. Imported by this folder's ``__init__``.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ STOP_REASONS: dict[Finish, str] = {
     "refusal": "refusal",
     "pause": "pause_turn",
     "context_full": "model_context_window_exceeded",
-    "error": "end_turn",  # of a model that has failed in what it had begun
+    "error": "end_turn",  # of a model that failed in the middle
 }
 
 
@@ -145,7 +145,7 @@ class MessagesEncoder(StreamEncoder):
         self._blocks = 0  # that were opened
         self._open: Opened | None = None  # the slot of the block that is open
         self._slot = -1  # its number; -1: none is open
-        self._before = b""  # what stands before the text of its deltas
+        self._before = b""  # the bytes before the text of its deltas
         self._plain = False  # a text or a thought
         self._repeated = -1  # the slot of the last event, which was a Delta
         self._arguments: list[str] = []  # of the call that is open
@@ -153,7 +153,7 @@ class MessagesEncoder(StreamEncoder):
         self._slots: dict[int, Opened] = {}  # that are open, their blocks open or not
         # of slots whose turn comes later, how they were opened first
         self._waiting: dict[int, list[Opened | _OfSlot]] = {}
-        self._draining = False  # what has waited is being written
+        self._draining = False  # events that have waited are being written
         self._bare: list[Opened | _OfSlot] = []  # of a thought without words behind a text
         self._complete: set[int] = set()  # calls whose blocks were closed before them
         self._said = self._said_text = False

@@ -319,7 +319,7 @@ def encode_thinking(
     traits = target.traits
     if requested is None or traits.thinking == "none":
         return {}, bound
-    if is_off(requested):  # what most models do when they are not asked
+    if is_off(requested):  # the default of most models
         off = traits.thinking == "adaptive" and "off" in traits.efforts
         return ({"thinking": {"type": "disabled"}} if off else {}), bound
     if traits.thinking == "budget":
@@ -365,7 +365,7 @@ def _by_budget(request: Request, target: Target, bound: int) -> tuple[dict[str, 
         budget = _BUDGETS.get(requested.effort, bound - ANSWER_TOKENS)
     budget = max(min(budget, target.traits.max_budget_tokens), MIN_BUDGET_TOKENS)
     if bound <= budget:
-        if limit is None:  # what the client has said is not raised by a guess
+        if limit is None:  # the client's own bound is not raised by a guess
             limit = bound if request.max_output_tokens is not None else budget + bound
         bound = max(bound, min(budget + bound, limit))
         budget = min(budget, max(bound - ANSWER_TOKENS, MIN_BUDGET_TOKENS))
@@ -433,7 +433,7 @@ def encode_request(request: Request, target: Target, counting: bool) -> Steps[En
         request.turns,
         documents=traits.documents,
         system_turns=traits.system_turns,
-        # what was begun cannot become JSON after a schema
+        # a text that was begun cannot become JSON after a schema
         prefill=traits.prefill and request.output.kind != "schema",
     )
     system = _system(request)

@@ -26,7 +26,7 @@ from adapters.ir.parts import (
 from adapters.json.structure import Steps
 from adapters.messages.parts import arguments_of, fit_id, thought_of
 
-# What other families keep for half an hour is kept for five minutes here, all above for an hour.
+# Up to half an hour in other families is five minutes here, anything longer an hour.
 _SHORT_MAX_S = 1800
 CACHE_FIELD = "cache_control"
 
@@ -59,7 +59,7 @@ def sent_name(name: str, namespace: str = "") -> str:
 
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _PDF = "application/pdf"
-# What files are, when nobody says so: how they begin, in base64.
+# The types of files without one, by their beginnings in base64.
 _BEGINNINGS = (
     ("iVBORw0KGgo", "image/png"),
     ("/9j/", "image/jpeg"),

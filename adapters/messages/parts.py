@@ -33,7 +33,7 @@ def fit_id(call_id: str) -> str:
     return _ID_PREFIX + encoded.rstrip(b"=").decode()
 
 
-def given_id(fit: str) -> str:
+def original_id(fit: str) -> str:
     """Return the id that ``fit_id`` was given; any other as it is."""
     if not fit.startswith(_ID_PREFIX):
         return fit
@@ -57,7 +57,7 @@ def arguments_of(text: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {"value": value}
 
 
-# Stands where a vendor's signature or index would: no vendor of this family has made what it is on.
+# Stands in place of a vendor's signature or index, on blocks that no vendor of this family made.
 # It is how all wrapped state begins (``client.foreign`` finds them by it), and nothing behind that.
 UNSIGNED = PREFIX
 
@@ -144,8 +144,8 @@ def _is_thought(block: object) -> bool:
     return isinstance(block, dict) and block.get("type") in _THOUGHTS
 
 
-def _without(spans: Spans, mark: bytes, is_out: Callable[[object], bool]) -> bytes:
-    """Return the body without the blocks that ``is_out`` selects; only turns with ``mark`` are
+def _without(spans: Spans, mark: bytes, is_removed: Callable[[object], bool]) -> bytes:
+    """Return the body without the blocks that ``is_removed`` selects; only turns with ``mark`` are
     read."""
     place = spans.get("messages")
     listed = elements(spans.body[place.start : place.end]) if place is not None else None
@@ -159,7 +159,7 @@ def _without(spans: Spans, mark: bytes, is_out: Callable[[object], bool]) -> byt
             lost = lost and _goes_on(text)
             turns.append(text)
         else:
-            cleaned, without_thoughts = _cleaned(text, is_out)
+            cleaned, without_thoughts = _cleaned(text, is_removed)
             lost = without_thoughts or (lost and _goes_on(text))
             if cleaned:  # else it had nothing else; the vendor joins neighbours of one role
                 turns.append(cleaned)
@@ -187,14 +187,14 @@ def _goes_on(turn: bytes) -> bool:
     return b'"assistant"' in turn or b'"tool_result"' in turn
 
 
-def _cleaned(text: bytes, is_out: Callable[[object], bool]) -> tuple[bytes, bool]:
+def _cleaned(text: bytes, is_removed: Callable[[object], bool]) -> tuple[bytes, bool]:
     """Return a turn without the blocks that are out (empty: nothing is left), and whether it calls
     tools without the thoughts that it had."""
     turn = loads(text)
     content = turn.get("content") if isinstance(turn, dict) else None
     if not isinstance(content, list):
         return text, False
-    blocks = [_without_sources(block) for block in content if not is_out(block)]
+    blocks = [_without_sources(block) for block in content if not is_removed(block)]
     if blocks == content:
         return text, False
     lost = len(blocks) < len(content) and _calls(blocks)

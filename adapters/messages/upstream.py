@@ -8,10 +8,10 @@ the counts of ``adapters.ir`` are disjoint.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from adapters.family import Answer, Operation, Vendor
+from adapters.family import Operation, UpstreamAnswer, Vendor
 from adapters.family.estimate import output_weight
 from adapters.family.headers import base_lines, is_safe
-from adapters.family.reply import AnswerReader, Fields, embedded_fault, read_count
+from adapters.family.reply import AnswerReader, ReplyFields, embedded_fault, read_count
 from adapters.ir.usage import MAX_TOKENS, Usage, token_count
 from adapters.json.jsonio import DECODE_ERRORS, Raw, Struct, decoder, dumps
 
@@ -51,19 +51,21 @@ class _Reply(Struct):
 _decode_reply = decoder(_Reply)
 
 
-def read_answer(body: bytes, public: str, upstream_model: str, operation: Operation) -> Answer:
+def read_answer(
+    body: bytes, public: str, upstream_model: str, operation: Operation
+) -> UpstreamAnswer:
     """Read a whole answer (see ``family.UpstreamSide``)."""
     if operation.job == "count":
         return read_count(body, "input_tokens")
     return _READER.read(body, public, upstream_model)
 
 
-def _fields(body: bytes) -> Fields | None:
+def _fields(body: bytes) -> ReplyFields | None:
     reply = _decode_reply(body)
     return None if reply.type == "error" else (reply.id, reply.usage, [*reply.content])
 
 
-def _odd_fields(answer: Any) -> Fields:
+def _odd_fields(answer: Any) -> ReplyFields:
     content = answer.get("content") if isinstance(answer, dict) else None
     if not isinstance(content, list) or answer.get("type") == "error":
         raise embedded_fault(answer)

@@ -9,13 +9,13 @@ read the first and some the second.
 from typing import Any
 
 from adapters.family import Envelope, Operation, Peek
-from adapters.family.conversation import given_name, object_field, opening, text_field
+from adapters.family.conversation import explicit_name, object_field, opening, text_field
 from adapters.family.fault_table import INVALID_REQUEST, PERMISSION, QUOTA, RATE_LIMIT, SERVER
 from adapters.family.reading import count, flag, model_name
 from adapters.family.stored import (
-    Marks,
-    RefList,
+    FieldMarks,
     StoredFields,
+    StoredRefs,
     field_value,
     marked_elements,
     objects,
@@ -81,7 +81,7 @@ def _peek_other(spans: Spans) -> Peek:
 def conversation(spans: Spans) -> bytes:
     """Return what names the conversation. Not ``previous_response_id``, which differs in each
     turn."""
-    name = given_name(
+    name = explicit_name(
         text_field(spans, "conversation")
         or object_field(spans, "conversation", "id")
         or text_field(spans, "prompt_cache_key")
@@ -105,13 +105,13 @@ def _is_given(spans: Spans, name: str) -> bool:
     return place is not None and not spans.body.startswith(b"null", place.start)
 
 
-_IN_INPUT = Marks("id", "file_id", "tools")
-_IN_TOOLS = Marks("vector_store_ids", "container", "environment", "file_id")
+_IN_INPUT = FieldMarks("id", "file_id", "tools")
+_IN_TOOLS = FieldMarks("vector_store_ids", "container", "environment", "file_id")
 _OF_CLIENT = ("function", "custom", "namespace")  # a tuple: any JSON may be looked for
 _PLAIN_FIELDS = frozenset({"type", "id", "status", "role"})  # of an item without content
 
 
-def _read_ids(spans: Spans, refs: RefList) -> Steps[None]:
+def _read_ids(spans: Spans, refs: StoredRefs) -> Steps[None]:
     previous = field_value(spans, "previous_response_id")
     if previous is not None and not isinstance(previous, str):
         raise wrong_type("previous_response_id", "expected a string")
@@ -131,7 +131,7 @@ def _read_ids(spans: Spans, refs: RefList) -> Steps[None]:
     yield from marked_elements(spans, "tools", _IN_TOOLS, lambda p, v: _read_tools(v, p, refs))
 
 
-def _read_conversation(value: object, refs: RefList) -> None:
+def _read_conversation(value: object, refs: StoredRefs) -> None:
     if isinstance(value, dict):
         if not isinstance(value.get("id"), str):
             raise wrong_type("conversation.id", "expected a string")
@@ -141,7 +141,7 @@ def _read_conversation(value: object, refs: RefList) -> None:
     refs.add("either", "conversation", value, alone=True)
 
 
-def _read_item(value: object, start: str, refs: RefList) -> None:
+def _read_item(value: object, start: str, refs: StoredRefs) -> None:
     for path, item in objects(value, start):
         # The vendor fills in the content of an item with nothing but its id.
         bare = not any(item[name] for name in item.keys() - _PLAIN_FIELDS)
@@ -153,12 +153,12 @@ def _read_item(value: object, start: str, refs: RefList) -> None:
         _read_tools(item.get("tools"), f"{path}.tools", refs)
 
 
-def _read_parts(value: object, start: str, refs: RefList) -> None:
+def _read_parts(value: object, start: str, refs: StoredRefs) -> None:
     for path, part in objects(value, start):
         refs.add("given", f"{path}.file_id", part.get("file_id"))
 
 
-def _read_tools(value: object, start: str, refs: RefList) -> None:
+def _read_tools(value: object, start: str, refs: StoredRefs) -> None:
     """Read tools that the vendor runs; those of the client have nothing but schemas."""
     for path, tool in objects(value, start):
         if tool.get("type") in _OF_CLIENT:
@@ -170,7 +170,7 @@ def _read_tools(value: object, start: str, refs: RefList) -> None:
         _read_parts(tool.get("input_image_mask"), f"{path}.input_image_mask", refs)
 
 
-def _read_container(value: object, start: str, refs: RefList) -> None:
+def _read_container(value: object, start: str, refs: StoredRefs) -> None:
     for path, container in objects(value, start):
         refs.add("either", f"{path}.container_id", container.get("container_id"))
         refs.add_all("given", f"{path}.file_ids", container.get("file_ids"))

@@ -8,7 +8,7 @@ has it, and once. Of a text only whether some of it came is remembered.
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from adapters.family.codec import StreamDecoder, few
+from adapters.family.codec import StreamDecoder, bounded
 from adapters.faults import Condition, Fault
 from adapters.ir.answer import (
     MAX_CITATIONS,
@@ -370,7 +370,7 @@ class ResponsesDecoder(StreamDecoder):
         events: list[Event] = []
         kind = text_field(whole, "type")
         if kind == "message":
-            for number, part in enumerate(few(dicts(whole.get("content")))):
+            for number, part in enumerate(bounded(dicts(whole.get("content")))):
                 events += self._part_done(item, part, {"content_index": number})
         elif kind in CALLS:
             opened, slot = self._open_call(item, whole)
@@ -401,7 +401,7 @@ class ResponsesDecoder(StreamDecoder):
         if not isinstance(response, dict):
             response = {"status": kind.removeprefix("response.")}
         events: list[Event] = []
-        for index, whole in enumerate(few(dicts(response.get("output")))):
+        for index, whole in enumerate(bounded(dicts(response.get("output")))):
             item = self._missing(index, text_field(whole, "id"))
             if item is not None:
                 events += self._item_done(item, whole)

@@ -7,9 +7,9 @@ of ``adapters.ir`` are disjoint.
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from adapters.family import Answer, Operation
+from adapters.family import Operation, UpstreamAnswer
 from adapters.family.estimate import output_weight
-from adapters.family.reply import AnswerReader, Fields, loads_answer, read_count
+from adapters.family.reply import AnswerReader, ReplyFields, loads_answer, read_count
 from adapters.family.stored import objects
 from adapters.faults import Condition, Fault
 from adapters.ir.usage import Usage, token_count
@@ -61,7 +61,9 @@ _KINDS = {
 }
 
 
-def read_answer(body: bytes, public: str, upstream_model: str, operation: Operation) -> Answer:
+def read_answer(
+    body: bytes, public: str, upstream_model: str, operation: Operation
+) -> UpstreamAnswer:
     """Read a response, a compaction, a count or the answer about something stored (see
     ``family.UpstreamSide``); a response whose status is "failed" is an error."""
     if operation.job == "count":
@@ -71,20 +73,20 @@ def read_answer(body: bytes, public: str, upstream_model: str, operation: Operat
     return _READER.read(body, public, upstream_model)
 
 
-def _read_stored(body: bytes) -> Answer:
+def _read_stored(body: bytes) -> UpstreamAnswer:
     """Pass any object as it is, also a response that failed when it was generated."""
     if not isinstance(loads_answer(body), dict):
         raise Fault(Condition.UPSTREAM_INVALID)
-    return Answer(body, None, None, None)
+    return UpstreamAnswer(body, None, None, None)
 
 
-def _fields(body: bytes) -> Fields | None:
+def _fields(body: bytes) -> ReplyFields | None:
     reply = _decode_answer(body)
     failed = reply.error or reply.status == "failed"
     return None if failed else (reply.id, reply.usage, [*reply.output])
 
 
-def _odd_fields(answer: Any) -> Fields:
+def _odd_fields(answer: Any) -> ReplyFields:
     output = answer.get("output") if isinstance(answer, dict) else None
     if not isinstance(output, list) or answer.get("error") or answer.get("status") == "failed":
         raise read_failure(answer)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from adapters.faults import Condition, Fault, clean_message
-from adapters.upstream_errors.said import Said, bounded_s, read_body, read_error
+from adapters.upstream_errors.error_text import ErrorText, bounded_s, read_body, read_error
 
-MAX_CODE_CHARS = 64  # of a vendor's error code, as operators are told it
+MAX_CODE_CHARS = 64  # of a vendor's error code, as operators see it
 QUOTA_USED = "the vendor's quota is used up"
 A_PAGE = "the answer is a page for people (HTML)"
 A_REDIRECT = "the answer is a redirect, which is never followed"
@@ -61,7 +61,7 @@ _FOREIGN_ID = re.compile(
     r"\b(?:file|response|conversation|previous_response|container|item|batch|upload|vector store)"
     r"(?:_id)?\b|\b(?:file|resp|conv|pmpt|rs|msg|fc|batch|cntr)[-_][a-z0-9]{4,}"
 )
-# Google tells an account that may not see a file or a cache of another one "permission denied".
+# Google's answer for a file or a cache of another account is "permission denied".
 _UNSEEN = re.compile(
     r"cached ?content\b.{0,80}(?:not found|not exist|denied|expired)"
     r"|permission to access (?:the )?(?:file|cached ?content)\b",
@@ -87,7 +87,7 @@ _RATE_LIMITED = frozenset(
         "resource_exhausted",
     }
 )
-# The condition by the vendors' own words, most telling first.
+# The condition by the vendors' own names of errors, the most specific first.
 _BY_NAME: tuple[tuple[Condition, frozenset[str]], ...] = (
     (Condition.ID_NOT_FOUND, frozenset({_UNKNOWN_ID})),
     (
@@ -202,7 +202,7 @@ _FAIL_OVER = frozenset(
 # Coding clients read the figures of these and shorten the conversation by themselves.
 _IN_VENDORS_WORDS = frozenset({Condition.CONTEXT_LENGTH, Condition.CONTENT_POLICY})
 
-# Inside an answer there is no status to tell, so the vendor's sentence is all there is. Not
+# Inside an answer there is no status, so the vendor's sentence is all there is. Not
 # CHANNEL_MISCONFIGURED: its words are about our account, and clients would take them for words
 # about their own.
 _FROM_STREAM = frozenset(
@@ -231,7 +231,7 @@ def read_upstream_error(
     fault.key_refused = condition is Condition.CHANNEL_MISCONFIGURED and (
         status in _KEY_STATUSES or status in {400, 429}
     )
-    _tell(fault, error, secrets, status)
+    _set_operator_message(fault, error, secrets, status)
     fault.refused_for = _refused_for(fault, status, error)
     return UpstreamFault(fault, condition in _FAIL_OVER, _retry_without(status, error))
 
@@ -257,13 +257,13 @@ def read_embedded_error(error: object, secrets: Sequence[str] = ()) -> UpstreamF
     fault.retry_after_s = text.wait_s
     of_key = status not in _OF_NO_KEY and not text.names & _NOT_FOUND
     fault.key_refused = condition is Condition.CHANNEL_MISCONFIGURED and of_key
-    _tell(fault, text, secrets, status)
+    _set_operator_message(fault, text, secrets, status)
     fault.refused_for = _refused_for(fault, status, text)
     return UpstreamFault(fault, fail_over=True)
 
 
 def _refused_for(
-    fault: Fault, status: int | None, error: Said
+    fault: Fault, status: int | None, error: ErrorText
 ) -> Literal["key", "access", "quota"]:
     """Return why the upstream refuses the key, by its words; a hint, not a fact."""
     if fault.quota_used or status == 429:
@@ -271,7 +271,7 @@ def _refused_for(
     return "access" if status == 403 or error.names & _NO_ACCESS else "key"
 
 
-def _condition_of(status: int, error: Said) -> Condition:
+def _condition_of(status: int, error: ErrorText) -> Condition:
     """Return the condition of an error status, with the words of its body."""
     if status < 400:
         return Condition.UPSTREAM_INVALID  # a redirect is never followed with credentials
@@ -298,18 +298,18 @@ def _condition_of(status: int, error: Said) -> Condition:
     return Condition.UPSTREAM_FAILED
 
 
-def _names_foreign_id(error: Said) -> bool:
+def _names_foreign_id(error: ErrorText) -> bool:
     return _FOREIGN_ID.search(error.words) is not None and "model" not in error.words
 
 
-def _speaks_of_foreign_id(error: Said) -> bool:
+def _speaks_of_foreign_id(error: ErrorText) -> bool:
     """Return true when what is not found, or not visible, is something of the client's."""
     if _UNSEEN.search(error.words):
         return True
     return bool(error.names & _NOT_FOUND) and _names_foreign_id(error)
 
 
-def _condition_of_429(error: Said) -> Condition:
+def _condition_of_429(error: ErrorText) -> Condition:
     # Sentences about a limit of requests per minute speak of quota, plan and billing, too.
     limited = error.names & _RATE_LIMITED and "rate limit" in error.words
     only_names = limited or "resource_exhausted" in error.names
@@ -317,7 +317,7 @@ def _condition_of_429(error: Said) -> Condition:
     return Condition.CHANNEL_MISCONFIGURED if quota else Condition.UPSTREAM_RATE_LIMITED
 
 
-def _condition_by_wording(error: Said) -> Condition | None:
+def _condition_by_wording(error: ErrorText) -> Condition | None:
     """Return the condition hidden in a refusal of the request, by what its message speaks of."""
     if _UNKNOWN_ID in error.names:
         return Condition.ID_NOT_FOUND  # of a response that another account may have
@@ -340,14 +340,16 @@ def _unquoted(words: str) -> str:
     return f"{words[: first.start()]} {words[last + 1 :]}"
 
 
-def _condition_by_name(error: Said) -> Condition | None:
+def _condition_by_name(error: ErrorText) -> Condition | None:
     for condition, names in _BY_NAME:
         if error.names & names:
             return condition
     return None
 
 
-def _fault(condition: Condition, error: Said, secrets: Sequence[str], status: int | None) -> Fault:
+def _fault(
+    condition: Condition, error: ErrorText, secrets: Sequence[str], status: int | None
+) -> Fault:
     """Return the Fault of a condition, with the vendor's words where the client may read them."""
     message = "" if _PAGE.search(error.message) else error.message
     cleaned = clean_message(message, secrets)
@@ -366,7 +368,9 @@ def _fault(condition: Condition, error: Said, secrets: Sequence[str], status: in
     return fault
 
 
-def _tell(fault: Fault, error: Said, secrets: Sequence[str], status: int | None) -> None:
+def _set_operator_message(
+    fault: Fault, error: ErrorText, secrets: Sequence[str], status: int | None
+) -> None:
     """Set the message for operators: the vendor's sentence with its error code, and a used-up
     quota."""
     fault.quota_used = fault.key_refused and (
@@ -384,7 +388,7 @@ def _tell(fault: Fault, error: Said, secrets: Sequence[str], status: int | None)
     fault.quotes_upstream = bool(error.message or error.code)
 
 
-def _retry_without(status: int, error: Said) -> RetryWithout | None:
+def _retry_without(status: int, error: ErrorText) -> RetryWithout | None:
     if status not in {400, 422}:
         return None
     if "stream_options" in error.words or "include_usage" in error.words:

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from functools import partial
 
-from adapters.family import Answer, Envelope
+from adapters.family import Envelope, UpstreamAnswer
 from adapters.family.codec import AnswerContext
 from adapters.faults import Condition, Fault
 from adapters.ir.request import Request
@@ -296,7 +296,9 @@ class Attempts:
                     call.delivery.handed_over = exchange.handed_over
                 exchange.cancel()
 
-    def _whole(self, call: Call, attempt: Attempt, exchange: Exchange, answer: Answer) -> Ending:
+    def _whole(
+        self, call: Call, attempt: Attempt, exchange: Exchange, answer: UpstreamAnswer
+    ) -> Ending:
         """An answer that was read whole is accepted."""
         self._bind(call, attempt)
         pairing = attempt.pairing
@@ -422,7 +424,7 @@ def _unreadable(exchange: Exchange, fault: Fault) -> Ending:
     return _failed(fault, fail_over=True)
 
 
-async def _read_answer(call: Call, attempt: Attempt, body: bytes) -> Answer:
+async def _read_answer(call: Call, attempt: Attempt, body: bytes) -> UpstreamAnswer:
     """A whole answer of the upstream. Raises Fault when it is none."""
     assert call.peek is not None
     pairing, names = attempt.pairing, (call.peek.model, attempt.upstream_model or "")

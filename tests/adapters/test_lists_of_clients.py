@@ -13,8 +13,8 @@ from adapters.family.codec import Encoded, Target
 from adapters.family.opaque import Origin
 from adapters.family.traits import Traits
 from adapters.faults import Condition, Fault
-from adapters.generate_content.encode_request import MAX_REFERENCES, Nodes, to_subset
-from adapters.generate_content.encode_turns import ContentWriter, Names
+from adapters.generate_content.encode_request import MAX_REFERENCES, SchemaBudget, to_subset
+from adapters.generate_content.encode_turns import ContentWriter, ToolNames
 from adapters.ir.answer import Delta, Opened
 from adapters.ir.parts import Reasoning, Text, ToolCall, ToolResult, Turn
 from adapters.ir.request import Request, Tool, ToolChoice
@@ -72,7 +72,7 @@ def test_signatures_before_their_calls():
     parts = [Reasoning("", opaque="call:c")] * 12 * MANY + [
         ToolCall("id", "tool", "{}")
     ] * 12 * MANY
-    writer = ContentWriter(Names(()), signs=True)
+    writer = ContentWriter(ToolNames(()), signs=True)
     assert taken_s(lambda: writer.add(Turn("assistant", tuple(parts)))) < SECONDS
     [_, content] = writer.finish([])[:2]
     assert sum("thoughtSignature" in part for part in content["parts"]) == 12 * MANY
@@ -109,14 +109,14 @@ def test_references_to_references(through):
     check_refused({"$ref": "#/$defs/d0", "$defs": leads}, "nested too deeply")
     few = {f"d{at}": {"$ref": f"#/$defs/d{at + 1}"} for at in range(MAX_REFERENCES - 1)}
     few[f"d{MAX_REFERENCES - 1}"] = {"type": "string"}
-    made = to_subset({"$ref": "#/$defs/d0", "$defs": few}, "tools[0]", Nodes())
+    made = to_subset({"$ref": "#/$defs/d0", "$defs": few}, "tools[0]", SchemaBudget())
     assert made == {"type": "STRING"}
 
 
 def check_refused(schema, why):
     began_s = time.thread_time()
     with pytest.raises(Fault) as refused:
-        to_subset(schema, "tools[0]", Nodes())
+        to_subset(schema, "tools[0]", SchemaBudget())
     assert time.thread_time() - began_s < SECONDS
     fault = refused.value
     assert (fault.condition, fault.param) == (Condition.INVALID_FIELD, "tools[0]")

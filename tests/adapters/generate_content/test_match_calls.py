@@ -2,14 +2,14 @@
 
 import time
 
-from adapters.generate_content.decode_turns import NO_CALL, Calls
+from adapters.generate_content.decode_turns import NO_CALL, CallMatcher
 from adapters.ir.parts import ToolCall
 
 MANY = 20_000
 
 
 def calls(*listed):
-    made = Calls()
+    made = CallMatcher()
     for given, name in listed:
         made.add(ToolCall(given, name, "{}"))
     return made

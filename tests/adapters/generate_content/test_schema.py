@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from adapters.faults import Condition, Fault
 from adapters.generate_content.decode_request import to_json_schema
-from adapters.generate_content.encode_request import Nodes
+from adapters.generate_content.encode_request import SchemaBudget
 from adapters.generate_content.encode_request import to_subset as to_subset_of
 
 STRING = {"type": "STRING"}
@@ -14,7 +14,7 @@ UNUSED = {"_": {"type": "STRING", "description": "Not used."}}
 
 
 def to_subset(schema, path):
-    return to_subset_of(schema, path, Nodes())
+    return to_subset_of(schema, path, SchemaBudget())
 
 
 def subset(**schema):
@@ -271,7 +271,7 @@ def test_references_that_multiply_are_refused():
 
 
 def test_schemas_of_one_request_share_a_bound():
-    nodes = Nodes()
+    nodes = SchemaBudget()
     wide = {"type": "object", "properties": {str(n): {} for n in range(9_000)}}
     for _ in range(2):
         to_subset_of(wide, "tools[0]", nodes)

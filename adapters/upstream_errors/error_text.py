@@ -22,7 +22,7 @@ _RETRY_INFO = "google.rpc.RetryInfo"  # the end of the type's URL in a list of d
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ErrorText:
     """The readable parts of an error body; words for rules are lower case."""
 
     message: str = ""  # as written
@@ -41,7 +41,7 @@ def bounded_s(seconds: float) -> int:
     return min(max(math.ceil(seconds), 1), MAX_RETRY_AFTER_S)
 
 
-def read_body(body: bytes) -> Said:
+def read_body(body: bytes) -> ErrorText:
     """Read an error body: JSON, an event stream whose first event is an error, or text."""
     text = body[:MAX_ERROR_BYTES].decode(errors="replace").strip()
     try:
@@ -54,19 +54,19 @@ def read_body(body: bytes) -> Said:
         try:
             return read_error(loads_loose(line.encode()))
         except ValueError:
-            return Said()
+            return ErrorText()
     if text.startswith("<"):
-        return Said(page=True)  # it says nothing that a client could use
-    return _said(text, [], None)
+        return ErrorText(page=True)  # nothing in it is of use to a client
+    return _error_text(text, [], None)
 
 
-def read_error(error: object) -> Said:
+def read_error(error: object) -> ErrorText:
     """Read any of the shapes: {"error":{…}}, [{"error":{…}}], {"detail"}, {"message"},
     {"error":"…"}."""
     if isinstance(error, list):
         error = error[0] if error else None
     if not isinstance(error, dict):
-        return _said(error if isinstance(error, str) else "", [], None)
+        return _error_text(error if isinstance(error, str) else "", [], None)
     inner: Any = error.get("error")
     if not isinstance(inner, dict):
         # A responses stream may end in response.failed with the error one level deeper.
@@ -96,7 +96,7 @@ def read_error(error: object) -> Said:
     code = next((word for word in words if word and not word.isdecimal()), "")
     for entry in details:
         names += (entry.get("reason"), entry.get("error_code"))
-    text = _said(message, names, status)
+    text = _error_text(message, names, status)
     wait_s = _retry_delay_s(details)
     thread = next(filter(None, map(_thread, details)), None)
     return replace(text, param=_param_of(places[0]), wait_s=wait_s, code=code, thread=thread)
@@ -140,6 +140,6 @@ def _retry_delay_s(details: list[dict[str, Any]]) -> int | None:
     return None
 
 
-def _said(message: str, names: list[object], status: int | None) -> Said:
+def _error_text(message: str, names: list[object], status: int | None) -> ErrorText:
     words = frozenset(name.lower() for name in names if isinstance(name, str))
-    return Said(message, words, status, " ".join((*sorted(words), message.lower())))
+    return ErrorText(message, words, status, " ".join((*sorted(words), message.lower())))
