@@ -246,9 +246,12 @@ class ResponsesDecoder(StreamDecoder):
         self._by_index: dict[int, _Item] = {}
         self._by_name: dict[str, _Item] = {}
         self._nameless = _Item()  # of a vendor that sends neither index nor id
+        self._finished = False
 
     def read(self, name: str | None, data: dict[str, Any]) -> list[Event]:
-        """See ``StreamDecoder``."""
+        """See ``StreamDecoder``; nothing is read behind the last event, which the tap may miss."""
+        if self._finished:
+            return []
         kind = data.get("type")
         if not isinstance(kind, str):
             kind = name or ""
@@ -398,6 +401,7 @@ class ResponsesDecoder(StreamDecoder):
         return events
 
     def _ended(self, kind: str, response: object) -> list[Event]:
+        self._finished = True
         if not isinstance(response, dict):
             response = {"status": kind.removeprefix("response.")}
         events: list[Event] = []

@@ -228,3 +228,14 @@ def test_the_name_of_an_event_will_do():
     decoder = CODECS.upstream.open_decoder()
     assert len(decoder.read("response.output_text.delta", {"delta": "x"})) == 2
     assert decoder.read(None, {"delta": "x"}) == []
+
+
+def test_nothing_is_read_behind_an_end_that_only_the_name_of_the_event_tells():
+    decoder = CODECS.upstream.open_decoder()
+    opened = decoder.read("response.output_text.delta", {"output_index": 0, "delta": "Tea"})
+    ended = decoder.read("response.completed", {"response": {"status": "completed"}})
+    assert opened == [Opened(0, "text"), Delta(0, "Tea")]
+    assert ended == [Closed(0), Finished("stop")]
+    for kind, fields in (("output_item.done", message()), ("output_text.delta", {"delta": "x"})):
+        assert decoder.read(None, {"type": f"response.{kind}", **fields}) == []
+    assert decoder.end() == []
