@@ -104,12 +104,16 @@ def slow_answers(size):
 
 
 def test_no_step_is_long():
-    for body in slow_answers(8 << 20):
-        steps = read_large(body, reader("chat_completions"))
+    bodies = list(slow_answers(8 << 20))
+    assert bodies
+    for body in bodies:
+        steps, durations_s = read_large(body, reader("chat_completions")), []
         for _ in range(1 << 20):
             began = time.thread_time()
             try:
                 next(steps)
             except (StopIteration, Fault):
                 break
-            assert time.thread_time() - began < 0.25, body[:60]
+            finally:
+                durations_s.append(time.thread_time() - began)
+        assert max(durations_s) < 0.25, body[:60]

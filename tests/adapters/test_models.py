@@ -11,6 +11,7 @@ CHAT = "chat_completions"
 
 
 def test_rows_are_of_families_that_the_vendor_speaks():
+    assert {family for _, family, _ in TABLE} == set(FAMILY_NAMES)
     for vendor, family, prefix in TABLE:
         assert family in FAMILY_NAMES
         assert not vendor or family in VENDORS[vendor].families, (vendor, family, prefix)

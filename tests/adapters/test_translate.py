@@ -315,10 +315,11 @@ def test_many_parallel_calls_are_written_in_a_time_that_grows_with_their_number(
     for n in range(4_000):
         items.append({"type": "function_call_output", "call_id": f"c{n}", "output": "x"})
     body = json.dumps({"model": "m", "input": items}).encode()
-    for upstream in FAMILIES:
-        if upstream == "responses":
-            continue
-        translator = TRANSLATORS["responses", upstream]
+    translators = [
+        translator for (client, _), translator in TRANSLATORS.items() if client == "responses"
+    ]
+    assert len(translators) == 3
+    for translator in translators:
         begun_s = time.perf_counter()
         request = done(translator.decode(top_level(body), False, None))
         done(translator.begin(request, TARGET, CONTEXT, ORIGIN, count=False))
@@ -334,9 +335,9 @@ def test_ids_that_look_like_those_made_from_the_position():
     user = {"role": "user", "content": "?"}
     messages = [user, {"role": "assistant", "tool_calls": calls}, *results, user]
     body = json.dumps({"model": "m", "messages": messages}).encode()
-    for (client, _), translator in TRANSLATORS.items():
-        if client != "chat_completions":
-            continue
+    translators = [pair for client, pair in TRANSLATORS.items() if client[0] == "chat_completions"]
+    assert len(translators) == 3
+    for translator in translators:
         request = done(translator.decode(top_level(body), False, None))
         assert done(translator.begin(request, TARGET, CONTEXT, ORIGIN, count=False)).body
     to_chat = TRANSLATORS["responses", "chat_completions"]

@@ -6,6 +6,7 @@ import pytest
 
 from adapters.chat_completions import FAMILY
 from adapters.chat_completions.stream import ChatTap
+from adapters.faults import Condition, Fault
 from adapters.ir.usage import Usage
 
 FIRST = b'data: {"id":"c1","model":"up","choices":[{"index":0,"delta":{"role":"assistant"}}]}\n\n'
@@ -220,3 +221,11 @@ def test_a_doubled_model_is_not_let_through():
 def test_text_equal_to_the_key_does_not_disturb_renaming():
     tricky = delta(content="model", note={"model": "up"})
     assert tap_after(FIRST, tricky, public="a/b")[1][1] == renamed(tricky)
+
+
+def test_the_last_event_of_a_failed_stream():
+    tap = FAMILY.upstream.stream_tap("m", "m", False, FAMILY.client.operations["generate"])
+    assert tap.encode_fault(Fault(Condition.UPSTREAM_FAILED), "r") == (
+        b'data: {"error":{"message":"The upstream channel stopped answering.",'
+        b'"type":"server_error","param":null,"code":"upstream_error"}}\n\n'
+    )
