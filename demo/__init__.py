@@ -1,5 +1,4 @@
-"""The scripted vendor: the built-in demo upstream, and the upstream of the tests.
+"""The demo vendor: the built-in upstream of `quickstart`, and the base of the tests' upstream.
 
-A process of its own that knows nothing of the gateway: it imports the standard library and itself,
-not even the gateway's JSON code, so that a mistake there cannot hide in a vendor that shares it.
+A process of its own that knows nothing of the gateway: it imports the standard library and itself.
 """

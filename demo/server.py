@@ -1,210 +1,136 @@
-"""The scripted vendor's server: connections, routing to the families, and its own three pages.
-
-`GET /__log` (what reached it, ndjson), `POST /__reset` (forget that), `GET /__stats`.
-A family is one line in FAMILIES.
-"""
+"""The demo vendor's server: routing to the families, and the pace of a stream."""
 
 from __future__ import annotations
 
 import asyncio
-import resource
-import secrets
+import json
+import time
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
 
-from demo.answer import Answer, Composer, json_answer, plain_answer
-from demo.chat_completions.family import CHAT_COMPLETIONS
-from demo.generate_content.family import GENERATE_CONTENT
-from demo.http1 import BadRequest, ClientGone, Hangup, Request, Wire, read_request
-from demo.log import Entry, RequestLog
-from demo.messages.family import MESSAGES
-from demo.perform import Performance
-from demo.responses.family import RESPONSES
-from demo.script import sessions
-from demo.script.directives import ScriptError, read_script
-from demo.script.family import LOOKUPS, Family, Refusal, Route
-from demo.script.fields import decode_object
+from tornado.httpserver import HTTPServer
+from tornado.httputil import HTTPServerRequest
+from tornado.iostream import StreamClosedError
+from tornado.netutil import bind_sockets
+from tornado.web import Application, RequestHandler
 
+from demo.chat_completions import ChatCompletions
+from demo.family import Family, ModelAnswer, ModelRequest, Refusal, Route, encode_json, new_id
+from demo.generate_content import GenerateContent, json_array
+from demo.messages import Messages
+from demo.responses import Responses
+from demo.speech import compose
+
+FALLBACK = ChatCompletions()  # speaks where no family is known
 # The order decides whose a path is that two families have.
-FAMILIES: tuple[Family, ...] = (
-    MESSAGES,
-    GENERATE_CONTENT,
-    CHAT_COMPLETIONS,
-    RESPONSES,
-)
-# Speaks where no family is known.
-FALLBACK = CHAT_COMPLETIONS
+FAMILIES: tuple[Family, ...] = (Messages(), GenerateContent(), FALLBACK, Responses())
 
-BACKLOG_CONNECTIONS = 4096
-STOP_TIMEOUT_S = 5
-DESCRIPTORS_MAX = 65_536
+JSON_TYPE = "application/json"
+STREAM_TYPE = "text/event-stream; charset=utf-8"
+STREAM_GAP_S = 0.03  # slow enough that a person sees the answer stream
+BODY_BYTES_MAX = 64 * 1024 * 1024
 
 
-def raise_descriptor_limit() -> None:
-    """A stalled call holds a descriptor; a test may want a thousand of them."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_MAX)
-    if soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+def start(host: str, port: int, log: Path | None) -> tuple[HTTPServer, int]:
+    """Listen, and return the server and its port (a free one for 0); raises OSError."""
+    application = Application([(r".*", VendorHandler)], log=log, log_function=lambda _: None)
+    server = HTTPServer(application, max_buffer_size=BODY_BYTES_MAX)
+    sockets = bind_sockets(port, host)
+    server.add_sockets(sockets)
+    return server, sockets[0].getsockname()[1]
 
 
-class DemoServer:
-    def __init__(self, log: RequestLog, samples: Path | None = None) -> None:
-        self._log = log
-        self._samples = samples
-        self._wires: dict[Wire, asyncio.Task[None] | None] = {}
-        self._accepted = 0
-        self._requests = 0
-        self._streams = 0
-        self._server: asyncio.Server | None = None
+class VendorHandler(RequestHandler):
+    """One request, whatever its path and method."""
 
-    async def start(self, host: str, port: int) -> int:
-        """Listens, and returns the port (a free one for 0)."""
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            self._protocol, host, port, backlog=BACKLOG_CONNECTIONS
-        )
-        bound: int = self._server.sockets[0].getsockname()[1]
-        return bound
+    def prepare(self) -> None:
+        self.request_id = new_id("req")
+        if (log := self.settings["log"]) is not None:
+            write_line(log, self.request)
 
-    async def stop(self) -> None:
-        if self._server is not None:
-            self._server.close()
-        serving = [task for task in self._wires.values() if task is not None]
-        for wire in self._wires:
-            wire.abort()
-        if serving:
-            await asyncio.wait(serving, timeout=STOP_TIMEOUT_S)
-        self._log.close()
-
-    def _protocol(self) -> asyncio.StreamReaderProtocol:
-        loop = asyncio.get_running_loop()
-        self._accepted += 1
-        wire = Wire(self._accepted, loop)
-
-        async def connected(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            wire.attach(writer)
-            await self._serve(wire)
-
-        return asyncio.StreamReaderProtocol(wire, connected, loop=loop)
-
-    async def _serve(self, wire: Wire) -> None:
-        self._wires[wire] = asyncio.current_task()
+    async def _serve(self) -> None:
+        family: Family = FALLBACK
         try:
-            while await self._serve_request(wire):
-                wire.busy = False
-        except (ClientGone, Hangup):
-            pass
-        finally:
-            del self._wires[wire]
-            wire.close()
-
-    async def _serve_request(self, wire: Wire) -> bool:
-        """Serves one request; False when the connection is to be closed after it."""
-        try:
-            request = await read_request(wire)
-        except BadRequest as error:
-            await self._refuse_bytes(wire, error)
-            return False
-        if request is None:
-            return False
-        wire.busy = True
-        self._requests += 1
-        own = self._own_page(request)
-        entry = self._own_entry(request, wire) if own else self._log.arrived(request, wire.number)
-        answer = own or self._answer(request, entry)
-        self._streams += answer.streaming
-        try:
-            await Performance(wire, answer, entry).run(keep_alive=request.keep_alive)
-        finally:
-            self._streams -= answer.streaming
-        return request.keep_alive
-
-    async def _refuse_bytes(self, wire: Wire, error: BadRequest) -> None:
-        request = error.request or Request("", "")
-        entry = self._log.arrived(request, wire.number, error.problem)
-        self._log.write(entry)
-        if wire.gone_at_ms is not None:
-            entry.gone_at_ms = wire.gone_at_ms
-            return
-        refusal = Refusal(error.problem, kind="plain", status=error.status)
-        answer = json_answer(error.status, FALLBACK.refusal(refusal, ""))
-        await Performance(wire, answer, entry).run(keep_alive=False)
-
-    def _answer(self, request: Request, entry: Entry) -> Answer:
-        request_id = f"req_{secrets.token_hex(12)}"
-        family = FALLBACK
-        try:
-            family, route = _find(request)
-            entry.family = family.name
-            answer = self._family_answer(family, route, request, entry, request_id)
-        except ScriptError as error:
-            refusal = Refusal(str(error), kind="plain")
-            answer = json_answer(400, family.refusal(refusal, request_id))
+            family, route = find(self.request)
+            await self._answer(family, route)
         except Refusal as refusal:
-            answer = json_answer(refusal.status, family.refusal(refusal, request_id))
-        # Before the answer: the line must be there whatever happens to the caller.
-        self._log.write(entry)
-        headers = {**family.answer_headers(request_id), **answer.headers}
-        return replace(answer, headers=headers)
+            self.set_status(refusal.status)
+            self._send(family, family.refusal(refusal, self.request_id))
+        except StreamClosedError:
+            pass  # the client has left
 
-    def _family_answer(
-        self, family: Family, route: Route, request: Request, entry: Entry, request_id: str
-    ) -> Answer:
-        route = route.by(request.method)
-        if request.method != route.method:
-            problem = f"Method {request.method} is not allowed on this path: use {route.method}."
-            raise Refusal(problem, kind="plain", status=405)
-        family.admit(_headers(request))
-        if route.task in LOOKUPS:
-            return json_answer(200, family.lookup(route, request.query))
-        family.check_content_type(request.headers.get("content-type", ""))
-        body = decode_object(request.body)
-        model = body.get("model")
-        entry.model = model if isinstance(model, str) else route.argument or None
-        entry.stream = body.get("stream") is True or route.stream
-        ask = family.read(route, request.headers, body)
-        entry.model, entry.stream = ask.model, ask.stream
-        if sessions.OPENING in request.body:
-            ask = replace(ask, turn=sessions.turn(body, ask))
-        script = read_script(ask.prompt, ask.model)
-        return Composer(family, route, ask, script, self._samples, request_id).compose()
+    get = post = put = delete = patch = _serve
 
-    def _own_page(self, request: Request) -> Answer | None:
-        match (request.method, request.path):
-            case ("GET", "/__log"):
-                body = b"".join(self._log.lines())
-                return plain_answer(200, "application/x-ndjson", body)
-            case ("POST", "/__reset"):
-                self._log.reset()
-                return json_answer(200, {})
-            case ("GET", "/__stats"):
-                return json_answer(200, self._stats())
-        return None
+    async def _answer(self, family: Family, route: Route) -> None:
+        if route.method == "GET":
+            self._send(family, family.lookup(route))
+            return
+        request, answer = read(family, route, self.request)
+        if route.task == "count":
+            self._send(family, family.count(request))
+        elif not request.stream:
+            self._send(family, family.plain(request, answer))
+        else:
+            await self._stream(family, request, answer)
 
-    def _own_entry(self, request: Request, wire: Wire) -> Entry:
-        return Entry(0, 0, request.method, request.target, {}, "", "", wire.number)
+    def _send(self, family: Family, value: Mapping[str, Any]) -> None:
+        self._set_headers(family, JSON_TYPE)
+        self.write(encode_json(value))
 
-    def _stats(self) -> dict[str, int]:
-        """The connection that asks is not counted."""
-        return {
-            "connections": len(self._wires) - 1,
-            "streams": self._streams,
-            "accepted": self._accepted - 1,
-            "requests": self._requests - 1,
-        }
+    async def _stream(self, family: Family, request: ModelRequest, answer: ModelAnswer) -> None:
+        array = request.framing == "json_array"
+        self._set_headers(family, JSON_TYPE if array else STREAM_TYPE)
+        events: Iterable[bytes] = map(family.encode, family.events(request, answer))
+        for event in json_array(events) if array else events:
+            self.write(event)
+            await self.flush()
+            await asyncio.sleep(STREAM_GAP_S)
+        self.write(family.last_bytes)
+
+    def _set_headers(self, family: Family, content_type: str) -> None:
+        self.set_header(family.request_id_header, self.request_id)
+        self.set_header("content-type", content_type)
 
 
-def _headers(request: Request) -> dict[str, str]:
-    """The headers; a key in the query, where clients of one family may send it, is one of them."""
-    key = request.query.get("key")
-    return request.headers if key is None else {"x-goog-api-key": key, **request.headers}
-
-
-def _find(request: Request) -> tuple[Family, Route]:
+def find(request: HTTPServerRequest) -> tuple[Family, Route]:
+    """Return the family and the operation of a request; raises Refusal."""
+    query = {name: values[-1].decode() for name, values in request.query_arguments.items()}
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    if "key" in query:  # where clients of one family may send it
+        headers.setdefault("x-goog-api-key", query["key"])
     for family in FAMILIES:
-        route = family.find(request.path, _headers(request))
-        if route is not None:
-            return family, replace(route, query=request.query)
-    problem = f"Invalid URL ({request.method} {request.path})"
-    raise Refusal(problem, kind="plain", status=404, code="unknown_url")
+        route = family.find(unquote(request.path), headers)
+        if route is None:
+            continue
+        if request.method != route.method:
+            message = f"Method {request.method} is not allowed on this path: use {route.method}."
+            raise Refusal(message, status=405)
+        return family, replace(route, query=query)
+    raise Refusal(f"Invalid URL ({request.method} {request.path})", status=404)
+
+
+def read(
+    family: Family, route: Route, request: HTTPServerRequest
+) -> tuple[ModelRequest, ModelAnswer]:
+    """Read a request and compose its answer; raises Refusal for a body that makes no sense."""
+    try:
+        facts = family.read(route, dict(request.headers), json.loads(request.body))
+        return facts, compose(facts)
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+        raise Refusal(f"The body is not a request: {error!r}") from error
+
+
+def write_line(path: Path, request: HTTPServerRequest) -> None:
+    """Append a request to the log file."""
+    entry = {
+        "at_ms": time.time_ns() // 1_000_000,
+        "method": request.method,
+        "path": request.uri,
+        "headers": dict(request.headers),
+        "body": request.body.decode("utf-8", "replace"),
+    }
+    with path.open("ab") as file:
+        file.write(encode_json(entry) + b"\n")

@@ -118,7 +118,7 @@ ALLOWED = {
         *("store.values", "tornado"),
     },
     "handlers.hub.openapi": {"handlers.hub.openapi", "handlers.hub.web", "store"},
-    "demo": {"demo"},
+    "demo": {"demo", "tornado"},
     "commands": {"commands", "demo", "handlers", "operations", "adapters", "store", "conf", "app"}
     | {"click", "msgspec", "peewee", "tornado", "uvloop"},
     "app": set(),

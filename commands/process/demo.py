@@ -1,6 +1,6 @@
-"""`demo`: runs the scripted vendor of demo until it is told to stop.
+"""`demo`: runs the demo vendor until it is told to stop.
 
-quickstart and the tests start it, and whoever tries the vendor "Demo" of the Hub's first run.
+quickstart starts it, and whoever tries the vendor "Demo" of the Hub's first run.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from pathlib import Path
 
 import click
 
-from demo.log import RequestLog
-from demo.server import DemoServer, raise_descriptor_limit
+from demo.server import start
 
 STDIN_READ_BYTES = 4096
 
@@ -26,35 +25,26 @@ STDIN_READ_BYTES = 4096
     "--watch-stdin", is_flag=True, help="Ends when its stdin ends: it dies with its parent."
 )
 @click.option(
-    "--samples",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    envvar="DEMO_SAMPLES",
-    help="Directory of sample files, one folder a family.",
-)
-@click.option(
     "--log",
     "log_path",
     type=click.Path(dir_okay=False, path_type=Path),
     help="File that gets a line for each request.",
 )
-def command(
-    host: str, port: int, watch_stdin: bool, samples: Path | None, log_path: Path | None
-) -> None:
+def command(host: str, port: int, watch_stdin: bool, log_path: Path | None) -> None:
     """Run the demo upstream: it speaks all four families and answers with made-up text.
 
     A channel of the vendor `demo` leads to it; its base URL is what this prints.
     """
-    raise_descriptor_limit()
-    asyncio.run(_serve(DemoServer(RequestLog(log_path), samples), host, port, watch_stdin))
+    asyncio.run(_serve(host, port, watch_stdin, log_path))
 
 
-async def _serve(server: DemoServer, host: str, port: int, watch_stdin: bool) -> None:
+async def _serve(host: str, port: int, watch_stdin: bool, log_path: Path | None) -> None:
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     try:
-        bound = await server.start(host, port)
+        server, bound = start(host, port, log_path)
     except OSError as error:
         raise click.ClickException(f"cannot listen on {host}:{port}: {error.strerror}") from error
     if watch_stdin:
@@ -62,7 +52,7 @@ async def _serve(server: DemoServer, host: str, port: int, watch_stdin: bool) ->
         thread.start()
     click.echo(f"http://{host}:{bound}")
     await stopped.wait()
-    await server.stop()
+    server.stop()
 
 
 def _watch_stdin(loop: asyncio.AbstractEventLoop, stopped: asyncio.Event) -> None:

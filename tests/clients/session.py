@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from demo.script.sessions import marker
+from tests.vendor.sessions import marker
 
 LAST_WORDS = "All five rounds are over."
 ROUNDS = 5

@@ -6,9 +6,9 @@ talk. So each round is a prompt with a plan of its own, typed on the standard in
 
 import pytest
 
-from demo.script.sessions import marker
 from tests.clients.session import LAST_WORDS
 from tests.clients.world import AIDER, FAMILIES, secret_of
+from tests.vendor.sessions import marker
 
 FLAGS = (
     *("--model", "openai/gpt-4o", "--edit-format", "diff", "--map-tokens", "0", "--yes-always"),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from demo.messages.blocks import sign_thought
+from demo.messages import sign_thought
 from tests.support.client import data_of, events, exchange
 from tests.support.dialects import (
     GENERATE,

@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from commands.process.supervisor import SECOND_SIGNAL_S
-from demo.server import raise_descriptor_limit
 from tests.support.client import (
     HOST,
     Closed,
@@ -47,6 +46,7 @@ from tests.support.dialects import (
 )
 from tests.support.documents import channel, document
 from tests.support.upstream import SAMPLES, STREAM_HEAD, RawUpstream
+from tests.vendor.server import raise_descriptor_limit
 
 QUIET = {"upstream.heartbeat_s": 0, "upstream.commit_after_s": 0}
 BEATING = {

@@ -1,4 +1,4 @@
-"""The scripted vendor as a process of the tests: the upstream of a gateway under test."""
+"""The tests' vendor as a process: the upstream of a gateway under test."""
 
 from __future__ import annotations
 
@@ -18,14 +18,6 @@ ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "tests" / "wire"
 START_TIMEOUT_S = 30
 END_TIMEOUT_S = 10
-# What a person sees as a stream takes tests too long; `ms` in a prompt is its pace as ever.
-GAP_MS = 2
-HURRIED = f"""
-from commands.process.demo import command
-from demo import perform
-perform.STREAM_GAP_MS = {GAP_MS}
-command()
-"""
 
 
 class ScriptedUpstream:
@@ -42,8 +34,9 @@ class ScriptedUpstream:
         *,
         paced: bool = False,
     ) -> None:
-        program = ["-m", "commands.process.demo"] if paced else ["-c", HURRIED]
-        command = [sys.executable, *program, f"--port={port}", "--watch-stdin"]
+        command = [sys.executable, "-m", "tests.vendor", f"--port={port}"]
+        if paced:
+            command.append("--paced")
         if samples is None and SAMPLES.is_dir():
             samples = SAMPLES
         if samples is not None:
@@ -54,8 +47,8 @@ class ScriptedUpstream:
             command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         assert self.process.stdout is not None
-        said, _, _ = select.select([self.process.stdout], [], [], START_TIMEOUT_S)
-        self.url = self.process.stdout.readline().strip() if said else ""
+        readable, _, _ = select.select([self.process.stdout], [], [], START_TIMEOUT_S)
+        self.url = self.process.stdout.readline().strip() if readable else ""
         if not self.url:
             self.close()
             raise RuntimeError("the scripted upstream did not start; its reason is on stderr")

@@ -19,8 +19,8 @@ from adapters.ir.parts import (
     Turn,
 )
 from adapters.ir.request import Output, Request, Thinking, Tool, ToolChoice
-from demo.chat_completions.request import read_request
 from tests.adapters.chat_completions.calls import result
+from tests.vendor.chat_request import read_request
 
 words = st.sampled_from(["", " ", "Tea", "a.b", "x" * 70, "é", "json", "ns__f"])
 names = words.filter(str.strip)

@@ -23,9 +23,9 @@ from adapters.messages import CODECS
 from adapters.messages.parts import sealed_thought, thought_of
 from adapters.registry import FAMILIES
 from adapters.translate import Translator
-from demo.messages.blocks import sign_thought
-from demo.messages.request import read_request
+from demo.messages import sign_thought
 from tests.adapters.messages.calls import CONTEXT, WIRE, events_of, result, sent, written
+from tests.vendor.messages_request import read_request
 
 # A translation of the family to itself, which the registry does not have: streams must be equal.
 SELF = Translator(FAMILIES["messages"], CODECS.client, CODECS.upstream)

@@ -1,1 +1,0 @@
-"""The scripted vendor of chat_completions."""

@@ -1,0 +1,127 @@
+"""The tests' vendor as a family: what a real vendor refuses, and what a script does to answers.
+
+A family of demo, with checks of credentials and requests, the real shapes of refusals, and hooks
+for the script. Each has a file of its own here.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal
+
+from demo import family as demo
+from demo.family import ModelAnswer, ModelRequest, Route
+from demo.speech import SIGNATURE_MARK, sign
+from tests.vendor.directives import Script
+
+Path = tuple[str | int, ...]
+SIGNATURE_BYTES = 32
+BAD_KEY_PREFIX = "sk-bad"  # such an upstream key is refused, as a vendor refuses a revoked one
+BEARER = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +(\S+)")
+JSON_TYPE = "application/json"
+# Their requests have no body: `Family.lookup` answers them.
+LOOKUPS = frozenset(("models", "stored", "items", "forget", "cancel"))
+DECLINED = "I am sorry, the demo will not answer that."
+
+
+class Refusal(demo.Refusal):
+    """A refusal with its place: `message` is the fact, `path` the place, `kind` what is wrong."""
+
+    def __init__(
+        self,
+        message: str,
+        path: Path = (),
+        kind: Literal["value", "type", "missing", "plain"] = "value",
+        *,
+        status: int = 400,
+        code: str | None = None,
+        error_type: str | None = None,
+        retry_after_s: int | None = None,
+    ) -> None:
+        super().__init__(message, status=status)
+        self.path = path
+        self.kind = kind
+        self.code = code
+        self.error_type = error_type
+        self.retry_after_s = retry_after_s
+        # In a stream: its first and its last event before the fault, for a family that refers
+        # to them in the event of the error; empty where the fault comes first.
+        self.after: tuple[bytes, bytes] = (b"", b"")
+
+
+class StrictFamily(demo.Family):
+    """What a family of the tests' vendor has besides that of demo."""
+
+    garbage: bytes  # an event whose data is no JSON
+    ping = b""  # the keep-alive event
+    error_event_status = 503
+    headers: Mapping[str, str] = {}
+
+    def route(self, method: str, path: str, headers: Mapping[str, str]) -> Route | None:
+        return self.find(path, headers)
+
+    def admit(self, headers: Mapping[str, str]) -> None:
+        """Raise Refusal when the credential (or a version the family demands) is not right."""
+        raise NotImplementedError
+
+    def check_content_type(self, value: str) -> None:
+        """Raise Refusal when a body of this content type is not taken."""
+        if not is_json(value):
+            raise Refusal(f"The content type must be {JSON_TYPE}.", kind="plain")
+
+    def scripted(
+        self, request: ModelRequest, answer: ModelAnswer, script: Script
+    ) -> dict[str, Any]:
+        """Return the plain answer as the script wants it."""
+        raise NotImplementedError
+
+    def scripted_events(
+        self, request: ModelRequest, answer: ModelAnswer, script: Script
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the events as the script wants them."""
+        raise NotImplementedError
+
+    def stream(self, request: ModelRequest, answer: ModelAnswer, script: Script) -> Iterator[bytes]:
+        yield from map(self.encode, self.scripted_events(request, answer, script))
+        if self.last_bytes and not script.no_done:
+            yield self.last_bytes
+
+    def error_event(self, refusal: Refusal, request_id: str) -> bytes:
+        return self.encode(self.refusal(refusal, request_id))
+
+    def answer_headers(self, request_id: str) -> dict[str, str]:
+        cookie = {"set-cookie": "__demo=1; path=/; HttpOnly"}
+        return {self.request_id_header: request_id, **self.headers, **cookie}
+
+
+def is_json(content_type: str) -> bool:
+    return content_type.partition(";")[0].strip().lower() == JSON_TYPE
+
+
+def bearer(headers: Mapping[str, str]) -> str:
+    """Return the key of the header `authorization`, "" without one."""
+    match = BEARER.fullmatch(headers.get("authorization", ""))
+    return match[1] if match else ""
+
+
+def written(path: Path) -> str:
+    """Write a place as the vendors' errors name it: `contents[0].parts[1].text`."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.removeprefix(".")
+
+
+def without(events: Iterable[dict[str, Any]], *kinds: str) -> Iterator[dict[str, Any]]:
+    return (event for event in events if event["type"] not in kinds)
+
+
+def is_signed(value: str | bytes, data: bytes | None = None) -> bool:
+    """Tell whether `demo.speech.sign` has made this, and of these data where they are given."""
+    try:
+        raw = base64.b64decode(value, validate=True) if isinstance(value, str) else value
+    except (binascii.Error, ValueError):
+        return False
+    signed = raw.removeprefix(SIGNATURE_MARK)[:-SIGNATURE_BYTES] if data is None else data
+    return base64.b64decode(sign(signed)) == raw

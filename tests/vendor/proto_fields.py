@@ -1,0 +1,313 @@
+"""The messages of the generate-content vendor, and the strict reading of their JSON.
+
+Here: which fields a message has, and proto3 JSON (both spellings of a name, numbers as strings,
+both base64 alphabets). Not here: what the values mean (request.py). Source: proto3
+JSON mapping; fields of the official types of the google-genai SDK that its builder of requests
+for the public API passes on. Pure.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+import re
+from typing import Any
+
+from demo.generate_content import snake_case
+from tests.vendor.family import Path, Refusal, written
+
+DEPTH_MAX = 100
+VALUE_SHOWN_CHARACTERS = 80
+PACKAGE = "type.googleapis.com/google.ai.generativelanguage.v1beta"
+INTEGER = re.compile(r"-?[0-9]{1,19}")
+NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+URL_SAFE = str.maketrans("-_", "+/")
+
+# A kind is a scalar, an enum, a message, "struct" (any JSON object) or "any"; with "*" it is a
+# list, with "map " before it an object of such values.
+ENUMS: dict[str, tuple[str, ...]] = {
+    "Type": ("STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL"),
+    "Mode": ("MODE_UNSPECIFIED", "AUTO", "ANY", "NONE", "VALIDATED"),
+    "ThinkingLevel": (
+        *("THINKING_LEVEL_UNSPECIFIED", "MINIMAL", "LOW", "MEDIUM", "HIGH", "XHIGH"),
+    ),
+    "Modality": ("MODALITY_UNSPECIFIED", "TEXT", "IMAGE", "AUDIO", "VIDEO"),
+    "MediaResolution": (
+        *("MEDIA_RESOLUTION_UNSPECIFIED", "MEDIA_RESOLUTION_LOW", "MEDIA_RESOLUTION_MEDIUM"),
+        *("MEDIA_RESOLUTION_HIGH", "MEDIA_RESOLUTION_ULTRA_HIGH"),
+    ),
+    "HarmCategory": (
+        *("HARM_CATEGORY_UNSPECIFIED", "HARM_CATEGORY_HARASSMENT", "HARM_CATEGORY_HATE_SPEECH"),
+        *("HARM_CATEGORY_SEXUALLY_EXPLICIT", "HARM_CATEGORY_DANGEROUS_CONTENT"),
+        "HARM_CATEGORY_CIVIC_INTEGRITY",
+    ),
+    "HarmBlockThreshold": (
+        *("HARM_BLOCK_THRESHOLD_UNSPECIFIED", "BLOCK_LOW_AND_ABOVE", "BLOCK_MEDIUM_AND_ABOVE"),
+        *("BLOCK_ONLY_HIGH", "BLOCK_NONE", "OFF"),
+    ),
+    "Behavior": ("UNSPECIFIED", "BLOCKING", "NON_BLOCKING"),
+    "Scheduling": ("SCHEDULING_UNSPECIFIED", "SILENT", "WHEN_IDLE", "INTERRUPT"),
+    "Language": ("LANGUAGE_UNSPECIFIED", "PYTHON"),
+    "Outcome": (
+        *("OUTCOME_UNSPECIFIED", "OUTCOME_OK", "OUTCOME_FAILED", "OUTCOME_DEADLINE_EXCEEDED"),
+    ),
+    "ServiceTier": ("UNSPECIFIED", "FLEX", "STANDARD", "PRIORITY"),
+}
+MESSAGES: dict[str, dict[str, str]] = {
+    "CountTokensRequest": {
+        "model": "string",
+        "contents": "Content*",
+        "generateContentRequest": "GenerateContentRequest",
+    },
+    "GenerateContentRequest": {
+        "model": "string",
+        "contents": "Content*",
+        "systemInstruction": "Content",
+        "tools": "Tool*",
+        "toolConfig": "ToolConfig",
+        "safetySettings": "SafetySetting*",
+        "generationConfig": "GenerationConfig",
+        "cachedContent": "string",
+        "labels": "map string",
+        "serviceTier": "ServiceTier",
+        "store": "bool",
+        "continuationToken": "string",
+    },
+    "Content": {"role": "string", "parts": "Part*"},
+    "Part": {
+        "text": "string",
+        "inlineData": "Blob",
+        "fileData": "FileData",
+        "functionCall": "FunctionCall",
+        "functionResponse": "FunctionResponse",
+        "executableCode": "ExecutableCode",
+        "codeExecutionResult": "CodeExecutionResult",
+        "toolCall": "struct",
+        "toolResponse": "struct",
+        "thought": "bool",
+        "thoughtSignature": "bytes",
+        "videoMetadata": "struct",
+        "mediaResolution": "PartMediaResolution",
+        "partMetadata": "struct",
+    },
+    "Blob": {"mimeType": "string", "data": "bytes", "displayName": "string"},
+    "FileData": {"mimeType": "string", "fileUri": "string", "displayName": "string"},
+    "FunctionCall": {"id": "string", "name": "string", "args": "struct"},
+    "FunctionResponse": {
+        "id": "string",
+        "name": "string",
+        "response": "struct",
+        "parts": "FunctionResponsePart*",
+        "willContinue": "bool",
+        "scheduling": "Scheduling",
+    },
+    "FunctionResponsePart": {"inlineData": "Blob", "fileData": "FileData"},
+    "ExecutableCode": {"id": "string", "language": "Language", "code": "string"},
+    "CodeExecutionResult": {"id": "string", "outcome": "Outcome", "output": "string"},
+    "PartMediaResolution": {"level": "MediaResolution", "numTokens": "int32"},
+    "Tool": {
+        "functionDeclarations": "FunctionDeclaration*",
+        "googleSearch": "struct",
+        "googleSearchRetrieval": "struct",
+        "codeExecution": "struct",
+        "urlContext": "struct",
+        "computerUse": "struct",
+        "googleMaps": "struct",
+        "fileSearch": "struct",
+        "mcpServers": "struct*",
+    },
+    "FunctionDeclaration": {
+        "name": "string",
+        "description": "string",
+        "parameters": "Schema",
+        "parametersJsonSchema": "any",
+        "response": "Schema",
+        "responseJsonSchema": "any",
+        "behavior": "Behavior",
+    },
+    "Schema": {
+        "type": "Type",
+        "format": "string",
+        "title": "string",
+        "description": "string",
+        "nullable": "bool",
+        "enum": "string*",
+        "items": "Schema",
+        "minItems": "int64",
+        "maxItems": "int64",
+        "properties": "map Schema",
+        "required": "string*",
+        "minProperties": "int64",
+        "maxProperties": "int64",
+        "minLength": "int64",
+        "maxLength": "int64",
+        "pattern": "string",
+        "example": "any",
+        "anyOf": "Schema*",
+        "propertyOrdering": "string*",
+        "default": "any",
+        "minimum": "float",
+        "maximum": "float",
+    },
+    "ToolConfig": {
+        "functionCallingConfig": "FunctionCallingConfig",
+        "retrievalConfig": "struct",
+        "includeServerSideToolInvocations": "bool",
+    },
+    "FunctionCallingConfig": {"mode": "Mode", "allowedFunctionNames": "string*"},
+    "SafetySetting": {"category": "HarmCategory", "threshold": "HarmBlockThreshold"},
+    "GenerationConfig": {
+        "temperature": "float",
+        "topP": "float",
+        "topK": "int32",
+        "seed": "int32",
+        "presencePenalty": "float",
+        "frequencyPenalty": "float",
+        "maxOutputTokens": "int32",
+        "stopSequences": "string*",
+        "candidateCount": "int32",
+        "responseMimeType": "string",
+        "responseSchema": "Schema",
+        "responseJsonSchema": "any",
+        "responseFormat": "any",
+        "responseModalities": "Modality*",
+        "responseLogprobs": "bool",
+        "logprobs": "int32",
+        "thinkingConfig": "ThinkingConfig",
+        "mediaResolution": "MediaResolution",
+        "speechConfig": "struct",
+        "imageConfig": "struct",
+        "translationConfig": "struct",
+        "audioTranscriptionConfig": "struct",
+        "enableEnhancedCivicAnswers": "bool",
+    },
+    "ThinkingConfig": {
+        "includeThoughts": "bool",
+        "thinkingBudget": "int32",
+        "thinkingLevel": "ThinkingLevel",
+    },
+}
+
+
+NAMES = {
+    message: {spelling: name for name in known for spelling in (name, snake_case(name))}
+    for message, known in MESSAGES.items()
+}
+
+
+def read_message(message: str, value: Any, path: Path = ()) -> dict[str, Any]:
+    """The message by the camelCase names of its fields; a field that is null is left out.
+
+    Enums are upper case, numbers numbers, bytes decoded. Raises Refusal of the kind "type".
+    """
+    if not isinstance(value, dict):
+        raise _invalid(path, f"{PACKAGE}.{message}", value)
+    found: dict[str, Any] = {}
+    for spelling, inner in value.items():
+        name = NAMES[message].get(spelling)
+        if name is None:
+            raise _unknown(spelling, path, "Cannot find field.")
+        if name in found:
+            raise _unknown(spelling, path, "The field is already set.")
+        if inner is not None:
+            found[name] = _read_field(MESSAGES[message][name], inner, (*path, snake_case(name)))
+    return found
+
+
+def _read_field(kind: str, value: Any, path: Path) -> Any:
+    if len(path) > DEPTH_MAX:
+        problem = f"Message too deep. Max recursion depth reached for key '{path[-1]}'"
+        raise Refusal(problem, path[:1], "type")
+    if kind.endswith("*"):
+        # The vendor takes one value for a list of one.
+        values = value if isinstance(value, list) else [value]
+        return [_read_one(kind[:-1], inner, (*path, at)) for at, inner in enumerate(values)]
+    if kind.startswith("map "):
+        if not isinstance(value, dict):
+            raise _invalid(path, "Map", value)
+        return {
+            key: _read_one(kind.removeprefix("map "), inner, (*path, at, "value"))
+            for at, (key, inner) in enumerate(value.items())
+        }
+    return _read_one(kind, value, path)
+
+
+def _read_one(kind: str, value: Any, path: Path) -> Any:
+    if kind == "any":
+        return value
+    if isinstance(value, list):
+        problem = "Proto field is not repeating, cannot start list."
+        raise _unknown(str(path[-1]), path[:-1], problem)
+    if kind in MESSAGES:
+        return read_message(kind, value, path)
+    if kind in ENUMS:
+        if not isinstance(value, str) or value.upper() not in ENUMS[kind]:
+            raise _invalid(path, f"{PACKAGE}.{kind}", value)
+        return value.upper()
+    if kind == "struct":
+        if not isinstance(value, dict):
+            raise _invalid(path, "type.googleapis.com/google.protobuf.Struct", value)
+        return value
+    return _read_scalar(kind, value, path)
+
+
+def _read_scalar(kind: str, value: Any, path: Path) -> Any:
+    if kind == "bytes":
+        return _read_bytes(value, path)
+    if kind == "bool":
+        fits = isinstance(value, bool)
+    elif kind == "string":
+        fits = isinstance(value, str)
+    else:
+        value, fits = _read_number(kind, value)
+    if not fits:
+        raise _invalid(path, f"TYPE_{kind.upper()}", value)
+    return value
+
+
+def _read_number(kind: str, value: Any) -> tuple[Any, bool]:
+    """The number, and whether it is one of this kind."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return value, False
+    if kind == "float":
+        if isinstance(value, str) and not NUMBER.fullmatch(value):
+            return value, False
+        # A number past the largest float is read as infinite.
+        fits = not isinstance(value, int) or abs(value) < 1 << 1023
+        return (float(value), math.isfinite(float(value))) if fits else (value, False)
+    if isinstance(value, str):
+        if not INTEGER.fullmatch(value):
+            return value, False
+        value = int(value)
+    if value != value // 1:
+        return value, False
+    bound = 2**31 if kind == "int32" else 2**63
+    return int(value), -bound <= value < bound
+
+
+def _read_bytes(value: Any, path: Path) -> bytes:
+    if not isinstance(value, str):
+        raise _invalid(path, "TYPE_BYTES", value)
+    text = value.translate(URL_SAFE).rstrip("=")
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except (binascii.Error, ValueError) as error:
+        problem = f"Invalid value at '{written(path)}' (TYPE_BYTES), Base64 decoding failed for "
+        raise Refusal(problem + _shown(value), path, "type") from error
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= VALUE_SHOWN_CHARACTERS else text[:VALUE_SHOWN_CHARACTERS] + "…"
+
+
+def _invalid(path: Path, kind: str, value: Any) -> Refusal:
+    return Refusal(f"Invalid value at '{written(path)}' ({kind}), {_shown(value)}", path, "type")
+
+
+def _unknown(name: str, path: Path, why: str) -> Refusal:
+    at = f" at '{written(path)}'" if path else ""
+    problem = f'Invalid JSON payload received. Unknown name "{name}"{at}: {why}'
+    return Refusal(problem, path, "type")

@@ -1,0 +1,54 @@
+"""The conversations that the messages vendor keeps for clients that ask for it (`thread`).
+
+Bounded in number, gone with the process; each message is continued as often as anybody likes.
+Imported by this folder's family.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+from demo.family import ModelRequest
+from tests.vendor.family import Refusal
+from tests.vendor.fields import Fields
+
+THREADS_MAX = 100
+CREATE_ONLY = ("system", "tools")  # are part of the thread, and not repeated
+
+
+class Threads:
+    """History behind the last message of each thread, the oldest dropped first."""
+
+    def __init__(self, count_max: int = THREADS_MAX) -> None:
+        self._count_max = count_max
+        self._found: OrderedDict[str, dict[str, Any]] = OrderedDict()
+
+    def resumed(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The request with all that its thread has behind it; the same when it continues none."""
+        request = Fields(body)
+        thread = request.object("thread")
+        if thread is None or thread.choice("type", "create", "continue") != "continue":
+            return body
+        kept = self._found.get(thread.text("previous_message_id"))
+        if kept is None:
+            raise Refusal(
+                "No thread was found for previous_message_id",
+                kind="plain",
+                status=404,
+                code="thread_not_found",
+            )
+        repeated = next((name for name in CREATE_ONLY if request.has(name)), None)
+        if repeated is not None:
+            raise Refusal("must not be repeated", request.at(repeated))
+        return {**kept, **body, "messages": [*kept["messages"], *(body.get("messages") or [])]}
+
+    def keep(self, ask: ModelRequest, name: str, content: list[dict[str, Any]]) -> None:
+        """Keep the conversation of a request that asks for it, under the id of its answer."""
+        if not ask.body.get("thread"):
+            return
+        reply = {"role": "assistant", "content": content}
+        kept = {one: ask.body[one] for one in CREATE_ONLY if one in ask.body}
+        self._found[name] = {**kept, "messages": [*ask.body["messages"], reply]}
+        if len(self._found) > self._count_max:
+            self._found.popitem(last=False)
