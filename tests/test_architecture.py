@@ -131,17 +131,6 @@ SELF = ("self", "cls")
 FAMILIES = ("chat_completions", "responses", "messages", "generate_content")
 for family in FAMILIES:
     ALLOWED[f"adapters.{family}"] = BELOW_FAMILIES | {"adapters.openai", f"adapters.{family}"}
-for room in ("usage",):
-    ALLOWED[f"handlers.hub.{room}"] = {
-        *(
-            f"handlers.hub.{room}",
-            "handlers.hub.web",
-            "operations",
-            "handlers.relay.admit",
-        ),
-        *("adapters", "store", "conf.settings", "tornado", "peewee"),
-    }
-ALLOWED["handlers.hub.usage"] |= {"msgspec"}  # records of exports and of the live tail
 for name in SUPERVISOR:
     ALLOWED[f"commands.process.{name}"] = {
         "conf",

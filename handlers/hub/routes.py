@@ -16,11 +16,12 @@ from handlers.hub import (
     sign_in,
     status,
     system,
+    usage,
+    usage_call,
     users,
     wallet,
 )
 from handlers.hub.openapi import endpoint as openapi
-from handlers.hub.usage import routes as usage
 from handlers.hub.web.base import Routes
 
 _KIND = "(users|groups|models|channels|plans|subscriptions)"
@@ -126,7 +127,17 @@ ROUTES: Routes = (
     (f"/api/keys/{_NAME}/(disable|enable)", keys.EnableKeyApi),
     ("/api/setup/check-url", setup.CheckUrlApi),
     ("/api/setup/test", setup.SetupTestApi),
-    *usage.ROUTES,
+    ("/usage", usage.UsagePage),
+    ("/usage/tail", usage.UsageTail),
+    (f"/usage/{_NAME}", usage_call.CallPage),
+    ("/admin/usage", usage.AdminUsagePage),
+    ("/admin/usage/tail", usage.AdminUsageTail),
+    ("/api/usage", usage.UsageApi),
+    ("/api/usage/stats", usage.UsageStatsApi),
+    ("/api/usage/errors", usage.UsageErrorsApi),
+    ("/api/usage/export", usage.UsageExportApi),
+    ("/api/usage/tail", usage.UsageTailApi),
+    (f"/api/usage/{_NAME}", usage_call.CallApi),
     ("/first-run", first_run.FirstRunPage),
     ("/first-run/address", first_run.BaseUrlStep),
     ("/first-run/channel", first_run.ChannelStep),

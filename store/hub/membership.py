@@ -4,6 +4,7 @@ import peewee
 
 from store.db.database import first_row, select_rows, snapshot_read
 from store.db.tables.catalog import Group
+from store.db.tables.usage import UsageByKey
 from store.db.tables.users import ApiKey, User
 
 DEFAULT_GROUP = "default"
@@ -27,6 +28,12 @@ def groups_of(db: peewee.Database, user_id: str, *, admin: bool) -> list[str]:
         return _ordered((given & set(names.values())) | used)
 
     return snapshot_read(db, read)
+
+
+def has_called_in(db: peewee.Database, user: str, group: str) -> bool:
+    """Return whether any call of a user was made in a group."""
+    called = (UsageByKey.user == user) & (UsageByKey.group == group)
+    return first_row(db, UsageByKey.select(UsageByKey.day).where(called)) is not None
 
 
 def _ordered(names: set[str]) -> list[str]:

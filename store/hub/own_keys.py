@@ -202,6 +202,22 @@ def _of_month(db: peewee.Database, ids: Sequence[str], at_ms: int) -> dict[str, 
     return found
 
 
+def names_of(db: peewee.Database, user_id: str, limit: int) -> list[str]:
+    """Return the names of a user's keys, each once, in order."""
+    query = ApiKey.select(ApiKey.name).where(ApiKey.user_id == user_id).distinct()
+    return [name for (name,) in select_rows(db, query.order_by(ApiKey.name).limit(limit))]
+
+
+def ids_of(db: peewee.Database, user_id: str, user: str, key: str) -> list[str]:
+    """Return the ids of a user's keys with this id or name; also of a key that is removed and has
+    calls of the user. Empty: there is none."""
+    own, named = ApiKey.user_id == user_id, (ApiKey.id == key) | (ApiKey.name == key)
+    if ids := [key_id for (key_id,) in select_rows(db, ApiKey.select(ApiKey.id).where(own, named))]:
+        return ids
+    called = (UsageByKey.key_id == key) & (UsageByKey.user == user)
+    return [key] if raw_rows(db, UsageByKey.select(UsageByKey.day).where(called).limit(1)) else []
+
+
 @dataclass(frozen=True, slots=True)
 class _Hour:
     """The hour of a key's last call; `user` as the records name it."""

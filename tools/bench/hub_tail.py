@@ -20,8 +20,8 @@ from tornado.httpserver import HTTPServer
 
 from conf.settings import Settings
 from handlers.hub.app import make_app
-from handlers.hub.usage.tail import VIEWERS_OF_USER_MAX
 from handlers.hub.web.base import SESSION_COOKIE
+from handlers.hub.web.live_tail import VIEWERS_OF_USER_MAX
 from handlers.hub.web.site import Site
 from store.admin.objects import Sealing
 from store.calls.booking import apply_records

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from handlers.hub.usage import api
+from handlers.hub import usage
 from store.calls import usage_stats
 from store.values.usage_record import FIELDS
 from tests.handlers.hub.browser import Browser
@@ -159,7 +159,7 @@ def test_sums_are_those_of_the_calls(alice, boss, calls):
 @pytest.mark.parametrize("path", ["stats?by=status", "stats?status=200", "errors?status=429"])
 def test_sums_are_not_made_from_too_many_calls(alice, boss, calls, monkeypatch, path):
     assert boss.get(f"/api/usage/{path}").status == 200
-    monkeypatch.setattr(api, "READ_AT_MOST", 2)
+    monkeypatch.setattr(usage, "READ_AT_MOST", 2)
     assert alice.get(f"/api/usage/{path}").status == 200  # of whose calls there are two
     answer = boss.get(f"/api/usage/{path}")
     assert (answer.status, answer.json["error"]["field"]) == (400, "since")

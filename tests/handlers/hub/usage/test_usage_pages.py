@@ -8,12 +8,11 @@ from typing import get_args
 import pytest
 
 from adapters.faults import CODES, Condition, Fault
-from handlers.hub.usage import listing
-from handlers.hub.usage.attempts import details, flow, lanes
-from handlers.hub.usage.one import cost_table
+from handlers.hub.usage_call import attempt_details, attempt_lanes, cost_table, flow_path
 from handlers.hub.web.formats import failure_reason
 from handlers.hub.web.strings import LANGUAGES, strings
 from handlers.relay.upstream.request import UpstreamErrorKind
+from store.calls.reading import usage_page
 from store.calls.usage_queries import Filters, history
 from store.values.usage_record import OUTCOMES, AttemptRecord
 from tests.handlers.hub.browser import Browser
@@ -76,8 +75,8 @@ def test_the_last_call_before_an_empty_span_is_named(db, alice):
 
 
 def test_pages_follow_each_other(db, alice, monkeypatch):
-    monkeypatch.setattr("handlers.hub.usage.pages.PAGE_ROWS", 3)
-    monkeypatch.setattr("handlers.hub.usage.pages.MORE_ROWS", 4)
+    monkeypatch.setattr("handlers.hub.usage.PAGE_ROWS", 3)
+    monkeypatch.setattr("handlers.hub.usage.MORE_ROWS", 4)
     made = put(db, *[call(db, number) for number in range(9)])
     page = alice.get("/usage")
     found = rows(page)
@@ -118,7 +117,7 @@ def test_charts_are_of_the_sums(db, alice, chart):
 def test_what_cannot_be_summed_up_is_not_made_up(db, alice, monkeypatch):
     put(db, call(db, 1), call(db, 2, "boss"))
     assert figure(alice.get("/usage?status=200&since=30d"), "Calls") == "1"
-    monkeypatch.setattr(listing, "READ_AT_MOST", 0)
+    monkeypatch.setattr(usage_page, "READ_AT_MOST", 0)
     assert figure(alice.get("/usage?outcome=ok&since=30d"), "Calls") == "1"
     page = alice.get("/usage?status=200&since=30d")
     assert figure(page, "Calls") == "–" and len(rows(page)) == 1
@@ -184,21 +183,21 @@ def test_attempts_lie_one_after_the_other(db):
     put(db, call(db, 1, attempts=attempts, duration_ms=1_000))
     [row] = history(db, Filters(), 1)
     words = strings("en")
-    made = lanes(row, words, admin=True)
+    made = attempt_lanes(row, words, admin=True)
     assert [(one.name, one.begin, one.end, one.shape) for one in made] == [
         ("main", 0.0, 21.0, "bad"),
         ("spare", 21.0, 25.0, "bad"),
         ("last", 25.0, 100.0, "ok"),
     ]
-    assert made[0].said == "429 after 0.21 s" and made[2].said == "200, complete"
-    assert lanes(row, words, admin=False)[0].name == "attempt 1"
-    assert flow(made) == (
+    assert made[0].label == "429 after 0.21 s" and made[2].label == "200, complete"
+    assert attempt_lanes(row, words, admin=False)[0].name == "attempt 1"
+    assert flow_path(made) == (
         "M0 26H210.0C224.0 26 217.0 62 238.0 62H250.0C264.0 62 257.0 98 278.0 98H1000.0"
     )
     lines, total = cost_table(row)
     assert [line.kind for line in lines if line.amount != "0"] == ["input", "output"]
     assert total == "0.0006"
-    assert listing.Sums().first_byte(50) is None
+    assert usage_page.CallSums().first_byte(50) is None
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -217,7 +216,7 @@ def test_every_code_and_outcome_has_short_words(language):
 
 
 def test_a_search_that_takes_long_goes_on_with_a_link(db, alice, monkeypatch):
-    monkeypatch.setattr(listing, "SEARCH_S", -1)
+    monkeypatch.setattr(usage_page, "SEARCH_S", -1)
     old, new = put(db, failed(db, 1, minutes_ago=300), failed(db, 2, minutes_ago=2))
     page = alice.get("/usage?error_code=upstream_rate_limited")
     assert rows(page) == [new] and "Searched back to" in page.text
@@ -242,7 +241,7 @@ def test_the_dearest_and_the_longest_calls_come_first(db, alice, monkeypatch):
     page = alice.get("/usage?sort=duration")
     assert rows(page) == [made[1], made[0], made[2]] and "data-tail" not in page.text
     assert rows(alice.get("/usage?sort=cost")) == [made[0], made[2], made[1]]
-    monkeypatch.setattr(listing, "SORTED_AT_MOST", 2)
+    monkeypatch.setattr(usage_page, "SORTED_AT_MOST", 2)
     page = alice.get("/usage?sort=cost")
     assert rows(page) == sorted(made, reverse=True)
     assert "Sorted only where" in page.text
@@ -257,7 +256,7 @@ def test_why_an_attempt_failed_has_words_for_every_way():
         for error in (*get_args(UpstreamErrorKind), *codes, "channel_misconfigured"):
             attempts = json.dumps([{"channel": "x", "error": error}, {"channel": "y"}])
             row = {"attempts": attempts, "outcome": "ok", "error_code": None}
-            first, second = details(row, words)
+            first, second = attempt_details(row, words)
             assert first in said and second == ""
 
 

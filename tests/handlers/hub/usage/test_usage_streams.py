@@ -6,9 +6,8 @@ import time
 
 import pytest
 
-from handlers.hub.usage import tail
-from handlers.hub.usage.tail import News, Viewer
-from handlers.hub.web import exports
+from handlers.hub.web import exports, live_tail
+from handlers.hub.web.live_tail import NewCalls, TailViewer
 from store.calls.usage_queries import Filters, history
 from store.db.database import select_rows, transaction
 from store.db.tables.hub import Session
@@ -47,13 +46,13 @@ def test_an_export_ends_when_its_client_leaves(db, alice, monkeypatch):
 
 
 def test_what_a_viewer_does_not_take_is_bounded_and_counted(db, monkeypatch):
-    monkeypatch.setattr(tail, "WAITING_MAX", 3)
+    monkeypatch.setattr(live_tail, "WAITING_MAX", 3)
     put(db, *[call(db, number) for number in range(5)], failed(db, 9))
     rows = history(db, Filters(), 10)
 
     async def given():
-        news = News(db)
-        all_of_it, some = Viewer(Filters(), "a"), Viewer(Filters(outcome="timeout"), "a")
+        news = NewCalls(db)
+        all_of_it, some = TailViewer(Filters(), "a"), TailViewer(Filters(outcome="timeout"), "a")
         news._viewers |= {all_of_it, some}
         news._give(rows)
         assert all_of_it.wake.is_set() and not some.wake.is_set()
@@ -66,15 +65,15 @@ def test_what_a_viewer_does_not_take_is_bounded_and_counted(db, monkeypatch):
 
 @pytest.mark.parametrize("limit", ["VIEWERS_MAX", "VIEWERS_OF_USER_MAX"])
 def test_viewers_are_bounded(db, alice, monkeypatch, limit):
-    monkeypatch.setattr(tail, limit, 0)
+    monkeypatch.setattr(live_tail, limit, 0)
     answer = alice.get("/api/usage/tail")
     assert answer.status == 429 and answer.headers["Retry-After"] == "60"
 
 
 @pytest.mark.parametrize("path", ["/api/usage/tail", "/usage/tail"])
 def test_a_tail_ends_with_its_session(alice, hub, monkeypatch, path):
-    monkeypatch.setattr(tail, "CHECK_S", 0.0)
-    monkeypatch.setattr(tail, "HEARTBEAT_S", 0.05)
+    monkeypatch.setattr(live_tail, "CHECK_S", 0.0)
+    monkeypatch.setattr(live_tail, "HEARTBEAT_S", 0.05)
     connection = http.client.HTTPConnection(HOST, alice.port, timeout=20)
     cookie = "; ".join(f"{name}={value}" for name, value in alice.cookies.items())
     connection.request("GET", path, headers={"Cookie": cookie})
@@ -88,8 +87,8 @@ def test_a_tail_ends_with_its_session(alice, hub, monkeypatch, path):
 
 @pytest.mark.parametrize("path", ["/api/usage/tail", "/usage/tail"])
 def test_an_open_tail_is_no_use_of_its_session(db, alice, monkeypatch, path):
-    monkeypatch.setattr(tail, "CHECK_S", 0.0)
-    monkeypatch.setattr(tail, "HEARTBEAT_S", 0.05)
+    monkeypatch.setattr(live_tail, "CHECK_S", 0.0)
+    monkeypatch.setattr(live_tail, "HEARTBEAT_S", 0.05)
     seen = Session.select(Session.seen_ms)
     ago_ms = sessions.IDLE_MS - 60_000
     transaction(db, lambda: Session.update(seen_ms=Session.seen_ms - ago_ms).execute(db))

@@ -1,1 +1,0 @@
-"""Usage detail: each call, sums of calls, errors, the live tail, exports."""

@@ -1,0 +1,410 @@
+"""One call: its row in tables, its record as a user may see it, and its page with its attempts on a
+line of time.
+
+An administrator sees all of a record. That of a member has no channel, upstream name, upstream id
+or node; its attempts have no channel, and the condition in place of the upstream's message.
+"""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+from urllib.parse import urlencode
+
+import peewee
+
+from handlers.hub.web.base import Api, Page
+from handlers.hub.web.formats import (
+    MONEY_CODES,
+    code_word,
+    failure_reason,
+    is_upstream_fault,
+    shape_of,
+)
+from handlers.hub.web.strings import strings
+from store.calls.usage_lookup import cost_lines, find
+from store.calls.usage_queries import Filters
+from store.calls.usage_stats import stats
+from store.hub.sessions import SignedIn
+from store.money import ledger, wallet
+from store.values.errors import NotFound
+from store.values.fields import Instant
+from store.values.ids import DAY_MS, HOUR_MS
+from store.values.pricing import format_money, format_multiplier, prices_from_json
+from store.values.usage_record import charges_from_json, rfc3339, to_public
+
+COST_KINDS = (
+    *("input", "cache_read", "cache_write", "cache_write_1h", "output", "reasoning", "call"),
+)
+"""The kinds of tokens in the order of a call's cost."""
+
+AXIS_PARTS = 4
+LANE_PX, TOP_PX = 36, 26
+LATE_PERCENT = 55.0  # from here on texts stand left of their position
+LONG_PERCENT = 75.0  # an attempt so long has its name at its beginning
+FLOW_UNITS = 1000  # the width of the drawing of the flow line
+STEP_UNITS = 28  # of it for the step down to the next attempt
+
+MEMBER_HIDDEN = ("channel", "upstream_model", "upstream_request_id", "node")
+_MEMBER_ATTEMPT_FIELDS = ("status", "error", "ms", "dropped")
+_ENGLISH = strings("en")
+
+_CONDITIONS: Mapping[str, str] = {
+    **dict.fromkeys(("connect", "tls", "timeout_connect"), "upstream_unreachable"),
+    **dict.fromkeys(("timeout_first_byte", "upstream_timeout"), "upstream_timeout"),
+    **dict.fromkeys(("too_large", "protocol"), "upstream_invalid_response"),
+    **dict.fromkeys(("truncated", "timeout_idle", "upstream_truncated"), "upstream_truncated"),
+    "reset_before_head": "upstream_error",
+    "ca_file": "channel_misconfigured",
+}
+"""Failures of a transfer, each with the condition in the client's error."""
+
+# ---- rows of tables ------------------------------------------------------------------------------
+
+COLUMNS = (
+    *("endpoint", "user", "key", "channel", "cost", "in", "cached", "out", "first", "total"),
+    *("speed", "tries"),
+)
+"""The columns that can be hidden, in their order; time, result and model stay."""
+
+EVERYBODY_COLUMNS = ("user", "channel")
+TOKEN_COLUMNS = ("in", "cached", "out", "first")
+"""Columns in whose place a failed call has its reason."""
+
+
+def visible_columns(hidden: list[str], *, everybody: bool) -> list[str]:
+    """Return the columns that are not hidden."""
+    return [
+        name
+        for name in COLUMNS
+        if name not in hidden and (everybody or name not in EVERYBODY_COLUMNS)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class CallRow:
+    """A call as its row in a table."""
+
+    row: Mapping[str, Any]
+    words: Mapping[str, str]
+
+    @property
+    def failed(self) -> bool:
+        """Tell whether nothing was delivered: its reason takes the place of its tokens."""
+        return self.row["outcome"] not in ("ok", "client_gone") and not self.output
+
+    @property
+    def upstreams_fault(self) -> bool:
+        """Tell whether its reason is emphasised."""
+        return is_upstream_fault(self.row["outcome"])
+
+    @property
+    def shape(self) -> str:
+        """The shape of its result."""
+        return shape_of(self.row["outcome"])
+
+    @property
+    def result(self) -> str:
+        """The text of its result."""
+        return self.words["codes.outcome_" + self.row["outcome"]]
+
+    @property
+    def reason(self) -> str:
+        """The reason of its failure in short."""
+        return failure_reason(self.words, self.row["error_code"], self.row["error_message"]) or ""
+
+    @property
+    def status(self) -> int | str:
+        """The HTTP status that was sent."""
+        return "–" if self.row["status"] is None else int(self.row["status"])
+
+    @property
+    def endpoint(self) -> str:
+        """The path, shortened to its operation if it has a model."""
+        path = str(self.row["endpoint"])
+        return "…:" + path.rpartition(":")[2] if "{model}:" in path else path
+
+    @property
+    def cost(self) -> str:
+        """The cost as decimal text."""
+        return format_money(self.row["cost_nanos"])
+
+    @property
+    def output(self) -> int:
+        """Output tokens, with those of reasoning."""
+        return int(self.row["output_tokens"] + self.row["reasoning_tokens"])
+
+    @property
+    def speed(self) -> int | None:
+        """Tokens a second from the first byte on; None: no stream, or one too short to tell."""
+        first_ms, total_ms = self.row["ttft_ms"], self.row["duration_ms"]
+        if not self.row["stream"] or first_ms is None or total_ms is None or not self.output:
+            return None
+        return round(self.output * 1000 / (total_ms - first_ms)) if total_ms > first_ms else None
+
+    @property
+    def tries(self) -> int:
+        """The number of its attempts."""
+        return len(json.loads(self.row["attempts"] or "[]"))
+
+
+# ---- attempts on a line of time ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptLane:
+    """An attempt on the line of time; positions in percent of the whole. `label`: its end in words;
+    `detail`: the reason of its failure, empty without one or when only its status is known."""
+
+    name: str
+    begin: float
+    end: float
+    shape: str
+    label: str
+    attempt: Mapping[str, Any]
+    top: int
+    detail: str
+
+    @property
+    def long(self) -> bool:
+        """Tell whether its name fits at its beginning and its label at its end."""
+        return self.end - self.begin >= LONG_PERCENT
+
+
+def attempt_details(row: Mapping[str, Any], words: Mapping[str, str]) -> list[str]:
+    """Return why each attempt of a call failed, as anybody may know it: the condition and never the
+    upstream's message. The last one, if it has no condition of an upstream, has the message of the
+    caller's error. Empty for one that succeeded."""
+    attempts = json.loads(row["attempts"] or "[]")
+    errors = [attempt.get("error") for attempt in attempts]
+    details = [_condition(words, error) for error in errors]
+    if details and row["outcome"] != "ok" and errors[-1] == row["error_code"]:
+        details[-1] = details[-1] or row["error_message"] or ""
+    return [
+        detail or code_word(words, error) or ""
+        for detail, error in zip(details, errors, strict=True)
+    ]
+
+
+def _condition(words: Mapping[str, str], error: str | None) -> str:
+    return words.get(f"usage.tried_{_CONDITIONS.get(error or '', error)}", "")
+
+
+def attempt_lanes(
+    row: Mapping[str, Any], words: Mapping[str, str], *, admin: bool
+) -> list[AttemptLane]:
+    """Return the attempts of a call; a member sees no names of channels."""
+    attempts = json.loads(row["attempts"] or "[]")
+    whole_ms = max(row["duration_ms"] or 0, sum(attempt.get("ms", 0) for attempt in attempts), 1)
+    details = attempt_details(row, words)
+    lanes, at_ms = list[AttemptLane](), 0
+    for number, (attempt, detail) in enumerate(zip(attempts, details, strict=True), 1):
+        last = number == len(attempts)
+        end_ms = whole_ms if last else min(at_ms + attempt.get("ms", 0), whole_ms)
+        shape, label = _end_of(row, attempt, words, end_ms - at_ms)
+        name = attempt["channel"] if admin else words["usage.attempt"].format(number=number)
+        begin, end = 100 * at_ms / whole_ms, 100 * end_ms / whole_ms
+        top = TOP_PX + (number - 1) * LANE_PX
+        lanes.append(AttemptLane(name, begin, end, shape, label, attempt, top, detail))
+        at_ms = end_ms
+    return lanes
+
+
+def _end_of(
+    row: Mapping[str, Any], attempt: Mapping[str, Any], words: Mapping[str, str], duration_ms: int
+) -> tuple[str, str]:
+    """Return the shape at the end of an attempt, and its label."""
+    error, status = attempt.get("error"), attempt.get("status")
+    text = str(status) if status else code_word(words, _CONDITIONS.get(error or "", error)) or ""
+    if error is None and row["outcome"] == "ok":
+        return "ok", ", ".join(filter(None, (text, words["usage.complete"])))
+    shape = "idle" if row["outcome"] == "client_gone" and error is None else "bad"
+    if error is None:
+        text = words["codes.outcome_" + row["outcome"]]
+    return shape, words["usage.after"].format(what=text, seconds=f"{duration_ms / 1000:,.2f}")
+
+
+def flow_path(lanes: Sequence[AttemptLane]) -> str:
+    """Return the path of the flow line in FLOW_UNITS: along each attempt, and from its end one step
+    down to the next."""
+    parts = []
+    for number, lane in enumerate(lanes):
+        end = lane.end * FLOW_UNITS / 100
+        if number == 0:
+            parts.append(f"M0 {lane.top}")
+        else:
+            start, above = lane.begin * FLOW_UNITS / 100, lanes[number - 1].top
+            step = min(STEP_UNITS, max(end - start, 0))
+            near, far, landed = start + step / 2, start + step / 4, start + step
+            parts.append(f"C{near:.1f} {above} {far:.1f} {lane.top} {landed:.1f} {lane.top}")
+        parts.append(f"H{end:.1f}")
+    return "".join(parts)
+
+
+def drawing_height(lanes: Sequence[AttemptLane]) -> int:
+    """Return the height of the drawing with its axis."""
+    return TOP_PX + max(len(lanes), 1) * LANE_PX
+
+
+def time_axis(row: Mapping[str, Any]) -> list[tuple[float, str]]:
+    """Return positions in percent and their seconds."""
+    whole_ms = row["duration_ms"] or 0
+    parts = range(AXIS_PARTS + 1)
+    return [(100 * n / AXIS_PARTS, f"{whole_ms * n / AXIS_PARTS / 1000:,.2f}") for n in parts]
+
+
+# ---- records -------------------------------------------------------------------------------------
+
+
+def public_record(row: Mapping[str, Any], *, admin: bool) -> dict[str, Any]:
+    """Return the public form of a row: all fields; hidden ones are None."""
+    record = to_public(row)
+    if admin:
+        return record
+    record |= dict.fromkeys(MEMBER_HIDDEN)
+    details = attempt_details(row, _ENGLISH)
+    record["attempts"] = [
+        {name: attempt[name] for name in _MEMBER_ATTEMPT_FIELDS if name in attempt}
+        | {"detail": detail or None}
+        for attempt, detail in zip(record["attempts"] or (), details, strict=True)
+    ]
+    return record
+
+
+def find_call(db: peewee.Database, me: SignedIn, call_id: str) -> dict[str, Any]:
+    """Return the call with an id, also with an id of its client, or for administrators of its
+    vendor; for a member an own one. `refund`: the ledger line that gave its cost back, or None.
+    Raises NotFound."""
+    for row in find(db, call_id):
+        own = row["user_id"] == me.user_id and call_id in (row["id"], row["client_request_id"])
+        if me.admin or own:
+            line = wallet.refund_of(db, row["id"])
+            return {**row, "refund": None if line is None else ledger.to_public(line)}
+    raise NotFound("there is no such call")
+
+
+class CallApi(Api):
+    """GET /api/usage/ID, with the lines of its cost and its refund."""
+
+    async def get(self, call_id: str) -> None:
+        row = await self.store(find_call, self.me, call_id)
+        record = public_record(row, admin=self.me.admin)
+        self.answer({**record, "cost_lines": cost_lines(row), "refund": row["refund"]})
+
+
+# ---- the page ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CostLine:
+    """A kind of tokens, its price and its amount, in decimal text; for `call` a price per call."""
+
+    kind: str
+    tokens: int
+    price: str
+    amount: str
+
+
+def cost_table(row: dict[str, Any]) -> tuple[list[CostLine], str]:
+    """Return every kind of tokens with its price and amount, also those without any, and their
+    sum."""
+    if row["prices"] is None or row["usage_source"] == "none":
+        return [], "0"
+    amounts = {line["class"]: line["amount"] for line in cost_lines(row)}
+    prices = prices_from_json(row["prices"])
+    decimals = max((len(amount.partition(".")[2]) for amount in amounts.values()), default=0)
+    lines = []
+    for name in COST_KINDS:
+        tokens = 1 if name == "call" else int(row[f"{name}_tokens"])
+        amount = amounts.get(name)
+        text = "0" if amount is None else f"{Decimal(amount):.{decimals}f}"
+        lines.append(CostLine(name, tokens, format_money(getattr(prices, name)), text))
+    total = sum((Decimal(amount) for amount in amounts.values()), Decimal(0))
+    return lines, f"{total:.{decimals}f}"
+
+
+def count_similar(db: peewee.Database, row: Mapping[str, Any], at_ms: int) -> int:
+    """Return how many calls of the same user ended with the same error in the last day."""
+    since_ms = at_ms - DAY_MS
+    filters = Filters(
+        user=row["user"], error_code=row["error_code"], since_ms=since_ms - since_ms % HOUR_MS
+    )
+    return sum(int(sums["calls"]) for sums in stats(db, (), filters))
+
+
+def load_call(
+    db: peewee.Database, me: SignedIn, call_id: str, at_ms: int
+) -> tuple[dict[str, Any], int]:
+    """Read a call, and the number of those with the same error. Raises NotFound."""
+    row = find_call(db, me, call_id)
+    return row, count_similar(db, row, at_ms) if row["error_code"] else 0
+
+
+class CallPage(Page):
+    """/usage/ID, also as a drawer over the list."""
+
+    async def get(self, call_id: str) -> None:
+        me, words = self.me, self.words
+        at_ms = time.time_ns() // 1_000_000
+        row, others = await self.store(load_call, me, call_id, at_ms)
+        lines, total = cost_table(row)
+        lanes = attempt_lanes(row, words, admin=me.admin)
+        self.show(
+            "usage/call.html",
+            row=row,
+            call=CallRow(row, words),
+            lanes=lanes,
+            axis=time_axis(row),
+            flow=flow_path(lanes),
+            height=drawing_height(lanes),
+            FLOW_UNITS=FLOW_UNITS,
+            LATE_PERCENT=LATE_PERCENT,
+            admin=me.admin,
+            cost_lines=lines,
+            cost_sum=total,
+            multiplier=_multiplier(row),
+            charges=_charges(row),
+            refunded_ms=row["refund"] and Instant().parse(row["refund"]["at"]),
+            others=others,
+            trace_link=_trace_link(row, admin=me.admin),
+            others_link=_others_link(row, me),
+            help_word=_help(row, words),
+            of_money=row["error_code"] in MONEY_CODES and row["user"] == me.user,
+            started=rfc3339(row["started_ms"]).replace("T", " ").replace("Z", " UTC"),
+        )
+
+
+def _others_link(row: Mapping[str, Any], me: SignedIn) -> str:
+    fields = {"error_code": row["error_code"] or "", "since": "24h"}
+    if row["user"] != me.user:
+        return "/admin/usage?" + urlencode({**fields, "user": row["user"]})
+    return "/usage?" + urlencode(fields)
+
+
+def _trace_link(row: Mapping[str, Any], *, admin: bool) -> str:
+    """Return the address of the calls of the same trace about the time of this one: no index has
+    traces."""
+    begin_ms, end_ms = (row["started_ms"] + ms for ms in (-HOUR_MS, HOUR_MS))
+    times = {"since": rfc3339(begin_ms), "until": rfc3339(end_ms)}
+    path = "/admin/usage?" if admin else "/usage?"
+    return path + urlencode({"trace_id": row["trace_id"] or "", **times})
+
+
+def _multiplier(row: Mapping[str, Any]) -> str:
+    return "1" if row["multiplier_ppm"] is None else format_multiplier(row["multiplier_ppm"])
+
+
+def _charges(row: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
+    charges = charges_from_json(row["charges"])
+    return [(charge.to, format_money(charge.amount_nanos)) for charge in charges]
+
+
+def _help(row: Mapping[str, Any], words: Mapping[str, str]) -> str:
+    """Return the advice for the code, else for the outcome."""
+    if row["outcome"] == "ok":
+        return ""
+    ends = {"refused": "do_refused", "client_gone": "do_client_gone"}
+    general = words["usage." + ends.get(row["outcome"], "do_failed")]
+    return words.get(f"usage.do_{row['error_code']}", general)
