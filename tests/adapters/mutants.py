@@ -6,7 +6,9 @@ import random
 from typing import Any
 
 ODD: list[Any] = [
-    *(None, True, 0, -1, 10**30, 1.5, 1e300, "", "x", "\ud800", "{", "data:;base64,!"),
+    *(None, True, 0, -1, 10**30, 1.5, 1e300, float("inf"), "", "x", "\ud800", "{", "AAAA", "STOP"),
+    *("data:;base64,!", {"parts": [{"text": 1}]}, {"functionCall": {}}),
+    {"functionCall": {"name": "f", "args": {"a": "\ud800"}}},
     *([], {}, [[]], [{}], ["a", 1], {"type": []}, {"id": 7, "name": {}}),
 ]
 
@@ -36,6 +38,11 @@ def _spoil(said: Any, chance: random.Random) -> None:
         return
 
 
+def as_json(value: Any) -> bytes:
+    """JSON, in which an infinity is a number that is out of range."""
+    return json.dumps(value).replace("Infinity", "1e999").encode()
+
+
 def mutant(stream: bytes, chance: random.Random) -> bytes:
     """A stream of events with some of them lost, doubled, moved, cut, or with odd contents."""
     events = stream.split(b"\n\n")
@@ -61,9 +68,9 @@ def mutant(stream: bytes, chance: random.Random) -> bytes:
 
 
 def _spoiled_event(event: bytes, chance: random.Random) -> bytes:
-    head, found, data = event.partition(b"data: ")
+    head, mark, data = event.partition(b"data: ")
     try:
-        said = json.loads(data)
+        decoded = json.loads(data)
     except ValueError:
         return event
-    return head + found + json.dumps(spoiled(said, chance)).encode()
+    return head + mark + as_json(spoiled(decoded, chance))

@@ -1,9 +1,6 @@
 """Streams of this family by way of the hub: however they are cut, the same comes out."""
 
 import json
-import random
-
-import pytest
 
 from tests.adapters.chat_completions.bridged import STREAMS, begun, bridged
 from tests.adapters.chat_completions.calls import chunks
@@ -12,20 +9,6 @@ from tests.adapters.chat_completions.calls import chunks
 def text_of(sent):
     said = [one["choices"][0]["delta"] for one in chunks(sent) if one["choices"]]
     return "".join(delta.get("content") or "" for delta in said)
-
-
-@pytest.mark.parametrize("name", sorted(STREAMS))
-def test_any_cut_gives_the_same(name):
-    stream = STREAMS[name]
-    whole, bridge = bridged([stream])
-    chance = random.Random(name)
-    for size in (1, 2, 7, 64, 500):
-        pieces = [stream[at : at + size] for at in range(0, len(stream), size)]
-        assert bridged(pieces)[0] == whole
-    for _ in range(50):
-        cut = chance.randrange(len(stream))
-        assert bridged([stream[:cut], stream[cut:]])[0] == whole
-    assert (bridge.fault is not None) == (name == "midstream_error")
 
 
 def test_usage_of_the_upstream_is_what_the_client_sees():

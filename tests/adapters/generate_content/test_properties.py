@@ -1,10 +1,7 @@
 """What holds of all requests and streams: round trips, and any cut."""
 
 import json
-import random
-from itertools import pairwise
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -16,7 +13,7 @@ from adapters.ir.parts import Media, Part, Reasoning, Text, ToolCall, ToolResult
 from adapters.ir.request import Output, Request, Thinking, Tool, ToolChoice
 from adapters.ir.usage import Usage
 from adapters.json.structure import at_once
-from tests.adapters.generate_content.bridged import STREAMS, bridged, chunks_of
+from tests.adapters.generate_content.bridged import chunks_of
 from tests.adapters.generate_content.calls import CONTEXT, decoded, encoded
 
 USAGE = Usage(10, 5)
@@ -297,37 +294,3 @@ def test_signatures_come_back_to_the_vendor_where_they_were():
     found = encoded(request)[0]["contents"][1]["parts"]
     assert found == [part for part in said if not part.get("thought")]
     assert sealed("text", "BBBB") in [getattr(part, "opaque", "") for part in choice.parts]
-
-
-# ---- cuts ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("framing", ["sse", "json_array"])
-@pytest.mark.parametrize("name", sorted(STREAMS))
-def test_a_stream_is_the_same_however_it_is_cut(name, framing):
-    stream = STREAMS[name]
-    whole, bridge = bridged([stream], framing)
-    assert bytewise(stream, framing) == whole
-    chance = random.Random(name)
-    for _ in range(20):
-        at = sorted(chance.choices(range(len(stream)), k=chance.randint(1, 9)))
-        pieces = [stream[start:end] for start, end in pairwise([0, *at, len(stream)])]
-        assert bridged(pieces, framing)[0] == whole
-    if name != "midstream_error":
-        assert (bridge.ended, bridge.fault, bridge.reported is not None) == (True, None, True)
-        chunks = chunks_of(whole) if framing == "sse" else json.loads(whole)
-        assert chunks[-1]["usageMetadata"]
-        assert chunks[-1]["candidates"][0]["finishReason"]
-
-
-def bytewise(stream: bytes, framing: str) -> bytes:
-    return bridged([stream[at : at + 1] for at in range(len(stream))], framing)[0]
-
-
-@pytest.mark.parametrize("name", sorted(STREAMS))
-def test_a_stream_that_breaks_off_never_looks_whole(name):
-    stream = STREAMS[name]
-    for at in range(0, len(stream) - 8, 7):
-        sent, bridge = bridged([stream[:at]])
-        assert not (bridge.ended and bridge.fault is None) or b"finishReason" in stream[:at]
-        assert bridge.ended or b"finishReason" not in sent

@@ -1,10 +1,8 @@
-"""The codecs of messages against random requests and streams: what the hub carries comes back, a
-strict vendor takes every request, and hostile streams end in a fault or an end."""
+"""The codecs of messages against random requests and streams: what the hub carries comes back, and
+a strict vendor takes every request."""
 
 import json
-import random
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -12,13 +10,11 @@ from msgspec.structs import replace
 from adapters.family.codec import Target
 from adapters.family.opaque import Origin
 from adapters.family.traits import Traits
-from adapters.faults import Fault
 from adapters.framing.sse import EventSplitter
 from adapters.ir.answer import Closed, Delta, Finished, Opened, Sealed
 from adapters.ir.parts import Media, Reasoning, Text, ToolCall, ToolResult, Turn
 from adapters.ir.request import Output, Request, Thinking, Tool, ToolChoice
 from adapters.json.jsonio import dumps, top_level
-from adapters.json.structure import at_once
 from adapters.messages import CODECS
 from adapters.messages.parts import sealed_thought, thought_of
 from adapters.registry import FAMILIES
@@ -232,23 +228,6 @@ def fed(pieces):
     return out + made.close(), made
 
 
-SAMPLES = ["text", "thinking", "tools_parallel", "refusal", "cached_usage"]
-
-
-@pytest.mark.parametrize("name", SAMPLES)
-def test_streams_are_the_same_however_they_are_cut(name):
-    stream = (WIRE / f"{name}.sse").read_bytes()
-    whole, made = fed([stream])
-    assert made.whole and made.fault is None and whole.endswith(b'{"type":"message_stop"}\n\n')
-    rng = random.Random(name)
-    cuts = [[stream[at : at + 1] for at in range(len(stream))], EventSplitter(1 << 20).feed(stream)]
-    for _ in range(20):
-        at = sorted(rng.choices(range(len(stream) + 1), k=rng.randint(0, 12)))
-        cuts.append([stream[i:j] for i, j in zip([0, *at], [*at, len(stream)], strict=True)])
-    for pieces in cuts:
-        assert fed(map(bytes, pieces))[0] == whole
-
-
 def test_repeated_thoughts_are_sealed_whole():
     stream = (WIRE / "thinking.sse").read_bytes()
     events = [bytes(event) for event in EventSplitter(1 << 20).feed(stream)]
@@ -273,108 +252,3 @@ def test_repeated_thoughts_are_sealed_whole():
     )
     (message,) = [m for m in json.loads(opened.body)["messages"] if m["role"] == "assistant"]
     assert message["content"][0]["thinking"] == said * 5 + "I should ask both."
-
-
-MUTANTS = [b"null", b"[]", b"{}", b"7", b'"x"', b"-1", b"true", b'{"type":"error"}', b"1e999"]
-
-
-def mutant(stream, rng):
-    """A stream with a value replaced, or with bytes or events lost, doubled or swapped."""
-    events = [bytes(event) for event in EventSplitter(1 << 20).feed(stream)]
-    kind = rng.randrange(5)
-    at = rng.randrange(len(events))
-    if kind == 0:
-        del events[at]
-    elif kind == 1:
-        events.insert(rng.randrange(len(events)), events[at])
-    elif kind == 2:
-        events[at : at + 2] = reversed(events[at : at + 2])
-    elif kind == 3:
-        event = events[at]
-        cut = rng.randrange(len(event))
-        events[at] = event[:cut] + event[cut + rng.randint(1, 4) :]
-    else:
-        event = events[at]
-        colons = [i for i in range(len(event)) if event[i : i + 1] == b":" and i > 30]
-        if colons:
-            start = rng.choice(colons) + 1
-            ends = [i for i in range(start, len(event)) if event[i : i + 1] in b",}"]
-            end = rng.choice(ends) if ends else len(event)
-            events[at] = event[:start] + rng.choice(MUTANTS) + event[end:]
-    return b"".join(events)
-
-
-@pytest.mark.parametrize("name", SAMPLES)
-def test_hostile_streams_end_in_a_fault_or_an_end(name):
-    stream = (WIRE / f"{name}.sse").read_bytes()
-    rng = random.Random(name)
-    for _ in range(400):
-        hostile = mutant(stream, rng)
-        if rng.random() < 0.3:
-            hostile = mutant(hostile, rng)
-        out, made = fed([hostile])
-        assert made.ended == (
-            out.endswith(b'{"type":"message_stop"}\n\n') or made.fault is not None
-        )
-        assert out.count(b"event: message_stop") <= 1
-
-
-@given(VALUES)
-@settings(max_examples=100, deadline=None)
-def test_any_answer_is_read_or_a_fault(value):
-    for body in ({"content": value}, {"content": [value]}, value):
-        try:
-            at_once(CODECS.upstream.decode_answer(dumps(body)))
-        except Fault:
-            pass
-    CODECS.upstream.open_decoder().read(None, {"type": "content_block_start", "index": value})
-
-
-@given(st.data())
-@settings(max_examples=150, deadline=None)
-def test_any_request_is_read_or_a_fault(data):
-    """A value anywhere in a request replaced by any other."""
-    body = {
-        "model": "m",
-        "max_tokens": 9,
-        "system": [{"type": "text", "text": "s", "cache_control": {"type": "ephemeral"}}],
-        "messages": [
-            {"role": "user", "content": [{"type": "text", "text": "a"}]},
-            {
-                "role": "assistant",
-                "content": [
-                    {"type": "thinking", "thinking": "t", "signature": "s"},
-                    {"type": "tool_use", "id": "i", "name": "n", "input": {"a": 1}},
-                ],
-            },
-            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "i"}]},
-            {
-                "role": "user",
-                "content": [
-                    {"type": "document", "source": {"type": "text", "data": "d"}, "title": "t"},
-                    {"type": "image", "source": {"type": "url", "url": "u"}},
-                ],
-            },
-        ],
-        "tools": [{"name": "n", "input_schema": {"type": "object"}}],
-        "tool_choice": {"type": "tool", "name": "n"},
-        "thinking": {"type": "enabled", "budget_tokens": 2000},
-        "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": {}}},
-        "metadata": {"user_id": "u"},
-    }
-    places = []
-
-    def walk(value):
-        for key in value if isinstance(value, dict) else range(len(value)):
-            places.append((value, key))
-            if isinstance(value[key], dict | list):
-                walk(value[key])
-
-    walk(body)
-    holder, key = data.draw(st.sampled_from(places))
-    holder[key] = data.draw(VALUES)
-    try:
-        request = result(CODECS.client.decode_request(top_level(dumps(body)), False, None))
-        sent(request)
-    except Fault as fault:
-        assert fault.blame == "client" and fault.param
