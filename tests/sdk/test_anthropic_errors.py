@@ -84,6 +84,7 @@ def test_raises(ask, outcomes):
 @pytest.mark.parametrize("ask", ASKS, ids=lambda ask: ask.name)
 def test_headers(ask, outcomes):
     outcome = outcomes[ask.name]
+    assert outcome.answers
     for _, headers in outcome.answers:
         assert headers["content-type"] == "application/json"
         assert headers["request-id"] == headers["x-request-id"]

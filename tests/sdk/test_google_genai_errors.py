@@ -108,6 +108,7 @@ def test_raises(ask, outcomes):
 def test_headers(ask, outcomes):
     outcome = outcomes[ask.name]
     wait = extra_headers(ask).get("retry-after")
+    assert outcome.answers
     for _, headers in outcome.answers:
         assert headers["content-type"] == "application/json"
         assert headers["request-id"] == headers["x-request-id"]

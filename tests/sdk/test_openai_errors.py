@@ -95,6 +95,7 @@ def test_raises(family, ask, outcomes):
 @every_case
 def test_headers(family, ask, outcomes):
     outcome = outcomes[family][ask.name]
+    assert outcome.answers
     for _, headers in outcome.answers:
         assert headers["content-type"] == "application/json"
         assert headers["request-id"] == headers["x-request-id"]
