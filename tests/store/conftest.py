@@ -8,12 +8,13 @@ from store.admin.apply import Editor
 from store.admin.document import parse
 from store.admin.objects import Sealing
 from store.admin.plan import Upstreams
-from store.db.database import discard, open_database
+from store.db.database import discard, open_database, snapshot_read, transaction
 from store.values.cipher import Cipher
-from tests.support.stores import MariaDbStores, sqlite_store
+from tests.support.stores import MariaDbStores, contents, fill, sqlite_store
 
 DIALECTS = ("sqlite", "mariadb")
 PEPPER = "pepper of the tests"
+_APPLIED = {}
 VENDORS = {
     "openai": frozenset({"chat_completions", "responses"}),
     "anthropic": frozenset({"messages"}),
@@ -158,6 +159,11 @@ def read(tmp_path):
 
 
 @pytest.fixture
-def applied(editor, read, base_document):
-    """The outcome of applying the base document."""
-    return editor.apply(read(base_document))
+def applied(editor, read, base_document, database):
+    """The outcome of applying the base document, which is done once."""
+    if "outcome" not in _APPLIED:
+        _APPLIED["outcome"] = editor.apply(read(base_document))
+        _APPLIED["rows"] = snapshot_read(database, lambda: contents(database))
+    else:
+        transaction(database, lambda: fill(database, _APPLIED["rows"]))
+    return _APPLIED["outcome"]

@@ -7,7 +7,14 @@ import tempfile
 from pathlib import Path
 
 from store.db import schema
-from store.db.database import discard, execute, open_database, transaction
+from store.db.database import (
+    discard,
+    execute,
+    insert_columns,
+    is_mysql,
+    open_database,
+    transaction,
+)
 from store.db.migrate import up
 
 _SHAPE = (  # of a database that no test has altered, and that nobody is connected to
@@ -15,7 +22,8 @@ _SHAPE = (  # of a database that no test has altered, and that nobody is connect
     " (SELECT COUNT(*) FROM information_schema.statistics WHERE table_schema = DATABASE()),"
     " (SELECT COUNT(DISTINCT table_collation) FROM information_schema.tables"
     " WHERE table_schema = DATABASE()),"
-    " (SELECT COUNT(*) FROM information_schema.partitions WHERE table_schema = DATABASE()),"
+    " (SELECT GROUP_CONCAT(partition_name) FROM information_schema.partitions"
+    " WHERE table_schema = DATABASE()),"
     ' (SELECT COUNT(*) FROM "schema_migrations"),'
     " (SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE())"
 )
@@ -62,16 +70,44 @@ class MariaDbStores:
         db = open_database(url)
         try:
             if execute(db, _SHAPE).fetchone() == self._shape:
-                transaction(db, lambda: _empty(db))
+                transaction(db, lambda: _reset(db))
                 self._free.append(url)
         finally:
             discard(db)
 
 
-def _empty(db):
-    names = [table._meta.table_name for table in schema.all_tables()]
-    exist = [f"SELECT '{name}' FROM DUAL WHERE EXISTS (SELECT 1 FROM \"{name}\")" for name in names]
-    for (name,) in execute(db, " UNION ALL ".join(exist)).fetchall():
-        execute(db, f'DELETE FROM "{name}"')
+def contents(db):
+    """The columns of all tables that have rows, by the table's name, for `fill`."""
+    columns = {}
+    for table in _filled(db):
+        names = [field.column_name for field in table._meta.sorted_fields]
+        listed = ", ".join(f'"{name}"' for name in names)
+        rows = execute(db, f'SELECT {listed} FROM "{table._meta.table_name}"').fetchall()
+        columns[table._meta.table_name] = dict(zip(names, zip(*rows, strict=True), strict=True))
+    return columns
+
+
+def fill(db, columns_by_table):
+    """Makes this all that the database holds, whichever kind of database it is from."""
+    _empty(db)
+    for name, columns in columns_by_table.items():
+        insert_columns(db, name, columns)
+
+
+def _reset(db):
+    _empty(db)
     for row in schema.FIRST_ROWS:
         execute(db, f"INSERT {row}")
+
+
+def _empty(db):
+    for table in _filled(db):
+        execute(db, f'DELETE FROM "{table._meta.table_name}"')
+
+
+def _filled(db):
+    tables = {table._meta.table_name: table for table in schema.all_tables()}
+    dual = " FROM DUAL" if is_mysql(db) else ""
+    exist = [f"SELECT '{name}'{dual} WHERE EXISTS (SELECT 1 FROM \"{name}\")" for name in tables]
+    rows = execute(db, " UNION ALL ".join(exist)).fetchall()
+    return [tables[name] for (name,) in rows]
