@@ -53,7 +53,7 @@ HIDDEN = ("worker", "hub")
 PROCESSES = ("serve", "supervisor", "worker", "hub", "demo")
 
 _OWN = ("adapters", "commands", "conf", "demo", "handlers", "operations", "store")
-_CURE = "run ./sluice, or: make venv && .venv/bin/python app.py"
+_HINT = "run ./sluice, or: make venv && .venv/bin/python app.py"
 
 COMPLETE_VARIABLE = "_SLUICE_COMPLETE"  # set by the script of `completion`
 SEE_HELP = "'sluice --help' lists the commands."
@@ -118,7 +118,7 @@ def _missing(error: ModuleNotFoundError) -> int:
     package = (error.name or "").partition(".")[0]
     if package in _OWN:
         raise error  # a bug: no package to install
-    sys.stderr.write(f"error: the Python package {package} is missing from {sys.prefix}; {_CURE}\n")
+    sys.stderr.write(f"error: the Python package {package} is missing from {sys.prefix}; {_HINT}\n")
     return 1
 
 

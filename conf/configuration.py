@@ -13,9 +13,8 @@ from pathlib import Path
 import msgspec
 
 from conf.settings import ANY_ADDRESS, SECTIONS, SETTINGS, Settings, from_plain
-from conf.toml_edits import with_value
-from conf.toml_lines import KeyPath, key_lines
-from conf.values import absolute, checked, from_text, is_loopback
+from conf.toml_edits import KeyPath, key_lines, with_value
+from conf.values import absolute, checked, from_text, is_loopback, toml
 
 FILE_NAME = "gateway.toml"
 QUICKSTART_FOLDER = "run"  # where `make run` makes a gateway
@@ -25,6 +24,12 @@ SECRETS_NAME = "secrets.toml"
 SECRETS_VARIABLE = "SLUICE_SECRETS_FILE"
 ENVIRONMENT_PREFIX = "SLUICE_"
 MAX_FILE_BYTES = 1024 * 1024
+
+_SAMPLE_HEAD = """\
+# Sluice, one gateway. Lines that begin with # and no blank show the defaults; uncomment to change.
+# The environment (SLUICE_SERVER__PORT=8000) and --set server.port=8000 override this file.
+# Relative paths start at the folder of this file. After a change: ./sluice check --config FILE
+"""
 
 
 class ConfigError(Exception):
@@ -46,7 +51,7 @@ class ConfigError(Exception):
 
 
 def which(read: Path | None) -> str:
-    """Which file a command has read, and how to name another; for error messages."""
+    """Return the line of an error message that names the file read, and how to name another."""
     return f"configuration read: {read}; name another with --config FILE or {CONFIG_VARIABLE}"
 
 
@@ -88,33 +93,33 @@ def load(
     text: str | None = None,
 ) -> Loaded:
     """Gather and check all values. `path` None: no file, relative paths start here. `text`: what
-    the file is going to hold, instead of what it holds.
+    the file will contain, instead of its present content.
 
     `overrides` are texts "section.key=value" of --set. Raises ConfigError with every fault.
     """
-    found = _Values()
+    gathered = _Values()
     if path is not None:
         _refuse_sample(path)
-        text = found.text_of(path) if text is None else text
+        text = gathered.text_of(path) if text is None else text
     if path is not None and text is not None:
-        found.read_text(path, text)
-    found.read_environment(environ)
-    found.read_overrides(overrides)
-    found.check_ports()
-    found.check_ops()
-    found.check_openid()
-    found.check_retention()
-    found.check_body_memory()
-    if found.faults:
-        raise ConfigError(found.faults, read=path)
+        gathered.read_text(path, text)
+    gathered.read_environment(environ)
+    gathered.read_overrides(overrides)
+    gathered.check_ports()
+    gathered.check_ops()
+    gathered.check_openid()
+    gathered.check_retention()
+    gathered.check_body_memory()
+    if gathered.faults:
+        raise ConfigError(gathered.faults, read=path)
     folder = path.parent.resolve() if path is not None else Path.cwd()
     plain: dict[str, dict[str, object]] = {section: {} for section in SECTIONS}
     for name, row in SETTINGS.items():
-        value = found.values.get(name, row.default)
+        value = gathered.values.get(name, row.default)
         plain[row.section][row.key] = absolute(name, value, folder)
     return Loaded(
         settings=from_plain(plain),
-        origins={name: found.origins.get(name, "default") for name in SETTINGS},
+        origins={name: gathered.origins.get(name, "default") for name in SETTINGS},
         path=path,
         config_dir=folder,
         secrets_path=folder / environ.get(SECRETS_VARIABLE, SECRETS_NAME),
@@ -136,14 +141,14 @@ def with_setting(path: Path, name: str, value: str) -> str:
     """The text of the file with `name` (section.key) set to a value, given as to --set; not written
     yet. Raises ConfigError: the file cannot be read or changed, or would not be in order then."""
     _refuse_sample(path)
-    given = _Values()
-    given.take_text(name, name, value)
-    text = given.text_of(path)
-    if text is None or given.faults:
-        raise ConfigError(given.faults)
+    gathered = _Values()
+    gathered.take_text(name, name, value)
+    text = gathered.text_of(path)
+    if text is None or gathered.faults:
+        raise ConfigError(gathered.faults)
     section, _, key = name.partition(".")
     try:
-        changed = with_value(text, section, key, given.values[name])
+        changed = with_value(text, section, key, gathered.values[name])
     except ValueError as error:
         raise ConfigError([f"{path}: {error}"]) from None
     load(path, (), {}, changed)
@@ -152,11 +157,11 @@ def with_setting(path: Path, name: str, value: str) -> str:
 
 def parse_overrides(overrides: Sequence[str]) -> dict[str, object]:
     """{section.key: value} of --set texts alone. Raises ConfigError with every fault."""
-    found = _Values()
-    found.read_overrides(overrides)
-    if found.faults:
-        raise ConfigError(found.faults)
-    return found.values
+    gathered = _Values()
+    gathered.read_overrides(overrides)
+    if gathered.faults:
+        raise ConfigError(gathered.faults)
+    return gathered.values
 
 
 class _Values:
@@ -168,7 +173,7 @@ class _Values:
         self.faults: list[str] = []
 
     def read_text(self, path: Path, text: str) -> None:
-        """Take what a file holds."""
+        """Take the values of a file."""
         try:
             document = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
@@ -198,16 +203,20 @@ class _Values:
                 self.faults.append(f"--set {name}: section.key=value expected")
 
     def check_ports(self) -> None:
-        """Two servers cannot listen on one port."""
-        for one, other in (("server", "hub"), ("server", "ops"), ("hub", "ops")):
-            ports, hosts = self._both(one, other, "port"), self._both(one, other, "host")
+        """Refuse two servers on one port."""
+        for section, other in (("server", "hub"), ("server", "ops"), ("hub", "ops")):
+            ports, hosts = self._both(section, other, "port"), self._both(section, other, "host")
             overlap = len(set(hosts)) == 1 or any(host in ANY_ADDRESS for host in hosts)
-            if len(set(ports)) == 1 and overlap and False not in self._both(one, other, "enabled"):
-                named = self.origins.get(f"{other}.port") or self.origins.get(f"{one}.port")
-                self.faults.append(f"{named}: {other}.port {ports[0]} is also {one}.port")
+            if (
+                len(set(ports)) == 1
+                and overlap
+                and False not in self._both(section, other, "enabled")
+            ):
+                named = self.origins.get(f"{other}.port") or self.origins.get(f"{section}.port")
+                self.faults.append(f"{named}: {other}.port {ports[0]} is also {section}.port")
 
     def check_ops(self) -> None:
-        """Beyond loopback anybody may ask, so a token is required."""
+        """Require a token beyond loopback, where anybody may ask."""
         enabled, host, token = (
             self.values.get(name, SETTINGS[name].default)
             for name in ("ops.enabled", "ops.host", "ops.token")
@@ -314,16 +323,16 @@ def _syntax_fault(path: Path, text: str, error: tomllib.TOMLDecodeError) -> str:
     what, line = message[: place.start()], int(place[1] or text.rstrip().count("\n") + 1)
     key, equals, _ = text.split("\n")[line - 1].partition("=")
     if what == "Cannot overwrite a value" and equals:
-        what = f'the key "{key.strip()}" is there twice'
+        what = f'the key "{key.strip()}" is defined twice'
     elif what.startswith("Cannot declare "):
-        what = f"the table {key.strip()} is there twice"
+        what = f"the table {key.strip()} is defined twice"
     return f"{path}:{line}: {what}"
 
 
 def _nearest_setting(name: str) -> str:
-    """Prefers the same key of another section: `port` alone means one of them."""
+    """Return a hint, which prefers the same key of another section."""
     key = name.rpartition(".")[2]
-    same = [known for known in SETTINGS if known.endswith("." + key)]
+    same = [setting for setting in SETTINGS if setting.endswith("." + key)]
     close = difflib.get_close_matches(name, SETTINGS, n=1)
     if close or not same:
         return _nearest(name, tuple(SETTINGS))
@@ -333,3 +342,17 @@ def _nearest_setting(name: str) -> str:
 def _nearest(name: str, known: Sequence[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {close[0]}?" if close else ""
+
+
+def sample_text(values: Mapping[str, object]) -> str:
+    """Return the complete file, with `values` (section.key: value) set."""
+    parts = [_SAMPLE_HEAD]
+    for section in SECTIONS:
+        title = (type(getattr(Settings(), section)).__doc__ or "").strip()
+        parts.append(f"\n[{section}]\n# {title}\n")
+        for name, row in SETTINGS.items():
+            if row.section == section:
+                value = values.get(name, row.default)
+                mark = "" if name in values else "#"
+                parts.append(f"# {row.description}\n{mark}{row.key} = {toml(value)}\n")
+    return "".join(parts)

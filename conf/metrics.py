@@ -223,7 +223,9 @@ CALLS_ENDED = Metric(
     "All that is counted of one kind of calls in one place, which costs a call the least. A scrape"
     " takes it apart into the metrics above. No channel: no attempt was made.",
 )
-METRICS: Mapping[str, Metric] = {one.name: one for one in (*_OF_WORKERS, *_OF_SUPERVISOR, SIGN_INS)}
+METRICS: Mapping[str, Metric] = {
+    metric.name: metric for metric in (*_OF_WORKERS, *_OF_SUPERVISOR, SIGN_INS)
+}
 """All metrics by name, in the order in which they are printed."""
 COUNTED: Mapping[str, Metric] = {**METRICS, CALLS_ENDED.name: CALLS_ENDED}
 """What a worker may count: the metrics, and what is not printed as it is."""

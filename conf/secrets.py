@@ -42,7 +42,7 @@ _UPCOMING = """
 # Being rotated: known to all, used by none yet. `./sluice secrets rotate` goes on with it.
 [upcoming]
 """
-_CURE = "restore the file from your backup"
+_REMEDY = "restore the file from your backup"
 _BRIDGE_VERSION = "Sluice 0.1.0 at schema 23 (git-4ce62c7e6920)"
 """Reads files without translation_secrets, and writes them with these."""
 
@@ -110,7 +110,7 @@ def of(loaded: Loaded) -> Secrets:
 
 def load(path: Path) -> Secrets:
     """Read the file: what a rotation has added is the last of its list, too. ConfigError names the
-    cure."""
+    remedy."""
     stored = read(path)
     lists = {
         name: [
@@ -139,7 +139,7 @@ def read(path: Path) -> Secrets:
         raise ConfigError([f"{path}: cannot be read: {error.strerror}"]) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError):
         # the parser might quote a secret
-        raise ConfigError([f"{path}: not a TOML file; {_CURE}"]) from None
+        raise ConfigError([f"{path}: not a TOML file; {_REMEDY}"]) from None
     if mode & stat.S_IRWXO:
         raise ConfigError([f"{path}: everybody may read it; run: chmod 600 {path}"])
     return _checked(path, document)
@@ -169,12 +169,12 @@ def _checked(path: Path, document: dict[str, object]) -> Secrets:
 def _faults(place: str, values: list[str]) -> list[str]:
     """Return the faults of the values of a list, without quoting one."""
     if not values:
-        return [f"{place} is empty; {_CURE}"]
+        return [f"{place} is empty; {_REMEDY}"]
     raw = [_bytes_of(value) for value in values]
     if any(len(secret) < SECRET_BYTES for secret in raw):
-        return [f"{place}: {SECRET_BYTES} bytes in URL-safe base64 expected; {_CURE}"]
+        return [f"{place}: {SECRET_BYTES} bytes in URL-safe base64 expected; {_REMEDY}"]
     if any(len(set(secret)) < PLACEHOLDER_BYTES for secret in raw):
-        return [f"{place}: a placeholder, not {SECRET_BYTES} random bytes; {_CURE}"]
+        return [f"{place}: a placeholder, not {SECRET_BYTES} random bytes; {_REMEDY}"]
     return []
 
 

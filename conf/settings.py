@@ -126,7 +126,7 @@ class UpstreamSettings(_Section, frozen=True):
 
 
 class RoutingSettings(_Section, frozen=True):
-    """Which channel a call gets."""
+    """Choice of a channel for a call."""
 
     max_attempts: Annotated[
         int, _number(1, 100, "attempts", "How many attempts one call makes.")
@@ -218,7 +218,7 @@ class JournalSettings(_Section, frozen=True):
 
 
 class UsageSettings(_Section, frozen=True):
-    """How long usage is kept; ledger, wallets and audit log always are."""
+    """Retention of usage; ledger, wallets and audit log are kept for ever."""
 
     keep_days: Annotated[
         int,

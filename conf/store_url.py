@@ -49,7 +49,7 @@ def place(url: str) -> str:
 
 
 def is_host(text: str) -> bool:
-    """Whether a text is an IP address or a possible host name."""
+    """Return whether a text is an IP address or a possible host name."""
     try:
         return bool(ipaddress.ip_address(text))
     except ValueError:
@@ -76,9 +76,9 @@ def _check_text(what: str, text: str) -> None:
     left = _ESCAPE.sub("", text)
     for char in left:
         if not _PLAIN.fullmatch(char):
-            shown = '"%", which begins no escape' if char == "%" else f'"{char}"'
+            quoted = '"%", which begins no escape' if char == "%" else f'"{char}"'
             coded = urllib.parse.quote(char, safe="")
-            raise ValueError(f"the {what} holds {shown}: write it as {coded}")
+            raise ValueError(f"the {what} holds {quoted}: write it as {coded}")
     decoded = urllib.parse.unquote_to_bytes(text)
     if b"\0" in decoded or (what != "password" and not _is_utf8(decoded)):
         raise ValueError(f"the {what} is not text in UTF-8 when its escapes are read")

@@ -1,17 +1,110 @@
-"""Changes one value in the text of a gateway.toml; its comments and all other lines stay.
+"""The lines of keys in a gateway.toml, and edits of one value that keep comments and other lines.
 
-Pure, but for `replace_file`. Where a key stands: toml_lines.py. tomllib says at the end whether the
-text means what it should.
+Pure, but for `replace_file`. tomllib confirms at the end that the text means what it should.
 """
 
 import os
 import re
 import stat
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
-from conf.toml_lines import key_spans
 from conf.values import toml
+
+KeyPath = tuple[str, ...]
+EntryPath = tuple[str, int, str]
+"""An array of tables, the index of one of its tables, and a key in it: "" for the table itself,
+nested keys joined by dots."""
+
+# The last line of a multi-line statement contains the end of an array or a string.
+_ENDS = ("]", "}", '"""', "'''")
+
+
+def key_lines(text: str) -> dict[KeyPath, int]:
+    """The first line (from 1) of every key and table of a text that tomllib accepts.
+
+    A key of an inline table has the line where its statement begins; keys inside arrays of tables
+    share one path, and the first line wins.
+    """
+    return {path: first for path, (first, _) in key_spans(text).items()}
+
+
+def key_spans(text: str) -> dict[KeyPath, tuple[int, int]]:
+    """As `key_lines`: the first and the last line of the statement of every key and table."""
+    spans: dict[KeyPath, tuple[int, int]] = {}
+    table: KeyPath = ()
+    for number, statement, document in _statements(text):
+        paths = list(_paths(document))
+        if statement.lstrip().startswith("["):
+            table = paths[-1]
+            prefix: KeyPath = ()
+        else:
+            prefix = table
+        for path in paths:
+            spans.setdefault(prefix + path, (number, number + statement.count("\n")))
+    return spans
+
+
+def entry_lines(text: str) -> dict[EntryPath, int]:
+    """The first line of every table in arrays of tables, and of its keys.
+
+    Tables written in one statement, as in `user = [{…}, {…}]`, share its line.
+    """
+    lines: dict[EntryPath, int] = {}
+    counts: dict[str, int] = {}
+    name = ""  # of the table that the statements are in
+    inner: KeyPath = ()
+    for number, statement, document in _statements(text):
+        ((outer, value),) = document.items()
+        if statement.lstrip().startswith("["):
+            name, inner = outer, _header(document)[1:]
+            if statement.lstrip().startswith("[[") and not inner:
+                counts[name] = counts.get(name, 0) + 1
+            lines.setdefault((name, counts.get(name, 1) - 1, ".".join(inner)), number)
+        elif not name and isinstance(value, list):
+            lines |= {(outer, index, ""): number for index in range(len(value))}
+        else:
+            for path in _paths(document):
+                lines.setdefault((name, counts.get(name, 1) - 1, ".".join((*inner, *path))), number)
+    return lines
+
+
+def _header(document: dict[str, object]) -> KeyPath:
+    """The path of a table by its header alone."""
+    return list(_paths(document))[-1]
+
+
+def _statements(text: str) -> Iterator[tuple[int, str, dict[str, object]]]:
+    """(first line, text, decoded) of each statement, without blank lines and comments."""
+    pending: list[str] = []
+    first = 1
+    # "\n" only: splitlines() would also cut at characters that are legal inside a TOML string
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not pending:
+            first = number
+        pending.append(line)
+        if len(pending) > 1 and not any(end in line for end in _ENDS):
+            continue  # else an array of 10,000 lines would be parsed 10,000 times
+        statement = "\n".join(pending)
+        try:
+            document = tomllib.loads(statement)
+        except tomllib.TOMLDecodeError:
+            continue  # a string or an array that continues in the next line
+        pending.clear()
+        if document:
+            yield first, statement, document
+
+
+def _paths(document: dict[str, object]) -> Iterator[KeyPath]:
+    """Every path of a decoded statement, outer tables first."""
+    for key, value in document.items():
+        yield (key,)
+        inner = value[-1] if isinstance(value, list) and value else value
+        if isinstance(inner, dict):
+            for path in _paths(inner):
+                yield (key, *path)
+
 
 PRIVATE_MODE = 0o600
 
@@ -55,14 +148,14 @@ def with_value(text: str, section: str, key: str, value: object) -> str:
 def replace_file(path: Path, text: str) -> None:
     """Put a text into an existing private file in one step; its owner and mode stay."""
     path = path.resolve()  # a link stays one
-    there = path.stat()
+    existing = path.stat()
     beside = path.with_name(f".{path.name}.new")
     beside.unlink(missing_ok=True)
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_MODE)
     with open(descriptor, "w", encoding="utf-8", newline="") as file:
-        if (there.st_uid, there.st_gid) != (os.geteuid(), os.getegid()):
-            os.fchown(descriptor, there.st_uid, there.st_gid)
-        os.fchmod(descriptor, stat.S_IMODE(there.st_mode))
+        if (existing.st_uid, existing.st_gid) != (os.geteuid(), os.getegid()):
+            os.fchown(descriptor, existing.st_uid, existing.st_gid)
+        os.fchmod(descriptor, stat.S_IMODE(existing.st_mode))
         file.write(text)
         file.flush()
         os.fsync(descriptor)
@@ -102,9 +195,9 @@ def _shown_default(lines: list[str], start: int, key: str) -> int | None:
 def _comment_of(statement: str) -> str:
     """The comment behind the value of a statement, with the blanks before it."""
     last = statement.rfind("\n") + 1
-    for found in re.finditer(r"\s*#", statement[last:]):
-        if _decoded(statement[: last + found.start()]) == _decoded(statement):
-            return statement[last + found.start() :]
+    for match in re.finditer(r"\s*#", statement[last:]):
+        if _decoded(statement[: last + match.start()]) == _decoded(statement):
+            return statement[last + match.start() :]
     return ""
 
 

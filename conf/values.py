@@ -42,7 +42,7 @@ class Setting(msgspec.Struct, frozen=True):
 
     @property
     def expected(self) -> str:
-        """What a value must be, in words."""
+        """Describe the values that are allowed."""
         if self.choices:
             return "one of " + ", ".join(self.choices)
         if self.kind is bool:
@@ -181,7 +181,7 @@ def _token(value: Any) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name or address is loopback."""
+    """Return whether a host name or address is loopback."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -10,7 +10,7 @@ import click
 from commands.edits import editor, print_outcome
 from commands.output import data_options
 from commands.store_access import opened_store
-from conf.toml_lines import EntryPath, entry_lines
+from conf.toml_edits import EntryPath, entry_lines
 from store.admin.document import BYTE_ORDER_MARK, Place, is_json, read, resolver
 from store.values.errors import Refused
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 
 from commands.output import note, set_option
-from conf import sample, secrets
-from conf.configuration import FILE_NAME, Loaded, load, parse_overrides
+from conf import secrets
+from conf.configuration import FILE_NAME, Loaded, load, parse_overrides, sample_text
 from conf.settings import to_plain
 from operations.client_settings import hub_url
 from store.db import migrate
@@ -87,7 +87,7 @@ def _settings_file(path: Path, overrides: tuple[str, ...]) -> str:
     except FileExistsError:
         return f"{path}: exists already"
     with open(descriptor, "w", encoding="utf-8") as file:
-        file.write(sample.text(parse_overrides(overrides)))
+        file.write(sample_text(parse_overrides(overrides)))
     return f"{path}: created"
 
 

@@ -33,13 +33,13 @@ _OURS = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
 
 class BackOff:
-    """How long to wait before a process that died is started again."""
+    """The delay before a process that died is started again."""
 
     def __init__(self) -> None:
         self._next_s = FIRST_BACK_OFF_S
 
     def died(self, lived_s: float) -> float:
-        """Nothing after a life; after an early death longer each time."""
+        """Return the delay, s: none after a long life, longer with each early death."""
         if lived_s >= EARLY_DEATH_S:
             self._next_s = FIRST_BACK_OFF_S
             return 0.0

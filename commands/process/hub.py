@@ -48,11 +48,11 @@ REFUSED_EXIT = 3
 STDIN_CHUNK_BYTES = 65536
 ALIVE_EVERY_S = 1.0
 TRIM_EVERY_S = 2.0
-STORE_PAUSE_S = 5.0  # until a store that is away is asked again
+STORE_PAUSE_S = 5.0  # until an unreachable store is tried again
 
 
 class Orders(msgspec.Struct):
-    """What the supervisor tells the Hub."""
+    """The first orders of the supervisor to the Hub."""
 
     settings: dict[str, dict[str, object]]
     build: str
@@ -64,14 +64,14 @@ class Orders(msgspec.Struct):
 
 
 class Command(msgspec.Struct):
-    """What it tells it later: log-level, reopen-log."""
+    """A later order: log-level, reopen-log."""
 
     cmd: str
     level: str = ""
 
 
 def main(args: Sequence[str]) -> int:
-    """`hub` without click: the exit code."""
+    """Run `hub`, without click; return the exit code."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     one_arena()

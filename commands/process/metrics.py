@@ -41,7 +41,7 @@ ABSENT = (1 << 64) - 1
 
 _HEADER = struct.Struct("<QQ")  # words in use, bytes of names
 SCRATCH = 2  # index of words that nobody reads, enough for any series
-_FIRST = SCRATCH + max(one.words for one in COUNTED.values())
+_FIRST = SCRATCH + max(metric.words for metric in COUNTED.values())
 _NAMES_AT = WORDS * 8
 
 
@@ -136,31 +136,31 @@ class Totals:
 
     def read(self, readers: Iterable[WordReader]) -> Mapping[Key, list[int]]:
         """The words of every metric's series, over all workers."""
-        found = {key: list(words) for key, words in self._ended.items()}
+        totals = {key: list(words) for key, words in self._ended.items()}
         for reader in readers:
             words = reader.read()
             for series in reader.series:
-                _add(found, series, words)
-        for key in [key for key in found if key[0] == CALLS_ENDED.name]:
-            for part, own in _parts(key[1], found.pop(key)):
-                before = found.get(part)
-                found[part] = own if before is None else list(map(add, own, before))
-        return found
+                _add(totals, series, words)
+        for key in [key for key in totals if key[0] == CALLS_ENDED.name]:
+            for part, own in _parts(key[1], totals.pop(key)):
+                before = totals.get(part)
+                totals[part] = own if before is None else list(map(add, own, before))
+        return totals
 
 
-def _add(found: dict[Key, list[int]], series: Series, words: "array[int]") -> None:
+def _add(totals: dict[Key, list[int]], series: Series, words: "array[int]") -> None:
     metric, first = series.metric, series.first
     own = words[first : first + metric.words].tolist()
     key = (metric.name, series.labels)
-    before = found.get(key)
+    before = totals.get(key)
     if metric.kind == "gauge" and own[0] == ABSENT:
         return
     if before is None:
-        found[key] = own
+        totals[key] = own
     elif metric.join == "max":
-        found[key] = [max(own[0], before[0])]
+        totals[key] = [max(own[0], before[0])]
     else:
-        found[key] = list(map(add, own, before))
+        totals[key] = list(map(add, own, before))
 
 
 def _buckets(metric: Metric) -> str:
@@ -172,18 +172,18 @@ def _buckets(metric: Metric) -> str:
 
 
 def _parts(labels: tuple[str, ...], words: list[int]) -> Iterator[tuple[Key, list[int]]]:
-    """What a block of CALLS_ENDED adds to the metrics."""
+    """Add a block of CALLS_ENDED to the metrics."""
     family, endpoint, model, group, status, code, channel, result, currency = labels
-    calls, duration_ms, own_us, cost_nanos, given, made, first_byte_ms = words[: len(BLOCK_SUMS)]
+    calls, duration_ms, own_us, cost_nanos, input_, output, first_byte_ms = words[: len(BLOCK_SUMS)]
     own_at = len(BLOCK_SUMS) + len(DURATION.bounds) + 1
     first_byte_at = own_at + len(OVERHEAD.bounds) + 1
     durations, owns = words[len(BLOCK_SUMS) : own_at], words[own_at:first_byte_at]
     first_bytes = words[first_byte_at:]
     yield (REQUESTS.name, (family, endpoint, model, group, status, code)), [calls]
     yield (DURATION.name, (family, model)), [*durations, duration_ms]
-    if given or made:
-        yield (TOKENS.name, (model, "input")), [given]
-        yield (TOKENS.name, (model, "output")), [made]
+    if input_ or output:
+        yield (TOKENS.name, (model, "input")), [input_]
+        yield (TOKENS.name, (model, "output")), [output]
     if cost_nanos:
         yield (COST.name, (currency, model)), [cost_nanos]
     if channel:
@@ -193,10 +193,10 @@ def _parts(labels: tuple[str, ...], words: list[int]) -> Iterator[tuple[Key, lis
             yield (UPSTREAM_FIRST_BYTE.name, (channel,)), [*first_bytes, first_byte_ms]
 
 
-def percentile_ms(found: Mapping[Key, list[int]], metric: Metric, percent: int) -> float | None:
-    """The time below which so many percent of a histogram lie, over all its series, even within a
-    bucket; beyond the last bound that bound. None: nothing was measured."""
-    series = [words[:-1] for (name, _), words in found.items() if name == metric.name]
+def percentile_ms(totals: Mapping[Key, list[int]], metric: Metric, percent: int) -> float | None:
+    """Return a percentile over all series of a histogram, interpolated within a bucket; at most the
+    last bound. None without a measurement."""
+    series = [words[:-1] for (name, _), words in totals.items() if name == metric.name]
     buckets: list[int] = [sum(counts) for counts in zip(*series, strict=True)]
     left: float = sum(buckets) * percent / 100
     if not left:
@@ -210,13 +210,15 @@ def percentile_ms(found: Mapping[Key, list[int]], metric: Metric, percent: int) 
     return round(low / unit, 3)
 
 
-_BUCKETS = {one.name: _buckets(one) for one in METRICS.values() if one.kind == "histogram"}
+_BUCKETS = {
+    metric.name: _buckets(metric) for metric in METRICS.values() if metric.kind == "histogram"
+}
 
 
-def text_of(found: Mapping[Key, list[int]], own: Iterable[Sample]) -> bytes:
+def text_of(totals: Mapping[Key, list[int]], own: Iterable[Sample]) -> bytes:
     """The body of a scrape; `own` are the supervisor's samples."""
     lines: dict[str, list[str]] = {name: [] for name in METRICS}
-    for (name, labels), words in found.items():
+    for (name, labels), words in totals.items():
         metric = METRICS[name]
         if metric.kind == "histogram":
             _histogram(lines[metric.name], metric, labels, words)
@@ -236,11 +238,11 @@ def text_of(found: Mapping[Key, list[int]], own: Iterable[Sample]) -> bytes:
 
 
 def _histogram(lines: list[str], metric: Metric, labels: tuple[str, ...], words: list[int]) -> None:
-    shown = _pairs(metric, labels)
-    head = f'{metric.name}_bucket{{{shown}{"," if shown else ""}le="'
+    pairs = _pairs(metric, labels)
+    head = f'{metric.name}_bucket{{{pairs}{"," if pairs else ""}le="'
     *buckets, total = words
     lines.append(_BUCKETS[metric.name].format(head, *accumulate(buckets)))
-    in_braces = f"{{{shown}}}" if shown else ""
+    in_braces = f"{{{pairs}}}" if pairs else ""
     lines.append(f"{metric.name}_sum{in_braces} {_number(total, metric.per)}\n")
     lines.append(f"{metric.name}_count{in_braces} {sum(buckets)}\n")
 

@@ -133,7 +133,7 @@ def written_places(folder: Path) -> tuple[dict[str, object], Path | None]:
 
 
 def parked_in(folder: Path) -> int:
-    """How many lines and records of the journal are put aside in the folder, as far as counted."""
+    """Return the number of parked lines and records of the journal, as far as counted."""
     try:
         with open(folder / PARKED_NAME, "rb") as file:
             return file.read(PARKED_COUNT_BYTES).count(b"\n")

@@ -178,7 +178,9 @@ class Supervisor:
     def counts(self) -> Iterator[WordReader]:
         """Return where every running process counts."""
         yield from (worker.counts for worker in self.workers())
-        yield from (one.counts for one in self._companions if one.counts is not None)
+        yield from (
+            companion.counts for companion in self._companions if companion.counts is not None
+        )
 
     # ---- workers ---------------------------------------------------------------------------------
 
@@ -285,7 +287,7 @@ class Supervisor:
         return worker
 
     def _orders(self) -> dict[str, object]:
-        """What every process is told first."""
+        """Return the first orders to a process."""
         settings = to_plain(self.loaded.settings)
         settings["log"]["level"] = self.log.level  # it may have been changed since the start
         return {
@@ -396,12 +398,12 @@ class Supervisor:
 
 
 def _ended_by(code: int) -> dict[str, object]:
-    """What a log line says of a process that has ended: its exit code, or the signal's name."""
+    """Return the log fields of a process that has ended: its exit code, or the signal's name."""
     return {"exit_code": code} if code >= 0 else {"signal": signal.Signals(-code).name}
 
 
 def _raise_descriptor_limit() -> None:
-    """Each stream needs two descriptors; the workers inherit the limit."""
+    """Raise the limit of descriptors, which workers inherit: each stream needs two."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -467,7 +469,7 @@ def main(args: Sequence[str]) -> int:
 
 
 def _other_port(taken: PortTaken, *, quickstart: bool) -> str:
-    """How to choose another port, as whoever started the gateway can say it."""
+    """Return advice on choosing another port, for `serve` or `quickstart`."""
     if not quickstart:
         return f"free it, or choose another: --set {taken.section}.port=NUMBER"
     free = OTHER_PORT if taken.port != OTHER_PORT else taken.port + 1
@@ -506,5 +508,5 @@ def _parse(args: Sequence[str]) -> _Options | None:
         if name not in values or not (joined or rest):
             return None
         values[name].append(value if joined else rest.pop(0))
-    last = {name: (given or [""])[-1] for name, given in values.items()}
+    last = {name: (texts or [""])[-1] for name, texts in values.items()}
     return _Options(last["--config"], values["--set"], last["--demo-port"], last["--welcome-fd"])

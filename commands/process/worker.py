@@ -96,7 +96,7 @@ MAX_ENDING = 10_000  # channels in a state
 
 
 class Orders(msgspec.Struct):
-    """What the supervisor tells a worker first."""
+    """The first orders of the supervisor to a worker."""
 
     settings: dict[str, dict[str, object]]
     build: str
@@ -111,14 +111,14 @@ class Orders(msgspec.Struct):
 
 
 class Command(msgspec.Struct):
-    """What it tells it later: drain, stop, log-level, reopen-log."""
+    """A later order: drain, stop, log-level, reopen-log."""
 
     cmd: str
     level: str = ""
 
 
 def main(args: Sequence[str]) -> int:
-    """`worker` without click: the exit code."""
+    """Run `worker`, without click; return the exit code."""
     # Signals go to the supervisor; it tells the workers by their stdin.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

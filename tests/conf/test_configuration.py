@@ -136,12 +136,12 @@ def test_syntax_errors_have_a_line(file, text, line):
     (fault,) = faults(path, (), {})
     assert fault.startswith(f"{path}:{line}: ")
     assert "at line" not in fault
-    assert text[0] != "a" or fault.endswith('the key "a" is there twice')
+    assert text[0] != "a" or fault.endswith('the key "a" is defined twice')
 
 
 def test_a_table_that_is_there_twice_is_named(file):
     path = file("[server]\nport = 1\n\n[server]\nworkers = 2\n")
-    assert faults(path, (), {}) == [f"{path}:4: the table [server] is there twice"]
+    assert faults(path, (), {}) == [f"{path}:4: the table [server] is defined twice"]
 
 
 def test_unreadable_files(file, tmp_path):

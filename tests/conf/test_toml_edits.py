@@ -5,7 +5,7 @@ import tomllib
 
 import pytest
 
-from conf import sample
+from conf.configuration import sample_text
 from conf.toml_edits import replace_file, with_value
 
 URL = "mysql://u:p@h/d"
@@ -49,7 +49,7 @@ def test_what_is_written(before, after):
 
 
 def test_every_setting_of_the_sample_in_turn():
-    whole = sample.text({})
+    whole = sample_text({})
     for section, key, value in (
         ("server", "trusted_proxies", ("10.0.0.0/8",)),
         ("server", "port", 8080),

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 import app
-from conf import sample
+from conf.configuration import sample_text
 from conf.metrics import METRICS
 from conf.settings import SECTIONS, SETTINGS, Settings
 from conf.values import toml
@@ -73,7 +73,7 @@ def pages() -> Mapping[str, str]:
         conversions.PAGE: conversions.page(),
         errors.PAGE: errors.page(),
         "docs/openapi.json": json.dumps(openapi.document(), ensure_ascii=False, indent=1) + "\n",
-        "conf/gateway.toml": sample.text({}),
+        "conf/gateway.toml": sample_text({}),
     }
 
 

@@ -2,7 +2,7 @@
 
 import tomllib
 
-from conf.toml_lines import entry_lines, key_lines
+from conf.toml_edits import entry_lines, key_lines
 
 TEXT = '''\
 # a comment with [server] and port = 1
