@@ -19,8 +19,10 @@ from store.admin.document import parse
 from store.admin.objects import Sealing
 from store.db.database import discard, open_database
 from store.db.migrate import up
+from store.hub import tokens
 from store.values.cipher import Cipher
 from tests.handlers.hub.browser import PASSWORDS, Browser
+from tests.handlers.hub.script import Script
 from tests.support.ports import HOST, free_port
 from tests.support.stores import sqlite_store
 
@@ -155,3 +157,16 @@ def browser(hub):
 def alice(hub):
     """The browser of a member who has signed in."""
     return Browser(hub.port).signed_in("alice")
+
+
+@pytest.fixture
+def boss(hub):
+    """The browser of an administrator who has signed in."""
+    return Browser(hub.port).signed_in("boss")
+
+
+@pytest.fixture
+def api(hub, db):
+    """A script of the administrator boss."""
+    _, token = tokens.create(db, "boss", ["admin"], actor="tester")
+    return Script(hub.port, token)

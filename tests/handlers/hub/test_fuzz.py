@@ -11,7 +11,7 @@ import pytest
 from handlers.hub.openapi.schemas import schemas
 from handlers.hub.openapi.table import PARAMETERS, ROWS
 from store.hub import tokens
-from tests.handlers.hub.admin.script import CHANNEL, MODEL
+from tests.handlers.hub.script import CHANNEL, MODEL
 from tests.support.ports import HOST
 
 SEED = 20261127

@@ -10,8 +10,8 @@ from handlers.hub.routes import ADMIN_PAGES
 from store.db.database import first_row, transaction
 from store.db.tables.users import ApiKey, User
 from store.hub import tokens
-from tests.handlers.hub.admin.script import CHANNEL, MODEL
 from tests.handlers.hub.browser import Browser
+from tests.handlers.hub.script import CHANNEL, MODEL
 from tests.handlers.hub.test_security import contents
 from tests.handlers.hub.usage.calls import call, failed, put
 from tests.support.ports import HOST

@@ -23,11 +23,6 @@ def db(db, tmp_path):
 
 
 @pytest.fixture
-def boss(hub):
-    return Browser(hub.port).signed_in("boss")
-
-
-@pytest.fixture
 def carol(hub):
     return Browser(hub.port).signed_in("carol")
 

@@ -12,14 +12,8 @@ import pytest
 from handlers.hub import usage
 from store.calls import usage_stats
 from store.values.usage_record import FIELDS
-from tests.handlers.hub.browser import Browser
 from tests.handlers.hub.usage.calls import call, failed, put
 from tests.support.ports import HOST
-
-
-@pytest.fixture
-def boss(hub):
-    return Browser(hub.port).signed_in("boss")
 
 
 @pytest.fixture

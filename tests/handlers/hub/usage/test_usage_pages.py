@@ -21,11 +21,6 @@ from tests.handlers.hub.usage.calls import FAILED, call, failed, put
 WORDS_MAX_CHARS = 40
 
 
-@pytest.fixture
-def boss(hub):
-    return Browser(hub.port).signed_in("boss")
-
-
 def rows(answer):
     assert answer.status == 200, answer.text[:500]
     return re.findall(r'<tr class="row[^"]*" data-id="(\w+)"', answer.text)

@@ -22,6 +22,13 @@ class Script(Browser):
     def call(self, method, path, body=None):
         return self.ask(method, path, None if body is None else json.dumps(body))
 
+    def create(self, plural, *bodies):
+        """Creates objects of a kind; the last one as it is answered."""
+        for body in bodies:
+            answer = self.call("POST", f"/api/admin/{plural}", body)
+            assert answer.status == 201, answer.text
+        return answer.json
+
     def listed(self, path):
         answer = self.get(path)
         assert answer.status == 200, answer.text

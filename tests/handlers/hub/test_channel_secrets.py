@@ -1,4 +1,4 @@
-"""Changes over HTTP that would show stored secrets of a channel, or which files there are."""
+"""Changes over HTTP that would reveal stored secrets of a channel, or which files exist."""
 
 import os
 
@@ -11,12 +11,13 @@ from store.admin.objects import Sealing
 from store.catalog.catalog import load_snapshot
 from store.values.cipher import Cipher
 from store.values.errors import Refused
-from tests.handlers.hub.admin.script import CHANNEL, MODEL, UPSTREAM_KEY
+from tests.handlers.hub.script import CHANNEL, MODEL, UPSTREAM_KEY
 from tests.support.certificates import Authority
 
 PROXY = "http://127.0.0.1:3128"
 PLACE = "/api/admin/channels/main"
 HEADERS = {"x-org": "secret-org"}
+KEYS = {"keys": [UPSTREAM_KEY]}
 
 
 @pytest.fixture
@@ -25,47 +26,39 @@ def sealing():
 
 
 @pytest.fixture
-def command(db, sealing):
-    """What a command does to the channel."""
-    made = editor(db, sealing, "operator")
-    return lambda **edits: made.set_fields("channel", "main", edits)
+def command(api, db, sealing):
+    """command(field=text …): changes the channel main as a command does."""
+    api.create("models", MODEL)
+    api.create("channels", CHANNEL | {"extra_headers": HEADERS})
+    return lambda **edits: editor(db, sealing, "operator").set_fields("channel", "main", edits)
 
 
-@pytest.fixture
-def channel(api, command, tmp_path):
-    assert api.call("POST", "/api/admin/models", MODEL).status == 201
-    body = CHANNEL | {"extra_headers": HEADERS}
-    assert api.call("POST", "/api/admin/channels", body).status == 201
-    return command
-
-
-MOVES = [
-    {"base_url": "http://127.0.0.2:9"},
-    {"base_url": "https://127.0.0.1:9"},
-    {"base_url": "http://127.0.0.1:90/path"},
-    {"proxy": PROXY},
-]
-
-
-@pytest.mark.parametrize("move", MOVES)
-def test_a_new_place_needs_keys_and_headers_again(api, channel, move):
+@pytest.mark.parametrize(
+    "move",
+    [
+        {"base_url": "http://127.0.0.2:9"},
+        {"base_url": "https://127.0.0.1:9"},
+        {"base_url": "http://127.0.0.1:90/path"},
+        {"proxy": PROXY},
+    ],
+)
+def test_a_new_origin_needs_keys_and_headers_again(api, command, move):
     before = api.get(PLACE).json
-    for given in ({}, {"keys": [UPSTREAM_KEY]}, {"extra_headers": HEADERS}):
-        status, field, told = api.refused("PATCH", PLACE, move | given)
-        assert (status, field) == (400, "keys") and next(iter(move)) in told
+    for secrets in ({}, KEYS, {"extra_headers": HEADERS}):
+        status, field, message = api.refused("PATCH", PLACE, move | secrets)
+        assert (status, field) == (400, "keys") and next(iter(move)) in message
     assert api.get(PLACE).json == before
-    whole = move | {"keys": [UPSTREAM_KEY], "extra_headers": HEADERS}
-    assert api.call("PATCH", PLACE, whole).status == 200
+    assert api.call("PATCH", PLACE, move | KEYS | {"extra_headers": HEADERS}).status == 200
 
 
-def test_a_proxy_that_goes_or_certificates_that_go_are_a_new_place(api, channel, tmp_path):
-    channel(proxy=PROXY, ca_file=str(Authority(tmp_path).ca_file))
+def test_removing_a_proxy_or_certificates_needs_them_too(api, command, tmp_path):
+    command(proxy=PROXY, ca_file=str(Authority(tmp_path).ca_file))
     for field in ("proxy", "ca_file"):
         assert api.refused("PATCH", PLACE, {field: None})[:2] == (400, "keys")
 
 
-def test_what_stays_at_its_place_needs_nothing(api, channel):
-    channel(proxy="http://one:login@127.0.0.1:3128")
+def test_the_same_origin_needs_no_secret(api, command):
+    command(proxy="http://one:login@127.0.0.1:3128")
     changes = {"base_url": "http://127.0.0.1:9/other/path", "proxy": "http://a:b@127.0.0.1:3128"}
     assert api.call("PATCH", PLACE, changes).status == 200
     without = {"keys": [], "extra_headers": {}, "base_url": "http://127.0.0.2:9"}
@@ -73,27 +66,23 @@ def test_what_stays_at_its_place_needs_nothing(api, channel):
     assert api.call("PATCH", PLACE, {"base_url": "http://127.0.0.3:9"}).status == 200
 
 
-def test_the_form_tells_it_beside_the_keys(boss, channel):
+def test_the_form_and_the_first_run_refuse_it_too(boss, db, sealing, command):
     fields = {"vendor": "openai-compatible", "family": "chat_completions", "enabled": "true"}
-    sent = [*fields.items(), ("base_url", "http://127.0.0.2:9")]
-    answer = boss.send("/admin/channels/main/edit", sent)
+    form = [*fields.items(), ("base_url", "http://127.0.0.2:9")]
+    answer = boss.send("/admin/channels/main/edit", form)
     assert answer.status == 400 and 'id="f-keys-problem"' in answer.text
-
-
-def test_the_first_run_takes_no_stored_key_to_another_place(db, sealing, channel):
-    vendor, models = "openai-compatible", ["gpt-4.1"]
-    wanted = first_steps.FirstChannel(vendor, "main", "default", models, "http://127.0.0.2:9")
+    first = ("openai-compatible", "main", "default", ["gpt-4.1"], "http://127.0.0.2:9")
     with pytest.raises(Refused, match="keys"):
-        first_steps.make_channel(db, sealing, "boss", wanted)
+        first_steps.make_channel(db, sealing, "boss", first_steps.FirstChannel(*first))
 
 
-def test_commands_move_channels_as_ever(db, sealing, channel, tmp_path):
-    channel(base_url="http://127.0.0.2:9", proxy=PROXY)
+def test_commands_move_channels(db, sealing, command, tmp_path):
+    command(base_url="http://127.0.0.2:9", proxy=PROXY)
     document = f'[[channel]]\nname = "main"\nbase_url = "http://127.0.0.3:9"\nproxy = "{PROXY}0"'
     assert len(editor(db, sealing, "operator").apply(parse(document, {}, tmp_path)).changes) == 1
 
 
-def test_paths_are_not_taken_and_tell_nothing(api, boss, channel, tmp_path):
+def test_paths_are_refused_unopened_and_all_with_one_answer(api, boss, command, tmp_path):
     ca_file = str(Authority(tmp_path).ca_file)
     os.mkfifo(tmp_path / "fifo")
     paths = [ca_file, str(tmp_path / "fifo"), str(tmp_path / "none"), "/proc/self/fd/0", ["/x"]]
@@ -101,7 +90,7 @@ def test_paths_are_not_taken_and_tell_nothing(api, boss, channel, tmp_path):
     assert len(answers) == 1 and answers.pop()[:2] == (400, "ca_file")
     body = CHANNEL | {"name": "other", "ca_file": ca_file}
     assert api.refused("POST", "/api/admin/channels", body)[:2] == (400, "ca_file")
-    channel(ca_file=ca_file)
+    command(ca_file=ca_file)
     assert f'value="{ca_file}"' in boss.get("/admin/channels/main/edit").text
     assert ca_file not in boss.get("/admin/channels?new&like=main").text
     os.unlink(ca_file)
@@ -109,18 +98,18 @@ def test_paths_are_not_taken_and_tell_nothing(api, boss, channel, tmp_path):
 
 
 def test_a_proxy_that_was_set_over_http_is_guarded_until_a_command_sets_it(
-    api, db, sealing, channel
+    api, db, sealing, command
 ):
     def guarded():
-        [loaded] = load_snapshot(db, sealing.cipher).channels
-        return loaded.route.guarded
+        [channel] = load_snapshot(db, sealing.cipher).channels
+        return channel.route.guarded
 
-    again = {"proxy": PROXY, "keys": [UPSTREAM_KEY], "extra_headers": HEADERS}
+    again = {"proxy": PROXY, "extra_headers": HEADERS} | KEYS
     assert api.call("PATCH", PLACE, again).status == 200
     assert guarded()
-    channel(priority="1")
+    command(priority="1")
     assert guarded()
-    channel(proxy=PROXY)
+    command(proxy=PROXY)
     assert not guarded()
     assert api.call("PATCH", PLACE, {"proxy": PROXY, "priority": 2}).status == 200
     assert not guarded()

@@ -1,4 +1,4 @@
-"""A leaked key and a disputed charge: found, switched off, given back, all of it audited."""
+"""A leaked key and a disputed charge: found, switched off, refunded, all of it audited."""
 
 import json
 
@@ -10,45 +10,39 @@ from tests.handlers.hub.browser import Browser
 from tests.handlers.hub.usage.calls import call, put
 
 LEAKED = "sk-of-alice-which-leaked-0001"
+KEYS, FIND = "/api/admin/keys", "/api/admin/keys/find"
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def keys(apply):
-    """Three keys of alice, one of boss; ids by name."""
-    apply(
-        {
-            "key": [
-                {"user": "alice", "name": "laptop", "group": "default", "secret": LEAKED},
-                {"user": "alice", "name": "server", "group": "default"},
-                {"user": "alice", "name": "old", "group": "default"},
-                {"user": "boss", "name": "laptop", "group": "default"},
-            ]
-        }
-    )
+    """Three keys of alice, one of boss."""
+    owners = [("alice", "laptop"), ("alice", "server"), ("alice", "old"), ("boss", "laptop")]
+    rows = [{"user": user, "name": name, "group": "default"} for user, name in owners]
+    rows[0]["secret"] = LEAKED
+    apply({"key": rows})
 
 
-def listed(api, query=""):
-    return [(key["user"], key["name"]) for key in api.listed(f"/api/admin/keys{query}")]
+def test_keys_of_all_users_are_found_by_user_and_text(api):
+    def names(query=""):
+        return {(key["user"], key["name"]) for key in api.listed(f"{KEYS}{query}")}
 
-
-def test_keys_of_all_users_are_found_by_user_and_text(api, keys):
-    mine = [("alice", "old"), ("alice", "server"), ("alice", "laptop")]
-    assert set(listed(api)) == {*mine, ("boss", "laptop")}
-    assert set(listed(api, "?user=alice")) == set(mine)
-    assert set(listed(api, "?text=LAPTOP")) == {("alice", "laptop"), ("boss", "laptop")}
-    assert listed(api, f"?text={LEAKED[-4:]}") == [("alice", "laptop")]
-    assert listed(api, "?user=nobody") == []
-    first = api.get("/api/admin/keys?limit=3").json
-    rest = api.get(f"/api/admin/keys?limit=3&after={first['next']}").json
+    of_alice = {("alice", "old"), ("alice", "server"), ("alice", "laptop")}
+    assert names() == {*of_alice, ("boss", "laptop")}
+    assert names("?user=alice") == of_alice
+    assert names("?text=LAPTOP") == {("alice", "laptop"), ("boss", "laptop")}
+    assert names(f"?text={LEAKED[-4:]}") == {("alice", "laptop")}
+    assert names("?user=nobody") == set()
+    first = api.get(f"{KEYS}?limit=3").json
+    rest = api.get(f"{KEYS}?limit=3&after={first['next']}").json
     assert len(first["items"]) == 3 and len(rest["items"]) == 1 and rest["next"] is None
 
 
-def test_a_leaked_secret_leads_to_its_key_and_is_kept_nowhere(api, keys, db, caplog):
+def test_a_leaked_secret_leads_to_its_key_and_is_stored_nowhere(api, db, caplog):
     caplog.set_level("DEBUG")
     before = select_rows(db, KeySecret.select(KeySecret.digest))
-    key = api.call("POST", "/api/admin/keys/find", {"secret": f" {LEAKED}\n"}).json
+    key = api.call("POST", FIND, {"secret": f" {LEAKED}\n"}).json
     assert (key["user"], key["name"], key["state"]) == ("alice", "laptop", "active")
-    place = f"/api/admin/keys/{key['id']}"
+    place = f"{KEYS}/{key['id']}"
     assert api.call("POST", f"{place}/disable").json["state"] == "disabled"
     assert api.call("POST", f"{place}/enable").json["state"] == "active"
     assert api.call("DELETE", place).json["state"] == "revoked"
@@ -59,30 +53,19 @@ def test_a_leaked_secret_leads_to_its_key_and_is_kept_nowhere(api, keys, db, cap
     assert lines[:4] == [("boss", action, "alice/laptop") for action in actions]
     assert LEAKED not in caplog.text and LEAKED not in json.dumps(api.listed("/api/admin/audit"))
     assert select_rows(db, KeySecret.select(KeySecret.digest)) == before
-
-
-@pytest.mark.parametrize(
-    ("body", "status"),
-    [
+    for body, status in (
         ({"secret": "sk-of-nobody-0123456789"}, 404),
         ({"secret": ""}, 400),
         ({"secret": "x" * 201}, 400),
         ({"secret": ["x"]}, 400),
         ({}, 400),
         ({"secret": LEAKED, "user": "alice"}, 400),
-    ],
-)
-def test_a_secret_that_opens_nothing(api, keys, body, status):
-    answer = api.call("POST", "/api/admin/keys/find", body)
-    assert answer.status == status and LEAKED not in answer.text
+    ):
+        answer = api.call("POST", FIND, body)
+        assert answer.status == status and LEAKED not in answer.text
 
 
-def test_members_find_no_keys_of_others(alice, keys):
-    for path in ("/api/admin/keys", "/admin/keys", "/api/admin/users/boss/ledger"):
-        assert alice.get(path).status == 404
-
-
-def test_the_page_finds_a_secret_and_stops_its_key(boss, api, hub, keys):
+def test_the_page_finds_a_secret_and_stops_its_key(boss, api, hub):
     boss.get("/admin/keys")
     answer = boss.send("/admin/keys/find", [("secret", "sk-of-nobody-0123456789")])
     assert answer.status == 404 and "no key has this secret" in answer.text
@@ -99,8 +82,8 @@ def test_the_page_finds_a_secret_and_stops_its_key(boss, api, hub, keys):
     assert line["actor"] == "boss" and line["address"]
 
 
-def test_a_disputed_charge_is_given_back_once_and_shown_at_the_call(api, boss, alice, db):
-    [call_id] = put(db, call(db, 1))
+def test_a_disputed_charge_is_refunded_once_and_shown_at_the_call(api, boss, alice, db):
+    call_id, other_id = put(db, call(db, 1), call(db, 2))
     place = f"/api/admin/usage/{call_id}/refund"
     assert api.refused("POST", place, {})[:2] == (400, "reason")
     assert api.refused("POST", "/api/admin/usage/nothing/refund", {"reason": "x"})[0] == 404
@@ -115,13 +98,10 @@ def test_a_disputed_charge_is_given_back_once_and_shown_at_the_call(api, boss, a
         assert (refund["amount"], refund["reason"]) == (cost, "wrong model")
         assert "wrong model" in browser.get(f"/usage/{call_id}").text
     assert "/refund" not in alice.get(f"/usage/{call_id}").text
-
-
-def test_the_page_of_a_call_refunds_it(api, boss, db):
-    [call_id] = put(db, call(db, 2))
-    assert f"/admin/usage/{call_id}/refund" in boss.get(f"/usage/{call_id}").text
-    assert boss.send(f"/admin/usage/{call_id}/refund", [("reason", "broken")]).status == 303
-    assert api.get(f"/api/usage/{call_id}").json["refund"]["reason"] == "broken"
+    form = f"/admin/usage/{other_id}/refund"
+    assert form in boss.get(f"/usage/{other_id}").text
+    assert boss.send(form, [("reason", "broken")]).status == 303
+    assert api.get(f"/api/usage/{other_id}").json["refund"]["reason"] == "broken"
     assert api.listed("/api/admin/audit?kind=wallet")[0]["action"] == "refund"
 
 

@@ -1,0 +1,69 @@
+"""The audit log: who changed what, from where, with both states; read, exported, never changed."""
+
+import csv
+import io
+import json
+import time
+
+from handlers.hub.web import exports
+from store.db import audit
+
+AUDIT = "/api/admin/audit"
+
+
+def test_a_line_has_actor_address_and_both_states(api, boss):
+    api.create("groups", {"name": "coding"})
+    api.call("PATCH", "/api/admin/groups/coding", {"multiplier": "3"})
+    api.call("POST", "/api/admin/users/alice/credit", {"amount": "1", "reason": "x"})
+    [update, create] = api.listed(f"{AUDIT}?kind=group&name=coding")
+    assert (update["actor"], update["address"], update["action"]) == ("boss", "127.0.0.1", "update")
+    assert (update["before"], update["after"]) == ({"multiplier": "1"}, {"multiplier": "3"})
+    assert create["before"] is None and create["after"]["models"] == ["*"]
+    assert {row["kind"] for row in api.listed(f"{AUDIT}?actor=boss")} >= {"group", "wallet"}
+    assert {row["address"] for row in api.listed(f"{AUDIT}?actor=tester")} == {None}
+    assert api.listed(f"{AUDIT}?since=2040-01-01T00:00:00Z") == []
+    assert api.refused("GET", f"{AUDIT}?since=soon")[:2] == (400, "since")
+    text = boss.get("/admin/audit?kind=group&name=coding").text
+    assert "1 → <ins>3</ins>" in text and "127.0.0.1" in text and "boss" in text
+    assert "No line matches." in boss.get("/admin/audit?actor=nobody").text
+
+
+def test_the_log_comes_page_by_page_and_cannot_be_changed(api, db):
+    for number in range(3):
+        api.create("groups", {"name": f"g{number}"})
+        time.sleep(0.002)
+    everything = [row["id"] for row in api.listed(AUDIT)]
+    paged, after = [], ""
+    while after is not None:
+        part = api.get(f"{AUDIT}?limit=2&after={after}").json
+        paged += [row["id"] for row in part["items"]]
+        after = part["next"]
+    assert paged == everything and len(paged) == len(audit.entries(db, 1000))
+    for method in ("POST", "PATCH", "DELETE"):
+        assert api.call(method, AUDIT, {}).status == 405
+
+
+def test_the_log_is_exported_whole_by_its_filter(api, boss, monkeypatch):
+    monkeypatch.setattr(audit, "PAGE_ROWS", 2)
+    monkeypatch.setattr(exports, "PIECE_ROWS", 3)
+    api.create("groups", *({"name": f"g{number}", "models": []} for number in range(7)))
+    api.call("PATCH", "/api/admin/groups/g0", {"multiplier": "3"})
+    api.call("POST", "/api/admin/users/alice/credit", {"amount": "1", "reason": "x"})
+    place = f"{AUDIT}/export"
+    listed = api.listed(f"{AUDIT}?kind=group&actor=boss")
+    assert len(listed) == 8
+    answer = api.get(f"{place}?kind=group&actor=boss")
+    assert answer.headers["Content-Type"].startswith("application/x-ndjson")
+    assert [json.loads(line) for line in answer.text.splitlines()] == listed
+    answer = api.get(f"{place}?kind=group&actor=boss&format=csv")
+    assert 'filename="audit.csv"' in answer.headers["Content-Disposition"]
+    rows = list(csv.DictReader(io.StringIO(answer.text, newline="")))
+    assert [row["id"] for row in rows] == [line["id"] for line in listed]
+    assert json.loads(rows[0]["after"]) == {"multiplier": "3"} and rows[1]["before"] == ""
+    everything = api.get(place).text
+    assert len(everything.splitlines()) == len(api.listed(f"{AUDIT}?limit=500"))
+    assert api.get(f"{place}?actor=nobody").text == ""
+    assert api.refused("GET", f"{place}?format=xml")[:2] == (400, "format")
+    assert api.refused("GET", f"{place}?since=soon")[:2] == (400, "since")
+    link = f"{place}?kind=group&amp;name=g0&amp;format=csv"
+    assert link in boss.get("/admin/audit?kind=group&name=g0").text

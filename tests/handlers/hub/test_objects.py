@@ -1,0 +1,285 @@
+"""Users, groups, models, channels, plans and subscriptions by /api/admin/KIND and by forms without
+JavaScript: created, listed, changed, removed; checked as the document of `apply` is."""
+
+import html
+import re
+
+import pytest
+
+from handlers.hub import object_forms
+from store.admin.export import export, list_objects, show
+from tests.handlers.hub.script import CHANNEL, MODEL, UPSTREAM_KEY
+
+PAGES = ("users", "groups", "models", "channels", "plans", "codes", "audit", "system")
+PLAN = {"name": "monthly", "quota": "20", "window": "month"}
+SCRIPT = "<script>alert(7)</script>"
+
+
+@pytest.mark.parametrize(
+    ("plural", "body", "changes", "path"),
+    [
+        ("groups", {"name": "coding", "multiplier": "2.5"}, {"multiplier": "3"}, "coding"),
+        ("users", {"name": "carol", "balance": "3"}, {"rpm": 60}, "carol"),
+        ("models", MODEL | {"name": "org/m:1"}, {"price": {"input": "7"}}, "org%2Fm%3A1"),
+        ("channels", CHANNEL, {"priority": 5, "models": {}}, "main"),
+        ("plans", PLAN, {"quota": "30"}, "monthly"),
+        (
+            "subscriptions",
+            {"user": "alice", "plan": "monthly"},
+            {"expires_at": "2030-01-01T00:00:00Z"},
+            "alice/monthly",
+        ),
+    ],
+)
+def test_each_kind_is_created_shown_changed_and_removed(api, db, plural, body, changes, path):
+    if plural == "channels":
+        api.create("models", MODEL)
+    if plural == "subscriptions":
+        api.create("plans", PLAN)
+    created = api.create(plural, body)
+    assert created["id"] in [row["id"] for row in api.listed(f"/api/admin/{plural}")]
+    place = f"/api/admin/{plural}/{path}"
+    assert api.get(place).json == created
+    changed = api.call("PATCH", place, changes)
+    assert changed.status == 200, changed.text
+    for field, value in changes.items():
+        shown = changed.json[field]
+        if field == "price":
+            shown, value = shown["input"], value["input"]
+        assert shown == value
+    assert len(export(db).get(plural[:-1], [])) == len(api.listed(f"/api/admin/{plural}"))
+    assert api.call("DELETE", place).status == 204
+    assert api.get(place).status == 404
+
+
+def test_a_refusal_names_the_field_and_changes_nothing(api):
+    api.create("models", MODEL)
+    api.create("channels", CHANNEL)
+    for path, body, field in (
+        ("groups", {"name": "bad", "colour": "red"}, "colour"),
+        ("groups", {"name": "bad", "models": ["nothing"]}, "models"),
+        ("groups", {}, None),
+        ("models", {"name": "bad", "price": {"input": "1"}}, "price"),
+        ("models", {"name": "bad name", "price": {"input": "1", "output": "1"}}, "name"),
+        ("channels", CHANNEL | {"name": "bad", "vendor": "nobody"}, "vendor"),
+        ("channels", CHANNEL | {"name": "bad", "keys": ["env:HOME"]}, "keys"),
+        ("channels", CHANNEL | {"name": "bad", "keys": ["file:/etc/passwd"]}, "keys"),
+        ("channels", CHANNEL | {"name": "bad", "keys": ["***"]}, "keys"),
+        ("users", {"name": "bad", "role": "king"}, "role"),
+        ("users", {"name": "bad", "password": "too short"}, "password"),
+        ("users", {"name": "A name so long", "password": "a name so long"}, "password"),
+        ("plans", PLAN | {"quota": "0"}, "quota"),
+        ("subscriptions", {"user": "alice", "plan": "none"}, "plan"),
+    ):
+        status, named, message = api.refused("POST", f"/api/admin/{path}", body)
+        assert (status, named) == (400, field), body
+        assert "\0" not in message and "Traceback" not in message
+    for body, field in (
+        ({"name": "other"}, "name"),
+        ({"balance": "9"}, "balance"),
+        ({"password": "***"}, "password"),
+    ):
+        assert api.refused("PATCH", "/api/admin/users/alice", body)[:2] == (400, field)
+    assert api.refused("POST", "/api/admin/groups", {"name": "default", "rpm": 9})[0] == 409
+    assert api.get("/api/admin/groups/default").json["rpm"] == 0
+    status, _, message = api.refused("DELETE", "/api/admin/models/gpt-4.1")
+    assert status == 400 and 'channel "main" refers to it' in message
+
+
+def test_numbers_of_json_are_money_to_the_last_digit(api):
+    body = {"name": "exact", "price": {"input": 0.1, "output": 2}}
+    assert api.create("models", body)["price"]["input"] == "0.1"
+
+
+def test_lists_come_page_by_page_and_are_searched(api):
+    api.create("groups", *({"name": f"team-{number}"} for number in range(5)))
+    first = api.get("/api/admin/groups?limit=4&search=TEAM").json
+    assert [row["name"] for row in first["items"]] == ["team-0", "team-1", "team-2", "team-3"]
+    rest = api.get(f"/api/admin/groups?limit=4&search=TEAM&after={first['next']}").json
+    assert [row["name"] for row in rest["items"]] == ["team-4"] and rest["next"] is None
+    assert api.listed("/api/admin/groups?search=%25") == []
+    assert api.refused("GET", "/api/admin/groups?limit=0")[:2] == (400, "limit")
+
+
+def test_upstream_keys_and_passwords_are_in_no_answer(api):
+    api.create("models", MODEL)
+    body = CHANNEL | {"extra_headers": {"x-org": "secret-org"}, "proxy": "http://u:pw@127.0.0.1:1"}
+    answers = [
+        api.call("POST", "/api/admin/channels", body),
+        api.get("/api/admin/channels"),
+        api.call("PATCH", "/api/admin/channels/main", {"keys": [UPSTREAM_KEY, "sk-second-one"]}),
+        api.call("POST", "/api/admin/users", {"name": "dora", "password": "a long password"}),
+        api.call("PATCH", "/api/admin/users/dora", {"password": "another password"}),
+        api.get("/api/admin/users"),
+        api.get("/api/admin/audit"),
+    ]
+    for answer in answers:
+        assert answer.status in (200, 201), answer.text
+        for secret in (UPSTREAM_KEY, "sk-second-one", "secret-org", "u:pw", 'password",', "argon2"):
+            assert secret not in answer.text
+    assert api.get("/api/admin/channels/main").json["keys"] == ["***", "***"]
+
+
+@pytest.mark.parametrize("depth", ["[" * 100_000, '{"a":' * 50_000])
+def test_a_deeply_nested_body_is_refused(api, depth):
+    assert api.ask("POST", "/api/admin/groups", depth).status == 400
+
+
+# ---- pages -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_every_page_and_form_is_shown_in_each_language(boss, api, language):
+    boss.cookies["language"] = language
+    api.create("models", MODEL)
+    api.create("channels", CHANNEL)
+    api.create("plans", PLAN)
+    api.create("subscriptions", {"user": "alice", "plan": "monthly"})
+    api.create("notices", {"text": SCRIPT})
+    code = api.create("codes", {"amount": "1"})["items"][0]
+    places = [*PAGES, *(f"{page}?new=1" for page in PAGES if page not in ("audit", "system"))]
+    places += ["users/alice", "groups/default", "models/gpt-4.1", "channels/main"]
+    places += ["channels/main/edit", "plans/monthly", "channels?new=1&like=main", "keys"]
+    places += ["channels/main/models", "subscriptions?new=1", "subscriptions/alice%2Fmonthly"]
+    places += ["prices", "users/alice/credit", "users/alice/remove", "system/drain"]
+    places += [f"codes/{code['id']}/remove", "system?settings=all"]
+    for place in places:
+        answer = boss.get(f"/admin/{place}")
+        assert answer.status == 200, f"{place}: {answer.status}"
+        for text in (SCRIPT, UPSTREAM_KEY, code["code"]):
+            assert text not in answer.text, place
+
+
+def test_a_group_is_created_changed_disabled_and_removed(boss, db):
+    boss.get("/admin/groups?new=1")
+    fields = [("name", "a/b c"), ("multiplier", "0.8"), ("models", "*"), ("enabled", "true")]
+    fields += [("entries", "messages"), ("translate", "true")]
+    answer = boss.send("/admin/groups", fields)
+    assert (answer.status, answer.place) == (303, "/admin/groups"), answer.text
+    assert "a/b c created." in boss.get("/admin/groups").text
+    place = "/admin/groups/a%2Fb%20c"
+    form = boss.get(place).text
+    assert 'value="0.8"' in form and not re.search(r'name="name"', form)
+    fields = [("multiplier", "1.5"), ("models", "*"), ("enabled", "true"), ("rpm", "60")]
+    assert boss.send(place, fields).status == 303
+    group = show(db, "group", "a/b c")
+    assert (group["multiplier"], group["rpm"], group["translate"]) == ("1.5", 60, False)
+    assert group["entries"] == []
+    assert boss.send(f"{place}/disable", []).status == 303
+    assert show(db, "group", "a/b c")["enabled"] is False
+    assert f'action="{place}/enable"' in boss.get("/admin/groups").text  # the toast's Undo
+    assert boss.send(f"{place}/remove", [("confirm", "a/b")]).status == 400
+    assert boss.send(f"{place}/remove", [("confirm", "a/b c")]).status == 303
+    assert [row["name"] for row in list_objects(db, "group")] == ["default"]
+
+
+def test_a_refused_form_keeps_its_fields_with_the_problem_beside_one(boss):
+    boss.get("/admin/models?new=1")
+    fields = [("name", SCRIPT), ("price.input", "cheap"), ("price.output", "8")]
+    answer = boss.send("/admin/models", fields)
+    assert answer.status == 400
+    assert f'value="{html.escape(SCRIPT)}"' in answer.text and 'value="cheap"' in answer.text
+    assert 'id="f-name-problem"' in answer.text and SCRIPT not in answer.text
+    answer = boss.send("/admin/models", [("name", "fine"), *fields[1:]])
+    assert 'id="f-price-problem"' in answer.text and "price.input" in answer.text
+
+
+def test_a_channel_keeps_its_keys_when_their_field_is_empty(boss, api, db):
+    api.create("models", MODEL)
+    boss.get("/admin/channels?new=1")
+    fields = [("vendor", "openai-compatible"), ("family", "chat_completions")]
+    fields += [("base_url", CHANNEL["base_url"]), ("models", "gpt-4.1 = up-model")]
+    fields += [("groups", "default"), ("enabled", "true")]
+    secrets = [("keys", f"{UPSTREAM_KEY}\r\nsk-second-key"), ("extra_headers", "X-Org: secret-org")]
+    secrets += [("proxy", "http://u:pw@127.0.0.1:3128")]
+    answer = boss.send("/admin/channels", [("name", "main"), *fields, *secrets])
+    assert answer.status == 303, answer.text
+    channel = show(db, "channel", "main")
+    assert len(channel["keys"]) == 2 and channel["models"] == {"gpt-4.1": "up-model"}
+    form = boss.get("/admin/channels/main/edit").text
+    assert "2 stored" in form and "secret-org" not in form and "u:pw" not in form
+    masked = re.search(r'name="proxy" value="([^"]*)"', form)[1]
+    fields += [("keys", ""), ("extra_headers", ""), ("proxy", masked), ("priority", "5")]
+    assert boss.send("/admin/channels/main/edit", fields).status == 303
+    channel = show(db, "channel", "main")
+    assert (len(channel["keys"]), channel["priority"]) == (2, 5)
+    assert channel["extra_headers"] == {"x-org": "***"} and channel["proxy"] == masked
+    bad = [*fields, ("keys", "sk-third key with blanks"), ("weight", "none")]
+    answer = boss.send("/admin/channels/main/edit", bad)
+    assert answer.status == 400 and "sk-third" not in answer.text
+
+
+def test_more_users_than_a_list_offers_are_typed(boss, api, monkeypatch):
+    api.create("plans", PLAN)
+    assert re.search(r'<select id="f-user"', boss.get("/admin/subscriptions?new=1").text)
+    monkeypatch.setattr(object_forms, "MAX_OPTIONS", 1)
+    text = boss.get("/admin/subscriptions?new=1").text
+    assert re.search(r'<input id="f-user"', text) and re.search(r'<select id="f-plan"', text)
+    boss.send("/admin/subscriptions", [("user", "alice"), ("plan", "monthly"), ("enabled", "true")])
+    [row] = api.listed("/api/admin/subscriptions")
+    assert (row["user"], row["plan"], row["enabled"]) == ("alice", "monthly", True)
+
+
+def test_names_of_groups_with_blanks_and_commas_stay_whole(boss, api, db):
+    api.create("groups", {"name": "a b"}, {"name": "c, d"})
+    boss.get("/admin/users/alice")
+    fields = [("role", "member"), ("enabled", "true"), ("order", "plan_first")]
+    checked = [("groups", "a b"), ("groups", "c, d")]
+    assert boss.send("/admin/users/alice", [*fields, *checked]).status == 303
+    assert show(db, "user", "alice")["groups"] == ["a b", "c, d"]
+    lines = [("groups", "c, d\r\n a b \r\n\r\n")]
+    assert boss.send("/admin/users/alice", [*fields, *lines]).status == 303
+    assert show(db, "user", "alice")["groups"] == ["c, d", "a b"]
+
+
+def submitted_by(page):
+    """The fields that a browser would send from the first form that has a Save button."""
+    form = next(text for text in re.findall(r"<form.*?</form>", page, re.S) if ">Save<" in text)
+    fields = []
+    for tag in re.findall(r"<input\b[^>]*>", form):
+        attributes = dict(re.findall(r'([\w.-]+)="([^"]*)"', tag))
+        if attributes.get("type") == "checkbox" and " checked" not in tag:
+            continue
+        if attributes.get("name", "_xsrf") != "_xsrf":
+            fields.append((attributes["name"], html.unescape(attributes.get("value", ""))))
+    areas = re.findall(r'<textarea[^>]*name="([\w.]+)"[^>]*>\n(.*?)</textarea>', form, re.S)
+    fields += [(name, html.unescape(text).replace("\n", "\r\n")) for name, text in areas]
+    for name, options in re.findall(r'<select[^>]*name="(\w+)"[^>]*>(.*?)</select>', form, re.S):
+        fields += [(name, value) for value in re.findall(r'value="([^"]*)" selected', options)]
+    return fields
+
+
+@pytest.mark.parametrize(
+    ("plural", "body"),
+    [
+        ("users", {"name": "carol", "password": "a long password", "rpm": 5, "groups": []}),
+        ("groups", {"name": "one, two", "models": ["gpt-4.1"], "entries": ["messages"]}),
+        ("models", {**MODEL, "name": "a/b", "context_tokens": 1000}),
+        ("plans", {"name": "m", "quota": "20.5", "window": "week", "enabled": False}),
+        (
+            "channels",
+            {
+                **CHANNEL,
+                "models": {"gpt-4.1": "gpt-4.1"},
+                "extra_headers": {"x-org": "secret"},
+                "proxy": "http://user:pw@127.0.0.1:3128",
+                "options": {"images": True, "max_budget_tokens": 1, "efforts": ["low", "high"]},
+                "weight": 3,
+                "draining": True,
+            },
+        ),
+    ],
+)
+def test_saving_an_untouched_form_changes_nothing(boss, api, db, plural, body):
+    api.create("models", MODEL)
+    api.create(plural, body)
+    kind, name = plural[:-1], body["name"]
+    before = show(db, kind, name)
+    escaped = name.replace("/", "%2F").replace(",", "%2C").replace(" ", "%20")
+    place = f"/admin/{plural}/{escaped}" + ("/edit" if kind == "channel" else "")
+    fields = submitted_by(boss.get(place).text)
+    assert len(fields) >= 3
+    assert boss.send(place, fields).status == 303
+    assert show(db, kind, name) == before
+    lines = api.listed(f"/api/admin/audit?kind={kind}")
+    assert [line["action"] for line in lines if line["name"] == name] == ["create"]

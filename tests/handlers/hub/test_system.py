@@ -1,0 +1,97 @@
+"""The system page: the ops port, charts of recorded calls, settings, notices."""
+
+import re
+from urllib.parse import urlencode
+
+from store.hub import notices
+from tests.handlers.hub.browser import Browser
+from tests.handlers.hub.script import Script
+from tests.handlers.hub.usage.calls import call, failed, put
+from tests.support.ports import free_port
+
+SYSTEM, NOTICES = "/api/admin/system", "/api/admin/notices"
+
+
+def test_an_ops_port_that_does_not_answer_is_named(serve, api):
+    hub = serve(ops={"port": free_port(), "token": "secret-of-ops"})
+    answer = Script(hub.port, api.token).get(SYSTEM)
+    state = answer.json
+    assert answer.status == 200 and state["workers"] == []
+    assert "does not answer" in state["problem"]
+    assert state["store"]["kind"] == "sqlite" and state["store"]["pending_migrations"] == []
+    settings = {row["name"]: row for row in state["settings"]}
+    assert settings["ops.token"]["value"] == "***" and "secret-of-ops" not in answer.text
+    assert settings["server.port"]["origin"] == "default"
+    assert Script(hub.port, api.token).call("POST", f"{SYSTEM}/drain").status == 503
+    hub = serve(ops={"enabled": False})
+    problem = Script(hub.port, api.token).get(SYSTEM).json["problem"]
+    assert problem == "the ops port is switched off (ops.enabled)"
+
+
+def test_the_charts_are_of_recorded_calls(boss, api, db):
+    empty = api.get(SYSTEM).json["hours"]
+    assert len(empty) == 24 and not any(hour["calls"] for hour in empty)
+    assert {hour["first_byte_p50_ms"] for hour in empty} == {None}
+    assert boss.get("/admin/system").status == 200
+    put(db, *(call(db, number, minutes_ago=65) for number in range(20)))
+    failures = (failed(db, 21), failed(db, 22, outcome="refused"), call(db, 23, "boss"))
+    put(db, *failures, call(db, 24, minutes_ago=25 * 60))
+    hours = api.get(SYSTEM).json["hours"]
+    assert sum(hour["calls"] for hour in hours) == 23
+    assert sum(hour["failed"] for hour in hours) == sum(hour["refused"] for hour in hours) == 1
+    [streams] = [hour for hour in hours if hour["calls"] >= 20]
+    assert streams["first_byte_p50_ms"] == 300  # the middle of its bucket
+    text = boss.get("/admin/system").text
+    assert text.count('class="chart"') == 3
+    assert re.search(r"UTC: 2\d calls", text) and "UTC: 0.30 s" in text
+    assert f"/admin/usage?{urlencode({'since': streams['at']})}" in text
+    since = api.get(SYSTEM).json["store"]["records_since"]
+    assert since.endswith("T00:00:00.000Z") and f"since {since[:10]} (UTC)" in text
+
+
+def test_settings_are_found_by_their_names(boss):
+    def names(query):
+        text = boss.get(f"/admin/system?{query}").text.partition("Configuration in force")[2]
+        return re.findall(r"<td><code>([a-z]+\.[a-z0-9_]+)</code></td>", text)
+
+    assert names("") == names("find=no-such") == []
+    every = names("settings=all")
+    assert "server.port" in every and "hub.port" in every
+    ports = names("settings=all&find=.PORT")
+    assert ports and ports == [name for name in every if ".port" in name]
+
+
+def test_a_notice_is_shown_from_since_to_until(api, alice):
+    body = {"text": "Maintenance <tonight>", "level": "warning", "until": "2040-01-01T00:00:00Z"}
+    notice = api.create("notices", body)
+    api.create("notices", {"text": "Later", "since": "2039-01-01T00:00:00Z"})
+    assert alice.get("/api/notices").json["items"] == [notice]
+    assert notice["text"] == "Maintenance <tonight>" and len(api.listed(NOTICES)) == 2
+    assert api.call("DELETE", f"{NOTICES}/{notice['id']}").status == 204
+    assert alice.get("/api/notices").json["items"] == []
+    assert api.refused("DELETE", f"{NOTICES}/{notice['id']}")[0] == 404
+    assert api.refused("POST", NOTICES, {"text": "x", "level": "loud"})[:2] == (400, "level")
+
+
+def test_a_notice_is_created_and_removed_on_the_page(boss, alice):
+    boss.get("/admin/system")
+    assert boss.send("/admin/system/notices", [("text", ""), ("level", "info")]).status == 400
+    fields = [("text", "Back at noon"), ("level", "warning"), ("until", "2040-01-01")]
+    assert boss.send("/admin/system/notices", fields).status == 303
+    assert alice.get("/").text.count("Back at noon") == 1  # home has its own place for notices
+    [notice] = alice.get("/api/notices").json["items"]
+    assert (notice["text"], notice["until"]) == ("Back at noon", "2040-01-01T00:00:00.000Z")
+    boss.get("/admin/system")
+    assert boss.send("/admin/system/notices", [("remove", notice["id"])]).status == 303
+    assert alice.get("/api/notices").json["items"] == []
+
+
+def test_a_warning_is_shown_on_every_page_and_a_note_on_home(serve, db):
+    notices.create(db, {"text": "Moving tonight", "level": "warning"}, "tester")
+    notices.create(db, {"text": "New models"}, "tester")
+    alice = Browser(serve().port).signed_in("alice")
+    text = alice.get("/account").text
+    assert text.count("Moving tonight") == 1 and "New models" not in text
+    text = alice.get("/").text
+    assert text.count("Moving tonight") == text.count("New models") == 1
+    assert "Moving tonight" not in Browser(alice.port).get("/sign-in").text
