@@ -8,60 +8,6 @@ from adapters.faults import Condition, Fault, wrong_type, wrong_value
 from adapters.messages import FAMILY
 from adapters.upstream_errors.read import read_upstream_error
 
-ROWS = """
-E01 401 authentication_error
-E02 401 authentication_error
-E03 401 authentication_error
-E04 401 authentication_error
-E05 401 authentication_error
-E06 403 permission_error
-E07 403 permission_error
-E08 404 not_found_error
-E09 529 overloaded_error
-E10 400 invalid_request_error
-E11 400 invalid_request_error
-E12 400 invalid_request_error
-E13 400 invalid_request_error
-E14 400 invalid_request_error
-E15 413 request_too_large
-E16 415 invalid_request_error
-E17 400 invalid_request_error
-E18 402 billing_error
-E19 402 billing_error
-E20 429 rate_limit_error
-E21 400 invalid_request_error
-E22 400 invalid_request_error
-E23 400 invalid_request_error
-E24 502 api_error
-E25 429 rate_limit_error
-E26 502 api_error
-E27 529 overloaded_error
-E28 504 timeout_error
-E29 502 api_error
-E30 502 api_error
-E31 404 not_found_error
-E32 404 not_found_error
-E33 405 invalid_request_error
-E35 404 not_found_error
-E36 408 timeout_error
-E37 500 api_error
-E38 503 api_error
-E39 426 invalid_request_error
-"""
-
-
-@pytest.mark.parametrize("row", ROWS.split("\n")[1:-1])
-def test_the_table(row):
-    number, status, kind = row.split()
-    envelope = FAMILY.client.encode_fault(Fault(Condition(number)), "01ABC")
-    body = json.loads(envelope.body)
-    assert (envelope.status, body["error"]["type"]) == (int(status), kind)
-    assert body["type"] == "error" and body["request_id"] == "01ABC"
-
-
-def test_the_table_is_whole():
-    assert {row.split()[0] for row in ROWS.split("\n")[1:-1]} == {c.value for c in Condition}
-
 
 def message(fault: Fault) -> str:
     return json.loads(FAMILY.client.encode_fault(fault, "r").body)["error"]["message"]
