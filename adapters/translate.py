@@ -64,9 +64,9 @@ class Translator:
         the request can be carried to a model with these traits."""
         if not request.asks:
             return None
-        verdicts = self.to_upstream.verdicts(traits)
+        verdict = self.to_upstream.verdict
         for ask in request.asks:
-            if verdicts[ask.feature] == "refuse":
+            if verdict(ask.feature, traits) == "refuse":
                 return Fault(Condition.UNSUPPORTED, param=ask.path)
         return None
 
@@ -97,11 +97,11 @@ class Translator:
 
     def _left_out(self, request: Request, encoded: Encoded, traits: Traits) -> tuple[str, ...]:
         """Return paths of the client's body that were not carried."""
-        verdicts = self.to_upstream.verdicts(traits)
+        verdict = self.to_upstream.verdict
         left_out = [
             ask.path
             for ask in request.asks
-            if ask.feature in encoded.dropped or verdicts[ask.feature] == "note"
+            if ask.feature in encoded.dropped or verdict(ask.feature, traits) == "note"
         ]
         return tuple(dict.fromkeys(map(_header_path, left_out)))[:MAX_DROPPED]
 
@@ -121,7 +121,9 @@ def without_opaque(request: Request) -> Request:
 
 def has_opaque(request: Request) -> bool:
     """Return true when some part of the request has opaque state."""
-    return any(map(_turn_has_opaque, request.turns))
+    return any(
+        isinstance(part, Reasoning) and part.opaque for turn in request.turns for part in turn.parts
+    )
 
 
 def _map_opaque(request: Request, change: Callable[[str], str]) -> Request:

@@ -24,7 +24,7 @@ from adapters.family.headers import openai_lines, path
 from adapters.family.rate_headers import openai_rate_lines
 from adapters.family.reading import model_name
 from adapters.family.reply import read_models
-from adapters.family.verdicts import verdicts_of
+from adapters.family.verdicts import verdict_of
 from adapters.openai import LIST_MODELS, keep_alive, model_entry, model_list
 
 
@@ -73,7 +73,7 @@ CODECS = Codecs(
         fields=FIELDS,
     ),
     UpstreamCodec(
-        verdicts=verdicts_of("chat_completions"),
+        verdict=verdict_of("chat_completions"),
         encode_request=encode_request,
         decode_answer=decode_answer,
         open_decoder=ChatDecoder,

@@ -198,8 +198,8 @@ class ClientCodec:
 class UpstreamCodec:
     """A family as its upstreams speak it."""
 
-    # the verdicts on all features, for a model with these traits
-    verdicts: Callable[[Traits], Mapping[Feature, Verdict]]
+    # the verdict on a feature, for a model with these traits
+    verdict: Callable[[Feature, Traits], Verdict]
     # the body, in steps, a yield after each turn (request, target, whether it is a count);
     # raises Fault UNSUPPORTED, INVALID_FIELD with the client's path in ``param``
     encode_request: Callable[[Request, Target, bool], Steps[Encoded]]

@@ -73,20 +73,25 @@ def field_path(at: str, name: str) -> str:
 def optional(holder: dict[str, Any], name: str, at: str, kind: type[T]) -> T | None:
     """Return a field of that type, None when absent. Raise Fault INVALID_FIELD."""
     value = holder.get(name)
-    return None if value is None else of_kind(value, kind, field_path(at, name))
+    if value is None or type(value) is kind:
+        return value
+    raise wrong_type(field_path(at, name), f"expected {_KINDS[kind]}")
 
 
 def required(holder: dict[str, Any], name: str, at: str, kind: type[T]) -> T:
     """Return a field that must be present. Raise Fault FIELD_MISSING, INVALID_FIELD."""
-    value = optional(holder, name, at, kind)
+    value = holder.get(name)
+    if type(value) is kind:
+        return value
     if value is None:
         raise Fault(Condition.FIELD_MISSING, param=field_path(at, name))
-    return value
+    raise wrong_type(field_path(at, name), f"expected {_KINDS[kind]}")
 
 
 def string(holder: dict[str, Any], name: str, at: str) -> str:
     """Return a string, empty when absent. Raise Fault INVALID_FIELD."""
-    return optional(holder, name, at, str) or ""
+    value = holder.get(name)
+    return value if type(value) is str else optional(holder, name, at, str) or ""
 
 
 def nonempty(holder: dict[str, Any], name: str, at: str) -> str:

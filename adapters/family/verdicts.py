@@ -3,8 +3,7 @@
 The reasons are in docs/conversions.md. Imported by the families and by ``adapters.translate``.
 """
 
-from collections.abc import Callable, Mapping
-from functools import lru_cache
+from collections.abc import Callable
 from typing import Literal
 
 from adapters.family.traits import Traits
@@ -106,18 +105,15 @@ _ROWS: dict[Feature, tuple[_Cell, _Cell, _Cell, _Cell]] = {
 }
 
 
-def verdicts_of(family: str) -> Callable[[Traits], Mapping[Feature, Verdict]]:
-    """Return the verdicts of a family's upstreams on all features, by the traits of the model."""
+def verdict_of(family: str) -> Callable[[Feature, Traits], Verdict]:
+    """Return the verdict of a family's upstreams on a feature, for a model with these traits."""
     column = _FAMILIES.index(family)
+    cells = {feature: row[column] for feature, row in _ROWS.items()}
 
-    @lru_cache(maxsize=256)
-    def verdicts(traits: Traits) -> Mapping[Feature, Verdict]:
-        return {feature: _verdict(cells[column], traits) for feature, cells in _ROWS.items()}
-
-    return verdicts
-
-
-def _verdict(cell: _Cell, traits: Traits) -> Verdict:
-    if isinstance(cell, _If):
+    def verdict(feature: Feature, traits: Traits) -> Verdict:
+        cell = cells[feature]
+        if isinstance(cell, str):
+            return cell
         return "map" if cell.has(traits) else cell.otherwise
-    return cell
+
+    return verdict

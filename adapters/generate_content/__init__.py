@@ -9,7 +9,7 @@ from adapters.family import ClientSide, Family, Operation, UpstreamSide
 from adapters.family.codec import ClientCodec, Codecs, UpstreamCodec
 from adapters.family.headers import base_lines
 from adapters.family.rate_headers import no_rate_lines
-from adapters.family.verdicts import verdicts_of
+from adapters.family.verdicts import verdict_of
 from adapters.generate_content.client import (
     COUNT,
     GENERATE,
@@ -92,7 +92,7 @@ CODECS = Codecs(
         fields=FIELDS,
     ),
     UpstreamCodec(
-        verdicts=verdicts_of("generate_content"),
+        verdict=verdict_of("generate_content"),
         encode_request=encode_request,
         decode_answer=decode_answer,
         open_decoder=ChunkDecoder,

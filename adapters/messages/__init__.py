@@ -11,7 +11,7 @@ from adapters.family.headers import path, rename_model
 from adapters.family.rate_headers import anthropic_rate_lines
 from adapters.family.reading import model_name
 from adapters.family.reply import read_models
-from adapters.family.verdicts import verdicts_of
+from adapters.family.verdicts import verdict_of
 from adapters.messages.client import (
     COUNT,
     GENERATE,
@@ -85,7 +85,7 @@ CODECS = Codecs(
         fields=FIELDS,
     ),
     UpstreamCodec(
-        verdicts=verdicts_of("messages"),
+        verdict=verdict_of("messages"),
         encode_request=encode_request,
         decode_answer=decode_answer,
         open_decoder=MessagesDecoder,

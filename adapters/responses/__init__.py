@@ -11,7 +11,7 @@ from adapters.family.headers import openai_lines, rename_model
 from adapters.family.rate_headers import openai_rate_lines
 from adapters.family.reading import model_name
 from adapters.family.reply import read_models
-from adapters.family.verdicts import verdicts_of
+from adapters.family.verdicts import verdict_of
 from adapters.openai import LIST_MODELS, keep_alive, model_entry, model_list
 from adapters.responses.client import (
     OPERATIONS,
@@ -77,7 +77,7 @@ CODECS = Codecs(
         fields=FIELDS,
     ),
     UpstreamCodec(
-        verdicts=verdicts_of("responses"),
+        verdict=verdict_of("responses"),
         encode_request=encode_request,
         decode_answer=decode_answer,
         open_decoder=ResponsesDecoder,

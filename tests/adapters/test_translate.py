@@ -99,7 +99,9 @@ def test_verdicts_are_those_for_the_model():
     plain = toy.upstream_codec(n="refuse")
     codec = dataclasses.replace(
         plain,
-        verdicts=lambda traits: plain.verdicts(traits) | (special if not traits.images else {}),
+        verdict=lambda feature, traits: (
+            special if not traits.images and feature in special else {"n": "refuse"}
+        ).get(feature, "map"),
     )
     translator = Translator(FAMILIES["chat_completions"], CLIENT, codec)
     asks = (Ask("n", "n"), Ask("stop", "stop"), Ask("image_data", "turns[0]"))

@@ -11,7 +11,7 @@ from typing import Any, get_args, get_type_hints
 
 import msgspec
 
-from adapters.family.codec import Asking, UpstreamCodec, Verdict
+from adapters.family.codec import Asking, UpstreamCodec
 from adapters.family.traits import Traits
 from adapters.ir.request import Feature
 from adapters.models import TABLE
@@ -162,26 +162,23 @@ def _pair(client: str, upstream: str, codec: UpstreamCodec) -> Iterator[str]:
 
 
 def _losses(client: str, codec: UpstreamCodec) -> Iterator[str]:
-    usual = codec.verdicts(Traits())
-    others = _exceptions(codec, usual)
+    others = _exceptions(codec)
     for feature, named in FEATURES.items():
         field = getattr(named, client)
-        verdict = usual[feature]
+        verdict = codec.verdict(feature, Traits())
         if field and (verdict != "map" or feature in others):
             special = "; ".join(others.get(feature, ()))
             yield f"| {named.words} | {field} | {_VERDICTS[verdict]} | {special} |"
 
 
-def _exceptions(
-    codec: UpstreamCodec, usual: Mapping[Feature, Verdict]
-) -> Mapping[Feature, list[str]]:
+def _exceptions(codec: UpstreamCodec) -> Mapping[Feature, list[str]]:
     """The verdicts that one trait alone changes, and to what."""
     found: dict[Feature, list[str]] = {}
     for name, value in _other_values():
         traits = msgspec.structs.replace(Traits(), **{name: value})
-        changed = codec.verdicts(traits)
-        for feature, verdict in changed.items():
-            if verdict != usual[feature]:
+        for feature in FEATURES:
+            verdict = codec.verdict(feature, traits)
+            if verdict != codec.verdict(feature, Traits()):
                 said = f"`{name}={_written(value)}`: {_VERDICTS[verdict]}"
                 found.setdefault(feature, []).append(said)
     return found
@@ -216,8 +213,7 @@ def _fields() -> Iterator[str]:
 
 
 def _verdict(codec: UpstreamCodec, feature: Asking) -> str:
-    usual = codec.verdicts(Traits())
-    return _VERDICTS[usual[feature]] if feature else _VERDICTS["map"]
+    return _VERDICTS[codec.verdict(feature, Traits()) if feature else "map"]
 
 
 def _models() -> Iterator[str]:

@@ -5,7 +5,7 @@ from typing import get_args
 import pytest
 
 from adapters.family.traits import Traits
-from adapters.family.verdicts import Verdict, verdicts_of
+from adapters.family.verdicts import Verdict, verdict_of
 from adapters.ir.request import Feature
 from adapters.registry import FAMILY_NAMES
 
@@ -60,17 +60,19 @@ GAINED: dict[str, set[Feature]] = {
 }
 
 
+def verdicts_of(family, traits):
+    return {feature: verdict_of(family)(feature, traits) for feature in get_args(Feature)}
+
+
 def changed(family, traits):
     """The verdicts that differ from those for a model of which nothing is known."""
-    verdicts, usual = verdicts_of(family)(traits), verdicts_of(family)(Traits())
+    verdicts, usual = verdicts_of(family, traits), verdicts_of(family, Traits())
     return {feature: verdict for feature, verdict in verdicts.items() if verdict != usual[feature]}
 
 
 @pytest.mark.parametrize("family", FAMILY_NAMES)
 def test_each_feature_has_a_verdict(family):
-    verdicts = verdicts_of(family)(Traits())
-    assert set(verdicts) == set(get_args(Feature))
-    assert set(verdicts.values()) == set(get_args(Verdict))
+    assert set(verdicts_of(family, Traits()).values()) == set(get_args(Verdict))
 
 
 @pytest.mark.parametrize("family", FAMILY_NAMES)
@@ -93,10 +95,10 @@ def test_more_than_usual_is_carried(family):
     ],
 )
 def test_logprobs_need_sampling(traits, feature, verdict):
-    assert verdicts_of("chat_completions")(traits)[feature] == verdict
+    assert verdict_of("chat_completions")(feature, traits) == verdict
 
 
 @pytest.mark.parametrize("traits", [Traits(search=True), Traits(openai_extras=True)])
 def test_openai_searches_by_whatever_model(traits):
-    assert verdicts_of("responses")(traits)["hosted_search"] == "map"
-    assert verdicts_of("responses")(Traits())["hosted_search"] == "note"
+    assert verdict_of("responses")("hosted_search", traits) == "map"
+    assert verdict_of("responses")("hosted_search", Traits()) == "note"

@@ -2,7 +2,6 @@
 of the relay. Its upstream codec writes what the tests can read, whatever the family is called."""
 
 import json
-from typing import get_args
 
 from adapters.family import ClientSide, Envelope, Family, Operation, Peek
 from adapters.family.codec import (
@@ -17,7 +16,7 @@ from adapters.family.rate_headers import no_rate_lines
 from adapters.faults import Condition, Fault
 from adapters.ir.answer import Choice, Delta, Finished, Sealed
 from adapters.ir.parts import Reasoning, Text, Turn
-from adapters.ir.request import Ask, Feature, Request
+from adapters.ir.request import Ask, Request
 from adapters.json.jsonio import dumps
 from adapters.registry import FAMILIES
 from adapters.translate import Translator
@@ -160,7 +159,7 @@ def decode_answer(body):
 def upstream_codec(decode_count=None, **verdicts):
     """One that carries everything but what `verdicts` say."""
     return UpstreamCodec(
-        verdicts=lambda traits: dict.fromkeys(get_args(Feature), "map") | verdicts,
+        verdict=lambda feature, traits: verdicts.get(feature, "map"),
         encode_request=encode_request,
         decode_answer=decode_answer,
         open_decoder=Decoder,
