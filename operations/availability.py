@@ -26,7 +26,7 @@ SWITCHED_OFF, IS_DOWN, CALLABLE = "disabled", "down", "callable"
 
 
 @dataclass(frozen=True, slots=True)
-class Why:
+class ModelLookup:
     """The result of looking a model up in a group; `code`:
 
     unknown        no model has this name; `nearest` are similar names
@@ -72,26 +72,26 @@ class Availability:
         groups.sort(key=lambda other: (other.multiplier_ppm, other.name))
         return [other.name for other in groups]
 
-    def why(self, group: str, model: str) -> Why:
+    def look_up(self, group: str, model: str) -> ModelLookup:
         """Look a name up in a group."""
         status = self.status(group, model)
         elsewhere = self.elsewhere(group, model)
         if status is None:
             return self._not_offered(group, model, elsewhere)
         code = {DISABLED: SWITCHED_OFF, DOWN: IS_DOWN}.get(status.state, CALLABLE)
-        return Why(code, model, group, elsewhere=elsewhere, status=status)
+        return ModelLookup(code, model, group, elsewhere=elsewhere, status=status)
 
     def nearest(self, group: str, model: str) -> list[str]:
         """Return similar names that can be called: in the group, else in others."""
         return self._like(model, [group]) or self._like(model, self._world.groups)
 
-    def _not_offered(self, group: str, model: str, elsewhere: Sequence[str]) -> Why:
+    def _not_offered(self, group: str, model: str, elsewhere: Sequence[str]) -> ModelLookup:
         if elsewhere:
             nearest = self._like(model, [group])
-            return Why(OTHER_GROUP, model, group, nearest=nearest, elsewhere=elsewhere)
+            return ModelLookup(OTHER_GROUP, model, group, nearest=nearest, elsewhere=elsewhere)
         if public := self._public_names(group, model):
-            return Why(UPSTREAM_NAME, model, group, nearest=public[:NEAREST])
-        return Why(UNKNOWN, model, group, nearest=self.nearest(group, model))
+            return ModelLookup(UPSTREAM_NAME, model, group, nearest=public[:NEAREST])
+        return ModelLookup(UNKNOWN, model, group, nearest=self.nearest(group, model))
 
     def _public_names(self, group: str, upstream: str) -> list[str]:
         names = self._upstream.get(upstream, set()) - {upstream}
@@ -110,7 +110,7 @@ class Availability:
         return list(dict.fromkeys((*prefixes, *closest(model, names, NEAREST))))[:NEAREST]
 
 
-def to_plain(why: Why) -> dict[str, Any]:
+def to_plain(why: ModelLookup) -> dict[str, Any]:
     """Return the result as JSON, without the status."""
     return {"code": why.code, "nearest": list(why.nearest), "elsewhere": list(why.elsewhere)}
 
@@ -124,7 +124,7 @@ class UnofferedModel:
     key: OwnKey
     calls: int
     last_ms: int | None
-    why: Why
+    why: ModelLookup
 
 
 def unoffered_models(
@@ -145,7 +145,7 @@ def unoffered_models(
         key = keys.get(row["key_id"])
         if key is None or row["model"] is None or len(models) == limit:
             continue
-        why = availability.why(key.group, row["model"])
+        why = availability.look_up(key.group, row["model"])
         if why.code in (CALLABLE, IS_DOWN):
             continue
         last = history(db, replace(filters, key_id=key.id, model=why.model), 1)

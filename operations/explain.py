@@ -34,7 +34,7 @@ from handlers.relay.routing.plan import (
     not_candidates,
 )
 from handlers.relay.routing.selector import Selector
-from operations.availability import CALLABLE, Availability, Why
+from operations.availability import CALLABLE, Availability, ModelLookup
 from store.catalog.catalog import Channel, Snapshot
 from store.catalog.keys import KeyEntry
 from store.channels.breakers import all_open
@@ -87,7 +87,7 @@ class Explanation:
     reason: str | None = None
     status: int | None = None
     message: str | None = None
-    why: Why | None = None
+    why: ModelLookup | None = None
 
     @property
     def allowed(self) -> bool:
@@ -148,12 +148,12 @@ def explain(
     return Explanation(states, _first(call, states, candidate))
 
 
-def _why(db: peewee.Database, key: KeyEntry | None, model: str) -> Why | None:
+def _why(db: peewee.Database, key: KeyEntry | None, model: str) -> ModelLookup | None:
     """Look a model up for the group of a key; among all groups, since operators ask."""
     if key is None:
         return None
     world = load_world(db, database_ms(db), None, LOSSES, figures_of=())
-    why = Availability(world).why(key.group, model)
+    why = Availability(world).look_up(key.group, model)
     return None if why.code == CALLABLE else why  # the key alone may not use it
 
 

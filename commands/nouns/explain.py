@@ -10,7 +10,7 @@ from adapters.registry import LOSSES
 from commands.output import data_options, print_json, print_table
 from commands.store_access import opened_store
 from operations import availability
-from operations.availability import Why
+from operations.availability import ModelLookup
 from operations.explain import ChannelState, Explanation, explain
 from store.admin.export import show
 from store.catalog.catalog import load_snapshot
@@ -89,7 +89,7 @@ def _print(explanation: Explanation) -> None:
             click.echo(f"{label}: {', '.join(names)}")
 
 
-def _remedies(why: Why | None) -> list[tuple[str, Sequence[str]]]:
+def _remedies(why: ModelLookup | None) -> list[tuple[str, Sequence[str]]]:
     """Return remedies for a model that is not offered, each with its label."""
     if why is None:
         return []

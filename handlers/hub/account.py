@@ -307,7 +307,7 @@ class OwnSessionsApi(Api):
             }
             for session in await self.store(sessions.of_user, self.me.user_id)
         ]
-        self.answer({"items": items, "next": None})
+        self.answer_list(items)
 
 
 class OwnSessionApi(Api):
@@ -324,7 +324,7 @@ class OwnTokensApi(Api):
 
     async def get(self) -> None:
         issued = await self.store(tokens.listed, self.me.user)
-        self.answer({"items": [tokens.public(token) for token in issued], "next": None})
+        self.answer_list([tokens.public(token) for token in issued])
 
     async def post(self) -> None:
         body = self.body()

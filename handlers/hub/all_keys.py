@@ -11,12 +11,11 @@ from handlers.hub.web.admin import (
     Confirmation,
     ConfirmationPage,
     actor_of,
-    invalid,
     limit_of,
     paging_of,
     path_of,
 )
-from handlers.hub.web.base import Failure, HubHandler
+from handlers.hub.web.base import Failure, HubHandler, invalid
 from store.admin.listing import ListPage
 from store.catalog import keys
 from store.hub import all_keys
@@ -75,7 +74,7 @@ async def find(handler: HubHandler, secret: object) -> UserKey:
     """Return the key of a secret. Raises Failure."""
     if not isinstance(secret, str) or not 0 < len(secret := secret.strip()) <= MAX_SECRET_CHARS:
         message = f"secret must be the whole secret, of at most {MAX_SECRET_CHARS} characters"
-        raise invalid(message, "secret")
+        raise invalid("secret", message)
     peppers = handler.site.sealing.peppers
     return await handler.store(
         all_keys.find_by_secret, secret, peppers, actor_of(handler), now_ms()

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import peewee
 
 from handlers.hub.web import exports
-from handlers.hub.web.admin import AdminApi, AdminPage, invalid, limit_of, part_of, path_of
-from handlers.hub.web.base import HubHandler
+from handlers.hub.web.admin import AdminApi, AdminPage, limit_of, part_of, path_of
+from handlers.hub.web.base import HubHandler, invalid
 from store.admin.listing import ListPage
 from store.db import audit
 from store.values.fields import Instant
@@ -37,7 +37,7 @@ def query_of(handler: HubHandler) -> AuditQuery:
     try:
         since_ms = Instant().parse(since) if since else None
     except ValueError as error:
-        raise invalid(f"since {error}", "since") from None
+        raise invalid("since", f"since {error}") from None
     actor, kind, name = (argument(field, "").strip() for field in ("actor", "kind", "name"))
     lines = audit.AuditFilter(actor, kind, name, since_ms)
     return AuditQuery(lines, limit_of(handler), argument("after", ""))

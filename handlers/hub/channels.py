@@ -18,11 +18,10 @@ from handlers.hub.web.admin import (
     AdminPage,
     actor_of,
     edit,
-    invalid,
     paging_of,
     path_of,
 )
-from handlers.hub.web.base import MAX_DIGITS, Failure, HubHandler
+from handlers.hub.web.base import MAX_DIGITS, Failure, HubHandler, invalid
 from operations import channel_test
 from operations.channel_test import ChannelTest, ModelOffer, UpstreamList
 from operations.edits import reinstate_keys
@@ -115,7 +114,7 @@ class ChannelTestApi(AdminApi):
         body = self.fields("model", "stream")
         model = body.get("model")
         if model is not None and not isinstance(model, str):
-            raise invalid("model must be a string", "model")
+            raise invalid("model", "model must be a string")
         result = await test(self, name, model, stream=self.flag(body, "stream"))
         self.answer(channel_test.to_plain(result))
 
@@ -130,9 +129,9 @@ class TestAllApi(AdminApi):
             part = await self.store(listing.list_page, "channel", Paging(MAX_ITEMS))
             names = [channel["name"] for channel in part.items if testable(channel)]
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise invalid("channels must be a list of names", "channels")
+            raise invalid("channels", "channels must be a list of names")
         if len(names) > MAX_CHANNELS:
-            raise invalid(f"more than {MAX_CHANNELS} channels: name those to test", "channels")
+            raise invalid("channels", f"more than {MAX_CHANNELS} channels: name those to test")
         results = await test_channels(self, names, stream=self.flag(body, "stream"))
         self.answer_list([channel_test.to_plain(result) for result in results])
 
@@ -168,7 +167,7 @@ class ReinstateApi(AdminApi):
     async def post(self, name: str) -> None:
         position = self.fields("key").get("key")
         if position is not None and (isinstance(position, bool) or not isinstance(position, int)):
-            raise invalid("key must be the position of an upstream key, from 1", "key")
+            raise invalid("key", "key must be the position of an upstream key, from 1")
         self.answer({"channel": name, "reinstated": await reinstate(self, name, position)})
 
 

@@ -13,12 +13,11 @@ from handlers.hub.web.admin import (
     Confirmation,
     ConfirmationPage,
     actor_of,
-    invalid,
     paging_of,
     part_of,
     path_of,
 )
-from handlers.hub.web.base import MAX_DIGITS, Failure, HubHandler
+from handlers.hub.web.base import MAX_DIGITS, Failure, HubHandler, invalid
 from operations.edits import create_codes
 from store.admin.listing import ListPage, Paging
 from store.db.database import database_ms
@@ -48,15 +47,15 @@ def batch_of(body: Mapping[str, Any]) -> codes.Wanted:
     if isinstance(count, str) and count.isdecimal() and len(count) <= MAX_DIGITS:
         count = int(count)
     if isinstance(count, bool) or not isinstance(count, int):
-        raise invalid("count must be a whole number", "count")
+        raise invalid("count", "count must be a whole number")
     try:
         amount = parse_money(str(body.get("amount", "")).strip())
     except AmountError as error:
-        raise invalid(f"amount: {error}", "amount") from None
+        raise invalid("amount", f"amount: {error}") from None
     try:
         expires_ms = None if expires_at is None else Instant().parse(expires_at)
     except ValueError as error:
-        raise invalid(f"expires_at {error}", "expires_at") from None
+        raise invalid("expires_at", f"expires_at {error}") from None
     return codes.Wanted(count, amount, expires_ms)
 
 
@@ -75,7 +74,7 @@ async def change(handler: HubHandler, code_id: str, body: Mapping[str, Any]) -> 
     }
     enabled = body.get("enabled")
     if enabled is not None and not isinstance(enabled, bool):
-        raise invalid("enabled must be true or false", "enabled")
+        raise invalid("enabled", "enabled must be true or false")
     if fields:
         await handler.store(codes.set_fields, code_id, fields, actor_of(handler))
     if enabled is not None:
@@ -134,7 +133,7 @@ class CodeListPage(AdminPage):
         except Failure as failure:
             self._form(failure)
             return
-        self.show("admin/codes_made.html", made=created, back=path_of("codes"))
+        self.show("admin/codes_created.html", codes=created, back=path_of("codes"))
 
     def _form(self, failure: Failure | None = None) -> None:
         values = self.form_values(BATCH_FIELDS, failure)

@@ -452,7 +452,7 @@ class KeyListApi(KeyApiBase):
         following = [key for key in matching if not after or key.id < after]
         page = await self.store(own_keys.with_use, following[:limit], now_ms())
         items = [key_to_plain(key, now_ms(), base_url) for key in page]
-        self.answer({"items": items, "next": page[-1].id if len(following) > limit else None})
+        self.answer_list(items, page[-1].id if len(following) > limit else None)
 
     async def post(self) -> None:
         key = await self.store(make_key, self.owner, values := self.body())
@@ -497,4 +497,4 @@ class KeyGroupsApi(Api):
         allowed = await self.store(groups_for_keys, self.me.user_id, admin=self.me.admin)
         groups = await self.store(key_groups)
         items = [group_to_plain(groups[name]) for name in allowed if name in groups]
-        self.answer({"items": items, "next": None})
+        self.answer_list(items)

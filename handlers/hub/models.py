@@ -6,8 +6,8 @@ from typing import Any
 import peewee
 
 from handlers.hub.objects import ObjectPage
-from handlers.hub.web.admin import AdminApi, AdminPage, actor_of, invalid, path_of
-from handlers.hub.web.base import Failure, HubHandler
+from handlers.hub.web.admin import AdminApi, AdminPage, actor_of, path_of
+from handlers.hub.web.base import Failure, HubHandler, invalid
 from operations import edits
 from store.admin import listing, price_list
 from store.admin.price_list import PriceChange, PriceRow
@@ -58,7 +58,7 @@ class PriceImportApi(AdminApi):
         body = self.fields("prices", "dry_run")
         prices, dry_run = body.get("prices"), self.flag(body, "dry_run")
         if not isinstance(prices, list) or not all(isinstance(row, dict) for row in prices):
-            raise invalid("prices must be a list of objects: model, and prices by name", "prices")
+            raise invalid("prices", "prices must be a list of objects: model, and prices by name")
         return prices, dry_run
 
 

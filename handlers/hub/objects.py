@@ -21,11 +21,10 @@ from handlers.hub.web.admin import (
     ConfirmationPage,
     actor_of,
     edit,
-    invalid,
     paging_of,
     path_of,
 )
-from handlers.hub.web.base import Failure, HubHandler
+from handlers.hub.web.base import Failure, HubHandler, invalid
 from operations.edits import with_status, with_use
 from store.admin import listing
 from store.admin.kinds import KINDS
@@ -100,10 +99,10 @@ def _refuse_lock_out(handler: HubHandler, name: str, values: Mapping[str, Any]) 
     if name != actor_of(handler):
         return
     if "password" in values:
-        raise invalid("change your own under Account, with the old one", "password")
+        raise invalid("password", "change your own under Account, with the old one")
     for field, needed in (("enabled", True), ("role", "admin")):
         if values.get(field, needed) != needed:
-            raise invalid("you would lock yourself out; another administrator can do it", field)
+            raise invalid(field, "you would lock yourself out; another administrator can do it")
 
 
 class ObjectListApi(AdminApi):
@@ -286,6 +285,6 @@ class SwitchObjectPage(ActionPage):
     async def post(self, plural: str, name: str, action: str) -> None:
         kind, enabled = PLURALS[plural], action == "enable"
         if kind == "user" and name == actor_of(self) and not enabled:
-            raise invalid(self.words["admin.not_oneself"])
+            raise invalid(None, self.words["admin.not_oneself"])
         await edit(self, lambda it: it.set_enabled(kind, name, enabled))
         self.done_switched(name, path_of(plural, name), list_path(plural), enabled=enabled)

@@ -18,8 +18,8 @@ from operations.availability import (
     MODEL_NOT_FOUND,
     UNOFFERED_DAYS,
     Availability,
+    ModelLookup,
     UnofferedModel,
-    Why,
     unoffered_models,
 )
 from operations.availability import to_plain as why_to_plain
@@ -111,7 +111,7 @@ _EXPLAINED = frozenset(
 """The reasons of a status for which there is a sentence."""
 
 
-def reasons_of(status: Status, why: Why, day: Figures, at_ms: int) -> list[Reason]:
+def reasons_of(status: Status, why: ModelLookup, day: Figures, at_ms: int) -> list[Reason]:
     """Return the known facts of a model that is degraded, down or disabled: since when, why, when
     it is tried again, where it works."""
     if status.state not in (DEGRADED, DOWN, DISABLED):
@@ -156,7 +156,7 @@ class ModelRow:
     model: str
     state: str
     states: Sequence[str]
-    why: Why
+    why: ModelLookup
     offer: Offer | None
     day: Figures
     reasons: Sequence[Reason] = ()
@@ -202,7 +202,7 @@ class StatusView:
     matching: int = 0
     next: str = ""
     unoffered: Sequence[UnofferedModel] = ()
-    nothing: Why | None = None  # why no model matches the text
+    nothing: ModelLookup | None = None  # why no model matches the text
 
     def link(self, **changes: str) -> str:
         """Return the address of this page with some fields changed, from its first row on."""
@@ -277,7 +277,7 @@ def load_status(
         counts=Counter(states.values()),
         matching=len(matching),
         next=visible[-1] if len(page) > PAGE_MODELS else "",
-        nothing=availability.why(chosen, text) if text and not matching else None,
+        nothing=availability.look_up(chosen, text) if text and not matching else None,
         unoffered=unoffered_models(db, me.user, own, availability, at_ms, limit=UNOFFERED_SHOWN),
     )
 
@@ -308,7 +308,7 @@ def _row(
 ) -> ModelRow:
     chosen, columns = groups
     states = [_state(availability, group.name, model) for group in columns]
-    why = availability.why(chosen, model)
+    why = availability.look_up(chosen, model)
     day = Figures() if offer is None else offer.status.windows()["24h"]
     reasons = [] if offer is None else reasons_of(offer.status, why, day, at_ms)
     return ModelRow(model, _state(availability, chosen, model), states, why, offer, day, reasons)
@@ -502,7 +502,7 @@ def _groups_to_plain(
         with_bars = offers.with_uptime(db, world, offered)
         plain = offers.group_to_plain(world.groups[name], with_bars)
         if model:
-            plain["why"] = why_to_plain(availability.why(name, model))
+            plain["why"] = why_to_plain(availability.look_up(name, model))
         groups.append(plain)
     return groups
 

@@ -23,10 +23,9 @@ from handlers.hub.web.admin import (
     Confirmation,
     ConfirmationPage,
     actor_of,
-    invalid,
     path_of,
 )
-from handlers.hub.web.base import Api, Failure, HubHandler
+from handlers.hub.web.base import Api, Failure, HubHandler, invalid
 from handlers.hub.web.site import Site
 from store.calls.usage_stats import CLASSES
 from store.db import audit, migrate, nodes
@@ -187,7 +186,7 @@ class CurrentNoticesApi(Api):
 
     async def get(self) -> None:
         rows = await self.store(notices.current)
-        self.answer({"items": [notices.public(notice) for notice in rows], "next": None})
+        self.answer_list([notices.public(notice) for notice in rows])
 
 
 class NoticesApi(AdminApi):
@@ -285,5 +284,5 @@ class DrainPage(ConfirmationPage):
 
     async def confirmed(self) -> None:
         if problem := await drain(self):
-            raise invalid(problem)
+            raise invalid(None, problem)
         self.done("done_drain", path_of("system"))

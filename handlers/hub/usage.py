@@ -334,7 +334,7 @@ class UsageApi(UsageApiBase):
         filters = await self.read_filters("limit", "after")
         calls = await self.store(page, filters, limit, after, API_SEARCH_S)
         items = [public_record(row, admin=self.me.admin) for row in calls.rows]
-        self.answer({"items": items, "next": calls.next})
+        self.answer_list(items, calls.next)
 
 
 class UsageStatsApi(UsageApiBase):
@@ -364,7 +364,7 @@ class UsageErrorsApi(UsageApiBase):
         filters = await self.read_filters(**defaults)
         await self.require_few(BY, filters)
         kinds = await self.store(errors, filters)
-        self.answer({"items": kinds, "next": None})
+        self.answer_list(kinds)
 
 
 class UsageExportApi(UsageApiBase):

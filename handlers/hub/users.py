@@ -19,12 +19,11 @@ from handlers.hub.web.admin import (
     Confirmation,
     ConfirmationPage,
     actor_of,
-    invalid,
     limit_of,
     part_of,
     path_of,
 )
-from handlers.hub.web.base import Failure, HubHandler
+from handlers.hub.web.base import Failure, HubHandler, invalid
 from operations.edits import link_account
 from store.admin import listing
 from store.hub import one_time, openid_links, sessions, tokens
@@ -56,18 +55,18 @@ def booking_of(body: Mapping[str, Any]) -> Booking:
     """Read a booking of a body or a form; a minus takes money from the wallet. Raises Failure."""
     kind, amount = body.get("kind") or "credit", str(body.get("amount", "")).strip()
     if not isinstance(kind, str) or kind not in BOOKINGS:
-        raise invalid("kind must be credit or debit", "kind")
+        raise invalid("kind", "kind must be credit or debit")
     if amount.startswith("-") and kind == "credit":
         kind, amount = "debit", amount.removeprefix("-")
     try:
         nanos = parse_money(amount)
     except AmountError as error:
-        raise invalid(f"amount: {error}", "amount") from None
+        raise invalid("amount", f"amount: {error}") from None
     if nanos == 0:
-        raise invalid("amount must not be 0", "amount")
+        raise invalid("amount", "amount must not be 0")
     reason, own_id = reason_of(body), body.get("id") or None
     if own_id is not None and not isinstance(own_id, str):
-        raise invalid("id must be a string", "id")
+        raise invalid("id", "id must be a string")
     return Booking(kind, nanos, reason, own_id)
 
 
@@ -75,7 +74,7 @@ def reason_of(body: Mapping[str, Any]) -> str:
     """Read the reason of a booking. Raises Failure."""
     reason = body.get("reason")
     if not isinstance(reason, str) or not reason.strip():
-        raise invalid("reason is missing: it is kept in the ledger", "reason")
+        raise invalid("reason", "reason is missing: it is kept in the ledger")
     return reason.strip()
 
 
@@ -273,7 +272,7 @@ async def unlink(handler: HubHandler, name: str, link_id: str) -> None:
 
 def _refuse_own(handler: HubHandler, name: str) -> None:
     if name == actor_of(handler):
-        raise invalid("change your own under Account, with your password")
+        raise invalid(None, "change your own under Account, with your password")
 
 
 def _link_fields(account: Link) -> dict[str, Any]:
@@ -306,7 +305,7 @@ class LinksApi(AdminApi):
     async def post(self, name: str) -> None:
         subject = self.fields("subject").get("subject")
         if not isinstance(subject, str):
-            raise invalid("subject must be a string: the user's name at the provider", "subject")
+            raise invalid("subject", "subject must be a string: the user's name at the provider")
         link_id = await link(self, name, subject)
         methods = await self.store(sign_in_methods, name)
         [linked] = [account for account in methods.links if account.id == link_id]

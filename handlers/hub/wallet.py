@@ -462,7 +462,7 @@ class WalletLedgerApi(Api):
         limit = self.number("limit", API_LINES, API_LINES_MAX)
         page = await self.store(ledger.page_of, self.me.user_id, limit, after)
         lines = [ledger.to_public(line) for line in page.lines]
-        self.answer({"items": lines, "next": page.next})
+        self.answer_list(lines, page.next)
 
 
 class RedeemApi(Api):

@@ -40,31 +40,31 @@ def able():
 
 
 def test_another_group_offers_it_the_cheapest_first(able):
-    why = able.why("coding", "gpt-5")
+    why = able.look_up("coding", "gpt-5")
     assert (why.code, why.elsewhere) == (availability.OTHER_GROUP, ["batch", "default"])
 
 
 def test_an_upstream_name_is_told_its_public_one(able):
-    why = able.why("default", "gpt-4.1-2025-04-14")
+    why = able.look_up("default", "gpt-4.1-2025-04-14")
     assert (why.code, why.nearest) == (availability.UPSTREAM_NAME, ["gpt-4.1"])
 
 
 def test_upstream_names_of_groups_of_others_stay_unknown(able):
-    assert able.why("default", "up-secret").code == availability.UNKNOWN
+    assert able.look_up("default", "up-secret").code == availability.UNKNOWN
 
 
 def test_an_unknown_name_is_told_the_nearest(able):
-    why = able.why("default", "gpt-4.11")
+    why = able.look_up("default", "gpt-4.11")
     assert why.code == availability.UNKNOWN and why.nearest[0] == "gpt-4.1"
-    assert able.why("default", "something else").nearest == []
+    assert able.look_up("default", "something else").nearest == []
 
 
 def test_what_is_down_has_its_status_and_nowhere_to_go(able):
-    why = able.why("coding", "kimi")
+    why = able.look_up("coding", "kimi")
     assert (why.code, why.elsewhere) == (availability.IS_DOWN, [])
     assert (why.status.since_ms, why.status.retry_ms) == (7, 9)
 
 
 def test_what_is_switched_off_and_what_can_be_called(able):
-    assert able.why("default", "old").code == availability.SWITCHED_OFF
-    assert able.why("default", "gpt-5").code == availability.CALLABLE
+    assert able.look_up("default", "old").code == availability.SWITCHED_OFF
+    assert able.look_up("default", "gpt-5").code == availability.CALLABLE

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import peewee
 
-from handlers.hub.web.base import Api, Failure, HubHandler, Page
+from handlers.hub.web.base import Api, Failure, HubHandler, Page, invalid
 from operations import edits
 from store.admin.apply import Editor, Outcome
 from store.admin.listing import ListPage, Paging
@@ -41,11 +41,6 @@ def part_of(items: Sequence[dict[str, Any]], limit: int) -> ListPage:
     """Return a page of at most `limit` items, of which one more was read if there is one."""
     page = list(items[:limit])
     return ListPage(page, page[-1]["id"] if len(items) > limit else None)
-
-
-def invalid(message: str, field: str | None = None) -> Failure:
-    """Return a refusal of what was sent in a field."""
-    return Failure(HTTPStatus.BAD_REQUEST, "invalid", message, field)
 
 
 async def edit(
@@ -86,30 +81,15 @@ class AdminApi(Api):
         for name in body:
             if name not in names:
                 message = f'unknown field "{name}"; there are: {", ".join(names) or "none"}'
-                raise invalid(message, name)
+                raise invalid(name, message)
         return body
 
     def flag(self, body: Mapping[str, Any], name: str) -> bool:
         """Return a field of a body that is true or false, false without it. Raises Failure."""
         value = body.get(name, False)
         if not isinstance(value, bool):
-            raise invalid(f"{name} must be true or false", name)
+            raise invalid(name, f"{name} must be true or false")
         return value
-
-    def answer_list(
-        self,
-        items: Sequence[object],
-        following: str | None = None,
-        status: int = HTTPStatus.OK,
-    ) -> None:
-        """Answer with a page of a list; `following`: the cursor of the next page."""
-        self.answer({"items": items, "next": following}, status)
-
-    def answer_nothing(self) -> None:
-        """Answer 204."""
-        self.set_status(HTTPStatus.NO_CONTENT)
-        self.clear_header("Content-Type")
-        self.finish()
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +149,7 @@ class AdminPage(Page):
         if failure is not None:
             self.set_status(failure.status_code)
         return {
-            "typed": {name: self.get_body_argument(name, "") for name in fields},
+            "inputs": {name: self.get_body_argument(name, "") for name in fields},
             "problems": self.problems_of(failure, fields) if failure else {},
         }
 
@@ -216,7 +196,7 @@ class ConfirmationPage(AdminPage):
         confirmation = await self.confirmation(*names)
         if self.get_body_argument("confirm", "") != confirmation.name:
             problem = self.words["confirm_differs"].format(name=confirmation.name)
-            self._show(confirmation, invalid(problem))
+            self._show(confirmation, invalid(None, problem))
             return
         try:
             await self.confirmed(*names)

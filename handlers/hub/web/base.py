@@ -255,7 +255,7 @@ class Failure(HTTPError):
         self.problems: dict[str, str] = {}  # what is wrong with each field, if more is known
 
 
-def invalid(field: str, message: str) -> Failure:
+def invalid(field: str | None, message: str) -> Failure:
     """Return the 400 for a field with a value that cannot be."""
     return Failure(HTTPStatus.BAD_REQUEST, "invalid", message, field)
 
@@ -408,6 +408,21 @@ class Api(HubHandler):
         """Answer with JSON."""
         self.set_status(status)
         self.finish(json.dumps(value, ensure_ascii=False))
+
+    def answer_list(
+        self,
+        items: Sequence[object],
+        following: str | None = None,
+        status: int = HTTPStatus.OK,
+    ) -> None:
+        """Answer with a page of a list; `following`: the cursor of the next page."""
+        self.answer({"items": items, "next": following}, status)
+
+    def answer_nothing(self) -> None:
+        """Answer 204."""
+        self.set_status(HTTPStatus.NO_CONTENT)
+        self.clear_header("Content-Type")
+        self.finish()
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         failure = self.failure(kwargs.get("exc_info"))
