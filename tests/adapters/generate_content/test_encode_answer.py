@@ -1,15 +1,18 @@
-"""Whole answers for generate-content clients."""
+"""Answers for clients, whole and streamed."""
 
 import base64
 import json
 
 import pytest
+from msgspec.structs import replace
 
+from adapters.faults import Condition, Fault
 from adapters.generate_content import CODECS
-from adapters.ir.answer import Choice, Logprob
+from adapters.ir.answer import Choice, Cited, Closed, Delta, Finished, Logprob, Opened, Sealed
 from adapters.ir.parts import Citation, Hosted, Reasoning, Refusal, Text, ToolCall
 from adapters.ir.usage import Usage
 from adapters.json.structure import at_once
+from tests.adapters.generate_content.bridged import chunks_of
 from tests.adapters.generate_content.calls import CONTEXT
 
 USAGE = Usage(200, 90, 2000, 300, 100, 60)
@@ -143,3 +146,269 @@ def test_sources_with_their_bytes_in_all_of_the_text():
 
 def test_a_count():
     assert json.loads(CODECS.client.encode_count(31)) == {"totalTokens": 31}
+
+
+BASE = {"modelVersion": "public-model", "responseId": "CALL1"}
+USAGE_FIELDS = {
+    "promptTokenCount": 2600,
+    "candidatesTokenCount": 90,
+    "totalTokenCount": 2750,
+    "cachedContentTokenCount": 2000,
+    "thoughtsTokenCount": 60,
+}
+END = (Finished("stop"),)
+
+
+def written(*events, usage=USAGE, context=CONTEXT):
+    encoder = CODECS.client.open_encoder(context)
+    sent = encoder.begin() + b"".join(map(encoder.write, events))
+    return sent + encoder.end(usage)
+
+
+def parts_of(*events):
+    """The parts of each chunk but the last, and the last candidate."""
+    *chunks, last = chunks_of(written(*events))
+    assert all(chunk == {**chunk, **BASE} for chunk in chunks)
+    return [chunk["candidates"][0]["content"]["parts"] for chunk in chunks], last["candidates"][0]
+
+
+def text(slot, *texts, kind="text", choice=0):
+    return (Opened(slot, kind, choice), *(Delta(slot, said) for said in texts), Closed(slot))
+
+
+def call(slot, *pieces, name="f"):
+    opened = Opened(slot, "call", id=f"id{slot}", name=name)
+    return (opened, *(Delta(slot, piece) for piece in pieces), Closed(slot))
+
+
+def thought(slot, said, opaque):
+    return (
+        Opened(slot, "reasoning"),
+        *([Delta(slot, said)] if said else []),
+        Sealed(slot, opaque),
+        Closed(slot),
+    )
+
+
+def test_each_piece_is_a_chunk_and_the_last_has_finish_and_usage():
+    chunks = chunks_of(written(*text(0, "Tea", " is é\u2028"), *END))
+    assert [chunk.get("usageMetadata") for chunk in chunks] == [None, None, USAGE_FIELDS]
+    assert chunks[0] == {
+        "candidates": [{"content": {"parts": [{"text": "Tea"}], "role": "model"}, "index": 0}],
+        **BASE,
+    }
+    assert chunks[1]["candidates"][0]["content"]["parts"] == [{"text": " is é\u2028"}]
+    assert chunks[2]["candidates"] == [
+        {
+            "content": {"parts": [{"text": ""}], "role": "model"},
+            "finishReason": "STOP",
+            "index": 0,
+        }
+    ]
+
+
+def test_frames_are_ascii():
+    assert written(*text(0, "é\u2028\U0001f600"), *END).isascii()
+
+
+def test_an_answer_without_parts_is_one_chunk():
+    (chunk,) = chunks_of(written(*END))
+    assert chunk["candidates"][0]["content"]["parts"] == [{"text": ""}]
+
+
+def test_a_text_that_is_repeated_is_framed_as_the_one_before():
+    encoder = CODECS.client.open_encoder(CONTEXT)
+    encoder.begin()
+    encoder.write(Opened(0, "text"))
+    assert encoder.write(Delta(0, "one")).replace(b"one", b"two") == encoder.repeat(b"two")
+    encoder.write(Closed(0))
+    encoder.write(Opened(1, "reasoning"))
+    assert encoder.write(Delta(1, "one")).replace(b"one", b"two") == encoder.repeat(b"two")
+
+
+def test_a_repeated_element_of_an_array_has_its_comma():
+    encoder = CODECS.client.open_encoder(replace(CONTEXT, framing="json_array"))
+    sent = encoder.begin() + encoder.write(Opened(0, "text")) + encoder.write(Delta(0, "one"))
+    sent += encoder.repeat(b"two") + encoder.write(Closed(0)) + encoder.write(Finished("stop"))
+    chunks = json.loads(sent + encoder.end(USAGE))
+    said = [chunk["candidates"][0]["content"]["parts"][0]["text"] for chunk in chunks]
+    assert said == ["one", "two", ""]
+
+
+def test_an_array_is_one_json_text():
+    context = replace(CONTEXT, framing="json_array")
+    chunks = json.loads(written(*text(0, "a", "b"), *END, context=context))
+    assert len(chunks) == 3
+    assert chunks[-1]["usageMetadata"] == USAGE_FIELDS
+    assert len(json.loads(written(*END, context=context))) == 1
+
+
+def test_empty_texts_make_no_chunk():
+    assert parts_of(*text(0, "", "a", ""), *END)[0] == [[{"text": "a"}]]
+
+
+def test_thoughts_are_marked_and_refusals_are_text():
+    parts, last = parts_of(
+        *text(0, "Hm.", kind="reasoning"),
+        *text(1, "No.", kind="refusal"),
+        Finished("refusal", detail="x"),
+    )
+    assert parts == [[{"text": "Hm.", "thought": True}], [{"text": "No."}]]
+    assert (last["finishReason"], last["finishMessage"]) == ("SAFETY", "x")
+
+
+def test_calls_are_whole_when_they_close_however_they_interleave():
+    opened = (Opened(0, "call", id="a", name="f"), Opened(1, "call", id="b", name="g"))
+    pieces = (Delta(0, '{"x"'), Delta(1, ""), Delta(0, ": 1}"), Closed(1), Closed(0))
+    parts, last = parts_of(*opened, *pieces, Finished("tools"))
+    assert parts == [
+        [{"functionCall": {"id": "b", "name": "g", "args": {}}}],
+        [{"functionCall": {"id": "a", "name": "f", "args": {"x": 1}}}],
+    ]
+    assert last["finishReason"] == "STOP"
+
+
+def test_a_free_text_call_has_one_argument():
+    events = (Opened(0, "call", id="a", name="f", custom=True), Delta(0, '{"x'), Closed(0))
+    assert parts_of(*events, *END)[0] == [
+        [{"functionCall": {"id": "a", "name": "f", "args": {"input": '{"x'}}}]
+    ]
+
+
+def test_a_call_that_was_cut_is_not_shown_but_one_with_odd_arguments_is():
+    parts, last = parts_of(*call(0, "{}"), *call(1, '{"a": "b'), Finished("length"))
+    assert len(parts) == 1
+    assert last["content"]["parts"] == [{"text": ""}]
+    assert last["finishReason"] == "MAX_TOKENS"
+    parts, last = parts_of(*call(1, "a=b"), Finished("tools"))
+    assert last["content"]["parts"] == [
+        {"functionCall": {"id": "id1", "name": "f", "args": {"_raw": "a=b"}}}
+    ]
+
+
+def test_state_goes_with_the_next_call():
+    parts, _ = parts_of(*thought(0, "Hm.", "gw1.x"), *text(1, "a"), *call(2, "{}"), *call(3), *END)
+    assert parts[0] == [{"text": "Hm.", "thought": True}]
+    assert parts[2][0]["thoughtSignature"] == signed("gw1.x")
+    assert "thoughtSignature" not in parts[3][0]
+
+
+def test_state_without_a_call_stands_in_the_last_chunk():
+    parts, last = parts_of(*thought(0, "Hm.", "gw1.x"), *text(1, "a"), *END)
+    assert parts == [[{"text": "Hm.", "thought": True}], [{"text": "a"}]]
+    assert last["content"]["parts"] == [{"text": "", "thoughtSignature": signed("gw1.x")}]
+
+
+def test_each_state_has_a_part_of_its_own():
+    events = (*thought(0, "", "gw1.x"), *thought(1, "Hm.", "gw1.y"), *call(2), *END)
+    parts, _ = parts_of(*events)
+    assert parts[:2] == [
+        [{"text": "", "thoughtSignature": signed("gw1.x")}],
+        [{"text": "Hm.", "thought": True}],
+    ]
+    assert parts[2][0]["thoughtSignature"] == signed("gw1.y")
+
+
+@pytest.mark.parametrize(
+    ("finish", "reason"),
+    [
+        ("stop", "STOP"),
+        ("stop_sequence", "STOP"),
+        ("length", "MAX_TOKENS"),
+        ("tools", "STOP"),
+        ("filter", "SAFETY"),
+        ("refusal", "SAFETY"),
+        ("pause", "STOP"),
+        ("context_full", "MAX_TOKENS"),
+        ("error", "OTHER"),
+    ],
+)
+def test_why_an_answer_ended(finish, reason):
+    last = parts_of(*text(0, "a"), Finished(finish, detail="why"))[1]
+    assert last["finishReason"] == reason
+    assert ("finishMessage" in last) == (finish in ("filter", "refusal", "error"))
+
+
+def test_several_choices_end_in_one_chunk():
+    events = (*text(0, "a"), *text(1, "b", choice=1), Finished("length", 1), Finished("stop", 0))
+    *chunks, last = chunks_of(written(*events))
+    assert [chunk["candidates"][0]["index"] for chunk in chunks] == [0, 1]
+    assert [(each["index"], each["finishReason"]) for each in last["candidates"]] == [
+        (0, "STOP"),
+        (1, "MAX_TOKENS"),
+    ]
+
+
+def test_log_probabilities_come_with_their_text():
+    logprob = Logprob("a", -0.5, (Logprob("a", -0.5), Logprob("b", -1.0)))
+    events = (Opened(0, "text"), Delta(0, "a", (logprob,)), Closed(0), *END)
+    candidate = chunks_of(written(*events))[0]["candidates"][0]
+    assert candidate["logprobsResult"] == {
+        "topCandidates": [
+            {
+                "candidates": [
+                    {"token": "a", "logProbability": -0.5},
+                    {"token": "b", "logProbability": -1.0},
+                ]
+            }
+        ],
+        "chosenCandidates": [{"token": "a", "logProbability": -0.5}],
+    }
+
+
+def test_sources_stand_in_the_last_chunk_with_their_bytes():
+    source = Citation("https://a.example", "A", 1, 3)
+    events = (
+        Opened(0, "text"),
+        Delta(0, "abc"),
+        Cited(0, source),
+        Closed(0),
+        Opened(1, "text"),
+        Delta(1, "defg"),
+        Cited(1, source),
+        Cited(1, Citation("https://b.example")),
+        Delta(1, "é"),
+        Cited(1, Citation("https://b.example", start=1, end=2)),
+        Closed(1),
+        *END,
+    )
+    grounding = parts_of(*events)[1]["groundingMetadata"]
+    assert grounding == {
+        "groundingChunks": [
+            {"web": {"uri": "https://a.example", "title": "A"}},
+            {"web": {"uri": "https://b.example", "title": "https://b.example"}},
+        ],
+        "groundingSupports": [
+            {"segment": {"startIndex": 1, "endIndex": 3}, "groundingChunkIndices": [0]},
+            {"segment": {"startIndex": 4, "endIndex": 6}, "groundingChunkIndices": [0]},
+        ],
+    }
+
+
+# ---- failures ------------------------------------------------------------------------------------
+
+FAULT = Fault(Condition.UPSTREAM_FAILED)
+ERROR = b'{"error":{"code":503,"message":"%b","status":"UNAVAILABLE"}}' % FAULT.message.encode()
+
+
+def test_a_failure_is_the_last_chunk_and_stands_bare_behind_it():
+    encoder = CODECS.client.open_encoder(CONTEXT)
+    assert encoder.encode_fault(FAULT, "id") == b"data: %b\r\n\r\n%b\n" % (ERROR, ERROR)
+
+
+def test_a_failure_ends_an_array():
+    encoder = CODECS.client.open_encoder(replace(CONTEXT, framing="json_array"))
+    assert encoder.encode_fault(FAULT, "id") == b"[" + ERROR + b"]"
+    encoder = CODECS.client.open_encoder(replace(CONTEXT, framing="json_array"))
+    sent = encoder.begin() + encoder.write(Opened(0, "text")) + encoder.write(Delta(0, "a"))
+    assert json.loads(sent + encoder.encode_fault(FAULT, "id"))[1] == json.loads(ERROR)
+
+
+def test_nothing_stands_behind_the_end():
+    encoder = CODECS.client.open_encoder(replace(CONTEXT, framing="json_array"))
+    encoder.end(USAGE)
+    assert encoder.encode_fault(FAULT, "id") == b""
+
+
+def test_without_usage_there_is_none():
+    assert "usageMetadata" not in chunks_of(written(*END, usage=None))[-1]

@@ -1,13 +1,92 @@
-"""What translated answers leave in the history of a messages client is taken out for vendors."""
+"""Parts of content blocks: call ids, arguments, citations, thoughts, and the removal of foreign
+ones.
+"""
 
 import json
+import re
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from adapters.ir.parts import Citation
 from adapters.json.jsonio import dumps, top_level
 from adapters.messages import CODECS
-from adapters.messages.parts import UNSIGNED, encode_citation, without_reasoning
+from adapters.messages.parts import (
+    UNSIGNED,
+    arguments_of,
+    decode_citations,
+    encode_citation,
+    fit_id,
+    original_id,
+    sealed_data,
+    sealed_thought,
+    thought_of,
+    without_reasoning,
+)
+
+
+def test_arguments_are_an_object_whatever_they_were():
+    assert arguments_of('{"a":1}') == {"a": 1}
+    assert arguments_of(" ") == {}
+    assert arguments_of("null") == {"value": None}
+    assert arguments_of("{oops") == {"_raw": "{oops"}
+    assert arguments_of("\ud800") == {"_raw": "?"}
+
+
+def test_fit_ids_stay():
+    assert fit_id("toolu_01A-b") == original_id("toolu_01A-b") == "toolu_01A-b"
+
+
+def test_what_only_looks_like_ours_stays():
+    for odd in ("gw_", "gw_!", "gw_AB", "gw_dG9vbA", "gw__w"):
+        assert original_id(odd) == odd
+
+
+@given(st.text(min_size=1))
+@settings(max_examples=200, deadline=None)
+def test_every_id_comes_back(call_id):
+    fit = fit_id(call_id)
+    assert re.fullmatch(r"[a-zA-Z0-9_-]+", fit)
+    assert original_id(fit) == call_id
+
+
+def test_a_source_on_the_web_comes_back():
+    citation = Citation("https://example.com", "T", quoted="q")
+    assert decode_citations([encode_citation(citation)]) == (citation,)
+
+
+def test_what_is_no_source_on_the_web_is_not_carried():
+    odd = [
+        7,
+        {"type": "page_location", "url": "u"},
+        {"type": "web_search_result_location", "url": 7},
+        {"type": "web_search_result_location", "url": "u", "title": 7, "cited_text": None},
+        {"type": "search_result_location", "source": "s"},
+    ]
+    assert decode_citations(odd) == (Citation("u"), Citation("s"))
+    assert decode_citations("x") == ()
+
+
+ANY = st.text(st.characters())  # also halves of characters, which vendors have sent
+
+
+@given(ANY, ANY)
+@settings(max_examples=100, deadline=None)
+def test_every_thought_comes_back(thinking, signature):
+    assert thought_of(sealed_thought(thinking, signature)) == {
+        "type": "thinking",
+        "thinking": thinking,
+        "signature": signature,
+    }
+    assert thought_of(sealed_data(signature)) == {"type": "redacted_thinking", "data": signature}
+
+
+def test_what_is_no_thought():
+    for odd in ("", "c2ln", "7", "[]", "{}", '{"type":"text"}', '{"type":"thinking"}', "\ud800"):
+        assert thought_of(odd) is None
+    assert thought_of('{"type":"redacted_thinking","data":7}') is None
+
 
 OURS = {"type": "thinking", "thinking": "hm", "signature": "gw1.chat_completions.m.eA.AAAA"}
 THEIRS = {"type": "thinking", "thinking": "so", "signature": "c2ln"}

@@ -1,11 +1,13 @@
-"""Requests of the generate-content family: reading, editing, paths, headers."""
+"""Requests of generate-content: the fields that are read, edits, paths, headers; errors, lists of
+models.
+"""
 
 import json
 
 import pytest
 
-from adapters.family import Vendor
-from adapters.faults import Condition, Fault
+from adapters.family import ModelEntry, Vendor
+from adapters.faults import Condition, Fault, wrong_type, wrong_value
 from adapters.generate_content import FAMILY
 from adapters.json.jsonio import top_level
 
@@ -233,3 +235,140 @@ def test_nothing_of_the_client_is_sent_on():
     assert lines[0] == "x-goog-api-key: k"
     assert [line.partition(":")[0] for line in lines[1:]] == ["content-type", "accept"]
     assert FAMILY.upstream.request_headers(client, DEMO, "k")[0] == "authorization: Bearer k"
+
+
+def message(fault: Fault) -> str:
+    return json.loads(FAMILY.client.encode_fault(fault, "r").body)["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (
+            Fault(Condition.MISSING_KEY),
+            "No API key was sent. Use the header 'x-goog-api-key: <API_KEY>' "
+            "or 'Authorization: Bearer <API_KEY>'.",
+        ),
+        (
+            Fault(Condition.MODEL_MISSING),
+            "The path must name a model: models/{model}:generateContent.",
+        ),
+        (
+            Fault(Condition.MODEL_NOT_FOUND, model="demo-huge"),
+            "models/demo-huge is not available to this API key. "
+            "Check the name and the channel status.",
+        ),
+        (
+            Fault(Condition.MODEL_NOT_FOUND),
+            "This model is not available to this API key. Check the name and the channel status.",
+        ),
+        (Fault(Condition.MODEL_NOT_FOUND, "Words."), "Words."),
+        (Fault(Condition.FIELD_MISSING, param="contents"), "Missing required field: 'contents'."),
+        (
+            wrong_type("contents[0].parts", "expected an array"),
+            "Wrong type for 'contents[0].parts': expected an array.",
+        ),
+        (
+            wrong_value("pageSize", "expected 0 or more"),
+            "Wrong value for 'pageSize': expected 0 or more.",
+        ),
+        (Fault(Condition.INVALID_KEY), "API key not valid. Please pass a valid API key."),
+        (
+            Fault(Condition.INVALID_KEY, detail="sk-slc-…wxyz"),
+            "API key not valid. Please pass a valid API key.",
+        ),
+    ],
+)
+def test_wordings(fault, words):
+    assert message(fault) == words
+
+
+def test_a_wait_is_told_twice():
+    envelope = FAMILY.client.encode_fault(Fault(Condition.RATE_LIMITED, retry_after_s=7), "r")
+    assert envelope.headers["retry-after"] == "7"
+    assert json.loads(envelope.body)["error"]["details"] == [
+        {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "7s"}
+    ]
+    envelope = FAMILY.client.encode_fault(Fault(Condition.WALLET_EMPTY), "r")
+    assert "details" not in json.loads(envelope.body)["error"]
+    assert envelope.headers["x-should-retry"] == "false"
+
+
+@pytest.mark.parametrize(
+    ("condition", "code", "status"),
+    [
+        ("E24", 500, "INTERNAL"),
+        ("E26", 503, "UNAVAILABLE"),
+        ("E27", 503, "UNAVAILABLE"),
+        ("E29", 503, "UNAVAILABLE"),
+        ("E28", 504, "DEADLINE_EXCEEDED"),
+        ("E30", 500, "INTERNAL"),
+        ("E38", 503, "UNAVAILABLE"),
+        ("E25", 429, "RESOURCE_EXHAUSTED"),
+    ],
+)
+def test_errors_in_a_stream(condition, code, status):
+    fault = Fault(Condition(condition), "é\u2028")
+    ending = FAMILY.upstream.stream_tap("m", "m", True, EVENTS).encode_fault(fault, "01ABC")
+    event, bare = ending.split(b"\r\n\r\n")
+    assert event.startswith(b'data: {"error":{"code":') and event.endswith(b"}}")
+    assert ending.isascii() and bare == event.removeprefix(b"data: ") + b"\n"
+    error = {"code": code, "message": "é\u2028", "status": status}
+    assert json.loads(bare) == {"error": error}
+    tap = FAMILY.upstream.stream_tap("m", "m", True, ARRAY)
+    assert json.loads(tap.encode_fault(fault, "01ABC")) == [{"error": error}]
+    sent = tap.feed(b'[{"candidates":[]}')
+    assert json.loads(sent + b"\r\n" + tap.encode_fault(fault, "01ABC"))[1:] == [{"error": error}]
+
+
+MODELS = [ModelEntry(f"v/m{i:04}:8b", 1795000000 + i, 200_000, None) for i in range(1200)]
+
+
+def page(**query):
+    found = json.loads(FAMILY.client.model_list(MODELS, query))
+    return [model["name"] for model in found["models"]], found.get("nextPageToken", "")
+
+
+def names(first, last):
+    return [f"models/{model.name}" for model in MODELS[first:last]]
+
+
+def test_one_model():
+    assert json.loads(FAMILY.client.model_entry(MODELS[3])) == {
+        "name": "models/v/m0003:8b",
+        "displayName": "v/m0003:8b",
+        "inputTokenLimit": 200_000,
+        "supportedGenerationMethods": ["generateContent", "countTokens"],
+    }
+    known = json.loads(FAMILY.client.model_entry(ModelEntry("m", 1, None, 32_000)))
+    assert "inputTokenLimit" not in known and known["outputTokenLimit"] == 32_000
+
+
+def test_pages():
+    assert page() == (names(0, 50), MODELS[49].name)
+    assert page(pageSize="0") == page(pageSize="") == page(pageToken="") == page()
+    assert page(pageSize="999999999") == (names(0, 1000), MODELS[999].name)
+    assert page(pageToken=MODELS[999].name, pageSize="1000") == (names(1000, 1200), "")
+    assert page(pageToken=MODELS[1199].name) == ([], "")
+    assert json.loads(FAMILY.client.model_list([], {})) == {"models": []}
+
+
+def test_going_through_all_pages_as_the_sdk_does():
+    seen, token = page(pageSize="7")
+    while token:
+        found, token = page(pageSize="7", pageToken=token)
+        seen += found
+    assert seen == names(0, 1200)
+
+
+@pytest.mark.parametrize("size", ["-1", "x", "+5", "5_0", "٣", "9" * 10, "1.5"])
+def test_a_page_size_that_is_no_number(size):
+    with pytest.raises(Fault) as caught:
+        page(pageSize=size)
+    assert (caught.value.condition, caught.value.param) == (Condition.INVALID_FIELD, "pageSize")
+
+
+def test_a_token_that_is_gone():
+    with pytest.raises(Fault) as caught:
+        page(pageToken="gone")
+    assert (caught.value.condition, caught.value.param) == (Condition.INVALID_FIELD, "pageToken")

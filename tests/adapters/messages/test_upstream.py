@@ -1,4 +1,4 @@
-"""Whole answers of the messages family: usage, errors, odd bodies, token counts."""
+"""The upstream side of messages: headers, whole answers, their usage, odd bodies, token counts."""
 
 import json
 
@@ -8,6 +8,39 @@ from adapters.faults import Condition, Fault
 from adapters.ir.usage import MAX_TOKENS, Usage
 from adapters.messages import FAMILY
 from adapters.messages.upstream import read_usage
+from adapters.registry import VENDORS
+
+
+def lines(client, vendor="anthropic"):
+    return FAMILY.upstream.request_headers(client, VENDORS[vendor], "k")[3:]
+
+
+@pytest.mark.parametrize(
+    ("client", "version"),
+    [
+        ({}, "2023-06-01"),
+        ({"anthropic-version": "2023-06-01"}, "2023-06-01"),
+        ({"anthropic-version": " 2026-10-21 "}, "2026-10-21"),
+        ({"anthropic-version": "2030-01-01"}, "2026-10-21"),
+        ({"compat-version": "2023-06-01"}, "2023-06-01"),
+        ({"compat-version": "x\r\ny: z"}, "2026-10-21"),
+        ({"anthropic-version": "2026-10-21", "compat-version": "2023-06-01"}, "2026-10-21"),
+        ({"anthropic-version": "", "compat-version": "2026-10-21"}, "2026-10-21"),
+    ],
+)
+def test_the_version(client, version):
+    assert lines(client) == [f"anthropic-version: {version}"]
+
+
+def test_betas_keep_their_order():
+    assert lines({"anthropic-beta": "b-2,a-1 , ,c"})[1:] == ["anthropic-beta: b-2,a-1,c"]
+    for nothing in ("", " ,", "a\nb"):
+        assert lines({"anthropic-beta": nothing})[1:] == []
+
+
+def test_the_credential_is_the_vendors():
+    assert FAMILY.upstream.request_headers({}, VENDORS["anthropic"], "k")[0] == "x-api-key: k"
+    assert FAMILY.upstream.request_headers({}, VENDORS["demo"], "k")[0] == "authorization: Bearer k"
 
 
 def read(body: bytes, public: str = "m"):

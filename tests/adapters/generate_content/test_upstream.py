@@ -1,4 +1,4 @@
-"""Whole answers of the generate-content family: usage, errors, odd bodies, token counts."""
+"""Whole answers of generate-content: usage, errors, odd bodies, token counts."""
 
 import json
 
