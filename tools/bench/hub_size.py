@@ -4,7 +4,7 @@ administrator.
     python -m tools.bench.hub_size --store mysql://root@127.0.0.1:3307/bench
     python -m tools.bench.hub_size --store mysql://root@127.0.0.1:3307/bench --only errors
 
-Makes what that store has not yet: its users, keys, models, channels and groups, and an audit log of
+Creates what that store lacks: its users, keys, models, channels and groups, and an audit log of
 AUDITED changes. Says which pages are slower than SLOW_MS at the 95th percentile, or larger than
 LARGE_BYTES.
 """
@@ -17,20 +17,21 @@ from urllib.parse import quote
 import click
 import peewee
 
-from conf.settings import Settings
-from handlers.hub.web.site import Site
-from store.admin.objects import Sealing
 from store.calls.usage_queries import Filters, history
-from store.db import migrate
-from store.db.database import discard, first_row, insert_rows, open_database, transaction
+from store.db.database import first_row, insert_rows, transaction
 from store.db.tables.catalog import Channel, Group, Model, Price
 from store.db.tables.system import AuditRow
 from store.db.tables.users import ApiKey, User
-from store.hub import sessions
-from store.values.cipher import Cipher
 from store.values.ids import DAY_MS, HOUR_MS, first_ulid, new_ulid, now_ms, ulid
 from store.values.usage_record import rfc3339
-from tools.bench.hub_overview import serve, time_of, user_id
+from tools.bench.harness import (
+    page_figures,
+    serve,
+    session_of,
+    site_of,
+    store,
+    store_option,
+)
 from tools.bench.usage_records import BATCH_ROWS, CHANNELS, MODELS, PRICES, USERS
 
 SLOW_MS, LARGE_BYTES = 300, 150_000
@@ -56,13 +57,13 @@ MEMBER_PAGES = (
     *("/usage", "/usage?since=7d", "/usage?since=30d", "/usage?since=30d&chart=first_byte"),
     *("/usage?since=30d&after={deep}", "/usage?since=30d&sort=cost", "/usage?since={h}&sort=cost"),
     *("/usage?since=30d&key={key}", "/usage?request_id={call}", "/usage/{call}"),
-    *(f"/usage?since=30d&{one}" for one in FILTERS),
+    *(f"/usage?since=30d&{query}" for query in FILTERS),
     *("/api/me", "/api/keys", "/api/keys/{key}", "/api/status", "/api/wallet"),
     *("/api/wallet/ledger", "/api/usage", "/api/usage?after={deep}", "/api/usage/{call}"),
     *("/api/usage?since=30d&key={key}", "/api/usage?since=30d&status=418"),
     *("/api/usage/errors", "/api/usage/errors?since=30d"),
     *("/api/usage/export?format=csv&since=30d", "/api/usage/export?format=ndjson"),
-    *(f"/api/usage/stats?since=30d&by={one}" for one in SUMS),
+    *(f"/api/usage/stats?since=30d&by={names}" for names in SUMS),
     "/api/usage/stats?since={h}&by=status",
 )
 ADMIN_PAGES = (
@@ -86,36 +87,41 @@ ADMIN_PAGES = (
     *("/admin/usage?since=30d&user=user-999", "/admin/usage?since=30d&channel=channel-3"),
     *("/admin/usage?since=30d&user=user-0&channel=channel-3", "/admin/usage?since=30d&key={key}"),
     *("/admin/usage?since=30d&sort=cost", "/admin/usage?upstream_request_id=never-given"),
-    *(f"/admin/usage?since=30d&{one}" for one in FILTERS),
+    *(f"/admin/usage?since=30d&{query}" for query in FILTERS),
     *("/api/usage", "/api/usage?after={deep}", "/api/status", "/api/usage/errors"),
     *("/api/usage/errors?since=7d", "/api/usage/errors?since=30d", "/api/admin/system"),
     *("/api/admin/users", "/api/admin/audit", "/api/usage/export?format=csv&since=30d"),
     *("/api/usage/export?format=ndjson", "/api/usage/stats?since=30d&by=channel"),
     *("/api/usage/stats?since=30d&by=user&sort=cost&top=20", "/api/usage/stats?since=7d&by=user"),
-    *(f"/api/usage/stats?since=30d&by={one}" for one in SUMS),
+    *(f"/api/usage/stats?since=30d&by={names}" for names in SUMS),
     "/api/usage/stats?since={h}&by=status",
 )
 
 
 def people(db: peewee.Database) -> Iterator[tuple[Any, Rows]]:
-    """What the records name, and the log of their making, a batch at a time."""
+    """Yield the objects that the records name, and an audit log, a batch at a time."""
     group = {"multiplier_ppm": 1_000_000, "models": ["*"], "entries": []}
     yield Group, [{"id": GROUP_ID, "name": "default", **group}]
     models = {f"model-{number}": f"01MODEL{number:019}" for number in range(MODELS)}
-    yield Model, [{"id": given, "name": name, "created_ms": 0} for name, given in models.items()]
+    yield (
+        Model,
+        [{"id": id_, "name": name, "created_ms": 0} for name, id_ in models.items()],
+    )
     price = {"effective_ms": 0, "input": PRICES.input, "output": PRICES.output}
-    yield Price, [{"model_id": given, **price} for given in models.values()]
-    told: dict[str, Any] = {
+    yield Price, [{"model_id": model_id, **price} for model_id in models.values()]
+    channel: dict[str, Any] = {
         "vendor": "demo",
         "family": "chat_completions",
         "base_url": "https://vendor.example",
     }
-    told |= {"models": {name: f"{name}-2026-01-01" for name in models}, "groups": ["default"]}
+    channel |= {"models": {name: f"{name}-2026-01-01" for name in models}, "groups": ["default"]}
     names = [f"channel-{number}" for number in range(CHANNELS)]
-    yield Channel, [{"id": new_ulid(), "name": name, **told} for name in names]
+    yield Channel, [{"id": new_ulid(), "name": name, **channel} for name in names]
     user = {"role": "member", "spend_order": "plan_first", "created_ms": 0}
-    numbers = range(USERS)
-    yield User, [{"id": f"01USER{one:020}", "name": f"user-{one}", **user} for one in numbers]
+    yield (
+        User,
+        [{"id": f"01USER{n:020}", "name": f"user-{n}", **user} for n in range(USERS)],
+    )
     key: dict[str, Any] = {
         "group_id": GROUP_ID,
         "prefix": "sl-benc",
@@ -123,13 +129,13 @@ def people(db: peewee.Database) -> Iterator[tuple[Any, Rows]]:
         "models": ["*"],
     }
     key |= {"networks": [], "limit_window": "month", "created_ms": 0}
-    keys = [(one, f"01USER{one // 2:020}") for one in range(2 * USERS)]
+    keys = [(number, f"01USER{number // 2:020}") for number in range(2 * USERS)]
     for owned in (keys[at : at + BATCH_ROWS] for at in range(0, len(keys), BATCH_ROWS)):
         yield (
             ApiKey,
             [
-                {"id": f"01KEY{one:021}", "user_id": owner, "name": f"key-{one}", **key}
-                for one, owner in owned
+                {"id": f"01KEY{number:021}", "user_id": owner, "name": f"key-{number}", **key}
+                for number, owner in owned
             ],
         )
     for at in range(0, AUDITED, BATCH_ROWS):
@@ -154,7 +160,7 @@ def _make_up(db: peewee.Database) -> None:
 
 
 def _places(db: peewee.Database) -> dict[str, str]:
-    """What stands for names in braces."""
+    """Return the values of names in braces."""
     [last] = history(db, Filters(user=MEMBER), 1)
     deep_ms = last["started_ms"] - 20 * DAY_MS
     changes = AuditRow.select(AuditRow.id).order_by(AuditRow.id.desc()).offset(AUDITED // 2)
@@ -167,25 +173,22 @@ def _places(db: peewee.Database) -> dict[str, str]:
 
 
 @click.command()
-@click.option("--store", "url", required=True, help="store.url that bench.usage_records filled.")
+@store_option
 @click.option("--only", default="", help="Of pages with this text in their address.")
 @click.option("--who", type=click.Choice(["both", MEMBER, ADMIN]), default="both")
 def main(url: str, only: str, who: str) -> None:
     """Print how long each page takes."""
-    db = open_database(url, read_timeout_s=3600)
-    migrate.up(db)
-    _make_up(db)
-    site = Site(Settings(), db, Sealing(Cipher(["bench"]), ["bench"]), (), ["bench"])
-    port, places = serve(site), _places(db)
-    for name, pages in ((MEMBER, MEMBER_PAGES), (ADMIN, ADMIN_PAGES)):
-        cookie = sessions.begin(db, user_id(db, name), "127.0.0.1", "bench")
-        for page in pages if who in ("both", name) else ():
-            if only in page:
-                figures = time_of(port, page.format(**places), cookie)
-                slow, large = figures.p95_ms > SLOW_MS, figures.size > LARGE_BYTES
-                mark = (" SLOW" if slow else "") + (" LARGE" if large else "")
-                click.echo(f"{name:12} {page:62} {figures}{mark}")
-    discard(db)
+    with store(url, schema=True) as db:
+        _make_up(db)
+        port, places = serve(site_of(db)), _places(db)
+        for name, pages in ((MEMBER, MEMBER_PAGES), (ADMIN, ADMIN_PAGES)):
+            cookie = session_of(db, name)
+            for page in pages if who in ("both", name) else ():
+                if only in page:
+                    figures = page_figures(port, page.format(**places), cookie)
+                    slow, large = figures.p95_ms > SLOW_MS, figures.size > LARGE_BYTES
+                    mark = (" SLOW" if slow else "") + (" LARGE" if large else "")
+                    click.echo(f"{name:12} {page:62} {figures}{mark}")
 
 
 if __name__ == "__main__":

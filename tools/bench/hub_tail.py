@@ -14,41 +14,22 @@ import time
 from pathlib import Path
 
 import click
-import peewee
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest
 from tornado.httpserver import HTTPServer
 
-from conf.settings import Settings
 from handlers.hub.app import make_app
 from handlers.hub.web.base import SESSION_COOKIE
 from handlers.hub.web.live_tail import VIEWERS_OF_USER_MAX
 from handlers.hub.web.site import Site
-from store.admin.objects import Sealing
 from store.calls.booking import apply_records
-from store.db import migrate
-from store.db.database import discard, insert_rows, open_database, transaction
-from store.db.tables.money import Wallet
-from store.db.tables.users import User
-from store.hub import sessions
-from store.values.cipher import Cipher
+from store.db.database import transaction
 from store.values.ids import new_ulid, now_ms
 from store.values.usage_record import CallFacts, UsageRecord
 from tests.support.ports import HOST, free_port
+from tools.bench.harness import session_of, site_of, store
 
 BATCH_S = 0.1  # between two batches of the writer
 SETTLE_S = 2.0
-
-
-def _admin(db: peewee.Database, name: str) -> str:
-    user_id = new_ulid()
-    user = {"id": user_id, "name": name, "role": "admin", "spend_order": "plan_first"}
-
-    def work() -> None:
-        insert_rows(db, User, [{**user, "created_ms": now_ms()}])
-        insert_rows(db, Wallet, [{"user_id": user_id, "balance": 0}])
-
-    transaction(db, work)
-    return sessions.begin(db, user_id, HOST, "bench")
 
 
 def _record(number: int) -> UsageRecord:
@@ -60,17 +41,15 @@ def _record(number: int) -> UsageRecord:
 
 
 def book(url: str, seconds: float, batch: int, booked: dict[str, float]) -> None:
-    """Books `batch` calls each BATCH_S; by id, when each was booked."""
-    db = open_database(url)
-    until = time.monotonic() + seconds
-    number = 0
-    while time.monotonic() < until:
-        records = [_record(number + place) for place in range(batch)]
-        number += batch
-        transaction(db, lambda records=records: apply_records(db, records, now_ms()))  # type: ignore[misc]
-        booked |= dict.fromkeys((one.id for one in records), time.monotonic())
-        time.sleep(BATCH_S)
-    discard(db)
+    """Book `batch` calls each BATCH_S; note when each was booked, by id."""
+    until, number = time.monotonic() + seconds, 0
+    with store(url) as db:
+        while time.monotonic() < until:
+            records = [_record(number + place) for place in range(batch)]
+            number += batch
+            transaction(db, lambda records=records: apply_records(db, records, now_ms()))  # type: ignore[misc]
+            booked |= dict.fromkeys((record.id for record in records), time.monotonic())
+            time.sleep(BATCH_S)
 
 
 async def _look(port: int, cookie: str, query: str, seen: dict[str, list[float]]) -> None:
@@ -98,7 +77,7 @@ async def _run(site: Site, url: str, viewers: int, seconds: float, batch: int) -
     server = HTTPServer(make_app(site))
     server.listen(port, HOST)
     admins = -(-viewers // VIEWERS_OF_USER_MAX)
-    cookies = [_admin(site.db, f"admin-{number}") for number in range(admins)]
+    cookies = [session_of(site.db, f"admin-{number}") for number in range(admins)]
     queries = ("", f"?key_id={1:026}")
     first = [_record(0), _record(1)]  # so that the key is known
     transaction(site.db, lambda: apply_records(site.db, first, now_ms()))
@@ -115,7 +94,7 @@ async def _run(site: Site, url: str, viewers: int, seconds: float, batch: int) -
         await asyncio.sleep(BATCH_S)
     await asyncio.sleep(SETTLE_S)
     cpu = time.process_time() - cpu
-    waits = [at - booked[one] for one in booked for at in seen.get(one, [])]
+    waits = [at - booked[call_id] for call_id in booked for at in seen.get(call_id, [])]
     cuts = statistics.quantiles(waits, n=100)
     click.echo(
         f"{viewers} viewers, {len(booked)} calls in {seconds:.0f} s, {len(waits)} messages:"
@@ -135,11 +114,10 @@ def main(viewers: int, seconds: float, batch: int) -> None:
     """Print when viewers see a call."""
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{Path(folder) / 'bench.db'}"
-        db = open_database(url)
-        migrate.up(db)
-        site = Site(Settings(), db, Sealing(Cipher(["bench"]), ["bench"]), (), ["bench"])
-        asyncio.run(_run(site, url, viewers, seconds, batch))
-        site.close()
+        with store(url, schema=True) as db:
+            site = site_of(db)
+            asyncio.run(_run(site, url, viewers, seconds, batch))
+            site.close()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a large catalog and many keys cost: start, memory, the first call of a key, a reload.
+"""The cost of a large catalog and many keys: start, memory, the first call of a key, a reload.
 
     python -m tools.bench.many_keys --folder /tmp/many --keys 100000
 
@@ -21,13 +21,14 @@ import click
 import peewee
 
 from store.catalog.catalog import load_snapshot
-from store.db.database import discard, execute, executemany, open_database, transaction
+from store.db.database import execute, executemany, transaction
 from store.values.cipher import Cipher
 from store.values.ids import new_ulid, now_ms
 from store.values.key_secrets import digest, make_secret, pepper_id, shown_parts
 from store.values.pricing import NANOS_PER_UNIT
 from tests.support.gateway import Gateway
 from tests.support.upstream import ScriptedUpstream
+from tools.bench.harness import store
 
 CHANNELS = MODELS = 200
 GROUPS = 50
@@ -113,7 +114,7 @@ def _insert(db: peewee.Database, rows: list[dict[str, tuple[Any, ...]]]) -> None
 def pss_mib(pids: list[int]) -> float:
     """Memory of processes in MiB, shared pages counted once."""
     lines = (Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines() for pid in pids)
-    return sum(int(one.split()[1]) for text in lines for one in text if one[:4] == "Pss:") / 1024
+    return sum(int(line.split()[1]) for text in lines for line in text if line[:4] == "Pss:") / 1024
 
 
 def call_each(port: int, secrets: list[str]) -> list[float]:
@@ -128,10 +129,10 @@ def call_each(port: int, secrets: list[str]) -> list[float]:
         began = time.perf_counter()
         connection.request("POST", "/v1/chat/completions", body, headers)
         answer = connection.getresponse()
-        said = answer.read()
+        data = answer.read()
         times.append((time.perf_counter() - began) * 1000)
         if answer.status != 200:
-            raise RuntimeError(f"status {answer.status}: {said[:200]!r}")
+            raise RuntimeError(f"status {answer.status}: {data[:200]!r}")
     connection.close()
     return times
 
@@ -158,16 +159,16 @@ def measure_reload(db: peewee.Database, cipher: Cipher) -> tuple[float, float, f
 
 
 def _pauses(over: Any) -> list[float]:
-    """How much longer than 1 ms a thread sleeps that asks for 1 ms, in ms, until `over`."""
-    found = [0.0]
+    """Return the excess, ms, of sleeps of 1 ms until `over`."""
+    pauses = [0.0]
     while not over():
         began = time.perf_counter()
         time.sleep(0.001)
-        found.append((time.perf_counter() - began) * 1000 - 1)
-    return found
+        pauses.append((time.perf_counter() - began) * 1000 - 1)
+    return pauses
 
 
-def shown(times: list[float]) -> str:
+def quantiles(times: list[float]) -> str:
     """Median, 95 %, 99 % and the largest."""
     cuts = statistics.quantiles(times, n=100)
     return f"{cuts[49]:.1f} / {cuts[94]:.1f} / {cuts[98]:.1f} / {max(times):.1f} ms"
@@ -192,13 +193,12 @@ def _run(gateway: Gateway, url: str, count: int, called: int) -> None:
     began = time.perf_counter()
     gateway.apply(catalog(url))
     click.echo(f"apply of the catalog           {time.perf_counter() - began:8.1f} s")
-    kept = tomllib.loads((gateway.folder / "secrets.toml").read_text())
-    db = open_database(f"sqlite:///{gateway.folder}/sluice.db")
-    secrets = add_keys(db, count, kept["peppers"][0])
-    cpu_ms, pause_ms, quiet_ms = measure_reload(db, Cipher(kept["cipher_keys"]))
+    stored = tomllib.loads((gateway.folder / "secrets.toml").read_text())
+    with store(f"sqlite:///{gateway.folder}/sluice.db") as db:
+        secrets = add_keys(db, count, stored["peppers"][0])
+        cpu_ms, pause_ms, quiet_ms = measure_reload(db, Cipher(stored["cipher_keys"]))
     click.echo(f"CPU of a catalog reload        {cpu_ms:8.1f} ms")
     click.echo(f"longest pause meanwhile        {pause_ms:8.1f} ms (otherwise {quiet_ms:.1f})")
-    discard(db)
     began = time.perf_counter()
     gateway.start(wait_s=READY_WAIT_S)
     click.echo(f"start until ready              {time.perf_counter() - began:8.2f} s")
@@ -209,9 +209,9 @@ def _run(gateway: Gateway, url: str, count: int, called: int) -> None:
     _print_memory(gateway, f"memory after {called} keys")
     again = call_each(gateway.port, secrets[:called])
     click.echo("milliseconds of a call: median / 95 % / 99 % / the largest")
-    click.echo(f"  first call of a key     {shown(cold)}")
-    click.echo(f"  second call of a key    {shown(again)}")
-    click.echo(f"  one key repeatedly      {shown(call_each(gateway.port, warm))}")
+    click.echo(f"  first call of a key     {quantiles(cold)}")
+    click.echo(f"  second call of a key    {quantiles(again)}")
+    click.echo(f"  one key repeatedly      {quantiles(call_each(gateway.port, warm))}")
 
 
 def _print_memory(gateway: Gateway, title: str) -> None:
@@ -220,8 +220,8 @@ def _print_memory(gateway: Gateway, title: str) -> None:
     if process is None:
         raise RuntimeError("the gateway is not running")
     supervisor, worker = pss_mib([process.pid]), pss_mib(workers)
-    told = f"supervisor {supervisor:.1f} MiB, worker {worker:.1f} MiB"
-    click.echo(f"{title:30} {told}")
+    memory = f"supervisor {supervisor:.1f} MiB, worker {worker:.1f} MiB"
+    click.echo(f"{title:30} {memory}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What counting costs a call, and what a scrape of many models costs the supervisor.
+"""The cost of counting for a call, and of a scrape of many models for the supervisor.
 
     python -m tools.bench.metrics
 
@@ -8,17 +8,15 @@ sends its counts over a pipe once a second. Minimum of five rounds, thread CPU.
 
 import json
 import os
-import time
-from collections.abc import Callable
 
 import click
 
 from commands.process.metrics import Totals, WordReader, WordTable, text_of
 from handlers.telemetry.metrics import Metrics, PrivateTable
 from store.values.usage_record import AttemptRecord, CallFacts, UsageRecord
+from tools.bench.harness import least_us
 
 CALLS = 20_000
-ROUNDS = 5
 MODELS = 200
 
 
@@ -38,16 +36,6 @@ def _record(model: str, *, stream: bool) -> UsageRecord:
     )
 
 
-def _least_us(work: Callable[[], None], times: int) -> float:
-    found = []
-    for _ in range(ROUNDS):
-        began = time.thread_time()
-        for _ in range(times):
-            work()
-        found.append((time.thread_time() - began) / times * 1e6)
-    return min(found)
-
-
 def _count(name: str, metrics: Metrics) -> None:
     metrics.models = {"m"}
     for kind in (False, True):
@@ -56,7 +44,7 @@ def _count(name: str, metrics: Metrics) -> None:
         def work(record: UsageRecord = record) -> None:
             metrics.call_ended(record, 250)
 
-        took = _least_us(work, CALLS)
+        took = least_us(work, CALLS)
         click.echo(f"{name}, {'stream' if kind else 'plain'}: {took:.2f} us a call")
 
 
@@ -68,7 +56,7 @@ def _message(own: PrivateTable) -> None:
         os.write(writing, data[:4096])
         os.read(reading, 4096)
 
-    click.echo(f"a message of {len(own.words)} words: {_least_us(work, 100):.0f} us")
+    click.echo(f"a message of {len(own.words)} words: {least_us(work, 100):.0f} us")
 
 
 def _scrape() -> None:
@@ -84,7 +72,7 @@ def _scrape() -> None:
         nonlocal text
         text = text_of(totals.read(readers), ())
 
-    took = _least_us(work, 3) / 1000
+    took = least_us(work, 3) / 1000
     click.echo(
         f"a scrape of 2 workers, {MODELS} models, {len(text.splitlines())} lines: {took:.1f} ms"
     )

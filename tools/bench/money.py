@@ -21,8 +21,7 @@ from store.calls.journal import Journal
 from store.calls.journal_lines import OpenLine
 from store.calls.journal_reader import JournalReader
 from store.catalog.keys import KeyEntry
-from store.db import migrate
-from store.db.database import discard, execute, open_database, transaction
+from store.db.database import execute, transaction
 from store.money import leases
 from store.money.accounts import Payment, payment_of
 from store.money.funds import Funds, Hold
@@ -30,10 +29,10 @@ from store.money.leases import Order
 from store.values.ids import new_ulid, now_ms
 from store.values.pricing import NANOS_PER_UNIT, Prices
 from store.values.usage_record import AttemptRecord, CallFacts, Charge, UsageRecord
+from tools.bench.harness import ROUNDS, store, store_option
 
 CALLS = 2_000
 BATCH = 250  # records in a batch: 2500 calls a second, for 100 ms
-ROUNDS = 5
 PRICES = Prices(2 * 10**9, 8 * 10**9, 5 * 10**8, 2 * 10**9, 32 * 10**8, 8 * 10**9, 0)
 ATTEMPT = AttemptRecord("openai-main", 200, None, 12)
 WANTED, COST = 66_000_000, 1_630_000
@@ -159,8 +158,8 @@ class Bench:
             charges.extend([self.funds.settle(hold, COST) for hold in holds])
 
         def close_all() -> None:
-            for call_id, known, charged in zip(ids, facts, charges, strict=True):
-                self.journal.close_call(_record(call_id, known, charged))
+            for call_id, call, charged in zip(ids, facts, charges, strict=True):
+                self.journal.close_call(_record(call_id, call, charged))
 
         self.time("hold", hold_all)
         self.time("settle", settle_all)
@@ -185,19 +184,16 @@ async def _run(bench: Bench) -> None:
 
 
 @click.command()
-@click.option("--store", "url", required=True, help="Url of a store of its own.")
+@store_option
 def main(url: str) -> None:
     """Print the cost of each step."""
-    db = open_database(url)
-    migrate.up(db)
-    with tempfile.TemporaryDirectory() as folder:
+    with store(url, schema=True) as db, tempfile.TemporaryDirectory() as folder:
         bench = Bench(db, Path(folder))
         asyncio.run(_run(bench))
         bench.journal.close()
     for name, micros in bench.best.items():
         click.echo(f"{name:22} {micros:6.2f}")
     click.echo(f"{'together':22} {sum(bench.best.values()):6.2f}")
-    discard(db)
 
 
 if __name__ == "__main__":

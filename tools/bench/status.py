@@ -8,7 +8,6 @@ of 24 hours and 30 days from the rows of hours and days, as it would be done wit
 """
 
 import random
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -31,14 +30,14 @@ from store.channels.status_sums import (
     SUMS,
 )
 from store.db import migrate
-from store.db.database import discard, insert_rows, open_database, select_rows, transaction
+from store.db.database import insert_rows, select_rows, transaction
 from store.db.tables.catalog import Channel, Group, Model, Price
 from store.db.tables.channels import ChannelSums
 from store.values.ids import new_ulid, now_ms
+from tools.bench.harness import elapsed_ms, store, store_option
 
 GROUPS = 5
 ROUNDS = 3
-READ_TIMEOUT_S = 600
 
 Row = dict[str, Any]
 
@@ -58,8 +57,8 @@ def _fill(db: peewee.Database, channels: int, models: int, each: int) -> None:
     price = {"effective_ms": 0, "input": 1, "output": 1}
 
     def work() -> None:
-        made = [{"id": ids[name], "name": name, "created_ms": 0} for name in names]
-        insert_rows(db, Model, made)
+        rows = [{"id": ids[name], "name": name, "created_ms": 0} for name in names]
+        insert_rows(db, Model, rows)
         insert_rows(db, Price, [{"model_id": ids[name], **price} for name in names])
         insert_rows(db, Group, [{"id": new_ulid(), "name": name, **group} for name in groups])
         mapped = [{"id": new_ulid(), "name": n, "models": m, **channel} for n, m in served.items()]
@@ -89,34 +88,28 @@ def _without_running(db: peewee.Database, scope: str, at_ms: int) -> list[tuple[
     """The sums of the longer windows from the rows of hours and days."""
     row, at_s = ChannelSums, at_ms // 1000
     sums = fn.JSON_ARRAY(*(fn.SUM(row._meta.fields[name]) for name in SUMS)).coerce(False)
-    found = []
+    sums_rows = []
     for span, since_s in ((HOUR, at_s - DAY_S - HOUR_S), (DAY, at_s - 31 * DAY_S)):
         rows = (row.span == span) & (row.at_s > since_s) & (row.scope == scope)
         query = row.select(row.name, row.model, sums, fn.MAX(row.last_ok_ms))
-        found += select_rows(db, query.where(rows).group_by(row.name, row.model))
-    return found
-
-
-def _least_ms(work: Callable[[], object]) -> tuple[float, float]:
-    """Time gone by, and CPU of this process."""
-    times = []
-    for _ in range(ROUNDS):
-        began, cpu = time.perf_counter(), time.process_time()
-        work()
-        times.append((time.perf_counter() - began, time.process_time() - cpu))
-    return min(one for one, _ in times) * 1000, min(one for _, one in times) * 1000
+        sums_rows += select_rows(db, query.where(rows).group_by(row.name, row.model))
+    return sums_rows
 
 
 @click.command()
-@click.option("--store", "url", required=True, help="Url of a store of its own.")
+@store_option
 @click.option("--channels", default=200)
 @click.option("--models", default=200)
 @click.option("--each", default=20, help="Models that a channel serves.")
 def main(url: str, channels: int, models: int, each: int) -> None:
     """Print how long each question takes, in ms."""
-    db = open_database(url, read_timeout_s=READ_TIMEOUT_S)
-    if migrate.up(db):
-        _fill(db, channels, models, each)
+    with store(url) as db:
+        if migrate.up(db):
+            _fill(db, channels, models, each)
+        _print_figures(db)
+
+
+def _print_figures(db: peewee.Database) -> None:
     at_ms = now_ms()
     questions: dict[str, Callable[[], list[Any]]] = {
         "all channels": lambda: status.of_channels(db, at_ms),
@@ -126,9 +119,8 @@ def main(url: str, channels: int, models: int, each: int) -> None:
         "groups, sums of hours and days alone": lambda: _without_running(db, GROUP, at_ms),
     }
     for name, work in questions.items():
-        gone_ms, cpu_ms = _least_ms(work)
-        click.echo(f"{name:40} {len(work()):6} rows {gone_ms:8.1f} ms, CPU {cpu_ms:8.1f} ms")
-    discard(db)
+        taken_ms, cpu_ms = map(min, zip(*elapsed_ms(work, ROUNDS), strict=True))
+        click.echo(f"{name:40} {len(work()):6} rows {taken_ms:8.1f} ms, CPU {cpu_ms:8.1f} ms")
 
 
 if __name__ == "__main__":

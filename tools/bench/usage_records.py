@@ -15,13 +15,10 @@ import click
 import peewee
 
 from store.calls import rollups
-from store.db import migrate
 from store.db.database import (
-    discard,
     executemany,
     insert_columns,
     is_mysql,
-    open_database,
     transaction,
 )
 from store.db.partitions import AHEAD_DAYS, make_days
@@ -36,6 +33,7 @@ from store.values.usage_record import (
     columns_of,
     record_day,
 )
+from tools.bench.harness import store, store_option
 
 USERS = 1_000
 MODELS = 20
@@ -88,7 +86,7 @@ def _record(call_id: str, at_ms: int, who: tuple[int, int], outcome: str) -> Usa
     channel = f"channel-{(model + (at_ms >> 3 & 1)) % CHANNELS}" if relayed else None
     no_error = (None, None) if outcome == "ok" else (outcome, "the connection ended")
     error_code, error_message = ERRORS.get(outcome, no_error)
-    made = UsageRecord(
+    record = UsageRecord(
         id=call_id,
         call=CallFacts(
             started_ms=at_ms,
@@ -117,19 +115,19 @@ def _record(call_id: str, at_ms: int, who: tuple[int, int], outcome: str) -> Usa
         node="node-1",
     )
     if outcome in ("ok", "client_gone"):
-        made.input_tokens, made.output_tokens = 200 + at_ms % 3000, 20 + at_ms % 700
-        made.usage_source, made.ttft_ms, made.duration_ms = "reported", 400, 5_000
-        made.cost_nanos = cost_nanos(made, PRICES, 1_000_000)
-        made.charges = (Charge("wallet", made.cost_nanos),)
-    return made
+        record.input_tokens, record.output_tokens = 200 + at_ms % 3000, 20 + at_ms % 700
+        record.usage_source, record.ttft_ms, record.duration_ms = "reported", 400, 5_000
+        record.cost_nanos = cost_nanos(record, PRICES, 1_000_000)
+        record.charges = (Charge("wallet", record.cost_nanos),)
+    return record
 
 
-def fill(db: peewee.Database, made: Iterator[UsageRecord]) -> tuple[int, Spent]:
+def fill(db: peewee.Database, calls: Iterator[UsageRecord]) -> tuple[int, Spent]:
     """Insert records; returns how many, and the nanos spent by day and user."""
     count = 0
     spent: Spent = defaultdict(int)
     batch: list[UsageRecord] = []
-    for record in made:
+    for record in calls:
         batch.append(record)
         if record.charges:
             spent[record_day(record.id), record.call.user_id] += record.cost_nanos
@@ -155,8 +153,8 @@ def write_books(db: peewee.Database, spent: Spent) -> None:
         balances[user_id] -= nanos
         at_ms = day_begin_ms(day) + DAY_MS
         line_id = ulid(at_ms, number.to_bytes(10))
-        known = (charges_id(user_id, day), "usage", at_ms, day)
-        lines.append((line_id, user_id, CHARGES, -nanos, balances[user_id], *known))
+        tail = (charges_id(user_id, day), "usage", at_ms, day)
+        lines.append((line_id, user_id, CHARGES, -nanos, balances[user_id], *tail))
 
     def write() -> None:
         executemany(db, _ADD_WALLET, list(balances.items()))
@@ -167,16 +165,14 @@ def write_books(db: peewee.Database, spent: Spent) -> None:
 
 
 @click.command()
-@click.option("--store", "url", required=True, help="store.url of an empty database.")
+@store_option
 @click.option("--rows", type=click.IntRange(1), required=True)
 @click.option("--days", type=click.IntRange(1), default=30, show_default=True)
 @click.option("--seed", type=int, default=1, show_default=True)
 def main(url: str, rows: int, days: int, seed: int) -> None:
     """Make the schema, records of the last DAYS days, and their roll-ups."""
-    db = open_database(url, read_timeout_s=3600)
     end_ms = time.time_ns() // 1_000_000 // DAY_MS * DAY_MS
-    try:
-        migrate.up(db)
+    with store(url, schema=True) as db:
         if is_mysql(db):
             make_days(db, day_at(end_ms - days * DAY_MS), days + AHEAD_DAYS)
         begun = time.monotonic()
@@ -186,8 +182,6 @@ def main(url: str, rows: int, days: int, seed: int) -> None:
         click.echo(f"{count} records in {filled - begun:.1f} s")
         rebuilt = sum(1 for _ in rollups.rebuild(db))
         click.echo(f"roll-ups of {rebuilt} days in {time.monotonic() - filled:.1f} s")
-    finally:
-        discard(db)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ Each figure is the slowest of several calls of the function behind a command, on
 """
 
 import itertools
-import resource
 import time
 from collections.abc import Callable, Sized
 from dataclasses import replace
@@ -19,9 +18,10 @@ import peewee
 from store.calls.usage_lookup import LOOK_BACK_MS, find
 from store.calls.usage_queries import Filters, export_rows, history, tail
 from store.calls.usage_stats import stats
-from store.db.database import discard, execute, open_database
+from store.db.database import execute
 from store.db.partitions import following_day, next_day, prune
 from store.values.usage_record import to_public
+from tools.bench.harness import elapsed_ms, peak_kib, store, store_option
 
 TURNS = 3
 # The busiest user, one in the middle, the last; models they use often, rarely and never; the most
@@ -40,9 +40,10 @@ def page_figures(db: peewee.Database, size: int) -> None:
         for outcome in OUTCOMES
     ]
     _slowest(
-        "newest page of one user by model and outcome", [_page(db, one, size) for one in choices]
+        "newest page of one user by model and outcome",
+        [_page(db, filters, size) for filters in choices],
     )
-    _slowest("the page after it", [_second_page(db, one, size) for one in choices])
+    _slowest("the page after it", [_second_page(db, filters, size) for filters in choices])
     _slowest("usage tail of one user", [lambda: tail(db, Filters(user="user-30"), size)])
     _slowest("usage tail", [lambda: tail(db, Filters(), size)])
 
@@ -50,8 +51,8 @@ def page_figures(db: peewee.Database, size: int) -> None:
 def sum_figures(db: peewee.Database) -> None:
     """Sums, as of `usage stats`."""
     _slowest("day x model, all days", [lambda: stats(db, ["day", "model"], Filters())])
-    one = Filters(user="user-0")
-    _slowest("day x model of the busiest user", [lambda: stats(db, ["day", "model"], one)])
+    busiest = Filters(user="user-0")
+    _slowest("day x model of the busiest user", [lambda: stats(db, ["day", "model"], busiest)])
     _slowest("day x user, all days", [lambda: stats(db, ["day", "user"], Filters())])
 
 
@@ -78,34 +79,27 @@ def _second_page(db: peewee.Database, filters: Filters, size: int) -> Callable[[
 
 
 def _slowest(name: str, works: list[Callable[[], Sized]]) -> None:
-    times = []
+    times: list[float] = []
     for work in works:
         work()  # warm
-        for _ in range(TURNS):
-            begun = time.perf_counter()
-            work()
-            times.append(time.perf_counter() - begun)
-    click.echo(f"{name}: {max(times) * 1000:.1f} ms (best {min(times) * 1000:.1f})")
+        times += [taken_ms for taken_ms, _ in elapsed_ms(work, TURNS)]
+    click.echo(f"{name}: {max(times):.1f} ms (best {min(times):.1f})")
 
 
 def export_rate(db: peewee.Database, rows: int) -> None:
     """Print the records exported as JSON lines in a second, and the memory that takes."""
-    begun, before = time.perf_counter(), _memory_kib()
+    begun, before = time.perf_counter(), peak_kib()
     size = count = 0
     for row in itertools.islice(export_rows(db, Filters()), rows):
         size += len(msgspec.json.encode(to_public(row)))
         count += 1
         if count == rows // 10:
-            before = _memory_kib()
-    seconds, grown = time.perf_counter() - begun, _memory_kib() - before
+            before = peak_kib()
+    seconds, grown = time.perf_counter() - begun, peak_kib() - before
     click.echo(
         f"export: {count} records, {size / 1e6:.0f} MB, {count / seconds:.0f} a second;"
         f" memory grew by {grown} KiB after the first tenth"
     )
-
-
-def _memory_kib() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def drop_oldest_day(db: peewee.Database) -> None:
@@ -114,30 +108,27 @@ def drop_oldest_day(db: peewee.Database) -> None:
     if day is None:
         return
     counted = execute(db, 'SELECT COUNT(*) FROM "usage_records" WHERE "day" = ?', (day,))
-    held = counted.fetchone()[0]
+    count = counted.fetchone()[0]
     begun = time.perf_counter()
     removed = prune(db, following_day(day))
     seconds = time.perf_counter() - begun
-    click.echo(f"day {day} with {held} records removed in {seconds * 1000:.0f} ms: {removed}")
+    click.echo(f"day {day} with {count} records removed in {seconds * 1000:.0f} ms: {removed}")
 
 
 @click.command()
-@click.option("--store", "url", required=True, help="store.url that bench.usage_records filled.")
+@store_option
 @click.option("--page", type=click.IntRange(1), default=20, show_default=True)
 @click.option("--export-rows", type=click.IntRange(10), default=200_000, show_default=True)
 @click.option("--drop-oldest-day", "drop", is_flag=True, help="Also prune the first day.")
 def main(url: str, page: int, export_rows: int, drop: bool) -> None:
     """Print the figures."""
-    db = open_database(url, read_timeout_s=3600)
-    try:
+    with store(url) as db:
         page_figures(db, page)
         sum_figures(db)
         lookup_figures(db)
         export_rate(db, export_rows)
         if drop:
             drop_oldest_day(db)
-    finally:
-        discard(db)
 
 
 if __name__ == "__main__":

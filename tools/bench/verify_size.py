@@ -5,24 +5,24 @@
 First `usage verify` (every cost, then the roll-ups), then `books verify`.
 """
 
-import resource
-import time
 from collections.abc import Callable, Iterable
 
 import click
 import peewee
 
 from store.calls import rollups, usage_queries
-from store.db.database import discard, execute, open_database, snapshot_read
+from store.db.database import execute, snapshot_read
 from store.money import books
+from tools.bench.harness import elapsed_ms, peak_kib, store, store_option
 
 
 def _timed(name: str, work: Callable[[], Iterable[object]]) -> None:
-    begun = time.perf_counter()
-    faults = sum(1 for _ in work())
-    seconds = time.perf_counter() - begun
-    peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    click.echo(f"{name}: {seconds:.1f} s, {faults} faults, peak memory so far {peak_mib:.0f} MiB")
+    faults: list[object] = []
+    [(taken_ms, _)] = elapsed_ms(lambda: faults.extend(work()), 1)
+    click.echo(
+        f"{name}: {taken_ms / 1000:.1f} s, {len(faults)} faults,"
+        f" peak memory so far {peak_kib() / 1024:.0f} MiB"
+    )
 
 
 def figures(db: peewee.Database) -> None:
@@ -36,14 +36,11 @@ def figures(db: peewee.Database) -> None:
 
 
 @click.command()
-@click.option("--store", "url", required=True, help="store.url that bench.usage_records filled.")
+@store_option
 def main(url: str) -> None:
     """Print the figures."""
-    db = open_database(url, read_timeout_s=3600)
-    try:
+    with store(url) as db:
         figures(db)
-    finally:
-        discard(db)
 
 
 if __name__ == "__main__":
