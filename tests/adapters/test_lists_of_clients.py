@@ -18,9 +18,9 @@ from adapters.generate_content.encode_turns import ContentWriter, ToolNames
 from adapters.ir.answer import Delta, Opened
 from adapters.ir.parts import Reasoning, Text, ToolCall, ToolResult, Turn
 from adapters.ir.request import Request, Tool, ToolChoice
+from adapters.json.structure import at_once
 from adapters.registry import CODECS
 from adapters.restore import Restorer
-from tests.adapters.responses.calls import result
 
 MANY = 20_000
 SECONDS = 5.0
@@ -31,7 +31,7 @@ def encoded(family, *turns, **fields):
     """The body for an upstream of a family."""
     request = Request("other", False, turns or (USER,), **fields)
     target = Target("demo", "model", Traits(system_turns=True))
-    return result(CODECS[family].upstream.encode_request(request, target, False)).body
+    return at_once(CODECS[family].upstream.encode_request(request, target, False)).body
 
 
 def taken_s(work):

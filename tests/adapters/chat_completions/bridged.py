@@ -5,9 +5,10 @@ from adapters.chat_completions import CODECS
 from adapters.family.codec import Target
 from adapters.family.opaque import Origin
 from adapters.family.traits import Traits
+from adapters.json.structure import at_once
 from adapters.registry import FAMILIES
 from adapters.translate import TranslatedBridge, Translation, Translator
-from tests.adapters.chat_completions.calls import CONTEXT, WIRE, decoded, result
+from tests.adapters.chat_completions.calls import CONTEXT, WIRE, decoded
 from tests.adapters.streams import fed
 
 FAMILY = FAMILIES["chat_completions"]
@@ -21,7 +22,7 @@ def begun(context=CONTEXT, **fields) -> Translation:
     request = decoded(stream=True, **fields)
     target = Target("openai", "up", Traits())
     origin = Origin("chat_completions", "mark", b"secret", "user")
-    return result(TRANSLATOR.begin(request, target, context, origin, count=False))
+    return at_once(TRANSLATOR.begin(request, target, context, origin, count=False))
 
 
 def bridged(pieces, translation=None) -> tuple[bytes, TranslatedBridge]:

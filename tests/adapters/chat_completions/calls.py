@@ -1,9 +1,8 @@
 """What the tests of this folder do again and again: requests and streams through the codec."""
 
 import json
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from adapters.chat_completions import CODECS
 from adapters.family.codec import AnswerContext, Encoded, Target
@@ -20,19 +19,10 @@ USAGE = Usage(10, 5, 3, 2, 1, 4)
 HI = [{"role": "user", "content": "Is tea ready?"}]
 
 
-def result(steps: Generator[bool, None, Any]) -> Any:
-    """What steps return at their end."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
-
-
 def decoded(messages: object = HI, stream: bool = False, **fields: object) -> Request:
     """A client's request in the hub's words."""
     body = dumps({"model": "m", "messages": messages, **fields})
-    return result(CODECS.client.decode_request(top_level(body), stream, None))
+    return at_once(CODECS.client.decode_request(top_level(body), stream, None))
 
 
 def asked_for(request: Request) -> dict[str, str]:
@@ -43,7 +33,7 @@ def asked_for(request: Request) -> dict[str, str]:
 def encoded(request: Request, **traits: object) -> tuple[dict, Encoded]:
     """The body for an upstream, and what its answer is read with."""
     target = Target("openai", "up", Traits(**traits))
-    made = result(CODECS.upstream.encode_request(request, target, False))
+    made = at_once(CODECS.upstream.encode_request(request, target, False))
     return json.loads(made.body), made
 
 

@@ -9,7 +9,8 @@ from adapters.family.traits import Traits
 from adapters.faults import Condition, Fault
 from adapters.ir.parts import Text, Turn
 from adapters.ir.request import Output, Request, Thinking, Tool, ToolChoice
-from tests.adapters.chat_completions.calls import encoded, request, result
+from adapters.json.structure import at_once
+from tests.adapters.chat_completions.calls import encoded, request
 
 HELLO = Turn("user", (Text("Is tea ready?"),))
 MESSAGES = [{"role": "user", "content": "Is tea ready?"}]
@@ -31,7 +32,7 @@ def test_streams_ask_for_usage_where_the_vendor_takes_the_field():
     body, _ = encoded(Request("messages", True, (HELLO,), include_usage=False))
     assert body["stream"] is True and body["stream_options"] == {"include_usage": True}
     target = Target("old", "up", Traits(), stream_options=False)
-    made = result(
+    made = at_once(
         CODECS.upstream.encode_request(Request("messages", True, (HELLO,)), target, False)
     )
     assert b'"stream":true' in made.body and b"stream_options" not in made.body

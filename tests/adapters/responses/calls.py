@@ -1,8 +1,7 @@
 """What the tests of this folder do again and again: requests and streams through the codec."""
 
 import json
-from collections.abc import Generator, Iterable
-from typing import Any
+from collections.abc import Iterable
 
 from adapters.family.codec import AnswerContext, Encoded, Target
 from adapters.family.traits import Traits
@@ -10,6 +9,7 @@ from adapters.ir.answer import Event
 from adapters.ir.request import Request
 from adapters.ir.usage import Usage
 from adapters.json.jsonio import dumps, top_level
+from adapters.json.structure import at_once
 from adapters.responses import CODECS
 
 CONTEXT = AnswerContext("public", "Ab1", 1795000000, 10, True)
@@ -17,25 +17,16 @@ OPENAI = {"openai_extras": True, "custom_tools": True, "verbosity": True}
 USAGE = Usage(10, 5, 3, 2, 1, 4)
 
 
-def result(steps: Generator[bool, None, Any]) -> Any:
-    """What steps return at their end."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
-
-
 def decoded(input_: object = "Is tea ready?", stream: bool = False, **fields: object) -> Request:
     """A client's request in the hub's words."""
     body = dumps({"model": "m", "input": input_, **fields})
-    return result(CODECS.client.decode_request(top_level(body), stream, None))
+    return at_once(CODECS.client.decode_request(top_level(body), stream, None))
 
 
 def encoded(request: Request, count: bool = False, **traits: object) -> tuple[dict, Encoded]:
     """The body for an upstream, and what its answer is read with; OpenAI unless told otherwise."""
     target = Target("openai", "up", Traits(**{**OPENAI, **traits}))
-    made = result(CODECS.upstream.encode_request(request, target, count))
+    made = at_once(CODECS.upstream.encode_request(request, target, count))
     return json.loads(made.body), made
 
 
