@@ -50,29 +50,81 @@ def nonsense():
         yield upstream
 
 
+class Pool:
+    """Gateways that others go on with: of these settings, with a new document, still as started."""
+
+    SETTINGS = (
+        {},
+        {"server.workers": 2},
+        {"upstream.heartbeat_s": 0, "upstream.commit_after_s": 0},
+        {"server.workers": 2, "upstream.commit_after_s": 0},
+    )
+    MOST_IDLE = 2  # each looks into its store once a second
+
+    def __init__(self, make_folder):
+        self._make_folder = make_folder
+        self._idle = []
+
+    def take(self, document, settings, *, shared):
+        for gateway in [one for one in self._idle if shared and one.made_with == settings]:
+            self._idle.remove(gateway)
+            if gateway.take_over(document):
+                return gateway
+            gateway.close()
+        gateway = Gateway(self._make_folder("gateway"), settings)
+        gateway.made_with = settings if shared else None
+        gateway.apply(document)
+        gateway.start()
+        return gateway
+
+    def give_back(self, gateway):
+        if gateway.tail is not None:
+            gateway.tail.close()
+            gateway.tail = None
+        if gateway.made_with not in self.SETTINGS:
+            gateway.close()
+            return
+        self._idle.append(gateway)
+        if len(self._idle) > self.MOST_IDLE:
+            self._idle.pop(0).close()
+
+    def close(self):
+        for gateway in self._idle:
+            gateway.close()
+
+
+@pytest.fixture(scope="package")
+def pool(tmp_path_factory):
+    made = Pool(tmp_path_factory.mktemp)
+    yield made
+    made.close()
+
+
 @pytest.fixture(scope="module")
-def launch(tmp_path_factory):
-    """launch(document, settings) -> a running gateway; ended with the module."""
-    with _launching(tmp_path_factory) as start:
+def launch(pool):
+    """launch(document, settings) -> a running gateway of the module's own objects.
+
+    It may have served another module before, whose objects, records and log are not seen any more;
+    unless `shared=False`, for a module that kills, or judges what commands say of the whole store.
+    """
+    with _launching(pool) as start:
         yield start
 
 
 @pytest.fixture
-def launch_own(tmp_path_factory):
-    """The same, ended with the test: for modules where each test needs a gateway of its own."""
-    with _launching(tmp_path_factory) as start:
+def launch_own(pool):
+    """The same for one test: for modules where each test needs objects of its own."""
+    with _launching(pool) as start:
         yield start
 
 
 @contextlib.contextmanager
-def _launching(tmp_path_factory):
+def _launching(pool):
     with contextlib.ExitStack() as stack:
 
-        def start(document, settings=None, *, follow=True):
-            gateway = Gateway(tmp_path_factory.mktemp("gateway"), settings)
-            stack.callback(gateway.close)
-            gateway.apply(document)
-            gateway.start()
+        def start(document, settings=None, *, follow=True, shared=True):
+            gateway = pool.take(document, settings or {}, shared=shared)
+            stack.callback(pool.give_back, gateway)
             if follow:
                 gateway.follow()
             return gateway

@@ -97,7 +97,7 @@ def gateway(launch, vendor, vendors):
         for name, upstream in vendors.items()
     ]
     channels.append(channel("good", CHAT, vendor.url, {"good": "demo-small"}))
-    settings = {"server.workers": 1, "upstream.heartbeat_s": 0}
+    settings = {"upstream.heartbeat_s": 0}
     return launch(document([*CASES, "good"], channels), settings)
 
 

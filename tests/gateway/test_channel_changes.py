@@ -54,7 +54,7 @@ def gateway(launch, upstreams, vendor, elsewhere):
         for name, one in upstreams.items()
     ]
     channels.append(channel("keeper", RESPONSES, vendor.url, {"keeper": "up"}))
-    return launch(document([*CHANGES, "keeper"], channels), {"server.workers": 1})
+    return launch(document([*CHANGES, "keeper"], channels))
 
 
 class Stream:

@@ -59,7 +59,7 @@ def gateway(launch, plain, tls, proxy, authority):
                 proxy=f"http://127.0.0.1:{proxy.port}"),
     ]  # fmt: skip
     models = [name for one in channels for name in one["models"]]
-    return launch(document(models, channels), {"server.workers": 1})
+    return launch(document(models, channels))
 
 
 def call(gateway, model, family=CHAT, headers=None):

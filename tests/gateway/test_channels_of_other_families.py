@@ -68,7 +68,7 @@ def content(vendor, dead):
 
 @pytest.fixture(scope="module")
 def gateway(launch, vendor, dead_port):
-    return launch(content(vendor, f"http://127.0.0.1:{dead_port}"), {"server.workers": 1})
+    return launch(content(vendor, f"http://127.0.0.1:{dead_port}"))
 
 
 def call(gateway, family, model, secret=SECRET, *, stream=False):

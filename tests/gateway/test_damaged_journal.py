@@ -19,7 +19,7 @@ CHARGE = b'["wallet",'
 @pytest.fixture
 def gateway(tmp_path):
     with ScriptedUpstream(log_file=tmp_path / "vendor.log") as vendor:
-        made = gateway_before(vendor, tmp_path / "node", {"server.workers": 1})
+        made = gateway_before(vendor, tmp_path / "node")
         try:
             made.start()
             yield made

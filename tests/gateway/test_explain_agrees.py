@@ -34,7 +34,7 @@ def world(launch_own, vendors):
     made = document(["m"], channels)
     made["user"].append({"name": "poor"})
     made["key"].append({"user": "poor", "name": "k", "group": "all", "secret": POOR})
-    return launch_own(made, {"server.workers": 1})
+    return launch_own(made)
 
 
 def call(gateway, secret=SECRET):

@@ -313,7 +313,6 @@ def build(launch, loop):
             for number, one in enumerate(three)
         ]
         base = {
-            "server.workers": 1,
             "log.level": "info",
             "upstream.first_byte_timeout_s": TIMEOUT_S,
         }

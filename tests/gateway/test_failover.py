@@ -56,7 +56,7 @@ def gateway(launch, upstreams):
             name, models = f"{model_of(place)}-{number}", {model_of(place): "up"}
             more = {"keys": KEYS[place], "priority": 1} if place in KEYS and not number else {}
             channels.append(channel(name, CHAT, one.url, models, **more))
-    settings = {"server.workers": 1, "upstream.connect_timeout_s": 3}
+    settings = {"upstream.connect_timeout_s": 3}
     return launch(document([model_of(place) for place in PLACES], channels), settings)
 
 

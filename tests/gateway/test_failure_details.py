@@ -101,7 +101,7 @@ def gateway(launch, expired, changing, dead_port):
         for name in ("changing", "echoing", "breaking"):
             channels.append(channel(name, CHAT, changing.url, {name: "up"}))
         models = [one["name"] for one in channels]
-        yield launch(document(models, channels), {"server.workers": 1})
+        yield launch(document(models, channels))
 
 
 def call(gateway, model, prompt="Say something.", **more):

@@ -18,7 +18,7 @@ PATIENCE_S = 20
 @pytest.fixture
 def gateway(tmp_path):
     with ScriptedUpstream() as vendor:
-        gateway = gateway_before(vendor, tmp_path / "node", {"server.workers": 1})
+        gateway = gateway_before(vendor, tmp_path / "node")
         try:
             gateway.start()
             yield gateway

@@ -38,7 +38,7 @@ def launch_with(launch_own, upstream, keys, **settings):
     made = document(["m"], [only])
     made["user"].append({"name": "other", "balance": "100"})
     made["key"].append({"user": "other", "name": "k", "group": "all", "secret": OTHER_SECRET})
-    return launch_own(made, {"server.workers": 1, **settings})
+    return launch_own(made, {**settings})
 
 
 def call(gateway, prompt, secret=SECRET):

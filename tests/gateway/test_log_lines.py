@@ -123,7 +123,7 @@ def test_the_first_failure_of_a_channel_is_a_line_with_the_request_id(node):
 
 
 def test_a_flood_of_wrong_keys_does_not_flood_the_log(tmp_path):
-    gateway = Gateway(tmp_path / "node", {"server.workers": 1})
+    gateway = Gateway(tmp_path / "node")
     try:
         gateway.start()
         wrong = {"Authorization": "Bearer sk-wrong-1234"}

@@ -68,7 +68,7 @@ def gateway(launch, vendor):
         "group": [{"name": "all"}],
         "channel": [channel(f, f, vendor.url, {MODEL: "demo-small"}) for f in ALL],
     }
-    return launch(joined(made, *people()), {"server.workers": 1})
+    return launch(joined(made, *people()), shared=False)
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,9 @@ def gateway(launch_own, vendor):
         "channel": [channel(family, family, vendor.url, {MODEL: MODEL}) for family in ALL],
     }
     looping = {"user": "owner", "name": "looping", "group": "all", "secret": secret_of("looping")}
-    made = launch_own(joined(made, owners(["owner"], CREDIT), {"key": [looping]}), follow=False)
+    made = launch_own(
+        joined(made, owners(["owner"], CREDIT), {"key": [looping]}), follow=False, shared=False
+    )
     ids = {entry["name"]: entry["id"] for entry in json.loads(made.run("key", "list", "--json"))}
     made.run("key", "disable", ids["looping"])
     probe = {"Connection": "close", **credentials(secret=secret_of("looping"))}

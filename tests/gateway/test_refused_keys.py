@@ -93,7 +93,7 @@ def gateway(launch, vendor, refusing):
         for family in ALL:
             serve(model_of(family, how), family, refusing[family, how].url)
         serve(model_of(CHAT, how, "busy"), CHAT, refusing["busy", how].url)
-    return launch(document(models, channels), {"server.workers": 1})
+    return launch(document(models, channels))
 
 
 def call(gateway, family, model, how):

@@ -44,7 +44,7 @@ def document(url):
 
 @pytest.fixture
 def gateway(launch_own, vendor):
-    return launch_own(document(vendor.url), {"server.workers": 2}, follow=False)
+    return launch_own(document(vendor.url), {"server.workers": 2}, follow=False, shared=False)
 
 
 class Calls:
@@ -158,7 +158,7 @@ def test_secrets_on_a_read_only_mount(launch_own, vendor, read_only_secrets, mon
     """The recipe of docs/operations.md: a copy is changed, and brought to its source thrice."""
     mounted, bring = read_only_secrets
     monkeypatch.setenv(SECRETS_VARIABLE, str(mounted))
-    gateway = launch_own(document(vendor.url), {"server.workers": 2}, follow=False)
+    gateway = launch_own(document(vendor.url), {"server.workers": 2}, follow=False, shared=False)
     bring(mounted)
     before = mounted.read_bytes()
     said = refused(gateway, "rotate", "cipher")

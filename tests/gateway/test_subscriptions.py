@@ -46,7 +46,7 @@ from tests.support.wallets import Wallets, cost_of, joined, secret_of
 
 ACTS_WITHIN_S = 3  # 2 are promised
 CALLS_AT_ONCE = 8
-SETTINGS = {"server.workers": 1}
+SETTINGS = {}
 TINY = "0.000001"  # less than any call in words costs
 
 # ---- people --------------------------------------------------------------------------------------

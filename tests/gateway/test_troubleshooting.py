@@ -36,7 +36,7 @@ def scene(tmp_path_factory):
             return {"name": name, "vendor": "openai", "family": CHAT, "base_url": upstream.url,
                     "keys": [f"sk-of-{name}"], "models": models, **more}  # fmt: skip
 
-        gateway = Gateway(tmp_path_factory.mktemp("scene"), {"server.workers": 1})
+        gateway = Gateway(tmp_path_factory.mktemp("scene"))
         stack.callback(gateway.close)
         document = usual(MODELS, [])
         document["channel"] = [

@@ -132,7 +132,7 @@ class Machine:
 @pytest.fixture
 def machine(tmp_path):
     with ScriptedUpstream() as vendor:
-        gateway = gateway_before(vendor, tmp_path / "state", {"server.workers": 1})
+        gateway = gateway_before(vendor, tmp_path / "state")
         installed = Machine(tmp_path, gateway)
         try:
             yield installed

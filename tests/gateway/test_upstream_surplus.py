@@ -42,7 +42,7 @@ def world(request, launch, tmp_path_factory):
             {"user": name, "name": "k", "group": "all", "secret": secret}
             for name, secret in USERS.items()
         ]
-        yield launch(told, {"server.workers": 1}), vendor
+        yield launch(told), vendor
 
 
 def alternate(gateway, seconds):

@@ -51,7 +51,7 @@ def gateway(vendor, tmp_path_factory, midnight):
     with pytest.MonkeyPatch.context() as patch:
         for name, value in clock.environment.items():
             patch.setenv(name, value)
-        made = Gateway(tmp_path_factory.mktemp("gateway"), {"server.workers": 1})
+        made = Gateway(tmp_path_factory.mktemp("gateway"))
         made.clock = clock
         made.apply(joined(base(vendor), people()))
         clock.set_by((midnight - datetime.datetime.now(datetime.UTC)).total_seconds() - 60)

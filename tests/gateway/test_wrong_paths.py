@@ -17,7 +17,8 @@ HEADERS = {"x-api-key": SECRET, "User-Agent": "anthropic-python 2.11.0"}
 
 @pytest.fixture(scope="module")
 def gateway(launch, vendor):
-    return launch(document(["m"], [channel("main", "messages", vendor.url, {"m": "demo-small"})]))
+    channels = [channel("main", "messages", vendor.url, {"m": "demo-small"})]
+    return launch(document(["m"], channels), shared=False)
 
 
 def noticed(gateway, wanted):

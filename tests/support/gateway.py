@@ -18,13 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from store.calls.usage_queries import Filters, follow
-from store.db.database import discard, open_database
+from store.db.database import discard, execute, open_database, transaction
+from store.values.ids import first_ulid
 from store.values.usage_record import to_public
 from tests.support import commands, leash
 from tests.support.ports import HOST, free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 TAIL_PAUSE_S = 0.03
+TABLES_WITH_NAMES = ("usage_records", "usage_by_key", "usage_by_user")
+TAKE_OVER_CALLS = 20  # on connections that the kernel spreads over the workers
 
 
 class Gateway:
@@ -46,6 +49,9 @@ class Gateway:
         self.tail: Tail | None = None
         self.env: dict[str, str] = {}  # of `serve`, beside the test's own
         self._node_flags: list[str] = []
+        self._started: list[int] = []  # the processes
+        self._log_begin = 0
+        self._began_ms = 0  # what is older was of others
         self.run("init", str(folder), *self._flags(), config=False)
 
     def _flags(self) -> list[str]:
@@ -57,6 +63,8 @@ class Gateway:
         """Another node of the same store: it differs in its ports, its journal and `settings`."""
         other = copy.copy(self)
         other.process = other.tail = None
+        other._log_begin = 0
+        self._started = []  # not for others any more
         other.port, other.ops_port = free_port(), free_port()
         other.log_path = self.folder / f"{name}.log"
         own = {
@@ -103,6 +111,43 @@ class Gateway:
             assert self.process.poll() is None, f"serve ended: {self.log()[-3000:]}"
             assert time.monotonic() < deadline, f"not ready: {self.log()[-3000:]}"
             time.sleep(0.05)
+        self._started = self.pids()
+
+    def take_over(self, document: dict[str, Any]) -> bool:
+        """Replaces all objects by those of a document, for a test that sees nothing of before.
+
+        False: it does not run as it was started.
+        """
+        if self.pids() != self._started or not self.ready():
+            return False
+        self.run("apply", "-", "--prune", stdin="{}")
+        self._began_ms = int(time.time() * 1000)
+        self._rename_users_of_records(str(self._began_ms))
+        # A worker looks for all changes when it finds a key that it did not know.
+        secret, name = f"sk-taken-over-{self._began_ms}", "taken-over"
+        more = {
+            "group": [{"name": name}],
+            "user": [{"name": name}],
+            "key": [{"user": name, "name": name, "group": name, "secret": secret}],
+        }
+        self.apply(document | {kind: document.get(kind, []) + more[kind] for kind in more})
+        headers = {"Authorization": f"Bearer {secret}"}
+        known = [self.call("GET", "/v1/models", headers=headers)[0] for _ in range(TAKE_OVER_CALLS)]
+        assert set(known) == {200}, known
+        self._log_begin = self.log_path.stat().st_size
+        return True
+
+    def _rename_users_of_records(self, prefix: str) -> None:
+        """So that new ones may have their names."""
+        db = open_database(self.store_url)
+        old = f"'{prefix}-' || \"user\""
+        renames = [f'UPDATE "{table}" SET "user" = {old}' for table in TABLES_WITH_NAMES]
+        transaction(db, lambda: [execute(db, rename) for rename in renames])
+        discard(db)
+
+    @property
+    def store_url(self) -> str:
+        return str(self.settings.get("store.url", f"sqlite:///{self.folder}/sluice.db"))
 
     def ready(self) -> bool:
         """What /readyz says."""
@@ -155,7 +200,7 @@ class Gateway:
 
     def log(self) -> str:
         """Everything the node and its commands printed."""
-        return self.log_path.read_text(errors="replace")
+        return self.log_path.read_bytes()[self._log_begin :].decode(errors="replace")
 
     def call(
         self,
@@ -183,8 +228,7 @@ class Gateway:
 
     def follow(self) -> "Tail":
         """Watches records as they are written: quick where a test asks for many."""
-        url = self.settings.get("store.url", f"sqlite:///{self.folder}/sluice.db")
-        self.tail = Tail(str(url))
+        self.tail = Tail(self.store_url, self._began_ms)
         return self.tail
 
     def usage(self, **filters: Any) -> list[dict[str, Any]]:
@@ -192,7 +236,9 @@ class Gateway:
         args = ["usage", "export", "--format", "ndjson"]
         for name, value in filters.items():
             args += ["--" + name.replace("_", "-"), str(value)]
-        return [json.loads(line) for line in self.run(*args).splitlines()]
+        records = [json.loads(line) for line in self.run(*args).splitlines()]
+        first_id = first_ulid(self._began_ms)
+        return [record for record in records if record["id"] >= first_id]
 
     def record(self, call_id: str, timeout_s: float = 5) -> dict[str, Any]:
         """The one record of a call; waits until it is there."""
@@ -215,7 +261,8 @@ class _Closed(Exception):
 class Tail:
     """Records as they are written, followed by a thread of the test's own process."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, began_ms: int) -> None:
+        self._began_ms = began_ms
         self._records: dict[str, dict[str, Any]] = {}
         self._news = threading.Condition()
         self._closed = threading.Event()
@@ -225,8 +272,10 @@ class Tail:
     def _read(self, url: str) -> None:
         db = open_database(url)
         try:
-            for row in follow(db, Filters(), 0, self._pause):
+            for row in follow(db, Filters(), self._began_ms, self._pause):
                 record = to_public(row)
+                if record["id"] < first_ulid(self._began_ms):
+                    continue
                 with self._news:
                     assert record["id"] not in self._records, f"shown twice: {record}"
                     self._records[record["id"]] = record

@@ -45,7 +45,7 @@ class Wallets:
     """The wallets of a gateway, as its store shows them."""
 
     def __init__(self, gateway):
-        url = gateway.settings.get("store.url", f"sqlite:///{gateway.folder}/sluice.db")
+        url = gateway.store_url
         self._db = open_database(str(url))
 
     def close(self):
