@@ -60,14 +60,14 @@ def test_from_the_first_link_to_a_models_answer(fresh, open_page, scripted_vendo
     expect(page.get_by_label("Models")).to_have_value("demo-chat")
     page.get_by_label("Base URL").fill(scripted_vendor.url)
     page.get_by_role("button", name="Test models").click()
-    expect(page.get_by_text("A whole answer came.")).to_be_visible()
+    expect(page.get_by_text("The answer is complete.")).to_be_visible()
     picture(page, f"first-run-tested-{width}")
     assert wide(page) <= 0
-    page.get_by_role("button", name="Continue with what works").click()
+    page.get_by_role("button", name="Continue with working models").click()
 
-    page.get_by_label("Name of the key").fill("laptop")
+    page.get_by_label("Key name").fill("laptop")
     picture(page, f"first-run-3-{width}")
-    page.get_by_role("button", name="Make key").click()
+    page.get_by_role("button", name="Create key").click()
     expect(page.locator("#curl")).to_be_visible()
     picture(page, f"first-run-done-{width}")
     assert wide(page) <= 0
@@ -101,10 +101,10 @@ def test_the_first_run_by_keyboard_alone(fresh, open_page, scripted_vendor):
     page.keyboard.press("Tab")
     page.keyboard.type(scripted_vendor.url)
     page.keyboard.press("Enter")
-    button = page.get_by_role("button", name="Continue with what works")
+    button = page.get_by_role("button", name="Continue with working models")
     button.focus()
     page.keyboard.press("Enter")
-    page.get_by_label("Name of the key").focus()
+    page.get_by_label("Key name").focus()
     page.keyboard.press("Enter")
     expect(page.locator("#curl")).to_be_visible()
 
@@ -118,8 +118,8 @@ def test_the_first_run_without_a_script(fresh, open_page, scripted_vendor):
     page.get_by_label("Base URL").fill(scripted_vendor.url)
     page.get_by_label("Models").fill("demo-chat")
     page.get_by_role("button", name="Test models").click()
-    page.get_by_role("button", name="Continue with what works").click()
-    page.get_by_role("button", name="Make key").click()
+    page.get_by_role("button", name="Continue with working models").click()
+    page.get_by_role("button", name="Create key").click()
     expect(page.locator("#curl")).to_be_visible()
 
 
@@ -187,8 +187,8 @@ def test_one_time_codes_from_set_up_to_sign_in(world, visit, open_page, picture)
 
 def test_a_token_is_made_copied_and_revoked(visit, picture):
     page = visit("boss", "/account")
-    page.get_by_label("What it is for").fill("nightly")
-    page.get_by_role("button", name="Make token").click()
+    page.get_by_label("Purpose").fill("nightly")
+    page.get_by_role("button", name="Create token").click()
     token = page.locator("code.value").inner_text()
     assert token.startswith("slt-")
     picture(page, "account-token-desk")

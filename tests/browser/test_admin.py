@@ -119,7 +119,7 @@ def test_removing_asks_for_the_name_and_a_user_gets_money(visit):
 def test_a_member_finds_no_such_page(visit):
     page = visit("alice", "/admin/channels")
     assert "gpt-4.1" not in page.content() and "openai-main" not in page.content()
-    expect(page.get_by_role("heading", level=1)).to_contain_text("No such page")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Page not found")
     page.said.clear()  # the 404 itself
 
 

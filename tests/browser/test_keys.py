@@ -17,7 +17,7 @@ def make(page, name):
     page.goto("/keys")
     page.keyboard.press("n")
     page.get_by_label("Name", exact=True).fill(name)
-    page.get_by_role("button", name="Make key").click()
+    page.get_by_role("button", name="Create key").click()
     secret = page.locator("#secret")
     expect(secret).to_be_visible()
     return secret.inner_text()
@@ -225,7 +225,7 @@ def test_no_page_is_wider_than_its_window(visit, width, picture):
 def test_what_works_without_scripts(visit):
     page = visit("alice", "/keys/new", java_script_enabled=False)
     page.get_by_label("Name", exact=True).fill("plain")
-    page.get_by_role("button", name="Make key").click()
+    page.get_by_role("button", name="Create key").click()
     expect(page.locator("#secret")).to_be_visible()
     page.locator(".use-client", has_text="Codex").click()
     expect(page.locator("pre:visible").first).to_contain_text("model_provider")

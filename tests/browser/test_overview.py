@@ -41,7 +41,7 @@ def test_a_channel_goes_down_and_the_status_page_says_so(visit, world, picture):
     expect(row).to_contain_text("Down")
     reason = page.locator("tr.reason")
     expect(reason).to_contain_text("Down in default since")
-    expect(reason).to_contain_text("calls failed in 24 h")
+    expect(reason).to_contain_text("calls failed in the last 24 h")
     expect(reason.get_by_role("link", name="Failed calls")).to_be_visible()
     picture(page, "status-down")
     page.goto("/")
@@ -70,7 +70,7 @@ def test_a_bar_says_its_hour_and_the_name_is_copied(visit, world):
     bars = page.locator("td.hours a")
     box = bars.locator("svg").bounding_box()
     page.mouse.move(box["x"] + box["width"] - 2, box["y"] + 5)
-    expect(bars).to_have_attribute("title", re.compile(r": \d+ calls, all went well|no calls"))
+    expect(bars).to_have_attribute("title", re.compile(r": \d+ calls, all succeeded|no calls"))
     page.locator("td.model button.copy").click()
     assert page.evaluate("navigator.clipboard.readText()") == MODEL
 
@@ -103,7 +103,7 @@ def test_who_pays_first_is_changed_and_changed_back(visit, world):
     expect(payers.first).to_contain_text("Plan monthly")
     page.get_by_text("Change", exact=True).click()
     page.get_by_role("button", name="Wallet, then plan").click()
-    expect(page.locator(".toast")).to_contain_text("Order of use changed.")
+    expect(page.locator(".toast")).to_contain_text("Payment order changed.")
     expect(payers.first).to_contain_text("Wallet")
     page.locator(".toast").get_by_role("button", name="Undo").click()
     expect(payers.first).to_contain_text("Plan monthly")

@@ -39,7 +39,7 @@ def test_all_others_end_with_all_tokens(alice, hub, db):
     script = Browser(hub.port, tokens.create(db, "alice", ["read"], actor="tester")[1])
     assert script.get("/api/me").status == 200
     alice.send("/account/sessions", [("id", "others")])
-    assert "Ended: 1 other sessions, 1 tokens." in alice.get("/account").text
+    assert "Ended 1 other sessions and revoked 1 tokens." in alice.get("/account").text
     assert other.get("/account").status == 303 and script.get("/api/me").status == 401
 
 
@@ -53,7 +53,7 @@ def test_sessions_are_listed_and_ended(alice, hub):
     other = Browser(hub.port)
     other.sign_in("alice", PASSWORDS["alice"], **{"User-Agent": "<script>Other/1</script>"})
     text = alice.get("/account").text
-    assert "&lt;script&gt;Other/1&lt;/script&gt;" in text and "This one" in text
+    assert "&lt;script&gt;Other/1&lt;/script&gt;" in text and "This session" in text
     [wanted] = re.findall(r'name="id" value="(?!others)([^"]+)"', text)
     assert (
         Browser(hub.port).signed_in("boss").send("/account/sessions", [("id", wanted)]).status

@@ -50,7 +50,7 @@ def test_paths_of_the_relay_name_its_base_url(serve, path, method):
 def test_an_unknown_page(browser, alice):
     for one in (browser, alice):
         answer = one.get("/nothing")
-        assert answer.status == 404 and "No such page" in answer.text
+        assert answer.status == 404 and "Page not found" in answer.text
 
 
 def test_a_store_that_is_away_is_told_on_the_page_and_to_scripts(alice, monkeypatch):

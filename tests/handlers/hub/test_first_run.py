@@ -62,7 +62,7 @@ def test_a_link_opens_until_an_administrator_has_a_password(browser, db, link):
     assert browser.get(link).status == 200
     for path in ("/first-run", "/first-run?token=", "/first-run?token=made-up", link + "x"):
         answer = browser.get(path)
-        assert answer.status == 403 and "opens nothing" in answer.text
+        assert answer.status == 403 and "not valid" in answer.text
     begin(browser, link)
     assert people.check(db, "root", PASSWORD).role == "admin"
     other = Browser(browser.port)
@@ -117,11 +117,11 @@ def test_the_sign_in_page_says_where_the_link_is_while_there_is_no_administrator
     browser, hub, link, monkeypatch
 ):
     monkeypatch.setattr(site, "FIRST_RUN_S", 0.0)
-    assert "printed by each start" in browser.get("/sign-in").text
+    assert "prints a first-run link" in browser.get("/sign-in").text
     browser.cookies["language"] = "zh"
     assert "首次运行链接" in browser.get("/sign-in").text
     begin(Browser(hub.port), link)
-    assert "printed by each start" not in Browser(hub.port).get("/sign-in").text
+    assert "prints a first-run link" not in Browser(hub.port).get("/sign-in").text
 
 
 def test_the_first_step_needs_its_token_and_xsrf(browser, db, link):
@@ -163,11 +163,11 @@ def test_who_chooses_the_demo_is_told_how_to_start_it(browser, db, link):
         url = f"http://{HOST}:{nobody.getsockname()[1]}"
         fields = dict(channel_fields(SimpleNamespace(url=url)))
         answer = browser.send("/first-run/channel", list(fields.items()))
-        assert answer.status == 200 and "No demo answers there." in answer.text
+        assert answer.status == 200 and "The demo does not answer." in answer.text
         other = {**fields, "vendor": "openai", "name": "other", "key": "sk-1"}
         other |= {"input_price": "0", "output_price": "0"}
         said = browser.send("/first-run/channel", list(other.items())).text
-    assert "No model answered." in said and "No demo answers" not in said
+    assert "No models answered." in said and "The demo does not answer" not in said
 
 
 def test_from_the_link_to_a_key(browser, db, link, vendor):
@@ -175,7 +175,7 @@ def test_from_the_link_to_a_key(browser, db, link, vendor):
     assert (answer.status, answer.place) == (303, "/first-run")
     assert "First channel" in browser.get("/first-run").text
     answer = browser.send("/first-run/channel", channel_fields(vendor))
-    assert answer.status == 200 and "A whole answer came." in answer.text
+    assert answer.status == 200 and "The answer is complete." in answer.text
     assert ("root", "test", "channel") in {
         (row["actor"], row["action"], row["kind"]) for row in entries(db, 9)
     }
@@ -227,7 +227,7 @@ def test_a_failed_model_shows_its_raw_error_and_can_be_left_out(browser, db, lin
     assert answer.status == 400 and "not-there" in answer.text
     prices = {"input_price": "1", "output_price": "2"}
     answer = browser.send("/first-run/channel", channel_fields(vendor, models=models, **prices))
-    assert "Failed" in answer.text and "Continue with what works (1)" in answer.text
+    assert "Failed" in answer.text and "Continue with working models (1)" in answer.text
     assert "no not-there for this account" in answer.text
     browser.send(
         "/first-run/channel", channel_fields(vendor, models=models, do="continue", keep="demo-chat")

@@ -184,7 +184,7 @@ def said(browser):
 def test_a_page_says_once_what_the_hub_has_sealed(alice):
     cookie = said(alice)
     assert "revoked" not in cookie.lower() and "%7B" not in cookie
-    words = "Token revoked. Its next call gets 401."
+    words = "Token revoked. Requests with it get 401."
     assert words in alice.get("/account").text
     assert words not in alice.get("/account").text
 

@@ -37,8 +37,8 @@ def key(db, tmp_path):
 def test_before_the_first_call_it_says_what_to_do(alice):
     answer = alice.get("/")
     said = text_of(answer)
-    assert "Three steps to a first answer" in said and "New key" in said
-    assert "No call yet" in said and "10.0000 USD" in said
+    assert "Three steps to your first answer" in said and "New key" in said
+    assert "No calls yet" in said and "10.0000 USD" in said
     assert "$SLUICE_API_KEY&quot;" in answer.text and "gpt-5 " in said
 
 
@@ -57,7 +57,7 @@ def test_without_money_the_first_call_is_not_promised(alice, hub, db):
 def test_without_models_there_is_no_command(hub, db, tmp_path):
     edit(db, tmp_path, '[[user]]\nname = "carol"\ngroups = []\n')
     said = text_of(Browser(hub.port).signed_in("carol").get("/"))
-    assert "You have no group" in said and "curl" not in said
+    assert "You are in no group" in said and "curl" not in said
 
 
 def test_figures_are_those_of_the_records(alice, hub, db):
@@ -100,7 +100,7 @@ def test_the_latest_failures_and_by_whom(alice, db, key):
     book(db, call(db, outcome="timeout", status=504, error_code="upstream_timeout", **own))
     said = text_of(alice.get("/"))
     assert "Timeout 504 gpt-5 /v1/chat/completions laptop" in said
-    assert "All 1 of 24 hours" in said and "laptop coding" in said
+    assert "All 1 of the last 24 hours" in said and "laptop coding" in said
 
 
 def test_what_needs_its_user(alice, hub, db, key):
@@ -119,10 +119,10 @@ def test_what_needs_its_user(alice, hub, db, key):
     assert "gpt-5 is down in coding Since" in said
     assert "Key laptop: wrong base URL" in said and f"14 calls to {path}" in said
     assert "Key laptop has used 4.50 of 5.00" in said
-    assert "gpt-5.5 is not offered 1 times by laptop; try gpt-5" in said
+    assert "gpt-5.5 is not offered Requested 1 times by laptop; try gpt-5" in said
     book(db, call(db, user="carol"))
     other = text_of(Browser(hub.port).signed_in("carol").get("/"))
-    assert "Nothing needs you" in other and "laptop" not in other
+    assert "Nothing needs attention" in other and "laptop" not in other
 
 
 def test_a_low_balance_is_told(alice, db):

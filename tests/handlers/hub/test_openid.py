@@ -68,7 +68,7 @@ def test_a_linked_user_is_signed_in(browser, provider, linked, algorithm):
 def test_nobody_else_is_and_the_log_tells_the_subject(browser, provider, db):
     answer = signs_in(browser, provider)
     assert answer.status == 403 and "sluice_session" not in browser.cookies
-    assert "No user here is linked" in answer.text
+    assert "No user is linked" in answer.text
     assert entries(db, 1)[0]["after"]["subject"] == provider.subject
 
 
@@ -138,7 +138,7 @@ def test_an_error_of_the_provider_and_another_issuer_open_nothing(browser, provi
 def test_a_provider_that_talks_nonsense_is_told_from_a_wrong_user(browser, provider, document):
     provider.documents["/.well-known/openid-configuration"] = document
     answer = browser.get("/sign-in/openid")
-    assert answer.status == 502 and "did not succeed" in answer.text
+    assert answer.status == 502 and "Signing in at the provider failed" in answer.text
 
 
 def test_new_keys_of_the_provider_are_fetched(browser, provider, linked, monkeypatch):

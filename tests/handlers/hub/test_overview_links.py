@@ -54,7 +54,7 @@ def test_the_failed_calls_of_a_model_are_those_that_failed(alice):
 
 def test_the_failures_of_home_are_those_that_it_counts(alice):
     text = alice.get("/").text
-    [(link, count)] = re.findall(r'href="(/usage\?[^"]*)">All (\d+) of 24 hours', text)
+    [(link, count)] = re.findall(r'href="(/usage\?[^"]*)">All (\d+) of the last 24 hours', text)
     found = alice.get("/api" + html.unescape(link)).json["items"]
     assert len(found) == int(count) == DOWN_CALLS + 2
 

@@ -56,7 +56,7 @@ def test_without_its_token_the_form_is_refused(browser):
         "/sign-in", [("name", "alice"), ("password", PASSWORDS["alice"])], xsrf=False
     )
     assert answer.status == 403 and "sluice_session" not in browser.cookies
-    assert "load the page again" in answer.text
+    assert "reload the page" in answer.text
 
 
 @pytest.mark.parametrize(

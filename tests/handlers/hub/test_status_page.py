@@ -33,7 +33,7 @@ def text_of(answer):
 def test_models_with_prices_after_the_multiplier(alice):
     said = text_of(alice.get("/status?group=coding"))
     assert "gpt-5 Available" in said and "1.000 8.000" in said and "0.100" in said
-    assert "Not offered" in said and "Offered to group default at ×1. Make a key in default" in said
+    assert "Not offered" in said and "Offered to group default at ×1. Create a key in default" in said
 
 
 def test_no_name_of_a_channel_or_upstream_is_shown(alice, hub):
@@ -53,7 +53,7 @@ def test_a_model_that_is_down_says_since_when_and_why(alice, db):
     book(db, *(call(db, outcome="upstream_error") for _ in range(DOWN_CALLS)))
     said = text_of(alice.get("/status?group=coding"))
     assert "gpt-5 Down" in said and "Down in coding since" in said
-    assert f"{DOWN_CALLS} of {DOWN_CALLS} calls failed in 24 h, the last: Upstream failed." in said
+    assert f"{DOWN_CALLS} of {DOWN_CALLS} calls failed in the last 24 h; last error: Upstream failed." in said
     assert "Failed calls" in said and text_of(alice.get("/status?state=down&group=default"))
 
 
@@ -61,9 +61,9 @@ def test_a_model_that_is_down_says_since_when_and_why(alice, db):
     ("query", "there", "not_there"),
     [
         ("text=MINI", "gpt-5-mini", "gpt-5 Available"),
-        ("state=down", "No model matches", "gpt-5 Available"),
+        ("state=down", "No models match", "gpt-5 Available"),
         ("entry=messages&text=gpt-5", "gpt-5 Available", "No model"),
-        ("text=gpt-6", "No model named gpt-6. Nearest: gpt-5", "gpt-5 Available"),
+        ("text=gpt-6", "There is no model named gpt-6. Nearest: gpt-5", "gpt-5 Available"),
         ("group=default&after=gpt-5", "gpt-5-mini Available", "gpt-5 Available"),
     ],
 )
@@ -94,7 +94,7 @@ def test_names_that_were_asked_for_and_are_not_offered(alice, hub, db, key):
     book(db, call(db, model="gpt-5", **own), call(db, user="carol", model="secret", **own))
     said = text_of(alice.get("/status"))
     assert "gpt-5.5 laptop in coding 3" in said and "No model of this name gpt-5" in said
-    assert "An upstream name; ask for the public one gpt-5" in said
+    assert "An upstream name; use the public one gpt-5" in said
     assert "Not in group coding; offered in default" in said
     assert "secret" not in said
     assert "not offered" not in text_of(Browser(hub.port).signed_in("carol").get("/status"))

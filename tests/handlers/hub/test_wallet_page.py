@@ -44,9 +44,9 @@ def test_figures_and_the_ledger(alice, db):
     said = text_of(answer)
     assert "Balance 10.8000 USD" in said and "About" in said
     assert "Spent today 0.6000 USD Plans 0.5000, wallet 0.1000" in said
-    assert "No plan. Calls are paid from the wallet." in said
+    assert "No plans. Calls are paid from the wallet." in said
     assert re.search(r"Top-up \+1\.0 10\.8 &lt;b&gt;Invoice&lt;/b&gt; 114", said)
-    assert re.search(r"Charges −0\.1 9\.8 calls of the day UTC day, still open", said)
+    assert re.search(r"Charges −0\.1 9\.8 calls of the day UTC day, not over yet", said)
 
 
 def test_plans_with_their_window_and_the_order(alice, db, tmp_path):
@@ -66,7 +66,7 @@ def test_a_code_is_redeemed_after_its_worth_was_told(alice, db, code):
     assert (done.status, done.place) == (303, "/wallet")
     assert balance(db) == 125 * 10**8 and "2.5 USD redeemed." in alice.get("/wallet").text
     again = alice.send("/wallet/redeem", [("code", code)])
-    assert again.status == 400 and "was used before" in again.text
+    assert again.status == 400 and "was already used" in again.text
     assert 'aria-invalid="true"' in again.text and code in again.text
 
 
@@ -110,7 +110,7 @@ def test_the_ledger_page_by_page_and_as_csv(alice, hub, db):
     assert "gift 29" in first and "gift 03" not in first
     [older] = re.findall(r'href="(/wallet\?after=[^"#]+)', first)
     second = alice.get(older).text
-    assert "gift 03" in second and "gift 29" not in second and "Newest lines" in second
+    assert "gift 03" in second and "gift 29" not in second and "Newest entries" in second
     answer = alice.get("/wallet/ledger.csv")
     rows = list(csv.DictReader(io.StringIO(answer.text)))
     assert "text/csv" in answer.headers["Content-Type"] and len(rows) == 31
@@ -130,7 +130,7 @@ def test_told_below_the_balance_that_was_given(alice, db):
     assert "Redeem a code" in alice.get("/wallet").text and "12.5" in alice.get("/wallet").text
     assert alice.get("/api/wallet").json["low"] is True
     wrong = alice.send("/wallet/low-balance", [("below", "much")])
-    assert wrong.status == 400 and "Write an amount" in wrong.text
+    assert wrong.status == 400 and "Enter an amount" in wrong.text
     alice.send("/wallet/low-balance", [("below", "")])
     assert low_balance.threshold(db, user_id(db, "alice")) is None
 
@@ -153,7 +153,7 @@ def test_who_pays_first_is_the_users_choice(alice, db, tmp_path):
     done = alice.send("/wallet/order", [("order", "wallet_first"), ("before", "plan_first")])
     assert (done.status, done.place) == (303, "/wallet")
     said = text_of(alice.get("/wallet"))
-    assert "1 Wallet" in said and "2 Plan monthly" in said and "Order of use changed" in said
+    assert "1 Wallet" in said and "2 Plan monthly" in said and "Payment order changed" in said
     assert alice.get("/api/wallet").json["order"] == ["wallet", "monthly"]
     assert alice.send("/wallet/order", [("order", "free")]).status == 400
     fields = [("order", "plan_only")]

@@ -40,7 +40,7 @@ def wrong_path(db, key_id, path=DOUBLED):
 
 def test_before_the_first_key(alice):
     page = alice.get("/keys")
-    assert page.status == 200 and "No key yet." in page.text and "/keys/new" in page.text
+    assert page.status == 200 and "No keys yet." in page.text and "/keys/new" in page.text
 
 
 def test_a_key_is_made_by_the_form_and_its_secret_is_shown_once(alice, db):
@@ -107,7 +107,7 @@ def test_the_list_shows_and_filters(alice, db):
     assert "Wrong base URL" in text and DOUBLED in text and "http://127.0.0.1:8000" in text
     only = alice.get("/keys?group=coding").text
     assert f"/keys/{used}" in only and f'href="/keys/{other}">x2' not in only
-    assert "No key matches." in alice.get("/keys?search=nothing").text
+    assert "No keys match." in alice.get("/keys?search=nothing").text
 
 
 def test_columns_may_be_left_out(alice, db):
@@ -168,7 +168,7 @@ def test_a_path_that_no_base_url_would_cure(alice, db):
     key_id = alice.make("laptop")
     wrong_path(db, key_id, "/v1/embeddings")
     text = alice.get(f"/keys/{key_id}").text
-    assert "/v1/embeddings" in text and "No endpoint of the gateway" in text
+    assert "/v1/embeddings" in text and "The gateway has no endpoint" in text
     assert "Wrong base URL" not in alice.get("/keys").text.split("<table")[1].split("</table>")[0]
 
 

@@ -219,8 +219,8 @@ def test_a_base_url_is_checked(alice):
     for wrong in ({}, {"url": ""}, {"url": 5}):
         assert alice.api("POST", "/api/setup/check-url", wrong).status == 400
     page = alice.get("/setup?url=https%3A%2F%2Fgate.example.com%2Fv1").text
-    assert "Right as it is." in page and '<span class="wavy">/v1/messages</span>' in page
-    for url, said in (("https://api.openai.com", "another host"), ("ftp://<script>", "no address")):
+    assert "Correct as it is." in page and '<span class="wavy">/v1/messages</span>' in page
+    for url, said in (("https://api.openai.com", "another host"), ("ftp://<script>", "not a URL")):
         assert said in alice.get(f"/setup?url={url}").text
         assert "<script>" not in alice.get(f"/setup?url={url}").text.split("</head>")[1]
 
@@ -249,10 +249,10 @@ def test_a_model_that_is_not_well_is_told(alice, db):
     assert "gpt-5 is " not in alice.get("/setup?model=gpt-5").text
     edit(db, Path(), '[[channel]]\nname = "secret-account"\ndraining = true')
     text = alice.get("/setup?model=gpt-5").text
-    assert "gpt-5 is switched off in coding" in text and "secret-account" not in text
+    assert "gpt-5 is disabled in coding" in text and "secret-account" not in text
 
 
 def test_the_page_without_a_key(carol):
     page = carol.get("/setup")
-    assert page.status == 200 and "no key yet" in page.text and "/keys/new" in page.text
+    assert page.status == 200 and "no keys yet" in page.text and "/keys/new" in page.text
     assert carol.get("/setup/test").status == 303

@@ -56,15 +56,15 @@ def test_filters_are_the_address_and_can_be_removed(db, alice):
     )
     assert rows(alice.get("/usage?outcome=ok,client_gone")) == rows(alice.get("/usage?outcome=ok"))
     empty = alice.get("/usage?model=none")
-    assert "No call matches" in empty.text and rows(empty) == []
+    assert "No calls match" in empty.text and rows(empty) == []
     assert alice.get("/usage?group=nowhere").status == 400
-    assert "No call has arrived" in Browser(alice.port).signed_in("boss").get("/usage").text
+    assert "No calls yet" in Browser(alice.port).signed_in("boss").get("/usage").text
 
 
 def test_the_last_call_before_an_empty_span_is_named(db, alice):
     put(db, call(db, 1, minutes_ago=60 * 40))
     page = alice.get("/usage")
-    assert "No call in this span" in page.text
+    assert "No calls in this span" in page.text
     shown = html.unescape(re.search(r'class="button" data-soft href="([^"]*)"', page.text)[1])
     assert len(rows(alice.get(shown))) == 1
 
@@ -239,7 +239,7 @@ def test_the_dearest_and_the_longest_calls_come_first(db, alice, monkeypatch):
     monkeypatch.setattr(usage_page, "SORTED_AT_MOST", 2)
     page = alice.get("/usage?sort=cost")
     assert rows(page) == sorted(made, reverse=True)
-    assert "Sorted only where" in page.text
+    assert "Sorting works for" in page.text
 
 
 def test_why_an_attempt_failed_has_words_for_every_way():
