@@ -21,7 +21,7 @@ from handlers.hub import (
     users,
     wallet,
 )
-from handlers.hub.openapi import endpoint as openapi
+from handlers.hub.openapi import document as openapi
 from handlers.hub.web.base import Routes
 
 _KIND = "(users|groups|models|channels|plans|subscriptions)"
@@ -162,6 +162,6 @@ ROUTES: Routes = (
     ("/api/tokens/([^/]+)", account.OwnTokenApi),
     *ADMIN_API,
     *ADMIN_PAGES,
-    ("/api/openapi.json", openapi.Document),
-    ("/api(?:/.*)?", openapi.Unknown),
+    ("/api/openapi.json", openapi.OpenApiDocument),
+    ("/api(?:/.*)?", openapi.UnknownApi),
 )

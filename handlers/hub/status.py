@@ -290,8 +290,8 @@ def _default_group(keys: Sequence[OwnKey], groups: Sequence[str]) -> str:
 
 def _columns(groups: Sequence[Group], chosen: str) -> list[Group]:
     """Return the chosen group among others, in their order."""
-    others = [group.name for group in groups if group.name != chosen][: GROUP_COLUMNS - 1]
-    return [group for group in groups if group.name == chosen or group.name in others]
+    neighbours = [group.name for group in groups if group.name != chosen][: GROUP_COLUMNS - 1]
+    return [group for group in groups if group.name == chosen or group.name in neighbours]
 
 
 def _state(availability: Availability, group: str, model: str) -> str:

@@ -90,7 +90,7 @@ def test_a_code_is_redeemed_by_keyboard_alone(visit, world, picture):
     page.locator("#code").fill(made["code"])
     page.said.clear()
     page.get_by_role("button", name="Redeem", exact=True).click()
-    expect(page.locator(".problem")).to_contain_text("was used before")
+    expect(page.locator(".problem")).to_contain_text("was already used")
     expect(page.locator("#code")).to_be_focused()
     page.said.clear()  # the browser notes the answer 400
 

@@ -1,1 +1,1 @@
-"""The Hub's HTTP server, and the limits of whoever has not signed in."""
+"""The HTTP server of the Hub, with limits for unauthenticated clients."""

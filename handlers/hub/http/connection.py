@@ -1,6 +1,6 @@
 """A connection of the relay's server as Tornado's handlers know one: heads, pieces, an end.
 
-What is written waits in the connection's buffer; a handler that flushes waits until there is room.
+Written bytes wait in the connection's buffer; a handler that flushes waits until there is room.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from tornado.iostream import StreamClosedError
 
 from handlers.http.connection import ClientConnection, Server
 
-# Of these the connection has its own.
+# The connection writes these itself.
 _OWN_FIELDS = frozenset({"Content-Length", "Transfer-Encoding", "Connection", "Date", "Server"})
 SEND_PATIENCE_S = 60  # for a client that takes nothing of an answer
 _WITHOUT_BODY = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
@@ -22,7 +22,7 @@ _WITHOUT_BODY = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
 
 @runtime_checkable
 class Expiring(Protocol):
-    """Waits for a body."""
+    """A delegate that waits for a body."""
 
     def expire(self) -> None: ...
 
@@ -36,7 +36,7 @@ class Context:
 
 
 class HubConnection(ClientConnection):
-    """One connection of the Hub; `holder`: for whom it counts."""
+    """One connection of the Hub; `holder`: the address it counts for."""
 
     SERVER_FIELD = ""
 
@@ -44,26 +44,26 @@ class HubConnection(ClientConnection):
         super().__init__(server, buffer_bytes)
         self.holder = ""
         self.body_began_s: int | None = None  # a body is on its way
-        self.known = False  # it is of somebody with a session or a token
+        self.authenticated = False  # its body comes with a session or a token
         self._full_since_s: int | None = None
         self._on_close: Callable[[], None] | None = None
         self._flushing: asyncio.Future[None] | None = None
 
     @property
     def context(self) -> Context:
-        """For Tornado's requests."""
+        """The context of Tornado's requests."""
         return Context(self.peer)
 
     @property
     def idle_since_s(self) -> int | None:
-        """Since when it has waited for bytes of somebody unknown; None: a request is being
+        """Since when it has waited for bytes of an unauthenticated client; None: a request is being
         answered."""
         if self.waits_for_head or self.lingers:
             return self.since_s
-        return None if self.known else self.body_began_s
+        return None if self.authenticated else self.body_began_s
 
     def sweep(self, now_s: int, body_s: int) -> None:
-        """Ends a body that takes longer than `body_s`, and a client that takes nothing."""
+        """End a body that takes longer than `body_s`, and a client that takes nothing."""
         delegate: object = self._delegate
         if self.body_began_s is not None and now_s > self.body_began_s + body_s:
             assert isinstance(delegate, Expiring)
@@ -72,7 +72,7 @@ class HubConnection(ClientConnection):
             self.drop()
 
     def drop(self) -> None:
-        """Closes at once; a handler that sends an answer is told."""
+        """Close at once; a handler that sends an answer is notified."""
         delegate = self._delegate
         super().drop()
         self._delegate = delegate
@@ -80,11 +80,11 @@ class HubConnection(ClientConnection):
     # ---- for Tornado's handlers ------------------------------------------------------------------
 
     def set_close_callback(self, callback: Callable[[], None] | None) -> None:
-        """Return who is to be called when the client has left."""
+        """Set the function to call when the client has left."""
         self._on_close = callback
 
     def left(self) -> None:
-        """The client has left."""
+        """Call back: the client has left."""
         callback, self._on_close = self._on_close, None
         if callback is not None:
             callback()
@@ -95,7 +95,7 @@ class HubConnection(ClientConnection):
         headers: httputil.HTTPHeaders,
         chunk: bytes | None = None,
     ) -> "asyncio.Future[None]":
-        """Sends the head of an answer and its first bytes."""
+        """Send the head of an answer and its first bytes."""
         assert isinstance(start_line, httputil.ResponseStartLine)
         request, status, length = self._request, start_line.code, headers.get("Content-Length")
         if self.closed or request is None:
@@ -116,7 +116,7 @@ class HubConnection(ClientConnection):
         return self._flushed()
 
     def write(self, chunk: bytes) -> "asyncio.Future[None]":
-        """Sends more of the answer."""
+        """Send more of the answer."""
         request = self._request
         if not self.closed and request is not None and request.method != "HEAD" and chunk:
             self._write(self._framed(chunk))
@@ -147,7 +147,8 @@ class HubConnection(ClientConnection):
         self._end_flush()
 
     def _flushed(self) -> "asyncio.Future[None]":
-        """Done when there is room for more; fails when the client has left."""
+        """Return a future that is done when there is room for more, and fails when the client has
+        left."""
         future = asyncio.get_running_loop().create_future()
         if self._transport is None or self._transport.is_closing():
             future.set_exception(StreamClosedError())

@@ -1,7 +1,7 @@
 """One request on its way in: its body within its limits, then Tornado's handler.
 
-Somebody unknown may send SMALL_BODY_BYTES; for more a session or a token is looked up before the
-body is read.
+Unauthenticated clients may send SMALL_BODY_BYTES; for more a session or a token is looked up before
+the body is read.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ from store.values.errors import StoreUnavailable
 
 log = logging.getLogger("sluice.hub")
 
-SMALL_BODY_BYTES = 65536  # of somebody unknown
-LARGE_BODY_BYTES = 1 << 20  # of somebody with a session or a token
-HELD_MAX_BYTES = 32 << 20  # of all bodies that are read or being answered
+SMALL_BODY_BYTES = 65536  # without a session or a token
+LARGE_BODY_BYTES = 1 << 20  # with a session or a token
+HELD_MAX_BYTES = 32 << 20  # of all bodies that are being received or answered
 HELD_OF_HOLDER_BYTES = HELD_MAX_BYTES // 4  # of an address, or of a user
-AGAIN_S = 1  # when a body that found no room may be sent again
+RETRY_AFTER_S = 1  # for a body that exceeded the held bytes
 
 _REASONS = {
     HTTPStatus.BAD_REQUEST: "the request is malformed",
@@ -48,7 +48,7 @@ class HeldBytes:
         self._by_holder: Counter[str] = Counter()
 
     def take(self, holder: str, size: int) -> bool:
-        """Counts bytes; False when there is no room for them."""
+        """Count bytes; False when they exceed a limit."""
         own = self._by_holder[holder] + size
         if own > HELD_OF_HOLDER_BYTES or self.total + size > HELD_MAX_BYTES:
             return False
@@ -57,7 +57,7 @@ class HeldBytes:
         return True
 
     def give_back(self, holder: str, size: int) -> None:
-        """These are held no more."""
+        """Uncount bytes."""
         self.total -= size
         self._by_holder[holder] -= size
         if not self._by_holder[holder]:
@@ -94,24 +94,24 @@ class HubRequest:
     # ---- for the connection ----------------------------------------------------------------------
 
     def headers_received(self) -> "asyncio.Future[None] | None":
-        """The head is here; a future when the body has to wait for it."""
+        """Take the head; return a future when the body has to wait for it."""
         request, connection = self._request, self._connection
         self._server.begin(connection, request)
         self._holder = connection.holder
-        if connection.closed:  # there was no room for it
+        if connection.closed:  # a limit of connections was reached
             self._over = True
             return None
         hub = self._server.site.settings.hub
         if not is_served(request.headers.get("host", ""), request.path, hub.public_url):
             self._refuse(HTTPStatus.FORBIDDEN)
         elif request.announces_body():
-            connection.body_began_s, connection.known = self._server.now_s, False
+            connection.body_began_s, connection.authenticated = self._server.now_s, False
             if "transfer-encoding" in request.headers or self._announced() > SMALL_BODY_BYTES:
                 return self._look_up()
         return None
 
     def data_received(self, chunk: bytes) -> None:
-        """A piece of the body."""
+        """Take a piece of the body."""
         if self._over:
             return
         size = len(chunk)
@@ -124,7 +124,7 @@ class HubRequest:
             self._body += chunk
 
     def finish(self) -> None:
-        """The body is complete."""
+        """Run the handler: the body is complete."""
         self._connection.body_began_s = None
         if self._over:
             return
@@ -140,11 +140,11 @@ class HubRequest:
             self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR)
 
     def expire(self) -> None:
-        """The body did not arrive in time."""
+        """Refuse a body that did not arrive in time."""
         self._refuse(HTTPStatus.REQUEST_TIMEOUT)
 
     def on_connection_close(self) -> None:
-        """The client is gone, or its request was answered. Idempotent."""
+        """End: the client is gone, or its request was answered. Idempotent."""
         self._over = True
         self._connection.body_began_s = None
         self._body.clear()
@@ -161,7 +161,7 @@ class HubRequest:
         return int(length) if length.isdigit() and len(length) < 20 else LARGE_BODY_BYTES + 1
 
     def _look_up(self) -> "asyncio.Future[None] | None":
-        """A body that may be large has to wait until it is known whose it is."""
+        """Look up the user of a body that may be large."""
         headers, announced = self._request.headers, self._announced()
         token = bearer_of(headers.get("authorization", ""))
         cookie = httputil.parse_cookie(headers.get("cookie", "")).get(SESSION_COOKIE, "")
@@ -172,7 +172,7 @@ class HubRequest:
         return self._admitting
 
     async def _admit(self, token: str, cookie: str) -> None:
-        """Lets somebody with a session or a token send more."""
+        """Raise the limit for a user with a session or a token."""
         try:
             user_id = await self._user_id(token, cookie)
         except (StoreUnavailable, Busy):
@@ -182,7 +182,7 @@ class HubRequest:
             return
         if user_id is not None:
             self._limit_bytes, self._holder = LARGE_BODY_BYTES, user_id
-            self._connection.known = True
+            self._connection.authenticated = True
         elif self._announced() > SMALL_BODY_BYTES:
             self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
 
@@ -191,8 +191,8 @@ class HubRequest:
         if token:
             use = await site.store_for(party, tokens.find, token)
             return None if use is None else use.user_id
-        found = await site.store_for(party, sessions.find, cookie, used=False)
-        return None if found is None else found.user_id
+        session = await site.store_for(party, sessions.find, cookie, used=False)
+        return None if session is None else session.user_id
 
     def _tornado_request(self) -> httputil.HTTPServerRequest:
         request = self._request
@@ -205,14 +205,14 @@ class HubRequest:
         )
 
     def _refuse(self, status: HTTPStatus) -> None:
-        """Answers before a handler has run."""
+        """Answer before a handler has run."""
         if self._over:
             return
         self._over = True
         reason = _REASONS[status]
         fields = [("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store")]
         if status is HTTPStatus.SERVICE_UNAVAILABLE:
-            fields.append(("Retry-After", str(AGAIN_S)))
+            fields.append(("Retry-After", str(RETRY_AFTER_S)))
         if self._request.path.startswith("/api/"):
             fields[0] = ("Content-Type", "application/json; charset=utf-8")
             error = {"code": status.name.lower(), "message": reason, "field": None}

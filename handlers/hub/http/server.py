@@ -1,9 +1,9 @@
-"""The Hub's server: the relay's, with Tornado's handlers, and limits for whoever is unknown.
+"""The Hub's server: the relay's, with Tornado's handlers, and limits for unauthenticated clients.
 
-Connections are limited in all, so that descriptors suffice for the store and the log, and for each
-address. Beyond a limit the one that has waited longest for bytes makes room for the new one.
-Behind a trusted proxy an address is what the proxy says, from the head of a request to the end of
-its answer.
+Connections are limited in total, so that descriptors suffice for the store and the log, and for
+each address. Beyond a limit the connection that has waited longest for bytes is closed for the new
+one. Behind a trusted proxy the address is the one it reports, from the head of a request to the end
+of its answer.
 """
 
 import resource
@@ -25,7 +25,7 @@ CONNECTIONS_MAX = 2048
 CONNECTIONS_OF_ADDRESS_MAX = 256
 KEPT_DESCRIPTORS = 256  # for the store's connections, the log, test calls, files
 CONNECTIONS_MIN = 64  # whatever the limit of descriptors is
-PROXY = "a trusted proxy"  # holds its connections between two requests
+PROXY = "a trusted proxy"  # the holder of its connections between two requests
 
 
 class HubServer(Server):
@@ -56,8 +56,8 @@ class HubServer(Server):
         proxy = self.site.trusts(connection.peer)
         self._hold(connection, PROXY if proxy else host_of(connection.peer))
         if len(self._connections) > self._max:
-            most = max(self._held, key=lambda holder: len(self._held[holder]))
-            self._make_room(connection, most)
+            holder = max(self._held, key=lambda name: len(self._held[name]))
+            self._make_room(connection, holder)
 
     def closed(self, connection: ClientConnection) -> None:
         assert isinstance(connection, HubConnection)
@@ -65,14 +65,14 @@ class HubServer(Server):
         self._let_go(connection)
 
     def begin(self, connection: HubConnection, request: Request) -> None:
-        """A request begins: a trusted proxy says for whom."""
+        """Count a connection for the client that a trusted proxy reports."""
         if connection.holder == PROXY:
             forwarded = request.headers.get("x-forwarded-for")
             client = client_address(connection.peer, forwarded, self.site.trusted)
             self._hold(connection, host_of(client))
 
     def ended(self, connection: HubConnection) -> None:
-        """A request has ended: the connection waits for another one."""
+        """Count a connection for its peer again: its request has ended."""
         if connection in self._connections:
             proxy = self.site.trusts(connection.peer)
             self._hold(connection, PROXY if proxy else connection.holder)
@@ -81,7 +81,7 @@ class HubServer(Server):
         return HubRequest(self, request)
 
     def _hold(self, connection: HubConnection, holder: str) -> None:
-        """Counts a connection for an address; beyond its limit one of them is closed."""
+        """Count a connection for an address; beyond its limit close one."""
         self._let_go(connection)
         connection.holder = holder
         held = self._held.setdefault(holder, {})
@@ -96,24 +96,24 @@ class HubServer(Server):
             self._held.pop(connection.holder, None)
 
     def _make_room(self, newest: HubConnection, holder: str) -> None:
-        """Drops the connection of an address that has waited longest for bytes; the newest when
-        all of them are being answered."""
-        waiting = (one for one in self._held[holder] if one.idle_since_s is not None)
+        """Drop the connection of an address that has waited longest for bytes; the newest when all
+        of them are being answered."""
+        waiting = (held for held in self._held[holder] if held.idle_since_s is not None)
         oldest = next(waiting, newest)
-        self.closed(oldest)  # it does not count until its end is told
+        self.closed(oldest)  # it no longer counts
         oldest.drop()
 
     # ---- for the process -------------------------------------------------------------------------
 
     def sweep(self, now_s: int) -> None:
         super().sweep(now_s)
-        for one in list(self._connections):
-            assert isinstance(one, HubConnection)
-            one.sweep(now_s, self._settings.body_timeout_s)
+        for connection in list(self._connections):
+            assert isinstance(connection, HubConnection)
+            connection.sweep(now_s, self._settings.body_timeout_s)
 
 
 def connections_max() -> int:
-    """Connections that the limit of descriptors leaves room for."""
+    """Return the number of connections within the limit of descriptors."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if descriptors == resource.RLIM_INFINITY:
         return CONNECTIONS_MAX

@@ -1,2 +1,1 @@
-"""What the JSON API offers, for machines: one table, the OpenAPI document made from it, and the
-endpoint that answers it."""
+"""The description of the JSON API for machines: a table, and the OpenAPI document made from it."""

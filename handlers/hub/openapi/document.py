@@ -1,32 +1,56 @@
-"""The OpenAPI document of the JSON API, made from the table."""
+"""The OpenAPI document of the JSON API, and the endpoint that answers it.
 
+Operations are those of the table; the schemas of administered objects are made from the table of
+fields that `apply` reads.
+"""
+
+import json
 import re
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from handlers.hub.openapi.schemas import schemas
-from handlers.hub.openapi.table import ADMIN, OPEN, PARAMETERS, ROWS, Row
+from handlers.hub.openapi.table import ADMIN, OPEN, PARAMETERS, ROWS, Endpoint
+from handlers.hub.web.base import Api, Failure
+from store.admin.kinds import KINDS, REQUIRED, SPEND_ORDERS
+from store.values.fields import (
+    Boolean,
+    Choice,
+    FieldType,
+    HeaderMap,
+    Instant,
+    Integer,
+    ListOf,
+    ModelMap,
+    Number,
+    Optional,
+    OptionMap,
+    PriceChanges,
+    PriceTable,
+)
+from store.values.pricing import PRICE_NAMES
+from store.values.usage_record import FIELDS as RECORD_FIELDS
 
 OPENAPI = "3.1.0"
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _FAILURES = {
-    "400": "What was sent cannot be; `field` names what is wrong.",
+    "400": "The request is invalid; `field` names the wrong field.",
     "401": "No session and no token.",
     "403": "The token lacks the scope, or the XSRF token is missing.",
-    "404": "There is no such thing for the one who asks.",
+    "404": "The object does not exist for this user.",
     "409": "The name exists.",
     "429": "Too many tries; see Retry-After.",
 }
 _ABOUT = """\
-Everything the Hub's pages do, for scripts. Asked with the cookie of a session, then changes need
-the header X-XSRFToken with the `_xsrf` of a form of that session, or with a token as
-`Authorization: Bearer slt-…`. Names in paths are percent-encoded. Lists: `?limit=…&after=CURSOR`.
-Money is decimal text, times are RFC 3339."""
+Everything the Hub's pages do, for scripts. Authenticate with a token as
+`Authorization: Bearer slt-…`, or with the cookie of a session; changes then need the header
+X-XSRFToken with the `_xsrf` of a form of that session. Names in paths are percent-encoded. Lists:
+`?limit=…&after=CURSOR`. Money is decimal text, times are RFC 3339."""
 
 
 @cache
 def document() -> dict[str, Any]:
-    """The whole document."""
+    """Return the document."""
     paths: dict[str, dict[str, Any]] = {}
     for row in ROWS:
         paths.setdefault(row.path, {})[row.method.lower()] = _operation(row)
@@ -35,11 +59,11 @@ def document() -> dict[str, Any]:
         "info": {"title": "Sluice API Hub", "version": "1", "description": _ABOUT},
         "paths": paths,
         "components": {
-            "schemas": schemas(),
+            "schemas": schemas_by_name(),
             "parameters": {
                 name: _parameter(name, "query", PARAMETERS[name]) for name in PARAMETERS
             },
-            "responses": {code: _failure(said) for code, said in _FAILURES.items()},
+            "responses": {code: _failure(text) for code, text in _FAILURES.items()},
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer"},
                 "session": {"type": "apiKey", "in": "cookie", "name": "sluice_session"},
@@ -49,8 +73,8 @@ def document() -> dict[str, Any]:
     }
 
 
-def _operation(row: Row) -> dict[str, Any]:
-    said: dict[str, Any] = {
+def _operation(row: Endpoint) -> dict[str, Any]:
+    operation: dict[str, Any] = {
         "operationId": _id_of(row),
         "summary": row.summary,
         "tags": [_tag_of(row)],
@@ -61,53 +85,256 @@ def _operation(row: Row) -> dict[str, Any]:
         "responses": {str(row.status): _answer(row), **_failures(row)},
     }
     if row.scope == OPEN:
-        said["security"] = []
+        operation["security"] = []
     else:
-        said["description"] = f"A token needs the scope `{row.scope}`."
+        operation["description"] = f"A token needs the scope `{row.scope}`."
     if row.body:
-        said["requestBody"] = {"content": {"application/json": {"schema": _ref(row.body)}}}
-    return said
+        operation["requestBody"] = {"content": {"application/json": {"schema": _ref(row.body)}}}
+    return operation
 
 
-def _answer(row: Row) -> dict[str, Any]:
+def _answer(row: Endpoint) -> dict[str, Any]:
     if row.status == 204:
         return {"description": "Done; no content."}
     schema = _ref(row.answer) if row.answer else {"type": "string"}
     return {"description": row.summary, "content": {row.media: {"schema": schema}}}
 
 
-def _failures(row: Row) -> dict[str, Any]:
-    """The errors that an operation may answer."""
-    able = {"401", "403"} if row.scope != OPEN else set()
+def _failures(row: Endpoint) -> dict[str, Any]:
+    """Return the errors that an operation may answer."""
+    codes = {"401", "403"} if row.scope != OPEN else set()
     if row.query or row.body:
-        able.add("400")
+        codes.add("400")
     if row.scope == ADMIN or "{" in row.path:
-        able.add("404")
+        codes.add("404")
     if row.status == 201:
-        able.add("409")
+        codes.add("409")
     if row.path.endswith("/redeem"):
-        able.add("429")
-    return {code: {"$ref": f"#/components/responses/{code}"} for code in sorted(able)}
+        codes.add("429")
+    return {code: {"$ref": f"#/components/responses/{code}"} for code in sorted(codes)}
 
 
-def _failure(said: str) -> dict[str, Any]:
+def _failure(description: str) -> dict[str, Any]:
     content = {"application/json": {"schema": _ref("Error")}}
-    return {"description": said, "content": content}
+    return {"description": description, "content": content}
 
 
-def _parameter(name: str, place: str, said: str) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": name, "in": place, "schema": {"type": "string"}}
-    return {**found, "required": True} if place == "path" else {**found, "description": said}
+def _parameter(name: str, place: str, description: str) -> dict[str, Any]:
+    parameter: dict[str, Any] = {"name": name, "in": place, "schema": {"type": "string"}}
+    if place == "path":
+        return {**parameter, "required": True}
+    return {**parameter, "description": description}
 
 
-def _ref(name: str) -> dict[str, str]:
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
-def _id_of(row: Row) -> str:
+def _id_of(row: Endpoint) -> str:
     words = re.findall(r"\w+", row.path.removeprefix("/api/").replace("-", "_").replace(".", "_"))
     return "_".join([row.method.lower(), *words])
 
 
-def _tag_of(row: Row) -> str:
+def _tag_of(row: Endpoint) -> str:
     return "administration" if row.scope == ADMIN else row.path.split("/")[2].partition(".")[0]
+
+
+class OpenApiDocument(Api):
+    """GET /api/openapi.json: for everybody."""
+
+    async def prepare(self) -> None:
+        """Skip authentication."""
+
+    async def get(self) -> None:
+        self.finish(_text())
+
+
+class UnknownApi(Api):
+    """A path of the API that no handler answers."""
+
+    def check_xsrf_cookie(self) -> None:
+        """Skip the check: nothing changes."""
+
+    async def prepare(self) -> None:
+        raise Failure(404, "not_found", "there is no such path")
+
+
+@cache
+def _text() -> str:
+    return json.dumps(document(), ensure_ascii=False)
+
+
+Schema = dict[str, Any]
+
+_TEXT: Schema = {"type": "string"}
+_MONEY: Schema = {"type": "string", "description": 'A decimal number like "2.50".'}
+_TIME: Schema = {"type": "string", "format": "date-time"}
+_NUMBER: Schema = {"type": "integer"}
+_FLAG: Schema = {"type": "boolean"}
+_MASK = "*** in answers; leave it out to keep what is there"
+_MARKS = re.compile(r"[`]")
+
+
+def schemas_by_name() -> dict[str, Schema]:
+    """Return all schemas by name."""
+    schemas = {name: _object(fields) for name, fields in _FIELDS.items()}
+    schemas |= {"Object": {"type": "object"}, "Error": _ERROR, "List": _list({"type": "object"})}
+    for kind, spec in KINDS.items():
+        name = kind.capitalize()
+        fields: dict[str, Schema] = {
+            **{part: _of_type(type_) for part, type_ in spec.identity.items() if kind != "key"},
+            **{name: _field(row) for name, row in spec.fields.items()},
+        }
+        if kind == "key":
+            fields = {"name": _of_type(spec.identity["name"]), **fields}
+        required = [name for name, row in spec.fields.items() if row.default is REQUIRED]
+        about = f"{spec.about} New ones need {', '.join([*spec.identity, *required])}."
+        schemas[f"{name}Body"] = {"description": about, **_object(fields)}
+        schemas[name] = {
+            "allOf": [{"type": "object", "properties": {"id": _TEXT}}, _ref(name, "Body")]
+        }
+        schemas[f"{name}List"] = _list(_ref(name))
+    schemas["Call"] = _object({name: Schema() for name in RECORD_FIELDS})
+    for name in ("Call", "Notice", "Audit", "Token"):
+        schemas[f"{name}List"] = _list(_ref(name))
+    schemas["TestResults"] = _list(_ref("TestResult"))
+    return dict(sorted(schemas.items()))
+
+
+def _object(fields: Mapping[str, Schema]) -> Schema:
+    return {"type": "object", "properties": dict(fields)}
+
+
+def _list(item: Schema) -> Schema:
+    after = {"type": ["string", "null"], "description": "The `after` of the next page."}
+    fields: dict[str, Schema] = {"items": {"type": "array", "items": item}, "next": after}
+    return {**_object(fields), "required": ["items", "next"]}
+
+
+def _ref(name: str, more: str = "") -> Schema:
+    return {"$ref": f"#/components/schemas/{name}{more}"}
+
+
+def _field(row: Any) -> Schema:
+    description = _MARKS.sub("", row.meaning) + (f" {_MASK}." if row.secret else "")
+    return {**_of_type(row.type), "description": description}
+
+
+def _of_type(kind: FieldType) -> Schema:
+    if isinstance(kind, Optional):
+        inner = _of_type(kind.inner)
+        return {**inner, "type": [inner.get("type", "string"), "null"]}
+    if isinstance(kind, Boolean):
+        return dict(_FLAG)
+    if isinstance(kind, Integer):
+        return {"type": "integer", "minimum": kind.least, "maximum": kind.most}
+    if isinstance(kind, Number):
+        return dict(_MONEY)
+    if isinstance(kind, Choice):
+        return {"type": "string", "enum": list(kind.options)}
+    if isinstance(kind, ListOf):
+        return {"type": "array", "items": _of_type(kind.item)}
+    if isinstance(kind, PriceTable):
+        return _object({name: {"type": ["string", "null"]} for name in PRICE_NAMES})
+    if isinstance(kind, PriceChanges):
+        return {"type": "array", "items": _object({"from": dict(_TIME), **_PRICES})}
+    if isinstance(kind, OptionMap):
+        return {"type": "object", "additionalProperties": True}
+    if isinstance(kind, (ModelMap, HeaderMap)):
+        return {"type": "object", "additionalProperties": _TEXT}
+    return dict(_TIME) if isinstance(kind, Instant) else dict(_TEXT)
+
+
+_PRICES: Mapping[str, Schema] = {name: {"type": ["string", "null"]} for name in PRICE_NAMES}
+_ERROR: Schema = _object(
+    {
+        "error": {
+            **_object({"code": _TEXT, "message": _TEXT, "field": {"type": ["string", "null"]}}),
+            "required": ["code", "message", "field"],
+        }
+    }
+)
+_FIELDS: Mapping[str, Mapping[str, Schema]] = {
+    "Me": {
+        **{"user": _TEXT, "role": _TEXT, "balance": _MONEY},
+        "groups": {"type": "array", "items": _TEXT},
+    },
+    "Secret": {"id": _TEXT, "secret": _TEXT},
+    "Token": {
+        **dict.fromkeys(("id", "user", "name", "token"), _TEXT),
+        "scopes": {"type": "array", "items": _TEXT},
+        "created_at": _TIME,
+        **{name: {**_TIME, "type": ["string", "null"]} for name in ("used_at", "revoked_at")},
+    },
+    "Ended": {"ended": _NUMBER, "tokens": _NUMBER},
+    "RotateBody": {"overlap_s": _NUMBER},
+    "TokenBody": {"name": _TEXT, "scopes": {"type": "array", "items": _TEXT}},
+    "NewToken": {"id": _TEXT, "token": _TEXT},
+    "WalletBody": {
+        "low_below": {"type": ["string", "null"]},
+        "spend_order": {"type": "string", "enum": list(SPEND_ORDERS)},
+    },
+    "CodeBody": {"code": _TEXT},
+    "UrlBody": {"url": _TEXT},
+    "SetupTest": {"secret": _TEXT, "model": _TEXT, "client": _TEXT},
+    "RefundBody": {"reason": _TEXT},
+    "FindKeyBody": {"secret": _TEXT},
+    "CreditBody": {
+        **{"amount": _MONEY, "reason": _TEXT},
+        "id": {"type": "string", "description": "A repeated id is booked once."},
+        "kind": {"type": "string", "enum": ["credit", "debit"]},
+    },
+    "Totp": {"totp": {"type": "string", "enum": ["on", "off"]}, "ended": _FLAG},
+    "LinkBody": {"subject": {"type": "string", "description": "The user's name there (sub)."}},
+    "Link": {
+        **{"id": _TEXT, "issuer": _TEXT, "subject": _TEXT, "created_at": _TIME},
+        "used_at": {"type": ["string", "null"]},
+    },
+    "TestBody": {"model": _TEXT, "stream": _FLAG},
+    "TestResult": {
+        **{"ok": _FLAG, "channel": _TEXT, "model": _TEXT, "upstream_model": _TEXT},
+        **{"stream": _FLAG, "status": {"type": ["integer", "null"]}},
+        **{"first_byte_ms": {"type": ["integer", "null"]}, "total_ms": _NUMBER},
+        "error": {"type": ["string", "null"]},
+    },
+    "ChannelTests": {
+        "channels": {"type": "array", "items": _TEXT, "description": "Their names."},
+        "stream": _FLAG,
+    },
+    "UpstreamModels": {
+        **{"ok": _FLAG, "status": {"type": ["integer", "null"]}},
+        "error": {"type": ["string", "null"]},
+        **_list(
+            _object(
+                {
+                    "name": _TEXT,
+                    "served_as": {"type": "array", "items": _TEXT},
+                    "known": {"type": "boolean", "description": "A model has this name."},
+                }
+            )
+        )["properties"],
+    },
+    "ReinstateBody": {"key": {"type": ["integer", "null"], "description": "Its position, from 1."}},
+    "PriceList": _list(_object({"effective_at": _TIME, **_PRICES}))["properties"],
+    "PriceListBody": {
+        "prices": {"type": "array", "items": _object({"model": _TEXT, **_PRICES})},
+        "dry_run": _FLAG,
+    },
+    "PriceChanges": {
+        "dry_run": _FLAG,
+        "changes": {
+            "type": "array",
+            "items": _object(
+                {"model": _TEXT, "before": _object(_PRICES), "after": _object(_PRICES)}
+            ),
+        },
+    },
+    "CodesBody": {"amount": _MONEY, "count": _NUMBER, "expires_at": _TIME},
+    "CodeChange": {"amount": _MONEY, "expires_at": {"type": ["string", "null"]}, "enabled": _FLAG},
+    "NoticeBody": {"text": _TEXT, "level": _TEXT, "since": _TIME, "until": _TIME},
+    "Notice": {
+        **{"id": _TEXT, "text": _TEXT, "level": _TEXT, "since": _TIME},
+        "until": {"type": ["string", "null"]},
+    },
+    "Audit": {
+        **{"id": _TEXT, "at": _TIME, "actor": _TEXT, "address": {"type": ["string", "null"]}},
+        **{"action": _TEXT, "kind": _TEXT, "name": _TEXT},
+        **{"before": {"type": ["object", "null"]}, "after": {"type": ["object", "null"]}},
+    },
+}

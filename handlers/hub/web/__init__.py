@@ -1,2 +1,2 @@
-"""What every room of the Hub stands on: the base of pages and endpoints, store and threads, words,
-parts of pages. It imports none of the rooms."""
+"""The shared base of the Hub's modules: bases of pages and endpoints, the store and its threads,
+texts, parts of pages."""

@@ -44,9 +44,9 @@ class Moment(UIModule):
         if at_ms is None:
             return "–"
         at = datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC)
-        shown = f"{at:%Y-%m-%d %H:%M:%S}" if form in ("full", "time") else f"{at:%Y-%m-%d %H:%M}"
+        text = f"{at:%Y-%m-%d %H:%M:%S}" if form in ("full", "time") else f"{at:%Y-%m-%d %H:%M}"
         stamp = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        return f'<time datetime="{stamp}" data-form="{form}">{shown} UTC</time>'
+        return f'<time datetime="{stamp}" data-form="{form}">{text} UTC</time>'
 
 
 class Sentence(UIModule):

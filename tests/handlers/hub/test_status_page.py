@@ -33,7 +33,9 @@ def text_of(answer):
 def test_models_with_prices_after_the_multiplier(alice):
     said = text_of(alice.get("/status?group=coding"))
     assert "gpt-5 Available" in said and "1.000 8.000" in said and "0.100" in said
-    assert "Not offered" in said and "Offered to group default at ×1. Create a key in default" in said
+    assert (
+        "Not offered" in said and "Offered to group default at ×1. Create a key in default" in said
+    )
 
 
 def test_no_name_of_a_channel_or_upstream_is_shown(alice, hub):
@@ -53,7 +55,10 @@ def test_a_model_that_is_down_says_since_when_and_why(alice, db):
     book(db, *(call(db, outcome="upstream_error") for _ in range(DOWN_CALLS)))
     said = text_of(alice.get("/status?group=coding"))
     assert "gpt-5 Down" in said and "Down in coding since" in said
-    assert f"{DOWN_CALLS} of {DOWN_CALLS} calls failed in the last 24 h; last error: Upstream failed." in said
+    assert (
+        f"{DOWN_CALLS} of {DOWN_CALLS} calls failed in the last 24 h; last error: Upstream failed."
+        in said
+    )
     assert "Failed calls" in said and text_of(alice.get("/status?state=down&group=default"))
 
 

@@ -9,25 +9,25 @@ export class ApiError extends Error {
   }
 }
 
-/** The value of a cookie that scripts may read. */
+/** Returns the value of a cookie that scripts may read. */
 export function cookie(name) {
-  const found = document.cookie.split("; ").find((one) => one.startsWith(`${name}=`));
-  return found ? decodeURIComponent(found.slice(name.length + 1)) : "";
+  const pair = document.cookie.split("; ").find((text) => text.startsWith(`${name}=`));
+  return pair ? decodeURIComponent(pair.slice(name.length + 1)) : "";
 }
 
-/** Asks the API; the answer's JSON. Throws ApiError. */
+/** Calls the API and returns the JSON of its answer. Throws ApiError. */
 export async function api(method, path, body) {
   const headers = { Accept: "application/json" };
   if (method !== "GET") headers["X-XSRFToken"] = xsrf();
   if (body !== undefined) headers["Content-Type"] = "application/json";
   const answer = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
   const text = await answer.text();
-  const said = text ? JSON.parse(text) : null;
-  if (!answer.ok) throw new ApiError(answer.status, said?.error ?? { message: answer.statusText });
-  return said;
+  const content = text ? JSON.parse(text) : null;
+  if (!answer.ok) throw new ApiError(answer.status, content?.error ?? { message: answer.statusText });
+  return content;
 }
 
-/** The token of the page's forms. */
+/** Returns the token of the page's forms. */
 export function xsrf() {
   return document.querySelector('input[name="_xsrf"]')?.value ?? "";
 }

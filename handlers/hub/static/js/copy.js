@@ -37,7 +37,7 @@ function showDone(button) {
   button.classList.add("done");
   use?.setAttribute("href", "#i-check");
   if (label) label.textContent = word;
-  tell(word);
+  announce(word);
   button.dispatchEvent(new CustomEvent("sluice:copied", { bubbles: true }));
   setTimeout(() => {
     button.classList.remove("done");
@@ -46,8 +46,8 @@ function showDone(button) {
   }, DONE_MS);
 }
 
-/** Says something to those who do not see the page. */
-export function tell(text) {
+/** Announces a text to screen readers. */
+export function announce(text) {
   let live = document.getElementById("live");
   if (!live) {
     live = Object.assign(document.createElement("p"), { id: "live", className: "hidden-text" });

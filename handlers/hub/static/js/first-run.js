@@ -1,12 +1,12 @@
-// The first run: a vendor brings its address and models, unless others were typed.
+// The first run: choosing a vendor fills in its address and models, unless models were typed.
 
 const form = document.getElementById("channel");
 const field = (name) => form.elements.namedItem(name);
-let typedModels = Boolean(Number(form?.dataset.tested));
+let modelsEdited = Boolean(Number(form?.dataset.tested));
 
 form?.addEventListener("input", (event) => {
-  if (event.target.name === "models") typedModels = true;
+  if (event.target.name === "models") modelsEdited = true;
   if (event.target.name !== "vendor") return;
   field("base_url").placeholder = event.target.dataset.url;
-  if (!typedModels) field("models").value = event.target.dataset.models;
+  if (!modelsEdited) field("models").value = event.target.dataset.models;
 });

@@ -1,6 +1,6 @@
-// Forms: no second press while the first is on its way; typed confirmations.
+// Forms: no second submission while the first is in flight; typed confirmations.
 
-/** Turns the pressed button of a form into a busy one until the page is left. */
+/** Shows the pressed button of a form as busy until the page is left. */
 export function onBusySubmit(event) {
   if (event.defaultPrevented) return;
   const form = event.target;
@@ -11,7 +11,7 @@ export function onBusySubmit(event) {
   if (form.method !== "post" || form.matches("[data-download]")) return;
   form.dataset.sent = "true";
   const button = event.submitter;
-  // Not disabled before the form is read: its name and value belong to what is sent.
+  // Disabled only after the form is read: its name and value are part of it.
   if (button) setTimeout(() => setBusy(button, true));
   window.addEventListener("pageshow", () => release(form, button), { once: true });
 }
@@ -26,7 +26,7 @@ export function release(form, button) {
   if (button) setBusy(button, false);
 }
 
-/** The button of a form is off until the name is typed. */
+/** Disables the button of a form until the name is typed. */
 export function checkMatch(input) {
   const button = input.form?.querySelector("button:not([type='button'])");
   if (button) button.disabled = input.value !== input.dataset.match;

@@ -1,4 +1,4 @@
-// What every page has: times in the browser's zone, copying, menus, sheets, toasts, the keyboard.
+// The script of every page: times in the browser's zone, copying, menus, sheets, toasts, shortcuts.
 // Each page works without it.
 import { showTimes } from "./time.js";
 import { onCopy } from "./copy.js";
@@ -8,8 +8,8 @@ import { onSoftChange, onSoftClick, onSoftInput, onSoftSubmit } from "./visit.js
 import { checkMatch, onBusySubmit } from "./forms.js";
 import { startToasts } from "./toast.js";
 
-/** Everything that a new piece of a page needs; modules of rooms may add to it. */
-function ready(root) {
+/** Prepares new content of a page; modules of pages may do more. */
+function prepare(root) {
   showTimes(root);
   for (const input of root.querySelectorAll("[data-match]")) checkMatch(input);
 }
@@ -32,7 +32,7 @@ document.addEventListener("input", (event) => {
   onSoftInput(event);
 });
 document.addEventListener("keydown", onKey);
-document.addEventListener("sluice:content", (event) => ready(event.target));
+document.addEventListener("sluice:content", (event) => prepare(event.target));
 
 function closeMenus(target) {
   for (const menu of document.querySelectorAll("details.menu[open]")) {
@@ -40,6 +40,6 @@ function closeMenus(target) {
   }
 }
 
-ready(document);
+prepare(document);
 startToasts();
 watchHistory();

@@ -1,13 +1,13 @@
-// One-letter keys, off in fields and as a whole by the cookie shortcuts=off (set at /account).
+// One-letter shortcuts, off in fields and disabled by the cookie shortcuts=off (set at /account).
 import { cookie } from "./api.js";
 import { step } from "./sheets.js";
 
-const PLACES = { h: "/", k: "/keys", s: "/status", u: "/usage", w: "/wallet", c: "/setup" };
-const PRESSES = {
+const PATHS = { h: "/", k: "/keys", s: "/status", u: "/usage", w: "/wallet", c: "/setup" };
+const BUTTONS = {
   f: "[data-filter-add]", n: "[data-new]", p: "[data-pause]", e: "[data-export]", z: "[data-undo]", t: "[name='theme'][value='toggle']",
 };
 const GO_MS = 1500;
-let going = 0;
+let goPressedAt = 0;
 
 export function onKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
@@ -17,18 +17,18 @@ export function onKey(event) {
 }
 
 function act(key) {
-  if (Date.now() - going < GO_MS) {
-    going = 0;
-    if (PLACES[key]) location.assign(PLACES[key]);
-    return Boolean(PLACES[key]);
+  if (Date.now() - goPressedAt < GO_MS) {
+    goPressedAt = 0;
+    if (PATHS[key]) location.assign(PATHS[key]);
+    return Boolean(PATHS[key]);
   }
-  if (key === "g") going = Date.now();
+  if (key === "g") goPressedAt = Date.now();
   else if (key === "/") return focus("[data-find]");
   else if (key === "j") return step(1) || move(1);
   else if (key === "k") return step(-1) || move(-1);
   else if (key === "c") return press(`${document.querySelector("dialog[open]") ? "dialog[open]" : "tr.row:focus-within"} [data-copy]`);
   else if (key === "?") document.getElementById("shortcuts")?.showModal();
-  else if (PRESSES[key]) return press(PRESSES[key]);
+  else if (BUTTONS[key]) return press(BUTTONS[key]);
   return false;
 }
 
@@ -39,24 +39,25 @@ function closeMenus() {
   }
 }
 
-function focus(what) {
-  const found = document.querySelector(what);
-  found?.focus();
-  return Boolean(found);
+function focus(selector) {
+  const element = document.querySelector(selector);
+  element?.focus();
+  return Boolean(element);
 }
 
-function press(what) {
-  const found = [...document.querySelectorAll(what)].find((one) => one.offsetParent !== null) ?? document.querySelector(what);
-  found?.click();
-  return Boolean(found);
+function press(selector) {
+  const buttons = [...document.querySelectorAll(selector)];
+  const button = buttons.find((visible) => visible.offsetParent !== null) ?? buttons[0];
+  button?.click();
+  return Boolean(button);
 }
 
 /** Moves the focus to the link of the next or previous row. */
 function move(by) {
   const links = [...document.querySelectorAll("main tr.row")].map((row) => row.querySelector("a")).filter(Boolean);
   if (!links.length) return false;
-  const place = links.findIndex((link) => link.closest("tr").contains(document.activeElement));
-  const next = links[Math.min(Math.max(place + by, 0), links.length - 1)];
+  const index = links.findIndex((link) => link.closest("tr").contains(document.activeElement));
+  const next = links[Math.min(Math.max(index + by, 0), links.length - 1)];
   next.focus();
   next.scrollIntoView({ block: "nearest" });
   return true;

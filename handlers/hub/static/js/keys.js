@@ -1,22 +1,22 @@
-// A secret that is shown once asks before it is left; a test call shows its result in place.
+// A page with a new secret asks before it is left; a test call shows its result in place.
 import { fetchPage } from "./visit.js";
 import { release, setBusy } from "./forms.js";
 import { toast } from "./toast.js";
 
-let kept = false;
+let stored = false;
 
-function keep() {
-  kept = true;
+function markStored() {
+  stored = true;
 }
 
 function guard(secret) {
-  secret.addEventListener("sluice:copied", keep);
-  secret.querySelector("form").addEventListener("submit", keep);
+  secret.addEventListener("sluice:copied", markStored);
+  secret.querySelector("form").addEventListener("submit", markStored);
   document.getElementById("stored").addEventListener("change", (event) => {
-    kept = event.target.checked;
+    stored = event.target.checked;
   });
   window.addEventListener("beforeunload", (event) => {
-    if (!kept) event.preventDefault();
+    if (!stored) event.preventDefault();
   });
 }
 
@@ -32,8 +32,7 @@ async function onTest(event) {
   try {
     const page = await fetchPage(form.action, { method: "POST", body: new URLSearchParams(new FormData(form)) });
     const result = page.querySelector("[data-result]");
-    const place = document.querySelector("[data-result]");
-    place.replaceWith(document.importNode(result, true));
+    document.querySelector("[data-result]").replaceWith(document.importNode(result, true));
     document.querySelector("[data-result]").dispatchEvent(new CustomEvent("sluice:content", { bubbles: true }));
   } catch {
     toast(document.body.dataset.failed);
@@ -42,8 +41,8 @@ async function onTest(event) {
   }
 }
 
-/** The client that is shown is the one that the test call plays. */
-function onChoice(event) {
+/** Makes the test call as the client that is shown. */
+function onClientChoice(event) {
   if (event.target.name !== "shown-client") return;
   for (const field of document.querySelectorAll("input[type='hidden'][name='client']")) field.value = event.target.value;
 }
@@ -51,4 +50,4 @@ function onChoice(event) {
 const secret = document.querySelector("[data-secret]");
 if (secret) guard(secret);
 document.addEventListener("submit", onTest, { capture: true });
-document.addEventListener("change", onChoice);
+document.addEventListener("change", onClientChoice);

@@ -1,25 +1,25 @@
-// Home, channel status, wallet: what a bar is on hover, and where its calls are.
-import { written } from "./time.js";
+// Home, channel status, wallet: the titles and links of bars.
+import { formatTime } from "./time.js";
 import { UNSEEN, fetchPage, visit } from "./visit.js";
 
 const DAY_MS = 86_400_000;
 
-/** What the bar under the pointer is: its place, when it began, its counts. */
+/** Returns the bar under the pointer: its begin, its length, its counts. */
 function barAt(link, event) {
   const bars = link.dataset.bars.split(",");
   const box = link.querySelector("svg").getBoundingClientRect();
-  const place = Math.floor(((event.clientX - box.left) / box.width) * bars.length);
-  const at = Math.min(Math.max(place, 0), bars.length - 1);
+  const index = Math.floor(((event.clientX - box.left) / box.width) * bars.length);
+  const at = Math.min(Math.max(index, 0), bars.length - 1);
   const step = Number(link.dataset.step);
   const since = Number(link.dataset.since) + at * step;
   const [ok, failed, probes] = bars[at].split("/").map(Number);
   return { since, step, ok, failed, probes };
 }
 
-function told(link, bar) {
+function barTitle(link, bar) {
   const words = link.closest("[data-bar-calls]").dataset;
   const day = bar.step >= DAY_MS;
-  const span = day ? written(new Date(bar.since), "date") + " UTC" : written(new Date(bar.since));
+  const span = day ? formatTime(new Date(bar.since), "date") + " UTC" : formatTime(new Date(bar.since));
   const calls = bar.ok + bar.failed;
   let text = bar.probes ? words.barProbes : words.barNone;
   if (calls) text = bar.failed ? words.barCalls : words.barWell;
@@ -30,12 +30,12 @@ function told(link, bar) {
 
 document.addEventListener("pointermove", (event) => {
   const link = event.target.closest?.("[data-bars]");
-  if (link) link.title = told(link, barAt(link, event));
+  if (link) link.title = barTitle(link, barAt(link, event));
 });
 
 document.addEventListener("click", (event) => {
   const link = event.target.closest?.("[data-bars]");
-  if (!link || !event.detail) return; // by keyboard: the rows of all bars
+  if (!link || !event.detail) return; // by keyboard: the calls of all bars
   const bar = barAt(link, event);
   const url = new URL(link.href);
   url.searchParams.set("since", new Date(bar.since).toISOString());
@@ -44,10 +44,10 @@ document.addEventListener("click", (event) => {
   location.assign(url);
 });
 
-// Home before the first call: looks for it every two seconds while somebody looks at the page.
-const LOOK_MS = 2000;
+// Home before the first call: checks for it every two seconds while the page is visible.
+const CHECK_MS = 2000;
 
-async function lookForCall() {
+async function checkForCall() {
   if (!document.querySelector("[data-awaits-call]")) return;
   if (!document.hidden && location.pathname === "/") {
     try {
@@ -57,10 +57,10 @@ async function lookForCall() {
         return;
       }
     } catch {
-      // The next look may reach it again; what the page shows holds.
+      // The next check may succeed; until then the page stays as it is.
     }
   }
-  setTimeout(lookForCall, LOOK_MS);
+  setTimeout(checkForCall, CHECK_MS);
 }
 
-setTimeout(lookForCall, LOOK_MS);
+setTimeout(checkForCall, CHECK_MS);

@@ -1,5 +1,5 @@
 // Drawers and dialogs: a link a[data-drawer] or a[data-dialog] opens the article[data-sheet] of its
-// page over this one. A drawer has its own address; the same page stands there without script.
+// page over this one. A drawer has its own address, which shows the same page without script.
 // In a sheet, forms that post are sent by fetch: a redirect leads there, an answer with another
 // sheet (the form with its problems) takes the place of this one.
 import { UNSEEN, fetchPage, visit } from "./visit.js";
@@ -32,7 +32,7 @@ function outside(event) {
   return event.clientX < box.left || event.clientX > box.right || event.clientY < box.top || event.clientY > box.bottom;
 }
 
-/** Opens what a link leads to over the page. */
+/** Opens the sheet of a link over the page. */
 export async function openSheet(link) {
   let sheet;
   try {
@@ -77,11 +77,11 @@ function onClosed() {
   dialog.remove();
   for (const row of document.querySelectorAll("tr.open")) row.classList.remove("open");
   if (history.state?.sheet) history.replaceState(null, "", back);
-  const again = document.contains(link) ? link : document.querySelector(`a[href="${CSS.escape(link.getAttribute("href"))}"]`);
-  again?.focus();
+  const target = document.contains(link) ? link : document.querySelector(`a[href="${CSS.escape(link.getAttribute("href"))}"]`);
+  target?.focus();
 }
 
-/** The next or previous one of the list behind a drawer: [data-step="1"], [data-step="-1"]. */
+/** Opens the next or previous sheet of the list behind a drawer: [data-step="1"], [data-step="-1"]. */
 export function onStep(event) {
   const button = event.target.closest("[data-step]");
   if (button) step(Number(button.dataset.step));
@@ -90,8 +90,8 @@ export function onStep(event) {
 export function step(by) {
   if (!opened) return false;
   const links = [...document.querySelectorAll("main a[data-drawer]")];
-  const place = links.findIndex((link) => link.getAttribute("href") === opened.link.getAttribute("href"));
-  const other = links[place + by];
+  const index = links.findIndex((link) => link.getAttribute("href") === opened.link.getAttribute("href"));
+  const other = links[index + by];
   if (other) openSheet(other);
   return true;
 }
@@ -108,7 +108,7 @@ export async function onSheetSubmit(event) {
     const body = new URLSearchParams(new FormData(form, event.submitter));
     const page = await fetchPage(event.submitter?.getAttribute("formaction") || form.action, { method: "POST", body, headers: UNSEEN });
     const sheet = page.querySelector("article[data-sheet]");
-    if (page.moved || !sheet) location.assign(page.moved ? page.reached : location.href);
+    if (page.redirected || !sheet) location.assign(page.redirected ? page.finalUrl : location.href);
     else fill(form.closest("dialog"), sheet);
   } catch {
     toast(document.body.dataset.failed);
@@ -117,7 +117,7 @@ export async function onSheetSubmit(event) {
   }
 }
 
-/** Back closes the drawer, or shows the filters of before. */
+/** Closes the drawer, or restores the previous filters, on the browser's Back. */
 export function watchHistory() {
   window.addEventListener("popstate", () => {
     if (opened) {

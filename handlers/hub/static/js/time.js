@@ -17,8 +17,8 @@ const forms = {
   }),
 };
 
-/** A moment as pages write it; `form` as in the part Moment. */
-export function written(at, form = "auto", now = new Date()) {
+/** Formats a time; `form` as in the part Moment. */
+export function formatTime(at, form = "auto", now = new Date()) {
   if (["full", "time", "clock", "weekday"].includes(form)) return forms[form].format(at);
   const sameYear = at.getFullYear() === now.getFullYear();
   if (form === "date") return (sameYear ? forms.date : forms.year).format(at);
@@ -26,19 +26,19 @@ export function written(at, form = "auto", now = new Date()) {
   return (sameYear ? forms.day : forms.year).format(at);
 }
 
-/** Rewrites the times below an element. */
+/** Formats the times below an element. */
 export function showTimes(root) {
-  for (const one of root.querySelectorAll("time[datetime]")) {
-    const at = new Date(one.dateTime);
-    if (Number.isNaN(at.getTime()) || one.title) continue;
-    one.title = at.toISOString().replace("T", " ").replace("Z", " UTC");
-    one.textContent = written(at, one.dataset.form);
+  for (const time of root.querySelectorAll("time[datetime]")) {
+    const at = new Date(time.dateTime);
+    if (Number.isNaN(at.getTime()) || time.title) continue;
+    time.title = at.toISOString().replace("T", " ").replace("Z", " UTC");
+    time.textContent = formatTime(at, time.dataset.form);
   }
-  for (const one of root.querySelectorAll("text[data-hour]")) {
-    const hour = forms.hour.formatToParts(new Date(Number(one.dataset.hour)));
-    one.textContent = hour.find((part) => part.type === "hour").value;
+  for (const tick of root.querySelectorAll("text[data-hour]")) {
+    const hour = forms.hour.formatToParts(new Date(Number(tick.dataset.hour)));
+    tick.textContent = hour.find((part) => part.type === "hour").value;
   }
-  for (const one of root.querySelectorAll("[data-zone-note]")) {
-    one.textContent = one.dataset.zoneNote.replace("{zone}", zone);
+  for (const note of root.querySelectorAll("[data-zone-note]")) {
+    note.textContent = note.dataset.zoneNote.replace("{zone}", zone);
   }
 }

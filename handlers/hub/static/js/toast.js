@@ -1,32 +1,32 @@
-// A toast says what was done, for 8 s, longer while it is looked at.
+// A toast reports a change for 8 s, longer while the pointer or the focus is on it.
 const SHOWN_MS = 8000;
 
 export function startToasts() {
-  for (const one of document.querySelectorAll(".toast")) start(one);
+  for (const shown of document.querySelectorAll(".toast")) startTimer(shown);
 }
 
 /** Shows a toast with a text. */
 export function toast(text) {
   for (const old of document.querySelectorAll(".toast")) old.remove();
-  const made = document.createElement("div");
-  made.className = "toast";
-  made.setAttribute("role", "status");
+  const element = document.createElement("div");
+  element.className = "toast";
+  element.setAttribute("role", "status");
   const words = document.createElement("p");
   words.textContent = text;
-  made.append(words);
-  document.body.append(made);
-  start(made);
+  element.append(words);
+  document.body.append(element);
+  startTimer(element);
 }
 
-function start(one) {
-  let timer = setTimeout(() => one.remove(), SHOWN_MS);
+function startTimer(element) {
+  let timer = setTimeout(() => element.remove(), SHOWN_MS);
   const stay = () => clearTimeout(timer);
   const leave = () => {
     clearTimeout(timer);
-    timer = setTimeout(() => one.remove(), SHOWN_MS);
+    timer = setTimeout(() => element.remove(), SHOWN_MS);
   };
-  one.addEventListener("pointerenter", stay);
-  one.addEventListener("focusin", stay);
-  one.addEventListener("pointerleave", leave);
-  one.addEventListener("focusout", leave);
+  element.addEventListener("pointerenter", stay);
+  element.addEventListener("focusin", stay);
+  element.addEventListener("pointerleave", leave);
+  element.addEventListener("focusout", leave);
 }

@@ -1,16 +1,16 @@
 // The list of calls: the live tail, more rows at its end, a span chosen by dragging over the chart.
 import { fetchPage, visit } from "./visit.js";
 import { toast } from "./toast.js";
-import { written } from "./time.js";
+import { formatTime } from "./time.js";
 
 const ROWS_MAX = 500;
 const NEW_MS = 10_000;
 const AT_TOP_PX = 40;
 const DRAG_PX = 6;
-let tail = null; // { source, button, rows, waiting, came, paused, lost }
+let tail = null; // { source, button, rows, waiting, count, arrivals, paused, lost }
 
-/** Begins what the page, or a new content of it, can do. */
-function ready() {
+/** Starts the live tail of the page, or of its new content. */
+function prepare() {
   const search = document.querySelector("a[data-searching]");
   if (search) append(search);
   const button = document.querySelector("[data-tail]");
@@ -22,30 +22,30 @@ function ready() {
 
 function startTail(button) {
   const source = new EventSource(button.dataset.tail);
-  tail = { source, button, rows: document.querySelector("[data-rows]"), waiting: [], count: 0, came: [], paused: false, lost: null };
-  source.onopen = () => { tail.lost = null; say(); };
-  source.onerror = () => { tail.lost ??= new Date(); say(); };
+  tail = { source, button, rows: document.querySelector("[data-rows]"), waiting: [], count: 0, arrivals: [], paused: false, lost: null };
+  source.onopen = () => { tail.lost = null; showState(); };
+  source.onerror = () => { tail.lost ??= new Date(); showState(); };
   source.onmessage = (event) => take(JSON.parse(event.data));
   button.hidden = false;
-  say();
+  showState();
 }
 
 function take({ rows, count }) {
-  const made = document.createElement("tbody");
-  made.innerHTML = rows; // written by the Hub, with all texts escaped
-  tail.waiting.unshift(...made.children);
+  const body = document.createElement("tbody");
+  body.innerHTML = rows; // written by the Hub, with all texts escaped
+  tail.waiting.unshift(...body.children);
   tail.waiting.length = Math.min(tail.waiting.length, ROWS_MAX);
   tail.count += count;
-  tail.came.push({ at: Date.now(), count });
+  tail.arrivals.push({ at: Date.now(), count });
   show();
 }
 
-/** Puts what waits into the table, unless somebody reads there. */
+/** Adds the waiting rows to the table, unless somebody is reading it. */
 function show() {
-  if (tail.paused || !tail.waiting.length || reading()) return say();
+  if (tail.paused || !tail.waiting.length || reading()) return showState();
   const { rows } = tail;
-  const known = new Set([...rows.children].map((row) => row.dataset.id));
-  const fresh = tail.waiting.splice(0).filter((row) => !known.has(row.dataset.id));
+  const present = new Set([...rows.children].map((row) => row.dataset.id));
+  const fresh = tail.waiting.splice(0).filter((row) => !present.has(row.dataset.id));
   for (const row of fresh) {
     row.classList.add("new");
     setTimeout(() => row.classList.remove("new"), NEW_MS);
@@ -57,46 +57,46 @@ function show() {
     section.hidden = false;
     document.querySelector("main > .empty")?.remove();
   }
-  counted(fresh.length);
+  addToCount(fresh.length);
   tail.count = 0;
   rows.dispatchEvent(new CustomEvent("sluice:content", { bubbles: true }));
-  say();
+  showState();
 }
 
 function reading() {
   return window.scrollY > AT_TOP_PX && tail.rows.getBoundingClientRect().top < 0 || tail.rows.contains(document.activeElement);
 }
 
-function counted(more) {
-  const said = document.querySelector("[data-loaded]");
-  if (!said) return;
-  said.dataset.loaded = Number(said.dataset.loaded) + more;
-  if (said.dataset.found !== undefined) said.dataset.found = Number(said.dataset.found) + more;
-  const shown = Number(said.dataset.loaded).toLocaleString("en");
-  said.textContent = said.dataset.found === undefined
-    ? said.dataset.many.replace("{shown}", shown)
-    : said.dataset.word.replace("{shown}", shown).replace("{found}", Number(said.dataset.found).toLocaleString("en"));
+function addToCount(more) {
+  const counter = document.querySelector("[data-loaded]");
+  if (!counter) return;
+  counter.dataset.loaded = Number(counter.dataset.loaded) + more;
+  if (counter.dataset.found !== undefined) counter.dataset.found = Number(counter.dataset.found) + more;
+  const loaded = Number(counter.dataset.loaded).toLocaleString("en");
+  counter.textContent = counter.dataset.found === undefined
+    ? counter.dataset.many.replace("{shown}", loaded)
+    : counter.dataset.word.replace("{shown}", loaded).replace("{found}", Number(counter.dataset.found).toLocaleString("en"));
 }
 
-/** What the button says: how much came, how much waits, or since when nothing can come. */
-function say() {
+/** Shows on the button how many calls arrived or wait, or since when the connection is lost. */
+function showState() {
   if (!tail) return;
   const { button } = tail;
-  tail.came = tail.came.filter((one) => one.at > Date.now() - NEW_MS);
-  const recent = tail.came.reduce((sum, one) => sum + one.count, 0);
+  tail.arrivals = tail.arrivals.filter((arrival) => arrival.at > Date.now() - NEW_MS);
+  const recent = tail.arrivals.reduce((sum, arrival) => sum + arrival.count, 0);
   const words = button.dataset;
-  const held = tail.paused || tail.waiting.length;
-  button.querySelector("b").textContent = tail.lost ? words.reconnecting.replace("{time}", written(tail.lost, "time")) : tail.paused ? words.paused : words.live;
-  button.querySelector("[data-said]").textContent = tail.lost ? "" : held ? words.waiting.replace("{count}", tail.count) : words.liveNew.replace("{count}", recent);
+  const pending = tail.paused || tail.waiting.length;
+  button.querySelector("b").textContent = tail.lost ? words.reconnecting.replace("{time}", formatTime(tail.lost, "time")) : tail.paused ? words.paused : words.live;
+  button.querySelector("[data-said]").textContent = tail.lost ? "" : pending ? words.waiting.replace("{count}", tail.count) : words.liveNew.replace("{count}", recent);
   button.classList.toggle("paused", tail.paused);
   button.setAttribute("aria-pressed", String(tail.paused));
 }
 
 setInterval(() => { if (tail) show(); }, 1000);
 setInterval(() => {
-  const told = document.querySelector("[data-told]");
-  const recent = tail?.came.reduce((sum, one) => sum + one.count, 0);
-  if (told && recent) told.textContent = tail.button.dataset.newCalls.replace("{count}", recent);
+  const announcement = document.querySelector("[data-told]");
+  const recent = tail?.arrivals.reduce((sum, arrival) => sum + arrival.count, 0);
+  if (announcement && recent) announcement.textContent = tail.button.dataset.newCalls.replace("{count}", recent);
 }, NEW_MS);
 
 document.addEventListener("click", (event) => {
@@ -121,10 +121,10 @@ async function append(link) {
     rows.append(...fresh.map((row) => document.importNode(row, true)));
     if (fresh.length) rows.closest("section").hidden = false;
     const next = page.querySelector("a[data-append]");
-    goOn(link, next, fresh.length);
-    const said = document.querySelector("[data-loaded]");
-    if (said.dataset.found !== undefined) said.dataset.found = Number(said.dataset.found) - fresh.length;
-    counted(fresh.length);
+    continueSearch(link, next, fresh.length);
+    const counter = document.querySelector("[data-loaded]");
+    if (counter.dataset.found !== undefined) counter.dataset.found = Number(counter.dataset.found) - fresh.length;
+    addToCount(fresh.length);
     rows.dispatchEvent(new CustomEvent("sluice:content", { bubbles: true }));
   } catch {
     toast(document.body.dataset.failed);
@@ -132,16 +132,16 @@ async function append(link) {
   }
 }
 
-/** What was found in a page is shown; a search that found too little goes on by itself. */
-function goOn(link, next, found) {
+/** Replaces the link to more rows by the next one; a search that found too few goes on by itself. */
+function continueSearch(link, next, found) {
   if (!next) return foot(link).remove();
-  const wanted = Number(link.dataset.searching ?? 0) - found;
-  const made = document.importNode(next.parentElement.matches("[data-further]") ? next.parentElement : next, true);
-  foot(link).replaceWith(made);
-  const again = made.matches("a") ? made : made.querySelector("a");
-  if (again.dataset.searching && wanted > 0) {
-    again.dataset.searching = wanted;
-    append(again);
+  const missing = Number(link.dataset.searching ?? 0) - found;
+  const following = document.importNode(next.parentElement.matches("[data-further]") ? next.parentElement : next, true);
+  foot(link).replaceWith(following);
+  const nextLink = following.matches("a") ? following : following.querySelector("a");
+  if (nextLink.dataset.searching && missing > 0) {
+    nextLink.dataset.searching = missing;
+    append(nextLink);
   }
 }
 
@@ -163,7 +163,7 @@ document.addEventListener("dragstart", (event) => {
 });
 document.addEventListener("pointermove", (event) => {
   if (!drag || Math.abs(event.clientX - drag.from) < DRAG_PX) return;
-  drag.mark ??= marked(drag.box);
+  drag.mark ??= addMark(drag.box);
   const [left, right] = edges(event.clientX);
   const outer = drag.box.getBoundingClientRect();
   drag.mark.style.left = `${left - outer.left}px`;
@@ -177,7 +177,7 @@ document.addEventListener("pointerup", (event) => {
   const { box, plot } = drag;
   const [left, right] = edges(event.clientX);
   const step = plot.width / Number(box.dataset.bars);
-  const at = (place) => new Date(Number(box.dataset.since) + place * Number(box.dataset.step)).toISOString();
+  const at = (index) => new Date(Number(box.dataset.since) + index * Number(box.dataset.step)).toISOString();
   const first = Math.floor((left - plot.left) / step);
   const last = Math.min(Math.ceil((right - plot.left) / step), Number(box.dataset.bars));
   drag.mark.remove();
@@ -189,7 +189,7 @@ document.addEventListener("pointerup", (event) => {
   visit(link.href);
 });
 
-function marked(box) {
+function addMark(box) {
   const mark = document.createElement("div");
   mark.className = "span";
   box.append(mark);
@@ -197,9 +197,9 @@ function marked(box) {
 }
 
 function edges(x) {
-  const inside = (one) => Math.min(Math.max(one, drag.plot.left), drag.plot.right);
+  const inside = (value) => Math.min(Math.max(value, drag.plot.left), drag.plot.right);
   return [inside(Math.min(drag.from, x)), inside(Math.max(drag.from, x))];
 }
 
-document.addEventListener("sluice:content", (event) => { if (event.target.id === "content") ready(); });
-ready();
+document.addEventListener("sluice:content", (event) => { if (event.target.id === "content") prepare(); });
+prepare();

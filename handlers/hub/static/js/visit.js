@@ -2,11 +2,11 @@
 // exchanges the content; the address is that of the page, and back works.
 import { toast } from "./toast.js";
 
-/** Headers of what nobody sees: a toast waits for a page that is seen, and the session is not used. */
+/** Headers of pages that are not shown: their toast waits for the next page, and the session stays unused. */
 export const UNSEEN = { Accept: "text/html", "X-Unseen": "1" };
 
 const TYPING_MS = 300;
-let asked = 0;
+let visits = 0;
 let typing;
 
 export function onSoftClick(event) {
@@ -42,23 +42,23 @@ function visitForm(form) {
   visit(String(query) ? `${path}?${query}` : path);
 }
 
-/** Shows the content of another address; `push` false: the address is there already. */
+/** Shows the content of another address; `push` false: the address is shown already. */
 export async function visit(url, { push = true } = {}) {
-  clearTimeout(typing); // what was typed before must not undo what was chosen since
-  const mine = ++asked;
+  clearTimeout(typing); // a pending search must not undo a newer choice
+  const number = ++visits;
   const content = document.getElementById("content");
   content.setAttribute("aria-busy", "true");
   let page;
   try {
     page = await fetchPage(url);
   } catch {
-    if (mine === asked) {
+    if (number === visits) {
       content.removeAttribute("aria-busy");
       toast(document.body.dataset.failed);
     }
     return;
   }
-  if (mine !== asked) return;
+  if (number !== visits) return;
   const active = document.activeElement;
   const focused = content.contains(active) && selectorOf(active);
   const at = active?.selectionStart;
@@ -74,14 +74,14 @@ export async function visit(url, { push = true } = {}) {
   }
 }
 
-/** What finds the same field or link in the next content; null for an element without id and address. */
+/** Returns a selector of the same field or link in the next content; null for an element without id and address. */
 function selectorOf(element) {
   if (element.id) return `#${CSS.escape(element.id)}`;
   const address = element.getAttribute("href");
   return address && `a[href="${CSS.escape(address)}"]`;
 }
 
-/** A page of the Hub as a document, with its icons brought into this one. Throws when it is none. */
+/** Fetches a page of the Hub as a document, and adds its icons to this page. Throws after the session has ended. */
 export async function fetchPage(url, options) {
   const answer = await fetch(url, { headers: { Accept: "text/html" }, ...options });
   if (new URL(answer.url).pathname === "/sign-in") {
@@ -93,7 +93,7 @@ export async function fetchPage(url, options) {
   for (const symbol of page.querySelectorAll(".sheet-of-icons symbol")) {
     if (!document.getElementById(symbol.id)) sheet.append(document.importNode(symbol, true));
   }
-  page.reached = answer.url;
-  page.moved = answer.redirected;
+  page.finalUrl = answer.url;
+  page.redirected = answer.redirected;
   return page;
 }
