@@ -348,7 +348,7 @@ class CallPage(Page):
     async def get(self, call_id: str) -> None:
         me, words = self.me, self.words
         at_ms = time.time_ns() // 1_000_000
-        row, others = await self.store(load_call, me, call_id, at_ms)
+        row, similar = await self.store(load_call, me, call_id, at_ms)
         lines, total = cost_table(row)
         lanes = attempt_lanes(row, words, admin=me.admin)
         self.show(
@@ -367,7 +367,7 @@ class CallPage(Page):
             multiplier=_multiplier(row),
             charges=_charges(row),
             refunded_ms=row["refund"] and Instant().parse(row["refund"]["at"]),
-            others=others,
+            others=similar,
             trace_link=_trace_link(row, admin=me.admin),
             others_link=_others_link(row, me),
             help_word=_help(row, words),

@@ -1,1 +1,1 @@
-"""Usage records read for the Hub: errors by kind, and which records a live tail shows."""
+"""Usage records read for the Hub: sums of calls, the page of calls, errors by kind, live tails."""

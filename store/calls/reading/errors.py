@@ -20,14 +20,14 @@ KINDS_MAX = 50
 _SUMMED = 2_000  # the kinds with the most calls, among which are also those of calls without a code
 _FEW_USERS = 50  # whose calls of an hour are found by their index
 BY = ("error_code", "endpoint", "model")
-"""What a kind is told by."""
+"""The dimensions of a kind."""
 
 Kind = tuple[str, ...]
 """Values of BY as the sums have them: none is an empty text."""
 
 
 def errors(db: peewee.Database, filters: Filters, limit: int = KINDS_MAX) -> list[dict[str, Any]]:
-    """The kinds of errors of these calls, those with the most calls first, at most `limit`.
+    """Return the kinds of errors of these calls, those with the most calls first, at most `limit`.
 
     Each: error_code, endpoint, model, calls, first_at and last_at (RFC 3339) and the id of the last
     one. A kind whose records were pruned has its hours only, and no id.
@@ -39,14 +39,14 @@ def errors(db: peewee.Database, filters: Filters, limit: int = KINDS_MAX) -> lis
     own = replace(filters, error_code=tuple({row["error_code"] for row in rows}))
     kinds = {tuple(row[name] or "" for name in BY): row for row in rows}
     if told_by_sums(("hour", *BY), own):
-        hours = {kind: found for kind, found in hours_of(db, BY, own).items() if kind in kinds}
+        hours = {kind: ends for kind, ends in hours_of(db, BY, own).items() if kind in kinds}
         ends = _ends_in(db, own, hours)
     else:
         hours, ends = {}, _ends(db, own)
-    return [_shown(row, hours.get(kind), ends.get(kind)) for kind, row in kinds.items()]
+    return [_kind_to_plain(row, hours.get(kind), ends.get(kind)) for kind, row in kinds.items()]
 
 
-def _shown(
+def _kind_to_plain(
     row: dict[str, Any], hours: tuple[int, int] | None, ends: tuple[str, str] | None
 ) -> dict[str, Any]:
     first_ms, last_ms = hours or (None, None)
@@ -63,40 +63,40 @@ def _shown(
 def _ends_in(
     db: peewee.Database, filters: Filters, hours: dict[Kind, tuple[int, int]]
 ) -> dict[Kind, tuple[str, str]]:
-    """The first and the last call of each kind, in the hours of these. Kinds mostly share theirs,
-    so an hour is read once for all of them."""
+    """Return the first and the last call of each kind in these hours. Kinds mostly share theirs, so
+    an hour is read once for all of them."""
     kinds: defaultdict[int, list[Kind]] = defaultdict(list)
     for kind, (first_ms, last_ms) in hours.items():
         for at_ms in {first_ms, last_ms}:
             kinds[at_ms].append(kind)
     firsts: dict[Kind, str] = {}
     lasts: dict[Kind, str] = {}
-    for at_ms, there in kinds.items():
-        found = _ends(db, _within(db, filters, at_ms, there))
-        for kind in there:
-            if kind in found:
-                first, last = found[kind]
+    for at_ms, of_hour in kinds.items():
+        ends = _ends(db, _within(db, filters, at_ms, of_hour))
+        for kind in of_hour:
+            if kind in ends:
+                first, last = ends[kind]
                 firsts[kind] = min(first, firsts.get(kind, first))
                 lasts[kind] = max(last, lasts.get(kind, last))
     return {kind: (first, lasts[kind]) for kind, first in firsts.items()}
 
 
 def _within(db: peewee.Database, filters: Filters, at_ms: int, kinds: Iterable[Kind]) -> Filters:
-    """Filters of the calls of these kinds in an hour."""
+    """Return filters of the calls of these kinds in an hour."""
     codes = tuple({code for code, *_ in kinds})
-    found = replace(filters, since_ms=at_ms, until_ms=at_ms + HOUR_MS, error_code=codes)
-    if found.user is not None:
-        return found
+    of_hour = replace(filters, since_ms=at_ms, until_ms=at_ms + HOUR_MS, error_code=codes)
+    if of_hour.user is not None:
+        return of_hour
     # No index knows error codes: a few users' calls are fewer than an hour's.
     day, hour = day_at(at_ms), at_ms // HOUR_MS % DAY_HOURS
-    met = UsageByKey.select(UsageByKey.user).distinct().limit(_FEW_USERS + 1)
+    callers = UsageByKey.select(UsageByKey.user).distinct().limit(_FEW_USERS + 1)
     terms = (UsageByKey.day == day, UsageByKey.hour == hour, UsageByKey.error_code << codes)
-    users = tuple(user for (user,) in raw_rows(db, met.where(*terms)))
-    return replace(found, user=users) if 0 < len(users) <= _FEW_USERS else found
+    users = tuple(user for (user,) in raw_rows(db, callers.where(*terms)))
+    return replace(of_hour, user=users) if 0 < len(users) <= _FEW_USERS else of_hour
 
 
 def _ends(db: peewee.Database, filters: Filters) -> dict[Kind, tuple[str, str]]:
-    """The first and the last id of each kind among some records."""
+    """Return the first and the last id of each kind among some records."""
     names = [record_column(UsageRow, name).alias(f"by_{name}") for name in BY]
     query = UsageRow.select(*names, fn.MIN(UsageRow.id), fn.MAX(UsageRow.id))
     query = query.where(*conditions(filters)).group_by(*(SQL(f"by_{name}") for name in BY))

@@ -24,7 +24,7 @@ from store.values.usage_record import OUTCOMES, rfc3339
 from store.values.windows import MONTH, window_at
 
 MIN_STREAMS = 20
-"""Of fewer streams no percentile is told: it would be that of chance."""
+"""Of fewer streams no percentile is returned: it would be chance."""
 
 RECENT_HOURS = 24
 WEEK_DAYS = 7
