@@ -21,7 +21,7 @@ from operations.client_settings import base_url
 from store.db import migrate
 from store.db.base_url import stored_base_url
 from store.db.database import READ_TIMEOUT_S, discard, open_database
-from store.values.errors import NotFound, Refused, StoreUnavailable
+from store.values.errors import Conflict, NotFound, Refused, StoreUnavailable
 
 FULL_SCAN_TIMEOUT_S = 3600.0  # of statements that read all records
 
@@ -56,9 +56,9 @@ def opened_store(config: Path | None, read_timeout_s: float = READ_TIMEOUT_S) ->
             if behind := migrate.behind(db):
                 raise StoreUnavailable(behind)
             yield Access(db, loaded)
-    except (NotFound, Refused) as error:
+    except (Conflict, NotFound, Refused) as error:
         # a name that somebody mistyped; the store itself is well
-        refused = Refused([str(error)]) if isinstance(error, NotFound) else error
+        refused = error if isinstance(error, Refused) else Refused([str(error)])
         if config is None:  # perhaps it is well known to another gateway
             refused.add_note(which(loaded.path))
         raise refused from None

@@ -104,7 +104,7 @@ def set_fields(key: str, assignments: tuple[str, ...], config: Path | None, as_j
     if "secret" in edits:
         raise Refused(["secret: a key gets a new one by: key rotate"])
     with opened_store(config) as access:
-        outcome = editor(access).set_fields("key", key, edits)
+        outcome = editor(access).change("key", key, edits)
     print_outcome(outcome, as_json)
 
 

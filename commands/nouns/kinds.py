@@ -109,7 +109,7 @@ def _set(kind: str, remark: str) -> click.Command:
     def verb(name: str, assignments: tuple[str, ...], config: Path | None, as_json: bool) -> None:
         edits = edits_of(assignments)
         with opened_store(config) as access:
-            outcome = editor(access).set_fields(kind, name, edits)
+            outcome = editor(access).change(kind, name, edits)
         print_outcome(outcome, as_json)
 
     return verb

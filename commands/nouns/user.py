@@ -54,7 +54,7 @@ def set_fields(name: str, assignments: tuple[str, ...], config: Path | None, as_
     if totp not in (None, "off"):
         raise Refused(["totp: only off can be set; its user sets it up at /account of the Hub"])
     with opened_store(config) as access:
-        outcome = editor(access).set_fields("user", name, edits) if edits else Outcome([], [])
+        outcome = editor(access).change("user", name, edits) if edits else Outcome([], [])
         ended = totp is not None and one_time.end(access.db, name, actor())
     state = None
     if totp is not None:

@@ -149,8 +149,8 @@ def make_key(db: peewee.Database, owner: KeyOwner, values: Mapping[str, object])
         text = f"you have {MAX_KEYS} keys; revoke one that you do not need"
         raise Failure(HTTPStatus.BAD_REQUEST, "invalid", text)
     try:
-        outcome = editor(db, owner.sealing, owner.me.user, remote=True).make(
-            "key", {**values, "user": owner.me.user}
+        outcome = editor(db, owner.sealing, owner.me.user, remote=True).create(
+            "key", None, {**values, "user": owner.me.user}
         )
     except Conflict:
         text = f'you have a key "{values.get("name")}" already, or had it and it is revoked'

@@ -76,7 +76,9 @@ def load(db: peewee.Database, kind: str, name: str) -> dict[str, Any]:
 
 async def create(handler: HubHandler, kind: str, values: Mapping[str, Any]) -> str:
     """Create an object; return its name. Raises Failure."""
-    outcome = await edit(handler, lambda it: it.make(kind, values), hashes="password" in values)
+    outcome = await edit(
+        handler, lambda it: it.create(kind, None, values), hashes="password" in values
+    )
     return outcome.changes[0].name
 
 

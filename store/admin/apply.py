@@ -11,7 +11,7 @@ from typing import Any
 import peewee
 
 from store.admin.document import Document, Entry, Identity, label
-from store.admin.edits import entry_of_edits, entry_of_values, faults_by_field, with_identity
+from store.admin.edits import entry_of_texts, entry_of_values, faults_by_field, with_identity
 from store.admin.kinds import plain
 from store.admin.objects import Sealing, Stored, StoreState, Writer, find, load
 from store.admin.plan import (
@@ -71,9 +71,9 @@ class Outcome:
 class Editor:
     """Makes changes in the name of an actor.
 
-    `upstreams` says what channels can be; `environ` serves the env:
-    values of single edits, whose file: values are read from the current folder. `remote`: the actor
-    asks over HTTP and must not learn what this machine holds.
+    `upstreams` says what channels can be. Edits are texts of the command line, whose env: values
+    are read from `environ` and whose file: values from the current folder; `remote`: the actor asks
+    over HTTP and must not learn what this machine holds, and edits are values of a document.
     """
 
     def __init__(
@@ -121,67 +121,54 @@ class Editor:
         outcome = Outcome(_changes(planned), []) if dry_run else self._carry_out(plan)
         return replace(outcome, warnings=warnings)
 
-    def create(self, kind: str, name: str, edits: Mapping[str, str]) -> Outcome:
-        """Make one object of field edits (`field=value`); Refused when it exists or has faults.
+    def create(self, kind: str, name: str | None, edits: Mapping[str, Any]) -> Outcome:
+        """Make one object; Conflict when it exists, Refused with the fields of the faults.
 
-        A key or a subscription also needs `user`, or a name written USER/NAME.
+        A key or a subscription also needs `user`, or a name written USER/NAME. `name` None: it is
+        among the edits.
         """
-        entry = entry_of_edits(kind, with_identity(kind, name, edits), None, self._environ)
+        if name is not None:
+            edits = with_identity(kind, name, edits)
 
         def plan(state: StoreState) -> list[PlanStep]:
+            entry = self._entry(kind, edits, None)
             existing = state[kind].get(entry.identity)
             if existing is not None:
-                how = "exists and is revoked; choose another name" if existing.revoked else "exists"
-                raise Refused([f"{label(kind, entry.identity)} {how}"])
+                remedy = " and is revoked; choose another name" if existing.revoked else ""
+                raise Conflict(f"{label(kind, entry.identity)} exists{remedy}")
+            self._refuse_used_secret(entry)
             return self._plan(state, [entry])
 
-        return self._carry_out(plan)
+        owner = _named(edits.get("user", "")) if kind == "key" else None
+        with faults_by_field():
+            return self._carry_out_alone(plan, self._owner(kind, owner))
 
-    def set_fields(self, kind: str, name: str, edits: Mapping[str, str]) -> Outcome:
-        """Change fields of one object by field edits; NotFound, Refused.
+    def change(self, kind: str, name: str, edits: Mapping[str, Any]) -> Outcome:
+        """Change fields of one object; NotFound, Refused as `create`.
 
-        `price.input` changes one price, `models.NAME` one name of a channel's map (no value: it
-        goes); other values replace what was there.
+        Of commands, `price.input` changes one price, `models.NAME` one name of a channel's map (no
+        value: it goes); other values replace what was there.
         """
 
         def plan(state: StoreState) -> list[PlanStep]:
             stored = find(state, kind, name)
-            entry = entry_of_edits(kind, edits, stored, self._environ)
+            entry = self._entry(kind, edits, stored)
             if stored.revoked:
                 raise Refused([f"{label(kind, stored.identity)} is revoked; that is for good"])
             return self._plan(state, [entry])
 
-        return self._carry_out(plan, self._owner(kind, _named(name) if kind == "user" else None))
-
-    def make(self, kind: str, values: Mapping[str, object]) -> Outcome:
-        """Make one object of document values, its identity among them; Conflict when it exists,
-        Refused with the fields that the faults are about."""
-
-        def plan(state: StoreState) -> list[PlanStep]:
-            entry = entry_of_values(kind, values, None)
-            if entry.identity in state[kind]:
-                raise Conflict(f"{label(kind, entry.identity)} exists")
-            self._refuse_used_secret(entry)
-            return self._plan(state, [entry])
-
-        owner = _named(values.get("user", "")) if kind == "key" else None
-        with faults_by_field():
-            return self._carry_out_alone(plan, self._owner(kind, owner))
-
-    def change(self, kind: str, name: str, values: Mapping[str, object]) -> Outcome:
-        """Change fields of one object to document values; NotFound, Refused as `make`."""
-
-        def plan(state: StoreState) -> list[PlanStep]:
-            stored = find(state, kind, name)
-            return self._plan(state, [entry_of_values(kind, values, stored)])
-
         owner = None
         if kind == "user":
             owner = _named(name)
-        elif kind == "key" and "secret" not in values:
+        elif kind == "key" and "secret" not in edits:
             owner = ApiKey.select(ApiKey.user_id).where(ApiKey.id == name)
         with faults_by_field():
             return self._carry_out_alone(plan, self._owner(kind, owner))
+
+    def _entry(self, kind: str, edits: Mapping[str, Any], stored: Stored | None) -> Entry:
+        if self._remote:
+            return entry_of_values(kind, edits, stored)
+        return entry_of_texts(kind, edits, stored, self._environ)
 
     def _owner(self, kind: str, query: Any) -> str | None:
         """Return the id of the user whose users, keys and subscriptions have to be loaded, found by
@@ -211,14 +198,19 @@ class Editor:
 
         A channel that is enabled does not drain any more.
         """
-        edits = {"enabled": "true" if enabled else "false"}
+        edits = {"enabled": enabled}
         if enabled and kind == "channel":
-            edits["draining"] = "false"
-        return self.set_fields(kind, name, edits)
+            edits["draining"] = False
+        return self._switch(kind, name, edits)
 
     def drain(self, name: str) -> Outcome:
         """Give a channel no new calls, until it is enabled; those that run go on. NotFound."""
-        return self.set_fields("channel", name, {"draining": "true"})
+        return self._switch("channel", name, {"draining": True})
+
+    def _switch(self, kind: str, name: str, edits: Mapping[str, bool]) -> Outcome:
+        if self._remote:
+            return self.change(kind, name, edits)
+        return self.change(kind, name, {field: str(on).lower() for field, on in edits.items()})
 
     def remove(self, kind: str, name: str) -> Outcome:
         """Remove one object; Refused while others refer to it, NotFound.

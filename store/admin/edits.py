@@ -41,7 +41,7 @@ _END = "\0"
 """Ends the name of a field where `_place` puts it before a fault; no fault holds it."""
 
 
-def entry_of_edits(
+def entry_of_texts(
     kind: str, edits: Mapping[str, str], stored: Stored | None, environ: Mapping[str, str]
 ) -> Entry:
     """Return an entry with the fields that the edits give. Raises Refused with all faults.
@@ -99,7 +99,7 @@ def _price_from(edits: Mapping[str, str], stored: Stored) -> tuple[dict[str, str
     return rest, {_CHANGES: [*later_changes, {"from": edits[FROM], **prices}]}
 
 
-def with_identity(kind: str, name: str, edits: Mapping[str, str]) -> dict[str, str]:
+def with_identity(kind: str, name: str, edits: Mapping[str, Any]) -> dict[str, Any]:
     """Return the edits of a new object with its identity, whose last part is `name`.
 
     Of two parts the first is among the edits, or the name is written FIRST/LAST.

@@ -20,6 +20,7 @@ VENDORS = {
     "anthropic": frozenset({"messages"}),
     "demo": frozenset({"chat_completions", "responses", "messages", "generate_content"}),
 }
+UPSTREAMS = Upstreams(VENDORS, {"images": "true or false"})
 DOCUMENT = """
 [[model]]
 name = "gpt-4.1"
@@ -136,14 +137,15 @@ def sealing(cipher):
 
 @pytest.fixture
 def editor(database, sealing):
-    """Makes changes as the actor "tester"."""
-    return Editor(
-        database,
-        sealing,
-        Upstreams(VENDORS, {"images": "true or false"}),
-        "tester",
-        {"UPSTREAM": "sk-from-environment"},
-    )
+    """Makes changes as the actor "tester", by texts of the command line."""
+    environ = {"UPSTREAM": "sk-from-environment"}
+    return Editor(database, sealing, UPSTREAMS, "tester", environ)
+
+
+@pytest.fixture
+def remote_editor(database, sealing):
+    """Makes changes as the actor "tester", by values over HTTP."""
+    return Editor(database, sealing, UPSTREAMS, "tester", remote=True)
 
 
 @pytest.fixture

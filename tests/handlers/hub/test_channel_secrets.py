@@ -30,7 +30,7 @@ def command(api, db, sealing):
     """command(field=text …): changes the channel main as a command does."""
     api.create("models", MODEL)
     api.create("channels", CHANNEL | {"extra_headers": HEADERS})
-    return lambda **edits: editor(db, sealing, "operator").set_fields("channel", "main", edits)
+    return lambda **edits: editor(db, sealing, "operator").change("channel", "main", edits)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from store.db.changes import CATALOG, KEYS, read_changes
 from store.db.database import discard, execute, transaction
 from store.values import key_secrets
 from store.values.cipher import Cipher
-from store.values.errors import NotFound, Refused
+from store.values.errors import Conflict, NotFound, Refused
 from tests.support.certificates import Authority
 from tests.support.usage_records import charged
 
@@ -229,22 +229,20 @@ def _loaded(database, cipher):
 def test_single_edits_of_headers_and_of_the_way(editor, read, applied, database, cipher, tmp_path):
     editor.apply(read(ROUTED, TITLE="secret title"))
     change = {"extra_headers.X-Org": "", "extra_headers.x-new": "a, b"}
-    editor.set_fields("channel", "openai-main", change)
+    editor.change("channel", "openai-main", change)
     headers = {"x-title": "secret title", "x-new": "a, b"}
     assert _loaded(database, cipher).extra_headers == headers
-    assert (
-        editor.set_fields("channel", "openai-main", {"extra_headers.x-new": "a, b"}).changes == []
-    )
+    assert editor.change("channel", "openai-main", {"extra_headers.x-new": "a, b"}).changes == []
     ca_file = str(Authority(tmp_path).ca_file)
     edits = {"ca_file": ca_file, "proxy": "", "extra_headers": ""}
-    editor.set_fields("channel", "openai-main", edits)
+    editor.change("channel", "openai-main", edits)
     channel = _loaded(database, cipher)
     assert (channel.extra_headers, channel.route) == ({}, Route(ca_file=ca_file))
     with pytest.raises(Refused, match="proxy: must be a URL"):
-        editor.set_fields("channel", "openai-main", {"proxy": "hunter2"})
+        editor.change("channel", "openai-main", {"proxy": "hunter2"})
     with pytest.raises(Refused, match="cannot be read"):
-        editor.set_fields("channel", "openai-main", {"ca_file": ca_file + "x"})
-    editor.set_fields("channel", "openai-main", {"ca_file": ""})
+        editor.change("channel", "openai-main", {"ca_file": ca_file + "x"})
+    editor.change("channel", "openai-main", {"ca_file": ""})
     assert _loaded(database, cipher).route is None
 
 
@@ -259,7 +257,7 @@ def test_what_cannot_be_opened_leaves_the_channel_out_until_it_is_set_again(
     snapshot = load_snapshot(database, another)
     assert snapshot.channels == () and 'channel "c" is left out' in snapshot.faults[0]
     renewed = Editor(database, Sealing(another, ["p"]), editor._upstreams, "tester")
-    assert len(renewed.set_fields("channel", "c", {name: value}).changes) == 1
+    assert len(renewed.change("channel", "c", {name: value}).changes) == 1
     assert [one.name for one in load_snapshot(database, another).channels] == ["c"]
 
 
@@ -307,7 +305,7 @@ def test_pruning_spares_revoked_keys_of_users_that_stay(editor, read, applied, d
 def test_changes_are_logged_for_running_gateways(editor, read, applied, database):
     log = read_changes(database, 0)
     assert [change.kind for change in log.changes] == [CATALOG] * 6 + [KEYS] * 4
-    editor.set_fields("group", "plain", {"multiplier": "2"})
+    editor.change("group", "plain", {"multiplier": "2"})
     editor.set_enabled("user", "alice", False)
     new = read_changes(database, log.version).changes
     alice = show(database, "user", "alice")["id"]
@@ -318,8 +316,8 @@ def test_changes_are_logged_for_running_gateways(editor, read, applied, database
 
 
 def test_every_change_is_audited_without_secrets(editor, applied, database):
-    editor.set_fields("channel", "openai-main", {"keys": "sk-new-key", "weight": "4"})
-    editor.set_fields("user", "alice", {"password": "new password"})
+    editor.change("channel", "openai-main", {"keys": "sk-new-key", "weight": "4"})
+    editor.change("user", "alice", {"password": "new password"})
     rows = audit.entries(database, 100)
     assert len(rows) == 12 and {row["actor"] for row in rows} == {"tester"}
     changed = next(r for r in rows if r["kind"] == "channel" and r["action"] == "update")
@@ -346,14 +344,14 @@ def test_single_edits_use_the_same_rules(editor, applied, database):
     shown = show(database, "channel", "second")
     assert shown["models"] == {"claude": "claude"} and shown["groups"] == ["default"]
     assert shown["base_url"] == "http://127.0.0.1:1"
-    with pytest.raises(Refused, match="exists"):
+    with pytest.raises(Conflict, match="exists"):
         editor.create("channel", "second", {})
     with pytest.raises(Refused, match="vendor openai speak"):
-        editor.set_fields("channel", "openai-main", {"family": "messages"})
+        editor.change("channel", "openai-main", {"family": "messages"})
     with pytest.raises(Refused, match="cannot be changed"):
-        editor.set_fields("channel", "openai-main", {"name": "other"})
+        editor.change("channel", "openai-main", {"name": "other"})
     with pytest.raises(NotFound, match="openai-main"):
-        editor.set_fields("channel", "openai-mian", {"weight": "2"})
+        editor.change("channel", "openai-mian", {"weight": "2"})
     editor.set_enabled("channel", "openai-main", False)
     assert show(database, "channel", "openai-main")["enabled"] is False
     assert short(editor.remove("channel", "second")) == [("channel", "second", "remove")]
@@ -381,7 +379,7 @@ def test_a_revoked_key_stays_revoked(editor, read, applied, database, base_docum
     assert editor.apply(read(base_document)).changes == []
     with pytest.raises(Refused, match="revoked"):
         editor.set_enabled("key", key_id, True)
-    with pytest.raises(Refused, match="revoked"):
+    with pytest.raises(Conflict, match="revoked"):
         editor.create("key", "laptop", {"user": "alice"})
     assert keys.find_key(database, key_secrets.digests(ALICE, [pepper])).revoked
 
@@ -404,11 +402,11 @@ def test_what_is_referred_to_stays(editor, applied, database, kind, name, user):
 def test_the_groups_of_a_user_are_set_and_hold_a_group(editor, applied, database):
     assert show(database, "user", "alice")["groups"] == ["default"]
     editor.create("group", "idle", {})
-    editor.set_fields("user", "alice", {"groups": "default,idle"})
+    editor.change("user", "alice", {"groups": "default,idle"})
     assert show(database, "user", "alice")["groups"] == ["default", "idle"]
     with pytest.raises(Refused, match='user "alice" refers to it'):
         editor.remove("group", "idle")
-    editor.set_fields("user", "alice", {"groups": ""})
+    editor.change("user", "alice", {"groups": ""})
     assert show(database, "user", "alice")["groups"] == []
     editor.remove("group", "idle")
 
@@ -427,13 +425,15 @@ def test_a_revoked_key_holds_nobody_back(editor, applied, database, pepper):
 def test_administrators_work_one_after_another(editor, read, database, monkeypatch):
     """A group is removed while a channel is being made in it: the removal sees the channel."""
     editor.apply(read('[[group]]\nname = "g"'))
-    loaded, outcomes = threading.Event(), []
+    loaded, loads, outcomes = threading.Event(), [], []
 
     def slow_load(db, owner_id=None):
         state = load(db, owner_id)
         if threading.current_thread() is creator:
-            loaded.set()
-            time.sleep(0.3)
+            loads.append(state)
+            if len(loads) == 2:  # under the lock
+                loaded.set()
+                time.sleep(0.3)
         return state
 
     monkeypatch.setattr("store.admin.apply.load", slow_load)
@@ -503,24 +503,24 @@ def test_an_export_brings_subscriptions_back_as_they_were(editor, read, subscrib
 
 def test_plans_change_and_subscriptions_stay(editor, subscribed, database):
     before = show(database, "subscription", "alice/monthly")
-    editor.set_fields("plan", "monthly", {"days": "365", "window": "day", "quota": "1"})
+    editor.change("plan", "monthly", {"days": "365", "window": "day", "quota": "1"})
     assert show(database, "subscription", "alice/monthly") == before
-    editor.set_fields("subscription", before["id"], {"expires_at": "2100-01-01T00:00:00Z"})
+    editor.change("subscription", before["id"], {"expires_at": "2100-01-01T00:00:00Z"})
     extended = before | {"expires_at": "2100-01-01T00:00:00Z"}
     assert show(database, "subscription", "alice/monthly") == extended
     with pytest.raises(Refused, match="later than starts_at"):
-        editor.set_fields("subscription", "alice/monthly", {"expires_at": "2000-01-01T00:00:00Z"})
+        editor.change("subscription", "alice/monthly", {"expires_at": "2000-01-01T00:00:00Z"})
     with pytest.raises(Refused, match="must be a time"):
-        editor.set_fields("subscription", "alice/monthly", {"expires_at": ""})
+        editor.change("subscription", "alice/monthly", {"expires_at": ""})
     with pytest.raises(Refused, match="plan cannot be changed"):
-        editor.set_fields("subscription", "alice/monthly", {"plan": "daily"})
+        editor.change("subscription", "alice/monthly", {"plan": "daily"})
 
 
 def test_a_subscription_is_made_by_either_form_of_its_name(editor, subscribed, database):
     assert short(editor.create("subscription", "daily", {"user": "bob"})) == [
         ("subscription", "bob/daily", "create")
     ]
-    with pytest.raises(Refused, match='subscription "bob/daily" exists'):
+    with pytest.raises(Conflict, match='subscription "bob/daily" exists'):
         editor.create("subscription", "bob/daily", {})
     with pytest.raises(Refused, match="user is missing"):
         editor.create("subscription", "daily", {})
@@ -562,7 +562,7 @@ def test_a_user_takes_its_subscriptions_along(editor, subscribed, database):
 def test_changed_subscriptions_are_logged_as_their_users(editor, logged, subscribed, user_ids):
     alice, bob = user_ids["alice"], user_ids["bob"]
     edits = {"expires_at": "2100-01-01T00:00:00Z"}
-    assert logged(lambda: editor.set_fields("subscription", "bob/monthly", edits)) == [bob]
+    assert logged(lambda: editor.change("subscription", "bob/monthly", edits)) == [bob]
     assert logged(lambda: editor.set_enabled("subscription", "alice/daily", False)) == [alice]
     assert logged(lambda: editor.create("subscription", "bob/daily", {})) == [bob]
     assert logged(lambda: editor.remove("subscription", "bob/daily")) == [bob]
@@ -572,9 +572,9 @@ def test_changed_subscriptions_are_logged_as_their_users(editor, logged, subscri
     "edits", [{"quota": "2"}, {"window": "week"}, {"enabled": "false"}, {"quota": "3", "days": "1"}]
 )
 def test_changed_plans_are_logged_as_their_subscribers(editor, logged, subscribed, user_ids, edits):
-    refs = logged(lambda: editor.set_fields("plan", "monthly", edits))
+    refs = logged(lambda: editor.change("plan", "monthly", edits))
     assert sorted(refs) == sorted(user_ids.values())
-    assert logged(lambda: editor.set_fields("plan", "daily", edits)) == [user_ids["alice"]]
+    assert logged(lambda: editor.change("plan", "daily", edits)) == [user_ids["alice"]]
 
 
 def test_a_user_is_logged_once(editor, read, logged, subscribed, user_ids):
@@ -590,14 +590,14 @@ def test_more_subscribers_than_the_log_keeps(editor, subscribed, database, monke
     """Then the log has a gap, and readers take everything as changed."""
     monkeypatch.setattr(changes, "CHANGE_LOG_KEPT", 1)
     since = read_changes(database, 0).version
-    editor.set_fields("plan", "monthly", {"quota": "5"})
+    editor.change("plan", "monthly", {"quota": "5"})
     log = read_changes(database, since)
     assert log.version == since + 2 and len(log.changes) == 1
     assert not log.complete
 
 
 def test_subscriptions_are_audited(editor, subscribed, database):
-    editor.set_fields("subscription", "bob/monthly", {"starts_at": "2026-01-01T00:00:00Z"})
+    editor.change("subscription", "bob/monthly", {"starts_at": "2026-01-01T00:00:00Z"})
     changed, *made = [r for r in audit.entries(database, 100) if r["kind"] == "subscription"]
     assert changed["name"] == "bob/monthly" and changed["action"] == "update"
     assert changed["after"] == {"starts_at": "2026-01-01T00:00:00Z"}
@@ -613,7 +613,7 @@ def test_the_name_of_a_removed_user_with_calls_is_not_given_again(editor, read, 
     with pytest.raises(Refused, match="earlier user of this name"):
         editor.apply(document, dry_run=True)
     with pytest.raises(Refused, match="choose another name"):
-        editor.make("user", {"name": name})
-    assert editor.make("user", {"name": "another"}).changes
+        editor.create("user", name, {})
+    assert editor.create("user", "another", {}).changes
     # who is there is only changed
     assert editor.apply(read('[[user]]\nname = "alice"')).changes == []

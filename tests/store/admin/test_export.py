@@ -29,7 +29,7 @@ def test_applying_it_changes_nothing(editor, read, applied, database):
 
 def test_another_store_made_of_it_exports_the_same(editor, read, applied, database, second):
     editor.set_enabled("user", "bob", False)
-    editor.set_fields("key", "alice/laptop", {"expires_at": "2030-01-01T00:00:00Z", "limit": "5"})
+    editor.change("key", "alice/laptop", {"expires_at": "2030-01-01T00:00:00Z", "limit": "5"})
     other, other_db = second
     document = export(database)
     outcome = other.apply(read(to_toml(document)))

@@ -4,17 +4,18 @@ import pytest
 
 from store.admin import listing
 from store.admin.export import list_objects
-from store.admin.listing import Paging
+from store.admin.listing import Paging, key_id_of, require_name
 from store.values.errors import NotFound
+from tests.support.usage_records import NOW_MS, record, store
 
 KINDS = ("model", "group", "channel", "user", "plan", "subscription")
 
 
 @pytest.fixture
 def filled(database, applied, editor):
-    editor.make("plan", {"name": "monthly", "quota": "20", "window": "month"})
+    editor.create("plan", "monthly", {"quota": "20", "window": "month"})
     for user in ("alice", "bob"):
-        editor.make("subscription", {"user": user, "plan": "monthly"})
+        editor.create("subscription", f"{user}/monthly", {})
     return database
 
 
@@ -44,7 +45,7 @@ def test_channels_are_found_by_their_models_and_base_urls_too(filled, editor):
             for one in listing.list_page(filled, "channel", Paging(10, "", search)).items
         ]
 
-    editor.change("channel", "openai-main", {"models": {"gpt-4.1": "Own-Name-2025"}})
+    editor.change("channel", "openai-main", {"models.gpt-4.1": "Own-Name-2025"})
     editor.change("channel", "anthropic-main", {"base_url": "https://proxy.example.com"})
     assert found("GPT-4.1") == found("own-name") == ["openai-main"]
     assert found("Proxy.example") == ["anthropic-main"]
@@ -58,10 +59,22 @@ def test_an_unknown_name_is_told_the_nearest(filled):
 
 
 def test_the_history_of_prices_has_the_newest_first(filled, editor):
-    editor.change("model", "gpt-4.1", {"price": {"input": "1"}})
+    editor.change("model", "gpt-4.1", {"price.input": "1"})
     new, old = listing.price_history(filled, "gpt-4.1")
     assert (new["input"], old["input"]) == ("1", "2")
     assert new["output"] == old["output"] == "8" and new["effective_at"] > old["effective_at"]
     assert new["cache_write"] is None
     with pytest.raises(NotFound):
         listing.price_history(filled, "nothing")
+
+
+def test_names_that_only_the_sums_remember_exist(database):
+    for kind in ("user", "group", "channel"):
+        with pytest.raises(NotFound, match=f'no {kind} "g"'):
+            require_name(database, kind, "g")
+    with pytest.raises(NotFound):
+        key_id_of(database, "k")
+    store(database, [record(1, NOW_MS, channel="main")])
+    require_name(database, "user", "alice")
+    require_name(database, "channel", "main")
+    assert key_id_of(database, "k") == "k"

@@ -1,11 +1,13 @@
 """Plans: what changes, what stays, and every reference judged. No database."""
 
+import json
+
 import pytest
 
-from store.admin.document import Entry
+from store.admin.document import Entry, parse
 from store.admin.kinds import KINDS
 from store.admin.objects import Stored
-from store.admin.plan import Upstreams, make_plan
+from store.admin.plan import Upstreams, make_plan, warnings_of
 from store.values.errors import Refused
 from store.values.key_secrets import checksum_ok, digests
 from store.values.passwords import hash_password, verify_password
@@ -369,3 +371,14 @@ def test_options_that_no_model_has_and_values_that_they_cannot_have(state, seali
     ]
     [step] = steps(images=False)
     assert step.fields == {"options": {"images": False}}
+
+
+@pytest.mark.parametrize(
+    ("shared", "warned"), [(["*"], True), (["vs_*"], False), ([], False), (["vs_*", "*"], True)]
+)
+def test_a_channel_that_shares_everything(tmp_path, shared, warned):
+    entry = {"name": "main", "shared_ids": shared}
+    document = parse(json.dumps({"channel": [entry]}), {}, tmp_path)
+    fields = {"groups": ["all"], "models": {"m": "m"}, "keys": ["k"], "shared_ids": shared}
+    found = warnings_of({("channel", ("main",)): fields}, document)
+    assert [("shared_ids" in one) for one in found] == [True] * warned

@@ -2,7 +2,7 @@
 
 import pytest
 
-from store.admin import objects
+from store.admin import objects, price_list
 from store.admin.export import export, show, to_toml
 from store.admin.listing import price_history
 from store.catalog.catalog import load_snapshot
@@ -48,24 +48,24 @@ def shown(database):
 
 
 def test_a_price_to_come_holds_from_its_time_on(database, editor, applied, cipher):
-    editor.set_fields("model", MODEL, {"price.input": "3", "from": SECOND})
+    editor.change("model", MODEL, {"price.input": "3", "from": SECOND})
     assert shown(database) == ("2", [(SECOND, "3", "8")])
     assert prices_at(database, cipher, database_ms(database)) == (2, 8)
     assert prices_at(database, cipher, SECOND_MS - 1000) == (2, 8)
     assert prices_at(database, cipher, SECOND_MS + 1000) == (3, 8)
-    editor.set_fields("model", MODEL, {"price.output": "9", "from": FIRST})
+    editor.change("model", MODEL, {"price.output": "9", "from": FIRST})
     assert shown(database) == ("2", [(FIRST, "2", "9"), (SECOND, "3", "8")])
-    editor.set_fields("model", MODEL, {"price.output": "11", "from": SECOND})
+    editor.change("model", MODEL, {"price.output": "11", "from": SECOND})
     assert shown(database) == ("2", [(FIRST, "2", "9"), (SECOND, "3", "11")])
 
 
 def test_a_price_of_now_does_not_wait_behind_one_to_come(database, editor, applied, cipher):
-    editor.set_fields("model", MODEL, {"price.input": "3", "from": SECOND})
-    editor.set_fields("model", MODEL, {"price.input": "2.5"})
+    editor.change("model", MODEL, {"price.input": "3", "from": SECOND})
+    editor.change("model", MODEL, {"price.input": "2.5"})
     assert shown(database) == ("2.5", [(SECOND, "3", "8")])
     assert prices_at(database, cipher, SECOND_MS + 1000) == (3, 8)
     assert [row["input"] for row in price_history(database, MODEL)] == ["3", "2.5", "2"]
-    editor.set_fields("model", MODEL, {"price_changes": ""})
+    editor.change("model", MODEL, {"price_changes": ""})
     assert shown(database) == ("2.5", [])
     assert prices_at(database, cipher, SECOND_MS + 1000)[1] == 8
 
@@ -113,7 +113,7 @@ def test_a_new_model_with_prices_to_come(database, editor, applied, read, at):
 )
 def test_what_cannot_be_scheduled_is_refused(editor, applied, edits, fault):
     with pytest.raises(Refused, match=fault):
-        editor.set_fields("model", MODEL, edits)
+        editor.change("model", MODEL, edits)
 
 
 @pytest.mark.parametrize(
@@ -128,3 +128,29 @@ def test_what_cannot_be_scheduled_is_refused(editor, applied, edits, fault):
 def test_tables_that_say_no_change(value, fault):
     with pytest.raises(ValueError, match=fault):
         PriceChanges().parse(value)
+
+
+def test_a_list_of_prices_is_taken_whole_or_not_at_all(applied, editor, database):
+    rows = price_list.read_csv("model,input,output\ngpt-4.1,3,\nclaude,,15\n")
+    shown = price_list.take(database, editor, rows, dry_run=True)
+    assert [(one.model, one.before["input"], one.after["input"]) for one in shown] == [
+        ("gpt-4.1", "2", "3")
+    ]
+    with pytest.raises(Refused, match='row 2: there is no model "cloud"; '):
+        price_list.take(database, editor, [*rows[:1], {"model": "cloud"}], dry_run=False)
+    assert show(database, "model", "gpt-4.1")["price"]["input"] == "2"
+    assert price_list.take(database, editor, rows, dry_run=False) == shown
+    assert show(database, "model", "gpt-4.1")["price"]["input"] == "3"
+    [back] = price_list.take(
+        database, editor, [{"model": "gpt-4.1", "cache_read": None}], dry_run=False
+    )
+    assert "cache_read" in back.before and "cache_read" not in back.after
+
+
+def test_a_table_of_prices_is_read_with_any_line_end_or_refused():
+    for end in ("\n", "\r\n", "\r"):
+        assert price_list.read_csv(f"model,input{end}gpt,1{end}") == [
+            {"model": "gpt", "input": "1"}
+        ]
+    with pytest.raises(Refused, match="cannot be read"):
+        price_list.read_csv("model,input\n" + "x" * 200_000 + ",1\n")

@@ -245,7 +245,7 @@ def test_a_price_is_in_force_at_once_whatever_the_clocks_say(
     five_minutes_ms = 300_000
     ahead = f"{database_module._MYSQL_CLOCK} + {five_minutes_ms}"
     monkeypatch.setattr(database_module, "_MYSQL_CLOCK", ahead)
-    editor.set_fields("model", "claude", {"price.input": "7"})
+    editor.change("model", "claude", {"price.input": "7"})
     loaded = load_snapshot(database, cipher)
     prices = loaded.models["claude"].prices_at(now_ms())
     assert prices is not None and prices.input == 7 * 10**9
@@ -295,13 +295,13 @@ def test_what_can_be_translated_is_told_to_those_who_load(editor, applied, datab
     assert names(loaded.candidates("default", "claude", "chat_completions")) == ["anthropic-main"]
     alice, _ = keys
     assert [one.name for one in loaded.listed(alice, "chat_completions")] == ["claude", "gpt-4.1"]
-    editor.set_fields("group", "default", {"translate": "false"})
+    editor.change("group", "default", {"translate": "false"})
     loaded = load_snapshot(database, cipher, LOSSES)
     assert not loaded.groups["default"].translate and loaded.groups["plain"].translate
     assert not loaded.serves("default", "claude", "chat_completions")
-    editor.set_fields("group", "default", {"translate": "true"})
+    editor.change("group", "default", {"translate": "true"})
     changes = {"translate": "false", "options.images": "false"}
-    editor.set_fields("channel", "anthropic-main", changes)
+    editor.change("channel", "anthropic-main", changes)
     loaded = load_snapshot(database, cipher, LOSSES)
     [changed] = [one for one in loaded.channels if one.name == "anthropic-main"]
     assert (changed.translate, changed.options) == (False, {"images": False})

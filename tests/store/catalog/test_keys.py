@@ -121,11 +121,11 @@ def test_a_secret_opens_one_key_only(database, key, pepper):
 
 def test_a_limit_has_a_window(editor, look, key):
     assert look(ALICE).limit_window is None
-    editor.set_fields("key", "alice/laptop", {"limit_window": "month"})
+    editor.change("key", "alice/laptop", {"limit_window": "month"})
     assert look(ALICE).limit_window is None
-    editor.set_fields("key", "alice/laptop", {"limit": "5"})
+    editor.change("key", "alice/laptop", {"limit": "5"})
     assert look(ALICE).limit_window == "month"
-    editor.set_fields("key", "bob/desk", {"limit": "0"})
+    editor.change("key", "bob/desk", {"limit": "0"})
     assert look(key[1]).limit_window == "never"
 
 
@@ -161,13 +161,13 @@ def test_subscriptions_that_give_nothing_are_left_out(editor, look, key):
     editor.set_enabled("plan", "a", True)
     assert plans() == ["a"]
     past = {"starts_at": "2020-01-01T00:00:00Z", "expires_at": "2020-02-01T00:00:00Z"}
-    editor.set_fields("subscription", "bob/a", past)
+    editor.change("subscription", "bob/a", past)
     assert plans() == []
 
 
 def test_a_key_knows_its_limits(editor, look, key):
     assert (look(ALICE).rpm, look(ALICE).tpm, look(ALICE).concurrency) == (0, 0, 0)
-    editor.set_fields("key", "alice/laptop", {"rpm": "5", "tpm": "60", "concurrency": "7"})
+    editor.change("key", "alice/laptop", {"rpm": "5", "tpm": "60", "concurrency": "7"})
     assert (look(ALICE).rpm, look(ALICE).tpm, look(ALICE).concurrency) == (5, 60, 7)
 
 
@@ -177,5 +177,5 @@ def test_a_key_knows_the_limits_of_its_user(editor, look, key):
         return found.user_rpm, found.user_tpm, found.user_concurrency
 
     assert limits() == (0, 0, 0)
-    editor.set_fields("user", "alice", {"rpm": "5", "tpm": "60", "concurrency": "7"})
+    editor.change("user", "alice", {"rpm": "5", "tpm": "60", "concurrency": "7"})
     assert limits() == (5, 60, 7)

@@ -84,9 +84,9 @@ def test_a_key_that_answers_is_taken_back_once(database, aside):
 def test_what_the_channel_has_no_more_is_not_put_aside(database, aside, editor):
     put_aside(database, aside(0))
     put_aside(database, aside(1))
-    editor.set_fields("channel", "openai-main", {"priority": "3"})
+    editor.change("channel", "openai-main", {"priority": "3"})
     assert len(rows(database)) == 2
-    editor.set_fields("channel", "openai-main", {"keys": "sk-new,sk-upstream-2"})
+    editor.change("channel", "openai-main", {"keys": "sk-new,sk-upstream-2"})
     assert rows(database) == [aside(1)]
     assert not put_aside(database, aside(0))
     editor.remove("channel", "openai-main")
@@ -94,7 +94,7 @@ def test_what_the_channel_has_no_more_is_not_put_aside(database, aside, editor):
 
 
 def test_a_channel_without_keys(database, editor, applied):
-    editor.set_fields("channel", "anthropic-main", {"keys": ""})
+    editor.change("channel", "anthropic-main", {"keys": ""})
     bare = show(database, "channel", "anthropic-main")
     row = KeyAside(bare["id"], "", AT_MS, AT_MS + 5, 1, "upstream status 403")
     assert put_aside(database, row) and rows(database) == [row]

@@ -130,7 +130,7 @@ def test_switched_off(db, editor):
 
 
 def test_a_channel_that_drains_takes_no_calls(db, editor):
-    editor.set_fields("channel", "openai-main", {"draining": "true"})
+    editor.change("channel", "openai-main", {"draining": "true"})
     assert said(channel_of(db))[:2] == ("disabled", "draining")
     assert said(model_of(db))[0] == "available"
 

@@ -48,9 +48,9 @@ def at_once(*works):
 DEMOTE = {"role": "member"}
 WAYS = {
     "demoted": lambda editor, name: editor.change("user", name, DEMOTE),
-    "demoted by a command": lambda editor, name: editor.set_fields("user", name, DEMOTE),
+    "demoted by a command": lambda editor, name: editor.change("user", name, DEMOTE),
     "disabled": lambda editor, name: editor.set_enabled("user", name, False),
-    "without a password": lambda editor, name: editor.set_fields("user", name, {"password": ""}),
+    "without a password": lambda editor, name: editor.change("user", name, {"password": ""}),
     "removed": lambda editor, name: editor.remove("user", name),
 }
 
@@ -129,7 +129,7 @@ def test_an_edit_of_users_without_any_administrator_is_no_loss(database, editor)
     "become",
     [
         lambda db, editor: people.set_password(db, "boss", "a password of hers", "tester"),
-        lambda db, editor: editor.set_fields("user", "boss", {"password": "a password of hers"}),
+        lambda db, editor: editor.change("user", "boss", {"password": "a password of hers"}),
         lambda db, editor: openid_links.link(db, "boss", ISSUER, "subject", "tester"),
         lambda db, editor: editor.change("user", "member", {"role": "admin"}),
         lambda db, editor: editor.set_enabled("user", "disabled", True),

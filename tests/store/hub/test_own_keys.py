@@ -57,13 +57,13 @@ def test_use_of_the_limit_and_of_the_month(database, alice, laptop, editor):
     store(database, [call(alice, laptop, number, at_ms) for number in range(3)], at_ms)
     key = own_keys.show(database, alice, laptop, at_ms)
     assert (key.spent_nanos, key.spent_window) == (15, "month") and key.resets_ms > at_ms
-    editor.set_fields("key", "alice/laptop", {"limit": "5", "limit_window": "day"})
+    editor.change("key", "alice/laptop", {"limit": "5", "limit_window": "day"})
     account, ends_ms = quota_at(laptop, "day", at_ms)
     row = {"account": account, "spent": 7, "ends_ms": ends_ms}
     transaction(database, lambda: Quota.replace(row).execute(database))
     key = own_keys.show(database, alice, laptop, at_ms)
     assert (key.spent_nanos, key.spent_window, key.resets_ms) == (7, "day", ends_ms)
-    editor.set_fields("key", "alice/laptop", {"limit_window": "never"})
+    editor.change("key", "alice/laptop", {"limit_window": "never"})
     assert own_keys.show(database, alice, laptop, at_ms).resets_ms is None
 
 
@@ -72,7 +72,7 @@ def test_use_of_the_limit_and_of_the_month(database, alice, laptop, editor):
     [("5", 4 * 10**9 - 1, False), ("5", 4 * 10**9, True), ("5", 6 * 10**9, True), (None, 9, False)],
 )
 def test_near_its_limit(database, alice, laptop, editor, limit, spent, near):
-    editor.set_fields("key", "alice/laptop", {"limit": limit, "limit_window": "day"})
+    editor.change("key", "alice/laptop", {"limit": limit, "limit_window": "day"})
     at_ms = database_ms(database)
     account, ends_ms = quota_at(laptop, "day", at_ms)
     row = {"account": account, "spent": spent, "ends_ms": ends_ms}
@@ -114,7 +114,7 @@ def test_an_exchanged_secret_and_wrong_paths(database, alice, laptop, pepper):
 def test_groups_for_keys(database, alice, editor):
     assert groups_for_keys(database, alice, admin=False) == ["default"]
     assert groups_for_keys(database, alice, admin=True) == ["default", "plain"]
-    editor.set_fields("user", "alice", {"groups": "plain"})
+    editor.change("user", "alice", {"groups": "plain"})
     assert groups_for_keys(database, alice, admin=False) == ["plain"]
     none = User.update(groups=None).where(User.id == alice)
     transaction(database, lambda: none.execute(database))

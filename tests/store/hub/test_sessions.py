@@ -84,7 +84,7 @@ WAYS_OUT = {
     "own password": lambda db, editor: people.change_password(db, "alice", OLD, NEW),
     "password by a command": lambda db, editor: people.set_password(db, "alice", NEW, "tester"),
     "password by an edit": lambda db, editor: editor.change("user", "alice", {"password": NEW}),
-    "no password": lambda db, editor: editor.set_fields("user", "alice", {"password": ""}),
+    "no password": lambda db, editor: editor.change("user", "alice", {"password": ""}),
     "end sessions": lambda db, editor: sessions.end_all(db, id_of(db, "alice"), "tester"),
     "disabled and enabled": lambda db, editor: [
         editor.set_enabled("user", "alice", enabled) for enabled in (False, True)
@@ -102,7 +102,7 @@ def test_sessions_and_tokens_end_together(database, applied, editor, alice, way)
     _, token = tokens.create(database, "alice", ["read"], actor="tester")
     other = sessions.begin(database, id_of(database, "bob"), "", "")
     _, others = tokens.create(database, "bob", ["read"], actor="tester")
-    editor.set_fields("user", "alice", {"rpm": "60"})
+    editor.change("user", "alice", {"rpm": "60"})
     assert sessions.find(database, cookie) and tokens.find(database, token)
     WAYS_OUT[way](database, editor)
     assert sessions.find(database, cookie) is None and tokens.find(database, token) is None

@@ -91,7 +91,7 @@ def editor_id(db, plan):
 def test_the_order_is_the_users(database, editor, alice, order, names):
     editor.create("plan", "p", {"quota": "20", "window": "day"})
     editor.create("subscription", "alice/p", {"starts_at": "2026-01-01T00:00:00Z"})
-    editor.set_fields("user", "alice", {"order": order})
+    editor.change("user", "alice", {"order": order})
     assert subscriptions.payers_of(database, alice, NOW_MS).order == names
 
 

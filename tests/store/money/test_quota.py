@@ -64,7 +64,7 @@ def test_subscriptions_go_by_the_window_of_their_plan(database, editor, applied,
 
 
 def test_keys_go_by_their_limit(database, editor, applied, spend):
-    editor.set_fields("key", "alice/laptop", {"limit": "5"})
+    editor.change("key", "alice/laptop", {"limit": "5"})
     found = list_objects(database, "key")
     spend(f"{found[0]['id']}:never:0", 7)
     spend(f"{found[1]['id']}:never:0", 9)
@@ -74,6 +74,6 @@ def test_keys_go_by_their_limit(database, editor, applied, spend):
     ]
     shown = with_use_of_keys(database, found, AT_MS)
     assert shown == [{**key, **more} for key, more in zip(found, use, strict=True)]
-    editor.set_fields("key", "alice/laptop", {"limit_window": "day"})
+    editor.change("key", "alice/laptop", {"limit_window": "day"})
     [shown] = with_use_of_keys(database, [show(database, "key", "alice/laptop")], AT_MS)
     assert (shown["spent"], shown["resets_at"]) == ("0", "2026-11-19T00:00:00Z")

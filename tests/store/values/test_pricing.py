@@ -178,7 +178,7 @@ def test_a_new_price_never_changes_the_past(editor, applied, database, cipher):
 
     before = model()
     changed = {"price.cache_write_1h": "3.2", "price.call": "0.01"}
-    assert editor.set_fields("model", "gpt-4.1", changed).changes
+    assert editor.change("model", "gpt-4.1", changed).changes
     after = model()
     assert after.prices[:-1] == before.prices
     new_ms, new = after.prices[-1]

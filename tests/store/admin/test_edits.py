@@ -1,0 +1,166 @@
+"""Single edits: texts of the command line as entries, and values, with faults by field."""
+
+import pytest
+
+from store.admin import apply
+from store.admin.edits import entry_of_texts, with_identity
+from store.admin.export import show
+from store.admin.objects import Stored, load
+from store.values.errors import Conflict, NotFound, Refused
+from store.values.fields import Sealed
+
+CHANNEL = Stored("channel", "id", ("c",), {"models": {"gpt-4.1": "a", "other": "b"}}, {})
+
+
+def test_words_become_fields():
+    edits = {
+        "name": "m",
+        "price.input": "2",
+        "price.cache_read": "",
+        "context_tokens": "",
+        "enabled": "false",
+    }
+    entry = entry_of_texts("model", edits, None, {})
+    assert entry.identity == ("m",)
+    assert entry.fields == {
+        "price": {"input": 2 * 10**9, "cache_read": None},
+        "context_tokens": None,
+        "enabled": False,
+    }
+
+
+def test_one_name_of_a_map_is_changed_or_taken_away():
+    edits = {"models.gpt-4.1": "new", "models.other": "", "models.third": "c"}
+    entry = entry_of_texts("channel", edits, CHANNEL, {})
+    assert entry.identity == ("c",)
+    assert entry.fields == {"models": {"gpt-4.1": "new", "third": "c"}}
+    assert CHANNEL.fields["models"]["other"] == "b"
+
+
+def test_a_key_has_its_user_in_the_words():
+    edits = {"user": "alice", "name": "k", "networks": "10.0.0.0/8,::1", "limit": "5"}
+    entry = entry_of_texts("key", edits, None, {})
+    assert entry.identity == ("alice", "k")
+    assert entry.fields == {"networks": ["10.0.0.0/8", "::1/128"], "limit": 5 * 10**9}
+
+
+def test_secrets_may_come_from_the_environment():
+    entry = entry_of_texts("channel", {"keys": "env:A,plain"}, CHANNEL, {"A": "sk-a"})
+    assert entry.fields == {"keys": ["sk-a", "plain"]}
+
+
+def test_all_faults_at_once():
+    edits = {"name": "d", "weigth": "1", "weight": "none", "models.x y": "z", "price.input": "1"}
+    with pytest.raises(Refused) as caught:
+        entry_of_texts("channel", edits, CHANNEL, {})
+    text = "\n".join(caught.value.faults)
+    assert "name cannot be changed" in text
+    assert 'unknown field "weigth"; did you mean "weight"?' in text
+    assert "weight: must be a whole number" in text
+    assert 'models: entry "x y"' in text
+    assert 'unknown field "price.input"' in text
+    assert len(caught.value.faults) == 5
+
+
+def test_a_missing_identity():
+    with pytest.raises(Refused, match="user is missing"):
+        entry_of_texts("key", {"name": "k"}, None, {})
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "edits", "identity"),
+    [
+        ("user", "a/b", {}, {"name": "a/b"}),
+        ("subscription", "alice/monthly", {}, {"user": "alice", "plan": "monthly"}),
+        ("subscription", "monthly", {"user": "alice"}, {"user": "alice", "plan": "monthly"}),
+        ("subscription", "a/b", {"user": "c/d"}, {"user": "c/d", "plan": "a/b"}),
+        ("subscription", "a/b/c", {}, {"plan": "a/b/c"}),
+        ("subscription", "monthly", {}, {"plan": "monthly"}),
+        ("key", "alice/laptop", {}, {"user": "alice", "name": "laptop"}),
+        ("key", "a/b", {"user": "alice"}, {"user": "alice", "name": "a/b"}),
+    ],
+)
+def test_names_of_new_objects(kind, name, edits, identity):
+    assert with_identity(kind, name, edits | {"rpm": "1"}) == identity | {"rpm": "1"}
+
+
+def test_one_header_is_changed_or_taken_away_and_the_others_stay_sealed():
+    kept = {"x-a": Sealed("a"), "x-b": Sealed("b"), "x-c": Sealed("c")}
+    stored = Stored("channel", "id", ("c",), {"extra_headers": kept}, {})
+    edits = {"extra_headers.X-A": "new, with a comma", "extra_headers.x-B": ""}
+    entry = entry_of_texts("channel", edits, stored, {})
+    assert entry.fields == {"extra_headers": {"x-a": "new, with a comma", "x-c": Sealed("c")}}
+
+
+def test_one_option_is_changed_or_taken_away():
+    stored = Stored("channel", "id", ("c",), {"options": {"images": True, "audio": True}}, {})
+    edits = {"options.images": "false", "options.audio": "", "options.efforts": '["low","high"]'}
+    entry = entry_of_texts("channel", {**edits, "options.thinking": "budget"}, stored, {})
+    given = {"images": False, "efforts": ["low", "high"], "thinking": "budget"}
+    assert entry.fields == {"options": given}
+    entry = entry_of_texts("channel", {"options": "images=false,max_budget_tokens=9"}, stored, {})
+    assert entry.fields == {"options": {"images": False, "max_budget_tokens": 9}}
+
+
+def test_what_is_made_and_changed_is_what_a_document_would_make(applied, remote_editor, database):
+    remote_editor.create("group", None, {"name": "fast", "multiplier": "2", "models": ["gpt-4.1"]})
+    with pytest.raises(Conflict, match="exists"):
+        remote_editor.create("group", None, {"name": "fast"})
+    remote_editor.change("group", "fast", {"name": "fast", "rpm": 5})
+    group = show(database, "group", "fast")
+    assert (group["multiplier"], group["models"], group["rpm"]) == ("2", ["gpt-4.1"], 5)
+    assert remote_editor.change("group", "fast", {"rpm": 5}).changes == []
+    with pytest.raises(NotFound):
+        remote_editor.change("group", "slow", {"rpm": 5})
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "values", "field"),
+    [
+        ("channel", "openai-main", {"keys": ["***"]}, "keys"),
+        ("channel", "openai-main", {"keys": ["env:UPSTREAM"]}, "keys"),
+        ("channel", "openai-main", {"extra_headers": {"x-org": "file:/etc/hostname"}}, None),
+        ("channel", "openai-main", {"models": {"nothing": "x"}}, "models"),
+        ("channel", "openai-main", {"options": {"images": True, "sound": True}}, "options"),
+        ("user", "alice", {"balance": "5"}, "balance"),
+        ("user", "alice", {"name": "eve"}, "name"),
+        ("model", "gpt-4.1", {"price": {"input": None}}, "price"),
+    ],
+)
+def test_a_fault_knows_its_field(applied, remote_editor, kind, name, values, field):
+    with pytest.raises(Refused) as refused:
+        remote_editor.change(kind, name, values)
+    assert refused.value.field == (field or next(iter(values)))
+    assert not any("\0" in fault for fault in refused.value.faults)
+
+
+def test_a_change_loads_the_users_whom_it_is_about(
+    applied, editor, remote_editor, database, monkeypatch
+):
+    loaded = []
+
+    def noting(db, owner_id=None):
+        state = load(db, owner_id)
+        loaded.append(sorted(user for (user,) in state["user"]))
+        return state
+
+    monkeypatch.setattr(apply, "load", noting)
+    for kind, name, values, users in (
+        ("group", "default", {"rpm": 5}, []),
+        ("model", "gpt-4.1", {"context_tokens": 9}, []),
+        ("channel", "openai-main", {"priority": 7}, []),
+        ("user", "alice", {"rpm": 5}, ["alice"]),
+    ):
+        loaded.clear()
+        field = next(iter(values))
+        assert len(remote_editor.change(kind, name, values).changes) == 1
+        assert len(editor.change(kind, name, {field: "3"}).changes) == 1
+        assert loaded and all(names == users for names in loaded)
+        assert show(database, kind, name)[field] == 3
+    loaded.clear()
+    remote_editor.create("group", None, {"name": "fast"})
+    assert loaded and not any(loaded)
+    with pytest.raises(NotFound, match='"alice"'):
+        remote_editor.change("user", "alise", {"rpm": 5})
+    with pytest.raises(Refused, match="refers to it"):
+        editor.remove("group", "default")
