@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 
 import peewee
 
-from adapters.family import Family, Operation, Peek
+from adapters.family import Family, Operation
 from adapters.faults import Condition, Fault
 from adapters.registry import FAMILIES, FAMILY_NAMES, LOSSES
 from handlers.relay import admit, faults
-from handlers.relay.call import Arrival, Call
+from handlers.relay.call import Arrival, Offer, RequestHead
 from handlers.relay.limits.cells import private_cells
 from handlers.relay.limits.limits import Limits
 from handlers.relay.routing.health import Health
@@ -124,28 +124,24 @@ def explain(
         if key is None:
             raise Fault(Condition.INVALID_KEY)
         world = _world(db, snapshot)
-        call = Call(
-            arrival=Arrival("", now_ms(), "", None, None),
-            family=family,
-            operation=operation,
-            key=key,
-            client_headers={},
-            snapshot=snapshot,
-            peek=Peek(model, False, 1, 1, include_usage=True),
-        )
-        states = _channels(world, call, model)
-        _admit(call, model)
-        if call.estimated:
+        arrival, group = Arrival("", now_ms(), "", None, None), snapshot.groups.get(key.group)
+        head = RequestHead(arrival, family, operation, key, group, {}, snapshot)
+        states = _channels(world, head, model)
+        admit.check_key(replace(key, networks=()), "", arrival.started_ms)
+        admit.check_entry(snapshot, key, family)
+        offer = admit.find_offer(head, model)
+        channels, estimated = admit.channels_for(head, offer.channels)
+        if estimated:
             return Explanation(states)
-        candidate = world.selector.next(Wanted(call.candidates, family.name, model), world.now_s)
+        candidate = world.selector.next(Wanted(channels, family.name, model), world.now_s)
         if not isinstance(candidate, Candidate):
             raise faults.no_candidate_fault(candidate, model)
-        _check_money(db, call)
+        _check_money(db, head, offer)
     except Fault as fault:
         status = family.client.encode_fault(fault, "").status
         why = _why(db, key, model) if fault.condition is Condition.MODEL_NOT_FOUND else None
         return Explanation(states, (), fault.code, status, fault.message, why)
-    return Explanation(states, _first(call, states, candidate))
+    return Explanation(states, _first(family.name, channels, states, candidate))
 
 
 def _why(db: peewee.Database, key: KeyEntry | None, model: str) -> ModelLookup | None:
@@ -157,13 +153,14 @@ def _why(db: peewee.Database, key: KeyEntry | None, model: str) -> ModelLookup |
     return None if why.code == CALLABLE else why  # the key alone may not use it
 
 
-def _first(call: Call, states: Sequence[ChannelState], candidate: Candidate) -> list[str]:
+def _first(
+    family: str, channels: Sequence[Channel], states: Sequence[ChannelState], candidate: Candidate
+) -> list[str]:
     """Return the channels that a call may be sent to first: weights decide among them."""
     if candidate.anyway:
         return [candidate.channel.name]
-    family = call.family.name
     rank = candidate.channel.rank(family)
-    equals = {channel.name for channel in call.candidates if channel.rank(family) == rank}
+    equals = {channel.name for channel in channels if channel.rank(family) == rank}
     usable = [state.name for state in states if state.usable and state.reason is None]
     return [name for name in usable if name in equals]
 
@@ -183,58 +180,44 @@ def _entry_of(endpoint: str) -> tuple[Family, Operation]:
     raise Fault(Condition.UNKNOWN_PATH, message)
 
 
-def _admit(call: Call, model: str) -> None:
-    """Check head and model as the relay does. Raises Fault."""
-    admit.check_key(replace(call.key, networks=()), "", call.arrival.started_ms)
-    call.group = admit.check_entry(call.snapshot, call.key, call.family)
-    admit.check_model(call, model)
-    if call.operation.job == "count":
-        admit.check_counting(call)
-    elif call.operation.job == "compact":
-        admit.check_native(call)
-
-
-def _channels(world: _World, call: Call, model: str) -> list[ChannelState]:
+def _channels(world: _World, head: RequestHead, model: str) -> list[ChannelState]:
     """Return the candidates in the order of a plan, then the other channels."""
-    snapshot, group, family = call.snapshot, call.key.group, call.family.name
+    snapshot, group, family = head.snapshot, head.key.group, head.family.name
     planner, now_s = world.planner, world.now_s
     channels = snapshot.candidates(group, model, family)
-    capable = [channel for channel in channels if _is_capable(call, channel)]
+    capable = [channel for channel in channels if _is_capable(head, channel)]
     request = Wanted(capable, family, model)
     last = planner.last_resort(request, now_s)
     candidates = planner.plan(request, now_s, len(capable)) if last is None else last.candidates
     left_out = planner.left_out(request, now_s)
     reasons = {row.channel.id: row for row in left_out}
-    states = [
-        _state(world, call, reasons.get(row.channel.id, LeftOut(row.channel, "")), usable=True)
-        for row in candidates
-    ]
+    rows = [reasons.get(row.channel.id, LeftOut(row.channel, "")) for row in candidates]
+    states = [_state(world, family, model, row, usable=True) for row in rows]
     planned = {candidate.channel.id for candidate in candidates}
     unplanned = [row for row in left_out if row.channel.id not in planned]
-    reason = NO_COUNTING if call.operation.job == "count" else OTHER_FAMILY
+    reason = NO_COUNTING if head.operation.job == "count" else OTHER_FAMILY
     unplanned += [LeftOut(channel, reason) for channel in channels if channel not in capable]
     unplanned += not_candidates(snapshot, group, model, family)
-    return states + [_state(world, call, row, usable=False) for row in unplanned]
+    return states + [_state(world, family, model, row, usable=False) for row in unplanned]
 
 
-def _is_capable(call: Call, channel: Channel) -> bool:
+def _is_capable(head: RequestHead, channel: Channel) -> bool:
     """Return whether a candidate for answers serves the endpoint."""
-    if call.operation.job == "count":
-        return admit.counts(call.family.name, channel)
-    return call.operation.job != "compact" or channel.family == call.family.name
+    if head.operation.job == "count":
+        return admit.counts(head.family.name, channel)
+    return head.operation.job != "compact" or channel.family == head.family.name
 
 
-def _check_money(db: peewee.Database, call: Call) -> None:
+def _check_money(db: peewee.Database, head: RequestHead, offer: Offer) -> None:
     """Check that the accounts cover a short answer to an empty prompt. Raises Fault E18, E19."""
-    if call.operation.free:
+    if head.operation.free:
         return
-    assert call.model is not None
-    call.input_bound_tokens = _LEAST_INPUT_TOKENS
-    call.output_bound_tokens = call.model.max_output_tokens or admit.DEFAULT_OUTPUT_BOUND_TOKENS
-    least = admit.least_hold(call)
+    outputs = offer.model.max_output_tokens or admit.DEFAULT_OUTPUT_BOUND_TOKENS
+    outputs = min(outputs, admit.LEAST_OUTPUT_TOKENS)
+    least = admit.hold_bound(offer, _LEAST_INPUT_TOKENS, outputs)
     if not least:
         return
-    payment = payment_of(call.key, call.arrival.started_ms)
+    payment = payment_of(head.key, head.arrival.started_ms)
     if not payment.payers:
         raise faults.from_store(QuotaUsed(None))
     if payment.limit is not None and (left := leases.balance(db, payment.limit)) < least:
@@ -247,10 +230,9 @@ def _check_money(db: peewee.Database, call: Call) -> None:
     raise faults.from_store(QuotaUsed(payment.payers[0], left, least))
 
 
-def _state(world: _World, call: Call, row: LeftOut, *, usable: bool) -> ChannelState:
+def _state(world: _World, family: str, model: str, row: LeftOut, *, usable: bool) -> ChannelState:
     """Return the state of a channel, with its reason if any."""
-    assert call.peek is not None
-    channel, snapshot, family = row.channel, world.snapshot, call.family.name
+    channel, snapshot = row.channel, world.snapshot
     until = rfc3339(snapshot.read_ms + round(row.wait_s * 1000)) if row.wait_s else None
     translated = channel.family != family and row.reason not in _NEVER_TRIED
     return ChannelState(
@@ -264,5 +246,5 @@ def _state(world: _World, call: Call, row: LeftOut, *, usable: bool) -> ChannelS
         priority=channel.priority,
         weight=channel.weight,
         limits={name: value for name in LIMITS if (value := getattr(channel, name))},
-        upstream_model=channel.models[call.peek.model],
+        upstream_model=channel.models[model],
     )

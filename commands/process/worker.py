@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
+from random import random
 
 import msgspec
 import peewee
@@ -35,6 +36,7 @@ from commands.process.worker_metrics import WorkerMetrics
 from commands.process.worker_state import StateWriter
 from conf import secrets
 from conf.configuration import ConfigError
+from conf.metrics import RATE_LIMITED
 from conf.settings import Settings, from_plain
 from conf.version import CODE_CHANGED, VERSION, build_id, revision
 from handlers.entries.routes import Router
@@ -46,6 +48,7 @@ from handlers.relay.limits.limits import Limits, shared_cells
 from handlers.relay.live import LiveCalls
 from handlers.relay.pipeline import Relay
 from handlers.relay.recent_responses import shared_recent_responses
+from handlers.relay.routing.health import Health
 from handlers.relay.routing.key_check import KeyChecks
 from handlers.relay.routing.open_breakers import OpenBreakers
 from handlers.relay.routing.prober import Prober
@@ -222,8 +225,10 @@ class Worker:
         self._left: dict[str, str] = {}  # channels without new calls: id -> name
 
     def _make_relay(self, keys: secrets.Secrets) -> Relay:
+        live = LiveCalls()
+        count_refused = functools.partial(self._telemetry.metrics.count, RATE_LIMITED)
         return Relay(
-            settings=self._settings,
+            self._settings,
             keys=KeyCache(
                 self._load_key,
                 self._threads,
@@ -235,9 +240,10 @@ class Worker:
             client=UpstreamClient(
                 force_instance=True, allow_private=self._settings.upstream.allow_private
             ),
-            live=LiveCalls(self._settings.upstream),
+            live=live,
+            health=Health(random, live.trials),
             telemetry=self._telemetry,
-            limits=Limits(shared_cells(self._orders.limits_fd)),
+            limits=Limits(shared_cells(self._orders.limits_fd), count_refused),
             stored=StoredResponses(
                 functools.partial(find_stored, self._db, self._orders.node),
                 self._stored_threads,
@@ -327,7 +333,7 @@ class Worker:
 
     def _take_snapshot(self, snapshot: Snapshot) -> None:
         self._compare_channels(snapshot)
-        self._relay.snapshot = snapshot
+        self._relay.take_snapshot(snapshot)
         self._site.base_url = base_url(self._settings.server, snapshot.base_url)
         self._metrics.take_snapshot(snapshot)
         self._prober.take_snapshot(snapshot)
@@ -402,7 +408,7 @@ class Worker:
         now_s = int(time.monotonic())  # the loop's own clock jumps with the wall clock
         self._server.sweep(now_s)
         self._site.bodies.sweep(now_s)
-        self._relay.live.sweep(now_s)
+        self._relay.sweep(now_s)
         self._relay.limits.sweep()
         for count, record in self._journal.sweep():
             self._telemetry.refused_without_line(count, record)

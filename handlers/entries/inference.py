@@ -8,9 +8,10 @@ from adapters.faults import Condition, Fault
 from adapters.json.jsonio import top_level
 from handlers.entries.keyed import KeyedHandler
 from handlers.relay import admit
-from handlers.relay.call import Call, ClientGone, Ending
+from handlers.relay.call import Call, Ending, Requested, RequestHead
 from handlers.relay.downstream import Downstream
 from handlers.relay.limits.body_memory import BodyHold
+from handlers.relay.running import ClientGone
 from store.catalog.keys import KeyEntry
 
 _JSON = "application/json"
@@ -48,24 +49,31 @@ class InferenceHandler(KeyedHandler):
         return self.check_credential()
 
     def check_key(self, key: KeyEntry) -> None:
-        """Makes the call, then checks the rest of the head."""
-        headers = self.request.headers
-        arrival = self.arrival()
-        snapshot = self.site.relay.snapshot
-        self._call = call = Call(
-            arrival=arrival,
-            family=self.family,
-            operation=self.operation,
-            key=key,
-            client_headers=headers,
-            snapshot=snapshot,
-            target=self.target,
+        """Make the call, then check the rest of the head."""
+        request, operation, arrival = self.request, self.operation, self.arrival()
+        headers, snapshot = request.headers, self.site.relay.snapshot
+        method, query = "POST", ""
+        if operation.stored:
+            method = request.method or ""
+            query = f"?{request.query}" if request.query else ""
+        self._call = Call(
+            self.call_id,
+            RequestHead(
+                arrival,
+                self.family,
+                operation,
+                key,
+                snapshot.groups.get(key.group),
+                headers,
+                snapshot,
+                self.target,
+                method,
+                query,
+            ),
         )
         admit.check_key(key, arrival.client_ip, arrival.started_ms)
-        call.group = admit.check_entry(snapshot, key, self.family)
-        if self.operation.stored:
-            call.method = self.request.method or ""
-            call.query = f"?{self.request.query}" if self.request.query else ""
+        admit.check_entry(snapshot, key, self.family)
+        if operation.stored:
             return
         if headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
             raise Fault(Condition.CONTENT_TYPE)
@@ -77,10 +85,8 @@ class InferenceHandler(KeyedHandler):
         """Relays the call."""
         assert self._call is not None
         self._running = True
-        if self._hold is not None:
-            self._call.body_hold = self._hold
         downstream = Downstream(self.connection, self.base_headers())
-        return self.site.relay.run(self._call, body, downstream)
+        return self.site.relay.run(self._call, body, downstream, self._hold)
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         """An internal error; the answer of a running call can only be cut off."""
@@ -103,7 +109,7 @@ class InferenceHandler(KeyedHandler):
         """The count of the body's bytes, for the call's key and user."""
         if self._call is None:
             return None
-        key = self._call.key
+        key = self._call.head.key
         return self.site.relay.body_memory.hold(self._evict, key.user_id, key.id)
 
     def client_left(self) -> None:
@@ -115,13 +121,13 @@ class InferenceHandler(KeyedHandler):
         """The client disconnected; a running call ends."""
         super().on_connection_close()
         if self._running and self._call is not None:
-            self._call.interrupt(ClientGone())
+            self._call.running.interrupt(ClientGone())
 
 
 def _note_model(call: Call, body: bytes) -> None:
-    """Notes a refused call's model for its record, when path or body names it."""
-    name: object = call.target
-    stream: object = call.operation.job == "stream"
+    """Note a refused call's model for its record, when path or body names it."""
+    name: object = call.head.target
+    stream: object = call.head.operation.job == "stream"
     if name is None:
         try:
             spans = top_level(body)
@@ -129,5 +135,4 @@ def _note_model(call: Call, body: bytes) -> None:
         except Fault:
             return
     if isinstance(name, str) and name:
-        call.model_name = name[: admit.MODEL_NAME_MAX_CHARS]
-        call.stream = stream is True
+        call.requested = Requested(name[: admit.MODEL_NAME_MAX_CHARS], stream is True)

@@ -1,4 +1,4 @@
-"""Admission: credential, key, entry point, model, bounds of the cost. From memory.
+"""Admission: credential, key, entry point, model, bounds of the cost. From memory, pure.
 
 The order of the checks is promised to callers: credential, key, entry point, then (with the body)
 JSON, model, fields. The only wait is for a key that nobody has used lately; what a request names of
@@ -19,12 +19,12 @@ from adapters.family.estimate import (
 )
 from adapters.family.stored import StoredRef
 from adapters.faults import Condition, Fault
-from adapters.json.jsonio import Spans, top_level, top_level_steps
+from adapters.json.jsonio import Spans
 from adapters.json.structure import Steps, at_once
 from adapters.registry import CODECS, FAMILIES, TRANSLATORS, VENDORS
-from handlers.relay.call import Call
-from handlers.relay.limits.limits import Demand
-from store.catalog.catalog import Channel, Group, Snapshot
+from handlers.relay.call import Admitted, Offer, RequestHead
+from handlers.relay.limits.limits import NO_TOKENS, Demand
+from store.catalog.catalog import Channel, Group, Model, Snapshot
 from store.catalog.key_cache import KeyCache
 from store.catalog.keys import KeyEntry
 from store.values.errors import StoreUnavailable
@@ -34,7 +34,7 @@ from store.values.pricing import bound_nanos
 Network = IPv4Network | IPv6Network
 
 _FORWARDED_MAX = 64  # addresses of X-Forwarded-For that are looked at, from the right
-DEFAULT_OUTPUT_BOUND_TOKENS = 8192  # when neither the client nor the model says a bound
+DEFAULT_OUTPUT_BOUND_TOKENS = 8192  # when neither the client nor the model sets one
 MODEL_NAME_MAX_CHARS = 128  # of a name in a record
 _TOO_MUCH = "The bounds of this request (max_tokens, n) are beyond any amount of money."
 _KEY_SHAPE = re.compile(r"[\w.-]{16,200}", re.ASCII)  # of others nothing is shown
@@ -44,24 +44,24 @@ LEAST_OUTPUT_TOKENS = 256  # an answer worth starting when little money is left
 
 
 def client_address(peer: str, forwarded: str | None, trusted: Sequence[Network]) -> str:
-    """The caller's address: `peer`, or what a trusted proxy says it is.
+    """Return the caller's address: `peer`, or what a trusted proxy says it is.
 
     The first address from the right of X-Forwarded-For that is not a trusted proxy; an unreadable
     one ends the search, since anybody may have written it.
     """
     if not trusted or forwarded is None or not is_within(peer, trusted):
         return peer
-    found = peer
+    client = peer
     for part in reversed(forwarded.split(",")[-_FORWARDED_MAX:]):
         candidate = part.strip()
         try:
             ip_address(candidate)
         except ValueError:
-            return found
-        found = candidate
+            return client
+        client = candidate
         if not is_within(candidate, trusted):
-            return found
-    return found
+            return client
+    return client
 
 
 def is_within(address: str, networks: Sequence[Network]) -> bool:
@@ -74,7 +74,7 @@ def is_within(address: str, networks: Sequence[Network]) -> bool:
 
 
 def credential(header: Callable[[str], str | None], sources: Sequence[str]) -> str:
-    """The API key of a request: the first source that is present decides, alone.
+    """Return the API key of a request: the first source that is present decides, alone.
 
     `header` gives a header's value by its lower-case name. Raises Fault MISSING_KEY,
     MALFORMED_AUTHORIZATION.
@@ -95,8 +95,8 @@ def credential(header: Callable[[str], str | None], sources: Sequence[str]) -> s
 
 
 async def find_key(keys: KeyCache, secret: str) -> KeyEntry:
-    """The key of a secret, from the store when it is not in memory. Raises Fault INVALID_KEY,
-    UNAVAILABLE."""
+    """Return the key of a secret, from the store when it is not in memory. Raises Fault
+    INVALID_KEY, UNAVAILABLE."""
     try:
         entry = await keys.get(secret)
     except StoreUnavailable:
@@ -107,7 +107,7 @@ async def find_key(keys: KeyCache, secret: str) -> KeyEntry:
 
 
 def unknown_key(secret: str) -> Fault:
-    """INVALID_KEY, with as much of the key as lets its owner recognise it."""
+    """Return INVALID_KEY, with as much of the key as lets its owner recognise it."""
     if _KEY_SHAPE.fullmatch(secret) is None:
         return Fault(Condition.INVALID_KEY)
     head = SECRET_PREFIX if secret.startswith(SECRET_PREFIX) else ""
@@ -115,7 +115,7 @@ def unknown_key(secret: str) -> Fault:
 
 
 def check_key(key: KeyEntry, client_ip: str, now_ms: int) -> None:
-    """Raises Fault KEY_DISABLED, KEY_EXPIRED, IP_NOT_ALLOWED."""
+    """Raise Fault KEY_DISABLED, KEY_EXPIRED, IP_NOT_ALLOWED."""
     if key.disabled or key.revoked:
         raise Fault(Condition.KEY_DISABLED)
     for until_ms in (key.expires_ms, key.valid_until_ms):
@@ -126,45 +126,92 @@ def check_key(key: KeyEntry, client_ip: str, now_ms: int) -> None:
 
 
 def check_entry(snapshot: Snapshot, key: KeyEntry, family: Family) -> Group:
-    """The key's group, when it has the family's entry point. Raises Fault ENTRY_NOT_ALLOWED."""
+    """Return the key's group, which has the family's entry point. Raises Fault
+    ENTRY_NOT_ALLOWED."""
     group = snapshot.groups.get(key.group)
     if group is None or group.disabled or family.name not in group.entries:
         raise Fault(Condition.ENTRY_NOT_ALLOWED, detail=key.group)
     return group
 
 
-def read_body(call: Call, body: bytes) -> None:
-    """JSON, model and fields of the body into the call. Raises Fault of the client's mistakes."""
-    _read_fields(call, body, top_level(body))
-    _check_job(call)
-    call.body = body
-    assert call.spans is not None
-    kept = call.family.client.stored_fields
-    if kept.may_name(call.spans):
-        call.kept_refs = at_once(kept.refs(call.spans))
-    codecs = CODECS.get(call.family.name)
-    # Not `in`, which raises and drops an exception for each bytes it is asked about.
-    call.has_foreign = codecs is not None and body.find(codecs.client.foreign_mark) >= 0
-    _set_bounds(call, input_bound_tokens(body), body_weight(body))
+def read_fields(head: RequestHead, spans: Spans) -> tuple[str, bool, Peek | Fault]:
+    """Return the model's name, whether a stream is requested, and the few fields that are read or
+    the fault in one of them. Raises Fault when even the model is wrong."""
+    client = head.family.client
+    try:
+        peek = client.peek(spans, head.operation, head.target)
+    except Fault as fault:
+        # A model that this key cannot have is reported before a field that is wrong.
+        name = client.model_name(spans, head.target)
+        return name, head.operation.job == "stream" or spans.value("stream") is True, fault
+    return peek.model, peek.stream, peek
 
 
-def large_body_steps(call: Call, body: bytes) -> Steps[None]:
-    """`read_body` in steps, for bodies that take long. Raises Fault INVALID_FIELD also for more
-    values than a model can take."""
-    spans = yield from top_level_steps(body)
-    yield True
-    _read_fields(call, body, spans)
-    yield True
-    _check_job(call)
-    call.body = body
-    kept = call.family.client.stored_fields
-    if (yield from kept.may_name_steps(spans)):
-        call.kept_refs = yield from kept.refs(spans)
-    if (codecs := CODECS.get(call.family.name)) is not None:
-        call.has_foreign = yield from _contains(body, codecs.client.foreign_mark)
+def find_offer(head: RequestHead, name: str) -> Offer:
+    """Return a model as it is offered to a key. Raises Fault MODEL_NOT_FOUND."""
+    key, group, snapshot, family = head.key, head.group, head.snapshot, head.family.name
+    assert group is not None
+    if key.models is not None and name not in key.models:
+        raise Fault(Condition.MODEL_NOT_FOUND, model=name[:MODEL_NAME_MAX_CHARS])
+    channels = snapshot.candidates(group.name, name, family)
+    # Where all channels drain there are none, either; the plan reports that.
+    if not channels and not snapshot.serves(group.name, name, family):
+        elsewhere = _other_entry(snapshot, group, name)
+        raise Fault(Condition.MODEL_NOT_FOUND, elsewhere, model=name[:MODEL_NAME_MAX_CHARS])
+    model = snapshot.models[name]
+    prices = model.prices_at(head.arrival.started_ms)
+    assert prices is not None  # of a model that is offered
+    return Offer(group, model, prices, channels)
+
+
+def _other_entry(snapshot: Snapshot, group: Group, name: str) -> str | None:
+    """Return the message about a model that the key may call, though not at this entry; None when
+    it may not."""
+    paths = [
+        family.client.operations["generate"].endpoint
+        for family in FAMILIES.values()
+        if family.name in group.entries and snapshot.serves(group.name, name, family.name)
+    ]
+    if not paths:
+        return None
+    shown_name = name[:MODEL_NAME_MAX_CHARS]
+    return f"The model '{shown_name}' is not served at this entry; call it at {paths[0]}."
+
+
+def admit_body(head: RequestHead, offer: Offer, spans: Spans, peek: Peek, body: bytes) -> Admitted:
+    """Check a body whose model is offered. Raises Fault of the client's mistakes."""
+    channels, estimated = channels_for(head, offer.channels)
+    stored_fields = head.family.client.stored_fields
+    refs = at_once(stored_fields.refs(spans)) if stored_fields.may_name(spans) else ()
+    codecs = CODECS.get(head.family.name)
+    # Not `in`, which raises and drops an exception for each bytes object.
+    has_foreign = codecs is not None and body.find(codecs.client.foreign_mark) >= 0
+    free, bound, weight = head.operation.free, input_bound_tokens(body), body_weight(body)
+    estimate, bound, outputs, demand = _bounds(peek, offer.model, bound, weight, free=free)
+    return Admitted(
+        peek, offer, channels, refs, estimated, has_foreign, estimate, bound, outputs, demand
+    )
+
+
+def admit_large_body(
+    head: RequestHead, offer: Offer, spans: Spans, peek: Peek, body: bytes
+) -> Steps[Admitted]:
+    """Check a body in steps. Raises Fault as `admit_body` does, and INVALID_FIELD for more values
+    than a model can take."""
+    channels, estimated = channels_for(head, offer.channels)
+    stored_fields, has_foreign = head.family.client.stored_fields, False
+    refs: tuple[StoredRef, ...] = ()
+    if (yield from stored_fields.may_name_steps(spans)):
+        refs = yield from stored_fields.refs(spans)
+    if (codecs := CODECS.get(head.family.name)) is not None:
+        has_foreign = yield from _contains(body, codecs.client.foreign_mark)
     bound = yield from input_bound_steps(body)
     weight = yield from weight_steps(body, 0, len(body))
-    _set_bounds(call, bound, weight)
+    free = head.operation.free
+    estimate, bound, outputs, demand = _bounds(peek, offer.model, bound, weight, free=free)
+    return Admitted(
+        peek, offer, channels, refs, estimated, has_foreign, estimate, bound, outputs, demand
+    )
 
 
 def _contains(body: bytes, mark: bytes) -> Steps[bool]:
@@ -175,137 +222,71 @@ def _contains(body: bytes, mark: bytes) -> Steps[bool]:
     return False
 
 
-def _read_fields(call: Call, body: bytes, spans: Spans) -> None:
-    """The model and the few fields that are read. Raises Fault MODEL_NOT_FOUND, or of a field."""
-    call.spans = spans
-    try:
-        call.peek = peek = call.family.client.peek(spans, call.operation, call.target)
-    except Fault:
-        # A model that this key cannot have is told before a field that is wrong.
-        name = call.family.client.model_name(spans, call.target)
-        call.stream = call.operation.job == "stream" or spans.value("stream") is True
-        check_model(call, name)
-        raise
-    call.stream = peek.stream
-    check_model(call, peek.model)
-
-
-def _check_job(call: Call) -> None:
-    """Leaves the channels that can do what is asked. Raises Fault UNKNOWN_PATH."""
-    if call.operation.job == "count":
-        check_counting(call)
-    elif call.operation.job == "compact":
-        check_native(call)
-
-
-def read_stored(call: Call) -> None:
-    """A call about the stored response that its path names."""
-    assert call.target is not None
-    call.stream = "stream=true" in call.query[1:].split("&")
-    call.peek = Peek("", call.stream, None, 1, include_usage=True)
-    call.kept_refs = (StoredRef("answer", "id", call.target, alone=True),)
+def admit_stored_thing(head: RequestHead) -> Admitted:
+    """Admit a call about the stored response that its path names."""
+    assert head.target is not None
+    stream = "stream=true" in head.query[1:].split("&")
+    ref = StoredRef("answer", "id", head.target, alone=True)
+    return Admitted(Peek("", stream, None, 1, include_usage=True), refs=(ref,))
 
 
 def counts(family: str, channel: Channel) -> bool:
-    """Whether a channel counts tokens for calls of a family."""
+    """Return whether a channel counts tokens for calls of a family."""
     if not VENDORS[channel.vendor].counts:
         return False
     return channel.family == family or TRANSLATORS[family, channel.family].counts
 
 
-def check_counting(call: Call) -> None:
-    """Leaves the channels whose vendors count tokens; when there are none, but some of other
-    families, the count is an estimate. Raises Fault UNKNOWN_PATH when there are none at all."""
-    family = call.family.name
-    able = tuple(one for one in call.candidates if counts(family, one))
-    if able or not call.candidates:
-        call.candidates = able
-        return
-    call.estimated = any(one.family != family for one in call.candidates)
-    if not call.estimated:
+def channels_for(
+    head: RequestHead, channels: tuple[Channel, ...]
+) -> tuple[tuple[Channel, ...], bool]:
+    """Return the channels that can do the operation's job, and whether a count of tokens is an
+    estimate: no vendor counts, but some channel is of another family. Raises Fault UNKNOWN_PATH
+    when there are none."""
+    job, family = head.operation.job, head.family.name
+    if not channels or job not in ("count", "compact"):
+        return channels, False
+    if job == "compact":  # which no other family has
+        native = tuple(channel for channel in channels if channel.family == family)
+        if not native:
+            raise Fault(Condition.UNKNOWN_PATH, "No channel of this model has this endpoint.")
+        return native, False
+    counting = tuple(channel for channel in channels if counts(family, channel))
+    if counting:
+        return counting, False
+    if all(channel.family == family for channel in channels):
         raise Fault(Condition.UNKNOWN_PATH, "No channel of this model counts tokens.")
+    return channels, True
 
 
-def check_native(call: Call) -> None:
-    """Leaves the channels of the call's own family, for what no other has. Raises Fault
-    UNKNOWN_PATH when there are none."""
-    native = tuple(one for one in call.candidates if one.family == call.family.name)
-    if call.candidates and not native:
-        raise Fault(Condition.UNKNOWN_PATH, "No channel of this model has this endpoint.")
-    call.candidates = native
-
-
-def check_model(call: Call, name: str) -> None:
-    """Finds the model for this key, its current prices and channels. Raises Fault
-    MODEL_NOT_FOUND."""
-    key, group, snapshot = call.key, call.group, call.snapshot
-    assert group is not None
-    call.model_name = name[:MODEL_NAME_MAX_CHARS]
-    if key.models is not None and name not in key.models:
-        raise Fault(Condition.MODEL_NOT_FOUND, model=call.model_name)
-    call.candidates = snapshot.candidates(group.name, name, call.family.name)
-    # Where all channels drain there are none, either; the plan tells that.
-    if not call.candidates and not snapshot.serves(group.name, name, call.family.name):
-        elsewhere = _other_entry(call, group, name)
-        raise Fault(Condition.MODEL_NOT_FOUND, elsewhere, model=call.model_name)
-    # What is offered has prices, too.
-    call.model = model = snapshot.models[name]
-    call.prices = model.prices_at(call.arrival.started_ms)
-
-
-def _other_entry(call: Call, group: Group, name: str) -> str | None:
-    """What to tell about a model that the key may call, though not here; None when it may not."""
-    paths = [
-        family.client.operations["generate"].endpoint
-        for family in FAMILIES.values()
-        if family.name in group.entries and call.snapshot.serves(group.name, name, family.name)
-    ]
-    if not paths:
-        return None
-    return f"The model '{call.model_name}' is not served at this entry; call it at {paths[0]}."
-
-
-def _set_bounds(call: Call, bound: int, weight: int) -> None:
-    """Upper bounds of the tokens the call can cost, for the hold and against absurd reports."""
-    model, peek = call.model, call.peek
-    assert model is not None and peek is not None
-    call.input_bound_tokens = bound = min(bound, model.context_tokens or bound)
+def _bounds(
+    peek: Peek, model: Model, bound: int, weight: int, *, free: bool
+) -> tuple[int, int, int, Demand]:
+    """Return the estimate and the upper bounds of the tokens that a call can cost (input estimate,
+    input, output), for the hold and against absurd reports, and its demand of token limits."""
+    bound = min(bound, model.context_tokens or bound)
     # Made now, by the cheap rule: the body is freed when an answer is accepted, and only its end
     # shows whether usage is reported.
-    call.input_estimate_tokens = min(tokens_of_weight(weight), bound)
+    estimate = min(tokens_of_weight(weight), bound)
     outputs, most = peek.max_output_tokens, model.max_output_tokens
     if outputs is None or (most is not None and most < outputs):
         outputs = DEFAULT_OUTPUT_BOUND_TOKENS if most is None else most
-    call.output_bound_tokens = outputs * peek.choices
-    if not call.operation.free:
-        call.demand = demand_of(call, peek)
+    outputs *= peek.choices
+    return estimate, bound, outputs, NO_TOKENS if free else demand_of(peek, estimate, outputs)
 
 
-def demand_of(call: Call, peek: Peek) -> Demand:
-    """What a paid call asks of token limits. A client that sets no bound of its answer does not
-    want the longest that the model can give."""
-    inputs, outputs = call.input_estimate_tokens, call.output_bound_tokens
+def demand_of(peek: Peek, inputs: int, outputs: int) -> Demand:
+    """Return what a paid call takes of token limits. A client that sets no bound of its answer does
+    not want the longest that the model can give."""
     if peek.max_output_tokens is None:
         outputs = min(outputs, DEFAULT_OUTPUT_BOUND_TOKENS * peek.choices)
     return Demand(inputs, inputs + outputs, inputs + min(outputs, LEAST_OUTPUT_TOKENS))
 
 
-def least_hold(call: Call) -> int:
-    """Nanos with which it may start when less than its `hold_bound` is left: a short answer's.
-
-    Raises Fault INVALID_FIELD when no money covers it.
-    """
-    return hold_bound(call, min(LEAST_OUTPUT_TOKENS, call.output_bound_tokens))
-
-
-def hold_bound(call: Call, output_tokens: int | None = None) -> int:
-    """Nanos to hold: the most that the call can cost, with so many output tokens if it is not its
-    own bound of them. Raises Fault INVALID_FIELD when no money covers it."""
-    if output_tokens is None:
-        output_tokens = call.output_bound_tokens
-    prices, group = call.prices, call.group
-    assert prices is not None and group is not None
+def hold_bound(offer: Offer, input_tokens: int, output_tokens: int) -> int:
+    """Return the nanos to hold for a call with at most so many tokens. Raises Fault INVALID_FIELD
+    when no money covers it."""
     try:
-        return bound_nanos(call.input_bound_tokens, output_tokens, prices, group.multiplier_ppm)
+        return bound_nanos(input_tokens, output_tokens, offer.prices, offer.group.multiplier_ppm)
     except OverflowError:
         raise Fault(Condition.INVALID_FIELD, _TOO_MUCH) from None

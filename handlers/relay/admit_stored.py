@@ -1,8 +1,8 @@
-"""Admission of requests that name what upstream accounts keep: whose it is, and where it is.
+"""Admission of requests that name what upstream accounts keep: its owner and its channel.
 
-A channel's account is shared by its users. What an answer has handed out belongs to its user and
-goes to the place that made it; what was made outside of the gateway may be named where a channel
-lists it. All of a call's ids are looked up at once. Imported by the pipeline.
+A channel's account is shared by its users. What an answer has handed out belongs to its user, and
+calls go to the channel that made it; what was made outside of the gateway may be named where a
+channel lists it. All of a call's ids are looked up at once. Imported by the pipeline.
 """
 
 from collections.abc import Mapping
@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from adapters.family.stored import StoredRef
 from adapters.faults import Condition, Fault
 from adapters.registry import VENDORS
-from handlers.relay.call import Call
+from handlers.relay.call import Admitted, RequestHead
 from handlers.relay.faults import from_store
 from handlers.relay.stored_responses import StoredResponses
 from store.catalog.catalog import Channel
 from store.values.errors import StoreUnavailable
 from store.values.usage_record import StoredAt
 
-_ID_SHOWN_MAX = 80
+_ID_MAX_CHARS = 80
 _ELSEWHERE = (
     "'{}' names something that another upstream keeps; this model cannot see it: send the"
     " conversation itself."
@@ -28,127 +28,135 @@ _NO_THREADS = (
 _APART = "The ids '{}' and '{}' are kept by two upstream accounts; no request can use both."
 
 Places = Mapping[str, StoredAt | None]
-"""By id: where it is; with no channel, when it is another user's; None: nobody was given it."""
+"""Places by id; without a channel: another user's; None: nobody was given the id."""
 
 
-async def admit_kept(call: Call, stored: StoredResponses) -> None:
-    """Leaves a call the channels, and of the one that made what it names the upstream key, that
-    keep all of it.
+async def admit_stored(
+    head: RequestHead, admitted: Admitted, stored: StoredResponses
+) -> tuple[Channel, ...]:
+    """Return the channels that keep all that a call names, of a channel that made some of it with
+    the upstream key alone.
 
     Raises Fault ID_NOT_FOUND when something is another user's or not known here, UNSUPPORTED when
     all channels of the model speak other families, NO_CHANNEL when the one that keeps it is
-    disabled, UNAVAILABLE when only the store could tell and is away or has yet to be told.
+    disabled, UNAVAILABLE when only the store knows, and it is unreachable or behind.
     """
-    asked = [one.id for one in call.kept_refs if _is_looked_up(call, one)]
+    ids = [ref.id for ref in admitted.refs if _is_looked_up(head, admitted, ref)]
     places: Places = {}
-    if asked and makers(call):
+    if ids and possible_makers(head):
         try:
-            found = await stored.find(call.key.user_id, asked)
+            found_places = await stored.find(head.key.user_id, ids)
         except StoreUnavailable as error:
             raise from_store(error) from None
-        places = dict(zip(asked, found, strict=True))
-    check_kept(call, places, refuse=stored.refuse)
+        places = dict(zip(ids, found_places, strict=True))
+    return _keeping_channels(head, admitted, places, refuse=stored.refuse)
 
 
-def makers(call: Call) -> list[Channel]:
-    """The channels, also disabled ones, that can have made what a call finds kept."""
-    group, family = call.key.group, call.family.name
-    channels = call.snapshot.channels
-    return [one for one in channels if one.family == family and group in one.groups]
+def possible_makers(head: RequestHead) -> list[Channel]:
+    """Return the channels, also disabled ones, that may have made what a call names."""
+    group, family = head.key.group, head.family.name
+    return [
+        channel
+        for channel in head.snapshot.channels
+        if channel.family == family and group in channel.groups
+    ]
 
 
-def check_kept(call: Call, places: Places, *, refuse: bool) -> None:
-    """`admit_kept` when the places are known. `refuse`: what nobody here knows is refused;
-    otherwise it goes on, what can be in one place alone only where there is one channel.
-
-    Raises Fault as `admit_kept` does.
-    """
-    refs, family = call.kept_refs, call.family.name
-    foreign = bool(call.candidates) and all(one.family != family for one in call.candidates)
-    if foreign:
+def _keeping_channels(
+    head: RequestHead, admitted: Admitted, places: Places, *, refuse: bool
+) -> tuple[Channel, ...]:
+    """Return as `admit_stored` does, by known places. `refuse`: unknown ids are refused; otherwise
+    they go on, those that can be in one place alone only where there is one channel."""
+    refs, family = admitted.refs, head.family.name
+    channels = admitted.channels
+    if channels and all(channel.family != family for channel in channels):
         _check_foreign(refs, places)
-        return
+        return channels
     place = _place_of(refs, places)
-    pool = call.candidates if place is None else (_channel_at(call, refs, places, place),)
+    if place is not None:
+        channels = (_channel_at(head, admitted, places, place),)
     for ref in refs:
         if places.get(ref.id) is None:
-            pool = _narrowed(call, ref, pool, refuse=refuse, placed=place is not None)
-    call.candidates = pool
-    if place is not None:
-        call.candidates = call.snapshot.pinned(pool[0], place.fingerprint)
+            channels = _narrowed(head, ref, channels, refuse=refuse, placed=place is not None)
+    if place is None:
+        return channels
+    return head.snapshot.pinned(channels[0], place.fingerprint)
 
 
-def _is_looked_up(call: Call, ref: StoredRef) -> bool:
+def _is_looked_up(head: RequestHead, admitted: Admitted, ref: StoredRef) -> bool:
     """Return whether an answer may have made it: not when it is shared by all users anyway."""
     if ref.kind == "either":
-        return not any(channel.shares(ref.id) for channel in _native(call, call.candidates))
+        return not any(channel.shares(ref.id) for channel in _native(head, admitted.channels))
     return ref.kind == "answer"
 
 
-def _native(call: Call, channels: tuple[Channel, ...]) -> tuple[Channel, ...]:
-    return tuple(one for one in channels if one.family == call.family.name)
+def _native(head: RequestHead, channels: tuple[Channel, ...]) -> tuple[Channel, ...]:
+    return tuple(channel for channel in channels if channel.family == head.family.name)
 
 
 def _place_of(refs: tuple[StoredRef, ...], places: Places) -> StoredAt | None:
-    """The one place that keeps all that answers have made. Raises Fault ID_NOT_FOUND."""
+    """Return the one place that keeps all that answers have made. Raises Fault ID_NOT_FOUND."""
     place, first = None, ""
     for ref in refs:
-        found = places.get(ref.id)
-        if found is None:
+        at = places.get(ref.id)
+        if at is None:
             continue
-        if not found.channel_id:
+        if not at.channel_id:
             raise _unknown(ref)
         if place is None:
-            place, first = found, ref.id
-        elif (found.channel_id, found.fingerprint) != (place.channel_id, place.fingerprint):
-            apart = _APART.format(first[:_ID_SHOWN_MAX], ref.id[:_ID_SHOWN_MAX])
+            place, first = at, ref.id
+        elif (at.channel_id, at.fingerprint) != (place.channel_id, place.fingerprint):
+            apart = _APART.format(first[:_ID_MAX_CHARS], ref.id[:_ID_MAX_CHARS])
             raise Fault(Condition.ID_NOT_FOUND, apart, param=ref.param, details=ref.details)
     return place
 
 
-def _channel_at(
-    call: Call, refs: tuple[StoredRef, ...], places: Places, place: StoredAt
-) -> Channel:
-    """The channel of a place, if it may serve this call. Raises Fault ID_NOT_FOUND, NO_CHANNEL."""
-    ref = next(one for one in refs if places.get(one.id) is not None)
-    channel = call.snapshot.channel(place.channel_id)
-    if channel is None or channel not in makers(call):
+def _channel_at(head: RequestHead, admitted: Admitted, places: Places, place: StoredAt) -> Channel:
+    """Return the channel of a place, if it may serve this call. Raises Fault ID_NOT_FOUND,
+    NO_CHANNEL."""
+    ref = next(ref for ref in admitted.refs if places.get(ref.id) is not None)
+    channel = head.snapshot.channel(place.channel_id)
+    if channel is None or channel not in possible_makers(head):
         raise _unknown(ref)
     if not channel.enabled:
-        # Who can go on without it is told that it is gone.
-        raise _unknown(ref) if ref.details else Fault(Condition.NO_CHANNEL, model=call.model_name)
-    if not call.operation.stored and channel not in call.candidates:
+        # Clients that can go on without it learn that it is gone.
+        if ref.details:
+            raise _unknown(ref)
+        offer = admitted.offer
+        raise Fault(Condition.NO_CHANNEL, model=offer.model.name if offer else None)
+    if not head.operation.stored and channel not in admitted.channels:
         raise _unknown(ref)
     return channel
 
 
 def _narrowed(
-    call: Call, ref: StoredRef, pool: tuple[Channel, ...], *, refuse: bool, placed: bool
+    head: RequestHead, ref: StoredRef, channels: tuple[Channel, ...], *, refuse: bool, placed: bool
 ) -> tuple[Channel, ...]:
-    """Those of the channels that may be asked for something of no known place. Raises Fault
+    """Return those of the channels that may be asked for something of no known place. Raises Fault
     ID_NOT_FOUND, UNSUPPORTED."""
-    native = _native(call, pool)
+    native = _native(head, channels)
     if ref.kind == "thread":
-        able = tuple(one for one in native if VENDORS[one.vendor].threads)
-        if pool and not able:
+        threading = tuple(channel for channel in native if VENDORS[channel.vendor].threads)
+        if channels and not threading:
             raise _no_threads(ref)
-        return able
-    sharing = tuple(one for one in native if one.shares(ref.id)) if ref.kind != "answer" else ()
-    if sharing or (ref.kind != "answer" and not pool):  # all drain: the plan tells that
-        return sharing
+        return threading
+    if ref.kind != "answer":
+        sharing = tuple(channel for channel in native if channel.shares(ref.id))
+        if sharing or not channels:  # all drain: the plan reports that
+            return sharing
     if refuse:
         raise _unknown(ref)
     if not ref.alone or placed:
-        return pool
-    alone = call.snapshot.native(call.key.group, call.family.name)
-    if len(alone) != 1:
+        return channels
+    only = head.snapshot.native(head.key.group, head.family.name)
+    if len(only) != 1:
         raise _unknown(ref)
-    return alone
+    return only
 
 
 def _check_foreign(refs: tuple[StoredRef, ...], places: Places) -> None:
-    """Raises Fault UNSUPPORTED, ID_NOT_FOUND for what the conversation would be without; the rest
-    is left to the translation, which sends no id to a channel of another family."""
+    """Raise Fault UNSUPPORTED, ID_NOT_FOUND for what the conversation would lack; the rest is
+    left to the translation, which sends no id to a channel of another family."""
     for ref in refs:
         if ref.kind == "thread":
             raise _no_threads(ref)
@@ -165,5 +173,5 @@ def _no_threads(ref: StoredRef) -> Fault:
 
 
 def _unknown(ref: StoredRef) -> Fault:
-    detail = ref.id[:_ID_SHOWN_MAX]
+    detail = ref.id[:_ID_MAX_CHARS]
     return Fault(Condition.ID_NOT_FOUND, param=ref.param, detail=detail, details=ref.details)

@@ -19,12 +19,12 @@ from adapters.registry import CODECS, PAIRINGS
 from adapters.translate import Translation
 from adapters.upstream_errors.read import read_upstream_error, retry_after_s
 from conf.settings import Settings
-from handlers.relay.call import Attempt, Call, ClientGone, Ending, Interrupt, interrupted
+from handlers.relay.call import NO_CONTENT, Attempt, Call, Content, Delivery, Ending, interrupted
 from handlers.relay.downstream import Downstream
 from handlers.relay.failure_log import FailureLog
 from handlers.relay.faults import most_useful, no_candidate_fault
 from handlers.relay.limits.limits import Limits
-from handlers.relay.live import LiveCalls, LiveStream
+from handlers.relay.live import LiveCalls
 from handlers.relay.outgoing import request_of, without_reasoning
 from handlers.relay.pump import CONTENT_TYPES, StreamPump
 from handlers.relay.records import Records
@@ -34,7 +34,7 @@ from handlers.relay.routing.health import Health
 from handlers.relay.routing.plan import NOTHING, Candidate, Tried, Wanted
 from handlers.relay.routing.selector import Selector
 from handlers.relay.routing.suspects import refusal_of
-from handlers.relay.slices import LARGE_BYTES, in_turns
+from handlers.relay.running import LARGE_BYTES, ClientGone, Interrupt, run_in_slices
 from handlers.relay.translations import Translations
 from handlers.relay.upstream.client import Exchange, UpstreamClient, UpstreamError
 from handlers.relay.upstream.errors import (
@@ -59,7 +59,7 @@ FINISH_WITHIN_S = 1.0  # how long the upstream may take to end a body whose term
 
 @dataclass(slots=True)
 class Attempts:
-    """What the attempts of every call need; one object a worker."""
+    """The attempts of one worker's calls."""
 
     settings: Settings
     client: UpstreamClient
@@ -72,27 +72,32 @@ class Attempts:
     failures: FailureLog
     translations: Translations
 
-    async def first(self, call: Call) -> Attempt:
-        """Plans the first attempt and takes what it needs of limits. Raises Fault when none can be
-        made: NO_CHANNEL, what all candidates have lately failed with, or why no channel of another
-        family can carry the request."""
-        family, model, preference = call.family.name, call.model_name or "", None
-        if said := call.conversation():
-            now_s = time.monotonic()
-            preference = self.affinity.preference_of(call.key, family, model, said, now_s)
-        call.wanted = Wanted(call.candidates, family, model, preference, call.demand)
+    async def first(self, call: Call, channels: tuple[Channel, ...]) -> Attempt:
+        """Plan the first attempt at one of these channels and take what it needs of limits.
+
+        Raises Fault when none can be made: NO_CHANNEL, what all candidates have lately failed with,
+        or why no channel of another family can carry the request.
+        """
+        head, model, preference = call.head, call.requested.model or "", None
+        assert call.admitted is not None
+        if conversation := conversation_of(call, channels):
+            preference = self.affinity.preference_of(
+                head.key, head.family.name, model, conversation, time.monotonic()
+            )
+        demand = call.admitted.demand
+        call.planned = Wanted(channels, head.family.name, model, preference, demand)
         return await self._next(call, NOTHING)
 
     async def run(self, call: Call, attempt: Attempt, downstream: Downstream) -> Ending:
-        """Tries channels until one answer is accepted, or none is left that may be tried.
+        """Try channels until one answer is accepted, or none is left that may be tried.
 
-        Raises Fault as `first` does when none could be tried, since circuits opened in between.
+        Raises Fault as `first` does when none could be tried because circuits opened in between.
         """
         routing = self.settings.routing
         last_start_s = time.monotonic() + routing.total_time_s
-        pump = self._pump(call, downstream) if call.stream else None
+        pump = self._pump(call, downstream) if call.requested.stream else None
         tried: dict[str, set[int]] = {}
-        met: list[Fault] = []
+        faults: list[Fault] = []
         while True:
             ending = await self._with_health(call, attempt, pump)
             if ending is not None and (
@@ -104,96 +109,95 @@ class Attempts:
                 if not ending.fail_over:
                     return ending
                 assert ending.fault is not None
-                met.append(ending.fault)
+                faults.append(ending.fault)
             if attempt.candidate.slots is not None:
                 used_tokens = 0 if ending is not None else None
                 self.limits.leave(attempt.candidate.slots, used_tokens)
-            left = routing.max_attempts - len(met)
-            if left <= 0 or (met and (time.monotonic() > last_start_s or downstream.head_sent)):
-                return _failed(most_useful(met))
+            left = routing.max_attempts - len(faults)
+            if left <= 0 or (faults and (time.monotonic() > last_start_s or downstream.head_sent)):
+                return _failed(most_useful(faults))
             again = _note_tried(tried, attempt.candidate, ending) and left > 1
-            call.check()
+            call.running.check()
             try:
                 channel = attempt.candidate.channel
                 attempt = await self._next(call, tried, channel if again else None)
             except Fault:
-                if not met:
+                if not faults:
                     raise
-                return _failed(most_useful(met))
-
-    def waiting(self, call: Call) -> None:
-        """A call has no answer yet; once a second."""
-        attempt = call.attempt
-        if attempt is not None and attempt.trial is not None:
-            self.health.late(attempt.trial, time.monotonic())
+                return _failed(most_useful(faults))
 
     async def _next(self, call: Call, tried: Tried, again: Channel | None = None) -> Attempt:
-        """`again`: the channel of which another upstream key comes first. Raises Fault."""
+        """Plan the next attempt. `again`: the channel of which another upstream key comes first.
+        Raises Fault."""
         while True:
-            assert call.wanted is not None
-            found = self.selector.next(call.wanted, time.monotonic(), tried, again)
-            if not isinstance(found, Candidate):
-                raise no_candidate_fault(found, call.model_name)
-            family = found.channel.family
-            if family == call.family.name:
-                return Attempt(found, PAIRINGS[family, family])
+            assert call.planned is not None
+            candidate = self.selector.next(call.planned, time.monotonic(), tried, again)
+            if not isinstance(candidate, Candidate):
+                raise no_candidate_fault(candidate, call.requested.model)
+            family = candidate.channel.family
+            if family == call.head.family.name:
+                return Attempt(candidate, PAIRINGS[family, family])
             pairing: Translation | None = None
             try:
-                pairing = await self._translation(call, found)
+                pairing = await self._translation(call, candidate)
             finally:
-                if pairing is None and found.slots is not None:
-                    self.limits.leave(found.slots, None)
+                if pairing is None and candidate.slots is not None:
+                    self.limits.leave(candidate.slots, None)
             if pairing is not None:
-                return Attempt(found, pairing)
+                return Attempt(candidate, pairing)
 
     async def _translation(self, call: Call, candidate: Candidate) -> Translation | None:
-        """What serves a candidate of another family; None when it cannot carry the request and is
-        wanted no more. Raises Fault when no other is left."""
-        translations, wanted, channel = self.translations, call.wanted, candidate.channel
-        assert wanted is not None
+        """Return what serves a candidate of another family; None when it cannot carry the request
+        and leaves the plan. Raises Fault when no other is left."""
+        translations, planned, channel = self.translations, call.planned, candidate.channel
+        assert planned is not None
         try:
-            if call.request is None:
+            if call.content.request is None:
                 request = await self.decode(call)
-                call.wanted = wanted = translations.narrowed(request, wanted)
-                if not any(one is channel for one in wanted.channels):
+                call.planned = planned = translations.narrowed(request, planned)
+                if not any(other is channel for other in planned.channels):
                     return None
             try:
                 return await self._begin(call, candidate)
             except Fault as fault:
-                call.wanted = translations.without(wanted, (channel.id,), fault)
+                call.planned = translations.without(planned, (channel.id,), fault)
                 return None
         except Fault as fault:
-            fault.model = call.model_name
+            fault.model = call.requested.model
             raise
 
     async def decode(self, call: Call) -> Request:
-        """All of a call's request, for a channel of another family. Raises Fault of the client's
-        mistakes."""
-        if call.request is None:
-            assert call.spans is not None
-            decode = CODECS[call.family.name].client.decode_request
-            steps = decode(call.spans, bool(call.stream), call.target)
-            call.request = await _done(call, steps)
-        return call.request
+        """Return all of a call's request, for a channel of another family. Raises Fault of the
+        client's mistakes."""
+        head, content = call.head, call.content
+        if content.request is None:
+            assert content.spans is not None
+            decode = CODECS[head.family.name].client.decode_request
+            steps = decode(content.spans, bool(call.requested.stream), head.target)
+            request = await _result(call, steps)
+            call.content = Content(content.body, content.spans, request)
+            return request
+        return content.request
 
     async def _begin(self, call: Call, candidate: Candidate, without: str = "") -> Translation:
-        """The translation for a candidate. Raises Fault when it cannot carry the request."""
-        assert call.request is not None and call.wanted is not None and call.model is not None
+        """Make the translation for a candidate. Raises Fault when it cannot carry the request."""
+        head, request = call.head, call.content.request
+        assert request is not None and call.planned is not None and call.offer is not None
         steps = self.translations.begin(
-            call.request,
-            call.wanted,
+            request,
+            call.planned,
             candidate,
             _answer_context(call),
-            user_id=call.key.user_id,
-            max_output_tokens=call.model.max_output_tokens,
-            count=call.operation.job == "count",
+            user_id=head.key.user_id,
+            max_output_tokens=call.offer.model.max_output_tokens,
+            count=head.operation.job == "count",
             without=without,
         )
-        return await _done(call, steps)
+        return await _result(call, steps)
 
     async def _leave_out(self, call: Call, attempt: Attempt, what: str) -> bool:
-        """Whether the same channel may be asked again, without a part of the request."""
-        call.check()
+        """Return whether the same channel may be asked again, without a part of the request."""
+        call.running.check()
         pairing = attempt.pairing
         if not pairing.translated:
             attempt.without = what
@@ -207,18 +211,21 @@ class Attempts:
         return True
 
     def _pump(self, call: Call, downstream: Downstream) -> StreamPump:
-        pump = StreamPump(call, downstream, self._accepted, self.records.identified)
-        self.live.stream(LiveStream(call, pump, downstream))
+        on_accepted = partial(self._accepted, call)
+        on_identified = partial(self.records.identified, call)
+        pump = StreamPump(call.head.family.client, downstream, on_accepted, on_identified)
+        self.live.stream(call, pump, downstream)
         return pump
 
     async def _with_health(
         self, call: Call, attempt: Attempt, pump: StreamPump | None
     ) -> Ending | None:
-        """One try, whose end the circuit breakers are told; None when it may not begin any more."""
+        """Make an attempt and report its end to the circuit breakers; None when it may not begin
+        any more."""
         health, candidate = self.health, attempt.candidate
-        kind = STREAM if call.stream else "" if call.operation.free else PLAIN
+        kind = STREAM if call.requested.stream else "" if call.head.operation.free else PLAIN
         begin = health.begin_anyway if candidate.anyway else health.begin
-        now_s, model = time.monotonic(), call.model_name or ""
+        now_s, model = time.monotonic(), call.requested.model or ""
         trial = begin(candidate.channel, model, candidate.key, now_s, kind)
         if trial is None:
             return None
@@ -228,8 +235,8 @@ class Attempts:
             if ending.outcome == "ok":
                 health.succeeded(trial, time.monotonic())
             elif ending.counts and (fault := ending.upstream_fault) is not None:
-                status = call.attempts[-1].status
-                refusal = refusal_of(fault, status, call.key.user_id)
+                status = call.outcome.attempts[-1].status
+                refusal = refusal_of(fault, status, call.head.key.user_id)
                 health.failed(trial, time.monotonic(), fault, refusal)
         finally:
             attempt.trial = None
@@ -237,46 +244,47 @@ class Attempts:
         return ending
 
     async def _noted(self, call: Call, attempt: Attempt, pump: StreamPump | None) -> Ending:
-        """One try, noted in the call's record and, when a channel begins to fail, in the log."""
-        assert call.peek is not None
+        """Make an attempt and note it in the call's record and, when a channel begins to fail,
+        in the log."""
+        assert call.admitted is not None
         channel = attempt.candidate.channel
-        attempt.upstream_model = channel.models.get(call.peek.model)
+        attempt.upstream_model = channel.models.get(call.admitted.peek.model)
         record = AttemptRecord(channel.name, dropped=attempt.pairing.dropped)
-        call.attempts.append(record)
+        call.outcome.attempts.append(record)
         started_ms = now_ms()
         try:
             ending = await self._exchange(call, attempt, pump)
         except UpstreamError as error:
-            if call.own_ns >= 0:
-                call.own_ns -= time.monotonic_ns()
+            call.running.stopwatch.start()
             fail_over = may_fail_over(error, self.settings.routing.retry_timeouts)
             ending = _failed(fault_of(error), fail_over=fail_over)
             ending.counts = error.kind != "too_large"  # clients can ask for such answers
             record.error = error.kind
-        except Fault as fault:
+        except Fault as refusal:
             # The request cannot be made for this channel; nothing was sent.
-            ending = _failed(fault, fail_over=True)
+            ending = _failed(refusal, fail_over=True)
         finally:
             record.ms = now_ms() - started_ms
         if ending.outcome == "ok":
             if self.failures.failing:
-                self.failures.answered(channel, call.model_name or "")
-        elif (met := ending.upstream_fault) is not None:
-            met.mask(secrets_of(channel))
-            met.model, record.detail = call.model_name, met.operator_message
-            if not call.delivery.relayed:
-                record.error = record.error or met.code
+                self.failures.answered(channel, call.requested.model or "")
+        elif (fault := ending.upstream_fault) is not None:
+            fault.mask(secrets_of(channel))
+            fault.model, record.detail = call.requested.model, fault.operator_message
+            if not call.outcome.delivery.relayed:
+                record.error = record.error or fault.code
             if ending.counts:
-                self.failures.failed(call, attempt, met, time.monotonic())
+                self.failures.failed(call, attempt, fault, time.monotonic())
         return ending
 
     async def _exchange(self, call: Call, attempt: Attempt, pump: StreamPump | None) -> Ending:
-        """Sends the request and reads the answer. Raises UpstreamError, Fault, Interrupt."""
+        """Send the request and read the answer. Raises UpstreamError, Fault, Interrupt."""
+        running = call.running
         exchange = self.client.start(request_of(call, attempt, self.settings.upstream))
-        call.own_ns += time.monotonic_ns()
+        running.stopwatch.stop()
         try:
-            call.own_ns -= await call.wait(exchange.head)
-            call.attempts[-1].status = exchange.status
+            running.stopwatch.start(await running.wait(exchange.head))
+            call.outcome.attempts[-1].status = exchange.status
             if exchange.streaming:
                 assert pump is not None
                 return await self._streamed(call, attempt, exchange, pump)
@@ -289,61 +297,61 @@ class Attempts:
             exchange.accept()
             return self._whole(call, attempt, exchange, answer)
         finally:
-            call.waiter = None  # it may refer to an exception, and so to the call
-            if not exchange.head.done() or call.interrupted is not None:
-                # The vendor works for a client that has left, and bills it.
-                if isinstance(call.interrupted, ClientGone):
-                    call.delivery.handed_over = exchange.handed_over
+            running.waited()
+            if not exchange.head.done() or running.interrupted is not None:
+                outcome = call.outcome
+                if isinstance(running.interrupted, ClientGone) and not outcome.delivery.relayed:
+                    # The vendor works for a client that has left, and bills it.
+                    outcome.delivery = Delivery(handed_over=exchange.handed_over)
                 exchange.cancel()
 
     def _whole(
         self, call: Call, attempt: Attempt, exchange: Exchange, answer: UpstreamAnswer
     ) -> Ending:
-        """An answer that was read whole is accepted."""
+        """Accept an answer that was read whole."""
         self._bind(call, attempt)
-        pairing = attempt.pairing
-        if not pairing.translated and (made := pairing.upstream.issued_ids(answer.body, call.kept)):
-            self.records.note_made(call, made)
-        delivery = call.delivery
-        delivery.relayed = delivery.whole = True
-        delivery.usage, delivery.reported = answer.usage, answer.reported
+        pairing, upstream, outcome = attempt.pairing, attempt.pairing.upstream, call.outcome
+        if not pairing.translated and (ids := upstream.issued_ids(answer.body, call.keeps_answer)):
+            self.records.note_made(call, ids)
         units = answer.output_units
         if answer.usage is not None:  # the text alone was not counted: it has no more tokens
             units = len(answer.body) // BYTES_PER_TOKEN
-        delivery.output_units, delivery.upstream_id = units, answer.upstream_id
-        call.first_byte_ms = now_ms()
+        outcome.delivery = Delivery(
+            True, True, answer.usage, answer.reported, units, answer.upstream_id
+        )
+        outcome.first_byte_ms = now_ms()
         envelope = Envelope(200, _headers(call, attempt, exchange), answer.body)
         return Ending("ok", envelope=envelope)
 
     async def _streamed(
         self, call: Call, attempt: Attempt, exchange: Exchange, pump: StreamPump
     ) -> Ending:
-        """Lets the pump carry the answer until it or the call has ended."""
-        assert call.peek is not None
+        """Let the pump carry the answer until it or the call has ended."""
+        assert call.admitted is not None
+        running, peek, kept = call.running, call.admitted.peek, call.keeps_answer
         attempt.bridge = bridge = attempt.pairing.open_bridge(
-            call.peek.model,
+            peek.model,
             attempt.upstream_model or "",
-            not call.peek.include_usage,
-            call.operation,
+            not peek.include_usage,
+            call.head.operation,
             self.settings.upstream.max_event_bytes,
         )
-        bridge.watch(partial(self.records.note_made, call), stored=call.kept)
+        bridge.watch(partial(self.records.note_made, call), stored=kept)
         headers = tuple(_headers(call, attempt, exchange).items())
-        ended = pump.attach(exchange, bridge, headers)
-        if call.own_ns < 0:  # from here on it is the upstream's time, and the client's
-            call.own_ns += time.monotonic_ns()
+        ended = pump.attach(exchange, bridge, headers, awaits_id=kept)
+        running.stopwatch.stop()  # from here on it is the upstream's time, and the client's
         try:
-            await call.wait(ended)
+            await running.wait(ended)
         except Interrupt as interrupt:
             if isinstance(interrupt, ClientGone):
-                await _hear_usage(pump)
-            pump.note_delivery()
+                await _await_usage(pump)
+            call.outcome.delivery = pump.delivery()
             ending = interrupted(interrupt)
             ending.at_boundary = pump.at_boundary
             return ending
         ending = ended.result()
-        call.own_ns -= time.monotonic_ns()
-        pump.note_delivery()
+        running.stopwatch.start()
+        call.outcome.delivery = pump.delivery()
         pump.begin()
         if ending.fault is None:
             exchange.finish_within(FINISH_WITHIN_S)
@@ -355,11 +363,10 @@ class Attempts:
         return ending
 
     def _accepted(self, call: Call) -> None:
-        """The answer of a stream was accepted: frees the body, tells health and journal."""
-        call.body, call.spans, call.request = b"", None, None
-        call.first_byte_ms = now_ms()
-        if call.own_ns < 0:
-            call.own_ns += time.monotonic_ns()
+        """Free the body of a stream whose answer was accepted; note it in health and journal."""
+        call.content = NO_CONTENT
+        call.outcome.first_byte_ms = now_ms()
+        call.running.stopwatch.stop()
         attempt = call.attempt
         assert attempt is not None
         attempt.pairing.free_body()
@@ -368,56 +375,67 @@ class Attempts:
             self.health.started(trial, now_s, now_s - trial.begun_s)
         self._bind(call, attempt)
         self.records.identified(call)
-        if call.stored is None:
+        if call.outcome.stored is None:
             self.records.mark(call, 0)
 
     def _bind(self, call: Call, attempt: Attempt) -> None:
-        """An answer was accepted: the conversation stays at its channel and upstream key."""
-        wanted = call.wanted
-        if wanted is not None and wanted.preference is not None:
-            self.affinity.accepted(wanted.preference, attempt.candidate, time.monotonic())
+        """Keep the conversation at the channel and upstream key of an accepted answer."""
+        planned = call.planned
+        if planned is not None and planned.preference is not None:
+            self.affinity.accepted(planned.preference, attempt.candidate, time.monotonic())
+
+
+def conversation_of(call: Call, channels: tuple[Channel, ...]) -> bytes:
+    """Return the name of a call's conversation; empty without one, or with nothing to choose."""
+    head, spans = call.head, call.content.spans
+    if len(channels) < 2 and not (channels and len(channels[0].keys) > 1):
+        return b""
+    if spans is None or head.operation.job == "count":
+        return b""
+    return head.family.client.conversation(spans)
 
 
 def _failed(fault: Fault, *, fail_over: bool = False, retry_without: str | None = None) -> Ending:
-    """The end of an attempt, or of a call, whose answer was not accepted."""
+    """Return the end of an attempt, or of a call, whose answer was not accepted."""
     late = fault.condition is Condition.UPSTREAM_TIMEOUT
     outcome = "timeout" if late else "upstream_error"
     return Ending(outcome, fault, fail_over=fail_over, retry_without=retry_without)
 
 
 def _note_tried(tried: dict[str, set[int]], candidate: Candidate, ending: Ending | None) -> bool:
-    """Notes which upstream keys an attempt rules out; whether another one of the channel is due.
+    """Note which upstream keys an attempt rules out; return whether another one of the channel is
+    due.
 
-    A key that was refused, or may not be asked just now, says nothing of the next one. After two of
-    them the channel's others come after all other channels: it may be the account.
+    A key that was refused, or may not be asked just now, says nothing of the next one. After two
+    of them the channel's others come after all other channels: it may be the account.
     """
     channel = candidate.channel
-    out = tried.setdefault(channel.id, set())
+    keys = tried.setdefault(channel.id, set())
     if ending is None or _is_of_key(ending.fault):
-        out.add(candidate.key)
-        return len(out) == 1 < len(channel.keys)
-    out.update(range(max(1, len(channel.keys))))
+        keys.add(candidate.key)
+        return len(keys) == 1 < len(channel.keys)
+    keys.update(range(max(1, len(channel.keys))))
     return False
 
 
 def _is_of_key(fault: Fault | None) -> bool:
-    """Whether another upstream key of the same channel may be better off."""
+    """Return whether another upstream key of the same channel may be better off."""
     if fault is None:
         return False
     return fault.key_refused or fault.condition is Condition.UPSTREAM_RATE_LIMITED
 
 
 def _refused(call: Call, attempt: Attempt, exchange: Exchange) -> Ending:
-    """The upstream has answered with an error."""
+    """Return the end of an attempt that the upstream has answered with an error."""
     waits, secrets = wait_headers(exchange), secrets_of(attempt.candidate.channel)
     read = read_upstream_error(exchange.status, waits, exchange.body, secrets)
-    if call.operation.stored and exchange.status == 404:
-        return _failed(Fault(Condition.ID_NOT_FOUND, detail=call.target))
+    if call.head.operation.stored and exchange.status == 404:
+        return _failed(Fault(Condition.ID_NOT_FOUND, detail=call.head.target))
     return _failed(read.fault, fail_over=read.fail_over, retry_without=read.retry_without)
 
 
 def _unreadable(exchange: Exchange, fault: Fault) -> Ending:
-    """The answer's status is a success, its body is not."""
+    """Return the end of an attempt whose answer is a success by its status, not by its body."""
     if fault.retry_after_s is None:
         fault.retry_after_s = retry_after_s(wait_headers(exchange))
     note_unreadable(exchange, fault)
@@ -425,26 +443,28 @@ def _unreadable(exchange: Exchange, fault: Fault) -> Ending:
 
 
 async def _read_answer(call: Call, attempt: Attempt, body: bytes) -> UpstreamAnswer:
-    """A whole answer of the upstream. Raises Fault when it is none."""
-    assert call.peek is not None
-    pairing, names = attempt.pairing, (call.peek.model, attempt.upstream_model or "")
+    """Read a whole answer of the upstream. Raises Fault when it is none."""
+    assert call.admitted is not None
+    names = (call.admitted.peek.model, attempt.upstream_model or "")
+    pairing, operation = attempt.pairing, call.head.operation
     if len(body) > pairing.at_once_bytes:
-        steps = pairing.read_large_answer(body, *names, call.operation)
-        answer = await in_turns(steps, call)
+        steps = pairing.read_large_answer(body, *names, operation)
+        answer = await run_in_slices(steps, call.running)
     else:
-        answer = pairing.read_answer(body, *names, call.operation)
-    if call.stream:
+        answer = pairing.read_answer(body, *names, operation)
+    if call.requested.stream:
         raise Fault(Condition.UPSTREAM_INVALID)
     return answer
 
 
 def _headers(call: Call, attempt: Attempt, exchange: Exchange) -> dict[str, str]:
-    """The content type, and the upstream's headers that the family lets go down."""
-    own = CONTENT_TYPES[call.operation.framing] if call.stream else "application/json"
+    """Return the content type, and the upstream's headers that the family passes on."""
+    head, streamed = call.head, call.requested.stream
+    own = CONTENT_TYPES[head.operation.framing] if streamed else "application/json"
     if attempt.pairing.translated:
-        return {"Content-Type": own, **dict(attempt.told)}
+        return {"Content-Type": own, **dict(attempt.loss_headers)}
     passed = {"Content-Type": exchange.content_type or own}
-    for name in call.family.client.answer_headers:
+    for name in head.family.client.answer_headers:
         value = exchange.header(name)
         if value is not None:
             passed[name] = value
@@ -452,34 +472,36 @@ def _headers(call: Call, attempt: Attempt, exchange: Exchange) -> dict[str, str]
 
 
 def _has_reasoning(call: Call, attempt: Attempt) -> bool:
-    """Whether a native request says something without its opaque reasoning that it did not say
-    with it."""
-    if call.spans is None:
+    """Return whether a native request differs without its opaque reasoning."""
+    spans = call.content.spans
+    if spans is None:
         return False
-    return without_reasoning(call, call.spans, attempt.upstream_model or "") is not call.spans
+    return without_reasoning(call.head.family, spans, attempt.upstream_model or "") is not spans
 
 
-async def _done(call: Call, steps: Steps[T]) -> T:
-    """What steps over a call's request come to."""
-    return await in_turns(steps, call) if len(call.body) > LARGE_BYTES else at_once(steps)
+async def _result(call: Call, steps: Steps[T]) -> T:
+    """Return the result of steps over a call's request."""
+    if len(call.content.body) > LARGE_BYTES:
+        return await run_in_slices(steps, call.running)
+    return at_once(steps)
 
 
 def _answer_context(call: Call) -> AnswerContext:
-    """What a translated answer repeats of its call."""
-    peek = call.peek
-    assert peek is not None
+    """Return what a translated answer repeats of its call."""
+    admitted, head = call.admitted, call.head
+    assert admitted is not None
     return AnswerContext(
-        model=peek.model,
-        id=call.arrival.call_id,
-        created_s=call.arrival.started_ms // 1000,
-        input_tokens=call.input_estimate_tokens,
-        include_usage=peek.include_usage,
-        framing=call.operation.framing,
+        model=admitted.peek.model,
+        id=call.id,
+        created_s=head.arrival.started_ms // 1000,
+        input_tokens=admitted.input_estimate_tokens,
+        include_usage=admitted.peek.include_usage,
+        framing=head.operation.framing,
     )
 
 
-async def _hear_usage(pump: StreamPump) -> None:
-    """Waits a moment for the usage of a finished answer, which may have hidden reasoning."""
+async def _await_usage(pump: StreamPump) -> None:
+    """Wait a moment for the usage of a finished answer, which may have hidden reasoning."""
     left = USAGE_LOOKS
     while pump.lacks_usage and left:
         left -= 1

@@ -1,13 +1,13 @@
-"""One call in flight: what is known of it, and how what it waits for is interrupted.
+"""A call in values, one for each phase that it reaches.
 
-Belongs here: plain state of a call. Not here: decisions (admit, plan), bytes (pump, downstream),
-money (settle). Imported by the relay's modules and the inference handlers. Structs, not
-dataclasses, which take six times as long to make.
+received (RequestHead) → requested (Requested) → offered (Offer) → admitted (Admitted) → planned
+(Wanted, Attempt) → held (Held) → outcome (Outcome, Ending). Belongs here: plain state. Not here:
+decisions (admit, plan), waits (running), bytes (pump, downstream), money (settle). Imported by the
+relay's modules and the inference handlers. Structs, not dataclasses, which take six times as long
+to make.
 """
 
-import asyncio
 from collections.abc import Mapping
-from typing import Any
 
 from msgspec import Struct, field
 
@@ -19,11 +19,11 @@ from adapters.ir.request import Request
 from adapters.ir.usage import Usage
 from adapters.json.jsonio import Spans
 from adapters.translate import Translation
-from handlers.relay.limits.body_memory import BodyHold
 from handlers.relay.limits.cells import Slots
 from handlers.relay.limits.limits import NO_TOKENS, Demand
 from handlers.relay.routing.breaker import Trial
 from handlers.relay.routing.plan import Candidate, Wanted
+from handlers.relay.running import ClientGone, DrainForced, Interrupt, MoneyUsedUp, Running
 from handlers.telemetry.trace import Trace
 from store.catalog.catalog import Channel, Group, Model, Snapshot
 from store.catalog.keys import KeyEntry
@@ -32,30 +32,13 @@ from store.values.pricing import Prices
 from store.values.usage_record import AttemptRecord, CallFacts, StoredAt
 
 DROPPED = "x-sluice-dropped"
-
-
-class Interrupt(Exception):
-    """Ends a call in flight from outside; the subclass says why."""
-
-
-class ClientGone(Interrupt):
-    """The client closed its connection."""
-
-
-class DrainForced(Interrupt):
-    """The drain's time is up."""
-
-
-class MoneyUsedUp(Interrupt):
-    """A stream costs more than its payer has left; `fault` says who."""
-
-    def __init__(self, fault: Fault) -> None:
-        super().__init__(fault)
-        self.fault = fault
+_DRAINED = "The gateway is shutting down and has ended this call before its end; send it again."
+# Outcomes for which the upstream is to blame: an attempt ended with its fault.
+_BROKEN = frozenset({"upstream_error", "upstream_truncated", "timeout"})
 
 
 class Arrival(Struct, frozen=True, gc=False):
-    """What the head of a request says about the caller, before anything is decided."""
+    """The caller as the head of a request shows it, before anything is decided."""
 
     call_id: str
     started_ms: int
@@ -65,18 +48,151 @@ class Arrival(Struct, frozen=True, gc=False):
     trace: Trace | None = None
 
 
-_DRAINED = "The gateway is shutting down and has ended this call before its end; send it again."
-# Outcomes for which the upstream is to blame: an attempt ended with its fault.
-_BROKEN = frozenset({"upstream_error", "upstream_truncated", "timeout"})
+class RequestHead(Struct, frozen=True, gc=False):
+    """A request of a known key at a known endpoint. `group`: the key's, None when it is gone."""
+
+    arrival: Arrival
+    family: Family
+    operation: Operation
+    key: KeyEntry
+    group: Group | None
+    client_headers: Mapping[str, str]
+    snapshot: Snapshot
+    target: str | None = None  # what the path names: a model, or the id of something stored
+    method: str = "POST"
+    query: str = ""  # "?…" that goes on to the upstream, of stored things only
+
+
+class Requested(Struct, frozen=True, gc=False):
+    """The request's model and kind for the usage record, as far as they were read."""
+
+    model: str | None = None  # None: not read, or something stored is requested
+    stream: bool | None = None
+
+
+class Offer(Struct, frozen=True, gc=False):
+    """A model that the key may call, its prices now, and its channels, best priority first."""
+
+    group: Group
+    model: Model
+    prices: Prices
+    channels: tuple[Channel, ...]
+
+
+class Admitted(Struct, frozen=True, gc=False):
+    """A request whose body was checked. `offer` None: it names something stored, not a model."""
+
+    peek: Peek
+    offer: Offer | None = None
+    channels: tuple[Channel, ...] = ()  # of the offer, those that can do what is requested
+    refs: tuple[StoredRef, ...] = ()  # to what upstream accounts keep
+    estimated: bool = False  # a count of tokens that is made here
+    has_foreign: bool = False  # the body may have opaque state of translated answers
+    input_estimate_tokens: int = 0
+    input_bound_tokens: int = 0
+    output_bound_tokens: int = 0
+    demand: Demand = NO_TOKENS
+
+
+class Content(Struct, frozen=True, gc=False):
+    """The body, freed when an answer is accepted. `request`: all of it, decoded when a channel of
+    another family comes up."""
+
+    body: bytes = b""
+    spans: Spans | None = None
+    request: Request | None = None
+
+
+NO_CONTENT = Content()
+
+
+class Held(Struct, frozen=True, gc=False):
+    """What the call takes of its caller's limits and of its payer's money."""
+
+    slots: Slots | None = None
+    hold: Hold | None = None
+
+
+class Attempt(Struct, eq=False):
+    """One try of a call at a channel, with one of its upstream keys."""
+
+    candidate: Candidate
+    pairing: Pairing | Translation  # of the caller's family with the channel's
+    upstream_model: str | None = None
+    without: str | None = None  # part of the request that is left out
+    trial: Trial | None = None  # while it runs
+    bridge: Bridge | None = None  # of a streamed answer
+
+    @property
+    def loss_headers(self) -> tuple[tuple[str, str], ...]:
+        """Return the headers that name what of the request was not carried."""
+        dropped = self.pairing.dropped
+        return ((DROPPED, ", ".join(dropped)),) if dropped else ()
+
+
+class Delivery(Struct, frozen=True, gc=False):
+    """What the client got of the upstream's answer, as far as the bill needs it."""
+
+    relayed: bool = False  # something of an accepted answer went down
+    whole: bool = False
+    usage: Usage | None = None  # the vendor's last report
+    reported: object = None  # the same as the vendor wrote it
+    # estimated output tokens of what was relayed; a reported plain answer's: no more than that
+    output_units: int = 0
+    upstream_id: str | None = None
+    handed_over: bool = False  # the client left while the vendor was working on the request
+
+
+class Outcome(Struct, gc=False):
+    """What has come of a call so far. `made_marks`: of ids that its answer hands out."""
+
+    attempts: list[AttemptRecord] = []  # those that have begun; each call gets a list of its own
+    delivery: Delivery = Delivery()
+    first_byte_ms: int | None = None
+    status: int | None = None  # for the client; None: nothing was sent
+    stored: StoredAt | None = None  # where its own answer is kept
+    made_marks: frozenset[str] = frozenset()
+
+
+class Call(Struct, eq=False):
+    """A call with the value of each phase that it has reached; None: not yet.
+
+    The pipeline and the attempts replace these values, the records those of the outcome.
+    """
+
+    id: str  # the request id
+    head: RequestHead
+    running: Running = field(default_factory=Running)
+    requested: Requested = Requested()
+    offer: Offer | None = None
+    admitted: Admitted | None = None
+    content: Content = NO_CONTENT
+    planned: Wanted | None = None
+    attempt: Attempt | None = None  # that is planned or running, or was the last one
+    held: Held = Held()
+    opened: CallFacts | None = None  # as the journal has them
+    outcome: Outcome = field(default_factory=Outcome)
+
+    @property
+    def begun_attempt(self) -> Attempt | None:
+        """Return the running or last attempt; None before the first has begun."""
+        return self.attempt if self.outcome.attempts else None
+
+    @property
+    def keeps_answer(self) -> bool:
+        """Return whether the vendor is to keep the answer; of a translated one it is not."""
+        if self.admitted is None or not self.admitted.peek.stored:
+            return False
+        return self.attempt is not None and not self.attempt.pairing.translated
 
 
 class Ending(Struct):
-    """How an attempt ended and, with its last attempt, the call; before anything of it is written.
+    """The end of an attempt and, with its last attempt, of the call; nothing of it is written yet.
 
-    `outcome` is a word of the usage record. `fault` is what the client is told, None when the
-    answer is whole or the client is gone. `envelope` is a whole answer of the upstream; `tail` the
-    last bytes of a stream. `at_boundary` False: the last event went down in part, so that no event
-    of ours may follow it.
+    `outcome` is a word of the usage record. `fault` is for the client, None when the answer is
+    whole or the client is gone. `envelope` is a whole answer of the upstream; `tail` the last bytes
+    of a stream. `at_boundary` False: the last event went down in part, so that no event of ours may
+    follow it.
 
     Of an attempt whose answer was not accepted: `fail_over` when another channel may be asked,
     `retry_without` a part of the request without which the same channel may be asked once more,
@@ -94,134 +210,15 @@ class Ending(Struct):
 
     @property
     def upstream_fault(self) -> Fault | None:
-        """The upstream's fault, before or after its answer was accepted."""
+        """Return the upstream's fault, before or after its answer was accepted."""
         return self.fault if self.outcome in _BROKEN else None
 
 
 def interrupted(interrupt: Interrupt) -> Ending:
-    """The end of a call that was ended from outside."""
+    """Return the end of a call that was ended from outside."""
     if isinstance(interrupt, ClientGone):
         return Ending("client_gone")
     if isinstance(interrupt, MoneyUsedUp):
         return Ending("refused", interrupt.fault)
     assert isinstance(interrupt, DrainForced)
     return Ending("drained", Fault(Condition.UNAVAILABLE, _DRAINED))
-
-
-class Delivery(Struct):
-    """What the client got of the upstream's answer, as far as the bill needs it."""
-
-    relayed: bool = False  # something of an accepted answer went down
-    whole: bool = False
-    usage: Usage | None = None  # what the vendor reported last
-    reported: object = None  # the same as the vendor wrote it
-    # estimated output tokens of what was relayed; a reported plain answer's: no more than that
-    output_units: int = 0
-    upstream_id: str | None = None
-    handed_over: bool = False  # the client left while the vendor was working on the request
-
-
-class Attempt(Struct, eq=False):
-    """One try of a call at a channel, with one of its upstream keys."""
-
-    candidate: Candidate
-    pairing: Pairing | Translation  # of the caller's family with the channel's
-    upstream_model: str | None = None
-    without: str | None = None  # part of the request that is left out
-    trial: Trial | None = None  # while it runs
-    bridge: Bridge | None = None  # of a streamed answer
-
-    @property
-    def told(self) -> tuple[tuple[str, str], ...]:
-        """Headers that tell the client what of its request was not carried."""
-        dropped = self.pairing.dropped
-        return ((DROPPED, ", ".join(dropped)),) if dropped else ()
-
-
-class Call(Struct, eq=False):
-    """A call of a known key at a known endpoint; grows phase by phase."""
-
-    arrival: Arrival
-    family: Family
-    operation: Operation
-    key: KeyEntry
-    client_headers: Mapping[str, str]
-    snapshot: Snapshot
-    target: str | None = None  # what the path names: a model, or the id of something stored
-    method: str = "POST"
-    query: str = ""  # "?…" that goes on to the upstream, of stored things only
-    body: bytes = b""
-    body_hold: BodyHold | None = None  # counts the body until it is handed on
-    spans: Spans | None = None
-    peek: Peek | None = None
-    request: Request | None = None  # all of it, once a channel of another family comes up
-    has_foreign: bool = False  # the body may have opaque state of translated answers
-    estimated: bool = False  # a count of tokens that is made here
-    model_name: str | None = None
-    stream: bool | None = None
-    group: Group | None = None
-    model: Model | None = None
-    prices: Prices | None = None
-    candidates: tuple[Channel, ...] = ()  # best priority first
-    kept_refs: tuple[StoredRef, ...] = ()  # what it names of what upstream accounts keep
-    stored: StoredAt | None = None  # where its own answer is kept
-    made_marks: set[str] = field(default_factory=set)  # of the ids that its answer hands out
-    input_estimate_tokens: int = 0
-    input_bound_tokens: int = 0
-    output_bound_tokens: int = 0
-    demand: Demand = NO_TOKENS
-    slots: Slots | None = None  # of its caller's limits
-    wanted: Wanted | None = None  # what the selector is asked for
-    hold: Hold | None = None
-    covered_units: int = 0  # tokens of its stream that the hold surely covers
-    opened: bool = False
-    facts: CallFacts | None = None  # as the open line has them
-    attempt: Attempt | None = None  # that is planned or running, or was the last one
-    attempts: list[AttemptRecord] = []  # those that have begun; each call gets a list of its own
-    delivery: Delivery = field(default_factory=Delivery)
-    status: int | None = None
-    first_byte_ms: int | None = None
-    own_ns: int = 0  # how long the gateway was at work; while it is, less the moment it began
-    interrupted: Interrupt | None = None
-    waiter: "asyncio.Future[Any] | None" = None
-
-    @property
-    def tried(self) -> Attempt | None:
-        """The attempt that is running, or was the last one; None before the first has begun."""
-        return self.attempt if self.attempts else None
-
-    @property
-    def kept(self) -> bool:
-        """The vendor is to keep the answer; of a translated one it is asked not to."""
-        if self.peek is None or not self.peek.stored:
-            return False
-        return self.attempt is not None and not self.attempt.pairing.translated
-
-    def conversation(self) -> bytes:
-        """What names its conversation; empty when it has none, or there is nothing to choose."""
-        channels, spans = self.candidates, self.spans
-        if len(channels) < 2 and not (channels and len(channels[0].keys) > 1):
-            return b""
-        if spans is None or self.operation.job == "count":
-            return b""
-        return self.family.client.conversation(spans)
-
-    def check(self) -> None:
-        """Raises the Interrupt that has come meanwhile."""
-        if self.interrupted is not None:
-            raise self.interrupted
-
-    def wait(self, future: "asyncio.Future[Any]") -> "asyncio.Future[Any]":
-        """What to await for `future`, which `interrupt` may end with an Interrupt."""
-        if self.interrupted is not None:
-            raise self.interrupted
-        self.waiter = future
-        return future
-
-    def interrupt(self, reason: Interrupt) -> None:
-        """Makes whoever waits, now or next, get `reason`; the first one counts."""
-        if self.interrupted is not None:
-            return
-        self.interrupted = reason
-        if self.waiter is not None and not self.waiter.done():
-            self.waiter.set_exception(reason)

@@ -1,4 +1,4 @@
-"""Logs a channel that begins to fail: its first failure after a success.
+"""The log of channels that begin to fail: the first failure after a success.
 
 A line for every failed call would repeat itself a thousand times during an outage; the records of
 the calls have each failure. Sans-io: the clock (monotonic, s) is given. Imported by the attempts.
@@ -21,18 +21,18 @@ FAILING_MAX = 20_000  # channels × models; beyond it all are forgotten, and may
 
 @dataclass(slots=True)
 class FailureLog:
-    """Which channels fail for which models, as far as it was logged."""
+    """The pairs of channel and model whose failure was logged."""
 
     failing: set[tuple[str, str]] = field(default_factory=set)
     _logged_s: dict[str, float] = field(default_factory=dict)
 
     def answered(self, channel: Channel, model: str) -> None:
-        """A call succeeded: the next failure is a first one again."""
+        """Note a success: the next failure is a first one again."""
         self.failing.discard((channel.id, model))
 
     def failed(self, call: Call, attempt: Attempt, fault: Fault, now_s: float) -> None:
-        """An attempt failed with a masked fault; what the client caused is not logged."""
-        channel, model = attempt.candidate.channel, call.model_name or ""
+        """Log an attempt that failed with a masked fault; what the client caused is not logged."""
+        channel, model = attempt.candidate.channel, call.requested.model or ""
         if fault.blame == "client" or (channel.id, model) in self.failing:
             return
         if now_s - self._logged_s.get(channel.id, -LINE_EVERY_S) < LINE_EVERY_S:
@@ -48,30 +48,32 @@ class FailureLog:
 
 
 def _line(call: Call, attempt: Attempt, fault: Fault) -> str:
-    channel, record = attempt.candidate.channel, call.attempts[-1]
+    channel, record = attempt.candidate.channel, call.outcome.attempts[-1]
     route = channel.route
-    told: dict[str, object] = {
+    fields: dict[str, object] = {
         "channel": channel.name,
-        "model": call.model_name,
+        "model": call.requested.model,
         "upstream_model": attempt.upstream_model,
         "upstream_status": record.status,
         "error": record.error or fault.code,
         "ca_file": route.ca_file if route and record.error == "ca_file" else None,
-        "request_id": call.arrival.call_id,
+        "request_id": call.id,
         "detail": _detail(call, attempt, fault),
     }
-    pairs = (f"{name}={_word(value)}" for name, value in told.items() if value is not None)
+    pairs = (f"{name}={_word(value)}" for name, value in fields.items() if value is not None)
     return f"channel fails: {' '.join(pairs)}"
 
 
 def _detail(call: Call, attempt: Attempt, fault: Fault) -> str | None:
-    """What the upstream said, without the caller's own text, which vendors repeat in errors."""
+    """Return the upstream's message without the caller's own text, which vendors repeat in
+    errors."""
     if fault.operator_message is None or not fault.quotes_upstream:
         return fault.operator_message
-    if not call.body and not call.operation.stored:
+    body = call.content.body
+    if not body and not call.head.operation.stored:
         return None  # its answer was accepted, and the body freed: nothing to compare with
-    names = (call.model_name or "", attempt.upstream_model or "")
-    return without_echo(fault.operator_message, call.body, names)
+    names = (call.requested.model or "", attempt.upstream_model or "")
+    return without_echo(fault.operator_message, body, names)
 
 
 def _word(value: object) -> str:

@@ -6,10 +6,14 @@ in store/money/funds.py. Imported by the pipeline.
 
 import asyncio
 
+import msgspec
+
 from adapters.family.estimate import estimate_body_tokens
-from handlers.relay import admit, faults, settle
-from handlers.relay.call import Call, MoneyUsedUp
-from handlers.relay.pump import StreamPump
+from handlers.relay import faults, settle
+from handlers.relay.admit import LEAST_OUTPUT_TOKENS, hold_bound
+from handlers.relay.call import Admitted, RequestHead
+from handlers.relay.live import LiveStream
+from handlers.relay.running import MoneyUsedUp
 from store.money.accounts import Payment, payment_of
 from store.money.funds import Funds, Hold, QuotaUsed, WalletEmpty
 from store.values.errors import StoreUnavailable
@@ -31,141 +35,147 @@ class Holding:
         self._estimating = 0
         self._raising: dict[str, asyncio.Task[None]] = {}  # by call; also keeps them alive
 
-    def at_once(self, call: Call) -> bool:
-        """Whether the call holds all it needs, without waiting, as nearly all do; else see `wait`.
-
-        Raises Fault INVALID_FIELD when no money covers it.
-        """
-        if call.operation.free:
-            return True
-        bound = admit.hold_bound(call)
-        if not bound:
-            return True
+    def at_once(self, head: RequestHead, bound_nanos: int) -> Hold | None:
+        """Return a hold of what a call needs, as nearly all get without waiting; None: `wait`."""
         try:
-            payment = payment_of(call.key, call.arrival.started_ms)
-            call.hold = self._funds.try_hold(payment, bound)
+            payment = payment_of(head.key, head.arrival.started_ms)
+            return self._funds.try_hold(payment, bound_nanos)
         except (WalletEmpty, QuotaUsed, StoreUnavailable):
-            return False
-        return call.hold is not None
+            return None
 
-    async def wait(self, call: Call) -> None:
-        """Holds what the call needs, or what is left when that is enough for a short answer.
+    async def wait(
+        self, head: RequestHead, admitted: Admitted, body: bytes
+    ) -> tuple[Hold, Admitted]:
+        """Return a hold of what a call needs, or of what is left when that is enough for a short
+        answer; and the call with a better estimate of its input if that was necessary.
 
         Raises Fault WALLET_EMPTY, QUOTA_USED, UNAVAILABLE.
         """
-        payment = payment_of(call.key, call.arrival.started_ms)
+        payment = payment_of(head.key, head.arrival.started_ms)
         try:
             try:
-                await self._try(call, payment)
+                return await self._hold(payment, admitted), admitted
             except (WalletEmpty, QuotaUsed):
-                if not await self._estimated(call, payment):
+                better = await self._estimated(payment, admitted, body)
+                if better is None:
                     raise
-                await self._try(call, payment)
+                return await self._hold(payment, better), better
         except (WalletEmpty, QuotaUsed, StoreUnavailable) as error:
             raise faults.from_store(error, self._currency) from None
 
-    def follow(self, call: Call, pump: StreamPump, grown: int) -> None:
-        """A stream has grown by so many tokens in a second: raises its hold before it costs more.
+    def follow(self, stream: LiveStream, grown: int) -> None:
+        """Raise the hold of a stream, grown by so many tokens in a second, before it costs more.
 
         Does not wait. When the leases here have too little, a task asks for more; a stream that
         costs more than can be had is interrupted by MoneyUsedUp.
         """
-        hold, units = call.hold, pump.output_units
-        if hold is None or not hold.amount_nanos or units + grown <= call.covered_units:
+        call, units = stream.call, stream.pump.output_units
+        hold, admitted = call.held.hold, call.admitted
+        if hold is None or not hold.amount_nanos or units + grown <= stream.covered_units:
             return
-        pump.note_delivery()
-        cost = _cost(call)
-        wanted = cost + _ahead_nanos(call, units, grown) - hold.amount_nanos
-        if wanted > 0 and not self._raise_at_once(hold, wanted):
-            self._raise_soon(call, pump, wanted)
-        call.covered_units = units + _affordable(call, hold.amount_nanos - cost)
+        assert admitted is not None
+        cost = _cost(stream)
+        missing = cost + _ahead_nanos(admitted, units, grown) - hold.amount_nanos
+        if missing > 0 and not self._raise_at_once(hold, missing):
+            self._raise_soon(stream, hold, missing)
+        stream.covered_units = units + _affordable(admitted, hold.amount_nanos - cost)
 
-    async def _try(self, call: Call, payment: Payment) -> None:
-        bound, least = admit.hold_bound(call), admit.least_hold(call)
-        call.hold = await self._funds.hold(payment, bound, least)
+    async def _hold(self, payment: Payment, admitted: Admitted) -> Hold:
+        least_tokens = min(LEAST_OUTPUT_TOKENS, admitted.output_bound_tokens)
+        least = call_bound(admitted, least_tokens)
+        return await self._funds.hold(payment, call_bound(admitted), least)
 
-    async def _estimated(self, call: Call, payment: Payment) -> bool:
-        """Whether a better estimate of the input than its cheap bound may change a refusal."""
+    async def _estimated(
+        self, payment: Payment, admitted: Admitted, body: bytes
+    ) -> Admitted | None:
+        """Return the call with a better estimate of its input than the cheap bound; None when that
+        cannot change a refusal."""
         if self._estimating >= ESTIMATES_MAX or not self._funds.has_free(payment):
-            return False
+            return None
         self._estimating += 1
         try:
             loop = asyncio.get_running_loop()
-            tokens = await loop.run_in_executor(None, estimate_body_tokens, call.body)
+            tokens = await loop.run_in_executor(None, estimate_body_tokens, body)
         finally:
             self._estimating -= 1
-        bound, call.input_bound_tokens = (
-            call.input_bound_tokens,
-            min(call.input_bound_tokens, tokens * ESTIMATE_MARGIN_PERCENT // 100),
-        )
-        return call.input_bound_tokens < bound
+        tokens = tokens * ESTIMATE_MARGIN_PERCENT // 100
+        if tokens >= admitted.input_bound_tokens:
+            return None
+        return msgspec.structs.replace(admitted, input_bound_tokens=tokens)
 
-    def _raise_at_once(self, hold: Hold, wanted: int) -> bool:
+    def _raise_at_once(self, hold: Hold, nanos: int) -> bool:
         try:
-            extra = self._funds.try_hold(hold.payment, wanted)
+            extra = self._funds.try_hold(hold.payment, nanos)
         except (WalletEmpty, QuotaUsed, StoreUnavailable):
             return False
         if extra is not None:
             hold.add(extra)
         return extra is not None
 
-    def _raise_soon(self, call: Call, pump: StreamPump, wanted: int) -> None:
+    def _raise_soon(self, stream: LiveStream, hold: Hold, nanos: int) -> None:
         """One task at a time for each call: what is missing then is seen in the next second."""
-        call_id = call.arrival.call_id
+        call_id = stream.call.id
         if call_id not in self._raising:
             loop = asyncio.get_running_loop()
-            self._raising[call_id] = loop.create_task(self._raise(call, pump, wanted))
+            self._raising[call_id] = loop.create_task(self._raise(stream, hold, nanos))
 
-    async def _raise(self, call: Call, pump: StreamPump, wanted: int) -> None:
-        hold = call.hold
-        assert hold is not None
+    async def _raise(self, stream: LiveStream, hold: Hold, nanos: int) -> None:
         try:
-            least = max(1, _cost(call) - hold.amount_nanos)
-            extra = await self._funds.hold(hold.payment, wanted, least)
+            least = max(1, _cost(stream) - hold.amount_nanos)
+            extra = await self._funds.hold(hold.payment, nanos, least)
         except StoreUnavailable:
             return  # an answer that has begun is not cut while the store is unavailable
         except (WalletEmpty, QuotaUsed) as error:
-            if hold.settled:
-                return
-            pump.note_delivery()
             # What is missing may be for the coming seconds only.
-            if _cost(call) > hold.amount_nanos:
+            if not hold.settled and _cost(stream) > hold.amount_nanos:
                 error.left_nanos = 0  # what is left does not pay for what was delivered
-                call.interrupt(MoneyUsedUp(faults.from_store(error)))
+                stream.call.running.interrupt(MoneyUsedUp(faults.from_store(error)))
             return
         finally:
-            del self._raising[call.arrival.call_id]
+            del self._raising[stream.call.id]
         if hold.settled:
             self._funds.settle(extra, 0)
         else:
             hold.add(extra)
 
 
-def _cost(call: Call) -> int:
-    """Nanos that the call would cost if it ended now."""
-    return settle.payable(call, settle.charged_counts(call))[1]
+def call_bound(admitted: Admitted, output_tokens: int | None = None) -> int:
+    """Return the nanos that an admitted call can cost at most, with so many output tokens if it is
+    not its own bound of them. Raises Fault INVALID_FIELD when no money covers it."""
+    if output_tokens is None:
+        output_tokens = admitted.output_bound_tokens
+    assert admitted.offer is not None
+    return hold_bound(admitted.offer, admitted.input_bound_tokens, output_tokens)
 
 
-def _ahead_nanos(call: Call, units: int, grown: int) -> int:
-    """What the next seconds may add to the cost. The client's own bound counts until it is passed:
-    otherwise calls with an exact hold would take money that others need."""
-    prices, group, peek = call.prices, call.group, call.peek
-    assert prices is not None and group is not None and peek is not None
-    now = settle.text_tokens(call, units)
-    later = settle.text_tokens(call, units + max(AHEAD_TOKENS, AHEAD_S * grown))
-    if peek.max_output_tokens is not None and now <= call.output_bound_tokens:
-        later = min(later, call.output_bound_tokens)
+def _cost(stream: LiveStream) -> int:
+    """Return the nanos that the call would cost if it ended now."""
+    call, delivery = stream.call, stream.pump.delivery()
+    counts = settle.charged_counts(call, delivery)
+    assert call.admitted is not None
+    return settle.payable(call.admitted, counts, delivery.reported)[1]
+
+
+def _ahead_nanos(admitted: Admitted, units: int, grown: int) -> int:
+    """Return what the next seconds may add to the cost. The client's own bound counts until it is
+    passed: otherwise calls with an exact hold would take money that others need."""
+    offer = admitted.offer
+    assert offer is not None
+    now = settle.text_tokens(admitted, units)
+    later = settle.text_tokens(admitted, units + max(AHEAD_TOKENS, AHEAD_S * grown))
+    if admitted.peek.max_output_tokens is not None and now <= admitted.output_bound_tokens:
+        later = min(later, admitted.output_bound_tokens)
     tokens = later - now
     if not tokens:
         return 0
     try:
-        return bound_nanos(0, tokens, prices, group.multiplier_ppm)
+        return bound_nanos(0, tokens, offer.prices, offer.group.multiplier_ppm)
     except OverflowError:
         return 0  # no money covers it
 
 
-def _affordable(call: Call, nanos: int) -> int:
-    """How many more tokens of output an amount pays for."""
-    prices, group = call.prices, call.group
-    assert prices is not None and group is not None
-    return affordable_tokens(nanos, prices.dearest_output, group.multiplier_ppm)
+def _affordable(admitted: Admitted, nanos: int) -> int:
+    """Return how many more tokens of output an amount pays for."""
+    offer = admitted.offer
+    assert offer is not None
+    return affordable_tokens(nanos, offer.prices.dearest_output, offer.group.multiplier_ppm)

@@ -7,25 +7,36 @@ here knows a wire format, a database or pycurl.
 import logging
 import os
 import time
-from dataclasses import dataclass, field
+from functools import partial
 from random import random
 
-from adapters.family import Envelope
+from adapters.family import Envelope, Peek
 from adapters.family.rate_headers import RateLevel
 from adapters.faults import Condition, Fault
+from adapters.json.jsonio import Spans, top_level, top_level_steps
 from adapters.json.structure import at_once
 from adapters.registry import CODECS
 from adapters.request_estimate import estimate_request
 from conf.metrics import RATE_LIMITED
 from conf.settings import Settings
 from handlers.relay import admit, settle
-from handlers.relay.admit_stored import admit_kept
+from handlers.relay.admit_stored import admit_stored
 from handlers.relay.attempts import Attempts
-from handlers.relay.call import Attempt, Call, Ending, Interrupt, interrupted
+from handlers.relay.call import (
+    Admitted,
+    Attempt,
+    Call,
+    Content,
+    Ending,
+    Held,
+    Offer,
+    Requested,
+    interrupted,
+)
 from handlers.relay.downstream import Downstream
 from handlers.relay.failure_log import FailureLog
-from handlers.relay.holding import Holding
-from handlers.relay.limits.body_memory import BodyMemory
+from handlers.relay.holding import Holding, call_bound
+from handlers.relay.limits.body_memory import BodyHold, BodyMemory
 from handlers.relay.limits.limits import Limits
 from handlers.relay.live import LiveCalls
 from handlers.relay.records import Records
@@ -33,13 +44,14 @@ from handlers.relay.routing.affinity import Affinity
 from handlers.relay.routing.health import Health
 from handlers.relay.routing.plan import Planner
 from handlers.relay.routing.selector import Selector
-from handlers.relay.slices import LARGE_BYTES, in_turns
+from handlers.relay.running import LARGE_BYTES, Interrupt, run_in_slices
 from handlers.relay.stored_responses import StoredResponses
+from handlers.relay.sweep import Sweep
 from handlers.relay.translations import Translations
 from handlers.relay.upstream.client import UpstreamClient
 from handlers.telemetry.calls import Telemetry
 from store.calls.journal import Journal
-from store.catalog.catalog import EMPTY, Snapshot
+from store.catalog.catalog import EMPTY, Channel, Snapshot
 from store.catalog.key_cache import KeyCache
 from store.money.funds import Funds
 from store.values.usage_record import Charge
@@ -50,185 +62,239 @@ ESTIMATED = {"Content-Type": "application/json", "x-token-count": "estimated"}
 _SECRET_BYTES = 32
 
 
-@dataclass(slots=True)
 class Relay:
-    """What every call needs; one object a worker."""
+    """The relay of one worker, composed of what it is given; without `translations`, opaque state
+    goes back to its maker by this worker alone."""
 
-    settings: Settings
-    keys: KeyCache
-    funds: Funds
-    journal: Journal
-    client: UpstreamClient
-    live: LiveCalls
-    telemetry: Telemetry
-    limits: Limits
-    stored: StoredResponses
-    node: str
-    snapshot: Snapshot = EMPTY
-    health: Health = field(default_factory=lambda: Health(random))
-    # without the installation's secrets, opaque state goes back to its maker by this worker alone
-    translations: Translations = field(
-        default_factory=lambda: Translations((os.urandom(_SECRET_BYTES),))
-    )
-    body_memory: BodyMemory = field(init=False)
-    attempts: Attempts = field(init=False)
-    holding: Holding = field(init=False)
-    records: Records = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.body_memory = BodyMemory(self.settings.server.body_memory_bytes)
-        self.body_memory.on_refused = self._count_refused
-        self.records = Records(self.journal, self.stored, self.node)
-        self.holding = Holding(self.funds, self.settings.money.currency)
-        self.attempts = Attempts(
-            settings=self.settings,
-            client=self.client,
-            live=self.live,
-            limits=self.limits,
-            records=self.records,
-            health=self.health,
-            selector=Selector(Planner(self.health, random), self.limits),
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        keys: KeyCache,
+        funds: Funds,
+        journal: Journal,
+        client: UpstreamClient,
+        live: LiveCalls,
+        health: Health,
+        limits: Limits,
+        stored: StoredResponses,
+        telemetry: Telemetry,
+        node: str,
+        translations: Translations | None = None,
+    ) -> None:
+        self.snapshot: Snapshot = EMPTY
+        self.keys, self.funds, self.client = keys, funds, client
+        self.live, self.health, self.limits = live, health, limits
+        self.telemetry = telemetry
+        self.body_memory = BodyMemory(
+            settings.server.body_memory_bytes, partial(telemetry.metrics.count, RATE_LIMITED)
+        )
+        self._max_event_bytes = settings.upstream.max_event_bytes
+        self._stored = stored
+        self._records = records = Records(journal, stored, node)
+        self._holding = Holding(funds, settings.money.currency)
+        self._sweep = Sweep(settings.upstream, live, health, self._holding, records)
+        self._attempts = Attempts(
+            settings=settings,
+            client=client,
+            live=live,
+            limits=limits,
+            records=records,
+            health=health,
+            selector=Selector(Planner(health, random), limits),
             affinity=Affinity(),
             failures=FailureLog(),
-            translations=self.translations,
+            translations=translations or Translations((os.urandom(_SECRET_BYTES),)),
         )
-        self.health.running = self.live.trials
-        self.limits.on_refused = self._count_refused
-        self.live.on_waiting = self.attempts.waiting
-        self.live.on_grown = self.holding.follow
-        self.live.on_mark = self.records.mark
 
-    async def run(self, call: Call, body: bytes, downstream: Downstream) -> None:
-        """Relays one call whose head was admitted; whatever happens, it is settled and answered."""
+    def take_snapshot(self, snapshot: Snapshot) -> None:
+        """Use a new catalog for the calls that come."""
+        self.snapshot = snapshot
+
+    def sweep(self, now_s: int) -> None:
+        """Do what is due for the calls in flight. Once a second, by a monotonic clock."""
+        self._sweep.run(now_s)
+
+    async def run(
+        self, call: Call, body: bytes, downstream: Downstream, body_hold: BodyHold | None = None
+    ) -> None:
+        """Relay a call whose head was admitted; whatever happens, it is settled and answered.
+        `body_hold` counts the body until it is handed on."""
         self.live.enter(call)
-        call.own_ns = -time.monotonic_ns()
+        call.running.stopwatch.start()
         try:
-            if call.operation.stored:
-                admit.read_stored(call)
-            elif len(body) <= LARGE_BYTES:
-                admit.read_body(call, body)
+            if len(body) <= LARGE_BYTES or call.head.operation.stored:
+                admitted = self._admit(call, body)
             else:
-                await in_turns(admit.large_body_steps(call, body), call)
-            levels = self._limit(call, downstream)
-            if call.kept_refs:
-                await admit_kept(call, self.stored)
-                call.check()
-            if call.estimated:
+                admitted = await self._admit_large(call, body)
+            levels = self._limit(call, admitted, downstream)
+            channels = admitted.channels
+            if admitted.refs:
+                channels = await admit_stored(call.head, admitted, self._stored)
+                call.running.check()
+            if admitted.estimated:
                 ending = await self._count(call)
-                self._tell_limits(call, levels, downstream)
+                self._add_levels(call, levels, downstream)
             else:
-                attempt = await self._begin(call)
-                if call.body_hold is not None:
-                    call.body_hold.release()
-                self._tell_limits(call, levels, downstream)
-                ending = await self.attempts.run(call, attempt, downstream)
+                attempt = await self._begin(call, admitted, channels)
+                if body_hold is not None:
+                    body_hold.release()
+                self._add_levels(call, levels, downstream)
+                ending = await self._attempts.run(call, attempt, downstream)
         except Fault as fault:
             ending = Ending("refused", fault)
         except Interrupt as interrupt:
             ending = interrupted(interrupt)
         except Exception:
-            log.exception("call %s failed inside the gateway", call.arrival.call_id)
+            log.exception("call %s failed inside the gateway", call.id)
             ending = Ending("internal_error", Fault(Condition.INTERNAL))
         try:
+            if body_hold is not None:
+                body_hold.release()
             self.end(call, ending, downstream)
         except BaseException:
             self._leave_limits(call)  # a slot must never stay
             raise
 
-    async def _begin(self, call: Call) -> Attempt:
-        """Plans the first attempt, holds money, opens the record. Raises Fault, Interrupt."""
-        call.attempt = attempt = await self.attempts.first(call)
-        if not self.holding.at_once(call):
-            await self.holding.wait(call)
-            call.check()
-        self.records.open(call)
+    def _admit(self, call: Call, body: bytes) -> Admitted:
+        """Read and check the body. Raises Fault."""
+        head = call.head
+        if head.operation.stored:
+            call.admitted = admitted = admit.admit_stored_thing(head)
+            call.requested = Requested(None, admitted.peek.stream)
+            return admitted
+        spans = top_level(body)
+        offer, peek = self._offer(call, spans)
+        call.content = Content(body, spans)
+        call.admitted = admitted = admit.admit_body(head, offer, spans, peek, body)
+        return admitted
+
+    async def _admit_large(self, call: Call, body: bytes) -> Admitted:
+        """Read and check the body in slices. Raises Fault, Interrupt."""
+        spans = await run_in_slices(top_level_steps(body), call.running)
+        offer, peek = self._offer(call, spans)
+        call.content = Content(body, spans)
+        steps = admit.admit_large_body(call.head, offer, spans, peek, body)
+        call.admitted = admitted = await run_in_slices(steps, call.running)
+        return admitted
+
+    def _offer(self, call: Call, spans: Spans) -> tuple[Offer, Peek]:
+        """Read the fields and find the model. Raises Fault."""
+        name, stream, peek = admit.read_fields(call.head, spans)
+        call.requested = Requested(name[: admit.MODEL_NAME_MAX_CHARS], stream)
+        call.offer = offer = admit.find_offer(call.head, name)
+        if isinstance(peek, Fault):
+            raise peek
+        return offer, peek
+
+    async def _begin(
+        self, call: Call, admitted: Admitted, channels: tuple[Channel, ...]
+    ) -> Attempt:
+        """Plan the first attempt, hold money, open the record. Raises Fault, Interrupt."""
+        call.attempt = attempt = await self._attempts.first(call, channels)
+        bound_nanos = 0 if call.head.operation.free else call_bound(admitted)
+        if bound_nanos:
+            slots, hold = call.held.slots, self._holding.at_once(call.head, bound_nanos)
+            if hold is not None:
+                call.held = Held(slots, hold)
+            else:
+                body = call.content.body
+                hold, call.admitted = await self._holding.wait(call.head, admitted, body)
+                call.held = Held(slots, hold)
+                call.running.check()
+        call.opened = self._records.open(call)
         return attempt
 
     async def _count(self, call: Call) -> Ending:
-        """A count of tokens that no channel can be asked for: an estimate. Raises Fault."""
-        steps = estimate_request(await self.attempts.decode(call))
-        tokens = await in_turns(steps, call) if len(call.body) > LARGE_BYTES else at_once(steps)
-        self.records.open(call)
-        body = CODECS[call.family.name].client.encode_count(tokens)
+        """Estimate a count of tokens that no channel can be asked for. Raises Fault."""
+        steps = estimate_request(await self._attempts.decode(call))
+        large = len(call.content.body) > LARGE_BYTES
+        tokens = await run_in_slices(steps, call.running) if large else at_once(steps)
+        call.opened = self._records.open(call)
+        body = CODECS[call.head.family.name].client.encode_count(tokens)
         return Ending("ok", envelope=Envelope(200, dict(ESTIMATED), body))
 
     def end(self, call: Call, ending: Ending, downstream: Downstream) -> None:
-        """Settles the call, then writes its last bytes. For refusals of the head, too."""
+        """Settle the call, then write its last bytes. For refusals of the head, too."""
         self.live.leave(call)
-        if call.body_hold is not None:
-            call.body_hold.release()
         if ending.outcome == "refused" and downstream.gone:
             ending = Ending("client_gone")
-        envelope = ending.envelope
-        if envelope is None and ending.fault is not None and not downstream.head_sent:
-            envelope = call.family.client.encode_fault(ending.fault, call.arrival.call_id)
-        begun = downstream.head_sent
+        envelope, begun = ending.envelope, downstream.head_sent
+        if envelope is None and ending.fault is not None and not begun:
+            envelope = call.head.family.client.encode_fault(ending.fault, call.id)
         if begun:
-            call.status = 200
+            call.outcome.status = 200
         elif envelope is not None and not downstream.gone:
-            call.status = envelope.status
+            call.outcome.status = envelope.status
         self._settle(call, ending)
         if begun:
             self._end_stream(call, ending, downstream)
         elif envelope is not None:
             downstream.send(envelope.status, tuple(envelope.headers.items()), envelope.body)
 
-    def _tell_limits(
+    def _add_levels(
         self, call: Call, levels: tuple[RateLevel, ...], downstream: Downstream
     ) -> None:
+        """Add what is left of the limits to the answer's head."""
         if levels:
-            downstream.add_headers(call.family.client.rate_lines(levels, time.time()))
+            downstream.add_headers(call.head.family.client.rate_lines(levels, time.time()))
 
-    def _limit(self, call: Call, downstream: Downstream) -> tuple[RateLevel, ...]:
-        """Takes what the call needs of its limits: what is left is for the head of its answer."""
-        key, group = call.key, call.group
+    def _limit(
+        self, call: Call, admitted: Admitted, downstream: Downstream
+    ) -> tuple[RateLevel, ...]:
+        """Take what the call needs of its limits; return what is left of them. Raises Fault."""
+        key, group, free = call.head.key, call.head.group, call.head.operation.free
         assert group is not None
         if not (key.limited or group.limited):  # as most are
             return ()
-        levels, taken = self.limits.enter(key, group, call.demand, free=call.operation.free)
-        if isinstance(taken, Fault):
-            self._tell_limits(call, levels, downstream)
-            raise taken
-        call.slots = taken
+        levels, slots = self.limits.enter(key, group, admitted.demand, free=free)
+        if isinstance(slots, Fault):
+            self._add_levels(call, levels, downstream)
+            raise slots
+        call.held = Held(slots)
         return levels
 
     def record_gone(self, call: Call) -> None:
-        """The client left before its body was here."""
+        """Record that the client left before its body was received."""
         self._settle(call, Ending("client_gone"))
 
     def _settle(self, call: Call, ending: Ending) -> None:
-        """Cost, hold and record of a call that is over; in the journal before any last byte."""
-        counts, cost = settle.charged_counts(call), 0
+        """Settle cost, hold and record of a call that is over; in the journal before any last
+        byte."""
+        head, outcome, hold = call.head, call.outcome, call.held.hold
+        delivery = outcome.delivery
+        counts, cost = settle.charged_counts(call, delivery), 0
         charges: tuple[Charge, ...] = ()
-        if call.hold is not None:
-            counts, cost = settle.payable(call, counts)
-            charges = self.funds.settle(call.hold, cost)
+        if hold is not None and call.admitted is not None:
+            counts, cost = settle.payable(call.admitted, counts, delivery.reported)
+            charges = self.funds.settle(hold, cost)
         self._leave_limits(call, counts)
-        if call.kept and call.delivery.relayed:
-            self.records.note_stored(call, call.delivery.upstream_id)
-        elif call.method == "DELETE" and ending.outcome == "ok":
-            call.stored = self.stored.forget(call.key.user_id, call.target or "")
-        record, kept = self.records.close(call, ending, settle.Bill(counts, cost, charges))
-        if call.own_ns < 0:
-            call.own_ns += time.monotonic_ns()
-        self.telemetry.call_ended(record, call.own_ns // 1000, call.arrival.trace, line=kept)
-
-    def _count_refused(self, limit: str) -> None:
-        self.telemetry.metrics.count(RATE_LIMITED, limit)
+        if delivery.relayed and call.keeps_answer:
+            self._records.note_stored(call, delivery.upstream_id)
+        elif head.method == "DELETE" and ending.outcome == "ok":
+            outcome.stored = self._stored.forget(head.key.user_id, head.target or "")
+        bill = settle.Bill(counts, cost, charges)
+        record, has_line = self._records.close(call, ending, bill)
+        stopwatch = call.running.stopwatch
+        stopwatch.stop()
+        own_us = stopwatch.elapsed_ns // 1000
+        self.telemetry.call_ended(record, own_us, head.arrival.trace, line=has_line)
 
     def _leave_limits(self, call: Call, counts: settle.Counts | None = None) -> None:
-        """Gives back what the call has of limits; of one never opened as if it had not come."""
-        attempt = call.attempt
-        of_attempt = None if attempt is None else attempt.candidate.slots
-        if call.slots is None and of_attempt is None:
+        """Give back what the call has of limits; of one never opened as if it had not come."""
+        attempt, slots = call.attempt, call.held.slots
+        attempt_slots = None if attempt is None else attempt.candidate.slots
+        if slots is None and attempt_slots is None:
             return
-        used_tokens = settle.tokens_of(counts) if counts is not None else 0
-        for slots in (call.slots, of_attempt):
-            if slots is not None:
-                self.limits.leave(slots, used_tokens if call.opened else None)
+        used_tokens = None
+        if call.opened is not None:
+            used_tokens = settle.tokens_of(counts) if counts is not None else 0
+        for taken_slots in (slots, attempt_slots):
+            if taken_slots is not None:
+                self.limits.leave(taken_slots, used_tokens)
 
     def _end_stream(self, call: Call, ending: Ending, downstream: Downstream) -> None:
-        """The last bytes of a stream whose head is out."""
+        """Write the last bytes of a stream whose head was sent."""
         if ending.fault is None or downstream.gone:
             downstream.finish(ending.tail)
             return
@@ -240,7 +306,9 @@ class Relay:
         assert attempt is not None
         bridge = attempt.bridge
         if bridge is None or not bridge.accepted:  # nothing but heartbeats went down
-            name, limit = call.model_name or "", self.settings.upstream.max_event_bytes
-            bridge = attempt.pairing.open_bridge(name, name, False, call.operation, limit)
-        event = bridge.encode_fault(ending.fault, call.arrival.call_id)
+            name, operation = call.requested.model or "", call.head.operation
+            bridge = attempt.pairing.open_bridge(
+                name, name, False, operation, self._max_event_bytes
+            )
+        event = bridge.encode_fault(ending.fault, call.id)
         downstream.finish(ending.tail + event)

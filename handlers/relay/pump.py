@@ -1,4 +1,4 @@
-"""Carries a streamed answer from the upstream to the client, event by event.
+"""The pump of a streamed answer: from the upstream to the client, event by event.
 
 One pump serves a streaming call through all its attempts: nothing of an answer goes down before it
 is accepted; after that every complete event goes down in the loop turn that completed it. An
@@ -9,8 +9,9 @@ import asyncio
 from collections.abc import Callable
 
 from adapters.bridge import Bridge
+from adapters.family import ClientSide
 from adapters.faults import Condition, Fault
-from handlers.relay.call import Call, Ending
+from handlers.relay.call import Delivery, Ending
 from handlers.relay.downstream import Downstream, Header
 from handlers.relay.upstream.client import Exchange, UpstreamError
 from handlers.relay.upstream.errors import fault_of
@@ -23,28 +24,30 @@ STREAM_HEADERS: tuple[Header, ...] = (
     ("X-Accel-Buffering", "no"),
 )
 
-
+NOTHING_DELIVERED = Delivery()
 _STOPPED = "The upstream channel stopped answering."
 
 
 class StreamPump:
-    """The streamed answer of one call."""
+    """The streamed answer of one call in a family. `on_accepted` is called once; `on_identified`
+    before the client can read the id of an answer that the vendor keeps."""
 
-    __slots__ = ("_begun", "_bridge", "_call", "_downstream", "_exchange", "_flowing", "_headers",
-                 "_on_accepted", "_on_identified", "accepted", "ended", "last_sent_s",
-                 "marked_units", "started_s")  # fmt: skip
+    __slots__ = ("_awaits_id", "_begun", "_bridge", "_client", "_downstream", "_exchange",
+                 "_flowing", "_headers", "_on_accepted", "_on_identified", "accepted", "ended",
+                 "last_sent_s")  # fmt: skip
 
     def __init__(
         self,
-        call: Call,
+        client: ClientSide,
         downstream: Downstream,
-        on_accepted: Callable[[Call], None],
-        on_identified: Callable[[Call], None] = lambda call: None,
+        on_accepted: Callable[[], None],
+        on_identified: Callable[[], None],
     ) -> None:
-        self._call = call
+        self._client = client
         self._downstream = downstream
         self._on_accepted = on_accepted
         self._on_identified = on_identified
+        self._awaits_id = False
         self._bridge: Bridge | None = None
         self._exchange: Exchange | None = None
         self._headers: tuple[Header, ...] = STREAM_HEADERS
@@ -52,15 +55,14 @@ class StreamPump:
         self._begun = False  # accepted, and its id is known if the vendor keeps the answer
         self._flowing = False  # the head is out, the answer accepted, the client not paused
         self.ended: asyncio.Future[Ending] | None = None
-        self.started_s = 0
         self.last_sent_s = 0
-        self.marked_units = 0
 
     def attach(
-        self, exchange: Exchange, bridge: Bridge, headers: tuple[Header, ...]
+        self, exchange: Exchange, bridge: Bridge, headers: tuple[Header, ...], *, awaits_id: bool
     ) -> "asyncio.Future[Ending]":
-        """Begins to carry the answer of `exchange`; the future says when it is over."""
-        self._exchange, self._bridge = exchange, bridge
+        """Begin to carry the answer of `exchange`; the future resolves when it is over.
+        `awaits_id`: the vendor keeps the answer."""
+        self._exchange, self._bridge, self._awaits_id = exchange, bridge, awaits_id
         self._headers = headers + STREAM_HEADERS
         self.ended = asyncio.get_running_loop().create_future()
         self._downstream.when_drained(exchange.resume)
@@ -68,37 +70,33 @@ class StreamPump:
         return self.ended
 
     def begin(self) -> None:
-        """Sends the head of an accepted answer that is so short that it is over already."""
+        """Send the head of an accepted answer that is so short that it is over already."""
         if self.accepted and not self._downstream.head_sent:
             self._downstream.start(200, self._headers, b"")
 
-    def commit(self) -> None:
-        """Sends the head and a heartbeat although nothing is accepted yet."""
-        beat = self._call.family.client.keep_alive(False)
-        content_type = CONTENT_TYPES[self._call.operation.framing]
-        told = self._call.attempt.told if self._call.attempt is not None else ()
-        headers = (("Content-Type", content_type), *told, *STREAM_HEADERS)
-        self._downstream.start(200, headers, beat)
+    def commit(self, headers: tuple[Header, ...]) -> None:
+        """Send the head and a heartbeat although nothing is accepted yet."""
+        self._downstream.start(200, headers + STREAM_HEADERS, self._client.keep_alive(False))
 
     def heartbeat(self, now_s: int, silent_s: int) -> None:
-        """Writes the family's keep-alive when nothing went down for `silent_s` seconds."""
+        """Write the family's keep-alive when nothing went down for `silent_s` seconds."""
         downstream, bridge = self._downstream, self._bridge
         if not downstream.head_sent or now_s - self.last_sent_s < silent_s or downstream.blocked:
             return
         if bridge is not None and not bridge.at_boundary:
             return
         started = self.accepted and bridge is not None and bridge.started
-        downstream.write(self._call.family.client.keep_alive(started))
+        downstream.write(self._client.keep_alive(started))
         self.last_sent_s = now_s
 
     @property
     def output_units(self) -> int:
-        """Estimated output tokens of the accepted answer so far."""
+        """Return the estimated output tokens of the accepted answer so far."""
         return self._bridge.output_units if self.accepted and self._bridge else 0
 
     @property
     def lacks_usage(self) -> bool:
-        """Whether the answer is finished but for the report of its usage, which comes next."""
+        """Return whether only the report of its usage is missing of the answer."""
         bridge = self._bridge
         if bridge is None or not self.accepted:
             return False
@@ -106,23 +104,19 @@ class StreamPump:
 
     @property
     def at_boundary(self) -> bool:
-        """Whether an event of our own would stand between the vendor's events."""
+        """Return whether an event of our own would stand between the vendor's events."""
         return self._bridge is None or self._bridge.at_boundary
 
-    def note_delivery(self) -> None:
-        """Copies what the bridge has read into the call, for the bill."""
-        delivery, bridge = self._call.delivery, self._bridge
+    def delivery(self) -> Delivery:
+        """Return what was delivered so far, for the bill."""
+        bridge = self._bridge
         if bridge is None or not self.accepted:
-            return
-        delivery.relayed = True
-        delivery.usage, delivery.reported = bridge.usage, bridge.reported
-        delivery.output_units = bridge.output_units
-        delivery.upstream_id = bridge.upstream_id
-        delivery.whole = bridge.whole
+            return NOTHING_DELIVERED
+        units, upstream_id = bridge.output_units, bridge.upstream_id
+        return Delivery(True, bridge.whole, bridge.usage, bridge.reported, units, upstream_id)
 
     def _pass_on(self, chunk: bytes) -> bool:
-        """The path of nearly all events: one like the last goes down at once. False: it was not
-        taken."""
+        """Send an event like the last, as nearly all are, at once. False: it was not taken."""
         if not self._flowing:
             return False
         assert self._bridge is not None
@@ -134,16 +128,16 @@ class StreamPump:
         return True
 
     def _data(self, chunk: bytes) -> bool:
-        """A piece of the upstream's body; False: the client's buffer is full."""
+        """Take a piece of the upstream's body; False: the client's buffer is full."""
         bridge, exchange = self._bridge, self._exchange
         assert bridge is not None and exchange is not None
-        room = self._pass(bridge, bridge.feed(chunk))
+        has_room = self._pass(bridge, bridge.feed(chunk))
         exchange.unread = bridge.busy
-        self._flowing = room and bridge.aligned and self._downstream.head_sent
-        return room
+        self._flowing = has_room and bridge.aligned and self._downstream.head_sent
+        return has_room
 
     def _pass(self, bridge: Bridge, out: bytes) -> bool:
-        """Begins, goes on or ends with what a piece has brought."""
+        """Begin, go on or end the answer with the output of a piece."""
         ended = self.ended
         assert ended is not None
         if ended.done():
@@ -171,20 +165,18 @@ class StreamPump:
         self.accepted = True
         assert self._exchange is not None
         self._exchange.accept()
-        self._on_accepted(self._call)
+        self._on_accepted()
 
     def _identify(self, bridge: Bridge) -> bool:
-        """Whether the id of an answer that the vendor keeps is known, if it keeps it; then
-        `on_identified` is called before the client can read it."""
-        call = self._call
-        if call.stored is None and call.kept:
+        """Call `on_identified` when the awaited id is known; False while it is not."""
+        if self._awaits_id:
             if bridge.upstream_id is None:
                 return False
-            self._on_identified(call)
+            self._on_identified()
         return True
 
     def _end(self, error: UpstreamError | None) -> None:
-        """The upstream's body is over."""
+        """End with the upstream's body."""
         bridge, ended = self._bridge, self.ended
         assert bridge is not None and ended is not None
         if ended.done():
@@ -205,7 +197,7 @@ class StreamPump:
 
 
 def _outcome_of(error: UpstreamError | None) -> str:
-    """The record's word for a stream that broke off."""
+    """Return the record's word for a stream that broke off."""
     if error is None:
         return "upstream_error"
     return "timeout" if error.kind.startswith("timeout") else "upstream_truncated"

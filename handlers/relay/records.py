@@ -1,4 +1,4 @@
-"""What the journal is told of a call: that it begins, how far it has come, what became of it.
+"""The journal lines of a call: its begin, its progress, its end.
 
 Belongs here: the lines of a call and its usage record. Not here: what it costs (settle).
 """
@@ -30,91 +30,94 @@ _WORDS = frozenset({"client_gone", "upstream_truncated", "drained"})
 
 @dataclass(slots=True)
 class Records:
-    """The calls of one worker, as its journal has them."""
+    """The journal lines and usage records of one worker's calls."""
 
     journal: Journal
     stored: StoredResponses
     node: str
 
-    def open(self, call: Call) -> None:
-        """The journal knows of the call before any upstream does. Raises Fault UNAVAILABLE."""
-        call.facts = _facts_of(call)
+    def open(self, call: Call) -> CallFacts:
+        """Write the call into the journal, before it is sent upstream. Raises Fault UNAVAILABLE."""
+        facts, hold, admitted = _facts_of(call), call.held.hold, call.admitted
+        assert admitted is not None
         line = OpenLine(
-            id=call.arrival.call_id,
-            call=call.facts,
-            input_tokens=call.input_estimate_tokens,
-            holds=call.hold.parts if call.hold else (),
+            id=call.id,
+            call=facts,
+            input_tokens=admitted.input_estimate_tokens,
+            holds=hold.parts if hold else (),
         )
         try:
             self.journal.open_call(line)
         except JournalFull as error:
             raise from_store(error) from None
-        call.opened = True
+        return facts
 
     def mark(self, call: Call, output_units: int) -> None:
-        """The journal knows how far a stream has come."""
-        # Were the process killed, this would be charged.
-        output_tokens = text_tokens(call, output_units)
-        hold, call_id = call.hold, call.arrival.call_id
+        """Note in the journal how far a stream has come: what a killed process would charge."""
+        hold = call.held.hold
         holds = hold.parts if hold is not None and hold.raised else ()
-        self.journal.mark(call_id, output_tokens, relayed=True, sent=_sent(call), holds=holds)
+        tokens = _text_tokens(call, output_units)
+        self.journal.mark(call.id, tokens, relayed=True, sent=_sent(call), holds=holds)
 
     def identified(self, call: Call) -> None:
-        """The client is about to read the id of an answer that the vendor keeps, if it has one."""
+        """Note the id of an answer that the vendor keeps, which the client is about to read; not
+        when there is none."""
         attempt = call.attempt
-        if not call.kept or attempt is None or attempt.bridge is None:
+        if not call.keeps_answer or attempt is None or attempt.bridge is None:
             return
         bridge = attempt.bridge
         if self.note_stored(call, bridge.upstream_id):
-            so_far = text_tokens(call, bridge.output_units)
-            self.journal.hand_out(call.arrival.call_id, call.key.user_id, so_far, _sent(call))
+            so_far = _text_tokens(call, bridge.output_units)
+            self.journal.hand_out(call.id, call.head.key.user_id, so_far, _sent(call))
 
     def note_stored(self, call: Call, response_id: str | None) -> bool:
-        """The vendor keeps the answer under this id, which the client is about to read; whether
-        that is new. Idempotent."""
-        if call.stored is not None or not response_id or call.attempt is None:
+        """Note that the vendor keeps the answer under this id, which the client is about to read;
+        return whether that is new. Idempotent."""
+        if call.outcome.stored is not None or not response_id or call.attempt is None:
             return False
-        call.stored = _stored_at(call.attempt, mark_of(response_id))
-        self.stored.note(call.key.user_id, call.stored)
+        call.outcome.stored = stored = _stored_at(call.attempt, mark_of(response_id))
+        self.stored.note(call.head.key.user_id, stored)
         return True
 
     def note_made(self, call: Call, ids: Iterable[str]) -> None:
-        """The vendor keeps things under these ids, besides the answer, which the client is about to
-        read. Idempotent."""
-        attempt, made, new = call.attempt, call.made_marks, []
+        """Note that the vendor keeps things under these ids, besides the answer, which the client
+        is about to read. Idempotent."""
+        attempt, user_id = call.attempt, call.head.key.user_id
         assert attempt is not None
-        for one in ids:
-            mark = mark_of(one)
-            if mark in made or attempt.candidate.channel.shares(one) or len(made) >= MAX_MADE_IDS:
+        known_marks, new = call.outcome.made_marks, dict[str, None]()
+        for id_ in ids:
+            mark = mark_of(id_)
+            full = len(known_marks) + len(new) >= MAX_MADE_IDS
+            if full or mark in known_marks or attempt.candidate.channel.shares(id_):
                 continue
-            made.add(mark)
-            new.append(mark)
-            self.stored.note(call.key.user_id, _stored_at(attempt, mark))
-        bridge = attempt.bridge
-        so_far = text_tokens(call, bridge.output_units) if bridge is not None else 0
-        for start in range(0, len(new), IDS_PER_LINE):
-            first, *more = new[start : start + IDS_PER_LINE]
+            new[mark] = None
+        for mark in new:
+            self.stored.note(user_id, _stored_at(attempt, mark))
+        call.outcome.made_marks = known_marks.union(new)
+        bridge, marks = attempt.bridge, list(new)
+        so_far = _text_tokens(call, bridge.output_units) if bridge is not None else 0
+        for start in range(0, len(marks), IDS_PER_LINE):
+            first, *more = marks[start : start + IDS_PER_LINE]
             sent = replace(_sent(call), stored=_stored_at(attempt, first, tuple(more)))
-            self.journal.hand_out(
-                call.arrival.call_id,
-                call.key.user_id,
-                so_far,
-                sent,
-                relayed=bridge is not None,
-            )
+            self.journal.hand_out(call.id, user_id, so_far, sent, relayed=bridge is not None)
 
     def close(self, call: Call, ending: Ending, bill: Bill) -> tuple[UsageRecord, bool]:
-        """The usage record of a call that is over, and whether the journal has it now: of the many
-        refused calls of a key in a minute another record tells."""
+        """Return the usage record of a call that is over and whether the journal has it now: the
+        many refused calls of a key in a minute share one record."""
         record = record_of(call, ending, bill, self.node, now_ms())
-        if call.opened:
+        if call.opened is not None:
             self.journal.close_call(record)
             return record, True
         return record, self.journal.refused(record)
 
 
+def _text_tokens(call: Call, units: int) -> int:
+    assert call.admitted is not None
+    return text_tokens(call.admitted, units)
+
+
 def _stored_at(attempt: Attempt, mark: str, more: tuple[str, ...] = ()) -> StoredAt:
-    """The place of an attempt: its channel and upstream key."""
+    """Return the place of an attempt: its channel and upstream key."""
     channel, key = attempt.candidate.channel, attempt.candidate.key
     fingerprint = channel.fingerprints[key] if channel.fingerprints else ""
     return StoredAt(mark, channel.id, fingerprint, more)
@@ -129,27 +132,29 @@ def _sent(call: Call) -> Sent:
         upstream_family=channel.family,
         upstream_model=attempt.upstream_model,
         channel=channel.name,
-        stored=call.stored,
+        stored=call.outcome.stored,
     )
 
 
 def record_of(call: Call, ending: Ending, bill: Bill, node: str, ended_ms: int) -> UsageRecord:
-    """The usage record of a call that is over."""
-    counts, attempt, facts = bill.counts, call.tried, call.facts or _facts_of(call)
+    """Return the usage record of a call that is over."""
+    outcome, counts = call.outcome, bill.counts
+    attempt, facts = call.begun_attempt, call.opened or _facts_of(call)
     channel = attempt.candidate.channel if attempt else None
-    usage, first_byte_ms, upstream_id = counts.usage, call.first_byte_ms, call.delivery.upstream_id
+    usage, first_byte_ms = counts.usage, outcome.first_byte_ms
+    upstream_id = outcome.delivery.upstream_id
     code, message = (None, None) if ending.outcome == "ok" else _error_of(ending)
     # A wall clock may have been set back meanwhile.
     ttft_ms = max(0, first_byte_ms - facts.started_ms) if first_byte_ms is not None else None
     # In the order of the fields: a call with so many names makes a dict of them first, which takes
     # 20,000 of the loop's 640,000 instructions together with the facts below.
     return UsageRecord(
-        call.arrival.call_id,
+        call.id,
         facts,
         channel.family if channel else None,
         attempt.upstream_model if attempt else None,
         channel.name if channel else None,
-        call.status,
+        outcome.status,
         ending.outcome,
         code,
         message,
@@ -165,15 +170,16 @@ def record_of(call: Call, ending: Ending, bill: Bill, node: str, ended_ms: int) 
         None if counts.reported is None else _reported_text(counts.reported),
         ttft_ms,
         max(0, ended_ms - facts.started_ms),
-        tuple(call.attempts),
+        tuple(outcome.attempts),
         upstream_id[:UPSTREAM_ID_MAX] if upstream_id else None,
         node,
-        call.stored,
+        outcome.stored,
     )
 
 
 def _facts_of(call: Call) -> CallFacts:
-    arrival, key, prices = call.arrival, call.key, call.prices
+    head, offer, hold = call.head, call.offer, call.held.hold
+    arrival, key, requested = head.arrival, head.key, call.requested
     return CallFacts(  # in the order of the fields, as above
         arrival.started_ms,
         key.user_id,
@@ -181,22 +187,22 @@ def _facts_of(call: Call) -> CallFacts:
         key.id,
         key.name,
         key.group,
-        call.operation.endpoint,
-        call.family.name,
-        call.model_name,
-        call.stream,
-        prices.text if prices else None,
-        call.group.multiplier_ppm if prices and call.group else None,
+        head.operation.endpoint,
+        head.family.name,
+        requested.model,
+        requested.stream,
+        offer.prices.text if offer else None,
+        offer.group.multiplier_ppm if offer else None,
         arrival.client_request_id,
         arrival.client_ip,
         arrival.user_agent,
-        call.hold.limit_account if call.hold else None,
+        hold.limit_account if hold else None,
         arrival.trace.trace_id if arrival.trace else None,
     )
 
 
 def _reported_text(reported: object) -> str | None:
-    """The vendor's words as JSON; None when JSON cannot say them (NaN)."""
+    """Return the vendor's report as JSON; None when JSON cannot express it (NaN)."""
     try:
         return dumps(reported).decode()
     except (OverflowError, ValueError):
@@ -204,7 +210,7 @@ def _reported_text(reported: object) -> str | None:
 
 
 def _error_of(ending: Ending) -> tuple[str, str | None]:
-    """(code, message) of a call that did not end well."""
+    """Return (code, message) of a call that did not end well."""
     fault = ending.fault
     message = fault.message if fault is not None else None
     if ending.outcome in _WORDS:

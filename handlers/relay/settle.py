@@ -1,4 +1,4 @@
-"""What a call costs: the token counts that are charged, within plausible bounds. Pure."""
+"""The cost of a call: the token counts that are charged, within plausible bounds. Pure."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from adapters.ir.usage import Usage
 from handlers.relay.admit import DEFAULT_OUTPUT_BOUND_TOKENS
-from handlers.relay.call import Call
+from handlers.relay.call import Admitted, Call, Delivery
 from store.values.pricing import cost_nanos
 from store.values.usage_record import Charge
 
@@ -30,7 +30,7 @@ class Counts(Struct, frozen=True):
 
 
 class Bill(Struct, frozen=True):
-    """What was counted, and who pays."""
+    """The charged counts, their cost and who pays."""
 
     counts: Counts
     cost_nanos: int = 0
@@ -40,29 +40,31 @@ class Bill(Struct, frozen=True):
 NOTHING = Counts(Usage(), "none")
 
 
-def charged_counts(call: Call) -> Counts:
-    """The counts to charge if the call ended now: delivered output and its input, or the input
-    alone when the client left while the vendor was at work."""
-    delivery = call.delivery
-    if call.operation.free:
+def charged_counts(call: Call, delivery: Delivery) -> Counts:
+    """Return the counts to charge if the call ended with this delivery: delivered output and its
+    input, or the input alone when the client left while the vendor was at work."""
+    admitted = call.admitted
+    if admitted is None or call.head.operation.free:
         return NOTHING
     if not delivery.relayed:
         if delivery.handed_over:
-            return Counts(Usage(call.input_estimate_tokens), "estimated")
+            return Counts(Usage(admitted.input_estimate_tokens), "estimated")
         return NOTHING
     usage = delivery.usage
     if usage is None:
-        output = text_tokens(call, delivery.output_units)
-        return Counts(Usage(call.input_estimate_tokens, output), "estimated", delivery.reported)
-    bounded = _bounded(usage, call)
+        output = text_tokens(admitted, delivery.output_units)
+        charged = Usage(admitted.input_estimate_tokens, output)
+        return Counts(charged, "estimated", delivery.reported)
+    bounded = _bounded(usage, call, admitted, delivery)
     if not delivery.whole:
-        delivered = text_tokens(call, delivery.output_units)
+        delivered = text_tokens(admitted, delivery.output_units)
         return _partial(bounded, usage, delivered, delivery.reported)
     return Counts(bounded, "reported", None if bounded == usage else delivery.reported)
 
 
 def _partial(bounded: Usage, usage: Usage, delivered: int, reported: object) -> Counts:
-    """Counts of a broken stream: its last report may be older than what was delivered since."""
+    """Return the counts of a broken stream: its last report may be older than what was delivered
+    since."""
     seen = bounded.output_tokens + bounded.reasoning_tokens
     if delivered <= seen:
         return Counts(bounded, "reported", None if bounded == usage else reported)
@@ -77,48 +79,49 @@ def _partial(bounded: Usage, usage: Usage, delivered: int, reported: object) -> 
     return Counts(grown, "estimated", reported)
 
 
-def text_tokens(call: Call, units: int) -> int:
-    """Output tokens to charge for text that was counted here, as `units`.
+def text_tokens(admitted: Admitted, units: int) -> int:
+    """Return the output tokens to charge for text that was counted here, as `units`.
 
     Beyond the bound that the client set it counts in part: a vendor that keeps the bound may count
-    fewer tokens for the same text, and one that ignores it gives more than was asked for.
+    fewer tokens for the same text, and one that ignores it gives more than was requested.
     """
-    bound, peek = call.output_bound_tokens, call.peek
+    bound, peek = admitted.output_bound_tokens, admitted.peek
     if units <= bound:
         return units
-    if peek is not None and peek.max_output_tokens is not None:
+    if peek.max_output_tokens is not None:
         units = max(bound, min(units // OVERCOUNT_FACTOR, IGNORED_BOUND_TOKENS * peek.choices))
-    return min(units, _absurd_output(call))
+    return min(units, _absurd_output(admitted))
 
 
-def _absurd_output(call: Call) -> int:
-    """More than any vendor gives in all the answers that the call asks for; 0 for stored things."""
-    if call.model is None or call.peek is None:
+def _absurd_output(admitted: Admitted) -> int:
+    """Return more than any vendor gives in all the answers of a call; 0 for stored things."""
+    offer = admitted.offer
+    if offer is None:
         return 0
-    return (call.model.max_output_tokens or ABSURD_OUTPUT_TOKENS) * call.peek.choices
+    return (offer.model.max_output_tokens or ABSURD_OUTPUT_TOKENS) * admitted.peek.choices
 
 
-def _plausible_output(call: Call) -> tuple[int, int]:
-    """The most output tokens of a vendor's report that are charged: (without, with reasoning)."""
-    absurd, peek = _absurd_output(call), call.peek
-    if peek is None or peek.max_output_tokens is None:
+def _plausible_output(call: Call, admitted: Admitted, delivery: Delivery) -> tuple[int, int]:
+    """Return the most output tokens of a vendor's report that are charged: (without, with
+    reasoning)."""
+    absurd, peek, offer = _absurd_output(admitted), admitted.peek, admitted.offer
+    if peek.max_output_tokens is None:
         return absurd, absurd
-    model = call.model
-    if model is not None and model.max_output_tokens is not None:
+    if offer is not None and offer.model.max_output_tokens is not None:
         return absurd, absurd  # what the operator configured is better than a guess
-    bound = call.output_bound_tokens
+    bound = admitted.output_bound_tokens
     most = bound + bound // OVERSHOOT_DIVISOR + OVERSHOOT_TOKENS * peek.choices
     # What was delivered is a fact: the vendor may not know the field with the bound.
-    text = call.delivery.output_units
-    text = text if call.delivery.whole else text_tokens(call, text)
+    text = delivery.output_units
+    text = text if delivery.whole else text_tokens(admitted, text)
     most = min(max(most, text), max(absurd, bound))
     assert call.attempt is not None
     beyond = call.attempt.pairing.upstream.reasoning_beyond_bound
     return most, max(most, absurd) if beyond else most
 
 
-def _bounded(usage: Usage, call: Call) -> Usage:
-    """`usage` with implausible counts cut."""
+def _bounded(usage: Usage, call: Call, admitted: Admitted, delivery: Delivery) -> Usage:
+    """Return `usage` with implausible counts cut."""
     outputs = usage.output_tokens + usage.reasoning_tokens
     inputs = (
         usage.input_tokens
@@ -126,15 +129,16 @@ def _bounded(usage: Usage, call: Call) -> Usage:
         + usage.cache_write_tokens
         + usage.cache_write_1h_tokens
     )
-    if outputs <= call.output_bound_tokens and inputs <= call.input_bound_tokens:
+    if outputs <= admitted.output_bound_tokens and inputs <= admitted.input_bound_tokens:
         return usage  # as nearly always
-    assert call.model is not None
-    input_bound = max(call.model.context_tokens or ABSURD_INPUT_TOKENS, call.input_bound_tokens)
-    return _cut_usage(usage, input_bound, *_plausible_output(call))
+    assert admitted.offer is not None
+    context_tokens = admitted.offer.model.context_tokens
+    input_bound = max(context_tokens or ABSURD_INPUT_TOKENS, admitted.input_bound_tokens)
+    return _cut_usage(usage, input_bound, *_plausible_output(call, admitted, delivery))
 
 
 def _cut_usage(usage: Usage, most_input: int, most_text: int, most_output: int) -> Usage:
-    """`usage` with input, text and output (text and reasoning) of at most so many tokens."""
+    """Return `usage` with input, text and output (text and reasoning) of at most so many tokens."""
     inputs = (usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens,
               usage.cache_write_1h_tokens)  # fmt: skip
     plain, read, written, written_1h = _cut(inputs, most_input)
@@ -144,7 +148,7 @@ def _cut_usage(usage: Usage, most_input: int, most_text: int, most_output: int) 
 
 
 def _cut(counts: Iterable[int], bound: int) -> list[int]:
-    """The counts, cut from the right so that their sum keeps to `bound`."""
+    """Return the counts, cut from the right so that their sum keeps to `bound`."""
     out, left = [], bound
     for count in counts:
         out.append(min(count, left))
@@ -153,7 +157,7 @@ def _cut(counts: Iterable[int], bound: int) -> list[int]:
 
 
 def tokens_of(counts: Counts) -> int:
-    """All charged tokens, for the limits of tokens a minute."""
+    """Return all charged tokens, for the limits of tokens a minute."""
     usage = counts.usage
     return (
         usage.input_tokens
@@ -165,20 +169,21 @@ def tokens_of(counts: Counts) -> int:
     )
 
 
-def payable(call: Call, counts: Counts) -> tuple[Counts, int]:
-    """(counts, nanos) to charge: a cost that no BIGINT holds is cut to the hold's bounds, which
-    fit."""
+def payable(admitted: Admitted, counts: Counts, reported: object) -> tuple[Counts, int]:
+    """Return (counts, nanos) to charge: a cost that no BIGINT holds is cut to the hold's bounds,
+    which fit, with the vendor's report beside it."""
     try:
-        return counts, cost_of(call, counts)
+        return counts, cost_of(admitted, counts)
     except OverflowError:
-        most = call.output_bound_tokens
-        usage = _cut_usage(counts.usage, call.input_bound_tokens, most, most)
-        counts = Counts(usage, counts.source, call.delivery.reported)
-        return counts, cost_of(call, counts)
+        most = admitted.output_bound_tokens
+        usage = _cut_usage(counts.usage, admitted.input_bound_tokens, most, most)
+        counts = Counts(usage, counts.source, reported)
+        return counts, cost_of(admitted, counts)
 
 
-def cost_of(call: Call, counts: Counts) -> int:
-    """Nanos that the call costs: 0 unless something was delivered."""
-    if counts.source == "none" or call.prices is None or call.group is None:
+def cost_of(admitted: Admitted, counts: Counts) -> int:
+    """Return the nanos that the call costs: 0 unless something was delivered."""
+    offer = admitted.offer
+    if counts.source == "none" or offer is None:
         return 0
-    return cost_nanos(counts.usage, call.prices, call.group.multiplier_ppm)
+    return cost_nanos(counts.usage, offer.prices, offer.group.multiplier_ppm)

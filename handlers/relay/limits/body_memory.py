@@ -29,17 +29,19 @@ class _Holder:
 
 class BodyMemory:
     """The bytes that one worker holds for bodies: at most `total_bytes`, of a user a quarter, of a
-    key an eighth, but always one whole body."""
+    key an eighth, but always one whole body. `on_refused` is called at each refusal with the name
+    of the limit, as `key_body_memory`."""
 
-    def __init__(self, total_bytes: int) -> None:
+    def __init__(
+        self, total_bytes: int, on_refused: Callable[[str], None] = lambda limit: None
+    ) -> None:
         self.total_bytes = total_bytes
         self.user_bytes = total_bytes // USER_SHARE
         self.key_bytes = total_bytes // KEY_SHARE
         self.held_bytes = 0
         self.users: dict[str, _Holder] = {}
         self.keys: dict[str, _Holder] = {}
-        self.on_refused: Callable[[str], None] = lambda limit: None
-        """Hears of each refusal the name of the limit, as `key_body_memory`."""
+        self._on_refused = on_refused
 
     def hold(self, evict: Callable[[Fault], None], user_id: str, key_id: str) -> "BodyHold":
         """A count of the bytes of an unfinished body, 0 so far; to be released. `evict` ends it."""
@@ -57,7 +59,7 @@ class BodyMemory:
             self._evict_for(hold)
 
     def _refuse(self, scope: str, share_bytes: int) -> NoReturn:
-        self.on_refused(f"{scope}_body_memory")
+        self._on_refused(f"{scope}_body_memory")
         whose = "this API key" if scope == "key" else "this user"
         raise _rate_limited(
             f"Rate limit reached: {size_text(share_bytes)} of request bodies of {whose} are waiting"
@@ -72,7 +74,7 @@ class BodyMemory:
             raise Fault(Condition.UNAVAILABLE, retry_after_s=RETRY_AFTER_S)
         largest = max(holders, key=lambda user: user.held_bytes)
         victim = next(iter(largest.unfinished))
-        self.on_refused("body_memory")
+        self._on_refused("body_memory")
         fault = _rate_limited(
             "Rate limit reached: the gateway's memory for request bodies is full, and this user"
             f" holds most of it. Try again in {RETRY_AFTER_S}s."

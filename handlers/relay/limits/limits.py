@@ -90,16 +90,18 @@ class _Upstreams(Struct, frozen=True, gc=False):
 
 
 class Limits:
-    """The limits of one worker's calls."""
+    """The limits of one worker's calls. `on_refused` is called at each refusal with the name of the
+    limit, as `key_rpm`."""
 
-    def __init__(self, cells: Cells) -> None:
+    def __init__(
+        self, cells: Cells, on_refused: Callable[[str], None] = lambda limit: None
+    ) -> None:
         self._cells = cells
+        self._on_refused = on_refused
         self._paid: dict[str, _Callers] = {}
         self._free: dict[str, _Callers] = {}
         self._upstreams: dict[str, _Upstreams] = {}
         self._quiet_s = 0
-        self.on_refused: Callable[[str], None] = lambda limit: None
-        """Hears of each refusal the name of the limit, as `key_rpm`."""
 
     def enter(
         self, key: KeyEntry, group: Group, demand: Demand, *, free: bool = False
@@ -112,11 +114,11 @@ class Limits:
             _remember(remembered, key.id, known)
         if 0 < known.tpm < demand.input_tokens:
             least = next(one for one in known.claims if one.tpm == known.tpm)
-            self.on_refused(f"{_scope(least)}_tpm")
+            self._on_refused(f"{_scope(least)}_tpm")
             return (), _beyond_a_minute(demand, known.tpm)
         entered = self._cells.enter(known.claims, demand.tokens, demand.least_tokens)
         if isinstance(entered, Refusal):
-            self.on_refused(f"{_scope(entered.claim)}_{_LIMITS[entered.kind]}")
+            self._on_refused(f"{_scope(entered.claim)}_{_LIMITS[entered.kind]}")
             return _levels([entered]), _fault_of(entered)
         return _levels(entered.taken), entered
 
@@ -128,14 +130,14 @@ class Limits:
             _remember(self._upstreams, channel.id, known)
         for tpm in (channel.tpm, channel.key_tpm):
             if 0 < tpm < demand.input_tokens:
-                self.on_refused("channel_tpm" if tpm == channel.tpm else "upstream_key_tpm")
+                self._on_refused("channel_tpm" if tpm == channel.tpm else "upstream_key_tpm")
                 return Full(0, of_channel=True, never=True)
         entered = self._cells.enter(known.of_key[key], demand.tokens, demand.least_tokens)
         if isinstance(entered, Slots):
             return entered
         of_channel = entered.claim.subject == _channel_subject(channel)
         scope = "channel" if of_channel else "upstream_key"
-        self.on_refused(f"{scope}_{_LIMITS[entered.kind]}")
+        self._on_refused(f"{scope}_{_LIMITS[entered.kind]}")
         return Full((entered.wait_ns or 0) / _SECOND_NS, of_channel)
 
     def enter_alone(self, subject: str) -> Slots | Fault:

@@ -63,9 +63,11 @@ _WAITS = frozenset(
 class Health:
     """Breakers, and whose turn it is among a channel's upstream keys."""
 
-    def __init__(self, random: Callable[[], float]) -> None:
+    def __init__(
+        self, random: Callable[[], float], running: Callable[[], Iterable[Trial]] = tuple
+    ) -> None:
         self._random = random
-        self.running: Callable[[], Iterable[Trial]] = tuple
+        self._running = running
         self.breakers = Breakers()
         self.keys = RefusedKeys(self.breakers, random)
         self._turns: dict[str, int] = {}
@@ -301,7 +303,7 @@ class Health:
     def _in_flight(self, name: BreakerName) -> Iterable[Trial]:
         """A breaker's attempts whose outcome is open."""
         channel_id, model, secret = name
-        for one in self.running():
+        for one in self._running():
             ours = one.channel.id == channel_id and one.model == model
             if ours and one.well_s is None and secret_of(one.channel, one.key) == secret:
                 yield one

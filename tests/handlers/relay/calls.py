@@ -2,7 +2,18 @@
 
 from adapters.family import Operation, Peek
 from adapters.registry import FAMILIES, PAIRINGS
-from handlers.relay.call import Arrival, Attempt, Call
+from handlers.relay.call import (
+    Admitted,
+    Arrival,
+    Attempt,
+    Call,
+    Content,
+    Held,
+    Offer,
+    Outcome,
+    Requested,
+    RequestHead,
+)
 from handlers.relay.routing.plan import Candidate
 from store.catalog.catalog import EMPTY, Channel, Group, Model
 from store.catalog.keys import KeyEntry
@@ -25,6 +36,7 @@ CHANNEL = Channel(
     enabled=True,
 )  # fmt: skip
 NATIVE = PAIRINGS["messages", "messages"]
+KINDS = (RequestHead, Offer, Admitted, Held, Content, Outcome, Call)
 
 
 def model(context_tokens=None, max_output_tokens=None):
@@ -32,22 +44,38 @@ def model(context_tokens=None, max_output_tokens=None):
 
 
 def a_call(family="chat_completions", **changes):
-    """A call that was admitted, with what the test says besides."""
-    fields = {
+    """An admitted call; `changes` of any phase's values, by the name of their field."""
+    given = {
         "arrival": Arrival(CALL_ID, STARTED_MS, "198.51.100.7", "agent/1", "client-id"),
         "family": FAMILIES[family],
         "operation": Operation("/v1/some/endpoint"),
         "key": KEY,
         "client_headers": {},
         "snapshot": EMPTY,
-        "peek": Peek("m", False, 300, 1, include_usage=True),
-        "model_name": "m",
         "group": Group("gold", 10**6, None, frozenset({family}), False),
         "model": model(),
         "prices": PRICES,
+        "channels": (),
+        "peek": Peek("m", False, 300, 1, include_usage=True),
         "input_estimate_tokens": 40,
         "input_bound_tokens": 100,
         "output_bound_tokens": 300,
         "attempt": Attempt(Candidate(CHANNEL, 0), PAIRINGS[family, family]),
+        "requested": Requested("m"),
+        **changes,
     }
-    return Call(**{**fields, **changes})
+
+    def part(kind, **more):
+        return kind(
+            **{name: given[name] for name in kind.__struct_fields__ if name in given}, **more
+        )
+
+    offer = part(Offer) if given["model"] is not None else None
+    admitted = part(Admitted, offer=offer)
+    head = part(RequestHead)
+    phases = {"id": head.arrival.call_id, "head": head, "offer": offer, "admitted": admitted}
+    phases |= {"held": part(Held), "content": part(Content), "outcome": part(Outcome)}
+    fields = {name: given[name] for name in Call.__struct_fields__ if name in given}
+    call = Call(**phases, **fields)
+    assert set(changes) <= {name for kind in KINDS for name in kind.__struct_fields__}
+    return call

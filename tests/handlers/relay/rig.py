@@ -1,10 +1,25 @@
-"""A pump between a scripted upstream exchange and a client that may be slow."""
+"""A pump between a scripted upstream exchange and a client that may be slow; a whole relay."""
+
+import json
+from random import random
+
+import msgspec
 
 from adapters.bridge import NativeBridge
 from adapters.family import Operation
 from adapters.registry import FAMILIES
+from conf.settings import Settings
+from handlers.relay.call import Call
 from handlers.relay.downstream import Downstream
+from handlers.relay.limits.cells import private_cells
+from handlers.relay.limits.limits import Limits
+from handlers.relay.live import LiveCalls
+from handlers.relay.pipeline import Relay
 from handlers.relay.pump import StreamPump
+from handlers.relay.routing.health import Health
+from handlers.telemetry.calls import Telemetry
+from store.catalog.catalog import Group, Model, Snapshot
+from store.values.pricing import Prices
 from tests.handlers.relay.calls import a_call
 
 CHAT, MESSAGES = "chat_completions", "messages"
@@ -57,6 +72,49 @@ def text(words):
     return b'data: {"id":"chatcmpl-1","choices":[{"index":0,"delta":%b}]}\n\n' % content
 
 
+class Journal:
+    """Keeps the record of the last call."""
+
+    def open_call(self, line):
+        self.opened = line
+
+    def mark(self, *args, **fields):
+        pass
+
+    def close_call(self, record):
+        self.record = record
+
+    refused = close_call
+
+
+class Calling:
+    """A relay whose calls cost nothing, and its only group and model."""
+
+    def __init__(self, client, stored=None, entries=frozenset(FAMILIES)):
+        self.settings, self.journal, self.live = Settings(), Journal(), LiveCalls()
+        self.group = Group("gold", 10**6, None, entries, False)
+        self.relay = Relay(
+            self.settings, keys=None, funds=None, journal=self.journal, client=client,
+            live=self.live, health=Health(random, self.live.trials),
+            limits=Limits(private_cells()), stored=stored, telemetry=Telemetry(), node="node",
+        )  # fmt: skip
+
+    async def call(self, body, channels, **head):
+        """What the connection of a client was sent, and the record of its call."""
+        free = Model("m", None, None, False, 0, ((0, Prices(0, 0, 0, 0, 0, 0, 0)),))
+        snapshot = Snapshot(1, {"gold": self.group}, {"m": free}, channels)
+        head = msgspec.structs.replace(a_call().head, group=self.group, snapshot=snapshot, **head)
+        connection = Connection()
+        downstream = Downstream(connection, ())
+        await self.relay.run(Call("id", head), json.dumps(body).encode(), downstream)
+        return connection.sent, self.journal.record
+
+    def pass_s(self, seconds):
+        """So many sweeps."""
+        for _ in range(seconds):
+            self.relay.sweep(self.live.now_s + 1)
+
+
 class Exchange:
     """An upstream's answer as the test plays it."""
 
@@ -100,16 +158,25 @@ class Rig:
     def __init__(self, family=CHAT, drop_usage=False):
         self.call = a_call(family)
         self.client = Client()
-        self.accepted = []
-        self.pump = StreamPump(self.call, self.client.downstream, self.accepted.append)
+        self.accepted = 0
+        self.identified = []  # the ids that were known then
+        client = self.call.head.family.client
+        self.pump = StreamPump(client, self.client.downstream, self._accept, self._identify)
         self.drop_usage = drop_usage
         self.attach()
 
-    def attach(self):
-        """Another attempt."""
-        tap = self.call.family.upstream.stream_tap("m", "m", self.drop_usage, CREATE)
-        self.exchange = Exchange()
-        self.ended = self.pump.attach(self.exchange, NativeBridge(tap, MAX_EVENT_BYTES), PASSED)
+    def _accept(self):
+        self.accepted += 1
+
+    def _identify(self):
+        self.identified.append(self.bridge.upstream_id)
+
+    def attach(self, operation=CREATE, awaits_id=False):
+        """Begin another attempt."""
+        upstream = self.call.head.family.upstream
+        tap = upstream.stream_tap("m", "m", self.drop_usage, operation)
+        self.exchange, self.bridge = Exchange(), NativeBridge(tap, MAX_EVENT_BYTES)
+        self.ended = self.pump.attach(self.exchange, self.bridge, PASSED, awaits_id=awaits_id)
 
     @property
     def end(self):

@@ -9,7 +9,6 @@ from adapters.faults import Condition, Fault
 from handlers.relay import admit
 from handlers.relay.limits.limits import Demand
 from store.catalog.keys import KeyEntry
-from tests.handlers.relay.calls import a_call
 
 PROXIES = (ip_network("10.0.0.0/8"), ip_network("::1/128"))
 CHAT = ("authorization",)
@@ -111,6 +110,5 @@ def test_check_key(changes, condition):
     ],
 )
 def test_tokens_that_a_call_asks_of_limits(outputs, stated, choices, tokens, least):
-    call = a_call(input_estimate_tokens=100, output_bound_tokens=outputs)
     peek = Peek("m", False, stated, choices, include_usage=True)
-    assert admit.demand_of(call, peek) == Demand(100, tokens, least)
+    assert admit.demand_of(peek, 100, outputs) == Demand(100, tokens, least)

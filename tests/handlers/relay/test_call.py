@@ -1,30 +1,26 @@
-"""A running call: who waits for it can be interrupted. Also makes calls for the tests beside it."""
+"""The values of a call, and how it ends."""
 
-import asyncio
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from adapters.family import Operation
 from adapters.faults import Condition, Fault
 from adapters.json.jsonio import top_level
-from handlers.relay.call import (
-    ClientGone,
-    Delivery,
-    DrainForced,
-    Ending,
-    Interrupt,
-    MoneyUsedUp,
-    interrupted,
-)
+from handlers.relay.attempts import conversation_of
+from handlers.relay.call import Delivery, Ending, Outcome, interrupted
+from handlers.relay.running import ClientGone, DrainForced, MoneyUsedUp
 from tests.handlers.relay.calls import CHANNEL, a_call
 
 
 def test_every_call_has_lists_of_its_own():
     first, second = a_call(), a_call()
-    first.attempts.append("attempt")
-    first.delivery.relayed = True
-    assert second.attempts == [] and second.delivery == Delivery()
+    first.outcome.attempts.append("attempt")
+    first.outcome.delivery = Delivery(relayed=True)
+    assert second.outcome == Outcome()
+    first.running.interrupt(ClientGone())
+    assert second.running.interrupted is None
 
 
 SPANS = top_level(b'{"model":"m","messages":[{"role":"user","content":"Hi"}]}')
@@ -32,84 +28,25 @@ TWO = (CHANNEL, CHANNEL)
 
 
 def test_a_conversation_has_a_name_where_there_is_something_to_choose():
-    assert a_call(candidates=TWO, spans=SPANS).conversation()
-    two_keys = replace(CHANNEL, keys=("x", "y"))
-    assert a_call(candidates=(two_keys,), spans=SPANS).conversation()
+    call = a_call(spans=SPANS)
+    assert conversation_of(call, TWO)
+    assert conversation_of(call, (replace(CHANNEL, keys=("x", "y")),))
+    unasked = a_call(spans=SPANS)
+    unasked.head = msgspec.structs.replace(unasked.head, family=None)
     for channels in ((), (CHANNEL,), (replace(CHANNEL, keys=()),)):
-        call = a_call(candidates=channels, spans=SPANS)
-        call.family = None  # is not asked
-        assert call.conversation() == b""
+        assert conversation_of(unasked, channels) == b""
 
 
-def test_counts_and_what_says_nothing_are_no_conversation():
-    assert a_call(candidates=TWO).conversation() == b""
-    silent = top_level(b'{"model":"m","messages":[]}')
-    assert a_call(candidates=TWO, spans=silent).conversation() == b""
-    counting = Operation("/v1/count", "count", free=True)
-    assert a_call(candidates=TWO, spans=SPANS, operation=counting).conversation() == b""
-
-
-async def await_it(call, future):
-    await call.wait(future)
-
-
-async def test_waiting_for_what_comes():
-    call, future = a_call(), asyncio.get_running_loop().create_future()
-    asyncio.get_running_loop().call_soon(future.set_result, "came")
-    await call.wait(future)
-    assert future.result() == "came" and call.interrupted is None
-
-
-async def test_waiting_for_what_fails():
-    call, future = a_call(), asyncio.get_running_loop().create_future()
-    asyncio.get_running_loop().call_soon(future.set_exception, OSError("broken"))
-    with pytest.raises(OSError, match="broken"):
-        await call.wait(future)
-    # Whoever is interrupted later must not meet the old future.
-    call.interrupt(ClientGone())
-
-
-@pytest.mark.parametrize("reason", [ClientGone, DrainForced])
-async def test_who_waits_is_interrupted(reason):
-    call, future = a_call(), asyncio.get_running_loop().create_future()
-    waiting = asyncio.create_task(await_it(call, future))
-    await asyncio.sleep(0)
-    call.interrupt(reason())
-    with pytest.raises(reason):
-        await waiting
-    assert isinstance(call.interrupted, Interrupt)
-
-
-async def test_who_waits_next_is_interrupted():
-    call, future = a_call(), asyncio.get_running_loop().create_future()
-    call.interrupt(ClientGone())
-    with pytest.raises(ClientGone):
-        await call.wait(future)
-    assert not future.done()
-
-
-async def test_the_first_interrupt_counts():
-    call, future = a_call(), asyncio.get_running_loop().create_future()
-    waiting = asyncio.create_task(await_it(call, future))
-    await asyncio.sleep(0)
-    call.interrupt(ClientGone())
-    call.interrupt(DrainForced())
-    with pytest.raises(ClientGone):
-        await waiting
-    with pytest.raises(ClientGone):
-        await call.wait(future)
-
-
-async def test_an_interrupt_that_comes_with_the_result_leaves_the_result():
-    call, future = a_call(), asyncio.get_running_loop().create_future()
-    waiting = asyncio.create_task(await_it(call, future))
-    await asyncio.sleep(0)
-    future.set_result("came")
-    call.interrupt(ClientGone())
-    await waiting
-    assert future.result() == "came"
-    with pytest.raises(ClientGone):
-        await call.wait(asyncio.get_running_loop().create_future())
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"spans": None},
+        {"spans": top_level(b'{"model":"m","messages":[]}')},
+        {"spans": SPANS, "operation": Operation("/v1/count", "count", free=True)},
+    ],
+)
+def test_counts_and_what_says_nothing_are_no_conversation(changes):
+    assert conversation_of(a_call(**changes), TWO) == b""
 
 
 def test_how_a_call_ends_that_was_interrupted():
@@ -135,6 +72,6 @@ def test_whose_fault_an_ending_has(outcome, by_upstream):
 
 def test_a_call_was_tried_once_its_first_attempt_has_begun():
     call = a_call(attempt="the planned one")
-    assert call.tried is None
-    call.attempts.append("its record")
-    assert call.tried == "the planned one"
+    assert call.begun_attempt is None
+    call.outcome.attempts.append("its record")
+    assert call.begun_attempt == "the planned one"

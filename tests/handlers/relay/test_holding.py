@@ -1,13 +1,17 @@
 """Holds that grow with their streams: at once from the lease, else asked for beside, or the end."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from adapters.family import Operation, Peek
 from adapters.faults import Condition
-from handlers.relay.call import Interrupt, MoneyUsedUp
-from handlers.relay.holding import AHEAD_S, AHEAD_TOKENS, Holding
+from handlers.relay.call import Delivery, Held
+from handlers.relay.holding import AHEAD_S, AHEAD_TOKENS, Holding, call_bound
+from handlers.relay.live import LiveStream
+from handlers.relay.running import Interrupt, MoneyUsedUp
+from store.catalog.catalog import Group
 from store.db.database import discard, open_database
 from store.money.wallet import Movement, credit
 from tests.handlers.relay.calls import KEY, a_call
@@ -25,13 +29,12 @@ RICH = 10**6 * TOKEN
 class Pump:
     """A stream of so much text."""
 
-    def __init__(self, call):
-        self.call, self.output_units, self.noted = call, 0, 0
-        call.delivery.relayed = True
+    def __init__(self):
+        self.output_units, self.looked_at = 0, 0
 
-    def note_delivery(self):
-        self.noted += 1
-        self.call.delivery.output_units = self.output_units
+    def delivery(self):
+        self.looked_at += 1
+        return Delivery(relayed=True, output_units=self.output_units)
 
 
 class Rig:
@@ -43,28 +46,28 @@ class Rig:
         self.process = Process(db)
         self.funds = self.process.funds
         self.holding = Holding(self.funds, "USD")
-        changes = {"peek": UNBOUNDED, "output_bound_tokens": 8192, **changes}
-        self.call = a_call(**changes)
-        self.call.key = type(KEY)(id="k", name="laptop", user_id=self.user_id, user="alice",
-                                  group="gold", disabled=False, revoked=False, expires_ms=None,
-                                  models=None, networks=(), spend_order="wallet_only",
-                                  valid_until_ms=None)  # fmt: skip
-        self.pump = Pump(self.call)
+        key = replace(KEY, user_id=self.user_id, spend_order="wallet_only")
+        changes = {"peek": UNBOUNDED, "output_bound_tokens": 8192, "key": key, **changes}
+        self.call, self.pump = a_call(**changes), Pump()
+        self.stream = LiveStream(self.call, self.pump, None, 0)
 
     async def begin(self):
-        if not self.holding.at_once(self.call):
-            await self.holding.wait(self.call)
+        head, admitted = self.call.head, self.call.admitted
+        hold = self.holding.at_once(head, call_bound(admitted))
+        if hold is None:
+            hold, _ = await self.holding.wait(head, admitted, b"")
+        self.call.held = Held(None, hold)
         return self
 
     async def grow(self, tokens):
         """A second in which the stream has come to so many tokens, and what follows from it."""
         grown, self.pump.output_units = tokens - self.pump.output_units, tokens
-        self.holding.follow(self.call, self.pump, grown)
+        self.holding.follow(self.stream, grown)
         await asyncio.gather(*self.holding._raising.values())
 
     @property
     def held(self):
-        return self.call.hold.amount_nanos
+        return self.call.held.hold.amount_nanos
 
 
 @pytest.fixture
@@ -79,8 +82,8 @@ async def test_a_stream_within_its_hold_is_not_looked_at_closely(db):
     held = rig.held
     for tokens in range(100, 7001, 100):
         await rig.grow(tokens)
-    assert rig.held == held and not rig.call.hold.raised
-    assert rig.pump.noted == 1  # in the first second
+    assert rig.held == held and not rig.call.held.hold.raised
+    assert rig.pump.looked_at == 1  # in the first second
 
 
 @pytest.mark.parametrize("pace", [100, 3000])
@@ -91,10 +94,10 @@ async def test_more_is_held_before_the_text_costs_more(db, pace):
         assert rig.held >= BEGIN + tokens * TOKEN
         most = max(8192, tokens) + max(AHEAD_TOKENS, AHEAD_S * pace) + pace
         assert rig.held <= 1000 * DEAREST + most * DEAREST
-    assert rig.call.hold.raised and rig.call.interrupted is None
-    assert sum(part.amount_nanos for part in rig.call.hold.parts) == rig.held
+    assert rig.call.held.hold.raised and rig.call.running.interrupted is None
+    assert sum(part.amount_nanos for part in rig.call.held.hold.parts) == rig.held
     cost = BEGIN + rig.pump.output_units * TOKEN
-    rig.funds.settle(rig.call.hold, cost)
+    rig.funds.settle(rig.call.held.hold, cost)
     assert rig.funds.held() == {rig.user_id: 0}
 
 
@@ -114,17 +117,17 @@ async def test_what_was_cut_to_the_last_coins_grows_when_there_are_more(db):
     assert rig.held == BEGIN + 1000 * TOKEN
     credit(db, "alice", Movement(RICH, "paid"))
     await rig.grow(900)
-    assert rig.held > BEGIN + 1900 * TOKEN and rig.call.interrupted is None
+    assert rig.held > BEGIN + 1900 * TOKEN and rig.call.running.interrupted is None
 
 
 async def test_without_money_the_call_ends_when_it_costs_more_than_it_holds(db):
     rig = await Rig(db, balance=BEGIN + 1000 * TOKEN).begin()
     await rig.grow(900)  # the next seconds are not covered, the last one is
-    assert rig.call.interrupted is None
+    assert rig.call.running.interrupted is None
     await rig.grow(1000)
-    assert rig.call.interrupted is None
+    assert rig.call.running.interrupted is None
     await rig.grow(1001)
-    ended = rig.call.interrupted
+    ended = rig.call.running.interrupted
     assert isinstance(ended, MoneyUsedUp) and isinstance(ended, Interrupt)
     assert ended.fault.condition is Condition.WALLET_EMPTY
 
@@ -133,7 +136,7 @@ async def test_a_stream_goes_on_while_the_store_is_away(db):
     rig = await Rig(db, balance=BEGIN + 1000 * TOKEN).begin()
     rig.process.store = "away"
     await rig.grow(5000)
-    assert rig.call.interrupted is None
+    assert rig.call.running.interrupted is None
     rig.process.store = "up"
 
 
@@ -142,9 +145,9 @@ async def test_what_comes_after_the_end_goes_back(db):
     credit(db, "alice", Movement(RICH, "paid"))
     rig.process.store = "slow"
     rig.pump.output_units = 9500
-    rig.holding.follow(rig.call, rig.pump, 9500)
+    rig.holding.follow(rig.stream, 9500)
     await asyncio.sleep(0)
-    rig.funds.settle(rig.call.hold, rig.held)
+    rig.funds.settle(rig.call.held.hold, rig.held)
     rig.process.store = "up"
     for _ in range(5):
         await asyncio.sleep(0)
@@ -154,14 +157,13 @@ async def test_what_comes_after_the_end_goes_back(db):
 
 
 async def test_calls_without_a_hold_are_left_alone(db):
-    free = await Rig(db, operation=Operation("/v1/count", free=True)).begin()
+    free = Rig(db, operation=Operation("/v1/count", free=True))
     await free.grow(50_000)
-    assert free.call.hold is None and free.pump.noted == 0
+    assert free.call.held.hold is None and free.pump.looked_at == 0
 
 
 async def test_what_no_money_covers_is_not_raised(db):
-    rig = Rig(db, balance=8 * 10**18)
-    rig.call.group = type(rig.call.group)("gold", 10**14, None, frozenset(), False)
+    rig = Rig(db, balance=8 * 10**18, group=Group("gold", 10**14, None, frozenset(), False))
     held = (await rig.begin()).held
     await rig.grow(20_000)  # twice as much in the next seconds
-    assert rig.held == held and rig.call.interrupted is None
+    assert rig.held == held and rig.call.running.interrupted is None

@@ -1,17 +1,20 @@
 """Running calls: what the sweep of each second does for them, and the end of a drain."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from conf.settings import UpstreamSettings
-from handlers.relay.call import Attempt, ClientGone, DrainForced
-from handlers.relay.live import LiveCalls, LiveStream
-from handlers.relay.pump import StreamPump
+from handlers.relay.call import Arrival, Attempt, Requested
+from handlers.relay.live import LiveCalls
+from handlers.relay.pump import STREAM_HEADERS
 from handlers.relay.routing.plan import Candidate
+from handlers.relay.running import ClientGone, DrainForced
+from handlers.relay.sweep import Sweep
 from store.values.usage_record import AttemptRecord
-from tests.handlers.relay.calls import NATIVE, a_call
-from tests.handlers.relay.rig import HELLO, SILENT_S, Client, Rig, beat, text
+from tests.handlers.relay.calls import CALL_ID, NATIVE, a_call
+from tests.handlers.relay.rig import HELLO, SILENT_S, Rig, beat, text
 from tests.handlers.relay.routing.channels import channel
 
 COMMIT_S = 30
@@ -19,44 +22,46 @@ IDLE_S = 100
 
 
 class Watch:
-    """Live calls with a clock of the test's; `marks` is what the journal is told."""
+    """Live calls with a clock of the test's; notes what the sweep does: `marks` in the journal,
+    `late` attempts, `grown` streams with the number of marks so far."""
 
     def __init__(self, heartbeat_s=SILENT_S, commit_after_s=COMMIT_S):
         limits = UpstreamSettings(
             heartbeat_s=heartbeat_s, commit_after_s=commit_after_s, idle_timeout_s=IDLE_S
         )
-        self.marks = []
-        self.live = LiveCalls(limits)
-        self.live.on_mark = lambda call, units: self.marks.append((call, units))
+        self.marks, self.late, self.grown = [], [], []
+        self.live = LiveCalls()
+        health = SimpleNamespace(late=lambda trial, now_s: self.late.append(trial))
+        holding = SimpleNamespace(
+            follow=lambda stream, more: self.grown.append((stream.call, more, len(self.marks)))
+        )
+        records = SimpleNamespace(mark=lambda call, units: self.marks.append((call, units)))
+        self.sweep = Sweep(limits, self.live, health, holding, records)
         self.now_s = self.live.now_s
 
     def pass_s(self, seconds):
         """So many sweeps."""
         for _ in range(seconds):
             self.now_s += 1
-            self.live.sweep(self.now_s)
+            self.sweep.run(self.now_s)
 
     def stream(self):
         rig = Rig()
+        rig.call.requested = Requested("m", True)
         self.live.enter(rig.call)
-        self.live.stream(LiveStream(rig.call, rig.pump, rig.client.downstream))
+        self.live.stream(rig.call, rig.pump, rig.client.downstream)
         return rig
 
 
 def call_of(number):
-    call = a_call()
-    arrival = call.arrival
-    call.arrival = type(arrival)(f"{arrival.call_id[:-1]}{number}", 0, "", None, None)
-    return call
+    return a_call(arrival=Arrival(f"{CALL_ID[:-1]}{number}", 0, "", None, None))
 
 
 def test_calls_come_and_go():
     live, calls = Watch().live, [call_of(n) for n in range(3)]
     for call in calls:
         live.enter(call)
-    client = Client()
-    pump = StreamPump(calls[0], client.downstream, lambda call: None)
-    live.stream(LiveStream(calls[0], pump, client.downstream))
+    live.stream(calls[0], None, None)
     assert (live.calls, live.streams) == (3, 1)
     live.leave(calls[1])
     live.leave(calls[1])
@@ -72,7 +77,7 @@ def test_calls_are_counted_by_their_channels():
         live.enter(call)
     for call, name in zip(calls, ("a", "a", "b"), strict=False):  # the last one has none yet
         call.attempt = Attempt(Candidate(channel(name), 0), NATIVE)
-        call.attempts.append(AttemptRecord(name))
+        call.outcome.attempts.append(AttemptRecord(name))
     wanted = {channel(name).id: name for name in ("a", "c")}
     assert live.running_at(wanted) == {"a": 2}
     live.leave(calls[0])
@@ -83,46 +88,42 @@ def test_the_end_of_a_drain_interrupts_every_call():
     live, calls = Watch().live, [call_of(n) for n in range(3)]
     for call in calls:
         live.enter(call)
-    calls[1].interrupt(ClientGone())
+    calls[1].running.interrupt(ClientGone())
     live.leave(calls[2])
     live.force_end()
-    assert [type(call.interrupted) for call in calls] == [DrainForced, ClientGone, type(None)]
+    assert [type(call.running.interrupted) for call in calls] == [
+        DrainForced,
+        ClientGone,
+        type(None),
+    ]
 
 
-async def test_streams_that_wait_for_an_answer_are_told_in_each_sweep():
-    watch, waiting = Watch(), []
-    watch.live.on_waiting = waiting.append
+async def test_late_answers_are_reported_in_each_sweep_until_they_begin():
+    watch, call = Watch(), call_of(1)
     rig = watch.stream()
-    rig.call.stream = True
+    watch.live.enter(call)
+    watch.pass_s(1)
+    assert watch.late == []  # nothing was sent upstream yet
+    rig.call.attempt.trial, call.attempt.trial = "of the stream", "of the plain call"
     watch.pass_s(2)
-    assert waiting == [rig.call, rig.call]
+    assert watch.late == ["of the stream", "of the plain call"] * 2
     rig.pump.accepted = True
+    watch.live.leave(call)
     watch.pass_s(2)
-    assert len(waiting) == 2
+    assert len(watch.late) == 4
 
 
-async def test_streams_that_have_grown_are_told_before_their_mark():
-    watch, grown = Watch(), []
-    watch.live.on_grown = lambda call, pump, more: grown.append((call, more, len(watch.marks)))
+async def test_holds_follow_streams_before_the_journal_has_their_mark():
+    watch = Watch()
     rig = watch.stream()
     rig.exchange.data(HELLO)
     watch.pass_s(1)
-    assert grown == []
+    assert watch.grown == []
     for words in (b"x" * 400, b"x" * 200):
         rig.exchange.data(text(words))
         watch.pass_s(2)
-    assert grown == [(rig.call, 100, 0), (rig.call, 50, 1)]
+    assert watch.grown == [(rig.call, 100, 0), (rig.call, 50, 1)]
     assert [units for _, units in watch.marks] == [100, 150]
-
-
-def test_plain_calls_are_told_in_each_sweep_until_they_end():
-    watch, waiting, call = Watch(), [], call_of(1)
-    watch.live.on_waiting = waiting.append
-    watch.live.enter(call)
-    watch.pass_s(2)
-    watch.live.leave(call)
-    watch.pass_s(2)
-    assert waiting == [call, call]
 
 
 def test_the_clock_does_not_begin_at_zero():
@@ -140,7 +141,9 @@ async def test_a_silent_stream_is_committed_in_time():
     watch.pass_s(COMMIT_S - 1)
     assert rig.client.pieces == []
     watch.pass_s(1)
-    assert len(rig.client.heads) == 1 and rig.client.body == beat("chat_completions", False)
+    head = (("Content-Type", "text/event-stream"), *STREAM_HEADERS)
+    assert rig.client.heads == [(200, head)]
+    assert rig.client.body == beat("chat_completions", False)
 
 
 async def test_a_committed_stream_gets_heartbeats():
@@ -228,9 +231,9 @@ async def test_a_client_that_takes_nothing_any_more_is_given_up():
     rig = watch.stream()
     stall(rig, 300_000)
     watch.pass_s(IDLE_S)
-    assert rig.call.interrupted is None
+    assert rig.call.running.interrupted is None
     watch.pass_s(1)
-    assert isinstance(rig.call.interrupted, ClientGone)
+    assert isinstance(rig.call.running.interrupted, ClientGone)
     assert rig.client.connection.sent[-1] == ("drop",)
 
 
@@ -244,7 +247,7 @@ async def test_a_client_that_takes_something_now_and_then_is_not():
     rig.client.connection.room = True
     rig.client.connection.on_drained()
     watch.pass_s(3 * IDLE_S)
-    assert rig.call.interrupted is None
+    assert rig.call.running.interrupted is None
     assert ("drop",) not in rig.client.connection.sent
 
 
@@ -254,7 +257,7 @@ async def test_a_client_that_waits_for_a_silent_upstream_is_not():
     rig.exchange.data(HELLO)
     rig.client.connection.unsent_bytes = 1000  # within the buffer
     watch.pass_s(3 * IDLE_S)
-    assert rig.call.interrupted is None
+    assert rig.call.running.interrupted is None
 
 
 # ---- marks ---------------------------------------------------------------------------------------
@@ -294,5 +297,5 @@ async def test_a_client_that_takes_nothing_for_the_idle_time_is_gone(moves):
     for unsent_bytes in range(500, 500 + UpstreamSettings().idle_timeout_s + 2):
         rig.client.connection.unsent_bytes = unsent_bytes if moves else 500
         watch.pass_s(1)
-    assert isinstance(rig.call.interrupted, ClientGone) is not moves
+    assert isinstance(rig.call.running.interrupted, ClientGone) is not moves
     assert ("drop",) in rig.client.connection.sent or moves

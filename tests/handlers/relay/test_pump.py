@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from adapters.bridge import PREAMBLE_LIMIT_BYTES, NativeBridge
+from adapters.bridge import PREAMBLE_LIMIT_BYTES
 from adapters.faults import Condition
 from adapters.registry import FAMILIES
 from handlers.relay.call import Delivery, Ending
 from handlers.relay.pump import STREAM_HEADERS, StreamPump
 from handlers.relay.upstream.client import UpstreamError
-from tests.handlers.relay.calls import a_call
 from tests.handlers.relay.rig import (
     CHAT,
     HELLO,
@@ -56,7 +55,7 @@ async def test_a_stream_passes_byte_for_byte(family, name):
     assert rig.client.body + rig.end.tail == whole
     assert (rig.end.outcome, rig.end.fault) == ("ok", None)
     assert rig.client.heads == [(200, PASSED + STREAM_HEADERS)]
-    assert rig.accepted == [rig.call] and rig.exchange.accepted == 1
+    assert rig.accepted == 1 and rig.exchange.accepted == 1
 
 
 @pytest.mark.parametrize(("family", "name"), SAMPLES)
@@ -94,7 +93,7 @@ async def test_a_short_answer_is_over_before_its_head():
     rig, whole = Rig(MESSAGES), sample(MESSAGES, "text")
     rig.exchange.data(whole)
     assert rig.client.pieces == [] and rig.end.tail == whole
-    assert rig.accepted == [rig.call]
+    assert rig.accepted == 1
     rig.pump.begin()
     rig.pump.begin()
     assert rig.client.heads == [(200, PASSED + STREAM_HEADERS)]
@@ -115,8 +114,7 @@ async def test_usage_that_was_not_asked_for_stays_here():
     assert rig.exchange.data(usage)
     rig.exchange.data(DONE)
     assert rig.client.body + rig.end.tail == HELLO + DONE
-    rig.pump.note_delivery()
-    assert rig.call.delivery.usage.output_tokens == 2
+    assert rig.pump.delivery().usage.output_tokens == 2
 
 
 # ---- acceptance ----------------------------------------------------------------------------------
@@ -301,8 +299,8 @@ async def test_the_upstream_of_an_earlier_attempt_is_not_resumed():
 @pytest.mark.parametrize("family", [CHAT, MESSAGES])
 async def test_commit_begins_the_stream_with_a_heartbeat(family):
     rig = Rig(family)
-    rig.pump.commit()
-    assert rig.client.heads == [(200, (("Content-Type", "text/event-stream"), *STREAM_HEADERS))]
+    rig.pump.commit(PASSED)
+    assert rig.client.heads == [(200, PASSED + STREAM_HEADERS)]
     assert rig.client.body == beat(family, started=False)
     assert not rig.pump.accepted
     whole = sample(family, "text")
@@ -317,7 +315,7 @@ async def test_heartbeats_in_silence(family):
     rig = Rig(family)
     rig.pump.heartbeat(1000, SILENT_S)
     assert rig.client.pieces == []  # before the head
-    rig.pump.commit()
+    rig.pump.commit(())
     rig.pump.last_sent_s = 1000
     rig.pump.heartbeat(1000 + SILENT_S - 1, SILENT_S)
     assert len(rig.client.pieces) == 1
@@ -334,7 +332,7 @@ async def test_heartbeats_in_silence(family):
 async def test_a_comment_before_message_start_is_followed_by_comments():
     """A ping before message_start is none that readers of the family know."""
     rig = Rig(MESSAGES)
-    rig.pump.commit()
+    rig.pump.commit(())
     rig.exchange.data(b": hello\n\n")
     rig.pump.last_sent_s = 0
     rig.pump.heartbeat(SILENT_S, SILENT_S)
@@ -385,18 +383,16 @@ async def test_no_heartbeat_inside_an_event_that_passes_raw():
 async def test_what_was_delivered_is_noted():
     rig, whole = Rig(MESSAGES), sample(MESSAGES, "text")
     pieces = events(whole)
-    rig.pump.note_delivery()
-    assert rig.call.delivery == Delivery() and rig.pump.output_units == 0
+    assert rig.pump.delivery() == Delivery() and rig.pump.output_units == 0
     for event in pieces[:4]:
         rig.exchange.data(event)
-    rig.pump.note_delivery()
-    delivery = rig.call.delivery
+    delivery = rig.pump.delivery()
     assert delivery.relayed and not delivery.whole
     assert delivery.upstream_id and delivery.usage is not None
     assert delivery.output_units == rig.pump.output_units
     for event in pieces[4:]:
         rig.exchange.data(event)
-    rig.pump.note_delivery()
+    delivery = rig.pump.delivery()
     assert delivery.whole and delivery.output_units == rig.pump.output_units > 0
     assert delivery.reported is not None
 
@@ -415,18 +411,17 @@ async def test_nothing_was_delivered_of_what_was_not_accepted():
     rig = Rig()
     rig.exchange.data(b": hello\n\n")
     rig.exchange.end(UpstreamError("truncated", "cut"))
-    rig.pump.note_delivery()
-    assert rig.call.delivery == Delivery() and rig.pump.output_units == 0
+    assert rig.pump.delivery() == Delivery() and rig.pump.output_units == 0
 
 
 async def test_before_an_attempt_everything_is_quiet():
     client = Client()
-    pump = StreamPump(a_call(), client.downstream, lambda call: None)
+    pump = StreamPump(FAMILIES[CHAT].client, client.downstream, print, print)
     pump.begin()
     pump.heartbeat(1000, 1)
-    pump.note_delivery()
+    assert pump.delivery() == Delivery() and not pump.lacks_usage
     assert pump.at_boundary and pump.output_units == 0 and client.pieces == []
-    pump.commit()
+    pump.commit(())
     pump.last_sent_s = 0
     pump.heartbeat(1000, 1)
     assert client.pieces == [beat(CHAT, started=False)] * 2
@@ -435,8 +430,7 @@ async def test_before_an_attempt_everything_is_quiet():
 async def test_behind_the_bracket_of_an_array_nothing_is_missing():
     rig = Rig("generate_content")
     operation = FAMILIES["generate_content"].client.operations["stream_array"]
-    tap = rig.call.family.upstream.stream_tap("m", "m", False, operation)
-    rig.ended = rig.pump.attach(rig.exchange, NativeBridge(tap, MAX_EVENT_BYTES), PASSED)
+    rig.attach(operation)
     rig.exchange.data(b'[{"candidates":[{"finishReason":"STOP"}]}')
     rig.exchange.data(b"]")
     rig.exchange.end(UpstreamError("truncated", "reset"))
@@ -451,4 +445,13 @@ async def test_a_finished_answer_lacks_its_usage_until_it_comes():
         rig.exchange.data(piece)
         seen.append(rig.pump.lacks_usage)
     assert seen == [False, False, False, True, False, False]
-    assert not StreamPump(rig.call, rig.client.downstream, print).lacks_usage
+
+
+async def test_the_id_of_a_kept_answer_is_known_before_the_client_can_read_it():
+    rig = Rig(MESSAGES)
+    rig.attach(awaits_id=True)
+    for event in events(sample(MESSAGES, "text")):
+        before = rig.client.body
+        rig.exchange.data(event)
+        assert rig.identified or rig.client.body == before
+    assert len(rig.identified) == 1 and rig.identified[0]

@@ -7,7 +7,7 @@ import pytest
 
 from adapters.faults import Condition, Fault
 from adapters.ir.usage import Usage
-from handlers.relay.call import Attempt, Delivery, Ending
+from handlers.relay.call import Attempt, Delivery, Ending, Requested
 from handlers.relay.records import UPSTREAM_ID_MAX, record_of
 from handlers.relay.routing.plan import Candidate
 from handlers.relay.settle import NOTHING, Bill, Counts
@@ -33,13 +33,13 @@ ATTEMPTS = [AttemptRecord("first", 500, "upstream_error", 12), AttemptRecord("ma
 def test_every_field_of_a_record():
     call = a_call(
         attempt=Attempt(Candidate(CHANNEL, 0), NATIVE, upstream_model="alias"),
-        stream=True,
+        requested=Requested("m", True),
         status=200,
         first_byte_ms=STARTED_MS + 30,
         delivery=Delivery(relayed=True, whole=True, upstream_id="upstream-id"),
         group=Group("gold", 1_500_000, None, frozenset(), False),
     )
-    call.attempts += ATTEMPTS
+    call.outcome.attempts += ATTEMPTS
     counts = Counts(Usage(1, 2, 3, 4, 5, 6), "reported", {"usage": "as told"})
     record = recorded(call, Ending("ok"), bill(counts, 99), STARTED_MS + 1234)
     assert record == usage_record(
@@ -87,7 +87,7 @@ def test_every_field_of_a_record():
 
 
 def test_the_record_of_a_refused_call_knows_little():
-    call = a_call(group=None, model=None, prices=None, model_name=None)
+    call = a_call(group=None, model=None, requested=Requested())
     record = recorded(call, Ending("refused", Fault(Condition.KEY_DISABLED)))
     assert (record.outcome, record.error_code) == ("refused", "api_key_disabled")
     assert record.error_message == "The API key is disabled."
@@ -123,7 +123,7 @@ def test_the_error_of_a_record(ending, code, message):
 def test_a_long_id_of_the_upstream_is_cut():
     call = a_call(delivery=Delivery(upstream_id="x" * 500))
     assert recorded(call, Ending("ok")).upstream_request_id == "x" * UPSTREAM_ID_MAX
-    call.delivery.upstream_id = ""
+    call.outcome.delivery = Delivery(upstream_id="")
     assert recorded(call, Ending("ok")).upstream_request_id is None
 
 

@@ -24,7 +24,7 @@ def delivered(usage=None, units=0, whole=True, reported=REPORTED, **more):
 
 
 def counts_of(delivery, **changes):
-    return charged_counts(a_call(delivery=delivery, **changes))
+    return charged_counts(a_call(**changes), delivery)
 
 
 # ---- counts --------------------------------------------------------------------------------------
@@ -84,11 +84,11 @@ def test_what_was_not_reported_is_estimated(units, bound, charged, whole):
 )  # fmt: skip
 def test_text_without_a_bound_of_the_client_counts_in_full(units, most, charged):
     call = a_call(peek=NO_BOUND, model=model(None, most), output_bound_tokens=most or 8192)
-    assert settle.text_tokens(call, units) == charged
+    assert settle.text_tokens(call.admitted, units) == charged
 
 
 def test_what_is_stored_has_no_text_to_charge():
-    assert settle.text_tokens(a_call(model=None, output_bound_tokens=0), 99) == 0
+    assert settle.text_tokens(a_call(model=None, output_bound_tokens=0).admitted, 99) == 0
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_counts_beyond_reason_are_cut(usage, context, max_output, charged):
 @pytest.mark.parametrize("family", ["responses", "messages", "generate_content"])
 def test_reasoning_counts_towards_the_bound_of_other_families(family):
     usage = Usage(9, 200, reasoning_tokens=7000)
-    counts = charged_counts(a_call(family, delivery=delivered(usage)))
+    counts = charged_counts(a_call(family), delivered(usage))
     assert counts.usage == Usage(9, 200, reasoning_tokens=201)
 
 
@@ -198,19 +198,35 @@ def test_every_kind_of_token_has_its_price():
         usage = Usage(*(10 if at == kind else 0 for kind in range(6)))
         counts = counts_of(delivered(usage))
         prices = (1, 2, 3, 4, 5, 6)
-        assert settle.cost_of(a_call(), counts) == (10 * prices[at] + 7) * MILLION
+        assert settle.cost_of(a_call().admitted, counts) == (10 * prices[at] + 7) * MILLION
 
 
 def test_the_group_multiplies():
     group = Group("gold", 1_500_000, None, frozenset(), False)
-    assert settle.cost_of(a_call(group=group), counts_of(delivered(Usage(2, 0)))) == 13_500_000
+    assert (
+        settle.cost_of(a_call(group=group).admitted, counts_of(delivered(Usage(2, 0))))
+        == 13_500_000
+    )
 
 
-@pytest.mark.parametrize("changes", [{"prices": None}, {"group": None}])
-def test_what_has_no_price_costs_nothing(changes):
+def test_what_is_stored_costs_nothing():
     counts = counts_of(delivered(Usage(10, 10)))
-    assert settle.cost_of(a_call(**changes), counts) == 0
+    assert settle.cost_of(a_call(model=None).admitted, counts) == 0
+
+
+def test_a_call_that_was_not_admitted_has_no_counts():
+    call = a_call()
+    call.admitted = None
+    assert charged_counts(call, delivered(Usage(10, 10))) is settle.NOTHING
+
+
+def test_a_cost_beyond_any_balance_is_cut_to_the_bounds_of_the_hold():
+    admitted = a_call(group=Group("gold", 10**15, None, frozenset(), False)).admitted
+    counts = settle.Counts(Usage(10**9, 10**9), "reported")
+    cut, nanos = settle.payable(admitted, counts, REPORTED)
+    assert (cut.usage, cut.source, cut.reported) == (Usage(100, 300), "reported", REPORTED)
+    assert nanos == settle.cost_of(admitted, cut) < 2**63
 
 
 def test_nothing_costs_nothing_in_spite_of_a_price_for_each_call():
-    assert settle.cost_of(a_call(), settle.NOTHING) == 0
+    assert settle.cost_of(a_call().admitted, settle.NOTHING) == 0

@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
@@ -11,18 +12,17 @@ from adapters.family.stored import StoredRef
 from adapters.faults import Condition, Fault
 from adapters.registry import FAMILIES
 from handlers.relay import stored_responses as module
-from handlers.relay.admit_stored import admit_kept
-from handlers.relay.call import Arrival, Attempt, Call
+from handlers.relay.admit_stored import admit_stored
+from handlers.relay.call import Attempt
 from handlers.relay.recent_responses import private_recent_responses
 from handlers.relay.records import Records
 from handlers.relay.routing.plan import Candidate
 from handlers.relay.stored_responses import LOOK_UPS_PER_USER, PAUSES_S, StoredResponses
 from store.calls.stored_responses import Found, mark_of
 from store.catalog.catalog import Channel, Snapshot
-from store.catalog.keys import KeyEntry
 from store.values.errors import StoreUnavailable
 from store.values.usage_record import StoredAt
-from tests.handlers.relay.calls import NATIVE
+from tests.handlers.relay.calls import KEY, NATIVE, a_call
 
 FAMILY = FAMILIES["responses"]
 ID = "resp_1"
@@ -40,17 +40,15 @@ def channel(name, keys=("k",), **more):
 TWO = (channel("a"), channel("b", "xyz"))
 
 
-def call_of(channels=TWO, user="ann", kind="answer", operation="stored"):
-    key = KeyEntry("k", "n", user, user, "all", False, False, None, None, (), "plan_first", None)
-    call = Call(
-        arrival=Arrival("", 0, "", None, None), family=FAMILY, key=key, client_headers={},
-        operation=FAMILY.client.operations[operation],
+def call_of(channels=TWO, user="ann", kind="answer", operation="stored", refs=None):
+    key = replace(KEY, user_id=user, user=user, group="all")
+    usable = tuple(channel for channel in channels if "m" in channel.models and channel.enabled)
+    return a_call(
+        FAMILY.name, key=key, operation=FAMILY.client.operations[operation],
         snapshot=Snapshot(1, {}, {}, tuple(channels)),
+        channels=usable if operation == "generate" else (),
+        refs=refs or (StoredRef(kind, "id", ID, alone=True),),
     )  # fmt: skip
-    call.kept_refs = (StoredRef(kind, "id", ID, alone=True),)
-    if operation == "generate":
-        call.candidates = tuple(one for one in channels if "m" in one.models and one.enabled)
-    return call
 
 
 class Store:
@@ -102,11 +100,10 @@ def places_of(store, threads, fresh=None, refuse=True):
 async def told(places, call):
     """What a call may ask: (channel's name, keys), or the fault's condition."""
     try:
-        await admit_kept(call, places)
+        [only] = await admit_stored(call.head, call.admitted, places)
     except Fault as fault:
         return fault.condition
-    (one,) = call.candidates
-    return one.name, one.keys
+    return only.name, only.keys
 
 
 def found(store, *calls, fresh=None, refuse=True):
@@ -187,16 +184,15 @@ SHARING = channel("b", "xyz", shared_ids=("vs_1", "resp_*", "cntr_*"))
     ],
 )
 def test_what_a_channel_shares_may_be_named(refs, told):
-    call = call_of((channel("a"), SHARING), operation="generate")
-    call.kept_refs = tuple(StoredRef(kind, "x", kept_id) for kind, kept_id in refs)
+    refs = tuple(StoredRef(kind, "x", id_) for kind, id_ in refs)
+    call = call_of((channel("a"), SHARING), operation="generate", refs=refs)
     assert found(Store().put("id-b", "mark-y"), call) == told
 
 
 def test_what_two_accounts_keep_cannot_be_used_together():
     store = Store().put("id-b", "mark-y")
     store.rows["ann", mark_of("resp_2")] = StoredAt(mark_of("resp_2"), "id-b", "mark-x")
-    call = call_of()
-    call.kept_refs = tuple(StoredRef("answer", "x", one) for one in (ID, ID, "resp_2"))
+    call = call_of(refs=tuple(StoredRef("answer", "x", id_) for id_ in (ID, ID, "resp_2")))
     assert found(store, call) is Condition.ID_NOT_FOUND
     assert store.asked == 1  # for all of its ids
 
@@ -322,10 +318,10 @@ def made(places, response_id, user="ann"):
     call = call_of(user=user)
     call.attempt = Attempt(Candidate(TWO[1], 2), NATIVE)
     records = Records(None, places, "node-1")
-    assert records.note_stored(call, None) is False and call.stored is None
+    assert records.note_stored(call, None) is False and call.outcome.stored is None
     assert records.note_stored(call, response_id) is True
     assert records.note_stored(call, "another") is False
-    return call.stored
+    return call.outcome.stored
 
 
 def test_what_this_worker_made_is_known_at_once_until_it_is_deleted(monkeypatch):

@@ -2,28 +2,15 @@
 
 import asyncio
 import json
-from types import SimpleNamespace
 
 import pytest
 
 from adapters.registry import CODECS, FAMILIES, TRANSLATORS
-from conf.settings import Settings
-from handlers.relay.call import Call
-from handlers.relay.downstream import Downstream
-from handlers.relay.limits.cells import private_cells
-from handlers.relay.limits.limits import Limits
-from handlers.relay.live import LiveCalls
-from handlers.relay.pipeline import Relay
-from handlers.telemetry.calls import Telemetry
-from store.catalog.catalog import Channel, Group, Model, Snapshot
-from store.values.pricing import Prices
-from tests.handlers.relay.calls import KEY, a_call
-from tests.handlers.relay.rig import Connection
+from store.catalog.catalog import Channel
+from tests.handlers.relay.rig import Calling
 from tests.handlers.relay.toy import BEAT, COUNT, END, SAY, TOY, TOY_CODECS, TRANSLATIONS, piece
 from tests.support.served import until
 
-GROUP = Group("gold", 10**6, None, frozenset({"toy"}), False)
-MODEL = Model("m", None, None, False, 0, ((0, Prices(0, 0, 0, 0, 0, 0, 0)),))
 USAGE = {"prompt_tokens": 5, "completion_tokens": 2}
 JSON = ("Content-Type: application/json",)
 
@@ -34,21 +21,6 @@ def event(**fields):
 
 def text(content, **fields):
     return event(choices=[{"index": 0, "delta": {"content": content}, **fields}])
-
-
-class Journal:
-    """Keeps the record of the call."""
-
-    def open_call(self, line):
-        self.opened = line
-
-    def mark(self, *args, **fields):
-        pass
-
-    def close_call(self, record):
-        self.record = record
-
-    refused = close_call
 
 
 @pytest.fixture(autouse=True)
@@ -63,9 +35,7 @@ def toy(monkeypatch):
 
 @pytest.fixture
 def relay(client):
-    settings, unused = Settings(), SimpleNamespace()
-    live, limits = LiveCalls(settings.upstream), Limits(private_cells())
-    return Relay(settings, None, None, Journal(), client, live, Telemetry(), limits, unused, "node")
+    return Calling(client, entries=frozenset({"toy"}))
 
 
 def channel(upstream, name="main", priority=0, family="chat_completions", **fields):
@@ -78,12 +48,9 @@ def channel(upstream, name="main", priority=0, family="chat_completions", **fiel
 
 async def relayed(relay, *channels, operation=SAY, **fields):
     """The connection of a client that has asked, and the record of its call."""
-    snapshot = Snapshot(1, {"gold": GROUP}, {"m": MODEL}, channels)
-    headers = {"anthropic-beta": "b", "openai-beta": "b"}
-    call = Call(a_call().arrival, TOY, operation, KEY, headers, snapshot, group=GROUP)
-    connection, body = Connection(), {"toy": "m", "ask": "Who?", **fields}
-    await relay.run(call, json.dumps(body).encode(), Downstream(connection, ()))
-    return connection.sent, relay.journal.record
+    headers, body = {"anthropic-beta": "b", "openai-beta": "b"}, {"toy": "m", "ask": "Who?"}
+    head = {"family": TOY, "operation": operation, "client_headers": headers}
+    return await relay.call(body | fields, channels, **head)
 
 
 async def test_a_whole_answer(relay, serve):
@@ -158,8 +125,7 @@ async def test_a_stream_that_breaks_ends_in_the_words_of_the_client(relay, serve
 
     waiting = asyncio.create_task(relayed(relay, channel(await serve(script)), live=True))
     await until(lambda: any(one.downstream.head_sent for one in relay.live._streams.values()))
-    relay.live.sweep(relay.live.now_s + 1)
-    relay.live.sweep(relay.live.now_s + relay.settings.upstream.heartbeat_s)
+    relay.pass_s(1 + relay.settings.upstream.heartbeat_s)
     beats.set()
     sent, record = await waiting
     assert [one[-1] for one in sent[:2]] == [piece("M"), BEAT]

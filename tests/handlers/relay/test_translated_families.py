@@ -7,46 +7,16 @@ import json
 import pytest
 
 from adapters.registry import FAMILIES
-from conf.settings import Settings
-from handlers.relay.call import Call
-from handlers.relay.downstream import Downstream
-from handlers.relay.limits.cells import private_cells
-from handlers.relay.limits.limits import Limits
-from handlers.relay.live import LiveCalls
-from handlers.relay.pipeline import Relay
-from handlers.telemetry.calls import Telemetry
-from store.catalog.catalog import Channel, Group, Model, Snapshot
-from store.values.pricing import Prices
+from store.catalog.catalog import Channel
 from store.values.usage_record import StoredAt
-from tests.handlers.relay.calls import KEY, a_call
-from tests.handlers.relay.rig import Connection
+from tests.handlers.relay.rig import Calling
 from tests.support.served import until
 
 CHAT, RESPONSES, MESSAGES, GENERATE = FAMILIES
-GROUP = Group("gold", 10**6, None, frozenset(FAMILIES), False)
-MODEL = Model("m", None, None, False, 0, ((0, Prices(0, 0, 0, 0, 0, 0, 0)),))
 JSON = ("Content-Type: application/json",)
 LOSSES = dict.fromkeys(FAMILIES, 1)
 SEALED = "gw1.messages.abc.czNjcmV0.0123456789abcdef"
 HI = {"role": "user", "content": "Hi"}
-
-
-class Journal:
-    """Keeps the record of the call."""
-
-    def open_call(self, line):
-        self.opened = line
-
-    def mark(self, *args, **fields):
-        pass
-
-    def hand_out(self, *args):
-        raise AssertionError("a translated answer is not stored")
-
-    def close_call(self, record):
-        self.record = record
-
-    refused = close_call
 
 
 class Stored:
@@ -64,11 +34,7 @@ class Stored:
 
 @pytest.fixture
 def relay(client):
-    settings = Settings()
-    live, limits = LiveCalls(settings.upstream), Limits(private_cells())
-    return Relay(
-        settings, None, None, Journal(), client, live, Telemetry(), limits, Stored(), "node"
-    )
+    return Calling(client, Stored())
 
 
 def channel(upstream, family, name="main", **fields):
@@ -83,12 +49,8 @@ def channel(upstream, family, name="main", **fields):
 async def relayed(relay, family, body, *channels, job="generate", target=None):
     """What the client got, and the record."""
     spoken = FAMILIES[family]
-    snapshot = Snapshot(1, {"gold": GROUP}, {"m": MODEL}, channels)
     operation = spoken.client.operations[job]
-    call = Call(a_call().arrival, spoken, operation, KEY, {}, snapshot, group=GROUP, target=target)
-    connection = Connection()
-    await relay.run(call, json.dumps(body).encode(), Downstream(connection, ()))
-    return connection.sent, relay.journal.record
+    return await relay.call(body, channels, family=spoken, operation=operation, target=target)
 
 
 def answer_of(sent):
@@ -139,9 +101,7 @@ async def test_heartbeats_before_an_answer_that_never_begins(relay, serve, job):
     upstream = channel(await serve(script), CHAT)
     call = asyncio.create_task(relayed(relay, GENERATE, body, upstream, job=job, target="m"))
     await until(lambda: relay.live._streams)
-    begun_s = relay.live.now_s
-    for after_s in range(1, relay.settings.upstream.commit_after_s + 40):
-        relay.live.sweep(begun_s + after_s)
+    relay.pass_s(relay.settings.upstream.commit_after_s + 39)
     go.set()
     sent, record = await call
     assert sent[0][0] == "start" and record.outcome == "upstream_error"

@@ -31,10 +31,10 @@ class Body:
 
 @pytest.fixture
 def memory():
-    made = BodyMemory(TOTAL)
-    made.refused = []
-    made.on_refused = made.refused.append
-    return made
+    refused = []
+    memory = BodyMemory(TOTAL, refused.append)
+    memory.refused = refused
+    return memory
 
 
 def is_empty(memory):

@@ -98,8 +98,8 @@ def test_many_calls_are_judged_by_the_share_that_failed(health):
 def begin(health, at, count=1):
     """Calls in flight, of which health can be told."""
     made = [health.begin(ONE, MODEL, 0, at) for _ in range(count)]
-    running = [*health.running(), *made]
-    health.running = lambda: [one for one in running if one.well_s is None and not one.failed]
+    running = [*health._running(), *made]
+    health._running = lambda: [one for one in running if one.well_s is None and not one.failed]
     return made
 
 

@@ -94,13 +94,12 @@ class World:
     def __init__(self, channels, behave, seed, rate=RATE, models=(MODEL,), stream=True):
         self.channels = tuple(channels)
         self.chance = random.Random(seed)
-        self.health = Health(self.chance.random)
+        self._running = {}  # by identity
+        self.health = Health(self.chance.random, self._running.values)
         self.planner = Planner(self.health, self.chance.random)
         self.met, self.lost, self.openings = [], [], Counter()
         self._behave, self._rate, self._models, self._stream = behave, rate, models, stream
         self._events, self._order = [], itertools.count()
-        self._running = {}  # by identity
-        self.health.running = self._running.values
         self.now_s = 0.0
 
     def run(self, seconds):

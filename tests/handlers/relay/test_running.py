@@ -1,16 +1,22 @@
-"""Long work goes on in turns: whatever a body holds, the loop is never kept for long."""
+"""A running call: interrupts, its stopwatch, long work in slices that never keep the loop."""
 
 import asyncio
 import time
-from types import SimpleNamespace
 
 import pytest
 
 from adapters.family.estimate import input_bound_steps, weight_steps
 from adapters.faults import Fault
 from adapters.json.jsonio import Spans, top_level_steps
-from handlers.relay.call import ClientGone
-from handlers.relay.slices import LARGE_BYTES, in_turns
+from handlers.relay.running import (
+    LARGE_BYTES,
+    ClientGone,
+    DrainForced,
+    Interrupt,
+    Running,
+    Stopwatch,
+    run_in_slices,
+)
 from tests.adapters.json.odd_bodies import ODD_BODIES, odd_bodies
 from tests.support.served import acting, serving, turns
 
@@ -46,10 +52,6 @@ class Ticker:
             self._last_s = now_s
 
 
-def a_call():
-    return SimpleNamespace(interrupted=None)
-
-
 def steps_of(body):
     """What is done with every large body."""
     spans = yield from top_level_steps(body)
@@ -66,7 +68,7 @@ async def test_no_body_keeps_the_loop(name):
     for _ in range(TRIES):
         async with Ticker() as ticker:
             try:
-                spans = await in_turns(steps_of(body), a_call())
+                spans = await run_in_slices(steps_of(body), Running())
                 for field in ("model", "stream", "stream_options"):
                     await asyncio.sleep(0)
                     spans.value(field)
@@ -87,23 +89,23 @@ def step_by_step(count, fault=None):
 
 
 async def test_the_result_and_the_fault_of_the_steps():
-    assert await in_turns(step_by_step(5), a_call()) == "done"
-    assert await in_turns(step_by_step(0), a_call()) == "done"
+    assert await run_in_slices(step_by_step(5), Running()) == "done"
+    assert await run_in_slices(step_by_step(0), Running()) == "done"
     with pytest.raises(KeyError):
-        await in_turns(step_by_step(3, KeyError("x")), a_call())
+        await run_in_slices(step_by_step(3, KeyError("x")), Running())
 
 
 async def test_a_call_that_is_interrupted_ends_at_its_next_turn():
-    call = a_call()
+    call = Running()
 
     def steps():
         for _ in range(10):
             yield True
-            call.interrupted = ClientGone()
+            call.interrupt(ClientGone())
         raise AssertionError
 
     with pytest.raises(ClientGone):
-        await in_turns(steps(), call)
+        await run_in_slices(steps(), call)
 
 
 @pytest.mark.parametrize("chunk", [b"1\r\nx\r\n", b"2;a\r\nab\r\n"])
@@ -134,3 +136,91 @@ def read_s(body):
     except Fault:
         pass
     return time.thread_time() - began_s
+
+
+# ---- interrupts ----------------------------------------------------------------------------------
+
+
+async def await_it(call, future):
+    await call.wait(future)
+
+
+async def test_waiting_for_what_comes():
+    call, future = Running(), asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_soon(future.set_result, "came")
+    await call.wait(future)
+    assert future.result() == "came" and call.interrupted is None
+
+
+async def test_waiting_for_what_fails():
+    call, future = Running(), asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_soon(future.set_exception, OSError("broken"))
+    with pytest.raises(OSError, match="broken"):
+        await call.wait(future)
+    # Whoever is interrupted later must not meet the old future.
+    call.interrupt(ClientGone())
+
+
+@pytest.mark.parametrize("reason", [ClientGone, DrainForced])
+async def test_who_waits_is_interrupted(reason):
+    call, future = Running(), asyncio.get_running_loop().create_future()
+    waiting = asyncio.create_task(await_it(call, future))
+    await asyncio.sleep(0)
+    call.interrupt(reason())
+    with pytest.raises(reason):
+        await waiting
+    assert isinstance(call.interrupted, Interrupt)
+
+
+async def test_who_waits_next_is_interrupted():
+    call, future = Running(), asyncio.get_running_loop().create_future()
+    call.interrupt(ClientGone())
+    with pytest.raises(ClientGone):
+        await call.wait(future)
+    assert not future.done()
+
+
+async def test_the_first_interrupt_counts():
+    call, future = Running(), asyncio.get_running_loop().create_future()
+    waiting = asyncio.create_task(await_it(call, future))
+    await asyncio.sleep(0)
+    call.interrupt(ClientGone())
+    call.interrupt(DrainForced())
+    with pytest.raises(ClientGone):
+        await waiting
+    with pytest.raises(ClientGone):
+        await call.wait(future)
+
+
+async def test_an_interrupt_that_comes_with_the_result_leaves_the_result():
+    call, future = Running(), asyncio.get_running_loop().create_future()
+    waiting = asyncio.create_task(await_it(call, future))
+    await asyncio.sleep(0)
+    future.set_result("came")
+    call.interrupt(ClientGone())
+    await waiting
+    assert future.result() == "came"
+    with pytest.raises(ClientGone):
+        await call.wait(asyncio.get_running_loop().create_future())
+
+
+# ---- the stopwatch -------------------------------------------------------------------------------
+
+
+def test_a_stopwatch_adds_what_lies_between_start_and_stop(monkeypatch):
+    now = [1000]
+    monkeypatch.setattr("time.monotonic_ns", lambda: now[0])
+    watch = Stopwatch()
+    watch.stop()
+    for start_at, stop_at in ((1000, 1010), (1100, 1105)):
+        now[0] = start_at
+        watch.start()
+        watch.start(start_at - 50)  # it runs already
+        now[0] = stop_at
+        watch.stop()
+        now[0] += 7
+        watch.stop()
+    assert watch.elapsed_ns == 15
+    watch.start(now[0] - 20)  # since the upstream's head came
+    watch.stop()
+    assert watch.elapsed_ns == 35

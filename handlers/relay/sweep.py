@@ -1,0 +1,87 @@
+"""What is due each second for the calls in flight: heartbeats, commits, marks, larger holds.
+
+One sweep a second serves all of them: an open stream needs no timer of its own. Imported by the
+pipeline.
+"""
+
+import time
+
+from conf.settings import UpstreamSettings
+from handlers.relay.call import Call
+from handlers.relay.holding import Holding
+from handlers.relay.live import LiveCalls, LiveStream
+from handlers.relay.pump import CONTENT_TYPES
+from handlers.relay.records import Records
+from handlers.relay.routing.health import Health
+from handlers.relay.running import ClientGone
+
+
+class Sweep:
+    """The sweep of one worker's calls."""
+
+    def __init__(
+        self,
+        limits: UpstreamSettings,
+        live: LiveCalls,
+        health: Health,
+        holding: Holding,
+        records: Records,
+    ) -> None:
+        self._limits = limits
+        self._live = live
+        self._health = health
+        self._holding = holding
+        self._records = records
+
+    def run(self, now_s: int) -> None:
+        """Do what is due at `now_s`, by a monotonic clock. Once a second."""
+        self._live.now_s = now_s
+        for stream in self._live.open_streams():
+            self._look_at(stream, now_s)
+        for call in self._live.plain_calls():
+            self._note_waiting(call)
+
+    def _look_at(self, stream: LiveStream, now_s: int) -> None:
+        pump, limits = stream.pump, self._limits
+        if pump.last_sent_s < 0:
+            pump.last_sent_s = now_s
+        if not stream.downstream.head_sent:
+            if limits.commit_after_s and now_s - stream.started_s >= limits.commit_after_s:
+                _commit(stream)
+                pump.last_sent_s = now_s
+        elif limits.heartbeat_s:
+            pump.heartbeat(now_s, limits.heartbeat_s)
+        if not pump.accepted:
+            self._note_waiting(stream.call)
+        if self._is_stuck(stream, now_s):
+            # It holds an upstream connection and money, and may never go on.
+            stream.downstream.drop()
+            stream.call.running.interrupt(ClientGone())
+        units = pump.output_units
+        if units > stream.marked_units:
+            self._holding.follow(stream, units - stream.marked_units)
+            stream.marked_units = units
+            self._records.mark(stream.call, units)
+
+    def _note_waiting(self, call: Call) -> None:
+        """Tell the circuit breaker of a late answer."""
+        attempt = call.attempt
+        if attempt is not None and attempt.trial is not None:
+            self._health.late(attempt.trial, time.monotonic())
+
+    def _is_stuck(self, stream: LiveStream, now_s: int) -> bool:
+        """Return whether a client under back-pressure has read nothing for
+        `upstream.idle_timeout_s`."""
+        unsent_bytes = stream.downstream.unsent_bytes if stream.downstream.blocked else 0
+        if unsent_bytes == 0 or unsent_bytes != stream.unsent_bytes:
+            stream.unsent_bytes, stream.stuck_since_s = unsent_bytes, now_s
+            return False
+        return now_s - stream.stuck_since_s >= self._limits.idle_timeout_s
+
+
+def _commit(stream: LiveStream) -> None:
+    """Send the head of a stream although no answer is accepted yet."""
+    call = stream.call
+    losses = call.attempt.loss_headers if call.attempt is not None else ()
+    content_type = CONTENT_TYPES[call.head.operation.framing]
+    stream.pump.commit((("Content-Type", content_type), *losses))
