@@ -9,9 +9,10 @@ from adapters import large_answers
 from adapters.family import Operation
 from adapters.family.estimate import output_units
 from adapters.faults import Condition, Fault
+from adapters.json.structure import at_once
 from adapters.large_answers import LONG_FIELD_BYTES, read_large
 from adapters.registry import FAMILIES
-from tests.adapters.json.odd_bodies import filled, result_of, string_of
+from tests.adapters.json.odd_bodies import filled, string_of
 
 PUBLIC, UPSTREAM = "public-name", "upstream-name"
 LONG = "A harbour, “zwei” Pegel and 二つ. " * 4000
@@ -53,14 +54,14 @@ def test_it_says_the_same(name, indent, public, first):
     fields = list(ANSWERS[name].items())
     body = json.dumps(dict(fields if first else fields[::-1]), indent=indent).encode()
     read = reader(name, public)
-    assert result_of(read_large(body, read)) == read(body)
+    assert at_once(read_large(body, read)) == read(body)
 
 
 @FAMILY
 def test_without_a_usage_it_is_weighed(name):
     fields = {n: v for n, v in ANSWERS[name].items() if n != USAGE.get(name, "usage")}
     body = json.dumps(fields, ensure_ascii=False).encode()
-    answer = result_of(read_large(body, reader(name)))
+    answer = at_once(read_large(body, reader(name)))
     assert answer.usage is None
     assert answer.output_units == pytest.approx(output_units(LONG), rel=0.02)
 
@@ -72,7 +73,7 @@ def test_without_a_usage_it_is_weighed(name):
 ])  # fmt: skip
 def test_what_is_no_answer(name, body):
     with pytest.raises(Fault) as caught:
-        result_of(read_large(body, reader(name)))
+        at_once(read_large(body, reader(name)))
     assert caught.value.condition is Condition.UPSTREAM_INVALID
 
 
@@ -81,7 +82,7 @@ def test_a_doubled_model_has_no_place(name):
     field = "modelVersion" if name == "generate_content" else "model"
     body = json.dumps(ANSWERS[name]).encode().replace(b"{", b'{"%b":"x",' % field.encode(), 1)
     with pytest.raises(Fault) as caught:
-        result_of(read_large(body, reader(name)))
+        at_once(read_large(body, reader(name)))
     assert caught.value.condition is Condition.UPSTREAM_INVALID
 
 
@@ -90,7 +91,7 @@ def test_many_short_fields_are_no_long_answer(monkeypatch):
     fields = {f"f{n}": "x" * 500 for n in range(9)}
     body = json.dumps({**ANSWERS["chat_completions"], **fields}).encode()
     read = reader("chat_completions")
-    assert result_of(read_large(body, read)) == read(body)
+    assert at_once(read_large(body, read)) == read(body)
 
 
 def slow_answers(size):

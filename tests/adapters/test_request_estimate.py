@@ -7,18 +7,14 @@ import pytest
 from adapters.family.estimate import IMAGE_TYPICAL_TOKENS, estimate_tokens
 from adapters.ir.parts import Hosted, Media, Reasoning, Refusal, Text, ToolCall, ToolResult, Turn
 from adapters.ir.request import Output, Request, Tool
+from adapters.json.structure import at_once
 from adapters.request_estimate import estimate_request
 
 WORDS = "The tide at Brest is high at five past two, says the log of the harbour. "
 
 
 def tokens_of(*parts, **fields):
-    steps = estimate_request(Request("toy", False, (Turn("user", parts),), **fields))
-    while True:
-        try:
-            next(steps)
-        except StopIteration as ended:
-            return ended.value
+    return at_once(estimate_request(Request("toy", False, (Turn("user", parts),), **fields)))
 
 
 def test_long_and_short_texts_are_near_the_exact_estimate():

@@ -19,7 +19,7 @@ from adapters.family.estimate import (
     output_weight,
     tokens_of_weight,
 )
-from tests.adapters.json.odd_bodies import result_of
+from adapters.json.structure import at_once
 
 # Texts with the number of their tokens in the o200k vocabulary, counted with tiktoken.
 COUNTED = {
@@ -237,7 +237,7 @@ def test_speed_is_linear():
 def test_a_bound_in_steps_is_the_bound():
     body = json.dumps(["word " * 50_000, in_body("messages", PNG)]).encode()
     bound = input_bound_tokens(body)
-    assert result_of(input_bound_steps(body)) == bound > IMAGE_BOUND_TOKENS
+    assert at_once(input_bound_steps(body)) == bound > IMAGE_BOUND_TOKENS
 
 
 def test_a_picture_over_several_pieces_is_counted_once():

@@ -7,6 +7,7 @@ import pytest
 from adapters.family.stored import MAX_REFS, SEARCHED_BYTES
 from adapters.faults import Condition, Fault
 from adapters.json.jsonio import top_level
+from adapters.json.structure import at_once
 from adapters.registry import FAMILIES
 
 CHAT, RESPONSES, MESSAGES, GENERATE = FAMILIES.values()
@@ -17,18 +18,10 @@ def refs(family, fields):
     body = fields if isinstance(fields, bytes) else json.dumps(fields).encode()
     spans, kept = top_level(body), family.client.stored_fields
     may_name = kept.may_name(spans)
-    assert _done(kept.may_name_steps(spans)) == may_name
-    found = [(one.kind, one.param, one.id) for one in _done(kept.refs(spans))]
+    assert at_once(kept.may_name_steps(spans)) == may_name
+    found = [(one.kind, one.param, one.id) for one in at_once(kept.refs(spans))]
     assert may_name or not found
     return found
-
-
-def _done(steps):
-    try:
-        while True:
-            next(steps)
-    except StopIteration as ended:
-        return ended.value
 
 
 def turn(**part):

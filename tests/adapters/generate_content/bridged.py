@@ -9,9 +9,10 @@ from msgspec.structs import replace
 from adapters.family.opaque import Origin
 from adapters.framing.sse import EventSplitter, event_fields
 from adapters.generate_content import CODECS
+from adapters.json.structure import at_once
 from adapters.registry import FAMILIES
 from adapters.translate import Translator
-from tests.adapters.generate_content.calls import CONTEXT, FAMILY, decoded, done, target
+from tests.adapters.generate_content.calls import CONTEXT, FAMILY, decoded, target
 from tests.adapters.streams import fed
 
 WIRE = Path(__file__).parents[2] / "wire" / FAMILY
@@ -26,7 +27,7 @@ MAX_EVENT_BYTES = 1 << 20
 def begun(framing="sse"):
     """One attempt."""
     context = replace(CONTEXT, framing=framing)
-    return done(TRANSLATOR.begin(decoded(stream=True), target(), context, ORIGIN, count=False))
+    return at_once(TRANSLATOR.begin(decoded(stream=True), target(), context, ORIGIN, count=False))
 
 
 def bridged(pieces, framing="sse"):

@@ -6,7 +6,7 @@ from adapters.family.codec import AnswerContext, Target
 from adapters.generate_content import CODECS
 from adapters.ir.request import Request
 from adapters.json.jsonio import top_level
-from adapters.json.structure import Steps
+from adapters.json.structure import at_once
 from adapters.models import traits_of
 
 FAMILY = "generate_content"
@@ -14,19 +14,10 @@ CONTEXT = AnswerContext("public-model", "CALL1", 1_700_000_000, 11, include_usag
 USER = {"role": "user", "parts": [{"text": "Is tea ready?"}]}
 
 
-def done(steps: Steps):
-    """The result of a work in steps."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as ended:
-            return ended.value
-
-
 def decoded(body: dict | None = None, stream: bool = False, **fields) -> Request:
     """A client's body in the hub's words; ``fields`` beside one word of the user."""
     whole = body if body is not None else {"contents": [USER], **fields}
-    return done(CODECS.client.decode_request(top_level(json.dumps(whole).encode()), stream, "m"))
+    return at_once(CODECS.client.decode_request(top_level(json.dumps(whole).encode()), stream, "m"))
 
 
 def target(model: str = "gemini-3-flash", **traits) -> Target:
@@ -36,7 +27,7 @@ def target(model: str = "gemini-3-flash", **traits) -> Target:
 
 def encoded(request: Request, model: str = "gemini-3-flash", count: bool = False, **traits):
     """What is sent for a request: the body, decoded, and the rest."""
-    made = done(CODECS.upstream.encode_request(request, target(model, **traits), count))
+    made = at_once(CODECS.upstream.encode_request(request, target(model, **traits), count))
     return json.loads(made.body), made
 
 

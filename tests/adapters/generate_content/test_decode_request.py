@@ -10,7 +10,8 @@ from adapters.generate_content import CODECS
 from adapters.ir.parts import Hosted, Media, Reasoning, Text, ToolCall, ToolResult, Turn
 from adapters.ir.request import Output, Thinking, Tool, ToolChoice
 from adapters.json.jsonio import top_level
-from tests.adapters.generate_content.calls import USER, decoded, done
+from adapters.json.structure import at_once
+from tests.adapters.generate_content.calls import USER, decoded
 
 WRAPPED = "gw1.messages.mark.dmFsdWU.AAAAAAAAAAAAAAAA"
 SIGNED = base64.b64encode(WRAPPED.encode()).decode()
@@ -565,7 +566,7 @@ def test_the_decoder_rests_after_each_turn():
     body = json.dumps({"contents": [USER, model({"text": "a"}), USER]}).encode()
     steps = CODECS.client.decode_request(top_level(body), True, "m")
     assert [next(steps) for _ in range(4)] == [True, False, False, False]
-    assert done(steps).stream is True
+    assert at_once(steps).stream is True
 
 
 # ---- refusals ------------------------------------------------------------------------------------

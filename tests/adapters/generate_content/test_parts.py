@@ -16,10 +16,11 @@ from adapters.generate_content.decode_turns import NO_CALL, CallMatcher
 from adapters.generate_content.parts import BYPASS
 from adapters.ir.parts import ToolCall
 from adapters.json.jsonio import top_level
+from adapters.json.structure import at_once
 from adapters.models import traits_of
 from adapters.registry import FAMILIES, TRANSLATORS
 from tests.adapters.generate_content.bridged import chunks_of
-from tests.adapters.generate_content.calls import CONTEXT, FAMILY, done, target
+from tests.adapters.generate_content.calls import CONTEXT, FAMILY, target
 
 WRAPPED = wrap("value", Origin("messages", "mark", b"secret", "user"))
 OURS = base64.b64encode(WRAPPED.encode()).decode()
@@ -131,9 +132,9 @@ def begun(client, upstream, body):
         aim = Target(vendor, model, traits_of(vendor, upstream, model), 32_000)
     translator = TRANSLATORS[client, upstream]
     whole = body if client == FAMILY else {"model": "m", **body}
-    request = done(translator.decode(top_level(json.dumps(whole).encode()), False, "m"))
+    request = at_once(translator.decode(top_level(json.dumps(whole).encode()), False, "m"))
     origin = Origin(upstream, "mark", b"secret", "user")
-    return done(translator.begin(request, aim, CONTEXT, origin, count=False))
+    return at_once(translator.begin(request, aim, CONTEXT, origin, count=False))
 
 
 def answered(client, upstream, said):

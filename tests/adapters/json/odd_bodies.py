@@ -77,12 +77,3 @@ def large_requests():
 def encoded(messages, tools):
     more = {"tools": tools} if tools else {}
     return json.dumps({"model": "m", "messages": messages, **more}).encode()
-
-
-def result_of(steps):
-    """What steps come to, at one go."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as ended:
-            return ended.value

@@ -23,7 +23,7 @@ from adapters.json.jsonio import (
     top_level,
     top_level_steps,
 )
-from tests.adapters.json.odd_bodies import result_of
+from adapters.json.structure import at_once
 
 DEEP = b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
 
@@ -226,9 +226,9 @@ def test_a_value_that_is_too_long_is_not_decoded():
 
 def test_the_top_level_in_steps():
     body = b'{"a":[1,2],"b":"x"}'
-    assert result_of(top_level_steps(body)) == top_level(body)
+    assert at_once(top_level_steps(body)) == top_level(body)
     with pytest.raises(Fault) as caught:
-        result_of(top_level_steps(b'{"a":[%b0]}' % (b"0," * MAX_VALUES)))
+        at_once(top_level_steps(b'{"a":[%b0]}' % (b"0," * MAX_VALUES)))
     assert caught.value.condition is Condition.INVALID_FIELD
 
 

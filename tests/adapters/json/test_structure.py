@@ -8,8 +8,8 @@ import pytest
 
 from adapters.json import structure
 from adapters.json.jsonio import MAX_VALUES, top_level
-from adapters.json.structure import MAX_FIELDS, fields_of, has_more_values
-from tests.adapters.json.odd_bodies import encoded, large_requests, odd_bodies, result_of
+from adapters.json.structure import MAX_FIELDS, at_once, fields_of, has_more_values
+from tests.adapters.json.odd_bodies import encoded, large_requests, odd_bodies
 
 TEXTS = [
     "",
@@ -65,7 +65,7 @@ def test_places_of_fields(monkeypatch):
         monkeypatch.setattr(structure, "SLICE_BYTES", size)
         for _, text in random_objects(400):
             body = text.encode()
-            found = result_of(fields_of(body))
+            found = at_once(fields_of(body))
             assert found is not None, (size, body)
             spans = top_level(body)
             assert [json.loads(field.name) for field in found] == list(spans.places)
@@ -78,8 +78,8 @@ def test_values_are_counted_wherever_slices_end(small_slices, monkeypatch):
     for fields, text in random_objects(300):
         body, count = text.encode(), values_in(fields)
         # An empty object or array counts for one that it does not hold.
-        assert not result_of(has_more_values(body, 2 * count + 1))
-        assert result_of(has_more_values(body, count - 1)) or count < 2
+        assert not at_once(has_more_values(body, 2 * count + 1))
+        assert at_once(has_more_values(body, count - 1)) or count < 2
 
 
 @pytest.mark.parametrize("text", [
@@ -88,11 +88,11 @@ def test_values_are_counted_wherever_slices_end(small_slices, monkeypatch):
     "{,}", "{" + ",".join(f'"{n}":0' for n in range(MAX_FIELDS + 1)) + "}",
 ])  # fmt: skip
 def test_what_is_no_object_has_no_fields(text):
-    assert not result_of(fields_of(text.encode())) or text == '{"a":[}'
+    assert not at_once(fields_of(text.encode())) or text == '{"a":[}'
 
 
 def test_empty_objects():
-    assert result_of(fields_of(b"{}")) == [] == result_of(fields_of(b" { \n} "))
+    assert at_once(fields_of(b"{}")) == [] == at_once(fields_of(b" { \n} "))
 
 
 def test_no_step_is_long():
@@ -111,7 +111,7 @@ def test_no_step_is_long():
 def test_real_requests_have_few_values():
     for name, messages, tools in large_requests():
         body = encoded(messages, tools)
-        assert not result_of(has_more_values(body, MAX_VALUES // 2)), name
+        assert not at_once(has_more_values(body, MAX_VALUES // 2)), name
         top_level(body)
 
 
@@ -122,4 +122,4 @@ def test_real_requests_are_far_below_the_bound():
 
 def test_json_of_commas_in_strings_is_counted_exactly():
     body = json.dumps({"model": "m", "text": "," * 3_000_000}).encode()
-    assert not result_of(has_more_values(body, 10))
+    assert not at_once(has_more_values(body, 10))

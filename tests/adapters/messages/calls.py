@@ -16,7 +16,7 @@ from adapters.ir.parts import Text, Turn
 from adapters.ir.request import Request
 from adapters.ir.usage import Usage
 from adapters.json.jsonio import dumps, top_level
-from adapters.json.structure import Steps
+from adapters.json.structure import at_once
 from adapters.messages import CODECS
 
 WIRE = Path(__file__).resolve().parents[2] / "wire/messages"
@@ -25,19 +25,10 @@ USAGE = Usage(200, 90, 2000, 300, 100, 60)
 HELLO = [{"role": "user", "content": "Is tea ready?"}]
 
 
-def result(steps: Steps[Any]) -> Any:
-    """What steps return at their end."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
-
-
 def decoded(messages: object = None, stream: bool = False, **fields: object) -> Request:
     """A client's request in the hub's words."""
     body = {"model": "m", "max_tokens": 100, "messages": HELLO if messages is None else messages}
-    return result(CODECS.client.decode_request(top_level(dumps(body | fields)), stream, None))
+    return at_once(CODECS.client.decode_request(top_level(dumps(body | fields)), stream, None))
 
 
 def refused(messages: object = None, **fields: object) -> tuple[Condition, str | None]:
@@ -64,7 +55,7 @@ def sent(
     """The body for an upstream, and what its answer is read with."""
     traits = {"auto_cache": False, "thinking": "budget"} | traits
     target = Target("anthropic", "claude", Traits(**traits), limit)
-    made = result(CODECS.upstream.encode_request(request, target, count))
+    made = at_once(CODECS.upstream.encode_request(request, target, count))
     return json.loads(made.body), made
 
 

@@ -6,8 +6,9 @@ from adapters.faults import Condition
 from adapters.ir.parts import CacheMark, Text
 from adapters.ir.request import Output, Thinking, Tool, ToolChoice
 from adapters.json.jsonio import dumps, top_level
+from adapters.json.structure import at_once
 from adapters.messages import CODECS
-from tests.adapters.messages.calls import HELLO, decoded, features, refused, result
+from tests.adapters.messages.calls import HELLO, decoded, features, refused
 
 SCHEMA = {"type": "object", "properties": {"cups": {"type": "integer"}}}
 
@@ -46,7 +47,7 @@ def test_sampling_stop_user_and_tier():
 def test_a_bound_of_nothing_is_the_least_bound():
     assert decoded(max_tokens=0).max_output_tokens == 1
     spans = top_level(dumps({"model": "m", "messages": HELLO}))  # a request to count tokens
-    assert result(CODECS.client.decode_request(spans, False, None)).max_output_tokens is None
+    assert at_once(CODECS.client.decode_request(spans, False, None)).max_output_tokens is None
 
 
 @pytest.mark.parametrize(

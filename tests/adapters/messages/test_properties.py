@@ -15,12 +15,13 @@ from adapters.ir.answer import Closed, Delta, Finished, Opened, Sealed
 from adapters.ir.parts import Media, Reasoning, Text, ToolCall, ToolResult, Turn
 from adapters.ir.request import Output, Request, Thinking, Tool, ToolChoice
 from adapters.json.jsonio import dumps, top_level
+from adapters.json.structure import at_once
 from adapters.messages import CODECS
 from adapters.messages.parts import sealed_thought, thought_of
 from adapters.registry import FAMILIES
 from adapters.translate import Translator
 from demo.messages import sign_thought
-from tests.adapters.messages.calls import CONTEXT, WIRE, events_of, result, sent, written
+from tests.adapters.messages.calls import CONTEXT, WIRE, events_of, sent, written
 from tests.vendor.messages_request import read_request
 
 # A translation of the family to itself, which the registry does not have: streams must be equal.
@@ -120,7 +121,7 @@ def test_a_request_comes_back(request):
     if request.thinking is not None:  # a round of tools without thoughts would turn it off
         request = replace(request, turns=request.turns[:1])
     body, _ = sent(request, **traits)
-    again = result(CODECS.client.decode_request(top_level(dumps(body)), request.stream, None))
+    again = at_once(CODECS.client.decode_request(top_level(dumps(body)), request.stream, None))
     if not request.tools:
         again = replace(again, tools=(), choice=None)
     found, wanted = plain(again), plain(declared(request))
@@ -214,7 +215,7 @@ def test_a_stream_comes_back(events):
 def bridge():
     request = Request("messages", True, (Turn("user", (Text("a"),)),))
     target = Target("anthropic", "claude", Traits())
-    made = result(SELF.begin(request, target, CONTEXT, ORIGIN, count=False))
+    made = at_once(SELF.begin(request, target, CONTEXT, ORIGIN, count=False))
     operation = FAMILIES["messages"].client.operations["generate"]
     return made.open_bridge("public", "claude", False, operation, 1 << 20)
 
@@ -237,7 +238,7 @@ def test_repeated_thoughts_are_sealed_whole():
     said = "The harbour has two gauges. "
     # what the client gets is wrapped, and holds all five pieces and the last
     (sealed,) = unsealed(found)
-    opened = result(
+    opened = at_once(
         SELF.begin(
             Request(
                 "messages",
