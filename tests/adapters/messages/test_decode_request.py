@@ -108,39 +108,6 @@ def test_what_is_not_carried_is_named():
     ]
 
 
-@pytest.mark.parametrize(
-    ("fields", "path"),
-    [
-        ({"temperature": "hot"}, "temperature"),
-        ({"temperature": -1}, "temperature"),
-        ({"top_k": 1.5}, "top_k"),
-        ({"top_k": True}, "top_k"),
-        ({"stop_sequences": "END"}, "stop_sequences"),
-        ({"stop_sequences": [1]}, "stop_sequences[0]"),
-        ({"stop_sequences": ["x"] * 17}, "stop_sequences"),
-        ({"stop_sequences": ["x" * 256] * 15 + ["x" * 257]}, "stop_sequences[15]"),
-        ({"metadata": []}, "metadata"),
-        ({"metadata": {"user_id": 7}}, "metadata.user_id"),
-        ({"service_tier": 1}, "service_tier"),
-        ({"thinking": {"type": "much"}}, "thinking.type"),
-        ({"thinking": {"type": "enabled", "budget_tokens": "8"}}, "thinking.budget_tokens"),
-        ({"output_config": {"effort": "huge"}}, "output_config.effort"),
-        ({"output_config": {"format": {"type": "text"}}}, "output_config.format.type"),
-        ({"output_format": {"type": "json_schema", "schema": 1}}, "output_format.schema"),
-    ],
-)
-def test_wrong_fields_are_refused_by_their_path(fields, path):
-    assert refused(**fields) == (Condition.INVALID_FIELD, path)
-
-
-def test_missing_fields_are_named():
-    assert refused(thinking={"type": "enabled"}) == (
-        Condition.FIELD_MISSING,
-        "thinking.budget_tokens",
-    )
-    assert refused(thinking={"budget_tokens": 1}) == (Condition.FIELD_MISSING, "thinking.type")
-
-
 ARGUMENTS = {"type": "object", "properties": {}}
 TIDE = {"name": "tide", "description": "When it is high.", "input_schema": ARGUMENTS}
 SEARCH = {"type": "web_search_20260318", "name": "web_search"}
@@ -200,6 +167,22 @@ def test_a_search_that_must_run():
 @pytest.mark.parametrize(
     ("fields", "path"),
     [
+        ({"temperature": "hot"}, "temperature"),
+        ({"temperature": -1}, "temperature"),
+        ({"top_k": 1.5}, "top_k"),
+        ({"top_k": True}, "top_k"),
+        ({"stop_sequences": "END"}, "stop_sequences"),
+        ({"stop_sequences": [1]}, "stop_sequences[0]"),
+        ({"stop_sequences": ["x"] * 17}, "stop_sequences"),
+        ({"stop_sequences": ["x" * 256] * 15 + ["x" * 257]}, "stop_sequences[15]"),
+        ({"metadata": []}, "metadata"),
+        ({"metadata": {"user_id": 7}}, "metadata.user_id"),
+        ({"service_tier": 1}, "service_tier"),
+        ({"thinking": {"type": "much"}}, "thinking.type"),
+        ({"thinking": {"type": "enabled", "budget_tokens": "8"}}, "thinking.budget_tokens"),
+        ({"output_config": {"effort": "huge"}}, "output_config.effort"),
+        ({"output_config": {"format": {"type": "text"}}}, "output_config.format.type"),
+        ({"output_format": {"type": "json_schema", "schema": 1}}, "output_format.schema"),
         ({"tools": {}}, "tools"),
         ({"tools": [7]}, "tools[0]"),
         ({"tools": [TIDE | {"name": 7}]}, "tools[0].name"),
@@ -210,10 +193,17 @@ def test_a_search_that_must_run():
         ({"tools": [TIDE], "tool_choice": {"type": "tool", "name": "x"}}, "tool_choice.name"),
     ],
 )
-def test_wrong_tools_are_refused_by_their_path(fields, path):
+def test_wrong_fields_are_refused_by_their_path(fields, path):
     assert refused(**fields) == (Condition.INVALID_FIELD, path)
 
 
-def test_missing_fields_of_tools_are_named():
-    assert refused(tools=[{"name": "a"}]) == (Condition.FIELD_MISSING, "tools[0].input_schema")
-    assert refused(tools=[{"input_schema": {}}]) == (Condition.FIELD_MISSING, "tools[0].name")
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        ({"thinking": {"type": "enabled"}}, "thinking.budget_tokens"),
+        ({"thinking": {"budget_tokens": 1}}, "thinking.type"),
+        ({"tools": [{"name": "a"}]}, "tools[0].input_schema"),
+    ],
+)
+def test_missing_fields_are_named(fields, path):
+    assert refused(**fields) == (Condition.FIELD_MISSING, path)

@@ -18,6 +18,7 @@ from adapters.messages.parts import fit_id
 from tests.adapters.messages.calls import decoded, features, refused
 
 CALL = {"type": "tool_use", "id": "t", "name": "n", "input": {}}
+RESULT = {"type": "tool_result", "tool_use_id": "t"}
 
 
 def user(*blocks):
@@ -176,113 +177,73 @@ def test_what_the_vendor_has_run_itself_is_named():
     }
 
 
+def media(kind, source, **fields):
+    return user({"type": kind, "source": source, **fields})
+
+
+def in_url(kind):
+    return {"type": "url", "url": f"https://example.com/{kind}"}
+
+
+IN_FILE = {"type": "file", "file_id": "f"}
+PNG = {"type": "base64", "media_type": "image/PNG", "data": "iVBORw0KGgo"}
+PDF = {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}
+CALM = {"type": "text", "media_type": "text/plain", "data": "calm"}
+MARKED = {"cache_control": {"type": "ephemeral"}}
+NAMED = {"title": "Log", "context": "From the harbour.", "citations": {"enabled": True}}
+INNER = {"type": "content", "content": [text("calm"), {"type": "image", "source": in_url("a")}]}
+INVALID, MISSING = Condition.INVALID_FIELD, Condition.FIELD_MISSING
+PATH = "messages[0].content[0]"
+
+
 @pytest.mark.parametrize(
-    ("messages", "path"),
+    ("turn", "parts", "asked"),
     [
-        ("hello", "messages"),
-        (["hello"], "messages[0]"),
-        ([{"role": "bot", "content": "a"}], "messages[0].role"),
-        ([{"role": "user", "content": 7}], "messages[0].content"),
-        ([user("a")], "messages[0].content[0]"),
-        ([user({"type": "video"})], "messages[0].content[0].type"),
-        ([user(CALL)], "messages[0].content[0].type"),
-        ([assistant({"type": "image", "source": {}})], "messages[0].content[0].type"),
-        ([user(text(7))], "messages[0].content[0].text"),
-        ([assistant(CALL | {"input": "x"})], "messages[0].content[0].input"),
-        ([assistant(CALL | {"id": 1})], "messages[0].content[0].id"),
         (
-            [user({"type": "tool_result", "tool_use_id": "t", "content": [{"type": "audio"}]})],
-            "messages[0].content[0].content[0].type",
+            media("image", PNG, **MARKED),
+            [Media("image", "image/png", data="iVBORw0KGgo=", cache=CacheMark(), path=PATH)],
+            {"cache_mark": ".cache_control", "image_data": ""},
         ),
         (
-            [user({"type": "tool_result", "tool_use_id": "t", "is_error": "yes"})],
-            "messages[0].content[0].is_error",
+            media("image", in_url("a")),
+            [Media("image", url="https://example.com/a", path=PATH)],
+            {"image_url": ""},
         ),
-        ([user(text("a", cache_control="x"))], "messages[0].content[0].cache_control"),
+        (media("image", IN_FILE), [Media("image", ref="f", path=PATH)], {"file_ref": ""}),
+        (
+            media("document", PDF, **NAMED),
+            [
+                Text("From the harbour."),
+                Media("file", "application/pdf", data="JVBERi0=", name="Log", path=PATH),
+            ],
+            {"citations": ".citations", "document_data": ""},
+        ),
+        (
+            media("document", CALM),
+            [Media("file", "text/plain", data="calm", plain=True, path=PATH)],
+            {"text_document": ""},
+        ),
+        (
+            media("document", in_url("a.pdf")),
+            [Media("file", "application/pdf", url="https://example.com/a.pdf", path=PATH)],
+            {"document_url": ""},
+        ),
+        (media("document", IN_FILE), [Media("file", ref="f", path=PATH)], {"file_ref": ""}),
+        (
+            media("document", INNER),
+            [
+                Text("calm"),
+                Media("image", url="https://example.com/a", path=PATH + ".source.content[1]"),
+            ],
+            {"image_url": ".source.content[1]"},
+        ),
+        (media("document", {"type": "content", "content": "calm"}), [Text("calm")], {}),
     ],
 )
-def test_wrong_blocks_are_refused_by_their_path(messages, path):
-    assert refused(messages) == (Condition.INVALID_FIELD, path)
-
-
-def test_system_text_is_text():
-    assert refused(system=7) == (Condition.INVALID_FIELD, "system")
-    assert refused(system=[{"type": "image"}]) == (Condition.INVALID_FIELD, "system[0].type")
-
-
-def test_missing_fields_are_named():
-    assert refused([{"role": "user"}]) == (Condition.FIELD_MISSING, "messages[0].content")
-    assert refused([{"content": "a"}]) == (Condition.FIELD_MISSING, "messages[0].role")
-    assert refused([user({})]) == (Condition.FIELD_MISSING, "messages[0].content[0].type")
-    assert refused([user(text(None))]) == (
-        Condition.FIELD_MISSING,
-        "messages[0].content[0].text",
-    )
-
-
-PATH = "messages[0].content[0]"
-PNG = "iVBORw0KGgo="
-
-
-def block(kind, source, **fields):
-    return [{"role": "user", "content": [{"type": kind, "source": source, **fields}]}]
-
-
-def parts(*args, **fields):
-    request = decoded(block(*args, **fields))
-    return request.turns[0].parts, features(request)
-
-
-def test_images():
-    mark = {"cache_control": {"type": "ephemeral"}}
-    data = {"type": "base64", "media_type": "image/PNG", "data": "iVBORw0KGgo"}
-    assert parts("image", data, **mark) == (
-        (Media("image", "image/png", data=PNG, cache=CacheMark(), path=PATH),),
-        {"cache_mark": PATH + ".cache_control", "image_data": PATH},
-    )
-    assert parts("image", {"type": "url", "url": "https://example.com/a"}) == (
-        (Media("image", url="https://example.com/a", path=PATH),),
-        {"image_url": PATH},
-    )
-    assert parts("image", {"type": "file", "file_id": "f"}) == (
-        (Media("image", ref="f", path=PATH),),
-        {"file_ref": PATH},
-    )
-
-
-def test_documents():
-    pdf = {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}
-    named = {"title": "Log", "context": "From the harbour.", "citations": {"enabled": True}}
-    assert parts("document", pdf, **named) == (
-        (
-            Text("From the harbour."),
-            Media("file", "application/pdf", data="JVBERi0=", name="Log", path=PATH),
-        ),
-        {"citations": PATH + ".citations", "document_data": PATH},
-    )
-    assert parts("document", {"type": "text", "media_type": "text/plain", "data": "calm"}) == (
-        (Media("file", "text/plain", data="calm", plain=True, path=PATH),),
-        {"text_document": PATH},
-    )
-    assert parts("document", {"type": "url", "url": "https://example.com/a.pdf"}) == (
-        (Media("file", "application/pdf", url="https://example.com/a.pdf", path=PATH),),
-        {"document_url": PATH},
-    )
-    assert parts("document", {"type": "file", "file_id": "f"}) == (
-        (Media("file", ref="f", path=PATH),),
-        {"file_ref": PATH},
-    )
-
-
-def test_documents_of_blocks_are_their_blocks():
-    image = {"type": "image", "source": {"type": "url", "url": "https://example.com/a"}}
-    found, asked = parts(
-        "document", {"type": "content", "content": [{"type": "text", "text": "calm"}, image]}
-    )
-    at = PATH + ".source.content[1]"
-    assert found == (Text("calm"), Media("image", url="https://example.com/a", path=at))
-    assert asked == {"image_url": at}
-    assert parts("document", {"type": "content", "content": "calm"})[0] == (Text("calm"),)
+def test_media_and_documents(turn, parts, asked):
+    request = decoded([turn])
+    assert request.turns[0].parts == tuple(parts)
+    assert features(request) == {feature: PATH + place for feature, place in asked.items()}
 
 
 def test_search_results_are_texts_with_their_source():
@@ -293,20 +254,53 @@ def test_search_results_are_texts_with_their_source():
 
 
 @pytest.mark.parametrize(
-    ("kind", "source", "path"),
+    ("messages", "condition", "path"),
     [
-        ("image", None, ".source"),
-        ("image", 7, ".source"),
-        ("image", {"type": "ftp"}, ".source.type"),
-        ("image", {"type": "base64", "media_type": "image/png", "data": "?"}, ".source.data"),
-        ("image", {"type": "url", "url": 7}, ".source.url"),
-        ("document", {"type": "ftp"}, ".source.type"),
-        ("document", {"type": "text", "data": 7}, ".source.data"),
-        ("document", {"type": "content", "content": [7]}, ".source.content[0]"),
+        ("hello", INVALID, "messages"),
+        (["hello"], INVALID, "messages[0]"),
+        ([{"role": "bot", "content": "a"}], INVALID, "messages[0].role"),
+        ([{"content": "a"}], MISSING, "messages[0].role"),
+        ([{"role": "user", "content": 7}], INVALID, "messages[0].content"),
+        ([{"role": "user"}], MISSING, "messages[0].content"),
     ],
 )
-def test_wrong_sources_are_refused_by_their_path(kind, source, path):
-    condition, param = refused(block(kind, source))
-    assert param == PATH + path
-    missing = source is None
-    assert condition is (Condition.FIELD_MISSING if missing else Condition.INVALID_FIELD)
+def test_wrong_turns_are_refused_by_their_path(messages, condition, path):
+    assert refused(messages) == (condition, path)
+
+
+@pytest.mark.parametrize(
+    ("turn", "condition", "path"),
+    [
+        (user("a"), INVALID, ""),
+        (user({}), MISSING, ".type"),
+        (user({"type": "video"}), INVALID, ".type"),
+        (user(CALL), INVALID, ".type"),
+        (user(text(7)), INVALID, ".text"),
+        (user(text(None)), MISSING, ".text"),
+        (user(text("a", cache_control="x")), INVALID, ".cache_control"),
+        (user(RESULT | {"content": [{"type": "audio"}]}), INVALID, ".content[0].type"),
+        (user(RESULT | {"is_error": "yes"}), INVALID, ".is_error"),
+        (assistant(CALL | {"input": "x"}), INVALID, ".input"),
+        (assistant(CALL | {"id": 1}), INVALID, ".id"),
+        (assistant({"type": "image", "source": {}}), INVALID, ".type"),
+        (media("image", None), MISSING, ".source"),
+        (media("image", 7), INVALID, ".source"),
+        (media("image", {"type": "ftp"}), INVALID, ".source.type"),
+        (
+            media("image", PNG | {"data": "?"}),
+            INVALID,
+            ".source.data",
+        ),
+        (media("image", {"type": "url", "url": 7}), INVALID, ".source.url"),
+        (media("document", {"type": "ftp"}), INVALID, ".source.type"),
+        (media("document", {"type": "text", "data": 7}), INVALID, ".source.data"),
+        (media("document", {"type": "content", "content": [7]}), INVALID, ".source.content[0]"),
+    ],
+)
+def test_wrong_blocks_are_refused_by_their_path(turn, condition, path):
+    assert refused([turn]) == (condition, PATH + path)
+
+
+def test_system_text_is_text():
+    assert refused(system=7) == (INVALID, "system")
+    assert refused(system=[{"type": "image"}]) == (INVALID, "system[0].type")
