@@ -10,7 +10,7 @@ import peewee
 
 from store.calls.usage_queries import Filters, history
 from store.calls.usage_stats import Order, stats
-from store.channels.offers import World
+from store.channels.offers import Offering
 from store.channels.status import DISABLED, DOWN, Status
 from store.hub.own_keys import OwnKey
 from store.values.ids import DAY_MS, HOUR_MS
@@ -49,7 +49,7 @@ class ModelLookup:
 class Availability:
     """Availability in the groups of one world: those that a user may see."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Offering) -> None:
         self._world = world
         self._statuses = {(status.name, status.model): status for status in world.statuses}
         self._upstream: dict[str, set[str]] = {}

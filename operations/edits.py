@@ -12,7 +12,7 @@ from store.admin import listing
 from store.admin.apply import Editor
 from store.admin.objects import Sealing
 from store.admin.plan import Upstreams
-from store.catalog import keys_aside
+from store.catalog import suspended_keys
 from store.channels.status import Status, of_channels, to_public, worst
 from store.db.database import database_ms
 from store.hub import openid_links
@@ -47,7 +47,7 @@ def editor(
 def reinstate_keys(db: peewee.Database, channel: str, position: int | None, actor: str) -> int:
     """Use suspended upstream keys of a channel again: the one at a position, or all; return their
     number. Raises NotFound, Refused."""
-    return keys_aside.reinstate(db, listing.show_one(db, "channel", channel), position, actor)
+    return suspended_keys.reinstate(db, listing.show_one(db, "channel", channel), position, actor)
 
 
 def link_account(db: peewee.Database, issuer: str, user: str, subject: str, actor: str) -> str:
@@ -84,7 +84,7 @@ def with_status(db: peewee.Database, channels: Objects) -> list[dict[str, Any]]:
     by_name: defaultdict[str, list[Status]] = defaultdict(list)
     for status in of_channels(db, database_ms(db), LOSSES):
         by_name[status.name].append(status)
-    channels = keys_aside.with_keys_aside(db, channels)
+    channels = suspended_keys.with_suspended_keys(db, channels)
     return [{**channel, **_status_fields(by_name[channel["name"]])} for channel in channels]
 
 

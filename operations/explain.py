@@ -38,7 +38,7 @@ from operations.availability import CALLABLE, Availability, ModelLookup
 from store.catalog.catalog import Channel, Snapshot
 from store.catalog.keys import KeyEntry
 from store.channels.breakers import all_open
-from store.channels.offers import load_world
+from store.channels.offers import load_offering
 from store.db.database import database_ms, snapshot_read
 from store.money import leases
 from store.money.accounts import payment_of
@@ -148,7 +148,7 @@ def _why(db: peewee.Database, key: KeyEntry | None, model: str) -> ModelLookup |
     """Look a model up for the group of a key; among all groups, since operators ask."""
     if key is None:
         return None
-    world = load_world(db, database_ms(db), None, LOSSES, figures_of=())
+    world = load_offering(db, database_ms(db), None, LOSSES, figures_of=())
     why = Availability(world).look_up(key.group, model)
     return None if why.code == CALLABLE else why  # the key alone may not use it
 

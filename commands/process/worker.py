@@ -66,10 +66,10 @@ from store.calls.writer import DOWN, Hooks, Writer
 from store.catalog.catalog import Snapshot
 from store.catalog.key_cache import KeyCache
 from store.catalog.keys import KeyEntry, find_key
-from store.catalog.keys_aside import KeyAside, News
 from store.catalog.pepper_moves import PepperMoves
 from store.catalog.recent_keys import recent_keys
 from store.catalog.refresh import Refresh
+from store.catalog.suspended_keys import KeyReports, SuspendedKey
 from store.catalog.wrong_paths import Notices
 from store.db.changes import KEYS, Changes
 from store.db.database import open_database
@@ -210,7 +210,7 @@ class Worker:
         self._key_checks = KeyChecks(self._relay.client, settings.upstream, self._relay.health)
         self._relay.health.keys.on_suspect = self._key_checks.begin
         self._relay.health.keys.on_key = self._tell_of_key
-        self._key_news = News(lambda: self._writer.state == DOWN)
+        self._key_news = KeyReports(lambda: self._writer.state == DOWN)
         self._notices = Notices()
         self._site = self._make_site()
         self._server = RelayServer(self._site, Router(self._site), max_connections())
@@ -369,12 +369,12 @@ class Worker:
         channel = news.channel
         name = (channel.id, channel.fingerprints[news.key] if channel.fingerprints else "")
         if news.wait_s is None:
-            self._key_news.answers(name)
+            self._key_news.lift(name)
         else:
             at_ms = now_ms()
             until_ms = at_ms + round(news.wait_s * 1000)
-            aside = KeyAside(*name, at_ms, until_ms, news.times, news.reason)
-            self._key_news.put_aside(
+            aside = SuspendedKey(*name, at_ms, until_ms, news.times, news.reason)
+            self._key_news.suspend(
                 aside,
                 f"upstream key refused, circuit opened for {news.wait_s:.0f} s:"
                 f" channel={channel.name} upstream_key={news.key + 1}/{len(channel.keys)}"

@@ -85,7 +85,7 @@ class WorkerMetrics:
         names_by_id = {channel.id: channel.name for channel in snapshot.channels}
         suspended = Counter(
             names_by_id[channel_id]
-            for channel_id, _ in snapshot.keys_aside
+            for channel_id, _ in snapshot.suspended_keys
             if channel_id in names_by_id
         )
         for name in suspended.keys() | self._suspended.keys():

@@ -78,7 +78,7 @@ def load_first_call(
     """Read the steps to a first call. `keys`: the newest first."""
     key = next((key for key in keys if key.enabled and key.revoked_ms is None), None)
     group = key.group if key else next(iter(groups), "")
-    world = offers.load_world(db, at_ms, [group], LOSSES, figures_of=[])
+    world = offers.load_offering(db, at_ms, [group], LOSSES, figures_of=[])
     callable_offers = [
         offer
         for offer in (world.offers(group) if group in world.groups else [])
@@ -123,7 +123,7 @@ def load_alerts(
     # Of an administrator's groups only those that a member would have: the others may be many, and
     # their models are not this user's.
     groups = membership.groups_of(db, me.user_id, admin=False)
-    world = offers.load_world(db, at_ms, groups, LOSSES, figures_of=[])
+    world = offers.load_offering(db, at_ms, groups, LOSSES, figures_of=[])
     availability = Availability(world)
     alerts = [_model_alert(status, availability) for status in _worst(world.statuses, used)]
     current = [key for key in keys if key.revoked_ms is None]

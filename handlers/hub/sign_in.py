@@ -145,7 +145,7 @@ class SignInPage(Page):
     async def let_in(self, person: Person, path: str, method: str) -> None:
         """Begin the session, or request the one-time code first. `method`: of identification, for
         the audit log."""
-        if await self.store(one_time.asked_for, person.id):
+        if await self.store(one_time.is_on, person.id):
             self.carry(
                 CODE_COOKIE,
                 SIGN_IN_S,

@@ -27,7 +27,7 @@ from store.catalog.catalog import Group
 from store.channels import offers
 from store.channels.entries import NATIVE
 from store.channels.figures import Figures
-from store.channels.offers import Offer, World
+from store.channels.offers import Offer, Offering
 from store.channels.status import (
     AVAILABLE,
     DEGRADED,
@@ -241,7 +241,7 @@ def load_status(
         return StatusView(at_ms, status_filter, after, ())
     keys = own_keys.owned(db, me.user_id, at_ms)
     chosen = status_filter.group or _default_group(keys, names)
-    world = offers.load_world(db, at_ms, names, LOSSES, figures_of=[chosen])
+    world = offers.load_offering(db, at_ms, names, LOSSES, figures_of=[chosen])
     availability = Availability(world)
     groups = [world.groups[name] for name in names]
     columns = _columns(groups, chosen)
@@ -436,7 +436,7 @@ def status_to_plain(
     if status_filter.group and status_filter.group not in names:
         raise NotFound(f"there is no group {status_filter.group}")
     groups = [status_filter.group] if status_filter.group else names
-    world = offers.load_world(db, database_ms(db), names, LOSSES, figures_of=[])
+    world = offers.load_offering(db, database_ms(db), names, LOSSES, figures_of=[])
     rows = _group_rows(world, groups, status_filter, after)
     if me.admin:
         rows = chain(rows, _channel_rows(db, world, groups, status_filter, after))
@@ -453,7 +453,7 @@ def status_to_plain(
 
 
 def _group_rows(
-    world: World, groups: Sequence[str], status_filter: StatusFilter, after: StatusPosition
+    world: Offering, groups: Sequence[str], status_filter: StatusFilter, after: StatusPosition
 ) -> Iterator[_StatusRow]:
     """Yield rows in order of groups, also a row for a group without a model."""
     if after.kind == CHANNEL:
@@ -474,7 +474,7 @@ def _group_rows(
 
 def _channel_rows(
     db: peewee.Database,
-    world: World,
+    world: Offering,
     groups: Sequence[str],
     status_filter: StatusFilter,
     after: StatusPosition,
@@ -491,7 +491,7 @@ def _channel_rows(
 
 
 def _groups_to_plain(
-    db: peewee.Database, world: World, page: Sequence[_StatusRow], model: str
+    db: peewee.Database, world: Offering, page: Sequence[_StatusRow], model: str
 ) -> list[dict[str, Any]]:
     """Return the groups of a page; for a single model also why it cannot be called."""
     availability = Availability(world)

@@ -248,7 +248,7 @@ class SignInMethods:
 def sign_in_methods(db: peewee.Database, name: str) -> SignInMethods:
     """Return the sign-in methods of a user. Raises NotFound."""
     user_id = listing.show_one(db, "user", name)["id"]
-    return SignInMethods(one_time.asked_for(db, user_id), openid_links.of_user(db, user_id))
+    return SignInMethods(one_time.is_on(db, user_id), openid_links.of_user(db, user_id))
 
 
 async def end_one_time_codes(handler: HubHandler, name: str) -> bool:

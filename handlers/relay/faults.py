@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 
 from adapters.faults import Condition, Fault
-from handlers.relay.routing.breaker import KEY_ASIDE, RATE_LIMITED
+from handlers.relay.routing.breaker import KEY_SUSPENDED, RATE_LIMITED
 from handlers.relay.routing.plan import BEYOND_ITS_LIMIT, LeftOut
 from store.money.accounts import LIMIT
 from store.money.funds import NotCovered, QuotaUsed, WalletEmpty
@@ -45,7 +45,7 @@ def no_candidate_fault(left_out: Sequence[LeftOut], model: str | None) -> Fault:
     condition = Condition.NO_CHANNEL
     if reasons == {RATE_LIMITED}:
         condition = Condition.UPSTREAM_RATE_LIMITED
-    elif reasons == {KEY_ASIDE}:
+    elif reasons == {KEY_SUSPENDED}:
         condition = Condition.CHANNEL_MISCONFIGURED
     wait_s = math.ceil(min((channel.wait_s for channel in waiting), default=0.0))
     return Fault(condition, model=model, retry_after_s=wait_s)

@@ -13,7 +13,7 @@ import peewee
 from store.admin.document import Identity
 from store.admin.kinds import DEFAULT_GROUP, KINDS
 from store.catalog import keys
-from store.catalog.keys_aside import forget_keys
+from store.catalog.suspended_keys import forget_keys
 from store.db.database import database_ms, insert_rows, select_rows
 from store.db.tables.catalog import Channel, ChannelKey, Group, Model, Price
 from store.db.tables.fields import Row

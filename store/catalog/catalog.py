@@ -11,7 +11,7 @@ from typing import Any
 import peewee
 
 from store.catalog.keys import KeyEntry
-from store.catalog.keys_aside import KeyAside, KeyName, load_keys_aside
+from store.catalog.suspended_keys import KeyName, SuspendedKey, load_suspended_keys
 from store.db.base_url import stored_base_url
 from store.db.changes import current_version
 from store.db.database import database_ms, lead_of, select_rows, snapshot_read
@@ -30,7 +30,7 @@ NOTHING_TRANSLATED: Losses = {}
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What keys of a group may use; models None: all. Limits of 0: none.
+    """The rights of keys of a group; models None: all. Limits of 0: none.
 
     `translate`: also channels that speak another family than the call.
     """
@@ -74,7 +74,7 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """How an upstream is reached if not directly: by a proxy (its URL, with the login), with the
+    """The route to an upstream: by a proxy (its URL, with the login), with the
     certificates of a file instead of the system's; None: the default. `guarded`: the proxy is at no
     private address where `upstream.allow_private` is false."""
 
@@ -128,31 +128,30 @@ class Channel:
         object.__setattr__(self, "limited", bool(own or of_keys))
 
     def leads_elsewhere(self, before: "Channel") -> bool:
-        """Whether requests go elsewhere, or by another route, than before a change."""
+        """Return whether requests go elsewhere, or by another route, than before a change."""
         now = (self.vendor, self.base_url, self.route, self.extra_headers)
         return now != (before.vendor, before.base_url, before.route, before.extra_headers)
 
     def answers(self, family: str) -> bool:
-        """Whether it can be asked by calls of a family: its own, or one translated to that."""
+        """Return whether it serves calls of a family: its own, or one translated to that."""
         return self.family == family or (self.translate and family in self.losses)
 
     def rank(self, family: str) -> tuple[int, int]:
-        """Its place among the candidates of a call of a family: native ones first, then those to
-        which least is lost, then by priority. Lower is better; those of one rank share the calls
-        by weight."""
+        """Return its place among the candidates of a call of a family: native ones first, then by
+        fewest losses, then by priority. Lower is better; one rank shares the calls by weight."""
         lost = 0 if self.family == family else 1 + self.losses.get(family, 0)
         return lost, -self.priority
 
-    def shares(self, kept_id: str) -> bool:
-        """Return whether all its users may name something that its account keeps."""
+    def shares(self, stored_id: str) -> bool:
+        """Return whether all its users may name something stored by its account."""
         return any(
-            kept_id.startswith(one[:-1]) if one.endswith("*") else kept_id == one
-            for one in self.shared_ids
+            stored_id.startswith(pattern[:-1]) if pattern.endswith("*") else stored_id == pattern
+            for pattern in self.shared_ids
         )
 
     @property
     def takes_calls(self) -> bool:
-        """Whether new calls may be given to it, but for those about what it has stored."""
+        """Return whether it takes new calls, other than those about what it has stored."""
         return self.enabled and not self.draining
 
 
@@ -169,7 +168,7 @@ class Snapshot:
     models: Mapping[str, Model]
     channels: tuple[Channel, ...]
     faults: tuple[str, ...] = ()
-    keys_aside: Mapping[KeyName, KeyAside] = field(default_factory=dict)
+    suspended_keys: Mapping[KeyName, SuspendedKey] = field(default_factory=dict)
     read_ms: int = 0
     base_url: str = ""  # {base_url} as it was set in the Hub
     _memo: dict[tuple[str, str, str], tuple[Channel, ...]] = field(
@@ -187,36 +186,36 @@ class Snapshot:
         object.__setattr__(self, "_serving", serving)
 
     def candidates(self, group: str, model: str, family: str) -> tuple[Channel, ...]:
-        """Channels that may take a call for a model of a group in a family, native or translated,
-        best rank first.
+        """Return the channels that may take a call for a model of a group in a family, native or
+        translated, best rank first.
 
         Empty when the group may not use the model, or it is disabled or has no prices.
         """
         key = (group, model, family)
-        found = self._memo.get(key)
-        if found is None:
+        channels = self._memo.get(key)
+        if channels is None:
             if not self._permits(group, model):
                 # Not remembered: clients may send any name.
                 return ()
-            found = self._memo[key] = tuple(c for c in self._search(key) if c.takes_calls)
-        return found
+            channels = self._memo[key] = tuple(c for c in self._search(key) if c.takes_calls)
+        return channels
 
     def serves(self, group: str, model: str, family: str) -> bool:
-        """Whether the model is offered: some enabled channel has it, though it may be draining."""
+        """Return whether the model is offered: an enabled channel has it, even a draining one."""
         if self.candidates(group, model, family):
             return True
         return self._permits(group, model) and bool(self._search((group, model, family)))
 
     def takes(self, group: str, channel: Channel, family: str) -> bool:
-        """Whether a channel can be asked by calls of a group in a family: its own, or one that is
+        """Return whether a channel serves calls of a group in a family: its own, or one that is
         translated to that, unless the group forbids it."""
         if channel.family == family:
             return True
-        known = self.groups.get(group)
-        return known is not None and known.translate and channel.answers(family)
+        stored = self.groups.get(group)
+        return stored is not None and stored.translate and channel.answers(family)
 
     def native(self, group: str, family: str) -> tuple[Channel, ...]:
-        """Enabled channels of a group that speak a family, whatever models they serve."""
+        """Return enabled channels of a group that speak a family, whatever models they serve."""
         return tuple(
             channel
             for channel in self.channels
@@ -224,15 +223,15 @@ class Snapshot:
         )
 
     def channel(self, channel_id: str) -> Channel | None:
-        """The channel of an id, also one that is disabled."""
-        return next((one for one in self.channels if one.id == channel_id), None)
+        """Return the channel of an id, even a disabled one."""
+        return next((channel for channel in self.channels if channel.id == channel_id), None)
 
     def pinned(self, channel: Channel, fingerprint: str) -> tuple[Channel, ...]:
-        """The channel as the one candidate, with one of its keys alone; with all of them when it
-        has that key no more."""
+        """Return the channel as the only candidate, with one of its keys; with all when that one is
+        gone."""
         key = ("", channel.id, fingerprint)
-        found = self._memo.get(key)
-        if found is None:
+        channels = self._memo.get(key)
+        if channels is None:
             if fingerprint in channel.fingerprints:
                 place = channel.fingerprints.index(fingerprint)
                 keys, marks = (channel.keys[place],), (fingerprint,)
@@ -240,11 +239,11 @@ class Snapshot:
             elif fingerprint:
                 # Not remembered: there may be any number of removed keys.
                 return (channel,)
-            found = self._memo[key] = (channel,)
-        return found
+            channels = self._memo[key] = (channel,)
+        return channels
 
     def listed(self, key: KeyEntry, family: str) -> list[Model]:
-        """The models this key can call by the entry of this family now, in order of name."""
+        """Return the models this key can call by the entry of this family now, in order of name."""
         group = self.groups.get(key.group)
         if group is None or family not in group.entries:
             return []
@@ -286,7 +285,7 @@ def load_snapshot(
             models={model.name: model for model in load_models(db, lead_of(at_ms))},
             channels=tuple(_channels(db, cipher, losses, faults)),
             faults=tuple(faults),
-            keys_aside=load_keys_aside(db),
+            suspended_keys=load_suspended_keys(db),
             read_ms=at_ms,
             base_url=stored_base_url(db),
         )

@@ -33,7 +33,7 @@ STALE_RETRY_MS = 1_000
 
 
 class Miss(enum.Enum):
-    """What `peek` answers when only the store knows."""
+    """The answer of `peek` when only the store knows."""
 
     MISS = enum.auto()
 
@@ -75,28 +75,28 @@ class KeyCache:
         self.generation = 0  # of what `load` reads: counts the changes
 
     def peek(self, secret: str) -> KeyEntry | Miss | None:
-        """What is known without waiting: the key, None for no such key, or MISS."""
+        """Return the key without waiting, None for no such key, or MISS."""
         return self._peek(secret, self._mark(secret))
 
     async def get(self, secret: str) -> KeyEntry | None:
-        """The key, or None for no such key; StoreUnavailable when it cannot be found out now."""
+        """Return the key, or None for no such key. Raises StoreUnavailable."""
         mark = self._mark(secret)
-        found = self._peek(secret, mark)
-        if not isinstance(found, Miss):
-            return found
-        known = self._known.get(mark)
+        entry = self._peek(secret, mark)
+        if not isinstance(entry, Miss):
+            return entry
+        cached = self._known.get(mark)
         flight = self._flights.get(mark) or self._start(secret, mark)
         # asyncio.wait does not cancel the flight when this caller is cancelled or times out.
-        await asyncio.wait({flight}, timeout=LOAD_WAIT_S if known is None else STALE_WAIT_S)
+        await asyncio.wait({flight}, timeout=LOAD_WAIT_S if cached is None else STALE_WAIT_S)
         try:
             if flight.done():
                 return self._in_time(flight.result())
             raise StoreUnavailable("the store does not answer")
         except StoreUnavailable:
-            if known is None:
+            if cached is None:
                 raise
-            known.retry_at_ms = self._clock() + STALE_RETRY_MS
-            return self._in_time(known.entry)
+            cached.retry_at_ms = self._clock() + STALE_RETRY_MS
+            return self._in_time(cached.entry)
 
     def fill(self, keys: Sequence[tuple[bytes, KeyEntry]], generation: int) -> bool:
         """Take keys with their digests, those used last first, as they were read in a generation;
@@ -111,20 +111,20 @@ class KeyCache:
         return True
 
     def apply_changes(self, changes: Changes) -> None:
-        """Take in what the change log says; on the loop. An incomplete log makes all stale."""
+        """Apply the change log; on the loop. An incomplete log makes all entries stale."""
         refs = {change.ref for change in changes.changes if change.kind == KEYS}
         if changes.complete and not refs:
             return
         self.generation += 1
         self._unknown.clear()
         if not changes.complete:
-            for known in self._known.values():
-                known.stale, known.retry_at_ms = True, 0
+            for cached in self._known.values():
+                cached.stale, cached.retry_at_ms = True, 0
             return
         for ref in refs:
             for mark in self._by_ref.get(ref, ()):
-                known = self._known[mark]
-                known.stale, known.retry_at_ms = True, 0
+                cached = self._known[mark]
+                cached.stale, cached.retry_at_ms = True, 0
 
     def _mark(self, secret: str) -> bytes:
         marking = self._marking.copy()  # a third of what it takes to begin with the key
@@ -132,12 +132,12 @@ class KeyCache:
         return marking.digest()
 
     def _peek(self, secret: str, mark: bytes) -> KeyEntry | Miss | None:
-        known = self._known.get(mark)
-        if known is not None:
-            if known.stale and self._clock() >= known.retry_at_ms:
+        cached = self._known.get(mark)
+        if cached is not None:
+            if cached.stale and self._clock() >= cached.retry_at_ms:
                 return MISS
             self._known.move_to_end(mark)
-            entry = known.entry
+            entry = cached.entry
             return entry if entry is None or entry.valid_until_ms is None else self._in_time(entry)
         if not GIVEN_SECRET.fullmatch(secret) or not checksum_ok(secret):
             return None
@@ -148,21 +148,21 @@ class KeyCache:
             return self._peek(secret, mark)
         return MISS
 
-    def _use(self, mark: bytes, wanted: list[bytes]) -> bool:
+    def _use(self, mark: bytes, key_digests: list[bytes]) -> bool:
         """Return whether a key that was read at start has one of these digests: from now on it is
         found by its mark. One under an older pepper is looked up, too, which moves it to the
         newest."""
-        for digest in wanted:
+        for digest in key_digests:
             if digest in self._unused:
-                known = self._known[digest]
+                cached = self._known[digest]
                 self._forget(digest)
-                known.stale = known.stale or digest != wanted[0]
-                self._keep(mark, known)
+                cached.stale = cached.stale or digest != key_digests[0]
+                self._keep(mark, cached)
                 return True
         return False
 
     def _in_time(self, entry: KeyEntry | None) -> KeyEntry | None:
-        """The entry, unless its secret was rotated away and its overlap is over."""
+        """Return the entry, unless its secret was rotated away and its overlap is over."""
         if entry is None or entry.valid_until_ms is None:
             return entry
         return entry if self._clock() < entry.valid_until_ms else None
@@ -172,26 +172,26 @@ class KeyCache:
             raise StoreUnavailable("too many keys are being looked up")
         flight = asyncio.create_task(self._fly(mark, digests(secret, self._peppers)))
         self._flights[mark] = flight
-        flight.add_done_callback(lambda done: self._landed(mark, done))
+        flight.add_done_callback(lambda done: self._load_ended(mark, done))
         return flight
 
-    def _landed(self, mark: bytes, flight: asyncio.Task[KeyEntry | None]) -> None:
+    def _load_ended(self, mark: bytes, flight: asyncio.Task[KeyEntry | None]) -> None:
         del self._flights[mark]
         if not flight.cancelled():
-            # Asked for, so that a failure nobody waits for any more is not reported as lost.
+            # Retrieved, so that a failure without a waiter is not reported as never retrieved.
             flight.exception()
 
-    async def _fly(self, mark: bytes, wanted: list[bytes]) -> KeyEntry | None:
+    async def _fly(self, mark: bytes, key_digests: list[bytes]) -> KeyEntry | None:
         generation = self.generation
         loop = asyncio.get_running_loop()
-        entry = await loop.run_in_executor(self._executor, self._load, wanted)
+        entry = await loop.run_in_executor(self._executor, self._load, key_digests)
         # A change that was applied meanwhile may be newer than what was read: do not keep it.
         if generation == self.generation:
-            self._remember(mark, wanted, entry)
+            self._remember(mark, key_digests, entry)
         return entry
 
-    def _remember(self, mark: bytes, wanted: list[bytes], entry: KeyEntry | None) -> None:
-        """Keep what was found by these digests."""
+    def _remember(self, mark: bytes, key_digests: list[bytes], entry: KeyEntry | None) -> None:
+        """Cache the key of these digests."""
         self._forget(mark)
         if entry is None:
             self._unknown[mark] = self._clock()
@@ -199,23 +199,23 @@ class KeyCache:
             if len(self._unknown) > UNKNOWN_LIMIT:
                 self._unknown.popitem(last=False)
             return
-        for digest in wanted:
+        for digest in key_digests:
             self._forget(digest)
         self._keep(mark, _Known(entry))
         if len(self._known) > self._limit:
             self._forget(next(iter(self._known)))
 
-    def _keep(self, mark: bytes, known: _Known) -> None:
-        self._known[mark] = known
-        for ref in (known.entry.id, known.entry.user_id):
+    def _keep(self, mark: bytes, cached: _Known) -> None:
+        self._known[mark] = cached
+        for ref in (cached.entry.id, cached.entry.user_id):
             self._by_ref.setdefault(ref, set()).add(mark)
 
     def _forget(self, mark: bytes) -> None:
-        known = self._known.pop(mark, None)
-        if known is None:
+        cached = self._known.pop(mark, None)
+        if cached is None:
             return
         self._unused.discard(mark)
-        for ref in (known.entry.id, known.entry.user_id):
+        for ref in (cached.entry.id, cached.entry.user_id):
             marks = self._by_ref[ref]
             marks.discard(mark)
             if not marks:

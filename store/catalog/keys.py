@@ -44,7 +44,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class KeyEntry:
-    """What a call must know of its key; `valid_until_ms`: the end of a rotated secret.
+    """A key as calls need it; `valid_until_ms`: the end of a rotated secret.
 
     models None: no narrowing. `disabled` is also true when the user is disabled. `limit_window`
     None: no spend limit. `subscriptions`: those of the user that, like their plans, are not
@@ -129,9 +129,9 @@ def keys_of(db: peewee.Database, ids: Sequence[str]) -> list[tuple[bytes, KeyEnt
     return sorted(keys, key=lambda key: place[key[1].id])
 
 
-def _read(db: peewee.Database, text: str, wanted: Sequence[Any]) -> list[tuple[bytes, KeyEntry]]:
-    found = execute(db, _with_marks(text, wanted), wanted).fetchall()
-    rows = [dict(zip(_COLUMNS, columns, strict=False)) for columns in found]
+def _read(db: peewee.Database, text: str, values: Sequence[Any]) -> list[tuple[bytes, KeyEntry]]:
+    tuples = execute(db, _with_marks(text, values), values).fetchall()
+    rows = [dict(zip(_COLUMNS, columns, strict=False)) for columns in tuples]
     if any(row["valid_until_ms"] is not None for row in rows):
         ahead_ms = lead_ms(db)
         for row in rows:
@@ -144,11 +144,11 @@ def _read(db: peewee.Database, text: str, wanted: Sequence[Any]) -> list[tuple[b
         for *plan, user_id in execute(db, text, (*users, now_ms())).fetchall():
             plans.setdefault(user_id, []).append(Subscription(*plan))
     entries = [_entry(row, tuple(plans.get(row["user_id"], ()))) for row in rows]
-    return [(bytes(one[-1]), entry) for one, entry in zip(found, entries, strict=True)]
+    return [(bytes(columns[-1]), entry) for columns, entry in zip(tuples, entries, strict=True)]
 
 
-def _with_marks(text: str, wanted: Sequence[Any]) -> str:
-    return text.format(marks=", ".join("?" * len(wanted)))
+def _with_marks(text: str, values: Sequence[Any]) -> str:
+    return text.format(marks=", ".join("?" * len(values)))
 
 
 def _entry(row: dict[str, Any], subscriptions: tuple[Subscription, ...]) -> KeyEntry:
@@ -206,7 +206,7 @@ def replace_secret(db: peewee.Database, key_id: str, secret: str, peppers: Seque
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """How a secret is exchanged: the new one (None: made), and how long the old one lives on."""
+    """The exchange of a secret: the new one (None: generated), and the overlap of the old one."""
 
     peppers: Sequence[str]
     overlap_s: int = 0

@@ -29,7 +29,7 @@ class _Move:
 
 
 class PepperMoves:
-    """What waits to be moved to the first of these peppers; with none nothing is moved."""
+    """Keys to be moved to the first of these peppers; without peppers nothing is moved."""
 
     def __init__(self, peppers: Sequence[str]) -> None:
         self._pepper_id = pepper_id(peppers[0]) if peppers else ""

@@ -55,7 +55,7 @@ _Name = tuple[str, str, str]
 
 
 class Notices:
-    """What a worker has seen and its writer has not written yet."""
+    """Wrong paths that a worker has seen and its writer has not written yet."""
 
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._clock_s = clock_s
@@ -69,11 +69,11 @@ class Notices:
         """Note a call with a key; dropped where there are too many. For the loop: does not wait."""
         name = (key_id, seen.method, seen.path[:WRONG_PATH])
         with self._lock:
-            found = self._waiting.get(name)
-            if found is not None:
+            before = self._waiting.get(name)
+            if before is not None:
                 self._waiting[name] = replace(
-                    found,
-                    calls=found.calls + 1,
+                    before,
+                    calls=before.calls + 1,
                     last_ms=seen.at_ms,
                     address=seen.address,
                     agent=seen.agent,
@@ -83,7 +83,7 @@ class Notices:
                 self._waiting[name] = Noticed(*name, 1, at_ms, at_ms, seen.address, seen.agent)
 
     def write(self, db: peewee.Database) -> None:
-        """Bring what waits into the store, at most once in WRITE_INTERVAL_S. Raises
+        """Write the queued paths, at most once in WRITE_INTERVAL_S. Raises
         StoreUnavailable; what was to be written then is dropped."""
         now_s = self._clock_s()
         if not self._waiting or now_s < self._write_at:
@@ -97,9 +97,9 @@ class Notices:
         if at_ms // MINUTE_MS != self._minute or len(self._taken) >= MAX_COUNTED_KEYS:
             self._minute = at_ms // MINUTE_MS
             self._taken.clear()
-        taken = self._taken.get(key_id, 0)
-        self._taken[key_id] = taken + 1
-        return taken < PER_MINUTE
+        count = self._taken.get(key_id, 0)
+        self._taken[key_id] = count + 1
+        return count < PER_MINUTE
 
 
 def add(db: peewee.Database, noticed: Iterable[Noticed]) -> None:
@@ -107,9 +107,9 @@ def add(db: peewee.Database, noticed: Iterable[Noticed]) -> None:
 
     def work() -> None:
         # In one order, so that two workers do not wait for each other.
-        for one in sorted(noticed, key=lambda one: (one.key_id, one.method, one.path)):
-            _add(db, one)
-        for key_id in sorted({one.key_id for one in noticed}):
+        for entry in sorted(noticed, key=lambda entry: (entry.key_id, entry.method, entry.path)):
+            _add(db, entry)
+        for key_id in sorted({entry.key_id for entry in noticed}):
             _keep_newest(db, key_id)
 
     noticed = list(noticed)
@@ -117,48 +117,48 @@ def add(db: peewee.Database, noticed: Iterable[Noticed]) -> None:
 
 
 def of_keys(db: peewee.Database, key_ids: Sequence[str], since_ms: int) -> list[Noticed]:
-    """The paths of some keys that were asked for since then and are not dismissed, newest first."""
+    """Return the paths of some keys requested since then and not dismissed, newest first."""
     columns = (
         *(WrongPath.key_id, WrongPath.method, WrongPath.path, WrongPath.calls),
         *(WrongPath.first_ms, WrongPath.last_ms, WrongPath.address, WrongPath.agent),
     )
-    shown = WrongPath.dismissed_ms.is_null() | (WrongPath.last_ms > WrongPath.dismissed_ms)
-    found: list[Noticed] = []
-    for some in portions(key_ids):
+    not_dismissed = WrongPath.dismissed_ms.is_null() | (WrongPath.last_ms > WrongPath.dismissed_ms)
+    entries: list[Noticed] = []
+    for portion in portions(key_ids):
         query = WrongPath.select(*columns).where(
-            WrongPath.key_id << some, WrongPath.last_ms >= since_ms, shown
+            WrongPath.key_id << portion, WrongPath.last_ms >= since_ms, not_dismissed
         )
-        found += [Noticed(*row) for row in select_rows(db, query)]
-    return sorted(found, key=lambda one: (one.last_ms, one.path), reverse=True)
+        entries += [Noticed(*row) for row in select_rows(db, query)]
+    return sorted(entries, key=lambda entry: (entry.last_ms, entry.path), reverse=True)
 
 
 def dismiss(db: peewee.Database, key_id: str, *, dismissed: bool = True) -> None:
-    """Show the paths of a key no more until one is asked for again; or show them again."""
+    """Hide the paths of a key until one is requested again; or show them again."""
     until = WrongPath.last_ms if dismissed else None
     query = WrongPath.update(dismissed_ms=until).where(WrongPath.key_id == key_id)
     transaction(db, lambda: query.execute(db))
 
 
 def forget_old(db: peewee.Database, at_ms: int) -> None:
-    """Remove what nobody has asked for in KEPT_MS."""
+    """Remove paths without a request in KEPT_MS."""
     query = WrongPath.delete().where(WrongPath.last_ms < at_ms - KEPT_MS)
     transaction(db, lambda: query.execute(db))
 
 
-def _add(db: peewee.Database, one: Noticed) -> None:
+def _add(db: peewee.Database, entry: Noticed) -> None:
     own = (
-        (WrongPath.key_id == one.key_id)
-        & (WrongPath.method == one.method)
-        & (WrongPath.path == one.path)
+        (WrongPath.key_id == entry.key_id)
+        & (WrongPath.method == entry.method)
+        & (WrongPath.path == entry.path)
     )
     more = WrongPath.update(
-        calls=WrongPath.calls + one.calls,
-        last_ms=one.last_ms,
-        address=one.address,
-        agent=one.agent,
+        calls=WrongPath.calls + entry.calls,
+        last_ms=entry.last_ms,
+        address=entry.address,
+        agent=entry.agent,
     )
     if not more.where(own).execute(db):
-        row = {name: getattr(one, name) for name in Noticed.__dataclass_fields__}
+        row = {name: getattr(entry, name) for name in Noticed.__dataclass_fields__}
         # Another worker may have been first since: its few calls are overwritten.
         insert_rows(db, WrongPath, [row], replace=("calls", "last_ms", "address", "agent"))
 
@@ -168,5 +168,5 @@ def _keep_newest(db: peewee.Database, key_id: str) -> None:
     query = WrongPath.select(WrongPath.method, WrongPath.path).where(own)
     newest = query.order_by(WrongPath.last_ms.desc(), WrongPath.path)
     for method, path in select_rows(db, newest)[MAX_PATHS:]:
-        gone = own & (WrongPath.method == method) & (WrongPath.path == path)
-        WrongPath.delete().where(gone).execute(db)
+        old = own & (WrongPath.method == method) & (WrongPath.path == path)
+        WrongPath.delete().where(old).execute(db)

@@ -54,10 +54,10 @@ def show(
 
     `offset_ms`: the database's clock less that of `now`.
     """
-    gone = [name for name in shown if name not in now][:ROWS_MAX]
-    room = ROWS_MAX - len(gone)
+    removed = [name for name in shown if name not in now][:ROWS_MAX]
+    room = ROWS_MAX - len(removed)
     new = [(name, row) for name, row in now.items() if shown.get(name) != row][:room]
-    if not (gone or new):
+    if not (removed or new):
         return
 
     rows = [
@@ -73,13 +73,13 @@ def show(
 
     def work() -> None:
         own = Row.journal_id == journal_id
-        for channel_id, model, fingerprint in sorted(gone):
-            one = (Row.channel_id == channel_id) & (Row.model == model)
-            Row.delete().where(own & one & (Row.fingerprint == fingerprint)).execute(db)
+        for channel_id, model, fingerprint in sorted(removed):
+            pair = (Row.channel_id == channel_id) & (Row.model == model)
+            Row.delete().where(own & pair & (Row.fingerprint == fingerprint)).execute(db)
         insert_rows(db, Row, rows, replace=("reason", "since_ms", "until_ms"))
 
     transaction(db, work)
-    for name in gone:
+    for name in removed:
         del shown[name]
     shown.update(new)
 

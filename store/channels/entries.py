@@ -27,10 +27,10 @@ class Entries:
         # Channels are many, and few differ in this.
         serving = frozenset(name for name in groups if self._permits(name, model))
         key = (family, translate, serving)
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = self._of(family, serving, translate=translate)
-        return found
+        entries = self._known.get(key)
+        if entries is None:
+            entries = self._known[key] = self._of(family, serving, translate=translate)
+        return entries
 
     def _permits(self, name: str, model: str) -> bool:
         group = self._groups.get(name)
@@ -38,12 +38,12 @@ class Entries:
 
     def _of(self, family: str, names: Iterable[str], *, translate: bool) -> Mapping[str, str]:
         open_to = losses_to(family, self._losses) if translate else {}
-        found = {}
+        entries = {}
         for group in (self._groups[name] for name in names):
             if family in group.entries:
-                found[family] = NATIVE
+                entries[family] = NATIVE
             if group.translate:
                 # between equals the order of names, so that it is always the same
                 for entry in sorted(group.entries & open_to.keys()):
-                    found[entry] = f"translated from {family}"
-        return dict(sorted(found.items(), key=lambda one: (one[1] != NATIVE, one[0])))
+                    entries[entry] = f"translated from {family}"
+        return dict(sorted(entries.items(), key=lambda item: (item[1] != NATIVE, item[0])))

@@ -101,13 +101,13 @@ def percentile(buckets: Sequence[int], percent: int) -> int | None:
 
 def of_windows(parts: Sequence[Part]) -> dict[str, Figures]:
     """The figures of all WINDOWS, from what `recent_sums` and `running_sums` have found."""
-    found = [_ZEROS for _ in WINDOWS]
+    windows = [_ZEROS for _ in WINDOWS]
     for first, text in parts:
         row = _decode(text)
         # What belongs to a window belongs to all longer ones.
         for place in range(first, len(WINDOWS)):
-            found[place] = row if found[place] is _ZEROS else [*map(add, found[place], row)]
-    return dict(zip(WINDOWS, map(Figures, found), strict=True))
+            windows[place] = row if windows[place] is _ZEROS else [*map(add, windows[place], row)]
+    return dict(zip(WINDOWS, map(Figures, windows), strict=True))
 
 
 def recent_sums(
@@ -139,9 +139,9 @@ def probes_of_a_day(db: peewee.Database) -> list[tuple[str, str, int, int]]:
     """Channel, model and how many probes of the last 24 hours succeeded and failed."""
     row = ChannelSums
     query = row.select(*_PAIR, fn.SUM(row.ok), fn.SUM(row.failed))
-    rows = row.span.in_((MINUTE, LAST_DAY)) & (row.scope == PROBE)
-    found = select_rows(db, query.where(rows).group_by(*_PAIR))
-    return [(name, model, int(ok), int(failed)) for name, model, ok, failed in found]
+    condition = row.span.in_((MINUTE, LAST_DAY)) & (row.scope == PROBE)
+    rows = select_rows(db, query.where(condition).group_by(*_PAIR))
+    return [(name, model, int(ok), int(failed)) for name, model, ok, failed in rows]
 
 
 def _as_json(columns: Iterable[Any]) -> Any:

@@ -41,8 +41,8 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
-    """What is there to be offered, at one moment."""
+class Offering:
+    """The groups, models, channels and statuses at one moment."""
 
     at_ms: int
     groups: Mapping[str, Group]
@@ -51,9 +51,9 @@ class World:
     statuses: Sequence[Status]
     losses: Losses = field(repr=False)
 
-    def offers(self, group: str, wanted: Iterable[str] | None = None) -> list[Offer]:
+    def offers(self, group: str, only: Iterable[str] | None = None) -> list[Offer]:
         """What a group offers, in order of names; `wanted`: of these names alone."""
-        names = None if wanted is None else frozenset(wanted)
+        names = None if only is None else frozenset(only)
         entries = self._entries(group)
         return [
             Offer(
@@ -67,38 +67,40 @@ class World:
         ]
 
     def _entries(self, group: str) -> dict[str, dict[str, str]]:
-        """By model: family of the entry -> native, or from which family it is translated."""
+        """Return by model: family of the entry -> native, or the family it is translated from."""
         entries = Entries([self.groups[group]], self.losses)
-        found: dict[str, dict[str, str]] = {}
+        by_model: dict[str, dict[str, str]] = {}
         for channel in self.channels:
             if not channel.enabled or group not in channel.groups:
                 continue
             for model in channel.models:
-                there = found.setdefault(model, {})
+                by_family = by_model.setdefault(model, {})
                 own = entries.of(
                     channel.family, frozenset((group,)), model, translate=channel.translate
                 )
                 for family, how in own.items():
-                    if how == NATIVE or family not in there:
-                        there[family] = how
-        return found
+                    if how == NATIVE or family not in by_family:
+                        by_family[family] = how
+        return by_model
 
 
-def load_world(
+def load_offering(
     db: peewee.Database,
     at_ms: int,
     groups: Sequence[str] | None,
     losses: Losses,
     figures_of: Sequence[str] | None = None,
-) -> World:
-    """What these groups (None: all) offer now; unknown ones are left out. `figures_of`: as in
+) -> Offering:
+    """Load what these groups (None: all) offer now; unknown ones are left out. `figures_of`: as in
     `of_models`."""
 
-    def read() -> World:
-        known = {one.name: one for one in load_groups(db) if groups is None or one.name in groups}
-        return World(
+    def read() -> Offering:
+        known_groups = {
+            group.name: group for group in load_groups(db) if groups is None or group.name in groups
+        }
+        return Offering(
             at_ms=at_ms,
-            groups=known,
+            groups=known_groups,
             models={model.name: model for model in load_models(db)},
             channels=load_serving(db),
             statuses=of_models(db, at_ms, groups, figures_of=figures_of),
@@ -108,20 +110,24 @@ def load_world(
     return snapshot_read(db, read)
 
 
-def with_uptime(db: peewee.Database, world: World, offers: Sequence[Offer]) -> list[Offer]:
+def with_uptime(db: peewee.Database, offering: Offering, offers: Sequence[Offer]) -> list[Offer]:
     """Offers of one group, with their uptime."""
     if not offers:
         return []
     group = offers[0].group.name
-    models = [one.model for one in offers]
+    models = [offer.model for offer in offers]
     span = Span(min(models), max(models))
-    found = uptime_of(db, world.at_ms, [group], world.channels, span)
-    nothing = empty_uptime(world.at_ms)
+    uptimes = uptime_of(db, offering.at_ms, [group], offering.channels, span)
+    nothing = empty_uptime(offering.at_ms)
     return [
         Offer(
-            one.group, one.status, one.prices, one.entries, found.get((group, one.model), nothing)
+            offer.group,
+            offer.status,
+            offer.prices,
+            offer.entries,
+            uptimes.get((group, offer.model), nothing),
         )
-        for one in offers
+        for offer in offers
     ]
 
 
@@ -141,7 +147,7 @@ def group_to_plain(group: Group, offers: Sequence[Offer]) -> dict[str, Any]:
         "name": group.name,
         "multiplier": format_multiplier(group.multiplier_ppm),
         "entries": sorted(group.entries),
-        "models": [to_plain(one) for one in offers],
+        "models": [to_plain(offer) for offer in offers],
     }
 
 

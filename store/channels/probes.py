@@ -53,7 +53,7 @@ class Rota:
         self._unwritten: list[Probed] = []
 
     def note(self, result: Probed) -> bool:
-        """How a probe went; False when the store has been away for too long, and it is dropped."""
+        """Queue the result of a probe; False when it is dropped, since the queue is full."""
         try:
             self._results.put_nowait(result)
         except queue.Full:
@@ -61,9 +61,9 @@ class Rota:
         return True
 
     def look(self, db: peewee.Database) -> None:
-        """Bring results into the store and claim a probe when it is time. Blocking.
+        """Write results and claim a probe when one is due. Blocking; call it about once a second.
 
-        To be called about once a second. Raises StoreUnavailable; results are kept then.
+        Raises StoreUnavailable; results are kept then.
         """
         if not self.interval_s:
             return
@@ -77,14 +77,14 @@ class Rota:
             return
         self._look_at = now + LOOK_S
         at_ms = database_ms(db)
-        if found := quiet(db, self.pairs, self.interval_s, at_ms):
-            pair = random.choice(found)
+        if quiet_pairs := quiet(db, self.pairs, self.interval_s, at_ms):
+            pair = random.choice(quiet_pairs)
             if claim(db, pair, self.interval_s, at_ms):
                 self._begin(pair)
 
 
 def quiet(db: peewee.Database, pairs: Iterable[Pair], interval_s: int, at_ms: int) -> list[Pair]:
-    """Those of `pairs` without a call or probe for `interval_s`, and that nobody has claimed."""
+    """Return those of `pairs` without a call, probe or claim for `interval_s`."""
     since_ms = at_ms - interval_s * 1000
     recent = (Sums.last_ok_ms > since_ms) | (Sums.last_failed_ms > since_ms)
     rows = Sums.span.in_((MINUTE, HOUR)) & (Sums.at_s > since_ms // 1000 - HOUR_S)
@@ -94,14 +94,14 @@ def quiet(db: peewee.Database, pairs: Iterable[Pair], interval_s: int, at_ms: in
     claimed = Claim.select(Claim.channel, Claim.model).where(Claim.next_ms > at_ms)
 
     def read() -> list[Pair]:
-        found = {*select_rows(db, active.distinct()), *select_rows(db, claimed)}
-        return [pair for pair in pairs if pair not in found]
+        active_pairs = {*select_rows(db, active.distinct()), *select_rows(db, claimed)}
+        return [pair for pair in pairs if pair not in active_pairs]
 
     return snapshot_read(db, read)
 
 
 def claim(db: peewee.Database, pair: Pair, interval_s: int, at_ms: int) -> bool:
-    """Whether the caller is to make the probe; nobody else is until the interval is over."""
+    """Return whether the caller is to make the probe; nobody else may in the interval."""
     next_ms = at_ms + interval_s * 1000
     own = (Claim.channel == pair[0]) & (Claim.model == pair[1])
 

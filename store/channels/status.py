@@ -33,7 +33,7 @@ from typing import Any
 import peewee
 
 from store.catalog.catalog import NOTHING_TRANSLATED, Losses, load_groups, load_models
-from store.catalog.keys_aside import load_keys_aside
+from store.catalog.suspended_keys import load_suspended_keys
 from store.channels.breakers import Breaker, all_open
 from store.channels.entries import Entries
 from store.channels.figures import (
@@ -63,8 +63,8 @@ AVAILABLE, DEGRADED, DOWN, DISABLED = "available", "degraded", "down", "disabled
 
 FAILING, ERRORS, SLOW, PROBE_FAILED = "failing", "errors", "slow", "probe_failed"
 FEWER_CHANNELS, NO_CHANNEL, MODEL_DISABLED = "fewer_channels", "no_channel", "model_disabled"
-NO_TRAFFIC, DRAINING, KEY_ASIDE = "no_recent_traffic", "draining", "key_put_aside"
-_ACCOUNT_REASONS = frozenset({KEY_ASIDE})  # nothing for users
+NO_TRAFFIC, DRAINING, KEY_SUSPENDED = "no_recent_traffic", "draining", "key_put_aside"
+_ACCOUNT_REASONS = frozenset({KEY_SUSPENDED})  # nothing for users
 
 DOWN_CALLS = 3
 DEGRADED_CALLS = 10
@@ -124,16 +124,16 @@ def of_channels(
 
     def read() -> list[Status]:
         channels = load_serving(db)
-        found = _channel_states(db, at_ms, channels)
+        statuses = _channel_states(db, at_ms, channels)
         if figures:
-            add_channel_figures(db, found.values(), at_ms)
+            add_channel_figures(db, statuses.values(), at_ms)
         entries = Entries(load_groups(db), losses)
-        for one in channels:
-            for model in one.models:
-                found[one.name, model].entries = entries.of(
-                    one.family, one.groups, model, translate=one.translate
+        for channel in channels:
+            for model in channel.models:
+                statuses[channel.name, model].entries = entries.of(
+                    channel.family, channel.groups, model, translate=channel.translate
                 )
-        return [found[pair] for pair in sorted(found)]
+        return [statuses[pair] for pair in sorted(statuses)]
 
     return snapshot_read(db, read)
 
@@ -153,23 +153,23 @@ def of_models(
 
     def read() -> list[Status]:
         channels = load_serving(db)
-        found = _group_states(db, at_ms, groups, channels)
-        shown = {
+        statuses = _group_states(db, at_ms, groups, channels)
+        with_figures = {
             pair: status
-            for pair, status in found.items()
+            for pair, status in statuses.items()
             if figures_of is None or pair[0] in figures_of
         }
-        add_model_figures(db, shown.values(), channels, at_ms)
-        return [found[pair] for pair in sorted(found)]
+        add_model_figures(db, with_figures.values(), channels, at_ms)
+        return [statuses[pair] for pair in sorted(statuses)]
 
     return snapshot_read(db, read)
 
 
 def add_channel_figures(db: peewee.Database, statuses: Collection[Status], at_ms: int) -> None:
     """Give statuses of channels their figures, in the caller's transaction."""
-    found = {(one.name, one.model): one for one in statuses}
-    _add_windows(db, CHANNEL, found, at_ms)
-    _add_probes(db, found, {name: (name,) for name, _ in found})
+    by_pair = {(status.name, status.model): status for status in statuses}
+    _add_windows(db, CHANNEL, by_pair, at_ms)
+    _add_probes(db, by_pair, {name: (name,) for name, _ in by_pair})
 
 
 def add_model_figures(
@@ -179,13 +179,13 @@ def add_model_figures(
     at_ms: int,
 ) -> None:
     """The same of models for groups; `channels`: all that serve them."""
-    found = {(one.name, one.model): one for one in statuses}
-    _add_windows(db, GROUP, found, at_ms)
-    _add_probes(db, found, {channel.name: channel.groups for channel in channels})
+    by_pair = {(status.name, status.model): status for status in statuses}
+    _add_windows(db, GROUP, by_pair, at_ms)
+    _add_probes(db, by_pair, {channel.name: channel.groups for channel in channels})
 
 
 def to_public(status: Status) -> dict[str, Any]:
-    """A status as JSON says it, without the name of its channel or group; times RFC 3339."""
+    """Return a status as in JSON, without the name of its channel or group; times RFC 3339."""
     entries = {} if status.entries is None else {"entries": dict(status.entries)}
     return {
         "model": status.model,
@@ -197,7 +197,7 @@ def to_public(status: Status) -> dict[str, Any]:
         "last_ok_at": _time(status.last_ok_ms),
         "last_error": status.last_error,
         "last_error_at": _time(status.last_error_ms),
-        "windows": {name: _plain(one) for name, one in status.windows().items()},
+        "windows": {name: _plain(figures) for name, figures in status.windows().items()},
         "probes_24h": {"calls": status.probes.calls, "success": status.probes.success},
     }
 
@@ -206,30 +206,30 @@ def _time(at_ms: int | None) -> str | None:
     return rfc3339(at_ms) if at_ms else None
 
 
-def _plain(one: Figures) -> dict[str, Any]:
+def _plain(figures: Figures) -> dict[str, Any]:
     return {
-        "calls": one.calls,
-        "success": one.success,
-        "first_byte_p50_ms": one.first_byte_ms(50),
-        "first_byte_p95_ms": one.first_byte_ms(95),
-        "total_p50_ms": one.total_ms(50),
-        "total_p95_ms": one.total_ms(95),
-        "tokens_per_s": one.tokens_per_s,
+        "calls": figures.calls,
+        "success": figures.success,
+        "first_byte_p50_ms": figures.first_byte_ms(50),
+        "first_byte_p95_ms": figures.first_byte_ms(95),
+        "total_p50_ms": figures.total_ms(50),
+        "total_p95_ms": figures.total_ms(95),
+        "tokens_per_s": figures.tokens_per_s,
     }
 
 
 def by_name(statuses: Iterable[Status]) -> list[dict[str, Any]]:
-    """Statuses as JSON says them: each channel or group once, with its `models`."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    """Return statuses as in JSON: each channel or group once, with its `models`."""
+    models_of: dict[str, list[dict[str, Any]]] = {}
     for status in statuses:
-        found.setdefault(status.name, []).append(to_public(status))
-    return [{"name": name, "models": models} for name, models in found.items()]
+        models_of.setdefault(status.name, []).append(to_public(status))
+    return [{"name": name, "models": models} for name, models in models_of.items()]
 
 
 def worst(states: Iterable[Status]) -> Status | None:
-    """The one of a channel's or a group's statuses that an operator has to look at first."""
+    """Return the status of a channel or group that an operator should look at first."""
     order = (DOWN, DEGRADED, AVAILABLE, DISABLED)
-    return min(states, key=lambda one: order.index(one.state), default=None)
+    return min(states, key=lambda status: order.index(status.state), default=None)
 
 
 # ---- states --------------------------------------------------------------------------------------
@@ -270,58 +270,60 @@ def _channel_states(
     traffic = _recently(db, CHANNEL, at_ms // 1000 - WINDOW_S)
     probes = _recently(db, PROBE, at_ms // 1000 - PROBES_S, (HOUR, MINUTE))
     circuits: defaultdict[tuple[str, str], list[Breaker]] = defaultdict(list)
-    for breaker in (*all_open(db), *_keys_aside(db)):
+    for breaker in (*all_open(db), *_suspended_keys(db)):
         if breaker.until_ms + RECENT_MS > at_ms:
             circuits[breaker.channel_id, breaker.model].append(breaker)
-    found = {}
+    statuses = {}
     for channel in channels:
         for model in channel.models:
             pair = channel.name, model
-            status = found[pair] = Status(channel.name, model)
-            known = _known(circuits, channel, model) if circuits else []
+            status = statuses[pair] = Status(channel.name, model)
+            breakers = _breakers_of(circuits, channel, model) if circuits else []
             recent = traffic.get(pair, _NOTHING)
             status.saw(recent.last_error, recent.last_failed_ms, recent.last_ok_ms)
             if not channel.enabled:
                 status.become(DISABLED, None)
             elif channel.draining:
                 status.become(DISABLED, DRAINING)
-            elif not _judge_breakers(status, channel, known, recent):
+            elif not _judge_breakers(status, channel, breakers, recent):
                 _judge_calls(status, recent, probes.get(pair, _NOTHING))
-    return found
+    return statuses
 
 
-def _keys_aside(db: peewee.Database) -> list[Breaker]:
-    """Refused upstream keys as open circuits; they are known while no gateway runs, too."""
+def _suspended_keys(db: peewee.Database) -> list[Breaker]:
+    """Return suspended upstream keys as open circuits, even while no gateway runs."""
     return [
-        Breaker("", "", one.channel_id, "", one.fingerprint, KEY_ASIDE, one.since_ms, one.until_ms)
-        for one in load_keys_aside(db).values()
+        Breaker(
+            "", "", key.channel_id, "", key.fingerprint, KEY_SUSPENDED, key.since_ms, key.until_ms
+        )
+        for key in load_suspended_keys(db).values()
     ]
 
 
-def _known(
+def _breakers_of(
     circuits: Mapping[tuple[str, str], list[Breaker]], channel: ServingChannel, model: str
 ) -> list[Breaker]:
-    """Open circuits of the keys that a channel has now."""
-    found = [*circuits.get((channel.id, model), ()), *circuits.get((channel.id, ""), ())]
-    return [one for one in found if one.fingerprint in channel.fingerprints]
+    """Return the open circuits of the keys that a channel has now."""
+    breakers = [*circuits.get((channel.id, model), ()), *circuits.get((channel.id, ""), ())]
+    return [breaker for breaker in breakers if breaker.fingerprint in channel.fingerprints]
 
 
 def _judge_breakers(
-    status: Status, channel: ServingChannel, known: Sequence[Breaker], recent: _Recent
+    status: Status, channel: ServingChannel, breakers: Sequence[Breaker], recent: _Recent
 ) -> bool:
-    """Whether open circuits, or the calls of all workers together, make it down or degraded."""
-    opened = [one for one in known if one.reason != SLOW]
-    all_keys = {one.fingerprint for one in opened} == set(channel.fingerprints)
-    if all_keys and recent.last_ok_ms <= max(one.since_ms for one in opened):
+    """Set a status by open circuits, or by the calls of all workers; False when neither applies."""
+    opened = [breaker for breaker in breakers if breaker.reason != SLOW]
+    all_keys = {breaker.fingerprint for breaker in opened} == set(channel.fingerprints)
+    if all_keys and recent.last_ok_ms <= max(breaker.since_ms for breaker in opened):
         last = _last_opened(opened, recent.last_ok_ms)
         status.become(DOWN, last.reason, last.since_ms)
-        status.retry_ms = min(one.until_ms for one in opened)
+        status.retry_ms = min(breaker.until_ms for breaker in opened)
         return True
     if recent.all_failed:
         status.become(DOWN, FAILING, recent.failing_since_ms)
         return True
-    if known:
-        first = min(known, key=lambda one: (one.reason == SLOW, one.since_ms))
+    if breakers:
+        first = min(breakers, key=lambda breaker: (breaker.reason == SLOW, breaker.since_ms))
         status.become(DEGRADED, first.reason, first.since_ms)
         status.retry_ms = first.until_ms
         return True
@@ -332,9 +334,11 @@ def _last_opened(opened: Sequence[Breaker], last_ok_ms: int) -> Breaker:
     """The circuit that opened last and left no key, without a success since."""
     firsts: dict[str, Breaker] = {}
     # Circuits older than the last success come last.
-    for one in sorted(opened, key=lambda one: (one.since_ms < last_ok_ms, one.since_ms)):
-        firsts.setdefault(one.fingerprint, one)
-    return max(firsts.values(), key=lambda one: one.since_ms)
+    for breaker in sorted(
+        opened, key=lambda breaker: (breaker.since_ms < last_ok_ms, breaker.since_ms)
+    ):
+        firsts.setdefault(breaker.fingerprint, breaker)
+    return max(firsts.values(), key=lambda breaker: breaker.since_ms)
 
 
 def _judge_calls(status: Status, recent: _Recent, probes: _Recent) -> None:
@@ -361,49 +365,53 @@ def _group_states(
     traffic = _recently(db, GROUP, at_ms // 1000 - WINDOW_S)
     serving: defaultdict[Pair, list[Status]] = defaultdict(list)
     for channel in channels:
-        asked = channel.groups if groups is None else channel.groups.intersection(groups)
-        for pair in product(asked, channel.models):
+        group_names = channel.groups if groups is None else channel.groups.intersection(groups)
+        for pair in product(group_names, channel.models):
             serving[pair].append(states[channel.name, pair[1]])
     served = frozenset(model for channel in channels for model in channel.models)
     models = {model.name: model for model in load_models(db)}
-    found = {}
+    statuses = {}
     for group in load_groups(db):
         if groups is not None and group.name not in groups:
             continue
         # A model without any channel is worth a line where it was named.
         names = served if group.models is None else group.models
         for name in names & models.keys():
-            status = found[group.name, name] = Status(group.name, name)
+            status = statuses[group.name, name] = Status(group.name, name)
             recent = traffic.get((group.name, name), _NOTHING)
             status.saw(recent.last_error, recent.last_failed_ms, recent.last_ok_ms)
             if group.disabled or models[name].disabled or not models[name].prices:
                 status.become(DISABLED, MODEL_DISABLED)
             else:
                 _judge_model(status, serving[group.name, name], recent)
-    return found
+    return statuses
 
 
 def _judge_model(status: Status, channels: Sequence[Status], recent: _Recent) -> None:
-    able = [one for one in channels if one.state != DISABLED]
-    well = [one for one in able if one.state == AVAILABLE]
-    down = [one for one in able if one.state == DOWN]
-    status.serving, status.well = len(able), len(well)
-    status.retry_ms = min((one.retry_ms for one in able if one.retry_ms), default=None)
-    if not able:
+    enabled = [channel for channel in channels if channel.state != DISABLED]
+    available = [channel for channel in enabled if channel.state == AVAILABLE]
+    down = [channel for channel in enabled if channel.state == DOWN]
+    status.serving, status.well = len(enabled), len(available)
+    status.retry_ms = min(
+        (channel.retry_ms for channel in enabled if channel.retry_ms), default=None
+    )
+    if not enabled:
         status.become(DISABLED, NO_CHANNEL)
-    elif len(down) == len(able):
-        reasons = {one.reason for one in down}
+    elif len(down) == len(enabled):
+        reasons = {channel.reason for channel in down}
         reason = reasons.pop() if len(reasons) == 1 else FAILING
-        since_ms = max(one.since_ms or 0 for one in down)
+        since_ms = max(channel.since_ms or 0 for channel in down)
         status.become(DOWN, FAILING if reason in _ACCOUNT_REASONS else reason, since_ms)
     elif recent.all_failed:
         status.become(DOWN, FAILING, recent.failing_since_ms)
     elif recent.too_many_failed:
         status.become(DEGRADED, ERRORS, recent.failing_from_ms)
-    elif len(well) < len(able):
-        since_ms = min(one.since_ms or 0 for one in able if one.state != AVAILABLE)
+    elif len(available) < len(enabled):
+        since_ms = min(channel.since_ms or 0 for channel in enabled if channel.state != AVAILABLE)
         status.become(DEGRADED, FEWER_CHANNELS, since_ms)
-    elif not (recent.ok or recent.failed) and all(one.reason == NO_TRAFFIC for one in well):
+    elif not (recent.ok or recent.failed) and all(
+        channel.reason == NO_TRAFFIC for channel in available
+    ):
         status.become(AVAILABLE, NO_TRAFFIC)
 
 
@@ -416,10 +424,10 @@ def _recently(
         *(Sums.name, Sums.model, Sums.ok, Sums.failed, Sums.last_ok_ms, Sums.last_failed_ms),
         *(Sums.last_error, Sums.at_s),
     ).where((Sums.scope == scope) & reduce(or_, rows))
-    found: defaultdict[Pair, _Recent] = defaultdict(_Recent)
+    totals: defaultdict[Pair, _Recent] = defaultdict(_Recent)
     for name, model, *row, at_s in raw_rows(db, query.order_by(Sums.at_s)):
-        _take(found[name, model], row, at_s)
-    return found
+        _take(totals[name, model], row, at_s)
+    return totals
 
 
 def _take(recent: _Recent, row: Sequence[Any], at_s: int) -> None:
@@ -435,14 +443,16 @@ def _take(recent: _Recent, row: Sequence[Any], at_s: int) -> None:
     recent.last_ok_ms = max(recent.last_ok_ms, last_ok_ms)
 
 
-def _add_windows(db: peewee.Database, scope: str, found: Mapping[Pair, Status], at_ms: int) -> None:
+def _add_windows(
+    db: peewee.Database, scope: str, statuses: Mapping[Pair, Status], at_ms: int
+) -> None:
     """Give statuses their figures, and what they saw last."""
-    names = sorted({name for name, _ in found})
+    names = sorted({name for name, _ in statuses})
     for name, model, part in recent_sums(db, scope, names, at_ms):
-        if (status := found.get((name, model))) is not None:
+        if (status := statuses.get((name, model))) is not None:
             status.parts.append(part)
     for name, model, part, latest in running_sums(db, scope, names):
-        if (status := found.get((name, model))) is not None:
+        if (status := statuses.get((name, model))) is not None:
             status.parts.append(part)
             status.saw(*latest)
 

@@ -109,7 +109,7 @@ def add_records(db: peewee.Database, records: Iterable[UsageRecord], lead_ms: in
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """How a probe of a channel went; `error` None: a whole answer came."""
+    """The result of a probe; `error` None: a complete answer."""
 
     channel: str
     model: str
@@ -203,22 +203,22 @@ def _add_times(row: Row, record: UsageRecord, before_ms: int) -> None:
 
 
 def _merge(rows: Rows, key: tuple[Any, ...], row: Row, sign: int = 1) -> None:
-    there = rows.get(key)
-    if there is None:
-        there = rows[key] = [*_NEW]
+    total = rows.get(key)
+    if total is None:
+        total = rows[key] = [*_NEW]
     for place in range(_ERROR):
         if value := row[place]:
-            there[place] += sign * value
-    there[_LAST_OK] = max(there[_LAST_OK], row[_LAST_OK])
-    if row[_LAST_FAILED] > there[_LAST_FAILED]:
-        there[_LAST_FAILED], there[_ERROR] = row[_LAST_FAILED], row[_ERROR]
+            total[place] += sign * value
+    total[_LAST_OK] = max(total[_LAST_OK], row[_LAST_OK])
+    if row[_LAST_FAILED] > total[_LAST_FAILED]:
+        total[_LAST_FAILED], total[_ERROR] = row[_LAST_FAILED], row[_ERROR]
 
 
 # ---- what has become old -------------------------------------------------------------------------
 
 
 def fold(db: peewee.Database, now_s: int) -> bool:
-    """Move some old rows on, see above; whether there are more. Any number of processes may.
+    """Move some old rows on, see above; return whether there are more. Any number of processes may.
 
     At most FOLD_ROWS of each span, in a transaction of its own. Raises StoreUnavailable.
     """

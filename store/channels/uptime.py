@@ -61,7 +61,7 @@ class Uptime:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Which models are wanted, by name, both ends among them."""
+    """A range of models by name, both ends included."""
 
     first: str
     last: str
@@ -126,26 +126,26 @@ def _probes(
     """Probes of the channels of each group; most gateways make none."""
     serving: dict[str, list[str]] = {}
     for channel in channels:
-        if asked := [group for group in groups if group in channel.groups]:
-            serving[channel.name] = asked
+        if group_names := [group for group in groups if group in channel.groups]:
+            serving[channel.name] = group_names
     probed = _probed(db, list(serving))
-    found: _Found = defaultdict(_Counts)
+    counts: _Found = defaultdict(_Counts)
     if not probed:
-        return found
+        return counts
     for name, model, part, slot_s, ok, failed in _rows(db, PROBE, at_s, probed, span):
         for group in serving[name]:
-            _add(found[group, model], part, slot_s, (ok, failed))
-    return found
+            _add(counts[group, model], part, slot_s, (ok, failed))
+    return counts
 
 
 def _probed(db: peewee.Database, names: Sequence[str]) -> list[str]:
     """Those of these channels that were probed within 30 days, but for the last minutes."""
-    found: set[str] = set()
-    for some in portions(names):
+    probed: set[str] = set()
+    for portion in portions(names):
         rows = Sums.span.in_((LAST_DAY, LAST_MONTH)) & (Sums.at_s == 0) & (Sums.scope == PROBE)
-        query = Sums.select(Sums.name).where(rows & Sums.name.in_(some)).distinct()
-        found.update(name for (name,) in select_rows(db, query))
-    return sorted(found)
+        query = Sums.select(Sums.name).where(rows & Sums.name.in_(portion)).distinct()
+        probed.update(name for (name,) in select_rows(db, query))
+    return sorted(probed)
 
 
 def _rows(
@@ -167,8 +167,8 @@ def _rows(
         (Sums.span == DAY) & Sums.at_s.in_(days),
     )
     columns = (Sums.name, Sums.model, Sums.span, Sums.at_s, Sums.ok, Sums.failed)
-    for some in portions(names):
-        whose = (Sums.scope == scope) & Sums.name.in_(some)
+    for portion in portions(names):
+        whose = (Sums.scope == scope) & Sums.name.in_(portion)
         if span is not None:
             whose &= Sums.model.between(span.first, span.last)
         for part in times:
@@ -190,10 +190,10 @@ def _slots(
     width: tuple[int, int],
 ) -> list[Slot]:
     step_s, count = width
-    found = []
+    slots = []
     for ago in range(count - 1, -1, -1):
         at_s = last_s - ago * step_s
         ok, failed = calls.get(at_s, (0, 0))
         probed = 0 if ok + failed else sum(probes.get(at_s, (0, 0)))
-        found.append(Slot(at_s, ok, failed, probed))
-    return found
+        slots.append(Slot(at_s, ok, failed, probed))
+    return slots

@@ -52,8 +52,7 @@ def page(
         columns = (User.name, ApiKey.name, ApiKey.prefix, ApiKey.last_four, ApiKey.id)
         query = query.where(reduce(or_, (has_words(column, chosen.text) for column in columns)))
     rows = select_rows(db, query)
-    shown = _with_keys(db, rows[:limit], at_ms)
-    return shown, rows[limit - 1][0] if len(rows) > limit else None
+    return _with_keys(db, rows[:limit], at_ms), rows[limit - 1][0] if len(rows) > limit else None
 
 
 def show(db: peewee.Database, key_id: str, at_ms: int) -> UserKey:
@@ -83,5 +82,5 @@ def _joined() -> Any:
 
 def _with_keys(db: peewee.Database, rows: Sequence[tuple[str, str]], at_ms: int) -> list[UserKey]:
     ids = [key_id for key_id, _ in rows]
-    known = {key.id: key for key in snapshot_read(db, lambda: own_keys.of_ids(db, ids, at_ms))}
-    return [UserKey(user, known[key_id]) for key_id, user in rows if key_id in known]
+    by_id = {key.id: key for key in snapshot_read(db, lambda: own_keys.of_ids(db, ids, at_ms))}
+    return [UserKey(user, by_id[key_id]) for key_id, user in rows if key_id in by_id]

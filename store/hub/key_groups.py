@@ -33,8 +33,8 @@ def key_groups(db: peewee.Database) -> dict[str, KeyGroup]:
     """All groups by name, in order of name."""
 
     def read() -> dict[str, KeyGroup]:
-        known = Model.select(Model.name).where(Model.disabled == False)  # noqa: E712 - SQL
-        models = {name for (name,) in select_rows(db, known)}
+        enabled_models = Model.select(Model.name).where(Model.disabled == False)  # noqa: E712 - SQL
+        models = {name for (name,) in select_rows(db, enabled_models)}
         columns = (Channel.groups, Channel.models)
         on = Channel.select(*columns).where(Channel.enabled == True)  # noqa: E712 - SQL
         served: dict[str, set[str]] = {}
@@ -43,7 +43,7 @@ def key_groups(db: peewee.Database) -> dict[str, KeyGroup]:
                 served.setdefault(group, set()).update(names)
         return {
             group.name: group
-            for group in _groups(db, {name: found & models for name, found in served.items()})
+            for group in _groups(db, {name: names & models for name, names in served.items()})
         }
 
     return snapshot_read(db, read)
@@ -54,8 +54,8 @@ def _groups(db: peewee.Database, served: dict[str, set[str]]) -> Iterable[KeyGro
     limits = (Group.rpm, Group.tpm, Group.concurrency)
     for row in select_rows(db, Group.select(*columns, *limits).order_by(Group.name)):
         name, multiplier_ppm, entries, allowed, disabled, *rates = row
-        there = served.get(name, set())
-        models = there if EVERYTHING in allowed else there & set(allowed)
+        served_models = served.get(name, set())
+        models = served_models if EVERYTHING in allowed else served_models & set(allowed)
         yield KeyGroup(
             name, multiplier_ppm, tuple(entries), tuple(sorted(models)), not disabled, *rates
         )

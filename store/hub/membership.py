@@ -21,11 +21,11 @@ def groups_of(db: peewee.Database, user_id: str, *, admin: bool) -> list[str]:
         if admin:
             return _ordered(set(names.values()))
         row = first_row(db, User.select(User.groups).where(User.id == user_id))
-        given = {DEFAULT_GROUP} if row is None or row[0] is None else set(row[0])
+        assigned = {DEFAULT_GROUP} if row is None or row[0] is None else set(row[0])
         living = (ApiKey.user_id == user_id) & ApiKey.revoked_ms.is_null()
         keys = select_rows(db, ApiKey.select(ApiKey.group_id).where(living).distinct())
         used = {names[group_id] for (group_id,) in keys if group_id in names}
-        return _ordered((given & set(names.values())) | used)
+        return _ordered((assigned & set(names.values())) | used)
 
     return snapshot_read(db, read)
 

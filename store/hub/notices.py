@@ -34,7 +34,7 @@ class Notice:
 
 
 def current(db: peewee.Database) -> list[Notice]:
-    """What everybody is told now, the newest first."""
+    """Return the notices in force, newest first."""
     at_ms = database_ms(db)
     in_time = (Row.since_ms <= at_ms) & (Row.until_ms.is_null() | (Row.until_ms > at_ms))
     query = _all().where(in_time).limit(MAX_SHOWN)
@@ -42,58 +42,58 @@ def current(db: peewee.Database) -> list[Notice]:
 
 
 def listed(db: peewee.Database) -> list[Notice]:
-    """All notices, also those that are over or yet to come, the newest first."""
+    """Return all notices, including those that are over or yet to come, the newest first."""
     return [Notice(*row) for row in select_rows(db, _all())]
 
 
-def create(db: peewee.Database, given: Mapping[str, object], actor: str) -> Notice:
+def create(db: peewee.Database, fields: Mapping[str, object], actor: str) -> Notice:
     """Make a notice of `text`, `level`, `since` and `until`, of which only the text is needed.
     Raises Refused with the fields that have a fault."""
     at_ms = database_ms(db)
     faults: dict[str, str] = {}
-    for name in given.keys() - set(FIELDS):
+    for name in fields.keys() - set(FIELDS):
         faults[name] = f"unknown field: {name}"
-    text, level = given.get("text"), given.get("level") or LEVELS[0]
+    text, level = fields.get("text"), fields.get("level") or LEVELS[0]
     if not isinstance(text, str) or not text.strip() or len(text) > MAX_TEXT_CHARS:
         faults["text"] = f"text must be a string of 1 to {MAX_TEXT_CHARS} characters"
     if level not in LEVELS:
         faults["level"] = f"level must be one of {', '.join(LEVELS)}"
-    since_ms = _moment(given, "since", faults) or at_ms
-    until_ms = _moment(given, "until", faults)
+    since_ms = _moment(fields, "since", faults) or at_ms
+    until_ms = _moment(fields, "until", faults)
     if until_ms is not None and until_ms <= max(since_ms, at_ms):
         faults.setdefault("until", "until must be later than since, and than now")
     if faults:
         raise Refused(list(faults.values()), list(faults))
-    made = Notice(new_ulid(), str(text).strip(), str(level), since_ms, until_ms, actor)
+    notice = Notice(new_ulid(), str(text).strip(), str(level), since_ms, until_ms, actor)
     row = {
-        **{name: getattr(made, name) for name in Notice.__slots__},
+        **{name: getattr(notice, name) for name in Notice.__slots__},
         "created_ms": at_ms,
     }
 
     def work() -> None:
         Row.insert(row).execute(db)
-        audit.write(db, audit.Act(actor, "create", "notice", made.id, after=public(made)))
+        audit.write(db, audit.Act(actor, "create", "notice", notice.id, after=public(notice)))
 
     transaction(db, work)
-    return made
+    return notice
 
 
 def remove(db: peewee.Database, notice_id: str, actor: str) -> None:
-    """Take a notice back. Raises NotFound."""
+    """Remove a notice. Raises NotFound."""
 
     def work() -> None:
-        found = select_rows(db, _all().where(Row.id == notice_id))
-        if not found:
+        rows = select_rows(db, _all().where(Row.id == notice_id))
+        if not rows:
             raise NotFound(f"there is no notice {notice_id}")
         Row.delete().where(Row.id == notice_id).execute(db)
-        before = public(Notice(*found[0]))
+        before = public(Notice(*rows[0]))
         audit.write(db, audit.Act(actor, "remove", "notice", notice_id, before))
 
     transaction(db, work)
 
 
 def public(notice: Notice) -> dict[str, Any]:
-    """A notice as scripts see it."""
+    """Return a notice as in JSON."""
     return {
         "id": notice.id,
         "text": notice.text,
@@ -103,17 +103,17 @@ def public(notice: Notice) -> dict[str, Any]:
     }
 
 
-def _moment(given: Mapping[str, object], name: str, faults: dict[str, str]) -> int | None:
-    if given.get(name) in (None, ""):
+def _moment(fields: Mapping[str, object], name: str, faults: dict[str, str]) -> int | None:
+    if fields.get(name) in (None, ""):
         return None
     try:
-        return Instant().parse(given[name])
+        return Instant().parse(fields[name])
     except ValueError as error:
         faults[name] = f"{name} {error}"
         return None
 
 
 def _all() -> Any:
-    """What Notice holds, in its order."""
+    """Return the query for the fields of Notice, in order."""
     columns = (Row.id, Row.text, Row.level, Row.since_ms, Row.until_ms, Row.created_by)
     return Row.select(*columns).order_by(Row.id.desc())

@@ -43,8 +43,8 @@ def find(db: peewee.Database, cipher: Cipher, user_id: str) -> Authenticator | N
     return Authenticator(cipher.decrypt(row[0]), row[1] is not None, len(row[2]))
 
 
-def asked_for(db: peewee.Database, user_id: str) -> bool:
-    """Whether the sign-in of a user needs a code."""
+def is_on(db: peewee.Database, user_id: str) -> bool:
+    """Return whether the sign-in of a user needs a code."""
     query = OneTimeCodes.select(OneTimeCodes.user_id).where(
         OneTimeCodes.user_id == user_id, OneTimeCodes.confirmed_ms.is_null(False)
     )
@@ -56,7 +56,7 @@ def begin(db: peewee.Database, cipher: Cipher, user_id: str, secret: str) -> Non
     asked for already."""
 
     def work() -> None:
-        if asked_for(db, user_id):
+        if is_on(db, user_id):
             raise Refused(["one-time codes are set up already"])
         OneTimeCodes.delete().where(OneTimeCodes.user_id == user_id).execute(db)
         row = {
@@ -95,10 +95,10 @@ def confirm(db: peewee.Database, user_id: str, user: str, step: int) -> list[str
 
 def count(db: peewee.Database, user_id: str, step: int) -> bool:
     """Take the code of a period; False when it, or one of a later period, was taken before."""
-    taken = OneTimeCodes.update(last_step=step).where(
+    update = OneTimeCodes.update(last_step=step).where(
         OneTimeCodes.user_id == user_id, OneTimeCodes.last_step < step
     )
-    return bool(transaction(db, lambda: taken.execute(db)))
+    return bool(transaction(db, lambda: update.execute(db)))
 
 
 def count_recovery(db: peewee.Database, user_id: str, user: str, code: str) -> bool:
@@ -114,7 +114,7 @@ def count_recovery(db: peewee.Database, user_id: str, user: str, code: str) -> b
         row = first_row(db, query)
         if row is None or digest not in row[0]:
             return False
-        left = [one for one in row[0] if one != digest]
+        left = [stored_digest for stored_digest in row[0] if stored_digest != digest]
         OneTimeCodes.update(recovery=left).where(OneTimeCodes.user_id == user_id).execute(db)
         after = {"recovery_codes_left": len(left)}
         audit.write(db, audit.Act(user, "recover", "user", user, after=after))
@@ -124,17 +124,17 @@ def count_recovery(db: peewee.Database, user_id: str, user: str, code: str) -> b
 
 
 def end(db: peewee.Database, user: str, actor: str) -> bool:
-    """Ask a user for no code any more; False: none was asked for. Raises NotFound."""
+    """Turn one-time codes of a user off; False when they were off. Raises NotFound."""
 
     def work() -> bool:
         row = first_row(db, User.select(User.id).where(User.name == user))
         if row is None:
             raise NotFound(f"user {user!r} does not exist")
-        asked = asked_for(db, row[0])
+        was_on = is_on(db, row[0])
         OneTimeCodes.delete().where(OneTimeCodes.user_id == row[0]).execute(db)
-        if asked:
+        if was_on:
             audit.write(db, audit.Act(actor, "set", "user", user, {"totp": "on"}, {"totp": "off"}))
-        return asked
+        return was_on
 
     return transaction(db, work)
 

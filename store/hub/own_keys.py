@@ -74,7 +74,7 @@ class OwnKey:
 
     @property
     def near_limit(self) -> bool:
-        """Whether most of the limit is spent, or all of it."""
+        """Return whether most of the limit is spent."""
         limit = self.limit_nanos
         return limit is not None and self.spent_nanos * 100 >= limit * NEAR_LIMIT_PERCENT
 
@@ -88,27 +88,27 @@ _COLUMNS = (
 
 
 def owned(db: peewee.Database, user_id: str, at_ms: int) -> list[OwnKey]:
-    """All keys of a user, the last made first, without what `with_use` adds."""
+    """Return all keys of a user, newest first, without what `with_use` adds."""
     return snapshot_read(db, lambda: _complete(db, _read(db, ApiKey.user_id == user_id), at_ms))
 
 
 def show(db: peewee.Database, user_id: str, key_id: str, at_ms: int) -> OwnKey:
-    """One key of a user with its use. Raises NotFound, also for somebody else's."""
+    """Return a key of a user with its use. Raises NotFound, even for somebody else's."""
     own = (ApiKey.id == key_id) & (ApiKey.user_id == user_id)
-    found = snapshot_read(db, lambda: _complete(db, _read(db, own), at_ms))
-    if not found:
+    keys = snapshot_read(db, lambda: _complete(db, _read(db, own), at_ms))
+    if not keys:
         raise NotFound(f"there is no key {key_id!r}")
-    return with_use(db, found, at_ms)[0]
+    return with_use(db, keys, at_ms)[0]
 
 
 def of_ids(db: peewee.Database, ids: Sequence[str], at_ms: int) -> list[OwnKey]:
-    """Keys by their ids, with their use, in the caller's transaction; those that are gone are
+    """Return keys by id, with their use, in the caller's transaction; those that are gone are
     missing."""
     return with_use(db, _complete(db, _read(db, ApiKey.id << list(ids)), at_ms), at_ms)
 
 
 def owner_of(db: peewee.Database, user_id: str, key_id: str) -> str:
-    """The id again, when it is a key of this user. Raises NotFound."""
+    """Return the id if it is a key of this user. Raises NotFound."""
     own = (ApiKey.id == key_id) & (ApiKey.user_id == user_id)
     if not select_rows(db, ApiKey.select(ApiKey.id).where(own)):
         raise NotFound(f"there is no key {key_id!r}")
@@ -116,7 +116,7 @@ def owner_of(db: peewee.Database, user_id: str, key_id: str) -> str:
 
 
 def count_alive(db: peewee.Database, user_id: str) -> int:
-    """How many keys a user has that are not revoked."""
+    """Count the keys of a user that are not revoked."""
     query = ApiKey.select(fn.COUNT(ApiKey.id)).where(
         ApiKey.user_id == user_id, ApiKey.revoked_ms.is_null()
     )
@@ -124,7 +124,7 @@ def count_alive(db: peewee.Database, user_id: str) -> int:
 
 
 def with_use(db: peewee.Database, keys: Sequence[OwnKey], at_ms: int) -> list[OwnKey]:
-    """The same keys, each with its newest call, of which the roll-ups tell the hour and an index
+    """Return the keys, each with its newest call, of which the roll-ups tell the hour and an index
     the rest, and without a limit with the sum of the month. For a page: heavy keys have many."""
     hours = _last_hours(db, [key.id for key in keys])
     used = [key.id for key in keys if key.limit_nanos is None and key.id in hours]
@@ -148,12 +148,12 @@ def _read(db: peewee.Database, condition: Any) -> list[OwnKey]:
         .where(condition)
         .order_by(ApiKey.id.desc())
     )
-    found = []
+    keys = []
     for row in select_rows(db, query):
         key_id, name, prefix, last_four, group, multiplier_ppm, disabled, *rest = row
         head = (key_id, name, prefix, last_four, group or GONE_GROUP, multiplier_ppm or 0)
-        found.append(OwnKey(*head, not disabled, *rest))
-    return found
+        keys.append(OwnKey(*head, not disabled, *rest))
+    return keys
 
 
 def _complete(db: peewee.Database, keys: list[OwnKey], at_ms: int) -> list[OwnKey]:
@@ -162,8 +162,8 @@ def _complete(db: peewee.Database, keys: list[OwnKey], at_ms: int) -> list[OwnKe
     limited = {key.id: key.limit_window for key in keys if key.limit_nanos is not None}
     uses = current_use(db, limited, at_ms)
     wrong: dict[str, list[Noticed]] = {}
-    for one in wrong_paths.of_keys(db, ids, at_ms - wrong_paths.KEPT_MS):
-        wrong.setdefault(one.key_id, []).append(one)
+    for path in wrong_paths.of_keys(db, ids, at_ms - wrong_paths.KEPT_MS):
+        wrong.setdefault(path.key_id, []).append(path)
     _, month_ends_ms = window_at(MONTH, at_ms)
     return [
         replace(
@@ -178,28 +178,28 @@ def _complete(db: peewee.Database, keys: list[OwnKey], at_ms: int) -> list[OwnKe
 
 
 def _replaced(db: peewee.Database, ids: Sequence[str], at_ms: int) -> dict[str, int]:
-    """Key id -> until when the last of its exchanged secrets works."""
-    found: dict[str, int] = {}
-    for some in portions(ids):
+    """Return by key id the end of its last exchanged secret."""
+    until_by_key: dict[str, int] = {}
+    for portion in portions(ids):
         until = KeySecret.valid_until_ms
         query = KeySecret.select(KeySecret.key_id, fn.MAX(until)).where(
-            KeySecret.key_id << some, until > at_ms
+            KeySecret.key_id << portion, until > at_ms
         )
-        found.update(select_rows(db, query.group_by(KeySecret.key_id)))
-    return found
+        until_by_key.update(select_rows(db, query.group_by(KeySecret.key_id)))
+    return until_by_key
 
 
 def _of_month(db: peewee.Database, ids: Sequence[str], at_ms: int) -> dict[str, int]:
-    """Key id -> what its calls of the current UTC month cost."""
+    """Return by key id the cost of its calls of the current UTC month."""
     first_day, _ = window_at(MONTH, at_ms)
-    found: dict[str, int] = {}
-    for some in portions(ids):
+    spent: dict[str, int] = {}
+    for portion in portions(ids):
         query = UsageByKey.select(UsageByKey.key_id, fn.SUM(UsageByKey.cost_nanos)).where(
-            UsageByKey.key_id << some, UsageByKey.day >= first_day
+            UsageByKey.key_id << portion, UsageByKey.day >= first_day
         )
         rows = raw_rows(db, query.group_by(UsageByKey.key_id))
-        found.update((key_id, int(nanos)) for key_id, nanos in rows)
-    return found
+        spent.update((key_id, int(nanos)) for key_id, nanos in rows)
+    return spent
 
 
 def names_of(db: peewee.Database, user_id: str, limit: int) -> list[str]:
@@ -229,21 +229,21 @@ class _Hour:
 
 def _last_hours(db: peewee.Database, ids: Sequence[str]) -> dict[str, _Hour]:
     by_day: dict[int, list[str]] = {}
-    for some in portions(ids):
+    for portion in portions(ids):
         query = UsageByKey.select(UsageByKey.key_id, fn.MAX(UsageByKey.day))
-        rows = raw_rows(db, query.where(UsageByKey.key_id << some).group_by(UsageByKey.key_id))
+        rows = raw_rows(db, query.where(UsageByKey.key_id << portion).group_by(UsageByKey.key_id))
         for key_id, day in rows:
             by_day.setdefault(day, []).append(key_id)
-    found: dict[str, _Hour] = {}
+    hours: dict[str, _Hour] = {}
     for day, keys in by_day.items():
         columns = (UsageByKey.key_id, fn.MAX(UsageByKey.user), fn.MAX(UsageByKey.hour))
-        for some in portions(keys):
+        for portion in portions(keys):
             query = UsageByKey.select(*columns).where(
-                UsageByKey.key_id << some, UsageByKey.day == day
+                UsageByKey.key_id << portion, UsageByKey.day == day
             )
             for key_id, user, hour in raw_rows(db, query.group_by(UsageByKey.key_id)):
-                found[key_id] = _Hour(user, day, hour)
-    return found
+                hours[key_id] = _Hour(user, day, hour)
+    return hours
 
 
 def _last_use(db: peewee.Database, key_id: str, last: _Hour) -> LastUse | None:

@@ -36,8 +36,8 @@ def check(db: peewee.Database, name: str, password: str) -> Person | None:
     password. Takes the same time whichever it is."""
     columns = (User.id, User.name, User.role, User.password_hash, User.disabled)
     row = first_row(db, User.select(*columns).where(User.name == name))
-    known = verify_password((row and row[3]) or _nobody_hash(), password)
-    if row is None or row[3] is None or row[4] or not known:
+    verified = verify_password((row and row[3]) or _nobody_hash(), password)
+    if row is None or row[3] is None or row[4] or not verified:
         return None
     return Person(row[0], row[1], row[2], mark_of(row[3]))
 

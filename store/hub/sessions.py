@@ -86,8 +86,8 @@ def begin(db: peewee.Database, user_id: str, address: str, agent: str) -> str:
 
 
 def find(db: peewee.Database, cookie: str, *, used: bool = True) -> SignedIn | None:
-    """Whose session a cookie is; None when it has ended, was never one, or its user is disabled or
-    gone. `used`: this counts as use of the session, as what a person does."""
+    """Return the session of a cookie; None for an ended or unknown one, or a user that is disabled
+    or gone. `used`: this counts as use of the session."""
     digest = _digest(cookie)
     query = (
         Session.select(

@@ -30,7 +30,7 @@ MAX_NAME_CHARS = 128
 
 @dataclass(frozen=True, slots=True)
 class TokenUse:
-    """For whom a token acts, and how far."""
+    """The user and scopes of a token."""
 
     token_id: str
     user_id: str
@@ -60,8 +60,8 @@ def create(
     Refused for scopes that are none, or that the user's role does not have."""
     unknown = [scope for scope in scopes if scope not in SCOPES]
     if unknown or not scopes:
-        given = repr(unknown[0]) if unknown else "none"
-        raise Refused([f"scope: {given} given; one or more of {', '.join(SCOPES)} expected"])
+        unknown_scope = repr(unknown[0]) if unknown else "none"
+        raise Refused([f"scope: {unknown_scope}; one or more of {', '.join(SCOPES)} expected"])
     if len(name) > MAX_NAME_CHARS:
         raise Refused([f"name: at most {MAX_NAME_CHARS} characters"])
     token = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
@@ -74,18 +74,18 @@ def create(
         user_id, role = owner
         if "admin" in scopes and role != "admin":
             raise Refused([f"scope: {user!r} is no admin"])
-        wanted = [scope for scope in SCOPES if scope in scopes]
+        ordered = [scope for scope in SCOPES if scope in scopes]
         row = {
             "id": token_id,
             "digest": _digest(token),
             "user_id": user_id,
             "name": name,
-            "scopes": wanted,
+            "scopes": ordered,
             "last_four": token[-4:],
             "created_ms": database_ms(db),
         }
         ApiToken.insert(row).execute(db)
-        after = {"user": user, "name": name, "scopes": wanted}
+        after = {"user": user, "name": name, "scopes": ordered}
         audit.write(db, audit.Act(actor, "create", "token", token_id, after=after))
 
     transaction(db, work)
@@ -93,8 +93,8 @@ def create(
 
 
 def find(db: peewee.Database, token: str) -> TokenUse | None:
-    """For whom a token acts, which counts as use; None when it is none, was revoked, or its user is
-    disabled or gone."""
+    """Return the use of a token, which is noted; None for an unknown or revoked one, or when its
+    user is disabled or gone."""
     if not token.startswith(PREFIX):
         return None
     digest = _digest(token)

@@ -53,7 +53,7 @@ class Cipher:
         return self.encrypt(self.decrypt(token))
 
     def opens(self, token: str) -> bool:
-        """Whether any of the keys opens a token."""
+        """Return whether any of the keys opens a token."""
         try:
             self._box.decrypt(token.encode())
         except InvalidToken:
@@ -61,7 +61,7 @@ class Cipher:
         return True
 
     def by_newest(self, token: str) -> bool:
-        """Whether a token was sealed with the newest key."""
+        """Return whether a token was sealed with the newest key."""
         try:
             self._newest.decrypt(token.encode())
         except InvalidToken:
@@ -69,7 +69,7 @@ class Cipher:
         return True
 
     def holds(self, token: str, text: str) -> bool:
-        """Whether a token has this text; one that cannot be opened has another."""
+        """Return whether a token has this text; one that cannot be opened has another."""
         try:
             return hmac.compare_digest(self.decrypt(token).encode(), text.encode())
         except Unreadable:

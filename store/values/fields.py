@@ -31,11 +31,11 @@ _RFC_3339 = re.compile(
 
 
 class FieldType:
-    """How one kind of value is checked, shown, described and read from the command line."""
+    """A kind of value: how it is checked, printed, described and read from the command line."""
 
     @property
     def form(self) -> str:
-        """What a value has to be, in words, for docs/document.md."""
+        """Describe the values that are allowed, for docs/document.md."""
         raise NotImplementedError
 
     def parse(self, value: object) -> Any:
@@ -248,15 +248,15 @@ class HeaderMap(FieldType):
         if len(value) > MAX_EXTRA_HEADERS:
             raise ValueError(f"has more than {MAX_EXTRA_HEADERS} entries")
         headers: dict[str, str | Sealed] = {}
-        for given, content in value.items():
+        for key, content in value.items():
             try:
-                name = texts.header_name(given)
+                name = texts.header_name(key)
                 if name in headers:
-                    raise ValueError("is there twice")
-                kept = isinstance(content, Sealed)
-                headers[name] = content if kept else _HEADER_VALUE.parse(content)
+                    raise ValueError("is given twice")
+                sealed = isinstance(content, Sealed)
+                headers[name] = content if sealed else _HEADER_VALUE.parse(content)
             except ValueError as error:
-                raise ValueError(f'entry "{given}" {error}') from None
+                raise ValueError(f'entry "{key}" {error}') from None
         return headers
 
     def from_text(self, text: str) -> object:
@@ -278,12 +278,12 @@ class OptionMap(FieldType):
             raise ValueError("must be a table of option = value")
         if len(value) > MAX_OPTIONS:
             raise ValueError(f"has more than {MAX_OPTIONS} entries")
-        for name, given in value.items():
+        for name, option in value.items():
             if not isinstance(name, str) or len(name) > texts.MAX_NAME_CHARS:
                 raise ValueError(
                     f"the name of an option has at most {texts.MAX_NAME_CHARS} characters"
                 )
-            items = given if isinstance(given, list) else [given]
+            items = option if isinstance(option, list) else [option]
             if len(items) > MAX_OPTIONS or not all(map(_is_plain, items)):
                 raise ValueError(
                     f'entry "{name}" must be a word, a number, true, false or a list of words'
@@ -389,11 +389,13 @@ class PriceChanges(FieldType):
             at_ms = Instant().parse(table["from"])
         except ValueError as error:
             raise ValueError(f"from: {error}") from None
-        given = PriceTable().parse({name: one for name, one in table.items() if name != "from"})
+        prices = PriceTable().parse(
+            {name: price for name, price in table.items() if name != "from"}
+        )
         for name in ("input", "output"):
-            if name not in given:
+            if name not in prices:
                 raise ValueError(f"{name} is missing")
-        return at_ms, {"call": 0, **{n: nanos for n, nanos in given.items() if nanos is not None}}
+        return at_ms, {"call": 0, **{n: nanos for n, nanos in prices.items() if nanos is not None}}
 
     def plain(self, value: Any) -> list[dict[str, str]]:
         instant, table = Instant(), PriceTable()

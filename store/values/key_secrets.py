@@ -33,8 +33,8 @@ def checksum_ok(secret: str) -> bool:
     """False when a secret of our own form was mistyped; others have no checksum and pass."""
     if not secret.startswith(SECRET_PREFIX):
         return True
-    body, given = secret[:-CHECKSUM_CHARS], secret[-CHECKSUM_CHARS:]
-    return body.startswith(SECRET_PREFIX) and given == _checksum(body)
+    body, checksum = secret[:-CHECKSUM_CHARS], secret[-CHECKSUM_CHARS:]
+    return body.startswith(SECRET_PREFIX) and checksum == _checksum(body)
 
 
 def check_given(secret: str) -> None:
@@ -63,8 +63,8 @@ def pepper_id(pepper: str) -> str:
 def shown_parts(secret: str) -> dict[str, str]:
     """The columns by which people recognise a key: a few first and the last four characters."""
     # Of a short given secret less is shown, so that what is hidden stays out of reach.
-    shown = SHOWN_PREFIX_CHARS if secret.startswith(SECRET_PREFIX) else SHOWN_SUFFIX_CHARS
-    return {"prefix": secret[:shown], "last_four": secret[-SHOWN_SUFFIX_CHARS:]}
+    length = SHOWN_PREFIX_CHARS if secret.startswith(SECRET_PREFIX) else SHOWN_SUFFIX_CHARS
+    return {"prefix": secret[:length], "last_four": secret[-SHOWN_SUFFIX_CHARS:]}
 
 
 def _checksum(body: str) -> str:

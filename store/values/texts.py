@@ -96,13 +96,13 @@ def header_name(value: str) -> str:
     if not _HEADER_NAME.fullmatch(name):
         raise ValueError("is no name of a header: letters, digits and - _ . only")
     if name in KEPT_HEADERS:
-        cure = "credentials go into keys" if "auth" in name or "key" in name else "leave it out"
-        raise ValueError(f"is set by the gateway itself; {cure}")
+        remedy = "credentials go into keys" if "auth" in name or "key" in name else "leave it out"
+        raise ValueError(f"is set by the gateway itself; {remedy}")
     return name
 
 
 def header_value(value: str) -> str:
-    """What can stand behind a header's name."""
+    """Return the value if it can be that of a header. Raises ValueError."""
     if not _HEADER_TEXT.fullmatch(value):
         raise ValueError("must have 1 to 4096 printable ASCII characters and no space at an end")
     return value
@@ -184,8 +184,8 @@ def proxy(value: str) -> str:
     parts = _split(url)
     hostname, port = (parts.hostname, parts.port) if parts else (None, None)
     if parts is None or parts.scheme not in PROXY_SCHEMES or not hostname or not port:
-        known = ", ".join(PROXY_SCHEMES)
-        raise ValueError(f"must be a URL like http://proxy.example:3128 ({known}; with the port)")
+        schemes = ", ".join(PROXY_SCHEMES)
+        raise ValueError(f"must be a URL like http://proxy.example:3128 ({schemes}; with the port)")
     if len(value) > MAX_URL_CHARS or not value.isascii() or not value.isprintable():
         raise ValueError(f"must have at most {MAX_URL_CHARS} printable ASCII characters")
     login, _, _ = parts.netloc.rpartition("@")

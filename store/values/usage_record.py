@@ -75,9 +75,9 @@ class StoredAt(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class CallFacts(msgspec.Struct, array_like=True, gc=False):
-    """What is known of a call when it is admitted; None: not known, or not there.
+    """The facts of a call at its admission; None: unknown or absent.
 
-    Made once for each call: its lines in the journal and its record share it. `prices` is
+    Built once for each call: its lines in the journal and its record share it. `prices` is
     `Prices.text`; `limit_account`: the spend limit that the cost
     counts against, which is no column.
     """
@@ -102,9 +102,9 @@ class CallFacts(msgspec.Struct, array_like=True, gc=False):
 
 
 class UsageRecord(msgspec.Struct, array_like=True, tag=CLOSE_TAG, gc=False):
-    """What became of one call. Counts are disjoint; None means unknown or not there.
+    """The outcome of a call. Counts are disjoint; None means unknown or absent.
 
-    `reported_usage`: JSON text of what the vendor said. A record with usage_source `none` was not
+    `reported_usage`: the vendor's usage as JSON text. A record with usage_source `none` was not
     charged, whatever its prices say. `stored`: what the vendor keeps of it, which is no column.
     """
 
@@ -150,7 +150,7 @@ COLUMNS = (
 # Columns that few records fill, with their defaults in the table: left out of an insert when no
 # record fills them. Not all that could be: each set of columns is a statement of its own, which
 # SQLite compiles (0.2 ms) and caches (0.1 MB).
-SELDOM = {
+SPARSE_COLUMNS = {
     **dict.fromkeys(("error_code", "error_message", "reported_usage", "client_request_id")),
     "trace_id": None,
     **dict.fromkeys(("cache_write_tokens", "cache_write_1h_tokens"), 0),
@@ -202,7 +202,9 @@ def clipped(record: UsageRecord) -> UsageRecord:
             attempt.error and sound_text(attempt.error, TEXT_LIMITS_CHARS["error_message"]),
             attempt.ms,
             attempt.detail and sound_text(attempt.detail, DETAIL_LIMIT_CHARS),
-            tuple(sound_text(one, DROPPED_LIMIT_CHARS) for one in attempt.dropped[:DROPPED_LIMIT]),
+            tuple(
+                sound_text(loss, DROPPED_LIMIT_CHARS) for loss in attempt.dropped[:DROPPED_LIMIT]
+            ),
         )
         for attempt in record.attempts[:ATTEMPTS_LIMIT]
     ]
@@ -235,9 +237,9 @@ def _day_of_block(block: str) -> int:
 
 
 def columns_of(records: Sequence[UsageRecord], recorded_ms: int) -> dict[str, Sequence[Any]]:
-    """What records put into usage_records: by column, in their order, a value for each record.
+    """Return the columns of usage_records, in their order, with a value for each record.
 
-    A column that is seldom filled, and by none of them, is not there. At least one record.
+    A sparse column that none of them fills is left out. At least one record.
     """
     columns: dict[str, Sequence[Any]] = {
         **_columns(records),
@@ -252,7 +254,7 @@ def columns_of(records: Sequence[UsageRecord], recorded_ms: int) -> dict[str, Se
     columns["billed_to"] = [charges[0].to if charges else None for charges in columns["charges"]]
     columns["charges"] = [charges_json(charges) for charges in columns["charges"]]
     columns["attempts"] = [_encode_json(attempts).decode() for attempts in columns["attempts"]]
-    for name, default in SELDOM.items():
+    for name, default in SPARSE_COLUMNS.items():
         if columns[name].count(default) == len(records):
             del columns[name]
     return columns
@@ -307,7 +309,9 @@ def to_public(row: Mapping[str, Any]) -> dict[str, Any]:
         if row[name] is not None:
             public[name] = msgspec.json.decode(row[name])
     if row["attempts"] is not None:
-        public["attempts"] = [_public_attempt(one) for one in _decode_attempts(row["attempts"])]
+        public["attempts"] = [
+            _public_attempt(attempt) for attempt in _decode_attempts(row["attempts"])
+        ]
     return public
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct, field
 
 from store.catalog.catalog import Channel
-from store.catalog.keys_aside import MAX_ASIDE_MS
+from store.catalog.suspended_keys import MAX_SUSPENDED_MS
 
 ROW = 5  # faults in a row that open, where the window has fewer than MANY calls
 MANY = 20  # calls in a window from which on its share of failures counts
@@ -23,7 +23,7 @@ SILENCE_S = 60.0  # without calls, after which older starts no longer count
 SLOW_RATE = 10  # slow starts of the last MANY
 
 COOLDOWN_S, COOLDOWN_MAX_S = 5.0, 60.0  # the first cool-down; each that follows is twice as long
-KEY_COOLDOWN_S, KEY_COOLDOWN_MAX_S = 600.0, MAX_ASIDE_MS / 1000  # of a refused upstream key
+KEY_COOLDOWN_S, KEY_COOLDOWN_MAX_S = 600.0, MAX_SUSPENDED_MS / 1000  # of a refused upstream key
 MAX_DOUBLINGS = 16
 JITTER = 0.25  # a cool-down is up to this part shorter, so that workers do not probe as one
 MAX_BREAKERS = 20_000
@@ -35,7 +35,7 @@ TIMING_OUT = "timing_out"
 SLOW = "slow"
 RATE_LIMITED = "rate_limited"
 TOLD_TO_WAIT = "told_to_wait"  # for another reason than a limit
-KEY_ASIDE = "key_put_aside"
+KEY_SUSPENDED = "key_put_aside"
 PROBED = "being_probed"
 
 STREAM = "stream"  # begins with the first bytes of its answer
@@ -89,7 +89,7 @@ class Breaker(Struct, eq=False):
         if not self.open and now_s - self.since_s > FORGET_S:
             self.openings = 0
         first_s, most_s = COOLDOWN_S, COOLDOWN_MAX_S
-        if reason == KEY_ASIDE:
+        if reason == KEY_SUSPENDED:
             first_s, most_s = KEY_COOLDOWN_S, KEY_COOLDOWN_MAX_S
         cooldown_s = min(first_s * 2**self.openings, most_s)
         until_s = now_s + cooldown_s * (1 - JITTER * random())

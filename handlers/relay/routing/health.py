@@ -22,7 +22,7 @@ from adapters.faults import MAX_RETRY_AFTER_S, Condition, Fault
 from handlers.relay.routing.breaker import (
     FAILING,
     FORGET_S,
-    KEY_ASIDE,
+    KEY_SUSPENDED,
     PLAIN,
     PROBED,
     RATE_LIMITED,
@@ -102,7 +102,9 @@ class Health:
 
     def forget(self, channel: Channel) -> None:
         """The channel leads elsewhere now: only the circuits of its keys stay as they are."""
-        gone = [n for n, b in self.breakers.items() if n[0] == channel.id and b.reason != KEY_ASIDE]
+        gone = [
+            n for n, b in self.breakers.items() if n[0] == channel.id and b.reason != KEY_SUSPENDED
+        ]
         for name in gone:
             del self.breakers[name]
 
@@ -136,7 +138,7 @@ class Health:
         found = [self.breakers.get(name) for name in names_of(channel, model, key)]
         through = [one for one in found if one is not None and one.open]
         reasons = {one.reason for one in through}
-        if KEY_ASIDE in reasons:
+        if KEY_SUSPENDED in reasons:
             return None
         trial = Trial(channel, model, key, now_s, kind)
         if reasons & HELD_BACK:
@@ -336,12 +338,12 @@ class Health:
         """The answer closes all breakers that the trial probes."""
         opened = [one for one in trial.probes if one.open]
         for breaker in opened:
-            if breaker.reason == KEY_ASIDE:
+            if breaker.reason == KEY_SUSPENDED:
                 self.keys.on_key(KeyNews(trial.channel, trial.key))
             breaker.open, breaker.probe = False, None
             breaker.clear(head_start)
             breaker.since_s = now_s
-            if breaker.reason != KEY_ASIDE:
+            if breaker.reason != KEY_SUSPENDED:
                 trial.counted_by = breaker
         trial.probes = ()
         if trial.limited:

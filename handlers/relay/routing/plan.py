@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from handlers.relay.limits.cells import Slots
 from handlers.relay.limits.limits import NO_TOKENS, Demand
-from handlers.relay.routing.breaker import KEY_ASIDE, SLOW
+from handlers.relay.routing.breaker import KEY_SUSPENDED, SLOW
 from handlers.relay.routing.health import Health
 from handlers.relay.routing.last_resort import HELD_BACK
 from handlers.relay.routing.rendezvous import Heats, Race, first_of, race_of, seed_of, token_of
@@ -249,12 +249,12 @@ class Planner:
         all keys are `out` or refused."""
         health = self.health
         first = health.turn(channel) if preference is None else _key_of(channel, preference)
-        best: tuple[str, Candidate | None] = KEY_ASIDE, None
+        best: tuple[str, Candidate | None] = KEY_SUSPENDED, None
         count = max(1, len(channel.keys))
         for offset in range(count):
             key = (first + offset) % count
             reason, _ = health.fault_of(channel, model, key, -math.inf)
-            if key in out or reason == KEY_ASIDE:
+            if key in out or reason == KEY_SUSPENDED:
                 continue
             if best[1] is None or (best[0] in HELD_BACK and reason not in HELD_BACK):
                 best = reason, Candidate(channel, key, offset > 0 and preference is not None)

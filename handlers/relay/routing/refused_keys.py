@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct
 
 from handlers.relay.routing.breaker import (
-    KEY_ASIDE,
     KEY_COOLDOWN_MAX_S,
+    KEY_SUSPENDED,
     BreakerName,
     Breakers,
     Trial,
@@ -19,7 +19,7 @@ from handlers.relay.routing.breaker import (
 )
 from handlers.relay.routing.suspects import Refusal, Suspect, Suspicion
 from store.catalog.catalog import Channel, Snapshot
-from store.catalog.keys_aside import KeyAside, KeyName
+from store.catalog.suspended_keys import KeyName, SuspendedKey
 
 KEY_CHECK_S = 15.0  # for which a refused key stays open while it is checked
 MAX_SUSPECTS = 10_000
@@ -45,7 +45,7 @@ class RefusedKeys:
         self._breakers = breakers
         self._random = random
         self._suspects: dict[BreakerName, Suspect] = {}
-        self._stored: Mapping[KeyName, KeyAside] = {}
+        self._stored: Mapping[KeyName, SuspendedKey] = {}
 
     def take(self, snapshot: Snapshot, now_s: float, now_ms: int) -> None:
         """Opens the circuits of the keys that the store lists, closes those it lists no more.
@@ -53,7 +53,7 @@ class RefusedKeys:
         `now_ms`: the database's clock. However wrong it is, no circuit stays open for longer than
         KEY_COOLDOWN_MAX_S after its row was seen first.
         """
-        before, stored = self._stored, snapshot.keys_aside
+        before, stored = self._stored, snapshot.suspended_keys
         if not (before or stored):
             return
         self._stored = stored
@@ -66,7 +66,7 @@ class RefusedKeys:
                 elif row is not None and row != before.get(name):
                     breaker = self._breakers.named(key_name(channel, key))
                     left_s = min(max(0.0, (row.until_ms - now_ms) / 1000), KEY_COOLDOWN_MAX_S)
-                    breaker.open, breaker.reason, breaker.openings = True, KEY_ASIDE, row.times
+                    breaker.open, breaker.reason, breaker.openings = True, KEY_SUSPENDED, row.times
                     breaker.since_s, breaker.until_s = now_s, now_s + left_s
 
     def refused(self, trial: Trial, now_s: float, refusal: Refusal) -> bool:
@@ -126,12 +126,12 @@ class RefusedKeys:
         name = key_name(channel, key)
         breaker = self._breakers.named(name)
         self._suspects.pop(name, None)
-        breaker.trip(now_s, KEY_ASIDE, self._random)
+        breaker.trip(now_s, KEY_SUSPENDED, self._random)
         self.on_key(KeyNews(channel, key, breaker.until_s - now_s, breaker.openings, reason))
 
     def _take_back(self, name: BreakerName) -> None:
         found = self._breakers.get(name)
-        if found is not None and found.reason == KEY_ASIDE:
+        if found is not None and found.reason == KEY_SUSPENDED:
             del self._breakers[name]
 
 

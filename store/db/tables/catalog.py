@@ -104,7 +104,7 @@ class ChannelKey(Row):
 ChannelKey.add_index(ChannelKey.channel_id, ChannelKey.position, name="channel_keys_channel")
 
 
-class KeyAside(Row):
+class SuspendedKey(Row):
     """An upstream key that its vendor refuses; an empty fingerprint: a channel without keys."""
 
     channel_id = CharField(ID)

@@ -9,7 +9,7 @@ import pytest
 
 from adapters.registry import TRANSLATORS
 from commands.nouns import explain as explain_command
-from store.catalog.keys_aside import KeyAside, put_aside
+from store.catalog.suspended_keys import SuspendedKey, suspend
 from store.channels import breakers
 from store.db.database import execute
 from tests.commands.conftest import document
@@ -289,7 +289,7 @@ def put_key_aside(world, channel_name):
         marks = [row[0] for row in execute(db, query, (shown["id"],)).fetchall()]
         at_ms = time.time_ns() // 1_000_000
         for mark in marks:
-            put_aside(db, KeyAside(shown["id"], mark, at_ms, at_ms + 600_000, 1, "status 401"))
+            suspend(db, SuspendedKey(shown["id"], mark, at_ms, at_ms + 600_000, 1, "status 401"))
     return shown["id"], marks
 
 

@@ -55,9 +55,9 @@ def test_one_time_codes_are_switched_off(installation, db):
     user_id = people.check(db, "alice", OLD).id
     one_time.begin(db, CIPHER, user_id, pyotp.random_base32())
     one_time.confirm(db, user_id, "alice", 7)
-    assert one_time.asked_for(db, user_id)
+    assert one_time.is_on(db, user_id)
     assert "no one-time code" in installation.ok("user", "set", "alice", "totp=off")
-    assert not one_time.asked_for(db, user_id)
+    assert not one_time.is_on(db, user_id)
     [row] = entries(db, 1)
     assert (row["before"], row["after"]) == ({"totp": "on"}, {"totp": "off"})
     assert "as before" in installation.ok("user", "set", "alice", "totp=off")

@@ -10,7 +10,7 @@ import pytest
 from handlers.hub import channels
 from operations import channel_test
 from store.admin.export import show
-from store.catalog.keys_aside import KeyAside, put_aside
+from store.catalog.suspended_keys import SuspendedKey, suspend
 from store.db.tables.catalog import ChannelKey
 from tests.handlers.hub.script import CHANNEL, MODEL, UPSTREAM_KEY
 from tests.support.ports import HOST, free_port
@@ -241,7 +241,7 @@ def test_a_suspended_upstream_key_is_shown_and_used_again(boss, api, db):
     channel = api.create("channels", CHANNEL)
     [row] = list(ChannelKey.select().bind(db).dicts())
     name = (channel["id"], row["fingerprint"])
-    put_aside(db, KeyAside(*name, since_ms=1, until_ms=2**40, times=1, reason="401 no such key"))
+    suspend(db, SuspendedKey(*name, since_ms=1, until_ms=2**40, times=1, reason="401 no such key"))
     text = boss.get("/admin/channels/main").text
     assert "401 no such key" in text and "Refused" in text
     assert boss.send("/admin/channels/main/reinstate", [("key", "1")]).status == 303

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from store.calls.booking import apply_records
-from store.catalog.keys_aside import KeyAside, put_aside, take_back
+from store.catalog.suspended_keys import SuspendedKey, lift, suspend
 from store.channels import breakers
 from store.channels.status import (
     DEGRADED_CALLS,
@@ -138,13 +138,13 @@ def test_a_channel_that_drains_takes_no_calls(db, editor):
 def test_a_refused_key_is_known_while_no_gateway_runs(db):
     (channel_id, first), (_, second) = keys_of(db, "openai-main")
     until_ms = NOW_MS + 600_000
-    put_aside(db, KeyAside(channel_id, first, NOW_MS, until_ms, 1, "upstream status 401"))
+    suspend(db, SuspendedKey(channel_id, first, NOW_MS, until_ms, 1, "upstream status 401"))
     assert said(channel_of(db)) == ("degraded", "key_put_aside", NOW_MS)
-    put_aside(db, KeyAside(channel_id, second, NOW_MS + 1, until_ms, 1, "upstream status 401"))
+    suspend(db, SuspendedKey(channel_id, second, NOW_MS + 1, until_ms, 1, "upstream status 401"))
     assert said(channel_of(db)) == ("down", "key_put_aside", NOW_MS + 1)
     assert said(model_of(db))[:2] == ("degraded", "fewer_channels")
-    take_back(db, (channel_id, first))
-    take_back(db, (channel_id, second))
+    lift(db, (channel_id, first))
+    lift(db, (channel_id, second))
     assert said(channel_of(db))[0] == "available"
 
 

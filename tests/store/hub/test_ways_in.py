@@ -34,7 +34,7 @@ def test_links_end_with_the_first_password_of_an_administrator(database, applied
 
 def test_a_period_and_a_recovery_code_count_once(database, alice):
     one_time.begin(database, CIPHER, alice, "JBSWY3DPEHPK3PXP")
-    assert not one_time.asked_for(database, alice)
+    assert not one_time.is_on(database, alice)
     one_time.begin(database, CIPHER, alice, "JBSWY3DPEHPK3PXQ")
     recovery = one_time.confirm(database, alice, "alice", 10)
     found = one_time.find(database, CIPHER, alice)

@@ -140,7 +140,7 @@ def test_a_table_of_headers():
     [
         (["x"], "must be a table"),
         ({"Host": "x"}, 'entry "Host" is set by the gateway itself'),
-        ({"X-A": "1", "x-a": "2"}, 'entry "x-a" is there twice'),
+        ({"X-A": "1", "x-a": "2"}, 'entry "x-a" is given twice'),
         ({"x-a": 1}, "must be a string"),
         ({"x-a": ""}, "printable"),
         ({f"x-{n}": "1" for n in range(33)}, "more than 32"),

@@ -29,7 +29,7 @@ from store.values.pricing import (
     prices_from_json,
     prices_from_text,
 )
-from store.values.usage_record import SELDOM, Charge, columns_of, to_public
+from store.values.usage_record import SPARSE_COLUMNS, Charge, columns_of, to_public
 from tests.support.usage_records import usage_record
 
 FREE = Prices(0, 0, 0, 0, 0, 0, 0)
@@ -121,7 +121,10 @@ def recorded(tokens, prices, ppm):
         charges=(Charge("wallet", cost),),
         **asdict(tokens),
     )
-    row = {**SELDOM, **{name: values[0] for name, values in columns_of([record], 0).items()}}
+    row = {
+        **SPARSE_COLUMNS,
+        **{name: values[0] for name, values in columns_of([record], 0).items()},
+    }
     return row, to_public(row)
 
 

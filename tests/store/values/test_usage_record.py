@@ -13,7 +13,7 @@ from store.values.pricing import Prices
 from store.values.usage_record import (
     COLUMNS,
     FIELDS,
-    SELDOM,
+    SPARSE_COLUMNS,
     TEXT_LIMITS_CHARS,
     AttemptRecord,
     CallFacts,
@@ -84,7 +84,7 @@ def full_record():
 
 def as_row(record, recorded_ms=STARTED_MS + 5_000):
     columns = columns_of([record], recorded_ms)
-    return {**SELDOM, **{name: values[0] for name, values in columns.items()}}
+    return {**SPARSE_COLUMNS, **{name: values[0] for name, values in columns.items()}}
 
 
 def test_columns_are_those_of_the_table():

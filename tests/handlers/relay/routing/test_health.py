@@ -14,9 +14,9 @@ from handlers.relay.routing.breaker import (
     FAILING,
     FORGET_S,
     JITTER,
-    KEY_ASIDE,
     KEY_COOLDOWN_MAX_S,
     KEY_COOLDOWN_S,
+    KEY_SUSPENDED,
     MANY,
     PLAIN,
     PROBED,
@@ -32,7 +32,7 @@ from handlers.relay.routing.plan import Planner
 from handlers.relay.routing.refused_keys import KeyNews
 from handlers.relay.routing.suspects import Refusal
 from store.catalog.catalog import Snapshot
-from store.catalog.keys_aside import KeyAside
+from store.catalog.suspended_keys import SuspendedKey
 from tests.handlers.relay.routing.channels import MODEL, channel, wanted
 
 ONE = channel("one")
@@ -344,7 +344,7 @@ def test_a_refused_key_is_put_aside_at_once_for_all_models(health, told):
     two = channel("two", keys=("sk-first-secret", "sk-second-secret"))
     refuse(health, 0.0, two)
     assert wait(health, 0.0, two) >= KEY_COOLDOWN_S * (1 - JITTER)
-    assert why(health, 0.0, two, "other") == KEY_ASIDE
+    assert why(health, 0.0, two, "other") == KEY_SUSPENDED
     assert why(health, 0.0, two, key=1) == ""
     refuse(health, 1.0, two)
     [news] = told
@@ -356,7 +356,7 @@ def test_only_the_probe_of_a_key_brings_it_back_and_is_told(health, told):
     running = health.begin(ONE, MODEL, 0, 0.0)
     refuse(health, 1.0)
     health.succeeded(running, 2.0)  # it was let in before
-    assert why(health, 2.0) == KEY_ASIDE and len(told) == 1
+    assert why(health, 2.0) == KEY_SUSPENDED and len(told) == 1
     again = 1.0 + wait(health, 1.0)
     refuse(health, again)
     assert (told[1].times, len(told)) == (2, 2)
@@ -367,8 +367,8 @@ def test_only_the_probe_of_a_key_brings_it_back_and_is_told(health, told):
 
 def stored(*rows, channels=(ONE,)):
     """A snapshot with these (channel, fingerprint, until_ms, times)."""
-    aside = [KeyAside(c.id, f, 0, until_ms, times, "") for c, f, until_ms, times in rows]
-    return Snapshot(1, {}, {}, channels, keys_aside={row.name: row for row in aside})
+    aside = [SuspendedKey(c.id, f, 0, until_ms, times, "") for c, f, until_ms, times in rows]
+    return Snapshot(1, {}, {}, channels, suspended_keys={row.name: row for row in aside})
 
 
 TWO = channel("two", keys=("x", "y"), fingerprints=("fx", "fy"))
@@ -378,7 +378,10 @@ NOW_MS = 1_800_000_000_000
 def test_what_other_workers_have_put_aside_is_aside_here(health, told):
     row = (TWO, "fy", NOW_MS + 60_000, 2)
     health.keys.take(stored(row, channels=(ONE, TWO)), 100.0, NOW_MS)
-    assert (why(health, 100.0, TWO, key=1), wait(health, 100.0, TWO, key=1)) == (KEY_ASIDE, 60.0)
+    assert (why(health, 100.0, TWO, key=1), wait(health, 100.0, TWO, key=1)) == (
+        KEY_SUSPENDED,
+        60.0,
+    )
     assert why(health, 100.0, TWO, key=0) == why(health, 100.0) == "" and told == []
     refuse(health, 160.0, TWO, key=1)  # the probe: the doubling goes on where the others were
     assert told[0].times == 3 and told[0].wait_s >= KEY_COOLDOWN_MAX_S * (1 - JITTER) / 2
@@ -399,13 +402,13 @@ def test_what_is_not_in_the_store_yet_stays_aside(health):
     refuse(health, 0.0)
     for snapshot in (stored(), stored((TWO, "fx", NOW_MS + 5, 1), channels=(ONE, TWO))):
         health.keys.take(snapshot, 1.0, NOW_MS)
-        assert why(health, 1.0) == KEY_ASIDE
+        assert why(health, 1.0) == KEY_SUSPENDED
 
 
 def test_a_channel_without_keys_is_put_aside_as_one(health):
     bare = channel("bare", keys=())
     health.keys.take(stored((bare, "", NOW_MS + 9_000, 1), channels=(bare,)), 0.0, NOW_MS)
-    assert why(health, 0.0, bare) == KEY_ASIDE
+    assert why(health, 0.0, bare) == KEY_SUSPENDED
 
 
 @pytest.mark.parametrize("back_ms", [0, 3_600_000, 10**12])
@@ -427,13 +430,13 @@ def test_a_channel_that_leads_elsewhere_has_nothing_against_it_but_its_keys(heal
     refuse(health, 0.0, TWO)
     for one in (ONE, TWO):
         health.forget(one)
-    assert (why(health, 0.0), why(health, 0.0, TWO)) == ("", KEY_ASIDE)
+    assert (why(health, 0.0), why(health, 0.0, TWO)) == ("", KEY_SUSPENDED)
     assert why(health, 0.0, other) == FAILING
 
 
 def test_a_replaced_key_has_nothing_against_it(health):
     refuse(health, 0.0)
-    assert why(health, 0.0) == KEY_ASIDE
+    assert why(health, 0.0) == KEY_SUSPENDED
     assert why(health, 0.0, channel("one", keys=("new",))) == ""
 
 

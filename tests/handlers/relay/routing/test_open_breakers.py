@@ -7,7 +7,7 @@ import pytest
 
 from adapters.faults import Condition, Fault
 from handlers.relay.routing import open_breakers as module
-from handlers.relay.routing.breaker import COOLDOWN_S, FAILING, KEY_ASIDE, ROW
+from handlers.relay.routing.breaker import COOLDOWN_S, FAILING, KEY_SUSPENDED, ROW
 from handlers.relay.routing.health import Health
 from handlers.relay.routing.open_breakers import OpenBreakers
 from handlers.relay.routing.suspects import Refusal
@@ -81,7 +81,7 @@ def test_it_vanishes_when_it_closes_and_begins_anew(health, shown):
 
 def test_a_key_put_aside_is_for_all_models(health, shown):
     fail(health, 10.0, key=1, refusal=OWN)
-    assert shown()[ONE.id, "", "f2"][0] == KEY_ASIDE
+    assert shown()[ONE.id, "", "f2"][0] == KEY_SUSPENDED
 
 
 def test_what_is_gone_from_the_catalog_is_not_shown(health, shown):

@@ -7,7 +7,7 @@ import pytest
 
 from adapters.faults import Condition, Fault
 from handlers.relay.routing import plan
-from handlers.relay.routing.breaker import FAILING, KEY_ASIDE, RATE_LIMITED, ROW, SLOW
+from handlers.relay.routing.breaker import FAILING, KEY_SUSPENDED, RATE_LIMITED, ROW, SLOW
 from handlers.relay.routing.health import Health
 from handlers.relay.routing.plan import Planner, Preference, not_candidates
 from handlers.relay.routing.rendezvous import token_of
@@ -142,7 +142,7 @@ def test_reasons_and_waits_of_those_left_out():
     assert {name: one.reason for name, one in found.items()} == {
         "failing": FAILING,
         "limited": RATE_LIMITED,
-        "refused": KEY_ASIDE,
+        "refused": KEY_SUSPENDED,
     }
     assert found["limited"].wait_s == 29.0
     assert 0 < found["failing"].wait_s < 5 < found["refused"].wait_s

@@ -10,7 +10,7 @@ import pytest
 from adapters.faults import Condition, Fault
 from conf.settings import ProbeSettings, Settings
 from handlers.relay.routing import prober as module
-from handlers.relay.routing.breaker import COOLDOWN_MAX_S, KEY_ASIDE, ROW
+from handlers.relay.routing.breaker import COOLDOWN_MAX_S, KEY_SUSPENDED, ROW
 from handlers.relay.routing.health import Health
 from handlers.relay.routing.prober import Prober
 from handlers.relay.routing.suspects import Refusal
@@ -115,7 +115,7 @@ def test_a_failure_is_told_and_counts_for_health(db, upstream, way, error):
             await probed(prober, db)
             assert sums(db) == [("probe", "one", MODEL, 0, 1, error)]
             aside = health.fault_of(one, MODEL, 0, module.time.monotonic())[0]
-            assert aside == (KEY_ASIDE if way == "401" else "")
+            assert aside == (KEY_SUSPENDED if way == "401" else "")
             assert len(health.breakers) == 1
 
     asyncio.run(main())

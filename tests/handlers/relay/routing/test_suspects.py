@@ -5,7 +5,7 @@ import random
 import pytest
 
 from adapters.faults import Condition, Fault
-from handlers.relay.routing.breaker import KEY_ASIDE, ROW
+from handlers.relay.routing.breaker import KEY_SUSPENDED, ROW
 from handlers.relay.routing.health import Health
 from handlers.relay.routing.suspects import AGAIN_S, CLEARED_S, MEMORY_S, Refusal, Suspect
 from tests.handlers.relay.routing.channels import MODEL, channel
@@ -36,7 +36,7 @@ class World:
 
     @property
     def aside(self):
-        return self.health.fault_of(ONE, MODEL, 0, self.now_s)[0] == KEY_ASIDE
+        return self.health.fault_of(ONE, MODEL, 0, self.now_s)[0] == KEY_SUSPENDED
 
 
 def test_a_refusal_to_one_caller_asks_for_one_check_and_no_more():
@@ -79,7 +79,7 @@ def test_one_caller_alone_never_opens_a_circuit_and_several_do_for_the_model():
     assert world.health.fault_of(ONE, MODEL, 0, 0.0)[0] == ""
     for number in range(ROW):
         world.refuse(f"user {number}")
-    assert world.health.fault_of(ONE, MODEL, 0, 0.0)[0] not in ("", KEY_ASIDE)
+    assert world.health.fault_of(ONE, MODEL, 0, 0.0)[0] not in ("", KEY_SUSPENDED)
     assert world.health.fault_of(ONE, "another", 0, 0.0)[0] == ""
 
 

@@ -6,16 +6,16 @@ import pytest
 
 from store.admin.export import list_objects, show
 from store.catalog.catalog import load_snapshot
-from store.catalog.keys_aside import (
-    MAX_ASIDE_MS,
-    MAX_NEWS,
-    KeyAside,
-    News,
-    load_keys_aside,
-    put_aside,
+from store.catalog.suspended_keys import (
+    MAX_REPORTS,
+    MAX_SUSPENDED_MS,
+    KeyReports,
+    SuspendedKey,
+    lift,
+    load_suspended_keys,
     reinstate,
-    take_back,
-    with_keys_aside,
+    suspend,
+    with_suspended_keys,
 )
 from store.db import audit
 from store.db.changes import CATALOG, current_version, read_changes
@@ -37,76 +37,76 @@ def aside(channel):
 
     def make(key=0, at_ms=AT_MS, for_ms=TEN_MINUTES_MS, times=1):
         name = (channel.id, channel.fingerprints[key])
-        return KeyAside(*name, at_ms, at_ms + for_ms, times, "upstream status 401")
+        return SuspendedKey(*name, at_ms, at_ms + for_ms, times, "upstream status 401")
 
     return make
 
 
 def rows(database):
-    return list(load_keys_aside(database).values())
+    return list(load_suspended_keys(database).values())
 
 
 def test_the_first_worker_tells_all_others(database, aside, channel, cipher):
     before = current_version(database)
-    assert put_aside(database, aside())
-    assert put_aside(database, aside())  # the answer of the first time was lost
-    assert not put_aside(database, aside(at_ms=AT_MS + 50))  # another worker, a moment later
+    assert suspend(database, aside())
+    assert suspend(database, aside())  # the answer of the first time was lost
+    assert not suspend(database, aside(at_ms=AT_MS + 50))  # another worker, a moment later
     assert rows(database) == [aside()]
     seen = read_changes(database, before).changes
     assert {(one.kind, one.ref) for one in seen} == {(CATALOG, channel.id)} and len(seen) == 1
-    assert load_snapshot(database, cipher).keys_aside == {aside().name: aside()}
+    assert load_snapshot(database, cipher).suspended_keys == {aside().name: aside()}
 
 
 def test_a_probe_that_is_refused_makes_it_longer(database, aside):
-    put_aside(database, aside())
+    suspend(database, aside())
     later = aside(at_ms=AT_MS + TEN_MINUTES_MS, for_ms=2 * TEN_MINUTES_MS, times=2)
-    assert put_aside(database, later)
+    assert suspend(database, later)
     [row] = rows(database)
     assert (row.since_ms, row.until_ms, row.times) == (AT_MS, later.until_ms, 2)
 
 
 def test_a_row_of_a_clock_that_was_ahead_is_replaced(database, aside):
-    put_aside(database, aside(at_ms=AT_MS + 10 * MAX_ASIDE_MS))
-    assert put_aside(database, aside())
+    suspend(database, aside(at_ms=AT_MS + 10 * MAX_SUSPENDED_MS))
+    assert suspend(database, aside())
     assert rows(database) == [aside()]
 
 
 def test_a_key_that_answers_is_taken_back_once(database, aside):
-    put_aside(database, aside(0))
-    put_aside(database, aside(1))
+    suspend(database, aside(0))
+    suspend(database, aside(1))
     before = current_version(database)
-    assert take_back(database, aside(0).name)
-    assert not take_back(database, aside(0).name)
+    assert lift(database, aside(0).name)
+    assert not lift(database, aside(0).name)
     assert rows(database) == [aside(1)]
     assert current_version(database) == before + 1
 
 
 def test_what_the_channel_has_no_more_is_not_put_aside(database, aside, editor):
-    put_aside(database, aside(0))
-    put_aside(database, aside(1))
+    suspend(database, aside(0))
+    suspend(database, aside(1))
     editor.change("channel", "openai-main", {"priority": "3"})
     assert len(rows(database)) == 2
     editor.change("channel", "openai-main", {"keys": "sk-new,sk-upstream-2"})
     assert rows(database) == [aside(1)]
-    assert not put_aside(database, aside(0))
+    assert not suspend(database, aside(0))
     editor.remove("channel", "openai-main")
-    assert rows(database) == [] and not put_aside(database, aside(1))
+    assert rows(database) == [] and not suspend(database, aside(1))
 
 
 def test_a_channel_without_keys(database, editor, applied):
     editor.change("channel", "anthropic-main", {"keys": ""})
     bare = show(database, "channel", "anthropic-main")
-    row = KeyAside(bare["id"], "", AT_MS, AT_MS + 5, 1, "upstream status 403")
-    assert put_aside(database, row) and rows(database) == [row]
-    assert with_keys_aside(database, [bare])[0]["keys_aside"][0]["position"] == 1
+    row = SuspendedKey(bare["id"], "", AT_MS, AT_MS + 5, 1, "upstream status 403")
+    assert suspend(database, row) and rows(database) == [row]
+    assert with_suspended_keys(database, [bare])[0]["keys_aside"][0]["position"] == 1
     assert reinstate(database, bare, 1, "tester") == 1
     editor.remove("channel", "anthropic-main")
-    assert not put_aside(database, row)
+    assert not suspend(database, row)
 
 
 def test_operators_see_them_without_the_key(database, aside, cipher):
-    put_aside(database, aside(1))
-    none, shown = with_keys_aside(database, list_objects(database, "channel"))
+    suspend(database, aside(1))
+    none, shown = with_suspended_keys(database, list_objects(database, "channel"))
     assert none["keys_aside"] == []
     assert shown["keys_aside"] == [
         {
@@ -122,37 +122,37 @@ def test_operators_see_them_without_the_key(database, aside, cipher):
 
 def test_an_operator_takes_them_back(database, aside):
     for key in (0, 1):
-        put_aside(database, aside(key))
+        suspend(database, aside(key))
     shown = show(database, "channel", "openai-main")
     assert reinstate(database, shown, 2, "tester") == 1
     assert rows(database) == [aside(0)]
     [act] = audit.entries(database, 1)
     assert (act["actor"], act["action"], act["kind"]) == ("tester", "reinstate", "channel")
     assert act["before"]["keys_aside"][0]["position"] == 2
-    with pytest.raises(Refused, match='"openai-main": key 2 is not put aside'):
+    with pytest.raises(Refused, match='"openai-main": key 2 is not suspended'):
         reinstate(database, shown, 2, "tester")
     before = current_version(database)
-    put_aside(database, aside(1))
+    suspend(database, aside(1))
     assert reinstate(database, shown, None, "tester") == 2
     assert rows(database) == [] and current_version(database) == before + 2
-    with pytest.raises(Refused, match="no key is put aside"):
+    with pytest.raises(Refused, match="no key is suspended"):
         reinstate(database, shown, None, "tester")
 
 
 def test_news_are_told_once_and_wait_for_the_store(database, aside, caplog, monkeypatch):
-    news = News(lambda: False)
-    news.put_aside(aside(0), "first")
-    news.put_aside(aside(0, at_ms=AT_MS + 7), "second worker")
-    news.answers(aside(1).name)
+    news = KeyReports(lambda: False)
+    news.suspend(aside(0), "first")
+    news.suspend(aside(0, at_ms=AT_MS + 7), "second worker")
+    news.lift(aside(1).name)
     with monkeypatch.context() as patch:
-        patch.setattr("store.catalog.keys_aside.put_aside", _away)
+        patch.setattr("store.catalog.suspended_keys.suspend", _away)
         for _ in range(2):
             with pytest.raises(StoreUnavailable):
                 news.write(database)
     assert caplog.messages == [] and rows(database) == []
     news.write(database)
     assert rows(database) == [aside(0)] and caplog.messages == ["first"]
-    news.answers(aside(0).name)
+    news.lift(aside(0).name)
     news.write(database)
     assert rows(database) == []
 
@@ -163,9 +163,9 @@ def _away(db, row):
 
 def test_without_a_store_the_operator_is_told_at_once(database, aside, caplog):
     away = [True]
-    news = News(lambda: away[0])
+    news = KeyReports(lambda: away[0])
     with caplog.at_level(logging.ERROR):
-        news.put_aside(aside(), "refused")
+        news.suspend(aside(), "refused")
         assert caplog.messages == ["refused"]
         away[0] = False
         news.write(database)
@@ -173,11 +173,11 @@ def test_without_a_store_the_operator_is_told_at_once(database, aside, caplog):
 
 
 def test_what_cannot_be_written_keeps_nothing_else(database, aside, monkeypatch):
-    news = News(lambda: False)
-    news.put_aside(aside(0), "")
-    news.put_aside(aside(1), "")
+    news = KeyReports(lambda: False)
+    news.suspend(aside(0), "")
+    news.suspend(aside(1), "")
     with monkeypatch.context() as patch:
-        patch.setattr("store.catalog.keys_aside.put_aside", lambda db, row: 1 // 0)
+        patch.setattr("store.catalog.suspended_keys.suspend", lambda db, row: 1 // 0)
         with pytest.raises(ZeroDivisionError):
             news.write(database)
     news.write(database)
@@ -185,7 +185,7 @@ def test_what_cannot_be_written_keeps_nothing_else(database, aside, monkeypatch)
 
 
 def test_news_are_bounded(database):
-    news = News(lambda: False)
-    for number in range(MAX_NEWS + 5):
-        news.answers(("no such channel", str(number)))
-    assert len(news._waiting) == MAX_NEWS
+    news = KeyReports(lambda: False)
+    for number in range(MAX_REPORTS + 5):
+        news.lift(("no such channel", str(number)))
+    assert len(news._waiting) == MAX_REPORTS

@@ -1,0 +1,257 @@
+"""Upstream keys that their vendor refuses, suspended for all gateways of a store.
+
+The worker that meets the refusal acts at once, in memory (handlers/relay/routing/health.py); a row
+is for other workers and nodes, those that start later, and the operator. A row is removed when a
+probe succeeds, by an operator, and with the key itself. Blocking, except News.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import peewee
+
+from store.db import audit, changes
+from store.db.database import (
+    first_row,
+    insert_rows,
+    lead_ms,
+    select_rows,
+    snapshot_read,
+    transaction,
+)
+from store.db.tables.catalog import Channel, ChannelKey
+from store.db.tables.catalog import SuspendedKey as Row
+from store.values.errors import Refused, StoreUnavailable
+from store.values.fields import Instant
+
+log = logging.getLogger(__name__)
+
+MAX_SUSPENDED_MS = 3_600_000
+"""The longest time without a new refusal: a later end comes from a wrong clock."""
+MAX_REPORTS = 10_000
+SHOWN_FINGERPRINT_CHARS = 8
+
+KeyName = tuple[str, str]
+"""Id of the channel and fingerprint of the key ("": the channel has no keys)."""
+
+_INSTANT = Instant()
+
+
+@dataclass(frozen=True, slots=True)
+class SuspendedKey:
+    """A suspended key: not used before `until_ms`, by the database's clock; `times`: refusals in a
+    row."""
+
+    channel_id: str
+    fingerprint: str
+    since_ms: int
+    until_ms: int
+    times: int
+    reason: str
+
+    @property
+    def name(self) -> KeyName:
+        """Return the identity of the key."""
+        return self.channel_id, self.fingerprint
+
+
+def load_suspended_keys(db: peewee.Database) -> dict[KeyName, SuspendedKey]:
+    """Return all rows; inside a snapshot read of the caller."""
+    rows = [SuspendedKey(*row) for row in select_rows(db, Row.select())]
+    return {suspended.name: suspended for suspended in rows}
+
+
+def suspend(db: peewee.Database, suspended: SuspendedKey) -> bool:
+    """Note that a key was refused at `suspended.since_ms`; True when that is new.
+
+    Nothing is written when another worker was first, or when the channel no longer has the key.
+    `since_ms` of an existing row stays. Idempotent.
+    """
+
+    def work() -> bool:
+        changes.lock(db)
+        row_before = load_suspended_keys(db).get(suspended.name)
+        if row_before is not None:
+            if suspended.since_ms < row_before.until_ms <= suspended.since_ms + MAX_SUSPENDED_MS:
+                return (
+                    row_before.until_ms == suspended.until_ms
+                )  # this very row: the answer had been lost
+        elif not _is_used(db, suspended.name):
+            return False
+        since_ms = (
+            suspended.since_ms
+            if row_before is None
+            else min(row_before.since_ms, suspended.since_ms)
+        )
+        row = asdict(replace(suspended, since_ms=since_ms))
+        insert_rows(db, Row, [row], replace=("since_ms", "until_ms", "times", "reason"))
+        changes.bump(db, changes.CATALOG, [suspended.channel_id])
+        return True
+
+    return transaction(db, work)
+
+
+def lift(db: peewee.Database, name: KeyName) -> bool:
+    """Lift the suspension of a key that answers again; False without one. Idempotent."""
+
+    def work() -> bool:
+        changes.lock(db)
+        deleted = _delete(db, name)
+        if deleted:
+            changes.bump(db, changes.CATALOG, [name[0]])
+        return deleted
+
+    return transaction(db, work)
+
+
+def reinstate(db: peewee.Database, channel: Mapping[str, Any], key: int | None, actor: str) -> int:
+    """Lift suspensions of a channel by position (from 1; None: all); return how many. Audited.
+
+    `channel`: as list_objects returns it. Refused when no such key is suspended.
+    """
+
+    def work() -> int:
+        changes.lock(db)
+        keys = _by_channel(db).get(channel["id"], [])
+        chosen = [row for row in keys if key in (None, row["position"])]
+        if not chosen:
+            which = "no key" if key is None else f"key {key}"
+            verb = "is" if key is None else "is not"
+            raise Refused([f'channel "{channel["name"]}": {which} {verb} suspended'])
+        for row in chosen:
+            _delete(db, (channel["id"], row["key"]))
+        before = {"keys_aside": [_shortened(row) for row in chosen]}
+        act = audit.Act(actor, "reinstate", "channel", channel["name"], before, None)
+        audit.write(db, act)
+        changes.bump(db, changes.CATALOG, [channel["id"]])
+        return len(chosen)
+
+    return transaction(db, work)
+
+
+def with_suspended_keys(
+    db: peewee.Database, channels: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Add `keys_aside` to channels of list_objects: for each position, since, until, times, reason,
+    and the beginning of the key's fingerprint."""
+    by_channel = snapshot_read(db, lambda: _by_channel(db))
+    return [
+        {**channel, "keys_aside": [_shortened(row) for row in by_channel.get(channel["id"], [])]}
+        for channel in channels
+    ]
+
+
+def forget_keys(db: peewee.Database, channel_id: str, remaining: Collection[str] = ()) -> None:
+    """Remove the rows of a channel except for these fingerprints; in the caller's transaction."""
+    for name in load_suspended_keys(db):
+        if name[0] == channel_id and name[1] not in remaining:
+            _delete(db, name)
+
+
+def _by_channel(db: peewee.Database) -> dict[str, list[dict[str, Any]]]:
+    """Return the suspended keys by channel id, in order of position."""
+    query = ChannelKey.select(ChannelKey.channel_id, ChannelKey.fingerprint, ChannelKey.position)
+    positions = {(row[0], row[1]): row[2] + 1 for row in select_rows(db, query)}
+    by_channel: dict[str, list[dict[str, Any]]] = {}
+    # Without keys: as if it had an empty one.
+    rows = [(row, positions.get(name, 1)) for name, row in load_suspended_keys(db).items()]
+    for row, position in sorted(rows, key=lambda pair: pair[1]):
+        by_channel.setdefault(row.channel_id, []).append(_plain(row, position))
+    return by_channel
+
+
+def _plain(suspended: SuspendedKey, position: int) -> dict[str, Any]:
+    return {
+        "position": position,
+        "key": suspended.fingerprint,
+        "since": _INSTANT.plain(suspended.since_ms),
+        "until": _INSTANT.plain(suspended.until_ms),
+        "times": suspended.times,
+        "reason": suspended.reason,
+    }
+
+
+def _shortened(plain: Mapping[str, Any]) -> dict[str, Any]:
+    return {**plain, "key": plain["key"][:SHOWN_FINGERPRINT_CHARS]}
+
+
+def _is_used(db: peewee.Database, name: KeyName) -> bool:
+    """Return whether the channel still has the key."""
+    channel_id, fingerprint = name
+    if not fingerprint:
+        channel = Channel.select(Channel.id).where(Channel.id == channel_id)
+        return first_row(db, channel) is not None
+    own = (ChannelKey.channel_id == channel_id) & (ChannelKey.fingerprint == fingerprint)
+    return first_row(db, ChannelKey.select(ChannelKey.id).where(own)) is not None
+
+
+def _delete(db: peewee.Database, name: KeyName) -> bool:
+    own = (Row.channel_id == name[0]) & (Row.fingerprint == name[1])
+    return bool(Row.delete().where(own).execute(db))
+
+
+class KeyReports:
+    """The reports of a worker about its keys: queued by the loop, written by the writer.
+
+    While the store is unreachable reports wait, at most MAX_REPORTS, and the log line is written at
+    once; else it is written with the row, by the worker that was first.
+    """
+
+    def __init__(self, is_unreachable: Callable[[], bool]) -> None:
+        self._is_unreachable = is_unreachable
+        self._waiting: deque[_Report] = deque()
+
+    def suspend(self, suspended: SuspendedKey, line: str) -> None:
+        """A key was refused, by this process's clock; `told`: the line for the operator."""
+        if self._is_unreachable():
+            log.error("%s", line)
+            line = ""
+        self._add(_Report(suspended.name, suspended, line))
+
+    def lift(self, name: KeyName) -> None:
+        """Report a successful probe of a suspended key."""
+        self._add(_Report(name))
+
+    def _add(self, news: "_Report") -> None:
+        # Beyond that this worker's own memory has to do.
+        if len(self._waiting) < MAX_REPORTS:
+            self._waiting.append(news)
+
+    def write(self, db: peewee.Database) -> None:
+        """Write the queued reports, in order. Blocking. Raises StoreUnavailable."""
+        waiting = self._waiting
+        while waiting:
+            news = waiting.popleft()
+            try:
+                # Once: should the answer be lost, the same row is put again.
+                news.take_lead(db)
+                if news.suspended is None:
+                    lift(db, news.name)
+                elif suspend(db, news.suspended) and news.line:
+                    log.error("%s", news.line)
+            except StoreUnavailable:
+                waiting.appendleft(news)
+                raise
+
+
+@dataclass(slots=True)
+class _Report:
+    """A refusal or an answer. `by_database`: the times are those of the database's clock."""
+
+    name: KeyName
+    suspended: SuspendedKey | None = None
+    line: str = ""
+    by_database: bool = False
+
+    def take_lead(self, db: peewee.Database) -> None:
+        if self.suspended is not None and not self.by_database:
+            ahead_ms = lead_ms(db)
+            since_ms, until_ms = (
+                self.suspended.since_ms + ahead_ms,
+                self.suspended.until_ms + ahead_ms,
+            )
+            self.suspended = replace(self.suspended, since_ms=since_ms, until_ms=until_ms)
+            self.by_database = True
