@@ -84,9 +84,6 @@ def test_nobody_makes_a_token_beyond_their_role(alice, db):
     assert tokens.listed(db) == []
 
 
-PATHS = ("password", "sessions", "tokens", "codes", "links")
-
-
 def test_passwords_are_not_tried_at_the_account_either(alice, hub, monkeypatch):
     monkeypatch.setattr(throttle, "NAME_TRIES", 3)
     fields = [("old", "wrong"), ("new", "x")]
@@ -156,12 +153,6 @@ def test_a_token_makes_none_that_may_do_more(hub):
 )
 def test_browsers_in_words(agent, words):
     assert browser_of(agent) == words
-
-
-@pytest.mark.parametrize("path", [f"/account/{name}" for name in PATHS])
-def test_to_look_changes_nothing(alice, path):
-    answer = alice.get(path)
-    assert (answer.status, answer.place) == (303, "/account")
 
 
 @pytest.mark.parametrize("token", [None, "slt-made-up", "sk-slc-key"])

@@ -26,6 +26,7 @@ def test_headers_keep_pages_to_themselves(alice, path):
     policy = answer.headers["Content-Security-Policy"]
     assert "default-src 'self'" in policy and "unsafe" not in policy and "http" not in policy
     assert answer.headers["X-Content-Type-Options"] == "nosniff" and "Server" not in answer.headers
+    assert path.startswith("/static/") or answer.headers["Cache-Control"] == "no-store"
 
 
 @pytest.mark.parametrize("path", ["/", "/sign-in", "/account", "/nothing"])

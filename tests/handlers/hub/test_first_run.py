@@ -124,14 +124,6 @@ def test_the_sign_in_page_says_where_the_link_is_while_there_is_no_administrator
     assert "prints a first-run link" not in Browser(hub.port).get("/sign-in").text
 
 
-def test_the_first_step_needs_its_token_and_xsrf(browser, db, link):
-    browser.get(link)
-    fields = [("token", link.partition("=")[2]), ("name", "root"), ("password", PASSWORD)]
-    assert browser.send("/first-run", fields, xsrf=False).status == 403
-    assert browser.send("/first-run", [("token", "made-up"), *fields[1:]]).status == 403
-    assert not administrators.exist(db)
-
-
 def test_what_is_wrong_with_the_first_step_is_said_and_what_was_typed_stays(browser, db, link):
     answer = begin(browser, link, base_url="https://gate.example.com/v1")
     assert answer.status == 400 and "https://gate.example.com/v1" in answer.text

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from handlers.hub.openapi.schemas import schemas
+from handlers.hub.openapi.document import schemas_by_name
 from handlers.hub.openapi.table import PARAMETERS, ROWS
 from store.hub import tokens
 from tests.handlers.hub.script import CHANNEL, MODEL
@@ -92,7 +92,7 @@ def test_nothing_is_an_internal_error(hub, db, apply, caplog, who):
     apply({"model": [MODEL], "channel": [CHANNEL], "plan": [{"name": "p", "quota": "1"} | WINDOW]})
     scopes = ["admin"] if who == "boss" else ["read", "keys"]
     _, token = tokens.create(db, who, scopes, actor="tester")
-    known, wrong, statuses = schemas(), [], set()
+    known, wrong, statuses = schemas_by_name(), [], set()
     connection = http.client.HTTPConnection(HOST, hub.port, timeout=60)
     for row in ROWS:
         if row.path in LEFT_OUT or (who == "alice" and row.path.startswith("/api/admin/")):

@@ -8,7 +8,6 @@ import pyotp
 import pytest
 
 from handlers.hub import sign_in
-from handlers.hub.web import throttle
 from store.db.audit import entries
 from store.hub import one_time as codes
 from store.hub import people
@@ -93,18 +92,6 @@ def test_a_recovery_code_counts_once(hub, known, db):
         browser.get("/sign-in/code")
         assert browser.send("/sign-in/code", [("code", recovery[0].upper())]).status == expected
     assert [row["action"] for row in entries(db, 9)].count("recover") == 1
-
-
-def test_tries_are_limited(hub, known, monkeypatch):
-    secret, _ = known
-    monkeypatch.setattr(throttle, "NAME_TRIES", 3)
-    browser = Browser(hub.port)
-    browser.sign_in("alice", PASSWORDS["alice"])
-    browser.get("/sign-in/code")
-    statuses = [browser.send("/sign-in/code", [("code", "1")]).status for _ in range(4)]
-    assert statuses == [401, 401, 401, 429]
-    answer = browser.send("/sign-in/code", [("code", code_of(secret))])
-    assert answer.status == 429 and int(answer.headers["Retry-After"]) > 0
 
 
 def test_codes_are_switched_off_with_the_password_or_by_an_operator(alice, hub, known, db):

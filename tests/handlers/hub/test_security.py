@@ -1,7 +1,5 @@
 """What an attacker would try at the Hub's doors."""
 
-import threading
-
 import pytest
 from tornado.web import RequestHandler
 
@@ -46,7 +44,9 @@ def test_to_get_any_path_changes_nothing(hub, db):
 def test_a_form_of_another_site_is_refused(alice, path, db):
     before = contents(db)
     for given in ([], [("_xsrf", "made-up")], [("_xsrf", "")]):
-        assert alice.send(path, given, xsrf=False).status == 403
+        answer = alice.send(path, given, xsrf=False)
+        assert answer.status == 403
+        assert path.startswith("/api/") or "reload the page" in answer.text
     assert contents(db) == before
 
 
@@ -66,39 +66,10 @@ def test_a_planted_session_id_is_never_used(hub):
     assert thief.get("/account").status == 303
 
 
-def test_each_sign_in_is_a_new_id(hub):
-    ids = set()
-    for _ in range(3):
-        browser = Browser(hub.port).signed_in("alice")
-        ids.add(browser.cookies["sluice_session"])
-    assert len(ids) == 3
-
-
-def test_25_wrong_passwords_at_once_are_not_all_tried(hub):
-    """Each is counted before its hash is made."""
-    statuses = []
-
-    def try_one():
-        statuses.append(Browser(hub.port).sign_in("alice", "wrong").status)
-
-    threads = [threading.Thread(target=try_one) for _ in range(25)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert statuses.count(401) <= throttle.NAME_TRIES and 429 in statuses
-
-
 def test_a_right_password_does_not_use_up_tries(hub, monkeypatch):
     monkeypatch.setattr(throttle, "NETWORK_TRIES", 3)
     for _ in range(5):
         assert Browser(hub.port).sign_in("boss", PASSWORDS["boss"]).status == 303
-
-
-def test_tries_of_an_address_are_limited_whatever_the_names(hub, monkeypatch):
-    monkeypatch.setattr(throttle, "NETWORK_TRIES", 3)
-    statuses = [Browser(hub.port).sign_in(f"user-{n}", "wrong").status for n in range(4)]
-    assert statuses == [401, 401, 401, 429]
 
 
 def test_no_more_hashes_wait_than_people_would(hub, monkeypatch):
@@ -129,7 +100,8 @@ def test_preferences_lead_to_no_other_host(browser, referer):
 
 
 @pytest.mark.parametrize(
-    "place", ["//x.example.com", "/\\x.example.com", "/\t/x.example.com", "https://x", "//[x"]
+    "place",
+    ["//x.example.com", "/\\x.example.com", "/\t/x.example.com", "https://x", "//[x", "usage"],
 )
 def test_a_sign_in_leads_to_no_other_host(browser, place):
     assert browser.sign_in("alice", PASSWORDS["alice"], place).place == "/"
@@ -147,11 +119,3 @@ def test_names_are_shown_as_text(hub, apply):
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE"])
 def test_other_methods_are_refused(alice, method):
     assert alice.ask(method, "/account").status in (403, 405)
-
-
-def test_every_answer_forbids_foreign_content(browser, alice):
-    for who, path in ((browser, "/sign-in"), (alice, "/account"), (browser, "/no-such-page")):
-        headers = who.get(path).headers
-        assert "default-src 'self'" in headers["Content-Security-Policy"]
-        assert headers["X-Content-Type-Options"] == "nosniff"
-        assert headers["Cache-Control"] == "no-store" and "Server" not in headers

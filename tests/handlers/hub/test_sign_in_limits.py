@@ -137,6 +137,8 @@ def test_wrong_codes_are_counted_before_they_are_judged(hub, asks_for_codes, mon
     for thread in tries:
         thread.join()
     assert statuses.count(401) == 3 and statuses.count(429) == 9
+    locked = sends_code(waiting)
+    assert locked.status == 429 and int(locked.headers["Retry-After"]) > 0
 
 
 def test_a_store_that_is_away_is_no_wrong_code(hub, asks_for_codes, monkeypatch):

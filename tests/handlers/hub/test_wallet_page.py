@@ -1,8 +1,7 @@
-"""The wallet as a page: figures, plans, codes, the ledger, the notice of a low balance."""
+"""The wallet as a page and as JSON: figures, plans, codes, the ledger, the low-balance warning."""
 
 import csv
 import io
-import json
 import re
 
 import pytest
@@ -11,6 +10,7 @@ from store.db import audit
 from store.hub import low_balance
 from store.money import codes, wallet
 from store.values.ids import DAY_MS
+from store.values.pricing import parse_money
 from tests.handlers.hub.browser import Browser
 from tests.handlers.hub.overview_world import SEALING, book, call, edit, user_id
 from tests.handlers.hub.test_status_page import text_of
@@ -31,6 +31,11 @@ def db(db, tmp_path):
 def code(db):
     [made] = codes.create(db, codes.Wanted(1, 25 * 10**8), SEALING.peppers[0], "boss")
     return made.code
+
+
+@pytest.fixture
+def carol(hub):
+    return Browser(hub.port).signed_in("carol")
 
 
 def balance(db, user="alice"):
@@ -87,10 +92,13 @@ def test_why_a_code_is_refused_is_told_in_the_language_of_the_page(alice, db, co
         assert "the code" not in answer.text
 
 
-def test_wrong_codes_are_slowed_and_told(alice):
+def test_wrong_codes_are_slowed_and_told(alice, carol):
     alice.get("/wallet")
     answers = [alice.send("/wallet/redeem", [("code", "nonsense")]) for _ in range(11)]
     assert [one.status for one in answers] == [400] * 10 + [429]
+    answer = alice.api("POST", "/api/wallet/redeem", {"code": "x"})
+    assert answer.status == 429 and int(answer.headers["Retry-After"]) > 0
+    assert carol.api("POST", "/api/wallet/redeem", {"code": "x"}).status == 400
     assert (
         "The code is mistyped" in answers[0].text and "Try again in 10 minutes" in answers[-1].text
     )
@@ -135,17 +143,6 @@ def test_told_below_the_balance_that_was_given(alice, db):
     assert low_balance.threshold(db, user_id(db, "alice")) is None
 
 
-def test_the_same_by_the_api(alice):
-    def patch(body):
-        headers = {"Content-Type": "application/json", "X-XSRFToken": alice.xsrf}
-        return alice.ask("PATCH", "/api/wallet", json.dumps(body), **headers)
-
-    assert patch({"low_below": "12"}).json["low_below"] == "12"
-    assert patch({"low_below": None}).json["low_below"] is None
-    for body in ({"low_below": "much"}, {"low_below": 5}, {"balance": "9"}, {}):
-        assert patch(body).status == 400
-
-
 def test_who_pays_first_is_the_users_choice(alice, db, tmp_path):
     edit(db, tmp_path, PLAN)
     page = alice.get("/wallet")
@@ -162,18 +159,78 @@ def test_who_pays_first_is_the_users_choice(alice, db, tmp_path):
     assert (line["actor"], line["after"]) == ("alice", {"order": "wallet_first"})
 
 
-def test_scripts_choose_who_pays_first(alice, db):
-    headers = {"Content-Type": "application/json", "X-XSRFToken": alice.xsrf}
+# ---- JSON ----------------------------------------------------------------------------------------
 
+
+def test_the_wallet_says_what_the_command_says_and_what_was_spent(alice, db):
+    book(db, call(db), call(db, cost_nanos=5, charges=()), call(db, ago_ms=3 * DAY_MS))
+    found = alice.get("/api/wallet").json
+    view = wallet.show(db, "alice")
+    assert (found["user"], found["currency"], found["held"]) == ("alice", "USD", "0")
+    assert parse_money(found["balance"]) == view.balance_nanos
+    assert found["spent_today"] == {"cost": "0.100000005", "wallet": "0.1", "plans": "0.000000005"}
+    assert found["daily"] == "0.033333333" and found["order"] == ["wallet"]
+
+
+def test_plans_have_their_window_and_pay_in_order(alice, db, tmp_path):
+    edit(db, tmp_path, PLAN)
+    found = alice.get("/api/wallet").json
+    [one] = found["subscriptions"]
+    assert (one["plan"], one["state"], one["left"]) == ("monthly", "active", "20")
+    assert found["order"] == ["monthly", "wallet"] and one["resets_at"] > one["starts_at"]
+
+
+def test_the_ledger_goes_page_by_page_and_is_ones_own(alice, carol, db):
+    for number in range(5):
+        wallet.credit(db, "alice", wallet.Movement(10**9, f"gift {number}"))
+    book(db, call(db), call(db, ago_ms=DAY_MS))
+    items, after = [], ""
+    for _ in range(10):
+        page = alice.get(f"/api/wallet/ledger?limit=3{after}").json
+        items += page["items"]
+        if page["next"] is None:
+            break
+        after = f"&after={page['next']}"
+    assert [one["kind"] for one in items[:3]] == ["charges", "charges", "credit"]
+    balances = [parse_money(one["balance_after"]) for one in items]
+    amounts = [one["amount"].lstrip("-") for one in items]
+    assert balances[0] == wallet.show(db, "alice").balance_nanos and len(amounts) == 8
+    for newer, older, one in zip(balances, balances[1:], items, strict=False):
+        sign = -1 if one["amount"].startswith("-") else 1
+        assert newer - older == sign * parse_money(one["amount"].lstrip("-"))
+    assert [one["amount"] for one in carol.get("/api/wallet/ledger").json["items"]] == ["3"]
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=x", "after=nothing", "limit=1001"])
+def test_a_page_that_cannot_be(alice, query):
+    assert alice.get(f"/api/wallet/ledger?{query}").status == 400
+
+
+def test_a_code_counts_once(alice, carol, db, code):
+    line = alice.api("POST", "/api/wallet/redeem", {"code": code.lower()})
+    assert (line.status, line.json["amount"], line.json["balance_after"]) == (200, "2.5", "12.5")
+    for one in (alice, carol):
+        again = one.api("POST", "/api/wallet/redeem", {"code": code, "user": "alice"})
+        assert again.status == 400 and again.json["error"]["field"] == "code"
+    assert carol.get("/api/wallet").json["balance"] == "3"
+    assert alice.api("POST", "/api/wallet/redeem", {}).status == 400
+
+
+def test_scripts_change_the_users_own_choices(alice):
     def patch(body):
-        return alice.ask("PATCH", "/api/wallet", json.dumps(body), **headers)
+        return alice.api("PATCH", "/api/wallet", body)
 
-    alice.get("/wallet")
-    headers["X-XSRFToken"] = alice.xsrf
-    both = patch({"spend_order": "wallet_only", "low_below": "2"}).json
-    assert (both["spend_order"], both["low_below"]) == ("wallet_only", "2")
-    assert patch({"spend_order": "plan_first"}).json["low_below"] == "2"
-    for body in ({"spend_order": "free"}, {"spend_order": None}):
+    both = patch({"spend_order": "wallet_only", "low_below": "12"}).json
+    assert (both["spend_order"], both["low_below"]) == ("wallet_only", "12")
+    assert patch({"spend_order": "plan_first"}).json["low_below"] == "12"
+    assert patch({"low_below": None}).json["low_below"] is None
+    for body, field in (
+        ({"low_below": "much"}, "low_below"),
+        ({"low_below": 5}, "low_below"),
+        ({"spend_order": "free"}, "spend_order"),
+        ({"spend_order": None}, "spend_order"),
+        ({"balance": "9"}, "low_below"),
+        ({}, "low_below"),
+    ):
         answer = patch(body)
-        assert answer.status == 400 and answer.json["error"]["field"] == "spend_order"
-    assert patch({}).status == 400 and patch({"balance": "9"}).status == 400
+        assert (answer.status, answer.json["error"]["field"]) == (400, field)

@@ -199,13 +199,6 @@ def test_one_call_at_a_time(alice, relay, hub):
     assert ask(alice).status == 200
 
 
-def test_a_test_call_needs_the_scope_for_changes(script, relay):
-    assert ask(script("read")).status == 403 and relay.asked == []
-    assert ask(script("keys")).status == 200
-    check = script("read").api("POST", "/api/setup/check-url", {"url": "https://gate.example.com"})
-    assert check.status == 200
-
-
 def test_a_base_url_is_checked(alice):
     body = {"url": "https://gate.example.com/v1/messages"}
     said = alice.api("POST", "/api/setup/check-url", body).json

@@ -18,7 +18,33 @@ from tests.support.ports import HOST
 PIECES = 200
 
 
-def test_an_export_ends_when_its_client_leaves(db, alice, monkeypatch):
+@pytest.fixture
+def stream(alice):
+    """stream(path): the answer to alice, whose body the test reads; hang_up() leaves."""
+    connections = []
+
+    def open_stream(path):
+        connection = http.client.HTTPConnection(HOST, alice.port, timeout=20)
+        connections.append(connection)
+        cookie = "; ".join(f"{name}={value}" for name, value in alice.cookies.items())
+        connection.request("GET", path, headers={"Cookie": cookie})
+        response = connection.getresponse()
+        response.hang_up = lambda: (response.close(), connection.close())
+        return response
+
+    yield open_stream
+    for connection in connections:
+        connection.close()
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Tails check their sessions all the time."""
+    monkeypatch.setattr(live_tail, "CHECK_S", 0.0)
+    monkeypatch.setattr(live_tail, "HEARTBEAT_S", 0.05)
+
+
+def test_an_export_ends_when_its_client_leaves(db, alice, stream, monkeypatch):
     put(db, *[call(db, number) for number in range(PIECES)])
     written, read = [], exports._piece
 
@@ -29,15 +55,11 @@ def test_an_export_ends_when_its_client_leaves(db, alice, monkeypatch):
 
     monkeypatch.setattr(exports, "PIECE_ROWS", 1)
     monkeypatch.setattr(exports, "_piece", slow)
-    connection = http.client.HTTPConnection(HOST, alice.port, timeout=20)
-    cookie = "; ".join(f"{name}={value}" for name, value in alice.cookies.items())
-    connection.request("GET", "/api/usage/export", headers={"Cookie": cookie})
-    response = connection.getresponse()
+    response = stream("/api/usage/export")
     response.read(100)
     # others are answered meanwhile
     assert alice.get("/api/usage?limit=1").status == 200
-    response.close()
-    connection.close()
+    response.hang_up()
     before = -1
     while before != len(written):
         before = len(written)
@@ -71,38 +93,26 @@ def test_viewers_are_bounded(db, alice, monkeypatch, limit):
 
 
 @pytest.mark.parametrize("path", ["/api/usage/tail", "/usage/tail"])
-def test_a_tail_ends_with_its_session(alice, hub, monkeypatch, path):
-    monkeypatch.setattr(live_tail, "CHECK_S", 0.0)
-    monkeypatch.setattr(live_tail, "HEARTBEAT_S", 0.05)
-    connection = http.client.HTTPConnection(HOST, alice.port, timeout=20)
-    cookie = "; ".join(f"{name}={value}" for name, value in alice.cookies.items())
-    connection.request("GET", path, headers={"Cookie": cookie})
-    response = connection.getresponse()
+def test_a_tail_ends_with_its_session(alice, stream, impatient, path):
+    response = stream(path)
     assert response.readline() == b"retry: 2000\n"
     alice.send("/sign-out", [])
     response.read()  # to the end, which comes
     response.close()
-    connection.close()
 
 
 @pytest.mark.parametrize("path", ["/api/usage/tail", "/usage/tail"])
-def test_an_open_tail_is_no_use_of_its_session(db, alice, monkeypatch, path):
-    monkeypatch.setattr(live_tail, "CHECK_S", 0.0)
-    monkeypatch.setattr(live_tail, "HEARTBEAT_S", 0.05)
+def test_an_open_tail_is_no_use_of_its_session(db, alice, stream, impatient, path):
     seen = Session.select(Session.seen_ms)
     ago_ms = sessions.IDLE_MS - 60_000
     transaction(db, lambda: Session.update(seen_ms=Session.seen_ms - ago_ms).execute(db))
     before = select_rows(db, seen)
-    connection = http.client.HTTPConnection(HOST, alice.port, timeout=20)
-    cookie = "; ".join(f"{name}={value}" for name, value in alice.cookies.items())
-    connection.request("GET", path, headers={"Cookie": cookie})
-    response = connection.getresponse()
+    response = stream(path)
     lines = [response.readline() for _ in range(8)]  # a few looks at the session
     assert b": still here\n" in lines and select_rows(db, seen) == before
     transaction(db, lambda: Session.update(seen_ms=Session.seen_ms - 120_000).execute(db))
     response.read()  # to the end, which comes: the session was not used for so long
     response.close()
-    connection.close()
     assert alice.get("/usage").status == 303
 
 

@@ -1,4 +1,4 @@
-"""The JSON API of channel status and wallet: who sees what, figures beside the records."""
+"""The JSON API of channel status: who sees what, pages and filters, figures beside the records."""
 
 import json
 from urllib.parse import quote
@@ -9,11 +9,8 @@ from store.channels.status import DOWN_CALLS
 from store.channels.status_sums import fold
 from store.db.database import database_ms
 from store.hub import membership
-from store.money import codes, wallet
 from store.values.ids import DAY_MS, HOUR_MS
-from store.values.pricing import parse_money
-from tests.handlers.hub.browser import Browser
-from tests.handlers.hub.overview_world import SEALING, book, call, edit, user_id
+from tests.handlers.hub.overview_world import book, call, edit, user_id
 
 
 @pytest.fixture
@@ -22,21 +19,8 @@ def db(db, tmp_path):
     return db
 
 
-@pytest.fixture
-def carol(hub):
-    return Browser(hub.port).signed_in("carol")
-
-
-def send(browser, path, body):
-    headers = {"Content-Type": "application/json", "X-XSRFToken": browser.xsrf}
-    return browser.ask("POST", path, json.dumps(body), **headers)
-
-
 def groups(answer):
     return {group["name"]: group for group in answer.json["groups"]}
-
-
-# ---- status --------------------------------------------------------------------------------------
 
 
 def test_a_member_sees_the_models_of_its_groups_after_their_multipliers(alice):
@@ -165,83 +149,6 @@ def test_uptime_counts_the_calls_of_each_hour_and_day(alice, db):
     assert model["windows"]["24h"]["calls"] == 4
 
 
-# ---- wallet --------------------------------------------------------------------------------------
-
-
-def test_the_wallet_says_what_the_command_says_and_what_was_spent(alice, db):
-    book(db, call(db), call(db, cost_nanos=5, charges=()), call(db, ago_ms=3 * DAY_MS))
-    found = alice.get("/api/wallet").json
-    view = wallet.show(db, "alice")
-    assert (found["user"], found["currency"], found["held"]) == ("alice", "USD", "0")
-    assert parse_money(found["balance"]) == view.balance_nanos
-    assert found["spent_today"] == {"cost": "0.100000005", "wallet": "0.1", "plans": "0.000000005"}
-    assert found["daily"] == "0.033333333" and found["order"] == ["wallet"]
-
-
-def test_plans_have_their_window_and_pay_in_order(alice, db, tmp_path):
-    plan = '[[plan]]\nname = "monthly"\nquota = "20"\nwindow = "month"\ndays = 60\n'
-    edit(db, tmp_path, plan + '[[subscription]]\nuser = "alice"\nplan = "monthly"\n')
-    found = alice.get("/api/wallet").json
-    [one] = found["subscriptions"]
-    assert (one["plan"], one["state"], one["left"]) == ("monthly", "active", "20")
-    assert found["order"] == ["monthly", "wallet"] and one["resets_at"] > one["starts_at"]
-
-
-def test_the_ledger_goes_page_by_page_and_is_ones_own(alice, carol, db):
-    for number in range(5):
-        wallet.credit(db, "alice", wallet.Movement(10**9, f"gift {number}"))
-    book(db, call(db), call(db, ago_ms=DAY_MS))
-    items, after = [], ""
-    for _ in range(10):
-        page = alice.get(f"/api/wallet/ledger?limit=3{after}").json
-        items += page["items"]
-        if page["next"] is None:
-            break
-        after = f"&after={page['next']}"
-    assert [one["kind"] for one in items[:3]] == ["charges", "charges", "credit"]
-    balances = [parse_money(one["balance_after"]) for one in items]
-    amounts = [one["amount"].lstrip("-") for one in items]
-    assert balances[0] == wallet.show(db, "alice").balance_nanos and len(amounts) == 8
-    for newer, older, one in zip(balances, balances[1:], items, strict=False):
-        sign = -1 if one["amount"].startswith("-") else 1
-        assert newer - older == sign * parse_money(one["amount"].lstrip("-"))
-    assert [one["amount"] for one in carol.get("/api/wallet/ledger").json["items"]] == ["3"]
-
-
-@pytest.mark.parametrize("query", ["limit=0", "limit=x", "after=nothing", "limit=1001"])
-def test_a_page_that_cannot_be(alice, query):
-    assert alice.get(f"/api/wallet/ledger?{query}").status == 400
-
-
-def test_a_code_counts_once(alice, carol, db):
-    [made] = codes.create(db, codes.Wanted(1, 25 * 10**8), SEALING.peppers[0], "boss")
-    line = send(alice, "/api/wallet/redeem", {"code": made.code.lower()})
-    assert (line.status, line.json["amount"], line.json["balance_after"]) == (200, "2.5", "12.5")
-    for one in (alice, carol):
-        again = send(one, "/api/wallet/redeem", {"code": made.code, "user": "alice"})
-        assert again.status == 400 and again.json["error"]["field"] == "code"
-    assert carol.get("/api/wallet").json["balance"] == "3"
-    assert send(alice, "/api/wallet/redeem", {}).status == 400
-
-
-def test_to_look_redeems_nothing(alice, db):
-    [made] = codes.create(db, codes.Wanted(1, 10**9), SEALING.peppers[0], "boss")
-    assert alice.get(f"/api/wallet/redeem?code={made.code}").status == 405
-    answer = alice.ask("POST", "/api/wallet/redeem", json.dumps({"code": made.code}))
-    assert answer.status == 403
-    assert wallet.show(db, "alice").balance_nanos == 10**10
-
-
-def test_wrong_codes_are_slowed(alice, carol):
-    answers = [send(alice, "/api/wallet/redeem", {"code": "x"}) for _ in range(11)]
-    assert [one.status for one in answers] == [400] * 10 + [429]
-    assert int(answers[-1].headers["Retry-After"]) > 0
-    assert send(carol, "/api/wallet/redeem", {"code": "x"}).status == 400
-
-
-# ---- groups of a user ----------------------------------------------------------------------------
-
-
 def test_groups_are_those_allowed_and_those_of_living_keys(db, tmp_path):
     alice, carol = user_id(db, "alice"), user_id(db, "carol")
     assert membership.groups_of(db, alice, admin=False) == ["default", "coding"]
@@ -249,7 +156,3 @@ def test_groups_are_those_allowed_and_those_of_living_keys(db, tmp_path):
     edit(db, tmp_path, '[[key]]\nuser = "carol"\nname = "k"\ngroup = "hidden"\n')
     assert membership.groups_of(db, carol, admin=False) == ["default", "hidden"]
     assert membership.groups_of(db, carol, admin=True) == ["default", "coding", "hidden"]
-
-
-def test_me_names_them(alice):
-    assert alice.get("/api/me").json["groups"] == ["default", "coding"]
