@@ -38,12 +38,12 @@ KINDS: Mapping[str, Kind] = {
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A base URL for one kind of client. `given`: its path, `appended`: the path that the client
-    appends, `use`: the base URL to set."""
+    """A base URL for one kind of client. `path`: of the URL, `appended`: by the client, `use`: the
+    base URL to set."""
 
     kind: str
     rule: int
-    given: str
+    path: str
     appended: str
     right: bool
     use: str
@@ -71,7 +71,7 @@ def check(pasted: str, base_url: str, hub_url: str = "") -> Check:
         Verdict(
             kind=kind.name,
             rule=kind.rule,
-            given=path,
+            path=path,
             appended=kind.appends,
             right=problem is None and path == kind.base_path,
             use=base_url + kind.base_path,
@@ -83,11 +83,11 @@ def check(pasted: str, base_url: str, hub_url: str = "") -> Check:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The reason for a path that does not exist. `given`: the path of the client's base URL,
-    `appended`: what the client appended, `use`: the base URL to set, None when another one would
-    not help or the client is unknown."""
+    """The reason for a path that does not exist. `base_path`: of the client's base URL, `appended`:
+    by the client, `use`: the base URL to set, None when another one would not help or the client
+    is unknown."""
 
-    given: str
+    base_path: str
     appended: str
     use: str | None
 

@@ -413,7 +413,7 @@ def _path_to_plain(path: Noticed, base_url: str) -> dict[str, Any]:
         "last_at": _time(path.last_ms),
         "address": path.address,
         "user_agent": path.agent,
-        "given": base_url + diagnosis.given if diagnosis.use is not None else None,
+        "given": base_url + diagnosis.base_path if diagnosis.use is not None else None,
         "base_url": diagnosis.use,
     }
 

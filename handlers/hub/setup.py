@@ -461,7 +461,7 @@ def check_to_plain(result: Check) -> dict[str, Any]:
             {
                 "kind": verdict.kind,
                 "rule": verdict.rule,
-                "asks": verdict.given + verdict.appended,
+                "asks": verdict.path + verdict.appended,
                 "right": verdict.right,
                 "base_url": verdict.use,
             }

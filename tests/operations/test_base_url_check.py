@@ -60,7 +60,7 @@ def test_what_is_wrong_for_every_client(pasted, problem):
 
 def test_what_each_kind_would_ask_for():
     found = {one.kind: one for one in check(BASE + "/v1/messages", BASE).verdicts}
-    asked = {kind: (one.given + one.appended, one.use) for kind, one in found.items()}
+    asked = {kind: (one.path + one.appended, one.use) for kind, one in found.items()}
     assert asked == {
         OPENAI: ("/v1/messages/chat/completions", BASE + "/v1"),
         MESSAGES: ("/v1/messages/v1/messages", BASE),
@@ -71,7 +71,7 @@ def test_what_each_kind_would_ask_for():
 
 
 @pytest.mark.parametrize(
-    ("path", "given", "use"),
+    ("path", "base_path", "use"),
     [
         ("/v1/messages/v1/messages", "/v1/messages", BASE),
         ("/chat/completions", "", BASE + "/v1"),
@@ -82,6 +82,7 @@ def test_what_each_kind_would_ask_for():
         ("/v1/responses/", "/v1", None),
     ],
 )
-def test_what_a_wrong_path_was_made_from(path, given, use):
+def test_what_a_wrong_path_was_made_from(path, base_path, use):
     found = diagnose(path, BASE)
-    assert (found.given, found.use) == (given, use) and found.given + found.appended == path
+    assert (found.base_path, found.use) == (base_path, use)
+    assert found.base_path + found.appended == path

@@ -1,4 +1,4 @@
-"""Operations as the Hub will call them: an open store in, values out, no command line."""
+"""Operations as commands and the Hub call them: an open store in, values out."""
 
 import asyncio
 import json
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from conf.settings import UpstreamSettings
-from operations import channel_test
+from conf.settings import ServerSettings, UpstreamSettings
+from operations import channel_test, client_settings
 from operations.edits import editor
 from operations.explain import explain
 from store.admin.document import parse
@@ -29,36 +29,29 @@ CIPHER = Cipher(["a key"])
 @pytest.fixture
 def db(tmp_path):
     opened = open_database(sqlite_store(tmp_path / "store.db"))
-    made = document(["model"], [channel("main", CHAT, "http://127.0.0.1:1", {"model": "up"})])
+    entries = document(["model"], [channel("main", CHAT, "http://127.0.0.1:1", {"model": "up"})])
     actor = editor(opened, Sealing(CIPHER, PEPPERS), "hub:somebody")
-    actor.apply(parse(json.dumps(made), {}, Path()))
+    actor.apply(parse(json.dumps(entries), {}, Path()))
     yield opened
     discard(opened)
 
 
-def explained(db, secret, model="model"):
-    key = find_key(db, digests(secret, PEPPERS))
-    return explain(db, load_snapshot(db, CIPHER), key, model, PATHS[CHAT])
-
-
 def test_explain(db):
-    said = explained(db, SECRET)
-    assert said.allowed and said.first == ["main"]
-    assert [(one.name, one.usable, one.reason) for one in said.channels] == [("main", True, None)]
-    said = explained(db, "sk-of-nobody")
-    assert (said.allowed, said.reason, said.status) == (False, "invalid_api_key", 401)
-    assert list(said.channels) == list(said.first) == []
+    def explained(secret=SECRET, model="model"):
+        key = find_key(db, digests(secret, PEPPERS))
+        return explain(db, load_snapshot(db, CIPHER), key, model, PATHS[CHAT])
 
-
-def test_explain_of_a_name_that_is_not_offered(db):
-    said = explained(db, SECRET, "modell")
-    assert (said.reason, said.why.code, said.why.nearest) == (
-        *("model_not_found", "unknown"),
-        ["model"],
-    )
-    said = explained(db, SECRET, "up")
-    assert (said.why.code, said.why.nearest) == ("upstream_name", ["model"])
-    assert explained(db, SECRET).why is None
+    allowed = explained()
+    assert allowed.allowed and allowed.first == ["main"] and allowed.why is None
+    [state] = allowed.channels
+    assert (state.name, state.usable, state.reason) == ("main", True, None)
+    refused = explained("sk-of-nobody")
+    assert (refused.allowed, refused.reason, refused.status) == (False, "invalid_api_key", 401)
+    assert list(refused.channels) == list(refused.first) == []
+    for name, code in (("modell", "unknown"), ("up", "upstream_name")):
+        not_offered = explained(model=name)
+        assert (not_offered.reason, not_offered.why.code) == ("model_not_found", code)
+        assert not_offered.why.nearest == ["model"]
 
 
 def test_the_test_of_a_channel(db):
@@ -70,3 +63,16 @@ def test_the_test_of_a_channel(db):
         channel_test.target_of(db, CIPHER, "main", "other", stream=False)
     with pytest.raises(NotFound):
         channel_test.target_of(db, CIPHER, "mein", None, stream=False)
+
+
+@pytest.mark.parametrize(
+    ("host", "base"),
+    [
+        ("0.0.0.0", "http://127.0.0.1:8000"),
+        ("::", "http://127.0.0.1:8000"),
+        ("::1", "http://[::1]:8000"),
+        ("10.1.2.3", "http://10.1.2.3:8000"),
+    ],
+)
+def test_the_base_url_of_a_host(host, base):
+    assert client_settings.base_url(ServerSettings(host=host)) == base

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import time
 
 from handlers.hub.web import exports
 from store.db import audit
@@ -28,17 +27,13 @@ def test_a_line_has_actor_address_and_both_states(api, boss):
     assert "No line matches." in boss.get("/admin/audit?actor=nobody").text
 
 
-def test_the_log_comes_page_by_page_and_cannot_be_changed(api, db):
-    for number in range(3):
-        api.create("groups", {"name": f"g{number}"})
-        time.sleep(0.002)
-    everything = [row["id"] for row in api.listed(AUDIT)]
-    paged, after = [], ""
-    while after is not None:
-        part = api.get(f"{AUDIT}?limit=2&after={after}").json
-        paged += [row["id"] for row in part["items"]]
-        after = part["next"]
-    assert paged == everything and len(paged) == len(audit.entries(db, 1000))
+def test_the_log_comes_page_by_page_and_cannot_be_changed(api):
+    api.create("groups", *({"name": f"g{number}"} for number in range(3)))
+    everything = api.listed(AUDIT)
+    first = api.get(f"{AUDIT}?limit=2").json
+    rest = api.get(f"{AUDIT}?after={first['next']}").json
+    assert len(first["items"]) == 2 and first["items"] + rest["items"] == everything
+    assert rest["next"] is None
     for method in ("POST", "PATCH", "DELETE"):
         assert api.call(method, AUDIT, {}).status == 405
 
