@@ -170,15 +170,12 @@ class NativeBridge:
 
     @property
     def at_boundary(self) -> bool:
-        """See ``Bridge``."""
         return not self._splitter.oversized
 
     def watch(self, on_issued: Callable[[list[str]], None], *, stored: bool) -> None:
-        """See ``Bridge``."""
         self._tap.on_issued, self._tap.stored = on_issued, stored
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
-        """See ``Bridge``."""
         return self._tap.encode_fault(fault, request_id)
 
     def feed(self, chunk: bytes) -> bytes:

@@ -328,7 +328,6 @@ class TranslatedBridge:
         """See ``Bridge``: the client of another family gets none of the vendor's ids."""
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
-        """See ``Bridge``."""
         return self._encoder.encode_fault(fault, request_id)
 
     def feed_repeat(self, chunk: bytes) -> bytes | None:
@@ -340,7 +339,6 @@ class TranslatedBridge:
         return self._encoder.repeat(text) if text else None
 
     def feed(self, chunk: bytes) -> bytes:
-        """See ``Bridge``."""
         if self.ended:
             return b""
         sent: list[bytes] = []

@@ -273,7 +273,6 @@ class ChatDecoder(StreamDecoder):
         self._choices: dict[int, _StreamedChoice] = {}
 
     def read(self, name: str | None, data: dict[str, Any]) -> list[Event]:
-        """See ``StreamDecoder``."""
         choices = data.get("choices")
         plain = self._plain(choices)
         if plain is not None:

@@ -61,7 +61,6 @@ FIELDS: Mapping[str, Asking] = {
     "web_search_options": "hosted_search",
 }
 
-
 _MAX_N = 128
 _MAX_TOP_LOGPROBS = 20
 _LARGE_BYTES = 262_144  # of messages; larger ones are decoded after a yield

@@ -323,7 +323,6 @@ class ChatEncoder(StreamEncoder):
         return b""
 
     def repeat(self, text: bytes) -> bytes:
-        """See ``StreamEncoder``."""
         slot = self._last
         if slot is None or not text:
             return b""
@@ -331,13 +330,11 @@ class ChatEncoder(StreamEncoder):
         return b'%b"%b"%b' % (slot.before, text, slot.behind)
 
     def end(self, usage: Usage | None) -> bytes:
-        """See ``StreamEncoder``."""
         if usage is None or not self.context.include_usage:
             return b"data: [DONE]\n\n"
         return b'%b],"usage":%b}\n\ndata: [DONE]\n\n' % (self._head, dumps(encode_usage(usage)))
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
-        """See ``StreamEncoder``."""
         return encode_stream_fault(fault)
 
     def _roles_up_to(self, index: int) -> bytes:

@@ -9,13 +9,14 @@ what the model cannot take is a trait of it.
 import hashlib
 from typing import Any
 
-from adapters.chat_completions.encode_turns import ChatToolNames, encode_turns, fit_name
+from adapters.chat_completions.encode_turns import ChatToolNames, encode_turns
 from adapters.family.codec import Encoded, Target
 from adapters.family.traits import Traits
 from adapters.faults import Condition, Fault
 from adapters.ir.request import Effort, Feature, Output, Request, Thinking, Tool, ToolChoice
 from adapters.json.jsonio import compact, dumps
 from adapters.json.structure import Steps
+from adapters.openai import fit_name
 
 MAX_STOPS = 4
 MAX_END_USER_CHARS = 64  # longer ones are refused

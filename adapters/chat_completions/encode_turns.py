@@ -7,8 +7,6 @@ without a call becomes the user's text: upstreams refuse both. Names of tools ha
 letters, digits, ``_`` and ``-``, and no groups; others are renamed, and mapped back in the answer.
 """
 
-import hashlib
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -19,17 +17,7 @@ from adapters.ir.parts import Media, Part, Reasoning, Refusal, Text, ToolCall, T
 from adapters.ir.request import Request, Tool
 from adapters.json.jsonio import compact
 from adapters.json.structure import Steps
-
-MAX_NAME_CHARS = 64
-
-
-_NAME = re.compile(rf"[a-zA-Z0-9_-]{{1,{MAX_NAME_CHARS}}}")
-
-
-_OTHER = re.compile(r"[^a-zA-Z0-9_-]")
-
-
-_HASH_CHARS = 8
+from adapters.openai import fit_name, hashed_name
 
 
 class ChatToolNames:
@@ -71,26 +59,15 @@ class ChatToolNames:
         key = (tool.namespace, tool.name)
         sent = fit_name(_full(tool.name, tool.namespace))
         if self._tools_by_name.setdefault(sent, key) != key:
-            sent = _hashed(f"{tool.namespace} {tool.name}")
+            sent = hashed_name(f"{tool.namespace} {tool.name}")
             self._tools_by_name[sent] = key
         self._sent[key] = sent
         if sent != tool.name or tool.namespace or not self.is_native(tool.kind == "custom"):
             self.renamed[sent] = tool
 
 
-def fit_name(name: str) -> str:
-    """Return ``name`` where the family accepts it, else one derived from it that is always the
-    same."""
-    return name if _NAME.fullmatch(name) else _hashed(name)
-
-
 def _full(name: str, namespace: str) -> str:
     return f"{namespace}__{name}" if namespace else name
-
-
-def _hashed(name: str) -> str:
-    digest = hashlib.sha256(name.encode(errors="replace")).hexdigest()[:_HASH_CHARS]
-    return f"{_OTHER.sub('_', name)[: MAX_NAME_CHARS - _HASH_CHARS - 1]}_{digest}"
 
 
 NO_RESULT = "no result provided"

@@ -139,8 +139,6 @@ def read_usage(usage: object) -> Usage | None:
 
 
 _READER = AnswerReader(_fields, _odd_fields, read_usage, _weight_of_choice)
-
-
 _SPOKEN = b'"audio":'
 
 

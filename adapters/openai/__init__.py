@@ -5,6 +5,8 @@ The SDK's exception class comes from the status alone; type, code and param are 
 body. Source: the types and behaviour of the official OpenAI SDKs. Imported by the two families.
 """
 
+import hashlib
+import re
 from collections.abc import Mapping, Sequence
 
 from adapters.family import Envelope, ModelEntry, Operation
@@ -12,6 +14,12 @@ from adapters.family.fault_table import FAULT_TABLE
 from adapters.family.headers import refusal_headers
 from adapters.faults import Fault
 from adapters.json.jsonio import dumps
+
+MAX_NAME_CHARS = 64  # of a tool
+
+_NAME = re.compile(rf"[a-zA-Z0-9_-]{{1,{MAX_NAME_CHARS}}}")
+_OTHER = re.compile(r"[^a-zA-Z0-9_-]")
+_HASH_CHARS = 8
 
 LIST_MODELS = Operation("/v1/models", "list_models", free=True)
 
@@ -51,3 +59,14 @@ def error_of(fault: Fault) -> dict[str, str | None]:
     """Return the error object: message, type, param and code."""
     _, kind = FAULT_TABLE[fault.condition].openai
     return {"message": fault.message, "type": kind, "param": fault.param, "code": fault.code}
+
+
+def fit_name(name: str) -> str:
+    """Return the name of a tool where upstreams accept it, else ``hashed_name`` of it."""
+    return name if _NAME.fullmatch(name) else hashed_name(name)
+
+
+def hashed_name(name: str) -> str:
+    """Return a name that upstreams accept, derived from any, always the same."""
+    digest = hashlib.sha256(name.encode(errors="replace")).hexdigest()[:_HASH_CHARS]
+    return f"{_OTHER.sub('_', name)[: MAX_NAME_CHARS - _HASH_CHARS - 1]}_{digest}"

@@ -48,7 +48,6 @@ FIELDS: Mapping[str, Asking] = {
     "user": "end_user",
 }
 
-
 _EFFORTS: dict[str, Effort] = {
     "none": "off",
     **{effort: effort for effort in ("minimal", "low", "medium", "high", "xhigh", "max")},

@@ -13,6 +13,7 @@ from adapters.ir.parts import Text
 from adapters.ir.request import Effort, Feature, Output, Request, Thinking, Tool, ToolChoice
 from adapters.json.jsonio import dumps
 from adapters.json.structure import Steps
+from adapters.openai import fit_name
 from adapters.responses.encode_turns import InputItems, ResponsesToolNames, short_name
 
 MIN_OUTPUT_TOKENS = 16  # upstreams refuse less
@@ -116,7 +117,7 @@ def _add_text(body: Json, request: Request, *, as_tool: bool, verbosity: bool) -
     elif output.kind == "schema" and not as_tool:
         form: Json = {
             "type": "json_schema",
-            "name": ResponsesToolNames(()).sent(output.name or SCHEMA_NAME),
+            "name": fit_name(output.name or SCHEMA_NAME),
             "schema": output.schema,
         }
         if output.description:
@@ -264,7 +265,7 @@ def _allowed(request: Request, names: ResponsesToolNames) -> list[Tool]:
 
 def _named(tool: Tool, names: ResponsesToolNames) -> dict[str, Any]:
     kind = "custom" if tool.kind == "custom" and names.customs else "function"
-    return {"type": kind, "name": names.sent(tool.name)}
+    return {"type": kind, "name": fit_name(tool.name)}
 
 
 def _tool(tool: Tool, names: ResponsesToolNames, *, search: bool) -> dict[str, Any] | None:

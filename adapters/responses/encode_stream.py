@@ -126,7 +126,6 @@ class MessageItem(OutputItem):
         self._logprobs: list[bytes] = []
 
     def open(self) -> bytes:
-        """See ``OutputItem``."""
         return self._added(self._FIELDS % (b"in_progress", b""))
 
     def open_part(self, slot: int, *, refusal: bool) -> bytes:
@@ -176,7 +175,6 @@ class MessageItem(OutputItem):
         return events
 
     def close(self) -> bytes:
-        """See ``OutputItem``."""
         events = self.close_part() if self.slot is not None else b""
         content = b",".join(self._parts)
         self._parts = []
@@ -209,7 +207,6 @@ class ReasoningItem(OutputItem):
         self._deltas_of(b"reasoning_summary_text.delta", b'"summary_index":0')
 
     def open(self) -> bytes:
-        """See ``OutputItem``."""
         return self._added(b'"type":"reasoning","summary":[]')
 
     def add(self, text: bytes) -> bytes:
@@ -221,7 +218,6 @@ class ReasoningItem(OutputItem):
         return self._write(b"reasoning_summary_part.added", part) + super().add(text)
 
     def close(self) -> bytes:
-        """See ``OutputItem``."""
         events, summary = b"", b""
         if self._begun:
             text = bytes(self.text)
@@ -261,7 +257,6 @@ class CallItem(OutputItem):
         self._deltas_of(kind_of_text + b".delta", b"")
 
     def open(self) -> bytes:
-        """See ``OutputItem``."""
         return self._added(self._fields % (b"in_progress", b""))
 
     def close(self) -> bytes:
@@ -303,7 +298,6 @@ class ResponsesEncoder(StreamEncoder):
         self._finish = Finished("stop")
 
     def begin(self) -> bytes:
-        """See ``StreamEncoder``."""
         self.started = True
         response = b'"response":%b' % dumps(blank_response(self.context))
         return self._writer.write(b"created", response) + self._writer.write(
@@ -311,7 +305,6 @@ class ResponsesEncoder(StreamEncoder):
         )
 
     def write(self, event: Event) -> bytes:
-        """See ``StreamEncoder``."""
         self._spoken = None
         if isinstance(event, Delta):
             return self._delta(event)
@@ -333,12 +326,10 @@ class ResponsesEncoder(StreamEncoder):
         return b""
 
     def repeat(self, text: bytes) -> bytes:
-        """See ``StreamEncoder``."""
         assert self._spoken is not None
         return self._spoken.add(text)
 
     def end(self, usage: Usage | None) -> bytes:
-        """See ``StreamEncoder``."""
         finish = self._finish
         events = []
         if last := refusal_text(finish.finish, finish.detail, self._refused):
@@ -363,7 +354,6 @@ class ResponsesEncoder(StreamEncoder):
         return b"".join(events)
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
-        """See ``StreamEncoder``."""
         return encode_stream_fault(fault, blank_response(self.context), self._writer.number)
 
     def _opened(self, event: Opened) -> bytes:

@@ -1,7 +1,6 @@
 """Encoding of turns as the items of an upstream's ``input``, and of the names of tools in them."""
 
 import hashlib
-import re
 from typing import Any
 
 from adapters.family.base64_data import base64_of
@@ -10,18 +9,10 @@ from adapters.faults import Condition, Fault
 from adapters.ir.parts import Media, Part, Reasoning, Refusal, Text, ToolCall, ToolResult, Turn
 from adapters.ir.request import Tool
 from adapters.json.jsonio import compact
+from adapters.openai import fit_name
 from adapters.responses.reasoning_state import unseal
 
-MAX_NAME_CHARS = 64
-
-
 MAX_ID_CHARS = 64
-
-
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-
-
-_ODD = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class ResponsesToolNames:
@@ -34,16 +25,9 @@ class ResponsesToolNames:
         for tool in tools:
             if tool.kind == "hosted":
                 continue
-            sent = self.sent(tool.name)
+            sent = fit_name(tool.name)
             if sent != tool.name or (tool.kind == "custom" and not customs):
                 self.renamed[sent] = tool
-
-    def sent(self, name: str) -> str:
-        """Return the name for the upstream: the client's, or one derived from it that is always the
-        same."""
-        if _NAME.fullmatch(name):
-            return name
-        return f"{_ODD.sub('_', name)[: MAX_NAME_CHARS - 9]}_{_hash(name)[:8]}"
 
 
 def call_id(name: str) -> str:
@@ -130,7 +114,7 @@ class InputItems:
         item: Json = {
             "type": "custom_tool_call" if custom else "function_call",
             "call_id": call_id(part.id),
-            "name": self._names.sent(part.name),
+            "name": fit_name(part.name),
         }
         if custom:
             item["input"] = part.arguments

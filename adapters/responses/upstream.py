@@ -188,8 +188,6 @@ def _details(holder: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 _READER = AnswerReader(_fields, _odd_fields, read_usage, weight_of_item)
-
-
 _HANDED_OUT = (b'"container_id"', b'"conversation":')
 
 
