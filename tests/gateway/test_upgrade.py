@@ -29,7 +29,8 @@ from tests.support.upstream import ScriptedUpstream
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/operations.md").read_text()
-COPIED = "adapters app.py commands conf demo docs handlers Makefile pyproject.toml sluice store"
+COPIED = "adapters app.py commands conf demo docs handlers operations sluice store"
+COPIED += " Makefile pyproject.toml"
 UPGRADE = "stop at the first line that fails"
 ROLLBACK = "Back to the version before"
 PATIENCE_S = 40
@@ -132,7 +133,7 @@ class Machine:
 @pytest.fixture
 def machine(tmp_path):
     with ScriptedUpstream() as vendor:
-        gateway = gateway_before(vendor, tmp_path / "state")
+        gateway = gateway_before(vendor, tmp_path / "state", {"server.workers": 1})
         installed = Machine(tmp_path, gateway)
         try:
             yield installed
