@@ -234,7 +234,7 @@ def test_no_message(body):
     assert read.fault.message == "The upstream refused the request."
 
 
-SAMPLES = Path(__file__).resolve().parents[1] / "wire"
+SAMPLES = Path(__file__).parents[2] / "wire"
 OF_SAMPLES = {
     "error_400_field": "E22",
     "error_401": "E24",
