@@ -12,7 +12,7 @@ import pytest
 from handlers.hub import setup
 from store.db.audit import entries
 from store.values.ids import new_ulid
-from tests.handlers.hub.keys.conftest import Asker
+from tests.handlers.hub.browser import Browser
 from tests.handlers.hub.overview_world import book, call, edit
 from tests.support.ports import free_port
 
@@ -186,7 +186,7 @@ def test_a_key_is_not_used_from_elsewhere_than_its_networks(alice, relay):
 
 def test_one_call_at_a_time(alice, relay, hub):
     relay.wait.clear()
-    other = Asker(hub.port)
+    other = Browser(hub.port)
     other.cookies, other.xsrf = dict(alice.cookies), alice.xsrf
     first = threading.Thread(target=ask, args=(other,))
     first.start()
