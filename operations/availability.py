@@ -47,14 +47,14 @@ class ModelLookup:
 
 
 class Availability:
-    """Availability in the groups of one world: those that a user may see."""
+    """Availability in the groups of an offering: those that a user may see."""
 
-    def __init__(self, world: Offering) -> None:
-        self._world = world
-        self._statuses = {(status.name, status.model): status for status in world.statuses}
+    def __init__(self, offering: Offering) -> None:
+        self._offering = offering
+        self._statuses = {(status.name, status.model): status for status in offering.statuses}
         self._upstream: dict[str, set[str]] = {}
-        for channel in world.channels:
-            if channel.groups & world.groups.keys():
+        for channel in offering.channels:
+            if channel.groups & offering.groups.keys():
                 for public, upstream in channel.models.items():
                     self._upstream.setdefault(upstream, set()).add(public)
 
@@ -66,7 +66,7 @@ class Availability:
         """Return the other groups in which a model can be called now, the cheapest first."""
         groups = [
             other
-            for name, other in self._world.groups.items()
+            for name, other in self._offering.groups.items()
             if name != group and self._answers(name, model)
         ]
         groups.sort(key=lambda other: (other.multiplier_ppm, other.name))
@@ -83,7 +83,7 @@ class Availability:
 
     def nearest(self, group: str, model: str) -> list[str]:
         """Return similar names that can be called: in the group, else in others."""
-        return self._like(model, [group]) or self._like(model, self._world.groups)
+        return self._like(model, [group]) or self._like(model, self._offering.groups)
 
     def _not_offered(self, group: str, model: str, elsewhere: Sequence[str]) -> ModelLookup:
         if elsewhere:

@@ -4,7 +4,7 @@ import pytest
 
 from operations import availability
 from operations.availability import Availability
-from store.channels.offers import World
+from store.channels.offers import Offering
 from store.channels.serving import ServingChannel
 from store.channels.status import AVAILABLE, DISABLED, DOWN, Status
 from tests.support.groups import group
@@ -36,7 +36,7 @@ def able():
         "batch": group("batch", 500_000),
     }
     channels = [ServingChannel(*served), ServingChannel(*others)]
-    return Availability(World(0, groups, {}, channels, statuses, {}))
+    return Availability(Offering(0, groups, {}, channels, statuses, {}))
 
 
 def test_another_group_offers_it_the_cheapest_first(able):
