@@ -8,7 +8,7 @@ types of the official OpenAI SDKs.
 
 from typing import Any
 
-from adapters.chat_completions.reasoning_state import FIELD, Thoughts, of_call
+from adapters.chat_completions.reasoning_state import FIELD, ReasoningPieces, pieces_of_call
 from adapters.family.base64_data import split_data_url, standard_base64, text_of
 from adapters.family.reading import (
     field_path,
@@ -120,12 +120,12 @@ class _TurnBuilder:
 
     def _assistant(self, message: dict[str, Any], at: str) -> list[Part]:
         calls = self._read_calls(message, at)
-        thoughts = Thoughts(_thought(message, at))
+        thoughts = ReasoningPieces(_thought(message, at))
         # The state of the first call came before all text, unless it is marked otherwise.
-        first = of_call(calls[0][1]) if calls else ""
+        first = pieces_of_call(calls[0][1]) if calls else ""
         parts: list[Part] = [*thoughts.read(first, late=False)]
         parts += thoughts.read(message.get(FIELD), late=False)
-        carried = (message.get(FIELD), *(of_call(raw) for _, raw in calls))
+        carried = (message.get(FIELD), *(pieces_of_call(raw) for _, raw in calls))
         if not any(carried) and _thought(message, at):
             parts.append(Reasoning(_thought(message, at)))
         parts += self._content(message, at)
@@ -134,7 +134,7 @@ class _TurnBuilder:
         if message.get("audio") is not None:
             self._asks.append(Ask("stored_state", field_path(at, "audio")))
         for call, raw in calls:
-            parts += thoughts.read(of_call(raw))
+            parts += thoughts.read(pieces_of_call(raw))
             parts.append(call)
         return parts + thoughts.read(message.get(FIELD))
 

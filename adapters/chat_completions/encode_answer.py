@@ -13,7 +13,7 @@ from adapters.chat_completions.reasoning_state import (
     BETWEEN,
     FIELD,
     extra_content,
-    joined_text,
+    join_texts,
     piece,
 )
 from adapters.family.codec import AnswerContext, StreamEncoder
@@ -150,7 +150,7 @@ def _encode_choice(choice: Choice, index: int, context: AnswerContext) -> Steps[
     if choice.finish == "error" and not choice.parts:
         raise model_failed()
     thoughts = [part for part in choice.parts if isinstance(part, Reasoning)]
-    reasoning, places = joined_text(thoughts)
+    reasoning, places = join_texts(thoughts)
     yield False
     texts = [part for part in choice.parts if isinstance(part, Text)]
     refusal = "".join(part.text for part in choice.parts if isinstance(part, Refusal))

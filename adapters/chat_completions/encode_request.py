@@ -46,7 +46,7 @@ def encode_request(request: Request, target: Target, count: bool) -> Steps[Encod
     if stops:
         body["stop"] = stops
     body |= _sampling(request, traits)
-    body |= _around(request, traits)
+    body |= _other_fields(request, traits)
     yield len(messages) > 0
     try:
         output_tool, dropped = _add_output(body, request.output, traits, names)
@@ -96,7 +96,7 @@ def _sampling(request: Request, traits: Traits) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _around(request: Request, traits: Traits) -> dict[str, Any]:
+def _other_fields(request: Request, traits: Traits) -> dict[str, Any]:
     """Encode the fields that are not about the text itself."""
     fields: dict[str, Any] = {}
     if request.thinking is not None and (effort := effort_of(request.thinking, traits)):

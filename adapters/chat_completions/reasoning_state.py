@@ -40,7 +40,7 @@ def extra_content(pieces: list[str]) -> dict[str, Any]:
     return {"gw": joined}
 
 
-def of_call(call: dict[str, Any]) -> str:
+def pieces_of_call(call: dict[str, Any]) -> str:
     """Return the pieces in the ``extra_content`` of a call from a client, which may have any
     shape."""
     extra = call.get("extra_content")
@@ -51,7 +51,7 @@ def of_call(call: dict[str, Any]) -> str:
     return " ".join(text for text in (extra.get("gw"), signature) if isinstance(text, str))
 
 
-class Thoughts:
+class ReasoningPieces:
     """The reasoning of one message of a client's history, none of it twice."""
 
     def __init__(self, text: str) -> None:
@@ -85,7 +85,7 @@ class Thoughts:
         return self._text[begin:end]
 
 
-def joined_text(parts: Iterable[Reasoning]) -> tuple[str, list[tuple[int, int]]]:
+def join_texts(parts: Iterable[Reasoning]) -> tuple[str, list[tuple[int, int]]]:
     """Return the ``reasoning_content`` of reasoning parts, and the place of each part in it."""
     text, places = "", []
     for part in parts:

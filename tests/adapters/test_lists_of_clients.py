@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from adapters.chat_completions.reasoning_state import Thoughts
+from adapters.chat_completions.reasoning_state import ReasoningPieces
 from adapters.family.codec import Encoded, Target
 from adapters.family.opaque import Origin
 from adapters.family.traits import Traits
@@ -81,7 +81,7 @@ def test_signatures_before_their_calls():
 def test_places_that_overlap_do_not_multiply_the_text():
     text = "word " * 1000
     pieces = " ".join(f"o{at}/{at}:{len(text)}" for at in range(1000))
-    read = Thoughts(text).read(pieces)
+    read = ReasoningPieces(text).read(pieces)
     assert sum(len(one.text) for one in read) <= len(text)
     assert [one.opaque for one in read] == [f"o{at}" for at in range(1000)]
 
