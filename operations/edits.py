@@ -59,7 +59,7 @@ def link_account(db: peewee.Database, issuer: str, user: str, subject: str, acto
 
 
 def create_codes(
-    db: peewee.Database, batch: codes.Wanted, pepper: str, actor: str
+    db: peewee.Database, batch: codes.NewCodes, pepper: str, actor: str
 ) -> list[dict[str, Any]]:
     """Create redeem codes; return them in clear, which is never shown again. Raises Refused."""
     return [

@@ -47,7 +47,7 @@ def create(
     count: int, amount: int, expires: int | None, config: Path | None, as_json: bool
 ) -> None:
     """Create codes and print them; they are not shown again."""
-    batch = codes.Wanted(count, amount, expires)
+    batch = codes.NewCodes(count, amount, expires)
     with opened_store(config) as access:
         rows = create_codes(access.db, batch, access.secrets().peppers[0], actor())
     print_table(rows, ("id", "code", "amount", "expires_at"), as_json)

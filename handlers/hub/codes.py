@@ -41,7 +41,7 @@ def load(db: peewee.Database, code_id: str) -> dict[str, Any]:
     return codes.public(codes.show(db, code_id), database_ms(db))
 
 
-def batch_of(body: Mapping[str, Any]) -> codes.Wanted:
+def batch_of(body: Mapping[str, Any]) -> codes.NewCodes:
     """Read the requested batch of a body or a form. Raises Failure."""
     count, expires_at = body.get("count") or 1, body.get("expires_at") or None
     if isinstance(count, str) and count.isdecimal() and len(count) <= MAX_DIGITS:
@@ -56,10 +56,10 @@ def batch_of(body: Mapping[str, Any]) -> codes.Wanted:
         expires_ms = None if expires_at is None else Instant().parse(expires_at)
     except ValueError as error:
         raise invalid("expires_at", f"expires_at {error}") from None
-    return codes.Wanted(count, amount, expires_ms)
+    return codes.NewCodes(count, amount, expires_ms)
 
 
-async def create(handler: HubHandler, batch: codes.Wanted) -> list[dict[str, Any]]:
+async def create(handler: HubHandler, batch: codes.NewCodes) -> list[dict[str, Any]]:
     """Create a batch; return the codes in clear, which are never shown again. Raises Failure."""
     pepper = handler.site.sealing.peppers[0]
     return await handler.store(create_codes, batch, pepper, actor_of(handler))

@@ -116,17 +116,17 @@ class Journal:
 
     @property
     def backlog_bytes(self) -> int:
-        """How much is written but not yet applied to the store."""
+        """Return the bytes written but not yet applied to the store."""
         return max(0, self._written - self.applied_offset)
 
     @property
     def open_calls(self) -> int:
-        """How many calls are open."""
+        """Count the open calls."""
         return len(self._open)
 
     @property
     def accepting(self) -> bool:
-        """Whether a new call can be opened: there is room and the disk takes what is written."""
+        """Return whether a new call can be opened: there is room and the disk accepts writes."""
         return not self._failed and (not self._disk_full or self._has_room(2))
 
     def open_call(self, line: OpenLine) -> None:
@@ -249,7 +249,7 @@ class Journal:
         return self._line_of(shorter[0](line), *shorter[1:])
 
     def _has_room(self, lines: int) -> bool:
-        """Whether so many lines fit, besides the closing ones of all open calls.
+        """Return whether so many lines fit, besides the closing ones of all open calls.
 
         A segment takes at least its size / LINE_MAX_BYTES lines whatever their lengths, since one
         is only left when the next line does not fit: so whole lines can be counted in bytes.
@@ -358,8 +358,8 @@ class Journal:
     def _keep_ahead(self) -> None:
         if self._disk_full and time.monotonic() < self._retry_at:
             return
-        wanted = len(self._open) * LINE_MAX_BYTES + SEGMENT_BYTES
-        while self._segments.end - self._written < wanted:
+        needed = len(self._open) * LINE_MAX_BYTES + SEGMENT_BYTES
+        while self._segments.end - self._written < needed:
             self._allocate()
             if self._disk_full:
                 self._retry_at = time.monotonic() + DISK_RETRY_S
@@ -388,7 +388,7 @@ class _Refusals:
         self._held: dict[str, tuple[int, UsageRecord]] = {}
 
     def passes(self, record: UsageRecord, at_ms: int) -> bool:
-        """Whether a refusal gets a record of its own."""
+        """Return whether a refusal gets a record of its own."""
         self._turn(at_ms)
         seen = self._seen.get(record.call.key_id, 0)
         if seen >= self._per_minute:
@@ -405,7 +405,7 @@ class _Refusals:
             self._held[record.call.key_id] = (held + count, record)
 
     def take(self, at_ms: int | None = None) -> list[tuple[int, UsageRecord]]:
-        """What was held in past minutes; without a time: all of it."""
+        """Take the refusals counted in past minutes; without a time, all."""
         if at_ms is not None and not self._turn(at_ms):
             return []
         held, self._held = list(self._held.values()), {}
@@ -440,7 +440,7 @@ def _sound_open(line: OpenLine) -> OpenLine:
 def _without_details(record: UsageRecord) -> UsageRecord:
     """The clipped record without what upstreams said in attempts that failed."""
     record = clipped(record)
-    attempts = (replace(one, detail=None) for one in record.attempts)
+    attempts = (replace(attempt, detail=None) for attempt in record.attempts)
     return replace(record, attempts=tuple(attempts))
 
 

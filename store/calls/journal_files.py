@@ -37,7 +37,7 @@ def try_lock(descriptor: int) -> bool:
 
 
 def still_named(descriptor: int, path: Path) -> bool:
-    """Whether a path still leads to the open file: adoption may have removed it meanwhile."""
+    """Return whether a path still names the open file: adoption may have removed it meanwhile."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:
@@ -45,7 +45,7 @@ def still_named(descriptor: int, path: Path) -> bool:
 
 
 def segment_path(directory: Path, journal_id: str, start: int) -> Path:
-    """Where the segment that starts at an offset lies."""
+    """Return the path of the segment that starts at an offset."""
     return directory / f"{journal_id}-{start:016d}.log"
 
 

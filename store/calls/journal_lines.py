@@ -44,7 +44,7 @@ class OpenLine(msgspec.Struct, array_like=True, frozen=True, tag=OPEN_TAG, gc=Fa
 
 
 class Sent(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What the client has got so far and from where."""
+    """The part of the answer that the client has, and its channel."""
 
     status: int | None = None
     upstream_family: str | None = None
@@ -55,7 +55,7 @@ class Sent(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class MarkLine(msgspec.Struct, array_like=True, frozen=True, tag=MARK_TAG, gc=False):
-    """How far a running call has come; the last one of a call counts, alone.
+    """The progress of a running call; only the last mark of a call counts.
 
     `holds`: as in OpenLine, when more was reserved since.
     """

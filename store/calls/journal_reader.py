@@ -66,7 +66,7 @@ class Closed:
 
     @property
     def lines(self) -> int:
-        """How many were found that need something done."""
+        """Count the lines that need work."""
         return len(self.records) + len(self.unreadable) + len(self.damaged)
 
 
@@ -88,8 +88,8 @@ class JournalReader:
     def read_closed(self, offset: int, limit: int, max_records: int) -> Closed:
         """Up to `max_records` records of close lines between two offsets, the second one the end of
         a line; OSError when unread."""
-        found = Closed(offset)
-        records, decode, check, cut = found.records, _decode_close, CHECK, -CHECK_BYTES
+        closed = Closed(offset)
+        records, decode, check, cut = closed.records, _decode_close, CHECK, -CHECK_BYTES
         for end, lines in self._blocks(offset, limit):
             for line in lines:  # runs for each call, twice: lean
                 end += len(line)
@@ -97,24 +97,24 @@ class JournalReader:
                 if line[cut:] != check % crc32(body):
                     body, damage = _examined(line, end)
                     if damage is not None:
-                        found.damaged.append(damage)
+                        closed.damaged.append(damage)
                 if (kind := body[2:3]) == CLOSE:
                     try:
                         records.append(decode(body))
                     except (msgspec.DecodeError, UnicodeDecodeError):
-                        found.unreadable.append(body)
+                        closed.unreadable.append(body)
                     if len(records) >= max_records:
-                        found.offset = end
-                        return found
+                        closed.offset = end
+                        return closed
                 elif kind == HANDED:
                     try:
-                        found.handed.append(_decode_handed(body))
+                        closed.handed.append(_decode_handed(body))
                     except (msgspec.DecodeError, UnicodeDecodeError):
-                        found.unreadable.append(body)
-            found.offset = end
-            if found.lines >= max_records:
-                return found
-        return found
+                        closed.unreadable.append(body)
+            closed.offset = end
+            if closed.lines >= max_records:
+                return closed
+        return closed
 
     def is_too_old(self) -> bool:
         """Return whether a version has written the journal whose lines have no checksum or whose

@@ -78,8 +78,8 @@ def add_records(db: peewee.Database, records: Iterable[UsageRecord]) -> None:
     mysql = is_mysql(db)
     # Rows in order of their key, so that two writers wait for each other instead of deadlocking.
     of_tables = (by_key, by_channel, by_day, by_user, by_group)
-    for table, found in zip(TABLES, of_tables, strict=True):
-        executemany(db, _upsert(table, mysql), [(*key, *found[key]) for key in sorted(found)])
+    for table, keyed in zip(TABLES, of_tables, strict=True):
+        executemany(db, _upsert(table, mysql), [(*key, *keyed[key]) for key in sorted(keyed)])
 
 
 def _gather(records: Iterable[UsageRecord]) -> Sums:
@@ -115,8 +115,8 @@ def _gather(records: Iterable[UsageRecord]) -> Sums:
 
 
 def _add(found: Sums, key: tuple[Any, ...], sums: list[int]) -> None:
-    there = found.get(key)
-    found[key] = sums if there is None else [a + b for a, b in zip(there, sums, strict=True)]
+    sums_row = found.get(key)
+    found[key] = sums if sums_row is None else [a + b for a, b in zip(sums_row, sums, strict=True)]
 
 
 # 9 characters are blocks of 32 ms, of which an hour has 112,500: none lies across its end.
@@ -185,14 +185,14 @@ def _rebuild_hour(db: peewee.Database, day: int, hour: int) -> None:
     for table in tables:
         table.delete().where(table.day == day, table.hour == hour).execute(db)
     for table in tables:
-        found = _sums(db, UsageRow, _names_beside_time(table), begun)
-        _insert(db, table, (day, hour), found)
+        sums_rows = _sums(db, UsageRow, _names_beside_time(table), begun)
+        _insert(db, table, (day, hour), sums_rows)
 
 
 def _rebuild_day(db: peewee.Database, day: int, table: Any, source: Any) -> None:
     table.delete().where(table.day == day).execute(db)
-    found = _sums(db, source, _names_beside_time(table), source.day == day)
-    _insert(db, table, (day,), found)
+    sums_rows = _sums(db, source, _names_beside_time(table), source.day == day)
+    _insert(db, table, (day,), sums_rows)
 
 
 def _insert(db: peewee.Database, table: Any, when: tuple[int, ...], found: "_Found") -> None:
@@ -221,10 +221,14 @@ def _day_faults(db: peewee.Database, day: int) -> list[str]:
         if names not in rights:  # two tables tell the same things apart
             rights[names] = _sums(db, UsageRow, names, UsageRow.day == day)
         right = rights[names]
-        said = _sums(db, table, names, table.day == day)
-        wrong = sorted(key for key in right.keys() | said.keys() if right.get(key) != said.get(key))
+        stored_sums = _sums(db, table, names, table.day == day)
+        wrong = sorted(
+            key
+            for key in right.keys() | stored_sums.keys()
+            if right.get(key) != stored_sums.get(key)
+        )
         faults += [
-            f"{name} of {day}, {' '.join(key)}: {_difference(right.get(key), said.get(key))}"
+            f"{name} of {day}, {' '.join(key)}: {_difference(right.get(key), stored_sums.get(key))}"
             for key in wrong[:FAULTS_PER_DAY]
         ]
     return faults

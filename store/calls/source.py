@@ -41,7 +41,7 @@ _FINISH = 'UPDATE "journals" SET "finished_ms" = ? WHERE "id" = ?'
 
 
 class JournalSource:
-    """How far a journal was read (`position`), and how far the store has it (`committed`; None: not
+    """The progress in a journal: read up to `position`, in the store up to `committed` (None: not
     known yet). `pending`: read, but not known to be in the store.
 
     `applied` hears of each batch: the journal's leases after it, and what it charged.
@@ -214,7 +214,7 @@ _UNBOOKABLE = (StoreError, ArithmeticError, ValueError, TypeError)
 
 
 def _blames_record(error: BaseException) -> bool:
-    """Whether an error comes from what a record holds; all others are waited out.
+    """Return whether an error comes from the content of a record; all others are retried.
 
     The names are those of PEP 249, the same in peewee and in both drivers.
     """

@@ -65,7 +65,7 @@ class Found(msgspec.Struct, frozen=True, gc=False):
 
 
 def mark_of(response_id: str) -> str:
-    """What stands for a response's id, in hexadecimal."""
+    """Return the digest that stands for a response's id, in hexadecimal."""
     return hashlib.sha256(response_id.encode(errors="surrogatepass")).hexdigest()
 
 

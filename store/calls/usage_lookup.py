@@ -23,8 +23,8 @@ _DECIMALS = 15  # a price has 9, and is for 10^6 tokens
 def find(db: peewee.Database, wanted: str, since_ms: int = 0) -> list[Row]:
     """The calls with this id, newest first, at most MATCHES_MAX: by the record's, else by the
     client's or the vendor's among the calls begun since `since_ms`."""
-    if found := _of_record(db, wanted):
-        return found
+    if rows := _of_record(db, wanted):
+        return rows
     matches: dict[str, Row] = {}
     for column in (UsageRow.client_request_id, UsageRow.upstream_request_id):
         terms = [column == wanted, UsageRow.day >= day_at(since_ms)]
@@ -43,8 +43,8 @@ def _of_record(db: peewee.Database, wanted: str) -> list[Row]:
 
 
 def cost_lines(row: Row) -> list[dict[str, Any]]:
-    """What the cost of a record is made of, before its multiplier: class, tokens (of `call` None),
-    price and amount (exact decimal strings). Nothing for a record that was not charged."""
+    """Return the parts of the cost of a record, before its multiplier: class, tokens (None for
+    `call`), price and amount (exact decimal strings). Empty for a record that was not charged."""
     if row["usage_source"] == "none" or row["prices"] is None:
         return []
     prices = prices_from_json(row["prices"])

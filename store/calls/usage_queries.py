@@ -59,8 +59,8 @@ Names = str | tuple[str, ...] | None
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Which records: None takes all. Times are of the start of the call, `until_ms` excluded;
-    `text` stands somewhere in the error message, in whatever case."""
+    """The filters of records: None takes all. Times are of the start of the call, `until_ms`
+    excluded; `text` is part of the error message, in any case."""
 
     user: Names = None
     key_id: Names = None
@@ -130,7 +130,7 @@ def page(
     if any(getattr(filters, name) is not None for name in IDS):
         return _page_by_id(db, filters, limit, before)
     give_up_at = time.monotonic() + (float("inf") if budget_s is None else budget_s)
-    found: defaultdict[int, list[str]] = defaultdict(list)
+    ids_by_day: defaultdict[int, list[str]] = defaultdict(list)
     left, last, reached, begun = limit, None, None, False
     for span in _spans(db, filters, before):
         end = min(span.end, before or span.end)
@@ -141,12 +141,12 @@ def page(
             break
         begun = True
         ids = _newest_ids(db, filters, replace(span, end=end), left)
-        found[span.day] += ids
+        ids_by_day[span.day] += ids
         left -= len(ids)
         last = ids[-1] if ids else last
     else:
         reached = last if left == 0 else None
-    return Page([row for day, ids in found.items() for row in _rows_of(db, day, ids)], reached)
+    return Page([row for day, ids in ids_by_day.items() for row in _rows_of(db, day, ids)], reached)
 
 
 def _page_by_id(db: peewee.Database, filters: Filters, limit: int, before: str | None) -> Page:
@@ -162,23 +162,27 @@ def _newest_ids(db: peewee.Database, filters: Filters, span: "_Span", limit: int
     if filters.user is None:
         filters = replace(filters, user=span.user)
     index: Any = UsageRow
-    wanted = conditions(filters)
-    rest = [one for one in wanted if one.lhs.name not in _CALLER_COLUMNS]
+    terms = conditions(filters)
+    rest = [term for term in terms if term.lhs.name not in _CALLER_COLUMNS]
     if rest and span.user is not None:
         # In a plain query MariaDB reads a record before it looks at the outcome in the index.
         index = UsageRow.alias("i")
-        known = [one for one in wanted if one.lhs.name in _CALLER_COLUMNS]
-        wanted = [Expression(getattr(index, one.lhs.name), one.op, one.rhs) for one in known] + rest
+        indexed = [term for term in terms if term.lhs.name in _CALLER_COLUMNS]
+        terms = [
+            Expression(getattr(index, term.lhs.name), term.op, term.rhs) for term in indexed
+        ] + rest
     query = index.select(index.id).order_by(index.id.desc()).limit(limit)
     if index is not UsageRow:
         query = query.join(UsageRow, on=(UsageRow.day == index.day) & (UsageRow.id == index.id))
     within = [index.day == span.day, index.id >= span.first, index.id < span.end]
-    return [call_id for (call_id,) in raw_rows(db, query.where(*wanted, *within))]
+    return [call_id for (call_id,) in raw_rows(db, query.where(*terms, *within))]
 
 
 def _rows_of(db: peewee.Database, day: int, ids: Sequence[str]) -> Iterator[Row]:
-    for some in portions(ids):
-        yield from rows_where(db, [UsageRow.day == day, UsageRow.id << some], (UsageRow.id.desc(),))
+    for portion in portions(ids):
+        yield from rows_where(
+            db, [UsageRow.day == day, UsageRow.id << portion], (UsageRow.id.desc(),)
+        )
 
 
 def follow(
@@ -193,14 +197,14 @@ def follow(
     Looks back OVERLAP_MS each time, since records become visible a little out of order. Memory:
     the ids of those last seconds. While the store is unavailable it waits.
     """
-    shown: dict[str, int] = {}
+    printed: dict[str, int] = {}
     newest_ms = start_ms
     while True:
         horizon_ms = max(start_ms, newest_ms - OVERLAP_MS)
-        shown = {call_id: at_ms for call_id, at_ms in shown.items() if at_ms >= horizon_ms}
+        printed = {call_id: at_ms for call_id, at_ms in printed.items() if at_ms >= horizon_ms}
         try:
-            for row in _recorded_since(db, filters, horizon_ms, shown):
-                shown[row["id"]] = row["recorded_ms"]
+            for row in _recorded_since(db, filters, horizon_ms, printed):
+                printed[row["id"]] = row["recorded_ms"]
                 newest_ms = max(newest_ms, row["recorded_ms"])
                 yield row
         except StoreUnavailable:
@@ -257,9 +261,9 @@ def verify(
 
 
 def fault_of(row: Row) -> str | None:
-    """What is wrong with the money of one row: its cost recomputed, its charges summed up.
+    """Return the fault in the money of a row: its cost recomputed, its charges summed up.
 
-    It needs no more columns than `verify` reads.
+    Needs only the columns that `verify` reads.
     """
     cost = row["cost_nanos"]
     try:
@@ -335,7 +339,7 @@ class _Span:
 
 
 def _spans(db: peewee.Database, filters: Filters, before: str | None) -> Iterator[_Span]:
-    """Where there may be what is looked for, newest first."""
+    """Yield the spans that may hold matching records, newest first."""
     last = _last_day(filters, before)
     if _guides(filters) or filters.text is not None:
         oldest = next_day(db, 0 if filters.since_ms is None else day_at(filters.since_ms) - 1)
@@ -373,8 +377,8 @@ def _hours(db: peewee.Database, filters: Filters, oldest: int, newest: int) -> I
         for day, hour, user, last_user in raw_rows(db, within):
             begin_ms = day_begin_ms(day) + hour * HOUR_MS
             end = first_ulid(begin_ms + HOUR_MS)
-            one = user if user == last_user else None
-            yield _Span(day, first_ulid(begin_ms), end, one)
+            only = user if user == last_user else None
+            yield _Span(day, first_ulid(begin_ms), end, only)
         newest = day_at(day_begin_ms(first) - DAY_MS)
         days = min(days * 4, DAYS_AT_ONCE)
 
@@ -387,7 +391,7 @@ def _last_day(filters: Filters, before: str | None) -> int:
 
 
 def conditions(filters: Filters) -> list[Any]:
-    """What the filters ask of usage_records: terms of a WHERE."""
+    """Return the filters as terms of a WHERE on usage_records."""
     table = UsageRow
     terms = [
         matching(getattr(table, name), value)

@@ -71,9 +71,9 @@ _RECORDS = _Source(UsageRow, frozenset(), 1)
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Which rows come first (of SORTS; None: in order of what they are told apart by), and how many
-    are wanted (None: all). `first_bytes`: they also have the histogram of the first bytes of
-    streams, for `figures.percentile`."""
+    """The order of rows (of SORTS; None: by dimensions), and their number (None: all).
+
+    `first_bytes`: with the histogram of the first bytes of streams, for `figures.percentile`."""
 
     sort: str | None = None
     top: int | None = None
@@ -119,7 +119,7 @@ def _of_days(
     """The sums of those of each day, which are in the order of the table's key: MariaDB takes two
     thirds of the time then, since it looks for a sum once a day and not for each row."""
     names = [column._alias for column in columns]
-    parts = [one.alias(f"sum_{place}") for place, one in enumerate(sums)]
+    parts = [column.alias(f"sum_{place}") for place, column in enumerate(sums)]
     days = table.select(*columns, *parts).group_by(table.day, table.user, *map(SQL, names))
     inner = (days.where(*terms) if terms else days).alias("days")
     outer = [fn.SUM(getattr(inner.c, part._alias)) for part in parts]
@@ -130,20 +130,20 @@ def _of_days(
 def hours_of(
     db: peewee.Database, by: Sequence[str], filters: Filters
 ) -> dict[tuple[str, ...], tuple[int, int]]:
-    """When the first and the last hour with such calls begin (ms), for each value of `by` (none is
-    an empty text); for filters of which `told_by_sums(("hour", *by), …)`."""
+    """Return the beginnings of the first and last hour with such calls (ms), for each value of `by`
+    (none is an empty text); for filters of which `answerable_from_rollups(("hour", *by), …)`."""
     daily, hourly = _source_of(by, filters), _source_of(("hour", *by), filters)
     days = _ends(db, daily, by, filters, daily.table.day)
-    met = {day for ends in days.values() for day in ends}
+    border_days = {day for ends in days.values() for day in ends}
     hours: dict[tuple[str, ...], list[int]] = {}
-    for some in portions(sorted(met)):
-        within = hourly.table.day << some
+    for portion in portions(sorted(border_days)):
+        within = hourly.table.day << portion
         for kind, ends in _ends(
             db, hourly, ("day", *by), filters, hourly.table.hour, within
         ).items():
             begin_ms = day_begin_ms(int(kind[0]))
             hours.setdefault(kind[1:], []).extend(begin_ms + hour * HOUR_MS for hour in ends)
-    return {kind: (min(found), max(found)) for kind, found in hours.items()}
+    return {kind: (min(begins), max(begins)) for kind, begins in hours.items()}
 
 
 def _ends(
@@ -154,31 +154,34 @@ def _ends(
     columns = _columns(db, source, by)
     query = source.table.select(*columns, fn.MIN(column), fn.MAX(column))
     query = query.where(source.table.calls > 0, *_conditions(source, filters), *within)
-    query = query.group_by(*(SQL(one._alias) for one in columns))
+    query = query.group_by(*(SQL(column._alias) for column in columns))
     return {tuple(kind): (first, last) for *kind, first, last in raw_rows(db, query)}
 
 
-def told_by_sums(by: Sequence[str], filters: Filters) -> bool:
-    """Whether roll-ups tell these sums, so that they take no longer for many calls."""
+def answerable_from_rollups(by: Sequence[str], filters: Filters) -> bool:
+    """Return whether roll-ups answer this query, however many calls there are."""
     return _source_of(by, filters) is not _RECORDS
 
 
 def calls_to_read(db: peewee.Database, by: Sequence[str], filters: Filters) -> int:
-    """How many records are gone through for these sums, at most; 0: roll-ups tell them, or an index
-    finds their calls."""
-    if told_by_sums(by, filters) or any(getattr(filters, name) is not None for name in IDS):
+    """Return the most records to read for these sums; 0 when roll-ups or an index answer."""
+    if answerable_from_rollups(by, filters) or any(
+        getattr(filters, name) is not None for name in IDS
+    ):
         return 0
     since_ms, until_ms = filters.since_ms, filters.until_ms
-    known = Filters(
+    indexed = Filters(
         user=with_user(db, filters).user,
         since_ms=None if since_ms is None else since_ms - since_ms % HOUR_MS,
         until_ms=None if until_ms is None else until_ms + -until_ms % HOUR_MS,
     )
-    return sum(row["calls"] for row in stats(db, (), known))
+    return sum(row["calls"] for row in stats(db, (), indexed))
 
 
 def _source_of(by: Sequence[str], filters: Filters) -> _Source:
-    set_filters = {one.name for one in fields(filters) if getattr(filters, one.name) is not None}
+    set_filters = {
+        field.name for field in fields(filters) if getattr(filters, field.name) is not None
+    }
     needed = (set(by) | set_filters) - _TIMES
     finest = HOUR_MS if "hour" in by else DAY_MS
     key_alone = filters.key_id is not None and filters.user is None
@@ -240,25 +243,25 @@ def _sums(source: _Source) -> list[Any]:
 
 
 def _row(by: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    fields_: dict[str, Any] = {}
     values = iter(row)
     for name in by:
         value = next(values)
         if name == "day":
-            found[name] = _date(value)
+            fields_[name] = _date(value)
         elif name == "hour":
-            found[name] = f"{_date(value)}T{int(next(values)):02d}:00:00.000Z"
+            fields_[name] = f"{_date(value)}T{int(next(values)):02d}:00:00.000Z"
         else:
-            found[name] = None if value == "" else value
+            fields_[name] = None if value == "" else value
     for name in ("calls", *_COUNTED):
-        found[name] = int(next(values))
-    found["failed"] = found["calls"] - sum(found[name] for name in _COUNTED)
+        fields_[name] = int(next(values))
+    fields_["failed"] = fields_["calls"] - sum(fields_[name] for name in _COUNTED)
     for name in SUMS[1:]:
-        found[name] = int(next(values))
+        fields_[name] = int(next(values))
     if buckets := [int(value) for value in values]:
-        found["first_bytes"] = buckets
-    found["cost"] = format_money(found.pop("cost_nanos"))
-    return found
+        fields_["first_bytes"] = buckets
+    fields_["cost"] = format_money(fields_.pop("cost_nanos"))
+    return fields_
 
 
 def _date(day: int) -> str:

@@ -58,7 +58,7 @@ DOWN = "down"
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """What the writer's thread calls; the loop's functions must be handed over thread-safely.
+    """Callbacks of the writer's thread; functions of the loop must be handed over thread-safely.
 
     `applied`, `answered` and `recalled` are those of Funds and must be handed over in order; `held`
     is its table; `open_breakers` gives the open circuits; `poll` is called once a second and may
@@ -285,10 +285,10 @@ class Writer:
         self._hooks.tell(self._db)
 
     def _keep_status(self) -> None:
-        found, shown = self._hooks.open_breakers(), self._breakers_shown
-        if found != shown:
+        circuits, written = self._hooks.open_breakers(), self._breakers_shown
+        if circuits != written:
             offset_ms = database_ms(self._db) - time.monotonic_ns() // 1_000_000
-            breakers.show(self._db, self._own.id, shown, found, offset_ms)
+            breakers.show(self._db, self._own.id, written, circuits, offset_ms)
         now = time.monotonic()
         if now >= self._fold_at:
             self._fold_at = now + FOLD_INTERVAL_S
@@ -326,8 +326,8 @@ class Writer:
         now = time.monotonic()
         if now >= self._recall_at:
             self._recall_at = now + RECALL_INTERVAL_S
-            if wanted := leases.recalled(self._db, self._own.id):
-                self._hooks.recalled(wanted)
+            if orders := leases.recalled(self._db, self._own.id):
+                self._hooks.recalled(orders)
 
     def _show_held(self) -> None:
         held = self._hooks.held()
@@ -349,8 +349,8 @@ class Writer:
         self._hooks.finished(source.id)
 
     def _find_orphans(self) -> None:
-        known = {self._own.id, *(adopted.orphan.id for adopted in self._adopted), *self._refused}
-        for orphan in find_orphans(self._journal.directory, known):
+        ids = {self._own.id, *(adopted.orphan.id for adopted in self._adopted), *self._refused}
+        for orphan in find_orphans(self._journal.directory, ids):
             log.info("adopting journal %s, whose process is gone", orphan.id)
             # Leases and charges of the dead are not this process's own.
             source = JournalSource(self._db, orphan.reader, self._node, lambda *_: None)

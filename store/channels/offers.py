@@ -52,7 +52,7 @@ class Offering:
     losses: Losses = field(repr=False)
 
     def offers(self, group: str, only: Iterable[str] | None = None) -> list[Offer]:
-        """What a group offers, in order of names; `wanted`: of these names alone."""
+        """Return the offers of a group, in order of names; `only`: of these names."""
         names = None if only is None else frozenset(only)
         entries = self._entries(group)
         return [

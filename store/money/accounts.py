@@ -33,7 +33,7 @@ class Account(msgspec.Struct, frozen=True, gc=False):
 
 
 class Payment(msgspec.Struct, frozen=True):
-    """Who pays for a call, in order, and the spend limit of its key."""
+    """The payers of a call, in order, and the spend limit of its key."""
 
     payers: tuple[Account, ...]
     limit: Account | None = None

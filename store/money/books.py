@@ -23,7 +23,7 @@ FAULTS_MAX = 1000
 def verify(
     db: peewee.Database, report: Callable[[int], None] = lambda _: None, since_day: int = 0
 ) -> list[str]:
-    """What is wrong with the books, one sentence each, at most FAULTS_MAX; empty: nothing.
+    """Return the faults of the books, one sentence each, at most FAULTS_MAX.
 
     Every lease has an owner. Every wallet: sum of its ledger lines = balance. Every UTC day that
     was not pruned: the charges line of each user = the sum of what those records took from the
@@ -113,16 +113,16 @@ def _charged_rows(db: peewee.Database, day: int) -> Iterator[tuple[str, str, str
 
 
 def _day_lines(db: peewee.Database, day: int, user_ids: Iterable[str]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for some in portions([charges_id(user_id, day) for user_id in user_ids]):
+    sums: dict[str, int] = {}
+    for portion in portions([charges_id(user_id, day) for user_id in user_ids]):
         query = LedgerLine.select(LedgerLine.user_id, LedgerLine.amount)
-        found.update(select_rows(db, query.where(LedgerLine.idempotency_id << some)))
-    return found
+        sums.update(select_rows(db, query.where(LedgerLine.idempotency_id << portion)))
+    return sums
 
 
 def _with_wallet(db: peewee.Database, user_ids: Iterable[str]) -> set[str]:
-    found: set[str] = set()
-    for some in portions(list(user_ids)):
-        query = Wallet.select(Wallet.user_id).where(Wallet.user_id << some)
-        found.update(user_id for (user_id,) in select_rows(db, query))
-    return found
+    owners: set[str] = set()
+    for portion in portions(list(user_ids)):
+        query = Wallet.select(Wallet.user_id).where(Wallet.user_id << portion)
+        owners.update(user_id for (user_id,) in select_rows(db, query))
+    return owners

@@ -89,7 +89,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """What is known of a code afterwards; `user` is the name of who redeemed it."""
+    """A code as it is stored; `user` is the name of who redeemed it."""
 
     id: str
     last_four: str
@@ -146,46 +146,46 @@ def _number(text: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """How many codes to make, what each is worth, and until when; None: for good."""
+class NewCodes:
+    """The number of codes to create, their value and expiry; None: for ever."""
 
     count: int
     amount_nanos: int
     expires_ms: int | None = None
 
 
-def create(db: peewee.Database, wanted: Wanted, pepper: str, actor: str) -> list[Made]:
+def create(db: peewee.Database, order: NewCodes, pepper: str, actor: str) -> list[Made]:
     """Make codes, all or none; nobody can read them again. Refused for what cannot be."""
     created_ms = database_ms(db)
-    _judge(wanted, created_ms)
-    made = [Made(new_ulid(), make_code()) for _ in range(wanted.count)]
+    _judge(order, created_ms)
+    created = [Made(new_ulid(), make_code()) for _ in range(order.count)]
     rows = [
         {
-            "id": one.id,
-            "digest": digest(one.code, pepper),
+            "id": code.id,
+            "digest": digest(code.code, pepper),
             "pepper_id": pepper_id(pepper),
-            "last_four": one.code[-SHOWN_SUFFIX_CHARS:],
-            "amount": wanted.amount_nanos,
-            "expires_ms": wanted.expires_ms,
+            "last_four": code.code[-SHOWN_SUFFIX_CHARS:],
+            "amount": order.amount_nanos,
+            "expires_ms": order.expires_ms,
             "created_ms": created_ms,
         }
-        for one in made
+        for code in created
     ]
     after = {
-        "amount": format_money(wanted.amount_nanos),
-        "expires_at": time_text(wanted.expires_ms),
+        "amount": format_money(order.amount_nanos),
+        "expires_at": time_text(order.expires_ms),
     }
 
     def work() -> None:
         insert_rows(db, RedeemCode, rows)
-        for one in made:
-            audit.write(db, audit.Act(actor, "create", "code", one.id, None, after))
+        for code in created:
+            audit.write(db, audit.Act(actor, "create", "code", code.id, None, after))
 
     transaction(db, work)
-    return made
+    return created
 
 
-def _judge(wanted: Wanted, at_ms: int) -> None:
+def _judge(wanted: NewCodes, at_ms: int) -> None:
     faults = []
     if not 0 < wanted.count <= CODES_MAX:
         faults.append(f"the number of codes must be from 1 to {CODES_MAX}")
@@ -242,28 +242,28 @@ def set_fields(db: peewee.Database, code_id: str, words: Mapping[str, str], acto
 
     NotFound; Refused with all faults, and for one that has been redeemed.
     """
-    given = _parsed(code_id, words, database_ms(db))
-    change = _Change("update", "changed", lambda code: replace(code, **given))
+    values = _parsed(code_id, words, database_ms(db))
+    change = _Change("update", "changed", lambda code: replace(code, **values))
     return _change_all(db, [code_id], change, actor) == 1
 
 
 def _parsed(code_id: str, words: Mapping[str, str], at_ms: int) -> dict[str, Any]:
-    where, faults, given = f'code "{code_id}"', [], {}
+    where, faults, values = f'code "{code_id}"', [], {}
     for name, text in words.items():
         if name not in _FIELDS:
             faults.append(f'{where}: unknown field "{name}"{nearest(name, _FIELDS)}')
             continue
         attribute, kind = _FIELDS[name]
         try:
-            given[attribute] = kind.parse(kind.from_text(text))
+            values[attribute] = kind.parse(kind.from_text(text))
         except ValueError as error:
             faults.append(f"{where}: {name}: {error}")
-    expires_ms = given.get("expires_ms")
+    expires_ms = values.get("expires_ms")
     if expires_ms is not None and expires_ms <= at_ms:
         faults.append(f"{where}: expires_at: {OVER}")
     if faults:
         raise Refused(faults)
-    return given
+    return values
 
 
 def disable(db: peewee.Database, ids: Sequence[str], actor: str) -> int:
@@ -295,8 +295,8 @@ def remove(db: peewee.Database, ids: Sequence[str], actor: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """What happens to a code: the audit log's word, the word for refusals, and what it is then;
-    None: gone."""
+    """A change of a code: the audit log's word, the word for refusals, and its state afterwards;
+    None: removed."""
 
     action: str
     done: str
@@ -349,8 +349,8 @@ def _act(actor: str, action: str, code: Code, after: Code | None) -> audit.Act:
     which a printed one is known."""
     old = _plain(code)
     if after is None:
-        gone = {**old, "last_four": code.last_four}
-        return audit.Act(actor, action, "code", code.id, gone)
+        removed = {**old, "last_four": code.last_four}
+        return audit.Act(actor, action, "code", code.id, removed)
     new = _plain(after)
     differing = [name for name in old if old[name] != new[name]]
     before, then = ({name: fields[name] for name in differing} for fields in (old, new))
@@ -418,17 +418,17 @@ def redeem(db: peewee.Database, user: str, typed: str, peppers: Sequence[str], a
 
 
 def worth(db: peewee.Database, typed: str, peppers: Sequence[str]) -> int:
-    """What a code would put into a wallet now. Raises NotTaken as `redeem` does."""
+    """Return the amount that a code would credit now. Raises NotTaken as `redeem` does."""
     code = canonical(typed)
     if code is None:
         raise NotTaken(MISTYPED)
 
     def read() -> int:
         code_id = _find(db, digests(code, peppers))
-        found = _by_id(db, code_id)
-        if found is None or found.status_at(database_ms(db)) != ACTIVE:
+        row = _by_id(db, code_id)
+        if row is None or row.status_at(database_ms(db)) != ACTIVE:
             raise _why_not(db, code_id)
-        return found.amount_nanos
+        return row.amount_nanos
 
     return snapshot_read(db, read)
 
@@ -473,7 +473,7 @@ def _by_id(db: peewee.Database, code_id: str) -> Code | None:
 
 
 def _codes() -> Any:
-    """What Code holds, in its order."""
+    """Return the query for the fields of Code, in order."""
     return RedeemCode.select(
         *(RedeemCode.id, RedeemCode.last_four, RedeemCode.amount, RedeemCode.created_ms),
         *(RedeemCode.expires_ms, RedeemCode.disabled_ms, RedeemCode.redeemed_ms),

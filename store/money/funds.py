@@ -87,7 +87,7 @@ class Hold:
 
     @property
     def parts(self) -> tuple[Charge, ...]:
-        """What each payer has reserved, in the order in which they pay."""
+        """Return the amount that each payer has reserved, in the order in which they pay."""
         return tuple([_charge(state.account, amount) for state, amount in self._parts])
 
     @property
@@ -97,9 +97,9 @@ class Hold:
 
 
 class _Need:
-    """What calls lack: of one account, or of several payers together.
+    """The amount that calls lack: of one account, or of several payers together.
 
-    `least`: with how little one of the calls can go on; 0: nothing is asked of others for it.
+    `least`: the least with which one of the calls can go on; 0: nothing is recalled for it.
     """
 
     __slots__ = ("least", "nanos", "states")
@@ -108,7 +108,7 @@ class _Need:
         self.states, self.nanos, self.least = states, nanos, least
 
     def add(self, other: "_Need") -> None:
-        """What another call lacks of the same accounts."""
+        """Add the need of another call of the same accounts."""
         self.nanos += other.nanos
         self.least = min(self.least or other.least, other.least or self.least)
 
@@ -186,7 +186,7 @@ class Funds:
         raise StoreUnavailable("the store lends too slowly")
 
     def has_free(self, payment: Payment) -> bool:
-        """Whether the payers' leases here have anything left."""
+        """Return whether the payers' leases here have anything left."""
         return any(self._state(account).free > 0 for account in payment.payers)
 
     def settle(self, hold: Hold, cost_nanos: int) -> tuple[Charge, ...]:
@@ -230,7 +230,7 @@ class Funds:
         if answer.verdict is Verdict.AWAY:
             self._not_confirmed(states)
         else:
-            for state, its in zip(states, (answer, *answer.others), strict=True):
+            for state, its in zip(states, (answer, *answer.further), strict=True):
                 state.confirm(order, its, self._clock())
                 self._unconfirmed.discard(state.account.id)
         self._end_order(states, answer.verdict)
@@ -250,7 +250,7 @@ class Funds:
                 self._give_back(state)
 
     def held(self) -> dict[str, int]:
-        """What running calls hold, by account id. Any thread."""
+        """Return the holds of running calls by account id. Any thread."""
         return {state.account.id: state.held for state in list(self._states.values())}
 
     # ---- upkeep ----
@@ -313,7 +313,7 @@ class Funds:
     def _payers_parts(
         self, payment: Payment, wanted: int, least: int, now: float
     ) -> tuple[list[_Part], int]:
-        """What each payer can reserve, in order, and the sum of it."""
+        """Return the amount that each payer can reserve, in order, and the sum."""
         parts: list[_Part] = []
         got = 0
         for account in payment.payers:
@@ -342,7 +342,7 @@ class Funds:
         raise self._refusal(payment, got_of_least, now)
 
     def _allowed(self, limit: LeaseState, got: int, least: int, now: float) -> int:
-        """How much of a hold the spend limit of the key allows."""
+        """Return the part of a hold that the spend limit of the key allows."""
         free = max(0, limit.free)
         if free >= got:
             return got
@@ -446,8 +446,8 @@ class Funds:
             order.set_result(verdict)
 
     def _costs(self, hold: Hold, cost: int) -> Sequence[_Part]:
-        """Who pays how much: each as far as it has reserved, then as far as it has free money,
-        the last one for what is left."""
+        """Split a cost: each payer up to its reserve, then up to its free money, the last one the
+        rest."""
         parts = hold._parts
         if cost == 0:
             return ()

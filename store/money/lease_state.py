@@ -51,11 +51,11 @@ class LeaseState:
 
     @property
     def free(self) -> int:
-        """What calls may still hold; below 0 when more was charged than was lent."""
+        """Return what calls may still hold; below 0 when more was charged than was lent."""
         return self.lease - self.held - self.unwritten - self.giving
 
     def target(self, now: float) -> int:
-        """How much more than what runs a lease should have."""
+        """Return the amount that a lease should have beyond its running calls."""
         return max(HOLDS_AHEAD * self.hold_size, self.rate.need(now))
 
     def reserve(self, amount: int, now: float) -> bool:
@@ -77,7 +77,7 @@ class LeaseState:
         return self.free < self.order_below
 
     def may_lend(self, lacking: int, now: float) -> bool:
-        """Whether to ask the store; `lacking` above 0: to recall from others, too."""
+        """Return whether to order from the store; `lacking` above 0: to recall from others, too."""
         if now < self.away_until:
             return False
         if lacking:
@@ -112,7 +112,7 @@ class LeaseState:
 
 
 class _SpendingRate:
-    """What LEASE_COVER_S need at the recent rate of spending, from two buckets of that length."""
+    """The need of LEASE_COVER_S at the recent rate of spending, from two buckets of that length."""
 
     __slots__ = ("_bucket", "_earlier", "_recent", "_since")
 

@@ -59,7 +59,7 @@ def _fault(row: tuple[Any, ...]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """What `release_node` gave back: how many leases, and their sum in nanos."""
+    """The result of `release_node`: the number of leases, and their sum in nanos."""
 
     leases: int
     nanos: int

@@ -48,8 +48,8 @@ _CREDIT = {
 
 
 class Verdict(enum.Enum):
-    """What became of an order. SHORT: others were asked to give back. DRY: they have too little as
-    well. AWAY: unknown, the store is unavailable."""
+    """The outcome of an order. SHORT: recalled from others. DRY: they have too little as well.
+    AWAY: unknown, the store is unreachable."""
 
     DONE = enum.auto()
     SHORT = enum.auto()
@@ -58,9 +58,9 @@ class Verdict(enum.Enum):
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What the loop wants of a lease, in nanos: to take, or, with `give` above 0, to give back.
+    """An order of the loop to a lease, in nanos: to take, or, with `give` above 0, to give back.
 
-    `need`: what waiting calls lack. `least`: with how little one of them can go on, to be recalled
+    `need`: what waiting calls lack. `least`: the least with which one of them can go on, recalled
     from others if need be; 0: nothing is recalled. `ahead`: for calls to come. `rest`: further
     payers, in order, which lend what `account` has too little of. While others have what these
     lack together for `least`, none of them lends: two processes that wait, each with a part of what
@@ -80,7 +80,7 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What an order led to: the lease after it, what was lent, and whether nothing more is free.
+    """The answer to an order: the lease after it, what was lent, and whether nothing more is free.
 
     `others`: the same of the order's further accounts; none when it was AWAY.
     """
@@ -89,7 +89,7 @@ class Answer(msgspec.Struct, frozen=True):
     lease: int = 0
     granted: int = 0
     empty: bool = False
-    others: "tuple[Answer, ...]" = ()
+    further: "tuple[Answer, ...]" = ()
 
 
 class _Seen(msgspec.Struct, frozen=True):
@@ -106,15 +106,15 @@ class _Seen(msgspec.Struct, frozen=True):
 
     @property
     def within_reach(self) -> int:
-        """What would be free if the others gave all back."""
+        """Return what would be free if the others gave all back."""
         return max(0, self.balance - self.own)
 
 
 def carry_out(db: peewee.Database, journal_id: str, orders: Sequence[Order]) -> list[Answer]:
     """Lend or take back, an answer for each, in the caller's transaction. Driver errors pass."""
-    wanted = {account.id: account for order in orders for account in order.accounts}
+    accounts = {account.id: account for order in orders for account in order.accounts}
     # The locks of wallets come before those of quotas, each in order of id, as in books.
-    locked = sorted(wanted.values(), key=lambda account: (account.kind != WALLET, account.id))
+    locked = sorted(accounts.values(), key=lambda account: (account.kind != WALLET, account.id))
     balances = {account.id: _locked_balance(db, account) for account in locked}
     return [(_give if order.give else _take)(db, journal_id, balances, order) for order in orders]
 
@@ -124,29 +124,29 @@ def _take(
 ) -> Answer:
     seen = [_look(db, journal_id, balances, account) for account in order.accounts]
     verdict = Verdict.DONE
-    if sum(one.free for one in seen) < order.least:
-        if sum(one.within_reach for one in seen) >= order.least:
-            for one in seen:
-                execute(db, _RECALL, (one.account.id, journal_id))
-            answers = [Answer(Verdict.SHORT, one.own, empty=not one.free) for one in seen]
+    if sum(lease.free for lease in seen) < order.least:
+        if sum(lease.within_reach for lease in seen) >= order.least:
+            for lease in seen:
+                execute(db, _RECALL, (lease.account.id, journal_id))
+            answers = [Answer(Verdict.SHORT, lease.own, empty=not lease.free) for lease in seen]
             return _joined(answers)
         # What is too little for these calls may serve a smaller one.
         verdict = Verdict.DRY
     left, answers = order.need, []
-    for place, one in enumerate(seen):
-        granted = min(one.free, left)
+    for place, lease in enumerate(seen):
+        granted = min(lease.free, left)
         if left or place == 0:
-            granted += min((one.free - granted) // AHEAD_SHARE, order.ahead)
+            granted += min((lease.free - granted) // AHEAD_SHARE, order.ahead)
         left = max(0, left - granted)
         if granted:
-            values = (one.account.id, journal_id, one.own + granted)
+            values = (lease.account.id, journal_id, lease.own + granted)
             execute(db, _SET + _ON_SET[is_mysql(db)], values)
-        answers.append(Answer(verdict, one.own + granted, granted, empty=granted == one.free))
+        answers.append(Answer(verdict, lease.own + granted, granted, empty=granted == lease.free))
     return _joined(answers)
 
 
 def _joined(answers: Sequence[Answer]) -> Answer:
-    return msgspec.structs.replace(answers[0], others=tuple(answers[1:]))
+    return msgspec.structs.replace(answers[0], further=tuple(answers[1:]))
 
 
 def _give(
@@ -170,7 +170,7 @@ def _look(
 
 
 def _locked_balance(db: peewee.Database, account: Account) -> int:
-    """What the account has, leases included, under its row lock; 0 when it does not exist."""
+    """Return the balance, leases included, under the row lock; 0 for an unknown account."""
     lock = " FOR UPDATE" if is_mysql(db) else ""
     if account.kind == WALLET:
         query = f'SELECT "balance" FROM "wallets" WHERE "user_id" = ?{lock}'
@@ -188,9 +188,9 @@ def _credit(db: peewee.Database, account: Account) -> int:
 
 
 def balance(db: peewee.Database, account: Account) -> int:
-    """What the account has, leases included; nothing is locked.
+    """Return the balance, leases included, without a lock.
 
-    0 when it does not exist; below 0 when more was spent. Raises StoreUnavailable.
+    0 for an unknown account; below 0 when more was spent. Raises StoreUnavailable.
     """
 
     def read() -> int:
@@ -223,15 +223,15 @@ def own_leases(db: peewee.Database, journal_id: str, account_ids: Sequence[str])
     """The leases of a journal on these accounts; 0 where there is none."""
 
     def read() -> dict[str, int]:
-        found = dict.fromkeys(account_ids, 0)
-        for some in portions(account_ids):
-            places = ", ".join("?" * len(some))
+        balances = dict.fromkeys(account_ids, 0)
+        for portion in portions(account_ids):
+            places = ", ".join("?" * len(portion))
             query = (
                 'SELECT "account", "amount" FROM "leases"'
                 f' WHERE "journal_id" = ? AND "account" IN ({places})'
             )
-            found.update(execute(db, query, (journal_id, *some)).fetchall())
-        return found
+            balances.update(execute(db, query, (journal_id, *portion)).fetchall())
+        return balances
 
     return snapshot_read(db, read)
 

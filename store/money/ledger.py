@@ -105,7 +105,7 @@ def page_of(db: peewee.Database, user_id: str, limit: int, after: str | None) ->
             | (same & (place[1] < day))
             | (same & (place[1] == day) & (place[2] < line_id))
         )
-    query = query.order_by(*(one.desc() for one in place)).limit(limit + 1)
+    query = query.order_by(*(column.desc() for column in place)).limit(limit + 1)
     rows = select_rows(db, query)
     more = len(rows) > limit
     rows = rows[:limit]
@@ -122,8 +122,7 @@ def _place(cursor: str) -> tuple[int, int, str]:
 
 
 def charges_by_day(db: peewee.Database, user_id: str, since_day: int) -> dict[int, int]:
-    """What the calls of each UTC day (yyyymmdd) took from a wallet, above 0; days without are not
-    there."""
+    """Return the charges of each UTC day (yyyymmdd) to a wallet; days without are missing."""
     line = LedgerLine
     query = line.select(line.day, line.amount).where(
         line.user_id == user_id, line.kind == CHARGES, line.day >= since_day
@@ -211,8 +210,8 @@ def charge_wallets(db: peewee.Database, charges: Mapping[tuple[str, int], int], 
 
 def _locked_balances(db: peewee.Database, user_ids: Sequence[str]) -> dict[str, int]:
     lock = " FOR UPDATE" if is_mysql(db) else ""
-    found: dict[str, int] = {}
-    for some in portions(user_ids):
-        query = _LOCK.format(", ".join("?" * len(some))) + lock
-        found.update(execute(db, query, some).fetchall())
-    return found
+    balances: dict[str, int] = {}
+    for portion in portions(user_ids):
+        query = _LOCK.format(", ".join("?" * len(portion))) + lock
+        balances.update(execute(db, query, portion).fetchall())
+    return balances

@@ -22,7 +22,7 @@ Shown = list[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What a window has spent, and when the next one begins; None: never."""
+    """The spending of a window, and the beginning of the next one; None: never."""
 
     spent_nanos: int
     resets_ms: int | None
@@ -42,26 +42,28 @@ def current_use(db: peewee.Database, windows: Mapping[str, str], at_ms: int) -> 
 
 
 def with_use_of_subscriptions(
-    db: peewee.Database, found: Iterable[Mapping[str, Any]], at_ms: int
+    db: peewee.Database, rows: Iterable[Mapping[str, Any]], at_ms: int
 ) -> Shown:
     """Subscriptions with `spent` and `resets_at` of their plan's window."""
     plans: dict[str, str] = dict(select_rows(db, Plan.select(Plan.name, Plan.window)))
     # A plan can be removed between the reading of its subscriptions and this one.
-    return _with_use(db, [(one, plans.get(one["plan"])) for one in found], at_ms)
+    return _with_use(
+        db, [(subscription, plans.get(subscription["plan"])) for subscription in rows], at_ms
+    )
 
 
-def with_use_of_keys(db: peewee.Database, found: Iterable[Mapping[str, Any]], at_ms: int) -> Shown:
+def with_use_of_keys(db: peewee.Database, rows: Iterable[Mapping[str, Any]], at_ms: int) -> Shown:
     """Keys with `spent` and `resets_at` of their spend limit; null without one."""
-    limited = [(one, one["limit_window"] if one["limit"] is not None else None) for one in found]
+    limited = [(key, key["limit_window"] if key["limit"] is not None else None) for key in rows]
     return _with_use(db, limited, at_ms)
 
 
 def _with_use(
-    db: peewee.Database, found: Sequence[tuple[Mapping[str, Any], str | None]], at_ms: int
+    db: peewee.Database, rows: Sequence[tuple[Mapping[str, Any], str | None]], at_ms: int
 ) -> Shown:
-    windows = {one["id"]: window for one, window in found if window is not None}
+    windows = {row["id"]: window for row, window in rows if window is not None}
     uses = current_use(db, windows, at_ms)
-    return [{**one, **_plain(uses.get(one["id"]))} for one, _ in found]
+    return [{**row, **_plain(uses.get(row["id"]))} for row, _ in rows]
 
 
 def _plain(use: Use | None) -> dict[str, str | None]:
@@ -74,8 +76,8 @@ def _plain(use: Use | None) -> dict[str, str | None]:
 def _spent(db: peewee.Database, accounts: Sequence[str]) -> dict[str, int]:
     def read() -> dict[str, int]:
         spent: dict[str, int] = {}
-        for some in portions(accounts):
-            query = Quota.select(Quota.account, Quota.spent).where(Quota.account << some)
+        for portion in portions(accounts):
+            query = Quota.select(Quota.account, Quota.spent).where(Quota.account << portion)
             spent.update(select_rows(db, query))
         return spent
 

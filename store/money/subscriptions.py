@@ -34,7 +34,7 @@ class Held:
 
     @property
     def left_nanos(self) -> int:
-        """What of the window is left; a call may have cost more than there was."""
+        """Return the rest of the window; a call may have cost more than that."""
         return max(0, self.quota_nanos - self.spent_nanos)
 
 
@@ -48,8 +48,12 @@ class Payers:
 
     @property
     def order(self) -> list[str]:
-        """What calls draw on."""
-        plans = [one.plan for one in self.subscriptions if one.state in (ACTIVE, USED_UP)]
+        """Return the payers in the order of use."""
+        plans = [
+            subscription.plan
+            for subscription in self.subscriptions
+            if subscription.state in (ACTIVE, USED_UP)
+        ]
         if self.spend_order == PLANS_FIRST:
             return [*plans, WALLET]
         if self.spend_order == WALLET_FIRST:
@@ -58,7 +62,7 @@ class Payers:
 
 
 def payers_of(db: peewee.Database, user_id: str, at_ms: int) -> Payers:
-    """Who pays for the calls of a user; those that were over long ago are shown, too."""
+    """Return the payers of a user's calls, including those that ended long ago."""
     row = Subscription
     query = (
         row.select(
@@ -71,11 +75,11 @@ def payers_of(db: peewee.Database, user_id: str, at_ms: int) -> Payers:
     )
 
     def read() -> Payers:
-        found = select_rows(db, query)
-        uses = current_use(db, {one[0]: one[2] for one in found}, at_ms)
+        rows = select_rows(db, query)
+        uses = current_use(db, {row[0]: row[2] for row in rows}, at_ms)
         user = first_row(db, User.select(User.spend_order).where(User.id == user_id))
         held = []
-        for sub_id, plan, window, quota, starts_ms, expires_ms, *off in found:
+        for sub_id, plan, window, quota, starts_ms, expires_ms, *off in rows:
             use = uses[sub_id]
             state = _state(off, (starts_ms, expires_ms, at_ms), use.spent_nanos >= quota)
             times = (starts_ms, expires_ms, use.resets_ms)

@@ -87,7 +87,7 @@ class _Leased(Refused):
 
 @dataclass(frozen=True, slots=True)
 class Refund:
-    """Whose wallet got what a call had cost; `again`: it was booked by an earlier refund."""
+    """A refund of a call to its payer's wallet; `again`: it was booked before."""
 
     user: str
     line: Line
@@ -230,7 +230,7 @@ def _name_of(db: peewee.Database, user_id: str) -> str:
 
 
 def _charged_by(db: peewee.Database, call_id: str) -> tuple[Owner, int]:
-    """Who paid for a call from a wallet, and how much of it."""
+    """Return the user whose wallet paid for a call, and the amount."""
     try:
         day = day_of(call_id)
     except ValueError:
@@ -253,9 +253,9 @@ def _charged_by(db: peewee.Database, call_id: str) -> tuple[Owner, int]:
 
 
 def until_known(attempt: Callable[[], Result]) -> Result:
-    """What `attempt` returns, a transaction that looks up its own line first: it is run again until
-    its outcome is known. OutcomeUnknown, StoreUnavailable; Refused when others use the id all the
-    time.
+    """Run `attempt`, a transaction that looks up its own line first, until its outcome is known.
+
+    Raises OutcomeUnknown, StoreUnavailable; Refused when others keep using the id.
     """
     unknown: OutcomeUnknown | None = None
     for _ in range(COMMIT_ATTEMPTS):
@@ -354,13 +354,13 @@ def _too_little(user_id: str, amount: int, free: int, wallet: _Locked) -> Refuse
 
 
 def _same(booked: Line, user_id: str, kind: str, movement: Movement) -> Line:
-    wanted = (user_id, kind, movement.amount_nanos, movement.reason)
-    if (booked.user_id, booked.kind, abs(booked.amount_nanos), booked.reason) != wanted:
+    expected = (user_id, kind, movement.amount_nanos, movement.reason)
+    if (booked.user_id, booked.kind, abs(booked.amount_nanos), booked.reason) != expected:
         whose = "" if booked.user_id == user_id else " of another user"
         amount = format_money(abs(booked.amount_nanos))
-        told = f'{booked.kind} of {amount}{whose}, reason "{booked.reason}"'
-        cure = "give this one an id of its own"
-        raise Refused([f"the id {movement.idempotency_id} is that of a {told}; {cure}"])
+        booking = f'{booked.kind} of {amount}{whose}, reason "{booked.reason}"'
+        remedy = "give this one an id of its own"
+        raise Refused([f"the id {movement.idempotency_id} is that of a {booking}; {remedy}"])
     return booked
 
 

@@ -10,7 +10,7 @@ from peewee import SQL, fn
 
 from store.calls.rollups import DAY_HOURS, record_column
 from store.calls.usage_queries import Filters, conditions
-from store.calls.usage_stats import Order, hours_of, stats, told_by_sums
+from store.calls.usage_stats import Order, answerable_from_rollups, hours_of, stats
 from store.db.database import raw_rows
 from store.db.tables.usage import UsageByKey, UsageRow
 from store.values.ids import HOUR_MS, day_at, ulid_ms
@@ -38,7 +38,7 @@ def errors(db: peewee.Database, filters: Filters, limit: int = KINDS_MAX) -> lis
         return []
     own = replace(filters, error_code=tuple({row["error_code"] for row in rows}))
     kinds = {tuple(row[name] or "" for name in BY): row for row in rows}
-    if told_by_sums(("hour", *BY), own):
+    if answerable_from_rollups(("hour", *BY), own):
         hours = {kind: ends for kind, ends in hours_of(db, BY, own).items() if kind in kinds}
         ends = _ends_in(db, own, hours)
     else:

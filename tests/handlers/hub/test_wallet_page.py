@@ -29,7 +29,7 @@ def db(db, tmp_path):
 
 @pytest.fixture
 def code(db):
-    [made] = codes.create(db, codes.Wanted(1, 25 * 10**8), SEALING.peppers[0], "boss")
+    [made] = codes.create(db, codes.NewCodes(1, 25 * 10**8), SEALING.peppers[0], "boss")
     return made.code
 
 
@@ -77,7 +77,7 @@ def test_a_code_is_redeemed_after_its_worth_was_told(alice, db, code):
 
 def test_why_a_code_is_refused_is_told_in_the_language_of_the_page(alice, db, code):
     alice.get("/wallet")
-    [disabled] = codes.create(db, codes.Wanted(1, 5), SEALING.peppers[0], "boss")
+    [disabled] = codes.create(db, codes.NewCodes(1, 5), SEALING.peppers[0], "boss")
     codes.disable(db, [disabled.id], "boss")
     codes.redeem(db, "alice", code, SEALING.peppers, "alice")
     alice.cookies["language"] = "zh"

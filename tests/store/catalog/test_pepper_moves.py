@@ -57,7 +57,7 @@ def test_what_waits_stays_while_the_store_is_away(applied, database, pepper, mon
 
 
 def test_codes_and_lost_keys_are_counted(applied, database, pepper):
-    made = codes.create(database, codes.Wanted(3, 10**9), pepper, "tester")
+    made = codes.create(database, codes.NewCodes(3, 10**9), pepper, "tester")
     codes.redeem(database, "alice", made[0].code, [pepper], "tester")
     use = pepper_use(database, [NEW, pepper])
     assert (use.older_keys, use.older_codes, use.lost) == (2, 2, 0)

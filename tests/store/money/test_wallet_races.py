@@ -104,7 +104,7 @@ def test_an_id_counts_once_in_two_processes(db, race):
 
 
 def test_a_code_is_used_once_by_two_processes(db, race):
-    made = codes.create(db, codes.Wanted(20, 3), PEPPER, "cli")
+    made = codes.create(db, codes.NewCodes(20, 3), PEPPER, "cli")
     [(by_alice, alice_refused), (by_bob, bob_refused)] = race(
         "redeem", [one.code for one in made], ("alice", "bob")
     )
