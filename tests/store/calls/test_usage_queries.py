@@ -332,7 +332,7 @@ def test_follow_remembers_only_the_last_seconds(db):
             records = [record(turn * 100 + number) for number in range(100)]
             store(db, records, MONDAY_MS + turn * (OVERLAP_MS + 1))
             if generator is not None:
-                sizes.append(len(generator.gi_frame.f_locals["shown"]))
+                sizes.append(len(generator.gi_frame.f_locals["printed"]))
 
         return work
 

@@ -15,8 +15,8 @@ from store.money import codes
 from store.money.books import verify
 from store.money.codes import (
     CODES_MAX,
+    NewCodes,
     NotTaken,
-    Wanted,
     canonical,
     create,
     disable,
@@ -57,7 +57,7 @@ def db(database, editor, read):
 @pytest.fixture
 def make(db, pepper):
     def made(count=1, amount=5, expires_ms=None):
-        return create(db, Wanted(count, amount, expires_ms), pepper, "olga")
+        return create(db, NewCodes(count, amount, expires_ms), pepper, "olga")
 
     return made
 
