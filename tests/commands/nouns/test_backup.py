@@ -9,6 +9,7 @@ import pytest
 import app
 from commands import archive
 from store.copies import snapshot
+from store.db.migrations import FORERUNNERS
 from tests.commands.conftest import document, record
 
 RIGHT = "books and records are correct"
@@ -146,6 +147,10 @@ def test_backups_of_other_versions(filled, tmp_path, restore):
     filled.ok("backup", str(file))
     newer = rewritten(file, tmp_path / "n.tar", version="9.9", migrations=["9999_later"])
     assert "of version 9.9, newer than this one: 9999_later" in restore(newer, tmp_path / "r")[2]
+    before = rewritten(file, tmp_path / "before.tar", migrations=[*FORERUNNERS])
+    assert restore(before, tmp_path / "before")[0] == 0
+    older = rewritten(file, tmp_path / "older.tar", migrations=[*FORERUNNERS[:-1]])
+    assert "too old for this one: restore it with Sluice 0.1.0" in restore(older, tmp_path / "r")[2]
     odd = rewritten(file, tmp_path / "o.tar", format=2)
     assert "made by another version (format 2)" in restore(odd, tmp_path / "r")[2]
 

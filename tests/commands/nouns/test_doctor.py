@@ -6,6 +6,7 @@ import pytest
 
 from store.db import nodes
 from store.db.database import execute, transaction
+from store.db.migrations import FORERUNNERS
 from tests.commands.conftest import document
 from tests.support import terminal
 from tests.support.upstream import RawUpstream, ScriptedUpstream
@@ -72,13 +73,18 @@ def test_a_base_url_with_what_the_vendor_appends(installation):
     assert "base_url=https://api.groq.example" in found["channel"][0]["cure"]
 
 
-def test_pending_migrations(filled):
+@pytest.mark.parametrize(
+    ("step", "remedy"), [("0023_processes", "migrate up"), ("0022_guarded_proxy", "operations.md")]
+)
+def test_a_schema_that_is_behind_or_too_old(filled, step, remedy):
+    steps = FORERUNNERS[: FORERUNNERS.index(step) + 1]
+    insert = 'INSERT INTO "schema_migrations" ("name", "applied_ms") VALUES (?, 1)'
     with filled.store() as db:
-        forget = 'DELETE FROM "schema_migrations" WHERE "name" = (SELECT MAX("name")'
-        transaction(db, lambda: execute(db, f'{forget} FROM "schema_migrations")'))
+        execute(db, 'DELETE FROM "schema_migrations"')
+        transaction(db, lambda: [execute(db, insert, (name,)) for name in steps])
     code, found = looked(filled)
     assert (code, states(found, "store")) == (1, ["failed"])
-    assert "migrate up" in found["store"][0]["cure"]
+    assert remedy in found["store"][0]["cure"]
 
 
 def test_no_store(filled):
