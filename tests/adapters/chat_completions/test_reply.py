@@ -70,27 +70,6 @@ def test_disjoint_counts(usage, counts):
 
 
 @pytest.mark.parametrize(
-    "usage",
-    [
-        None,
-        {},
-        [],
-        "x",
-        {"prompt_tokens": 1},
-        {"completion_tokens": 1},
-        {"prompt_tokens": -1, "completion_tokens": 1},
-        {"prompt_tokens": 1, "completion_tokens": True},
-        {"prompt_tokens": 1.0, "completion_tokens": 1},
-        {"prompt_tokens": 1, "completion_tokens": 10**30},
-    ],
-)
-def test_what_cannot_be_read_was_not_reported(usage):
-    assert read_usage(usage) is None
-    found = read(answer(usage=usage))
-    assert found.usage is None and found.reported == usage and found.output_units == 3
-
-
-@pytest.mark.parametrize(
     ("message", "units"),
     [
         ({"content": "x" * 16}, 4),
@@ -112,18 +91,8 @@ def test_output_is_counted_when_no_usage_is_reported(message, units):
 
 
 def test_output_that_cannot_be_counted_counts_nothing():
-    endless = b'{"choices":[{"message":{"content":{"a":1e999}}}],"id":7}'
-    assert read(endless).output_units == 0 and read(endless).upstream_id is None
     nested = b"[" * 900 + b"]" * 900
     assert read(b'{"choices":[{"message":' + nested + b"}]}").output_units == 0
-
-
-def test_deep_choices_do_no_harm(monkeypatch):
-    def refuse(data):
-        raise ValueError("too deep")
-
-    monkeypatch.setattr("adapters.family.reply.loads_loose", refuse)
-    assert read(answer()).output_units == 0
 
 
 @pytest.mark.parametrize(

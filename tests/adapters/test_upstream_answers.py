@@ -1,0 +1,79 @@
+"""Whole answers of upstreams whose usage, or whose output, cannot be read."""
+
+import json
+
+import pytest
+
+from adapters.ir.usage import MAX_TOKENS
+from adapters.registry import FAMILIES
+
+SAID = "x" * 16
+# family: an answer of 16 characters, the field of its usage, and the two counts it must have
+ANSWERS = {
+    "chat_completions": (
+        {"id": 7, "choices": [{"message": {"content": SAID}}]},
+        ("usage", "prompt_tokens", "completion_tokens"),
+    ),
+    "responses": (
+        {"id": 7, "output": [{"type": "message", "content": [{"text": SAID}]}]},
+        ("usage", "input_tokens", "output_tokens"),
+    ),
+    "messages": (
+        {"id": 7, "type": "message", "content": [{"type": "text", "text": SAID}]},
+        ("usage", "input_tokens", "output_tokens"),
+    ),
+    "generate_content": (
+        {"responseId": 7, "candidates": [{"content": {"parts": [{"text": SAID}]}}]},
+        ("usageMetadata", "promptTokenCount", "candidatesTokenCount"),
+    ),
+}
+ENDLESS = {
+    "chat_completions": b'{"choices":[{"message":{"content":{"a":1e999}}}],"id":7}',
+    "responses": b'{"output":[{"type":"function_call","arguments":{"a":1e999}}]}',
+    "messages": b'{"type":"message","content":[{"input":{"a":1e999}}]}',
+    "generate_content": (
+        b'{"candidates":[{"content":{"parts":[{"functionCall":{"args":{"a":1e999}}}]}}]}'
+    ),
+}
+of_families = pytest.mark.parametrize("family", ANSWERS)
+
+
+def read(family: str, body: bytes):
+    plain = next(iter(FAMILIES[family].client.operations.values()))
+    return FAMILIES[family].upstream.read_answer(body, "m", "m", plain)
+
+
+def test_each_family_has_an_answer():
+    assert ANSWERS.keys() == ENDLESS.keys() == FAMILIES.keys()
+
+
+@of_families
+@pytest.mark.parametrize("usage", [None, [], {}, "x", 7])
+def test_usage_that_is_no_object_of_counts_was_not_reported(family, usage):
+    body, (field, _, _) = ANSWERS[family]
+    found = read(family, json.dumps({**body, field: usage}).encode())
+    assert found.usage is None and found.reported == usage
+    assert found.output_units == 4 and found.upstream_id is None
+
+
+@of_families
+@pytest.mark.parametrize("odd", [None, True, -1, 1.0, 1.5, "3", MAX_TOKENS + 1, 10**30])
+@pytest.mark.parametrize("side", [0, 1])
+def test_usage_without_both_counts_was_not_reported(family, side, odd):
+    body, (field, *names) = ANSWERS[family]
+    usage = {names[side]: odd, names[1 - side]: 1}
+    for written in (usage, {names[1 - side]: 1}):
+        found = read(family, json.dumps({**body, field: written}).encode())
+        assert found.usage is None and found.reported == written and found.output_units == 4
+
+
+@of_families
+def test_output_that_cannot_be_read_counts_nothing(family, monkeypatch):
+    endless = read(family, ENDLESS[family])
+    assert endless.output_units == 0 and endless.upstream_id is None
+
+    def refuse(data):
+        raise ValueError("too deep")
+
+    monkeypatch.setattr("adapters.family.reply.loads_loose", refuse)
+    assert read(family, json.dumps(ANSWERS[family][0]).encode()).output_units == 0
