@@ -12,6 +12,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from enum import Enum, auto
 from io import BytesIO
 from typing import Any, Protocol
 
@@ -39,7 +40,7 @@ DISCARD_MAX_BYTES = 65_536  # behind a terminal marker; more is not an end but a
 
 
 class Engine(Protocol):
-    """What an exchange needs of the client that drives it."""
+    """The client that drives exchanges, as they see it."""
 
     loop: asyncio.AbstractEventLoop
     tick: int  # seconds, counted coarsely
@@ -51,6 +52,37 @@ class Engine(Protocol):
     def sent_bytes(self, exchange: Exchange) -> int: ...
     def set_reading(self, exchange: Exchange, reading: bool) -> None: ...
     def release(self, exchange: Exchange) -> None: ...
+
+
+class Phase(Enum):
+    """The life of an exchange; NEXT has the transitions."""
+
+    HEAD = auto()  # the answer's head is awaited, and the first bytes of its body or its end
+    WHOLE = auto()  # the answer is read as a whole
+    UNPACK = auto()  # all of it is here and is unpacked
+    STREAM = auto()  # the body goes to the sink as it comes
+    REST = auto()  # all of it is here, the sink has to take the rest
+    DISCARD = auto()  # the rest of the body is thrown away, the connection is kept
+    OVER = auto()  # no callback comes any more
+
+
+NEXT: dict[Phase, tuple[Phase, ...]] = {
+    Phase.HEAD: (Phase.WHOLE, Phase.STREAM, Phase.OVER),
+    Phase.WHOLE: (Phase.UNPACK, Phase.OVER),
+    Phase.UNPACK: (Phase.OVER,),
+    Phase.STREAM: (Phase.REST, Phase.DISCARD, Phase.OVER),
+    Phase.REST: (Phase.REST, Phase.OVER),  # again, when it does not unpack
+    Phase.DISCARD: (Phase.OVER,),
+    Phase.OVER: (Phase.OVER,),
+}
+
+
+class Gate(Enum):
+    """Whether the sink of a stream may be given more."""
+
+    OPEN = auto()
+    FULL = auto()  # the sink said that it is full; `resume` opens the gate
+    NEXT_TURN = auto()  # it has had its share of this turn of the loop
 
 
 class Exchange:
@@ -66,19 +98,18 @@ class Exchange:
     not worked off what it was given it sets `unread`, and gets b"" in the next turn.
     """
 
-    __slots__ = ("_blocked", "_buffer", "_counted_pieces", "_counting", "_direct", "_discarding",
-                 "_ended", "_engine", "_error", "_head", "_idle_s", "_in_dirty", "_later",
-                 "_limit_bytes", "_looked_turn", "_max_answer_bytes", "_on_end", "_pass_on",
-                 "_paused", "_sink", "_size", "_started_at", "_stream_type", "_stream_wanted",
-                 "_swept", "_tick", "_timeout_kind", "_timeout_s", "_unlooked", "_unpacked_bytes",
-                 "_unpacker", "body", "content_type", "first_byte_ms", "handle", "head",
-                 "head_lines", "repeated", "source", "status", "streaming", "unread")  # fmt: skip
+    __slots__ = ("_buffer", "_counting", "_direct", "_engine", "_error", "_gate", "_head",
+                 "_idle_s", "_in_dirty", "_limit_bytes", "_looked_turn", "_max_answer_bytes",
+                 "_on_end", "_pass_on", "_paused", "_sink", "_size", "_started_at", "_stream_type",
+                 "_swept", "_tick", "_timeout_kind", "_timeout_s", "_unlooked", "_unpacker", "body",
+                 "content_type", "first_byte_ms", "handle", "head", "head_lines", "phase",
+                 "repeated", "source", "status", "unread")  # fmt: skip
 
     def __init__(self, engine: Engine, handle: Any, request: UpstreamRequest) -> None:
         self.head: asyncio.Future[int] = engine.loop.create_future()
         self.status = 0
         self.content_type = ""
-        self.streaming = False
+        self.phase = Phase.HEAD
         self.body = b""
         self.first_byte_ms: int | None = None
         self._engine = engine
@@ -88,8 +119,7 @@ class Exchange:
         # Only the body is kept of the request, and it can be freed early: streams last long.
         self.repeated = False
         self.source: RequestBody | None = None if request.body is None else handle.body
-        self._stream_wanted = request.stream
-        self._stream_type = request.stream_type
+        self._stream_type = request.stream_type if request.stream else None
         self._max_answer_bytes = request.max_answer_bytes
         self._started_at = engine.loop.time()
         self._tick = engine.tick
@@ -98,19 +128,14 @@ class Exchange:
         self._idle_s = request.idle_timeout_s
         self._head: AnswerHead | None = None
         self._unpacker: Unpacker | None = None
-        # Of an answer that is read whole, which is counted before it is unpacked.
-        self._counting = False  # `_count_on` is due
-        self._counted_pieces = 0  # of the buffer
-        self._unpacked_bytes = 0  # what they make
+        self._counting: PackedAnswer | None = None  # of a packed answer that is read whole
         self._buffer: list[bytes] = []
         self._size = 0
         # Until the head is read the smaller bound holds for both kinds of answers.
         self._limit_bytes = STREAM_BUFFER_BYTES
         self._in_dirty = False
         self._paused = False  # libcurl does not read: our bound or the sink's
-        self._blocked = False  # the sink said that it is full
-        self._discarding = False
-        self._ended = False
+        self._gate = Gate.OPEN
         self._error: UpstreamError | None = None
         self._sink: Sink | None = None
         self._pass_on: PassOn | None = None
@@ -118,26 +143,31 @@ class Exchange:
         self._unlooked = LOOK_PIECES  # that it may take until the next look at the turn
         self._swept = LOOK_PIECES  # the same at the last sweep
         self._looked_turn = -1
-        self._later = False  # the sink has had its share of this turn
         self.unread = False
         self._on_end: OnEnd | None = None
 
     @property
+    def streaming(self) -> bool:
+        """Return whether the answer is an event stream, for `pipe`."""
+        return self.phase is Phase.STREAM or self.phase is Phase.REST
+
+    @property
     def raw_head(self) -> bytes:
-        """All lines that libcurl took for a head's; of no use once the handle serves another."""
+        """Return all lines that libcurl took for a head's; of no use once the handle serves
+        another."""
         return b"".join(self.head_lines)
 
     # For the relay.
 
     @property
     def handed_over(self) -> bool:
-        """Whether the vendor was given the request whole and has not said that it failed.
+        """Return whether the vendor was given the whole request and has not reported a failure.
 
         Whole: libcurl has written the last byte of the body into the connection; what only waits
-        in its buffer does not count. To be asked before `cancel`.
+        in its buffer does not count. To be read before `cancel`.
         """
-        if self._ended:  # the body went with the handle, while what has come may still be unpacked
-            return self._error is None and self.status < 300
+        if self.handle is None:  # the body went with it, while the answer may still be unpacked
+            return self._error is None and 0 < self.status < 300 and not self.head.cancelled()
         source = self.source
         if source is None or not source.taken:
             return False
@@ -145,7 +175,8 @@ class Exchange:
         return self._engine.sent_bytes(self) >= size_bytes and self._read_head().status < 300
 
     def header(self, name: str) -> str | None:
-        """A field of the answer's head; None when absent or while `head` has not resolved."""
+        """Return a field of the answer's head; None when absent or while `head` has not
+        resolved."""
         return None if self._head is None else self._head.get(name)
 
     def pipe(self, sink: Sink, on_end: OnEnd, pass_on: PassOn | None = None) -> None:
@@ -164,15 +195,15 @@ class Exchange:
         self._engine.flush_dirty()
 
     def resume(self) -> None:
-        """The sink has room again."""
-        if self._blocked:
-            self._blocked = False
+        """Give the sink more: it has room again."""
+        if self._gate is Gate.FULL:
+            self._gate = Gate.OPEN
             self._tick = self._engine.tick
             self._deliver()
             self._engine.flush_dirty()
 
     def accept(self) -> None:
-        """The answer is good, there will be no other attempt: free the request's body.
+        """Free the request's body: the answer is good, there will be no other attempt.
 
         When the upstream answered before it had all of it, it is freed at the end instead.
         """
@@ -182,20 +213,18 @@ class Exchange:
 
     def cancel(self) -> None:
         """End now, in any phase: an unfinished connection is closed, no callback comes any more."""
-        self._sink = self._pass_on = self._direct = self._on_end = None
-        self._buffer.clear()
         if not self.head.done():
             self.head.cancel()
-        self._engine.release(self)
+        self._give_up()
 
     def finish_within(self, seconds: float) -> None:
-        """The answer is whole, only its formal end is missing: throw away what comes, give the
-        connection back if the end comes in time, else drop it. No callback comes any more."""
-        self._sink = self._pass_on = self._direct = self._on_end = None
-        self._buffer.clear()
+        """Throw away what comes of an answer whose formal end alone is missing: give the connection
+        back if the end comes in time, else drop it. No callback comes any more."""
+        if self.phase is not Phase.STREAM:
+            self._enter(Phase.OVER)
+            return
+        self._enter(Phase.DISCARD)
         self._size = 0
-        self._blocked = False
-        self._discarding = True
         self._tick = self._engine.tick
         self._timeout_s = max(0.0, seconds - 1)
         if self._paused:
@@ -205,8 +234,8 @@ class Exchange:
     # For the engine.
 
     def restart(self) -> None:
-        """What came was no answer to this request, which is sent once more. Nothing of it was read
-        yet, and nothing must be left in the engine's `dirty`."""
+        """Begin again: the bytes were no answer to this request, which is sent once more.
+        Nothing of them was read yet, and nothing must be left in the engine's `dirty`."""
         self.repeated = True
         self.head_lines.clear()
         self._buffer.clear()
@@ -217,11 +246,12 @@ class Exchange:
 
     @property
     def answered(self) -> bool:
-        """Whether an answer has begun: its head is whole, or bytes follow it."""
+        """Return whether an answer has begun: its head is whole, or bytes follow it."""
         return self._head is not None or self._size > 0 or AnswerHead(self.raw_head).complete
 
     def write(self, data: bytes) -> int | None:
-        """WRITEFUNCTION. At the limit libcurl keeps the piece and stops reading its socket."""
+        """Serve as WRITEFUNCTION. At the limit libcurl keeps the piece and stops reading its
+        socket."""
         if self._direct is not None and self._direct(data):
             self._unlooked = left = self._unlooked - 1
             if not left:
@@ -240,69 +270,86 @@ class Exchange:
         return None
 
     def flush(self) -> None:
-        """After libcurl's turn: act on what `write` took."""
+        """Process what `write` took, after libcurl's turn."""
         self._in_dirty = False
-        if self._discarding:
-            if self._size > DISCARD_MAX_BYTES:
-                self._engine.release(self)
+        phase = self.phase
+        if phase is Phase.DISCARD or phase is Phase.OVER:
             self._buffer.clear()
+            if self._size > DISCARD_MAX_BYTES:
+                self._give_up()
             return
         self._tick = self._engine.tick
-        if self._head is None:
-            self._begin()
-        elif self.streaming:
+        if phase is Phase.STREAM:
             self._deliver()
+        elif phase is Phase.HEAD:
+            self._begin()
         elif self._paused:
             self._fail_too_large()
-        elif self._unpacker is not None:
-            self._count_later()
+        elif self._counting is not None:
+            self._counting.go_on_soon()
 
     def complete(self, error: UpstreamError | None) -> None:
-        """libcurl is done with it and the handle released; what it gave was flushed before."""
-        if self._discarding:
+        """End: libcurl is done with it, the handle released, and its bytes were flushed before."""
+        if self.phase is Phase.DISCARD:
+            self._enter(Phase.OVER)
             return
         if error is not None:
             self.status = self._read_head().status
-        elif self._head is None:
+        elif self.phase is Phase.HEAD:
             self._begin()
-        if not self._ended:
+        if self.phase is not Phase.OVER:
             self._end(error)
 
     def fail(self, kind: UpstreamErrorKind, detail: str) -> None:
-        """Our own verdict: stop the transfer and end."""
+        """Stop the transfer and end, by our own verdict."""
         self._engine.release(self)
         self._buffer.clear()
         self._end(UpstreamError(kind, detail))
 
     def sweep(self, tick: int) -> None:
-        """Once a second: the deadlines. A stream that waits for its client is not idle."""
-        waits = self._blocked or self._later or (self._paused and self.streaming)
+        """Check the deadlines, once a second. A stream that waits for its client is not idle."""
+        phase = self.phase
+        waits = self._gate is not Gate.OPEN or (self._paused and phase is Phase.STREAM)
         if waits or self._unlooked != self._swept:  # a piece was passed on
             self._tick, self._swept = tick, self._unlooked
-        elif self._head is None and self.head_lines:
+        elif phase is Phase.HEAD and self.head_lines:
             raw = self.raw_head
             if len(raw) > HEAD_MAX_BYTES:
                 self.fail("protocol", f"no head within {HEAD_MAX_BYTES} bytes")
                 return
             first = self._timeout_kind == "timeout_first_byte"
-            if first and not self._stream_wanted and AnswerHead(raw).complete:
+            if first and self._stream_type is None and AnswerHead(raw).complete:
                 # The head is the first byte of a whole answer; of a stream it is the body's.
                 self._tick = tick
                 self._wait_for_more()
         if tick - self._tick < self._timeout_s + 1:  # the first tick may have come at once
             return
-        if self._discarding:
-            self._engine.release(self)
+        if phase is Phase.DISCARD:
+            self._give_up()
         else:
             self.fail(self._timeout_kind, f"nothing came for {math.ceil(self._timeout_s)} s")
 
     # Inside.
 
+    def _enter(self, phase: Phase) -> None:
+        """Go on to another phase; forget sink and bytes when nobody wants them any more."""
+        assert phase in NEXT[self.phase]
+        self.phase = phase
+        if phase is Phase.OVER or phase is Phase.DISCARD:
+            self._sink = self._pass_on = self._direct = self._on_end = self._counting = None
+            self._gate = Gate.OPEN
+            self._buffer.clear()
+
+    def _give_up(self) -> None:
+        """Drop the connection of an answer that nobody wants any more."""
+        self._enter(Phase.OVER)
+        self._engine.release(self)
+
     def _read_head(self) -> AnswerHead:
         return self._head or AnswerHead(self.raw_head)
 
     def _begin(self) -> None:
-        """The first bytes of the body are here, or its end: read the head and decide."""
+        """Read the head and decide: the first bytes of the body are here, or its end."""
         raw = self.raw_head
         head = self._head = AnswerHead(raw)
         if self._size or self._paused:
@@ -321,21 +368,23 @@ class Exchange:
         except UpstreamError as error:
             self.fail(error.kind, error.detail)
             return
-        wanted = self._stream_wanted and self.status < 400
-        if wanted and self.content_type.lower().startswith(self._stream_type):
-            self.streaming = True
+        stream_type = self._stream_type if self.status < 400 else None
+        if stream_type is not None and self.content_type.lower().startswith(stream_type):
+            self._enter(Phase.STREAM)
             if not self.head.done():
                 self.head.set_result(time.monotonic_ns())
         else:
             self._begin_whole()
 
     def _begin_whole(self) -> None:
+        self._enter(Phase.WHOLE)
         self._limit_bytes = self._max_answer_bytes
         if self._size > self._limit_bytes:
             self._fail_too_large()
             return
         if self._unpacker is not None:
-            self._count_later()
+            self._counting = PackedAnswer(self, self._unpacker, self._max_answer_bytes)
+            self._counting.go_on_soon()
         if self._paused:
             self._unpause()
 
@@ -358,9 +407,9 @@ class Exchange:
         has.
         """
         sink = self._sink
-        if sink is None or self._blocked or self._later:
+        if sink is None or self._gate is not Gate.OPEN:
             return
-        room, given, buffer = True, False, self._buffer
+        has_room, delivered, buffer = True, False, self._buffer
         if self.unread or buffer or self._unpacker is not None:
             if self._size <= TURN_BYTES and self._unpacker is None and not self.unread:
                 data = buffer[0] if len(buffer) == 1 else b"".join(buffer)
@@ -374,23 +423,23 @@ class Exchange:
                     self.fail(error.kind, error.detail)
                     return
             if data or self.unread:
-                self.unread, given = False, True
-                room = sink(data)
+                self.unread, delivered = False, True
+                has_room = sink(data)
                 if self._sink is None:  # the sink has cancelled, or it was failed in between
                     return
-        if not room:
-            self._blocked = True
+        if not has_room:
+            self._gate = Gate.FULL
             if not self._paused:
                 self._paused = True
                 self._engine.set_reading(self, False)
         elif (
             self.unread
             or buffer
-            or (given and (again or self._paused))
+            or (delivered and (again or self._paused))
             or (self._unpacker is not None and self._unpacker.more)
         ):
             self._go_on_later()
-        elif self._ended:
+        elif self.phase is Phase.REST:
             self._end_stream()
         elif self._paused:
             self._go_on_later()  # with what libcurl holds, and gives now
@@ -399,7 +448,7 @@ class Exchange:
             self._direct = self._pass_on
 
     def _share(self) -> bytes:
-        """The next bytes for the sink, at most TURN_BYTES."""
+        """Return the next bytes for the sink, at most TURN_BYTES."""
         unpacker = self._unpacker
         if unpacker is not None:
             if not unpacker.more:
@@ -413,23 +462,24 @@ class Exchange:
         return data
 
     def _go_on_later(self) -> None:
-        self._direct, self._later = None, True
+        self._direct, self._gate = None, Gate.NEXT_TURN
         self._engine.loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        self._later = False
+        if self._gate is Gate.NEXT_TURN:
+            self._gate = Gate.OPEN
         self._deliver(again=True)
         self._engine.flush_dirty()
 
     def _end_stream(self) -> None:
-        """The sink has all that came."""
+        """End a stream whose sink has all that came."""
         if self._unpacker is not None and self._error is None:
             try:
                 self._unpacker.close()
             except UpstreamError as error:
                 self._error = error
         on_end = self._on_end
-        self._sink = self._pass_on = self._direct = self._on_end = None
+        self._enter(Phase.OVER)
         if on_end is not None:
             on_end(self._error)
 
@@ -445,87 +495,114 @@ class Exchange:
         self._engine.set_reading(self, True)  # may call `write` at once
 
     def _fail_too_large(self) -> None:
-        error = self._too_large()
+        error = _too_large(self._max_answer_bytes)
         self.fail(error.kind, error.detail)
-
-    def _too_large(self) -> UpstreamError:
-        return UpstreamError("too_large", f"more than {self._max_answer_bytes} bytes")
 
     def _end(self, error: UpstreamError | None) -> None:
         """Nothing more comes from upstream; the sink may still have to take the rest."""
-        self._ended = True
         self._error = error
         if self.streaming:
+            self._enter(Phase.REST)
             self._deliver()
         elif self.head.done():
-            return
-        elif error is None:
-            self._end_whole()
-        else:
+            self._enter(Phase.OVER)
+        elif error is not None:
+            self._enter(Phase.OVER)
             self.head.set_exception(error)
             self.head.exception()  # marks it as seen: that nobody waits any more is no fault
+        elif self._counting is not None:
+            self._enter(Phase.UNPACK)
+            self._counting.go_on_soon()
+        else:
+            self.end_whole(self._take())
 
-    def _end_whole(self) -> None:
-        if self._unpacker is not None:
-            self._count_later()
-            return
-        self.body = self._take()
+    # For the unpacking of a whole answer.
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Return the loop that the exchange runs on."""
+        return self._engine.loop
+
+    @property
+    def pieces(self) -> list[bytes]:
+        """Return the pieces of the answer as they came."""
+        return self._buffer
+
+    def end_whole(self, body: bytes) -> None:
+        """Resolve `head` with the whole body of the answer."""
+        self._enter(Phase.OVER)
+        self.body = body
         self.head.set_result(time.monotonic_ns())
 
-    def _count_later(self) -> None:
-        if not self._counting:
-            self._counting = True
-            self._engine.loop.call_soon(self._count_on)
 
-    def _count_on(self) -> None:
-        """Count what an answer unpacks to, as it comes and so much at a time that the loop is not
-        held: one that is larger than allowed shall never take the memory."""
-        self._counting = False
-        unpacker = self._unpacker
-        if unpacker is None or self.head.done():  # failed or cancelled
+class PackedAnswer:
+    """A packed answer that is read whole: counted as it comes, and so much at a time that the loop
+    is not held, then unpacked. One that is larger than allowed shall never take the memory."""
+
+    __slots__ = ("_counted_pieces", "_exchange", "_is_due", "_max_bytes", "_unpacked_bytes",
+                 "_unpacker")  # fmt: skip
+
+    def __init__(self, exchange: Exchange, unpacker: Unpacker, max_bytes: int) -> None:
+        self._exchange = exchange
+        self._unpacker = unpacker
+        self._max_bytes = max_bytes
+        self._counted_pieces = 0  # of the exchange's
+        self._unpacked_bytes = 0  # what they make
+        self._is_due = False  # `_count`
+
+    def go_on_soon(self) -> None:
+        """Count in the loop's next turn."""
+        if not self._is_due:
+            self._is_due = True
+            self._exchange.loop.call_soon(self._count)
+
+    def _count(self) -> None:
+        self._is_due = False
+        exchange, unpacker = self._exchange, self._unpacker
+        if exchange.phase is Phase.OVER:  # failed or cancelled
             return
+        all_here = exchange.phase is Phase.UNPACK
         try:
-            unpacker.feed(b"".join(self._buffer[self._counted_pieces :]))
-            self._counted_pieces = len(self._buffer)
+            unpacker.feed(b"".join(exchange.pieces[self._counted_pieces :]))
+            self._counted_pieces = len(exchange.pieces)
             for _ in range(UNPACKED_PIECES_PER_TURN):
                 if not unpacker.more:
                     break
                 self._unpacked_bytes += len(unpacker.piece())
-                if self._unpacked_bytes > self._max_answer_bytes:
-                    raise self._too_large()
-            if self._ended and not unpacker.more:
+                if self._unpacked_bytes > self._max_bytes:
+                    raise _too_large(self._max_bytes)
+            if all_here and not unpacker.more:
                 unpacker.close()
         except UpstreamError as error:
-            if self._ended:
-                self._end(error)
-            else:
-                self.fail(error.kind, error.detail)
+            exchange.fail(error.kind, error.detail)
             return
         if unpacker.more:
-            self._count_later()
-        elif self._ended:
-            self._unpack_on(self._unpacked(unpacker))
+            self.go_on_soon()
+        elif all_here:
+            whole = BytesIO()
+            self._unpack(whole, self._pieces_into(whole))
 
-    def _unpack_on(self, steps: Iterator[None]) -> None:
-        """So much at a time that the loop is not held."""
-        if self.head.done():  # cancelled
+    def _unpack(self, whole: BytesIO, steps: Iterator[None]) -> None:
+        if self._exchange.phase is Phase.OVER:  # cancelled
             return
         for _ in range(UNPACKED_PIECES_PER_TURN):
             if next(steps, _DONE) is _DONE:
-                self.head.set_result(time.monotonic_ns())
+                self._exchange.end_whole(whole.getvalue())
                 return
-        self._engine.loop.call_soon(self._unpack_on, steps)
+        self._exchange.loop.call_soon(self._unpack, whole, steps)
 
-    def _unpacked(self, unpacker: Unpacker) -> Iterator[None]:
-        """Steps that make the whole answer, which was counted, a piece each."""
-        whole = BytesIO()
+    def _pieces_into(self, whole: BytesIO) -> Iterator[None]:
+        """Unpack the answer, which was counted, a piece a step."""
         if self._unpacked_bytes:  # all of its memory at once: none is copied while it grows
             whole.seek(self._unpacked_bytes - 1)
             whole.write(b"\0")
             whole.seek(0)
-        packed = deque(self._buffer)
-        self._buffer.clear()
-        for piece in unpacker.whole(packed.popleft() for _ in range(len(packed))):
+        packed = deque(self._exchange.pieces)
+        self._exchange.pieces.clear()
+        for piece in self._unpacker.whole(packed.popleft() for _ in range(len(packed))):
             whole.write(piece)
             yield
-        self.body = whole.getvalue()
+
+
+def _too_large(max_bytes: int) -> UpstreamError:
+    return UpstreamError("too_large", f"more than {max_bytes} bytes")

@@ -13,6 +13,7 @@ from handlers.relay.upstream.exchange import (
     LOOK_PIECES,
     STREAM_BUFFER_BYTES,
     TURN_BYTES,
+    Phase,
 )
 from handlers.relay.upstream.request import Unpacker
 
@@ -584,7 +585,7 @@ async def test_cancel_while_a_packed_answer_is_unpacked(client, serve, request_t
     upstream = await serve(script)
     exchange = client.start(request_to(upstream.url))
     for _ in range(100_000):
-        if exchange._ended or exchange.head.done():
+        if exchange.phase in (Phase.UNPACK, Phase.OVER):
             break
         await asyncio.sleep(0)
     assert not exchange.head.done()  # it takes some turns
