@@ -11,11 +11,11 @@ import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from enum import Enum, auto
-from io import BytesIO
 from typing import Any, Protocol
 
+from handlers.relay.upstream.packed_answer import PackedAnswer, too_large
 from handlers.relay.upstream.request import (
     AnswerHead,
     RequestBody,
@@ -34,8 +34,6 @@ STREAM_BUFFER_BYTES = 262_144  # of one exchange in Python; then libcurl stops r
 TURN_BYTES = 65_536  # of a stream that its sink gets in one turn of the loop, unpacked
 LOOK_PIECES = 128  # that are passed on between two looks at the turn: in one at most twice as many
 HEAD_MAX_BYTES = 65_536
-UNPACKED_PIECES_PER_TURN = 64  # of a whole answer, 64 KiB each: some 5 ms
-_DONE = object()
 DISCARD_MAX_BYTES = 65_536  # behind a terminal marker; more is not an end but a flood
 
 
@@ -336,7 +334,10 @@ class Exchange:
         assert phase in NEXT[self.phase]
         self.phase = phase
         if phase is Phase.OVER or phase is Phase.DISCARD:
-            self._sink = self._pass_on = self._direct = self._on_end = self._counting = None
+            self._sink = self._pass_on = self._direct = self._on_end = None
+            if self._counting is not None:
+                self._counting.stop()
+                self._counting = None
             self._gate = Gate.OPEN
             self._buffer.clear()
 
@@ -383,7 +384,13 @@ class Exchange:
             self._fail_too_large()
             return
         if self._unpacker is not None:
-            self._counting = PackedAnswer(self, self._unpacker, self._max_answer_bytes)
+            self._counting = PackedAnswer(
+                self._engine.loop,
+                self._unpacker,
+                self._buffer,
+                self._max_answer_bytes,
+                self._end_packed,
+            )
             self._counting.go_on_soon()
         if self._paused:
             self._unpause()
@@ -495,7 +502,7 @@ class Exchange:
         self._engine.set_reading(self, True)  # may call `write` at once
 
     def _fail_too_large(self) -> None:
-        error = _too_large(self._max_answer_bytes)
+        error = too_large(self._max_answer_bytes)
         self.fail(error.kind, error.detail)
 
     def _end(self, error: UpstreamError | None) -> None:
@@ -512,97 +519,17 @@ class Exchange:
             self.head.exception()  # marks it as seen: that nobody waits any more is no fault
         elif self._counting is not None:
             self._enter(Phase.UNPACK)
-            self._counting.go_on_soon()
+            self._counting.finish()
         else:
-            self.end_whole(self._take())
+            self._end_whole(self._take())
 
-    # For the unpacking of a whole answer.
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """Return the loop that the exchange runs on."""
-        return self._engine.loop
-
-    @property
-    def pieces(self) -> list[bytes]:
-        """Return the pieces of the answer as they came."""
-        return self._buffer
-
-    def end_whole(self, body: bytes) -> None:
-        """Resolve `head` with the whole body of the answer."""
+    def _end_whole(self, body: bytes) -> None:
         self._enter(Phase.OVER)
         self.body = body
         self.head.set_result(time.monotonic_ns())
 
-
-class PackedAnswer:
-    """A packed answer that is read whole: counted as it comes, and so much at a time that the loop
-    is not held, then unpacked. One that is larger than allowed shall never take the memory."""
-
-    __slots__ = ("_counted_pieces", "_exchange", "_is_due", "_max_bytes", "_unpacked_bytes",
-                 "_unpacker")  # fmt: skip
-
-    def __init__(self, exchange: Exchange, unpacker: Unpacker, max_bytes: int) -> None:
-        self._exchange = exchange
-        self._unpacker = unpacker
-        self._max_bytes = max_bytes
-        self._counted_pieces = 0  # of the exchange's
-        self._unpacked_bytes = 0  # what they make
-        self._is_due = False  # `_count`
-
-    def go_on_soon(self) -> None:
-        """Count in the loop's next turn."""
-        if not self._is_due:
-            self._is_due = True
-            self._exchange.loop.call_soon(self._count)
-
-    def _count(self) -> None:
-        self._is_due = False
-        exchange, unpacker = self._exchange, self._unpacker
-        if exchange.phase is Phase.OVER:  # failed or cancelled
-            return
-        all_here = exchange.phase is Phase.UNPACK
-        try:
-            unpacker.feed(b"".join(exchange.pieces[self._counted_pieces :]))
-            self._counted_pieces = len(exchange.pieces)
-            for _ in range(UNPACKED_PIECES_PER_TURN):
-                if not unpacker.more:
-                    break
-                self._unpacked_bytes += len(unpacker.piece())
-                if self._unpacked_bytes > self._max_bytes:
-                    raise _too_large(self._max_bytes)
-            if all_here and not unpacker.more:
-                unpacker.close()
-        except UpstreamError as error:
-            exchange.fail(error.kind, error.detail)
-            return
-        if unpacker.more:
-            self.go_on_soon()
-        elif all_here:
-            whole = BytesIO()
-            self._unpack(whole, self._pieces_into(whole))
-
-    def _unpack(self, whole: BytesIO, steps: Iterator[None]) -> None:
-        if self._exchange.phase is Phase.OVER:  # cancelled
-            return
-        for _ in range(UNPACKED_PIECES_PER_TURN):
-            if next(steps, _DONE) is _DONE:
-                self._exchange.end_whole(whole.getvalue())
-                return
-        self._exchange.loop.call_soon(self._unpack, whole, steps)
-
-    def _pieces_into(self, whole: BytesIO) -> Iterator[None]:
-        """Unpack the answer, which was counted, a piece a step."""
-        if self._unpacked_bytes:  # all of its memory at once: none is copied while it grows
-            whole.seek(self._unpacked_bytes - 1)
-            whole.write(b"\0")
-            whole.seek(0)
-        packed = deque(self._exchange.pieces)
-        self._exchange.pieces.clear()
-        for piece in self._unpacker.whole(packed.popleft() for _ in range(len(packed))):
-            whole.write(piece)
-            yield
-
-
-def _too_large(max_bytes: int) -> UpstreamError:
-    return UpstreamError("too_large", f"more than {max_bytes} bytes")
+    def _end_packed(self, answer: bytes | UpstreamError) -> None:
+        if isinstance(answer, bytes):
+            self._end_whole(answer)
+        else:
+            self.fail(answer.kind, answer.detail)

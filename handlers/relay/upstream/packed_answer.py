@@ -1,0 +1,108 @@
+"""A packed answer that is read whole: counted while it comes, then unpacked.
+
+Both in slices, so that the loop is not held; an answer that is larger than allowed shall never take
+the memory. Imported by exchange.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from io import BytesIO
+
+from handlers.relay.upstream.request import Unpacker, UpstreamError
+
+UNPACKED_PIECES_PER_TURN = 64  # 64 KiB each: some 5 ms
+_DONE = object()
+
+
+class PackedAnswer:
+    """The unpacking of `pieces`, to which more may be added. `on_end` gets the whole answer, or the
+    error when it does not unpack, or to more than `max_bytes`."""
+
+    __slots__ = ("_all_here", "_counted_pieces", "_is_due", "_is_over", "_loop", "_max_bytes",
+                 "_on_end", "_pieces", "_unpacked_bytes", "_unpacker")  # fmt: skip
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        unpacker: Unpacker,
+        pieces: list[bytes],
+        max_bytes: int,
+        on_end: Callable[[bytes | UpstreamError], None],
+    ) -> None:
+        self._loop = loop
+        self._unpacker = unpacker
+        self._pieces = pieces
+        self._max_bytes = max_bytes
+        self._on_end = on_end
+        self._counted_pieces = 0
+        self._unpacked_bytes = 0  # what they make
+        self._all_here = self._is_due = self._is_over = False
+
+    def go_on_soon(self) -> None:
+        """Count in the loop's next turn."""
+        if not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._count)
+
+    def finish(self) -> None:
+        """All pieces are here: unpack them once they are counted."""
+        self._all_here = True
+        self.go_on_soon()
+
+    def stop(self) -> None:
+        """Call nobody any more."""
+        self._is_over = True
+
+    def _count(self) -> None:
+        self._is_due = False
+        if self._is_over:
+            return
+        unpacker = self._unpacker
+        try:
+            unpacker.feed(b"".join(self._pieces[self._counted_pieces :]))
+            self._counted_pieces = len(self._pieces)
+            for _ in range(UNPACKED_PIECES_PER_TURN):
+                if not unpacker.more:
+                    break
+                self._unpacked_bytes += len(unpacker.piece())
+                if self._unpacked_bytes > self._max_bytes:
+                    raise too_large(self._max_bytes)
+            if self._all_here and not unpacker.more:
+                unpacker.close()
+        except UpstreamError as error:
+            self._on_end(error)
+            return
+        if unpacker.more:
+            self.go_on_soon()
+        elif self._all_here:
+            whole = BytesIO()
+            self._unpack(whole, self._steps(whole))
+
+    def _unpack(self, whole: BytesIO, steps: Iterator[None]) -> None:
+        if self._is_over:
+            return
+        for _ in range(UNPACKED_PIECES_PER_TURN):
+            if next(steps, _DONE) is _DONE:
+                self._on_end(whole.getvalue())
+                return
+        self._loop.call_soon(self._unpack, whole, steps)
+
+    def _steps(self, whole: BytesIO) -> Iterator[None]:
+        """Unpack the counted answer, a piece a step."""
+        if self._unpacked_bytes:  # all of its memory at once: none is copied while it grows
+            whole.seek(self._unpacked_bytes - 1)
+            whole.write(b"\0")
+            whole.seek(0)
+        packed = deque(self._pieces)
+        self._pieces.clear()
+        for piece in self._unpacker.whole(packed.popleft() for _ in range(len(packed))):
+            whole.write(piece)
+            yield
+
+
+def too_large(max_bytes: int) -> UpstreamError:
+    """Return the error of an answer with more than `max_bytes`."""
+    return UpstreamError("too_large", f"more than {max_bytes} bytes")
