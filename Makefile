@@ -143,11 +143,14 @@ services:
 	@$(call have,nginx) || $(call apt_install,nginx) || true
 	@$(call have,faketime) || $(call apt_install,faketime) || true
 	@$(call have,promtool) || $(call apt_install,prometheus) || true
-	@$(call have,chromium) || $(call apt_install,chromium fonts-noto-cjk fonts-inter) || true
+	@$(call have,chromium-headless-shell) || \
+		$(call apt_install,chromium-headless-shell fonts-noto-cjk fonts-inter) || \
+		$(call have,chromium) || $(call apt_install,chromium fonts-noto-cjk fonts-inter) || true
 	@missing=; \
-	for program in mariadbd nginx faketime promtool chromium; do \
+	for program in mariadbd nginx faketime promtool; do \
 		$(call have,$$program) || missing="$$missing $$program"; \
 	done; \
+	$(call have,chromium-headless-shell) || $(call have,chromium) || missing="$$missing chromium"; \
 	if [ -n "$$missing" ]; then \
 		echo "Not installed, so their tests are skipped:$$missing" >&2; \
 		[ "$${CI:-}" != true ] || exit 1; \

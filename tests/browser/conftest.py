@@ -1,5 +1,7 @@
 """A real browser before a real gateway: Debian's Chromium, driven by Playwright.
 
+Its shell without a window takes a third of the CPU of the whole program, which does as well.
+
 `world` is a running gateway with the Hub, a scripted vendor, two members and an administrator;
 `visit(name)` is a page of somebody who has signed in. What a page says on its console, what its
 policy refuses and what fails to load fails the test, unless it takes it with `page.said.clear()`.
@@ -16,16 +18,26 @@ from playwright.sync_api import expect, sync_playwright
 from tests.browser.world import World
 from tests.support.upstream import ScriptedUpstream
 
-CHROMIUM = shutil.which("chromium")
+CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
 FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update"),
+    # One process for all pages, as they are all of one site, and none for what nobody looks at.
+    *("--process-per-site", "--renderer-process-limit=1", "--in-process-gpu"),
+    "--disable-software-rasterizer",
 )
 WIDTHS = {"desk": (1440, 900), "tablet": (768, 1024), "phone": (360, 740)}
 PATIENCE_MS = 15_000
 expect.set_options(timeout=PATIENCE_MS)
 SHOTS = os.environ.get("SLUICE_SCREENSHOTS")  # a folder that keeps pictures of pages
 UNIMPORTANT = ("favicon",)
+# Until its scripts run a page is one without scripts, which a test would else meet by chance.
+WAIT_FOR_SCRIPTS = """
+const nothing = new CSSStyleSheet();
+nothing.replaceSync("* { pointer-events: none !important; }");
+document.adoptedStyleSheets = [nothing];
+addEventListener("DOMContentLoaded", () => { document.adoptedStyleSheets = []; });
+"""
 
 
 def pytest_collection_modifyitems(items):
@@ -35,9 +47,9 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(pytest.mark.skip(reason="Chromium is not installed"))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def chromium():
-    """The browser, one for a module: Playwright's loop must not run beside that of other tests."""
+    """The browser, ended with these tests: Playwright's loop must not run beside that of others."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=[*FLAGS])
         yield browser
@@ -72,7 +84,10 @@ def open_page(chromium):
             )
             stack.callback(context.close)
             context.set_default_timeout(PATIENCE_MS)
+            if options.get("java_script_enabled", True):
+                context.add_init_script(WAIT_FOR_SCRIPTS)
             page = context.new_page()
+            press_after_scripts(page)
             page.said = listen(page)
             pages.append(page)
             return page
@@ -80,6 +95,16 @@ def open_page(chromium):
         yield start
         said = [line for page in pages for line in page.said]
     assert not said, said
+
+
+def press_after_scripts(page):
+    press = page.keyboard.press
+
+    def press_later(key, **options):
+        page.wait_for_load_state("domcontentloaded")
+        press(key, **options)
+
+    page.keyboard.press = press_later
 
 
 def listen(page):

@@ -188,7 +188,8 @@ def main(into: Path, only: str, docs: bool, whole: bool, language: str) -> None:
     wanted = set(only.split(",")) if only else {shot.name for shot in SHOTS}
     with gateway() as (made, hub_url), sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
+            executable_path=shutil.which("chromium-headless-shell") or shutil.which("chromium"),
+            args=["--no-sandbox", "--disable-gpu"],
         )
         sessions = {name: _session(hub_url, name) for name in ("alice", "admin")}
         camera = Camera(browser, hub_url, ids(made), sessions, language)
