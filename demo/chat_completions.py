@@ -49,7 +49,7 @@ class ChatCompletions(Family):
         messages = objects(body.get("messages"))
         users = [message for message in messages if message.get("role") == "user"]
         parts = [part for message in messages for part in objects(message.get("content"))]
-        tools, tool_mode = _read_tools(body)
+        tools, tool_mode = read_tools(body)
         newer, older = body.get("max_completion_tokens"), body.get("max_tokens")
         stop = body.get("stop") or ()
         return ModelRequest(
@@ -125,7 +125,7 @@ def text_of(content: Any) -> str:
     return "\n".join(part["text"] for part in objects(content) if isinstance(part.get("text"), str))
 
 
-def _read_tools(body: Mapping[str, Any]) -> tuple[tuple[Tool, ...], ToolMode]:
+def read_tools(body: Mapping[str, Any]) -> tuple[tuple[Tool, ...], ToolMode]:
     tools = []
     for entry in objects(body.get("tools")):
         custom = entry.get("type") == "custom"

@@ -74,7 +74,7 @@ class Responses(ChatCompletions):
             parallel=body.get("parallel_tool_calls") is not False,
             schema=_read_format(object_of(body, "text", "format")),
             thinking=thinking,
-            thinking_shown=bool(_summary(reasoning or {})),
+            thinking_shown=thinking and bool(_summary(reasoning or {})),
             limit_tokens=body.get("max_output_tokens"),
             body=body,
         )

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from demo import chat_completions as demo
-from demo.chat_completions import usage_of
+from demo.chat_completions import read_tools, usage_of
 from demo.family import ModelAnswer, ModelRequest, Route
 from demo.speech import count_tokens
-from tests.vendor.chat_request import read_request
+from tests.vendor.chat_request import check_request
 from tests.vendor.directives import Script
 from tests.vendor.family import BAD_KEY_PREFIX, Refusal, StrictFamily, bearer, is_json, written
 
@@ -77,7 +77,18 @@ class ChatCompletions(OpenAIFamily, demo.ChatCompletions):
     garbage = b'data: {"id":"chatcmpl-demo","choices":[{"del\n\n'
 
     def read(self, route: Route, headers: Mapping[str, str], body: dict[str, Any]) -> ModelRequest:
-        return read_request(body)
+        check_request(body)
+        request = super().read(route, headers, body)
+        choice = body.get("tool_choice")
+        if not isinstance(choice, dict) or choice["type"] != "allowed_tools":
+            return request
+        allowed = choice["allowed_tools"]
+        entries = [tool.get("function") or tool.get("custom") or tool for tool in allowed["tools"]]
+        names = [entry["name"] for entry in entries]
+        tools, _ = read_tools({**body, "tool_choice": None})
+        tools = tuple(tool for tool in tools if tool.name in names)
+        mode = "any" if allowed["mode"] == "required" else "auto"
+        return replace(request, tools=tools, tool_mode=mode)
 
     def scripted(
         self, request: ModelRequest, answer: ModelAnswer, script: Script

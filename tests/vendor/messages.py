@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from demo import messages as demo
@@ -13,7 +12,7 @@ from demo.messages import content_of
 from demo.speech import count_tokens
 from tests.vendor.directives import Script
 from tests.vendor.family import BAD_KEY_PREFIX, Refusal, StrictFamily, bearer, without
-from tests.vendor.messages_request import VERSIONS, read_request
+from tests.vendor.messages_request import VERSIONS, check_request
 from tests.vendor.threads import Threads
 
 MODELS_PAGE = 20
@@ -69,7 +68,8 @@ class Messages(StrictFamily, demo.Messages):
     def read(self, route: Route, headers: Mapping[str, str], body: dict[str, Any]) -> ModelRequest:
         version = headers["anthropic-version"]
         body = self._threads.resumed(body)
-        return replace(read_request(body, version, counting=route.task == "count"), body=body)
+        check_request(body, version, counting=route.task == "count")
+        return super().read(route, headers, body)
 
     def lookup(self, route: Route) -> dict[str, Any]:
         limit = route.query.get("limit", str(MODELS_PAGE))

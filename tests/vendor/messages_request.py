@@ -1,45 +1,54 @@
-"""What the messages vendor accepts: the checks of a request, and what it asks for.
+"""What the messages vendor refuses: the checks of a request.
 
-Source: protocols of the public API as of November 2026, versions 2023-06-01 and 2026-10-21.
+Fields and types are those of the anthropic SDK; here are the rules between them. Source: protocols
+of the public API as of November 2026, versions 2023-06-01 and 2026-10-21.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import re
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from demo.family import ModelRequest, Tool
-from demo.speech import prompt_tokens
+from anthropic.types.beta.message_count_tokens_params import MessageCountTokensParams
+from anthropic.types.beta.message_create_params import MessageCreateParamsBase
+
+from demo.messages import sign_thought
 from tests.vendor.family import Path, Refusal
-from tests.vendor.fields import Fields, read_schema, read_strings, read_tool_name
-from tests.vendor.messages_blocks import (
-    NEW_VERSION,
-    TOOL_NAME_MAX,
-    check_block,
-    check_known,
-    check_text,
-)
+from tests.vendor.fields import Fields, read_schema, read_tool_name
 from tests.vendor.models import check_messages_model
+from tests.vendor.sdk_types import UNKNOWN, RequestType
 
+NEW_VERSION = "2026-10-21"
 VERSIONS = ("2023-06-01", NEW_VERSION)
+# In no type of the SDK any more, or there with `stream`; counting takes these three alone.
+SAMPLING = ("temperature", "top_p", "top_k")
+OLDER = (*SAMPLING, "output_format")
+CREATE = RequestType(MessageCreateParamsBase, extra=(*OLDER, "stream"))
+COUNT = RequestType(MessageCountTokensParams, extra=OLDER)
+# Are headers on the wire.
+HEADER_FIELDS = ("betas", "fallback_credit_token", "user_profile_id", "workspace_id")
+
 MESSAGES_MAX = 100_000
 STOPS_MAX = 8192
-THINKING_TOKENS_MIN = 1024
-EFFORTS = ("low", "medium", "high", "xhigh", "max")
-CREATE_FIELDS = (
-    *("billing_policy", "cache_control", "compaction", "container", "context_management"),
-    *("diagnostics", "fallbacks", "inference_geo", "max_tokens", "mcp_servers", "messages"),
-    *("metadata", "model", "output_config", "output_format", "service_tier", "speed"),
-    *("stop_sequences", "stream", "system", "temperature", "thinking", "thread", "tool_choice"),
-    *("tools", "top_k", "top_p"),
-)
-NOT_COUNTED = ("max_tokens", "metadata", "stream")
-TOOL_FIELDS = (
-    *("type", "name", "description", "input_schema", "strict", "cache_control", "defer_loading"),
-    *("eager_input_streaming", "input_examples", "allowed_callers"),
-)
+TOOL_NAME_MAX = 128
 CACHE_MARKS_MAX = 4
+CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
+THINKING_TOKENS_MIN = 1024
 ALTERNATIVES = ("oneOf", "allOf", "anyOf")
+BLOCKS = {
+    "system": ("text",),
+    "user": (*("text", "image", "document", "search_result", "tool_result", "container_upload"),),
+    "assistant": (
+        *("text", "thinking", "redacted_thinking", "tool_use", "document", "compaction"),
+    ),
+    "tool_result": ("text", "image", "document", "search_result", "tool_reference"),
+}
+PASSES = {"type": "text", "text": "x"}
+# Blocks of the vendor's own tools come back as they were sent; their insides are not checked.
+SERVER_BLOCKS_END = ("server_tool_use", "_tool_result", "mcp_tool_use")
 
 
 @dataclass(slots=True)
@@ -50,83 +59,94 @@ class Turn:
     blocks: list[Fields]
 
 
-def read_request(body: dict[str, Any], version: str, *, counting: bool) -> ModelRequest:
+def check_request(body: dict[str, Any], version: str, *, counting: bool) -> None:
+    """Raise Refusal for what the vendor would refuse."""
     request = Fields(body)
-    unknown = NOT_COUNTED if counting else ()
-    check_known(request, (name for name in CREATE_FIELDS if name not in unknown))
-    model = request.text("model")
-    if not counting:
-        request.required("max_tokens")
+    for name in HEADER_FIELDS:
+        if name in body:
+            raise Refusal(UNKNOWN, request.at(name))
+    request.text("model")
+    messages = request.entries("messages", filled=True)
+    for name in ("content", "role"):
+        for message in messages:
+            message.required(name)
+    (COUNT if counting else CREATE).check(_typed(body))
     limit = request.integer("max_tokens", 0)
-    turns = _read_messages(request, version)
+    request.boolean("stream")
+    _check_numbers(request, version)
+    turns = _read_turns(messages, version)
     _check_results(turns)
-    _check_system(request)
+    for block in request.entries("system") if isinstance(body.get("system"), list) else ():
+        _check_text(block, "text")
     _check_cache_marks(request)
-    thinking = _read_thinking(request, limit)
+    thinking = _check_thinking(request, limit)
     if thinking == "enabled":
         _check_last_thought(turns)
-    _check_sampling(request, version, thinking=thinking is not None)
-    check_messages_model(request, model, turns[-1].role)
-    tools, tool_mode, parallel = _read_tools(request, thinking=thinking == "enabled")
-    last_user = [turn for turn in turns if turn.role == "user"]
-    return ModelRequest(
-        model=model,
-        prompt=_last_words(last_user),
-        input_tokens=prompt_tokens(*(body.get(name) for name in ("system", "messages", "tools"))),
-        stream=request.boolean("stream"),
-        fresh=not any(_type(block) == "tool_result" for block in turns[-1].blocks),
-        images=sum(_type(block) == "image" for turn in turns for block in turn.blocks),
-        tools=tools,
-        tool_mode=tool_mode,
-        parallel=parallel,
-        schema=_read_format(request),
-        thinking=thinking is not None,
-        thinking_shown=(body.get("thinking") or {}).get("display") != "omitted",
-        limit_tokens=limit,
-        stops=_read_stops(request),
-    )
+    check_messages_model(request, body["model"], turns[-1].role)
+    _check_tools(request, thinking=thinking == "enabled")
+    _check_format(request)
 
 
-def _read_stops(request: Fields) -> tuple[str, ...]:
-    found = read_strings(request, "stop_sequences", STOPS_MAX)
-    for place, stop in enumerate(found):
-        if not stop.strip():
-            problem = "each stop sequence must contain non-whitespace"
-            raise Refusal(problem, (*request.at("stop_sequences"), place))
-    return found
+def _typed(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the body without the vendor's own tools and their blocks: these are not checked."""
+    sent = dict(body)
+    if isinstance(body.get("tools"), list):
+        sent["tools"] = [tool for tool in body["tools"] if not _is_hosted(tool)]
+    sent["messages"] = [
+        {**message, "content": [PASSES if _is_of_server(block) else block for block in content]}
+        if isinstance(content := message["content"], list)
+        else message
+        for message in body["messages"]
+    ]
+    return sent
+
+
+def _is_of_server(block: Any) -> bool:
+    kind = block.get("type") if isinstance(block, dict) else None
+    return isinstance(kind, str) and kind != "tool_result" and kind.endswith(SERVER_BLOCKS_END)
+
+
+def _is_hosted(tool: Any) -> bool:
+    kind = tool.get("type") if isinstance(tool, dict) else None
+    return isinstance(kind, str) and kind != "custom"
 
 
 def _type(block: Fields) -> str:
     return str(block.value["type"])
 
 
-def _last_words(users: list[Turn]) -> str:
-    for turn in reversed(users):
-        words = [str(block.value["text"]) for block in turn.blocks if _type(block) == "text"]
-        if words:
-            return "\n".join(words)
-    return ""
+def _check_text(block: Fields, name: str) -> None:
+    if not block.value[name].strip():
+        message = "text content blocks must contain non-whitespace text"
+        raise Refusal(message, block.at(name))
 
 
-def _check_system(request: Fields) -> None:
-    if isinstance(request.value.get("system"), str):
-        return
-    for block in request.entries("system"):
-        block.required("type")
-        block.choice("type", "text")
-        check_text(block, "text")
+def _check_numbers(request: Fields, version: str) -> None:
+    for name in SAMPLING:
+        if version == NEW_VERSION and request.has(name):
+            raise Refusal(f"is not supported by version {NEW_VERSION}", request.at(name))
+    request.number("temperature", 0, 1)
+    request.number("top_p", 0, 1)
+    request.integer("top_k", 0)
+    stops = request.value.get("stop_sequences") or []
+    if len(stops) > STOPS_MAX:
+        raise Refusal(f"must hold {STOPS_MAX} entries at most", request.at("stop_sequences"))
+    for place, stop in enumerate(stops):
+        if not stop.strip():
+            message = "each stop sequence must contain non-whitespace"
+            raise Refusal(message, (*request.at("stop_sequences"), place))
 
 
 def _check_cache_marks(request: Fields) -> None:
-    found = sum(_marks(request.value.get(name)) for name in ("system", "messages", "tools"))
-    found += request.has("cache_control")
-    if found > CACHE_MARKS_MAX:
+    marks = sum(_marks(request.value.get(name)) for name in ("system", "messages", "tools"))
+    marks += request.has("cache_control")
+    if marks > CACHE_MARKS_MAX:
         problem = f"A maximum of {CACHE_MARKS_MAX} blocks with cache_control may be provided."
-        raise Refusal(f"{problem} Found {found}.", kind="plain")
+        raise Refusal(f"{problem} Found {marks}.", kind="plain")
 
 
 def _marks(value: Any) -> int:
-    """How many objects inside are marked; a schema of a tool has none of its own."""
+    """Count the marked objects inside; a schema of a tool has none of its own."""
     if isinstance(value, list):
         return sum(map(_marks, value))
     if not isinstance(value, dict):
@@ -136,7 +156,7 @@ def _marks(value: Any) -> int:
 
 
 def _check_last_thought(turns: list[Turn]) -> None:
-    """What was thought before the calls that are now answered has to come back with them."""
+    """Raise Refusal when the thoughts before the answered calls do not come back with them."""
     if turns[-1].role != "user" or _type(turns[-1].blocks[0]) != "tool_result":
         return
     first = turns[-2].blocks[0]
@@ -146,53 +166,35 @@ def _check_last_thought(turns: list[Turn]) -> None:
         raise Refusal(problem + "block.", first.path)
 
 
-def _check_sampling(request: Fields, version: str, *, thinking: bool) -> None:
-    for name in ("temperature", "top_p", "top_k"):
-        if version == NEW_VERSION and request.has(name):
-            raise Refusal(f"is not supported by version {NEW_VERSION}", request.at(name))
-    temperature = request.number("temperature", 0, 1)
-    request.number("top_p", 0, 1)
-    request.integer("top_k", 0)
-    if thinking and temperature not in (None, 1):
-        raise Refusal("must be 1 when thinking is on", request.at("temperature"))
-    request.object("metadata")
-    request.choice("service_tier", "auto", "standard_only")
-    request.choice("speed", "standard", "fast")
-
-
-def _read_thinking(request: Fields, limit: int | None) -> str | None:
-    """The kind of thinking; None when the answer starts without thinking."""
-    wanted = request.object("thinking")
-    if wanted is None:
-        return None
-    wanted.required("type")
-    kind = wanted.choice("type", "enabled", "adaptive", "disabled", "between_tools")
-    wanted.choice("display", "summarized", "omitted")
+def _check_thinking(request: Fields, limit: int | None) -> str | None:
+    """Return the kind of thinking; None when the answer starts without thinking."""
+    thinking = request.value.get("thinking") or {}
+    kind = thinking.get("type")
     if kind == "enabled":
-        wanted.required("budget_tokens")
-        budget = wanted.integer("budget_tokens", THINKING_TOKENS_MIN) or 0
-        if limit is not None and budget >= limit:
-            raise Refusal("must be less than max_tokens", wanted.at("budget_tokens"))
-    return kind if kind in ("enabled", "adaptive") else None
-
-
-def _read_format(request: Fields) -> dict[str, Any] | None:
-    config = request.object("output_config")
-    wanted = request.object("output_format")
-    if config is not None:
-        config.choice("effort", *EFFORTS)
-        wanted = config.object("format") or wanted
-    if wanted is None:
+        at = (*request.at("thinking"), "budget_tokens")
+        Fields(thinking, request.at("thinking")).integer("budget_tokens", THINKING_TOKENS_MIN)
+        if limit is not None and thinking["budget_tokens"] >= limit:
+            raise Refusal("must be less than max_tokens", at)
+    if kind not in ("enabled", "adaptive"):
         return None
-    wanted.required("type", "schema")
-    wanted.choice("type", "json_schema")
-    schema = read_schema(wanted, "schema")
-    _check_closed(schema, wanted.at("schema"))
-    return schema
+    if request.value.get("temperature") not in (None, 1):
+        raise Refusal("must be 1 when thinking is on", request.at("temperature"))
+    return str(kind)
+
+
+def _check_format(request: Fields) -> None:
+    config = request.object("output_config")
+    described = request.object("output_format")
+    if config is not None:
+        described = config.object("format") or described
+    if described is not None:
+        described.required("type", "schema")
+        described.choice("type", "json_schema")
+        _check_closed(read_schema(described, "schema"), described.at("schema"))
 
 
 def _check_closed(schema: Any, path: Path) -> None:
-    """Raises Refusal when an object of a schema of the answer may have other fields."""
+    """Raise Refusal when an object of a schema of the answer may have other fields."""
     if not isinstance(schema, dict):
         return
     if schema.get("type") == "object" and schema.get("additionalProperties") is not False:
@@ -207,62 +209,47 @@ def _check_closed(schema: Any, path: Path) -> None:
 
 # Tools.
 
-Mode = Literal["auto", "none", "any"]
 
-
-def _read_tools(request: Fields, *, thinking: bool) -> tuple[tuple[Tool, ...], Mode, bool]:
-    entries = request.entries("tools")
-    tools = tuple(tool for entry in entries if (tool := _read_tool(entry)) is not None)
-    names = [entry.value.get("name") for entry in entries if entry.has("name")]
+def _check_tools(request: Fields, *, thinking: bool) -> None:
+    tools = request.entries("tools")
+    for tool in tools:
+        if not _is_hosted(tool.value):
+            _check_tool(tool)
+    names = [tool.value.get("name") for tool in tools if tool.has("name")]
     if len(set(names)) != len(names):
         raise Refusal("Tool names must be unique", request.at("tools"))
     choice = request.object("tool_choice")
     if choice is None:
-        return tools, "auto", True
-    if not entries:
+        return
+    if not tools:
         raise Refusal("may only be given with tools", choice.path)
-    choice.required("type")
-    kind = choice.choice("type", "auto", "any", "tool", "none")
-    parallel = not choice.boolean("disable_parallel_tool_use")
+    kind = choice.value["type"]
     if thinking and kind in ("any", "tool"):
         raise Refusal("thinking may not be enabled when tool_choice forces a tool", choice.path)
-    if kind == "tool":
-        name = choice.text("name")
-        tools = tuple(tool for tool in tools if tool.name == name)
-        if not tools:
-            raise Refusal(f"Tool '{name}' not found in provided tools", choice.path)
-        return tools, "any", parallel
-    mode: Mode = "none" if kind == "none" else "any" if kind == "any" else "auto"
-    return tools, mode, parallel
+    if kind == "tool" and choice.text("name") not in names:
+        name = choice.value["name"]
+        raise Refusal(f"Tool '{name}' not found in provided tools", choice.path)
 
 
-def _read_tool(entry: Fields) -> Tool | None:
-    """None for a tool the vendor runs itself: it is accepted and never called."""
-    if entry.string("type") not in (None, "custom"):
-        return None
-    check_known(entry, TOOL_FIELDS)
-    name = read_tool_name(entry, TOOL_NAME_MAX)
-    entry.string("description")
-    entry.required("input_schema")
-    schema = Fields(entry.value["input_schema"], entry.at("input_schema"))
+def _check_tool(tool: Fields) -> None:
+    read_tool_name(tool, TOOL_NAME_MAX)
+    schema = Fields(tool.value["input_schema"], tool.at("input_schema"))
     schema.required("type")
     if any(map(schema.has, ALTERNATIVES)):
-        problem = "input_schema does not support oneOf, allOf, or anyOf at the top level"
-        raise Refusal(problem, schema.path)
-    return Tool(name, read_schema(entry, "input_schema"))
+        message = "input_schema does not support oneOf, allOf, or anyOf at the top level"
+        raise Refusal(message, schema.path)
+    read_schema(tool, "input_schema")
 
 
 # Messages.
 
 
-def _read_messages(request: Fields, version: str) -> list[Turn]:
-    messages = request.entries("messages", filled=True)
+def _read_turns(messages: list[Fields], version: str) -> list[Turn]:
     if len(messages) > MESSAGES_MAX:
-        raise Refusal(f"must hold {MESSAGES_MAX} entries at most", request.at("messages"))
+        raise Refusal(f"must hold {MESSAGES_MAX} entries at most", ("messages",))
     turns: list[Turn] = []
     for message in messages:
-        message.required("role", "content")
-        role = str(message.choice("role", "user", "assistant", "system"))
+        role = message.value["role"]
         blocks = _read_blocks(message, role, version)
         if role == "system":
             continue  # stands beside the talk, and parts no turn
@@ -271,9 +258,9 @@ def _read_messages(request: Fields, version: str) -> list[Turn]:
         else:
             turns.append(Turn(role, blocks))
     if not turns:
-        raise Refusal("must hold a message of the user", request.at("messages"))
+        raise Refusal("must hold a message of the user", ("messages",))
     if turns[0].role != "user":
-        raise Refusal('first message must use the "user" role', request.at("messages"))
+        raise Refusal('first message must use the "user" role', ("messages",))
     return turns
 
 
@@ -285,8 +272,49 @@ def _read_blocks(message: Fields, role: str, version: str) -> list[Fields]:
         return [Fields({"type": "text", "text": content}, message.at("content"))]
     blocks = message.entries("content", filled=True)
     for block in blocks:
-        check_block(block, role, version)
+        if not _is_of_server(block.value):
+            _check_block(block, role, version)
     return blocks
+
+
+def _check_block(block: Fields, role: str, version: str) -> None:
+    kind = _type(block)
+    if version == NEW_VERSION and role == "assistant" and kind == "document":
+        raise Refusal("documents are not allowed in assistant messages", block.path)
+    if version == NEW_VERSION and role == "user" and block.value.get("citations"):
+        raise Refusal("citations are not allowed in user messages", block.at("citations"))
+    block.choice("type", *BLOCKS[role])
+    if kind == "text":
+        _check_text(block, "text")
+    elif kind in ("image", "document"):
+        _check_source(block)
+    elif kind == "thinking" and block.text("signature") != sign_thought(block.value["thinking"]):
+        raise Refusal("Invalid `signature` in `thinking` block", block.path)
+    elif kind == "tool_use":
+        if not CALL_ID.fullmatch(block.text("id")):
+            raise Refusal("String should match pattern '^[a-zA-Z0-9_-]+$'", block.at("id"))
+        read_tool_name(block, TOOL_NAME_MAX)
+    elif kind == "tool_result":
+        for part in (
+            block.entries("content") if isinstance(block.value.get("content"), list) else ()
+        ):
+            _check_block(part, "tool_result", "")
+
+
+def _check_source(block: Fields) -> None:
+    source = Fields(block.value["source"], block.at("source"))
+    kind = source.value["type"]
+    if kind == "url" and not source.text("url").startswith(("https://", "http://")):
+        raise Refusal("must be an http(s) URL", source.at("url"))
+    if kind == "file":
+        source.text("file_id")
+    if kind == "text":
+        source.text("data")
+    if kind == "base64":
+        try:
+            base64.b64decode(source.text("data"), validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise Refusal("invalid base64 data", source.at("data")) from error
 
 
 def _check_results(turns: list[Turn]) -> None:

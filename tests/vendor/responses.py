@@ -15,7 +15,7 @@ from demo.speech import sign
 from tests.vendor.chat_completions import OpenAIFamily
 from tests.vendor.directives import Script
 from tests.vendor.family import Refusal
-from tests.vendor.responses_request import read_request
+from tests.vendor.responses_request import check_request
 from tests.vendor.stored import Shelf, Stored
 
 PATH = "/v1/responses"
@@ -52,7 +52,10 @@ class Responses(OpenAIFamily, demo.Responses):
         return Route("forget" if forget else "stored", "DELETE" if forget else "GET", name)
 
     def read(self, route: Route, headers: Mapping[str, str], body: dict[str, Any]) -> ModelRequest:
-        return read_request(body, route.task, self._shelf)
+        stored_tokens, tools, tool_mode = check_request(body, route.task, self._shelf)
+        request = super().read(route, headers, body)
+        tokens = stored_tokens + request.input_tokens
+        return replace(request, input_tokens=tokens, tools=tools, tool_mode=tool_mode)
 
     def lookup(self, route: Route) -> dict[str, Any]:
         name = route.argument

@@ -1,78 +1,65 @@
-"""What the responses vendor accepts: the checks of a request, and what it asks for.
+"""What the responses vendor refuses: the checks of a request, but for tools (responses_tools).
 
-Source: the official types of the openai SDK as of November 2026. A field that is not known is
-refused. Tools are in responses_tools.
+Fields and settings are those of the openai SDK; here are the rules between them. A field that is
+not known is refused.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
-from demo.family import ModelRequest
-from demo.speech import prompt_tokens
+from openai.types.responses.input_token_count_params import InputTokenCountParams
+from openai.types.responses.response_compact_params import ResponseCompactParams
+from openai.types.responses.response_create_params import ResponseCreateParamsBase
+from openai.types.responses.response_input_audio_param import ResponseInputAudioParam
+from openai.types.responses.response_input_content_param import ResponseInputContentParam
+from openai.types.responses.response_input_item_param import ResponseInputItemParam
+from openai.types.responses.response_output_refusal_param import ResponseOutputRefusalParam
+from openai.types.responses.response_output_text_param import ResponseOutputTextParam
+
+from demo.family import Tool, ToolMode
 from tests.vendor.family import Refusal, is_signed
-from tests.vendor.fields import Fields, read_schema, read_strings, read_tool_name
+from tests.vendor.fields import Fields, read_schema, read_tool_name
 from tests.vendor.models import check_openai_model
-from tests.vendor.responses_tools import TOOL_NAME_MAX, check_known, read_tools
+from tests.vendor.responses_tools import (
+    TOOL_NAME_MAX,
+    check_known,
+    read_tools,
+    unknown_parameter,
+)
+from tests.vendor.sdk_types import RequestType, fields_by_kind
 from tests.vendor.stored import Shelf
 from tests.vendor.strict_schemas import check_strict
 
-COUNT_FIELDS = (
-    *("conversation", "input", "instructions", "model", "parallel_tool_calls", "personality"),
-    *("previous_response_id", "reasoning", "text", "tool_choice", "tools", "truncation"),
-)
-COMPACT_FIELDS = (
-    *("image", "input", "instructions", "model", "previous_response_id", "prompt_cache_key"),
-    *("prompt_cache_options", "prompt_cache_retention", "service_tier"),
-)
-CREATE_FIELDS = (
-    *("access_programs", "background", "background_options", "context_management"),
-    *("conversation", "image", "include", "input", "instructions", "max_output_tokens"),
-    *("max_tool_calls", "metadata", "model", "moderation", "parallel_tool_calls"),
-    *("previous_response_id", "prompt", "prompt_cache_key", "prompt_cache_options"),
-    *("prompt_cache_retention", "reasoning", "safety_identifier", "service_tier", "store"),
-    *("stream", "stream_options", "temperature", "text", "tool_choice", "tools"),
-    *("top_logprobs", "top_p", "truncation", "user"),
-    "client_metadata",  # in no type, sent by Codex
-)
-TASK_FIELDS = {"generate": CREATE_FIELDS, "count": COUNT_FIELDS, "compact": COMPACT_FIELDS}
-INCLUDES = (
-    *("file_search_call.results", "web_search_call.results", "web_search_call.action.sources"),
-    *("message.input_image.image_url", "computer_call_output.output.image_url"),
-    *("code_interpreter_call.outputs", "reasoning.encrypted_content"),
-    "message.output_text.logprobs",
-)
-EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-SUMMARIES = ("auto", "concise", "detailed")
-TIERS = ("auto", "default", "flex", "scale", "priority", "fast", "ultrafast")
+# The vendor takes these otherwise than the types have it.
+OTHERWISE = ("input", "tools", "tool_choice", "text", "conversation", "prompt")
+TYPES = {
+    "generate": RequestType(
+        ResponseCreateParamsBase,
+        extra=(*OTHERWISE, "stream", "client_metadata"),  # the last in no type, sent by Codex
+        unknown=unknown_parameter,
+    ),
+    "count": RequestType(InputTokenCountParams, extra=OTHERWISE[:-1], unknown=unknown_parameter),
+    "compact": RequestType(ResponseCompactParams, extra=("input",), unknown=unknown_parameter),
+}
 OUTPUT_TOKENS_MIN = 16
 ID_MAX = 64
 METADATA_MAX = 16
 
 USER_PARTS = ("input_text", "input_image", "input_file", "input_audio")
 OUTPUT_PARTS = ("input_text", "input_image", "input_file")
-PART_FIELDS = {
-    "input_text": ("text", "prompt_cache_breakpoint"),
-    "input_image": ("detail", "file_id", "image_url", "prompt_cache_breakpoint"),
-    "input_file": (
-        *("detail", "file_data", "file_id", "file_url", "filename"),
-        "prompt_cache_breakpoint",
-    ),
-    "input_audio": ("input_audio",),
-    "output_text": ("annotations", "logprobs", "text"),
-    "refusal": ("refusal",),
-}
-ITEM_FIELDS = {
-    "message": ("role", "content", "phase", "status"),
-    "function_call": (*("arguments", "async", "call_id", "caller", "name", "namespace", "status"),),
-    "function_call_output": ("call_id", "caller", "name", "namespace", "output", "status"),
-    "custom_tool_call": ("async", "call_id", "caller", "input", "name", "namespace", "status"),
-    "custom_tool_call_output": ("call_id", "caller", "output", "status"),
-    "reasoning": ("content", "encrypted_content", "status", "summary"),
-    "compaction": ("encrypted_content", "created_by"),
-    "item_reference": (),
-}
+PART_FIELDS = fields_by_kind(
+    *get_args(ResponseInputContentParam),
+    *(ResponseInputAudioParam, ResponseOutputTextParam, ResponseOutputRefusalParam),
+)
+CHECKED_ITEMS = (
+    *("message", "function_call", "function_call_output", "custom_tool_call"),
+    *("custom_tool_call_output", "reasoning", "compaction", "item_reference"),
+)
+OLDER_FIELDS = {"status", "created_by"}  # of items as they were, and in no type
+# The insides of items of hosted tools, which come back as they were sent, are not checked.
+ITEM_FIELDS = fields_by_kind(*get_args(ResponseInputItemParam))
 ID_PREFIXES = {
     "message": "msg",
     "function_call": "fc",
@@ -80,50 +67,27 @@ ID_PREFIXES = {
     "reasoning": "rs",
     "compaction": "cmp",
 }
-# Items of hosted tools come back as they were sent; their insides are not checked.
-OTHER_ITEMS = (
-    *("file_search_call", "computer_call", "computer_call_output", "web_search_call"),
-    *("tool_search_call", "tool_search_output", "additional_tools", "configuration_update"),
-    *("image_generation_call", "code_interpreter_call", "local_shell_call"),
-    *("local_shell_call_output", "shell_call", "shell_call_output", "apply_patch_call"),
-    *("apply_patch_call_output", "mcp_list_tools", "mcp_approval_request"),
-    *("mcp_approval_response", "mcp_call", "compaction_trigger", "program", "program_output"),
-)
 CALLS = ("function_call", "custom_tool_call")
 RESULTS = ("function_call_output", "custom_tool_call_output")
 
 
-def read_request(body: dict[str, Any], task: str, shelf: Shelf) -> ModelRequest:
-    """Raises Refusal for what the vendor would refuse; the shelf tells which ids are known."""
+def check_request(
+    body: dict[str, Any], task: str, shelf: Shelf
+) -> tuple[int, tuple[Tool, ...], ToolMode]:
+    """Raise Refusal for what the vendor would refuse; the shelf tells which ids are known.
+
+    Returns the tokens of the talk that is continued, the tools that may be called, and the mode.
+    """
     request = Fields(body)
-    check_known(request, TASK_FIELDS[task])
+    TYPES[task].check(body)
     model = request.string("model") or "" if task == "count" else request.text("model")
     stored_tokens, open_calls = _read_state(request, shelf)
-    talk = _read_input(request, task, Talk(shelf, list(open_calls)))
+    _check_input(request, task, Talk(shelf, list(open_calls)))
     _check_settings(request)
     tools, tool_mode = read_tools(request)
     schema = _read_text(request)
     check_openai_model(request, model, "reasoning.effort", schema=bool(schema))
-    reasoning = _read_reasoning(request)
-    stream = request.boolean("stream")
-    _check_stream_options(request, stream)
-    read = ("instructions", "input", "tools")
-    return ModelRequest(
-        model=model,
-        prompt=talk.prompt,
-        input_tokens=stored_tokens + prompt_tokens(*(body.get(name) for name in read)),
-        stream=stream,
-        fresh=talk.fresh,
-        images=talk.images,
-        tools=tools,
-        tool_mode=tool_mode,
-        parallel=body.get("parallel_tool_calls") is not False,
-        schema=schema,
-        thinking=reasoning is not None,
-        thinking_shown=bool(reasoning),
-        limit_tokens=request.integer("max_output_tokens", OUTPUT_TOKENS_MIN),
-        body=body,
-    )
+    return stored_tokens, tools, tool_mode
 
 
 def _check_settings(request: Fields) -> None:
@@ -131,52 +95,15 @@ def _check_settings(request: Fields) -> None:
     request.number("top_p", 0, 1)
     request.integer("top_logprobs", 0, 20)
     request.integer("max_tool_calls", 1)
-    for name in ("instructions", "user", "safety_identifier", "prompt_cache_key"):
-        request.string(name)
-    for name in ("moderation", "image", "access_programs", "prompt_cache_options"):
-        request.object(name)
-    request.boolean("parallel_tool_calls")
-    request.choice("service_tier", *TIERS)
-    request.choice("truncation", "auto", "disabled")
-    request.choice("prompt_cache_retention", "in_memory", "24h")
-    request.entries("context_management")
-    for index, name in enumerate(read_strings(request, "include", len(INCLUDES))):
-        if name not in INCLUDES:
-            problem = f"must be one of {', '.join(INCLUDES)}"
-            raise Refusal(problem, (*request.at("include"), index))
+    request.integer("max_output_tokens", OUTPUT_TOKENS_MIN)
     metadata = request.object("metadata")
-    if metadata is not None:
-        if len(metadata.value) > METADATA_MAX:
-            raise Refusal(f"must hold {METADATA_MAX} entries at most", metadata.path)
-        for name in metadata.value:
-            metadata.string(name)
-    request.boolean("store")
+    if metadata is not None and len(metadata.value) > METADATA_MAX:
+        raise Refusal(f"must hold {METADATA_MAX} entries at most", metadata.path)
     if request.boolean("background") and request.value.get("store") is False:
         raise Refusal("needs 'store' to be true", request.at("background"))
-
-
-def _check_stream_options(request: Fields, stream: bool) -> None:
-    options = request.object("stream_options")
-    if options is None:
-        return
-    if not stream:
-        raise Refusal("is only allowed when 'stream' is true", options.path)
-    check_known(options, ("include_obfuscation",))
-    options.boolean("include_obfuscation")
-
-
-def _read_reasoning(request: Fields) -> str | None:
-    """The kind of summary, "" for none; None when the model is not to think."""
-    wanted = request.object("reasoning")
-    if wanted is None:
-        return None
-    check_known(wanted, ("context", "effort", "generate_summary", "mode", "summary"))
-    wanted.choice("context", "auto", "current_turn", "all_turns")
-    wanted.string("mode")
-    effort = wanted.choice("effort", *EFFORTS)
-    older = wanted.choice("generate_summary", *SUMMARIES)
-    summary = wanted.choice("summary", *SUMMARIES) or older or ""
-    return None if effort == "none" else summary
+    stream = request.boolean("stream")
+    if request.has("stream_options") and not stream:
+        raise Refusal("is only allowed when 'stream' is true", request.at("stream_options"))
 
 
 def _read_text(request: Fields) -> dict[str, Any] | None:
@@ -243,13 +170,10 @@ def _unknown(what: str) -> Refusal:
 
 @dataclass(slots=True)
 class Talk:
-    """What the items of the input come to; `open_calls` lack their result."""
+    """The items of the input so far; `open_calls` lack their result."""
 
     shelf: Shelf
     open_calls: list[str]
-    prompt: str = ""
-    images: int = 0
-    fresh: bool = True
     ids: set[str] = field(default_factory=set)
     thought: str = ""  # id of a reasoning item that was the last
 
@@ -258,13 +182,12 @@ class Talk:
             kind = "item_reference"
         else:
             kind = _read_type(item)
-        self.fresh = kind not in RESULTS
         if self.thought and kind in (*RESULTS, "message") and item.value.get("role") != "assistant":
             raise self._unfollowed()
         self.thought = ""
         self._check_id(item, kind)
-        if kind in ITEM_FIELDS:
-            check_known(item, ("type", "id", *ITEM_FIELDS[kind]))
+        if kind in CHECKED_ITEMS:
+            check_known(item, {"type", "id"} | ITEM_FIELDS[kind] | OLDER_FIELDS)
             item.choice("status", "in_progress", "completed", "incomplete")
         if kind == "message":
             self._add_message(item)
@@ -298,26 +221,21 @@ class Talk:
         item.required("role", "content")
         role = item.choice("role", "user", "system", "developer", "assistant")
         item.choice("phase", "commentary", "final_answer")
-        if isinstance(item.value["content"], str):
-            words = [item.value["content"]]
-        else:
+        if not isinstance(item.value["content"], str):
             allowed = ("output_text", "refusal") if role == "assistant" else USER_PARTS
-            parts = item.entries("content")
-            words = [text for part in parts if (text := self._part(part, allowed))]
-        if role == "user" and words:
-            self.prompt = "\n".join(words)
+            for part in item.entries("content"):
+                self._check_part(part, allowed)
 
-    def _part(self, part: Fields, allowed: tuple[str, ...]) -> str:
+    def _check_part(self, part: Fields, allowed: tuple[str, ...]) -> None:
         part.required("type")
         kind = str(part.choice("type", *allowed))
-        check_known(part, ("type", *PART_FIELDS[kind]))
+        check_known(part, PART_FIELDS[kind])
         if kind in ("input_text", "output_text", "refusal"):
             name = "refusal" if kind == "refusal" else "text"
             part.required(name)
+            part.string(name)
             part.entries("annotations")
-            return part.string(name) or ""
-        if kind == "input_image":
-            self.images += 1
+        elif kind == "input_image":
             _check_image(part)
         elif kind == "input_audio":
             part.required("input_audio")
@@ -327,7 +245,6 @@ class Talk:
             audio.choice("format", "wav", "mp3")
         elif not any(map(part.has, ("file_data", "file_id", "file_url"))):
             raise Refusal("required", part.at("file_data"), "missing")
-        return ""
 
     def _add_call(self, item: Fields, words: str) -> None:
         _check_call_id(item)
@@ -345,7 +262,7 @@ class Talk:
         item.required("output")
         if not isinstance(item.value["output"], str):
             for part in item.entries("output"):
-                self._part(part, OUTPUT_PARTS)
+                self._check_part(part, OUTPUT_PARTS)
         called = item.value["call_id"]
         if called not in self.open_calls:
             problem = f"No tool call found for function call output with call_id {called}."
@@ -384,24 +301,21 @@ class Talk:
             self.open_calls.append(found["call_id"])
 
 
-def _read_input(request: Fields, task: str, talk: Talk) -> Talk:
-    given = request.value.get("input")
+def _check_input(request: Fields, task: str, talk: Talk) -> None:
+    sent = request.value.get("input")
     continued = request.has("previous_response_id")
-    if given in (None, []) and not continued and task != "count":
-        problem = "One of 'input' or 'previous_response_id' or 'conversation' must be provided."
-        raise Refusal(problem, ("input",), "plain", code="missing_required_parameter")
-    if isinstance(given, str):
-        talk.prompt = given
-    elif isinstance(given, list):
+    if sent in (None, []) and not continued and task != "count":
+        message = "One of 'input' or 'previous_response_id' or 'conversation' must be provided."
+        raise Refusal(message, ("input",), "plain", code="missing_required_parameter")
+    if isinstance(sent, list):
         for item in request.entries("input"):
             talk.add(item)
         talk.end()
-    elif given is not None:
+    elif sent is not None and not isinstance(sent, str):
         raise Refusal("a string or an array of items", request.at("input"), "type")
     if talk.open_calls:
-        problem = f"No tool output found for function call {talk.open_calls[0]}."
-        raise Refusal(problem, ("input",), "plain")
-    return talk
+        message = f"No tool output found for function call {talk.open_calls[0]}."
+        raise Refusal(message, ("input",), "plain")
 
 
 def _read_type(item: Fields) -> str:
@@ -409,7 +323,7 @@ def _read_type(item: Fields) -> str:
     if not item.has("type") and item.has("role"):
         return "message"
     item.required("type")
-    return str(item.choice("type", *ITEM_FIELDS, *OTHER_ITEMS))
+    return str(item.choice("type", *ITEM_FIELDS))
 
 
 def _place(item: Fields, name: str) -> str:

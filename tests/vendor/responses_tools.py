@@ -7,44 +7,39 @@ refused, as the real vendor refuses it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import get_args
 
-from demo.family import Tool
-from tests.vendor.family import Refusal, written
+from openai.types.responses.tool_param import ToolParam
+
+from demo.family import Tool, ToolMode
+from tests.vendor.family import Path, Refusal, written
 from tests.vendor.fields import Fields, read_schema, read_tool_name
+from tests.vendor.sdk_types import fields_by_kind
 from tests.vendor.strict_schemas import check_strict
 
 TOOLS_MAX = 128
 TOOL_NAME_MAX = 64
-FUNCTION_FIELDS = (
-    *("type", "name", "description", "parameters", "strict", "async", "defer_loading"),
-    *("output_schema", "allowed_callers"),
-)
-CUSTOM_FIELDS = (
-    *("type", "name", "description", "format", "async", "defer_loading", "allowed_callers"),
-)
+TOOL_FIELDS = fields_by_kind(*get_args(ToolParam))
+OURS = ("function", "custom", "namespace")
 # Tools the vendor runs itself: accepted, and never called; their insides are not checked.
-HOSTED = (
-    *("file_search", "web_search", "web_search_2025_08_26", "web_search_preview"),
-    *("web_search_preview_2025_03_11", "computer", "computer_use_preview", "mcp"),
-    *("code_interpreter", "image_generation", "local_shell", "shell", "apply_patch"),
-    *("tool_search", "programmatic_tool_calling"),
-)
+HOSTED = tuple(sorted(TOOL_FIELDS.keys() - set(OURS)))
 # The other words by which a choice may name a hosted tool.
 HOSTED_CHOICES = (*HOSTED, "computer_use")
 
-Mode = Literal["auto", "none", "any"]
+
+def unknown_parameter(path: Path) -> Refusal:
+    message = f"Unknown parameter: '{written(path)}'."
+    return Refusal(message, path, "plain", code="unknown_parameter")
 
 
 def check_known(fields: Fields, allowed: Iterable[str]) -> None:
+    """Raise Refusal for the first field that is not allowed."""
     for name in fields.value:
         if name not in allowed:
-            where = written(fields.at(name))
-            problem = f"Unknown parameter: '{where}'."
-            raise Refusal(problem, fields.at(name), "plain", code="unknown_parameter")
+            raise unknown_parameter(fields.at(name))
 
 
-def read_tools(request: Fields) -> tuple[tuple[Tool, ...], Mode]:
+def read_tools(request: Fields) -> tuple[tuple[Tool, ...], ToolMode]:
     """The tools that may be called, and whether one must be."""
     entries = request.entries("tools")
     if len(entries) > TOOLS_MAX:
@@ -58,26 +53,26 @@ def read_tools(request: Fields) -> tuple[tuple[Tool, ...], Mode]:
         if choice == "required" and not entries:
             problem = "Tool choice 'required' must be specified with 'tools' parameter."
             raise Refusal(problem, request.at("tool_choice"), "plain")
-        mode: Mode = "none" if choice == "none" else "any" if choice == "required" else "auto"
+        mode: ToolMode = "none" if choice == "none" else "any" if choice == "required" else "auto"
         return tools, mode
     return _narrowed(Fields(choice, request.at("tool_choice")), tools, entries)
 
 
 def _read_tool(entry: Fields) -> list[Tool]:
     entry.required("type")
-    kind = entry.choice("type", "function", "custom", "namespace", *HOSTED)
+    kind = entry.choice("type", *OURS, *HOSTED)
     if kind == "function":
         return [_read_function(entry)]
     if kind == "custom":
         name = read_tool_name(entry, TOOL_NAME_MAX)
-        check_known(entry, CUSTOM_FIELDS)
+        check_known(entry, TOOL_FIELDS["custom"])
         entry.string("description")
         _check_custom_format(entry.object("format"))
         return [Tool(name, {}, custom=True)]
     if kind != "namespace":
         return []
     read_tool_name(entry, TOOL_NAME_MAX)
-    check_known(entry, ("type", "name", "description", "tools"))
+    check_known(entry, TOOL_FIELDS["namespace"])
     entry.required("description")
     entry.string("description")
     for inner in entry.entries("tools", filled=True):
@@ -88,7 +83,7 @@ def _read_tool(entry: Fields) -> list[Tool]:
 
 def _read_function(entry: Fields) -> Tool:
     name = read_tool_name(entry, TOOL_NAME_MAX)
-    check_known(entry, FUNCTION_FIELDS)
+    check_known(entry, TOOL_FIELDS["function"])
     entry.string("description")
     entry.boolean("defer_loading")
     schema = read_schema(entry, "parameters")
@@ -109,7 +104,7 @@ def _check_custom_format(described: Fields | None) -> None:
 
 def _narrowed(
     choice: Fields, tools: tuple[Tool, ...], entries: list[Fields]
-) -> tuple[tuple[Tool, ...], Mode]:
+) -> tuple[tuple[Tool, ...], ToolMode]:
     choice.required("type")
     kind = choice.choice("type", "function", "custom", "allowed_tools", *HOSTED_CHOICES)
     if kind in ("function", "custom"):

@@ -4,12 +4,17 @@ import copy
 
 import pytest
 
-from tests.vendor.chat_request import read_request
+from demo.family import Route
+from tests.vendor.chat_completions import ChatCompletions
 from tests.vendor.family import Refusal
 
 FUNCTION = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 IMAGE = {"type": "image_url", "image_url": {"url": "https://x/a.png"}}
+
+
+def read_request(body):
+    return ChatCompletions().read(Route("generate"), {}, body)
 
 
 def user(content="hi"):

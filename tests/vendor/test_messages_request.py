@@ -4,16 +4,28 @@ import copy
 
 import pytest
 
+from demo.family import Route
 from demo.messages import sign_thought
 from tests.vendor.family import Refusal
-from tests.vendor.messages_request import read_request
+from tests.vendor.messages import Messages
 
 OLD, NEW = "2023-06-01", "2026-10-21"
+
+
+def read_request(body, version, *, counting):
+    route = Route("count" if counting else "generate")
+    return Messages().read(route, {"anthropic-version": version}, body)
+
+
 TOOL = {"name": "f", "input_schema": {"type": "object"}}
 USE = {"type": "tool_use", "id": "t1", "name": "f", "input": {}}
 RESULT = {"type": "tool_result", "tool_use_id": "t1", "content": "done"}
 THOUGHT = {"type": "thinking", "thinking": "t", "signature": sign_thought("t")}
 DOCUMENT = {"type": "text", "media_type": "text/plain", "data": "of tea"}
+CITATION = {
+    **{"type": "char_location", "cited_text": "x", "document_index": 0},
+    **{"document_title": None, "start_char_index": 0, "end_char_index": 1},
+}
 MARK = {"cache_control": {"type": "ephemeral"}}
 MARKED = {"type": "text", "text": "s", **MARK}
 CLOSED = {"type": "object", "additionalProperties": False}
@@ -222,7 +234,7 @@ def test_bad_requests_are_refused_where_they_are_wrong(body, path):
         request(top_p=1),
         request(top_k=1),
         request(messages=[user(), assistant({"type": "document", "source": DOCUMENT})]),
-        request(messages=[user([{**TEXT, "citations": [{}]}])]),
+        request(messages=[user([{**TEXT, "citations": [CITATION]}])]),
     ],
 )
 def test_what_only_the_old_version_takes(body):

@@ -4,7 +4,7 @@ import pytest
 
 from tests.vendor.family import Refusal
 from tests.vendor.fields import Fields
-from tests.vendor.messages_request import read_request
+from tests.vendor.messages_request import check_request
 from tests.vendor.models import check_generate_model, check_openai_model
 
 ENABLED = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
@@ -24,7 +24,7 @@ def check(model, fields):
         check_generate_model(fields, model)
     elif model.startswith(("claude", "another claude")):
         body = {"model": model, "max_tokens": 4096, "messages": [{"role": "user", "content": "hi"}]}
-        read_request({**body, **fields}, "2023-06-01", counting=False)
+        check_request({**body, **fields}, "2023-06-01", counting=False)
     else:
         schema = fields is SCHEMA
         check_openai_model(Fields(fields), model, "reasoning_effort", schema=schema)

@@ -20,7 +20,7 @@ from adapters.ir.parts import (
 )
 from adapters.ir.request import Output, Request, Thinking, Tool, ToolChoice
 from adapters.json.structure import at_once
-from tests.vendor.chat_request import read_request
+from tests.vendor.chat_request import check_request
 
 words = st.sampled_from(["", " ", "Tea", "a.b", "x" * 70, "é", "json", "ns__f"])
 names = words.filter(str.strip)
@@ -126,4 +126,4 @@ def test_requests(request, traits):
     target = Target("demo", "up", traits)
     body = json.loads(at_once(CODECS.upstream.encode_request(request, target, False)).body)
     if body["messages"]:  # of a request without a word there is nothing to make
-        read_request(body)
+        check_request(body)

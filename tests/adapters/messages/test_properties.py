@@ -22,7 +22,7 @@ from adapters.registry import FAMILIES
 from adapters.translate import Translator
 from demo.messages import sign_thought
 from tests.adapters.messages.calls import CONTEXT, WIRE, events_of, sent, written
-from tests.vendor.messages_request import read_request
+from tests.vendor.messages_request import check_request
 
 # A translation of the family to itself, which the registry does not have: streams must be equal.
 SELF = Translator(FAMILIES["messages"], CODECS.client, CODECS.upstream)
@@ -171,9 +171,9 @@ def test_a_strict_vendor_takes_every_request(turns, thinking, forced, auto_cache
         stop=("END", "\n"),
     )
     body, _ = sent(request, thinking=thinking, auto_cache=auto_cache)
-    read_request(body, "2023-06-01", counting=False)
+    check_request(body, "2023-06-01", counting=False)
     counted, _ = sent(request, count=True, thinking=thinking)
-    read_request(counted, "2023-06-01", counting=True)
+    check_request(counted, "2023-06-01", counting=True)
 
 
 @st.composite
