@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import select
+import signal
 import socket
 import struct
 import subprocess
@@ -12,12 +14,56 @@ import threading
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "tests" / "wire"
 START_TIMEOUT_S = 30
 END_TIMEOUT_S = 10
+PID_BYTES_MAX = 32
+
+
+class VendorProcess:
+    """A vendor that the one process which has imported the SDKs has forked."""
+
+    _channel: ClassVar[socket.socket | None] = None
+
+    def __init__(self, arguments: list[str]) -> None:
+        channel = self._server()
+        stdin, our_stdin = os.pipe()
+        our_stdout, stdout = os.pipe()
+        socket.send_fds(channel, [json.dumps(arguments).encode()], [stdin, stdout])
+        os.close(stdin)
+        os.close(stdout)
+        self.stdin, self.stdout = os.fdopen(our_stdin, "wb"), os.fdopen(our_stdout)
+        self.pid = int(channel.recv(PID_BYTES_MAX))
+        try:
+            self._ended: int | None = os.pidfd_open(self.pid)
+        except ProcessLookupError:  # it has ended already
+            self._ended = None
+
+    def kill(self) -> None:
+        if self._ended is not None:
+            signal.pidfd_send_signal(self._ended, signal.SIGKILL)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for its end; False where it has not come in time."""
+        if self._ended is not None:
+            if not select.select([self._ended], [], [], timeout_s)[0]:
+                return False
+            os.close(self._ended)
+            self._ended = None
+        return True
+
+    @classmethod
+    def _server(cls) -> socket.socket:
+        if cls._channel is None:
+            cls._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            command = [sys.executable, "-m", "tests.vendor", f"--fork={theirs.fileno()}"]
+            # Ends with the socket, so with this process; Ctrl-C is not for it.
+            subprocess.Popen(command, cwd=ROOT, pass_fds=[theirs.fileno()], start_new_session=True)
+            theirs.close()
+        return cls._channel
 
 
 class ScriptedUpstream:
@@ -34,19 +80,14 @@ class ScriptedUpstream:
         *,
         paced: bool = False,
     ) -> None:
-        command = [sys.executable, "-m", "tests.vendor", f"--port={port}"]
-        if paced:
-            command.append("--paced")
+        arguments = [f"--port={port}", *(["--paced"] if paced else ())]
         if samples is None and SAMPLES.is_dir():
             samples = SAMPLES
         if samples is not None:
-            command.append(f"--samples={samples}")
+            arguments.append(f"--samples={samples}")
         if log_file is not None:
-            command.append(f"--log={log_file}")
-        self.process = subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        assert self.process.stdout is not None
+            arguments.append(f"--log={log_file}")
+        self.process = VendorProcess(arguments)
         readable, _, _ = select.select([self.process.stdout], [], [], START_TIMEOUT_S)
         self.url = self.process.stdout.readline().strip() if readable else ""
         if not self.url:
@@ -67,13 +108,10 @@ class ScriptedUpstream:
         self._ask("POST", "/__reset")
 
     def close(self) -> None:
-        assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.close()
-        try:
-            self.process.wait(END_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
+        if not self.process.wait(END_TIMEOUT_S):
             self.process.kill()
-            self.process.wait()
+            self.process.wait(END_TIMEOUT_S)
         self.process.stdout.close()
 
     def __enter__(self) -> ScriptedUpstream:

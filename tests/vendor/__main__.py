@@ -1,11 +1,18 @@
-"""The tests' vendor as a program: `python -m tests.vendor --port=0`."""
+"""The tests' vendor as a program: `python -m tests.vendor --port=0`.
+
+With `--fork=FD` it starts a vendor for each message of a socket, so that the SDKs whose types it
+uses are imported once: arguments as JSON, with stdin and stdout as descriptors.
+"""
 
 import argparse
 import asyncio
+import json
 import os
 import signal
+import socket
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.vendor import perform
@@ -13,21 +20,48 @@ from tests.vendor.log import RequestLog
 from tests.vendor.server import VendorServer, raise_descriptor_limit
 
 HOST = "127.0.0.1"
+MESSAGE_BYTES_MAX = 65_536
 GAP_MS = 2  # what a person sees as a stream takes tests too long
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="tests.vendor")
-    parser.add_argument("--port", type=int, required=True, help="0: a free one")
+    start = parser.add_mutually_exclusive_group(required=True)
+    start.add_argument("--fork", type=int, help="socket to start vendors by")
+    start.add_argument("--port", type=int, help="0: a free one")
     parser.add_argument("--samples", type=Path, help="directory of sample files")
     parser.add_argument("--log", type=Path, help="file that gets a line for each request")
     parser.add_argument("--paced", action="store_true", help="stream as an operator's demo does")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
+    if options.fork is not None:
+        fork_vendors(socket.socket(fileno=options.fork))
+        return
     if not options.paced:
         perform.STREAM_GAP_MS = GAP_MS
     raise_descriptor_limit()
     server = VendorServer(RequestLog(options.log), options.samples)
     asyncio.run(serve(server, options.port))
+
+
+def fork_vendors(channel: socket.socket) -> None:
+    """Start vendors, each answered with its process id, until the other end is closed."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them here
+    while True:
+        data, descriptors, _, _ = socket.recv_fds(channel, MESSAGE_BYTES_MAX, 2)
+        if not data:
+            return
+        pid = os.fork()
+        if pid == 0:
+            channel.close()
+            for number, descriptor in enumerate(descriptors):
+                os.dup2(descriptor, number)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        if pid == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            main(json.loads(data))
+            return
+        channel.send(b"%d" % pid)
 
 
 async def serve(server: VendorServer, port: int) -> None:
