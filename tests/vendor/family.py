@@ -53,7 +53,7 @@ class Refusal(demo.Refusal):
 
 
 class StrictFamily(demo.Family):
-    """What a family of the tests' vendor has besides that of demo."""
+    """A family of demo with checks of requests, and with hooks for the script."""
 
     garbage: bytes  # an event whose data is no JSON
     ping = b""  # the keep-alive event

@@ -1,7 +1,4 @@
-"""Typed reading of a request's JSON: a wrong value becomes a Refusal that names its place.
-
-Shared by the families' request checks; knows no family. Pure.
-"""
+"""Typed reading of a request's JSON: a wrong value becomes a Refusal that names its place."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 
 
 def decode_object(body: bytes) -> dict[str, Any]:
-    """The body as a JSON object, strictly: no NaN, no doubled key, UTF-8 only."""
+    """Decode a JSON object strictly: no NaN, no doubled key, UTF-8 only."""
     try:
         value = json.loads(
             body.decode("utf-8"), parse_constant=_no_constant, object_pairs_hook=_no_doubles
@@ -32,10 +29,10 @@ def _no_constant(name: str) -> Any:
 
 
 def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    value = dict(pairs)
+    if len(value) != len(pairs):
         raise ValueError("an object holds one key twice")
-    return found
+    return value
 
 
 class Fields:
@@ -65,7 +62,7 @@ class Fields:
         return value
 
     def text(self, name: str) -> str:
-        """A required string that is not empty."""
+        """Return a required string that is not empty."""
         self.required(name)
         value = self.string(name)
         if not value:
@@ -112,27 +109,17 @@ class Fields:
         return value
 
     def entries(self, name: str, *, filled: bool = False) -> list[Fields]:
-        """The objects of an array; `filled`: it must be there and hold one at least."""
+        """Return the objects of an array; `filled`: it must be there and hold one at least."""
         if filled:
             self.required(name)
-        found = self.array(name) or []
-        if filled and not found:
+        values = self.array(name) or []
+        if filled and not values:
             raise Refusal("must hold one entry at least", self.at(name))
-        return [Fields(value, (*self.at(name), index)) for index, value in enumerate(found)]
+        return [Fields(value, (*self.at(name), index)) for index, value in enumerate(values)]
 
     def object(self, name: str) -> Fields | None:
         value = self.value.get(name)
         return None if value is None else Fields(value, self.at(name))
-
-
-def read_strings(fields: Fields, name: str, most: int) -> tuple[str, ...]:
-    found = fields.array(name) or []
-    if len(found) > most:
-        raise Refusal(f"must hold {most} entries at most", fields.at(name))
-    for index, value in enumerate(found):
-        if not isinstance(value, str):
-            raise Refusal("a string", (*fields.at(name), index), "type")
-    return tuple(found)
 
 
 def read_tool_name(fields: Fields, most: int) -> str:
@@ -144,10 +131,10 @@ def read_tool_name(fields: Fields, most: int) -> str:
 
 
 def read_schema(fields: Fields, name: str) -> dict[str, Any]:
-    """A JSON schema of an object; {} when it is absent."""
-    found = fields.object(name)
-    if found is None:
+    """Return a JSON schema of an object; {} when it is absent."""
+    schema = fields.object(name)
+    if schema is None:
         return {}
-    if found.value.get("type", "object") != "object":
-        raise Refusal("must be the schema of an object", (*found.path, "type"))
-    return found.value
+    if schema.value.get("type", "object") != "object":
+        raise Refusal("must be the schema of an object", (*schema.path, "type"))
+    return schema.value

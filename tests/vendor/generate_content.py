@@ -14,10 +14,10 @@ from typing import Any
 from demo import generate_content as demo
 from demo.family import ModelAnswer, ModelRequest, Route, TokenCounts
 from demo.generate_content import ACTION_PATH, ACTIONS
-from demo.speech import IMAGE_TOKENS
+from demo.speech import IMAGE_TOKENS, prompt_tokens
 from tests.vendor.directives import Script
 from tests.vendor.family import BAD_KEY_PREFIX, Refusal, StrictFamily, bearer, written
-from tests.vendor.generate_request import check_query, read_request
+from tests.vendor.generate_request import check_query, check_request
 
 MODELS_PAGE = 50
 MODELS_PAGE_MAX = 1000
@@ -72,7 +72,10 @@ class GenerateContent(StrictFamily, demo.GenerateContent):
         if route.task == "unknown":
             message = f"{route.argument} is not found for this API version, or is not supported."
             raise Refusal(message, kind="plain", status=404)
-        return read_request(body, route)
+        request, sent = check_request(body, route)
+        counted = (value for name, value in sent.items() if name != "model")
+        tokens = prompt_tokens(*counted)
+        return replace(super().read(route, headers, request), input_tokens=tokens)
 
     def lookup(self, route: Route) -> dict[str, Any]:
         check_query(route, "pageSize", "pageToken")

@@ -1,6 +1,6 @@
-"""What the generate-content vendor accepts: the checks of a request, and what it asks for.
+"""What the generate-content vendor refuses: the checks of a request.
 
-Fields and types are checked by generate_content_fields before. Source: rules of the public API's
+Fields and types are checked by proto_fields before. Source: rules of the public API's
 documentation as of November 2026.
 """
 
@@ -10,11 +10,10 @@ import base64
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
-from demo.family import ModelRequest, Route, Tool
+from demo.family import Route
 from demo.generate_content import SIGNING_PREFIX, snake_case
-from demo.speech import prompt_tokens
 from tests.vendor.family import Path, Refusal, is_signed
 from tests.vendor.models import check_generate_model
 from tests.vendor.proto_fields import read_message
@@ -52,8 +51,6 @@ UNSIGNED = (
     "tools to work correctly. Additional data, function call `{name}`."
 )
 
-Mode = Literal["auto", "none", "any"]
-
 
 @dataclass(slots=True)
 class Turn:
@@ -65,10 +62,6 @@ class Turn:
     def of(self, kind: str) -> list[tuple[Path, dict[str, Any]]]:
         """The parts of one kind and where they stand: (path, the whole part)."""
         return [(path, part) for path, part in self.parts if kind in part]
-
-    @property
-    def words(self) -> list[str]:
-        return [part["text"] for _, part in self.of("text") if not part.get("thought")]
 
 
 def check_query(route: Route, *more: str) -> None:
@@ -82,26 +75,30 @@ def check_query(route: Route, *more: str) -> None:
         raise Refusal(f"Invalid value '{alt}' of the query parameter alt.", kind="plain")
 
 
-def read_request(body: dict[str, Any], route: Route) -> ModelRequest:
-    """Raises Refusal; kind "type" for what is no message of the API, else "value" or "plain"."""
+def check_request(body: dict[str, Any], route: Route) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the request by its camelCase names, and as it was sent; its words are counted.
+
+    Raises Refusal; kind "type" for what is no message of the API, else "value" or "plain".
+    """
     check_query(route)
     if route.argument.startswith("models/"):
         raise Refusal("unexpected model name format", ("model",))
-    if route.task != "count":
-        return _read_generate(read_message("GenerateContentRequest", body), body, route)
-    counted = read_message("CountTokensRequest", body)
-    inner = counted.get("generateContentRequest")
-    if inner is None:
-        return _read_generate(counted, body, route)
-    if "contents" in counted:
-        problem = "contents and generate_content_request may not be set together"
-        raise Refusal(problem, ("contents",))
-    raw = body.get("generateContentRequest") or body.get("generate_content_request") or {}
-    return _read_generate(inner, raw, route)
+    sent = body
+    if route.task == "count":
+        request = read_message("CountTokensRequest", body)
+        if "generateContentRequest" in request:
+            if "contents" in request:
+                message = "contents and generate_content_request may not be set together"
+                raise Refusal(message, ("contents",))
+            request = request["generateContentRequest"]
+            sent = body.get("generateContentRequest") or body.get("generate_content_request") or {}
+    else:
+        request = read_message("GenerateContentRequest", body)
+    _check_generate(request, route)
+    return request, sent
 
 
-def _read_generate(request: dict[str, Any], raw: dict[str, Any], route: Route) -> ModelRequest:
-    """`raw` is the same request as it was sent: its words are what is counted."""
+def _check_generate(request: dict[str, Any], route: Route) -> None:
     turns = _read_contents(request)
     _check_calls(turns)
     for turn in turns:
@@ -113,42 +110,13 @@ def _read_generate(request: dict[str, Any], raw: dict[str, Any], route: Route) -
     check_generate_model(request, route.argument)
     _check_system(request)
     if "cachedContent" in request:
-        problem = "CachedContent not found (or permission denied)"
-        raise Refusal(problem, kind="plain", status=403)
+        message = "CachedContent not found (or permission denied)"
+        raise Refusal(message, kind="plain", status=403)
     config = request.get("generationConfig", {})
     _check_numbers(config)
-    tools, mode = _read_tools(request)
-    thinking, shown = _read_thinking(config)
-    counted = [value for name, value in raw.items() if name != "model"]
-    return ModelRequest(
-        model=route.argument,
-        prompt=_last_words(turns),
-        input_tokens=prompt_tokens(*counted),
-        stream=route.stream,
-        framing="sse" if route.query.get("alt") == "sse" else "json_array",
-        fresh=not turns[-1].of("functionResponse"),
-        images=sum(map(_is_image, (part for turn in turns for _, part in turn.parts))),
-        tools=tools,
-        tool_mode=mode,
-        schema=_read_format(config),
-        thinking=thinking,
-        thinking_shown=shown,
-        limit_tokens=config.get("maxOutputTokens"),
-        stops=tuple(config.get("stopSequences", ())),
-        choices=config.get("candidateCount", 1),
-    )
-
-
-def _last_words(turns: list[Turn]) -> str:
-    for turn in reversed(turns):
-        if not turn.model and turn.words:
-            return "\n".join(turn.words)
-    return ""
-
-
-def _is_image(part: dict[str, Any]) -> bool:
-    media = part.get("inlineData") or part.get("fileData") or {}
-    return bool(media.get("mimeType", "").startswith("image/"))
+    _check_tools(request)
+    _check_thinking(config)
+    _check_format(config)
 
 
 # Contents.
@@ -290,8 +258,8 @@ def _check_numbers(config: dict[str, Any]) -> None:
         ("logprobs", 0, LOGPROBS_MAX),
     ):
         if name in config and not low <= config[name] <= high:
-            known = snake_case(name)
-            raise _wrong(f"{known} must be in the range [{low}, {high}].", known)
+            spelled = snake_case(name)
+            raise _wrong(f"{spelled} must be in the range [{low}, {high}].", spelled)
     if "logprobs" in config and not config.get("responseLogprobs"):
         raise _wrong("logprobs needs response_logprobs to be true", "logprobs")
     stops = config.get("stopSequences", [])
@@ -308,21 +276,18 @@ def _wrong(problem: str, *place: str) -> Refusal:
     return Refusal(problem, ("generation_config", *place))
 
 
-def _read_thinking(config: dict[str, Any]) -> tuple[bool, bool]:
-    """Whether the answer starts with thoughts, and whether they are shown."""
-    wanted = config.get("thinkingConfig", {})
-    budget, level = wanted.get("thinkingBudget"), wanted.get("thinkingLevel")
+def _check_thinking(config: dict[str, Any]) -> None:
+    thinking = config.get("thinkingConfig", {})
+    budget, level = thinking.get("thinkingBudget"), thinking.get("thinkingLevel")
     if budget is not None and level is not None:
-        problem = "You can only set only one of thinking budget and thinking level."
-        raise Refusal(problem, kind="plain")
+        message = "You can only set only one of thinking budget and thinking level."
+        raise Refusal(message, kind="plain")
     if budget is not None and not -1 <= budget <= THINKING_TOKENS_MAX:
-        problem = f"thinking_budget must be in the range [-1, {THINKING_TOKENS_MAX}]."
-        raise _wrong(problem, "thinking_config", "thinking_budget")
-    shown = wanted.get("includeThoughts", False)
-    return budget != 0 and (shown or budget is not None or level is not None), shown
+        message = f"thinking_budget must be in the range [-1, {THINKING_TOKENS_MAX}]."
+        raise _wrong(message, "thinking_config", "thinking_budget")
 
 
-def _read_format(config: dict[str, Any]) -> dict[str, Any] | None:
+def _check_format(config: dict[str, Any]) -> None:
     kind = config.get("responseMimeType", "text/plain")
     if kind not in ANSWER_TYPES:
         problem = f"allowed mimetypes of this vendor are {' and '.join(ANSWER_TYPES)}."
@@ -334,20 +299,17 @@ def _read_format(config: dict[str, Any]) -> dict[str, Any] | None:
         name = "response_schema" if newer is None else "response_json_schema"
         raise _wrong("only allowed with response_mime_type 'application/json'", name)
     if older is not None:
-        return _read_schema(older, ("generation_config", "response_schema"))
+        _check_schema(older, ("generation_config", "response_schema"))
     if newer is not None:
-        return _read_json_schema(newer, ("generation_config", "response_json_schema"))
-    return {} if kind == "application/json" else None
+        _check_json_schema(newer, ("generation_config", "response_json_schema"))
 
 
-def _read_json_schema(value: Any, path: Path) -> dict[str, Any]:
+def _check_json_schema(value: Any, path: Path) -> None:
     if not isinstance(value, dict):
         raise Refusal("must be a JSON schema", path)
-    return value
 
 
-def _read_schema(schema: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The vendor's own kind of schema, checked, as a JSON schema."""
+def _check_schema(schema: dict[str, Any], path: Path) -> None:
     kind, formatted = schema.get("type"), schema.get("format")
     if kind == "ARRAY" and "items" not in schema:
         raise Refusal("missing field.", (*path, "items"))
@@ -362,76 +324,58 @@ def _read_schema(schema: dict[str, Any], path: Path) -> dict[str, Any]:
     for index, name in enumerate(schema.get("required", ())):
         if name not in properties:
             raise Refusal("property is not defined", (*path, "required", index))
-    found = dict(schema)
-    if kind is not None:
-        found["type"] = kind.lower()
     if "items" in schema:
-        found["items"] = _read_schema(schema["items"], (*path, "items"))
-    if properties:
-        found["properties"] = {
-            name: _read_schema(inner, (*path, f"properties[{name}]"))
-            for name, inner in properties.items()
-        }
-    if "anyOf" in schema:
-        found["anyOf"] = [
-            _read_schema(inner, (*path, "any_of", index))
-            for index, inner in enumerate(schema["anyOf"])
-        ]
-    return found
+        _check_schema(schema["items"], (*path, "items"))
+    for name, inner in properties.items():
+        _check_schema(inner, (*path, f"properties[{name}]"))
+    for index, inner in enumerate(schema.get("anyOf", ())):
+        _check_schema(inner, (*path, "any_of", index))
 
 
 # Tools.
 
 
-def _read_tools(request: dict[str, Any]) -> tuple[tuple[Tool, ...], Mode]:
-    tools: dict[str, Tool] = {}
+def _check_tools(request: dict[str, Any]) -> None:
+    names: set[str] = set()
     for index, entry in enumerate(request.get("tools", [])):
         for place, declared in enumerate(entry.get("functionDeclarations", [])):
-            path = ("tools", index, "function_declarations", place)
-            tool = _read_tool(declared, path)
-            if tool.name in tools:
-                problem = f"Duplicate function declaration found: {tool.name}"
-                raise Refusal(problem, kind="plain")
-            tools[tool.name] = tool
-    if len(tools) > TOOLS_MAX:
+            _check_tool(declared, ("tools", index, "function_declarations", place))
+            if declared["name"] in names:
+                message = f"Duplicate function declaration found: {declared['name']}"
+                raise Refusal(message, kind="plain")
+            names.add(declared["name"])
+    if len(names) > TOOLS_MAX:
         raise Refusal(f"must declare {TOOLS_MAX} functions at most", ("tools",))
-    wanted = request.get("toolConfig", {}).get("functionCallingConfig", {})
-    return _narrowed(tools, wanted)
+    _check_calling(names, request.get("toolConfig", {}).get("functionCallingConfig", {}))
 
 
-def _read_tool(declared: dict[str, Any], path: Path) -> Tool:
-    name = declared.get("name", "")
-    if not TOOL_NAME.fullmatch(name):
-        problem = "Invalid function name. Must start with a letter or an underscore, then letters, "
-        problem += "digits, underscores, dots, colons and dashes, with a maximum length of 128."
-        raise Refusal(problem, (*path, "name"))
+def _check_tool(declared: dict[str, Any], path: Path) -> None:
+    if not TOOL_NAME.fullmatch(declared.get("name", "")):
+        message = "Invalid function name. Must start with a letter or an underscore, then letters, "
+        message += "digits, underscores, dots, colons and dashes, with a maximum length of 128."
+        raise Refusal(message, (*path, "name"))
     older, newer = declared.get("parameters"), declared.get("parametersJsonSchema")
     if older is not None and newer is not None:
-        problem = "parameters and parameters_json_schema may not be set together"
-        raise Refusal(problem, (*path, "parameters"))
+        message = "parameters and parameters_json_schema may not be set together"
+        raise Refusal(message, (*path, "parameters"))
     if newer is not None:
-        return Tool(name, _read_json_schema(newer, (*path, "parameters_json_schema")))
-    if older is None:
-        return Tool(name, {})
-    if older.get("type") != "OBJECT":
-        raise Refusal("parameters schema should be of type OBJECT", (*path, "parameters"))
-    return Tool(name, _read_schema(older, (*path, "parameters")))
+        _check_json_schema(newer, (*path, "parameters_json_schema"))
+    if older is not None:
+        if older.get("type") != "OBJECT":
+            raise Refusal("parameters schema should be of type OBJECT", (*path, "parameters"))
+        _check_schema(older, (*path, "parameters"))
 
 
-def _narrowed(tools: dict[str, Tool], wanted: dict[str, Any]) -> tuple[tuple[Tool, ...], Mode]:
-    mode = wanted.get("mode", "MODE_UNSPECIFIED")
-    path = ("tool_config", "function_calling_config")
-    if mode in ("ANY", "VALIDATED") and not tools:
-        problem = "Function calling config is set without function_declarations."
-        raise Refusal(problem, kind="plain")
-    allowed = wanted.get("allowedFunctionNames", [])
-    if allowed and mode not in ("ANY", "VALIDATED"):
-        problem = "allowed_function_names may only be set when the mode is ANY or VALIDATED"
-        raise Refusal(problem, (*path, "allowed_function_names"))
+def _check_calling(names: set[str], calling: dict[str, Any]) -> None:
+    forced = calling.get("mode") in ("ANY", "VALIDATED")
+    path = ("tool_config", "function_calling_config", "allowed_function_names")
+    if forced and not names:
+        message = "Function calling config is set without function_declarations."
+        raise Refusal(message, kind="plain")
+    allowed = calling.get("allowedFunctionNames", [])
+    if allowed and not forced:
+        message = "allowed_function_names may only be set when the mode is ANY or VALIDATED"
+        raise Refusal(message, path)
     for name in allowed:
-        if name not in tools:
-            problem = f"'{name}' is not found in the function declarations"
-            raise Refusal(problem, (*path, "allowed_function_names"))
-    chosen = tuple(tool for name, tool in tools.items() if not allowed or name in allowed)
-    modes: dict[str, Mode] = {"ANY": "any", "NONE": "none"}
-    return chosen, modes.get(mode, "auto")
+        if name not in names:
+            raise Refusal(f"'{name}' is not found in the function declarations", path)

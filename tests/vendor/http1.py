@@ -187,8 +187,8 @@ def _read_head(head: bytes) -> Request:
         if match is None:
             raise BadRequest(400, "a header line is malformed", request)
         name, value = match[1].lower(), match[2].rstrip(" \t")
-        known = request.headers.get(name)
-        request.headers[name] = value if known is None else f"{known}, {value}"
+        earlier = request.headers.get(name)
+        request.headers[name] = value if earlier is None else f"{earlier}, {value}"
     if not request.headers.get("host"):
         raise BadRequest(400, "the header host is missing", request)
     return request

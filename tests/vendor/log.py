@@ -43,8 +43,8 @@ class Entry:
     fault: str | None = None  # why these bytes were no request
 
     def line(self) -> bytes:
-        shown: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
-        return json.dumps(shown).encode() + b"\n"
+        values: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
+        return json.dumps(values).encode() + b"\n"
 
 
 class RequestLog:

@@ -192,8 +192,8 @@ MESSAGES: dict[str, dict[str, str]] = {
 
 
 NAMES = {
-    message: {spelling: name for name in known for spelling in (name, snake_case(name))}
-    for message, known in MESSAGES.items()
+    message: {spelling: name for name in fields for spelling in (name, snake_case(name))}
+    for message, fields in MESSAGES.items()
 }
 
 
@@ -204,16 +204,18 @@ def read_message(message: str, value: Any, path: Path = ()) -> dict[str, Any]:
     """
     if not isinstance(value, dict):
         raise _invalid(path, f"{PACKAGE}.{message}", value)
-    found: dict[str, Any] = {}
+    fields_read: dict[str, Any] = {}
     for spelling, inner in value.items():
         name = NAMES[message].get(spelling)
         if name is None:
             raise _unknown(spelling, path, "Cannot find field.")
-        if name in found:
+        if name in fields_read:
             raise _unknown(spelling, path, "The field is already set.")
         if inner is not None:
-            found[name] = _read_field(MESSAGES[message][name], inner, (*path, snake_case(name)))
-    return found
+            fields_read[name] = _read_field(
+                MESSAGES[message][name], inner, (*path, snake_case(name))
+            )
+    return fields_read
 
 
 def _read_field(kind: str, value: Any, path: Path) -> Any:

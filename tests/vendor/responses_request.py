@@ -112,22 +112,22 @@ def _read_text(request: Fields) -> dict[str, Any] | None:
         return None
     check_known(config, ("format", "verbosity"))
     config.choice("verbosity", "low", "medium", "high")
-    wanted = config.object("format")
-    if wanted is None:
+    described = config.object("format")
+    if described is None:
         return None
-    wanted.required("type")
-    kind = wanted.choice("type", "text", "json_object", "json_schema")
+    described.required("type")
+    kind = described.choice("type", "text", "json_object", "json_schema")
     if kind == "text":
         return None
     if kind == "json_object":
         return {}
-    name = read_tool_name(wanted, TOOL_NAME_MAX)
-    check_known(wanted, ("type", "name", "schema", "strict", "description"))
-    wanted.string("description")
-    wanted.required("schema")
-    schema = read_schema(wanted, "schema")
-    if wanted.boolean("strict"):
-        check_strict(schema, wanted.at("schema"), f"response_format '{name}'")
+    name = read_tool_name(described, TOOL_NAME_MAX)
+    check_known(described, ("type", "name", "schema", "strict", "description"))
+    described.string("description")
+    described.required("schema")
+    schema = read_schema(described, "schema")
+    if described.boolean("strict"):
+        check_strict(schema, described.at("schema"), f"response_format '{name}'")
     return schema
 
 
@@ -153,12 +153,12 @@ def _read_state(request: Fields, shelf: Shelf) -> tuple[int, tuple[str, ...]]:
         raise _unknown(f"Prompt with id '{prompt.text('id')}'")
     if previous is None:
         return 0, ()
-    found = shelf.get(previous)
-    if found is None:
+    stored = shelf.get(previous)
+    if stored is None:
         problem = f"Previous response with id '{previous}' not found."
         path = request.at("previous_response_id")
         raise Refusal(problem, path, "plain", code="previous_response_not_found")
-    return found.context_tokens, found.open_calls
+    return stored.context_tokens, stored.open_calls
 
 
 def _unknown(what: str) -> Refusal:
@@ -294,11 +294,11 @@ class Talk:
         return Refusal(problem + "following item.", ("input",), "plain")
 
     def _add_referred(self, name: str) -> None:
-        found = self.shelf.item(name)
-        if found is None:
+        stored = self.shelf.item(name)
+        if stored is None:
             raise _lost(name)
-        if found["type"] in CALLS and found["call_id"] not in self.open_calls:
-            self.open_calls.append(found["call_id"])
+        if stored["type"] in CALLS and stored["call_id"] not in self.open_calls:
+            self.open_calls.append(stored["call_id"])
 
 
 def _check_input(request: Fields, task: str, talk: Talk) -> None:

@@ -30,7 +30,7 @@ CALL_FIELDS = ("functionCall", "function_call")  # of a part of generate-content
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What is due in a session: calls to make, or the words that end it."""
+    """The due part of a session: calls to make, or the words that end it."""
 
     calls: tuple[ToolCall, ...] = ()
     say: str = ""
@@ -46,7 +46,7 @@ class Step:
 
 
 def marker(steps: list[dict[str, Any]]) -> str:
-    """What to put into a prompt; a step: `call` ([[name, arguments], …]) or `say`, and `expect`."""
+    """Return the text for a prompt; steps have `call` ([[name, arguments], …]) or `say`."""
     text = json.dumps(steps, separators=(",", ":")).encode()
     return f"[[session {base64.urlsafe_b64encode(text).decode()}]]"
 
@@ -56,24 +56,26 @@ def turn(body: dict[str, Any], ask: ModelRequest) -> Turn | None:
 
     Clients ask for titles and the like beside their work: calls without tools.
     """
-    found = _Reading()
+    reading = _Reading()
     for word in _words(body):
-        found.read(word)
-    if not found.plan:
+        reading.read(word)
+    if not reading.plan:
         return None
-    step = _due(_steps(found.plan), found.calls)
-    rest = "\n".join(found.after)
+    step = _due(_steps(reading.plan), reading.calls)
+    rest = "\n".join(reading.after)
     for word in step.expect:
         if word not in rest:
-            problem = f"what follows call {found.calls} of the session lacks '{word}'"
+            problem = f"what follows call {reading.calls} of the session lacks '{word}'"
             raise Refusal(problem, kind="plain")
     if not step.calls:
         return Turn(say=step.say)
     if not ask.tools:
         return None
     offered = {tool.name: tool for tool in ask.tools}
-    calls = enumerate(step.calls, found.calls)
-    return Turn(tuple(_call(number, name, given, offered) for number, (name, given) in calls))
+    calls = enumerate(step.calls, reading.calls)
+    return Turn(
+        tuple(_call(number, name, arguments, offered) for number, (name, arguments) in calls)
+    )
 
 
 class _Reading:
@@ -116,38 +118,38 @@ def _words(value: Any) -> Iterator[str | None]:
 
 def _steps(plan: str) -> list[Step]:
     try:
-        told = json.loads(base64.urlsafe_b64decode(plan))
-        if not isinstance(told, list):
+        decoded = json.loads(base64.urlsafe_b64decode(plan))
+        if not isinstance(decoded, list):
             raise TypeError("not a list of steps")
         return [
             Step(
-                tuple((str(name), given) for name, given in step.get("call", ())),
+                tuple((str(name), arguments) for name, arguments in step.get("call", ())),
                 str(step.get("say", "")),
                 tuple(map(str, step.get("expect", ()))),
             )
-            for step in told
+            for step in decoded
         ]
     except (ValueError, TypeError, AttributeError) as error:
         raise Refusal(f"the session is no plan: {error}", kind="plain") from error
 
 
-def _due(steps: list[Step], made: int) -> Step:
+def _due(steps: list[Step], calls_made: int) -> Step:
     for step in steps:
-        if made <= 0:
+        if calls_made <= 0:
             return step
-        made -= len(step.calls)
+        calls_made -= len(step.calls)
     raise Refusal("the session is over: there was a call after its last step", kind="plain")
 
 
-def _call(number: int, name: str, given: Any, offered: dict[str, Tool]) -> ToolCall:
+def _call(number: int, name: str, arguments: Any, offered: dict[str, Tool]) -> ToolCall:
     tool = offered.get(name)
     if tool is None:
         names = ", ".join(offered)
         raise Refusal(f"the session wants the tool '{name}' of: {names}", kind="plain")
     call_id = f"{number:012x}"
     if tool.custom:
-        return ToolCall(call_id, name, str(given), custom=True)
-    if isinstance(given, str):
+        return ToolCall(call_id, name, str(arguments), custom=True)
+    if isinstance(arguments, str):
         # Free text, for a tool that became a function on its way here.
-        given = {next(iter(tool.schema.get("properties", ())), "input"): given}
-    return ToolCall(call_id, name, json.dumps(given, ensure_ascii=False))
+        arguments = {next(iter(tool.schema.get("properties", ())), "input"): arguments}
+    return ToolCall(call_id, name, json.dumps(arguments, ensure_ascii=False))

@@ -17,23 +17,23 @@ def check_strict(schema: Any, path: Path, owner: str) -> None:
     code = "invalid_function_parameters" if path[0] == "tools" else "invalid_json_schema"
     waiting: list[tuple[Any, tuple[str, ...]]] = [(schema, ())]
     while waiting:
-        found, context = waiting.pop()
-        if not isinstance(found, dict):
+        inner_schema, context = waiting.pop()
+        if not isinstance(inner_schema, dict):
             continue
-        fault = _strict_fault(found)
+        fault = _strict_fault(inner_schema)
         if fault is None and len(context) > SCHEMA_DEPTH_MAX:
             fault = "the schema is nested too deeply."
         if fault is not None:
             problem = f"Invalid schema for {owner}: In context={context}, {fault}"
             raise Refusal(problem, path, "plain", code=code)
         for name in ("properties", "$defs", "definitions"):
-            inner = found.get(name)
+            inner = inner_schema.get(name)
             if isinstance(inner, dict):
                 waiting += [(value, (*context, name, key)) for key, value in inner.items()]
-        several = found.get("anyOf")
+        several = inner_schema.get("anyOf")
         if isinstance(several, list):
             waiting += [(value, (*context, "anyOf")) for value in several]
-        waiting.append((found.get("items"), (*context, "items")))
+        waiting.append((inner_schema.get("items"), (*context, "items")))
 
 
 def _strict_fault(schema: dict[str, Any]) -> str | None:

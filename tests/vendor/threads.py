@@ -30,8 +30,8 @@ class Threads:
         thread = request.object("thread")
         if thread is None or thread.choice("type", "create", "continue") != "continue":
             return body
-        kept = self._found.get(thread.text("previous_message_id"))
-        if kept is None:
+        history = self._found.get(thread.text("previous_message_id"))
+        if history is None:
             raise Refusal(
                 "No thread was found for previous_message_id",
                 kind="plain",
@@ -41,14 +41,18 @@ class Threads:
         repeated = next((name for name in CREATE_ONLY if request.has(name)), None)
         if repeated is not None:
             raise Refusal("must not be repeated", request.at(repeated))
-        return {**kept, **body, "messages": [*kept["messages"], *(body.get("messages") or [])]}
+        return {
+            **history,
+            **body,
+            "messages": [*history["messages"], *(body.get("messages") or [])],
+        }
 
     def keep(self, ask: ModelRequest, name: str, content: list[dict[str, Any]]) -> None:
         """Keep the conversation of a request that asks for it, under the id of its answer."""
         if not ask.body.get("thread"):
             return
         reply = {"role": "assistant", "content": content}
-        kept = {one: ask.body[one] for one in CREATE_ONLY if one in ask.body}
-        self._found[name] = {**kept, "messages": [*ask.body["messages"], reply]}
+        history = {part: ask.body[part] for part in CREATE_ONLY if part in ask.body}
+        self._found[name] = {**history, "messages": [*ask.body["messages"], reply]}
         if len(self._found) > self._count_max:
             self._found.popitem(last=False)
