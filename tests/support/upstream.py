@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import select
@@ -61,8 +62,12 @@ class VendorProcess:
             cls._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             command = [sys.executable, "-m", "tests.vendor", f"--fork={theirs.fileno()}"]
             # Ends with the socket, so with this process; Ctrl-C is not for it.
-            subprocess.Popen(command, cwd=ROOT, pass_fds=[theirs.fileno()], start_new_session=True)
+            forker = subprocess.Popen(
+                command, cwd=ROOT, pass_fds=[theirs.fileno()], start_new_session=True
+            )
             theirs.close()
+            atexit.register(forker.wait)
+            atexit.register(cls._channel.close)  # runs before the other
         return cls._channel
 
 
