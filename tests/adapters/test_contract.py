@@ -459,6 +459,9 @@ def test_mutants_raise_nothing_but_faults(family):
             for operation in family.client.operations.values():
                 survives(family.upstream.read_answer, data, public, MODEL, operation)
         read_upstream_error(rng.choice([200, 302, 400, 401, 404, 429, 500, 503]), {}, data)
+        for body in (data, b"%b{" % data):
+            ids = family.upstream.issued_ids(body, True)
+            assert all(isinstance(issued, str) and issued for issued in ids)
         survives(edit, family, mutant(request_of(family), rng))
     assert 100 < good < 3900  # neither everything passes nor everything fails
 
