@@ -53,6 +53,7 @@ from handlers.relay.routing.key_check import KeyChecks
 from handlers.relay.routing.open_breakers import OpenBreakers
 from handlers.relay.routing.prober import Prober
 from handlers.relay.routing.refused_keys import KeyNews
+from handlers.relay.routing.suspects import Suspicion
 from handlers.relay.stored_responses import StoredResponses
 from handlers.relay.translations import Translations
 from handlers.relay.upstream.client import UpstreamClient
@@ -90,7 +91,7 @@ LOOKUP_THREADS = 4  # database threads for keys that are not in memory
 STORED_THREADS = 4  # and for stored responses, so that neither waits for the other
 REFUSED_EXIT = 3  # the supervisor gives up instead of starting the worker again and again
 STOP_WITHIN_S = 2.0
-TROUBLE_CHARS = 300  # of the store's, in what /readyz says
+ERROR_CHARS = 300  # of the store's, in what /readyz says
 WRITER_STOP_S = 10.0  # for the last records, while the database answers
 DRAIN_POLL_S = 0.05
 STDIN_CHUNK_BYTES = 65536
@@ -136,15 +137,15 @@ def main(args: Sequence[str]) -> int:
             log.error(CODE_CHANGED)
             return REFUSED_EXIT
         keys = secrets.load(Path(orders.secrets_path))
-        found = store_check.check(settings, first=orders.slot == 0)
-        if found is not None and found.refusal:
-            log.error(found.refusal)
+        checked = store_check.check(settings, first=orders.slot == 0)
+        if checked is not None and checked.refusal:
+            log.error(checked.refusal)
             return REFUSED_EXIT
         code = 0
-        if found is not None:
+        if checked is not None:
             # An event costs about a fifth less than on asyncio's loop (docs/lab/figures.md).
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                code = runner.run(_serve(orders, settings, keys, logs, found.unreachable))
+                code = runner.run(_serve(orders, settings, keys, logs, checked.unreachable))
     except (ConfigError, StoreError) as error:
         log.error("%s", error)
         return REFUSED_EXIT
@@ -208,8 +209,6 @@ class Worker:
             settings, self._relay.client, self._relay.health, self._loop.add_callback
         )
         self._key_checks = KeyChecks(self._relay.client, settings.upstream, self._relay.health)
-        self._relay.health.keys.on_suspect = self._key_checks.begin
-        self._relay.health.keys.on_key = self._tell_of_key
         self._key_news = KeyReports(lambda: self._writer.state == DOWN)
         self._notices = Notices()
         self._site = self._make_site()
@@ -241,7 +240,12 @@ class Worker:
                 force_instance=True, allow_private=self._settings.upstream.allow_private
             ),
             live=live,
-            health=Health(random, live.trials),
+            health=Health(
+                random,
+                live.trials,
+                self._share_key_news,
+                self._begin_key_check,
+            ),
             telemetry=self._telemetry,
             limits=Limits(shared_cells(self._orders.limits_fd), count_refused),
             stored=StoredResponses(
@@ -252,7 +256,7 @@ class Worker:
                 refuse=self._settings.routing.unknown_responses == "refuse",
             ),
             node=self._orders.node,
-            translations=Translations([one.encode() for one in keys.translation_secrets]),
+            translations=Translations([secret.encode() for secret in keys.translation_secrets]),
         )
 
     def _make_site(self) -> Site:
@@ -272,13 +276,13 @@ class Worker:
     def _order(self, order: Order) -> bool:
         return self._writer.order(order)
 
-    def _load_key(self, wanted: list[bytes]) -> KeyEntry | None:
-        """A key, and with it the catalog it may need: it must not know less than the key."""
-        found = find_key(self._db, wanted)
-        if found is not None:
-            self._pepper_moves.note(wanted)
+    def _load_key(self, digests: list[bytes]) -> KeyEntry | None:
+        """Return a key, after the catalog that it may need: that must not be older than the key."""
+        key = find_key(self._db, digests)
+        if key is not None:
+            self._pepper_moves.note(digests)
             self._refresh.poll(self._db)
-        return found
+        return key
 
     def _fill_keys(self) -> None:
         """Read the keys that are likely to be used next into memory; in a thread of its own."""
@@ -346,13 +350,13 @@ class Worker:
         self._write_state()
 
     def _compare_channels(self, snapshot: Snapshot) -> None:
-        """Those that take no calls any more may have running ones; those that lead elsewhere start
-        with nothing against them."""
-        before = {one.id: one for one in self._relay.snapshot.channels}
-        names = {one.id: one.name for one in (*before.values(), *snapshot.channels)}
+        """Note the channels that take no new calls but may have running ones; reset the health of
+        those that lead elsewhere."""
+        before = {channel.id: channel for channel in self._relay.snapshot.channels}
+        names = {channel.id: channel.name for channel in (*before.values(), *snapshot.channels)}
         running = self._relay.live.running_at(self._left)
         names |= {id_: name for id_, name in self._left.items() if name in running}
-        taking = {one.id for one in snapshot.channels if one.takes_calls}
+        taking = {channel.id for channel in snapshot.channels if channel.takes_calls}
         self._left = {id_: name for id_, name in names.items() if id_ not in taking}
         for channel in snapshot.channels:
             if channel.id in before and channel.leads_elsewhere(before[channel.id]):
@@ -364,7 +368,7 @@ class Worker:
         if refs or not changes.complete:
             self._relay.funds.reconsider(refs if changes.complete else None)
 
-    def _tell_of_key(self, news: KeyNews) -> None:
+    def _share_key_news(self, news: KeyNews) -> None:
         """Health has put an upstream key aside, or it answers again: for all workers."""
         channel = news.channel
         name = (channel.id, channel.fingerprints[news.key] if channel.fingerprints else "")
@@ -382,13 +386,16 @@ class Worker:
             )
         self._writer.wake()
 
+    def _begin_key_check(self, suspicion: Suspicion) -> bool:
+        return self._key_checks.begin(suspicion)
+
     def begin_without_store(self, why: str) -> None:
         """Say at once what the first look at the store has found."""
         self._writer.note_unavailable(why)
         self._write_state()
 
     async def run(self) -> int:
-        """Serves until drained; the exit code."""
+        """Serve until drained; return the exit code."""
         self._writer.start()
         self._upkeep.start()
         self._metrics.start(self._settings.telemetry.otlp_endpoint, self._orders.node)
@@ -445,7 +452,7 @@ class Worker:
         )
 
     def _ending(self) -> dict[str, int]:
-        """Calls that still run at channels which are given no more: disabled, draining, removed."""
+        """Count the running calls of channels that are disabled, draining or removed."""
         counts = self._relay.live.running_at(self._left) if self._left else {}
         return dict(islice(counts.items(), MAX_ENDING))
 
@@ -460,8 +467,8 @@ class Worker:
             return "draining"
         # A key's look-up may bring the catalog before the writer can lend money.
         if not (self._catalog_seen and self._writer.was_up):
-            trouble = self._writer.trouble[:TROUBLE_CHARS]
-            return "the store has not been read yet" + (trouble and f": {trouble}")
+            error = self._writer.trouble[:ERROR_CHARS]
+            return "the store has not been read yet" + (error and f": {error}")
         if not self._journal.accepting:
             return "the journal cannot be written"
         return ""

@@ -328,7 +328,7 @@ class Attempts:
     ) -> Ending:
         """Let the pump carry the answer until it or the call has ended."""
         assert call.admitted is not None
-        running, peek, kept = call.running, call.admitted.peek, call.keeps_answer
+        running, peek, keeps_answer = call.running, call.admitted.peek, call.keeps_answer
         attempt.bridge = bridge = attempt.pairing.open_bridge(
             peek.model,
             attempt.upstream_model or "",
@@ -336,9 +336,9 @@ class Attempts:
             call.head.operation,
             self.settings.upstream.max_event_bytes,
         )
-        bridge.watch(partial(self.records.note_made, call), stored=kept)
+        bridge.watch(partial(self.records.note_made, call), stored=keeps_answer)
         headers = tuple(_headers(call, attempt, exchange).items())
-        ended = pump.attach(exchange, bridge, headers, awaits_id=kept)
+        ended = pump.attach(exchange, bridge, headers, awaits_id=keeps_answer)
         running.stopwatch.stop()  # from here on it is the upstream's time, and the client's
         try:
             await running.wait(ended)

@@ -107,7 +107,7 @@ NO_CONTENT = Content()
 
 
 class Held(Struct, frozen=True, gc=False):
-    """What the call takes of its caller's limits and of its payer's money."""
+    """The call's share of its caller's limits and of its payer's money."""
 
     slots: Slots | None = None
     hold: Hold | None = None
@@ -131,7 +131,7 @@ class Attempt(Struct, eq=False):
 
 
 class Delivery(Struct, frozen=True, gc=False):
-    """What the client got of the upstream's answer, as far as the bill needs it."""
+    """The part of the upstream's answer that the client got, as far as the bill needs it."""
 
     relayed: bool = False  # something of an accepted answer went down
     whole: bool = False
@@ -144,7 +144,7 @@ class Delivery(Struct, frozen=True, gc=False):
 
 
 class Outcome(Struct, gc=False):
-    """What has come of a call so far. `made_marks`: of ids that its answer hands out."""
+    """The results of a call so far. `made_marks`: of ids that its answer hands out."""
 
     attempts: list[AttemptRecord] = []  # those that have begun; each call gets a list of its own
     delivery: Delivery = Delivery()

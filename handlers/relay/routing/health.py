@@ -40,9 +40,9 @@ from handlers.relay.routing.breaker import (
     secret_of,
 )
 from handlers.relay.routing.last_resort import HELD_BACK, LastResorts
-from handlers.relay.routing.refused_keys import KeyNews, RefusedKeys
+from handlers.relay.routing.refused_keys import KeyNews, RefusedKeys, check_nothing, tell_nobody
 from handlers.relay.routing.start_times import SLOW_S, StartTimes
-from handlers.relay.routing.suspects import Refusal
+from handlers.relay.routing.suspects import Refusal, Suspicion
 from store.catalog.catalog import Channel
 
 log = logging.getLogger("sluice.health")
@@ -64,12 +64,16 @@ class Health:
     """Breakers, and whose turn it is among a channel's upstream keys."""
 
     def __init__(
-        self, random: Callable[[], float], running: Callable[[], Iterable[Trial]] = tuple
+        self,
+        random: Callable[[], float],
+        running: Callable[[], Iterable[Trial]] = tuple,
+        on_key: Callable[[KeyNews], None] = tell_nobody,
+        on_suspect: Callable[[Suspicion], bool] = check_nothing,
     ) -> None:
         self._random = random
         self._running = running
         self.breakers = Breakers()
-        self.keys = RefusedKeys(self.breakers, random)
+        self.keys = RefusedKeys(self.breakers, random, on_key, on_suspect)
         self._turns: dict[str, int] = {}
         self._start_times = StartTimes()
         self.last_resorts = LastResorts()

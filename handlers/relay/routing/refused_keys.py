@@ -39,9 +39,15 @@ class RefusedKeys:
     """The refused keys of one worker. `on_suspect` begins a check of a key that one caller was
     refused, unless it says False; `checked` gets the result."""
 
-    def __init__(self, breakers: Breakers, random: Callable[[], float]) -> None:
-        self.on_key: Callable[[KeyNews], None] = _tell_nobody
-        self.on_suspect: Callable[[Suspicion], bool] = _check_nothing
+    def __init__(
+        self,
+        breakers: Breakers,
+        random: Callable[[], float],
+        on_key: Callable[[KeyNews], None],
+        on_suspect: Callable[[Suspicion], bool],
+    ) -> None:
+        self.on_key = on_key
+        self.on_suspect = on_suspect
         self._breakers = breakers
         self._random = random
         self._suspects: dict[BreakerName, Suspect] = {}
@@ -135,10 +141,10 @@ class RefusedKeys:
             del self._breakers[name]
 
 
-def _tell_nobody(news: KeyNews) -> None:
+def tell_nobody(news: KeyNews) -> None:
     """For plans that are only shown: refused keys are not reported."""
 
 
-def _check_nothing(suspicion: Suspicion) -> bool:
+def check_nothing(suspicion: Suspicion) -> bool:
     """No checks: another user's call has to confirm a refusal."""
     return False

@@ -76,7 +76,7 @@ NEXT: dict[Phase, tuple[Phase, ...]] = {
 
 
 class Gate(Enum):
-    """Whether the sink of a stream may be given more."""
+    """The gate in front of a stream's sink."""
 
     OPEN = auto()
     FULL = auto()  # the sink said that it is full; `resume` opens the gate
