@@ -41,7 +41,7 @@ def test_setting_up_needs_the_password_and_a_code_that_fits(alice, db):
     assert "<svg" in answer.text and "style=" not in answer.text and "data:" not in answer.text
     me = people.check(db, "alice", PASSWORDS["alice"]).id
     assert alice.send("/account/codes", [("do", "confirm"), ("code", "000000")]).status == 400
-    assert not codes.asked_for(db, me)
+    assert not codes.is_on(db, me)
     assert Browser(alice.port).sign_in("alice", PASSWORDS["alice"]).place == "/"
 
 
