@@ -20,8 +20,8 @@ from handlers.relay import admit, faults
 from handlers.relay.call import Arrival, Offer, RequestHead
 from handlers.relay.limits.cells import private_cells
 from handlers.relay.limits.limits import Limits
+from handlers.relay.routing.breaker import restore
 from handlers.relay.routing.health import Health
-from handlers.relay.routing.open_breakers import restore
 from handlers.relay.routing.plan import (
     DISABLED,
     OTHER_FAMILY,
@@ -107,7 +107,7 @@ class _World:
 def _world(db: peewee.Database, snapshot: Snapshot) -> _World:
     health, now_s = Health(random.random), time.monotonic()
     health.keys.take(snapshot, now_s, snapshot.read_ms)
-    restore(health, snapshot, snapshot_read(db, lambda: all_open(db)), now_s)
+    restore(health.breakers, snapshot, snapshot_read(db, lambda: all_open(db)), now_s)
     planner = Planner(health, random.random)
     selector = Selector(planner, Limits(private_cells()))
     return _World(snapshot, planner, selector, now_s)

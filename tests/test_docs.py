@@ -14,11 +14,9 @@ from conf.settings import SETTINGS
 from handlers.relay.routing import (
     breaker,
     health,
-    key_check,
-    last_resort,
     plan,
-    start_times,
-    suspects,
+    prober,
+    suspended_keys,
 )
 from operations import explain
 from store.admin.kinds import KINDS
@@ -69,17 +67,17 @@ def test_the_page_of_channels_says_the_numbers_that_hold():
         f"half of at least {breaker.MANY} calls of the last {window_s} failed",
         f"or {breaker.ROW_OF_MANY} in a row; with fewer than {breaker.MANY} calls: {breaker.ROW}",
         f"{breaker.ROW} slow starts in a row, or {breaker.SLOW_RATE} of the last {breaker.MANY}",
-        f"for each {WORDS[last_resort.TRIALS_OF]} calls of the last {breaker.WINDOW_S:.0f} s, at",
-        f"one without an answer for {last_resort.TRIAL_S:.0f} s is no longer counted",
-        f"{WORDS[key_check.RUNNING_MAX]} for each worker, at most {key_check.CHECK_S:.0f} s",
-        f"not checked again for {suspects.CLEARED_S:.0f} s",
-        f"after {suspects.AGAIN_S:.0f} s at the earliest",
+        f"for each {WORDS[health.TRIALS_OF]} calls of the last {breaker.WINDOW_S:.0f} s, at",
+        f"one without an answer for {health.TRIAL_S:.0f} s is no longer counted",
+        f"{WORDS[prober.CHECKS_MAX]} for each worker, at most {prober.CHECK_S:.0f} s",
+        f"not checked again for {suspended_keys.CLEARED_S:.0f} s",
+        f"after {suspended_keys.AGAIN_S:.0f} s at the earliest",
         f"{breaker.COOLDOWN_S:.0f} s, doubled each time up to {breaker.COOLDOWN_MAX_S:.0f} s",
         f"{breaker.KEY_COOLDOWN_S:.0f} s, doubled each time up to"
         f" {breaker.KEY_COOLDOWN_MAX_S:.0f} s",
         f"as the vendor says, at most {health.MAX_RETRY_AFTER_S} s",
-        f"takes {start_times.SLOW_TIMES:.0f} times as long as usual",
-        f"and more than {start_times.SLOW_S:.0f} s",
+        f"takes {health.SLOW_TIMES:.0f} times as long as usual",
+        f"and more than {health.SLOW_S:.0f} s",
         f"up to {breaker.JITTER:.0%} shorter".replace("%", " %"),
         f"makes room for another after {health.PROBE_S:.0f} s",
         f"After {breaker.FORGET_S:.0f} s without trouble",

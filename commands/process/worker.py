@@ -48,12 +48,10 @@ from handlers.relay.limits.limits import Limits, shared_cells
 from handlers.relay.live import LiveCalls
 from handlers.relay.pipeline import Relay
 from handlers.relay.recent_responses import shared_recent_responses
+from handlers.relay.routing.breaker import OpenBreakers
 from handlers.relay.routing.health import Health
-from handlers.relay.routing.key_check import KeyChecks
-from handlers.relay.routing.open_breakers import OpenBreakers
 from handlers.relay.routing.prober import Prober
-from handlers.relay.routing.refused_keys import KeyNews
-from handlers.relay.routing.suspects import Suspicion
+from handlers.relay.routing.suspended_keys import KeyNews, Suspicion
 from handlers.relay.stored_responses import StoredResponses
 from handlers.relay.translations import Translations
 from handlers.relay.upstream.client import UpstreamClient
@@ -204,11 +202,10 @@ class Worker:
         self._metrics = WorkerMetrics(
             self._telemetry.metrics, self._relay, self._journal, self._state.beat
         )
-        self._open_breakers = OpenBreakers(self._relay.health)
+        self._open_breakers = OpenBreakers(self._relay.health.breakers)
         self._prober = Prober(
             settings, self._relay.client, self._relay.health, self._loop.add_callback
         )
-        self._key_checks = KeyChecks(self._relay.client, settings.upstream, self._relay.health)
         self._key_news = KeyReports(lambda: self._writer.state == DOWN)
         self._notices = Notices()
         self._site = self._make_site()
@@ -387,7 +384,7 @@ class Worker:
         self._writer.wake()
 
     def _begin_key_check(self, suspicion: Suspicion) -> bool:
-        return self._key_checks.begin(suspicion)
+        return self._prober.begin_check(suspicion)
 
     def begin_without_store(self, why: str) -> None:
         """Say at once what the first look at the store has found."""
@@ -517,7 +514,6 @@ class Worker:
         """No new connections; running calls and kept connections end in their time."""
         self._server.drain()
         self._prober.close()
-        self._key_checks.close()
         self._write_state()
         limit_s = self._settings.server.drain_timeout_s
         force_at = time.monotonic() + limit_s

@@ -33,7 +33,7 @@ from handlers.relay.routing.breaker import PLAIN, STREAM
 from handlers.relay.routing.health import Health
 from handlers.relay.routing.plan import NOTHING, Candidate, Tried, Wanted
 from handlers.relay.routing.selector import Selector
-from handlers.relay.routing.suspects import refusal_of
+from handlers.relay.routing.suspended_keys import refusal_of
 from handlers.relay.running import LARGE_BYTES, ClientGone, Interrupt, run_in_slices
 from handlers.relay.translations import Translations
 from handlers.relay.upstream.client import Exchange, UpstreamClient, UpstreamError

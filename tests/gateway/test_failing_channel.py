@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from handlers.relay.routing.breaker import COOLDOWN_S, ROW
-from handlers.relay.routing.start_times import SLOW_S
+from handlers.relay.routing.health import SLOW_S
 from tests.support import echo
 from tests.support.client import encode_head
 from tests.support.dialects import CHAT, PATHS, ask, credentials

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from handlers.relay.routing.breaker import ROW
-from handlers.relay.routing.last_resort import TRIAL_S
+from handlers.relay.routing.health import TRIAL_S
 from tests.support.client import exchange, wait_until
 from tests.support.dialects import CHAT, PATHS, SECRET, ask, credentials
 from tests.support.documents import channel, document

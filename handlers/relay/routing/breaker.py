@@ -7,12 +7,14 @@ monotonic clock, in s. Imported by health.py and what is beside it.
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import Struct, field
 
-from store.catalog.catalog import Channel
+from store.catalog.catalog import Channel, Snapshot
 from store.catalog.suspended_keys import MAX_SUSPENDED_MS
+from store.channels.breakers import Breaker as StoredBreaker
+from store.channels.breakers import Name, Open
 
 ROW = 5  # faults in a row that open, where the window has fewer than MANY calls
 MANY = 20  # calls in a window from which on its share of failures counts
@@ -27,6 +29,7 @@ KEY_COOLDOWN_S, KEY_COOLDOWN_MAX_S = 600.0, MAX_SUSPENDED_MS / 1000  # of a refu
 MAX_DOUBLINGS = 16
 JITTER = 0.25  # a cool-down is up to this part shorter, so that workers do not probe as one
 MAX_BREAKERS = 20_000
+SHOWN_MAX = 1000  # of a worker; more are not shown
 FORGET_S = 300.0  # closed for so long, the next cool-down is the first one again
 
 # Why a circuit is open.
@@ -240,3 +243,76 @@ def model_name(channel: Channel, model: str, key: int) -> BreakerName:
 def names_of(channel: Channel, model: str, key: int) -> Iterable[BreakerName]:
     """Both breakers that a call goes through."""
     return key_name(channel, key), model_name(channel, model, key)
+
+
+class OpenBreakers:
+    """A worker's open circuits as the store has them: without secrets, in times of the monotonic
+    clock, which the writer turns into the database's. Updated once a second, on the loop; the
+    writer's thread takes the newest state."""
+
+    def __init__(self, breakers: Breakers) -> None:
+        self.rows: Mapping[Name, Open] = {}
+        """The newest state; replaced, never changed."""
+        self._breakers = breakers
+        self._since_ms: dict[BreakerName, int] = {}
+
+    def look(self, snapshot: Snapshot) -> None:
+        """Update `rows`."""
+        if not (self._breakers or self.rows):
+            return
+        channels = {channel.id: channel for channel in snapshot.channels}
+        rows: dict[Name, Open] = {}
+        since_ms: dict[BreakerName, int] = {}
+        for name, breaker in self._breakers.items():
+            channel = channels.get(name[0])
+            if not breaker.open or channel is None or len(rows) >= SHOWN_MAX:
+                continue
+            fingerprint = _fingerprint(channel, name[-1])
+            if fingerprint is None:
+                continue
+            # A failed probe opens it anew; shown is the time of the first opening.
+            since_ms[name] = self._since_ms.get(name) or _ms(breaker.since_s)
+            model = name[1] if len(name) == 3 else ""
+            until_ms = _ms(breaker.until_s)
+            rows[channel.id, model, fingerprint] = (breaker.reason, since_ms[name], until_ms)
+        self.rows, self._since_ms = rows, since_ms
+
+
+def _ms(at_s: float) -> int:
+    return round(at_s * 1000)
+
+
+def restore(
+    breakers: Breakers,
+    snapshot: Snapshot,
+    stored: Iterable[StoredBreaker],
+    now_s: float,
+) -> None:
+    """Open for display the circuits that workers have stored as open.
+
+    Of several workers' circuits for the same key the one that is open longest counts. `now_s`:
+    when the snapshot was read.
+    """
+    channels = {channel.id: channel for channel in snapshot.channels}
+    for row in sorted(stored, key=lambda row: row.until_ms):
+        channel = channels.get(row.channel_id)
+        if channel is None or row.fingerprint not in (channel.fingerprints or ("",)):
+            continue
+        marks = channel.fingerprints
+        secret = channel.keys[marks.index(row.fingerprint)] if marks else ""
+        name = (row.channel_id, row.model, secret) if row.model else (row.channel_id, secret)
+        until_s = now_s + (row.until_ms - snapshot.read_ms) / 1000
+        breaker = breakers.get(name)
+        if breaker is None or breaker.until_s < until_s:
+            breakers[name] = Breaker(
+                open=True, reason=row.reason, until_s=until_s, since_s=-math.inf
+            )
+
+
+def _fingerprint(channel: Channel, secret: str) -> str | None:
+    """The fingerprint of an upstream key; None when the channel no longer has the key."""
+    if not secret:
+        return ""
+    if secret in channel.keys:
+        return channel.fingerprints[channel.keys.index(secret)]
+    return None

@@ -9,13 +9,14 @@ the cool-down is over. Half-open: exactly one call, the probe, closes it or open
 Slow channels are not left out but asked last: a late answer is better than none. When the circuits
 of all candidates of a call are open, the least bad one is asked all the same (Planner.last_resort,
 `begin_anyway`): by every call when it fails quickly, by a few at a time when it hangs or limits us
-(last_resort.py). Any answer closes its circuit.
+(LastResorts). Any answer closes its circuit.
 
 Sans-io: the clock (monotonic, s) and chance are given. `running` names the attempts in flight;
-`keys` are the refused upstream keys, which are shared with all workers (refused_keys.py).
+`keys` are the refused upstream keys, which are shared with all workers (suspended_keys.py).
 """
 
 import logging
+import math
 from collections.abc import Callable, Iterable
 
 from adapters.faults import MAX_RETRY_AFTER_S, Condition, Fault
@@ -31,6 +32,7 @@ from handlers.relay.routing.breaker import (
     STREAM,
     TIMING_OUT,
     TOLD_TO_WAIT,
+    WINDOW_S,
     Breaker,
     BreakerName,
     Breakers,
@@ -39,13 +41,28 @@ from handlers.relay.routing.breaker import (
     names_of,
     secret_of,
 )
-from handlers.relay.routing.last_resort import HELD_BACK, LastResorts
-from handlers.relay.routing.refused_keys import KeyNews, RefusedKeys, check_nothing, tell_nobody
-from handlers.relay.routing.start_times import SLOW_S, StartTimes
-from handlers.relay.routing.suspects import Refusal, Suspicion
+from handlers.relay.routing.suspended_keys import (
+    KeyNews,
+    Refusal,
+    RefusedKeys,
+    Suspicion,
+    check_nothing,
+    tell_nobody,
+)
 from store.catalog.catalog import Channel
 
 log = logging.getLogger("sluice.health")
+
+SLOW_S = 5.0  # no start below this is slow, and no fault that comes sooner is late
+SLOW_TIMES = 4.0  # a slow start takes so many times the usual
+LEARNING = 1 / 16  # weight of a new start in what is usual
+MAX_USUAL = 50_000
+
+TRIALS_OF = 10
+TRIAL_S = 1.0  # without an answer, after which a trial gives its place to another
+
+HELD_BACK = frozenset({RATE_LIMITED, TIMING_OUT})
+"""Reasons for which a channel of last resort gets a few calls at a time; else all of them."""
 
 PROBE_S = 60.0  # after which a probe without an end gives way to another one
 MAX_TURNS = 50_000
@@ -58,6 +75,90 @@ _WAITS = frozenset(
         Condition.UPSTREAM_OVERLOADED,
     }
 )
+
+
+class StartTimes:
+    """A moving average for each; one far above it counts as twice the average."""
+
+    def __init__(self) -> None:
+        self._usual_s: dict[tuple[str, str, str], float] = {}
+
+    def learn(self, trial: Trial, start_s: float) -> None:
+        """An answer began after so long."""
+        name = trial.channel.id, trial.model, trial.kind
+        usual_s = self._usual_s.get(name)
+        if usual_s is None:
+            if len(self._usual_s) >= MAX_USUAL:
+                self._usual_s.clear()
+            usual_s = start_s
+        most_s = 2 * usual_s
+        new_s = start_s if start_s < most_s else most_s  # quicker than min()
+        self._usual_s[name] = usual_s + (new_s - usual_s) * LEARNING
+
+    def is_slow(self, trial: Trial, start_s: float) -> bool:
+        """Whether such a start is slow; none is while nothing is known."""
+        if start_s <= SLOW_S:
+            return False
+        name = trial.channel.id, trial.model, trial.kind
+        return start_s > SLOW_TIMES * self._usual_s.get(name, math.inf)
+
+
+class LastResorts:
+    """The calls of one worker at each channel, and those of last resort in flight."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, dict[Trial, None]] = {}  # the oldest first
+        self._calls: dict[str, int] = {}
+        self._calls_before: dict[str, int] = {}  # of the window before
+        self._window_ends_s = -math.inf
+
+    def note(self, channel_id: str, now_s: float) -> None:
+        """A call asks the channel, or would have."""
+        if now_s >= self._window_ends_s:
+            self._turn(now_s)
+        calls = self._calls
+        calls[channel_id] = calls.get(channel_id, 0) + 1
+
+    def wait_s(self, channel_id: str, now_s: float) -> float:
+        """How long until one more may ask; 0: now."""
+        running = self._running.get(channel_id)
+        while running:
+            oldest = next(iter(running))
+            if now_s - oldest.begun_s < TRIAL_S:
+                break
+            del running[oldest]
+        if not running:
+            return 0.0
+        too_many = len(running) - max(1, int(self._calls_of(channel_id, now_s)) // TRIALS_OF)
+        if too_many < 0:
+            return 0.0
+        return list(running)[too_many].begun_s + TRIAL_S - now_s
+
+    def take(self, trial: Trial) -> None:
+        """The trial takes a place."""
+        trial.limited = True
+        self._running.setdefault(trial.channel.id, {})[trial] = None
+
+    def give_back(self, trial: Trial) -> None:
+        """The trial was answered, or is over."""
+        trial.limited = False
+        running = self._running.get(trial.channel.id, {})
+        running.pop(trial, None)
+        if not running:
+            self._running.pop(trial.channel.id, None)
+
+    def _turn(self, now_s: float) -> None:
+        follows = now_s < self._window_ends_s + WINDOW_S
+        self._calls_before = self._calls if follows else {}
+        self._window_ends_s = (self._window_ends_s if follows else now_s) + WINDOW_S
+        self._calls = {}
+
+    def _calls_of(self, channel_id: str, now_s: float) -> float:
+        """Calls of the last WINDOW_S, those of the window before taken as evenly spread."""
+        if now_s >= self._window_ends_s:
+            self._turn(now_s)
+        left = (self._window_ends_s - now_s) / WINDOW_S
+        return self._calls.get(channel_id, 0) + left * self._calls_before.get(channel_id, 0)
 
 
 class Health:

@@ -16,8 +16,7 @@ from msgspec import Struct
 from handlers.relay.limits.cells import Slots
 from handlers.relay.limits.limits import NO_TOKENS, Demand
 from handlers.relay.routing.breaker import KEY_SUSPENDED, SLOW
-from handlers.relay.routing.health import Health
-from handlers.relay.routing.last_resort import HELD_BACK
+from handlers.relay.routing.health import HELD_BACK, Health
 from handlers.relay.routing.rendezvous import Heats, Race, first_of, race_of, seed_of, token_of
 from store.catalog.catalog import Channel, Snapshot
 

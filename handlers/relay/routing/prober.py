@@ -1,22 +1,21 @@
-"""Probes: calls of the gateway's own to channels without traffic, so that their status is known.
+"""Calls of the gateway's own in the background: probes of quiet channels, checks of upstream keys.
 
-Off unless an interval is set, since vendors charge for them. The writer's thread claims what is due
-(`store.channels.probes.Rota`), the loop makes the call, like any call with a key whose circuit is
-closed or half-open. Health learns from it as from a call: a success closes the circuits that it
-probes, a failure counts. Results go to the store, apart from traffic; no usage record, no charge.
+Both go through the relay's own client and so by the channel's own route, with no usage record, no
+charge and no limits. Results of probes go to the store, apart from traffic.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from random import random
 
+from adapters.faults import Fault
 from conf.settings import Settings
 from handlers.relay.routing import probe
 from handlers.relay.routing.health import Health
 from handlers.relay.routing.plan import Planner, Wanted
-from handlers.relay.routing.suspects import refusal_of
+from handlers.relay.routing.suspended_keys import Suspicion, refusal_of
 from handlers.relay.upstream.addressing import Target
 from handlers.relay.upstream.client import UpstreamClient
 from store.catalog.catalog import EMPTY, Channel, Snapshot
@@ -24,12 +23,27 @@ from store.channels.probes import Pair, Rota
 from store.channels.status_sums import Probed
 
 log = logging.getLogger("sluice.probe")
+health_log = logging.getLogger("sluice.health")
 
-RUNNING_MAX = 4
+PROBES_MAX = 4  # of a worker
+CHECKS_MAX = 4  # of a worker; at most one for each key
+CHECK_S = 10.0  # after which the result of a check is unknown
 
 
 class Prober:
-    """Makes the probes of one worker. `post` hands a function to the loop's thread."""
+    """The probes and key checks of one worker. `post` hands a function to the loop's thread.
+
+    Probes are off unless an interval is set, since vendors charge for them. The writer's thread
+    claims what is due (`store.channels.probes.Rota`), the loop makes the call, like any call with a
+    key whose circuit is closed or half-open. Health learns from it as from a call: a success closes
+    the circuits that it probes, a failure counts.
+
+    A key check finds out whether an upstream key that one caller was refused is refused itself.
+    First the vendor's list of models, which is free: a refused list confirms that the key is
+    refused, a served one clears a key that lacks a right. Some vendors serve their list to anybody,
+    and most to accounts that cannot pay: then a short answer is requested, of the refused model
+    and, when that is refused too, of another one.
+    """
 
     def __init__(
         self,
@@ -38,42 +52,51 @@ class Prober:
         health: Health,
         post: Callable[..., None],
     ) -> None:
-        self.rota = Rota(settings.probe.interval_s, lambda pair: post(self._begin, pair))
+        self.rota = Rota(settings.probe.interval_s, lambda pair: post(self._begin_probe, pair))
         self._limits = settings.upstream
         self._client = client
         self._health = health
         self._planner = Planner(health, random)
         self._snapshot: Snapshot = EMPTY
-        self._running: set[asyncio.Task[None]] = set()
-        self._room = RUNNING_MAX
+        self._probes: set[asyncio.Task[None]] = set()
+        self._checks: set[asyncio.Task[None]] = set()
+        self._closed = False
 
     def take_snapshot(self, snapshot: Snapshot) -> None:
-        """Sets what there is to probe."""
+        """Set what there is to probe."""
         self._snapshot = snapshot
         if self.rota.interval_s:
             self.rota.pairs = _pairs(snapshot)
 
     def close(self) -> None:
-        """Cancel running probes, without results, and begin no more."""
-        self._room = 0
-        self.rota.busy = True
-        for task in self._running:
+        """Cancel what is running, without results of probes, and begin no more."""
+        self._closed = self.rota.busy = True
+        for task in (*self._probes, *self._checks):
             task.cancel()
 
-    def _begin(self, pair: Pair) -> None:
+    def begin_check(self, suspicion: Suspicion) -> bool:
+        """Begin a key check; False when too many are running."""
+        if self._closed or len(self._checks) >= CHECKS_MAX:
+            return False
+        task = _start(self._checks, self._check(suspicion))
+        task.add_done_callback(self._checks.discard)
+        return True
+
+    # ---- probes ----------------------------------------------------------------------------------
+
+    def _begin_probe(self, pair: Pair) -> None:
         name, model = pair
-        if len(self._running) >= self._room:
+        if self._closed or len(self._probes) >= PROBES_MAX:
             return
         for channel in self._snapshot.channels:
             if channel.name == name and channel.takes_calls and model in channel.models:
-                task = asyncio.get_running_loop().create_task(self._probe(channel, model))
-                self._running.add(task)
-                self.rota.busy = len(self._running) >= self._room
-                task.add_done_callback(self._ended)
+                task = _start(self._probes, self._probe(channel, model))
+                self.rota.busy = len(self._probes) >= PROBES_MAX
+                task.add_done_callback(self._probe_ended)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._running.discard(task)
-        self.rota.busy = len(self._running) >= self._room
+    def _probe_ended(self, task: asyncio.Task[None]) -> None:
+        self._probes.discard(task)
+        self.rota.busy = self._closed or len(self._probes) >= PROBES_MAX
 
     async def _probe(self, channel: Channel, model: str) -> None:
         health, now_s = self._health, time.monotonic()
@@ -98,8 +121,13 @@ class Prober:
         self._note(channel, model, outcome)
 
     def _note(self, channel: Channel, model: str, outcome: probe.Outcome) -> None:
-        told = "probe of channel %s for model %s: %s in %d ms"
-        log.info(told, channel.name, model, outcome.error or "ok", outcome.total_ms)
+        log.info(
+            "probe of channel %s for model %s: %s in %d ms",
+            channel.name,
+            model,
+            outcome.error or "ok",
+            outcome.total_ms,
+        )
         result = Probed(
             channel.name,
             model,
@@ -111,9 +139,66 @@ class Prober:
         if not self.rota.note(result):
             log.warning("probe result dropped: the store is unavailable")
 
+    # ---- key checks ------------------------------------------------------------------------------
+
+    async def _check(self, suspicion: Suspicion) -> None:
+        refused: bool | None = None
+        try:
+            async with asyncio.timeout(CHECK_S):
+                refused = await self._is_refused(suspicion)
+        except TimeoutError:
+            pass
+        finally:
+            self._health.keys.checked(suspicion, time.monotonic(), refused)
+        if refused is False:
+            health_log.warning(
+                'upstream key refused to one call only: channel=%s upstream_key=%d/%d cause="%s"',
+                suspicion.channel.name,
+                suspicion.key + 1,
+                len(suspicion.channel.keys),
+                suspicion.reason,
+            )
+
+    async def _is_refused(self, suspicion: Suspicion) -> bool | None:
+        channel, about = suspicion.channel, suspicion.about
+        secret = channel.keys[suspicion.key] if channel.keys else ""
+        if about != "quota":
+            fault = await probe.list_models(self._client, channel, secret, self._limits)
+            if fault is None and about == "access":
+                return False
+            if fault is not None and fault.key_refused and fault.refused_for == "key":
+                return True
+        other_models = [model for model in channel.models if model != suspicion.model]
+        refused: bool | None = None
+        for model in (suspicion.model, *other_models[:1]):
+            if model in channel.models:
+                target = Target(channel, model, secret, stream=False)
+                outcome = await probe.call(self._client, target, self._limits)
+                refused = _refuses_key(outcome.fault)
+                if not refused:
+                    break
+        return refused
+
+
+def _start(
+    running: set[asyncio.Task[None]], work: Coroutine[None, None, None]
+) -> asyncio.Task[None]:
+    task = asyncio.get_running_loop().create_task(work)
+    running.add(task)
+    return task
+
+
+def _refuses_key(fault: Fault | None) -> bool | None:
+    """Return whether the key is refused; None: the call does not decide it."""
+    if fault is None:
+        return False
+    if fault.key_refused:
+        return True
+    return False if fault.blame == "client" else None  # a judged request had a valid key
+
 
 def _pairs(snapshot: Snapshot) -> list[Pair]:
-    """What could be called now."""
+    """Return the names of channels with models that take calls now."""
     return [
         (channel.name, model)
         for channel in snapshot.channels

@@ -8,7 +8,7 @@ import pytest
 from adapters.faults import Condition, Fault
 from handlers.relay.routing.breaker import COOLDOWN_S, ROW
 from handlers.relay.routing.health import Health
-from handlers.relay.routing.suspects import Refusal
+from handlers.relay.routing.suspended_keys import Refusal
 from handlers.telemetry import channel_gauges as module
 from handlers.telemetry.channel_gauges import ChannelGauges, State
 from store.catalog.catalog import EMPTY

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from adapters.faults import Condition, Fault
-from handlers.relay.routing import breaker, start_times
+from handlers.relay.routing import breaker
 from handlers.relay.routing.breaker import (
     COOLDOWN_MAX_S,
     COOLDOWN_S,
@@ -29,8 +29,7 @@ from handlers.relay.routing.breaker import (
 )
 from handlers.relay.routing.health import PROBE_S, Health
 from handlers.relay.routing.plan import Planner
-from handlers.relay.routing.refused_keys import KeyNews
-from handlers.relay.routing.suspects import Refusal
+from handlers.relay.routing.suspended_keys import KeyNews, Refusal
 from store.catalog.catalog import Snapshot
 from store.catalog.suspended_keys import SuspendedKey
 from tests.handlers.relay.routing.channels import MODEL, channel, wanted
@@ -524,7 +523,7 @@ def test_breakers_are_forgotten_when_all_is_well_again(health):
 
 
 def test_what_is_usual_is_bounded(health, monkeypatch):
-    monkeypatch.setattr(start_times, "MAX_USUAL", 50)
+    monkeypatch.setattr("handlers.relay.routing.health.MAX_USUAL", 50)
     for number in range(500):
         trial = health.begin(channel(str(number)), MODEL, 0, 0.0)
         health.started(trial, 0.1, 0.1)

@@ -16,11 +16,10 @@ from handlers.relay.routing.breaker import (
     ROW,
     TIMING_OUT,
 )
-from handlers.relay.routing.health import Health
-from handlers.relay.routing.last_resort import TRIAL_S
+from handlers.relay.routing.health import TRIAL_S, Health
 from handlers.relay.routing.plan import Candidate, Planner
 from handlers.relay.routing.selector import Selector
-from handlers.relay.routing.suspects import Refusal
+from handlers.relay.routing.suspended_keys import Refusal
 from tests.handlers.relay.limits.calls import demand_of
 from tests.handlers.relay.routing.channels import MODEL, channel, wanted
 

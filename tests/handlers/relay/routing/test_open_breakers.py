@@ -6,11 +6,10 @@ from dataclasses import replace
 import pytest
 
 from adapters.faults import Condition, Fault
-from handlers.relay.routing import open_breakers as module
-from handlers.relay.routing.breaker import COOLDOWN_S, FAILING, KEY_SUSPENDED, ROW
+from handlers.relay.routing import breaker as module
+from handlers.relay.routing.breaker import COOLDOWN_S, FAILING, KEY_SUSPENDED, ROW, OpenBreakers
 from handlers.relay.routing.health import Health
-from handlers.relay.routing.open_breakers import OpenBreakers
-from handlers.relay.routing.suspects import Refusal
+from handlers.relay.routing.suspended_keys import Refusal
 from store.catalog.catalog import EMPTY
 from tests.handlers.relay.routing.channels import MODEL, channel
 
@@ -26,7 +25,7 @@ def health():
 @pytest.fixture
 def shown(health):
     """shown(): the rows of now."""
-    picture = OpenBreakers(health)
+    picture = OpenBreakers(health.breakers)
     snapshot = replace(EMPTY, channels=(ONE, channel("bare", keys=())))
 
     def look():

@@ -11,7 +11,7 @@ from handlers.relay.routing.breaker import FAILING, KEY_SUSPENDED, RATE_LIMITED,
 from handlers.relay.routing.health import Health
 from handlers.relay.routing.plan import Planner, Preference, not_candidates
 from handlers.relay.routing.rendezvous import token_of
-from handlers.relay.routing.suspects import Refusal
+from handlers.relay.routing.suspended_keys import Refusal
 from store.catalog.catalog import Group, Snapshot
 from tests.handlers.relay.routing.channels import MODEL, channel, fail, wanted
 

@@ -13,7 +13,7 @@ from handlers.relay.routing import prober as module
 from handlers.relay.routing.breaker import COOLDOWN_MAX_S, KEY_SUSPENDED, ROW
 from handlers.relay.routing.health import Health
 from handlers.relay.routing.prober import Prober
-from handlers.relay.routing.suspects import Refusal
+from handlers.relay.routing.suspended_keys import Refusal
 from handlers.relay.upstream.client import UpstreamClient
 from store.catalog.catalog import EMPTY, Model
 from store.channels import probes
@@ -59,8 +59,8 @@ def made(upstream, interval_s=600, **fields):
 async def probed(prober, db):
     """One look, and what comes of it brought into the store."""
     prober.rota.look(db)
-    while prober._running:
-        await asyncio.gather(*prober._running)
+    while prober._probes:
+        await asyncio.gather(*prober._probes)
     prober.rota.look(db)
 
 
@@ -167,8 +167,8 @@ def test_results_wait_for_a_store_that_is_away(db, upstream, monkeypatch):
     async def main():
         with made(upstream) as (prober, _, _one):
             prober.rota.look(db)
-            while prober._running:
-                await asyncio.gather(*prober._running)
+            while prober._probes:
+                await asyncio.gather(*prober._probes)
 
             def away(*_):
                 raise RuntimeError("away")
@@ -183,22 +183,22 @@ def test_results_wait_for_a_store_that_is_away(db, upstream, monkeypatch):
 
 
 def test_a_worker_makes_few_probes_at_a_time_and_none_when_it_drains(db, upstream, monkeypatch):
-    monkeypatch.setattr(module, "RUNNING_MAX", 1)
+    monkeypatch.setattr(module, "PROBES_MAX", 1)
     upstream.delay_s = 0.3
 
     async def main():
         with made(upstream) as (prober, _, one):
-            prober._begin((one.name, MODEL))
-            prober._begin((one.name, MODEL))
-            assert len(prober._running) == 1 and prober.rota.busy
-            await asyncio.gather(*prober._running)
+            prober._begin_probe((one.name, MODEL))
+            prober._begin_probe((one.name, MODEL))
+            assert len(prober._probes) == 1 and prober.rota.busy
+            await asyncio.gather(*prober._probes)
             await asyncio.sleep(0)
             assert not prober.rota.busy
-            prober._begin((one.name, MODEL))
+            prober._begin_probe((one.name, MODEL))
             prober.close()
-            await asyncio.gather(*prober._running, return_exceptions=True)
+            await asyncio.gather(*prober._probes, return_exceptions=True)
             await asyncio.sleep(0)
-            assert prober.rota.busy and not prober._running
+            assert prober.rota.busy and not prober._probes
             await probed(prober, db)
             assert [line[3:] for line in sums(db)] == [(1, 0, "")]
             assert len(upstream.asked) <= 2

@@ -22,10 +22,9 @@ from handlers.relay.routing.breaker import (
     SLOW,
     STREAM,
 )
-from handlers.relay.routing.health import PROBE_S, Health
+from handlers.relay.routing.health import PROBE_S, SLOW_S, Health
 from handlers.relay.routing.plan import Planner
-from handlers.relay.routing.start_times import SLOW_S
-from handlers.relay.routing.suspects import Refusal
+from handlers.relay.routing.suspended_keys import Refusal
 from store.catalog.catalog import Channel
 from tests.handlers.relay.routing.channels import wanted
 

@@ -7,7 +7,7 @@ import pytest
 from adapters.faults import Condition, Fault
 from handlers.relay.routing.breaker import KEY_SUSPENDED, ROW
 from handlers.relay.routing.health import Health
-from handlers.relay.routing.suspects import AGAIN_S, CLEARED_S, MEMORY_S, Refusal, Suspect
+from handlers.relay.routing.suspended_keys import AGAIN_S, CLEARED_S, MEMORY_S, Refusal, Suspect
 from tests.handlers.relay.routing.channels import MODEL, channel
 
 ONE = channel("one", keys=("x", "y"))
@@ -189,7 +189,7 @@ def test_nothing_is_kept_of_a_key_that_answers():
 
 
 def test_suspects_are_bounded(monkeypatch):
-    monkeypatch.setattr("handlers.relay.routing.refused_keys.MAX_SUSPECTS", 10)
+    monkeypatch.setattr("handlers.relay.routing.suspended_keys.MAX_SUSPECTS", 10)
     world = World(checks=False)
     for number in range(50):
         one = channel(f"c{number}")

@@ -1,14 +1,19 @@
-"""Upstream keys that are refused: whose circuits open for all models, here and in other workers.
+"""Suspended upstream keys: whose circuits open for all models, here and in other workers.
 
-A refusal is confirmed first (suspects.py). Confirmed ones are reported by `on_key` to all workers,
-`take` opens and closes the circuits that others have reported. Sans-io; times are of a monotonic
-clock, in s. Imported by health.py.
+A vendor's 401, 402 or 403 may be about what one caller requested ("your organization must be
+verified"). So a key's circuit opens for all calls only when the refusal is confirmed: by a check of
+our own (prober.py), or by a call of another user. A key that a check has cleared stays clear for
+a while, whoever is refused. Suspended keys are reported by `on_key` to all workers, `take` opens
+and closes the circuits that others have reported. Sans-io; times are of a monotonic clock, in s.
 """
 
 from collections.abc import Callable, Mapping
+from typing import Literal
 
 from msgspec import Struct
 
+from adapters.faults import Fault
+from adapters.upstream_errors.read import QUOTA_USED
 from handlers.relay.routing.breaker import (
     KEY_COOLDOWN_MAX_S,
     KEY_SUSPENDED,
@@ -17,12 +22,95 @@ from handlers.relay.routing.breaker import (
     Trial,
     key_name,
 )
-from handlers.relay.routing.suspects import Refusal, Suspect, Suspicion
 from store.catalog.catalog import Channel, Snapshot
 from store.catalog.suspended_keys import KeyName, SuspendedKey
 
 KEY_CHECK_S = 15.0  # for which a refused key stays open while it is checked
 MAX_SUSPECTS = 10_000
+CLEARED_S = 60.0  # for which a key that a check has cleared is not checked again
+AGAIN_S = 5.0  # between a check without a result and the next one
+MEMORY_S = 600.0  # after which a refusal is forgotten
+
+About = Literal["key", "access", "quota"]
+"""What is refused: the key itself, a right of it, or its account's payment."""
+
+Meaning = Literal["confirmed", "unknown", "of_the_model", "of_the_call"]
+
+
+class Refusal(Struct, frozen=True):
+    """An upstream refused the key of an attempt. `caller`: the id of the call's user; "" for a
+    probe, which confirms it unless only a right is missing. `reason`: for the operator."""
+
+    caller: str
+    about: About = "key"
+    reason: str = ""
+
+
+def refusal_of(fault: Fault, status: int | None, caller: str = "") -> Refusal | None:
+    """What a fault says of the upstream key that was used, with the reason as operators read it;
+    None: nothing. `caller`: id of the user whose call met it, "" for a call of our own."""
+    if not fault.key_refused:
+        return None
+    told = f"upstream status {status}"
+    reason = f"{QUOTA_USED} ({told})" if fault.quota_used else told
+    return Refusal(caller, fault.refused_for, reason)
+
+
+class Suspicion(Struct, frozen=True):
+    """What a check has to find out: whether the key itself is refused, or the model to it."""
+
+    channel: Channel
+    key: int  # position of the upstream key
+    model: str
+    about: About
+    reason: str
+
+
+class Suspect(Struct):
+    """What is known of one key."""
+
+    caller: str = ""  # the first one who was refused
+    seconded: bool = False  # by another user's call
+    checking: bool = False
+    undecided: bool = False  # the last check had no result
+    cleared_until_s: float = float("-inf")
+    check_s: float = float("-inf")  # when the next check may begin
+    last_s: float = float("-inf")
+
+    def meet(self, refusal: Refusal, now_s: float) -> Meaning:
+        """What one more refusal means; "unknown": a check is due, and begins."""
+        if not refusal.caller and refusal.about != "access":
+            return "confirmed"
+        if now_s - self.last_s > MEMORY_S:
+            self.caller, self.seconded, self.undecided = "", False, False
+        self.last_s = now_s
+        self.caller = self.caller or refusal.caller
+        other = refusal.caller != self.caller
+        self.seconded |= other
+        if now_s < self.cleared_until_s:
+            self.caller = refusal.caller  # refusals of one caller alone confirm nothing
+            return "of_the_model" if other else "of_the_call"
+        if other and (self.undecided or (self.checking and refusal.about == "key")):
+            return "confirmed"
+        if self.checking or now_s < self.check_s:
+            return "of_the_call"
+        self.checking = True
+        return "unknown"
+
+    def checked(self, refused: bool | None, now_s: float) -> Meaning:
+        """The check's result: refused, answered, or (None) neither."""
+        self.checking, self.undecided = False, refused is None
+        if refused or (refused is None and self.seconded):
+            return "confirmed"
+        if refused is None:
+            self.check_s = now_s + AGAIN_S
+            return "unknown"
+        self.cleared_until_s = now_s + CLEARED_S
+        return "of_the_call"
+
+    def answered(self) -> None:
+        """A call with the key has gone well: earlier refusals no longer count."""
+        self.caller, self.seconded, self.undecided = "", False, False
 
 
 class KeyNews(Struct, frozen=True):
