@@ -41,7 +41,7 @@ GOOD_PROMPTS = (
     ("[[demo]]", False),
     ("[[demo ms=40 chunks=30]]", True),
     ("[[demo first_ms=120]]", False),
-    ("[[demo first_ms=60 ms=1 chunks=200]]", True),
+    ("[[demo first_ms=60 ms=1 chunks=60]]", True),
 )
 PROMPTS = (*GOOD_PROMPTS, ("[[demo status=500]]", False), ("[[demo ms=2 cut=4]]", True))
 
@@ -71,7 +71,7 @@ class Manner:
 
     callers: int = 20
     prompts: tuple = PROMPTS
-    rest_s: float = 0.0
+    rest_s: float = 0.02
     patience_s: float = 10
 
 
