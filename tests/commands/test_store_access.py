@@ -4,7 +4,9 @@ import pytest
 
 import app
 from commands import store_access
-from store.db.database import execute, open_database, transaction
+from store.db.audit import entries
+from store.db.database import execute, transaction
+from tests.commands.conftest import UPSTREAM_KEY
 
 
 def test_a_missing_sqlite_file_is_named_and_not_made(installation):
@@ -62,10 +64,27 @@ def test_the_actor_is_the_user_of_the_system(monkeypatch):
     assert store_access.actor().removeprefix("cli:").isdigit()
 
 
-@pytest.mark.parametrize("url", ["sqlite:///", "mysql://host"])
-def test_addresses_without_a_database_cannot_be_opened(url):
-    with pytest.raises(ValueError):
-        open_database(url)
+@pytest.mark.parametrize(
+    ("command", "action", "kind"),
+    [
+        ("user set alice password=hunter22hunter22", "update", "user"),
+        ("apply --prune", "remove", "user"),
+        ("code create --amount 1", "create", "code"),
+        ("wallet credit --user alice --amount 1 --reason gift", "credit", "wallet"),
+        ("key disable alice/laptop", "disable", "key"),
+        ("channel drain main", "update", "channel"),
+    ],
+)
+def test_changes_are_audited_with_the_actor_and_without_secrets(
+    filled, monkeypatch, command, action, kind
+):
+    monkeypatch.setenv("LOGNAME", "olga")
+    document = ["-"] if command.startswith("apply") else []
+    filled.ok(*command.split(), *document, stdin="{}")
+    with filled.store() as db:
+        rows = [row for row in entries(db, 20) if row["actor"] == "cli:olga"]
+    assert (action, kind) in {(row["action"], row["kind"]) for row in rows}
+    assert "hunter22" not in str(rows) and UPSTREAM_KEY not in str(rows)
 
 
 NAMED = "name another with --config FILE or SLUICE_CONFIG"

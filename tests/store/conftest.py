@@ -1,4 +1,8 @@
-"""The store's tests run on both databases: a SQLite file and a MariaDB started for the session."""
+"""The store's tests run on a SQLite file and on a MariaDB that is started for the session.
+
+A module or a test whose SQL is the same for both, and that relies on no lock, isolation or
+collation, is marked `pytest.mark.databases("sqlite")`: it runs on SQLite alone.
+"""
 
 from pathlib import Path
 
@@ -88,7 +92,17 @@ def mariadb_stores(mariadb):
     return MariaDbStores(mariadb)
 
 
-@pytest.fixture(params=DIALECTS)
+def pytest_configure(config):
+    config.addinivalue_line("markers", "databases(*dialects): those that the test runs on")
+
+
+def pytest_generate_tests(metafunc):
+    if "database_url" in metafunc.fixturenames:
+        marker = metafunc.definition.get_closest_marker("databases")
+        metafunc.parametrize("database_url", marker.args if marker else DIALECTS, indirect=True)
+
+
+@pytest.fixture
 def database_url(request, tmp_path):
     """The URL of a database of each kind: empty, or beside `database` with the schema."""
     path = tmp_path / "sluice.db"

@@ -140,18 +140,6 @@ def test_what_cannot_be_tried_is_told_with_the_cure(channels):
     assert "models.NAME" in channels.refused("channel", "test", "chat_completions")
 
 
-def test_vendors_and_what_they_speak_are_checked_when_a_channel_is_made(channels):
-    base = ("channel", "create", "x", "base_url=https://llm.example")
-    said = channels.refused(*base, "vendor=openruter", "family=messages")
-    assert 'there is no vendor "openruter"' in said and 'did you mean "openrouter"' in said
-    said = channels.refused(*base, "vendor=groq", "family=messages")
-    assert "channels of vendor groq speak chat_completions, responses, not messages" in said
-
-
-def test_every_family_can_be_tried():
-    assert PROBES.keys() == FAMILIES.keys()
-
-
 def asked(channels, upstream, *args):
     """(request line, header lines, body) of the one request that a test makes."""
 

@@ -20,7 +20,6 @@ from tests.support import leash
 from tests.support.ports import free_port
 
 SCRIPTS = Path(__file__).parent / "scripts"
-ROOT = Path(__file__).resolve().parents[3]
 HUNG_S = 10  # for what takes the supervisor two or three looks
 
 
@@ -312,17 +311,6 @@ def test_worker_gets_its_orders_and_nothing_else(start, tmp_path):
     extra = set(orders["descriptors"]) - own
     assert len(extra) <= 2  # the notes file and the folder that was listed
     assert signal.SIGINT in orders["masked"]
-
-
-def test_the_node_keeps_its_name(start):
-    first = start("good")
-    until(first.all_ready)
-    name = first.ops("/status")[1]["node"]
-    first.signal(signal.SIGTERM)
-    assert first.wait() == 0
-    again = start("good")
-    until(again.all_ready)
-    assert again.ops("/status")[1]["node"] == name
 
 
 def test_status_counts(start):

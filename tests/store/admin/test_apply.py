@@ -1,4 +1,4 @@
-"""Administrative changes on both databases: whole, idempotent, audited, noticed."""
+"""Administrative changes: whole, idempotent, audited, logged for running gateways."""
 
 import dataclasses
 import threading
@@ -22,6 +22,8 @@ from store.values.cipher import Cipher
 from store.values.errors import Conflict, NotFound, Refused
 from tests.support.certificates import Authority
 from tests.support.usage_records import charged
+
+pytestmark = pytest.mark.databases("sqlite")
 
 ALICE = "sk-given-0123456789"
 PLANS = """
@@ -59,6 +61,7 @@ def short(outcome):
     return [(change.kind, change.name, change.action) for change in outcome.changes]
 
 
+@pytest.mark.databases("sqlite", "mariadb")
 def test_a_document_is_applied_and_again_changes_nothing(editor, read, applied, base_document):
     assert ObjectChange("key", "bob/desk", "create") in applied.changes
     assert len(applied.changes) == 10
@@ -117,6 +120,7 @@ def test_missing_fields_keep_their_values(editor, read, applied, database):
     assert len(shown["keys"]) == 2
 
 
+@pytest.mark.databases("sqlite", "mariadb")
 def test_every_field_can_be_changed_and_is_kept(editor, read, applied, database):
     text = """
     [[model]]
@@ -422,6 +426,7 @@ def test_a_revoked_key_holds_nobody_back(editor, applied, database, pepper):
     assert keys.find_key(database, key_secrets.digests(secret, [pepper])) is None
 
 
+@pytest.mark.databases("sqlite", "mariadb")
 def test_administrators_work_one_after_another(editor, read, database, monkeypatch):
     """A group is removed while a channel is being made in it: the removal sees the channel."""
     editor.apply(read('[[group]]\nname = "g"'))

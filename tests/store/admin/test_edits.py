@@ -9,6 +9,8 @@ from store.admin.objects import Stored, load
 from store.values.errors import Conflict, NotFound, Refused
 from store.values.fields import Sealed
 
+pytestmark = pytest.mark.databases("sqlite")
+
 CHANNEL = Stored("channel", "id", ("c",), {"models": {"gpt-4.1": "a", "other": "b"}}, {})
 
 

@@ -12,6 +12,8 @@ from store.db.database import discard, open_database
 from store.values.errors import NotFound
 from tests.support.stores import sqlite_store
 
+pytestmark = pytest.mark.databases("sqlite")
+
 
 @pytest.fixture
 def second(tmp_path, sealing, editor):

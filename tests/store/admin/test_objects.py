@@ -10,6 +10,8 @@ from store.db.tables.users import KeySecret
 from store.values.errors import NotFound, Refused
 from store.values.ids import now_ms
 
+pytestmark = pytest.mark.databases("sqlite")
+
 
 def rows(database, table):
     return list(table.select().bind(database).dicts())

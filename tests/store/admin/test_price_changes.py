@@ -10,6 +10,8 @@ from store.db.database import database_ms
 from store.values.errors import Refused
 from store.values.fields import Instant, PriceChanges
 
+pytestmark = pytest.mark.databases("sqlite")
+
 MODEL = "gpt-4.1"
 FIRST, SECOND = "2098-01-01T00:00:00Z", "2099-01-01T00:00:00Z"
 FIRST_MS, SECOND_MS = map(Instant().parse, (FIRST, SECOND))

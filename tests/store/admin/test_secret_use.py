@@ -7,6 +7,8 @@ from store.catalog.catalog import load_snapshot
 from store.db import audit
 from store.values.cipher import Cipher
 
+pytestmark = pytest.mark.databases("sqlite")
+
 CHANNELS = 45
 OLD = "cipher key of the tests"
 EXTRA = """

@@ -1,4 +1,4 @@
-"""One call by an id that somebody has of it, on both databases."""
+"""One call by an id that somebody has of it."""
 
 from fractions import Fraction
 
@@ -8,6 +8,8 @@ from store.calls.usage_lookup import MATCHES_MAX, cost_lines, find
 from store.values.ids import ulid
 from store.values.pricing import Prices, cost_nanos
 from tests.support.usage_records import NOW_MS, record, store
+
+pytestmark = pytest.mark.databases("sqlite")
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

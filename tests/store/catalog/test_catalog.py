@@ -26,6 +26,8 @@ from store.values.ids import now_ms
 from store.values.key_secrets import digests
 from store.values.pricing import Prices
 
+pytestmark = pytest.mark.databases("sqlite")
+
 FREE = Prices(0, 0, 0, 0, 0, 0, 0)
 
 
@@ -238,6 +240,7 @@ def test_it_cannot_be_altered(snapshot):
         snapshot.channels[0].enabled = False
 
 
+@pytest.mark.databases("sqlite", "mariadb")
 def test_a_price_is_in_force_at_once_whatever_the_clocks_say(
     editor, applied, database, cipher, monkeypatch
 ):

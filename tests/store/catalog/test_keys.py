@@ -10,6 +10,8 @@ from store.db.database import database_ms, transaction
 from store.values.errors import Conflict, NotFound, Refused
 from store.values.key_secrets import digests
 
+pytestmark = pytest.mark.databases("sqlite")
+
 ALICE = "sk-given-0123456789"
 
 
@@ -25,6 +27,7 @@ def look(database, pepper):
     return lambda secret, *peppers: find_key(database, digests(secret, peppers or (pepper,)))
 
 
+@pytest.mark.databases("sqlite", "mariadb")
 def test_a_key_is_found_by_its_secret_alone(applied, look, key):
     entry = look(key[1])
     assert (entry.id, entry.name, entry.user, entry.group) == (key[0], "desk", "bob", "plain")
@@ -129,6 +132,7 @@ def test_a_limit_has_a_window(editor, look, key):
     assert look(key[1]).limit_window == "never"
 
 
+@pytest.mark.databases("sqlite", "mariadb")
 def test_a_key_has_the_subscriptions_of_its_user(database, editor, look, key):
     for name, window in (("a", "day"), ("b", "week"), ("c", "month"), ("d", "day")):
         editor.create("plan", name, {"quota": "1", "window": window})

@@ -9,6 +9,8 @@ from store.money import codes
 from store.values.errors import StoreUnavailable
 from store.values.key_secrets import digests
 
+pytestmark = pytest.mark.databases("sqlite")
+
 ALICE = "sk-given-0123456789"
 NEW = "a newer pepper"
 

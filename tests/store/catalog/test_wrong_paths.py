@@ -14,6 +14,8 @@ from store.catalog.wrong_paths import (
     Seen,
 )
 
+pytestmark = pytest.mark.databases("sqlite")
+
 AT_MS = 1_800_000_000_000
 DOUBLED = "/v1/messages/v1/messages"
 
@@ -51,6 +53,7 @@ def seen(path=DOUBLED, at_ms=AT_MS, method="POST", address="192.0.2.1", agent="x
     return Seen(method, path, at_ms, address, agent)
 
 
+@pytest.mark.databases("sqlite", "mariadb")
 def test_calls_of_a_path_are_counted(database, notices, clock, shown):
     notices.note("k", seen())
     notices.note("k", seen(at_ms=AT_MS + 5, address="192.0.2.2"))

@@ -6,6 +6,8 @@ from store.channels import breakers
 from store.db.database import execute, snapshot_read, transaction
 from store.values.ids import new_ulid
 
+pytestmark = pytest.mark.databases("sqlite")
+
 FAILING = ("failing", 1000, 6000)
 
 

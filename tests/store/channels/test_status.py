@@ -22,6 +22,8 @@ from store.values.ids import new_ulid, ulid
 from store.values.usage_record import AttemptRecord
 from tests.support.usage_records import usage_record
 
+pytestmark = pytest.mark.databases("sqlite")
+
 NOW_MS = 1_767_571_290_000  # 2026-01-05T00:01:30Z
 MINUTE_MS = 60_000
 NAMES = ("key_id", "key_name", "user", "user_id", "endpoint", "family")
@@ -287,6 +289,7 @@ def test_probes_of_yesterday_say_nothing(db):
 # ---- models --------------------------------------------------------------------------------------
 
 
+@pytest.mark.databases("sqlite", "mariadb")
 def test_a_model_is_down_when_all_its_channels_are(db):
     show(db, "openai-main", 0, 1, ago_s=30)
     assert said(model_of(db)) == ("degraded", "fewer_channels", NOW_MS - 30_000)

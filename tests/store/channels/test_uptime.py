@@ -11,6 +11,8 @@ from store.values.ids import DAY_MS, HOUR_MS, ulid
 from store.values.usage_record import AttemptRecord
 from tests.support.usage_records import usage_record
 
+pytestmark = pytest.mark.databases("sqlite")
+
 NOW_MS = 1_767_613_890_000  # 2026-01-05T11:51:30Z
 NAMES = ("key_id", "key_name", "user", "user_id", "endpoint", "family")
 GROUPS = ("default",)

@@ -1,7 +1,11 @@
 """Audit rows: complete, in order, without secrets."""
 
+import pytest
+
 from store.db import audit
 from store.db.database import database_ms, transaction
+
+pytestmark = pytest.mark.databases("sqlite")
 
 
 def test_rows_come_back_newest_first_with_secrets_masked(database):

@@ -1,8 +1,12 @@
 """What the nodes of a store say of themselves."""
 
+import pytest
+
 from store.db import nodes
 from store.db.database import execute, transaction
 from store.db.nodes import Process, note_seen, states
+
+pytestmark = pytest.mark.databases("sqlite")
 
 
 def journal(db, journal_id, node, finished_ms=None):

@@ -7,6 +7,8 @@ from store.db.database import database_ms
 from store.hub import notices
 from store.values.errors import NotFound, Refused
 
+pytestmark = pytest.mark.databases("sqlite")
+
 
 def test_what_is_told_now_is_neither_over_nor_yet_to_come(database):
     first = notices.create(database, {"text": " Ümlaut 中文 "}, "boss")

@@ -1,4 +1,4 @@
-"""A user's keys as their owner sees them, on both databases."""
+"""A user's keys as their owner sees them."""
 
 import pytest
 
@@ -15,6 +15,8 @@ from store.values.errors import NotFound
 from store.values.ids import HOUR_MS, ulid
 from store.values.usage_record import Charge
 from tests.support.usage_records import store, usage_record
+
+pytestmark = pytest.mark.databases("sqlite")
 
 
 @pytest.fixture

@@ -8,6 +8,8 @@ from store.db.tables.users import User
 from store.hub import administrators, people
 from store.values.errors import Refused
 
+pytestmark = pytest.mark.databases("sqlite")
+
 PASSWORD = "correct horse"  # of alice, in the base document
 
 

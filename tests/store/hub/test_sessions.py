@@ -8,6 +8,8 @@ from store.db.tables.hub import ApiToken, Session
 from store.db.tables.users import User
 from store.hub import people, sessions, tokens
 
+pytestmark = pytest.mark.databases("sqlite")
+
 OLD, NEW = "correct horse", "battery staple"
 
 
@@ -27,6 +29,7 @@ def age(db, **times_ms):
     transaction(db, lambda: Session.update(**changes).execute(db))
 
 
+@pytest.mark.databases("sqlite", "mariadb")
 def test_a_cookie_is_known_and_a_made_up_one_is_not(database, alice):
     cookie = sessions.begin(database, alice, "192.0.2.7", "Browser/1")
     found = sessions.find(database, cookie)

@@ -8,6 +8,8 @@ from store.db.tables.users import User
 from store.hub import tokens
 from store.values.errors import NotFound, Refused
 
+pytestmark = pytest.mark.databases("sqlite")
+
 
 @pytest.fixture
 def made(database, applied):

@@ -1,4 +1,4 @@
-"""Further ways into the Hub, on both databases: first-run links, one-time codes, OpenID links, and
+"""Further ways into the Hub: first-run links, one-time codes, OpenID links, and
 the address that is kept."""
 
 import pytest
@@ -10,6 +10,8 @@ from store.db.tables.users import User
 from store.hub import first_run, one_time, openid_links, people
 from store.values.cipher import Cipher, Unreadable
 from store.values.errors import Conflict, NotFound, Refused
+
+pytestmark = pytest.mark.databases("sqlite")
 
 CIPHER = Cipher(["cipher key of the tests"])
 ISSUER = "https://login.example.com"
@@ -32,6 +34,7 @@ def test_links_end_with_the_first_password_of_an_administrator(database, applied
     assert not first_run.opens(database, token) and first_run.make_link(database) is None
 
 
+@pytest.mark.databases("sqlite", "mariadb")
 def test_a_period_and_a_recovery_code_count_once(database, alice):
     one_time.begin(database, CIPHER, alice, "JBSWY3DPEHPK3PXP")
     assert not one_time.is_on(database, alice)

@@ -7,6 +7,8 @@ from store.db import database as database_module
 from store.db.database import execute, transaction
 from store.money.quota import Use, current_use, with_use_of_keys, with_use_of_subscriptions
 
+pytestmark = pytest.mark.databases("sqlite")
+
 AT_MS = 1_795_000_000_000  # Wednesday 2026-11-18, 11:06:40 UTC
 DAY_MS = 86_400_000
 MIDNIGHT_MS = AT_MS - AT_MS % DAY_MS

@@ -14,6 +14,8 @@ from store.upkeep.thread import Upkeep
 from store.values.errors import StoreError
 from tests.support.client import wait_until
 
+pytestmark = pytest.mark.databases("sqlite")
+
 PATIENCE_S = 10
 
 

@@ -32,6 +32,8 @@ from store.values.pricing import (
 from store.values.usage_record import SPARSE_COLUMNS, Charge, columns_of, to_public
 from tests.support.usage_records import usage_record
 
+pytestmark = pytest.mark.databases("sqlite")
+
 FREE = Prices(0, 0, 0, 0, 0, 0, 0)
 
 
