@@ -101,7 +101,7 @@ async def call(target: Target, limits: UpstreamSettings) -> ChannelTest:
         status=outcome.status,
         first_byte_ms=outcome.first_byte_ms,
         total_ms=outcome.total_ms,
-        error=outcome.told,
+        error=outcome.message,
     )
 
 
@@ -178,7 +178,7 @@ async def list_upstream_models(channel: Channel, limits: UpstreamSettings) -> Up
     names = [
         name for name in answer.names if len(name) <= MAX_UPSTREAM_NAME_CHARS and name.isprintable()
     ]
-    return UpstreamList(names[:MAX_MODELS], answer.status, answer.told)
+    return UpstreamList(names[:MAX_MODELS], answer.status, answer.message)
 
 
 def offers_of(db: peewee.Database, channel: Channel, names: Sequence[str]) -> list[ModelOffer]:

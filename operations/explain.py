@@ -30,7 +30,7 @@ from handlers.relay.routing.plan import (
     Candidate,
     LeftOut,
     Planner,
-    Wanted,
+    RoutingRequest,
     not_candidates,
 )
 from handlers.relay.routing.selector import Selector
@@ -133,7 +133,7 @@ def explain(
         channels, estimated = admit.channels_for(head, offer.channels)
         if estimated:
             return Explanation(states)
-        candidate = world.selector.next(Wanted(channels, family.name, model), world.now_s)
+        candidate = world.selector.next(RoutingRequest(channels, family.name, model), world.now_s)
         if not isinstance(candidate, Candidate):
             raise faults.no_candidate_fault(candidate, model)
         _check_money(db, head, offer)
@@ -186,7 +186,7 @@ def _channels(world: _World, head: RequestHead, model: str) -> list[ChannelState
     planner, now_s = world.planner, world.now_s
     channels = snapshot.candidates(group, model, family)
     capable = [channel for channel in channels if _is_capable(head, channel)]
-    request = Wanted(capable, family, model)
+    request = RoutingRequest(capable, family, model)
     last = planner.last_resort(request, now_s)
     candidates = planner.plan(request, now_s, len(capable)) if last is None else last.candidates
     left_out = planner.left_out(request, now_s)

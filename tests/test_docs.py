@@ -64,14 +64,17 @@ def test_the_page_of_channels_says_the_numbers_that_hold():
     page = " ".join((ROOT / "docs/channels.md").read_text().split())
     window_s = f"{breaker.WINDOW_S:.0f} to {2 * breaker.WINDOW_S:.0f} s"
     for words in (
-        f"half of at least {breaker.MANY} calls of the last {window_s} failed",
-        f"or {breaker.ROW_OF_MANY} in a row; with fewer than {breaker.MANY} calls: {breaker.ROW}",
-        f"{breaker.ROW} slow starts in a row, or {breaker.SLOW_RATE} of the last {breaker.MANY}",
-        f"for each {WORDS[health.TRIALS_OF]} calls of the last {breaker.WINDOW_S:.0f} s, at",
-        f"one without an answer for {health.TRIAL_S:.0f} s is no longer counted",
+        f"half of at least {breaker.MIN_WINDOW_CALLS} calls of the last {window_s} failed",
+        f"or {breaker.MAX_CONSECUTIVE_FAULTS} in a row; with fewer than"
+        f" {breaker.MIN_WINDOW_CALLS} calls: {breaker.CONSECUTIVE_FAULTS}",
+        f"{breaker.CONSECUTIVE_FAULTS} slow starts in a row, or {breaker.MAX_SLOW_STARTS} of the"
+        f" last {breaker.MIN_WINDOW_CALLS}",
+        f"for each {WORDS[health.CALLS_PER_LAST_RESORT]} calls of the last"
+        f" {breaker.WINDOW_S:.0f} s, at",
+        f"one without an answer for {health.LAST_RESORT_WAIT_S:.0f} s is no longer counted",
         f"{WORDS[prober.CHECKS_MAX]} for each worker, at most {prober.CHECK_S:.0f} s",
         f"not checked again for {suspended_keys.CLEARED_S:.0f} s",
-        f"after {suspended_keys.AGAIN_S:.0f} s at the earliest",
+        f"after {suspended_keys.NEXT_CHECK_S:.0f} s at the earliest",
         f"{breaker.COOLDOWN_S:.0f} s, doubled each time up to {breaker.COOLDOWN_MAX_S:.0f} s",
         f"{breaker.KEY_COOLDOWN_S:.0f} s, doubled each time up to"
         f" {breaker.KEY_COOLDOWN_MAX_S:.0f} s",

@@ -51,7 +51,7 @@ from handlers.relay.recent_responses import shared_recent_responses
 from handlers.relay.routing.breaker import OpenBreakers
 from handlers.relay.routing.health import Health
 from handlers.relay.routing.prober import Prober
-from handlers.relay.routing.suspended_keys import KeyNews, Suspicion
+from handlers.relay.routing.suspended_keys import KeyCheck, KeyReport
 from handlers.relay.stored_responses import StoredResponses
 from handlers.relay.translations import Translations
 from handlers.relay.upstream.client import UpstreamClient
@@ -239,7 +239,7 @@ class Worker:
             live=live,
             health=Health(
                 random,
-                live.trials,
+                live.attempts_health,
                 self._share_key_news,
                 self._begin_key_check,
             ),
@@ -365,7 +365,7 @@ class Worker:
         if refs or not changes.complete:
             self._relay.funds.reconsider(refs if changes.complete else None)
 
-    def _share_key_news(self, news: KeyNews) -> None:
+    def _share_key_news(self, news: KeyReport) -> None:
         """Health has put an upstream key aside, or it answers again: for all workers."""
         channel = news.channel
         name = (channel.id, channel.fingerprints[news.key] if channel.fingerprints else "")
@@ -383,8 +383,8 @@ class Worker:
             )
         self._writer.wake()
 
-    def _begin_key_check(self, suspicion: Suspicion) -> bool:
-        return self._prober.begin_check(suspicion)
+    def _begin_key_check(self, check: KeyCheck) -> bool:
+        return self._prober.begin_check(check)
 
     def begin_without_store(self, why: str) -> None:
         """Say at once what the first look at the store has found."""
@@ -417,7 +417,7 @@ class Worker:
         for count, record in self._journal.sweep():
             self._telemetry.refused_without_line(count, record)
         self._relay.funds.sweep()
-        self._open_breakers.look(self._relay.snapshot)
+        self._open_breakers.update(self._relay.snapshot)
         self._telemetry.flush()
         self._publish()
         self._write_state()

@@ -31,7 +31,7 @@ from handlers.relay.records import Records
 from handlers.relay.routing.affinity import Affinity
 from handlers.relay.routing.breaker import PLAIN, STREAM
 from handlers.relay.routing.health import Health
-from handlers.relay.routing.plan import NOTHING, Candidate, Tried, Wanted
+from handlers.relay.routing.plan import NONE_TRIED, Candidate, RoutingRequest, Tried
 from handlers.relay.routing.selector import Selector
 from handlers.relay.routing.suspended_keys import refusal_of
 from handlers.relay.running import LARGE_BYTES, ClientGone, Interrupt, run_in_slices
@@ -85,8 +85,8 @@ class Attempts:
                 head.key, head.family.name, model, conversation, time.monotonic()
             )
         demand = call.admitted.demand
-        call.planned = Wanted(channels, head.family.name, model, preference, demand)
-        return await self._next(call, NOTHING)
+        call.planned = RoutingRequest(channels, head.family.name, model, preference, demand)
+        return await self._next(call, NONE_TRIED)
 
     async def run(self, call: Call, attempt: Attempt, downstream: Downstream) -> Ending:
         """Try channels until one answer is accepted, or none is left that may be tried.
@@ -226,21 +226,21 @@ class Attempts:
         kind = STREAM if call.requested.stream else "" if call.head.operation.free else PLAIN
         begin = health.begin_anyway if candidate.anyway else health.begin
         now_s, model = time.monotonic(), call.requested.model or ""
-        trial = begin(candidate.channel, model, candidate.key, now_s, kind)
-        if trial is None:
+        attempt_health = begin(candidate.channel, model, candidate.key, now_s, kind)
+        if attempt_health is None:
             return None
-        call.attempt, attempt.trial = attempt, trial
+        call.attempt, attempt.health = attempt, attempt_health
         try:
             ending = await self._noted(call, attempt, pump)
             if ending.outcome == "ok":
-                health.succeeded(trial, time.monotonic())
+                health.succeeded(attempt_health, time.monotonic())
             elif ending.counts and (fault := ending.upstream_fault) is not None:
                 status = call.outcome.attempts[-1].status
                 refusal = refusal_of(fault, status, call.head.key.user_id)
-                health.failed(trial, time.monotonic(), fault, refusal)
+                health.failed(attempt_health, time.monotonic(), fault, refusal)
         finally:
-            attempt.trial = None
-            health.release(trial)
+            attempt.health = None
+            health.release(attempt_health)
         return ending
 
     async def _noted(self, call: Call, attempt: Attempt, pump: StreamPump | None) -> Ending:
@@ -370,9 +370,9 @@ class Attempts:
         attempt = call.attempt
         assert attempt is not None
         attempt.pairing.free_body()
-        if (trial := attempt.trial) is not None:
+        if (attempt_health := attempt.health) is not None:
             now_s = time.monotonic()
-            self.health.started(trial, now_s, now_s - trial.begun_s)
+            self.health.started(attempt_health, now_s, now_s - attempt_health.begun_s)
         self._bind(call, attempt)
         self.records.identified(call)
         if call.outcome.stored is None:

@@ -1,7 +1,7 @@
 """A call in values, one for each phase that it reaches.
 
 received (RequestHead) → requested (Requested) → offered (Offer) → admitted (Admitted) → planned
-(Wanted, Attempt) → held (Held) → outcome (Outcome, Ending). Belongs here: plain state. Not here:
+(RoutingRequest, Attempt) → held (Held) → outcome (Outcome, Ending). Here: plain state. Not here:
 decisions (admit, plan), waits (running), bytes (pump, downstream), money (settle). Imported by the
 relay's modules and the inference handlers. Structs, not dataclasses, which take six times as long
 to make.
@@ -21,8 +21,8 @@ from adapters.json.jsonio import Spans
 from adapters.translate import Translation
 from handlers.relay.limits.cells import Slots
 from handlers.relay.limits.limits import NO_TOKENS, Demand
-from handlers.relay.routing.breaker import Trial
-from handlers.relay.routing.plan import Candidate, Wanted
+from handlers.relay.routing.breaker import AttemptHealth
+from handlers.relay.routing.plan import Candidate, RoutingRequest
 from handlers.relay.running import ClientGone, DrainForced, Interrupt, MoneyUsedUp, Running
 from handlers.telemetry.trace import Trace
 from store.catalog.catalog import Channel, Group, Model, Snapshot
@@ -120,7 +120,7 @@ class Attempt(Struct, eq=False):
     pairing: Pairing | Translation  # of the caller's family with the channel's
     upstream_model: str | None = None
     without: str | None = None  # part of the request that is left out
-    trial: Trial | None = None  # while it runs
+    health: AttemptHealth | None = None  # while it runs
     bridge: Bridge | None = None  # of a streamed answer
 
     @property
@@ -167,7 +167,7 @@ class Call(Struct, eq=False):
     offer: Offer | None = None
     admitted: Admitted | None = None
     content: Content = NO_CONTENT
-    planned: Wanted | None = None
+    planned: RoutingRequest | None = None
     attempt: Attempt | None = None  # that is planned or running, or was the last one
     held: Held = Held()
     opened: CallFacts | None = None  # as the journal has them

@@ -8,7 +8,7 @@ from msgspec import Struct
 from handlers.relay.call import Call
 from handlers.relay.downstream import Downstream
 from handlers.relay.pump import StreamPump
-from handlers.relay.routing.breaker import Trial
+from handlers.relay.routing.breaker import AttemptHealth
 from handlers.relay.running import DrainForced
 
 
@@ -64,13 +64,13 @@ class LiveCalls:
         """Return the streaming calls."""
         return list(self._streams.values())
 
-    def trials(self) -> Iterator[Trial]:
+    def attempts_health(self) -> Iterator[AttemptHealth]:
         """Return the attempts in flight."""
         attempts = (call.attempt for call in self._calls.values())
         return (
-            attempt.trial
+            attempt.health
             for attempt in attempts
-            if attempt is not None and attempt.trial is not None
+            if attempt is not None and attempt.health is not None
         )
 
     def running_at(self, channels: Mapping[str, str]) -> dict[str, int]:

@@ -19,7 +19,7 @@ import struct
 import time
 from hashlib import blake2b
 
-from handlers.relay.limits.cells import Unfit
+from handlers.relay.limits.cells import IncompatibleMemory
 from store.values.ids import ULID_CHARS
 from store.values.usage_record import StoredAt
 
@@ -46,7 +46,8 @@ Owned = tuple[str, StoredAt]
 
 
 class RecentResponses:
-    """The recent ids of a node, in a memory file by its descriptor. Raises Unfit, OSError."""
+    """The recent ids of a node, in a memory file by its descriptor. Raises
+    IncompatibleMemory, OSError."""
 
     def __init__(self, descriptor: int, entries: int = ENTRIES) -> None:
         self._file = descriptor
@@ -60,13 +61,13 @@ class RecentResponses:
             if is_new:
                 os.ftruncate(descriptor, size)
             elif os.fstat(descriptor).st_size != size:
-                raise Unfit("the memory of recent responses has another size")
+                raise IncompatibleMemory("the memory of recent responses has another size")
             self._memory = memoryview(mmap.mmap(descriptor, size))
             self._header = self._memory[:_HEADER_BYTES].cast("q")
             if is_new:
                 self._header[_MAGIC_AT], self._header[_ENTRIES_AT] = _MAGIC, entries
             elif (self._header[_MAGIC_AT], self._header[_ENTRIES_AT]) != (_MAGIC, entries):
-                raise Unfit("the memory of recent responses is of another version")
+                raise IncompatibleMemory("the memory of recent responses is of another version")
         finally:
             fcntl.lockf(descriptor, fcntl.LOCK_UN, _HEADER_BYTES)
 
@@ -126,7 +127,8 @@ class RecentResponses:
     # ---- columns ---------------------------------------------------------------------------------
 
     def join(self, journal_id: str) -> None:
-        """Claim a column for the journal of this worker. Raises Unfit when none is free."""
+        """Claim a column for the journal of this worker. Raises
+        IncompatibleMemory when none is free."""
         name = journal_id.encode()
         fcntl.lockf(self._file, fcntl.LOCK_EX, _HEADER_BYTES)
         try:
@@ -139,7 +141,9 @@ class RecentResponses:
                     return
         finally:
             fcntl.lockf(self._file, fcntl.LOCK_UN, _HEADER_BYTES)
-        raise Unfit(f"more than {COLUMNS} journals share the memory of recent responses")
+        raise IncompatibleMemory(
+            f"more than {COLUMNS} journals share the memory of recent responses"
+        )
 
     def reached(self, journal_id: str, at_ns: int) -> None:
         """Note that the store has all that was written to a journal before that (monotonic)
@@ -195,7 +199,7 @@ def shared_recent_responses(descriptor: int, journal_id: str) -> RecentResponses
     try:
         recent = RecentResponses(descriptor)
         recent.join(journal_id)
-    except (Unfit, OSError, ValueError) as error:
+    except (IncompatibleMemory, OSError, ValueError) as error:
         log.error("%s; each worker knows its own recent responses until the next restart", error)
         recent = private_recent_responses()
     return recent

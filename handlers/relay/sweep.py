@@ -66,8 +66,8 @@ class Sweep:
     def _note_waiting(self, call: Call) -> None:
         """Tell the circuit breaker of a late answer."""
         attempt = call.attempt
-        if attempt is not None and attempt.trial is not None:
-            self._health.late(attempt.trial, time.monotonic())
+        if attempt is not None and attempt.health is not None:
+            self._health.late(attempt.health, time.monotonic())
 
     def _is_stuck(self, stream: LiveStream, now_s: int) -> bool:
         """Return whether a client under back-pressure has read nothing for

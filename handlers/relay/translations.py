@@ -18,7 +18,7 @@ from adapters.json.structure import Steps
 from adapters.models import traits_of
 from adapters.registry import TRANSLATORS, VENDORS
 from adapters.translate import Translation
-from handlers.relay.routing.plan import Candidate, Wanted
+from handlers.relay.routing.plan import Candidate, RoutingRequest
 from store.catalog.catalog import Channel
 
 _MAX_REMEMBERED = 256
@@ -36,45 +36,47 @@ class Translations:
             tuple[int, frozenset[str]], tuple[Sequence[Channel], tuple[Channel, ...]]
         ] = {}
 
-    def narrowed(self, request: Request, wanted: Wanted) -> Wanted:
-        """Return what is wanted without the channels that cannot carry the request. Raises Fault
+    def narrowed(self, request: Request, routing: RoutingRequest) -> RoutingRequest:
+        """Return the request without the channels that cannot carry the request. Raises Fault
         UNSUPPORTED when none is left."""
         refusals: dict[tuple[str, Traits], Fault | None] = {}
         unable: set[str] = set()
         first: Fault | None = None
-        for channel in wanted.channels:
-            if channel.family == wanted.family:
+        for channel in routing.channels:
+            if channel.family == routing.family:
                 continue
-            traits = _traits(channel, wanted.model)
+            traits = _traits(channel, routing.model)
             which = channel.family, traits
             if which not in refusals:
-                translator = TRANSLATORS[wanted.family, channel.family]
+                translator = TRANSLATORS[routing.family, channel.family]
                 refusals[which] = translator.refusal(request, traits)
             if (fault := refusals[which]) is not None:
                 first = first or fault
                 unable.add(channel.id)
         if first is None:
-            return wanted
-        return self.without(wanted, unable, first)
+            return routing
+        return self.without(routing, unable, first)
 
-    def without(self, wanted: Wanted, unable: Collection[str], why: Fault) -> Wanted:
-        """Return what is wanted without these channels; raises ``why`` when none is left."""
+    def without(
+        self, routing: RoutingRequest, unable: Collection[str], why: Fault
+    ) -> RoutingRequest:
+        """Return the request without these channels; raises ``why`` when none is left."""
         out = frozenset(unable)
-        key = id(wanted.channels), out
+        key = id(routing.channels), out
         narrowed = self._remembered.get(key)
         if narrowed is None:
-            left = tuple(channel for channel in wanted.channels if channel.id not in out)
+            left = tuple(channel for channel in routing.channels if channel.id not in out)
             if len(self._remembered) >= _MAX_REMEMBERED:
                 self._remembered.clear()
-            narrowed = self._remembered[key] = wanted.channels, left
+            narrowed = self._remembered[key] = routing.channels, left
         if not narrowed[1]:
             raise why
-        return msgspec.structs.replace(wanted, channels=narrowed[1])
+        return msgspec.structs.replace(routing, channels=narrowed[1])
 
     def begin(
         self,
         request: Request,
-        wanted: Wanted,
+        routing: RoutingRequest,
         candidate: Candidate,
         context: AnswerContext,
         *,
@@ -90,12 +92,12 @@ class Translations:
         vendor: Vendor = VENDORS[channel.vendor]
         target = Target(
             vendor=channel.vendor,
-            model=channel.models[wanted.model],
-            traits=_traits(channel, wanted.model),
+            model=channel.models[routing.model],
+            traits=_traits(channel, routing.model),
             max_output_tokens=max_output_tokens,
             stream_options=vendor.stream_options and without != "stream_options",
         )
-        return TRANSLATORS[wanted.family, channel.family].begin(
+        return TRANSLATORS[routing.family, channel.family].begin(
             request,
             target,
             context,

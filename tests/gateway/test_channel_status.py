@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from handlers.relay.routing.breaker import ROW
+from handlers.relay.routing.breaker import CONSECUTIVE_FAULTS
 from store.channels.breakers import all_open
 from store.channels.status import of_models
 from store.db.database import discard, execute, open_database, snapshot_read
@@ -95,9 +95,9 @@ def test_down_through_a_restart_and_back(start, store, upstream):
     assert call(gateway) == 200
     wait_for(lambda: status_of(gateway)["windows"]["5m"]["calls"] == 1)
     upstream.way = "500"
-    # Each worker has that against the channel after ROW failures of its own, and asks on.
+    # Each worker opens its circuit after CONSECUTIVE_FAULTS of its own, and tries all the same.
     wait_for(lambda: call(gateway) and len(owners(store)) == 2)
-    assert upstream.asked.count("500") >= ROW * 2
+    assert upstream.asked.count("500") >= CONSECUTIVE_FAULTS * 2
     down = wait_for(lambda: (s := status_of(gateway))["state"] == "down" and s)
     assert (down["reason"], down["last_error"]) == ("failing", "upstream_error")
     assert down["since"] >= down["last_ok_at"]

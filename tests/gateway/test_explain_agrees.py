@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from handlers.relay.routing.breaker import ROW
+from handlers.relay.routing.breaker import CONSECUTIVE_FAULTS
 from tests.support.client import exchange, wait_until
 from tests.support.dialects import CHAT, PATHS, SECRET, ask, credentials
 from tests.support.documents import channel, document
@@ -71,7 +71,7 @@ def shown(gateway, channel_name):
 
 def fail(gateway, vendor, how=(500, ERROR, {})):
     vendor.behave = lambda prompt, key: how
-    for _ in range(ROW):
+    for _ in range(CONSECUTIVE_FAULTS):
         call(gateway)
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from handlers.relay.routing.breaker import COOLDOWN_S, ROW
+from handlers.relay.routing.breaker import CONSECUTIVE_FAULTS, COOLDOWN_S
 from handlers.relay.routing.health import SLOW_S
 from tests.support import echo
 from tests.support.client import encode_head
@@ -355,7 +355,7 @@ def check_put_aside(scene, gateway):
     cooldown_s = RETRY_AFTER_S if scene.way == "429-told" else 0.7 * COOLDOWN_S
     faults = faults_of(scene, gateway, cooldown_s)
     tell(scene, faults)
-    assert 1 <= faults <= (1 if at_once else ROW) + IN_FLIGHT, (scene.way, faults)
+    assert 1 <= faults <= (1 if at_once else CONSECUTIVE_FAULTS) + IN_FLIGHT, (scene.way, faults)
 
 
 def check_shared_again(scene):

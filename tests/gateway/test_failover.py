@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from handlers.relay.routing.breaker import COOLDOWN_S, ROW
+from handlers.relay.routing.breaker import CONSECUTIVE_FAULTS, COOLDOWN_S
 from tests.support.client import exchange
 from tests.support.dialects import CHAT, PATHS, ask, check_refusal, credentials
 from tests.support.documents import channel, document
@@ -19,7 +19,7 @@ from tests.support.switched import WAYS, Switched
 serial = itertools.count()
 IN_ROW = 60  # calls while the channel fails: one after the other
 
-# Faults until it is aside; else ROW. A refusal is confirmed first, by a call of our own.
+# Faults that open; else CONSECUTIVE_FAULTS. A refusal is confirmed first, by a key check.
 AT_ONCE = {"429 with retry-after": 1, "401": 3}
 
 
@@ -118,7 +118,7 @@ def test_one_of_three_fails_and_nobody_notices(played, place):
     if place == "refuses":
         return  # it was never reached
     # IN_ROW calls may take longer than a cool-down on a busy machine: then a probe is among them.
-    assert 1 <= faults <= AT_ONCE.get(place, ROW) + 1
+    assert 1 <= faults <= AT_ONCE.get(place, CONSECUTIVE_FAULTS) + 1
 
 
 @pytest.mark.parametrize("place", ["odd 500", "odd 429"])
@@ -141,7 +141,7 @@ def test_a_slow_channel_is_asked_last(gateway, upstreams):
     bad.delay_s = 10.0
     with ThreadPoolExecutor(24) as pool:
         assert all(map(is_served, pool.map(lambda _: ask_once(gateway, place, True), range(48))))
-    assert bad.asked.count("slow") >= ROW
+    assert bad.asked.count("slow") >= CONSECUTIVE_FAULTS
     before = len(bad.asked)
     began = time.monotonic()
     answers = [ask_once(gateway, place, stream=True) for _ in range(20)]
@@ -153,10 +153,10 @@ def test_a_slow_channel_is_asked_last(gateway, upstreams):
 def test_the_only_channel_is_asked_by_every_call_and_comes_back_at_once(gateway, upstreams):
     bad = upstreams["only"][0]
     bad.way = "500"
-    told = [ask_once(gateway, "only") for _ in range(ROW + 5)]
+    told = [ask_once(gateway, "only") for _ in range(CONSECUTIVE_FAULTS + 5)]
     for answer in told:
         check_refusal(answer, CHAT, "E26")
-    assert len(bad.asked) == ROW + 5
+    assert len(bad.asked) == CONSECUTIVE_FAULTS + 5
     assert attempts_of(gateway, told[-1]) == [("only-0", "upstream_error")]
     assert "s: channel=only-0 model=only upstream_key=1 cause=" in gateway.log()
     bad.way = None
@@ -215,7 +215,7 @@ def test_a_rate_limited_key_leaves_the_call_to_the_next_one(gateway, upstreams):
     told = [attempts_of(gateway, answer) for answer in answers]
     assert told.count([(name, "upstream_rate_limited"), (name, None)]) >= 1
     assert all(one[-1] == (name, None) for one in told)
-    assert bad.asked.count("429") <= ROW
+    assert bad.asked.count("429") <= CONSECUTIVE_FAULTS
 
 
 def test_the_last_key_of_the_only_channel_serves(gateway, upstreams):

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from handlers.relay.routing.breaker import ROW
-from handlers.relay.routing.health import TRIAL_S
+from handlers.relay.routing.breaker import CONSECUTIVE_FAULTS
+from handlers.relay.routing.health import LAST_RESORT_WAIT_S
 from tests.support.client import exchange, wait_until
 from tests.support.dialects import CHAT, PATHS, SECRET, ask, credentials
 from tests.support.documents import channel, document
@@ -94,9 +94,11 @@ def test_an_upstream_that_hangs_is_asked_by_few_at_a_time(launch_own, upstream):
 
     upstream.behave = hang
     try:
-        with ThreadPoolExecutor(ROW) as pool:
-            codes = list(pool.map(lambda n: code(call(gateway, f"Talk {n}")), range(ROW)))
-        assert codes == ["upstream_timeout"] * ROW
+        with ThreadPoolExecutor(CONSECUTIVE_FAULTS) as pool:
+            codes = list(
+                pool.map(lambda n: code(call(gateway, f"Talk {n}")), range(CONSECUTIVE_FAULTS))
+            )
+        assert codes == ["upstream_timeout"] * CONSECUTIVE_FAULTS
         assert wait_until(lambda: "circuit opened" in gateway.log())
         before = len(upstream.asked)
         with ThreadPoolExecutor(10) as pool:
@@ -111,7 +113,7 @@ def test_an_upstream_that_hangs_is_asked_by_few_at_a_time(launch_own, upstream):
     finally:
         hold.set()
     upstream.behave = lambda prompt, key: (200, ANSWER, {})
-    time.sleep(TRIAL_S)
+    time.sleep(LAST_RESORT_WAIT_S)
     assert code(call(gateway, "again")) is None
     with ThreadPoolExecutor(10) as pool:
         codes = list(pool.map(lambda n: code(call(gateway, f"Well {n}")), range(10)))
@@ -127,7 +129,7 @@ def test_after_an_outage_of_a_second_the_next_call_is_served(gateway, upstream, 
         upstream.away()
         wanted = "upstream_unreachable"
     deadline, seen = time.monotonic() + 1, []
-    while time.monotonic() < deadline or len(seen) < 3 * ROW:
+    while time.monotonic() < deadline or len(seen) < 3 * CONSECUTIVE_FAULTS:
         seen.append(code(call(gateway, "now")))
     # The vendor's own error, and from no call it is kept by us.
     assert set(seen) <= {wanted, "upstream_error"}
@@ -177,7 +179,7 @@ def test_what_is_refused_to_one_caller_is_refused_to_nobody_else(gateway, upstre
     for _ in range(3):
         assert code(call(gateway, "special")) == "channel_misconfigured"
     assert wait_until(lambda: "refused to one call only" in gateway.log())
-    for _ in range(2 * ROW):
+    for _ in range(2 * CONSECUTIVE_FAULTS):
         assert code(call(gateway, "special")) == "channel_misconfigured"
         assert code(call(gateway, "usual", OTHER_SECRET)) is None
     # The other user meets it, too, and is the second one to do so.

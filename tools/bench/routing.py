@@ -19,9 +19,9 @@ from adapters.registry import FAMILIES
 from handlers.relay.call import Arrival, Call
 from handlers.relay.limits.cells import private_cells
 from handlers.relay.limits.limits import Demand, Limits
-from handlers.relay.routing.breaker import ROW, STREAM
+from handlers.relay.routing.breaker import CONSECUTIVE_FAULTS, STREAM
 from handlers.relay.routing.health import Health
-from handlers.relay.routing.plan import Candidate, Planner, Wanted
+from handlers.relay.routing.plan import Candidate, Planner, RoutingRequest
 from handlers.relay.routing.selector import Selector
 from store.catalog.catalog import Channel, Group, Model, Snapshot
 from store.catalog.keys import KeyEntry
@@ -85,10 +85,10 @@ def failing(health: Health, catalog: Snapshot, every: int) -> None:
     for channel in catalog.channels[::every]:
         for model in channel.models:
             for key in range(len(channel.keys)):
-                for _ in range(ROW):
-                    trial = health.begin(channel, model, key, 0.0)
-                    if trial is not None:
-                        health.failed(trial, 0.0, fault)
+                for _ in range(CONSECUTIVE_FAULTS):
+                    attempt = health.begin(channel, model, key, 0.0)
+                    if attempt is not None:
+                        health.failed(attempt, 0.0, fault)
 
 
 def calls(catalog: Snapshot, key: KeyEntry, group: Group) -> list[Call]:
@@ -143,15 +143,17 @@ def one_call(call: Call, selector: Selector, limits: Limits, health: Health) -> 
         if isinstance(slots, Fault):
             raise slots
     model = call.model_name or ""
-    candidate = selector.next(Wanted(call.candidates, FAMILY, model, None, call.demand), 1.0)
+    candidate = selector.next(
+        RoutingRequest(call.candidates, FAMILY, model, None, call.demand), 1.0
+    )
     if not isinstance(candidate, Candidate):
         raise RuntimeError("all channels are left out")
-    trial = health.begin(candidate.channel, model, candidate.key, 1.0, STREAM)
-    if trial is None:
+    attempt = health.begin(candidate.channel, model, candidate.key, 1.0, STREAM)
+    if attempt is None:
         raise RuntimeError("the selected candidate may not begin")
-    health.started(trial, 1.0, 0.2)
-    health.succeeded(trial, 1.0)
-    health.release(trial)
+    health.started(attempt, 1.0, 0.2)
+    health.succeeded(attempt, 1.0)
+    health.release(attempt)
     for taken in (slots, candidate.slots):
         if taken is not None:
             limits.leave(taken, 50)

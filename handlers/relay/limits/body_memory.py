@@ -44,11 +44,11 @@ class BodyMemory:
         self._on_refused = on_refused
 
     def hold(self, evict: Callable[[Fault], None], user_id: str, key_id: str) -> "BodyHold":
-        """A count of the bytes of an unfinished body, 0 so far; to be released. `evict` ends it."""
+        """Begin to count the bytes of an unfinished body; to be released. `evict` ends it."""
         return BodyHold(self, evict, user_id, key_id)
 
-    def make_room(self, hold: "BodyHold", more_bytes: int) -> None:
-        """Returns when the body may grow by so many bytes. Raises Fault RATE_LIMITED beyond the
+    def make_space(self, hold: "BodyHold", more_bytes: int) -> None:
+        """Return when the body may grow by so many bytes. Raise Fault RATE_LIMITED beyond the
         share of its key or user, and when it is the one to be evicted; UNAVAILABLE when the memory
         is full and no other body is unfinished."""
         shares = ("key", hold.key, self.key_bytes), ("user", hold.user, self.user_bytes)
@@ -67,10 +67,12 @@ class BodyMemory:
         )
 
     def _evict_for(self, hold: "BodyHold") -> None:
-        """Ends the oldest unfinished body of the largest holder."""
+        """End the oldest unfinished body of the largest holder."""
         holders = [user for user in self.users.values() if user.unfinished]
-        others = sum(len(user.unfinished) for user in holders) - (hold in hold.user.unfinished)
-        if not others:
+        other_bodies = sum(len(user.unfinished) for user in holders) - (
+            hold in hold.user.unfinished
+        )
+        if not other_bodies:
             raise Fault(Condition.UNAVAILABLE, retry_after_s=RETRY_AFTER_S)
         largest = max(holders, key=lambda user: user.held_bytes)
         victim = next(iter(largest.unfinished))
@@ -103,7 +105,7 @@ class BodyHold:
         self.key.bodies += 1
 
     def resize(self, held_bytes: int) -> None:
-        """Counts the body as so many bytes. Raises Fault RATE_LIMITED, UNAVAILABLE when they are
+        """Count the body as so many bytes. Raise Fault RATE_LIMITED, UNAVAILABLE when they are
         too many: then it counts as before. Does nothing once released."""
         memory = self._memory
         if memory is None:
@@ -114,18 +116,18 @@ class BodyHold:
             or user.held_bytes + more_bytes > memory.user_bytes
             or key.held_bytes + more_bytes > memory.key_bytes
         ) and more_bytes > 0:
-            memory.make_room(self, more_bytes)
+            memory.make_space(self, more_bytes)
         self.held_bytes = held_bytes
         user.held_bytes += more_bytes
         key.held_bytes += more_bytes
         memory.held_bytes += more_bytes
 
     def finish(self) -> None:
-        """The body is whole: it is not evicted any more. Idempotent."""
+        """Note that the body is whole: it is not evicted any more. Idempotent."""
         self.user.unfinished.pop(self, None)
 
     def release(self) -> None:
-        """The body is handed on, or gone: it counts no more. Idempotent."""
+        """Count the body no more: it is handed on, or dropped. Idempotent."""
         memory, self._memory = self._memory, None
         if memory is None:
             return
@@ -152,5 +154,5 @@ def _rate_limited(message: str) -> Fault:
 
 
 def size_text(size_bytes: int) -> str:
-    """A size as messages show it."""
+    """Return a size as messages show it."""
     return f"{size_bytes // _MIB} MiB" if size_bytes % _MIB == 0 else f"{size_bytes} bytes"

@@ -38,7 +38,7 @@ _COUNT_BYTES = 4
 _TABLE_LOCK, _COLUMN_LOCKS = 0, 1  # bytes of the file that are locked; a byte for each column
 
 
-class Unfit(Exception):
+class IncompatibleMemory(Exception):
     """The memory cannot be shared: of another version, or more workers than columns."""
 
 
@@ -60,8 +60,8 @@ class Claim(Struct, eq=False, gc=False):
         self.each_ns = -(-MINUTE_NS // self.rpm) if self.rpm else 0  # rounded to fewer requests
 
 
-class Taken(Struct, gc=False):
-    """What one call has of one row: its reservation, and the buckets' state after it.
+class Reservation(Struct, gc=False):
+    """The part of one row that a call has, and the buckets' state after it.
 
     `requests_ns` and `tokens_ns`: the time until the buckets are full again.
     """
@@ -74,31 +74,36 @@ class Taken(Struct, gc=False):
 
 
 class Slots(Struct):
-    """What one call has of all its rows until it leaves."""
+    """The parts of all its rows that a call has until it leaves."""
 
-    taken: list[Taken]
+    reservations: list[Reservation]
     of_tokens: bool = False  # the tokens used have to be settled
     left: bool = False
 
 
-Kind = Literal["requests", "tokens", "calls"]
+LimitKind = Literal["requests", "tokens", "calls"]
 
 
-class Refusal(Struct, frozen=True):
-    """Why a call may not go on; `wait_ns` None: until some call ends. The buckets as in Taken."""
+class LimitRefusal(Struct, frozen=True):
+    """The limit that stops a call; `wait_ns` None: until a call ends.
+
+    The buckets as in Reservation.
+    """
 
     claim: Claim
-    kind: Kind
+    kind: LimitKind
     wait_ns: int | None
     requests_ns: int
     tokens_ns: int
 
 
 class Cells(Protocol):
-    """Where limits are counted."""
+    """The counts of limits."""
 
-    def enter(self, claims: Sequence[Claim], tokens: int = 0, least: int = 0) -> Slots | Refusal:
-        """Takes a call's part of all claims, or nothing. A refusal has the longest wait.
+    def enter(
+        self, claims: Sequence[Claim], tokens: int = 0, least: int = 0
+    ) -> Slots | LimitRefusal:
+        """Take a call's part of all claims, or nothing. A refusal has the longest wait.
 
         When a limit has less left than `tokens`, the rest is reserved, unless that is less than
         `least`. Both are capped by the limit.
@@ -106,19 +111,19 @@ class Cells(Protocol):
         ...  # pragma: no cover
 
     def leave(self, slots: Slots, used_tokens: int | None) -> None:
-        """Gives slots back, settled by the tokens used; None: as if the call had never come.
+        """Give slots back, settled by the tokens used; None: as if the call had never come.
 
         Idempotent.
         """
         ...  # pragma: no cover
 
     def sweep(self) -> list[str]:
-        """Frees the slots of dead workers; returns warnings for the log. Once a second."""
+        """Free the slots of dead workers; return warnings for the log. Once a second."""
         ...  # pragma: no cover
 
 
 class SharedCells:
-    """Cells in a memory file, by its descriptor. Raises Unfit, OSError.
+    """Cells in a memory file, by its descriptor. Raises IncompatibleMemory, OSError.
 
     Nothing else in the process may open and close the file: that would free its locks.
     """
@@ -135,12 +140,12 @@ class SharedCells:
             if fresh:
                 os.ftruncate(descriptor, size)
             elif os.fstat(descriptor).st_size != size:
-                raise Unfit("the limits' memory has another size")
+                raise IncompatibleMemory("the limits' memory has another size")
             self._map_memory(size)
             if fresh:
                 self._header[_MAGIC_AT], self._header[_ROWS_AT] = _MAGIC, rows
             elif (self._header[_MAGIC_AT], self._header[_ROWS_AT]) != (_MAGIC, rows):
-                raise Unfit("the limits' memory is of another version")
+                raise IncompatibleMemory("the limits' memory is of another version")
             self._column = self._take_column()
         finally:
             self._unlock()
@@ -159,10 +164,10 @@ class SharedCells:
                 self._header[_OWNED_AT + column] = os.getpid()
                 self._header[_WIDTH_AT] = max(self._header[_WIDTH_AT], column + 1)
                 return column
-        raise Unfit(f"more than {COLUMNS} workers share the limits' memory")
+        raise IncompatibleMemory(f"more than {COLUMNS} workers share the limits' memory")
 
     def _lock_column(self, column: int) -> bool:
-        """Takes a column; False when a living worker has it."""
+        """Take a column; False when a living worker has it."""
         try:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _COLUMN_LOCKS + column)
         except BlockingIOError:
@@ -178,7 +183,7 @@ class SharedCells:
     # ---- the lock of the table -------------------------------------------------------------------
 
     def _lock(self) -> None:
-        """Takes the lock; goes on without it when its holder was stopped while it had it.
+        """Take the lock; go on without it when its holder was stopped while it had it.
 
         A limit that is wrong by one call is better than a blocked loop.
         """
@@ -207,35 +212,39 @@ class SharedCells:
 
     # ---- calls -----------------------------------------------------------------------------------
 
-    def enter(self, claims: Sequence[Claim], tokens: int = 0, least: int = 0) -> Slots | Refusal:
-        """Takes a call's part of all claims, or nothing."""
+    def enter(
+        self, claims: Sequence[Claim], tokens: int = 0, least: int = 0
+    ) -> Slots | LimitRefusal:
+        """Take a call's part of all claims, or nothing."""
         self._lock()
         try:
             now_ns = time.monotonic_ns()
-            taken: list[Taken] = []
-            worst: Refusal | None = None
+            reservations: list[Reservation] = []
+            worst: LimitRefusal | None = None
             for claim in claims:
-                known = claim.row >= 0 and self._cells[claim.row * _ROW_WORDS] == claim.tag
-                if not (known or self._find(claim, now_ns, taken)):
+                row_known = claim.row >= 0 and self._cells[claim.row * _ROW_WORDS] == claim.tag
+                if not (row_known or self._find(claim, now_ns, reservations)):
                     self._uncounted += 1
                     continue
-                one = self._judge(claim, tokens, least, now_ns)
-                if isinstance(one, Taken):
-                    taken.append(one)
-                elif worst is None or (one.wait_ns or 0) > (worst.wait_ns or 0):
-                    worst = one
+                judged = self._judge(claim, tokens, least, now_ns)
+                if isinstance(judged, Reservation):
+                    reservations.append(judged)
+                elif worst is None or (judged.wait_ns or 0) > (worst.wait_ns or 0):
+                    worst = judged
             if worst is not None:
                 return worst
             of_tokens = False
-            for one in taken:
-                self._commit(one, now_ns)
-                of_tokens = of_tokens or one.claim.tpm > 0
+            for reservation in reservations:
+                self._commit(reservation, now_ns)
+                of_tokens = of_tokens or reservation.claim.tpm > 0
         finally:
             self._unlock()
-        return Slots(taken, of_tokens)
+        return Slots(reservations, of_tokens)
 
-    def _judge(self, claim: Claim, tokens: int, least: int, now_ns: int) -> Taken | Refusal:
-        """What a call would get of a claim's row, or why not. Changes nothing."""
+    def _judge(
+        self, claim: Claim, tokens: int, least: int, now_ns: int
+    ) -> Reservation | LimitRefusal:
+        """Return what a call gets of a claim's row, or the limit that stops it. Changes nothing."""
         cells, row, each_ns = self._cells, claim.row, claim.each_ns
         at = row * _ROW_WORDS
         # Comparisons instead of max and min: this runs for every call.
@@ -243,7 +252,7 @@ class SharedCells:
         requests_ns = requests_ns if requests_ns > 0 else 0
         tokens_ns = tokens_ns if tokens_ns > 0 else 0
         reserved_ns = wait_ns = 0
-        kind: Kind | None = None
+        kind: LimitKind | None = None
         if claim.concurrency and self._running(row) >= claim.concurrency:
             kind = "calls"
         if each_ns and (over_ns := requests_ns + each_ns - each_ns * claim.rpm) > 0:
@@ -256,20 +265,20 @@ class SharedCells:
                     kind, wait_ns = "tokens", over_ns
                 reserved_ns = room_ns
         if kind is not None:
-            return Refusal(claim, kind, wait_ns or None, requests_ns, tokens_ns)
-        return Taken(claim, row, reserved_ns, requests_ns + each_ns, tokens_ns + reserved_ns)
+            return LimitRefusal(claim, kind, wait_ns or None, requests_ns, tokens_ns)
+        return Reservation(claim, row, reserved_ns, requests_ns + each_ns, tokens_ns + reserved_ns)
 
-    def _commit(self, one: Taken, now_ns: int) -> None:
-        cells, at = self._cells, one.row * _ROW_WORDS
+    def _commit(self, reservation: Reservation, now_ns: int) -> None:
+        cells, at = self._cells, reservation.row * _ROW_WORDS
         # The count first: a row with a count is not given to another subject.
-        self._counts[self._column * self._rows + one.row] += 1
-        if one.claim.rpm:
-            cells[at + 1] = now_ns + one.requests_ns
-        if one.reserved_ns:
-            cells[at + 2] = now_ns + one.tokens_ns
+        self._counts[self._column * self._rows + reservation.row] += 1
+        if reservation.claim.rpm:
+            cells[at + 1] = now_ns + reservation.requests_ns
+        if reservation.reserved_ns:
+            cells[at + 2] = now_ns + reservation.tokens_ns
 
     def leave(self, slots: Slots, used_tokens: int | None) -> None:
-        """Gives slots back, settled by the tokens used; None: as if the call had never come."""
+        """Give slots back, settled by the tokens used; None: as if the call had never come."""
         if slots.left:
             return
         slots.left = True
@@ -277,21 +286,21 @@ class SharedCells:
             self._lock()
             try:
                 now_ns = time.monotonic_ns()
-                for one in slots.taken:
-                    self._settle(one, used_tokens, now_ns)
+                for reservation in slots.reservations:
+                    self._settle(reservation, used_tokens, now_ns)
             finally:
                 self._unlock()
         counts, begin = self._counts, self._column * self._rows
-        for one in slots.taken:
+        for reservation in slots.reservations:
             # Only this worker writes here: no lock is needed.
-            counts[begin + one.row] -= 1
+            counts[begin + reservation.row] -= 1
 
-    def _settle(self, one: Taken, used_tokens: int | None, now_ns: int) -> None:
-        cells, at, claim = self._cells, one.row * _ROW_WORDS, one.claim
+    def _settle(self, reservation: Reservation, used_tokens: int | None, now_ns: int) -> None:
+        cells, at, claim = self._cells, reservation.row * _ROW_WORDS, reservation.claim
         if used_tokens is None and claim.rpm:
             cells[at + 1] -= claim.each_ns
         if claim.tpm:
-            more_ns = (used_tokens or 0) * MINUTE_NS // claim.tpm - one.reserved_ns
+            more_ns = (used_tokens or 0) * MINUTE_NS // claim.tpm - reservation.reserved_ns
             if more_ns > 0:
                 # A bucket that was full long ago counts as full now.
                 full_ns = max(cells[at + 2], now_ns) + more_ns
@@ -301,55 +310,55 @@ class SharedCells:
 
     # ---- rows ------------------------------------------------------------------------------------
 
-    def _find(self, claim: Claim, now_ns: int, taken: Sequence[Taken]) -> bool:
-        """Finds a claim's row, else an unused one; False when all are used."""
+    def _find(self, claim: Claim, now_ns: int, reservations: Sequence[Reservation]) -> bool:
+        """Find a claim's row, else an unused one; False when all are used."""
         cells, rows = self._cells, self._rows
         if not claim.tag:
             subject = blake2b(claim.subject.encode(), digest_size=8).digest()
             claim.tag = int.from_bytes(subject, signed=True) or 1
         window = [(claim.tag + step) % rows for step in range(min(WINDOW_ROWS, rows))]
-        found = next((row for row in window if cells[row * _ROW_WORDS] == claim.tag), -1)
-        if found < 0:
-            others = [one.row for one in taken]
-            fit = (row for row in window if row not in others and self._unused(row, now_ns))
-            found = next(fit, -1)
-            if found < 0:
+        row = next((at for at in window if cells[at * _ROW_WORDS] == claim.tag), -1)
+        if row < 0:
+            reserved = [reservation.row for reservation in reservations]
+            unused = (at for at in window if at not in reserved and self._unused(at, now_ns))
+            row = next(unused, -1)
+            if row < 0:
                 return False
-            at = found * _ROW_WORDS
+            at = row * _ROW_WORDS
             cells[at], cells[at + 1], cells[at + 2] = claim.tag, 0, 0
-        claim.row = found
+        claim.row = row
         return True
 
     def _unused(self, row: int, now_ns: int) -> bool:
-        """Whether a row is as good as an empty one."""
+        """Return whether a row may be given to another subject."""
         at = row * _ROW_WORDS
         full = max(self._cells[at + 1], self._cells[at + 2]) <= now_ns
         return full and self._running(row) == 0
 
     def _running(self, row: int) -> int:
-        """Calls in flight of a row, of all workers."""
+        """Return the calls in flight of a row, of all workers."""
         width = self._header[_WIDTH_AT]
         return sum(self._counts[row : row + width * self._rows : self._rows])
 
     # ---- once a second ---------------------------------------------------------------------------
 
     def sweep(self) -> list[str]:
-        """Empties the columns of dead workers; returns warnings for the log."""
+        """Empty the columns of dead workers; return warnings for the log."""
         for column in range(self._header[_WIDTH_AT]):
             owned = self._header[_OWNED_AT + column] != 0
             if owned and column != self._column and self._lock_column(column):
                 self._empty(column)
                 self._header[_OWNED_AT + column] = 0
                 fcntl.lockf(self._file, fcntl.LOCK_UN, 1, _COLUMN_LOCKS + column)
-        told = []
+        warnings = []
         if self._uncounted:
-            told.append(f"limits: table full, {self._uncounted} limits not applied")
+            warnings.append(f"limits: table full, {self._uncounted} limits not applied")
         if self._unlocked:
-            told.append(f"limits: lock timed out {self._unlocked} times, went on without it")
+            warnings.append(f"limits: lock timed out {self._unlocked} times, went on without it")
         self._uncounted = self._unlocked = 0
-        return told
+        return warnings
 
 
 def private_cells() -> SharedCells:
-    """Cells of this process alone."""
+    """Make cells of this process alone."""
     return SharedCells(os.memfd_create("sluice-limits", os.MFD_CLOEXEC))

@@ -18,11 +18,11 @@ from handlers.relay.limits.cells import (
     MINUTE_NS,
     Cells,
     Claim,
-    Refusal,
+    IncompatibleMemory,
+    LimitRefusal,
+    Reservation,
     SharedCells,
     Slots,
-    Taken,
-    Unfit,
     private_cells,
 )
 from store.catalog.catalog import Channel, Group
@@ -30,26 +30,26 @@ from store.catalog.keys import KeyEntry
 
 log = logging.getLogger("sluice.relay")
 
-TELL_EVERY_S = 60
+WARN_EVERY_S = 60
 MAX_REMEMBERED = 10_000  # keys, and channels, with claims in memory; 0.7 KB each
 _SECOND_NS = 1_000_000_000
 _LIMITS = {"requests": "rpm", "tokens": "tpm", "calls": "concurrency"}  # by kind of a refusal
 
-_Known = TypeVar("_Known")
+_Claims = TypeVar("_Claims")
 
 
 def shared_cells(descriptor: int) -> SharedCells:
-    """The cells of the node; private ones when they cannot be shared."""
+    """Return the cells of the node; private ones when they cannot be shared."""
     try:
         return SharedCells(descriptor)
-    except Unfit as error:
+    except IncompatibleMemory as error:
         log.error("%s; rate limits are counted in each worker apart until the next restart", error)
         return private_cells()
 
 
 class Demand(Struct, frozen=True, gc=False):
-    """Tokens that a call asks of limits: its input as estimated, with the answer that its client
-    wants, and with the shortest that is worth starting."""
+    """The tokens that a call takes of limits: its input as estimated, with the answer that its
+    client requests, and with the shortest that is worth starting."""
 
     input_tokens: int
     tokens: int
@@ -60,8 +60,8 @@ NO_TOKENS = Demand(0, 0, 0)
 """Of calls that cost nothing."""
 
 
-class Full(Struct, frozen=True, gc=False):
-    """An upstream key is at a limit, for `wait_s`, 0 when that is unknown.
+class AtLimit(Struct, frozen=True, gc=False):
+    """An upstream key at a limit, for `wait_s`, 0 when that is unknown.
 
     `of_channel`: so are its other keys. `never`: waiting is no help, since the input alone exceeds
     a limit of tokens per minute.
@@ -106,71 +106,74 @@ class Limits:
     def enter(
         self, key: KeyEntry, group: Group, demand: Demand, *, free: bool = False
     ) -> tuple[tuple[RateLevel, ...], Slots | Fault]:
-        """Takes what a call needs: what is left then, and RATE_LIMITED when it may not go on."""
+        """Take what a call needs.
+
+        Return what is left then, and the slots, or RATE_LIMITED when it may not go on.
+        """
         remembered = self._free if free else self._paid
-        known = remembered.get(key.id)
-        if known is None or known.key is not key or known.group is not group:
-            known = _callers_of(key, group, "free" if free else "paid")
-            _remember(remembered, key.id, known)
-        if 0 < known.tpm < demand.input_tokens:
-            least = next(one for one in known.claims if one.tpm == known.tpm)
+        callers = remembered.get(key.id)
+        if callers is None or callers.key is not key or callers.group is not group:
+            callers = _callers_of(key, group, "free" if free else "paid")
+            _remember(remembered, key.id, callers)
+        if 0 < callers.tpm < demand.input_tokens:
+            least = next(claim for claim in callers.claims if claim.tpm == callers.tpm)
             self._on_refused(f"{_scope(least)}_tpm")
-            return (), _beyond_a_minute(demand, known.tpm)
-        entered = self._cells.enter(known.claims, demand.tokens, demand.least_tokens)
-        if isinstance(entered, Refusal):
+            return (), _beyond_a_minute(demand, callers.tpm)
+        entered = self._cells.enter(callers.claims, demand.tokens, demand.least_tokens)
+        if isinstance(entered, LimitRefusal):
             self._on_refused(f"{_scope(entered.claim)}_{_LIMITS[entered.kind]}")
             return _levels([entered]), _fault_of(entered)
-        return _levels(entered.taken), entered
+        return _levels(entered.reservations), entered
 
-    def enter_upstream(self, channel: Channel, key: int, demand: Demand) -> Slots | Full:
-        """Takes what an attempt with an upstream key of a limited channel needs."""
-        known = self._upstreams.get(channel.id)
-        if known is None or known.channel is not channel:
-            known = _upstreams_of(channel)
-            _remember(self._upstreams, channel.id, known)
+    def enter_upstream(self, channel: Channel, key: int, demand: Demand) -> Slots | AtLimit:
+        """Take what an attempt with an upstream key of a limited channel needs."""
+        upstreams = self._upstreams.get(channel.id)
+        if upstreams is None or upstreams.channel is not channel:
+            upstreams = _upstreams_of(channel)
+            _remember(self._upstreams, channel.id, upstreams)
         for tpm in (channel.tpm, channel.key_tpm):
             if 0 < tpm < demand.input_tokens:
                 self._on_refused("channel_tpm" if tpm == channel.tpm else "upstream_key_tpm")
-                return Full(0, of_channel=True, never=True)
-        entered = self._cells.enter(known.of_key[key], demand.tokens, demand.least_tokens)
+                return AtLimit(0, of_channel=True, never=True)
+        entered = self._cells.enter(upstreams.of_key[key], demand.tokens, demand.least_tokens)
         if isinstance(entered, Slots):
             return entered
         of_channel = entered.claim.subject == _channel_subject(channel)
         scope = "channel" if of_channel else "upstream_key"
         self._on_refused(f"{scope}_{_LIMITS[entered.kind]}")
-        return Full((entered.wait_ns or 0) / _SECOND_NS, of_channel)
+        return AtLimit((entered.wait_ns or 0) / _SECOND_NS, of_channel)
 
     def enter_alone(self, subject: str) -> Slots | Fault:
-        """Takes the one slot of a subject that may do something once at a time in the node."""
+        """Take the one slot of a subject that may do something once at a time in the node."""
         entered = self._cells.enter((Claim(subject, 0, 0, 1),))
-        return _fault_of(entered) if isinstance(entered, Refusal) else entered
+        return _fault_of(entered) if isinstance(entered, LimitRefusal) else entered
 
     def leave(self, slots: Slots, used_tokens: int | None) -> None:
-        """Gives slots back, settled by the tokens used; None: as if the call had never come.
+        """Give slots back, settled by the tokens used; None: as if the call had never come.
 
         Idempotent.
         """
         self._cells.leave(slots, used_tokens)
 
     def sweep(self) -> None:
-        """Frees the slots of dead workers. Once a second."""
-        told = self._cells.sweep()
+        """Free the slots of dead workers. Once a second."""
+        warnings = self._cells.sweep()
         self._quiet_s -= 1
-        if told and self._quiet_s <= 0:
-            self._quiet_s = TELL_EVERY_S
-            for words in told:
-                log.warning(words)
+        if warnings and self._quiet_s <= 0:
+            self._quiet_s = WARN_EVERY_S
+            for warning in warnings:
+                log.warning(warning)
 
 
 def _scope(claim: Claim) -> str:
-    """Whose limit it is: key, user or group."""
+    """Return the owner of a limit: key, user or group."""
     return claim.subject.split(" ", 2)[1]
 
 
-def _remember(known: dict[str, _Known], name: str, claims: _Known) -> None:
-    if len(known) >= MAX_REMEMBERED:
-        known.clear()
-    known[name] = claims
+def _remember(remembered: dict[str, _Claims], name: str, claims: _Claims) -> None:
+    if len(remembered) >= MAX_REMEMBERED:
+        remembered.clear()
+    remembered[name] = claims
 
 
 def _callers_of(key: KeyEntry, group: Group, kind: str) -> _Callers:
@@ -179,7 +182,9 @@ def _callers_of(key: KeyEntry, group: Group, kind: str) -> _Callers:
         (f"{kind} user {key.user_id}", key.user_rpm, key.user_tpm, key.user_concurrency),
         (f"{kind} group {group.name}", group.rpm, group.tpm, group.concurrency),
     )
-    return _Callers(key, group, claims, min((one.tpm for one in claims if one.tpm), default=0))
+    return _Callers(
+        key, group, claims, min((claim.tpm for claim in claims if claim.tpm), default=0)
+    )
 
 
 def _upstreams_of(channel: Channel) -> _Upstreams:
@@ -197,12 +202,12 @@ def _channel_subject(channel: Channel) -> str:
 
 
 def _claims(*subjects: tuple[str, int, int, int]) -> tuple[Claim, ...]:
-    """A claim for each subject (its name, rpm, tpm, concurrency) that has a limit."""
+    """Return a claim for each subject (its name, rpm, tpm, concurrency) that has a limit."""
     return tuple(Claim(*subject) for subject in subjects if any(subject[1:]))
 
 
 def _beyond_a_minute(demand: Demand, tpm: int) -> Fault:
-    """The refusal of a call that never fits, however long its client waits."""
+    """Return the refusal of a call that never fits, however long its client waits."""
     fault = Fault(
         Condition.RATE_LIMITED,
         "The request is larger than the limit allows in a minute: about"
@@ -213,7 +218,7 @@ def _beyond_a_minute(demand: Demand, tpm: int) -> Fault:
     return fault
 
 
-def _fault_of(refusal: Refusal) -> Fault:
+def _fault_of(refusal: LimitRefusal) -> Fault:
     claim, wait_ns = refusal.claim, refusal.wait_ns
     fault = Fault(Condition.RATE_LIMITED)
     if wait_ns is not None:
@@ -228,20 +233,20 @@ def _fault_of(refusal: Refusal) -> Fault:
     return fault
 
 
-def _levels(taken: Sequence[Taken | Refusal]) -> tuple[RateLevel, ...]:
-    """Of each kind the limit with least left."""
+def _levels(entered: Sequence[Reservation | LimitRefusal]) -> tuple[RateLevel, ...]:
+    """Return the limit with the least left of each kind."""
     of_requests = of_tokens = None
     requests = tokens = 0
-    for one in taken:
-        claim = one.claim
+    for level in entered:
+        claim = level.claim
         if claim.rpm:
-            left = claim.rpm - -(-one.requests_ns // claim.each_ns)
+            left = claim.rpm - -(-level.requests_ns // claim.each_ns)
             if of_requests is None or left < requests:
-                of_requests, requests = one, left
+                of_requests, requests = level, left
         if claim.tpm:
-            left = (MINUTE_NS - one.tokens_ns) * claim.tpm // MINUTE_NS
+            left = (MINUTE_NS - level.tokens_ns) * claim.tpm // MINUTE_NS
             if of_tokens is None or left < tokens:
-                of_tokens, tokens = one, left
+                of_tokens, tokens = level, left
     levels: tuple[RateLevel, ...] = ()
     if of_requests is not None:
         limit, reset_s = of_requests.claim.rpm, of_requests.requests_ns / _SECOND_NS

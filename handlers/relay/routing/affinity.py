@@ -1,4 +1,4 @@
-"""Keeps a conversation at one account, which has its prompt cache and its encrypted reasoning.
+"""The affinity of conversations: one account has their prompt cache and encrypted reasoning.
 
 A conversation's token selects a channel and an upstream key (rendezvous.py), so that all workers
 and nodes send it to the same place and share nothing. Only conversations that moved (their channel
@@ -22,7 +22,7 @@ MAX_MOVED = 20_000  # some 5 MB; the one silent longest is forgotten first
 
 
 class Moved(Struct, frozen=True, gc=False):
-    """Where a conversation is, other than its token selects."""
+    """The place of a conversation that is elsewhere than its token selects."""
 
     channel_id: str
     fingerprint: str  # of the upstream key; empty for a channel without keys
@@ -30,32 +30,32 @@ class Moved(Struct, frozen=True, gc=False):
 
 
 class Affinity:
-    """What a worker remembers of conversations; times are of a monotonic clock."""
+    """The moved conversations of one worker; times are of a monotonic clock."""
 
     def __init__(self) -> None:
         self._moved: OrderedDict[int, Moved] = OrderedDict()
 
     def preference_of(
-        self, owner: KeyEntry, family: str, model: str, said: bytes, now_s: float
+        self, owner: KeyEntry, family: str, model: str, conversation: bytes, now_s: float
     ) -> Preference:
-        """Where a conversation of a family goes; `said` distinguishes it from others of its
-        owner."""
+        """Return the preference of a family's conversation; `conversation` distinguishes it from
+        others of its owner."""
         caller = (owner.user_id, owner.group, family, model)
-        token = token_of(*(part.encode() for part in caller), said)
+        token = token_of(*(part.encode() for part in caller), conversation)
         moved = self._moved.get(token) if self._moved else None
         if moved is None or moved.until_s <= now_s:
             return Preference(token)
         return Preference(token, moved.channel_id, moved.fingerprint)
 
     def accepted(self, preference: Preference, candidate: Candidate, now_s: float) -> None:
-        """The candidate's answer was accepted: the conversation is there now."""
+        """Note that the candidate's answer was accepted: the conversation is there now."""
         if not candidate.moved:
             if self._moved:
                 self._moved.pop(preference.token, None)
             return
         channel = candidate.channel
-        mark = channel.fingerprints[candidate.key] if channel.fingerprints else ""
-        self._moved[preference.token] = Moved(channel.id, mark, now_s + TTL_S)
+        fingerprint = channel.fingerprints[candidate.key] if channel.fingerprints else ""
+        self._moved[preference.token] = Moved(channel.id, fingerprint, now_s + TTL_S)
         self._moved.move_to_end(preference.token)
         if len(self._moved) > MAX_MOVED:
             self._moved.popitem(last=False)

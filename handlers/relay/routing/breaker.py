@@ -1,4 +1,4 @@
-"""One circuit breaker: which calls it counts, when it opens, and for how long.
+"""Circuit breakers: the calls that one counts, when it opens, for how long; those of one worker.
 
 Calls are counted by when they began, since failures end first: of forty concurrent calls of which
 eight fail, the first eight ends are failures, but the share is a fifth. Sans-io; times are of a
@@ -16,20 +16,20 @@ from store.catalog.suspended_keys import MAX_SUSPENDED_MS
 from store.channels.breakers import Breaker as StoredBreaker
 from store.channels.breakers import Name, Open
 
-ROW = 5  # faults in a row that open, where the window has fewer than MANY calls
-MANY = 20  # calls in a window from which on its share of failures counts
-ROW_OF_MANY = 10  # faults in a row that open, however many calls there are
-SHARE = 2  # one in so many calls of the window failed: too many
+CONSECUTIVE_FAULTS = 5  # that open, while the window has fewer than MIN_WINDOW_CALLS
+MIN_WINDOW_CALLS = 20  # calls in a window from which on its share of failures counts
+MAX_CONSECUTIVE_FAULTS = 10  # that open, however many calls there are
+FAILED_SHARE = 2  # too many: one in so many calls of the window
 WINDOW_S = 10.0  # two count: the present one and the one before
 SILENCE_S = 60.0  # without calls, after which older starts no longer count
-SLOW_RATE = 10  # slow starts of the last MANY
+MAX_SLOW_STARTS = 10  # of the last MIN_WINDOW_CALLS
 
 COOLDOWN_S, COOLDOWN_MAX_S = 5.0, 60.0  # the first cool-down; each that follows is twice as long
 KEY_COOLDOWN_S, KEY_COOLDOWN_MAX_S = 600.0, MAX_SUSPENDED_MS / 1000  # of a refused upstream key
 MAX_DOUBLINGS = 16
 JITTER = 0.25  # a cool-down is up to this part shorter, so that workers do not probe as one
 MAX_BREAKERS = 20_000
-SHOWN_MAX = 1000  # of a worker; more are not shown
+STORED_MAX = 1000  # open circuits of a worker
 FORGET_S = 300.0  # closed for so long, the next cool-down is the first one again
 
 # Why a circuit is open.
@@ -37,7 +37,7 @@ FAILING = "failing"
 TIMING_OUT = "timing_out"
 SLOW = "slow"
 RATE_LIMITED = "rate_limited"
-TOLD_TO_WAIT = "told_to_wait"  # for another reason than a limit
+RETRY_AFTER = "told_to_wait"  # for another reason than a limit
 KEY_SUSPENDED = "key_put_aside"
 PROBED = "being_probed"
 
@@ -47,11 +47,11 @@ PLAIN = "plain"  # begins and ends when its answer is whole
 BreakerName = tuple[str, ...]
 """(channel's id, secret of the upstream key), or with the model between them."""
 
-_LAST_ROW = (1 << ROW) - 1
-_LAST_MANY = (1 << MANY) - 1
+_CONSECUTIVE_MASK = (1 << CONSECUTIVE_FAULTS) - 1
+_WINDOW_MASK = (1 << MIN_WINDOW_CALLS) - 1
 
 
-class Trial(Struct, eq=False):
+class AttemptHealth(Struct, eq=False):
     """One attempt while it runs; `probes`: the open breakers that it goes through."""
 
     channel: Channel
@@ -63,7 +63,7 @@ class Trial(Struct, eq=False):
     counted_by: "Breaker | None" = None  # a closed one
     slow: bool = False
     failed: bool = False
-    well_s: float | None = None  # when it was seen to go well
+    succeeded_at_s: float | None = None  # when its answer began, or was whole
     limited: bool = False  # it takes one of the places of last resorts
 
 
@@ -71,7 +71,7 @@ class Breaker(Struct, eq=False):
     """Closed, or open until `until_s`, then half-open. `since_s`: when it opened or closed last."""
 
     open: bool = False
-    probe: Trial | None = None  # that is running
+    probe: AttemptHealth | None = None  # that is running
     reason: str = ""
     until_s: float = 0.0
     since_s: float = -math.inf
@@ -85,10 +85,10 @@ class Breaker(Struct, eq=False):
     failed: int = 0
     calls_before: int = 0
     failed_before: int = 0
-    recent: deque[Trial] = field(default_factory=lambda: deque(maxlen=MANY))
+    recent: deque[AttemptHealth] = field(default_factory=lambda: deque(maxlen=MIN_WINDOW_CALLS))
 
     def trip(self, now_s: float, reason: str, random: Callable[[], float]) -> None:
-        """Opens for a cool-down, twice as long as the one before."""
+        """Open for a cool-down, twice as long as the one before."""
         if not self.open and now_s - self.since_s > FORGET_S:
             self.openings = 0
         first_s, most_s = COOLDOWN_S, COOLDOWN_MAX_S
@@ -100,7 +100,7 @@ class Breaker(Struct, eq=False):
         self._open_until(now_s, reason, until_s)
 
     def trip_until(self, now_s: float, reason: str, until_s: float) -> None:
-        """Opens until the upstream's own time; the next cool-down is as it would have been."""
+        """Open until the upstream's own time; the next cool-down is as it would have been."""
         if not self.open and now_s - self.since_s > FORGET_S:
             self.openings = 0
         self._open_until(now_s, reason, until_s)
@@ -111,73 +111,76 @@ class Breaker(Struct, eq=False):
         self.clear()
 
     def is_probed(self, now_s: float, patience_s: float) -> bool:
-        """Whether its probe is running; one that hangs gives way to another after `patience_s`."""
+        """Return whether its probe is running; after `patience_s` it gives way to another."""
         return self.probe is not None and now_s - self.probe.begun_s < patience_s
 
-    def judges(self, trial: Trial) -> bool:
-        """Whether the trial counts: it began in the present state; an open breaker counts its own
-        probes alone."""
-        return self in trial.probes if self.open else trial.begun_s >= self.since_s
+    def judges(self, attempt: AttemptHealth) -> bool:
+        """Return whether the attempt counts: it began in the present state; an open breaker counts
+        its own probes alone."""
+        return self in attempt.probes if self.open else attempt.begun_s >= self.since_s
 
-    def count(self, trial: Trial, now_s: float) -> None:
-        """The closed breaker counts a call that begins, or is in flight."""
-        self._turn(now_s)
-        if trial.begun_s > now_s - WINDOW_S:
+    def count(self, attempt: AttemptHealth, now_s: float) -> None:
+        """Count a call that begins, or is in flight; for a closed breaker."""
+        self._roll_windows(now_s)
+        if attempt.begun_s > now_s - WINDOW_S:
             self.calls += 1
-        self.recent.append(trial)
+        self.recent.append(attempt)
 
-    def drop(self, trial: Trial) -> None:
-        """The call has ended and does not count."""
-        if trial.begun_s >= self.window_s:
+    def drop(self, attempt: AttemptHealth) -> None:
+        """Count a call no longer: it has ended without a result."""
+        if attempt.begun_s >= self.window_s:
             self.calls = max(0, self.calls - 1)
-        elif trial.begun_s >= self.window_s - WINDOW_S:
+        elif attempt.begun_s >= self.window_s - WINDOW_S:
             self.calls_before = max(0, self.calls_before - 1)
-        if trial in self.recent:
-            self.recent.remove(trial)
+        if attempt in self.recent:
+            self.recent.remove(attempt)
 
-    def fail(self, trial: Trial, now_s: float) -> None:
-        """A counted call has failed."""
-        self._turn(now_s)
+    def fail(self, attempt: AttemptHealth, now_s: float) -> None:
+        """Count the fault of a counted call."""
+        self._roll_windows(now_s)
         self.good = 0
-        if trial.begun_s >= self.window_s:
+        if attempt.begun_s >= self.window_s:
             self.failed += 1
         else:
             self.failed_before += 1
-            if trial.begun_s < self.window_s - WINDOW_S:
+            if attempt.begun_s < self.window_s - WINDOW_S:
                 self.calls_before += 1  # it was counted in a window that is over
 
     def note_start(self, now_s: float, *, slow: bool) -> None:
-        """An answer has begun, or is late."""
-        mask = _LAST_MANY if now_s - self.slow_s <= SILENCE_S else _LAST_ROW
+        """Note that an answer has begun, or is late."""
+        mask = _WINDOW_MASK if now_s - self.slow_s <= SILENCE_S else _CONSECUTIVE_MASK
         self.slow = (self.slow << 1 | slow) & mask
         self.slow_s = now_s
 
     @property
     def too_slow(self) -> bool:
-        """Whether too many answers have begun late."""
-        return self.slow & _LAST_ROW == _LAST_ROW or self.slow.bit_count() >= SLOW_RATE
+        """Too many answers have begun late."""
+        return (
+            self.slow & _CONSECUTIVE_MASK == _CONSECUTIVE_MASK
+            or self.slow.bit_count() >= MAX_SLOW_STARTS
+        )
 
     @property
-    def too_many(self) -> bool:
-        """Whether too many calls have failed."""
-        row = self._row()
+    def too_many_faults(self) -> bool:
+        """Too many calls have failed."""
+        consecutive = self._consecutive_faults()
         calls, failed = self.calls + self.calls_before, self.failed + self.failed_before
-        if calls < MANY:
-            return row >= ROW
-        return row >= ROW_OF_MANY or failed * SHARE >= calls
+        if calls < MIN_WINDOW_CALLS:
+            return consecutive >= CONSECUTIVE_FAULTS
+        return consecutive >= MAX_CONSECUTIVE_FAULTS or failed * FAILED_SHARE >= calls
 
     @property
     def is_clean(self) -> bool:
-        """Whether the last calls were all well."""
-        return self.good >= MANY and not self.slow
+        """The last calls all went well."""
+        return self.good >= MIN_WINDOW_CALLS and not self.slow
 
     def clear(self, head_start: int = 0) -> None:
-        """Forgets all counts."""
+        """Forget all counts."""
         self.calls = self.failed = self.calls_before = self.failed_before = self.slow = 0
         self.good, self.head_start = 0, head_start
         self.recent.clear()
 
-    def _turn(self, now_s: float) -> None:
+    def _roll_windows(self, now_s: float) -> None:
         if now_s < self.window_s + WINDOW_S:
             return
         follows = now_s < self.window_s + 2 * WINDOW_S
@@ -185,63 +188,66 @@ class Breaker(Struct, eq=False):
         self.window_s = self.window_s + WINDOW_S if follows else now_s
         self.calls = self.failed = 0
 
-    def _row(self) -> int:
-        """Faults in a row, in the order in which the calls began.
+    def _consecutive_faults(self) -> int:
+        """Return the consecutive faults, in the order in which the calls began.
 
         0 while a call that began before them is in flight, since it may go well. Faults of calls
         that began before an older call was seen to go well do not count.
         """
-        row: list[float] = []
-        ended, well_s = False, -math.inf
-        for trial in reversed(self.recent):
-            if trial.failed:
+        faults_s: list[float] = []
+        ended, succeeded_at_s = False, -math.inf
+        for attempt in reversed(self.recent):
+            if attempt.failed:
                 if not ended:
-                    row.append(trial.begun_s)
-            elif trial.well_s is not None:
+                    faults_s.append(attempt.begun_s)
+            elif attempt.succeeded_at_s is not None:
                 ended = True
-                well_s = max(well_s, trial.well_s)
-            elif row:
+                succeeded_at_s = max(succeeded_at_s, attempt.succeeded_at_s)
+            elif faults_s:
                 return 0
-        return self.head_start + sum(begun_s >= well_s for begun_s in row)
+        return self.head_start + sum(begun_s >= succeeded_at_s for begun_s in faults_s)
 
 
 class Breakers(dict[BreakerName, Breaker]):
     """The breakers of one worker: those that have failed lately."""
 
     def named(self, name: BreakerName) -> Breaker:
-        """The breaker of a name, a new one when there is none."""
-        found = self.get(name)
-        if found is None:
+        """Return the breaker of a name, a new one when there is none."""
+        breaker = self.get(name)
+        if breaker is None:
             if len(self) >= MAX_BREAKERS:
-                self._make_room()
-            found = self[name] = Breaker()
-        return found
+                self._evict()
+            breaker = self[name] = Breaker()
+        return breaker
 
-    def _make_room(self) -> None:
-        """Forgets the closed ones and, when all are open, the oldest."""
-        for name in [name for name, one in self.items() if not one.open]:
+    def _evict(self) -> None:
+        """Forget the closed ones and, when all are open, the oldest."""
+        for name in [name for name, breaker in self.items() if not breaker.open]:
             del self[name]
         while len(self) >= MAX_BREAKERS:
             del self[next(iter(self))]
 
 
 def secret_of(channel: Channel, key: int) -> str:
-    """An upstream key itself: a replaced one is another, with a closed circuit; "" without keys."""
+    """Return an upstream key itself, "" without keys.
+
+    A replaced key is another one, with a closed circuit.
+    """
     return channel.keys[key] if channel.keys else ""
 
 
 def key_name(channel: Channel, key: int) -> BreakerName:
-    """The breaker of an upstream key for all models."""
+    """Return the name of an upstream key's breaker for all models."""
     return (channel.id, secret_of(channel, key))
 
 
 def model_name(channel: Channel, model: str, key: int) -> BreakerName:
-    """The breaker of an upstream key for a model."""
+    """Return the name of an upstream key's breaker for a model."""
     return (channel.id, model, secret_of(channel, key))
 
 
 def names_of(channel: Channel, model: str, key: int) -> Iterable[BreakerName]:
-    """Both breakers that a call goes through."""
+    """Return the names of both breakers that a call goes through."""
     return key_name(channel, key), model_name(channel, model, key)
 
 
@@ -256,8 +262,8 @@ class OpenBreakers:
         self._breakers = breakers
         self._since_ms: dict[BreakerName, int] = {}
 
-    def look(self, snapshot: Snapshot) -> None:
-        """Update `rows`."""
+    def update(self, snapshot: Snapshot) -> None:
+        """Update `rows` from the breakers."""
         if not (self._breakers or self.rows):
             return
         channels = {channel.id: channel for channel in snapshot.channels}
@@ -265,7 +271,7 @@ class OpenBreakers:
         since_ms: dict[BreakerName, int] = {}
         for name, breaker in self._breakers.items():
             channel = channels.get(name[0])
-            if not breaker.open or channel is None or len(rows) >= SHOWN_MAX:
+            if not breaker.open or channel is None or len(rows) >= STORED_MAX:
                 continue
             fingerprint = _fingerprint(channel, name[-1])
             if fingerprint is None:
@@ -298,8 +304,8 @@ def restore(
         channel = channels.get(row.channel_id)
         if channel is None or row.fingerprint not in (channel.fingerprints or ("",)):
             continue
-        marks = channel.fingerprints
-        secret = channel.keys[marks.index(row.fingerprint)] if marks else ""
+        fingerprints = channel.fingerprints
+        secret = channel.keys[fingerprints.index(row.fingerprint)] if fingerprints else ""
         name = (row.channel_id, row.model, secret) if row.model else (row.channel_id, secret)
         until_s = now_s + (row.until_ms - snapshot.read_ms) / 1000
         breaker = breakers.get(name)
@@ -310,7 +316,7 @@ def restore(
 
 
 def _fingerprint(channel: Channel, secret: str) -> str | None:
-    """The fingerprint of an upstream key; None when the channel no longer has the key."""
+    """Return the fingerprint of an upstream key; None when the channel no longer has the key."""
     if not secret:
         return ""
     if secret in channel.keys:

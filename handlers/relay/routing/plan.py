@@ -1,14 +1,15 @@
-"""Which channels a call may try, in which order: by rank, then a weighted draw.
+"""The channels that a call may try, in order: by rank, then a weighted draw.
 
-What a call wants, health, clock and chance in; candidates out, and for channels left out the
+A routing request, health, clock and chance in; candidates out, and for channels left out the
 reason. Nothing is claimed or counted here (that is Health.begin, and selector.py for
-limits), so the same question may be asked for show.
+limits), so a plan may also be made for display.
 """
 
 import math
 from bisect import bisect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import accumulate, groupby
+from operator import itemgetter
 from random import Random
 
 from msgspec import Struct
@@ -33,7 +34,7 @@ _MAX_DRAWS = 8
 
 Tried = Mapping[str, Collection[int]]
 """Positions of upstream keys that were tried, by the channel's id."""
-NOTHING: Tried = {}
+NONE_TRIED: Tried = {}
 
 
 class Candidate(Struct, frozen=True, gc=False):
@@ -51,17 +52,17 @@ class Candidate(Struct, frozen=True, gc=False):
 
 
 class Preference(Struct, frozen=True, gc=False):
-    """A conversation's token, which draws for it, and where it moved to, while that holds."""
+    """A conversation's token, which draws for it, and the place it moved to, while that holds."""
 
     token: int
     channel_id: str = ""
     fingerprint: str = ""
 
 
-class Wanted(Struct, frozen=True, gc=False):
-    """What a call of a family wants: one of these channels for a model, within its limits.
+class RoutingRequest(Struct, frozen=True, gc=False):
+    """A call's request for one of these channels for a model, within its limits.
 
-    `channels` come sorted by rank, the best first.
+    `channels` come sorted by rank, the best first. `family`: of the client.
     """
 
     channels: Sequence[Channel]
@@ -80,8 +81,8 @@ class LeftOut(Struct, frozen=True):
 
 
 class LastResort(Struct, frozen=True):
-    """What is left when the circuits of all channels are open: candidates, the least bad one first,
-    and the channels that cannot be asked just now."""
+    """The rest when the circuits of all channels are open: candidates, the least bad one first,
+    and the channels that cannot be tried now."""
 
     candidates: list[Candidate]
     left_out: list[LeftOut]
@@ -100,77 +101,77 @@ class Tier:
         self._race: Race | Heats | None = None
 
     def draw(self, point: float) -> int:
-        """The place of the channel that `point`, in [0, 1), falls on."""
+        """Return the place of the channel that `point`, in [0, 1), falls on."""
         points = self._points
         return min(bisect(points, point * points[-1]), len(points) - 1)
 
     def winner(self, token: int) -> int:
-        """The place of the channel that a conversation falls to."""
+        """Return the place of the channel that a conversation falls to."""
         if self._race is None:
             self._race = race_of([(channel.id, channel.weight) for channel in self.channels])
         return self._race.winner(token)
 
 
 class Planner:
-    """Makes plans; remembers only how the channels of a snapshot fall into tiers."""
+    """Plans; only the tiers of a snapshot's channels are remembered."""
 
     def __init__(self, health: Health, random: Callable[[], float]) -> None:
         self.health = health
         self._random = random
-        # By identity: a snapshot returns the same tuple for the same question. The tuple is kept
+        # By identity: a snapshot returns the same tuple for the same query. The tuple is stored
         # with its tiers, so that no other gets its identity.
         self._remembered: dict[int, tuple[Sequence[Channel], list[Tier]]] = {}
 
     def plan(
-        self, wanted: Wanted, now_s: float, most: int = 1, tried: Tried = NOTHING
+        self, request: RoutingRequest, now_s: float, limit: int = 1, tried: Tried = NONE_TRIED
     ) -> list[Candidate]:
-        """The next `most` attempts for a call, best first, one a channel; none when all are left
-        out or `tried`.
+        """Return the next `limit` attempts for a call, best first, one a channel; none when all are
+        left out or `tried`.
 
         Inside one rank the order is drawn without replacement, each draw in proportion to the
         weights: by chance, or by the token of a preference. A channel that the preference names
         comes first, whatever its rank. Last come slow ones and those of whose keys one was tried.
         """
-        health, channels, preference = self.health, wanted.channels, wanted.preference
+        health, channels, preference = self.health, request.channels, request.preference
         if len(channels) == 1 and not health.breakers and not tried and preference is None:
             return [Candidate(channels[0], health.turn(channels[0]))]
         candidates: list[Candidate] = []
         last: list[Candidate] = []
         moved = preference is not None and bool(preference.channel_id)
-        for channel in self._order(wanted):
+        for channel in self._order(request):
             out = tried.get(channel.id, ())
-            found = self._candidate_of(channel, wanted.model, now_s, out, preference)
-            if found is not None:
-                candidate = Candidate(channel, found[0].key, True) if moved else found[0]
-                (last if found[1] or out else candidates).append(candidate)
-            if len(candidates) >= most:
+            usable = self._candidate_of(channel, request.model, now_s, out, preference)
+            if usable is not None:
+                candidate = Candidate(channel, usable[0].key, True) if moved else usable[0]
+                (last if usable[1] or out else candidates).append(candidate)
+            if len(candidates) >= limit:
                 return candidates
             moved = preference is not None
-        return (candidates + last)[:most]
+        return (candidates + last)[:limit]
 
     def next_key(
         self, channel: Channel, model: str, now_s: float, out: Collection[int]
     ) -> Candidate | None:
-        """A candidate of a channel with a key that is not `out`; None when no good one is left."""
-        found = self._candidate_of(channel, model, now_s, out)
-        return None if found is None or found[1] else Candidate(channel, found[0].key, True)
+        """Return a candidate of a channel with a good key that is not `out`, else None."""
+        usable = self._candidate_of(channel, model, now_s, out)
+        return None if usable is None or usable[1] else Candidate(channel, usable[0].key, True)
 
     def last_resort(
-        self, wanted: Wanted, now_s: float, tried: Tried = NOTHING
+        self, request: RoutingRequest, now_s: float, tried: Tried = NONE_TRIED
     ) -> LastResort | None:
-        """The candidates of a call whose circuits are all open; None when one is not: it was tried
-        already, or is at its limit.
+        """Return the candidates of a call whose circuits are all open; None when one is not: it was
+        tried already, or is at its limit.
 
-        First those that fail quickly, in the order of a plan, then those that limit us or hang, as
-        far as they have room for one more. Refused upstream keys are not asked.
+        First those that fail quickly, in the order of a plan, then those that limit us or hang,
+        while they may have one more call. Suspended upstream keys are not tried.
         """
-        model, preference = wanted.model, wanted.preference
-        if any(self._candidate_of(one, model, now_s) is not None for one in wanted.channels):
+        model, preference = request.model, request.preference
+        if any(self._candidate_of(c, model, now_s) is not None for c in request.channels):
             return None
-        found: list[tuple[bool, Candidate]] = []
+        ranked: list[tuple[bool, Candidate]] = []
         left_out: list[LeftOut] = []
         moved = preference is not None and bool(preference.channel_id)
-        for channel in self._order(wanted):
+        for channel in self._order(request):
             out = tried.get(channel.id, ())
             reason, candidate = self._least_bad(channel, model, out, preference)
             wait_s = (
@@ -182,17 +183,17 @@ class Planner:
                 left_out.append(LeftOut(channel, reason, wait_s))
             else:
                 candidate = Candidate(channel, candidate.key, moved or candidate.moved, True)
-                found.append((reason in HELD_BACK or bool(out), candidate))
+                ranked.append((reason in HELD_BACK or bool(out), candidate))
             moved = preference is not None
-        found.sort(key=lambda one: one[0])
-        return LastResort([candidate for _, candidate in found], left_out)
+        ranked.sort(key=itemgetter(0))
+        return LastResort([candidate for _, candidate in ranked], left_out)
 
-    def left_out(self, wanted: Wanted, now_s: float) -> list[LeftOut]:
-        """The channels that are in no plan now, with the reasons of health."""
-        model = wanted.model
+    def left_out(self, request: RoutingRequest, now_s: float) -> list[LeftOut]:
+        """Return the channels that are in no plan now, with the reasons of health."""
+        model = request.model
         return [
             self._left_out(channel, model, now_s)
-            for channel in wanted.channels
+            for channel in request.channels
             if self._candidate_of(channel, model, now_s) is None
         ]
 
@@ -201,15 +202,15 @@ class Planner:
         faults = [self.health.fault_of(channel, model, key, now_s) for key in keys]
         return LeftOut(channel, *min(faults, key=lambda fault: fault[1]))
 
-    def _order(self, wanted: Wanted) -> Iterator[Channel]:
-        """All channels in the order of preference."""
-        preference, named = wanted.preference, ""
+    def _order(self, request: RoutingRequest) -> Iterator[Channel]:
+        """Yield all channels in the order of preference."""
+        preference, named = request.preference, ""
         if preference is not None and preference.channel_id:
-            for channel in wanted.channels:
+            for channel in request.channels:
                 if channel.id == preference.channel_id:
                     named = channel.id
                     yield channel
-        for tier in self._tiers(wanted):
+        for tier in self._tiers(request):
             for channel in _drawn(tier, self._random if preference is None else preference.token):
                 if channel.id != named:
                     yield channel
@@ -222,7 +223,7 @@ class Planner:
         out: Collection[int] = (),
         preference: Preference | None = None,
     ) -> tuple[Candidate, bool] | None:
-        """A channel's candidate and whether it is slow; None when none of its keys can be asked."""
+        """Return a channel's candidate and whether it is slow; None when no key can be used."""
         health = self.health
         first = health.turn(channel) if preference is None else _key_of(channel, preference)
         if not (health.breakers or out):
@@ -244,8 +245,8 @@ class Planner:
     def _least_bad(
         self, channel: Channel, model: str, out: Collection[int], preference: Preference | None
     ) -> tuple[str, Candidate | None]:
-        """Why the circuit of a channel's best upstream key is open, and its candidate; None when
-        all keys are `out` or refused."""
+        """Return the reason of the open circuit of a channel's best key, and its candidate; None
+        when all keys are `out` or suspended."""
         health = self.health
         first = health.turn(channel) if preference is None else _key_of(channel, preference)
         best: tuple[str, Candidate | None] = KEY_SUSPENDED, None
@@ -259,11 +260,11 @@ class Planner:
                 best = reason, Candidate(channel, key, offset > 0 and preference is not None)
         return best
 
-    def _tiers(self, wanted: Wanted) -> list[Tier]:
-        channels, family = wanted.channels, wanted.family
-        known = self._remembered.get(id(channels))
-        if known is not None:
-            return known[1]
+    def _tiers(self, request: RoutingRequest) -> list[Tier]:
+        channels, family = request.channels, request.family
+        remembered = self._remembered.get(id(channels))
+        if remembered is not None:
+            return remembered[1]
         by_rank = groupby(channels, key=lambda channel: channel.rank(family))
         tiers = [Tier(list(group)) for _, group in by_rank]
         if len(self._remembered) >= _MAX_REMEMBERED:
@@ -273,17 +274,17 @@ class Planner:
 
 
 def _key_of(channel: Channel, preference: Preference) -> int:
-    """Position of the upstream key that a conversation belongs to, or moved to."""
-    marks = channel.fingerprints
-    if len(marks) < 2:
+    """Return the position of the upstream key that a conversation belongs to, or moved to."""
+    fingerprints = channel.fingerprints
+    if len(fingerprints) < 2:
         return 0
-    if preference.channel_id == channel.id and preference.fingerprint in marks:
-        return marks.index(preference.fingerprint)
-    return first_of(preference.token, [seed_of(mark) for mark in marks])
+    if preference.channel_id == channel.id and preference.fingerprint in fingerprints:
+        return fingerprints.index(preference.fingerprint)
+    return first_of(preference.token, [seed_of(fingerprint) for fingerprint in fingerprints])
 
 
 def _drawn(tier: Tier, chance: Callable[[], float] | int) -> Iterator[Channel]:
-    """The channels of a tier in drawn order, none twice; `chance`: random, or a token."""
+    """Yield the channels of a tier in drawn order, none twice; `chance`: random, or a token."""
     channels = tier.channels
     if len(channels) == 1:
         yield channels[0]
@@ -302,7 +303,7 @@ def _drawn(tier: Tier, chance: Callable[[], float] | int) -> Iterator[Channel]:
 
 
 def _lateness(weight: int, point: float) -> tuple[bool, float]:
-    """Sorted by it, channels are as if drawn one after the other: a wait at the weight's rate.
+    """Return a sort key that orders channels as if drawn one by one: a wait at the weight's rate.
 
     After Efraimidis and Spirakis; `point` is random, in [0, 1).
     """
@@ -317,8 +318,8 @@ def _draw(tier: Tier, chance: Callable[[], float] | int, number: int) -> int:
 
 
 def not_candidates(snapshot: Snapshot, group: str, model: str, family: str) -> list[LeftOut]:
-    """The channels of a model that are no candidates of a call, and why."""
-    found = []
+    """Return the channels of a model that are no candidates of a call, with the reason."""
+    left_out = []
     for channel in snapshot.channels:
         if model not in channel.models:
             continue
@@ -334,5 +335,5 @@ def not_candidates(snapshot: Snapshot, group: str, model: str, family: str) -> l
         elif channel.draining:
             reason = DRAINING
         if reason:
-            found.append(LeftOut(channel, reason))
-    return sorted(found, key=lambda one: one.channel.name)
+            left_out.append(LeftOut(channel, reason))
+    return sorted(left_out, key=lambda row: row.channel.name)

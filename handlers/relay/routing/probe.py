@@ -27,7 +27,7 @@ PATIENCE_S = 60
 MAX_ANSWER_BYTES = 262_144  # to PROMPT; it is read at one go
 MAX_LIST_BYTES = 4 << 20  # of models, some kilobytes each
 HTML_ANSWER = "an HTML page instead of an answer"
-HTML_TOLD = f"{HTML_ANSWER}: base_url may lead to a web site"
+HTML_MESSAGE = f"{HTML_ANSWER}: base_url may lead to a web site"
 _HTML_BEGINS = (b"<!doctype html", b"<html")
 
 _MESSAGES = [{"role": "user", "content": PROMPT}]
@@ -35,7 +35,7 @@ _MESSAGES = [{"role": "user", "content": PROMPT}]
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A small request of a family: its fields. `in_path`: model and streaming are told by the
+    """A small request of a family: its fields. `in_path`: model and streaming are in the
     path, not by the body."""
 
     fields: dict[str, Any]
@@ -55,9 +55,9 @@ PROBES: dict[str, Probe] = {
 
 @dataclass(slots=True)
 class Outcome:
-    """How a call went. `fault` None: a whole answer of the family came; times from the start.
+    """The outcome of a call. `fault` None: a whole answer of the family came; times from the start.
 
-    `error` is the word that an attempt of a record would have, `told` what helps the operator.
+    `error` is the word that an attempt of a record would have, `message` what helps the operator.
     """
 
     status: int | None = None
@@ -65,7 +65,7 @@ class Outcome:
     total_ms: int = 0
     fault: Fault | None = None
     error: str | None = None
-    told: str | None = None
+    message: str | None = None
 
 
 async def call(client: UpstreamClient, target: Target, limits: UpstreamSettings) -> Outcome:
@@ -86,10 +86,10 @@ async def call(client: UpstreamClient, target: Target, limits: UpstreamSettings)
             exchange.cancel()
     except UpstreamError as error:
         outcome.fault, outcome.error = fault_of(error), error.kind
-        outcome.told = str(error)
+        outcome.message = str(error)
     except Fault as fault:
         outcome.fault, outcome.error = fault, fault.code
-        outcome.told = outcome.told or _told(fault)
+        outcome.message = outcome.message or _message_of(fault)
     outcome.total_ms = round((time.monotonic() - started_s) * 1000)
     return outcome
 
@@ -110,34 +110,34 @@ async def list_models(
 
 @dataclass(slots=True)
 class Listing:
-    """The models that a vendor lists; or none, and what helps the operator: `told`."""
+    """The models that a vendor lists; or none, and what helps the operator: `message`."""
 
     names: list[str] = field(default_factory=list)
     status: int | None = None
-    told: str | None = None
+    message: str | None = None
 
 
 async def model_names(
     client: UpstreamClient, channel: Channel, key: str, limits: UpstreamSettings
 ) -> Listing:
-    """The same list, read; whatever the upstream does is a Listing."""
+    """Read the same list; whatever the upstream does is a Listing."""
     family, listing = FAMILIES[channel.family].upstream, Listing()
     try:
         exchange = await _ask(client, _list_request(channel, key, limits, family.models_query))
         listing.status = exchange.status or None
         if _is_html(exchange):
-            listing.told = HTML_TOLD
+            listing.message = HTML_MESSAGE
         _refuse_error(channel, exchange)
         listing.names = family.read_models(exchange.body)
     except UpstreamError as error:
-        listing.told = str(error)
+        listing.message = str(error)
     except Fault as fault:
-        listing.told = listing.told or _told(fault)
+        listing.message = listing.message or _message_of(fault)
     return listing
 
 
 async def _ask(client: UpstreamClient, request: UpstreamRequest) -> Exchange:
-    """An exchange whose whole answer has come. Raises Fault, UpstreamError."""
+    """Return an exchange whose whole answer has come. Raises Fault, UpstreamError."""
     exchange = client.start(request)
     try:
         await exchange.head
@@ -147,19 +147,19 @@ async def _ask(client: UpstreamClient, request: UpstreamRequest) -> Exchange:
 
 
 def _refuse_error(channel: Channel, exchange: Exchange) -> None:
-    """Raises the Fault of an answer that is an error, or no JSON."""
+    """Raise the Fault of an answer that is an error, or no JSON."""
     if exchange.status != HTTPStatus.OK:
         waits, secrets = wait_headers(exchange), secrets_of(channel)
         raise read_upstream_error(exchange.status, waits, exchange.body, secrets).fault
     try:
-        said = loads_loose(exchange.body)
+        answer = loads_loose(exchange.body)
     except ValueError:
         raise Fault(Condition.UPSTREAM_INVALID) from None
-    if isinstance(said, dict) and "error" in said:
-        raise read_embedded_error(said, secrets_of(channel)).fault
+    if isinstance(answer, dict) and "error" in answer:
+        raise read_embedded_error(answer, secrets_of(channel)).fault
 
 
-def _told(fault: Fault) -> str:
+def _message_of(fault: Fault) -> str:
     return f"{fault.code}: {fault.operator_message or fault.message}"
 
 
@@ -206,15 +206,15 @@ def _request(target: Target, limits: UpstreamSettings) -> UpstreamRequest:
 def _read_whole(target: Target, exchange: Exchange, outcome: Outcome) -> None:
     channel = target.channel
     if _is_html(exchange):
-        outcome.told = HTML_TOLD
+        outcome.message = HTML_MESSAGE
     if exchange.status not in ANSWERED:
         waits, secrets = wait_headers(exchange), secrets_of(channel)
         read = read_upstream_error(exchange.status, waits, exchange.body, secrets)
         raise read.fault
     if target.stream:
         content_type = exchange.content_type or "nothing"
-        outcome.told = (
-            outcome.told or f"asked for a stream, the answer is {clean_message(content_type)}"
+        outcome.message = (
+            outcome.message or f"asked for a stream, the answer is {clean_message(content_type)}"
         )
         raise Fault(Condition.UPSTREAM_INVALID)
     read_answer = target.family.upstream.read_answer
@@ -222,7 +222,7 @@ def _read_whole(target: Target, exchange: Exchange, outcome: Outcome) -> None:
 
 
 def _is_html(exchange: Exchange) -> bool:
-    """Whether a web site has answered, or a proxy in between."""
+    """Return whether a web site has answered, or a proxy in between."""
     return exchange.body.lstrip()[:16].lower().startswith(_HTML_BEGINS)
 
 

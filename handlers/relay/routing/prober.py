@@ -14,8 +14,8 @@ from adapters.faults import Fault
 from conf.settings import Settings
 from handlers.relay.routing import probe
 from handlers.relay.routing.health import Health
-from handlers.relay.routing.plan import Planner, Wanted
-from handlers.relay.routing.suspended_keys import Suspicion, refusal_of
+from handlers.relay.routing.plan import Planner, RoutingRequest
+from handlers.relay.routing.suspended_keys import KeyCheck, refusal_of
 from handlers.relay.upstream.addressing import Target
 from handlers.relay.upstream.client import UpstreamClient
 from store.catalog.catalog import EMPTY, Channel, Snapshot
@@ -74,11 +74,11 @@ class Prober:
         for task in (*self._probes, *self._checks):
             task.cancel()
 
-    def begin_check(self, suspicion: Suspicion) -> bool:
+    def begin_check(self, check: KeyCheck) -> bool:
         """Begin a key check; False when too many are running."""
         if self._closed or len(self._checks) >= CHECKS_MAX:
             return False
-        task = _start(self._checks, self._check(suspicion))
+        task = _start(self._checks, self._check(check))
         task.add_done_callback(self._checks.discard)
         return True
 
@@ -100,24 +100,24 @@ class Prober:
 
     async def _probe(self, channel: Channel, model: str) -> None:
         health, now_s = self._health, time.monotonic()
-        candidates = self._planner.plan(Wanted((channel,), channel.family, model), now_s)
-        trial = health.begin(channel, model, candidates[0].key, now_s) if candidates else None
-        if trial is None:
+        candidates = self._planner.plan(RoutingRequest((channel,), channel.family, model), now_s)
+        attempt = health.begin(channel, model, candidates[0].key, now_s) if candidates else None
+        if attempt is None:
             return  # the circuits of all its keys are open, and none is due for a probe
-        secret = channel.keys[trial.key] if channel.keys else ""
+        secret = channel.keys[attempt.key] if channel.keys else ""
         target = Target(channel, model, secret, stream=True)
         try:
             outcome = await probe.call(self._client, target, self._limits)
             now_s = time.monotonic()
             if outcome.fault is not None:
                 refusal = refusal_of(outcome.fault, outcome.status)
-                health.failed(trial, now_s, outcome.fault, refusal)
+                health.failed(attempt, now_s, outcome.fault, refusal)
             else:
                 if outcome.first_byte_ms is not None:
-                    health.started(trial, now_s, outcome.first_byte_ms / 1000)
-                health.succeeded(trial, now_s)
+                    health.started(attempt, now_s, outcome.first_byte_ms / 1000)
+                health.succeeded(attempt, now_s)
         finally:
-            health.release(trial)
+            health.release(attempt)
         self._note(channel, model, outcome)
 
     def _note(self, channel: Channel, model: str, outcome: probe.Outcome) -> None:
@@ -141,36 +141,36 @@ class Prober:
 
     # ---- key checks ------------------------------------------------------------------------------
 
-    async def _check(self, suspicion: Suspicion) -> None:
+    async def _check(self, check: KeyCheck) -> None:
         refused: bool | None = None
         try:
             async with asyncio.timeout(CHECK_S):
-                refused = await self._is_refused(suspicion)
+                refused = await self._is_refused(check)
         except TimeoutError:
             pass
         finally:
-            self._health.keys.checked(suspicion, time.monotonic(), refused)
+            self._health.keys.checked(check, time.monotonic(), refused)
         if refused is False:
             health_log.warning(
                 'upstream key refused to one call only: channel=%s upstream_key=%d/%d cause="%s"',
-                suspicion.channel.name,
-                suspicion.key + 1,
-                len(suspicion.channel.keys),
-                suspicion.reason,
+                check.channel.name,
+                check.key + 1,
+                len(check.channel.keys),
+                check.reason,
             )
 
-    async def _is_refused(self, suspicion: Suspicion) -> bool | None:
-        channel, about = suspicion.channel, suspicion.about
-        secret = channel.keys[suspicion.key] if channel.keys else ""
+    async def _is_refused(self, check: KeyCheck) -> bool | None:
+        channel, about = check.channel, check.about
+        secret = channel.keys[check.key] if channel.keys else ""
         if about != "quota":
             fault = await probe.list_models(self._client, channel, secret, self._limits)
             if fault is None and about == "access":
                 return False
             if fault is not None and fault.key_refused and fault.refused_for == "key":
                 return True
-        other_models = [model for model in channel.models if model != suspicion.model]
+        other_models = [model for model in channel.models if model != check.model]
         refused: bool | None = None
-        for model in (suspicion.model, *other_models[:1]):
+        for model in (check.model, *other_models[:1]):
             if model in channel.models:
                 target = Target(channel, model, secret, stream=False)
                 outcome = await probe.call(self._client, target, self._limits)

@@ -1,4 +1,4 @@
-"""Weighted rendezvous hashing: which of several a conversation belongs to, in every process alike.
+"""Weighted rendezvous hashing: the candidate of a conversation, the same in every process.
 
 Each candidate gets a race time made of its own seed and the conversation's token, shorter for more
 weight; the shortest wins. Workers and nodes agree without communication, also after a restart. When
@@ -17,7 +17,7 @@ from operator import mul, sub, truediv
 TOKEN_BYTES = 16
 MAX_RUNNERS = 16  # of one race; more are put into heats, so that one of 200 costs twice as much
 HEATS = 16
-_SEEDS_KEPT = 16_384
+_MAX_SEEDS = 16_384
 _SPAN = sys.hash_info.modulus
 _LOG_SPAN = log(_SPAN)
 
@@ -25,24 +25,24 @@ Runner = tuple[str, float]  # name, weight
 
 
 def token_of(*parts: bytes) -> int:
-    """A number that stands for the parts, none of which can be read from it."""
+    """Return a number that stands for the parts, none of which can be read from it."""
     return int.from_bytes(blake2b(b"\0".join(parts), digest_size=TOKEN_BYTES).digest())
 
 
-@lru_cache(maxsize=_SEEDS_KEPT)
+@lru_cache(maxsize=_MAX_SEEDS)
 def seed_of(name: str) -> int:
-    """What a candidate's races are made of: by its name, wherever it stands."""
+    """Return the seed of a candidate's races: by its name, wherever it stands."""
     return token_of(name.encode())
 
 
 def first_of(token: int, seeds: Sequence[int]) -> int:
-    """The place of the winner among candidates of equal weight."""
+    """Return the place of the winner among candidates of equal weight."""
     runs = _runs(token, seeds)
     return runs.index(max(runs))
 
 
 def _runs(token: int, seeds: Sequence[int]) -> list[int]:
-    """For each seed a number below _SPAN, even over all tokens: the product modulo that prime."""
+    """Return for each seed a number below _SPAN, even over all tokens: the product modulo it."""
     # The hash of a number is its remainder by that prime, in every process, and all of this is
     # done without a line of Python for each.
     return list(map(hash, map(mul, repeat(token), seeds)))
@@ -58,7 +58,7 @@ class Race:
         self._equal = len(set(self._weights)) == 1
 
     def winner(self, token: int) -> int:
-        """The place of the one that a conversation falls to."""
+        """Return the place of the candidate that a conversation falls to."""
         if self._equal:
             return self._places[first_of(token, self._seeds)]
         # Of a number even in (0, 1), -log is the time until something that happens once a second.
@@ -82,13 +82,13 @@ class Heats:
         self._final = Race(sums)
 
     def winner(self, token: int) -> int:
-        """The place of the one that a conversation falls to."""
+        """Return the place of the candidate that a conversation falls to."""
         heat, places = self._heats[self._final.winner(token)]
         return places[heat.winner(token)]
 
 
 def race_of(runners: Sequence[Runner]) -> Race | Heats:
-    """The race of candidates by (name, weight); with weights of 0 alone all are equal."""
+    """Make the race of candidates by (name, weight); with weights of 0 alone all are equal."""
     if not any(weight for _, weight in runners):
         runners = [(name, 1) for name, _ in runners]
     return (Heats if len(runners) > MAX_RUNNERS else Race)(runners)

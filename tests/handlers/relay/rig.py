@@ -95,7 +95,7 @@ class Calling:
         self.group = Group("gold", 10**6, None, entries, False)
         self.relay = Relay(
             self.settings, keys=None, funds=None, journal=self.journal, client=client,
-            live=self.live, health=Health(random, self.live.trials),
+            live=self.live, health=Health(random, self.live.attempts_health),
             limits=Limits(private_cells()), stored=stored, telemetry=Telemetry(), node="node",
         )  # fmt: skip
 

@@ -104,7 +104,7 @@ async def test_late_answers_are_reported_in_each_sweep_until_they_begin():
     watch.live.enter(call)
     watch.pass_s(1)
     assert watch.late == []  # nothing was sent upstream yet
-    rig.call.attempt.trial, call.attempt.trial = "of the stream", "of the plain call"
+    rig.call.attempt.health, call.attempt.health = "of the stream", "of the plain call"
     watch.pass_s(2)
     assert watch.late == ["of the stream", "of the plain call"] * 2
     rig.pump.accepted = True

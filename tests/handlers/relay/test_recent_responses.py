@@ -7,7 +7,7 @@ import os
 import pytest
 
 from handlers.relay import recent_responses as module
-from handlers.relay.limits.cells import Unfit
+from handlers.relay.limits.cells import IncompatibleMemory
 from handlers.relay.recent_responses import (
     WINDOW_ENTRIES,
     RecentResponses,
@@ -121,7 +121,7 @@ def test_more_journals_than_columns(memory, monkeypatch):
     recent = RecentResponses(memory)
     for _ in range(2):
         recent.join(new_ulid())
-    with pytest.raises(Unfit, match="more than 2 journals"):
+    with pytest.raises(IncompatibleMemory, match="more than 2 journals"):
         recent.join(new_ulid())
 
 

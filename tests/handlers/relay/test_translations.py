@@ -12,7 +12,7 @@ from adapters.ir.parts import Reasoning, Text, Turn
 from adapters.ir.request import Ask, Request
 from adapters.json.structure import at_once
 from adapters.registry import TRANSLATORS
-from handlers.relay.routing.plan import Candidate, Wanted
+from handlers.relay.routing.plan import Candidate, RoutingRequest
 from handlers.relay.translations import Translations
 from tests.handlers.relay.calls import CHANNEL
 from tests.handlers.relay.toy import TRANSLATIONS
@@ -42,14 +42,14 @@ def request(*features, turns=(HI,)):
 def begun(translations, candidate, asked=None, **fields):
     fields.setdefault("user_id", "u")
     steps = translations.begin(
-        asked or request(), Wanted(BOTH, "toy", "m"), candidate, CONTEXT,
+        asked or request(), RoutingRequest(BOTH, "toy", "m"), candidate, CONTEXT,
         max_output_tokens=None, **fields,
     )  # fmt: skip
     return at_once(steps)
 
 
 def test_channels_that_cannot_carry_it_are_left_out(translations):
-    wanted = Wanted(BOTH, "toy", "m")
+    wanted = RoutingRequest(BOTH, "toy", "m")
     assert translations.narrowed(request("stop"), wanted) is wanted
     assert translations.narrowed(request("n"), wanted).channels == (MESSAGES,)
     assert translations.narrowed(request("video"), wanted).channels == (CHAT,)
@@ -60,12 +60,12 @@ def test_channels_that_cannot_carry_it_are_left_out(translations):
 
 def test_native_channels_can_carry_everything(translations):
     native = replace(CHAT, id="native", family="toy")
-    wanted = Wanted((native, *BOTH), "toy", "m")
+    wanted = RoutingRequest((native, *BOTH), "toy", "m")
     assert translations.narrowed(request("video", "n"), wanted).channels == (native,)
 
 
 def test_the_same_selection_is_the_same_object(translations):
-    wanted = Wanted(BOTH, "toy", "m")
+    wanted = RoutingRequest(BOTH, "toy", "m")
     one, other = (translations.narrowed(request("n"), wanted).channels for _ in range(2))
     assert one is other
     for n in range(2_000):

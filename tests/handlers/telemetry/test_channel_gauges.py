@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from adapters.faults import Condition, Fault
-from handlers.relay.routing.breaker import COOLDOWN_S, ROW
+from handlers.relay.routing.breaker import CONSECUTIVE_FAULTS, COOLDOWN_S
 from handlers.relay.routing.health import Health
-from handlers.relay.routing.suspended_keys import Refusal
+from handlers.relay.routing.suspended_keys import KeyRefusal
 from handlers.telemetry import channel_gauges as module
 from handlers.telemetry.channel_gauges import ChannelGauges, State
 from store.catalog.catalog import EMPTY
@@ -29,10 +29,10 @@ class Shown(dict):
     def take(self, *channels, at_s=0.0):
         self.gauges.take_snapshot(replace(EMPTY, channels=channels), at_s)
 
-    def fail(self, one, key, at_s, times=ROW, **more):
+    def fail(self, one, key, at_s, times=CONSECUTIVE_FAULTS, **more):
         for _ in range(times):
-            trial = self.health.begin(one, MODEL, key, at_s)
-            self.health.failed(trial, at_s, Fault(Condition.UPSTREAM_FAILED), **more)
+            attempt = self.health.begin(one, MODEL, key, at_s)
+            self.health.failed(attempt, at_s, Fault(Condition.UPSTREAM_FAILED), **more)
         self.gauges.look(at_s)
 
 
@@ -66,7 +66,7 @@ def test_one_of_two_keys_is_enough(shown):
 def test_a_refused_key_is_refused_for_all_models(shown):
     more = replace(ONE_KEY, models={MODEL: "u", "other": "u"})
     shown.take(more)
-    shown.fail(more, 0, 10.0, times=1, refusal=Refusal(""))
+    shown.fail(more, 0, 10.0, times=1, refusal=KeyRefusal(""))
     if shown.health.breakers:
         assert shown["one", MODEL].circuit == shown["one", "other"].circuit
 

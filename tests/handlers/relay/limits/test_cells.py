@@ -14,10 +14,10 @@ from handlers.relay.limits.cells import (
     MAX_DEBT_NS,
     MINUTE_NS,
     Claim,
-    Refusal,
+    IncompatibleMemory,
+    LimitRefusal,
     SharedCells,
     Slots,
-    Unfit,
     private_cells,
 )
 
@@ -66,7 +66,7 @@ def tokens(tpm, wanted, least=1, subject="a"):
 def taken(cells, claim, most=10_000):
     """How many calls get in, one after the other, until one does not."""
     for count in range(most):
-        if isinstance(cells.enter([claim]), Refusal):
+        if isinstance(cells.enter([claim]), LimitRefusal):
             return count
     return most
 
@@ -92,7 +92,7 @@ def test_a_refusal_tells_the_true_wait_and_costs_nothing(clock):
         refusal = cells.enter([claim])
         assert (refusal.kind, refusal.wait_ns) == ("requests", 10 * SECOND_NS)
     clock.move(9.9)
-    assert isinstance(cells.enter([claim]), Refusal)
+    assert isinstance(cells.enter([claim]), LimitRefusal)
     clock.move(0.1)
     assert isinstance(cells.enter([claim]), Slots)
 
@@ -113,7 +113,7 @@ def test_a_changed_limit_acts_on_the_next_call(clock):
     # Ten of twenty: the bucket was full, in time; it says so until it is half empty.
     clock.move(30)
     assert taken(cells, requests(20)) == 10
-    assert isinstance(cells.enter([requests(5)]), Refusal)
+    assert isinstance(cells.enter([requests(5)]), LimitRefusal)
 
 
 def test_claims_are_taken_all_or_none(clock):
@@ -145,7 +145,7 @@ def test_what_was_reserved_and_not_used_comes_back(clock):
     assert cells.enter(*tokens(1000, 900, least=200)).kind == "tokens"
     cells.leave(first, 100)
     second = cells.enter(*tokens(1000, 900, least=200))
-    assert second.taken[0].reserved_ns == 900 * MINUTE_NS // 1000
+    assert second.reservations[0].reserved_ns == 900 * MINUTE_NS // 1000
     cells.leave(second, 900)
     refusal = cells.enter(*tokens(1000, 10, least=10))
     assert refusal.wait_ns == 10 * MINUTE_NS // 1000
@@ -155,8 +155,8 @@ def test_the_last_tokens_are_reserved_when_a_short_answer_fits(clock):
     cells = private_cells()
     assert isinstance(cells.enter(*tokens(1000, 700)), Slots)
     last = cells.enter(*tokens(1000, 700, least=250))
-    assert last.taken[0].reserved_ns == 300 * MINUTE_NS // 1000
-    assert isinstance(cells.enter(*tokens(1000, 1)), Refusal)
+    assert last.reservations[0].reserved_ns == 300 * MINUTE_NS // 1000
+    assert isinstance(cells.enter(*tokens(1000, 1)), LimitRefusal)
 
 
 def test_an_absurd_wish_takes_a_minute_and_no_more(clock):
@@ -212,7 +212,7 @@ def test_running_calls_are_counted_until_they_leave():
 def test_calls_count_from_before_their_limit_was_set():
     cells = private_cells()
     running = cells.enter([requests(100)])
-    assert isinstance(cells.enter([calls(1)]), Refusal)
+    assert isinstance(cells.enter([calls(1)]), LimitRefusal)
     cells.leave(running, 0)
     assert isinstance(cells.enter([calls(1)]), Slots)
 
@@ -224,7 +224,7 @@ def test_rows_that_say_nothing_are_used_again(clock, memory):
     cells = SharedCells(memory, rows=4)
     for number in range(100):
         slots = cells.enter([requests(2, f"a{number}"), calls(1, f"b{number}")])
-        assert len(slots.taken) == 2
+        assert len(slots.reservations) == 2
         cells.leave(slots, 0)
         if number % 2:
             clock.move(30)
@@ -239,7 +239,7 @@ def test_when_all_rows_are_used_a_limit_is_not_applied_and_that_is_told(clock, m
     assert refusal.claim.subject == "a"  # what has a row is judged all the same
     for _ in range(3):
         slots = cells.enter([calls(1, "c")])
-        assert slots.taken == []
+        assert slots.reservations == []
         cells.leave(slots, 0)
     assert cells.sweep() == ["limits: table full, 4 limits not applied"]
     assert cells.sweep() == []
@@ -248,16 +248,16 @@ def test_when_all_rows_are_used_a_limit_is_not_applied_and_that_is_told(clock, m
 def test_two_claims_of_a_call_never_share_a_row(clock, memory):
     cells = SharedCells(memory, rows=2)
     slots = cells.enter([requests(1, "a"), requests(1, "b")])
-    assert len({one.row for one in slots.taken}) == 2
+    assert len({one.row for one in slots.reservations}) == 2
 
 
 def test_a_running_call_keeps_its_row(clock, memory):
     cells = SharedCells(memory, rows=1)
     slots = cells.enter(*tokens(100, 100))
     clock.move(3600)
-    assert cells.enter([calls(1, "b")]).taken == []
+    assert cells.enter([calls(1, "b")]).reservations == []
     cells.leave(slots, 200)
-    assert isinstance(cells.enter(*tokens(100, 100)), Refusal)
+    assert isinstance(cells.enter(*tokens(100, 100)), LimitRefusal)
 
 
 # ---- several processes ---------------------------------------------------------------------------
@@ -362,17 +362,17 @@ def test_a_process_stopped_with_the_lock_is_not_waited_for_long(memory):
 
 def test_other_memory_is_not_touched(memory):
     SharedCells(memory, rows=8)
-    with pytest.raises(Unfit, match="another size"):
+    with pytest.raises(IncompatibleMemory, match="another size"):
         SharedCells(memory, rows=16)
     os.pwrite(memory, b"\1" * 8, 0)
-    with pytest.raises(Unfit, match="another version"):
+    with pytest.raises(IncompatibleMemory, match="another version"):
         SharedCells(memory, rows=8)
 
 
 def no_column(memory, pipe):
     try:
         SharedCells(memory, rows=8)
-    except Unfit as error:
+    except IncompatibleMemory as error:
         pipe.send(str(error))
 
 

@@ -1,8 +1,8 @@
 """Channels of one model as a snapshot holds them, and their failing."""
 
 from adapters.faults import Condition, Fault
-from handlers.relay.routing.breaker import ROW
-from handlers.relay.routing.plan import Wanted
+from handlers.relay.routing.breaker import CONSECUTIVE_FAULTS
+from handlers.relay.routing.plan import RoutingRequest
 from store.catalog.catalog import Channel
 
 MODEL = "m"
@@ -24,12 +24,12 @@ def channel(name, priority=0, weight=1, keys=("k",), **more):
     return Channel(name=name, keys=tuple(keys), priority=priority, weight=weight, **fields)
 
 
-def wanted(channels, model=MODEL, **more):
+def routing_request(channels, model=MODEL, **more):
     """What a call of the channels' own family wants."""
-    return Wanted(channels, "chat_completions", model, **more)
+    return RoutingRequest(channels, "chat_completions", model, **more)
 
 
-def fail(health, one, times=ROW, at=0.0, key=0, fault=FAILED, **more):
+def fail(health, one, times=CONSECUTIVE_FAULTS, at=0.0, key=0, fault=FAILED, **more):
     for _ in range(times):
-        trial = health.begin(one, MODEL, key, at)
-        health.failed(trial, at, fault, **more)
+        attempt = health.begin(one, MODEL, key, at)
+        health.failed(attempt, at, fault, **more)

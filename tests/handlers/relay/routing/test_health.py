@@ -9,6 +9,7 @@ import pytest
 from adapters.faults import Condition, Fault
 from handlers.relay.routing import breaker
 from handlers.relay.routing.breaker import (
+    CONSECUTIVE_FAULTS,
     COOLDOWN_MAX_S,
     COOLDOWN_S,
     FAILING,
@@ -17,22 +18,21 @@ from handlers.relay.routing.breaker import (
     KEY_COOLDOWN_MAX_S,
     KEY_COOLDOWN_S,
     KEY_SUSPENDED,
-    MANY,
+    MAX_CONSECUTIVE_FAULTS,
+    MIN_WINDOW_CALLS,
     PLAIN,
     PROBED,
     RATE_LIMITED,
-    ROW,
-    ROW_OF_MANY,
+    RETRY_AFTER,
     SLOW,
     TIMING_OUT,
-    TOLD_TO_WAIT,
 )
 from handlers.relay.routing.health import PROBE_S, Health
 from handlers.relay.routing.plan import Planner
-from handlers.relay.routing.suspended_keys import KeyNews, Refusal
+from handlers.relay.routing.suspended_keys import KeyRefusal, KeyReport
 from store.catalog.catalog import Snapshot
 from store.catalog.suspended_keys import SuspendedKey
-from tests.handlers.relay.routing.channels import MODEL, channel, wanted
+from tests.handlers.relay.routing.channels import MODEL, channel, routing_request
 
 ONE = channel("one")
 
@@ -47,17 +47,17 @@ def fault(condition=Condition.UPSTREAM_FAILED, wait=None):
 
 
 def fail(health, at, one=ONE, key=0, error=None, **more):
-    trial = health.begin(one, MODEL, key, at)
-    if trial is not None:
-        health.failed(trial, at, error or fault(), **more)
-    return trial
+    attempt = health.begin(one, MODEL, key, at)
+    if attempt is not None:
+        health.failed(attempt, at, error or fault(), **more)
+    return attempt
 
 
 def succeed(health, at, one=ONE, key=0):
-    trial = health.begin(one, MODEL, key, at)
-    if trial is not None:
-        health.succeeded(trial, at)
-    return trial
+    attempt = health.begin(one, MODEL, key, at)
+    if attempt is not None:
+        health.succeeded(attempt, at)
+    return attempt
 
 
 def why(health, at, one=ONE, model=MODEL, key=0):
@@ -69,7 +69,7 @@ def wait(health, at, one=ONE, key=0):
 
 
 def opened(health, at=0.0):
-    for _ in range(ROW):
+    for _ in range(CONSECUTIVE_FAULTS):
         fail(health, at)
     assert why(health, at) == FAILING
     return at + wait(health, at)
@@ -78,7 +78,7 @@ def opened(health, at=0.0):
 def test_row_faults_in_a_row_open_and_fewer_do_not(health):
     for number in range(10):
         at = number * 100.0
-        for _ in range(ROW - 1):
+        for _ in range(CONSECUTIVE_FAULTS - 1):
             fail(health, at)
         assert why(health, at) == ""
         for _ in range(8):
@@ -87,7 +87,7 @@ def test_row_faults_in_a_row_open_and_fewer_do_not(health):
 
 
 def test_many_calls_are_judged_by_the_share_that_failed(health):
-    for number in range(MANY):
+    for number in range(MIN_WINDOW_CALLS):
         assert why(health, 1.0) == "", f"opened after {number}"
         (succeed if number % 2 else fail)(health, 1.0)
     fail(health, 1.0)
@@ -98,7 +98,9 @@ def begin(health, at, count=1):
     """Calls in flight, of which health can be told."""
     made = [health.begin(ONE, MODEL, 0, at) for _ in range(count)]
     running = [*health._running(), *made]
-    health._running = lambda: [one for one in running if one.well_s is None and not one.failed]
+    health._running = lambda: [
+        one for one in running if one.succeeded_at_s is None and not one.failed
+    ]
     return made
 
 
@@ -120,11 +122,11 @@ def test_calls_are_counted_by_their_beginning_not_by_what_ends_first(health, see
 
 def test_with_few_calls_one_in_flight_that_began_before_may_still_go_well(health):
     [older] = begin(health, 0.0)
-    for at in range(1, 2 * ROW):
+    for at in range(1, 2 * CONSECUTIVE_FAULTS):
         fail(health, at)
         assert why(health, at) == ""
     health.succeeded(older, 20.0)  # it was well all the while
-    for at in range(21, 20 + ROW):
+    for at in range(21, 20 + CONSECUTIVE_FAULTS):
         fail(health, at)
     assert why(health, 25.0) == ""
     fail(health, 26.0)
@@ -133,7 +135,7 @@ def test_with_few_calls_one_in_flight_that_began_before_may_still_go_well(health
 
 def test_one_in_flight_that_fails_too_is_one_of_the_row(health):
     [older] = begin(health, 0.0)
-    for at in range(1, ROW):
+    for at in range(1, CONSECUTIVE_FAULTS):
         fail(health, at)
     assert why(health, 9.0) == ""
     health.failed(older, 10.0, fault())
@@ -141,7 +143,7 @@ def test_one_in_flight_that_fails_too_is_one_of_the_row(health):
 
 
 def test_one_that_began_later_does_not_hide_the_row(health):
-    for at in range(ROW - 1):
+    for at in range(CONSECUTIVE_FAULTS - 1):
         fail(health, at)
     bad, _ = begin(health, 5.0), begin(health, 6.0)
     health.failed(*bad, 7.0, fault())
@@ -153,7 +155,7 @@ def test_what_says_nothing_is_no_call(health):
     for _ in range(100):
         health.release(health.begin(ONE, MODEL, 0, 0.0))
         fail(health, 0.0, error=fault(Condition.UPSTREAM_REFUSED))
-    for _ in range(ROW - 1):
+    for _ in range(CONSECUTIVE_FAULTS - 1):
         fail(health, 0.0)
     assert why(health, 0.0) == FAILING
 
@@ -161,7 +163,7 @@ def test_what_says_nothing_is_no_call(health):
 def test_an_outage_under_many_calls_is_seen_after_a_row_of_many(health):
     for number in range(500):
         (succeed if number % 10 else fail)(health, 1.0)
-    for number in range(ROW_OF_MANY):
+    for number in range(MAX_CONSECUTIVE_FAULTS):
         assert why(health, 2.0) == "", f"opened after {number}"
         fail(health, 2.0)
     assert why(health, 2.0) == FAILING
@@ -239,16 +241,16 @@ def test_a_plain_answer_is_late_by_what_plain_answers_usually_take(health):
         health.succeeded(health.begin(ONE, MODEL, 0, at, PLAIN), at + 3.0)
         health.started(health.begin(ONE, MODEL, 0, at), at + 0.2, 0.2)
         health.succeeded(health.begin(ONE, MODEL, 0, at, ""), at + 0.01)  # of another kind
-    late = [health.begin(ONE, MODEL, 0, 10.0, PLAIN) for _ in range(ROW)]
-    uncompared = [health.begin(ONE, MODEL, 0, 10.0, "") for _ in range(ROW)]
-    for trial in late + uncompared:
-        health.late(trial, 10.0 + 4 * 3.0)
+    late = [health.begin(ONE, MODEL, 0, 10.0, PLAIN) for _ in range(CONSECUTIVE_FAULTS)]
+    uncompared = [health.begin(ONE, MODEL, 0, 10.0, "") for _ in range(CONSECUTIVE_FAULTS)]
+    for attempt in late + uncompared:
+        health.late(attempt, 10.0 + 4 * 3.0)
     assert why(health, 22.0) == ""
-    for trial in uncompared:
-        health.late(trial, 99.0)
+    for attempt in uncompared:
+        health.late(attempt, 99.0)
     assert why(health, 23.0) == ""
-    for trial in late:
-        health.late(trial, 10.0 + 4 * 3.0 + 0.1)
+    for attempt in late:
+        health.late(attempt, 10.0 + 4 * 3.0 + 0.1)
     assert why(health, 23.0) == SLOW
 
 
@@ -257,7 +259,7 @@ def test_streams_that_were_well_once_do_not_hide_that_new_calls_fail(health):
     running = [health.begin(ONE, MODEL, 0, 1.0) for _ in range(20)]
     for one in running:
         health.started(one, 2.0, 1.0)
-    for at, one in enumerate(running[: ROW - 1], 10):
+    for at, one in enumerate(running[: CONSECUTIVE_FAULTS - 1], 10):
         fail(health, at)
         health.succeeded(one, at)  # begun long ago
     assert why(health, 20.0) == ""
@@ -266,12 +268,12 @@ def test_streams_that_were_well_once_do_not_hide_that_new_calls_fail(health):
 
 
 def test_streams_that_begin_well_and_break_off_are_faults_in_a_row(health):
-    for at in range(ROW):
+    for at in range(CONSECUTIVE_FAULTS):
         assert why(health, at) == ""
         one = health.begin(ONE, MODEL, 0, at)
         health.started(one, at, 0.2)
         health.failed(one, at + 0.5, fault())
-    assert why(health, ROW) == FAILING
+    assert why(health, CONSECUTIVE_FAULTS) == FAILING
 
 
 def test_a_probe_without_a_verdict_leaves_its_place_to_the_next(health):
@@ -298,13 +300,13 @@ def test_calls_of_an_earlier_state_say_nothing(health):
     old = [health.begin(ONE, MODEL, 0, 0.0) for _ in range(50)]
     end = opened(health)
     before = wait(health, 0.0)
-    for trial in old[:20]:
-        health.failed(trial, 1.0, fault())
+    for attempt in old[:20]:
+        health.failed(attempt, 1.0, fault())
     health.succeeded(old[20], 1.0)
     assert wait(health, 0.0) == before
     succeed(health, end)
-    for trial in old[21:]:
-        health.failed(trial, end, fault())
+    for attempt in old[21:]:
+        health.failed(attempt, end, fault())
     assert why(health, end) == ""
 
 
@@ -314,7 +316,7 @@ def test_retry_after_is_obeyed_at_once_and_bounded(health):
     assert (why(health, 19.9), why(health, 20.0)) == (RATE_LIMITED, "")
     succeed(health, 20.0)
     fail(health, 21.0, error=fault(Condition.UPSTREAM_OVERLOADED, 9999))
-    assert (why(health, 80.9), why(health, 81.0)) == (TOLD_TO_WAIT, "")
+    assert (why(health, 80.9), why(health, 81.0)) == (RETRY_AFTER, "")
 
 
 def test_a_later_word_of_a_running_call_prolongs_the_wait(health):
@@ -324,7 +326,7 @@ def test_a_later_word_of_a_running_call_prolongs_the_wait(health):
     assert wait(health, 1.0) == 30.0
 
 
-OWN = Refusal("", "key", "upstream status 401")
+OWN = KeyRefusal("", "key", "upstream status 401")
 
 
 def refuse(health, at, one=ONE, key=0):
@@ -335,7 +337,7 @@ def refuse(health, at, one=ONE, key=0):
 @pytest.fixture
 def told(health):
     news = []
-    health.keys.on_key = news.append
+    health.keys.on_report = news.append
     return news
 
 
@@ -390,10 +392,10 @@ def test_what_other_workers_have_put_aside_is_aside_here(health, told):
 
 def test_an_old_row_lets_a_probe_through_and_no_more(health, told):
     health.keys.take(stored((TWO, "fx", NOW_MS - 5, 1), channels=(TWO,)), 0.0, NOW_MS)
-    trial = health.begin(TWO, MODEL, 0, 0.0)
+    attempt = health.begin(TWO, MODEL, 0, 0.0)
     assert health.begin(TWO, MODEL, 0, 0.0) is None
-    health.succeeded(trial, 1.0)
-    assert told == [KeyNews(TWO, 0)]
+    health.succeeded(attempt, 1.0)
+    assert told == [KeyReport(TWO, 0)]
 
 
 def test_what_is_not_in_the_store_yet_stays_aside(health):
@@ -424,7 +426,7 @@ def test_no_clock_keeps_a_key_aside_for_ever(health, back_ms):
 def test_a_channel_that_leads_elsewhere_has_nothing_against_it_but_its_keys(health):
     other = channel("other")
     opened(health)
-    for _ in range(ROW):
+    for _ in range(CONSECUTIVE_FAULTS):
         fail(health, 0.0, other)
     refuse(health, 0.0, TWO)
     for one in (ONE, TWO):
@@ -441,7 +443,7 @@ def test_a_replaced_key_has_nothing_against_it(health):
 
 def test_a_host_that_is_not_reached_counts_for_all_keys(health):
     two = channel("two", keys=("x", "y"))
-    for _ in range(ROW):
+    for _ in range(CONSECUTIVE_FAULTS):
         fail(health, 0.0, two, error=fault(Condition.UPSTREAM_UNREACHABLE))
     assert [why(health, 0.0, two, key=key) for key in (0, 1)] == [FAILING, FAILING]
 
@@ -455,17 +457,17 @@ def test_models_do_not_share_faults(health):
 
 
 def start(health, at, seconds):
-    trial = health.begin(ONE, MODEL, 0, at)
-    if trial is not None:
-        health.started(trial, at + seconds, seconds)
-        health.succeeded(trial, at + seconds)
-    return trial
+    attempt = health.begin(ONE, MODEL, 0, at)
+    if attempt is not None:
+        health.started(attempt, at + seconds, seconds)
+        health.succeeded(attempt, at + seconds)
+    return attempt
 
 
 def test_a_channel_that_becomes_slow_is_asked_last_and_comes_back(health):
     for number in range(20):
         start(health, number, 0.2)
-    for number in range(ROW):
+    for number in range(CONSECUTIVE_FAULTS):
         assert why(health, 30.0) == ""
         start(health, 20.0 + number, 10.0)
     assert why(health, 34.0) == SLOW
@@ -491,17 +493,17 @@ def test_a_model_that_always_thinks_is_not_slow(health):
 
 def test_lateness_counts_before_the_answer_comes_and_once(health):
     start(health, 0.0, 0.2)
-    trials = [health.begin(ONE, MODEL, 0, 0.0) for _ in range(ROW - 1)]
+    attempts = [health.begin(ONE, MODEL, 0, 0.0) for _ in range(CONSECUTIVE_FAULTS - 1)]
     for second in range(1, 9):
-        for trial in trials:
-            health.late(trial, float(second))
+        for attempt in attempts:
+            health.late(attempt, float(second))
     assert why(health, 9.0) == ""
     last = health.begin(ONE, MODEL, 0, 3.0)
     health.late(last, 8.5)
     assert why(health, 9.0) == SLOW
-    for trial in trials:
-        health.started(trial, 10.0, 10.0)
-        health.succeeded(trial, 10.0)
+    for attempt in attempts:
+        health.started(attempt, 10.0, 10.0)
+        health.succeeded(attempt, 10.0)
     assert why(health, 9.0) == SLOW
 
 
@@ -517,7 +519,7 @@ def test_while_nothing_is_known_nothing_is_slow(health):
 def test_breakers_are_forgotten_when_all_is_well_again(health):
     end = opened(health)
     succeed(health, end)
-    for number in range(MANY + 1):
+    for number in range(MIN_WINDOW_CALLS + 1):
         succeed(health, end + FORGET_S + number)
     assert not health.breakers
 
@@ -525,8 +527,8 @@ def test_breakers_are_forgotten_when_all_is_well_again(health):
 def test_what_is_usual_is_bounded(health, monkeypatch):
     monkeypatch.setattr("handlers.relay.routing.health.MAX_USUAL", 50)
     for number in range(500):
-        trial = health.begin(channel(str(number)), MODEL, 0, 0.0)
-        health.started(trial, 0.1, 0.1)
+        attempt = health.begin(channel(str(number)), MODEL, 0, 0.0)
+        health.started(attempt, 0.1, 0.1)
     assert len(health._start_times._usual_s) <= 50
 
 
@@ -534,7 +536,7 @@ def test_breakers_are_bounded(health, monkeypatch):
     monkeypatch.setattr(breaker, "MAX_BREAKERS", 50)
     for number in range(500):
         one = channel(str(number))
-        for _ in range(ROW if number % 2 else 1):
+        for _ in range(CONSECUTIVE_FAULTS if number % 2 else 1):
             fail(health, float(number), one)
     assert len(health.breakers) <= 50
 
@@ -570,30 +572,30 @@ class World:
 
     def _attempt(self, now, tried, left):
         while left:
-            candidates = self.planner.plan(wanted(self.channels), now, tried=tried)
+            candidates = self.planner.plan(routing_request(self.channels), now, tried=tried)
             if not candidates:
                 break
             one = candidates[0].channel
             tried[one.id] = range(len(one.keys) or 1)
-            trial = self.health.begin(one, MODEL, candidates[0].key, now)
-            if trial is None:
+            attempt = self.health.begin(one, MODEL, candidates[0].key, now)
+            if attempt is None:
                 continue
             probes = [b for b in self.health.breakers.values() if b.probe]
             assert len(probes) <= len(self.channels)
             takes, error = self.scripts[one.name](now)
-            self._at(now + takes, self._end, (trial, error, tried, left - 1))
+            self._at(now + takes, self._end, (attempt, error, tried, left - 1))
             return
         self.lost.append(now)
 
-    def _end(self, now, trial, error, tried, left):
-        self.tries.append((trial.begun_s, trial.channel.name, error and error.code))
+    def _end(self, now, attempt, error, tried, left):
+        self.tries.append((attempt.begun_s, attempt.channel.name, error and error.code))
         if error is None:
-            self.health.started(trial, now, now - trial.begun_s)
-            self.health.succeeded(trial, now)
+            self.health.started(attempt, now, now - attempt.begun_s)
+            self.health.succeeded(attempt, now)
         else:
-            self.health.failed(trial, now, error, OWN if error.condition is BROKEN_KEY else None)
+            self.health.failed(attempt, now, error, OWN if error.condition is BROKEN_KEY else None)
             self._attempt(now, tried, left)
-        self.health.release(trial)
+        self.health.release(attempt)
 
     def faults_of(self, name, begin, end):
         return [at for at, one, code in self.tries if one == name and code and begin <= at < end]
@@ -635,8 +637,10 @@ def test_an_outage_is_noticed_by_nobody_and_ends(seed, condition, wait):
     world.run(320)
     assert world.lost == []
     # Answers that were asked for before the outage come until 20.2 and interrupt the row.
-    assert len(world.faults_of("b", 20.21, 24)) <= (1 if wait else ROW)  # then it is aside
-    assert len(world.faults_of("b", 20, 24)) <= 2 * ROW
+    assert len(world.faults_of("b", 20.21, 24)) <= (
+        1 if wait else CONSECUTIVE_FAULTS
+    )  # then it is aside
+    assert len(world.faults_of("b", 20, 24)) <= 2 * CONSECUTIVE_FAULTS
     cools = 180 / 7 if wait else 3 + (180 - 35) / (COOLDOWN_MAX_S * (1 - JITTER))
     assert len(world.faults_of("b", 24, 200)) <= cools + 1  # a probe each, no flapping
     back = min(at for at, one, code in world.tries if one == "b" and not code and at > 200)
@@ -690,7 +694,7 @@ def test_a_slow_channel_is_left_and_comes_back(seed):
 def test_when_all_fail_calls_are_refused_quickly_and_it_ends(seed):
     world = World({name: down(10, 100) for name in "abc"}, seed)
     world.run(180)
-    assert len(world.tries) - 50 * 100 < 3 * (ROW + 10)
+    assert len(world.tries) - 50 * 100 < 3 * (CONSECUTIVE_FAULTS + 10)
     assert [at for at in world.lost if at < 10 or at > 100 + COOLDOWN_MAX_S] == []
 
 

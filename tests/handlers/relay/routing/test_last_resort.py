@@ -9,19 +9,19 @@ from handlers.relay.faults import no_candidate_fault
 from handlers.relay.limits.cells import private_cells
 from handlers.relay.limits.limits import Limits
 from handlers.relay.routing.breaker import (
+    CONSECUTIVE_FAULTS,
     COOLDOWN_S,
     FAILING,
     KEY_COOLDOWN_S,
     RATE_LIMITED,
-    ROW,
     TIMING_OUT,
 )
-from handlers.relay.routing.health import TRIAL_S, Health
+from handlers.relay.routing.health import LAST_RESORT_WAIT_S, Health
 from handlers.relay.routing.plan import Candidate, Planner
 from handlers.relay.routing.selector import Selector
-from handlers.relay.routing.suspended_keys import Refusal
+from handlers.relay.routing.suspended_keys import KeyRefusal
 from tests.handlers.relay.limits.calls import demand_of
-from tests.handlers.relay.routing.channels import MODEL, channel, wanted
+from tests.handlers.relay.routing.channels import MODEL, channel, routing_request
 
 QUICK = Fault(Condition.UPSTREAM_FAILED)
 LATE = Fault(Condition.UPSTREAM_TIMEOUT)
@@ -40,27 +40,27 @@ class World:
         self.selector = Selector(Planner(self.health, chance), self.limits)
         self.channels, self.now_s = channels, 0.0
 
-    def break_(self, one, fault, times=ROW, key=0):
+    def break_(self, one, fault, times=CONSECUTIVE_FAULTS, key=0):
         for _ in range(times):
-            trial = self.health.begin(one, MODEL, key, self.now_s)
-            refusal = Refusal("") if fault is REFUSED else None
-            self.health.failed(trial, self.now_s, fault, refusal)
+            attempt = self.health.begin(one, MODEL, key, self.now_s)
+            refusal = KeyRefusal("") if fault is REFUSED else None
+            self.health.failed(attempt, self.now_s, fault, refusal)
         assert self.health.fault_of(one, MODEL, key, self.now_s)[0]
 
     def choose(self, tried=None):
-        asked = wanted(self.channels, demand=demand_of())
+        asked = routing_request(self.channels, demand=demand_of())
         found = self.selector.next(asked, self.now_s, tried or {})
         return found if isinstance(found, Candidate) else no_candidate_fault(found, MODEL)
 
     def ask(self):
-        """The trial of a call that comes now, or the fault that it gets."""
+        """The attempt of a call that comes now, or the fault that it gets."""
         candidate = self.choose()
         if isinstance(candidate, Fault):
             return candidate
         begin = self.health.begin_anyway if candidate.anyway else self.health.begin
-        trial = begin(candidate.channel, MODEL, candidate.key, self.now_s)
-        assert trial is not None, "a plan of now may begin now"
-        return trial
+        attempt = begin(candidate.channel, MODEL, candidate.key, self.now_s)
+        assert attempt is not None, "a plan of now may begin now"
+        return attempt
 
     def why(self, one, key=0):
         return self.health.fault_of(one, MODEL, key, self.now_s)[0]
@@ -72,23 +72,25 @@ ONE = channel("one")
 @pytest.mark.parametrize("fault", [QUICK, Fault(Condition.UPSTREAM_OVERLOADED, retry_after_s=20)])
 def test_one_that_fails_quickly_is_asked_by_every_call(fault):
     world = World(ONE)
-    world.break_(ONE, fault, 1 if fault.retry_after_s else ROW)
+    world.break_(ONE, fault, 1 if fault.retry_after_s else CONSECUTIVE_FAULTS)
     until_s = world.health.fault_of(ONE, MODEL, 0, 0.0)[1]
-    trials = [world.ask() for _ in range(100)]
-    for trial in trials:
-        world.health.failed(trial, 0.1, QUICK)
-        world.health.release(trial)
+    attempts = [world.ask() for _ in range(100)]
+    for attempt in attempts:
+        world.health.failed(attempt, 0.1, QUICK)
+        world.health.release(attempt)
     assert world.health.fault_of(ONE, MODEL, 0, 0.0)[1] == until_s  # no longer away for others
     assert world.why(ONE)
 
 
-@pytest.mark.parametrize(("fault", "times"), [(QUICK, ROW), (TOLD, 1), (LATE, ROW)])
+@pytest.mark.parametrize(
+    ("fault", "times"), [(QUICK, CONSECUTIVE_FAULTS), (TOLD, 1), (LATE, CONSECUTIVE_FAULTS)]
+)
 def test_a_success_closes_the_circuit_at_once(fault, times):
     world = World(ONE)
     world.break_(ONE, fault, times)
-    trial = world.ask()
+    attempt = world.ask()
     assert world.why(ONE)
-    world.health.succeeded(trial, 0.5)
+    world.health.succeeded(attempt, 0.5)
     assert world.why(ONE) == ""
     assert all(not isinstance(world.ask(), Fault) for _ in range(50))
 
@@ -96,30 +98,30 @@ def test_a_success_closes_the_circuit_at_once(fault, times):
 def test_the_first_bytes_of_a_stream_close_it_and_a_break_behind_them_opens_it():
     world = World(ONE)
     world.break_(ONE, QUICK)
-    trial = world.ask()
-    world.health.started(trial, 0.5, 0.5)
+    attempt = world.ask()
+    world.health.started(attempt, 0.5, 0.5)
     assert world.why(ONE) == ""
-    world.health.failed(trial, 0.7, QUICK)
+    world.health.failed(attempt, 0.7, QUICK)
     assert world.why(ONE) == FAILING
 
 
 @pytest.mark.parametrize(
     ("fault", "times", "condition", "reason"),
-    [(TOLD, 1, E25, RATE_LIMITED), (LATE, ROW, E09, TIMING_OUT)],
+    [(TOLD, 1, E25, RATE_LIMITED), (LATE, CONSECUTIVE_FAULTS, E09, TIMING_OUT)],
 )
 def test_one_that_limits_us_or_hangs_is_asked_by_few_at_a_time(fault, times, condition, reason):
     world = World(ONE)
     world.break_(ONE, fault, times)
     assert world.why(ONE) == reason
-    trial = world.ask()
+    attempt = world.ask()
     told = world.ask()
     assert (told.condition, told.wait_s) == (condition, 1)
-    world.health.failed(trial, 0.2, fault)
+    world.health.failed(attempt, 0.2, fault)
     world.now_s = 0.3
     second = world.ask()  # the first one has its answer
-    world.now_s = 0.3 + TRIAL_S - 0.01
+    world.now_s = 0.3 + LAST_RESORT_WAIT_S - 0.01
     assert world.ask().condition is condition
-    world.now_s = 0.3 + TRIAL_S
+    world.now_s = 0.3 + LAST_RESORT_WAIT_S
     assert not isinstance(world.ask(), Fault)  # the second one has none for too long
     world.health.release(second)  # and is no longer counted when it ends
     assert world.ask().condition is condition
@@ -196,7 +198,7 @@ def test_refused_keys_stay_aside():
     two = channel("two", keys=("x", "y"))
     world = World(two)
     world.break_(two, REFUSED, 1, 0)
-    world.break_(two, QUICK, ROW, 1)
+    world.break_(two, QUICK, CONSECUTIVE_FAULTS, 1)
     assert {world.choose().key for _ in range(5)} == {1}
     world = World(ONE)
     world.break_(ONE, REFUSED, 1)
@@ -237,14 +239,14 @@ def test_places_are_given_back_on_every_way_out():
     world.break_(ONE, TOLD, 1)
     for end in (
         world.health.release,
-        lambda trial: world.health.failed(trial, 0.1, TOLD),
-        lambda trial: world.health.failed(trial, 0.1, Fault(Condition.UPSTREAM_REFUSED)),
-        lambda trial: world.health.failed(trial, 0.1, REFUSED, Refusal("user")),
+        lambda attempt: world.health.failed(attempt, 0.1, TOLD),
+        lambda attempt: world.health.failed(attempt, 0.1, Fault(Condition.UPSTREAM_REFUSED)),
+        lambda attempt: world.health.failed(attempt, 0.1, REFUSED, KeyRefusal("user")),
     ):
-        trial = world.ask()
+        attempt = world.ask()
         assert isinstance(world.ask(), Fault)
-        end(trial)
-        world.health.release(trial)
+        end(attempt)
+        world.health.release(attempt)
     assert world.health.last_resorts._running == {}
 
 

@@ -7,13 +7,19 @@ import pytest
 
 from adapters.faults import Condition, Fault
 from handlers.relay.routing import breaker as module
-from handlers.relay.routing.breaker import COOLDOWN_S, FAILING, KEY_SUSPENDED, ROW, OpenBreakers
+from handlers.relay.routing.breaker import (
+    CONSECUTIVE_FAULTS,
+    COOLDOWN_S,
+    FAILING,
+    KEY_SUSPENDED,
+    OpenBreakers,
+)
 from handlers.relay.routing.health import Health
-from handlers.relay.routing.suspended_keys import Refusal
+from handlers.relay.routing.suspended_keys import KeyRefusal
 from store.catalog.catalog import EMPTY
 from tests.handlers.relay.routing.channels import MODEL, channel
 
-OWN = Refusal("")
+OWN = KeyRefusal("")
 ONE = replace(channel("one"), keys=("sk-first", "sk-second"), fingerprints=("f1", "f2"))
 
 
@@ -25,19 +31,19 @@ def health():
 @pytest.fixture
 def shown(health):
     """shown(): the rows of now."""
-    picture = OpenBreakers(health.breakers)
+    open_breakers = OpenBreakers(health.breakers)
     snapshot = replace(EMPTY, channels=(ONE, channel("bare", keys=())))
 
     def look():
-        picture.look(snapshot)
-        return picture.rows
+        open_breakers.update(snapshot)
+        return open_breakers.rows
 
     return look
 
 
 def fail(health, at_s, key=0, one=ONE, **more):
-    trial = health.begin(one, MODEL, key, at_s)
-    health.failed(trial, at_s, Fault(Condition.UPSTREAM_FAILED), **more)
+    attempt = health.begin(one, MODEL, key, at_s)
+    health.failed(attempt, at_s, Fault(Condition.UPSTREAM_FAILED), **more)
 
 
 def test_nothing_is_shown_of_what_is_closed(health, shown):
@@ -47,7 +53,7 @@ def test_nothing_is_shown_of_what_is_closed(health, shown):
 
 
 def test_a_breaker_is_told_by_fingerprint_and_wall_clock(health, shown):
-    for _ in range(ROW):
+    for _ in range(CONSECUTIVE_FAULTS):
         fail(health, 10.0)
     [(name, (reason, since_ms, until_ms))] = shown().items()
     assert name == (ONE.id, MODEL, "f1")
@@ -57,7 +63,7 @@ def test_a_breaker_is_told_by_fingerprint_and_wall_clock(health, shown):
 
 
 def test_since_is_when_it_was_well_for_the_last_time(health, shown):
-    for _ in range(ROW):
+    for _ in range(CONSECUTIVE_FAULTS):
         fail(health, 10.0)
     before = shown()[ONE.id, MODEL, "f1"]
     fail(health, 10.0 + 2 * COOLDOWN_S)  # its probe
@@ -67,13 +73,13 @@ def test_since_is_when_it_was_well_for_the_last_time(health, shown):
 
 
 def test_it_vanishes_when_it_closes_and_begins_anew(health, shown):
-    for _ in range(ROW):
+    for _ in range(CONSECUTIVE_FAULTS):
         fail(health, 10.0)
     assert shown()
-    trial = health.begin(ONE, MODEL, 0, 100.0)
-    health.succeeded(trial, 100.0)
+    attempt = health.begin(ONE, MODEL, 0, 100.0)
+    health.succeeded(attempt, 100.0)
     assert shown() == {}
-    for _ in range(ROW):
+    for _ in range(CONSECUTIVE_FAULTS):
         fail(health, 200.0)
     assert shown()[ONE.id, MODEL, "f1"][1] == 200_000
 
@@ -87,14 +93,14 @@ def test_what_is_gone_from_the_catalog_is_not_shown(health, shown):
     replaced = replace(ONE, keys=("sk-old",), fingerprints=("f0",))
     removed = channel("removed")
     for one in (replaced, removed, channel("bare", keys=())):
-        for _ in range(ROW):
+        for _ in range(CONSECUTIVE_FAULTS):
             fail(health, 10.0, one=one)
     assert [name[0] for name in shown()] == ["id-bare"]
     assert [name[2] for name in shown()] == [""]
 
 
-def test_the_picture_is_bounded(health, shown, monkeypatch):
-    monkeypatch.setattr(module, "SHOWN_MAX", 1)
+def test_the_open_breakers_is_bounded(health, shown, monkeypatch):
+    monkeypatch.setattr(module, "STORED_MAX", 1)
     for key in (0, 1):
         fail(health, 10.0, key=key, refusal=OWN)
     assert len(shown()) == 1

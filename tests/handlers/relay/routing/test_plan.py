@@ -7,15 +7,21 @@ import pytest
 
 from adapters.faults import Condition, Fault
 from handlers.relay.routing import plan
-from handlers.relay.routing.breaker import FAILING, KEY_SUSPENDED, RATE_LIMITED, ROW, SLOW
+from handlers.relay.routing.breaker import (
+    CONSECUTIVE_FAULTS,
+    FAILING,
+    KEY_SUSPENDED,
+    RATE_LIMITED,
+    SLOW,
+)
 from handlers.relay.routing.health import Health
 from handlers.relay.routing.plan import Planner, Preference, not_candidates
 from handlers.relay.routing.rendezvous import token_of
-from handlers.relay.routing.suspended_keys import Refusal
+from handlers.relay.routing.suspended_keys import KeyRefusal
 from store.catalog.catalog import Group, Snapshot
-from tests.handlers.relay.routing.channels import MODEL, channel, fail, wanted
+from tests.handlers.relay.routing.channels import MODEL, channel, fail, routing_request
 
-OWN = Refusal("")
+OWN = KeyRefusal("")
 
 
 def planner(seed=1):
@@ -36,7 +42,7 @@ def test_higher_priority_always_comes_first():
     channels = [channel("a", 10), channel("b", 10), channel("c"), channel("d", -5)]
     make, _ = planner()
     for _ in range(200):
-        order = names(make.plan(wanted(channels), 0.0, 4))
+        order = names(make.plan(routing_request(channels), 0.0, 4))
         assert set(order[:2]) == {"a", "b"}
         assert order[2:] == ["c", "d"]
 
@@ -44,7 +50,7 @@ def test_higher_priority_always_comes_first():
 def test_first_place_is_shared_by_weight():
     channels = [channel("heavy", weight=3), channel("light", weight=1)]
     make, _ = planner(2)
-    firsts = Counter(names(make.plan(wanted(channels), 0.0))[0] for _ in range(4000))
+    firsts = Counter(names(make.plan(routing_request(channels), 0.0))[0] for _ in range(4000))
     assert 0.70 < firsts["heavy"] / 4000 < 0.80
 
 
@@ -52,7 +58,7 @@ def test_the_share_of_one_left_out_goes_to_the_others_by_weight():
     channels = [channel("ill", weight=4), channel("heavy", weight=3), channel("light", weight=1)]
     make, health = planner(2)
     fail(health, channels[0])
-    firsts = Counter(names(make.plan(wanted(channels), 0.0))[0] for _ in range(4000))
+    firsts = Counter(names(make.plan(routing_request(channels), 0.0))[0] for _ in range(4000))
     assert set(firsts) == {"heavy", "light"}
     assert 0.70 < firsts["heavy"] / 4000 < 0.80
 
@@ -62,30 +68,32 @@ def test_every_channel_is_there_once_whatever_the_weights():
     channels.sort(key=lambda c: -c.priority)
     make, _ = planner(3)
     for _ in range(50):
-        assert sorted(names(make.plan(wanted(channels), 0.0, 40))) == sorted(map(str, range(40)))
+        assert sorted(names(make.plan(routing_request(channels), 0.0, 40))) == sorted(
+            map(str, range(40))
+        )
 
 
 def test_all_weights_zero_means_equal_chances():
     channels = [channel("a", weight=0), channel("b", weight=0)]
     make, _ = planner(4)
-    firsts = Counter(names(make.plan(wanted(channels), 0.0))[0] for _ in range(1000))
+    firsts = Counter(names(make.plan(routing_request(channels), 0.0))[0] for _ in range(1000))
     assert 400 < firsts["a"] < 600
 
 
 def test_weight_zero_beside_others_is_never_first():
     channels = [channel("spare", weight=0), channel("a", weight=1)]
     make, _ = planner(5)
-    assert {names(make.plan(wanted(channels), 0.0))[0] for _ in range(300)} == {"a"}
-    assert names(make.plan(wanted(channels), 0.0, 2)) == ["a", "spare"]
+    assert {names(make.plan(routing_request(channels), 0.0))[0] for _ in range(300)} == {"a"}
+    assert names(make.plan(routing_request(channels), 0.0, 2)) == ["a", "spare"]
 
 
 def test_no_more_than_wanted_and_none_tried():
     channels = [channel(str(i)) for i in range(5)]
     make, _ = planner()
-    assert len(make.plan(wanted(channels), 0.0, 3)) == 3
+    assert len(make.plan(routing_request(channels), 0.0, 3)) == 3
     tried = {f"id-{number}": {0} for number in (0, 1, 3, 4)}
-    assert names(make.plan(wanted(channels), 0.0, 3, tried)) == ["2"]
-    assert make.plan(wanted(channels[:1]), 0.0, 3, tried) == []
+    assert names(make.plan(routing_request(channels), 0.0, 3, tried)) == ["2"]
+    assert make.plan(routing_request(channels[:1]), 0.0, 3, tried) == []
 
 
 def test_one_channel_needs_no_draw():
@@ -94,7 +102,7 @@ def test_one_channel_needs_no_draw():
 
     health = Health(never)
     only = channel("only")
-    assert names(Planner(health, never).plan(wanted([only]), 0.0)) == ["only"]
+    assert names(Planner(health, never).plan(routing_request([only]), 0.0)) == ["only"]
 
 
 def test_upstream_keys_are_used_in_turn():
@@ -102,7 +110,7 @@ def test_upstream_keys_are_used_in_turn():
     one = channel("a", keys=("x", "y", "z"))
     used = []
     for _ in range(6):
-        (candidate,) = make.plan(wanted([one]), 0.0)
+        (candidate,) = make.plan(routing_request([one]), 0.0)
         used.append(candidate.key)
         health.succeeded(health.begin(one, MODEL, candidate.key, 0.0), 0.0)
     assert used == [0, 1, 2, 0, 1, 2]
@@ -114,7 +122,7 @@ def test_a_key_put_aside_is_skipped_for_all_models_and_the_others_go_on():
     fail(health, one, 1, fault=Fault(Condition.CHANNEL_MISCONFIGURED), refusal=OWN)
     for model in (MODEL, "another"):
         for _ in range(4):
-            (candidate,) = make.plan(wanted([one], model), 0.0)
+            (candidate,) = make.plan(routing_request([one], model), 0.0)
             assert candidate.key == 1
             health.succeeded(health.begin(one, model, candidate.key, 0.0), 0.0)
 
@@ -125,7 +133,7 @@ def test_a_plan_changes_nothing():
     fail(health, channels[1])
     after = health.breakers[("id-b", MODEL, "k")].until_s
     for _ in range(3):
-        (candidate,) = make.plan(wanted(channels), after)[:1]
+        (candidate,) = make.plan(routing_request(channels), after)[:1]
         assert candidate.key == 0
     assert not any(one.probe for one in health.breakers.values())
 
@@ -137,8 +145,8 @@ def test_reasons_and_waits_of_those_left_out():
     fail(health, limited, 1, fault=Fault(Condition.UPSTREAM_RATE_LIMITED, retry_after_s=30))
     fail(health, refused, 1, fault=Fault(Condition.CHANNEL_MISCONFIGURED), refusal=OWN)
     channels = [failing, limited, refused, well]
-    assert names(make.plan(wanted(channels), 1.0, 9)) == ["w"]
-    found = {one.channel.name: one for one in make.left_out(wanted(channels), 1.0)}
+    assert names(make.plan(routing_request(channels), 1.0, 9)) == ["w"]
+    found = {one.channel.name: one for one in make.left_out(routing_request(channels), 1.0)}
     assert {name: one.reason for name, one in found.items()} == {
         "failing": FAILING,
         "limited": RATE_LIMITED,
@@ -152,12 +160,12 @@ def test_slow_ones_are_asked_last_but_asked():
     make, health = planner()
     slow, quick = channel("slow", 10), channel("quick", 0)
     health.started(health.begin(slow, MODEL, 0, 0.0), 0.2, 0.2)  # that is usual for it
-    for _ in range(ROW):
+    for _ in range(CONSECUTIVE_FAULTS):
         health.started(health.begin(slow, MODEL, 0, 0.0), 10.0, 10.0)
     assert health.fault_of(slow, MODEL, 0, 10.0)[0] == SLOW
-    assert names(make.plan(wanted([slow, quick]), 10.0, 2)) == ["quick", "slow"]
-    assert names(make.plan(wanted([slow]), 10.0)) == ["slow"]
-    assert make.left_out(wanted([slow, quick]), 10.0) == []
+    assert names(make.plan(routing_request([slow, quick]), 10.0, 2)) == ["quick", "slow"]
+    assert names(make.plan(routing_request([slow]), 10.0)) == ["slow"]
+    assert make.left_out(routing_request([slow, quick]), 10.0) == []
 
 
 def test_native_channels_come_before_others_whatever_the_priority():
@@ -165,14 +173,14 @@ def test_native_channels_come_before_others_whatever_the_priority():
     foreign = [channel("m", 9, family="messages"), channel("g", 9, family="generate_content")]
     channels = [channel("a", 5), channel("b"), *foreign, channel("late", 5, family="messages")]
     make, _ = planner()
-    orders = {tuple(names(make.plan(wanted(channels), 0.0, 5))) for _ in range(100)}
+    orders = {tuple(names(make.plan(routing_request(channels), 0.0, 5))) for _ in range(100)}
     assert orders == {("a", "b", "m", "g", "late"), ("a", "b", "g", "m", "late")}
 
 
 def test_what_is_remembered_of_candidates_is_bounded():
     make, _ = planner()
     for _ in range(3 * plan._MAX_REMEMBERED):
-        make.plan(wanted((channel("a"), channel("b"))), 0.0)
+        make.plan(routing_request((channel("a"), channel("b"))), 0.0)
     assert len(make._remembered) <= plan._MAX_REMEMBERED
 
 
@@ -218,22 +226,22 @@ def test_a_call_fails_over_from_native_to_what_loses_less_then_to_what_loses_mor
     channels = [*native, near, far]
     make, health = planner()
     for _ in range(50):
-        order = names(make.plan(wanted(channels), 0.0, 4))
+        order = names(make.plan(routing_request(channels), 0.0, 4))
         assert set(order[:2]) == {"own", "other"} and order[2:] == ["near", "far"]
     tried = {"id-own": [0], "id-other": [0]}
-    assert names(make.plan(wanted(channels), 0.0, tried=tried)) == ["near"]
+    assert names(make.plan(routing_request(channels), 0.0, tried=tried)) == ["near"]
     for one in native:
         fail(health, one)
-    assert names(make.plan(wanted(channels), 0.0, 2)) == ["near", "far"]
+    assert names(make.plan(routing_request(channels), 0.0, 2)) == ["near", "far"]
     fail(health, near)
-    assert names(make.plan(wanted(channels), 0.0)) == ["far"]
+    assert names(make.plan(routing_request(channels), 0.0)) == ["far"]
 
 
 # ---- conversations -------------------------------------------------------------------------------
 
 
 def first(make, channels, preference, now_s=0.0):
-    return make.plan(wanted(channels, preference=preference), now_s)[0]
+    return make.plan(routing_request(channels, preference=preference), now_s)[0]
 
 
 def test_a_conversation_falls_to_one_channel_and_key_in_every_worker():
@@ -262,16 +270,16 @@ def test_conversations_fall_by_weight_and_priority():
 def test_the_share_of_one_left_out_goes_by_weight_for_conversations_too():
     channels = [channel("ill", weight=4), channel("heavy", weight=3), channel("light", weight=1)]
     make, health = planner()
-    wanted = [
+    routing_request = [
         preference
         for preference in preferences(8000)
         if first(make, channels, preference).channel.name == "ill"
     ]
     fail(health, channels[0])
-    candidates = [first(make, channels, preference) for preference in wanted]
+    candidates = [first(make, channels, preference) for preference in routing_request]
     firsts = Counter(candidate.channel.name for candidate in candidates)
     assert set(firsts) == {"heavy", "light"} and all(candidate.moved for candidate in candidates)
-    assert 0.71 < firsts["heavy"] / len(wanted) < 0.79
+    assert 0.71 < firsts["heavy"] / len(routing_request) < 0.79
 
 
 def test_the_others_stay_when_one_is_left_out():
@@ -293,11 +301,11 @@ def test_all_channels_come_after_the_one_that_a_conversation_falls_to():
     channels.sort(key=lambda c: -c.priority)
     make, _ = planner()
     for preference in preferences(50):
-        candidates = make.plan(wanted(channels, preference=preference), 0.0, 40)
+        candidates = make.plan(routing_request(channels, preference=preference), 0.0, 40)
         assert sorted(names(candidates)) == sorted(map(str, range(40)))
         assert [candidate.moved for candidate in candidates] == [False] + [True] * 39
         tried = {candidate.channel.id: {0} for candidate in candidates[:3]}
-        (following,) = make.plan(wanted(channels, preference=preference), 0.0, tried=tried)
+        (following,) = make.plan(routing_request(channels, preference=preference), 0.0, tried=tried)
         assert following == candidates[3]
 
 
@@ -305,7 +313,7 @@ def test_where_a_conversation_went_comes_first_whatever_the_priority():
     channels = [channel("a", 10), channel("b", 10), channel("c", keys="xyz")]
     make, health = planner()
     for preference in preferences(20, channel_id="id-c", fingerprint="mark-y"):
-        candidates = make.plan(wanted(channels, preference=preference), 0.0, 3)
+        candidates = make.plan(routing_request(channels, preference=preference), 0.0, 3)
         assert [(s.channel.name, s.moved) for s in candidates[:1]] == [("c", True)]
         assert candidates[0].key == 1 and set(names(candidates)) == {"a", "b", "c"}
     fail(health, channels[2], key=1)
@@ -319,10 +327,10 @@ def test_where_a_conversation_went_is_left_when_it_is_slow():
     slow, quick = channel("slow"), channel("quick", -1)
     make, health = planner()
     health.started(health.begin(slow, MODEL, 0, 0.0), 0.2, 0.2)
-    for _ in range(ROW):
+    for _ in range(CONSECUTIVE_FAULTS):
         health.started(health.begin(slow, MODEL, 0, 0.0), 10.0, 10.0)
     (preference,) = preferences(1, channel_id="id-slow", fingerprint="mark-k")
-    candidates = make.plan(wanted([slow, quick], preference=preference), 10.0, 2)
+    candidates = make.plan(routing_request([slow, quick], preference=preference), 10.0, 2)
     assert names(candidates) == ["quick", "slow"]
 
 

@@ -10,10 +10,10 @@ import pytest
 from adapters.faults import Condition, Fault
 from conf.settings import ProbeSettings, Settings
 from handlers.relay.routing import prober as module
-from handlers.relay.routing.breaker import COOLDOWN_MAX_S, KEY_SUSPENDED, ROW
+from handlers.relay.routing.breaker import CONSECUTIVE_FAULTS, COOLDOWN_MAX_S, KEY_SUSPENDED
 from handlers.relay.routing.health import Health
 from handlers.relay.routing.prober import Prober
-from handlers.relay.routing.suspended_keys import Refusal
+from handlers.relay.routing.suspended_keys import KeyRefusal
 from handlers.relay.upstream.client import UpstreamClient
 from store.catalog.catalog import EMPTY, Model
 from store.channels import probes
@@ -125,9 +125,9 @@ def test_a_success_closes_what_was_open(db, upstream):
     async def main():
         with made(upstream) as (prober, health, one):
             began_s = module.time.monotonic() - COOLDOWN_MAX_S
-            for _ in range(ROW):
-                trial = health.begin(one, MODEL, 0, began_s)
-                health.failed(trial, began_s, Fault(Condition.UPSTREAM_FAILED))
+            for _ in range(CONSECUTIVE_FAULTS):
+                attempt = health.begin(one, MODEL, 0, began_s)
+                health.failed(attempt, began_s, Fault(Condition.UPSTREAM_FAILED))
             assert all(breaker.open for breaker in health.breakers.values())
             await probed(prober, db)
             assert not any(breaker.open for breaker in health.breakers.values())
@@ -139,9 +139,9 @@ def test_what_is_left_alone_is_not_asked(db, upstream):
     async def main():
         with made(upstream) as (prober, health, one):
             now_s = module.time.monotonic()
-            for _ in range(ROW):
-                trial = health.begin(one, MODEL, 0, now_s)
-                health.failed(trial, now_s, Fault(Condition.UPSTREAM_FAILED))
+            for _ in range(CONSECUTIVE_FAULTS):
+                attempt = health.begin(one, MODEL, 0, now_s)
+                health.failed(attempt, now_s, Fault(Condition.UPSTREAM_FAILED))
             await probed(prober, db)
             assert (upstream.asked, sums(db)) == ([], [])
 
@@ -154,7 +154,7 @@ def test_the_key_that_health_has_nothing_against_is_asked(db, upstream):
             now_s = module.time.monotonic()
             refused = health.begin(one, MODEL, 0, now_s)
             health.failed(
-                refused, now_s, Fault(Condition.CHANNEL_MISCONFIGURED), refusal=Refusal("")
+                refused, now_s, Fault(Condition.CHANNEL_MISCONFIGURED), refusal=KeyRefusal("")
             )
             upstream.way, upstream.bad_keys = "401", ("sk-one",)
             await probed(prober, db)

@@ -8,12 +8,12 @@ from adapters.faults import Condition
 from handlers.relay.faults import no_candidate_fault
 from handlers.relay.limits.cells import private_cells
 from handlers.relay.limits.limits import NO_TOKENS, Limits
-from handlers.relay.routing.breaker import ROW
+from handlers.relay.routing.breaker import CONSECUTIVE_FAULTS
 from handlers.relay.routing.health import Health
 from handlers.relay.routing.plan import Candidate, Planner
 from handlers.relay.routing.selector import Selector
 from tests.handlers.relay.limits.calls import demand_of
-from tests.handlers.relay.routing.channels import MODEL, channel, fail, wanted
+from tests.handlers.relay.routing.channels import MODEL, channel, fail, routing_request
 
 
 class World:
@@ -28,7 +28,7 @@ class World:
 
     def next(self, demand=None, **more):
         """What is next for a call, an attempt of which begins; the fault when there is nothing."""
-        asked = wanted(self.channels, demand=demand or demand_of(outputs=100))
+        asked = routing_request(self.channels, demand=demand or demand_of(outputs=100))
         found = self.selector.next(asked, 0.0, **more)
         if not isinstance(found, Candidate):
             return no_candidate_fault(found, MODEL)
@@ -104,7 +104,7 @@ def test_when_all_are_full_the_wait_is_that_of_the_first_to_have_room(channels, 
 
 def test_one_full_and_the_other_ill():
     world = World(limited("full", rpm=1), limited("ill", 5))
-    fail(world.health, world.channels[0], ROW)
+    fail(world.health, world.channels[0], CONSECUTIVE_FAULTS)
     assert world.places(1) == [("full", 0)]
     fault = world.next()
     assert fault.condition is Condition.NO_CHANNEL

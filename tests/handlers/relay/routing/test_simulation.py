@@ -14,19 +14,19 @@ import pytest
 
 from adapters.faults import Condition, Fault
 from handlers.relay.routing.breaker import (
+    CONSECUTIVE_FAULTS,
     COOLDOWN_MAX_S,
     COOLDOWN_S,
     KEY_COOLDOWN_S,
     PLAIN,
-    ROW,
     SLOW,
     STREAM,
 )
 from handlers.relay.routing.health import PROBE_S, SLOW_S, Health
 from handlers.relay.routing.plan import Planner
-from handlers.relay.routing.suspended_keys import Refusal
+from handlers.relay.routing.suspended_keys import KeyRefusal
 from store.catalog.catalog import Channel
-from tests.handlers.relay.routing.channels import wanted
+from tests.handlers.relay.routing.channels import routing_request
 
 MODEL, OTHER = "m", "n"
 ATTEMPTS = 3
@@ -36,7 +36,7 @@ SEEDS = (1, 2)
 USUAL_S, STREAM_S = 0.3, 2.0  # the first byte, and the rest of an answer
 SLOW_ANSWER_S = 20.0
 FAILED = Condition.UPSTREAM_FAILED
-OWN = Refusal("", "key", "refused")
+OWN = KeyRefusal("", "key", "refused")
 
 
 def channel(name, weight=1, keys=("k",)):
@@ -118,22 +118,24 @@ class World:
 
     def _sweep(self):
         self._at(self.now_s + 1.0, self._sweep)
-        for trial in list(self._running.values()):
-            self.health.late(trial, self.now_s)
+        for attempt in list(self._running.values()):
+            self.health.late(attempt, self.now_s)
 
     def _try(self, model, tried):
         while len(tried) < ATTEMPTS:
-            candidates = self.planner.plan(wanted(self.channels, model), self.now_s, tried=tried)
+            candidates = self.planner.plan(
+                routing_request(self.channels, model), self.now_s, tried=tried
+            )
             if not candidates:
                 break
             (candidate,) = candidates
             before = self._open_breakers(candidate, model)
             kind = STREAM if self._stream else PLAIN
-            trial = self.health.begin(candidate.channel, model, candidate.key, self.now_s, kind)
-            assert trial is not None, "a plan of now may begin now"
-            assert set(map(id, before)) <= set(map(id, trial.probes)), "through an open breaker"
+            attempt = self.health.begin(candidate.channel, model, candidate.key, self.now_s, kind)
+            assert attempt is not None, "a plan of now may begin now"
+            assert set(map(id, before)) <= set(map(id, attempt.probes)), "through an open breaker"
             tried = {**tried, candidate.channel.id: range(len(candidate.channel.keys))}
-            self._begin(trial, model, tried)
+            self._begin(attempt, model, tried)
             return
         self.lost.append(self.now_s)
 
@@ -143,44 +145,44 @@ class World:
         found = (self.health.breakers.get(name) for name in names)
         return [one for one in found if one is not None and one.open and one.reason != SLOW]
 
-    def _begin(self, trial, model, tried):
-        self._running[id(trial)] = trial
+    def _begin(self, attempt, model, tried):
+        self._running[id(attempt)] = attempt
         young = (one for one in self._running.values() if self.now_s - one.begun_s < PROBE_S)
         probed = [id(breaker) for one in young for breaker in one.probes]
         assert len(probed) == len(set(probed)), "two probes at one time"
-        manner = self._behave(trial.channel.name, model, trial.key, self.now_s, self.chance)
+        manner = self._behave(attempt.channel.name, model, attempt.key, self.now_s, self.chance)
         ok = manner.fault is None
-        place = trial.channel.name, model, trial.key
+        place = attempt.channel.name, model, attempt.key
         self.met.append(Met(self.now_s, *place, ok, manner.first_s))
         event = self._first_byte if ok else self._fail
-        self._at(self.now_s + manner.first_s, event, trial, model, manner, tried)
+        self._at(self.now_s + manner.first_s, event, attempt, model, manner, tried)
 
-    def _first_byte(self, trial, _model, manner, _tried):
+    def _first_byte(self, attempt, _model, manner, _tried):
         if self._stream:
-            self.health.started(trial, self.now_s, manner.first_s)
-        self._at(self.now_s + STREAM_S, self._end, trial)
+            self.health.started(attempt, self.now_s, manner.first_s)
+        self._at(self.now_s + STREAM_S, self._end, attempt)
 
-    def _end(self, trial):
-        self.health.succeeded(trial, self.now_s)
-        self._over(trial)
+    def _end(self, attempt):
+        self.health.succeeded(attempt, self.now_s)
+        self._over(attempt)
 
-    def _fail(self, trial, model, manner, tried):
-        opened = self._opened(trial)
+    def _fail(self, attempt, model, manner, tried):
+        opened = self._opened(attempt)
         refusal = OWN if manner.fault.key_refused else None
-        self.health.failed(trial, self.now_s, manner.fault, refusal)
-        if self._opened(trial) > opened:
-            self.openings[trial.channel.name] += 1
-        self._over(trial)
+        self.health.failed(attempt, self.now_s, manner.fault, refusal)
+        if self._opened(attempt) > opened:
+            self.openings[attempt.channel.name] += 1
+        self._over(attempt)
         self._try(model, tried)
 
-    def _opened(self, trial):
+    def _opened(self, attempt):
         """When its breakers opened last."""
-        ours = (b for n, b in self.health.breakers.items() if n[0] == trial.channel.id and b.open)
+        ours = (b for n, b in self.health.breakers.items() if n[0] == attempt.channel.id and b.open)
         return max((one.since_s for one in ours), default=-1.0)
 
-    def _over(self, trial):
-        self.health.release(trial)
-        del self._running[id(trial)]
+    def _over(self, attempt):
+        self.health.release(attempt)
+        del self._running[id(attempt)]
 
     # ---- what is asked of the whole --------------------------------------------------------------
 
@@ -231,7 +233,7 @@ def test_a_dead_channel_is_met_by_one_call_in_each_cool_down(seed, how):
     world = World(three(), failing_between(10, 1e9, BROKEN[how]), seed).run(300)
     assert world.lost == []
     # Some that were well, or on their way to a fault, were under way already.
-    assert world.count("a", 10, 13) <= ROW + UNDER_WAY
+    assert world.count("a", 10, 13) <= CONSECUTIVE_FAULTS + UNDER_WAY
     # 5, 10, 20, 40, then 60 s, each up to a quarter shorter: one probe behind each.
     assert world.count("a", 13, 300) <= 290 / (0.75 * COOLDOWN_MAX_S) + 4
     for other in "bc":
@@ -271,7 +273,7 @@ def test_a_flapping_channel_is_opened_ever_more_rarely(seed, period_s):
     # Cool-downs grow to a minute: that many openings at most, and some while they grow.
     assert world.openings["a"] <= 600 / (0.75 * COOLDOWN_MAX_S) + 4
     faults = world.count("a", 0, 600, ok=False)
-    assert faults <= (ROW + 2) * (1 + world.openings["a"])
+    assert faults <= (CONSECUTIVE_FAULTS + 2) * (1 + world.openings["a"])
     for other in "bc":
         assert world.share(other, 0, 600) > 0.3
 
@@ -378,7 +380,10 @@ def test_one_failing_key_of_three_is_left_and_its_channel_is_not(seed):
 
     world = World(three(keys=("x", "y", "z")), behave, seed).run(300)
     assert world.lost == []
-    assert world.count("a", 10, 300, key=1) <= ROW + 3 + 290 / (0.75 * COOLDOWN_MAX_S) + 4
+    assert (
+        world.count("a", 10, 300, key=1)
+        <= CONSECUTIVE_FAULTS + 3 + 290 / (0.75 * COOLDOWN_MAX_S) + 4
+    )
     assert 0.31 < world.share("a", 13, 300) < 0.36
 
 

@@ -5,9 +5,15 @@ import random
 import pytest
 
 from adapters.faults import Condition, Fault
-from handlers.relay.routing.breaker import KEY_SUSPENDED, ROW
+from handlers.relay.routing.breaker import CONSECUTIVE_FAULTS, KEY_SUSPENDED
 from handlers.relay.routing.health import Health
-from handlers.relay.routing.suspended_keys import AGAIN_S, CLEARED_S, MEMORY_S, Refusal, Suspect
+from handlers.relay.routing.suspended_keys import (
+    CLEARED_S,
+    HISTORY_S,
+    NEXT_CHECK_S,
+    KeyRefusal,
+    RefusalHistory,
+)
 from tests.handlers.relay.routing.channels import MODEL, channel
 
 ONE = channel("one", keys=("x", "y"))
@@ -20,16 +26,16 @@ class World:
     def __init__(self, checks=True):
         self.health = Health(random.Random(1).random)
         self.due, self.told, self.now_s = [], [], 0.0
-        self.health.keys.on_key = self.told.append
-        self.health.keys.on_suspect = self._check if checks else lambda suspicion: False
+        self.health.keys.on_report = self.told.append
+        self.health.keys.on_check = self._check if checks else lambda check: False
 
-    def _check(self, suspicion):
-        self.due.append(suspicion)
+    def _check(self, check):
+        self.due.append(check)
         return True
 
     def refuse(self, caller, about="access", key=0):
-        trial = self.health.begin(ONE, MODEL, key, self.now_s)
-        self.health.failed(trial, self.now_s, REFUSED, Refusal(caller, about, "status"))
+        attempt = self.health.begin(ONE, MODEL, key, self.now_s)
+        self.health.failed(attempt, self.now_s, REFUSED, KeyRefusal(caller, about, "status"))
 
     def checked(self, refused):
         self.health.keys.checked(self.due.pop(0), self.now_s, refused)
@@ -41,10 +47,10 @@ class World:
 
 def test_a_refusal_to_one_caller_asks_for_one_check_and_no_more():
     world = World()
-    for _ in range(3 * ROW):
+    for _ in range(3 * CONSECUTIVE_FAULTS):
         world.refuse("ann")
-    [suspicion] = world.due
-    assert (suspicion.channel, suspicion.key, suspicion.model) == (ONE, 0, MODEL)
+    [check] = world.due
+    assert (check.channel, check.key, check.model) == (ONE, 0, MODEL)
     assert not world.aside and world.told == []
     world.refuse("ann", key=1)
     assert [one.key for one in world.due] == [0, 1]  # each key for itself
@@ -74,10 +80,10 @@ def test_one_caller_alone_never_opens_a_circuit_and_several_do_for_the_model():
     world = World()
     world.refuse("ann")
     world.checked(False)
-    for _ in range(5 * ROW):
+    for _ in range(5 * CONSECUTIVE_FAULTS):
         world.refuse("ann")
     assert world.health.fault_of(ONE, MODEL, 0, 0.0)[0] == ""
-    for number in range(ROW):
+    for number in range(CONSECUTIVE_FAULTS):
         world.refuse(f"user {number}")
     assert world.health.fault_of(ONE, MODEL, 0, 0.0)[0] not in ("", KEY_SUSPENDED)
     assert world.health.fault_of(ONE, "another", 0, 0.0)[0] == ""
@@ -106,10 +112,10 @@ def test_a_second_caller_confirms_what_no_check_could_tell():
     world = World()
     world.refuse("ann")
     world.checked(None)
-    for _ in range(ROW):
+    for _ in range(CONSECUTIVE_FAULTS):
         world.refuse("ann")
     assert not world.aside and world.due == []  # not as often as it is refused
-    world.now_s = AGAIN_S
+    world.now_s = NEXT_CHECK_S
     world.refuse("ann")
     assert not world.aside and len(world.due) == 1
     world.checked(None)
@@ -132,7 +138,7 @@ def test_a_call_that_goes_well_clears_the_key():
     world.health.succeeded(world.health.begin(ONE, MODEL, 0, 0.0), 0.0)
     world.refuse("bob")
     assert not world.aside
-    world.now_s = MEMORY_S + 1
+    world.now_s = HISTORY_S + 1
     world.refuse("ann")  # long after
     assert not world.aside
 
@@ -185,17 +191,17 @@ def test_nothing_is_kept_of_a_key_that_answers():
     world.checked(False)
     world.now_s = CLEARED_S + 1
     world.health.succeeded(world.health.begin(ONE, MODEL, 0, world.now_s), world.now_s)
-    assert world.health.keys._suspects == {} and world.health.breakers == {}
+    assert world.health.keys._histories == {} and world.health.breakers == {}
 
 
 def test_suspects_are_bounded(monkeypatch):
-    monkeypatch.setattr("handlers.relay.routing.suspended_keys.MAX_SUSPECTS", 10)
+    monkeypatch.setattr("handlers.relay.routing.suspended_keys.MAX_HISTORIES", 10)
     world = World(checks=False)
     for number in range(50):
         one = channel(f"c{number}")
-        trial = world.health.begin(one, MODEL, 0, 0.0)
-        world.health.failed(trial, 0.0, REFUSED, Refusal("ann"))
-    assert len(world.health.keys._suspects) <= 10
+        attempt = world.health.begin(one, MODEL, 0, 0.0)
+        world.health.failed(attempt, 0.0, REFUSED, KeyRefusal("ann"))
+    assert len(world.health.keys._histories) <= 10
 
 
 def test_a_check_of_a_key_that_is_no_suspect_any_more_says_nothing():
@@ -208,4 +214,4 @@ def test_a_check_of_a_key_that_is_no_suspect_any_more_says_nothing():
 
 
 def test_the_first_refusal_is_unknown():
-    assert Suspect().meet(Refusal("ann"), 0.0) == "unknown"
+    assert RefusalHistory().record_refusal(KeyRefusal("ann"), 0.0) == "unknown"
