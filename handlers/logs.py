@@ -25,7 +25,7 @@ _STOP, _REOPEN = object(), object()
 
 
 class Sink(Protocol):
-    """Where lines go; `write` raises OSError."""
+    """The target of log lines; `write` raises OSError."""
 
     def write(self, line: bytes) -> None: ...
 
@@ -65,7 +65,7 @@ class LogThread(logging.Handler):
             logging.getLogger(name).setLevel(max(least, logging.WARNING))
 
     def reopen(self) -> None:
-        """The file was moved away: what is queued from now on goes to a new one."""
+        """Open the file again: what is queued from now on goes to a new one."""
         self._put(_REOPEN)
 
     def stop(self) -> None:
@@ -83,7 +83,7 @@ class LogThread(logging.Handler):
         self._put(block)
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as one line."""
+        """Return the record as one line."""
         message = _message_of(record)
         if record.exc_info:
             message += " | " + logging.Formatter().formatException(record.exc_info)
@@ -97,8 +97,8 @@ class LogThread(logging.Handler):
         trace: TracebackType | None,
     ) -> None:
         """Log an uncaught exception at once: the process may be about to end."""
-        told = (kind, error or kind(), trace)
-        record = logging.LogRecord("sluice", logging.CRITICAL, "", 0, "uncaught", (), told)
+        exc_info = (kind, error or kind(), trace)
+        record = logging.LogRecord("sluice", logging.CRITICAL, "", 0, "uncaught", (), exc_info)
         self._write(self.format(record).encode("utf-8", "backslashreplace") + b"\n")
 
     def _put(self, item: object) -> None:

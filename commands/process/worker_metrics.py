@@ -18,9 +18,8 @@ from conf.version import VERSION
 from handlers.http.server import RelayServer
 from handlers.logs import LogThread
 from handlers.relay.pipeline import Relay
-from handlers.telemetry.channel_gauges import ChannelGauges, Pair, State
-from handlers.telemetry.loop_lag import LoopLag
-from handlers.telemetry.metrics import Metrics
+from handlers.telemetry.channel_gauges import ChannelGauges, ChannelHealth, Pair
+from handlers.telemetry.metrics import LoopLag, Metrics
 from handlers.telemetry.spans import SpanThread
 from store.calls.journal import Journal
 from store.calls.writer import Writer
@@ -115,13 +114,13 @@ class WorkerMetrics:
             metrics.set(names.SPANS_DROPPED, value=self.spans.dropped)
         self._copy(names.STORE_RETRIES, repeated(db))
         self._copy(names.WRITE_ERRORS, dict(writer.failures))
-        self._channels.look(time.monotonic())
+        self._channels.update(time.monotonic())
 
     def _copy(self, metric: Metric, counts: Mapping[str, int]) -> None:
         for code, count in counts.items():
             self._metrics.set(metric, code, value=count)
 
-    def _show(self, pair: Pair, state: State) -> None:
+    def _show(self, pair: Pair, state: ChannelHealth) -> None:
         self._metrics.set(names.CHANNEL_UP, *pair, value=int(state.up))
         self._metrics.set(names.CIRCUIT, *pair, value=state.circuit)
 

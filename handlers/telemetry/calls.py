@@ -102,8 +102,8 @@ class Telemetry:
         for record, model in ended[:room]:
             at_ms = record.call.started_ms + (record.duration_ms or 0)
             if model is OTHER:  # whatever its caller wrote
-                asked = record.call.model
-                model = self.clean(asked) if asked is not None else None
+                requested = record.call.model
+                model = self.clean(requested) if requested is not None else None
             line = _line_of(record, model, _stamp(at_ms))
             text = _json_line(line) if self.text is None else self._text_line(line, at_ms)
             self._lines.append(text)
@@ -131,8 +131,13 @@ class Telemetry:
     def refused_without_line(self, count: int, record: UsageRecord) -> None:
         """Say how many refused calls of a key in a past minute have no line; `record`: the last."""
         call = record.call
-        told = "%d more calls of key %s (%s) were refused in the minute before; the last: %s"
-        log.info(told, count, call.key_id, call.user, record.error_code)
+        log.info(
+            "%d more calls of key %s (%s) were refused in the minute before; the last: %s",
+            count,
+            call.key_id,
+            call.user,
+            record.error_code,
+        )
 
     def flush(self) -> None:
         """Hand the collected lines to the log; called once a second."""

@@ -4,9 +4,11 @@ On the path of every call: one look-up finds all series of calls of a kind, and 
 takes neither lock nor system call. Only the loop's thread counts here.
 """
 
+import asyncio
+import time
 from array import array
 from bisect import bisect_left
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from struct import Struct
 from typing import Any, Protocol
 
@@ -38,6 +40,7 @@ _FIRST_BYTE_AT = _OWN_AT + len(_US) + 1
 _MS_BUCKETS = bytes(bisect_left(_MS, value) for value in range(4096))
 _US_BUCKETS = bytes(bisect_left(_US, value) for value in range(4096))
 _WORD_BYTES = 8
+LAG_INTERVAL_S = 0.25
 
 
 class Words(Protocol):
@@ -49,7 +52,7 @@ class Words(Protocol):
 
 
 class Table(Protocol):
-    """Where the words of series are; `memory` has the same as bytes."""
+    """The words of series; `memory` has the same as bytes."""
 
     memory: Any
 
@@ -103,17 +106,18 @@ class Metrics:
         if first is None:
             first = self._kinds[kind] = self._add_kind(record, model or OTHER)
         at = first * _WORD_BYTES
-        calls, ms, us, nanos, given, made, first_ms = _SUMS.unpack_from(memory, at)
+        calls, ms, us, nanos, tokens_in, tokens_out, first_ms = _SUMS.unpack_from(memory, at)
         nanos += record.cost_nanos
-        given += record.input_tokens
-        made += record.output_tokens
+        tokens_in += record.input_tokens
+        tokens_out += record.output_tokens
         wait_ms = _first_byte_ms(record)
         if wait_ms >= 0:
             bucket = _MS_BUCKETS[wait_ms] if wait_ms < 4096 else bisect_left(_MS, wait_ms)
             words[first + _FIRST_BYTE_AT + bucket] += 1
             first_ms += wait_ms
         ms += duration_ms
-        _SUMS.pack_into(memory, at, calls + 1, ms, us + own_us, nanos, given, made, first_ms)
+        us += own_us
+        _SUMS.pack_into(memory, at, calls + 1, ms, us, nanos, tokens_in, tokens_out, first_ms)
         bucket = _MS_BUCKETS[duration_ms] if duration_ms < 4096 else bisect_left(_MS, duration_ms)
         words[first + _DURATION_AT + bucket] += 1
         if attempts:
@@ -211,7 +215,34 @@ def _first_byte_ms(record: UsageRecord) -> int:
 
 
 def _phase_of(record: UsageRecord) -> str:
-    """Where a client was when it left."""
+    """Return the phase in which the client left."""
     if not record.attempts:
         return "request"
     return "waiting" if record.ttft_ms is None else "answer"
+
+
+class LoopLag:
+    """The lag of the event loop's timers: the first sign of an overloaded or blocked worker.
+
+    Measured from `start` to `stop`; `observe` gets microseconds.
+    """
+
+    def __init__(self, observe: Callable[[int], None]) -> None:
+        self._observe = observe
+        self._timer: asyncio.TimerHandle | None = None
+        self._due_ns = 0
+
+    def start(self) -> None:
+        """Start; to be called on the loop."""
+        self._due_ns = time.monotonic_ns() + round(LAG_INTERVAL_S * 1e9)
+        self._timer = asyncio.get_running_loop().call_later(LAG_INTERVAL_S, self._tick)
+
+    def stop(self) -> None:
+        """Stop. Idempotent."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _tick(self) -> None:
+        self._observe(max(0, time.monotonic_ns() - self._due_ns) // 1000)
+        self.start()

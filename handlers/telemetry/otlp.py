@@ -81,15 +81,15 @@ class OtlpExporter:
                 yield self._attempt(record, attempt, own)
 
     def _attempt(self, record: UsageRecord, span: AttemptSpan, parent: SpanContext) -> ReadableSpan:
-        told = record.attempts[span.place]
+        attempt = record.attempts[span.place]
         last = span.place == len(record.attempts) - 1
         attributes: Attributes = {
             **_gen_ai(record.upstream_family or record.call.family, record),
-            "sluice.channel": told.channel,
+            "sluice.channel": attempt.channel,
         }
-        if told.status is not None:
-            attributes["http.response.status_code"] = told.status
-        error = told.error or (record.error_code if last else None)
+        if attempt.status is not None:
+            attributes["http.response.status_code"] = attempt.status
+        error = attempt.error or (record.error_code if last else None)
         if error:
             attributes["error.type"] = error
         if last:
@@ -103,7 +103,7 @@ class OtlpExporter:
             kind=SpanKind.CLIENT,
             status=_status(error),
             start_time=span.begun_ns,
-            end_time=span.begun_ns + told.ms * _NS_PER_MS,
+            end_time=span.begun_ns + attempt.ms * _NS_PER_MS,
             instrumentation_scope=self._scope,
         )
 
@@ -120,30 +120,30 @@ def _name(record: UsageRecord) -> str:
 
 
 def _gen_ai(family: str, record: UsageRecord) -> Attributes:
-    found: Attributes = {
+    attributes: Attributes = {
         "gen_ai.operation.name": _OPERATIONS.get(record.call.family, _CHAT),
         "gen_ai.provider.name": _PROVIDERS.get(family, family),
     }
     if record.call.model is not None and record.attempts:
-        found["gen_ai.request.model"] = record.call.model
-    return found
+        attributes["gen_ai.request.model"] = record.call.model
+    return attributes
 
 
 def _usage(record: UsageRecord) -> Attributes:
-    found: Attributes = {}
+    attributes: Attributes = {}
     if record.upstream_model:
-        found["gen_ai.response.model"] = record.upstream_model
+        attributes["gen_ai.response.model"] = record.upstream_model
     if record.usage_source != "none":
         cached = record.cache_read_tokens
         written = record.cache_write_tokens + record.cache_write_1h_tokens
-        found["gen_ai.usage.input_tokens"] = record.input_tokens + cached + written
-        found["gen_ai.usage.output_tokens"] = record.output_tokens + record.reasoning_tokens
-    return found
+        attributes["gen_ai.usage.input_tokens"] = record.input_tokens + cached + written
+        attributes["gen_ai.usage.output_tokens"] = record.output_tokens + record.reasoning_tokens
+    return attributes
 
 
 def _of_call(record: UsageRecord) -> Mapping[str, str | int | bool]:
     call = record.call
-    found: Attributes = {
+    attributes: Attributes = {
         **_gen_ai(record.upstream_family or call.family, record),
         **_usage(record),
         "http.route": call.endpoint,
@@ -159,8 +159,8 @@ def _of_call(record: UsageRecord) -> Mapping[str, str | int | bool]:
         "sluice.channel": record.channel,
         "sluice.ttft_ms": record.ttft_ms,
     }
-    found.update({name: value for name, value in optional.items() if value is not None})
-    return found
+    attributes.update({name: value for name, value in optional.items() if value is not None})
+    return attributes
 
 
 def _status(error: str | None) -> Status:

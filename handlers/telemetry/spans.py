@@ -23,7 +23,7 @@ QUEUE_MAX = 5000  # calls waiting for the exporter; further ones are dropped and
 BATCH_MAX = 500
 GATHER_S = 0.5  # a batch is sent so long after its first call
 STOP_WITHIN_S = 1.0
-TELL_EVERY_S = 60.0  # between two log lines about a collector that does not answer
+WARN_EVERY_S = 60.0  # between two log lines about a collector that does not answer
 
 
 class Traced(Struct, frozen=True, gc=False):
@@ -48,7 +48,7 @@ class SpanThread:
         self.dropped = 0
         self._exporter = exporter
         self._queue: queue.Queue[Traced | None] = queue.Queue(QUEUE_MAX)
-        self._told_at = -TELL_EVERY_S
+        self._warned_at = -WARN_EVERY_S
         self._thread = threading.Thread(target=self._run, name="spans", daemon=True)
         self._thread.start()
 
@@ -75,16 +75,16 @@ class SpanThread:
         self._exporter.close()
 
     def _gather(self, batch: list[Traced]) -> bool:
-        """Add to a batch what comes in its time; whether more may come."""
+        """Add to a batch what comes in its time; return whether more may come."""
         until = time.monotonic() + GATHER_S
         while len(batch) < BATCH_MAX:
             try:
-                found = self._queue.get(timeout=max(0.0, until - time.monotonic()))
+                traced = self._queue.get(timeout=max(0.0, until - time.monotonic()))
             except queue.Empty:
                 return True
-            if found is None:
+            if traced is None:
                 return False
-            batch.append(found)
+            batch.append(traced)
         return True
 
     def _send(self, batch: list[Traced]) -> None:
@@ -97,6 +97,6 @@ class SpanThread:
             return
         self.dropped += len(batch)
         now = time.monotonic()
-        if now - self._told_at >= TELL_EVERY_S:
-            self._told_at = now
+        if now - self._warned_at >= WARN_EVERY_S:
+            self._warned_at = now
             log.warning("the collector does not take spans: %d calls dropped so far", self.dropped)

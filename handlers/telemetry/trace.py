@@ -39,7 +39,7 @@ class Trace(Struct):
     attempts: list[AttemptSpan] = []
 
     def header_lines(self, place: int) -> list[str]:
-        """What an upstream is told by the attempt at this place."""
+        """Return the header lines of the attempt at this place."""
         parent_id = self.parent_id
         if self.span_id:
             parent_id = _new_id(8)
@@ -51,17 +51,17 @@ class Trace(Struct):
 
 
 def trace_of(parent: str | None, state: str | None, *, exporting: bool) -> Trace | None:
-    """The trace of a call by its `traceparent` and `tracestate`; None: it has none. What is not
-    valid is left out, as if it had not been sent."""
-    found = _PARENT.match(parent) if parent is not None else None
-    if found is None or parent is None or not _ends_well(parent, found.end()):
+    """Return the trace of a call by its `traceparent` and `tracestate`, None without one. Invalid
+    ones are ignored."""
+    match = _PARENT.match(parent) if parent is not None else None
+    if match is None or parent is None or not _ends_well(parent, match.end()):
         if not exporting:
             return None
         return Trace(_new_id(16), "", _SAMPLED, span_id=_new_id(8))
-    sound = state if state is not None and _STATE.fullmatch(state) else ""
-    trace_id, parent_id, flags = found.groups()
+    valid_state = state if state is not None and _STATE.fullmatch(state) else ""
+    trace_id, parent_id, flags = match.groups()
     span_id = _new_id(8) if exporting and int(flags, 16) & 1 else ""
-    return Trace(trace_id, parent_id, flags, sound, span_id)
+    return Trace(trace_id, parent_id, flags, valid_state, span_id)
 
 
 def _ends_well(parent: str, end: int) -> bool:
@@ -70,5 +70,5 @@ def _ends_well(parent: str, end: int) -> bool:
 
 
 def _new_id(size_bytes: int) -> str:
-    """Random, and never all zeros."""
+    """Return a random id that is never all zeros."""
     return f"{int.from_bytes(os.urandom(size_bytes)) or 1:0{2 * size_bytes}x}"

@@ -10,13 +10,13 @@ from handlers.relay.routing.breaker import CONSECUTIVE_FAULTS, COOLDOWN_S
 from handlers.relay.routing.health import Health
 from handlers.relay.routing.suspended_keys import KeyRefusal
 from handlers.telemetry import channel_gauges as module
-from handlers.telemetry.channel_gauges import ChannelGauges, State
+from handlers.telemetry.channel_gauges import ChannelGauges, ChannelHealth
 from store.catalog.catalog import EMPTY
 from tests.handlers.relay.routing.channels import MODEL, channel
 
 TWO_KEYS = replace(channel("two"), keys=("sk-first", "sk-second"), fingerprints=("f1", "f2"))
 ONE_KEY = replace(channel("one"), keys=("sk-1",), fingerprints=("f3",))
-UP, OPENED = State(True, 0), State(False, 2)
+UP, OPENED = ChannelHealth(True, 0), ChannelHealth(False, 2)
 
 
 class Shown(dict):
@@ -33,7 +33,7 @@ class Shown(dict):
         for _ in range(times):
             attempt = self.health.begin(one, MODEL, key, at_s)
             self.health.failed(attempt, at_s, Fault(Condition.UPSTREAM_FAILED), **more)
-        self.gauges.look(at_s)
+        self.gauges.update(at_s)
 
 
 @pytest.fixture
@@ -47,18 +47,18 @@ def test_channels_are_up_until_their_circuit_opens_and_again_when_it_closes(show
     shown.fail(ONE_KEY, 0, 10.0)
     assert shown == {("one", MODEL): OPENED}
     later_s = 10.0 + 2 * COOLDOWN_S
-    shown.gauges.look(later_s)
-    assert shown == {("one", MODEL): State(True, 1)}  # half-open: a probe may pass
+    shown.gauges.update(later_s)
+    assert shown == {("one", MODEL): ChannelHealth(True, 1)}  # half-open: a probe may pass
     probe = shown.health.begin(ONE_KEY, MODEL, 0, later_s)
     shown.health.succeeded(probe, later_s + 0.1)
-    shown.gauges.look(later_s + 1)
+    shown.gauges.update(later_s + 1)
     assert shown == {("one", MODEL): UP}
 
 
 def test_one_of_two_keys_is_enough(shown):
     shown.take(TWO_KEYS)
     shown.fail(TWO_KEYS, 0, 10.0)
-    assert shown == {("two", MODEL): State(True, 2)}
+    assert shown == {("two", MODEL): ChannelHealth(True, 2)}
     shown.fail(TWO_KEYS, 1, 10.0)
     assert shown == {("two", MODEL): OPENED}
 
@@ -83,13 +83,13 @@ def test_what_is_removed_disabled_or_draining_is_hidden(shown):
 
 
 def test_very_many_pairs_come_in_portions_and_only_so_many_at_all(shown, monkeypatch):
-    monkeypatch.setattr(module, "PER_LOOK", 10)
+    monkeypatch.setattr(module, "PER_UPDATE", 10)
     monkeypatch.setattr(module, "PAIRS_MAX", 25)
     many = [replace(ONE_KEY, id=str(n), name=f"c{n}", keys=(f"k{n}",)) for n in range(40)]
     shown.take(*many)
     counts = [len(shown)]
     for _ in range(4):
-        shown.gauges.look(1.0)
+        shown.gauges.update(1.0)
         counts.append(len(shown))
     assert counts == [10, 20, 25, 25, 25]
     hidden = next(one for one in many if (one.name, MODEL) not in shown)

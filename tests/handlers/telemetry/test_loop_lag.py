@@ -3,12 +3,12 @@
 import asyncio
 import time
 
-from handlers.telemetry import loop_lag
-from handlers.telemetry.loop_lag import LoopLag
+from handlers.telemetry import metrics
+from handlers.telemetry.metrics import LoopLag
 
 
 async def test_a_blocked_loop_is_seen(monkeypatch):
-    monkeypatch.setattr(loop_lag, "INTERVAL_S", 0.01)
+    monkeypatch.setattr(metrics, "LAG_INTERVAL_S", 0.01)
     seen = []
     lag = LoopLag(seen.append)
     lag.start()
