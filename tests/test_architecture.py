@@ -78,12 +78,11 @@ ALLOWED = {
     | {"msgspec"},
     "handlers.telemetry.otlp": {"handlers.telemetry", "store.values", "opentelemetry"},
     "handlers.telemetry.channel_gauges": {"handlers.relay.routing", "store.catalog.catalog"},
-    "handlers.http": {
-        *("handlers.http", "handlers.relay", "handlers.telemetry", "adapters", "store"),
-        *("conf.settings", "tornado"),
+    "handlers.http": {"handlers.http", "conf.settings", "tornado", "httptools"},
+    "handlers.entries": {
+        *("handlers.entries", "handlers.http", "handlers.relay", "handlers.telemetry", "adapters"),
+        *("store", "conf.settings", "tornado"),
     },
-    "handlers.http.connection": {"handlers.http", "tornado", "httptools"},
-    "handlers.http.request": {"tornado", "httptools"},
     "handlers.relay": {
         *("handlers.relay", "handlers.telemetry", "adapters", "store", "conf.settings", "tornado"),
         *("conf.metrics", "msgspec"),

@@ -39,10 +39,9 @@ from conf.configuration import ConfigError
 from conf.metrics import RATE_LIMITED
 from conf.settings import Settings, from_plain
 from conf.version import CODE_CHANGED, VERSION, build_id, revision
-from handlers.entries.routes import Router
-from handlers.http.base import Deadlines, Site
-from handlers.http.server import RelayServer
-from handlers.http.wrong_paths import WrongPaths
+from handlers.entries.base import Deadlines, Site
+from handlers.entries.routes import RelayServer
+from handlers.entries.wrong_paths import WrongPaths
 from handlers.logs import LogThread
 from handlers.relay.limits.limits import Limits, shared_cells
 from handlers.relay.live import LiveCalls
@@ -209,7 +208,7 @@ class Worker:
         self._key_news = KeyReports(lambda: self._writer.state == DOWN)
         self._notices = Notices()
         self._site = self._make_site()
-        self._server = RelayServer(self._site, Router(self._site), max_connections())
+        self._server = RelayServer(self._site, max_connections())
         self._writer = self._make_writer()
         self._upkeep = self._make_upkeep()
         self._clock = NodeClock()

@@ -15,7 +15,7 @@ from commands.process.metrics import ABSENT
 from conf import metrics as names
 from conf.metrics import Metric
 from conf.version import VERSION
-from handlers.http.server import RelayServer
+from handlers.http.server import Server
 from handlers.logs import LogThread
 from handlers.relay.pipeline import Relay
 from handlers.telemetry.channel_gauges import ChannelGauges, ChannelHealth, Pair
@@ -100,7 +100,7 @@ class WorkerMetrics:
         for record in records:
             self._metrics.call_ended(record, 0)
 
-    def publish(self, server: RelayServer, writer: Writer, db: Database, logs: LogThread) -> None:
+    def publish(self, server: Server, writer: Writer, db: Database, logs: LogThread) -> None:
         """Publish what is counted elsewhere."""
         live, metrics = self._relay.live, self._metrics
         metrics.set(names.STREAMS, value=live.streams)

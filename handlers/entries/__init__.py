@@ -1,1 +1,1 @@
-"""What clients call: one module a family, and the table of routes."""
+"""The endpoints of the relay port: their handlers and the table of routes."""

@@ -1,4 +1,4 @@
-"""Paths that are no endpoint, with what is wrong with the base URL; `/` and `/livez`."""
+"""Paths that are no endpoint, with the right base URL; `/` and `/livez`."""
 
 import re
 
@@ -14,7 +14,7 @@ from adapters.base_urls import (
 from adapters.family import Family
 from adapters.faults import Condition, Fault
 from adapters.registry import FAMILIES
-from handlers.http.intake import BodyHandler
+from handlers.entries.intake import BodyHandler
 
 # families whose paths begin so, when the end tells none
 _BEGINNINGS = {
@@ -34,12 +34,12 @@ class RootHandler(BodyHandler):
     BODY = b'{"service":"sluice"}'
 
     def check_head(self) -> None:
-        """The method."""
+        """Check the method."""
         if self.request.method not in ("GET", "HEAD"):
             raise Fault(Condition.METHOD_NOT_ALLOWED, allow=self.ALLOW)
 
     def complete(self, body: bytes) -> None:
-        """Answers the constant."""
+        """Answer the constant."""
         self.respond(self.BODY)
 
 
@@ -50,11 +50,11 @@ class LivezHandler(RootHandler):
 
 
 class FallbackHandler(BodyHandler):
-    """Every other path: 404 with the base URL that would be right."""
+    """Every other path: 404 with the right base URL."""
 
     @property
     def dialect(self) -> Family:
-        """The shape of the family the path ends with or begins with, else what headers show."""
+        """The family that the path ends or begins with, else the one of the headers."""
         path = self.request.path
         family, _ = end_of(path)
         if family is None and not _is_shared_list(path):
@@ -63,37 +63,37 @@ class FallbackHandler(BodyHandler):
         return FAMILIES[family] if family else super().dialect
 
     def check_head(self) -> None:
-        """Always refuses, with a message that names the right base URL."""
+        """Refuse, with a message that names the right base URL."""
         if self.site.wrong_paths is not None:
             self.site.wrong_paths.note(self)
         path = self.request.path
-        found, _ = end_of(path)
-        family = found or self.dialect.name
+        family_of_end, _ = end_of(path)
+        family = family_of_end or self.dialect.name
         right = self.site.base_url + BASE_PATHS[family]
         before = before_end(path)
         doubled = doubled_part(before, family)
         if doubled:
             message = f"the base URL already contains {doubled}; set it to {right}."
             raise Fault(Condition.DUPLICATED_PATH, "No such endpoint: " + message)
-        known = found is not None or path == "/models"
-        cure = _cure(before, family, right) if known else ""
-        shown = f"{self.request.method} {path[:PATH_SHOWN_CHARS]}"
-        raise Fault(Condition.UNKNOWN_PATH, f"No such endpoint: {shown}{cure}.")
+        ends_well = family_of_end is not None or path == "/models"
+        remedy = _remedy(before, family, right) if ends_well else ""
+        target = f"{self.request.method} {path[:PATH_SHOWN_CHARS]}"
+        raise Fault(Condition.UNKNOWN_PATH, f"No such endpoint: {target}{remedy}.")
 
     def complete(self, body: bytes) -> None:
-        """Never: the head is always refused."""
+        """Never called: the head is always refused."""
         raise AssertionError
 
 
 def _is_shared_list(path: str) -> bool:
-    """Whether a path asks for models where several families do."""
+    """Return whether a path is the list of models, or below it, that several families have."""
     versions = leading_versions(path)
     what = path.removeprefix(versions)
     return not versions.endswith("/v1beta") and (what == "/models" or what.startswith("/models/"))
 
 
-def _cure(before: str, family: str, right: str) -> str:
-    """What to do about a path whose end a client of the family builds."""
+def _remedy(before: str, family: str, right: str) -> str:
+    """Return the remedy for a path whose end a client of the family builds."""
     if family == "generate_content":
         if before in VERSIONS:
             return ""  # the base URL is right; what is asked of the model is not offered

@@ -1,12 +1,16 @@
-"""An endpoint that relays calls: checks the head, then hands the body to the relay."""
+"""The endpoints that relay calls, by family: they check the head and hand the body to the relay."""
 
+import re
 from collections.abc import Awaitable, Coroutine
 from typing import Any
+from urllib.parse import unquote
 
 from adapters.family import Family, Operation
 from adapters.faults import Condition, Fault
 from adapters.json.jsonio import top_level
-from handlers.entries.keyed import KeyedHandler
+from adapters.registry import FAMILIES
+from handlers.entries.base import Site
+from handlers.entries.intake import KeyedHandler
 from handlers.relay import admit
 from handlers.relay.call import Call, Ending, Requested, RequestHead
 from handlers.relay.downstream import Downstream
@@ -15,6 +19,27 @@ from handlers.relay.running import ClientGone
 from store.catalog.keys import KeyEntry
 
 _JSON = "application/json"
+
+RESPONSES_PREFIX = "/v1/responses/"
+# Ids as vendors make them; anything else might lead to another path of the upstream.
+_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,255}")
+_ID_SHOWN_MAX = 64
+# what follows the id in a path -> job, methods
+_STORED = {
+    "": ("stored", ("GET", "DELETE")),
+    "cancel": ("cancel", ("POST",)),
+    "input_items": ("list_input", ("GET",)),
+}
+
+_GENERATE_CONTENT = FAMILIES["generate_content"].client.operations
+# operations by the verb of a path
+_VERBS = {
+    "generateContent": _GENERATE_CONTENT["generate"],
+    "streamGenerateContent": _GENERATE_CONTENT["stream"],
+    "countTokens": _GENERATE_CONTENT["count"],
+}
+# A model's name may hold slashes and colons: it ends at the last colon. It may be empty.
+_MODEL_PATH = re.compile(r"/(?:v1|v1beta)/models/(.*):([A-Za-z]+)")
 
 
 class InferenceHandler(KeyedHandler):
@@ -43,7 +68,7 @@ class InferenceHandler(KeyedHandler):
         return self.family
 
     def check_head(self) -> Awaitable[None] | None:
-        """Method, key, entry point, content type, size, encoding, in this order."""
+        """Check method, key, entry point, content type, size, encoding, in this order."""
         if self.request.method not in self.methods:
             raise Fault(Condition.METHOD_NOT_ALLOWED, allow=", ".join(self.methods))
         return self.check_credential()
@@ -82,21 +107,21 @@ class InferenceHandler(KeyedHandler):
             self.unpack(encoding)
 
     def complete(self, body: bytes) -> Coroutine[Any, Any, None]:
-        """Relays the call."""
+        """Relay the call."""
         assert self._call is not None
         self._running = True
         downstream = Downstream(self.connection, self.base_headers())
         return self.site.relay.run(self._call, body, downstream, self._hold)
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """An internal error; the answer of a running call can only be cut off."""
+        """Answer an internal error; the answer of a running call can only be cut off."""
         if self._running:
             self.connection.drop()
         else:
             super().write_error(status_code, **kwargs)
 
     def refused(self, fault: Fault, body: bytes) -> None:
-        """A refusal of the head: recorded when the key is known, then answered."""
+        """Answer a refusal of the head; record it first when the key is known."""
         if self._call is None:
             self.answer_fault(fault)
             return
@@ -106,22 +131,129 @@ class InferenceHandler(KeyedHandler):
         self.site.relay.end(self._call, Ending("refused", fault), downstream)
 
     def hold_body(self) -> BodyHold | None:
-        """The count of the body's bytes, for the call's key and user."""
+        """Return the count of the body's bytes, for the call's key and user."""
         if self._call is None:
             return None
         key = self._call.head.key
         return self.site.relay.body_memory.hold(self._evict, key.user_id, key.id)
 
     def client_left(self) -> None:
-        """The client disconnected while it was sending the body."""
+        """Record that the client disconnected while it was sending the body."""
         if self._call is not None:
             self.site.relay.record_gone(self._call)
 
     def on_connection_close(self) -> None:
-        """The client disconnected; a running call ends."""
+        """End a running call: the client has disconnected."""
         super().on_connection_close()
         if self._running and self._call is not None:
             self._call.running.interrupt(ClientGone())
+
+
+class ChatCompletionsHandler(InferenceHandler):
+    """Chat completions, plain and streamed."""
+
+    family = FAMILIES["chat_completions"]
+    operation = family.client.operations["generate"]
+
+
+class ResponsesHandler(InferenceHandler):
+    """Responses, plain and streamed."""
+
+    family = FAMILIES["responses"]
+    operation = family.client.operations["generate"]
+
+    def check_head(self) -> Awaitable[None] | None:
+        """Refuse websockets at once, then check as usual."""
+        request = self.request
+        if request.method == "GET" and "websocket" in request.headers.get("upgrade", "").lower():
+            raise Fault(Condition.UPGRADE_NOT_SUPPORTED)
+        return super().check_head()
+
+
+class InputTokensHandler(InferenceHandler):
+    """Token counts of a responses request: free of charge, recorded."""
+
+    family = FAMILIES["responses"]
+    operation = family.client.operations["count"]
+
+
+class CompactHandler(InferenceHandler):
+    """Compaction of a conversation, a whole answer."""
+
+    family = FAMILIES["responses"]
+    operation = family.client.operations["compact"]
+
+
+class StoredResponseHandler(InferenceHandler):
+    """A stored response by its id: passed on to the channel that made it."""
+
+    READS_BODY = False
+    LOOKED_INTO = frozenset()
+    family = FAMILIES["responses"]
+
+    def initialize(self, site: Site) -> None:
+        """Take operation and id from the path."""
+        super().initialize(site)
+        self.target, _, what = self.request.path.removeprefix(RESPONSES_PREFIX).partition("/")
+        job, self.methods = _STORED[what]
+        self.operation = self.family.client.operations[job]
+
+    def check_key(self, key: KeyEntry) -> None:
+        """Check the id last, so that the record of a wrong one has the key."""
+        super().check_key(key)
+        assert self.target is not None
+        if _ID.fullmatch(self.target) is None:
+            raise Fault(Condition.ID_NOT_FOUND, param="id", detail=self.target[:_ID_SHOWN_MAX])
+
+
+class MessagesHandler(InferenceHandler):
+    """Messages, plain and streamed; any query string (`beta=true`) is ignored."""
+
+    family = FAMILIES["messages"]
+    operation = family.client.operations["generate"]
+
+
+class CountTokensHandler(InferenceHandler):
+    """Token counts of a messages request: free of charge, recorded."""
+
+    family = FAMILIES["messages"]
+    operation = family.client.operations["count"]
+
+
+class GenerateContentHandler(InferenceHandler):
+    """Answers, streams as events or as one JSON array, and token counts of the family."""
+
+    family = FAMILIES["generate_content"]
+
+    def initialize(self, site: Site) -> None:
+        """Take model and verb from the path; `alt=sse` requests events."""
+        super().initialize(site)
+        match = _MODEL_PATH.fullmatch(self.request.path)
+        assert match is not None
+        self.operation = _VERBS[match[2]]
+        if self.operation.job == "stream" and self.query_field("alt") != "sse":
+            self.operation = _GENERATE_CONTENT["stream_array"]
+        self.target = unquote(match[1]).removeprefix("models/")
+
+
+def is_stored(path: str) -> bool:
+    """Return whether a path names a stored response."""
+    if not path.startswith(RESPONSES_PREFIX) or path.endswith("/"):
+        return False
+    id_, _, rest = path.removeprefix(RESPONSES_PREFIX).partition("/")
+    # "responses" is no id but a base URL that contains the endpoint.
+    return id_ not in ("", "responses") and rest in _STORED
+
+
+def verb_of(path: str) -> str:
+    """Return the verb of a path that names a model, else an empty string."""
+    match = _MODEL_PATH.fullmatch(path)
+    return match[2] if match else ""
+
+
+def is_call(path: str) -> bool:
+    """Return whether a path names a model and an operation of models."""
+    return verb_of(path) in _VERBS
 
 
 def _note_model(call: Call, body: bytes) -> None:

@@ -1,6 +1,6 @@
-"""GET /v1/models and /v1/models/{model}, and the same under /v1beta: what a key can call.
+"""GET /v1/models and /v1/models/{model}, and the same under /v1beta: the models of a key.
 
-No usage record: nothing is called.
+There is no usage record: nothing is called.
 """
 
 from collections.abc import Awaitable
@@ -10,8 +10,8 @@ from urllib.parse import parse_qsl, unquote
 from adapters.family import Family, ModelEntry
 from adapters.faults import Condition, Fault
 from adapters.registry import FAMILIES
-from handlers.entries.keyed import KeyedHandler
-from handlers.http.base import QUERY_FIELDS_MAX
+from handlers.entries.base import QUERY_FIELDS_MAX
+from handlers.entries.intake import KeyedHandler
 from handlers.relay import admit
 from store.catalog.catalog import Model
 from store.catalog.keys import KeyEntry
@@ -24,7 +24,7 @@ _ENTRIES = {"chat_completions": ("chat_completions", "responses")}
 
 
 class ModelsHandler(KeyedHandler):
-    """The list, and one model of it."""
+    """The list of models, and one model of it."""
 
     ALLOW = "GET"
     READS_BODY = False
@@ -42,25 +42,25 @@ class ModelsHandler(KeyedHandler):
         return super().dialect
 
     def check_head(self) -> Awaitable[None] | None:
-        """Method and key."""
+        """Check method and key."""
         if self.request.method not in ("GET", "HEAD"):
             raise Fault(Condition.METHOD_NOT_ALLOWED, allow=self.ALLOW)
         return self.check_credential()
 
     def check_key(self, key: KeyEntry) -> None:
-        """Whether the key may be used."""
+        """Check that the key may be used."""
         arrival = self.arrival()
         admit.check_key(key, arrival.client_ip, arrival.started_ms)
         self._key = key
 
     def complete(self, body: bytes) -> None:
-        """Answers the list, or one entry."""
+        """Answer the list, or one entry."""
         family = self.dialect
         snapshot = self.site.relay.snapshot
-        found = (
+        lists = (
             snapshot.listed(self._key, name) for name in _ENTRIES.get(family.name, [family.name])
         )
-        models = sorted({model.name: model for model in chain.from_iterable(found)}.items())
+        models = sorted({model.name: model for model in chain.from_iterable(lists)}.items())
         entries = {name: _entry(model) for name, model in models}
         name = unquote(self.request.path.partition("/models")[2].lstrip("/"))
         if family.name == "generate_content":
@@ -76,7 +76,7 @@ class ModelsHandler(KeyedHandler):
             self.answer_fault(fault)
 
     def _query(self) -> dict[str, str]:
-        """The fields of the query; none when there are too many."""
+        """Return the fields of the query; none when there are too many."""
         query = self.request.query
         if query.count("&") >= QUERY_FIELDS_MAX:
             return {}

@@ -1,27 +1,37 @@
-"""The URL table of the relay port, and which handler a path gets.
+"""The relay port: its URL table, the handler of a path, and its server.
 
 Paths are looked up in one dictionary: a list of patterns costs more with each route.
 """
 
+from collections.abc import Sequence
+
 from adapters.family import Family
-from handlers.entries.chat_completions import ChatCompletionsHandler
+from adapters.faults import Condition, Fault
+from adapters.registry import FAMILIES
+from handlers.entries.base import Site
 from handlers.entries.fallback import FallbackHandler, LivezHandler, RootHandler
-from handlers.entries.generate_content import GenerateContentHandler, is_call, verb_of
-from handlers.entries.messages import CountTokensHandler, MessagesHandler
-from handlers.entries.models import PREFIXES, ModelsHandler
-from handlers.entries.responses import (
+from handlers.entries.inference import (
+    ChatCompletionsHandler,
     CompactHandler,
+    CountTokensHandler,
+    GenerateContentHandler,
     InputTokensHandler,
+    MessagesHandler,
     ResponsesHandler,
     StoredResponseHandler,
+    is_call,
     is_stored,
+    verb_of,
 )
+from handlers.entries.intake import BodyHandler
+from handlers.entries.models import PREFIXES, ModelsHandler
 from handlers.entries.stream_check import PATH as STREAM_CHECK
 from handlers.entries.stream_check import StreamCheckHandler
-from handlers.http.base import Site
-from handlers.http.intake import BodyHandler
+from handlers.http.connection import Header
 from handlers.http.request import Request
 from handlers.http.run import HandlerRun
+from handlers.http.server import Server
+from store.values.ids import new_ulid
 
 ROUTES: dict[str, type[BodyHandler]] = {
     "/": RootHandler,
@@ -39,24 +49,26 @@ ROUTES: dict[str, type[BodyHandler]] = {
 
 
 class Router:
-    """Finds the handler class of a request by its path."""
+    """The handlers of requests, by their paths."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
 
     def delegate(self, request: Request) -> HandlerRun:
-        """The run of the handler that takes the request."""
+        """Return the run of the handler that takes the request."""
         path = request.path
         handler = ROUTES.get(path) or _by_pattern(path, request.method)
         return HandlerRun(handler(request, self._site))
 
     def dialect(self, request: Request) -> Family:
-        """The family whose error shape a request gets."""
-        return self.delegate(request).handler.dialect
+        """Return the family whose error shape a request gets."""
+        handler = self.delegate(request).handler
+        assert isinstance(handler, BodyHandler)
+        return handler.dialect
 
 
 def _by_pattern(path: str, method: str | None) -> type[BodyHandler]:
-    """The handler of a path that names something: a model, a stored response."""
+    """Return the handler class of a path that names a model or a stored response."""
     if is_stored(path):
         return StoredResponseHandler
     if is_call(path):
@@ -66,3 +78,22 @@ def _by_pattern(path: str, method: str | None) -> type[BodyHandler]:
     if names_model and (method in ("GET", "HEAD") or not verb_of(path)):
         return ModelsHandler
     return FallbackHandler
+
+
+class RelayServer(Server):
+    """The server of the relay port."""
+
+    def __init__(self, site: Site, connections_max: int) -> None:
+        self._router = Router(site)
+        super().__init__(site.settings.server, self._router.delegate, connections_max)
+
+    def malformed(
+        self, message: str, request: Request | None
+    ) -> tuple[int, Sequence[Header], bytes]:
+        """Return the answer to a malformed request, in the dialect of its path when it has one."""
+        call_id = new_ulid()
+        fault = Fault(Condition.INVALID_FIELD, message)
+        family = FAMILIES["chat_completions"] if request is None else self._router.dialect(request)
+        envelope = family.client.encode_fault(fault, call_id)
+        ids = (("x-request-id", call_id), ("request-id", call_id))
+        return envelope.status, (*ids, *envelope.headers.items()), envelope.body

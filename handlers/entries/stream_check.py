@@ -9,7 +9,7 @@ from collections.abc import Awaitable
 
 from adapters.faults import Condition, Fault
 from adapters.json.jsonio import dumps
-from handlers.entries.keyed import KeyedHandler
+from handlers.entries.intake import KeyedHandler
 from handlers.relay import admit
 from handlers.relay.limits.cells import Slots
 from handlers.relay.pump import STREAM_HEADERS
@@ -29,7 +29,7 @@ WATCHED = (
 
 
 class StreamCheckHandler(KeyedHandler):
-    """EVENTS events, one each INTERVAL_S; the first tells what the gateway saw of the request."""
+    """EVENTS events, one each INTERVAL_S; the first has what the gateway saw of the request."""
 
     ALLOW = "GET"
     READS_BODY = False
@@ -44,19 +44,19 @@ class StreamCheckHandler(KeyedHandler):
         return PATH
 
     def check_head(self) -> Awaitable[None] | None:
-        """Method and key."""
+        """Check method and key."""
         if self.request.method != "GET":
             raise Fault(Condition.METHOD_NOT_ALLOWED, allow=self.ALLOW)
         return self.check_credential()
 
     def check_key(self, key: KeyEntry) -> None:
-        """Whether the key may be used."""
+        """Check that the key may be used."""
         arrival = self.arrival()
         admit.check_key(key, arrival.client_ip, arrival.started_ms)
         self._key = key
 
     def complete(self, body: bytes) -> None:
-        """Starts the stream, unless the key has one already."""
+        """Start the stream, unless the key has one already."""
         entered = self.site.relay.limits.enter_alone(f"stream check of key {self._key.id}")
         if isinstance(entered, Fault):
             self._refuse_busy(entered)
@@ -67,12 +67,12 @@ class StreamCheckHandler(KeyedHandler):
         self._next()
 
     def on_connection_close(self) -> None:
-        """The client has left."""
+        """Give back what the stream holds: the client has left."""
         super().on_connection_close()
         self._give_back()
 
     def _refuse_busy(self, fault: Fault) -> None:
-        """429 in the shape of the caller; counted nowhere."""
+        """Answer 429 in the shape of the caller; it is counted nowhere."""
         fault.retry_after_s = BUSY_WAIT_S
         fault.message = f"This API key has such a stream already. Try again in {BUSY_WAIT_S}s."
         envelope = self.dialect.client.encode_fault(fault, self.call_id)
@@ -97,7 +97,7 @@ class StreamCheckHandler(KeyedHandler):
         return b"data: %b\n\n" % dumps({"event": self._sent, "of": EVENTS, **fields})
 
     def _seen(self) -> dict[str, object]:
-        """What arrived of the request: names only, and the client's address."""
+        """Return what arrived of the request: names only, and the client's address."""
         headers = self.request.headers
         return {
             "headers": [name for name in WATCHED if name in headers],
@@ -108,7 +108,7 @@ class StreamCheckHandler(KeyedHandler):
         }
 
     def _give_back(self) -> None:
-        """Gives back what the stream holds. Idempotent."""
+        """Give back what the stream holds. Idempotent."""
         if self._timer is not None:
             self._timer.cancel()
         if self._slots is not None:

@@ -1,1 +1,1 @@
-"""The client's connection and the base of all handlers."""
+"""An HTTP/1.1 server: connections of clients, and a protocol for the handlers of requests."""

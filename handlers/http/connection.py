@@ -3,7 +3,7 @@
 handlers.http.request parses; this module owns the order of events: one request at a time, answers
 framed in one write, back-pressure, and how a connection ends. In place of Tornado's IOStream and
 HTTP1Connection, which cost more than the rest of a call (docs/lab/figures.md, ADR 0001). Only
-`handlers.http.base` and `handlers.relay.downstream` write to it.
+`handlers.entries.base` and `handlers.relay.downstream` write to it.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ _STATUS_LINES[529] = "HTTP/1.1 529 Overloaded\r\n"
 
 
 class Delegate(Protocol):
-    """Serves one request: gets its head (returns a future when the body has to wait), body, end.
+    """The server of one request: gets its head (a future: the body has to wait), body, end.
 
     Gets nothing more once it has answered, or after `on_connection_close`.
     """
@@ -61,7 +61,7 @@ class Delegate(Protocol):
 
 
 class Server(Protocol):
-    """What a connection needs of the server it belongs to."""
+    """The server that a connection belongs to."""
 
     date: str
     now_s: int
@@ -95,7 +95,7 @@ class _Outgoing(asyncio.Protocol):
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def drop_stuck(self, now_s: int, patience_s: int) -> bool:
-        """Whether it is closing; drops it when the client takes none of the last bytes."""
+        """Return whether it is closing; drop it when the client takes none of the last bytes."""
         transport = self._transport
         if transport is None or not transport.is_closing():
             return False
@@ -107,12 +107,12 @@ class _Outgoing(asyncio.Protocol):
         return True
 
     def close(self) -> None:
-        """Closes after the buffer was sent."""
+        """Close after the buffer was sent."""
         if self._transport is not None:
             self._transport.close()
 
     def drop(self) -> None:
-        """Closes at once and discards the buffer."""
+        """Close at once and discard the buffer."""
         self.on_drained = None
         if self._transport is not None:
             self._transport.abort()
@@ -171,22 +171,21 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         return self._linger_bytes is not None or transport is None or transport.is_closing()
 
     def answer(self, status: int, headers: Sequence[Header], body: bytes) -> None:
-        """Sends a whole answer and ends the request."""
+        """Send a whole answer and end the request."""
         if self.closed:
             return
         head = self._head(status, headers, f"Content-Length: {len(body)}\r\n", last=not self._whole)
-        asked = self._request
-        self._write(head if asked is not None and asked.method == "HEAD" else head + body)
+        request = self._request
+        self._write(head if request is not None and request.method == "HEAD" else head + body)
         self._end_answer()
 
     def linger_long(self) -> None:
-        """The next answer is early, and the client has much to send: lingers longer, unless too
-        many connections do."""
+        """Linger longer after the next answer, which is early, unless too many connections do."""
         if self._server.may_linger_long(self):
             self._linger_max_bytes, self.linger_s = LONG_LINGER_MAX_BYTES, LONG_LINGER_S
 
     def start(self, status: int, headers: Sequence[Header], first: bytes) -> bool:
-        """Sends the head of an answer of unknown length and its first bytes; False: buffer full."""
+        """Send the head of an answer of unknown length and its first bytes; False: buffer full."""
         if self.closed:
             return True
         self._chunked = self._request is not None and self._request.version == "HTTP/1.1"
@@ -196,7 +195,7 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         return not self.full
 
     def send(self, data: bytes) -> bool:
-        """Sends more of a started answer; False: the buffer is full, wait for `on_drained`."""
+        """Send more of a started answer; False: the buffer is full, wait for `on_drained`."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return True
@@ -205,7 +204,7 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         return not self.full
 
     def finish(self, data: bytes = b"") -> None:
-        """Sends the last bytes of a started answer and ends it properly."""
+        """Send the last bytes of a started answer and end it properly."""
         if self.closed:
             return
         end = b"0\r\n\r\n" if self._chunked else b""
@@ -214,7 +213,7 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         self._end_answer()
 
     def drop(self) -> None:
-        """Closes at once without the end of the answer, so that the client sees it truncated."""
+        """Close at once without the end of the answer, so that the client sees it truncated."""
         if self._transport is not None and not self._chunked:
             # An answer to HTTP/1.0 ends with the connection: only a reset shows the truncation.
             peer = self._transport.get_extra_info("socket")
@@ -271,7 +270,7 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
     # ---- one request after the other -------------------------------------------------------------
 
     def _parse(self) -> None:
-        """Parses what was received, as far as it may be read ahead."""
+        """Parse what was received, as far as it may be read ahead."""
         began_s = 0.0
         while self._unparsed and self._reading and not self._deaf:
             data = self._unparsed
@@ -293,15 +292,14 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
                 self.drop()
 
     def _parse_on_later(self) -> None:
-        """Lets others have their turn: in a body of tiny chunks a byte costs as much as a kilobyte
-        otherwise."""
+        """Parse on in the next turn: a byte of small chunks costs as much as 1 KiB else."""
         if self._transport is not None and not self._transport.is_closing():
             self._reading = False
             self._transport.pause_reading()
             asyncio.get_running_loop().call_soon(self._go_on)
 
     def take(self, kind: int, value: Any) -> None:
-        """Handles a piece of a request, or queues it. For the reader."""
+        """Handle a piece of a request, or queue it. For the reader."""
         if self._deaf:
             return
         if kind == BROKEN:
@@ -315,7 +313,7 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
             self._transport.pause_reading()
 
     def _work_on(self, kind: int, value: Any) -> bool:
-        """Handles a piece; False when it has to wait."""
+        """Handle a piece; False when it has to wait."""
         if kind == HEAD:
             # Answers that the client does not read must not accumulate.
             if self._request is not None or self.full:
@@ -359,12 +357,12 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         self._go_on()
 
     def _continue(self) -> None:
-        """Sends 100 Continue, unless the answer has begun."""
+        """Send 100 Continue, unless the answer has begun."""
         if not self.head_sent and not self.closed:
             self._write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _go_on(self) -> None:
-        """Handles queued pieces, as far as possible."""
+        """Handle queued pieces, as far as possible."""
         queue = self._queue
         while queue:
             piece = queue.popleft()
@@ -384,7 +382,7 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
     # ---- the answer ------------------------------------------------------------------------------
 
     def _head(self, status: int, headers: Sequence[Header], framing: str, last: bool) -> bytes:
-        """The head of an answer; `last`: the connection ends with it."""
+        """Return the head of an answer; `last`: the connection ends with it."""
         if last or (self._request is not None and self._request.version != "HTTP/1.1"):
             self._keep_alive = False
         fields = "".join([f"{name}: {value}\r\n" for name, value in headers])
@@ -419,8 +417,8 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
             asyncio.get_running_loop().call_soon(self._go_on)
 
     def _linger(self) -> None:
-        """Answered before the request was received: discards the rest for a while, since closing
-        with unread bytes resets the connection, and the client might not see the answer."""
+        """Discard the rest of an answered request for a while: closing with unread bytes resets the
+        connection, and the client might not see the answer."""
         self._deaf = True
         self._linger_bytes = 0
         self._unparsed = b""
@@ -431,7 +429,7 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
                 self._transport.write_eof()
 
     def _refuse(self, message: str, request: Request | None) -> None:
-        """Malformed request: answer and stop reading. `request`: the one whose head was read, if
+        """Answer a malformed request and stop reading. `request`: the one whose head was read, if
         any."""
         self._deaf = True
         if self._request is not None and self.head_sent:

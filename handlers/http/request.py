@@ -31,13 +31,13 @@ _HOST = re.compile(r"(?:[\w.~!$&'()*+;=%-]*|\[[0-9A-Fa-f:.%\w-]+\])(?::[0-9]{0,5
 
 
 class Taker(Protocol):
-    """Whoever takes the pieces: (HEAD, Request), (BODY, bytes), (END, None)."""
+    """The receiver of the pieces: (HEAD, Request), (BODY, bytes), (END, None)."""
 
     def take(self, kind: int, value: Any) -> None: ...
 
 
 class Request(httputil.HTTPServerRequest):
-    """What handlers read of a request; not all that Tornado's own has."""
+    """The part of Tornado's request that handlers read."""
 
     keep_alive: bool
 
@@ -50,18 +50,18 @@ class Request(httputil.HTTPServerRequest):
         self.path, _, self.query = target.partition("?")
 
     def announces_body(self) -> bool:
-        """Whether a body follows the head."""
+        """Return whether a body follows the head."""
         return "content-length" in self.headers or "transfer-encoding" in self.headers
 
     def expects_continue(self) -> bool:
-        """Whether the client waits for 100 Continue before it sends the body."""
+        """Return whether the client waits for 100 Continue before it sends the body."""
         if "expect" not in self.headers or self.version != "HTTP/1.1":
             return False
         return self.announces_body() and self.headers["expect"].lower() == "100-continue"
 
 
 class ChunkExtensions:
-    """Counts the bytes of extensions in the size lines of a chunked body.
+    """A count of the bytes of extensions in the size lines of a chunked body.
 
     The parser does not report them: they are the bytes given less data, sizes and line ends. In the
     bytes that also hold the head, or the end of the body, they are searched for.
@@ -82,40 +82,40 @@ class ChunkExtensions:
         self._in_line = False  # the data begins in a size line
 
     def feed(self, data: bytes | memoryview) -> None:
-        """More of the body is about to be parsed."""
+        """Prepare to count more of the body, which is about to be parsed."""
         self._in_line = not self._in_chunk
         self._before_bytes = self.counted_bytes()
         self._data, self._rest_bytes, self._only_body = data, len(data), True
 
     def body(self, size_bytes: int) -> None:
-        """So much of it is data of the body."""
+        """Subtract the data of the body."""
         self._rest_bytes -= size_bytes
         self._chunk_bytes += size_bytes
 
     def chunk_began(self) -> None:
-        """A size line is over."""
+        """Note the end of a size line."""
         self._in_chunk = True
 
     def chunk_ended(self) -> None:
-        """A chunk is over."""
+        """Note the end of a chunk."""
         self._in_chunk = False
         self._rest_bytes -= len(f"{self._chunk_bytes:x}") + _LINE_ENDS_BYTES
         self._chunk_bytes = 0
 
     def counted_bytes(self, *, ended: bool = False) -> int:
-        """Bytes of extensions so far; `ended`: another request may stand behind the body."""
+        """Return the bytes of extensions so far; `ended`: another request may follow the body."""
         if self._only_body:
             counted = self._before_bytes + self._rest_bytes
             if not ended or counted <= CHUNK_EXTENSIONS_MAX_BYTES:
                 return counted
-        found = _EXTENSION.findall(self._data)
+        extensions = _EXTENSION.findall(self._data)
         if self._in_line:
-            found += _LINE.findall(self._data)
-        return self._before_bytes + sum(map(len, found))
+            extensions += _LINE.findall(self._data)
+        return self._before_bytes + sum(map(len, extensions))
 
 
 class RequestReader:
-    """What httptools calls: puts heads together and hands the pieces of requests on."""
+    """The callbacks of httptools: they assemble heads and hand on the pieces of requests."""
 
     def __init__(self, connection: Taker) -> None:
         self._connection = connection
@@ -129,7 +129,7 @@ class RequestReader:
         self._extensions: ChunkExtensions | None = None  # of a chunked body that is on its way
 
     def feed(self, data: bytes | memoryview) -> None:
-        """Takes bytes of the client."""
+        """Take bytes of the client."""
         self._unseen_bytes += len(data)
         self._fed = data
         if self._extensions is not None:
@@ -216,7 +216,7 @@ class RequestReader:
 
 
 def head_fault(request: Request) -> str:
-    """Why a head that parses is malformed (RFC 9112 §2.3, §3.2, §6.1); else empty."""
+    """Return the fault of a parsed head, empty without one (RFC 9112 §2.3, §3.2, §6.1)."""
     if request.version not in ("HTTP/1.1", "HTTP/1.0"):
         return "The request line has no HTTP version that is spoken here (1.1, 1.0)."
     headers = request.headers

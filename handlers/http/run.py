@@ -1,4 +1,4 @@
-"""Runs one handler for one request: head, body, end; exceptions become internal errors.
+"""The run of one handler for one request: head, body, end; exceptions become internal errors.
 
 In place of Tornado's `RequestHandler._execute`, which takes two turns of the loop for every request
 (docs/lab/figures.md, ADR 0001).
@@ -7,27 +7,41 @@ In place of Tornado's `RequestHandler._execute`, which takes two turns of the lo
 import asyncio
 import logging
 from collections.abc import Coroutine
-from typing import Any
-
-from handlers.http.intake import BodyHandler
+from typing import Any, Protocol
 
 log = logging.getLogger("sluice.http")
 
 _FAILED = "request %s failed"
 
 
+class Handler(Protocol):
+    """One request's handler: gets its head, body and end."""
+
+    call_id: str
+
+    def prepare(self) -> Coroutine[Any, Any, None] | None: ...
+
+    def data_received(self, chunk: bytes) -> None: ...
+
+    def body_done(self) -> Coroutine[Any, Any, None] | None: ...
+
+    def on_connection_close(self) -> None: ...
+
+    def write_error(self, status_code: int) -> None: ...
+
+
 class HandlerRun:
-    """What a connection feeds; an exception of the handler is logged and answered."""
+    """The delegate of a connection; an exception of the handler is logged and answered."""
 
     __slots__ = ("_preparing", "_work", "handler")
 
-    def __init__(self, handler: BodyHandler) -> None:
+    def __init__(self, handler: Handler) -> None:
         self.handler = handler
         self._preparing: asyncio.Task[None] | None = None  # the loop itself holds no task
         self._work: Coroutine[Any, Any, None] | None = None
 
     def headers_received(self) -> "asyncio.Future[None] | None":
-        """The head is here; a future when the body has to wait for it."""
+        """Handle the head; return a future when the body has to wait for it."""
         try:
             work = self.handler.prepare()
         except Exception:
@@ -39,11 +53,11 @@ class HandlerRun:
         return self._preparing
 
     def data_received(self, chunk: bytes) -> None:
-        """A piece of the body."""
+        """Handle a piece of the body."""
         self.handler.data_received(chunk)
 
     def finish(self) -> None:
-        """The body is complete."""
+        """Handle the end of the body."""
         try:
             self._work = self.handler.body_done()
         except Exception:
@@ -54,11 +68,11 @@ class HandlerRun:
             self._go_on()
 
     def on_connection_close(self) -> None:
-        """The client is gone, or its request was answered before the body was here."""
+        """Handle a client that disconnected, or was answered before its body was received."""
         self.handler.on_connection_close()
 
     def _go_on(self, waited_for: object = None) -> None:
-        """Runs the handler until it waits for something. A task would start a turn later and cost
+        """Run the handler until it waits for something. A task would start a turn later and cost
         1 % of a plain call; without one `asyncio.timeout` fails in a handler."""
         assert self._work is not None
         try:

@@ -1,4 +1,4 @@
-"""Servers of HTTP/1.1, above all the relay's: they accept connections, close idle ones, and drain.
+"""A server of HTTP/1.1: it accepts connections, closes idle ones, and drains.
 
 One sweep a second instead of a timer for each connection: a timer costs a request 15 us.
 """
@@ -11,12 +11,8 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 from email.utils import formatdate
-from typing import Protocol
 
-from adapters.family import Family
-from adapters.faults import Condition, Fault
-from adapters.registry import FAMILIES
-from conf.settings import ServerSettings, Settings
+from conf.settings import ServerSettings
 from handlers.http.connection import (
     LINGER_S,
     LONG_LINGERS_MAX,
@@ -25,7 +21,6 @@ from handlers.http.connection import (
     Header,
 )
 from handlers.http.request import Request
-from store.values.ids import new_ulid
 
 log = logging.getLogger("sluice.http")
 
@@ -34,23 +29,12 @@ ACCEPT_BATCH = 128  # connections taken in one loop turn
 CLOSED_PAUSE_S = 0.1  # until a listening socket that the supervisor has closed is tried again
 
 
-class Router(Protocol):
-    """Finds the handler of a request."""
-
-    def delegate(self, request: Request) -> Delegate: ...
-
-    def dialect(self, request: Request) -> Family: ...
-
-
-class Configured(Protocol):
-    """Has the settings of its process."""
-
-    settings: Settings
-
-
 class Server:
-    """Serves connections of listening sockets that somebody else has bound; `delegate` finds who
-    takes a request. Beyond `connections_max` new ones wait in the socket's queue."""
+    """Connections of listening sockets that the supervisor has bound.
+
+    `delegate` finds the delegate of a request. Beyond `connections_max` new connections wait in
+    the socket's queue.
+    """
 
     def __init__(
         self,
@@ -74,7 +58,7 @@ class Server:
         self.draining = False
 
     def listen_on(self, listener: socket.socket) -> None:
-        """Accepts connections of a bound, listening, non-blocking socket."""
+        """Accept connections of a bound, listening, non-blocking socket."""
         self._listeners.append(listener)
         self._loop.add_reader(listener, self._accept_some, listener)
 
@@ -83,26 +67,26 @@ class Server:
     def malformed(
         self, message: str, request: Request | None
     ) -> tuple[int, Sequence[Header], bytes]:
-        """The answer to a malformed request; `request`: the one whose head was read, if any."""
+        """Return the answer to a malformed request; `request`: set if its head was read."""
         raise NotImplementedError
 
     def connect(self) -> ClientConnection:
-        """A new connection, before its transport is there."""
+        """Make a connection, before its transport is there."""
         return ClientConnection(self, self._settings.stream_buffer_bytes)
 
     def may_linger_long(self, connection: ClientConnection) -> bool:
-        """Whether a connection may linger long; only LONG_LINGERS_MAX may at one time."""
+        """Return whether a connection may linger long; only LONG_LINGERS_MAX may at one time."""
         if len(self._lingering_long) >= LONG_LINGERS_MAX:
             return False
         self._lingering_long.add(connection)
         return True
 
     def opened(self, connection: ClientConnection) -> None:
-        """A connection was accepted."""
+        """Note that a connection was accepted."""
         self._connections.add(connection)
 
     def closed(self, connection: ClientConnection) -> None:
-        """A connection was closed."""
+        """Note that a connection was closed."""
         self._connections.discard(connection)
         self._lingering_long.discard(connection)
 
@@ -114,7 +98,7 @@ class Server:
         return len(self._connections) + len(self._accepting)
 
     def sweep(self, now_s: int) -> None:
-        """Closes connections that wait too long. Once a second, with the loop's time."""
+        """Close connections that wait too long. Once a second, with the loop's time."""
         self.now_s = now_s
         self.date = formatdate(usegmt=True)
         keep_s = self._settings.keepalive_timeout_s
@@ -141,7 +125,7 @@ class Server:
         return connection.since_s + patience_s
 
     def drain(self) -> None:
-        """Accepts what the kernel has queued, then no new connections."""
+        """Accept what the kernel has queued, then no new connections."""
         self.draining = True
         self._drain_s = self.now_s
         for listener in (*self._listeners, *self._resting):
@@ -194,22 +178,3 @@ class Server:
         self._accepting.discard(task)
         if not task.cancelled() and task.exception() is not None:
             log.error("a connection failed at its start: %s", task.exception())
-
-
-class RelayServer(Server):
-    """Serves the routes of `router` at the relay port."""
-
-    def __init__(self, site: Configured, router: Router, connections_max: int) -> None:
-        super().__init__(site.settings.server, router.delegate, connections_max)
-        self._router = router
-
-    def malformed(
-        self, message: str, request: Request | None
-    ) -> tuple[int, Sequence[Header], bytes]:
-        """The answer to a malformed request, in the dialect of its path when it has one."""
-        call_id = new_ulid()
-        fault = Fault(Condition.INVALID_FIELD, message)
-        family = FAMILIES["chat_completions"] if request is None else self._router.dialect(request)
-        envelope = family.client.encode_fault(fault, call_id)
-        ids = (("x-request-id", call_id), ("request-id", call_id))
-        return envelope.status, (*ids, *envelope.headers.items()), envelope.body

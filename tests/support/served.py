@@ -10,10 +10,9 @@ from unittest.mock import patch
 import pytest
 
 from conf.settings import ServerSettings, Settings
-from handlers.entries.routes import ROUTES, Router
-from handlers.http.base import Deadlines, Site
-from handlers.http.intake import BodyHandler
-from handlers.http.server import RelayServer
+from handlers.entries.base import Deadlines, Site
+from handlers.entries.intake import BodyHandler
+from handlers.entries.routes import ROUTES, RelayServer
 from handlers.relay.upstream.idle_connections import max_connections
 from handlers.telemetry.calls import Telemetry
 from tests.support.client import Answer, encode_head
@@ -93,7 +92,7 @@ async def serving(routes=None, trusted=(), relay=None, listener=None, **settings
     )
     errors = Errors()
     logging.getLogger().addHandler(errors)
-    server = RelayServer(site, Router(site), max_connections())
+    server = RelayServer(site, max_connections())
     listener = listener or bound()
     served = Served(site, server, listener.getsockname()[1], errors)
     try:

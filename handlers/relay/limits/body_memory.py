@@ -1,8 +1,8 @@
 """Memory of a worker for request bodies: bounded in all, and for each user and key.
 
 Bodies are in memory before a rate limit counts their calls, so these bytes have limits of their
-own. handlers.http.intake counts a body while it arrives, handlers.relay.pipeline until it is handed
-on. Each worker counts for itself: the memory is its own.
+own. handlers.entries.intake counts a body while it arrives, handlers.relay.pipeline until it is
+handed on. Each worker counts for itself: the memory is its own.
 """
 
 from collections.abc import Callable

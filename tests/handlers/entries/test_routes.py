@@ -7,17 +7,18 @@ import pytest
 
 from adapters.registry import FAMILIES
 from handlers.entries import routes
-from handlers.entries.chat_completions import ChatCompletionsHandler
 from handlers.entries.fallback import FallbackHandler, LivezHandler, RootHandler
-from handlers.entries.generate_content import GenerateContentHandler
-from handlers.entries.messages import CountTokensHandler, MessagesHandler
-from handlers.entries.models import ModelsHandler
-from handlers.entries.responses import (
+from handlers.entries.inference import (
+    ChatCompletionsHandler,
     CompactHandler,
+    CountTokensHandler,
+    GenerateContentHandler,
     InputTokensHandler,
+    MessagesHandler,
     ResponsesHandler,
     StoredResponseHandler,
 )
+from handlers.entries.models import ModelsHandler
 from handlers.entries.routes import ROUTES, Router
 from handlers.http.request import Request
 from tests.support.client import encode_head

@@ -19,13 +19,13 @@ from store.catalog.wrong_paths import Notices, Seen
 from store.values.errors import StoreUnavailable
 from store.values.ids import now_ms
 
-PATH_LOOKED_AT_CHARS = 2000  # cleaned before it is cut: half a key is still a secret
+PATH_CLEANED_CHARS = 2000  # cleaned before it is cut: half a key is still a secret
 AGENT_CHARS = 255
 METHOD_CHARS = 16
 LOOKUPS = 20  # of keys that are not in memory, at one time
 
 
-class Asking(Protocol):
+class WrongPathRequest(Protocol):
     """A request for a path that is no endpoint."""
 
     request: Request
@@ -39,62 +39,62 @@ class Asking(Protocol):
 
 
 class WrongPaths:
-    """Finds whose key a request has, without letting the answer wait for it."""
+    """The notes of calls of wrong paths, for the owners of their keys; no answer waits for them."""
 
     def __init__(self, keys: KeyCache, notices: Notices, clock: Callable[[], int] = now_ms) -> None:
         self._keys, self._notices, self._clock = keys, notices, clock
         self._lookups: set[asyncio.Task[None]] = set()
 
-    def note(self, asking: Asking) -> None:
-        """Notes the path of a request with a known key; of others nothing is kept."""
-        secret = _secret_of(asking)
+    def note(self, handler: WrongPathRequest) -> None:
+        """Note the path of a request with a known key; of others nothing is stored."""
+        secret = _secret_of(handler)
         if secret is None:
             return
-        request = asking.request
-        seen = Seen(
+        request = handler.request
+        sighting = Seen(
             method=(request.method or "")[:METHOD_CHARS],
             path=_cleaned(request.path, secret),
             at_ms=self._clock(),
-            address=asking.client_ip(),
+            address=handler.client_ip(),
             agent=(request.headers.get("user-agent") or "")[:AGENT_CHARS],
         )
         entry = self._keys.peek(secret)
         if isinstance(entry, Miss):
-            self._look_up(secret, seen)
+            self._look_up(secret, sighting)
         elif entry is not None:
-            self._add(entry, seen)
+            self._add(entry, sighting)
 
-    def _look_up(self, secret: str, seen: Seen) -> None:
+    def _look_up(self, secret: str, sighting: Seen) -> None:
         if len(self._lookups) < LOOKUPS:
-            task = asyncio.create_task(self._later(secret, seen))
+            task = asyncio.create_task(self._later(secret, sighting))
             self._lookups.add(task)
             task.add_done_callback(self._lookups.discard)
 
-    async def _later(self, secret: str, seen: Seen) -> None:
+    async def _later(self, secret: str, sighting: Seen) -> None:
         try:
             entry = await self._keys.get(secret)
         except StoreUnavailable:
             return  # the client has its answer; what cannot be kept is not shown
         if entry is not None:
-            self._add(entry, seen)
+            self._add(entry, sighting)
 
-    def _add(self, entry: KeyEntry, seen: Seen) -> None:
+    def _add(self, entry: KeyEntry, sighting: Seen) -> None:
         if not entry.revoked:
-            self._notices.note(entry.id, seen)
+            self._notices.note(entry.id, sighting)
 
 
-def _secret_of(asking: Asking) -> str | None:
-    """What the request has for a key: where the family of its path has it, else any other one."""
-    for family in (asking.dialect, *FAMILIES.values()):
+def _secret_of(handler: WrongPathRequest) -> str | None:
+    """Return the secret of a request: where the family of its path has it, else any other one."""
+    for family in (handler.dialect, *FAMILIES.values()):
         try:
-            return admit.credential(asking.credential_field, family.client.credentials)
+            return admit.credential(handler.credential_field, family.client.credentials)
         except Fault:
             continue
     return None
 
 
 def _cleaned(path: str, secret: str) -> str:
-    """The path with everything masked that looks like a secret; its length is bounded by the
+    """Return the path with everything masked that looks like a secret; its length is bounded by the
     store."""
-    parts = path[:PATH_LOOKED_AT_CHARS].split("/")
+    parts = path[:PATH_CLEANED_CHARS].split("/")
     return "/".join(clean_message(part, (secret,)) for part in parts)

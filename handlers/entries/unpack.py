@@ -1,6 +1,6 @@
-"""Unpacks a gzipped request body, a bounded piece at a time.
+"""The unpacking of gzipped request bodies, a bounded piece at a time.
 
-Pure: handlers.http.intake decides when to go on and how a broken body is answered. Answers of
+Pure: handlers.entries.intake decides when to go on and how a broken body is answered. Answers of
 upstreams are unpacked in handlers.relay.upstream.
 """
 
@@ -43,51 +43,54 @@ class PackedBody:
         return len(self._packed) + self._limit_bytes - self._left_bytes + STATE_BYTES
 
     def feed(self, packed: bytes) -> None:
-        """Takes the next piece; nothing is unpacked yet."""
+        """Take the next piece; nothing is unpacked yet."""
         self._packed += packed
 
     def step(self) -> bool:
-        """Unpacks about STEP_BYTES; whether there is more to do. Raises Fault TOO_LARGE beyond the
-        limit, CONTENT_ENCODING for bytes that are not gzip or follow its end."""
+        """Unpack about STEP_BYTES; return whether there is more to do.
+
+        Raises Fault TOO_LARGE beyond the limit, CONTENT_ENCODING for bytes that are not gzip or
+        follow its end.
+        """
         done = 0
         while done < STEP_BYTES:
-            taken, made = self._unpack_piece()
-            if not taken and made < _OUTPUT_BYTES:
+            input_bytes, output_bytes = self._unpack_piece()
+            if not input_bytes and output_bytes < _OUTPUT_BYTES:
                 return False  # what is left unpacked needs more bytes to go on
-            done += taken * _COST_OF_INPUT + made
+            done += input_bytes * _COST_OF_INPUT + output_bytes
         return True
 
     def take(self) -> bytes:
-        """The whole body, after the last `step`. Raises Fault CONTENT_ENCODING when truncated."""
+        """Return the body after the last `step`. Raises Fault CONTENT_ENCODING when truncated."""
         if not self._machine.eof:
             raise _broken("ends too early")
         parts, self._parts = self._parts, []
         return b"".join(parts)
 
     def _unpack_piece(self) -> tuple[int, int]:
-        """(bytes taken, bytes made); a full piece made may have left more inside zlib."""
+        """Return the bytes read and unpacked; a full piece may have left more inside zlib."""
         machine, packed = self._machine, self._packed
         if machine.eof:
             if packed:
                 raise _broken("has bytes behind its end")
             return 0, 0
-        given = packed[:_INPUT_BYTES]
+        portion = packed[:_INPUT_BYTES]
         try:
-            made = machine.decompress(given, _OUTPUT_BYTES)
+            piece = machine.decompress(portion, _OUTPUT_BYTES)
         except zlib.error as error:
             raise _broken("does not unpack") from error
-        taken = len(given) - len(machine.unconsumed_tail) - len(machine.unused_data)
-        del packed[:taken]
-        self._left_bytes -= len(made)
+        input_bytes = len(portion) - len(machine.unconsumed_tail) - len(machine.unused_data)
+        del packed[:input_bytes]
+        self._left_bytes -= len(piece)
         if self._left_bytes < 0:
             raise Fault(Condition.TOO_LARGE)
-        if made:
-            keep_piece(self._parts, made)
-        return taken, len(made)
+        if piece:
+            keep_piece(self._parts, piece)
+        return input_bytes, len(piece)
 
 
 def keep_piece(parts: list[bytes | bytearray], piece: bytes) -> None:
-    """Adds a piece of a body to those before it, so that small ones take no more than they have."""
+    """Add a piece of a body to those before it, so that small ones take no more than they have."""
     if len(piece) >= _SMALL_PIECE_BYTES or not parts:
         parts.append(piece)
     elif isinstance(parts[-1], bytearray):
@@ -97,7 +100,7 @@ def keep_piece(parts: list[bytes | bytearray], piece: bytes) -> None:
 
 
 def unpacked_if_small(packed: bytes, limit_bytes: int) -> bytes:
-    """A whole gzipped body unpacked at once; empty when it is not gzip or beyond the limit."""
+    """Unpack a whole gzipped body at once; empty when it is not gzip or beyond the limit."""
     body = PackedBody(limit_bytes)
     body.feed(packed)
     try:

@@ -6,7 +6,7 @@ import functools
 
 import pytest
 
-from handlers.http.wrong_paths import LOOKUPS, WrongPaths
+from handlers.entries.wrong_paths import LOOKUPS, WrongPaths
 from store.catalog.key_cache import MISS
 from store.catalog.keys import KeyEntry
 from store.values.errors import StoreUnavailable

@@ -1,4 +1,4 @@
-"""What all handlers of the relay port share: ids, error dialects, deadlines.
+"""The base of all handlers of the relay port: ids, error dialects, deadlines.
 
 Answers go to the connection in one write: Tornado's own way costs 40 us more. Imported by the
 endpoint handlers.
@@ -15,9 +15,9 @@ from adapters.family import Family
 from adapters.faults import Condition, Fault
 from adapters.registry import FAMILIES
 from conf.settings import Settings
+from handlers.entries.wrong_paths import WrongPaths
 from handlers.http.connection import ClientConnection, Header
 from handlers.http.request import Request
-from handlers.http.wrong_paths import WrongPaths
 from handlers.relay.admit import Network, client_address
 from handlers.relay.call import Arrival
 from handlers.relay.pipeline import Relay
@@ -49,15 +49,15 @@ class Deadlines:
     _due_s: dict[Expiring, int] = field(default_factory=dict)
 
     def set(self, waiting: Expiring, seconds: int) -> None:
-        """`waiting.expire()` is called at the first sweep after `seconds`."""
+        """Set a deadline: `waiting.expire()` is called at the first sweep after `seconds`."""
         self._due_s[waiting] = self.now_s + seconds + 1
 
     def drop(self, waiting: Expiring) -> None:
-        """Removes the deadline. Idempotent."""
+        """Remove the deadline. Idempotent."""
         self._due_s.pop(waiting, None)
 
     def sweep(self, now_s: int) -> None:
-        """Expires what is due. Once a second, with the loop's time."""
+        """Expire what is due. Once a second, with the loop's time."""
         self.now_s = now_s
         for waiting in [w for w, due_s in self._due_s.items() if due_s <= now_s]:
             self._due_s.pop(waiting, None)
@@ -66,7 +66,7 @@ class Deadlines:
 
 @dataclass(slots=True)
 class Site:
-    """What all handlers of a worker share."""
+    """The parts of a worker that all its handlers use."""
 
     settings: Settings
     relay: Relay
@@ -94,12 +94,12 @@ class RelayHandler(RequestHandler):
         self.initialize(site)
 
     def initialize(self, site: Site) -> None:
-        """Takes what the URL table passes."""
+        """Set what the URL table passes."""
         self.site = site
         self.call_id = new_ulid()
 
     def base_headers(self) -> tuple[Header, ...]:
-        """The request id, under both names that SDKs read."""
+        """Return the request id, under both names that SDKs read."""
         return (("x-request-id", self.call_id), ("request-id", self.call_id))
 
     @property
@@ -118,7 +118,7 @@ class RelayHandler(RequestHandler):
         return FAMILIES["chat_completions"]
 
     def query_field(self, name: str) -> str | None:
-        """The first field of that name in the query; None without one, or with too many fields."""
+        """Return the first query field of that name; None without one, or with too many fields."""
         query = self.request.query
         if not query:
             return None
@@ -126,16 +126,16 @@ class RelayHandler(RequestHandler):
             fields = parse_qsl(query, keep_blank_values=True, max_num_fields=QUERY_FIELDS_MAX)
         except ValueError:
             return None
-        return next((value for found, value in fields if found == name), None)
+        return next((value for field_name, value in fields if field_name == name), None)
 
     def credential_field(self, source: str) -> str | None:
-        """What a source of credentials holds: a header, or with `?` in front a query field."""
+        """Return the value of a source of credentials: a header, or after `?` a query field."""
         if source[0] == "?":
             return self.query_field(source[1:])
         return self.request.headers.get(source)
 
     def arrival(self) -> Arrival:
-        """What the head says about the caller."""
+        """Return what the head has about the caller."""
         headers = self.request.headers
         client_id = headers.get("x-client-request-id")
         if client_id is not None and not _visible_ascii(client_id):
@@ -154,7 +154,7 @@ class RelayHandler(RequestHandler):
         )
 
     def client_ip(self) -> str:
-        """The caller's address, behind trusted proxies."""
+        """Return the caller's address, behind trusted proxies."""
         peer = self.connection.peer
         trusted = self.site.trusted
         if not trusted:
@@ -162,14 +162,14 @@ class RelayHandler(RequestHandler):
         return client_address(peer, self.request.headers.get("x-forwarded-for"), trusted)
 
     def respond(self, body: bytes, status: int = 200, headers: tuple[Header, ...] = JSON) -> None:
-        """Ends the request with a whole answer."""
+        """End the request with a whole answer."""
         self.connection.answer(status, (*self.base_headers(), *headers), body)
 
     def answer_fault(self, fault: Fault) -> None:
-        """Ends the request with an error in its dialect, without a usage record."""
+        """End the request with an error in its dialect, without a usage record."""
         dialect = self.dialect
         envelope = dialect.client.encode_fault(fault, self.call_id)
-        told = Unrecorded(
+        refusal = Unrecorded(
             request_id=self.call_id,
             family=dialect.name,
             endpoint=self.endpoint,
@@ -178,11 +178,11 @@ class RelayHandler(RequestHandler):
             outcome="internal_error" if fault.condition is Condition.INTERNAL else "refused",
             client_ip=self.client_ip(),
         )
-        self.site.telemetry.not_recorded(told, now_ms())
+        self.site.telemetry.not_recorded(refusal, now_ms())
         self.respond(envelope.body, envelope.status, tuple(envelope.headers.items()))
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """An internal error, in the caller's dialect."""
+        """Answer an internal error, in the caller's dialect."""
         self.answer_fault(Fault(Condition.INTERNAL))
 
 

@@ -1,4 +1,4 @@
-"""How a request's body is received, and when a refusal is answered.
+"""The reception of a request's body, and the time at which a refusal is answered.
 
 A refusal known from the head is answered after the body was received and discarded: an early answer
 and a close make a proxy answer 502. Exceptions: `Expect: 100-continue`, bodies over the limit or
@@ -16,10 +16,13 @@ from collections.abc import Awaitable, Coroutine
 from typing import Any
 
 from adapters.faults import Condition, Fault
-from handlers.http.base import RelayHandler
-from handlers.http.unpack import GZIP, PackedBody, keep_piece, unpacked_if_small
+from handlers.entries.base import RelayHandler
+from handlers.entries.unpack import GZIP, PackedBody, keep_piece, unpacked_if_small
+from handlers.relay import admit
 from handlers.relay.admit import client_address
 from handlers.relay.limits.body_memory import BodyHold, size_text
+from store.catalog.key_cache import MISS
+from store.catalog.keys import KeyEntry
 
 # A trusted proxy makes a 502 of an early answer, so from it so much more is discarded first.
 OVERSIZED_PROXY_BYTES = 64 << 20
@@ -28,7 +31,7 @@ _UNROUTABLE = "0.0.0.0"
 
 
 class BodyHandler(RelayHandler):
-    """Receives a body within its limits, then calls `complete` or `refused`.
+    """A handler that receives a body within its limits, then calls `complete` or `refused`.
 
     Subclasses check the head in `check_head` (raising Fault to refuse) and take the body in
     `complete`; `refused` ends the request with the refusal.
@@ -50,31 +53,31 @@ class BodyHandler(RelayHandler):
     # ---- for subclasses --------------------------------------------------------------------------
 
     def check_head(self) -> Awaitable[None] | None:
-        """Checks the head; returns what has to be awaited, None when nothing has."""
+        """Check the head; return what has to be awaited, None when nothing has."""
         raise NotImplementedError
 
     def complete(self, body: bytes) -> Coroutine[Any, Any, None] | None:
-        """The body is complete."""
+        """Take the complete body."""
         raise NotImplementedError
 
     def refused(self, fault: Fault, body: bytes) -> None:
-        """Ends the request with the refusal; `body` is what was kept of it."""
+        """End the request with the refusal; `body`: its stored part."""
         self.answer_fault(fault)
 
     def hold_body(self) -> BodyHold | None:
-        """A count of the bytes that the body holds; None for a caller who is not known."""
+        """Return a count of the body's bytes; None for an unknown caller."""
         return None
 
     def client_left(self) -> None:
-        """The client disconnected before `complete` or `refused` was called."""
+        """Note that the client disconnected before `complete` or `refused` was called."""
 
     def check_size(self) -> None:
-        """Raises Fault TOO_LARGE when the head announces a body over the limit."""
+        """Raise Fault TOO_LARGE when the head announces a body over the limit."""
         if self._announces_too_much():
             raise self._too_large()
 
     def unpack(self, encoding: str) -> None:
-        """Sets the body's content-encoding. Raises Fault CONTENT_ENCODING for an unknown one."""
+        """Set the body's content-encoding. Raises Fault CONTENT_ENCODING for an unknown one."""
         coding = encoding.lower()
         if coding in GZIP:
             self._packed = PackedBody(self.site.settings.server.max_body_bytes)
@@ -84,7 +87,7 @@ class BodyHandler(RelayHandler):
     # ---- for HandlerRun --------------------------------------------------------------------------
 
     def prepare(self) -> Coroutine[Any, Any, None] | None:
-        """Runs when the head is here; the body, if any, comes afterwards."""
+        """Check the head; the body, if any, comes afterwards."""
         if self.connection.closed:
             # Pipelined behind a request that closed the connection: no answer is possible.
             self._over = True
@@ -108,7 +111,7 @@ class BodyHandler(RelayHandler):
             self._expect_body()
 
     def data_received(self, chunk: bytes) -> None:
-        """A piece of the body."""
+        """Take a piece of the body."""
         if self._over:
             return
         self._size += len(chunk)
@@ -125,7 +128,7 @@ class BodyHandler(RelayHandler):
             self._forget_body()
 
     def body_done(self) -> Coroutine[Any, Any, None] | None:
-        """The body was received: refuses, or goes on."""
+        """Refuse, or go on: the body was received."""
         self.site.bodies.drop(self)
         if self._over:
             return None
@@ -140,7 +143,7 @@ class BodyHandler(RelayHandler):
         return self.complete(self._take_body())
 
     def on_connection_close(self) -> None:
-        """The client disconnected, or the request was answered before its body was received."""
+        """End: the client disconnected, or was answered before the body was received."""
         super().on_connection_close()
         self.site.bodies.drop(self)
         if not self._over:
@@ -149,7 +152,7 @@ class BodyHandler(RelayHandler):
             self.client_left()
 
     def expire(self) -> None:
-        """The body did not arrive in time."""
+        """Refuse a body that did not arrive in time."""
         if not self._over:
             self.refusal = self.refusal or Fault(Condition.BODY_TIMEOUT)
             self._end_refused()
@@ -157,7 +160,7 @@ class BodyHandler(RelayHandler):
     # ---- the body's bytes ------------------------------------------------------------------------
 
     def _evict(self, fault: Fault) -> None:
-        """The memory of the unfinished body is needed: refuses it, or keeps no more of it."""
+        """Refuse the unfinished body, whose memory is needed, or store no more of it."""
         if self.refusal is None:
             self._refuse(fault)
         else:
@@ -165,7 +168,7 @@ class BodyHandler(RelayHandler):
             self._forget_body()
 
     def _take(self, chunk: bytes) -> None:
-        """Keeps the next piece, unless the memory for it is refused."""
+        """Store the next piece, unless the memory for it is refused."""
         try:
             if self._packed is not None:
                 self._packed.feed(chunk)
@@ -177,7 +180,7 @@ class BodyHandler(RelayHandler):
             self._evict(fault)
 
     def _keep(self, chunk: bytes) -> None:
-        """Keeps a piece. Raises Fault RATE_LIMITED, UNAVAILABLE when the memory is refused."""
+        """Store a piece. Raises Fault RATE_LIMITED, UNAVAILABLE when the memory is refused."""
         parts = self._parts
         if parts is None:
             if self._size != self._announced_bytes():
@@ -200,7 +203,7 @@ class BodyHandler(RelayHandler):
             self._hold.release()
 
     def _take_body(self) -> bytes:
-        """The whole body, without keeping a copy."""
+        """Return the whole body, without keeping a copy."""
         parts, self._parts = self._parts, None
         return b"".join(parts or ())
 
@@ -211,7 +214,7 @@ class BodyHandler(RelayHandler):
             self._unpacking = asyncio.get_running_loop().call_soon(self._unpack_some)
 
     def _unpack_some(self) -> None:
-        """One step; a body over the limit is refused at once."""
+        """Unpack one step; a body over the limit is refused at once."""
         self._unpacking = None
         if self._packed is None:
             return
@@ -223,17 +226,17 @@ class BodyHandler(RelayHandler):
             self._refuse(self._worded(fault))
 
     async def _complete_unpacked(self, packed: PackedBody) -> None:
-        """The packed body is complete: unpacks the rest, and goes on."""
+        """Unpack the rest of a complete body, and go on."""
         if self._unpacking is not None:
             self._unpacking.cancel()
         if self._hold is not None:
             self._hold.finish()
         body = b""
         try:
-            while self._still_wanted and packed.step():
+            while self._unpacks and packed.step():
                 self._count(packed.held_bytes)
                 await asyncio.sleep(0)  # others have their turn
-            if self._still_wanted:
+            if self._unpacks:
                 body = packed.take()
                 self._count(len(body))
         except Fault as fault:
@@ -253,7 +256,7 @@ class BodyHandler(RelayHandler):
             await waiting
 
     @property
-    def _still_wanted(self) -> bool:
+    def _unpacks(self) -> bool:
         return not self._over and self.refusal is None
 
     def _worded(self, fault: Fault) -> Fault:
@@ -267,12 +270,12 @@ class BodyHandler(RelayHandler):
         self._refuse(fault)
 
     def _refuse(self, fault: Fault) -> None:
-        """Answers the refusal now, or after the body."""
+        """Answer the refusal now, or after the body."""
         self._set_refusal(fault)
         self._forget_body()
         oversized = fault.condition is Condition.TOO_LARGE or self._announces_too_much()
-        unwanted = oversized or (self._size > 0 and fault.condition in _NO_MEMORY)
-        early = unwanted and not self._proxy_sends_it_all()
+        undesired = oversized or (self._size > 0 and fault.condition in _NO_MEMORY)
+        early = undesired and not self._proxy_sends_it_all()
         if early:
             self.connection.linger_long()
         if early or self.request.expects_continue():
@@ -303,7 +306,7 @@ class BodyHandler(RelayHandler):
         return self._announced_bytes() > self.site.settings.server.max_body_bytes
 
     def _announced_bytes(self) -> int:
-        """The announced length; 0 without one (the parser has checked its form)."""
+        """Return the announced length; 0 without one (the parser has checked its form)."""
         return int(self.request.headers.get("content-length", "0"))
 
     def _proxy_sends_it_all(self) -> bool:
@@ -322,3 +325,25 @@ class BodyHandler(RelayHandler):
     def _too_large(self) -> Fault:
         limit_bytes = self.site.settings.server.max_body_bytes
         return Fault(Condition.TOO_LARGE, f"The body is larger than {size_text(limit_bytes)}.")
+
+
+class KeyedHandler(BodyHandler):
+    """A handler for callers with an API key. Subclasses check the rest in `check_key`."""
+
+    def check_credential(self) -> Awaitable[None] | None:
+        """Check the key of the request; one that is not in memory is looked up in the store."""
+        secret = admit.credential(self.credential_field, self.dialect.client.credentials)
+        entry = self.site.relay.keys.peek(secret)
+        if entry is MISS:
+            return self._check_later(secret)
+        if entry is None:
+            raise admit.unknown_key(secret)
+        self.check_key(entry)
+        return None
+
+    def check_key(self, key: KeyEntry) -> None:
+        """Check a known key. Raises Fault when the request is refused."""
+        raise NotImplementedError
+
+    async def _check_later(self, secret: str) -> None:
+        self.check_key(await admit.find_key(self.site.relay.keys, secret))

@@ -8,7 +8,7 @@ import zlib
 import pytest
 
 from adapters.faults import Condition, Fault
-from handlers.http.unpack import STEP_BYTES, PackedBody, unpacked_if_small
+from handlers.entries.unpack import STEP_BYTES, PackedBody, unpacked_if_small
 
 LIMIT = 1 << 20
 NOISE = random.Random(4).randbytes(300_000)

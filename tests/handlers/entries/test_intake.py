@@ -11,8 +11,8 @@ from unittest.mock import patch
 import pytest
 
 from adapters.faults import Condition, Fault
-from handlers.http.intake import BodyHandler
-from handlers.http.unpack import STATE_BYTES, PackedBody
+from handlers.entries.intake import BodyHandler
+from handlers.entries.unpack import STATE_BYTES, PackedBody
 from handlers.relay.limits.body_memory import BodyMemory
 from tests.support.client import encode_head
 from tests.support.served import CHUNKED, VERSION, acting, chunks, post, serving, turns, until
@@ -287,7 +287,7 @@ PROXY_LIMIT = 100_000
 @pytest.fixture
 def proxied(monkeypatch):
     """proxied(…) -> a server that trusts its peer; it discards less than 64 MiB, to be fast."""
-    monkeypatch.setattr("handlers.http.intake.OVERSIZED_PROXY_BYTES", PROXY_LIMIT)
+    monkeypatch.setattr("handlers.entries.intake.OVERSIZED_PROXY_BYTES", PROXY_LIMIT)
 
     def make(**options):
         return serving({"/acted": acting(**options)}, LOOPBACK, max_body_bytes=LIMIT)
