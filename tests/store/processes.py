@@ -3,7 +3,7 @@
 import asyncio
 import functools
 
-from store.calls.booking import Batch, account_charges, apply_batch
+from store.calls.booking import account_charges
 from store.catalog.keys import KeyEntry
 from store.db.database import execute, snapshot_read, transaction
 from store.money import leases
@@ -11,9 +11,7 @@ from store.money.accounts import Payment
 from store.money.funds import Funds
 from store.money.leases import Answer, Verdict
 from store.values.ids import new_ulid, now_ms
-from tests.support.usage_records import usage_record
-
-NAMES = ("key_name", "group", "endpoint", "family")
+from tests.support.usage_records import BookedJournal, usage_record
 
 
 def key_of(user_id, order="plan_first", **fields):
@@ -47,15 +45,14 @@ class Process:
 
     def __init__(self, db, clock=None):
         self.db = db
-        self.id = new_ulid()
         self.funds = Funds(self._send, **({} if clock is None else {"clock": clock}))
         self.store = "up"
         self.orders = []
         self.served = []
         self.closed = []
         self._offset = 0
-        insert = 'INSERT INTO "journals" ("id", "node", "offset", "opened_ms") VALUES (?, ?, 0, 0)'
-        transaction(db, lambda: execute(db, insert, (self.id, "web-1")))
+        self._journal = BookedJournal(db)
+        self.id = self._journal.id
 
     def _send(self, order):
         if self.store == "away":
@@ -86,9 +83,7 @@ class Process:
             id=call_id or new_ulid(),
             started_ms=now_ms(),
             user_id=user_id,
-            user="x",
             key_id=user_id,
-            **dict.fromkeys(NAMES, "x"),
             cost_nanos=cost,
             charges=charges,
             limit_account=payment.limit.id if payment.limit else None,
@@ -101,8 +96,7 @@ class Process:
         records, self.closed = self.closed[:limit], self.closed[len(self.closed[:limit]) :]
         if not records:
             return
-        batch = Batch(self.id, self._offset, self._offset + 1, records)
-        left = transaction(self.db, lambda: apply_batch(self.db, batch, now_ms()))
+        left = self._journal.book(records, self._offset, self._offset + 1, now_ms())
         self._offset += 1
         self.funds.applied(left, account_charges(records))
 

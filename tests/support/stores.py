@@ -4,6 +4,8 @@ import atexit
 import functools
 import shutil
 import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from store.db import schema
@@ -16,6 +18,7 @@ from store.db.database import (
     transaction,
 )
 from store.db.migrate import up
+from store.values.errors import StoreError
 
 _SHAPE = (  # of a database that no test has altered, and that nobody is connected to
     "SELECT (SELECT COUNT(*) FROM information_schema.columns WHERE table_schema = DATABASE()),"
@@ -74,6 +77,23 @@ class MariaDbStores:
                 self._free.append(url)
         finally:
             discard(db)
+
+
+def at_once(db, *works):
+    """Run functions in threads, each with its own connection; return results or StoreErrors."""
+    gate = threading.Barrier(len(works))
+
+    def run(work):
+        gate.wait(10)
+        try:
+            return work()
+        except StoreError as error:
+            return error
+        finally:
+            discard(db)
+
+    with ThreadPoolExecutor(len(works)) as pool:
+        return list(pool.map(run, works))
 
 
 def contents(db):

@@ -10,16 +10,25 @@ MONDAY_MS = NOW_MS = 1_767_571_200_000  # 2026-01-05T00:00:00Z
 DAY_MS = 86_400_000
 
 _serial = iter(range(10**6))
+_DEFAULTS = {"started_ms": 1} | dict.fromkeys(
+    ("user_id", "user", "key_id", "key_name", "group", "endpoint", "family"), "x"
+)
 
 
-def usage_record(*, id, **fields):
-    """A record, given the facts of its call beside its own fields."""
-    return UsageRecord(id=id, call=_facts(fields), **fields)
+def usage_record(*, id=None, **fields):
+    """Return a record, given facts of its call beside its own fields; texts not given are "x"."""
+    return UsageRecord(id=id or new_ulid(), call=_facts(fields), **fields)
 
 
-def open_line(*, id, **fields):
-    """An open line, in the same way."""
-    return OpenLine(id=id, call=_facts(fields), **fields)
+def open_line(*, id=None, **fields):
+    """Return an open line, in the same way."""
+    return OpenLine(id=id or new_ulid(), call=_facts(fields), **fields)
+
+
+def record_at(at_ms, **fields):
+    """Return a record of a call that began at this moment, with an id of its own."""
+    call_id = ulid(at_ms, next(_serial).to_bytes(10))
+    return usage_record(**({"id": call_id, "started_ms": at_ms} | fields))
 
 
 def field_of(record, name):
@@ -29,7 +38,7 @@ def field_of(record, name):
 
 def _facts(fields):
     names = [name for name in CallFacts.__struct_fields__ if name in fields]
-    return CallFacts(**{name: fields.pop(name) for name in names})
+    return CallFacts(**(_DEFAULTS | {name: fields.pop(name) for name in names}))
 
 
 def store(db, records, recorded_ms=MONDAY_MS):
@@ -44,11 +53,9 @@ def record(number, at_ms, **fields):
 
 def charged(user_id, cost, at_ms=MONDAY_MS, **fields):
     """The record of a call that the wallet pays."""
-    names = ("key_name", "group", "endpoint", "family", "user")
     facts = {"cost_nanos": cost, "charges": (Charge("wallet", cost),) if cost else ()}
     facts |= {"key_id": new_ulid(), "user_id": user_id} | fields
-    call_id = ulid(at_ms, next(_serial).to_bytes(10))
-    return usage_record(id=call_id, started_ms=at_ms, **dict.fromkeys(names, "x"), **facts)
+    return record_at(at_ms, **facts)
 
 
 class BookedJournal:

@@ -22,17 +22,12 @@ from store.values.usage_record import StoredAt
 from tests.support.usage_records import open_line, usage_record
 
 PRICES = Prices(10**9, 10**9, 0, 0, 0, 0, 0)
-NAMES = ("user_id", "user", "key_id", "key_name", "group", "endpoint", "family")
 ODD = random.Random(40).randbytes(40)  # the same in every process that collects tests
 
 
 def opened(call_id):
     money = {"prices": PRICES.text, "multiplier_ppm": 10**6, "input_tokens": 10}
-    return open_line(id=call_id, started_ms=1, **dict.fromkeys(NAMES, "x"), **money)
-
-
-def closed(call_id):
-    return usage_record(id=call_id, started_ms=1, **dict.fromkeys(NAMES, "x"))
+    return open_line(id=call_id, **money)
 
 
 def die(journal):
@@ -76,7 +71,7 @@ def test_open_calls_are_closed_and_closed_ones_are_left_alone(tmp_path):
     journal.mark(streaming, 5, True, Sent(200, "messages", "up", "main"))
     journal.mark(done, 5, True, Sent(200))
     journal.mark(streaming, 90, True, Sent(200, "messages", "up", "main"))
-    journal.close_call(closed(done))
+    journal.close_call(usage_record(id=done))
     die(journal)
     orphan = adopt(tmp_path)
     written = journal.written_offset
@@ -150,8 +145,8 @@ def two_calls(folder):
     journal.open_call(opened(first))
     begin = journal.written_offset
     journal.open_call(opened(second))
-    journal.close_call(closed(second))
-    journal.close_call(closed(first))
+    journal.close_call(usage_record(id=second))
+    journal.close_call(usage_record(id=first))
     die(journal)
     return journal, segment_path(folder, journal.id, 0), begin
 
@@ -291,13 +286,12 @@ def test_a_process_killed_while_writing_loses_no_acknowledged_line(tmp_path):
         from store.calls.journal import Journal
         from tests.support.usage_records import open_line, usage_record
         journal = Journal(pathlib.Path(sys.argv[1]))
-        names = dict.fromkeys({NAMES!r}, "x")
         while True:
             call_id = new_ulid()
-            journal.open_call(open_line(id=call_id, started_ms=1, **names))
+            journal.open_call(open_line(id=call_id))
             sys.stdout.write("o" + call_id + chr(10))
             sys.stdout.flush()
-            journal.close_call(usage_record(id=call_id, started_ms=1, **names))
+            journal.close_call(usage_record(id=call_id))
             sys.stdout.write("c" + call_id + chr(10))
             sys.stdout.flush()
     """)

@@ -102,14 +102,8 @@ def test_random_journals_are_read_from_any_line_on(tmp_path, reader):
         assert list(bodies(reader, expected[number][0], limit)) == expected[number + 1 :]
 
 
-def record(**fields):
-    names = ("user_id", "user", "key_id", "key_name", "group", "endpoint", "family")
-    facts = {"id": new_ulid(), "started_ms": 1, **dict.fromkeys(names, "x")} | fields
-    return usage_record(**facts)
-
-
 def test_closed_calls_are_read_in_batches_and_bad_lines_are_shown(tmp_path, reader):
-    records = [record() for _ in range(5)]
+    records = [usage_record() for _ in range(5)]
     lines = [b'["o","x"]', *map(msgspec.json.encode, records), b'["c","broken"]', b'["m","x"]']
     data = b"".join(map(with_check, lines))
     write(tmp_path, 0, data + b'["c",worse]\n')
@@ -124,7 +118,7 @@ def test_closed_calls_are_read_in_batches_and_bad_lines_are_shown(tmp_path, read
 
 def test_what_running_calls_have_handed_out_is_read_with_closed_calls(tmp_path, reader):
     line = HandedLine(new_ulid(), 5, 7, True, Sent(200, stored=StoredAt("ab", "C", "f")), "U")
-    done, bad = record(), b'["s","broken"]'
+    done, bad = usage_record(), b'["s","broken"]'
     data = b"".join(with_check(msgspec.json.encode(one)) for one in (line, done))
     write(tmp_path, 0, data + with_check(bad))
     found = reader.read_closed(0, SEGMENT, 10)
@@ -132,7 +126,7 @@ def test_what_running_calls_have_handed_out_is_read_with_closed_calls(tmp_path, 
 
 
 def test_a_record_written_by_an_older_program_is_read(tmp_path, reader):
-    full = msgspec.json.decode(msgspec.json.encode(record(user="alice")))
+    full = msgspec.json.decode(msgspec.json.encode(usage_record(user="alice")))
     older = msgspec.json.encode(full[:12])
     assert line_kind(older) == CLOSE
     write(tmp_path, 0, with_check(older))
@@ -143,7 +137,7 @@ def test_a_record_written_by_an_older_program_is_read(tmp_path, reader):
 @pytest.fixture
 def written():
     """Five records and the lines of their calls: open, mark and close of each."""
-    records = [record() for _ in range(5)]
+    records = [usage_record() for _ in range(5)]
     lines = []
     for one in records:
         line = OpenLine(one.id, one.call, 1_000)
@@ -189,7 +183,7 @@ def test_a_damaged_byte_costs_its_own_line_and_no_other(tmp_path, written, bits)
 def test_garbage_in_the_middle_is_shown_and_the_rest_is_read(tmp_path, written, seed, size):
     rng = random.Random(seed)
     _, lines = written
-    many = [record() for _ in range(60)]
+    many = [usage_record() for _ in range(60)]
     lines = [with_check(msgspec.json.encode(one)) for one in many]
     data = bytearray(b"".join(lines)[:SEGMENT])
     del data[data.rfind(b"\n") + 1 :]

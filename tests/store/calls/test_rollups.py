@@ -2,29 +2,23 @@
 
 import functools
 import random
-import threading
 
 import pytest
 
 from store.calls import rollups
-from store.calls.booking import Batch, OffsetMoved, apply_batch, apply_records
-from store.db.database import discard, execute, is_mysql, open_database, snapshot_read, transaction
+from store.calls.booking import OffsetMoved
+from store.db.database import execute, snapshot_read, transaction
 from store.db.partitions import prune
 from store.values.errors import StoreUnavailable
-from store.values.ids import new_ulid, ulid
-from tests.support.usage_records import usage_record
+from tests.support.stores import at_once
+from tests.support.usage_records import DAY_MS, MONDAY_MS, BookedJournal, record_at, store
 
-MONDAY_MS = 1_767_571_200_000  # 2026-01-05T00:00:00Z
 HOUR_MS = 3_600_000
-DAY_MS = 86_400_000
-NAMES = ("key_name", "group", "endpoint", "family", "user_id")
-serial = iter(range(10**6))
 
 
 def record(at_ms=MONDAY_MS, **fields):
-    facts = {"id": ulid(at_ms, next(serial).to_bytes(10)), "started_ms": at_ms, "channel": "main"}
-    facts |= {"key_id": "K1", "user": "alice", "model": "m1"}
-    return usage_record(**(dict.fromkeys(NAMES, "x") | facts | fields))
+    facts = {"key_id": "K1", "user": "alice", "model": "m1", "channel": "main"}
+    return record_at(at_ms, **(facts | fields))
 
 
 def many(count, seed=1):
@@ -49,10 +43,6 @@ def many(count, seed=1):
     ]
 
 
-def store(db, records):
-    transaction(db, lambda: apply_records(db, records, MONDAY_MS))
-
-
 def contents(db):
     """The rows of each roll-up: its key, then COLUMNS."""
 
@@ -74,31 +64,6 @@ def calls_of(rows):
 
 def change(db, text, *values):
     assert transaction(db, lambda: execute(db, text, values)).rowcount > 0
-
-
-def url_of(db):
-    if is_mysql(db):
-        return f"mysql://root@127.0.0.1:{db.connect_params['port']}/{db.database}"
-    return f"sqlite:///{db.database}"
-
-
-def in_threads(*works):
-    """Runs each function with a connection of its own, all at once; the first error is raised."""
-    errors = []
-
-    def run(work):
-        try:
-            work()
-        except BaseException as error:  # noqa: BLE001 - handed to the test
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(work,)) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
 
 
 def _refused():
@@ -189,14 +154,11 @@ def test_texts_of_clients_fit(database):
 
 
 def test_a_batch_that_was_applied_is_not_added_again(database):
-    journal = new_ulid()
-    insert = 'INSERT INTO "journals" ("id", "node", "offset", "opened_ms") VALUES (?, ?, 0, 0)'
-    transaction(database, lambda: execute(database, insert, (journal, "web-1")))
-    batch = Batch(journal, 0, 400, many(20))
-    transaction(database, lambda: apply_batch(database, batch, MONDAY_MS))
+    book, records = BookedJournal(database).book, many(20)
+    book(records, 0, 400)
     before = contents(database)
     with pytest.raises(OffsetMoved):
-        transaction(database, lambda: apply_batch(database, batch, MONDAY_MS))
+        book(records, 0, 400)
     assert contents(database) == before
     assert calls_of(before[2]) == 20
 
@@ -260,34 +222,20 @@ def patiently(work):
 
 def test_two_nodes_write_at_once_while_the_roll_ups_are_rebuilt(database):
     store(database, many(100, seed=9))
-    url, rounds = url_of(database), 25
-    done = threading.Event()
+    running, rounds = [1, 2], 25
 
-    def writer(seed):
-        def work():
-            db = open_database(url)
-            try:
-                for number in range(rounds):
-                    patiently(functools.partial(store, db, many(10, seed * 1000 + number)))
-            finally:
-                discard(db)
-
-        return work
-
-    def rebuilder():
-        db = open_database(url)
+    def write(seed):
         try:
-            while not done.is_set():
-                patiently(lambda: list(rollups.rebuild(db)))
+            for number in range(rounds):
+                patiently(lambda: store(database, many(10, seed * 1000 + number)))  # noqa: B023
         finally:
-            discard(db)
+            running.remove(seed)
 
-    def writers():
-        try:
-            in_threads(writer(1), writer(2))
-        finally:
-            done.set()
+    def rebuild():
+        while running:
+            patiently(lambda: list(rollups.rebuild(database)))
 
-    in_threads(writers, rebuilder)
+    works = [functools.partial(write, seed) for seed in (1, 2)]
+    assert at_once(database, *works, rebuild) == [None] * 3
     assert list(rollups.verify(database)) == []
     assert calls_of(contents(database)[2]) == 100 + 2 * rounds * 10

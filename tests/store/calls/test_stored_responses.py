@@ -3,7 +3,6 @@
 import pytest
 
 from store.calls import stored_responses
-from store.calls.booking import Batch, apply_batch
 from store.calls.journal_lines import HandedLine, MarkLine, Sent, lost_record
 from store.calls.stored_responses import (
     GONE_MS,
@@ -16,22 +15,18 @@ from store.calls.stored_responses import (
 )
 from store.calls.usage_queries import verify
 from store.db.database import execute, snapshot_read, transaction
-from store.values.ids import new_ulid, ulid
+from store.values.ids import new_ulid
 from store.values.usage_record import StoredAt
-from tests.support.usage_records import open_line, usage_record
+from tests.support.usage_records import MONDAY_MS as MADE_MS
+from tests.support.usage_records import BookedJournal, open_line, record_at
 
-MADE_MS = 1_767_571_200_000
 ANN, BOB = new_ulid(), new_ulid()
 ID = "resp_68a1f0"
 MARK = mark_of(ID)
-FACTS = dict.fromkeys(("user", "key_name", "group", "endpoint", "family"), "x")
 
 
 def record(stored, user_id=ANN, at_ms=MADE_MS):
-    return usage_record(
-        id=ulid(at_ms, new_ulid().encode()[:10]), started_ms=at_ms, user_id=user_id,
-        key_id=new_ulid(), stored=stored, **FACTS,
-    )  # fmt: skip
+    return record_at(at_ms, user_id=user_id, stored=stored)
 
 
 def note(db, *records):
@@ -93,16 +88,12 @@ def test_its_time_ends_and_its_row_goes_in_portions(database, monkeypatch):
 
 
 def test_it_comes_with_the_record_and_only_once(database):
-    journal = new_ulid()
-    insert = 'INSERT INTO "journals" ("id", "node", "offset", "opened_ms") VALUES (?, ?, 0, 0)'
-    transaction(database, lambda: execute(database, insert, (journal, "web-1")))
-    made = record(StoredAt(MARK, "A", "1"))
-    apply = Batch(journal, 0, 10, [made])
-    transaction(database, lambda: apply_batch(database, apply, MADE_MS))
+    journal, made = BookedJournal(database), record(StoredAt(MARK, "A", "1"))
+    journal.book([made], 0, 10, MADE_MS)
     assert find(database) == made.stored and list(verify(database)) == []
 
     def broken():
-        apply_batch(database, Batch(journal, 10, 20, [record(StoredAt(MARK))]), MADE_MS)
+        journal.book([record(StoredAt(MARK))], 10, 20, MADE_MS)
         raise KeyError
 
     with pytest.raises(KeyError):
@@ -161,11 +152,10 @@ def test_other_nodes_may_have_to_tell_of_it(database, behind_ms, open_journal, t
 
 
 def test_a_lost_call_leaves_what_its_mark_says():
-    facts = {"id": new_ulid(), "started_ms": 1, "user_id": ANN, "key_id": ANN, **FACTS}
-    stored = StoredAt(MARK, "A", "1")
-    mark = MarkLine(facts["id"], 2, 5, True, Sent(200, stored=stored))
-    assert lost_record(open_line(**facts), mark, "web-1").stored == stored
-    assert lost_record(open_line(**facts), None, "web-1").stored is None
+    line, stored = open_line(user_id=ANN), StoredAt(MARK, "A", "1")
+    mark = MarkLine(line.id, 2, 5, True, Sent(200, stored=stored))
+    assert lost_record(line, mark, "web-1").stored == stored
+    assert lost_record(line, None, "web-1").stored is None
 
 
 def test_marks_of_ids():

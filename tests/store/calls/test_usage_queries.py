@@ -28,12 +28,10 @@ from tests.support.usage_records import MONDAY_MS, store, usage_record
 
 DAY_MS = 86_400_000
 PRICES = Prices(10**9, 2 * 10**9, 0, 0, 0, 0, 1)
-NAMES = ("user_id", "user", "key_id", "key_name", "group", "endpoint", "family")
 
 
 def record(number, at_ms=MONDAY_MS, **fields):
-    facts = {"id": ulid(at_ms, number.to_bytes(10)), "started_ms": at_ms}
-    return usage_record(**(dict.fromkeys(NAMES, "x") | facts | fields))
+    return usage_record(id=ulid(at_ms, number.to_bytes(10)), started_ms=at_ms, **fields)
 
 
 def paid(number, **fields):

@@ -47,37 +47,14 @@ from store.values.pricing import Prices, cost_nanos
 from store.values.usage_record import AttemptRecord, Charge, StoredAt
 from tests.store.processes import key_of
 from tests.support.usage_records import open_line, usage_record
+from tests.support.users import add_user
 
 PRICES = Prices(10**9, 2 * 10**9, 0, 0, 0, 0, 0)
-FACTS = ("key_name", "group", "endpoint", "family")
-
-
-def add_user(db, name):
-    user_id = new_ulid()
-
-    def work():
-        insert = (
-            'INSERT INTO "users" ("id", "name", "role", "spend_order", "created_ms")'
-            " VALUES (?, ?, 'member', 'plan_first', 0)"
-        )
-        execute(db, insert, (user_id, name))
-        execute(db, 'INSERT INTO "wallets" ("user_id", "balance") VALUES (?, 0)', (user_id,))
-
-    transaction(db, work)
-    return user_id
 
 
 def facts(call_id, user_id):
-    return {
-        "id": call_id,
-        "started_ms": 1,
-        "user_id": user_id,
-        "user": "alice",
-        "key_id": user_id,
-        **dict.fromkeys(FACTS, "x"),
-        "prices": PRICES.text,
-        "multiplier_ppm": 10**6,
-    }
+    money = {"prices": PRICES.text, "multiplier_ppm": 10**6}
+    return {"id": call_id, "user_id": user_id, "user": "alice", "key_id": user_id, **money}
 
 
 def opened(call_id, user_id):
@@ -1015,13 +992,11 @@ CHILD = textwrap.dedent("""
     writer = Writer(open_database(url), journal, "web-1", hooks)
     writer.start()
     out = os.open(said, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    names = dict.fromkeys(("user", "key_id", "key_name", "group", "endpoint", "family"), "x")
     rng = random.Random()
     running = []
     while True:
         call_id, user = new_ulid(), rng.choice(users)
-        facts = dict(names, id=call_id, started_ms=1, user_id=user, prices=prices_text,
-                     multiplier_ppm=1_500_000)
+        facts = dict(id=call_id, user_id=user, prices=prices_text, multiplier_ppm=1_500_000)
         journal.open_call(open_line(**facts, input_tokens=10))
         os.write(out, f"open {call_id}\\n".encode())
         if rng.random() < 0.3:

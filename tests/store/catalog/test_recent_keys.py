@@ -6,9 +6,8 @@ from store.catalog import recent_keys
 from store.catalog.keys import Rotation, find_key, revoke, rotate, set_key_enabled
 from store.db.database import database_ms
 from store.db.tables.users import ApiKey
-from store.values.ids import ulid
 from store.values.key_secrets import digests
-from tests.support.usage_records import DAY_MS, store, usage_record
+from tests.support.usage_records import DAY_MS, record_at, store
 
 NAMES = ("k1", "k2", "k3", "k4", "k5", "k6")  # the last one is the newest
 
@@ -32,16 +31,11 @@ def made(database, editor, applied):
 
 
 def called(db, made, *calls):
-    """Records calls: (name of the key, days ago)."""
+    """Record calls: (name of the key, days ago)."""
     at_ms = database_ms(db)
-    facts = dict.fromkeys(("key_name", "group", "endpoint", "family", "user_id", "user"), "x")
-    records = []
-    for number, (name, days) in enumerate(calls):
-        began_ms = at_ms - days * DAY_MS
-        key_id = made[name][0] if name in made else "removed"
-        more = {"id": ulid(began_ms, number.to_bytes(10)), "started_ms": began_ms}
-        records.append(usage_record(**facts, **more, key_id=key_id))
-    store(db, records, at_ms)
+    ids = {name: key_id for name, (key_id, _) in made.items()}
+    calls = [(ids.get(name, "removed"), at_ms - days * DAY_MS) for name, days in calls]
+    store(db, [record_at(began_ms, key_id=key_id) for key_id, began_ms in calls], at_ms)
 
 
 def read(db, limit=100):

@@ -3,8 +3,9 @@
 import pytest
 
 from store.channels import breakers
-from store.db.database import execute, snapshot_read, transaction
+from store.db.database import snapshot_read, transaction
 from store.values.ids import new_ulid
+from tests.support.usage_records import BookedJournal
 
 pytestmark = pytest.mark.databases("sqlite")
 
@@ -13,10 +14,7 @@ FAILING = ("failing", 1000, 6000)
 
 @pytest.fixture
 def journal(database):
-    journal_id = new_ulid()
-    insert = 'INSERT INTO "journals" ("id", "node", "offset", "opened_ms") VALUES (?, ?, 0, 0)'
-    transaction(database, lambda: execute(database, insert, (journal_id, "web-1")))
-    return journal_id
+    return BookedJournal(database).id
 
 
 def shown(db):

@@ -1,14 +1,14 @@
 """Probes: what is quiet, and that one of many processes makes each."""
 
-import threading
+from itertools import chain
 
 from store.channels import probes
 from store.channels.status_sums import Probed, add_probes, add_records
-from store.db.database import discard, execute, open_database, snapshot_read
+from store.db.database import execute, snapshot_read
 from store.values.usage_record import AttemptRecord
-from tests.support.usage_records import usage_record
+from tests.support.stores import at_once
+from tests.support.usage_records import NOW_MS, usage_record
 
-NOW_MS = 1_767_571_200_000
 PAIRS = [("main", "m1"), ("main", "m2"), ("spare", "m1")]
 
 
@@ -17,15 +17,10 @@ def quiet(db, interval_s=600, at_ms=NOW_MS):
 
 
 def traffic(db, ago_s, error=None):
-    names = dict.fromkeys(
-        ("id", "user_id", "user", "key_id", "key_name", "group", "endpoint", "family"), "x"
-    )
     fields = {"started_ms": NOW_MS - ago_s * 1000, "duration_ms": 0, "model": "m1"}
-    outcome = {"outcome": "upstream_error", "error_code": error} if error else {}
-    made = usage_record(
-        **names, **fields, **outcome, attempts=(AttemptRecord("main", 200, error, 0),)
-    )
-    add_records(db, [made])
+    fields |= {"outcome": "upstream_error", "error_code": error} if error else {}
+    attempt = AttemptRecord("main", 200, error, 0)
+    add_records(db, [usage_record(**fields, attempts=(attempt,))])
 
 
 def test_what_nobody_calls_is_quiet(database):
@@ -57,22 +52,13 @@ def test_a_claim_is_for_one_interval(database):
     assert probes.claim(database, PAIRS[1], 600, NOW_MS)
 
 
-def test_one_of_many_processes_has_the_claim(database, database_url):
-    won = []
+def test_one_of_many_processes_has_the_claim(database):
+    def claims():
+        at_ms = [NOW_MS + turn * 600_000 for turn in range(5)]
+        return [at for at in at_ms if probes.claim(database, PAIRS[0], 600, at)]
 
-    def run():
-        db = open_database(database_url)
-        for turn in range(5):
-            if probes.claim(db, PAIRS[0], 600, NOW_MS + turn * 600_000):
-                won.append(turn)
-        discard(db)
-
-    threads = [threading.Thread(target=run) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(won) == len(set(won)) and 4 in won
+    won = list(chain.from_iterable(at_once(database, *[claims] * 6)))
+    assert len(won) == len(set(won)) and NOW_MS + 4 * 600_000 in won
 
 
 def test_claims_of_what_is_gone_are_forgotten(database):

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from store.calls.booking import apply_records
 from store.catalog.suspended_keys import SuspendedKey, lift, suspend
 from store.channels import breakers
 from store.channels.status import (
@@ -18,16 +17,14 @@ from store.channels.status import (
 )
 from store.channels.status_sums import Probed, add_probes, fold
 from store.db.database import execute, snapshot_read, transaction
-from store.values.ids import new_ulid, ulid
+from store.values.ids import new_ulid
 from store.values.usage_record import AttemptRecord
-from tests.support.usage_records import usage_record
+from tests.support import usage_records
+from tests.support.usage_records import record_at
 
 pytestmark = pytest.mark.databases("sqlite")
 
 NOW_MS = 1_767_571_290_000  # 2026-01-05T00:01:30Z
-MINUTE_MS = 60_000
-NAMES = ("key_id", "key_name", "user", "user_id", "endpoint", "family")
-serial = iter(range(10**6))
 
 
 @pytest.fixture
@@ -57,20 +54,18 @@ def db(applied, editor, database, read):
 
 def call(outcome="ok", ago_s=0, channel="openai-main", code=None, **fields):
     error = None if outcome == "ok" else code
-    facts = dict.fromkeys(NAMES, "x") | {"group": "default", "model": "gpt-4.1"}
-    facts |= {"started_ms": NOW_MS - ago_s * 1000, "duration_ms": 900, "ttft_ms": 150}
-    facts |= {"stream": True, "output_tokens": 30, "channel": channel}
-    facts |= {"attempts": (AttemptRecord(channel, 200, error, 900),)}
-    facts |= {"id": ulid(NOW_MS, next(serial).to_bytes(10))}
-    return usage_record(**(facts | {"outcome": outcome, "error_code": code} | fields))
+    facts = {"group": "default", "model": "gpt-4.1", "started_ms": NOW_MS - ago_s * 1000}
+    facts |= {"duration_ms": 900, "ttft_ms": 150, "stream": True, "output_tokens": 30}
+    facts |= {"channel": channel, "attempts": (AttemptRecord(channel, 200, error, 900),)}
+    return record_at(NOW_MS, **(facts | {"outcome": outcome, "error_code": code} | fields))
+
+
+def store(db, *records):
+    usage_records.store(db, records, NOW_MS)
 
 
 def failed(ago_s=0, code="upstream_error", **fields):
     return call("upstream_error", ago_s, code=code, **fields)
-
-
-def store(db, *records):
-    transaction(db, lambda: apply_records(db, records, NOW_MS))
 
 
 def channel_of(db, name="openai-main", model="gpt-4.1", at_ms=NOW_MS):

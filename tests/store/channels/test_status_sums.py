@@ -2,36 +2,33 @@
 
 import random
 import re
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import store.channels.status_sums as sums
 from adapters.faults import CODES, Condition, Fault
-from store.calls.booking import Batch, OffsetMoved, apply_batch, apply_records
-from store.db.database import discard, execute, open_database, snapshot_read, transaction
-from store.values.ids import new_ulid, ulid
+from store.calls.booking import OffsetMoved
+from store.db.database import execute, snapshot_read
 from store.values.usage_record import AttemptRecord
-from tests.support.usage_records import usage_record
+from tests.support import usage_records
+from tests.support.stores import at_once
+from tests.support.usage_records import BookedJournal, record_at
 
 NOW_S = 1_767_571_200  # 2026-01-05T00:00:00Z
 NOW_MS = NOW_S * 1000
-NAMES = ("key_id", "key_name", "user", "user_id", "endpoint", "family")
 ONE_GOOD = (AttemptRecord("main", 200, None, 900),)
-serial = iter(range(10**6))
 
 
 def record(at_s=NOW_S, attempts=ONE_GOOD, **fields):
     """A call that ends `duration_ms` after `at_s`."""
-    facts = dict.fromkeys(NAMES, "x") | {"group": "default", "model": "m1", "channel": "main"}
-    facts |= {"started_ms": at_s * 1000, "duration_ms": 900, "ttft_ms": 150, "stream": True}
-    facts |= {"id": ulid(at_s * 1000, next(serial).to_bytes(10)), "output_tokens": 30}
-    return usage_record(**(facts | {"attempts": tuple(attempts)} | fields))
+    facts = {"group": "default", "model": "m1", "channel": "main", "output_tokens": 30}
+    facts |= {"duration_ms": 900, "ttft_ms": 150, "stream": True, "attempts": tuple(attempts)}
+    return record_at(at_s * 1000, **(facts | fields))
 
 
 def store(db, *records):
-    transaction(db, lambda: apply_records(db, records, NOW_MS))
+    usage_records.store(db, records, NOW_MS)
 
 
 def rows(db, **where):
@@ -47,20 +44,6 @@ def rows(db, **where):
     found = [dict(zip(names, line, strict=True)) for line in snapshot_read(db, read)]
     chosen = [row for row in found if all(row[name] == value for name, value in where.items())]
     return [{name: value for name, value in row.items() if value not in (0, "")} for row in chosen]
-
-
-def work_at_once(url, count, work):
-    """`work(db)` in so many threads, each with a connection of its own."""
-
-    def run(_):
-        db = open_database(url)
-        try:
-            work(db)
-        finally:
-            discard(db)
-
-    with ThreadPoolExecutor(count) as pool:
-        list(pool.map(run, range(count)))
 
 
 def counts(db, **where):
@@ -219,13 +202,10 @@ def test_the_latest_error_stays_in_whatever_order_it_comes(database):
 
 
 def test_a_batch_that_was_applied_is_not_added_again(database):
-    journal = new_ulid()
-    insert = 'INSERT INTO "journals" ("id", "node", "offset", "opened_ms") VALUES (?, ?, 0, 0)'
-    transaction(database, lambda: execute(database, insert, (journal, "web-1")))
-    batch = Batch(journal, 0, 400, [record() for _ in range(20)])
-    transaction(database, lambda: apply_batch(database, batch, NOW_MS))
+    book, records = BookedJournal(database).book, [record() for _ in range(20)]
+    book(records, 0, 400)
     with pytest.raises(OffsetMoved):
-        transaction(database, lambda: apply_batch(database, batch, NOW_MS))
+        book(records, 0, 400)
     assert counts(database)["channel", "main", "m1"] == (20, 0)
 
 
@@ -316,13 +296,10 @@ def test_windows_are_the_sums_of_what_lies_in_them(database, monkeypatch):
                 assert found == len(inside), (span, model)
 
 
-def test_processes_fold_at_once_without_losing_a_call(database_url, database):
+def test_processes_fold_at_once_without_losing_a_call(database, monkeypatch):
     store(database, *[record(model=f"m{n}") for n in range(40)])
-    sums.FOLD_ROWS, before = 5, sums.FOLD_ROWS
-    try:
-        work_at_once(database_url, 3, lambda db: fold_all(db, NOW_S + 4000))
-    finally:
-        sums.FOLD_ROWS = before
+    monkeypatch.setattr(sums, "FOLD_ROWS", 5)
+    assert at_once(database, *[lambda: fold_all(database, NOW_S + 4000)] * 3) == [None] * 3
     assert {row["span"] for row in rows(database)} == {"hour", "last_24h"}
     assert sum(row["ok"] for row in rows(database, span="hour", scope="channel")) == 40
     assert sum(row["ok"] for row in rows(database, span="last_24h", scope="channel")) == 40

@@ -2,32 +2,25 @@
 
 import pytest
 
-from store.calls.booking import apply_records
 from store.channels.serving import load_serving
 from store.channels.status_sums import Probed, add_probes, fold
 from store.channels.uptime import DAYS, HOURS, Span, empty_uptime, uptime_of
-from store.db.database import transaction
-from store.values.ids import DAY_MS, HOUR_MS, ulid
+from store.values.ids import DAY_MS, HOUR_MS
 from store.values.usage_record import AttemptRecord
-from tests.support.usage_records import usage_record
+from tests.support.usage_records import record_at, store
 
 pytestmark = pytest.mark.databases("sqlite")
 
 NOW_MS = 1_767_613_890_000  # 2026-01-05T11:51:30Z
-NAMES = ("key_id", "key_name", "user", "user_id", "endpoint", "family")
-GROUPS = ("default",)
-serial = iter(range(10**6))
 
 
 def called(db, ago_ms, outcome="ok", model="gpt-4.1", group="default"):
-    """Books a call of so long ago, and folds what is old by then."""
+    """Book a call of so long ago."""
     at_ms = NOW_MS - ago_ms
     code = None if outcome == "ok" else "upstream_error"
-    facts = dict.fromkeys(NAMES, "x") | {"group": group, "model": model, "started_ms": at_ms}
-    facts |= {"duration_ms": 0, "channel": "openai-main", "outcome": outcome, "error_code": code}
+    facts = {"group": group, "model": model, "duration_ms": 0, "channel": "openai-main"}
     facts |= {"attempts": (AttemptRecord("openai-main", 200, code, 0),)}
-    record = usage_record(id=ulid(at_ms, next(serial).to_bytes(10)), **facts)
-    transaction(db, lambda: apply_records(db, [record], at_ms))
+    store(db, [record_at(at_ms, outcome=outcome, error_code=code, **facts)], at_ms)
 
 
 def settle(db):

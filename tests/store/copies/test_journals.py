@@ -9,20 +9,14 @@ from store.calls.journal import Journal
 from store.calls.journal_files import SEGMENT_BYTES, segment_path
 from store.calls.journal_reader import JournalReader
 from store.copies.journals import HeldJournals
-from store.values.ids import new_ulid, now_ms
+from store.values.ids import new_ulid
 from tests.support.usage_records import open_line, usage_record
 
-NAMES = ("user_id", "user", "key_id", "key_name", "group", "endpoint", "family")
 
-
-def facts(call_id):
-    return {"id": call_id, "started_ms": now_ms(), **dict.fromkeys(NAMES, "x")}
-
-
-def call(journal):
+def call(journal, **facts):
     call_id = new_ulid()
-    journal.open_call(open_line(**facts(call_id)))
-    journal.close_call(usage_record(**facts(call_id)))
+    journal.open_call(open_line(id=call_id, **facts))
+    journal.close_call(usage_record(id=call_id, **facts))
     return call_id
 
 
@@ -106,10 +100,7 @@ def test_journals_that_come_meanwhile_are_read(tmp_path):
 def test_segments_follow_each_other(journal, tmp_path):
     ids, text = [], "m" * 2000
     while journal.written_offset < SEGMENT_BYTES + 200_000:
-        call_id = new_ulid()
-        journal.open_call(open_line(**{**facts(call_id), "model": text}))
-        journal.close_call(usage_record(**{**facts(call_id), "model": text}))
-        ids.append(call_id)
+        ids.append(call(journal, model=text))
         journal.sweep()
     assert segment_path(journal.directory, journal.id, SEGMENT_BYTES).exists()
     with HeldJournals([journal.directory]) as held:

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from functools import partial
 
 import pytest
 
@@ -9,6 +10,7 @@ from store.db import changes
 from store.db.changes import CATALOG, KEYS, bump, current_version, read_changes
 from store.db.database import discard, execute, transaction
 from store.values.errors import StoreUnavailable
+from tests.support.stores import at_once
 
 
 def test_changes_are_numbered_and_read_from_a_number_on(database):
@@ -50,7 +52,7 @@ def test_rows_that_are_gone_are_noticed(database, monkeypatch):
 
 def test_a_reader_never_misses_a_change(database):
     """Transactions that take long to commit must not show up below a number already seen."""
-    seen, failed, stop = [], [], threading.Event()
+    running = list("abc")
 
     def write(ref):
         def work():
@@ -60,30 +62,22 @@ def test_a_reader_never_misses_a_change(database):
         try:
             for _ in range(10):
                 transaction(database, work)
-        except Exception as error:  # noqa: BLE001 - handed to the test
-            failed.append(error)
         finally:
-            discard(database)
+            running.remove(ref)
 
     def follow():
-        since = 0
-        while not stop.is_set() or since < 30:
+        since, versions, last_look = 0, [], False
+        while not last_look:
+            last_look = not running
             read = read_changes(database, since)
             assert read.complete
-            seen.extend(change.version for change in read.changes)
+            versions.extend(change.version for change in read.changes)
             since = read.version
-        discard(database)
+        return versions
 
-    writers = [threading.Thread(target=write, args=(ref,)) for ref in "abc"]
-    reader = threading.Thread(target=follow)
-    for thread in (reader, *writers):
-        thread.start()
-    for thread in writers:
-        thread.join()
-    stop.set()
-    reader.join(10)
-    assert failed == []
-    assert seen == list(range(1, 31))
+    *writers, versions = at_once(database, *(partial(write, ref) for ref in "abc"), follow)
+    assert writers == [None] * 3
+    assert versions == list(range(1, 31))
 
 
 def test_the_lock_keeps_other_administrators_out(database):

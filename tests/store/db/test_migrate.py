@@ -14,6 +14,7 @@ from store.db import migrate, migrations, schema
 from store.db.database import discard, execute, is_mysql, open_database, transaction
 from store.db.migrations import Migration
 from store.values.errors import StoreError, StoreUnavailable
+from tests.support.stores import at_once
 
 NAMES = [migration.name for migration in migrations.ALL]
 
@@ -49,24 +50,7 @@ def test_many_processes_at_once(database_url):
 
 
 def test_many_threads_at_once(empty_database):
-    done, failed = [], []
-
-    def run():
-        try:
-            done.append(migrate.up(empty_database))
-        except BaseException as error:  # noqa: BLE001 - handed to the test
-            failed.append(error)
-        finally:
-            discard(empty_database)
-
-    threads = [threading.Thread(target=run) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failed == []
-    assert len(done) == len(threads)
-    _assert_each_ran_once(done)
+    _assert_each_ran_once(at_once(empty_database, *[lambda: migrate.up(empty_database)] * 6))
 
 
 def _assert_each_ran_once(answers):
@@ -113,7 +97,7 @@ def test_a_lease_held_by_another_runner_is_waited_for(empty_database, monkeypatc
     assert migrate.up(empty_database) == NAMES
 
 
-def test_a_lost_lease_stops_the_runner(empty_database, monkeypatch):
+def test_a_lost_lease_stops_the_runner(empty_database, database_url, monkeypatch):
     if not is_mysql(empty_database):
         pytest.skip("SQLite runs a migration under its write lock")
     monkeypatch.setattr(migrate, "LEASE_RENEW_S", 0.01)
@@ -122,7 +106,7 @@ def test_a_lost_lease_stops_the_runner(empty_database, monkeypatch):
     monkeypatch.setattr(migrate, "ALL", (*migrations.ALL, slow))
 
     def steal():
-        thief = open_database(_url(empty_database))
+        thief = open_database(database_url)
         while not execute(
             thief, "UPDATE schema_lease SET owner = 'thief' WHERE owner <> ''"
         ).rowcount:
@@ -135,10 +119,6 @@ def test_a_lost_lease_stops_the_runner(empty_database, monkeypatch):
         migrate.up(empty_database)
     thread.join()
     assert migrate.pending(empty_database) == ["0002_slow"]
-
-
-def _url(db):
-    return f"mysql://root@127.0.0.1:{db.connect_params['port']}/{db.database}"
 
 
 SCHEMA_23 = Path(__file__).parent / "schema_23"

@@ -5,29 +5,21 @@ import threading
 
 import pytest
 
-from store.calls.booking import apply_records
 from store.db import partitions
-from store.db.database import discard, execute, is_mysql, open_database, snapshot_read, transaction
+from store.db.database import discard, execute, is_mysql, open_database, snapshot_read
 from store.db.partitions import following_day, keep_ahead, make_days, prune, pruned_before
 from store.values.errors import StoreError, StoreUnavailable
-from store.values.ids import day_at, now_ms, ulid
-from tests.support.usage_records import usage_record
+from store.values.ids import day_at, now_ms
+from tests.support import usage_records
+from tests.support.stores import at_once
+from tests.support.usage_records import DAY_MS, MONDAY_MS, record_at
 
-MONDAY_MS = 1_767_571_200_000  # 2026-01-05T00:00:00Z
 MONDAY = 20260105
-DAY_MS = 86_400_000
-NAMES = ("user_id", "user", "key_id", "key_name", "group", "endpoint", "family")
-serial = iter(range(10**6))
-
-
-def record(at_ms):
-    call_id = ulid(at_ms, next(serial).to_bytes(10))
-    return usage_record(id=call_id, started_ms=at_ms, **dict.fromkeys(NAMES, "x"))
 
 
 def store(db, days, each=3):
-    records = [record(MONDAY_MS + day * DAY_MS + n) for day in days for n in range(each)]
-    transaction(db, lambda: apply_records(db, records, MONDAY_MS))
+    at_ms = [MONDAY_MS + day * DAY_MS + n for day in days for n in range(each)]
+    usage_records.store(db, map(record_at, at_ms))
 
 
 def days_of(db):
@@ -43,13 +35,9 @@ def mysql(database):
 
 
 @pytest.fixture
-def another(database):
+def another(database, database_url):
     """A second connection to the same database, as another node has it."""
-    if is_mysql(database):
-        url = f"mysql://root@127.0.0.1:{database.connect_params['port']}/{database.database}"
-    else:
-        url = f"sqlite:///{database.database}"
-    db = open_database(url)
+    db = open_database(database_url)
     yield db
     discard(db)
 
@@ -95,24 +83,7 @@ def test_the_coming_days_are_kept_ahead(database):
 
 
 def test_many_processes_make_them_at_once(mysql):
-    url = f"mysql://root@127.0.0.1:{mysql.connect_params['port']}/{mysql.database}"
-    made, failed = [], []
-
-    def work():
-        db = open_database(url)
-        try:
-            made.append(make_days(db, MONDAY, 3))
-        except StoreError as error:
-            failed.append(error)
-        finally:
-            discard(db)
-
-    threads = [threading.Thread(target=work) for _ in range(5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failed == []
+    made = at_once(mysql, *[lambda: make_days(mysql, MONDAY, 3)] * 5)
     assert sorted(map(len, made)) == [0, 0, 0, 0, 4]
 
 

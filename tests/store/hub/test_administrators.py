@@ -1,19 +1,20 @@
 """At least one administrator who can sign in stays, also when several take each other away at once;
 with the first one the links of the first run end."""
 
-import threading
+from functools import partial
 
 import pytest
 
 from store.admin.apply import Editor
 from store.admin.plan import Upstreams
-from store.db.database import discard, first_row, open_database, select_rows
+from store.db.database import first_row, select_rows
 from store.db.tables.hub import FirstRunLink
 from store.db.tables.users import User
 from store.hub import administrators, first_run, openid_links, people
 from store.values.errors import Refused
 from store.values.passwords import hash_password
 from tests.store.conftest import VENDORS
+from tests.support.stores import at_once
 
 ROUNDS = 6
 ISSUER = "https://login.example.com"
@@ -24,25 +25,6 @@ def make(database, name, role="admin", password_hash=HASH):
     row = {"id": name, "name": name, "role": role, "password_hash": password_hash}
     row |= {"spend_order": "plan_first", "created_ms": 0, "groups": []}
     User.insert(row).execute(database)
-
-
-def at_once(*works):
-    """Runs these at the same moment in threads; what each of them raised."""
-    gate, raised = threading.Barrier(len(works)), [None] * len(works)
-
-    def run(number, work):
-        gate.wait()
-        try:
-            work()
-        except Refused as error:
-            raised[number] = error
-
-    threads = [threading.Thread(target=run, args=one) for one in enumerate(works)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return raised
 
 
 DEMOTE = {"role": "member"}
@@ -56,15 +38,11 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_two_who_take_each_other_away_at_once(database_url, database, sealing, way):
+def test_two_who_take_each_other_away_at_once(database, sealing, way):
     """Each has a connection of its own, as two processes have."""
 
     def take(name):
-        db = open_database(database_url)
-        try:
-            WAYS[way](Editor(db, sealing, Upstreams(VENDORS), "tester"), name)
-        finally:
-            discard(db)
+        WAYS[way](Editor(database, sealing, Upstreams(VENDORS), "tester"), name)
 
     left = ""
     for number in range(ROUNDS):
@@ -73,8 +51,8 @@ def test_two_who_take_each_other_away_at_once(database_url, database, sealing, w
             make(database, name)
         if left:  # of the round before
             take(left)
-        raised = at_once(*(lambda name=name: take(name) for name in pair))
-        assert sorted(error is None for error in raised) == [False, True], (number, raised)
+        raised = at_once(database, *(partial(take, name) for name in pair))
+        assert {type(error) for error in raised} == {type(None), Refused}, (number, raised)
         assert administrators.exist(database)
         left = pair[raised[0] is None]
 

@@ -1,59 +1,34 @@
 """Credits, debits and refunds on both databases: exact, once, and never below zero."""
 
-import threading
+from functools import partial
 
 import pytest
 
-from store.calls.booking import apply_records
 from store.db.audit import entries
-from store.db.database import discard, execute, transaction
+from store.db.database import execute, transaction
 from store.money import wallet as wallet_module
 from store.money.books import verify
-from store.money.wallet import Movement, credit, debit, ledger, refund, show
+from store.money.wallet import Movement, credit, debit, find_owner, ledger, refund, show
 from store.values.errors import (
     Conflict,
     NotFound,
     OutcomeUnknown,
     Refused,
-    StoreError,
     StoreUnavailable,
 )
-from store.values.ids import new_ulid
 from store.values.pricing import MAX_BIGINT
 from store.values.usage_record import Charge
-from tests.support.usage_records import usage_record
-
-
-def add_user(db, name, *, wallet=True):
-    user_id = new_ulid()
-
-    def work():
-        insert = (
-            'INSERT INTO "users" ("id", "name", "role", "spend_order", "created_ms")'
-            " VALUES (?, ?, 'member', 'plan_first', 0)"
-        )
-        execute(db, insert, (user_id, name))
-        if wallet:
-            execute(db, 'INSERT INTO "wallets" ("user_id", "balance") VALUES (?, 0)', (user_id,))
-
-    transaction(db, work)
-    return user_id
+from tests.support.stores import at_once
+from tests.support.usage_records import store, usage_record
+from tests.support.users import add_user
 
 
 def book_call(db, user, *charges):
     """A call of that user in the books; its id."""
-    query = 'SELECT "id" FROM "users" WHERE "name" = ?'
-    names = ("key_id", "key_name", "group", "endpoint", "family")
-    call = usage_record(
-        id=new_ulid(),
-        started_ms=0,
-        user_id=execute(db, query, (user,)).fetchone()[0],
-        user=user,
-        cost_nanos=sum(charge.amount_nanos for charge in charges),
-        charges=charges,
-        **dict.fromkeys(names, "x"),
-    )
-    transaction(db, lambda: apply_records(db, [call], 1))
+    cost = sum(charge.amount_nanos for charge in charges)
+    user_id = find_owner(db, user).id
+    call = usage_record(user_id=user_id, user=user, cost_nanos=cost, charges=charges)
+    store(db, [call], 1)
     return call.id
 
 
@@ -221,24 +196,12 @@ def test_a_refund_needs_a_wallet(db):
 
 
 def test_parallel_credits_are_all_counted_and_the_same_id_once(db):
-    errors = []
-
     def work(number):
-        try:
-            for turn in range(5):
-                credit(db, "alice", Movement(100 + number, f"{number}-{turn}"))
-                credit(db, "alice", Movement(7, "once", idempotency_id=f"same-{turn}"))
-        except StoreError as error:
-            errors.append(error)
-        finally:
-            discard(db)
+        for turn in range(5):
+            credit(db, "alice", Movement(100 + number, f"{number}-{turn}"))
+            credit(db, "alice", Movement(7, "once", idempotency_id=f"same-{turn}"))
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
+    assert at_once(db, *(partial(work, number) for number in range(4))) == [None] * 4
     assert show(db, "alice").balance_nanos == 5 * (400 + 6) + 5 * 7
     assert len(ledger(db, "alice")) == 25
     assert verify(db) == []

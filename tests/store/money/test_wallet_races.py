@@ -7,14 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from store.calls.booking import Batch, apply_batch
-from store.db.database import execute, transaction
 from store.money import codes
 from store.money.books import verify
 from store.money.wallet import Movement, credit, find_owner, ledger, show
-from store.values.ids import new_ulid
-from store.values.usage_record import Charge
-from tests.support.usage_records import usage_record
+from tests.support.usage_records import charged, store
 
 ROOT = Path(__file__).resolve().parents[3]
 PEPPER = "pepper of the tests"
@@ -118,18 +114,8 @@ def test_a_code_is_used_once_by_two_processes(db, race):
 
 def test_a_call_is_refunded_once_by_two_processes(db, race):
     user_id = find_owner(db, "alice").id
-    names = ("key_id", "key_name", "group", "endpoint", "family")
-    calls = [
-        usage_record(
-            id=new_ulid(), started_ms=0, user_id=user_id, user="alice", cost_nanos=7,
-            charges=(Charge("wallet", 7),), **dict.fromkeys(names, "x"),
-        )
-        for _ in range(10)
-    ]  # fmt: skip
-    journal = new_ulid()
-    insert = 'INSERT INTO "journals" ("id", "node", "offset", "opened_ms") VALUES (?, ?, 0, 0)'
-    transaction(db, lambda: execute(db, insert, (journal, "n")))
-    transaction(db, lambda: apply_batch(db, Batch(journal, 0, 1, calls), 1))
+    calls = [charged(user_id, 7, user="alice") for _ in range(10)]
+    store(db, calls)
     assert show(db, "alice").balance_nanos == -70
     answers = race("refund", [call.id for call in calls])
     assert [refused for _, refused in answers] == [[], []]

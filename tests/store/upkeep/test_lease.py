@@ -1,23 +1,18 @@
 """One process of all does the upkeep; its lease is taken over when it is gone."""
 
-import threading
+from functools import partial
 
 import pytest
 
-from store.db.database import discard, execute, is_mysql, open_database, transaction
+from store.db.database import execute, transaction
 from store.db.tables.system import UpkeepRow
 from store.upkeep import lease
 from store.upkeep.lease import INTERVAL_MS, LEASE_MS, RETRY_MS, Lost
+from tests.support.stores import at_once
 
 
 def alter(db, **values):
     transaction(db, lambda: UpkeepRow.update(values).execute(db))
-
-
-def url_of(db):
-    if is_mysql(db):
-        return f"mysql://root@127.0.0.1:{db.connect_params['port']}/{db.database}"
-    return f"sqlite:///{db.database}"
 
 
 def test_a_new_store_is_due_at_once(database):
@@ -28,21 +23,8 @@ def test_a_new_store_is_due_at_once(database):
 
 
 def test_one_of_many_takes_it(database):
-    taken = []
-
-    def work(owner):
-        db = open_database(url_of(database))
-        try:
-            taken.append(lease.take(db, owner, "web-1"))
-        finally:
-            discard(db)
-
-    threads = [threading.Thread(target=work, args=(str(number),)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(taken) == [False] * 7 + [True]
+    works = [partial(lease.take, database, str(number), "web-1") for number in range(8)]
+    assert sorted(at_once(database, *works)) == [False] * 7 + [True]
 
 
 def test_after_a_run_the_next_is_due_in_an_hour(database):
