@@ -26,10 +26,10 @@ BANNED_NAMES = {"utils", "helpers", "common", "manager", "util", "helper"}
 
 # Figures that may only fall: who lowers one writes the new figure here.
 MOST = {
-    "files of 40 lines or less": 79,
-    "modules in the longest import chain": 26,
-    "docstrings that begin with a question word": 575,
-    "assignments to words that name nothing": 1391,
+    "files of 40 lines or less": 8,
+    "modules in the longest import chain": 20,
+    "docstrings that begin with a question word": 1,
+    "assignments to words that name nothing": 9,
 }
 SMALL_FILE_LINES = 40
 QUESTION = re.compile(
@@ -81,11 +81,11 @@ ALLOWED = {
     "handlers.http": {"handlers.http", "conf.settings", "tornado", "httptools"},
     "handlers.entries": {
         *("handlers.entries", "handlers.http", "handlers.relay", "handlers.telemetry", "adapters"),
-        *("store", "conf.settings", "tornado"),
+        *("handlers.client_address", "store", "conf.settings", "tornado"),
     },
     "handlers.relay": {
-        *("handlers.relay", "handlers.telemetry", "adapters", "store", "conf.settings", "tornado"),
-        *("conf.metrics", "msgspec"),
+        *("handlers.relay", "handlers.telemetry", "handlers.client_address", "adapters", "store"),
+        *("conf.settings", "conf.metrics", "tornado", "msgspec"),
     },
     "handlers.relay.upstream": {
         *("handlers.relay.upstream", "adapters", "store.catalog.catalog", "tornado", "pycurl"),
@@ -104,16 +104,16 @@ ALLOWED = {
     },
     # peewee: the type of an open store; jwt and segno are loaded by name
     "handlers.hub": {
-        *("handlers.hub", "handlers.relay.admit", "operations", "adapters", "store"),
+        *("handlers.hub", "handlers.client_address", "operations", "adapters", "store"),
         *("conf.settings", "tornado", "peewee", "msgspec", "pyotp"),
     },
     "handlers.hub.web": {
-        *("handlers.hub.web", "handlers.relay.admit", "store", "conf.settings", "tornado"),
+        *("handlers.hub.web", "handlers.client_address", "store", "conf.settings", "tornado"),
         *("operations", "peewee", "msgspec"),
     },
     "handlers.hub.http": {
         *("handlers.hub.http", "handlers.hub.web", "handlers.http.connection"),
-        *("handlers.http.request", "handlers.http.server", "handlers.relay.admit", "store.hub"),
+        *("handlers.http.request", "handlers.http.server", "handlers.client_address", "store.hub"),
         *("store.values", "tornado"),
     },
     "handlers.hub.openapi": {"handlers.hub.openapi", "handlers.hub.web", "store"},

@@ -5,6 +5,7 @@ endpoint handlers.
 """
 
 import time
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import parse_qsl
@@ -15,14 +16,18 @@ from adapters.family import Family
 from adapters.faults import Condition, Fault
 from adapters.registry import FAMILIES
 from conf.settings import Settings
+from handlers.client_address import Network, client_address
 from handlers.entries.wrong_paths import WrongPaths
 from handlers.http.connection import ClientConnection, Header
 from handlers.http.request import Request
-from handlers.relay.admit import Network, client_address
-from handlers.relay.call import Arrival
-from handlers.relay.pipeline import Relay
+from handlers.relay.call import Arrival, Call, Ending
+from handlers.relay.downstream import Downstream
+from handlers.relay.limits.body_memory import BodyHold, BodyMemory
+from handlers.relay.limits.limits import Limits
 from handlers.telemetry.calls import Telemetry, Unrecorded
 from handlers.telemetry.trace import trace_of
+from store.catalog.catalog import Snapshot
+from store.catalog.key_cache import KeyCache
 from store.values.ids import new_ulid, now_ms
 
 CLIENT_REQUEST_ID_MAX = 128
@@ -64,12 +69,29 @@ class Deadlines:
             waiting.expire()
 
 
+class CallRelay(Protocol):
+    """The relay of a worker (handlers.relay.pipeline), as its handlers use it."""
+
+    snapshot: Snapshot
+    keys: KeyCache
+    limits: Limits
+    body_memory: BodyMemory
+
+    def run(
+        self, call: Call, body: bytes, downstream: Downstream, body_hold: BodyHold | None = None
+    ) -> Coroutine[Any, Any, None]: ...
+
+    def end(self, call: Call, ending: Ending, downstream: Downstream) -> None: ...
+
+    def record_gone(self, call: Call) -> None: ...
+
+
 @dataclass(slots=True)
 class Site:
     """The parts of a worker that all its handlers use."""
 
     settings: Settings
-    relay: Relay
+    relay: CallRelay
     telemetry: Telemetry
     bodies: Deadlines
     trusted: tuple[Network, ...]

@@ -16,10 +16,10 @@ from collections.abc import Awaitable, Coroutine
 from typing import Any
 
 from adapters.faults import Condition, Fault
+from handlers.client_address import client_address
 from handlers.entries.base import RelayHandler
 from handlers.entries.unpack import GZIP, PackedBody, keep_piece, unpacked_if_small
 from handlers.relay import admit
-from handlers.relay.admit import client_address
 from handlers.relay.limits.body_memory import BodyHold, size_text
 from store.catalog.key_cache import MISS
 from store.catalog.keys import KeyEntry

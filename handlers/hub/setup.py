@@ -20,10 +20,10 @@ from tornado.httpclient import HTTPError, HTTPRequest
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
 from conf.settings import ServerSettings
+from handlers.client_address import is_within
 from handlers.hub.keys import WORKING, state_of
 from handlers.hub.web.base import Api, Failure, HubHandler, Page, invalid
 from handlers.hub.web.formats import MONEY_CODES, failure_reason
-from handlers.relay.admit import is_within
 from operations.base_url_check import KINDS, Check, Kind, check
 from operations.client_settings import (
     CLIENTS,

@@ -7,7 +7,6 @@ what upstream accounts keep is checked behind this (admit_stored).
 
 import re
 from collections.abc import Callable, Sequence
-from ipaddress import IPv4Network, IPv6Network, ip_address
 
 from adapters.family import Family, Peek
 from adapters.family.estimate import (
@@ -22,6 +21,7 @@ from adapters.faults import Condition, Fault
 from adapters.json.jsonio import Spans
 from adapters.json.structure import Steps, at_once
 from adapters.registry import CODECS, FAMILIES, TRANSLATORS, VENDORS
+from handlers.client_address import is_within
 from handlers.relay.call import Admitted, Offer, RequestHead
 from handlers.relay.limits.limits import NO_TOKENS, Demand
 from store.catalog.catalog import Channel, Group, Model, Snapshot
@@ -31,9 +31,6 @@ from store.values.errors import StoreUnavailable
 from store.values.key_secrets import SECRET_PREFIX
 from store.values.pricing import bound_nanos
 
-Network = IPv4Network | IPv6Network
-
-_FORWARDED_MAX = 64  # addresses of X-Forwarded-For that are looked at, from the right
 DEFAULT_OUTPUT_BOUND_TOKENS = 8192  # when neither the client nor the model sets one
 MODEL_NAME_MAX_CHARS = 128  # of a name in a record
 _TOO_MUCH = "The bounds of this request (max_tokens, n) are beyond any amount of money."
@@ -41,36 +38,6 @@ _KEY_SHAPE = re.compile(r"[\w.-]{16,200}", re.ASCII)  # of others nothing is sho
 _KEY_SHOWN_CHARS = 4
 _SEARCHED_BYTES = 1 << 20  # of a large body at a time: a millisecond
 LEAST_OUTPUT_TOKENS = 256  # an answer worth starting when little money is left
-
-
-def client_address(peer: str, forwarded: str | None, trusted: Sequence[Network]) -> str:
-    """Return the caller's address: `peer`, or what a trusted proxy says it is.
-
-    The first address from the right of X-Forwarded-For that is not a trusted proxy; an unreadable
-    one ends the search, since anybody may have written it.
-    """
-    if not trusted or forwarded is None or not is_within(peer, trusted):
-        return peer
-    client = peer
-    for part in reversed(forwarded.split(",")[-_FORWARDED_MAX:]):
-        candidate = part.strip()
-        try:
-            ip_address(candidate)
-        except ValueError:
-            return client
-        client = candidate
-        if not is_within(candidate, trusted):
-            return client
-    return client
-
-
-def is_within(address: str, networks: Sequence[Network]) -> bool:
-    """Return whether an address is in one of some networks; a text that is none is not."""
-    try:
-        parsed = ip_address(address)
-    except ValueError:
-        return False
-    return any(parsed in network for network in networks)
 
 
 def credential(header: Callable[[str], str | None], sources: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ from http import HTTPStatus
 
 from tornado.web import Application
 
+from handlers.client_address import client_address
 from handlers.http.connection import ClientConnection, Header
 from handlers.http.request import Request
 from handlers.http.server import Server
@@ -19,7 +20,6 @@ from handlers.hub.http.connection import HubConnection
 from handlers.hub.http.request import HeldBytes, HubRequest
 from handlers.hub.web.site import Site
 from handlers.hub.web.throttle import host_of
-from handlers.relay.admit import client_address
 
 CONNECTIONS_MAX = 2048
 CONNECTIONS_OF_ADDRESS_MAX = 256

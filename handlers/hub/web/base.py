@@ -16,12 +16,12 @@ from urllib.parse import urlencode
 
 from tornado.web import HTTPError, MissingArgumentError, RequestHandler
 
+from handlers.client_address import client_address
 from handlers.hub.web import cross_site
 from handlers.hub.web.formats import FUNCTIONS
 from handlers.hub.web.site import Busy, Site, party
 from handlers.hub.web.strings import LANGUAGES, preferred_language, strings
 from handlers.hub.web.throttle import WINDOW_S, Throttle, TooManyTries, network_of
-from handlers.relay.admit import client_address
 from store.db import audit
 from store.hub import sessions, tokens
 from store.hub.sessions import SignedIn

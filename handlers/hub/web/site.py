@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 import peewee
 
 from conf.settings import Settings
+from handlers.client_address import is_within
 from handlers.hub.web.throttle import SignInLog, Throttle
-from handlers.relay.admit import is_within
 from operations.client_settings import base_url
 from store.admin.objects import Sealing
 from store.db.base_url import stored_base_url

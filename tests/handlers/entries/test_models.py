@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from handlers.relay.admit import client_address
+from handlers.client_address import client_address
 from store.catalog.catalog import Channel, Group, Model, Snapshot
 from store.catalog.key_cache import MISS
 from store.catalog.keys import KeyEntry
