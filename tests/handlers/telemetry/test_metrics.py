@@ -1,11 +1,14 @@
 """What is counted of calls."""
 
+import asyncio
+import time
+
 import pytest
 
 from commands.process.metrics import Totals, WordReader, WordTable
 from conf.metrics import METRICS, OTHER
 from handlers.telemetry.calls import Telemetry, Unrecorded
-from handlers.telemetry.metrics import Metrics
+from handlers.telemetry.metrics import LoopLag, Metrics
 from store.values.usage_record import AttemptRecord
 from tests.support.usage_records import usage_record
 
@@ -162,3 +165,19 @@ def test_no_label_names_a_user_or_a_key(metrics, table):
     assert labels.isdisjoint({"alice-the-user", "key-id", "laptop", "u"})
     named = {name for metric in METRICS.values() for name in metric.labels}
     assert named.isdisjoint({"user", "key", "key_id", "client_ip"})
+
+
+async def test_a_blocked_loop_is_seen(monkeypatch):
+    monkeypatch.setattr("handlers.telemetry.metrics.LAG_INTERVAL_S", 0.01)
+    seen = []
+    lag = LoopLag(seen.append)
+    lag.start()
+    await asyncio.sleep(0.05)
+    assert seen
+    time.sleep(0.1)  # noqa: ASYNC251 - that is the fault
+    await asyncio.sleep(0.02)
+    assert max(seen) > 50_000
+    lag.stop()
+    count = len(seen)
+    await asyncio.sleep(0.03)
+    assert len(seen) == count

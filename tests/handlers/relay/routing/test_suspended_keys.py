@@ -194,7 +194,7 @@ def test_nothing_is_kept_of_a_key_that_answers():
     assert world.health.keys._histories == {} and world.health.breakers == {}
 
 
-def test_suspects_are_bounded(monkeypatch):
+def test_refusal_histories_are_bounded(monkeypatch):
     monkeypatch.setattr("handlers.relay.routing.suspended_keys.MAX_HISTORIES", 10)
     world = World(checks=False)
     for number in range(50):
