@@ -1,6 +1,5 @@
 """Administrative changes: whole, idempotent, audited, logged for running gateways."""
 
-import dataclasses
 import threading
 import time
 
@@ -62,11 +61,16 @@ def short(outcome):
 
 
 @pytest.mark.databases("sqlite", "mariadb")
-def test_a_document_is_applied_and_again_changes_nothing(editor, read, applied, base_document):
+def test_a_document_is_applied_and_again_writes_nothing(
+    editor, read, applied, base_document, database
+):
     assert ObjectChange("key", "bob/desk", "create") in applied.changes
     assert len(applied.changes) == 10
+    before = counts(database)
     again = editor.apply(read(base_document))
     assert (again.changes, again.keys) == ([], [])
+    editor.set_enabled("user", "alice", True)
+    assert counts(database) == before
 
 
 def test_made_keys_are_shown_once_given_ones_never(applied):
@@ -75,13 +79,6 @@ def test_made_keys_are_shown_once_given_ones_never(applied):
     assert (made.user, made.name) == ("bob", "desk")
     assert made.secret.startswith("sk-slc-") and key_secrets.checksum_ok(made.secret)
     assert made.secret not in repr(applied)
-
-
-def test_nothing_is_written_when_nothing_changes(editor, read, applied, base_document, database):
-    before = counts(database)
-    editor.apply(read(base_document))
-    editor.set_enabled("user", "alice", True)
-    assert counts(database) == before
 
 
 def test_a_dry_run_tells_and_writes_nothing(editor, read, base_document, database):
@@ -457,11 +454,6 @@ def test_administrators_work_one_after_another(editor, read, database, monkeypat
     assert outcomes == [[("channel", "c", "create")]]
 
 
-def test_outcomes_cannot_be_altered(applied):
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        applied.keys[0].secret = "x"
-
-
 @pytest.fixture
 def subscribed(editor, read, applied, base_document):
     """The text of the base document with plans and subscriptions, which is applied."""
@@ -489,17 +481,12 @@ def logged(database):
     return run
 
 
-def test_subscriptions_are_applied_once(editor, read, subscribed, database):
-    before = export(database)
-    for text in (subscribed, to_toml(before)):
-        assert editor.apply(read(text), prune=True).changes == []
-    assert export(database) == before
-    assert [one["days"] for one in before["plan"]] == [7, 30]
-    assert set(before["subscription"][0]) == {"user", "plan", "starts_at", "expires_at", "enabled"}
-
-
 def test_an_export_brings_subscriptions_back_as_they_were(editor, read, subscribed, database):
     before = export(database)
+    assert [plan["days"] for plan in before["plan"]] == [7, 30]
+    assert set(before["subscription"][0]) == {"user", "plan", "starts_at", "expires_at", "enabled"}
+    for text in (subscribed, to_toml(before)):
+        assert editor.apply(read(text), prune=True).changes == []
     editor.apply(read(""), prune=True)
     assert export(database) == {}
     editor.apply(read(to_toml(before)))
@@ -513,10 +500,6 @@ def test_plans_change_and_subscriptions_stay(editor, subscribed, database):
     editor.change("subscription", before["id"], {"expires_at": "2100-01-01T00:00:00Z"})
     extended = before | {"expires_at": "2100-01-01T00:00:00Z"}
     assert show(database, "subscription", "alice/monthly") == extended
-    with pytest.raises(Refused, match="later than starts_at"):
-        editor.change("subscription", "alice/monthly", {"expires_at": "2000-01-01T00:00:00Z"})
-    with pytest.raises(Refused, match="must be a time"):
-        editor.change("subscription", "alice/monthly", {"expires_at": ""})
     with pytest.raises(Refused, match="plan cannot be changed"):
         editor.change("subscription", "alice/monthly", {"plan": "daily"})
 
@@ -531,19 +514,6 @@ def test_a_subscription_is_made_by_either_form_of_its_name(editor, subscribed, d
         editor.create("subscription", "daily", {})
     with pytest.raises(Refused, match='no plan "dayly"; did you mean "daily"'):
         editor.create("subscription", "bob/dayly", {})
-
-
-def test_a_plan_stays_while_subscriptions_refer_to_it(editor, subscribed, database):
-    with pytest.raises(Refused) as caught:
-        editor.remove("plan", "monthly")
-    assert sorted(caught.value.faults) == [
-        f'plan "monthly" cannot be removed: subscription "{user}/monthly" refers to it'
-        for user in ("alice", "bob")
-    ]
-    editor.remove("subscription", "alice/monthly")
-    editor.remove("subscription", "bob/monthly")
-    assert short(editor.remove("plan", "monthly")) == [("plan", "monthly", "remove")]
-    assert [one["name"] for one in list_objects(database, "plan")] == ["daily"]
 
 
 def test_a_user_takes_its_subscriptions_along(editor, subscribed, database):
@@ -599,15 +569,6 @@ def test_more_subscribers_than_the_log_keeps(editor, subscribed, database, monke
     log = read_changes(database, since)
     assert log.version == since + 2 and len(log.changes) == 1
     assert not log.complete
-
-
-def test_subscriptions_are_audited(editor, subscribed, database):
-    editor.change("subscription", "bob/monthly", {"starts_at": "2026-01-01T00:00:00Z"})
-    changed, *made = [r for r in audit.entries(database, 100) if r["kind"] == "subscription"]
-    assert changed["name"] == "bob/monthly" and changed["action"] == "update"
-    assert changed["after"] == {"starts_at": "2026-01-01T00:00:00Z"}
-    assert changed["before"] == {"starts_at": made[0]["after"]["starts_at"]}
-    assert all(row["after"]["expires_at"] for row in made)
 
 
 def test_the_name_of_a_removed_user_with_calls_is_not_given_again(editor, read, applied, database):

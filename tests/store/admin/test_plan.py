@@ -147,23 +147,26 @@ def test_a_password_from_before_the_rule_stays_good_and_no_new_one_is_taken(plan
             plan(entry("user", name, password=password))
 
 
-def test_missing_fields_of_a_new_object(faults):
-    assert faults(entry("channel", "n", groups=["g"])) == [
-        'channel "n": vendor is missing',
-        'channel "n": family is missing',
-        'channel "n": base_url is missing',
-    ]
-    assert faults(entry("model", "n")) == ['model "n": price is missing']
-    assert faults(entry("model", "n", price={"input": 1})) == [
-        'model "n": price: output is missing'
-    ]
+@pytest.mark.parametrize(
+    ("kind", "fields", "missing"),
+    [
+        ("channel", {"groups": ["g"]}, ["vendor", "family", "base_url"]),
+        ("model", {}, ["price"]),
+        ("model", {"price": {"input": 1}}, ["price: output"]),
+        ("plan", {}, ["quota", "window"]),
+    ],
+)
+def test_missing_fields_of_a_new_object(faults, kind, fields, missing):
+    expected = [f'{kind} "n": {name} is missing' for name in missing]
+    assert faults(entry(kind, "n", **fields)) == expected
 
 
-def test_references_must_exist(faults):
+def test_references_must_exist(faults, subscribed):
     found = faults(
         entry("group", "g2", models=["*", "mm"]),
         entry("channel", "c", groups=["gg"], models={"m": "x", "zzz": "x"}),
         entry("key", "alicia", "k", group="g", models=["m", "yyy"]),
+        entry("subscription", "alicia", "pp"),
     )
     assert sorted(found) == [
         'channel "c": groups: there is no group "gg"; did you mean "g"?',
@@ -171,6 +174,8 @@ def test_references_must_exist(faults):
         'group "g2": models: there is no model "mm"; did you mean "m"?',
         'key "alicia/k": models: there is no model "yyy"',
         'key "alicia/k": user: there is no user "alicia"; did you mean "alice"?',
+        'subscription "alicia/pp": plan: there is no plan "pp"; did you mean "p"?',
+        'subscription "alicia/pp": user: there is no user "alicia"; did you mean "alice"?',
     ]
 
 
@@ -289,20 +294,6 @@ def test_a_new_subscription_has_a_beginning_and_an_end(plan, given, starts_ms, e
     assert steps[1].fields == {"starts_at": starts_ms, "expires_at": expires_ms, "enabled": True}
 
 
-def test_a_plan_lasts_30_days_unless_it_says_how_long(plan):
-    new = entry("plan", "new", quota=1, window="month")
-    steps = plan(new, entry("subscription", "alice", "new"))
-    assert steps[0].fields == {"quota": 1, "window": "month", "days": 30, "enabled": True}
-    assert steps[1].fields["expires_at"] == NOW_MS + 30 * DAY_MS
-
-
-def test_what_a_plan_needs(faults):
-    assert faults(entry("plan", "new")) == [
-        'plan "new": quota is missing',
-        'plan "new": window is missing',
-    ]
-
-
 def test_a_subscription_keeps_its_times(plan, subscribed):
     again = entry("subscription", "alice", "p")
     assert plan(again) == []
@@ -323,13 +314,6 @@ def test_a_subscription_ends_after_it_began(faults, subscribed):
     ]
     assert faults(plan_q, entry("subscription", "alice", "q", starts_at=MAX_INSTANT_MS)) == [
         'subscription "alice/q": expires_at: would lie beyond the year 9999; give it'
-    ]
-
-
-def test_what_a_subscription_refers_to_must_exist(faults, subscribed):
-    assert sorted(faults(entry("subscription", "alicia", "pp"))) == [
-        'subscription "alicia/pp": plan: there is no plan "pp"; did you mean "p"?',
-        'subscription "alicia/pp": user: there is no user "alicia"; did you mean "alice"?',
     ]
 
 

@@ -100,6 +100,9 @@ def test_one_who_signs_in_by_openid_counts_until_the_link_ends(database, editor)
 
 def test_an_edit_of_users_without_any_administrator_is_no_loss(database, editor):
     make(database, "without a way in", password_hash=None)
+    make(database, "disabled")
+    User.update(disabled=True).where(User.name == "disabled").execute(database)
+    assert not administrators.exist(database)
     editor.remove("user", "without a way in")
 
 

@@ -5,7 +5,7 @@ import pytest
 from store.db import audit
 from store.db.database import transaction
 from store.db.tables.users import User
-from store.hub import administrators, people
+from store.hub import people
 from store.values.errors import Refused
 
 pytestmark = pytest.mark.databases("sqlite")
@@ -43,11 +43,3 @@ def test_what_is_no_change_of_a_password(database, applied, old, new):
     with pytest.raises(Refused, match="password"):
         people.change_password(database, "alice", old, new)
     assert people.check(database, "alice", PASSWORD) is not None
-
-
-def test_an_administrator_is_enabled_and_has_a_password(database, applied):
-    assert not administrators.exist(database)
-    transaction(database, lambda: User.update(role="admin").execute(database))
-    assert administrators.exist(database)
-    transaction(database, lambda: User.update(disabled=True).execute(database))
-    assert not administrators.exist(database)

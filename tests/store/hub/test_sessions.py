@@ -41,6 +41,8 @@ def test_a_cookie_is_known_and_a_made_up_one_is_not(database, alice):
     assert cookie.encode() not in b"".join(
         r[0] for r in Session.select(Session.digest).tuples().bind(database)
     )
+    transaction(database, lambda: User.update(disabled=True).execute(database))
+    assert sessions.find(database, cookie) is None
 
 
 @pytest.mark.parametrize(
@@ -55,22 +57,15 @@ def test_a_session_that_was_not_used_or_is_old_has_ended(database, alice, times_
     assert sessions.of_user(database, alice) == []
 
 
-def test_use_is_noted(database, alice):
+@pytest.mark.parametrize("used", [True, False])
+def test_only_use_keeps_a_session_alive(database, alice, used):
     cookie = sessions.begin(database, alice, "", "")
     age(database, seen_ms=2 * sessions.SEEN_EVERY_MS)
     before = sessions.of_user(database, alice)[0].seen_ms
-    assert sessions.find(database, cookie) is not None
-    assert sessions.of_user(database, alice)[0].seen_ms > before
-
-
-def test_to_look_without_use_keeps_no_session_alive(database, alice):
-    cookie = sessions.begin(database, alice, "", "")
-    age(database, seen_ms=2 * sessions.SEEN_EVERY_MS)
-    before = sessions.of_user(database, alice)[0].seen_ms
-    assert sessions.find(database, cookie, used=False) is not None
-    assert sessions.of_user(database, alice)[0].seen_ms == before
-    age(database, seen_ms=sessions.IDLE_MS)
-    assert sessions.find(database, cookie, used=False) is None
+    assert sessions.find(database, cookie, used=used) is not None
+    assert (sessions.of_user(database, alice)[0].seen_ms > before) is used
+    age(database, seen_ms=sessions.IDLE_MS - sessions.SEEN_EVERY_MS)
+    assert (sessions.find(database, cookie, used=used) is not None) is used
 
 
 def test_sessions_are_ended_one_by_one_or_all_others(database, alice):
@@ -132,12 +127,6 @@ def test_a_removed_user_leaves_no_session_and_no_token(database, applied, editor
     editor.remove("user", "bob")
     for table in (Session, ApiToken):
         assert first_row(database, table.select().where(table.user_id == user_id)) is None
-
-
-def test_a_disabled_user_is_signed_out(database, alice):
-    cookie = sessions.begin(database, alice, "", "")
-    transaction(database, lambda: User.update(disabled=True).execute(database))
-    assert sessions.find(database, cookie) is None
 
 
 def test_a_user_has_so_many_sessions_at_most(database, alice, monkeypatch):

@@ -25,6 +25,8 @@ def test_a_token_acts_for_its_user_within_its_scopes(database, made):
     assert (row.id, row.name, row.scopes, row.last_four) == (made[0], "ci", ("read",), made[1][-4:])
     assert row.used_ms is not None and row.revoked_ms is None
     assert tokens.listed(database, "bob") == []
+    with pytest.raises(NotFound):
+        tokens.listed(database, "nobody")
 
 
 @pytest.mark.parametrize("token", ["", "slt-", "sk-slc-something", "slt-\udc80"])
@@ -68,8 +70,3 @@ def test_what_cannot_be_made(database, applied, user, scopes, name, error):
     with pytest.raises(error):
         tokens.create(database, user, scopes, name=name, actor="tester")
     assert tokens.listed(database) == []
-
-
-def test_the_list_of_an_unknown_user(database, applied):
-    with pytest.raises(NotFound):
-        tokens.listed(database, "nobody")
