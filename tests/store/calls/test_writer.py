@@ -50,6 +50,7 @@ from tests.support.usage_records import open_line, usage_record
 from tests.support.users import add_user
 
 PRICES = Prices(10**9, 2 * 10**9, 0, 0, 0, 0, 0)
+on_sqlite = pytest.mark.databases("sqlite")  # what is tested is not the store
 
 
 def facts(call_id, user_id):
@@ -401,6 +402,7 @@ def test_the_leases_of_the_dead_are_given_back(database, desks, alice):
     assert asyncio.run(heir.hold(payment, 50_000)).amount_nanos == 50_000
 
 
+@on_sqlite
 def test_breakers_are_shown_while_their_process_lives(database, desks):
     def shown():
         return snapshot_read(database, lambda: breakers.all_open(database))
@@ -437,6 +439,7 @@ def test_sums_that_have_become_old_are_moved_on(database, desks, alice, monkeypa
     assert call_id in {row["id"] for row in rows(database)}
 
 
+@on_sqlite
 def test_status_that_cannot_be_kept_does_not_stop_the_writing(
     database, desks, alice, monkeypatch, caplog
 ):
@@ -452,6 +455,7 @@ def test_status_that_cannot_be_kept_does_not_stop_the_writing(
     assert "the status of channels cannot be written" in caplog.text
 
 
+@on_sqlite
 def test_the_node_is_heard_of(database, desks):
     began = now_ms()
     desk = desks().start()
@@ -459,6 +463,7 @@ def test_the_node_is_heard_of(database, desks):
     wait_for(lambda: desk.polls > 0)
 
 
+@on_sqlite
 def test_an_error_in_the_poll_does_not_stop_the_writing(database, desks, alice, caplog):
     def poll(db):
         raise StoreError("a bad row")
@@ -555,6 +560,7 @@ def test_stopping_while_the_store_is_away_leaves_the_journal_for_adoption(
     assert_books_are_right(database)
 
 
+@on_sqlite
 def test_a_call_left_open_at_the_end_is_adopted(database, desks, alice):
     desk = desks().start()
     call_id = new_ulid()
@@ -587,6 +593,7 @@ def test_the_journals_of_the_dead_are_adopted_while_running(database, desks, ali
     assert_books_are_right(database)
 
 
+@on_sqlite
 def test_the_dead_leave_where_their_responses_are_stored(database, desks, alice):
     dead = desks()
     ended, lost = new_ulid(), new_ulid()
@@ -608,6 +615,7 @@ def place_of(db, user_id, name):
     return find_stored(db, "web-1", user_id, [mark], 1).places.get(mark)
 
 
+@on_sqlite
 def test_what_a_running_call_has_handed_out_is_in_the_store(database, desks, alice):
     desk, place = desks().start(), StoredAt(mark_of("resp_1"), new_ulid(), "f" * 64)
     running = new_ulid()
@@ -650,6 +658,7 @@ def test_how_far_the_store_is(database, desks, alice, outage):
     assert finished == [dead.journal.id, desk.journal.id]
 
 
+@on_sqlite
 def test_an_orphan_that_was_finished_is_only_removed(database, desks, alice):
     dead = desks().start()
     dead.call(alice)
@@ -739,12 +748,11 @@ def test_a_commit_that_ends_after_the_offset_was_read_books_once(
     assert not [entry for entry in caplog.records if entry.exc_info]
 
 
+@pytest.mark.databases("mariadb")  # SQLite has no such setting
 def test_a_server_that_takes_no_writes_is_read_from_and_not_written_to(
     database, desks, outage, alice, monkeypatch, caplog
 ):
     """Also as root, whom the server would not refuse."""
-    if outage.proxy is None:
-        pytest.skip("SQLite has no such setting")
     monkeypatch.setattr(database_module, "READ_ONLY_CHECK_S", 0.05)
     monkeypatch.setattr(database_module, "SESSION_MAX_S", 0.05)
     desk = desks().start()
@@ -796,9 +804,8 @@ def test_a_lost_reply_to_an_order_lends_once(database, desks, alice, monkeypatch
     asyncio.run(main(desk))
 
 
+@pytest.mark.databases("mariadb")  # SQLite has no connection to cut
 def test_real_connections_cut_around_commit(database, desks, outage, alice):
-    if outage.proxy is None:
-        pytest.skip("SQLite has no connection to cut")
     desk = desks().start()
     total = 0
     for cut in ("after", "before", "after", "after", "before"):
@@ -850,6 +857,7 @@ def test_what_does_not_fit_its_column_is_cut_or_parked(database, desks, alice):
     assert_books_are_right(database)
 
 
+@on_sqlite
 def test_errors_that_are_not_a_records_fault_park_nothing(database, desks, alice, monkeypatch):
     real = source_module.apply_batch
     failures = [StoreError("disk quota"), StoreUnavailable("away"), StoreError("odd")]
@@ -867,6 +875,7 @@ def test_errors_that_are_not_a_records_fault_park_nothing(database, desks, alice
     assert not (desk.journal.directory / "parked.ndjson").exists()
 
 
+@on_sqlite
 def test_an_unreadable_line_is_parked(database, desks, alice):
     desk = desks()
     desk.call(alice)
@@ -885,6 +894,7 @@ def damage(desk, offset):
         segment.write(b"?")
 
 
+@on_sqlite
 def test_a_damaged_line_is_put_aside_and_the_rest_goes_on(database, desks, alice, caplog):
     desk = desks()
     desk.call(alice)
@@ -903,6 +913,7 @@ def test_a_damaged_line_is_put_aside_and_the_rest_goes_on(database, desks, alice
     assert_books_are_right(database)
 
 
+@on_sqlite
 def test_damage_in_the_journal_of_the_dead_is_put_aside(database, desks, alice, caplog):
     dead = desks()
     lost = dead.call(alice)
@@ -919,6 +930,7 @@ def test_damage_in_the_journal_of_the_dead_is_put_aside(database, desks, alice, 
     assert_books_are_right(database)
 
 
+@on_sqlite
 def test_an_exchanged_database_is_noticed(database, desks, alice, caplog):
     desk = desks().start()
     desk.call(alice)
@@ -932,6 +944,7 @@ def test_an_exchanged_database_is_noticed(database, desks, alice, caplog):
     assert not desk.stop(0.2)
 
 
+@on_sqlite
 def test_a_journal_that_cannot_be_adopted_does_not_stop_the_rest(
     database, desks, alice, monkeypatch
 ):
@@ -956,6 +969,7 @@ def test_a_journal_that_cannot_be_adopted_does_not_stop_the_rest(
     assert_books_are_right(database)
 
 
+@on_sqlite
 def test_a_journal_that_is_too_old_is_named_once_and_left(database, desks, caplog, monkeypatch):
     monkeypatch.setattr(writer_module, "ADOPT_INTERVAL_S", 0.01)
     dead = desks()

@@ -149,9 +149,8 @@ def test_a_duplicate_is_a_conflict(db):
         transaction(db, lambda: executemany(db, 'INSERT INTO "t" VALUES (?, ?)', [(1, 1)]))
 
 
+@pytest.mark.databases("mariadb")  # SQLite columns have no length
 def test_what_does_not_fit_is_an_error_not_cut(db):
-    if not is_mysql(db):
-        pytest.skip("SQLite columns have no length")
     execute(db, "CREATE TABLE s (a VARCHAR(3))")
     with pytest.raises(StoreError, match="too long"):
         transaction(db, lambda: execute(db, "INSERT INTO s VALUES (?)", ("four",)))
@@ -209,9 +208,8 @@ def test_many_threads_lose_no_update(db):
     assert values(db) == [80, 80]
 
 
+@pytest.mark.databases("mariadb")  # SQLite has one writer
 def test_a_deadlock_is_retried_whole(db):
-    if not is_mysql(db):
-        pytest.skip("SQLite has one writer")
     barrier = threading.Barrier(2, timeout=5)
     tries = []
 
@@ -270,17 +268,15 @@ def kill_own_connection(db):
     assert results == [None]
 
 
+@pytest.mark.databases("mariadb")  # SQLite has no server
 def test_a_connection_that_ended_while_idle_is_replaced(db):
-    if not is_mysql(db):
-        pytest.skip("SQLite has no server")
     kill_own_connection(db)
     transaction(db, lambda: add(db, 1, 1))
     assert values(db) == [1, 0]
 
 
+@pytest.mark.databases("mariadb")  # SQLite has no server
 def test_a_connection_that_ends_in_a_transaction_leaves_nothing(db):
-    if not is_mysql(db):
-        pytest.skip("SQLite has no server")
     runs = []
 
     def work():
@@ -296,10 +292,9 @@ def test_a_connection_that_ends_in_a_transaction_leaves_nothing(db):
     assert transaction(db, lambda: values(db)) == [0, 0]
 
 
+@pytest.mark.databases("mariadb")  # SQLite has no server
 @pytest.mark.parametrize("code", [1047, 1180, 2006, 2013])
 def test_a_connection_lost_in_commit_has_an_unknown_outcome(db, monkeypatch, code):
-    if not is_mysql(db):
-        pytest.skip("SQLite has no server")
     runs = []
 
     def commit():
@@ -311,10 +306,9 @@ def test_a_connection_lost_in_commit_has_an_unknown_outcome(db, monkeypatch, cod
     assert len(runs) == 1
 
 
+@pytest.mark.databases("mariadb")  # SQLite has one writer
 @pytest.mark.parametrize("code", [1205, 1213])
 def test_a_deadlock_in_commit_is_retried(db, monkeypatch, code):
-    if not is_mysql(db):
-        pytest.skip("SQLite has one writer")
     real, runs = db.commit, []
 
     def commit():

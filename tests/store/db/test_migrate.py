@@ -84,9 +84,8 @@ def test_a_later_step_is_run_where_the_first_was_and_only_noted_in_a_new_store(
     discard(new)
 
 
+@pytest.mark.databases("mariadb")  # SQLite runs a migration under its write lock
 def test_a_lease_held_by_another_runner_is_waited_for(empty_database, monkeypatch):
-    if not is_mysql(empty_database):
-        pytest.skip("SQLite runs a migration under its write lock")
     for statement in (migrate._HISTORY, migrate._LEASE, migrate._LEASE_ROW):
         execute(empty_database, statement)
     assert migrate._take(empty_database, "another")
@@ -97,9 +96,8 @@ def test_a_lease_held_by_another_runner_is_waited_for(empty_database, monkeypatc
     assert migrate.up(empty_database) == NAMES
 
 
+@pytest.mark.databases("mariadb")  # SQLite runs a migration under its write lock
 def test_a_lost_lease_stops_the_runner(empty_database, database_url, monkeypatch):
-    if not is_mysql(empty_database):
-        pytest.skip("SQLite runs a migration under its write lock")
     monkeypatch.setattr(migrate, "LEASE_RENEW_S", 0.01)
     slow = Migration("0002_slow", lambda _: ["SELECT SLEEP(0.5)", "SELECT SLEEP(0.5)"])
     migrate.up(empty_database)

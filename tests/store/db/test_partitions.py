@@ -133,9 +133,8 @@ def test_pruning_without_partitions_deletes_in_portions(database, monkeypatch):
     assert days_of(database) == {20260107: 7}
 
 
+@pytest.mark.databases("sqlite")  # only for SQLite the settings are changed
 def test_the_connection_is_as_before_after_pruning(database):
-    if is_mysql(database):
-        pytest.skip("only for SQLite the settings are changed")
     pragmas = ("cache_size", "wal_autocheckpoint")
 
     def settings():

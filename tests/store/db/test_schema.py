@@ -86,9 +86,8 @@ def test_what_differs_is_named(database, change, told):
     assert told in difference
 
 
+@pytest.mark.databases("mariadb")  # SQLite compares bytes
 def test_a_table_that_compares_otherwise_differs(database):
-    if not is_mysql(database):
-        pytest.skip("SQLite compares bytes")
     execute(database, 'ALTER TABLE "plans" COLLATE utf8mb4_general_ci')
     assert schema.differences(database) == ["the collation of plans is utf8mb4_general_ci"]
 
@@ -122,19 +121,17 @@ def test_pages_of_a_user_are_read_by_an_index(database):
     assert "usage_caller" in str(rows)
 
 
+@pytest.mark.databases("sqlite")  # MySQL has no such indexes
 @pytest.mark.parametrize("column", ["client_request_id", "upstream_request_id"])
 def test_records_without_an_id_are_in_no_index_of_sqlite(database, column):
-    if is_mysql(database):
-        pytest.skip("MySQL has no such indexes")
     text = "SELECT COUNT(*) FROM sqlite_master WHERE sql LIKE ?"
     assert execute(database, text, (f'%WHERE "{column}" IS NOT NULL',)).fetchone() == (1,)
     query = f'EXPLAIN QUERY PLAN SELECT * FROM "usage_records" WHERE "{column}" = ?'
     assert "USING INDEX" in str(execute(database, query, ("a",)).fetchall())
 
 
+@pytest.mark.databases("mariadb")  # SQLite has no partitions
 def test_usage_records_are_partitioned_by_day_on_mysql(database):
-    if not is_mysql(database):
-        pytest.skip("SQLite has no partitions")
     query = (
         "SELECT partition_method, partition_expression, partition_description"
         " FROM information_schema.partitions"

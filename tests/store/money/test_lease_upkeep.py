@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from store.db import database as database_module
-from store.db.database import execute, is_mysql, transaction
+from store.db.database import execute, transaction
 from store.db.nodes import note_seen
 from store.db.tables.system import AuditRow
 from store.money.accounts import payment_of
@@ -109,10 +109,9 @@ def test_a_node_that_comes_back_is_booked_without_its_lease(database, lender, al
     assert verify(database) == []
 
 
+@pytest.mark.databases("mariadb")  # SQLite serves one machine
 def test_the_clock_of_a_machine_makes_no_node_silent(database, lender, monkeypatch):
     """That of the one that reports is wrong, then that of the one that judges."""
-    if not is_mysql(database):
-        pytest.skip("SQLite serves one machine")
     for wrong_ms in (-NODE_SILENT_MS * 2, NODE_SILENT_MS * 2):
         with monkeypatch.context() as patched:
             patched.setattr(

@@ -159,9 +159,8 @@ def test_a_run_that_ends_early_is_repeated(filled, monkeypatch):
     assert_all_right(filled)
 
 
+@pytest.mark.databases("mariadb")  # SQLite has no partitions
 def test_whole_days_are_dropped_on_mysql(database):
-    if not is_mysql(database):
-        pytest.skip("SQLite has no partitions")
     at_ms = database_ms(database)
     partitions.make_days(database, retention._day_before(at_ms, 5), 5)
     store(database, [charged("U", 0, at_ms - days * DAY_MS) for days in (5, 4, 0)], at_ms)
