@@ -21,7 +21,7 @@ from tests.support.client import wait_until
 from tests.support.gateway import ROOT
 
 KEY = "sk-from-before-0123456789"
-CHANNELS = 300
+CHANNELS = 160
 PATH = "/v1/chat/completions"
 
 
@@ -31,12 +31,19 @@ def document(url):
         "family": "chat_completions",
         "base_url": url,
         "keys": ["sk-upstream-1", "sk-upstream-2"],
-        "models": {"tea": "demo-small"},
     }
+    price = {"input": "1", "output": "1"}
     return {
-        "model": [{"name": "tea", "price": {"input": "1", "output": "1"}}],
+        "model": [{"name": name, "price": price} for name in ("tea", "water")],
         "group": [{"name": "default"}],
-        "channel": [{"name": f"c{number}", **served} for number in range(CHANNELS)],
+        "channel": [
+            {
+                **served,
+                "name": f"c{number}",
+                "models": {"water" if number > 3 else "tea": "demo-small"},
+            }
+            for number in range(CHANNELS)
+        ],
         "user": [{"name": "alice", "balance": "100"}],
         "key": [{"user": "alice", "name": "laptop", "secret": KEY}],
     }
@@ -58,7 +65,7 @@ class Calls:
     def _run(self):
         while self._going:
             self.statuses.append(call(self.gateway, KEY))
-            time.sleep(0.02)
+            time.sleep(0.05)
 
     def close(self):
         self._going = False

@@ -18,8 +18,7 @@ from tests.support.two_users import (
 from tests.support.upstream import ScriptedUpstream
 
 
-@pytest.mark.parametrize("unknown", ["refuse", "pass"])
-@pytest.mark.parametrize("how", ["killed", "frozen"])
+@pytest.mark.parametrize(("how", "unknown"), [("killed", "refuse"), ("frozen", "pass")])
 def test_while_mariadb_is_away(breakable_mariadb, tmp_path, how, unknown):
     settings = {
         "server.workers": 2,
