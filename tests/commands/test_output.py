@@ -28,7 +28,7 @@ def raising(error):
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "said"),
+    ("error", "code", "message"),
     [
         (ConfigError(["g.toml:3: bad", "g.toml:4: worse"]), 3, "g.toml:3: bad\ng.toml:4: worse\n"),
         (Refused(["one", "two"]), 1, "error: one\nerror: two\n"),
@@ -40,10 +40,10 @@ def raising(error):
         (FileNotFoundError(2, "No such file", "f.toml"), 1, "error: f.toml: No such file\n"),
     ],
 )
-def test_exit_codes(capsys, error, code, said):
+def test_exit_codes(capsys, error, code, message):
     assert ended(raising(error)) == code
     got = capsys.readouterr()
-    assert said in got.err
+    assert message in got.err
     assert got.out == ""
     assert "Traceback" not in got.err
 
@@ -102,8 +102,8 @@ def test_broken_pipe_is_quiet():
     os.close(writer)
     os.read(reader, 10)
     os.close(reader)
-    _, said = process.communicate(timeout=10)
-    assert (process.returncode, said) == (1, b"")
+    _, text = process.communicate(timeout=10)
+    assert (process.returncode, text) == (1, b"")
 
 
 def test_a_word_for_a_number_is_told_in_plain_words(capsys):

@@ -22,7 +22,7 @@ def shown(installation, *args, **options):
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (("usage", "verify"), "verifying: 0 records"),
         (("usage", "rebuild-rollups"), "rebuilding: 1 days, "),
@@ -30,11 +30,11 @@ def shown(installation, *args, **options):
         (("secrets", "rotate", "cipher"), "sealing anew: 1 of 1 channels"),
     ],
 )
-def test_long_work_is_told_in_one_line(recorded, args, said):
+def test_long_work_is_told_in_one_line(recorded, args, message):
     text = shown(recorded, *args)
-    assert CLEARED + said in text
+    assert CLEARED + message in text
     # nothing of it is left
-    assert said not in text.rpartition(CLEARED)[2]
+    assert message not in text.rpartition(CLEARED)[2]
     assert CLEARED not in shown(recorded, *args, "--json")
 
 

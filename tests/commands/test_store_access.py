@@ -12,8 +12,8 @@ from tests.commands.conftest import UPSTREAM_KEY
 def test_a_missing_sqlite_file_is_named_and_not_made(installation):
     path = installation.folder / "sluice.db"
     path.unlink()
-    said = installation.refused("user", "list")
-    assert str(path) in said and "./sluice init" in said
+    text = installation.refused("user", "list")
+    assert str(path) in text and "./sluice init" in text
     assert not path.exists()
 
 
@@ -35,8 +35,8 @@ def test_a_database_that_is_away_is_told_without_its_password(installation):
     url = "mysql://me:hidden@127.0.0.1:1/sluice"
     old = next(line for line in text.splitlines() if line.startswith("url ="))
     installation.config.write_text(text.replace(old, f'url = "{url}"'))
-    said = installation.refused("wallet", "show", "--user", "alice")
-    assert "the store:" in said and "hidden" not in said and "Traceback" not in said
+    message = installation.refused("wallet", "show", "--user", "alice")
+    assert "the store:" in message and "hidden" not in message and "Traceback" not in message
 
 
 def test_missing_secrets_stop_only_what_needs_them(filled):
@@ -104,5 +104,5 @@ def test_a_configuration_that_was_not_named_is_told_with_a_wrong_name(filled, mo
     assert NAMED not in filled.refused("user", "show", "bob")  # the caller has named it
     monkeypatch.setenv("SLUICE_CONFIG", str(filled.config))
     assert app.main(["user", "show", "bob"]) == 1
-    said = capsys.readouterr().err
-    assert 'there is no user "bob"' in said and str(filled.config) in said and NAMED in said
+    text = capsys.readouterr().err
+    assert 'there is no user "bob"' in text and str(filled.config) in text and NAMED in text

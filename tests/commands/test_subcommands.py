@@ -50,8 +50,8 @@ def test_a_misspelt_verb_is_answered_with_the_nearest(noun, capsys):
 def test_help_names_a_lazy_verb_without_its_module(noun, capsys, monkeypatch):
     monkeypatch.delitem(sys.modules, "commands.nouns.version", raising=False)
     assert output.run(noun, ["--help"], "thing") == 0
-    said = capsys.readouterr().out
-    assert "List things." in said and "Do something heavy." in said
+    text = capsys.readouterr().out
+    assert "List things." in text and "Do something heavy." in text
     assert "commands.nouns.version" not in sys.modules
     assert output.run(noun, ["heavy"], "thing") == 0
     assert capsys.readouterr().out.startswith("sluice ")

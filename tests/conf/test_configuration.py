@@ -62,7 +62,7 @@ def test_set_takes_the_value_without_quotes(text, want):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("server.port=x", "an integer from 1 to 65535 expected, 'x' given"),
         ("server.port=0", "an integer from 1 to 65535 expected, 0 given"),
@@ -91,26 +91,26 @@ def test_set_takes_the_value_without_quotes(text, want):
         ("store.url=mysql://u:p@h:x/d", "sqlite:///FILE or mysql://"),
     ],
 )
-def test_bad_values(text, said):
+def test_bad_values(text, message):
     (fault,) = faults(None, [text], {})
     assert fault.startswith("--set " + text.partition("=")[0] + ": ")
-    assert said in fault
+    assert message in fault
 
 
 def test_a_password_is_never_quoted(file):
     secret = "hunter2hunter2"
     bad = f"postgres://u:{secret}@h/d"
-    said = faults(file(f'store.url = "{bad}"\n'), [f"store.url={bad}"], {"SLUICE_STORE__URL": bad})
-    assert len(said) == 3
-    assert secret not in "".join(said)
+    text = faults(file(f'store.url = "{bad}"\n'), [f"store.url={bad}"], {"SLUICE_STORE__URL": bad})
+    assert len(text) == 3
+    assert secret not in "".join(text)
     good = load(None, [f"store.url=mysql://u:{secret}@h/d"], {})
     assert secret not in repr(good) + repr(good.settings) + repr(good.settings.store)
 
 
 def test_all_faults_at_once_with_place_and_nearest_name(file):
     path = file('[server]\nport = 8000\nworkrs = 2\n\n[log]\nlevle = "info"\nlevel = 3\n')
-    said = faults(path, ["server.prot=1", "nonsense"], {"SLUICE_OPS__PORTS": "1"})
-    assert said == [
+    text = faults(path, ["server.prot=1", "nonsense"], {"SLUICE_OPS__PORTS": "1"})
+    assert text == [
         f"{path}:3: unknown setting server.workrs; did you mean server.workers?",
         f"{path}:6: unknown setting log.levle; did you mean log.level?",
         f"{path}:7: log.level: one of debug, info, warning, error expected, 3 given",
@@ -265,8 +265,8 @@ def test_the_largest_body_fits_into_the_memory_for_bodies():
 
 
 def test_sums_are_kept_as_long_as_records():
-    said = faults(None, ["usage.keep_sums_days=30"], {})
-    assert said == [
+    text = faults(None, ["usage.keep_sums_days=30"], {})
+    assert text == [
         "--set usage.keep_sums_days: usage.keep_sums_days 30 is less than usage.keep_days"
         " (for ever): sums are kept as long as records"
     ]

@@ -71,7 +71,7 @@ def test_a_file_everybody_may_read_is_refused(path):
 
 
 @pytest.mark.parametrize(
-    ("lists", "said"),
+    ("lists", "message"),
     [
         ({"peppers": []}, "peppers is empty"),
         ({"cipher_keys": ["short"]}, "cipher_keys: 32 bytes"),
@@ -83,9 +83,9 @@ def test_a_file_everybody_may_read_is_refused(path):
         ({"peppers": "x"}, "Expected `array`"),
     ],
 )
-def test_bad_contents(path, lists, said):
+def test_bad_contents(path, lists, message):
     write(path, **lists)
-    assert said in refused(path)
+    assert message in refused(path)
     assert STRONG not in refused(path)
 
 

@@ -60,6 +60,7 @@ def test_the_worker_gets_the_same_settings():
 
 
 def test_rows_are_complete():
+    assert SETTINGS
     for row in SETTINGS.values():
         assert row.description.endswith("."), row.name
         suffix = row.name.rpartition("_")[2]

@@ -7,7 +7,7 @@ from store.db.database import discard, open_database
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "message"),
     [
         ("mysql://u:a@b@h/d", 'the password holds "@": write it as %40'),
         ("mysql://u:a/b@h/d", 'the password holds "/": write it as %2F'),
@@ -33,10 +33,10 @@ from store.db.database import discard, open_database
         ("mariadb://h/d", "mysql://host:port/database"),
     ],
 )
-def test_what_is_wrong_is_named(url, said):
+def test_what_is_wrong_is_named(url, message):
     with pytest.raises(ValueError) as refused:
         checked(url)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize(

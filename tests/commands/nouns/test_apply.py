@@ -40,8 +40,8 @@ def test_an_export_applied_elsewhere_makes_the_same(filled, tmp_path, capsys, mo
 
 def test_a_dry_run_says_what_would_be_and_writes_nothing(installation):
     doc = json.dumps(document())
-    said = installation.ok("apply", "-", "--dry-run", stdin=doc)
-    assert 'user "alice" would be created' in said and "sk-" not in said
+    text = installation.ok("apply", "-", "--dry-run", stdin=doc)
+    assert 'user "alice" would be created' in text and "sk-" not in text
     made = installation.json("apply", "--dry-run", "-", stdin=doc)
     assert len(made["changes"]) == 5 and made["keys"] == []
     assert installation.json("export") == {}
@@ -49,21 +49,21 @@ def test_a_dry_run_says_what_would_be_and_writes_nothing(installation):
 
 
 def test_the_text_form_shows_a_made_secret_once(installation):
-    said = installation.ok("apply", "-", stdin=json.dumps(document()))
-    assert 'channel "main" created' in said
-    assert 'secret of key "alice/laptop", shown once: sk-slc-' in said
+    text = installation.ok("apply", "-", stdin=json.dumps(document()))
+    assert 'channel "main" created' in text
+    assert 'secret of key "alice/laptop", shown once: sk-slc-' in text
     assert installation.ok("apply", "-", stdin=json.dumps(document())) == "nothing to change\n"
 
 
 def test_what_cannot_be_read_is_refused(installation, tmp_path):
-    said = installation.refused("apply", "-", stdin="[[user")
-    assert said.startswith("error: standard input: the document is not TOML: ")
+    text = installation.refused("apply", "-", stdin="[[user")
+    assert text.startswith("error: standard input: the document is not TOML: ")
     (tmp_path / "list").write_text('user = "a"')
-    said = installation.refused("apply", str(tmp_path / "list"))
-    assert said.startswith(f'error: {tmp_path / "list"}: section "user" must be a list')
+    text = installation.refused("apply", str(tmp_path / "list"))
+    assert text.startswith(f'error: {tmp_path / "list"}: section "user" must be a list')
     (tmp_path / "json").write_text('{"user": [{"name": "a", "role": "x"}]}')
-    said = installation.refused("apply", str(tmp_path / "json"))
-    assert said.startswith(f'error: {tmp_path / "json"}: user "a": role: ')
+    text = installation.refused("apply", str(tmp_path / "json"))
+    assert text.startswith(f'error: {tmp_path / "json"}: user "a": role: ')
     assert "missing.toml" in installation.refused("apply", str(tmp_path / "missing.toml"))
     (tmp_path / "latin").write_bytes(b"# caf\xe9")
     assert "is not UTF-8" in installation.refused("apply", str(tmp_path / "latin"))
@@ -73,8 +73,8 @@ def test_what_cannot_be_read_is_refused(installation, tmp_path):
 def test_prune_removes_what_is_not_named(filled):
     small = {k: v for k, v in document().items() if k in ("model", "group")}
     assert filled.apply(small)["changes"] == []
-    said = filled.ok("apply", "-", "--prune", stdin=json.dumps(small))
-    assert 'user "alice" removed' in said and 'channel "main" removed' in said
+    text = filled.ok("apply", "-", "--prune", stdin=json.dumps(small))
+    assert 'user "alice" removed' in text and 'channel "main" removed' in text
     assert set(filled.json("export")) == {"model", "group"}
 
 
@@ -115,7 +115,7 @@ def test_every_fault_of_a_document_names_its_line(installation):
     for line in installation.refused("apply", str(path)).splitlines():
         place, _, text = line.removeprefix(f"error: {path}:").partition(": ")
         found.setdefault(int(place), []).append(text)
-    wanted = {
+    expected = {
         5: 'model "m": price: output',
         8: 'unknown field "nme"; did you mean "name"?',
         7: "group #1: name is missing",
@@ -128,8 +128,8 @@ def test_every_fault_of_a_document_names_its_line(installation):
         25: 'group: there is no group "othr"; did you mean "other"?',
         26: 'unknown section "ussr"; did you mean "user"?',
     }
-    for line, said in wanted.items():
-        assert any(said in text for text in found.pop(line, [])), (line, said)
+    for line, message in expected.items():
+        assert any(message in text for text in found.pop(line, [])), (line, message)
     assert not found  # what has a fault already is not said to be missing, too
     assert installation.json("export") == {}
 

@@ -48,8 +48,8 @@ def test_what_is_in_it(filled, tmp_path):
     assert [path.name for path in tmp_path.glob(".sluice-backup-*")] == []
     ended = filled.run("backup", str(tmp_path / "c.tar"), "--with-secrets", "--json")
     assert "secrets.toml" in members(tmp_path / "c.tar") and ended.err == ""
-    said = json.loads(ended.out)
-    assert said["store"] == "sqlite" and said["missing"] == {} and said["journals"] == []
+    answer = json.loads(ended.out)
+    assert answer["store"] == "sqlite" and answer["missing"] == {} and answer["journals"] == []
 
 
 def test_a_file_is_never_overwritten(filled, tmp_path):
@@ -97,8 +97,8 @@ def test_the_restored_configuration_names_what_was_restored(filled, tmp_path, re
     )
     filled.ok("backup", str(tmp_path / "b.tar"))
     restore(tmp_path / "b.tar", tmp_path / "restored")
-    said = tomllib.loads((tmp_path / "restored/gateway.toml").read_text())
-    assert said["store"]["url"] == "sqlite:///sluice.db" and said["journal"]["dir"] == "journal"
+    config = tomllib.loads((tmp_path / "restored/gateway.toml").read_text())
+    assert config["store"]["url"] == "sqlite:///sluice.db" and config["journal"]["dir"] == "journal"
 
 
 def test_only_an_empty_place_is_filled(filled, tmp_path, restore):

@@ -17,8 +17,8 @@ def test_a_wrong_balance_is_told_and_ends_with_1(filled):
     ended = filled.run("books", "verify")
     assert ended.code == 1 and "alice" in ended.out
     ended = filled.run("books", "verify", "--json")
-    said = json.loads(ended.out)
-    assert ended.code == 1 and said["ok"] is False and "alice" in said["faults"][0]
+    answer = json.loads(ended.out)
+    assert ended.code == 1 and answer["ok"] is False and "alice" in answer["faults"][0]
 
 
 def test_a_lost_node_is_released(filled):
@@ -31,8 +31,8 @@ def test_a_lost_node_is_released(filled):
             " VALUES ('J', 'web-1', 0, 1)"
         )
         db.execute_sql("INSERT INTO \"leases\" VALUES ('A', 'J', 1500000000, 0, 0)")
-    said = filled.json("books", "release-node", "web-1")
-    assert said == {"node": "web-1", "leases": 1, "amount": "1.5"}
+    answer = filled.json("books", "release-node", "web-1")
+    assert answer == {"node": "web-1", "leases": 1, "amount": "1.5"}
     again = filled.ok("books", "release-node", "web-1")
     assert again == "released 0 leases of web-1, together 0\n"
 

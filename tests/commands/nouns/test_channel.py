@@ -64,15 +64,15 @@ def probe(installation, *args):
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("options", [(), ("--stream",)])
 def test_a_good_channel(channels, upstream, family, options):
-    code, said = probe(channels, family, "--model", "plain", *options)
-    assert code == 0 and said["ok"] is True and said["error"] is None
-    assert (said["channel"], said["model"], said["upstream_model"]) == (
+    code, answer = probe(channels, family, "--model", "plain", *options)
+    assert code == 0 and answer["ok"] is True and answer["error"] is None
+    assert (answer["channel"], answer["model"], answer["upstream_model"]) == (
         family,
         "plain",
         "any-model",
     )
-    assert said["status"] == 200 and said["stream"] is bool(options)
-    assert 0 <= said["first_byte_ms"] <= said["total_ms"]
+    assert answer["status"] == 200 and answer["stream"] is bool(options)
+    assert 0 <= answer["first_byte_ms"] <= answer["total_ms"]
     assert len([entry for entry in upstream.log() if "any-model" in json.dumps(entry)]) == 1
 
 
@@ -95,31 +95,31 @@ def test_a_bad_channel_ends_with_1_and_says_why(
     channels, script, family, words, options, status, error
 ):
     script(words)
-    code, said = probe(channels, family, "--model", "plain", *options)
-    assert code == 1 and said["ok"] is False
-    assert said["status"] == status
-    assert error in said["error"], said
-    assert UPSTREAM_KEY not in json.dumps(said)
+    code, answer = probe(channels, family, "--model", "plain", *options)
+    assert code == 1 and answer["ok"] is False
+    assert answer["status"] == status
+    assert error in answer["error"], answer
+    assert UPSTREAM_KEY not in json.dumps(answer)
 
 
 def test_the_vendors_own_words_are_shown(channels, script):
     script("status=401 message=bad-key")
-    code, said = probe(channels, "chat_completions")
-    assert code == 1 and "bad-key" in said["error"]
+    code, answer = probe(channels, "chat_completions")
+    assert code == 1 and "bad-key" in answer["error"]
 
 
 def test_nobody_listens(channels):
     channels.ok("channel", "set", "messages", "base_url=http://127.0.0.1:1")
-    code, said = probe(channels, "messages")
-    assert code == 1 and said["status"] is None and said["error"].startswith("connect: ")
+    code, answer = probe(channels, "messages")
+    assert code == 1 and answer["status"] is None and answer["error"].startswith("connect: ")
     ended = channels.run("channel", "test", "messages")
     assert ended.code == 1 and "connect: " in ended.out and ended.err == ""
 
 
 def test_it_keeps_off_private_addresses_as_the_gateway_does(channels, upstream, monkeypatch):
     monkeypatch.setenv("SLUICE_UPSTREAM__ALLOW_PRIVATE", "false")
-    code, said = probe(channels, "messages")
-    assert code == 1 and said["error"].startswith("connect: ")
+    code, answer = probe(channels, "messages")
+    assert code == 1 and answer["error"].startswith("connect: ")
     assert upstream.log() == []
 
 
@@ -134,8 +134,8 @@ def test_the_first_model_is_the_default(channels):
 
 def test_what_cannot_be_tried_is_told_with_the_cure(channels):
     assert 'did you mean "messages"' in channels.refused("channel", "test", "mesages")
-    said = channels.refused("channel", "test", "messages", "--model", "plane")
-    assert 'did you mean "plain"' in said
+    text = channels.refused("channel", "test", "messages", "--model", "plane")
+    assert 'did you mean "plain"' in text
     channels.ok("channel", "set", "chat_completions", "models=")
     assert "models.NAME" in channels.refused("channel", "test", "chat_completions")
 
@@ -151,9 +151,9 @@ def asked(channels, upstream, *args):
 
     with ThreadPoolExecutor(1) as thread:
         request = thread.submit(answer)
-        code, said = probe(channels, *args)
+        code, printed = probe(channels, *args)
         head, _, body = request.result().partition("\r\n\r\n")
-    assert (code, said["status"]) == (1, 404)
+    assert (code, printed["status"]) == (1, 404)
     first, *headers = head.split("\r\n")
     return first, headers, json.loads(body)
 

@@ -35,8 +35,8 @@ def test_all_faults_of_file_and_set(run, tmp_path):
     text = '[server]\nport = 8000\nworkrs = 2\n\n[log]\nlevle = "info"\n'
     code, out, err = run(text, "--set", "ops.prot=1")
     assert (code, out) == (3, "")
-    for said in ("gateway.toml:3", "workrs", "workers", "gateway.toml:6", "levle", "ops.prot"):
-        assert said in err
+    for message in ("gateway.toml:3", "workrs", "workers", "gateway.toml:6", "levle", "ops.prot"):
+        assert message in err
     code, out, _ = run(text, "--json")
     assert code == 3
     assert len(json.loads(out)["faults"]) == 2
@@ -62,16 +62,18 @@ def test_settings_with_their_origins(run, tmp_path, monkeypatch):
     overrides = ("--set", "log.level=debug", "--set", "ops.token=s3cret-token")
     code, out, _ = run(text, "--json", *overrides)
     assert code == 0 and "s3cret" not in out
-    told = {row["name"]: row for row in json.loads(out)["settings"]}
-    assert told["server.port"]["origin"] == f"{tmp_path / 'gateway.toml'}:3"
-    assert told["server.workers"] == {
+    answer = {row["name"]: row for row in json.loads(out)["settings"]}
+    assert answer["server.port"]["origin"] == f"{tmp_path / 'gateway.toml'}:3"
+    assert answer["server.workers"] == {
         "name": "server.workers",
         "value": 3,
         "origin": "environment SLUICE_SERVER__WORKERS",
     }
-    assert told["log.level"]["origin"] == "--set log.level"
-    assert told["hub.port"]["origin"] == "default"
-    assert told["store.url"]["value"] == "mysql://***@db/x" and told["ops.token"]["value"] == "***"
+    assert answer["log.level"]["origin"] == "--set log.level"
+    assert answer["hub.port"]["origin"] == "default"
+    assert (
+        answer["store.url"]["value"] == "mysql://***@db/x" and answer["ops.token"]["value"] == "***"
+    )
     code, out, _ = run(text, "--settings", "--origin", *overrides)
     assert code == 0 and "environment SLUICE_SERVER__WORKERS" in out and "s3cret" not in out
     assert "server.port" in run(text, "--settings")[1]

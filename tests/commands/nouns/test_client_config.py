@@ -187,8 +187,8 @@ def test_openai(printed, paste):
             assert answer.output_text == "Hello."
             messages = [{"role": "user", "content": SAYING}]
             stream = client.chat.completions.create(model=MODEL, messages=messages, stream=True)
-            said = [chunk.choices[0].delta.content or "" for chunk in stream]
-            assert "".join(said) == "Hello."
+            deltas = [chunk.choices[0].delta.content or "" for chunk in stream]
+            assert "".join(deltas) == "Hello."
 
 
 def test_anthropic(printed, paste):
@@ -196,8 +196,11 @@ def test_anthropic(printed, paste):
     paste(text)
     messages = [{"role": "user", "content": SAYING}]
     for client in (anthropic.Anthropic(), client_of(parts(text)["Python"])):
-        with client, client.messages.stream(model=MODEL, max_tokens=50, messages=messages) as said:
-            assert said.get_final_text() == "Hello."
+        with (
+            client,
+            client.messages.stream(model=MODEL, max_tokens=50, messages=messages) as stream,
+        ):
+            assert stream.get_final_text() == "Hello."
 
 
 def test_google_genai(gateway, printed, paste):

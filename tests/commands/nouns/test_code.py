@@ -104,5 +104,5 @@ def test_fields_of_a_code_are_set(filled, made):
 
 @pytest.mark.parametrize("expires", ["tomorrow", "2027-01-01", "2027-01-01T00:00:00", "24h"])
 def test_what_is_no_time_is_wrong_usage(filled, expires):
-    said = filled.misused("code", "create", "--amount", "1", "--expires", expires)
-    assert "must be a time" in said
+    text = filled.misused("code", "create", "--amount", "1", "--expires", expires)
+    assert "must be a time" in text

@@ -18,9 +18,9 @@ def test_a_setting_is_written_and_in_force(installation):
 
 def test_a_password_is_read_from_stdin_and_not_shown(installation):
     ended = installation.run("config", "set", "store.url", "-", "--json", stdin=f"{URL}\n")
-    said = json.loads(ended.out)
+    answer = json.loads(ended.out)
     assert ended.code == 0 and "s3cret" not in ended.out + ended.err
-    assert said["value"] == "mysql://***@db.internal:3306/sluice"
+    assert answer["value"] == "mysql://***@db.internal:3306/sluice"
     assert f'url = "{URL}"' in installation.config.read_text()
     checked = installation.run("check")
     assert "store: db.internal:3306/sluice" in checked.out and "s3cret" not in checked.out
@@ -29,7 +29,7 @@ def test_a_password_is_read_from_stdin_and_not_shown(installation):
 
 def test_what_is_not_in_order_is_not_written(installation):
     before = installation.config.read_text()
-    for name, value, told in (
+    for name, value, text in (
         ("store.ulr", URL, "did you mean store.url?"),
         ("server.port", "eighty", "server.port: an integer from"),
         ("store.url", "postgres://x", "store.url: sqlite:///FILE or mysql://"),
@@ -37,7 +37,7 @@ def test_what_is_not_in_order_is_not_written(installation):
         ("ops.host", "0.0.0.0", "set ops.token"),
     ):
         ended = installation.run("config", "set", name, value)
-        assert (ended.code, ended.out) == (3, "") and told in ended.err
+        assert (ended.code, ended.out) == (3, "") and text in ended.err
     assert installation.config.read_text() == before
 
 

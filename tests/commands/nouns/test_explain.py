@@ -92,9 +92,9 @@ def explain(world, user="alice", name="laptop", model="gpt-4.1", endpoint=CHAT):
 
 
 def test_channels_in_order_and_why_others_are_out(world):
-    said = explain(world)
-    assert (said["allowed"], said["reason"]) == (True, None)
-    shown = [(one["name"], one["usable"], one["reason"]) for one in said["channels"]]
+    answer = explain(world)
+    assert (answer["allowed"], answer["reason"]) == (True, None)
+    shown = [(one["name"], one["usable"], one["reason"]) for one in answer["channels"]]
     assert shown == [
         ("first", True, None),
         ("main", True, None),
@@ -102,9 +102,9 @@ def test_channels_in_order_and_why_others_are_out(world):
         ("resting", False, "disabled"),
         ("talks", False, "translate_off"),
     ]
-    assert said["channels"][0]["upstream_model"] == "up-first"
-    assert said["channels"][0]["limits"] == {"rpm": 60, "key_concurrency": 5}
-    assert said["channels"][1]["limits"] == {}
+    assert answer["channels"][0]["upstream_model"] == "up-first"
+    assert answer["channels"][0]["limits"] == {"rpm": 60, "key_concurrency": 5}
+    assert answer["channels"][1]["limits"] == {}
 
 
 def test_a_secret_says_the_same_as_its_id(world):
@@ -129,15 +129,15 @@ def test_a_secret_says_the_same_as_its_id(world):
     ],
 )
 def test_reasons(world, asked, reason):
-    said = explain(world, **asked)
-    assert (said["allowed"], said["reason"]) == (False, reason)
+    answer = explain(world, **asked)
+    assert (answer["allowed"], answer["reason"]) == (False, reason)
 
 
 def test_a_path_without_a_model_is_told_with_those_that_have_one(world):
     for path in ("/v1/models", "v1/messages"):
-        told = explain(world, endpoint=path)["message"]
-        assert told.startswith(f"No endpoint that takes a model: {path}; there are: /v1/chat/")
-        known = told.partition("there are: ")[2].split(", ")
+        answer = explain(world, endpoint=path)["message"]
+        assert answer.startswith(f"No endpoint that takes a model: {path}; there are: /v1/chat/")
+        known = answer.partition("there are: ")[2].split(", ")
         assert "/v1/messages" in known and len(known) == len(set(known))
 
 
@@ -157,14 +157,14 @@ def test_allowed(world, asked):
 def test_from_which_family_it_is_translated(world):
     """Of a call that is native nothing says so."""
 
-    def told(said):
-        return re.search(r"translated.{0,12}messages", json.dumps(said)) is not None
+    def told(answer):
+        return re.search(r"translated.{0,12}messages", json.dumps(answer)) is not None
 
     assert not told(explain(world))
     world.ok("channel", "set", "talks", "translate=true")
-    said = explain(world)
-    assert told(said) and said["first"] == ["first"]
-    assert [one["name"] for one in said["channels"]][:3] == ["first", "main", "talks"]
+    answer = explain(world)
+    assert told(answer) and answer["first"] == ["first"]
+    assert [one["name"] for one in answer["channels"]][:3] == ["first", "main", "talks"]
     assert not told(explain(world, endpoint="/v1/messages"))
     shown = {one["name"]: one["translated_from"] for one in explain(world)["channels"]}
     assert {name for name, family in shown.items() if family == "messages"} == {"talks"}
@@ -181,17 +181,17 @@ def test_from_which_family_it_is_translated(world):
     assert text.endswith("would be sent to talks\n")
     assert "translated" not in world.ok("explain", *args[:-1], "/v1/messages")
     world.ok("group", "set", "default", "translate=false")
-    said = explain(world)
-    assert (said["reason"], said["status"]) == ("model_not_found", 404)
-    assert said["message"].endswith("call it at /v1/messages.")
-    reasons = {one["name"]: one["reason"] for one in said["channels"]}
+    answer = explain(world)
+    assert (answer["reason"], answer["status"]) == ("model_not_found", 404)
+    assert answer["message"].endswith("call it at /v1/messages.")
+    reasons = {one["name"]: one["reason"] for one in answer["channels"]}
     assert reasons["talks"] == "translate_off"
 
 
 def test_a_name_that_is_not_offered_leads_on(world):
     options = ("--key-id", "alice/laptop", "--endpoint", CHAT)
-    said = world.json("explain", *options, "--model", "gpt-4.1-2025-04-14")
-    assert said["why"]["nearest"][0] == "gpt-4.1"
+    answer = world.json("explain", *options, "--model", "gpt-4.1-2025-04-14")
+    assert answer["why"]["nearest"][0] == "gpt-4.1"
     lines = world.ok("explain", *options, "--model", "gpt-4.1-2025-04-14").splitlines()
     assert lines[-1].startswith("nearest names: gpt-4.1")
     narrow = ("--key-id", "alice/narrow", "--endpoint", CHAT, "--model", "gpt-4.1")
@@ -200,18 +200,18 @@ def test_a_name_that_is_not_offered_leads_on(world):
 
 def test_what_only_a_channel_of_the_family_can_do(world):
     world.ok("channel", "set", "talks", "translate=true")
-    said = explain(world, endpoint="/v1/responses/compact")
-    assert (said["reason"], said["status"]) == ("unknown_path", 404)
-    shown = {one["name"]: one["reason"] for one in said["channels"]}
+    answer = explain(world, endpoint="/v1/responses/compact")
+    assert (answer["reason"], answer["status"]) == ("unknown_path", 404)
+    shown = {one["name"]: one["reason"] for one in answer["channels"]}
     assert (shown["talks"], shown["main"]) == ("other_family", "other_family")
 
 
 def test_a_count_that_is_estimated_is_sent_to_no_channel(world):
     world.ok("channel", "enable", "countless")
     asked = {"model": "alone", "endpoint": "/v1/responses/input_tokens"}
-    said = explain(world, **asked)
-    assert (said["allowed"], said["first"]) == (True, [])
-    shown = {one["name"]: (one["usable"], one["reason"]) for one in said["channels"]}
+    answer = explain(world, **asked)
+    assert (answer["allowed"], answer["first"]) == (True, [])
+    shown = {one["name"]: (one["usable"], one["reason"]) for one in answer["channels"]}
     assert shown["countless"] == (False, "counts_no_tokens")
     args = ("--key", SECRET, "--model", "alone", "--endpoint", asked["endpoint"])
     assert "would be estimated" in world.ok("explain", *args)
@@ -223,8 +223,8 @@ def test_a_disabled_channel_is_named_when_it_is_the_only_one(world):
 
 
 def test_vendors_that_count_nothing_are_out_for_counting(world):
-    said = explain(world, model="counted", endpoint=COUNT)
-    shown = [(one["name"], one["reason"]) for one in said["channels"]]
+    answer = explain(world, model="counted", endpoint=COUNT)
+    shown = [(one["name"], one["reason"]) for one in answer["channels"]]
     assert shown == [("talks", None), ("talks-only", "counts_no_tokens")]
 
 
@@ -239,9 +239,9 @@ def test_revoked_keys_and_unknown_ones(world):
     assert explain(world)["reason"] == "api_key_disabled"
     args = ("--model", "gpt-4.1", "--endpoint", CHAT)
     for unknown in (("--key", "sk-nobodys-0123456789"), ("--key-id", "nobodys")):
-        said = world.json("explain", *unknown, *args)
-        assert (said["allowed"], said["reason"]) == (False, "invalid_api_key")
-        assert (said["status"], said["channels"]) == (401, [])
+        answer = world.json("explain", *unknown, *args)
+        assert (answer["allowed"], answer["reason"]) == (False, "invalid_api_key")
+        assert (answer["status"], answer["channels"]) == (401, [])
     assert "nobody" in world.refused("explain", "--key-id", "alice/nobody", *args)
 
 
@@ -253,8 +253,8 @@ def test_a_key_is_named_by_its_user_and_name_too(world):
 def test_a_path_that_names_a_model(world):
     world.apply({"channel": [channel("g", family="generate_content")]})
     for path in ("/v1beta/models/gpt-4.1:generateContent", "/v1beta/models/{model}:countTokens"):
-        said = explain(world, endpoint=path)
-        assert said["allowed"] and said["channels"][0]["name"] == "g"
+        answer = explain(world, endpoint=path)
+        assert answer["allowed"] and answer["channels"][0]["name"] == "g"
 
 
 def test_nothing_is_spent_or_written(world):
@@ -304,38 +304,38 @@ def open_breaker(world, channel_name, reason, left_ms=30_000, model="gpt-4.1"):
         breakers.show(db, "journal-of-a-worker", {}, now)
 
 
-def states(said):
-    return {one["name"]: (one["usable"], one["reason"]) for one in said["channels"]}
+def states(answer):
+    return {one["name"]: (one["usable"], one["reason"]) for one in answer["channels"]}
 
 
 def test_draining_channels_and_keys_put_aside(world):
     put_key_aside(world, "first")
     world.ok("channel", "drain", "main")
-    said = explain(world)
-    assert states(said)["first"] == (False, "key_put_aside")
-    assert states(said)["main"] == (False, "draining")
-    assert (said["allowed"], said["reason"], said["status"]) == (
+    answer = explain(world)
+    assert states(answer)["first"] == (False, "key_put_aside")
+    assert states(answer)["main"] == (False, "draining")
+    assert (answer["allowed"], answer["reason"], answer["status"]) == (
         False,
         "channel_misconfigured",
         502,
     )
     world.ok("channel", "disable", "first")
-    said = explain(world)
-    assert (said["allowed"], said["reason"]) == (False, "no_channel_available")
+    answer = explain(world)
+    assert (answer["allowed"], answer["reason"]) == (False, "no_channel_available")
 
 
 @pytest.mark.parametrize("reason", ["failing", "timing_out", "rate_limited"])
 def test_what_workers_hold_against_a_channel_is_there(world, reason):
     open_breaker(world, "first", reason)
-    said = explain(world)
-    assert states(said)["first"] == (False, reason) and said["first"] == ["main"]
-    [until] = [one["until"] for one in said["channels"] if one["name"] == "first"]
+    answer = explain(world)
+    assert states(answer)["first"] == (False, reason) and answer["first"] == ["main"]
+    [until] = [one["until"] for one in answer["channels"] if one["name"] == "first"]
     assert until is not None
     # Nothing better is left: it is tried all the same.
     world.ok("channel", "disable", "main")
-    said = explain(world)
-    assert (said["allowed"], said["first"]) == (True, ["first"])
-    assert states(said)["first"] == (True, reason)
+    answer = explain(world)
+    assert (answer["allowed"], answer["first"]) == (True, ["first"])
+    assert states(answer)["first"] == (True, reason)
     args = ("--key", SECRET, "--model", "gpt-4.1", "--endpoint", CHAT)
     text = world.ok("explain", *args)
     assert f"{reason} until 20" in text and "tried all the same" in text
@@ -357,5 +357,5 @@ def test_slow_channels_are_asked_last(world):
 
 def test_equals_are_named_together(world):
     world.apply({"channel": [channel("second", priority=5)]})
-    said = explain(world)
-    assert sorted(said["first"]) == ["first", "second"]
+    answer = explain(world)
+    assert sorted(answer["first"]) == ["first", "second"]

@@ -60,12 +60,12 @@ def test_what_cannot_be_made_is_refused_without_the_secret(filled):
     base = ("key", "create", "--group", "default")
     make(filled, "desk", "--secret", GIVEN)
     assert "exists" in filled.refused(*base, "--user", "alice", "--name", "desk")
-    said = filled.refused(*base, "--user", "alice", "--name", "second", "--secret", GIVEN)
-    assert "in use" in said and GIVEN not in said
-    said = filled.refused(*base, "--user", "alice", "--name", "third", "--secret", "short")
-    assert "16 to 200" in said
-    said = filled.refused(*base, "--user", "alyce", "--name", "k")
-    assert 'did you mean "alice"' in said
+    text = filled.refused(*base, "--user", "alice", "--name", "second", "--secret", GIVEN)
+    assert "in use" in text and GIVEN not in text
+    text = filled.refused(*base, "--user", "alice", "--name", "third", "--secret", "short")
+    assert "16 to 200" in text
+    text = filled.refused(*base, "--user", "alyce", "--name", "k")
+    assert 'did you mean "alice"' in text
     assert "NOTHERE" in filled.refused(*base, "--user=alice", "--name=k", "--secret=env:NOTHERE")
     assert "--group" in filled.misused("key", "create", "--user", "alice", "--name", "k")
 

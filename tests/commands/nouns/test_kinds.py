@@ -74,8 +74,8 @@ def test_unknown_names_are_answered_with_the_nearest(filled, kind, verb):
     [item] = filled.json(kind, "list")
     wrong = name_of(kind, item)[:-1] + "x"
     words = ["enabled=true"] if verb == "set" else []
-    said = filled.refused(kind, verb, wrong, *words)
-    assert f'did you mean "{name_of(kind, item)}"?' in said and "the store" not in said
+    text = filled.refused(kind, verb, wrong, *words)
+    assert f'did you mean "{name_of(kind, item)}"?' in text and "the store" not in text
 
 
 def test_users_are_made_and_removed(filled):
@@ -83,9 +83,9 @@ def test_users_are_made_and_removed(filled):
     assert filled.json("user", "show", "bob")["role"] == "admin"
     assert filled.json("wallet", "show", "--user", "bob")["balance"] == "5"
     assert 'user "bob" exists' in filled.refused("user", "create", "bob")
-    said = filled.refused("user", "set", "bob", "balance=7")
-    assert 'user "bob": balance counts only when a user is made' in said
-    assert "./sluice wallet credit" in said
+    text = filled.refused("user", "set", "bob", "balance=7")
+    assert 'user "bob": balance counts only when a user is made' in text
+    assert "./sluice wallet credit" in text
     removed = filled.json("user", "remove", "bob")["changes"]
     assert removed == [{"kind": "user", "name": "bob", "action": "remove"}]
     assert "bob" in filled.refused("user", "show", "bob")
@@ -114,8 +114,8 @@ def test_subscriptions_show_what_their_window_spent(filled):
 
 
 def test_help_says_how_a_subscription_is_named(installation):
-    said = installation.ok("subscription", "create", "--help")
-    assert "USER/PLAN" in said and "PLAN user=USER" in " ".join(said.split())
+    text = installation.ok("subscription", "create", "--help")
+    assert "USER/PLAN" in text and "PLAN user=USER" in " ".join(text.split())
 
 
 def test_wrong_usage_ends_with_2(filled):

@@ -8,8 +8,8 @@ def test_a_store_is_moved(installation, mariadb):
     installation.apply(document())
     installation.write_records(*(record(number) for number in range(5)))
     url = mariadb.fresh_url()
-    said = installation.json("migrate", "copy", url)
-    assert said["rows"]["usage_records"] == 5 and said["rows"]["users"] == 1
+    answer = installation.json("migrate", "copy", url)
+    assert answer["rows"]["usage_records"] == 5 and answer["rows"]["users"] == 1
     exported = installation.ok("usage", "export", "--format", "ndjson")
     moved = installation.config.read_text().replace(installation.store_url, url)
     installation.config.write_text(moved)
@@ -44,16 +44,16 @@ def test_without_the_switch_it_says_what_is_left_to_do(installation, tmp_path):
 
 def test_a_switch_that_would_not_count_is_refused_first(installation, tmp_path, monkeypatch):
     monkeypatch.setenv("SLUICE_STORE__URL", installation.store_url)
-    said = installation.refused("migrate", "copy", f"sqlite:///{tmp_path}/other.db", "--switch")
-    assert "store.url comes from environment SLUICE_STORE__URL" in said
+    text = installation.refused("migrate", "copy", f"sqlite:///{tmp_path}/other.db", "--switch")
+    assert "store.url comes from environment SLUICE_STORE__URL" in text
     assert not (tmp_path / "other.db").exists()
 
 
 def test_a_gateway_that_runs_is_in_the_way(installation, tmp_path):
     lock = node.claim(installation.folder / "journal")
     try:
-        said = installation.refused("migrate", "copy", f"sqlite:///{tmp_path}/other.db")
-        assert "is in use by another gateway" in said
+        text = installation.refused("migrate", "copy", f"sqlite:///{tmp_path}/other.db")
+        assert "is in use by another gateway" in text
     finally:
         node.os.close(lock)
 

@@ -53,8 +53,8 @@ def test_an_old_pepper_stays_while_a_key_needs_it(installation):
     filled_with(installation)
     done = installation.json("secrets", "rotate", "pepper")
     assert (done["older_keys"], done["keys"]) == (1, ["alice/laptop"])
-    said = installation.refused("secrets", "remove-old")
-    assert "alice/laptop" in said and "moves when it is used" in said
+    text = installation.refused("secrets", "remove-old")
+    assert "alice/laptop" in text and "moves when it is used" in text
     with installation.store() as db:
         known = secrets.load(installation.folder / "secrets.toml")
         assert find_key(db, digests(SECRET, known.peppers)).user == "alice"
@@ -79,8 +79,8 @@ def test_other_nodes_have_to_know_the_new_one_first(installation):
     with installation.store() as db:
         nodes.note_seen(db, "far-away")
     old = lists(installation)
-    said = installation.refused("secrets", "rotate", "cipher")
-    assert "far-away" in said and "--nodes-reloaded" in said
+    text = installation.refused("secrets", "rotate", "cipher")
+    assert "far-away" in text and "--nodes-reloaded" in text
     # accepted everywhere, used nowhere
     assert lists(installation).cipher_keys == old.cipher_keys
     assert status(installation)["cipher"]["upcoming"]

@@ -54,12 +54,12 @@ def test_settings_in_force(installation, monkeypatch):
     rows = {row["name"]: row for row in installation.json("status", "--settings")}
     assert rows["routing.max_attempts"] == {"name": "routing.max_attempts", "value": 7}
     assert rows["probe.interval_s"]["value"] == 0
-    told = {row["name"]: row for row in installation.json("status", "--settings", "--origin")}
-    assert told["routing.max_attempts"]["origin"] == "environment SLUICE_ROUTING__MAX_ATTEMPTS"
-    assert told["server.port"]["origin"] == "default"
-    assert str(installation.config) in told["store.url"]["origin"]
+    answer = {row["name"]: row for row in installation.json("status", "--settings", "--origin")}
+    assert answer["routing.max_attempts"]["origin"] == "environment SLUICE_ROUTING__MAX_ATTEMPTS"
+    assert answer["server.port"]["origin"] == "default"
+    assert str(installation.config) in answer["store.url"]["origin"]
     head, *lines = installation.ok("status", "--settings", "--origin").splitlines()
-    assert head.split() == ["name", "value", "origin"] and len(lines) == len(told)
+    assert head.split() == ["name", "value", "origin"] and len(lines) == len(answer)
 
 
 def test_passwords_are_masked(installation, monkeypatch):
@@ -89,8 +89,8 @@ def test_a_stranger_at_the_ops_port_is_told(installation, ops):
     folder = installation.folder / "journal"
     folder.mkdir()
     (folder / "node").write_text("web-2\n")
-    said = installation.run("status").err
-    assert "is web-1" in said and "is web-2" in said and str(installation.config) in said
+    text = installation.run("status").err
+    assert "is web-1" in text and "is web-2" in text and str(installation.config) in text
     (folder / "node").write_text("web-1\n")
     assert installation.run("status").err == ""
 
@@ -128,9 +128,9 @@ def test_the_ops_port_is_switched_off(installation, monkeypatch):
 @pytest.mark.parametrize("answer", [b"<html>", b"[]", b'{"workers": 3}', b"{}"])
 def test_something_else_listens_there(installation, ops, answer):
     ops.answer = answer
-    said = installation.refused("status")
-    assert len(said.splitlines()) == 1 and "no gateway answers" in said
-    assert "something else listens there" in said
+    text = installation.refused("status")
+    assert len(text.splitlines()) == 1 and "no gateway answers" in text
+    assert "something else listens there" in text
 
 
 def test_the_values_of_a_node_stand_in_one_column(installation, ops):
@@ -145,10 +145,10 @@ def test_the_values_of_a_node_stand_in_one_column(installation, ops):
 def test_node_workers_channels_and_models(filled, ops):
     at_ms = now_ms()
     filled.write_records(*(record(n, started_ms=at_ms, id=new_ulid()) for n in range(2)))
-    said = filled.json("status")
-    assert {name: said[name] for name in NODE} == NODE
-    assert said["journal_backlog_bytes"] == 7 and said["probe"] == {"interval_s": 0}
-    [channel], [group] = said["channels"], said["groups"]
+    answer = filled.json("status")
+    assert {name: answer[name] for name in NODE} == NODE
+    assert answer["journal_backlog_bytes"] == 7 and answer["probe"] == {"interval_s": 0}
+    [channel], [group] = answer["channels"], answer["groups"]
     assert (channel["name"], group["name"]) == ("main", "default")
     for one in (channel, group):
         [model] = one["models"]
@@ -168,8 +168,8 @@ def test_the_text_names_workers_open_streams_and_calls(installation, ops):
     first = lines.index(["workers:"]) + 1
     head, *rows = lines[first : first + 3]
     shown = [dict(zip(head, row, strict=True)) for row in rows]
-    wanted = [("2", "0", "3", "4"), ("8", "1", "1", "2")]
-    assert [(s["pid"], s["slot"], s["streams"], s["calls"]) for s in shown] == wanted
+    expected = [("2", "0", "3", "4"), ("8", "1", "1", "2")]
+    assert [(s["pid"], s["slot"], s["streams"], s["calls"]) for s in shown] == expected
 
 
 def test_damaged_lines_of_the_journal_are_told(filled, ops):
@@ -191,9 +191,9 @@ def test_what_is_not_available_stands_there_by_name(filled, ops):
 def test_the_store_is_away_and_the_gateway_runs(filled, ops, tmp_path):
     (tmp_path / "sluice.db").rename(tmp_path / "elsewhere.db")
     ended = filled.run("status", "--json")
-    said = json.loads(ended.out)
+    answer = json.loads(ended.out)
     assert ended.code == 0 and "the store" in ended.err
-    assert said["node"] == "web-1" and said["channels"] is said["groups"] is None
+    assert answer["node"] == "web-1" and answer["channels"] is answer["groups"] is None
     assert "web-1" in filled.ok("status")
 
 

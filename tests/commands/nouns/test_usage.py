@@ -74,10 +74,10 @@ def calls(installation):
     ],
 )
 def test_filters_choose_records(installation, calls, options, which):
-    wanted = [calls[index].id for index in which]
+    expected = [calls[index].id for index in which]
     for since in ((), ("--since", "2026-11-18")):
-        assert ids(export(installation, *since, *options)) == wanted
-    assert ids(installation.json("usage", "tail", *since, *options)) == wanted
+        assert ids(export(installation, *since, *options)) == expected
+    assert ids(installation.json("usage", "tail", *since, *options)) == expected
 
 
 def test_one_call_by_its_id(installation, calls):
@@ -109,8 +109,8 @@ def test_tail_shows_the_newest_with_whole_ids(installation, calls):
 
 def test_tail_does_not_let_records_steer_the_terminal(installation):
     installation.write_records(record(1, error_code="x", error_message="\x1b[2Jgone\nnew line"))
-    said = installation.ok("usage", "tail")
-    assert "\x1b" not in said and said.count("\n") == 2 and "[2Jgone" in said
+    text = installation.ok("usage", "tail")
+    assert "\x1b" not in text and text.count("\n") == 2 and "[2Jgone" in text
 
 
 def test_an_export_is_whole_in_utf_8_under_any_locale(installation):
@@ -143,8 +143,8 @@ def test_verify_recomputes_every_cost(installation, calls):
     ended = installation.run("usage", "verify")
     assert ended.code == 1 and ended.out.startswith(calls[1].id)
     ended = installation.run("usage", "verify", "--json")
-    said = json.loads(ended.out)
-    assert ended.code == 1 and said["ok"] is False and ids(said["faults"]) == [calls[1].id]
+    answer = json.loads(ended.out)
+    assert ended.code == 1 and answer["ok"] is False and ids(answer["faults"]) == [calls[1].id]
 
 
 def test_stats_sum_up_calls(installation, calls):
@@ -209,8 +209,8 @@ def test_verify_from_a_day_on(installation, calls):
         db.execute_sql('UPDATE "usage_records" SET "cost_nanos" = 1')
     assert installation.run("usage", "verify", "--since", "2026-11-18").code == 1
     place = installation.folder / "sluice.db"
-    said = installation.ok("usage", "verify", "--since", "2026-11-19")
-    assert said == f"every cost of {place} is right\n"
+    text = installation.ok("usage", "verify", "--since", "2026-11-19")
+    assert text == f"every cost of {place} is right\n"
     with installation.store() as db:
         db.execute_sql('UPDATE "usage_by_key" SET "calls" = 77 WHERE "user" = \'bob\'')
     assert installation.run("usage", "verify", "--since", "2026-11-19").code == 0
@@ -241,8 +241,8 @@ def test_wrong_sums_are_told_and_made_anew(installation, calls):
         db.execute_sql('UPDATE "usage_by_key" SET "calls" = 77 WHERE "user" = \'bob\'')
     ended = installation.run("usage", "verify")
     assert ended.code == 1 and "usage_by_key of 20261118" in ended.out and "calls 77" in ended.out
-    said = json.loads(installation.run("usage", "verify", "--json").out)
-    assert [fault["id"] for fault in said["faults"]] == [None]
+    answer = json.loads(installation.run("usage", "verify", "--json").out)
+    assert [fault["id"] for fault in answer["faults"]] == [None]
     assert installation.json("usage", "rebuild-rollups") == {"days": 1}
     assert installation.ok("usage", "rebuild-rollups") == "the sums of 1 days are made anew\n"
     assert "is right\n" in installation.ok("usage", "verify")
@@ -258,9 +258,9 @@ def test_prune_removes_old_days_and_keeps_their_sums(installation):
     text = installation.ok("usage", "prune", "--older-than", "90d", "--dry-run")
     assert text == f"would remove what began before {shown['before']}: 3 records\n"
     assert shown["records"] == 3 and len(export(installation)) == 4
-    said = installation.json("usage", "prune", "--older-than", "90d")
-    assert (said["partitions"], said["records"]) == (0, 3)
-    assert said["before"].count("-") == 2
+    answer = installation.json("usage", "prune", "--older-than", "90d")
+    assert (answer["partitions"], answer["records"]) == (0, 3)
+    assert answer["before"].count("-") == 2
     assert ids(export(installation)) == [young.id]
     assert sum(row["calls"] for row in installation.json("usage", "stats", "--by=day")) == 4
     assert "is right\n" in installation.ok("usage", "verify")

@@ -49,8 +49,8 @@ def test_a_call_is_found_by_each_of_its_ids(installation, failed, which):
 
 
 def test_the_text_says_what_happened_and_what_it_cost(installation, failed):
-    said = installation.ok("usage", "show", failed[0].id)
-    lines = [line.split() for line in said.splitlines()]
+    text = installation.ok("usage", "show", failed[0].id)
+    lines = [line.split() for line in text.splitlines()]
     assert lines[0] == ["call", failed[0].id]
     for words in (
         "took 950 ms, first byte after 400 ms",
@@ -70,14 +70,14 @@ def test_the_text_says_what_happened_and_what_it_cost(installation, failed):
         "× multiplier 1.5, rounded up = 0.00000003",
         'the vendor reported: {"prompt_tokens":7}',
     ):
-        assert words.split() in lines, (words, said)
-    assert "\x1b" not in said and "error  " not in said.split("attempts")[0]
+        assert words.split() in lines, (words, text)
+    assert "\x1b" not in text and "error  " not in text.split("attempts")[0]
 
 
 def test_a_call_that_was_refused_cost_nothing(installation, failed):
-    said = installation.ok("usage", "show", failed[1].id)
-    assert "error        model_not_found: Model 'x' is not available." in said
-    assert "nothing was charged (usage: none)" in said and "attempts" not in said
+    text = installation.ok("usage", "show", failed[1].id)
+    assert "error        model_not_found: Model 'x' is not available." in text
+    assert "nothing was charged (usage: none)" in text and "attempts" not in text
     assert installation.json("usage", "show", failed[1].id)["cost_lines"] == []
 
 
@@ -93,9 +93,9 @@ def test_the_newest_of_several_calls_is_shown_and_the_others_are_named(installat
 
 def test_an_id_that_nothing_has_ends_with_1_and_says_where_was_looked(installation, failed):
     for nothing in ("chatcmpl-none", ulid(now_ms(), bytes(10))):
-        said = installation.refused("usage", "show", nothing)
-        assert f'no record has the id "{nothing}"' in said
-        assert "--since" not in said and "log" in said
+        text = installation.refused("usage", "show", nothing)
+        assert f'no record has the id "{nothing}"' in text
+        assert "--since" not in text and "log" in text
 
 
 def test_calls_of_any_age_are_found_unless_a_time_is_given(installation):

@@ -23,8 +23,8 @@ def db(installation: Installation):
 
 def test_a_password_from_stdin_ends_sessions_and_is_audited(installation, db):
     cookie = sessions.begin(db, people.check(db, "alice", OLD).id, "192.0.2.7", "Browser/1")
-    told = installation.ok("user", "password", "alice", "--stdin", stdin=f"{NEW}\nmore\n")
-    assert "password set" in told and NEW not in told
+    text = installation.ok("user", "password", "alice", "--stdin", stdin=f"{NEW}\nmore\n")
+    assert "password set" in text and NEW not in text
     assert people.check(db, "alice", NEW) and people.check(db, "alice", OLD) is None
     assert sessions.find(db, cookie) is None
     acts = {row["action"]: row["after"] for row in entries(db, 9) if row["name"] == "alice"}
@@ -34,8 +34,8 @@ def test_a_password_from_stdin_ends_sessions_and_is_audited(installation, db):
 
 def test_a_password_that_cannot_be_one_changes_nothing(installation, db):
     for given, hint in (("", "12"), ("short", "12"), ("qwerty123456", "guessed")):
-        told = installation.refused("user", "password", "alice", "--stdin", stdin=f"{given}\n")
-        assert hint in told
+        text = installation.refused("user", "password", "alice", "--stdin", stdin=f"{given}\n")
+        assert hint in text
     for way in (("create", "dora"), ("set", "alice")):
         assert "guessed" in installation.refused("user", *way, "password=qwerty123456")
     assert people.check(db, "alice", OLD)

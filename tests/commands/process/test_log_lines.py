@@ -88,8 +88,12 @@ def test_a_field_cannot_make_a_line(form, text):
     line = FORMS[form](5, "info", "x", "message", {"one": text, "two": None, "three": 3})
     assert len(line.splitlines()) == 1
     if form == "json":
-        said = json.loads(line)
-        assert (said["at"], said["one"], said["two"]) == ("1970-01-01T00:00:00.005Z", text, None)
+        answer = json.loads(line)
+        assert (answer["at"], answer["one"], answer["two"]) == (
+            "1970-01-01T00:00:00.005Z",
+            text,
+            None,
+        )
     else:
         assert line.startswith("1970-01-01T00:00:00.005Z info x: message one=")
         assert line.endswith(" three=3") and "two=" not in line

@@ -27,8 +27,8 @@ def test_a_file_that_cannot_be_opened_is_said_on_standard_error(tmp_path, capfdb
     sink = LogFile(folder / "log")
     sink.write(b"a line\n")
     sys.stderr.flush()
-    said = capfdbinary.readouterr().err
-    assert b"cannot be opened: No such file" in said and said.endswith(b"a line\n")
+    text = capfdbinary.readouterr().err
+    assert b"cannot be opened: No such file" in text and text.endswith(b"a line\n")
     folder.mkdir()
     sink.reopen()
     sink.write(b"found\n")

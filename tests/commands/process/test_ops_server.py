@@ -60,10 +60,10 @@ def call(port, method, path, body=None, headers=None):
 def raw(port, request: bytes, timeout_s=5.0) -> bytes:
     with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as client:
         client.sendall(request)
-        said = b""
+        text = b""
         while chunk := client.recv(65536):
-            said += chunk
-        return said
+            text += chunk
+        return text
 
 
 def test_answers(port):
@@ -110,10 +110,10 @@ def test_head_in_pieces(port):
 
 def test_large_heads_are_dropped(port):
     try:
-        said = raw(port, b"GET /a HTTP/1.1\r\nX: " + b"x" * 3 * ops_server.MAX_HEAD_BYTES)
+        text = raw(port, b"GET /a HTTP/1.1\r\nX: " + b"x" * 3 * ops_server.MAX_HEAD_BYTES)
     except ConnectionError:
-        said = b""
-    assert said == b""
+        text = b""
+    assert text == b""
 
 
 def test_large_answers_arrive_whole(port):

@@ -9,6 +9,7 @@ from store.values.fields import Optional
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_defaults_are_valid_and_can_be_shown(kind):
+    assert KINDS[kind].fields
     for name, field in KINDS[kind].fields.items():
         if field.default is REQUIRED:
             continue

@@ -305,10 +305,10 @@ def test_a_process_killed_while_writing_loses_no_acknowledged_line(tmp_path):
             assert process.stdout.readline()
             time.sleep(rng.uniform(0.02, 0.2))
             process.send_signal(signal.SIGKILL)
-            said = process.stdout.read().split("\n")
+            text = process.stdout.read().split("\n")
         process.wait()
-        begun = {item[1:] for item in said if item[:1] == "o" and len(item) == 27}
-        ended = {item[1:] for item in said if item[:1] == "c" and len(item) == 27}
+        begun = {item[1:] for item in text if item[:1] == "o" and len(item) == 27}
+        ended = {item[1:] for item in text if item[:1] == "c" and len(item) == 27}
         orphan = adopt(folder)
         records = closes(orphan, orphan.close_open_calls(0, "web-1"))
         assert len(begun) > 50

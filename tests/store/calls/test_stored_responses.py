@@ -122,7 +122,7 @@ def test_what_a_running_call_has_handed_out_is_known_before_its_record(database)
 
 
 @pytest.mark.parametrize(
-    ("behind_ms", "open_journal", "told"),
+    ("behind_ms", "open_journal", "message"),
     [
         (0, True, "soon"),
         (-5000, True, "soon"),
@@ -132,7 +132,7 @@ def test_what_a_running_call_has_handed_out_is_known_before_its_record(database)
         (GONE_MS + 1, True, "none"),
     ],
 )
-def test_other_nodes_may_have_to_tell_of_it(database, behind_ms, open_journal, told):
+def test_other_nodes_may_have_to_tell_of_it(database, behind_ms, open_journal, message):
     def work():
         insert = 'INSERT INTO "nodes" ("name", "seen_ms") VALUES (?, ?)'
         execute(database, insert, ("web-1", MADE_MS))
@@ -147,7 +147,7 @@ def test_other_nodes_may_have_to_tell_of_it(database, behind_ms, open_journal, t
 
     transaction(database, work)
     found = find_stored(database, "web-1", ANN, [MARK], MADE_MS)
-    assert (found.places, found.elsewhere) == ({}, told)
+    assert (found.places, found.elsewhere) == ({}, message)
     assert find_stored(database, "web-3", ANN, [MARK], MADE_MS).elsewhere == "none"
 
 

@@ -97,7 +97,7 @@ def test_since_and_until_are_of_the_start_and_half_open(db, small_pages):
     ],
 )
 def test_each_filter_is_exact(db, filters, fields):
-    wanted = record(1, **fields)
+    expected = record(1, **fields)
     near = {
         name: f"{value} " if isinstance(value, str) else value + 1 for name, value in fields.items()
     }
@@ -105,9 +105,9 @@ def test_each_filter_is_exact(db, filters, fields):
         name: value.upper() + "x" if isinstance(value, str) else value + 2
         for name, value in fields.items()
     }
-    store(db, [record(0), wanted, record(2, **near), record(3, **other_case)])
-    assert ids(export_rows(db, filters)) == [wanted.id]
-    assert ids(tail(db, filters, 10)) == [wanted.id]
+    store(db, [record(0), expected, record(2, **near), record(3, **other_case)])
+    assert ids(export_rows(db, filters)) == [expected.id]
+    assert ids(tail(db, filters, 10)) == [expected.id]
 
 
 def test_request_id_finds_one_record_and_nonsense_none(db):
@@ -180,11 +180,11 @@ def test_history_of_an_hour_with_many_or_few_calls(db, small_pages, outcome):
         for n in range(60)
     ]
     store(db, made)
-    wanted = [one.id for one in made if one.outcome == outcome][::-1]
+    expected = [one.id for one in made if one.outcome == outcome][::-1]
     filters = Filters(user="alice", outcome=outcome)
-    assert ids(history(db, filters, 4)) == wanted[:4]
-    assert ids(history(db, filters, 4, wanted[1])) == wanted[2:6]
-    assert ids(history(db, filters, 50)) == wanted[:50]
+    assert ids(history(db, filters, 4)) == expected[:4]
+    assert ids(history(db, filters, 4, expected[1])) == expected[2:6]
+    assert ids(history(db, filters, 50)) == expected[:50]
     # what the roll-ups know nothing of is filtered all the same
     assert history(db, Filters(user="alice", outcome=outcome, status=500), 4) == []
 
@@ -196,8 +196,8 @@ def test_history_of_a_key_whose_user_was_renamed(db):
     ]
     twice = [record(20 + n, made[5].call.started_ms + 1, key_id="K1", user="old") for n in range(2)]
     store(db, [*made, *twice, record(40, MONDAY_MS + DAY_MS, key_id="K2", user="new")])
-    wanted = sorted((one.id for one in [*made, *twice]), reverse=True)
-    assert ids(history(db, Filters(key_id="K1"), 50)) == wanted
+    expected = sorted((one.id for one in [*made, *twice]), reverse=True)
+    assert ids(history(db, Filters(key_id="K1"), 50)) == expected
     new = [one.id for one in made[5:]][::-1]
     assert ids(history(db, Filters(key_id="K1", user="new"), 50)) == new
 
@@ -416,7 +416,7 @@ def test_what_no_roll_up_tells_is_looked_for_too(database):
                error_message="100 times surely"),
     ]  # fmt: skip
     store(database, made)
-    for choice, wanted in (
+    for choice, expected in (
         ({"stream": True}, [1]),
         ({"stream": False}, [2]),
         ({"min_duration_ms": 10}, [2, 1]),
@@ -430,9 +430,9 @@ def test_what_no_roll_up_tells_is_looked_for_too(database):
         ({"user": ("x", "bob"), "error_code": ("x", "y")}, [3, 1]),
     ):
         found = history(database, Filters(**choice), 10)
-        assert [row["id"] for row in found] == [made[n - 1].id for n in wanted], choice
+        assert [row["id"] for row in found] == [made[n - 1].id for n in expected], choice
         exported = export_rows(database, Filters(**choice))
-        assert [row["id"] for row in exported] == sorted(made[n - 1].id for n in wanted), choice
+        assert [row["id"] for row in exported] == sorted(made[n - 1].id for n in expected), choice
 
 
 @pytest.mark.parametrize("choice", [{}, {"user": "x"}, {"status": 200}, {"channel": "c"}])

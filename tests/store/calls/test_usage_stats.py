@@ -98,8 +98,8 @@ CHOICES = [
 ]
 
 
-def names(wanted):
-    return wanted if isinstance(wanted, tuple) else (wanted,)
+def names(rows_expected):
+    return rows_expected if isinstance(rows_expected, tuple) else (rows_expected,)
 
 
 @pytest.mark.parametrize("by", BY, ids=",".join)

@@ -9,7 +9,7 @@ from store.db.tables.channels import BOUNDS_MS
 
 
 @pytest.mark.parametrize(
-    ("buckets", "percent", "wanted"),
+    ("buckets", "percent", "expected"),
     [
         ({}, 50, None),
         ({0: 1}, 50, 25),
@@ -19,9 +19,9 @@ from store.db.tables.channels import BOUNDS_MS
         ({0: 99, 19: 1}, 95, 48),
     ],
 )
-def test_percentiles(buckets, percent, wanted):
+def test_percentiles(buckets, percent, expected):
     counts = [buckets.get(place, 0) for place in range(len(BOUNDS_MS) + 1)]
-    assert percentile(counts, percent) == wanted
+    assert percentile(counts, percent) == expected
 
 
 def test_percentiles_are_right_within_a_bucket():

@@ -142,8 +142,8 @@ def test_an_attempt_that_another_channel_made_good(database):
 def test_what_counts_as_a_failure(database, outcome, code, attempt_error, channel, group):
     tries = (AttemptRecord("main", None, attempt_error, 5),)
     store(database, record(attempts=tries, outcome=outcome, error_code=code))
-    wanted = {("channel", "main", "m1"): channel, ("group", "default", "m1"): group}
-    assert counts(database) == {key: value for key, value in wanted.items() if value}
+    expected = {("channel", "main", "m1"): channel, ("group", "default", "m1"): group}
+    assert counts(database) == {key: value for key, value in expected.items() if value}
     for row in rows(database):
         error = code if row["scope"] == "group" else attempt_error or code
         assert row["last_error"] == error
@@ -164,8 +164,8 @@ def test_what_counts_as_a_failure(database, outcome, code, attempt_error, channe
 )
 def test_a_refusal_fails_when_the_gateway_could_not_serve(database, code, failed):
     store(database, record(attempts=(), channel=None, outcome="refused", error_code=code))
-    wanted = {("group", "default", "m1"): (0, 1)} if failed else {}
-    assert counts(database) == wanted
+    expected = {("group", "default", "m1"): (0, 1)} if failed else {}
+    assert counts(database) == expected
 
 
 def test_the_words_are_those_of_the_relay():
@@ -248,11 +248,11 @@ def test_a_call_goes_through_all_spans_and_away(database):
         (NOW_S + 31 * 86_400 + 1, {"last_24h": None, "last_30d": None}),
     ]
     whole = rows(database, scope="group")[0]
-    for now_s, wanted in steps:
+    for now_s, expected in steps:
         fold_all(database, now_s)
         found = {row["span"]: row for row in rows(database, scope="group")}
-        assert found.keys() == wanted.keys()
-        for span, at_s in wanted.items():
+        assert found.keys() == expected.keys()
+        for span, at_s in expected.items():
             if at_s is None:  # nothing is left of it but when it was
                 assert set(found[span]) == {"span", "scope", "name", "model", "last_ok_ms"}
             else:

@@ -37,8 +37,8 @@ def test_rows_are_found_by_actor_kind_name_and_time_page_by_page(database):
     page = audit.entries(database, 4)
     rest = audit.entries(database, 4, before=page[-1]["id"])
     assert page + rest == everything
-    wanted = audit.AuditFilter(actor="actor-1", kind="group", name="g1")
-    assert [row["name"] for row in audit.entries(database, 10, wanted)] == ["g1"]
+    expected = audit.AuditFilter(actor="actor-1", kind="group", name="g1")
+    assert [row["name"] for row in audit.entries(database, 10, expected)] == ["g1"]
     assert audit.entries(database, 10, audit.AuditFilter(kind="user")) == []
     later = audit.AuditFilter(since_ms=everything[0]["at_ms"] + 60_000)
     assert audit.entries(database, 10, later) == []
@@ -60,5 +60,5 @@ def test_every_row_comes_once_whatever_the_page(database, monkeypatch):
     for rows in (1, 3, 4, 6, 7):
         monkeypatch.setattr(audit, "PAGE_ROWS", rows)
         assert list(audit.every_entry(database, audit.AuditFilter())) == everything
-        wanted = audit.AuditFilter(name="g1")
-        assert list(audit.every_entry(database, wanted)) == audit.entries(database, 10, wanted)
+        expected = audit.AuditFilter(name="g1")
+        assert list(audit.every_entry(database, expected)) == audit.entries(database, 10, expected)

@@ -70,7 +70,7 @@ def test_every_statement_can_be_run_twice(database):
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ('DROP TABLE "plans"', "table plans is missing"),
         ('ALTER TABLE "plans" ADD COLUMN "more" BIGINT', "plans.more is ("),
@@ -78,12 +78,12 @@ def test_every_statement_can_be_run_twice(database):
         ('DROP INDEX "plans_name"', "index plans_name of plans is missing"),
     ],
 )
-def test_what_differs_is_named(database, change, told):
+def test_what_differs_is_named(database, change, message):
     if change.startswith("DROP INDEX") and is_mysql(database):
         change += ' ON "plans"'
     execute(database, change)
     (difference,) = schema.differences(database)
-    assert told in difference
+    assert message in difference
 
 
 @pytest.mark.databases("mariadb")  # SQLite compares bytes

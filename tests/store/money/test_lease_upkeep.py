@@ -57,17 +57,17 @@ def test_a_silent_node_is_told_with_the_cure(database, lender):
 
 
 @pytest.mark.parametrize(
-    ("change_it", "said"),
+    ("change_it", "message"),
     [
         ('UPDATE "journals" SET "finished_ms" = 1', "was closed without giving it back"),
         ('DELETE FROM "journals"', "there is no journal"),
         ('UPDATE "leases" SET "amount" = -1', "has spent more than it had"),
     ],
 )
-def test_leases_without_an_owner_are_told(database, lender, change_it, said):
+def test_leases_without_an_owner_are_told(database, lender, change_it, message):
     change(database, change_it)
     (fault,) = verify(database)
-    assert said in fault
+    assert message in fault
 
 
 def test_a_lost_node_is_released_once_and_audited(database, lender):

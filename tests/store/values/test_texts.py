@@ -127,7 +127,7 @@ def test_what_is_no_name_of_a_header(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "cure"),
+    ("name", "remedy"),
     [
         ("Authorization", "keys"),
         ("x-api-key", "keys"),
@@ -137,8 +137,8 @@ def test_what_is_no_name_of_a_header(name):
         ("Accept-Encoding", "leave it out"),
     ],
 )
-def test_headers_that_the_gateway_keeps_for_itself(name, cure):
-    with pytest.raises(ValueError, match=f"set by the gateway itself; .*{cure}"):
+def test_headers_that_the_gateway_keeps_for_itself(name, remedy):
+    with pytest.raises(ValueError, match=f"set by the gateway itself; .*{remedy}"):
         texts.header_name(name)
 
 
@@ -208,12 +208,12 @@ def test_ca_files(tmp_path):
             texts.ca_file(path)
 
 
-@pytest.mark.parametrize(("value", "said"), [
+@pytest.mark.parametrize(("value", "message"), [
     ("10.0.0.1/8", "the network is 10.0.0.0/8, the address alone 10.0.0.1"),
     ("10.0.0", "write an address, as 192.0.2.7, or a network, as 192.0.2.0/24"),
     ("10.0.0.0/33", "write an address"),
 ])  # fmt: skip
-def test_what_is_wrong_with_a_network(value, said):
+def test_what_is_wrong_with_a_network(value, message):
     with pytest.raises(ValueError, match=r"192|prefix") as caught:
         texts.network(value)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
