@@ -13,10 +13,7 @@ import random
 import sys
 import time
 
-from adapters.family import Peek
 from adapters.faults import Condition, Fault
-from adapters.registry import FAMILIES
-from handlers.relay.call import Arrival, Call
 from handlers.relay.limits.cells import private_cells
 from handlers.relay.limits.limits import Demand, Limits
 from handlers.relay.routing.breaker import CONSECUTIVE_FAULTS, STREAM
@@ -91,27 +88,14 @@ def failing(health: Health, catalog: Snapshot, every: int) -> None:
                         health.failed(attempt, 0.0, fault)
 
 
-def calls(catalog: Snapshot, key: KeyEntry, group: Group) -> list[Call]:
-    """A call of each model, admitted and opened."""
-    family = FAMILIES[FAMILY]
-    made = []
-    for number in range(MODELS):
-        call = Call(
-            arrival=Arrival("id", 0, "127.0.0.1", None, None),
-            family=family,
-            operation=next(one for one in family.client.operations.values() if not one.free),
-            key=key,
-            client_headers={},
-            snapshot=catalog,
-            peek=Peek("m", False, 300, 1, include_usage=True),
-            model_name=f"model-{number}",
-            candidates=catalog.candidates(GROUP, f"model-{number}", FAMILY),
-            group=group,
-            demand=Demand(100, 400, 356),
-            opened=True,
-        )
-        made.append(call)
-    return made
+def requests(catalog: Snapshot) -> list[RoutingRequest]:
+    """Return a routing request for each model."""
+    demand = Demand(100, 400, 356)
+    models = (f"model-{number}" for number in range(MODELS))
+    return [
+        RoutingRequest(catalog.candidates(GROUP, model, FAMILY), FAMILY, model, None, demand)
+        for model in models
+    ]
 
 
 def measure(serving: int, every: int | None, which: str) -> float:
@@ -125,26 +109,32 @@ def measure(serving: int, every: int | None, which: str) -> float:
     group = Group(GROUP, 10**6, None, frozenset({FAMILY}), False, **of_group)
     own = (*("k" * 5), False, False, None, None, (), "plan_first", None)
     key = KeyEntry(*own, **of_key, **with_prefix("user_", of_user))
-    made = calls(catalog, key, group)
+    made = requests(catalog)
+    caller = (key, group) if key.limited or group.limited else None
     best = float("inf")
     for _ in range(ROUNDS):
         began = time.thread_time_ns()
         for number in range(CALLS):
-            one_call(made[number % MODELS], selector, limits, health)
+            one_call(made[number % MODELS], caller, selector, limits, health)
         best = min(best, (time.thread_time_ns() - began) / CALLS / 1000)
     return best
 
 
-def one_call(call: Call, selector: Selector, limits: Limits, health: Health) -> None:
-    """The steps of a streamed call, with a stopped clock."""
-    slots = None
-    if call.key.limited or call.group.limited:
-        _, slots = limits.enter(call.key, call.group, call.demand)
+def one_call(
+    request: RoutingRequest,
+    caller: tuple[KeyEntry, Group] | None,
+    selector: Selector,
+    limits: Limits,
+    health: Health,
+) -> None:
+    """The steps of a streamed call, with a stopped clock. `caller`: with limits."""
+    slots, model = None, request.model
+    if caller is not None:
+        _, slots = limits.enter(*caller, request.demand)
         if isinstance(slots, Fault):
             raise slots
-    model = call.model_name or ""
     candidate = selector.next(
-        RoutingRequest(call.candidates, FAMILY, model, None, call.demand), 1.0
+        RoutingRequest(request.channels, FAMILY, model, None, request.demand), 1.0
     )
     if not isinstance(candidate, Candidate):
         raise RuntimeError("all channels are left out")
