@@ -61,5 +61,5 @@ def test_nothing_is_lost_and_nothing_is_too_wide(seed):
     kept = len(head) - len(left_out)
     assert list(head[kept:]) == left_out
     shown = sorted("".join(lines).replace(" ", ""))
-    message = [*head[:kept], *(text for row in rows for text in row[:kept])]
-    assert shown == sorted("".join(message).replace(" ", ""))
+    cells = [*head[:kept], *(text for row in rows for text in row[:kept])]
+    assert shown == sorted("".join(cells).replace(" ", ""))

@@ -72,10 +72,10 @@ def test_without_accounts_the_demo_answers_for_every_family(run, tmp_path):
     assert {c["base_url"] for c in document["channel"]} == {f"http://127.0.0.1:{port}"}
     assert argv[1:4] == [quickstart.APP, "serve", "--config"]
     assert argv[5:7] == ["--set", "server.port=26987"]
-    text = [" ".join(words) for words in curls(out)]
+    commands = [" ".join(words) for words in curls(out)]
     models = list(quickstart.DEMO_MODELS.values())
-    assert len(text) == len(models) == len(FAMILIES)
-    assert all(model in words for model, words in zip(models, text, strict=True))
+    assert len(commands) == len(models) == len(FAMILIES)
+    assert all(model in words for model, words in zip(models, commands, strict=True))
 
 
 def test_the_key_works_and_is_kept(run, tmp_path):

@@ -185,8 +185,8 @@ def test_drain_waits_for_the_workers_and_exits_0(start):
     until(gateway.all_ready)
     gateway.signal(signal.SIGTERM)
     until(lambda: gateway.ops("/readyz")[0] == 503)
-    status, text = gateway.ops("/readyz")
-    assert (status, text["reason"]) == (503, "draining")
+    status, answer = gateway.ops("/readyz")
+    assert (status, answer["reason"]) == (503, "draining")
     assert gateway.ops("/livez")[0] == 200
     assert gateway.ops("/status")[1]["draining"] is True
     until(lambda: refused("127.0.0.1", gateway.port))  # with the last worker's socket
@@ -364,8 +364,8 @@ def test_post_drain_takes_out_of_rotation_and_goes_on(start):
 def test_without_reports_it_is_not_ready(start):
     gateway = start("no-reports")
     until(lambda: gateway.lines("worker started"))
-    status, text = gateway.ops("/readyz")
-    assert (status, text["reason"]) == (503, "no worker is ready: starting")
+    status, answer = gateway.ops("/readyz")
+    assert (status, answer["reason"]) == (503, "no worker is ready: starting")
 
 
 def stopped(pids: list[int]) -> None:

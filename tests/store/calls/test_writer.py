@@ -743,8 +743,8 @@ def test_a_commit_that_ends_after_the_offset_was_read_books_once(
     wait_for(lambda: len(rows(database)) == 4)
     assert balance(database, alice) == -2_000 * 4
     assert_books_are_right(database)
-    text = [entry for entry in caplog.records if "unknown outcome" in entry.getMessage()]
-    assert [entry.levelname for entry in text] == ["INFO"]
+    entries = [entry for entry in caplog.records if "unknown outcome" in entry.getMessage()]
+    assert [entry.levelname for entry in entries] == ["INFO"]
     assert not [entry for entry in caplog.records if entry.exc_info]
 
 
@@ -1045,10 +1045,10 @@ def next_count(db):
 def test_sigkill_at_any_moment_loses_and_doubles_nothing(database, desks, outage, tmp_path):
     users = [add_user(database, f"user-{number}") for number in range(5)]
     rng = random.Random(11)
-    text = tmp_path / "text"
+    notes = tmp_path / "text"
     folder = tmp_path / "journal"
     for _ in range(10):
-        arguments = [os.getcwd(), outage.url, folder, text, PRICES.text, *users]
+        arguments = [os.getcwd(), outage.url, folder, notes, PRICES.text, *users]
         process = subprocess.Popen([sys.executable, "-c", CHILD, *map(str, arguments)])
         try:
             kill_somewhere(process, rng, database, next_count(database))
@@ -1057,7 +1057,7 @@ def test_sigkill_at_any_moment_loses_and_doubles_nothing(database, desks, outage
             process.wait()
     desk = desks().start()
     wait_for(lambda: not set(folder.glob("*.lock")) - {folder / f"{desk.journal.id}.lock"}, 60)
-    lines = [line.split() for line in text.read_text().splitlines()]
+    lines = [line.split() for line in notes.read_text().splitlines()]
     begun = {line[1] for line in lines if line[0] == "open"}
     ended = {line[1]: int(line[2]) for line in lines if line[0] == "close"}
     found = rows(database)

@@ -175,8 +175,8 @@ def test_each_change_has_its_audit_row_with_before_and_after(db, make, monkeypat
     acts = [act for act in audit.entries(db, 10) if act["actor"] == "rita"]
     assert {(act["kind"], act["name"]) for act in acts} == {("code", code.id)}
     gone = {"amount": "2", "expires_at": FAR, "disabled_at": None, "last_four": code.code[-4:]}
-    text = [(act["action"], act["before"], act["after"]) for act in acts]
-    assert sorted(text, key=str) == [
+    changes = [(act["action"], act["before"], act["after"]) for act in acts]
+    assert sorted(changes, key=str) == [
         ("disable", {"disabled_at": None}, {"disabled_at": at}),
         ("enable", {"disabled_at": at}, {"disabled_at": None}),
         ("remove", gone, None),

@@ -108,12 +108,12 @@ async def served(db, name, count, rng):
         process.end(hold, COST, payment, user_id)
         return True
 
-    text = await asyncio.gather(*(call(processes[n % count]) for n in range(CALLS)))
+    outcomes = await asyncio.gather(*(call(processes[n % count]) for n in range(CALLS)))
     for work in working:
         work.cancel()
     for process in processes:
         process.end_process()
-    return sum(text)
+    return sum(outcomes)
 
 
 @pytest.mark.parametrize("count", [2, 3])
