@@ -101,17 +101,11 @@ def check_entry(snapshot: Snapshot, key: KeyEntry, family: Family) -> Group:
     return group
 
 
-def read_fields(head: RequestHead, spans: Spans) -> tuple[str, bool, Peek | Fault]:
-    """Return the model's name, whether a stream is requested, and the few fields that are read or
-    the fault in one of them. Raises Fault when even the model is wrong."""
-    client = head.family.client
-    try:
-        peek = client.peek(spans, head.operation, head.target)
-    except Fault as fault:
-        # A model that this key cannot have is reported before a field that is wrong.
-        name = client.model_name(spans, head.target)
-        return name, head.operation.job == "stream" or spans.value("stream") is True, fault
-    return peek.model, peek.stream, peek
+def read_model(head: RequestHead, spans: Spans) -> tuple[str, bool]:
+    """Return the model's name and whether a stream is requested, of a request with a wrong field.
+    Raises Fault when even the model is wrong."""
+    name = head.family.client.model_name(spans, head.target)
+    return name, head.operation.job == "stream" or spans.value("stream") is True
 
 
 def find_offer(head: RequestHead, name: str) -> Offer:

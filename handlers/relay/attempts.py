@@ -255,7 +255,7 @@ class Attempts:
         try:
             ending = await self._exchange(call, attempt, pump)
         except UpstreamError as error:
-            call.running.stopwatch.start()
+            call.running.start()
             fail_over = may_fail_over(error, self.settings.routing.retry_timeouts)
             ending = _failed(fault_of(error), fail_over=fail_over)
             ending.counts = error.kind != "too_large"  # clients can ask for such answers
@@ -281,9 +281,9 @@ class Attempts:
         """Send the request and read the answer. Raises UpstreamError, Fault, Interrupt."""
         running = call.running
         exchange = self.client.start(request_of(call, attempt, self.settings.upstream))
-        running.stopwatch.stop()
+        running.stop()
         try:
-            running.stopwatch.start(await running.wait(exchange.head))
+            running.start(await running.wait(exchange.head))
             call.outcome.attempts[-1].status = exchange.status
             if exchange.streaming:
                 assert pump is not None
@@ -339,7 +339,7 @@ class Attempts:
         bridge.watch(partial(self.records.note_made, call), stored=keeps_answer)
         headers = tuple(_headers(call, attempt, exchange).items())
         ended = pump.attach(exchange, bridge, headers, awaits_id=keeps_answer)
-        running.stopwatch.stop()  # from here on it is the upstream's time, and the client's
+        running.stop()  # from here on it is the upstream's time, and the client's
         try:
             await running.wait(ended)
         except Interrupt as interrupt:
@@ -350,7 +350,7 @@ class Attempts:
             ending.at_boundary = pump.at_boundary
             return ending
         ending = ended.result()
-        running.stopwatch.start()
+        running.start()
         call.outcome.delivery = pump.delivery()
         pump.begin()
         if ending.fault is None:
@@ -366,7 +366,7 @@ class Attempts:
         """Free the body of a stream whose answer was accepted; note it in health and journal."""
         call.content = NO_CONTENT
         call.outcome.first_byte_ms = now_ms()
-        call.running.stopwatch.stop()
+        call.running.stop()
         attempt = call.attempt
         assert attempt is not None
         attempt.pairing.free_body()

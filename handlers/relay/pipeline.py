@@ -121,7 +121,7 @@ class Relay:
         """Relay a call whose head was admitted; whatever happens, it is settled and answered.
         `body_hold` counts the body until it is handed on."""
         self.live.enter(call)
-        call.running.stopwatch.start()
+        call.running.start()
         try:
             if len(body) <= LARGE_BYTES or call.head.operation.stored:
                 admitted = self._admit(call, body)
@@ -180,11 +180,18 @@ class Relay:
 
     def _offer(self, call: Call, spans: Spans) -> tuple[Offer, Peek]:
         """Read the fields and find the model. Raises Fault."""
-        name, stream, peek = admit.read_fields(call.head, spans)
-        call.requested = Requested(name[: admit.MODEL_NAME_MAX_CHARS], stream)
-        call.offer = offer = admit.find_offer(call.head, name)
-        if isinstance(peek, Fault):
-            raise peek
+        head = call.head
+        try:
+            peek = head.family.client.peek(spans, head.operation, head.target)
+        except Fault:
+            # A model that this key cannot have is reported before a field that is wrong.
+            name, stream = admit.read_model(head, spans)
+            call.requested = Requested(name[: admit.MODEL_NAME_MAX_CHARS], stream)
+            call.offer = admit.find_offer(head, name)
+            raise
+        name = peek.model
+        call.requested = Requested(name[: admit.MODEL_NAME_MAX_CHARS], peek.stream)
+        call.offer = offer = admit.find_offer(head, name)
         return offer, peek
 
     async def _begin(
@@ -275,9 +282,9 @@ class Relay:
             outcome.stored = self._stored.forget(head.key.user_id, head.target or "")
         bill = settle.Bill(counts, cost, charges)
         record, has_line = self._records.close(call, ending, bill)
-        stopwatch = call.running.stopwatch
-        stopwatch.stop()
-        own_us = stopwatch.elapsed_ns // 1000
+        running = call.running
+        running.stop()
+        own_us = running.own_ns // 1000
         self.telemetry.call_ended(record, own_us, head.arrival.trace, line=has_line)
 
     def _leave_limits(self, call: Call, counts: settle.Counts | None = None) -> None:

@@ -10,7 +10,7 @@ import asyncio
 import time
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from adapters.faults import Fault
 from adapters.json.structure import Steps, T
@@ -39,30 +39,25 @@ class MoneyUsedUp(Interrupt):
         self.fault = fault
 
 
-class Stopwatch(Struct, gc=False):
-    """The gateway's own time for a call: it stands while the upstream or the client is awaited."""
+class Running(Struct, eq=False):
+    """A running call to those that wait for it or end it, and its stopwatch: the gateway's own
+    time, which stands while the upstream or the client is awaited."""
 
-    elapsed_ns: int = 0
-    _started_ns: int = 0  # by time.monotonic_ns(); 0: it stands
+    interrupted: Interrupt | None = None
+    own_ns: int = 0
+    _started_ns: int = 0  # by time.monotonic_ns(); 0: the stopwatch stands
+    _waiter: "asyncio.Future[Any] | None" = None
 
     def start(self, at_ns: int = 0) -> None:
-        """Run from now on, or since `at_ns` of time.monotonic_ns(). Idempotent."""
+        """Run the stopwatch from now on, or since `at_ns` of time.monotonic_ns(). Idempotent."""
         if not self._started_ns:
             self._started_ns = at_ns or time.monotonic_ns()
 
     def stop(self) -> None:
-        """Add the time since the start. Idempotent."""
+        """Stop the stopwatch. Idempotent."""
         if self._started_ns:
-            self.elapsed_ns += time.monotonic_ns() - self._started_ns
+            self.own_ns += time.monotonic_ns() - self._started_ns
             self._started_ns = 0
-
-
-class Running(Struct, eq=False):
-    """A running call to those that wait for it or end it."""
-
-    stopwatch: Stopwatch = field(default_factory=Stopwatch)
-    interrupted: Interrupt | None = None
-    _waiter: "asyncio.Future[Any] | None" = None
 
     def check(self) -> None:
         """Raise the Interrupt that has come meanwhile."""
