@@ -68,9 +68,14 @@ class Pool:
     def take(self, document, settings, *, shared):
         for gateway in [one for one in self._idle if shared and one.made_with == settings]:
             self._idle.remove(gateway)
-            if gateway.take_over(document):
+            taken = False
+            try:
+                taken = gateway.take_over(document)
+            finally:
+                if not taken:
+                    gateway.close()
+            if taken:
                 return gateway
-            gateway.close()
         gateway = Gateway(self._make_folder("gateway"), settings)
         gateway.made_with = settings if shared else None
         gateway.apply(document)

@@ -74,7 +74,7 @@ def test_a_name_means_that_node(nodes):
         _, out, _ = run(nodes, "doctor", "--json", "--node", name)
         told = {finding["check"]: finding["message"] for finding in json.loads(out)["findings"]}
         assert f"process {gateway.process.pid}" in told["open files"]
-        assert told["gateway"].startswith("ready") and "wait for the store" in told["journal"]
+        assert told["gateway"].startswith("ready") and "not booked yet" in told["journal"]
 
 
 def test_an_unknown_name_is_refused_with_those_that_are_there(nodes):

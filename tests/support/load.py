@@ -75,12 +75,12 @@ class Manner:
     patience_s: float = 10
 
 
-def gateway_before(vendor, folder, settings, more=None):
+def gateway_before(vendor, folder, settings=None, more=None):
     """A gateway, not started, whose one model every family serves from a vendor.
 
     `more`: users and keys beside the owner, as in a document.
     """
-    gateway = Gateway(folder, {"log.level": "info", **settings})
+    gateway = Gateway(folder, {"log.level": "info", **(settings or {})})
     applied = document([MODEL], channels_of(vendor))
     for kind, objects in (more or {}).items():
         applied[kind] += objects
