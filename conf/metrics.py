@@ -127,7 +127,7 @@ CIRCUIT = _gauge(
 KEYS_SUSPENDED = _gauge(
     "upstream_keys_suspended",
     "channel",
-    "Upstream keys of a channel that are put aside because their vendor refuses them.",
+    "Upstream keys of a channel that are suspended because their vendor refuses them.",
     "max",
 )
 RATE_LIMITED = _counter(
@@ -149,7 +149,7 @@ LOOP_LAG = _histogram(
 )
 LOG_DROPPED = _counter("log_lines_dropped", "", "Log lines that could not be written in time.")
 SPANS_DROPPED = _counter(
-    "spans_dropped", "", "Spans that were not exported: the collector was too slow or away."
+    "spans_dropped", "", "Spans that were not exported: the collector was too slow or unreachable."
 )
 SERIES_DROPPED = _counter(
     "metric_series_dropped", "", "Series of metrics that found no room; 0 unless a bound is hit."

@@ -180,7 +180,7 @@ class StoreSettings(_Section, frozen=True):
             1000000,
             "keys",
             "API keys a worker holds in memory, the most recently used; read at start. While the"
-            " database is away these are served.",
+            " database is unreachable these are served.",
         ),
     ] = 50000
 

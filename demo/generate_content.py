@@ -64,7 +64,7 @@ class GenerateContent(Family):
         config = _field(body, "generationConfig") or {}
         thinking = _field(config, "thinkingConfig") or {}
         budget, level = _field(thinking, "thinkingBudget"), _field(thinking, "thinkingLevel")
-        shown = bool(_field(thinking, "includeThoughts"))
+        thoughts_shown = bool(_field(thinking, "includeThoughts"))
         any_json = _field(config, "responseMimeType") == "application/json"
         schema = _schema(config, "responseSchema", "responseJsonSchema")
         tools, tool_mode = _read_tools(body)
@@ -79,8 +79,8 @@ class GenerateContent(Family):
             tools=tools,
             tool_mode=tool_mode,
             schema={} if schema is None and any_json else schema,
-            thinking=budget != 0 and (shown or budget is not None or level is not None),
-            thinking_shown=shown,
+            thinking=budget != 0 and (thoughts_shown or budget is not None or level is not None),
+            thinking_shown=thoughts_shown,
             limit_tokens=_field(config, "maxOutputTokens"),
             stops=tuple(_field(config, "stopSequences") or ()),
             choices=_field(config, "candidateCount") or 1,
@@ -105,11 +105,11 @@ class GenerateContent(Family):
     def usage(self, request: ModelRequest, counts: TokenCounts) -> dict[str, Any]:
         """Count all candidates together; their tokens do not include the thoughts."""
         thoughts = counts.reasoning * request.choices
-        shown = (counts.output - counts.reasoning) * request.choices
+        visible = (counts.output - counts.reasoning) * request.choices
         usage = {
             "promptTokenCount": counts.input,
-            "candidatesTokenCount": shown,
-            "totalTokenCount": counts.input + shown + thoughts,
+            "candidatesTokenCount": visible,
+            "totalTokenCount": counts.input + visible + thoughts,
         }
         return {**usage, "thoughtsTokenCount": thoughts} if thoughts else usage
 

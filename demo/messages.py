@@ -121,9 +121,9 @@ class Messages(Family):
         return {"type": "error", "error": error, "request_id": request_id}
 
 
-def sign_thought(shown: str) -> str:
+def sign_thought(visible: str) -> str:
     """Sign a thought as it is shown."""
-    return sign(hashlib.sha256(shown.encode("utf-8", "replace")).digest())
+    return sign(hashlib.sha256(visible.encode("utf-8", "replace")).digest())
 
 
 def _blocks(message: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -167,8 +167,10 @@ def content_of(request: ModelRequest, answer: ModelAnswer) -> list[dict[str, Any
     """Return the blocks of a whole answer."""
     content: list[dict[str, Any]] = []
     if answer.thoughts:
-        shown = "".join(answer.thoughts) if request.thinking_shown else ""
-        content.append({"type": "thinking", "thinking": shown, "signature": sign_thought(shown)})
+        visible = "".join(answer.thoughts) if request.thinking_shown else ""
+        content.append(
+            {"type": "thinking", "thinking": visible, "signature": sign_thought(visible)}
+        )
     if answer.pieces:
         content.append({"type": "text", "text": "".join(answer.pieces)})
     content.extend(_tool_use(call, json.loads(call.arguments)) for call in answer.calls)
@@ -184,9 +186,9 @@ def _blocks_of(
 ) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
     """Yield each block as it starts, and the deltas that fill it; the text is never joined."""
     if answer.thoughts:
-        shown = answer.thoughts if request.thinking_shown else ()
-        deltas = [{"type": "thinking_delta", "thinking": thought} for thought in shown]
-        deltas.append({"type": "signature_delta", "signature": sign_thought("".join(shown))})
+        visible = answer.thoughts if request.thinking_shown else ()
+        deltas = [{"type": "thinking_delta", "thinking": thought} for thought in visible]
+        deltas.append({"type": "signature_delta", "signature": sign_thought("".join(visible))})
         yield {"type": "thinking", "thinking": "", "signature": ""}, deltas
     if answer.pieces:
         texts = [{"type": "text_delta", "text": piece} for piece in answer.pieces]

@@ -87,8 +87,8 @@ Effort = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max", "aut
 
 
 class Thinking(Struct, frozen=True, gc=False):
-    """How deep the model thinks, by effort or by a budget of tokens (the other is None), and how
-    much of that the client sees; show None: the client did not say."""
+    """The depth of thinking, by effort or by a budget of tokens (the other is None), and the part
+    that the client sees; show None: the client did not say."""
 
     effort: Effort | None = None
     budget_tokens: int | None = None

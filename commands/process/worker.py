@@ -365,7 +365,7 @@ class Worker:
             self._relay.funds.reconsider(refs if changes.complete else None)
 
     def _share_key_news(self, news: KeyReport) -> None:
-        """Health has put an upstream key aside, or it answers again: for all workers."""
+        """Share a suspended upstream key, or one that answers again, with all workers."""
         channel = news.channel
         name = (channel.id, channel.fingerprints[news.key] if channel.fingerprints else "")
         if news.wait_s is None:
@@ -373,9 +373,9 @@ class Worker:
         else:
             at_ms = now_ms()
             until_ms = at_ms + round(news.wait_s * 1000)
-            aside = SuspendedKey(*name, at_ms, until_ms, news.times, news.reason)
+            suspended = SuspendedKey(*name, at_ms, until_ms, news.times, news.reason)
             self._key_news.suspend(
-                aside,
+                suspended,
                 f"upstream key refused, circuit opened for {news.wait_s:.0f} s:"
                 f" channel={channel.name} upstream_key={news.key + 1}/{len(channel.keys)}"
                 f' cause="{news.reason}"',

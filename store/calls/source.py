@@ -188,13 +188,13 @@ class JournalSource:
         return None
 
     def park_damaged(self, damaged: Iterable[Damage]) -> None:
-        """Put aside what cannot be read."""
+        """Park lines that cannot be read."""
         for damage in damaged:
             place = f"journal {self.id} is damaged before offset {damage.end}"
             self._park(damage.data.decode("utf-8", "backslashreplace"), place)
 
     def _park(self, record: UsageRecord | str, reason: str) -> None:
-        """Put aside what can never be booked, so that an operator can; the rest goes on."""
+        """Park records that can never be booked, for the operator; the rest goes on."""
         log.error("a record is parked in %s: %s", PARKED_FILE, reason)
         data = msgspec.json.encode({"at_ms": now_ms(), "reason": reason, "record": record}) + b"\n"
         path = self.reader.directory / PARKED_FILE
