@@ -21,7 +21,7 @@ OVERCOUNT_FACTOR = 2  # a vendor may count so many times our tokens of the same 
 IGNORED_BOUND_TOKENS = DEFAULT_OUTPUT_BOUND_TOKENS  # of one answer beyond the client's bound
 
 
-class Counts(Struct, frozen=True):
+class Counts(Struct, frozen=True, gc=False):
     """Charged token counts, where they come from, and the vendor's report when it differs."""
 
     usage: Usage
@@ -29,7 +29,7 @@ class Counts(Struct, frozen=True):
     reported: object = None
 
 
-class Bill(Struct, frozen=True):
+class Bill(Struct, frozen=True, gc=False):
     """The charged counts, their cost and who pays."""
 
     counts: Counts

@@ -380,26 +380,24 @@ class Exchange:
             self._enter(STREAM)
             if not self.head.done():
                 self.head.set_result(time.monotonic_ns())
-        else:
-            self._begin_whole()
-
-    def _begin_whole(self) -> None:
+            return
         self._enter(WHOLE)
         self._limit_bytes = self._max_answer_bytes
         if self._size > self._limit_bytes:
             self._fail_too_large()
             return
         if self._unpacker is not None:
-            self._counting = PackedAnswer(
-                self._engine.loop,
-                self._unpacker,
-                self._buffer,
-                self._max_answer_bytes,
-                self._end_packed,
-            )
-            self._counting.go_on_soon()
+            self._count_packed(self._unpacker)
         if self._paused:
             self._unpause()
+
+    def _count_packed(self, unpacker: Unpacker) -> None:
+        """Count what the answer unpacks to, as it comes."""
+        counting = PackedAnswer(
+            self._engine.loop, unpacker, self._buffer, self._max_answer_bytes, self._end_packed
+        )
+        self._counting = counting
+        counting.go_on_soon()
 
     def _wait_for_more(self) -> None:
         self._timeout_kind = "timeout_idle"
@@ -514,7 +512,7 @@ class Exchange:
     def _end(self, error: UpstreamError | None) -> None:
         """Nothing more comes from upstream; the sink may still have to take the rest."""
         self._error = error
-        if self.streaming:
+        if self.phase is STREAM or self.phase is REST:
             self._enter(REST)
             self._deliver()
         elif self.head.done():
