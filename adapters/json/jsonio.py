@@ -267,16 +267,18 @@ def locate(data: bytes, *path: str) -> Span | None:
     None when a field of the path is absent or on the way there is no object. Raise Fault
     UPSTREAM_INVALID when the place is ambiguous: no JSON object, or a doubled key on the way.
     """
-    start, end = 0, len(data)
+    place: Span | None = None
     for name in path:
-        text = data[start:end]
+        text = data if place is None else data[place.start : place.end]
         if not (text.startswith(b"{") or _OBJECT.match(text)):
             return None
-        span = spans_of_upstream(text).get(name)
+        span = spans_of_upstream(text).places.get(name)
         if span is None:
             return None
-        start, end = start + span.start, start + span.end
-    return Span(start, end)
+        if place is not None:  # its text began inside the data
+            span = Span(place.start + span.start, place.start + span.end)
+        place = span
+    return place
 
 
 def replace(data: bytes, edits: dict[Span, bytes]) -> bytes:
