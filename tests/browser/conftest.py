@@ -47,9 +47,9 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(pytest.mark.skip(reason="Chromium is not installed"))
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def chromium():
-    """The browser, ended with these tests: Playwright's loop must not run beside that of others."""
+    """The browser, ended with its module: Playwright's loop must not run beside that of others."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=[*FLAGS])
         yield browser
