@@ -98,7 +98,7 @@ class Pool:
             gateway.close()
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def pool(tmp_path_factory):
     made = Pool(tmp_path_factory.mktemp)
     yield made

@@ -77,7 +77,7 @@ def gateway(launch, vendor):
     }
     names = [owner_of(case) for case in CASES] + [*ALL, "pauper"]
     people = owners(names[:-1], CREDIT)
-    return launch(joined(made, people, owners(["pauper"], "0")))
+    return launch(joined(made, people, owners(["pauper"], "0")), shared=False)
 
 
 @pytest.fixture(scope="module")

@@ -347,7 +347,7 @@ def gateway(launch, speaker, vendor):
         "channel": channels,
     }
     people = [owners([case.name], case.credit, group=case.group) for case in USAGE_CASES]
-    return launch(joined(made, *people, owners(["watcher"], CREDIT)))
+    return launch(joined(made, *people, owners(["watcher"], CREDIT)), shared=False)
 
 
 @pytest.fixture(scope="module")
@@ -459,7 +459,7 @@ def test_absurd_usage_at_an_absurd_price_is_settled(launch, stream):
             "group": [{"name": "all"}],
             "channel": [channel("only", CHAT, upstream.url, {SIMPLE: SIMPLE})],
         }
-        started = launch(joined(made, owners(["rich"], FORTUNE)))
+        started = launch(joined(made, owners(["rich"], FORTUNE)), shared=False)
         headers = credentials(CHAT, secret_of("rich"))
         body = ask(CHAT, SIMPLE, stream=stream)
         got = exchange(started.port, "POST", path_of(CHAT, SIMPLE), headers, body)

@@ -148,7 +148,7 @@ def cells_of(name):
 @pytest.fixture(scope="module")
 def usual(launch, places):
     """Little patience; a key disabled, one whose slot a stream has, and channels at their limit."""
-    made = launch(content(places, cells_of("usual")), SETTINGS)
+    made = launch(content(places, cells_of("usual")), SETTINGS, shared=False)
     for family in ALL:
         body = ask(family, f"{ASIDE}-{family}")
         path = path_of(family, f"{ASIDE}-{family}")

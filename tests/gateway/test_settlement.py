@@ -318,7 +318,7 @@ def losers(vendor):
 def played(launch, vendor):
     """All cases, played beside each other."""
     document = joined(content(CASES, vendor), losers(vendor))
-    gateway = launch(document, SETTINGS, follow=False)
+    gateway = launch(document, SETTINGS, follow=False, shared=False)
     with ThreadPoolExecutor(CALLS_AT_ONCE) as pool:
         running = {case.name: pool.submit(play, gateway.port, case) for case in CASES}
         seen = {name: one.result() for name, one in running.items()}
@@ -520,7 +520,7 @@ def ended(launch, vendor):
     """A gateway that was drained while calls ran, started again, killed, and started again."""
     settings = {**SETTINGS, "upstream.first_byte_timeout_s": 60, "upstream.idle_timeout_s": 60,
                 "server.drain_timeout_s": DRAIN_S}  # fmt: skip
-    gateway = launch(content([*DRAINED, *KILLED], vendor), settings, follow=False)
+    gateway = launch(content([*DRAINED, *KILLED], vendor), settings, follow=False, shared=False)
     seen = {}
     with running(gateway.port, DRAINED, seen) as connections:
         gateway.process.send_signal(signal.SIGTERM)

@@ -37,7 +37,7 @@ SHARED = {
 def gateway(launch, vendor):
     people = [made for made, _ in SHARED.values()]
     people += [person(n, "10", plans={n: {"quota": TINY}}, limit="5") for n in KILLED.values()]
-    return launch(joined(base(vendor), *people), {"server.workers": 2})
+    return launch(joined(base(vendor), *people), {"server.workers": 2}, shared=False)
 
 
 def charged(gateway, records):

@@ -89,7 +89,7 @@ def content(vendor, raw, full_port):
 @pytest.fixture(scope="module")
 def gateway(launch, vendor, raw, full_port):
     """Nothing of its own in any stream."""
-    return launch(content(vendor, raw, full_port), QUIET)
+    return launch(content(vendor, raw, full_port), QUIET, shared=False)
 
 
 @pytest.fixture(scope="module")

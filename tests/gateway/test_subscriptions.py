@@ -186,7 +186,7 @@ CHANGES = {
 
 @pytest.fixture(scope="module")
 def gateway(launch, vendor):
-    return launch(joined(base(vendor), people()), SETTINGS)
+    return launch(joined(base(vendor), people()), SETTINGS, shared=False)
 
 
 @pytest.fixture(scope="module", params=["sqlite", "mariadb"])
@@ -195,7 +195,7 @@ def either(request, launch, vendor):
     if request.param == "sqlite":
         return request.getfixturevalue("gateway")
     url = request.getfixturevalue("mariadb").fresh_url()
-    return launch(joined(base(vendor), people()), {**SETTINGS, "store.url": url})
+    return launch(joined(base(vendor), people()), {**SETTINGS, "store.url": url}, shared=False)
 
 
 def spent(gateway):
