@@ -3,6 +3,7 @@
 import base64
 import json
 import random
+import time
 
 BEGIN, END = b'{"model":"m","messages":[', b"]}"
 
@@ -77,3 +78,21 @@ def large_requests():
 def encoded(messages, tools):
     more = {"tools": tools} if tools else {}
     return json.dumps({"model": "m", "messages": messages, **more}).encode()
+
+
+def longest_step_s(make_steps, ends=(), runs=3):
+    """CPU of the thread in the longest step, of the best of some runs: a step that the machine
+    slowed down once is no long step."""
+    longest = []
+    for _ in range(runs):
+        steps, durations_s = make_steps(), []
+        while True:
+            began = time.thread_time()
+            try:
+                next(steps)
+            except (StopIteration, *ends):
+                break
+            finally:
+                durations_s.append(time.thread_time() - began)
+        longest.append(max(durations_s))
+    return min(longest)
