@@ -27,9 +27,9 @@ BANNED_NAMES = {"utils", "helpers", "common", "manager", "util", "helper"}
 # Figures that may only fall: who lowers one writes the new figure here.
 MOST = {
     "files of 40 lines or less": 8,
-    "modules in the longest import chain": 20,
-    "docstrings that begin with a question word": 1,
-    "assignments to words that name nothing": 9,
+    "modules in the longest import chain": 19,
+    "docstrings that begin with a question word": 0,
+    "assignments to words that name nothing": 5,
 }
 SMALL_FILE_LINES = 40
 QUESTION = re.compile(
