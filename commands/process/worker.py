@@ -426,6 +426,8 @@ class Worker:
 
     def _write_state(self) -> None:
         why = self._not_ready_because()
+        if not why:
+            self._state.beat()  # what hangs after this is no start
         self._state.write(
             {
                 "ready": not why,

@@ -32,10 +32,13 @@ def call(gateway):
 
 
 def refuses(gateway):
+    """True: refused. Of a stopped worker the queue of connections fills: then nothing answers."""
     try:
-        Connection(gateway.port).close()
+        Connection(gateway.port, patience_s=1).close()
     except ConnectionRefusedError:
         return True
+    except TimeoutError:
+        pass
     return False
 
 
