@@ -1,15 +1,13 @@
-"""What the tests of this folder do again and again: requests and streams through the codec."""
+"""Requests and streams through the codec of messages, for the tests of this folder."""
 
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from adapters.family.codec import AnswerContext, Encoded, Target
 from adapters.family.traits import Traits
-from adapters.faults import Condition, Fault
+from adapters.faults import Condition
 from adapters.framing.sse import EventSplitter, event_fields
 from adapters.ir.answer import Event
 from adapters.ir.parts import Text, Turn
@@ -18,6 +16,7 @@ from adapters.ir.usage import Usage
 from adapters.json.jsonio import dumps, top_level
 from adapters.json.structure import at_once
 from adapters.messages import CODECS
+from tests.adapters.builders import refusal_of
 
 WIRE = Path(__file__).resolve().parents[2] / "wire/messages"
 CONTEXT = AnswerContext("public", "Ab1", 1795000000, 10, include_usage=True)
@@ -25,26 +24,36 @@ USAGE = Usage(200, 90, 2000, 300, 100, 60)
 HELLO = [{"role": "user", "content": "Is tea ready?"}]
 
 
+def user(*blocks: Any) -> dict[str, Any]:
+    return {"role": "user", "content": list(blocks)}
+
+
+def assistant(*blocks: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": list(blocks)}
+
+
+def text(words: object, **fields: object) -> dict[str, Any]:
+    return {"type": "text", "text": words, **fields}
+
+
 def decoded(messages: object = None, stream: bool = False, **fields: object) -> Request:
-    """A client's request in the hub's words."""
+    """Return a client's request as the hub has it."""
     body = {"model": "m", "max_tokens": 100, "messages": HELLO if messages is None else messages}
     return at_once(CODECS.client.decode_request(top_level(dumps(body | fields)), stream, None))
 
 
 def refused(messages: object = None, **fields: object) -> tuple[Condition, str | None]:
-    """How a client's request is refused, and for which field."""
-    with pytest.raises(Fault) as caught:
-        decoded(messages, **fields)
-    return caught.value.condition, caught.value.param
+    """Return how a client's request is refused, and for which field."""
+    return refusal_of(decoded, messages, **fields)
 
 
 def features(request: Request) -> dict[str, str]:
-    """Features -> the paths of the last that asks for them."""
+    """Return the path of the last that asks for each feature."""
     return {ask.feature: ask.path for ask in request.asks}
 
 
 def asking(*turns: Turn, **fields: Any) -> Request:
-    """A request in the hub's words; without turns it says hello."""
+    """Return a request of the hub; without turns it says hello."""
     turns = turns or (Turn("user", (Text("Is tea ready?"),)),)
     return Request("chat_completions", False, turns, **fields)
 
@@ -52,7 +61,7 @@ def asking(*turns: Turn, **fields: Any) -> Request:
 def sent(
     request: Request, count: bool = False, limit: int | None = None, **traits: Any
 ) -> tuple[dict[str, Any], Encoded]:
-    """The body for an upstream, and what its answer is read with."""
+    """Return the body for an upstream, and what its answer is read with."""
     traits = {"auto_cache": False, "thinking": "budget"} | traits
     target = Target("anthropic", "claude", Traits(**traits), limit)
     made = at_once(CODECS.upstream.encode_request(request, target, count))
@@ -60,16 +69,19 @@ def sent(
 
 
 def events_of(stream: bytes) -> list[Event]:
-    """The events of an upstream's stream, as far as the decoder says them."""
+    """Return the events of an upstream's stream."""
+    return events_read(frames(stream))
+
+
+def events_read(data: Iterable[tuple[str | None, dict[str, Any]]]) -> list[Event]:
+    """Return the events of names and data, and of the end behind them."""
     decoder = CODECS.upstream.open_decoder()
-    found: list[Event] = []
-    for name, said in frames(stream):
-        found += decoder.read(name, said)
-    return found + decoder.end()
+    events = [event for name, fields in data for event in decoder.read(name, fields)]
+    return events + decoder.end()
 
 
 def frames(stream: bytes) -> Iterator[tuple[str | None, dict[str, Any]]]:
-    """The names and data of the events of a stream."""
+    """Yield the names and data of the events of a stream."""
     for event in EventSplitter(1 << 20).feed(stream):
         name, data = event_fields(bytes(event))
         if data is not None:
@@ -79,6 +91,6 @@ def frames(stream: bytes) -> Iterator[tuple[str | None, dict[str, Any]]]:
 def written(
     events: Iterable[Event], usage: Usage | None = USAGE, context: AnswerContext = CONTEXT
 ) -> bytes:
-    """The whole stream of events for a client."""
+    """Return the whole stream of events for a client."""
     encoder = CODECS.client.open_encoder(context)
     return b"".join([encoder.begin(), *map(encoder.write, events), encoder.end(usage)])

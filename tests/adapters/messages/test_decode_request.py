@@ -1,15 +1,35 @@
-"""Requests of clients: fields, tools, and the choice among them."""
+"""Requests of clients: fields, tools and the choice among them, turns, blocks, media."""
 
 import pytest
 
 from adapters.faults import Condition
-from adapters.ir.parts import CacheMark, Text
+from adapters.ir.parts import (
+    CacheMark,
+    Citation,
+    Hosted,
+    Media,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    Turn,
+)
 from adapters.ir.request import Output, Thinking, Tool, ToolChoice
 from adapters.json.jsonio import dumps, top_level
 from adapters.json.structure import at_once
 from adapters.messages import CODECS
-from tests.adapters.messages.calls import HELLO, decoded, features, refused
+from adapters.messages.parts import fit_id
+from tests.adapters.messages.calls import (
+    HELLO,
+    assistant,
+    decoded,
+    features,
+    refused,
+    text,
+    user,
+)
 
+INVALID, MISSING = Condition.INVALID_FIELD, Condition.FIELD_MISSING
 SCHEMA = {"type": "object", "properties": {"cups": {"type": "integer"}}}
 
 
@@ -50,26 +70,23 @@ def test_a_bound_of_nothing_is_the_least_bound():
     assert at_once(CODECS.client.decode_request(spans, False, None)).max_output_tokens is None
 
 
+ADAPTIVE = {"type": "adaptive"}
+
+
 @pytest.mark.parametrize(
     ("fields", "thinking"),
     [
         ({"thinking": {"type": "disabled"}}, Thinking("off")),
-        ({"thinking": {"type": "adaptive"}}, Thinking("auto", show="full")),
+        ({"thinking": ADAPTIVE}, Thinking("auto", show="full")),
         (
             {"thinking": {"type": "enabled", "budget_tokens": 2048}},
             Thinking(budget_tokens=2048, show="full"),
         ),
         (
-            {
-                "thinking": {"type": "adaptive", "display": "omitted"},
-                "output_config": {"effort": "xhigh"},
-            },
+            {"thinking": ADAPTIVE | {"display": "omitted"}, "output_config": {"effort": "xhigh"}},
             Thinking("xhigh", show="none"),
         ),
-        (
-            {"thinking": {"type": "adaptive", "display": "summarized"}},
-            Thinking("auto", show="summary"),
-        ),
+        ({"thinking": ADAPTIVE | {"display": "summarized"}}, Thinking("auto", show="summary")),
         ({"output_config": {"effort": "low"}}, Thinking("low")),
     ],
 )
@@ -191,10 +208,16 @@ def test_a_search_that_must_run():
         ({"tools": [TIDE], "tool_choice": "auto"}, "tool_choice"),
         ({"tools": [TIDE], "tool_choice": {"type": "some"}}, "tool_choice.type"),
         ({"tools": [TIDE], "tool_choice": {"type": "tool", "name": "x"}}, "tool_choice.name"),
+        ({"messages": "hello"}, "messages"),
+        ({"messages": ["hello"]}, "messages[0]"),
+        ({"messages": [{"role": "bot", "content": "a"}]}, "messages[0].role"),
+        ({"messages": [{"role": "user", "content": 7}]}, "messages[0].content"),
+        ({"system": 7}, "system"),
+        ({"system": [{"type": "image"}]}, "system[0].type"),
     ],
 )
 def test_wrong_fields_are_refused_by_their_path(fields, path):
-    assert refused(**fields) == (Condition.INVALID_FIELD, path)
+    assert refused(**fields) == (INVALID, path)
 
 
 @pytest.mark.parametrize(
@@ -203,7 +226,223 @@ def test_wrong_fields_are_refused_by_their_path(fields, path):
         ({"thinking": {"type": "enabled"}}, "thinking.budget_tokens"),
         ({"thinking": {"budget_tokens": 1}}, "thinking.type"),
         ({"tools": [{"name": "a"}]}, "tools[0].input_schema"),
+        ({"messages": [{"content": "a"}]}, "messages[0].role"),
+        ({"messages": [{"role": "user"}]}, "messages[0].content"),
     ],
 )
 def test_missing_fields_are_named(fields, path):
-    assert refused(**fields) == (Condition.FIELD_MISSING, path)
+    assert refused(**fields) == (MISSING, path)
+
+
+# ---- the conversation ----------------------------------------------------------------------------
+
+CALL = {"type": "tool_use", "id": "t", "name": "n", "input": {}}
+RESULT = {"type": "tool_result", "tool_use_id": "t"}
+
+
+def test_system_text_in_all_its_places():
+    blocks = [text("Be brief.", cache_control={"type": "ephemeral", "ttl": "1h"}), text("Kindly.")]
+    request = decoded(
+        [
+            {"role": "system", "content": "Leading."},
+            user(text("Hi")),
+            {"role": "system", "content": [text("The clock says noon.")]},
+            assistant(text("Hello")),
+            user(text("And now?")),
+        ],
+        system=blocks,
+    )
+    assert request.system == (Text("Be brief.", CacheMark(3600)), Text("Kindly."), Text("Leading."))
+    assert [turn.role for turn in request.turns] == ["user", "system", "assistant", "user"]
+    assert features(request) == {
+        "cache_mark": "system[0].cache_control",
+        "system_turn": "messages[2]",
+    }
+    assert decoded(system="One text.").system == (Text("One text."),)
+    assert decoded(system="").system == ()
+
+
+def test_a_text_for_the_books_of_the_vendor_is_left_out():
+    tag = text("x-anthropic-billing-header: cc_version=2.1.197; cch=00000;")
+    request = decoded(system=[tag, text("Be brief.")])
+    assert request.system == (Text("Be brief."),)
+    assert features(request) == {"other": "system[0]"}
+
+
+def test_neighbours_of_one_role_are_one_turn_and_a_last_one_is_to_be_continued():
+    request = decoded([user(text("a")), user(text("b")), assistant(text("c")), user(text(""))])
+    assert request.turns == (
+        Turn("user", (Text("a"), Text("b"))),
+        Turn("assistant", (Text("c"),)),
+        Turn("user", ()),
+    )
+    assert features(decoded([user(text("a")), assistant(text("{"))])) == {"prefill": "messages[1]"}
+
+
+def test_calls_and_results():
+    odd = "functions.x:0"
+    content = [
+        text("broken"),
+        {"type": "tool_reference", "tool_name": "gauge"},
+        {"type": "search_result", "title": "Log", "source": "s", "content": [text("calm")]},
+    ]
+    request = decoded(
+        [
+            user(text("Tide?")),
+            assistant(
+                CALL | {"id": fit_id(odd), "name": "tide", "input": {"port": "Orléans"}},
+                CALL | {"id": "t2", "name": "wind"},
+            ),
+            user(
+                text("Here."),
+                RESULT | {"tool_use_id": "t2", "is_error": True, "content": content},
+                RESULT | {"tool_use_id": fit_id(odd), "content": "high"},
+            ),
+        ]
+    )
+    assert [turn.parts for turn in request.turns[1:]] == [
+        (ToolCall(odd, "tide", '{"port":"Orléans"}'), ToolCall("t2", "wind", "{}")),
+        (
+            ToolResult("t2", (Text("broken"), Text("gauge"), Text("Log\ns\ncalm")), error=True),
+            ToolResult(odd, (Text("high"),)),
+            Text("Here."),
+        ),
+    ]
+
+
+def test_thoughts_keep_what_the_client_has_of_their_maker():
+    thought = {"type": "thinking", "thinking": "hm", "signature": "gw1.x"}
+    hidden = {"type": "redacted_thinking", "data": "zz"}
+    request = decoded([user(text("a")), assistant(thought, hidden, text("b")), user(text("c"))])
+    thoughts = Reasoning("hm", opaque="gw1.x"), Reasoning("", opaque="zz")
+    assert request.turns[1].parts[:2] == thoughts
+
+
+def test_what_the_vendor_has_run_itself_is_named():
+    searched = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
+    found = {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}
+    source = {"url": "https://example.com", "title": "T", "cited_text": "q"}
+    cited = {"type": "web_search_result_location", "encrypted_index": "e", **source}
+    said = text("b", citations=[cited, {"type": "page_location"}, 7])
+    summary = {"type": "compaction", "content": "So far."}
+    request = decoded(
+        [
+            user(text("a")),
+            assistant(searched, found, said, summary),
+            user({"type": "container_upload", "file_id": "f"}),
+        ]
+    )
+    assert request.turns[1].parts == (
+        Hosted("server_tool_use", searched, "messages[1].content[0]"),
+        Hosted("web_search_tool_result", found, "messages[1].content[1]"),
+        Text("b", citations=(Citation("https://example.com", "T", quoted="q"),)),
+        Text("So far."),
+    )
+    assert features(request) == {
+        "hosted_history": "messages[1].content[1]",
+        "file_ref": "messages[2].content[0]",
+    }
+
+
+def media(kind, source, **fields):
+    return user({"type": kind, "source": source, **fields})
+
+
+def in_url(kind):
+    return {"type": "url", "url": f"https://example.com/{kind}"}
+
+
+IN_FILE = {"type": "file", "file_id": "f"}
+PNG = {"type": "base64", "media_type": "image/PNG", "data": "iVBORw0KGgo"}
+PDF = {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}
+CALM = {"type": "text", "media_type": "text/plain", "data": "calm"}
+MARKED = {"cache_control": {"type": "ephemeral"}}
+NAMED = {"title": "Log", "context": "From the harbour.", "citations": {"enabled": True}}
+INNER = {"type": "content", "content": [text("calm"), {"type": "image", "source": in_url("a")}]}
+PATH = "messages[0].content[0]"
+
+
+@pytest.mark.parametrize(
+    ("turn", "parts", "asked"),
+    [
+        (
+            media("image", PNG, **MARKED),
+            [Media("image", "image/png", data="iVBORw0KGgo=", cache=CacheMark(), path=PATH)],
+            {"cache_mark": ".cache_control", "image_data": ""},
+        ),
+        (
+            media("image", in_url("a")),
+            [Media("image", url="https://example.com/a", path=PATH)],
+            {"image_url": ""},
+        ),
+        (media("image", IN_FILE), [Media("image", ref="f", path=PATH)], {"file_ref": ""}),
+        (
+            media("document", PDF, **NAMED),
+            [
+                Text("From the harbour."),
+                Media("file", "application/pdf", data="JVBERi0=", name="Log", path=PATH),
+            ],
+            {"citations": ".citations", "document_data": ""},
+        ),
+        (
+            media("document", CALM),
+            [Media("file", "text/plain", data="calm", plain=True, path=PATH)],
+            {"text_document": ""},
+        ),
+        (
+            media("document", in_url("a.pdf")),
+            [Media("file", "application/pdf", url="https://example.com/a.pdf", path=PATH)],
+            {"document_url": ""},
+        ),
+        (media("document", IN_FILE), [Media("file", ref="f", path=PATH)], {"file_ref": ""}),
+        (
+            media("document", INNER),
+            [
+                Text("calm"),
+                Media("image", url="https://example.com/a", path=PATH + ".source.content[1]"),
+            ],
+            {"image_url": ".source.content[1]"},
+        ),
+        (media("document", {"type": "content", "content": "calm"}), [Text("calm")], {}),
+        (
+            user(
+                {"type": "search_result", "title": "Log", "source": "s", "content": [text("calm")]}
+            ),
+            [Text("Log\ns\ncalm")],
+            {},
+        ),
+    ],
+)
+def test_media_and_documents(turn, parts, asked):
+    request = decoded([turn])
+    assert request.turns[0].parts == tuple(parts)
+    assert features(request) == {feature: PATH + place for feature, place in asked.items()}
+
+
+@pytest.mark.parametrize(
+    ("turn", "condition", "path"),
+    [
+        (user("a"), INVALID, ""),
+        (user({}), MISSING, ".type"),
+        (user({"type": "video"}), INVALID, ".type"),
+        (user(CALL), INVALID, ".type"),
+        (user(text(7)), INVALID, ".text"),
+        (user(text(None)), MISSING, ".text"),
+        (user(text("a", cache_control="x")), INVALID, ".cache_control"),
+        (user(RESULT | {"content": [{"type": "audio"}]}), INVALID, ".content[0].type"),
+        (user(RESULT | {"is_error": "yes"}), INVALID, ".is_error"),
+        (assistant(CALL | {"input": "x"}), INVALID, ".input"),
+        (assistant(CALL | {"id": 1}), INVALID, ".id"),
+        (assistant({"type": "image", "source": {}}), INVALID, ".type"),
+        (media("image", None), MISSING, ".source"),
+        (media("image", 7), INVALID, ".source"),
+        (media("image", {"type": "ftp"}), INVALID, ".source.type"),
+        (media("image", PNG | {"data": "?"}), INVALID, ".source.data"),
+        (media("image", {"type": "url", "url": 7}), INVALID, ".source.url"),
+        (media("document", {"type": "ftp"}), INVALID, ".source.type"),
+        (media("document", {"type": "text", "data": 7}), INVALID, ".source.data"),
+        (media("document", {"type": "content", "content": [7]}), INVALID, ".source.content[0]"),
+    ],
+)
+def test_wrong_blocks_are_refused_by_their_path(turn, condition, path):
+    assert refused([turn]) == (condition, PATH + path)

@@ -5,13 +5,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from adapters.faults import Condition, Fault
+from adapters.faults import Condition
 from adapters.ir.parts import CacheMark, Reasoning, Text, ToolCall, ToolResult, Turn
 from adapters.ir.request import Ask, Output, Thinking, Tool, ToolChoice
 from adapters.messages.encode_request import DEFAULT_MAX_TOKENS, fits_answer, for_answer, for_tool
 from adapters.messages.encode_turns import MAX_NAME_CHARS, sent_name
 from adapters.messages.parts import sealed_thought
-from tests.adapters.messages.calls import asking, sent
+from tests.adapters.builders import refusal_of
+from tests.adapters.messages.calls import asking, sent, text, user
 
 SCHEMA = {
     "type": "object",
@@ -20,34 +21,30 @@ SCHEMA = {
 }
 
 
-def test_the_least_request():
+def test_the_least_request_and_its_bounds():
     body, made = sent(asking())
     assert body == {
         "model": "claude",
         "max_tokens": DEFAULT_MAX_TOKENS,
-        "messages": [{"role": "user", "content": [{"type": "text", "text": "Is tea ready?"}]}],
+        "messages": [user(text("Is tea ready?"))],
     }
     assert (made.names, made.output_tool, made.cut, made.dropped) == ({}, "", (), ())
-
-
-def test_bounds():
-    assert sent(asking(), limit=64000)[0]["max_tokens"] == 64000
-    assert sent(asking(max_output_tokens=7), limit=64000)[0]["max_tokens"] == 7
+    assert sent(asking(), limit=64000)[0] == body | {"max_tokens": 64000}
+    assert sent(asking(max_output_tokens=7), limit=64000)[0] == body | {"max_tokens": 7}
 
 
 def test_options():
-    request = asking(
-        temperature=1.5,
-        top_k=4,
-        stop=("END", " \n", ""),
-        end_user="u" * 300,
-        tier="default",
-    )
-    body, made = sent(request)
-    assert body["temperature"] == 1 and body["top_k"] == 4
-    assert body["stop_sequences"] == ["END"] and made.cut == (" \n",)
-    assert body["metadata"] == {"user_id": "u" * 256}
-    assert body["service_tier"] == "standard_only"
+    stops = ("END", " \n", "")
+    options = {"temperature": 1.5, "top_k": 4, "stop": stops, "tier": "default"}
+    body, made = sent(asking(end_user="u" * 300, **options))
+    assert body == sent(asking())[0] | {
+        "temperature": 1,
+        "top_k": 4,
+        "stop_sequences": ["END"],
+        "metadata": {"user_id": "u" * 256},
+        "service_tier": "standard_only",
+    }
+    assert made.cut == (" \n",)
     assert sent(asking(tier="priority"))[0]["service_tier"] == "auto"
     assert "stop_sequences" not in sent(asking(stop=("\n",)))[0]
 
@@ -69,18 +66,10 @@ def test_streams_and_counts():
 
 def test_system_texts_are_blocks():
     request = asking(system=(Text("Be brief.", CacheMark()), Text(" "), Text("Kindly.")))
-    assert sent(request)[0]["system"] == [
-        {"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}},
-        {"type": "text", "text": "Kindly."},
-    ]
-
-
-def test_a_request_of_nothing_but_system_text():
+    marked = text("Be brief.", cache_control={"type": "ephemeral"})
+    assert sent(request)[0]["system"] == [marked, text("Kindly.")]
     body, _ = sent(asking(Turn("user", ()), system=(Text("Count to three."),)))
-    assert "system" not in body
-    assert body["messages"] == [
-        {"role": "user", "content": [{"type": "text", "text": "Count to three."}]}
-    ]
+    assert "system" not in body and body["messages"] == [user(text("Count to three."))]
 
 
 def test_json_output():
@@ -88,6 +77,8 @@ def test_json_output():
     assert "JSON object" in body["system"][0]["text"]
     body, _ = sent(asking(output=Output("schema", SCHEMA)))
     assert body["output_config"] == {"format": {"type": "json_schema", "schema": SCHEMA}}
+    body, _ = sent(asking(tools=(WIND,), output=Output("schema", SCHEMA)))
+    assert [tool["name"] for tool in body["tools"]] == ["wind"] and "tool_choice" not in body
 
 
 def test_an_answer_of_names_that_are_not_known_before_is_a_tool():
@@ -103,16 +94,8 @@ def test_an_answer_of_names_that_are_not_known_before_is_a_tool():
 def test_an_answer_that_is_no_object_cannot_be_a_tool():
     asks = (Ask("schema_output", "response_format"),)
     request = asking(output=Output("schema", {"type": "array"}), asks=asks)
-    with pytest.raises(Fault) as caught:
-        sent(request, structured="tool")
-    assert caught.value.condition is Condition.UNSUPPORTED
-    assert caught.value.param == "response_format"
-
-
-def test_tools_are_there_before_the_answer_is_asked_for():
-    body, _ = sent(asking(tools=(Tool("function", "tide"),), output=Output("schema", SCHEMA)))
-    assert [tool["name"] for tool in body["tools"]] == ["tide"]
-    assert "tool_choice" not in body
+    refused = refusal_of(sent, request, structured="tool")
+    assert refused == (Condition.UNSUPPORTED, "response_format")
 
 
 def test_an_answer_that_was_begun_is_not_thought_about_and_has_no_schema():
@@ -124,6 +107,7 @@ def test_an_answer_that_was_begun_is_not_thought_about_and_has_no_schema():
     assert body["messages"][-1]["role"] == "user"
 
 
+MARK = {"type": "ephemeral"}
 ARGUMENTS = {"type": "object", "properties": {"port": {"type": "string"}}}
 TIDE_AT_PORT = Tool("function", "tide", "When it is high.", ARGUMENTS)
 WIND = Tool("function", "wind")
@@ -136,11 +120,7 @@ def test_function_tools():
     assert body["tools"] == [
         {"name": "tide", "description": "When it is high.", "input_schema": ARGUMENTS},
         {"name": "wind", "input_schema": {"type": "object", "properties": {}}},
-        {
-            "name": "b",
-            "input_schema": ARGUMENTS,
-            "cache_control": {"type": "ephemeral", "ttl": "5m"},
-        },
+        {"name": "b", "input_schema": ARGUMENTS, "cache_control": MARK | {"ttl": "5m"}},
     ]
     assert made.names == {} and "tool_choice" not in body
     bare = Tool("function", "c", strict=True)  # its arguments may be any
@@ -226,29 +206,28 @@ def test_tools_of_the_history_are_declared_but_not_offered():
 
 def test_structured_output_as_a_tool():
     output = Output("schema", ARGUMENTS, description="A port.")
+    forced = {"type": "tool", "name": "respond"}
     body, made = sent(asking(output=output), structured="tool")
-    assert body["tools"] == [
-        {"name": "respond", "description": "A port.", "input_schema": ARGUMENTS}
-    ]
-    assert body["tool_choice"] == {"type": "tool", "name": "respond"}
+    respond = {"name": "respond", "description": "A port.", "input_schema": ARGUMENTS}
+    assert (body["tools"], body["tool_choice"]) == ([respond], forced)
     assert made.output_tool == "respond" and "output_config" not in body
     taken = Tool("function", "respond")
     body, made = sent(asking(output=output, tools=(TIDE_AT_PORT, taken)), structured="tool")
     assert made.output_tool == "respond_" and body["tool_choice"] == {"type": "any"}
     choice = ToolChoice("none")
     body, _ = sent(asking(output=output, tools=(TIDE_AT_PORT,), choice=choice), structured="tool")
-    assert body["tool_choice"] == {"type": "tool", "name": "respond"}
+    assert body["tool_choice"] == forced
 
 
 EFFORTS = ("low", "medium", "high", "max")
 TIDE = Tool("function", "tide")
 
 
-def asked(wanted, limit=None, bound=None, **traits):
-    """The fields ``thinking`` and ``output_config`` and the bound."""
-    request = asking(thinking=wanted, max_output_tokens=bound)
-    body, _ = sent(request, limit=limit, **traits)
-    return body.get("thinking"), body.get("output_config"), body["max_tokens"]
+def thinking_sent(requested, limit=None, bound=None, **traits):
+    """Return the fields ``thinking`` and ``output_config``, the bound, and what was dropped."""
+    request = asking(thinking=requested, max_output_tokens=bound)
+    body, made = sent(request, limit=limit, **traits)
+    return body.get("thinking"), body.get("output_config"), body["max_tokens"], made.dropped
 
 
 @pytest.mark.parametrize(
@@ -269,8 +248,8 @@ def asked(wanted, limit=None, bound=None, **traits):
 )
 def test_models_that_think_by_effort(thinking, sent_thinking, effort):
     config = {"effort": effort} if effort else None
-    found = asked(thinking, thinking="adaptive", efforts=EFFORTS)
-    assert found == (sent_thinking, config, 8192)
+    found = thinking_sent(thinking, thinking="adaptive", efforts=EFFORTS)
+    assert found[:3] == (sent_thinking, config, 8192)
 
 
 @pytest.mark.parametrize(
@@ -291,21 +270,28 @@ def test_models_that_think_by_effort(thinking, sent_thinking, effort):
     ],
 )
 def test_models_that_think_by_a_budget(thinking, limit, given, budget, bound):
-    found = asked(thinking, limit, given)
-    assert found == ({"type": "enabled", "budget_tokens": budget}, None, bound)
+    found = thinking_sent(thinking, limit, given)
+    assert found == ({"type": "enabled", "budget_tokens": budget}, None, bound, ())
 
 
-def test_a_bound_that_leaves_no_room_for_thinking():
-    request = asking(thinking=Thinking("high"), max_output_tokens=321)
-    body, made = sent(request)
-    assert (body.get("thinking"), body["max_tokens"]) == (None, 321)
-    assert made.dropped == ("reasoning",)
+HIGH, OFF = Thinking("high"), Thinking("off")
+OFF_EFFORTS = {"thinking": "adaptive", "efforts": ("off", "low")}
 
 
-def test_models_that_are_not_asked():
-    assert asked(Thinking("auto"))[0] is None
-    assert asked(Thinking("high"), thinking="none") == (None, None, 8192)
-    assert asked(Thinking("high"), thinking="effort") == (None, {"effort": "high"}, 8192)
+@pytest.mark.parametrize(
+    ("thinking", "bound", "traits", "found"),
+    [
+        # a bound that leaves no room for thinking
+        (HIGH, 321, {}, (None, None, 321, ("reasoning",))),
+        (Thinking("auto"), None, {}, (None, None, 8192, ("reasoning",))),
+        (HIGH, None, {"thinking": "none"}, (None, None, 8192, ("reasoning",))),
+        (HIGH, None, {"thinking": "effort"}, (None, {"effort": "high"}, 8192, ())),
+        # a model that thinks unasked
+        (OFF, None, OFF_EFFORTS, ({"type": "disabled"}, None, 8192, ())),
+    ],
+)
+def test_models_and_bounds_without_a_budget(thinking, bound, traits, found):
+    assert thinking_sent(thinking, bound=bound, **traits) == found
 
 
 def test_a_forced_tool_excludes_a_budget():
@@ -349,12 +335,6 @@ def test_a_round_of_tools_that_has_lost_its_thoughts_ends_thinking_by_a_budget(t
     assert "thinking" in sent(request, thinking="adaptive")[0]
 
 
-def test_models_that_think_unasked_are_told_not_to():
-    off = Thinking("off")
-    efforts = ("off", "low")
-    assert asked(off, thinking="adaptive", efforts=efforts)[0] == {"type": "disabled"}
-
-
 def test_no_sampling_beside_thinking():
     request = asking(thinking=Thinking("low"), temperature=0.5, top_k=4)
     body, made = sent(request)
@@ -362,7 +342,6 @@ def test_no_sampling_beside_thinking():
     assert set(made.dropped) == {"temperature", "top_k"}
 
 
-MARK = {"type": "ephemeral"}
 TALK = (
     Turn("user", (Text("a"),)),
     Turn("assistant", (Text("b"), ToolCall("1", "tide", "{}"))),
@@ -417,37 +396,29 @@ PIER = {"type": "object", "properties": {"pier": {"type": "string"}}, "required"
 BOTH = {"port": {"type": "string"}, "pier": {"type": "string"}}
 
 
-def test_the_root_of_a_tool_is_an_object():
-    assert for_tool(None) == for_tool({}) == {"type": "object", "properties": {}}
+@pytest.mark.parametrize(
+    ("schema", "root"),
+    [
+        (None, {"properties": {}}),
+        ({}, {"properties": {}}),
+        ({"properties": {}, "$schema": "x"}, {"properties": {}, "$schema": "x"}),
+        (PORT | {"type": ["object", "null"]}, PORT),
+        ({"type": "string"}, {"properties": {"value": {"type": "string"}}, "required": ["value"]}),
+        ({"anyOf": [PORT, PIER]}, {"properties": BOTH}),
+        ({"oneOf": [PORT, PORT | {"description": "x"}], "title": "t"}, PORT | {"title": "t"}),
+        (
+            {"allOf": [PORT, PIER, 7], "required": ["port"]},
+            {"properties": BOTH, "required": ["port", "pier"]},
+        ),
+        *[
+            ({"anyOf": odd, "properties": 7}, {"properties": {}})
+            for odd in (None, 7, {"a": 1}, "x")
+        ],
+    ],
+)
+def test_the_root_of_a_tool_is_one_object(schema, root):
+    assert for_tool(schema) == {"type": "object"} | root
     assert for_tool(PORT) is PORT
-    assert for_tool({"properties": {}, "$schema": "x"}) == {
-        "type": "object",
-        "properties": {},
-        "$schema": "x",
-    }
-    assert for_tool(PORT | {"type": ["object", "null"]}) == PORT
-    assert for_tool({"type": "string"}) == {
-        "type": "object",
-        "properties": {"value": {"type": "string"}},
-        "required": ["value"],
-    }
-
-
-def test_alternatives_at_the_root_are_one_object():
-    assert for_tool({"anyOf": [PORT, PIER]}) == {"type": "object", "properties": BOTH}
-    assert for_tool({"oneOf": [PORT, PORT | {"description": "x"}], "title": "t"}) == {
-        "title": "t",
-        "type": "object",
-        "properties": PORT["properties"],
-        "required": ["port"],
-    }
-    assert for_tool({"allOf": [PORT, PIER, 7], "required": ["port"]}) == {
-        "type": "object",
-        "properties": BOTH,
-        "required": ["port", "pier"],
-    }
-    for odd in (None, 7, {"a": 1}, "x"):
-        assert for_tool({"anyOf": odd, "properties": 7})["properties"] == {}
 
 
 def test_objects_of_an_answer_are_closed_and_bounds_are_words():
@@ -463,16 +434,13 @@ def test_objects_of_an_answer_are_closed_and_bounds_are_words():
         "required": ["cups"],
     }
     closed = PORT | {"additionalProperties": False}
+    rows = {"type": "array", "items": {"anyOf": [closed, True]}, "description": "minItems: 2"}
     assert for_answer(schema) == {
         "type": "object",
         "properties": {
             "cups": {"type": "integer", "description": "How many. minimum: 1; maximum: 9"},
             "type": {"type": "string", "description": "minLength: 2"},
-            "rows": {
-                "type": "array",
-                "items": {"anyOf": [closed, True]},
-                "description": "minItems: 2",
-            },
+            "rows": rows,
             "some": {"type": "array", "minItems": 1},
         },
         "$defs": {"port": closed},
@@ -488,6 +456,7 @@ def test_a_schema_without_end_ends():
     assert for_answer(deep)["items"]["type"] == "array"
 
 
+CIRCLE = {"a": {"items": {"$ref": "#/definitions/b"}}, "b": {"items": {"$ref": "#/definitions/a"}}}
 NODE = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}
 
 
@@ -500,13 +469,7 @@ NODE = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}
         {"type": "array", "items": {"anyOf": [PORT, {"type": "object"}]}},
         {"$ref": "#/$defs/node", "$defs": {"node": NODE}},
         {"type": "object", "properties": {"next": {"$ref": "#"}}},
-        {
-            "properties": {"a": {"$ref": "#/definitions/a"}},
-            "definitions": {
-                "a": {"items": {"$ref": "#/definitions/b"}},
-                "b": {"items": {"$ref": "#/definitions/a"}},
-            },
-        },
+        {"properties": {"a": {"$ref": "#/definitions/a"}}, "definitions": CIRCLE},
     ],
 )
 def test_schemas_that_the_vendor_cannot_hold_an_answer_to(schema):

@@ -24,6 +24,7 @@ from adapters.messages.parts import (
     thought_of,
     without_reasoning,
 )
+from tests.adapters.messages.calls import assistant, text, user
 
 
 def test_arguments_are_an_object_whatever_they_were():
@@ -34,12 +35,9 @@ def test_arguments_are_an_object_whatever_they_were():
     assert arguments_of("\ud800") == {"_raw": "?"}
 
 
-def test_fit_ids_stay():
-    assert fit_id("toolu_01A-b") == original_id("toolu_01A-b") == "toolu_01A-b"
-
-
-def test_what_only_looks_like_ours_stays():
-    for odd in ("gw_", "gw_!", "gw_AB", "gw_dG9vbA", "gw__w"):
+def test_fit_ids_and_what_only_looks_like_ours_stay():
+    assert fit_id("toolu_01A-b") == "toolu_01A-b"
+    for odd in ("gw_", "gw_!", "gw_AB", "gw_dG9vbA", "gw__w", "toolu_01A-b"):
         assert original_id(odd) == odd
 
 
@@ -51,12 +49,9 @@ def test_every_id_comes_back(call_id):
     assert original_id(fit) == call_id
 
 
-def test_a_source_on_the_web_comes_back():
+def test_only_sources_on_the_web_come_back():
     citation = Citation("https://example.com", "T", quoted="q")
     assert decode_citations([encode_citation(citation)]) == (citation,)
-
-
-def test_what_is_no_source_on_the_web_is_not_carried():
     odd = [
         7,
         {"type": "page_location", "url": "u"},
@@ -74,11 +69,8 @@ ANY = st.text(st.characters())  # also halves of characters, which vendors have 
 @given(ANY, ANY)
 @settings(max_examples=100, deadline=None)
 def test_every_thought_comes_back(thinking, signature):
-    assert thought_of(sealed_thought(thinking, signature)) == {
-        "type": "thinking",
-        "thinking": thinking,
-        "signature": signature,
-    }
+    thought = {"type": "thinking", "thinking": thinking, "signature": signature}
+    assert thought_of(sealed_thought(thinking, signature)) == thought
     assert thought_of(sealed_data(signature)) == {"type": "redacted_thinking", "data": signature}
 
 
@@ -92,9 +84,10 @@ OURS = {"type": "thinking", "thinking": "hm", "signature": "gw1.chat_completions
 THEIRS = {"type": "thinking", "thinking": "so", "signature": "c2ln"}
 HIDDEN = {"type": "redacted_thinking", "data": UNSIGNED}
 CALL = {"type": "tool_use", "id": "t", "name": "n", "input": {}}
-RESULT = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t"}]}
+RESULT = user({"type": "tool_result", "tool_use_id": "t"})
 HELLO = {"role": "user", "content": "Is gw1. a prefix?"}
 BUDGET = {"type": "enabled", "budget_tokens": 2000}
+A = text("a")
 
 
 def cleaned(*messages, **fields):
@@ -102,40 +95,26 @@ def cleaned(*messages, **fields):
     return json.loads(CODECS.client.without_foreign(top_level(body), "up"))
 
 
-def assistant(*blocks):
-    return {"role": "assistant", "content": list(blocks)}
-
-
-def test_a_body_without_any_is_the_same_object():
+def test_a_body_without_any_keeps_its_bytes():
     for fields in ({}, {"messages": "x"}, {"messages": []}):
         body = dumps({"model": "m", **fields})
         assert CODECS.client.without_foreign(top_level(body), "up") is body
-
-
-def test_words_are_left_alone():
-    said = {"type": "text", "text": "gw1."}
-    body = dumps(
-        {"messages": [HELLO, assistant(said, THEIRS), {"role": "user", "content": "gw1."}]}
-    )
+    messages = [HELLO, assistant(text("gw1."), THEIRS), {"role": "user", "content": "gw1."}]
+    body = dumps({"messages": messages})
     assert CODECS.client.without_foreign(top_level(body), "up") == body
 
 
-def test_thoughts_of_others_are_taken_out():
-    text = {"type": "text", "text": "a"}
-    found = cleaned(HELLO, assistant(OURS, HIDDEN, THEIRS, text), assistant(OURS), HELLO)
-    assert found["messages"] == [HELLO, assistant(THEIRS, text), HELLO]
-
-
-def test_sources_of_others_are_taken_out():
+def test_thoughts_and_sources_of_others_are_taken_out():
     ours, theirs = (
         encode_citation(Citation("u")),
         {"type": "web_search_result_location", "url": "v"},
     )
-    text = {"type": "text", "text": "a"}
-    found = cleaned(
-        HELLO, assistant(text | {"citations": [ours, theirs]}, text | {"citations": [ours]}), HELLO
-    )
-    assert found["messages"][1] == assistant(text | {"citations": [theirs]}, text)
+    cited = text("a", citations=[ours, theirs]), text("a", citations=[ours])
+    found = cleaned(HELLO, assistant(OURS, HIDDEN, THEIRS, A, *cited), assistant(OURS), HELLO)
+    left = assistant(THEIRS, A, text("a", citations=[theirs]), A)
+    assert found["messages"] == [HELLO, left, HELLO]
+    odd = [7, "gw1.", {"content": "gw1."}, assistant("gw1.", 7)]  # is left to the vendor
+    assert cleaned(*odd)["messages"] == odd
 
 
 @pytest.mark.parametrize(
@@ -144,7 +123,7 @@ def test_sources_of_others_are_taken_out():
         ([HELLO, assistant(OURS, CALL), RESULT], True),
         ([HELLO, assistant(OURS, CALL), RESULT, assistant(CALL), RESULT], True),
         ([HELLO, assistant(OURS, CALL), RESULT, {"role": "user", "content": "b"}], False),
-        ([HELLO, assistant(OURS, {"type": "text", "text": "a"}), HELLO], False),
+        ([HELLO, assistant(OURS, A), HELLO], False),
         ([HELLO, assistant(THEIRS, CALL), RESULT], False),
     ],
 )
@@ -155,18 +134,13 @@ def test_thinking_by_a_budget_is_off_while_a_round_of_tools_has_lost_its_thought
     assert cleaned(*messages, thinking=adaptive)["thinking"] == adaptive
 
 
-def test_odd_bodies_are_left_to_the_vendor():
-    odd = [7, "gw1.", {"content": "gw1."}, {"role": "assistant", "content": ["gw1.", 7]}]
-    assert cleaned(*odd)["messages"] == odd
-
-
 def test_a_body_without_any_thoughts():
-    text = {"type": "text", "text": "a"}
     hidden = {"type": "redacted_thinking", "data": "zz"}
-    messages = [HELLO, assistant(THEIRS, hidden, text), HELLO, assistant(THEIRS, CALL), RESULT]
+    messages = [HELLO, assistant(THEIRS, hidden, A), HELLO, assistant(THEIRS, CALL), RESULT]
     body = dumps({"messages": messages, "thinking": BUDGET})
-    found = json.loads(without_reasoning(top_level(body), "up"))
-    assert found["messages"] == [HELLO, assistant(text), HELLO, assistant(CALL), RESULT]
-    assert found["thinking"] == {"type": "disabled"}
-    plain = dumps({"messages": [HELLO, assistant(text)]})
+    assert json.loads(without_reasoning(top_level(body), "up")) == {
+        "messages": [HELLO, assistant(A), HELLO, assistant(CALL), RESULT],
+        "thinking": {"type": "disabled"},
+    }
+    plain = dumps({"messages": [HELLO, assistant(A)]})
     assert without_reasoning(top_level(plain), "up") == plain

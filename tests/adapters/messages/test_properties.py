@@ -11,7 +11,7 @@ from adapters.family.codec import Target
 from adapters.family.opaque import Origin
 from adapters.family.traits import Traits
 from adapters.framing.sse import EventSplitter
-from adapters.ir.answer import Closed, Delta, Finished, Opened, Sealed
+from adapters.ir.answer import Finished, Sealed
 from adapters.ir.parts import Media, Reasoning, Text, ToolCall, ToolResult, Turn
 from adapters.ir.request import Output, Request, Thinking, Tool, ToolChoice
 from adapters.json.jsonio import dumps, top_level
@@ -21,7 +21,9 @@ from adapters.messages.parts import sealed_thought, thought_of
 from adapters.registry import FAMILIES
 from adapters.translate import Translator
 from demo.messages import sign_thought
+from tests.adapters.builders import slot
 from tests.adapters.messages.calls import CONTEXT, WIRE, events_of, sent, written
+from tests.adapters.streams import fed
 from tests.vendor.messages_request import check_request
 
 # A translation of the family to itself, which the registry does not have: streams must be equal.
@@ -89,7 +91,7 @@ def requests(draw):
 
 
 def plain(request):
-    """A request without what says where things stood in a body, calls compared by value."""
+    """Return a request without what says where things stood, calls compared by value."""
 
     def part(each):
         if isinstance(each, Media):
@@ -99,34 +101,20 @@ def plain(request):
         return each
 
     turns = [(turn.role, [part(each) for each in turn.parts]) for turn in request.turns]
-    return turns, replace(
-        request,
-        turns=(),
-        asks=(),
-        tools=tuple(replace(tool, path="") for tool in request.tools),
-    )
-
-
-def declared(request):
-    """Tools that the encoder declares for calls of the history are no part of the comparison."""
-    if request.tools:
-        return request
-    return replace(request, choice=None)
+    tools = tuple(replace(tool, path="") for tool in request.tools)
+    return turns, replace(request, turns=(), asks=(), tools=tools)
 
 
 @given(requests())
 @settings(max_examples=120, deadline=None)
 def test_a_request_comes_back(request):
-    traits = {"thinking": "adaptive"}
     if request.thinking is not None:  # a round of tools without thoughts would turn it off
         request = replace(request, turns=request.turns[:1])
-    body, _ = sent(request, **traits)
+    body, _ = sent(request, thinking="adaptive")
     again = at_once(CODECS.client.decode_request(top_level(dumps(body)), request.stream, None))
-    if not request.tools:
+    if not request.tools:  # those that are declared for calls of the history
         again = replace(again, tools=(), choice=None)
-    found, wanted = plain(again), plain(declared(request))
-    assert found[0] == wanted[0]
-    assert found[1] == wanted[1]
+    assert plain(again) == plain(request)
 
 
 @st.composite
@@ -180,18 +168,14 @@ def test_a_strict_vendor_takes_every_request(turns, thinking, forced, auto_cache
 def streams(draw):
     """Events of slots one after the other, as a messages vendor sends them."""
     events = []
-    for slot, kind in enumerate(draw(st.lists(st.sampled_from(["text", "reasoning", "call"])))):
+    for number, kind in enumerate(draw(st.lists(st.sampled_from(["text", "reasoning", "call"])))):
         pieces = draw(st.lists(st.text(min_size=1, max_size=5), max_size=4))
         if kind == "call":
-            pieces = ['{"a":', "1}"]
-            events.append(Opened(slot, kind, id=f"c{slot}", name="n"))
+            events += slot(number, kind, '{"a":', "1}", id=f"c{number}", name="n")
+        elif kind == "reasoning":  # one without words is not shown where it is the last
+            events += slot(number, kind, *(pieces or ["hm"]), seal="c2ln")
         else:
-            events.append(Opened(slot, kind))
-        events += [Delta(slot, piece) for piece in pieces]
-        if kind == "reasoning":  # one without words is not shown where it is the last
-            events += [] if pieces else [Delta(slot, "hm")]
-            events.append(Sealed(slot, "c2ln"))
-        events.append(Closed(slot))
+            events += slot(number, kind, *pieces)
     finish = draw(st.sampled_from(["stop", "length", "tools", "pause", "context_full"]))
     return [*events, Finished(finish)]
 
@@ -212,44 +196,25 @@ def test_a_stream_comes_back(events):
     assert unsealed(events_of(written(events))) == events
 
 
-def bridge():
-    request = Request("messages", True, (Turn("user", (Text("a"),)),))
+def begun(*turns):
+    request = Request("messages", True, turns)
     target = Target("anthropic", "claude", Traits())
-    made = at_once(SELF.begin(request, target, CONTEXT, ORIGIN, count=False))
-    operation = FAMILIES["messages"].client.operations["generate"]
-    return made.open_bridge("public", "claude", False, operation, 1 << 20)
-
-
-def fed(pieces):
-    """What a stream in pieces becomes, as it is fed by the relay."""
-    made, out = bridge(), b""
-    for piece in pieces:
-        repeated = made.feed_repeat(piece) if made.aligned else None
-        out += made.feed(piece) if repeated is None else repeated
-    return out + made.close(), made
+    return at_once(SELF.begin(request, target, CONTEXT, ORIGIN, count=False))
 
 
 def test_repeated_thoughts_are_sealed_whole():
     stream = (WIRE / "thinking.sse").read_bytes()
     events = [bytes(event) for event in EventSplitter(1 << 20).feed(stream)]
     at = next(i for i, event in enumerate(events) if b"thinking_delta" in event)
-    out, _ = fed([*events[:at], *[events[at]] * 5, *events[at + 1 :]])
-    found = [event for event in events_of(out) if isinstance(event, Sealed)]
-    said = "The harbour has two gauges. "
-    # what the client gets is wrapped, and holds all five pieces and the last
-    (sealed,) = unsealed(found)
-    opened = at_once(
-        SELF.begin(
-            Request(
-                "messages",
-                False,
-                (Turn("assistant", (Reasoning("", opaque=sealed.opaque),)),),
-            ),
-            Target("anthropic", "claude", Traits()),
-            CONTEXT,
-            ORIGIN,
-            count=False,
-        )
+    operation = FAMILIES["messages"].client.operations["generate"]
+    bridge = begun(Turn("user", (Text("a"),))).open_bridge(
+        "public", "claude", False, operation, 1 << 20
     )
+    repeated = [*events[:at], *[events[at]] * 5, *events[at + 1 :]]
+    out = b"".join([*(fed(bridge, event) for event in repeated), bridge.close()])
+    # what the client gets is wrapped, and holds all five pieces and the last
+    (sealed,) = unsealed(event for event in events_of(out) if isinstance(event, Sealed))
+    opened = begun(Turn("assistant", (Reasoning("", opaque=sealed.opaque),)))
     (message,) = [m for m in json.loads(opened.body)["messages"] if m["role"] == "assistant"]
-    assert message["content"][0]["thinking"] == said * 5 + "I should ask both."
+    thought = "The harbour has two gauges. " * 5 + "I should ask both."
+    assert message["content"][0]["thinking"] == thought

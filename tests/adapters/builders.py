@@ -1,0 +1,33 @@
+"""Builders that the tests of all families share: slots of a stream, and the fault of a call."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from adapters.faults import Condition, Fault
+from adapters.ir.answer import Closed, Delta, Event, Opened, Sealed
+
+
+def slot(
+    number: int, kind: str, *texts: str, seal: str = "", choice: int = 0, **fields: Any
+) -> list[Event]:
+    """Return the events of one slot: opened, its texts, its seal if it has one, closed."""
+    sealed = [Sealed(number, seal)] if seal else []
+    opened = Opened(number, kind, choice, **fields)
+    return [opened, *(Delta(number, text) for text in texts), *sealed, Closed(number)]
+
+
+def fault_of(function: Callable[..., object], *args: Any, **fields: Any) -> Fault:
+    """Return the fault that a call raises."""
+    with pytest.raises(Fault) as caught:
+        function(*args, **fields)
+    return caught.value
+
+
+def refusal_of(
+    function: Callable[..., object], *args: Any, **fields: Any
+) -> tuple[Condition, str | None]:
+    """Return the condition and the parameter of the fault that a call raises."""
+    fault = fault_of(function, *args, **fields)
+    return fault.condition, fault.param
