@@ -16,12 +16,12 @@ from handlers.hub.http.server import HubServer
 from handlers.hub.web.site import Site
 from operations.edits import editor
 from store.admin.document import parse
-from store.admin.objects import Sealing
 from store.db.database import discard, open_database
 from store.db.migrate import up
-from store.hub import tokens
-from store.values.cipher import Cipher
+from store.hub import sessions, tokens
+from store.money import wallet
 from tests.handlers.hub.browser import PASSWORDS, Browser
+from tests.handlers.hub.overview_world import SEALING, edit
 from tests.handlers.hub.script import Script
 from tests.support.ports import HOST, free_port
 from tests.support.stores import sqlite_store
@@ -70,6 +70,14 @@ class Served:
                 await asyncio.wait([self._ending], timeout=0.2)
             self._loop.remove_reader(listener)
 
+    def signed_in(self, name):
+        """The browser of a user whose session is a row that nobody signed in for."""
+        browser, db = Browser(self.port), self.site.db
+        user_id = wallet.find_owner(db, name).id
+        browser.cookies["sluice_session"] = sessions.begin(db, user_id, HOST, "")
+        browser.get("/account")
+        return browser
+
     def close(self):
         self._loop.call_soon_threadsafe(self._ended.set)
         self._thread.join(10)
@@ -82,8 +90,7 @@ def filled_store(tmp_path_factory):
     path = tmp_path_factory.mktemp("hub") / "filled.db"
     db = open_database(f"sqlite:///{path}")
     up(db)
-    sealing = Sealing(Cipher(["cipher key of the tests"]), ["pepper of the tests"])
-    editor(db, sealing, "tester").apply(parse(DOCUMENT, {}, path.parent))
+    editor(db, SEALING, "tester").apply(parse(DOCUMENT, {}, path.parent))
     discard(db)
     return path
 
@@ -98,6 +105,12 @@ def db(filled_store, tmp_path):
 
 
 @pytest.fixture
+def world(db, tmp_path):
+    """Groups, models, a channel and a third user."""
+    edit(db, tmp_path)
+
+
+@pytest.fixture
 def empty_store(tmp_path):
     """A store with its schema and nothing in it; a module may take it as its `db`."""
     db = open_database(sqlite_store(tmp_path / "empty.db"))
@@ -108,10 +121,9 @@ def empty_store(tmp_path):
 @pytest.fixture
 def apply(db):
     """apply(document): what the command does."""
-    sealing = Sealing(Cipher(["cipher key of the tests"]), ["pepper of the tests"])
 
     def bring(document):
-        editor(db, sealing, "tester").apply(parse(json.dumps(document), {}, Path.cwd()))
+        editor(db, SEALING, "tester").apply(parse(json.dumps(document), {}, Path.cwd()))
 
     return bring
 
@@ -130,7 +142,7 @@ def serve(db):
         site = Site(
             settings=settings,
             db=db,
-            sealing=Sealing(Cipher(["cipher key of the tests"]), ["pepper of the tests"]),
+            sealing=SEALING,
             trusted=tuple(map(ip_network, settings.server.trusted_proxies)),
             cookie_secrets=COOKIE_SECRETS,
         )
@@ -155,14 +167,19 @@ def browser(hub):
 
 @pytest.fixture
 def alice(hub):
-    """The browser of a member who has signed in."""
-    return Browser(hub.port).signed_in("alice")
+    return hub.signed_in("alice")
 
 
 @pytest.fixture
 def boss(hub):
-    """The browser of an administrator who has signed in."""
-    return Browser(hub.port).signed_in("boss")
+    """An administrator."""
+    return hub.signed_in("boss")
+
+
+@pytest.fixture
+def carol(hub, world):
+    """A member of the group default alone, in a world of groups and models."""
+    return hub.signed_in("carol")
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """A store with groups, models, a channel and calls, for the tests of home, status and wallet."""
 
+import re
+
 from operations.edits import editor
 from store.admin.document import parse
 from store.admin.objects import Sealing
@@ -47,6 +49,11 @@ serial = iter(range(10**6))
 def edit(db, folder, text=DOCUMENT):
     """Applies a document."""
     editor(db, SEALING, "tester").apply(parse(text, {}, folder))
+
+
+def text_of(answer):
+    """What a page says, without its marks."""
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", answer.text))
 
 
 def user_id(db, name):

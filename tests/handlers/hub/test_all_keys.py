@@ -6,7 +6,6 @@ import pytest
 
 from store.db.database import select_rows
 from store.db.tables.users import KeySecret
-from tests.handlers.hub.browser import Browser
 from tests.handlers.hub.usage.calls import call, put
 
 LEAKED = "sk-of-alice-which-leaked-0001"
@@ -74,7 +73,7 @@ def test_the_page_finds_a_secret_and_stops_its_key(boss, api, hub):
     assert row.text.count("laptop") == 1 and "alice" in row.text and LEAKED not in row.text
     key_id = place.partition("search=")[2]
     boss.send(f"/admin/keys/{key_id}/disable", [])
-    own = Browser(hub.port).signed_in("alice")
+    own = hub.signed_in("alice")
     assert "disabled" in own.get("/keys?state=disabled").text.lower()
     assert boss.send(f"/admin/keys/{key_id}/revoke", [("confirm", "wrong")]).status == 400
     assert boss.send(f"/admin/keys/{key_id}/revoke", [("confirm", "laptop")]).status == 303

@@ -151,7 +151,7 @@ def test_new_keys_of_the_provider_are_fetched(browser, provider, linked, monkeyp
 
 
 def test_linking_needs_the_password_and_the_session_that_asked(hub, provider, db):
-    alice = Browser(hub.port).signed_in("alice")
+    alice = hub.signed_in("alice")
     assert alice.get("/account/openid").place == "/account"  # without the password
     wrong = alice.send("/account/links", [("password", "wrong")])
     assert wrong.status == 400 and "The password is wrong." in wrong.text
@@ -163,7 +163,7 @@ def test_linking_needs_the_password_and_the_session_that_asked(hub, provider, db
     assert "Account linked." in page and provider.subject in page
     assert signs_in(Browser(hub.port), provider).status == 303
 
-    boss = Browser(hub.port).signed_in("boss")
+    boss = hub.signed_in("boss")
     boss.send("/account/links", [("password", PASSWORDS["boss"])])
     back = at_provider(provider, boss.get("/account/openid").place)
     assert boss.get(back).place == "/account" and "linked already" in boss.get("/account").text

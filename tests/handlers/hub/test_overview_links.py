@@ -14,22 +14,20 @@ from tests.handlers.hub.overview_world import book, call, edit, user_id
 KEY = '[[key]]\nuser = "alice"\nname = "lap top"\ngroup = "coding"\n'
 
 
-@pytest.fixture
-def db(db, tmp_path):
+@pytest.fixture(autouse=True)
+def calls(db, world, tmp_path):
     """Calls of many kinds, of today and before, and a model that is down."""
-    edit(db, tmp_path)
     edit(db, tmp_path, KEY)
     [key] = own_keys.owned(db, user_id(db, "alice"), 0)
     own = {"key_id": key.id, "key_name": key.name}
-    asked = {"outcome": "refused", "error_code": "model_not_found", "attempts": ()}
+    unknown = {"outcome": "refused", "error_code": "model_not_found", "attempts": ()}
     book(
         db,
         *(call(db, outcome="upstream_error", **own) for _ in range(DOWN_CALLS)),
         *(call(db, model="gpt-5-mini", ago_ms=days * DAY_MS, **own) for days in range(3)),
-        *(call(db, model="gpt 5.5 & more", **asked, **own) for _ in range(2)),
+        *(call(db, model="gpt 5.5 & more", **unknown, **own) for _ in range(2)),
     )
     wallet.credit(db, "alice", wallet.Movement(10**9, "gift"))
-    return db
 
 
 def links(answer):
@@ -45,22 +43,16 @@ def test_every_link_leads_to_a_page(alice, path):
     assert set(answers.values()) == {200}, answers
 
 
-def test_the_failed_calls_of_a_model_are_those_that_failed(alice):
-    text = alice.get("/status?group=coding").text
-    [link] = re.findall(r'href="(/usage\?[^"]*)">Failed calls', text)
-    found = alice.get("/api" + html.unescape(link)).json["items"]
-    assert [one["outcome"] for one in found] == ["upstream_error"] * DOWN_CALLS
+def test_figures_lead_to_their_calls(alice):
+    def calls_behind(path, pattern):
+        [(link, count)] = re.findall(pattern, alice.get(path).text)
+        items = alice.get("/api" + html.unescape(link)).json["items"]
+        assert count in ("Failed calls", str(len(items)))
+        return items
 
-
-def test_the_failures_of_home_are_those_that_it_counts(alice):
-    text = alice.get("/").text
-    [(link, count)] = re.findall(r'href="(/usage\?[^"]*)">All (\d+) of the last 24 hours', text)
-    found = alice.get("/api" + html.unescape(link)).json["items"]
-    assert len(found) == int(count) == DOWN_CALLS + 2
-
-
-def test_the_calls_that_asked_for_a_name(alice):
-    text = alice.get("/status").text
-    [link] = re.findall(r'<td class="num"><a href="(/usage\?[^"]*error_code[^"]*)">2</a>', text)
-    found = alice.get("/api" + html.unescape(link)).json["items"]
-    assert {one["model"] for one in found} == {"gpt 5.5 & more"} and len(found) == 2
+    failed = calls_behind("/status?group=coding", r'href="(/usage\?[^"]*)">(Failed calls)')
+    assert [row["outcome"] for row in failed] == ["upstream_error"] * DOWN_CALLS
+    failed = calls_behind("/", r'href="(/usage\?[^"]*)">All (\d+) of the last 24 hours')
+    assert len(failed) == DOWN_CALLS + 2
+    unknown = r'<td class="num"><a href="(/usage\?[^"]*error_code[^"]*)">(2)</a>'
+    assert {row["model"] for row in calls_behind("/status", unknown)} == {"gpt 5.5 & more"}

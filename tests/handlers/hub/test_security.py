@@ -30,7 +30,7 @@ def contents(db):
 
 
 def test_to_get_any_path_changes_nothing(hub, db):
-    boss = Browser(hub.port).signed_in("boss")
+    boss = hub.signed_in("boss")
     before = contents(db)
     for path in PATHS:
         if not path.endswith("/tail"):

@@ -128,7 +128,7 @@ def test_nobody_locks_oneself_out(api, boss, hub):
     boss.get("/admin/users/boss")
     assert boss.send("/admin/users/boss", [("password", new), ("role", "admin")]).status == 400
     assert boss.send("/admin/users/boss/disable", []).status == 400
-    assert Browser(hub.port).signed_in("boss")
+    assert hub.signed_in("boss")
     assert api.get("/api/admin/users/boss").json["role"] == "admin"
 
 

@@ -11,20 +11,13 @@ from store.hub import low_balance
 from store.money import codes, wallet
 from store.values.ids import DAY_MS
 from store.values.pricing import parse_money
-from tests.handlers.hub.browser import Browser
-from tests.handlers.hub.overview_world import SEALING, book, call, edit, user_id
-from tests.handlers.hub.test_status_page import text_of
+from tests.handlers.hub.overview_world import SEALING, book, call, edit, text_of, user_id
 
+pytestmark = pytest.mark.usefixtures("world")
 PLAN = (
     '[[plan]]\nname = "monthly"\nquota = "20"\nwindow = "month"\ndays = 60\n'
     '[[subscription]]\nuser = "alice"\nplan = "monthly"\n'
 )
-
-
-@pytest.fixture
-def db(db, tmp_path):
-    edit(db, tmp_path)
-    return db
 
 
 @pytest.fixture
@@ -33,46 +26,48 @@ def code(db):
     return made.code
 
 
-@pytest.fixture
-def carol(hub):
-    return Browser(hub.port).signed_in("carol")
-
-
 def balance(db, user="alice"):
     return wallet.show(db, user).balance_nanos
 
 
 def test_figures_and_the_ledger(alice, db):
-    book(db, call(db), call(db, cost_nanos=5 * 10**8, charges=()), call(db, ago_ms=2 * DAY_MS))
+    today = (call(db), call(db, cost_nanos=5 * 10**8 + 5, charges=()))
+    book(db, *today, call(db, ago_ms=2 * DAY_MS))
     wallet.credit(db, "alice", wallet.Movement(10**9, "<b>Invoice</b> 114"))
-    answer = alice.get("/wallet")
-    said = text_of(answer)
-    assert "Balance 10.8000 USD" in said and "About" in said
-    assert "Spent today 0.6000 USD Plans 0.5000, wallet 0.1000" in said
-    assert "No plans. Calls are paid from the wallet." in said
-    assert re.search(r"Top-up \+1\.0 10\.8 &lt;b&gt;Invoice&lt;/b&gt; 114", said)
-    assert re.search(r"Charges −0\.1 9\.8 calls of the day UTC day, not over yet", said)
+    text = text_of(alice.get("/wallet"))
+    assert "Balance 10.8000 USD" in text and "About" in text
+    assert "Spent today 0.6000 USD Plans 0.5000, wallet 0.1000" in text
+    assert "No plans. Calls are paid from the wallet." in text
+    assert re.search(r"Top-up \+1\.0 10\.8 &lt;b&gt;Invoice&lt;/b&gt; 114", text)
+    assert re.search(r"Charges −0\.1 9\.8 calls of the day UTC day, not over yet", text)
+    shown = alice.get("/api/wallet").json
+    spent = {"cost": "0.600000005", "wallet": "0.1", "plans": "0.500000005"}
+    expected = {"user": "alice", "currency": "USD", "held": "0", "balance": "10.8"}
+    expected |= {"spent_today": spent, "order": ["wallet"], "daily": "0.05"}
+    assert {name: shown[name] for name in expected} == expected
 
 
-def test_plans_with_their_window_and_the_order(alice, db, tmp_path):
-    edit(db, tmp_path, PLAN)
-    said = text_of(alice.get("/wallet"))
-    assert "Plan monthly Active" in said and "0 of 20.00" in said and "Resets in" in said
-    assert "1 Plan monthly 20.0000 left until" in said and "2 Wallet 10.0000 USD" in said
-    assert "Calls draw on the plan until it is used up" in said
-
-
-def test_a_code_is_redeemed_after_its_worth_was_told(alice, db, code):
+def test_a_code_is_redeemed_once_after_its_worth_was_told(alice, carol, db, code):
     alice.get("/wallet")
     told = alice.send("/wallet/redeem", [("code", code.lower())])
     assert told.status == 200 and "This code is worth 2.5 USD" in text_of(told)
+    fields = [("code", code), ("confirm", "yes")]
+    assert alice.send("/wallet/redeem", fields, xsrf=False).status == 403
+    assert alice.get(f"/wallet/redeem?code={code}&confirm=yes").status == 303
     assert balance(db) == 10**10
-    done = alice.send("/wallet/redeem", [("code", code), ("confirm", "yes")])
+    done = alice.send("/wallet/redeem", fields)
     assert (done.status, done.place) == (303, "/wallet")
     assert balance(db) == 125 * 10**8 and "2.5 USD redeemed." in alice.get("/wallet").text
     again = alice.send("/wallet/redeem", [("code", code)])
     assert again.status == 400 and "was already used" in again.text
     assert 'aria-invalid="true"' in again.text and code in again.text
+    for browser in (alice, carol):
+        again = browser.api("POST", "/api/wallet/redeem", {"code": code, "user": "alice"})
+        assert again.status == 400 and again.json["error"]["field"] == "code"
+    [other] = codes.create(db, codes.NewCodes(1, 25 * 10**8), SEALING.peppers[0], "boss")
+    line = carol.api("POST", "/api/wallet/redeem", {"code": other.code.lower()})
+    assert (line.status, line.json["amount"], line.json["balance_after"]) == (200, "2.5", "5.5")
+    assert alice.api("POST", "/api/wallet/redeem", {}).status == 400
 
 
 def test_why_a_code_is_refused_is_told_in_the_language_of_the_page(alice, db, code):
@@ -104,14 +99,7 @@ def test_wrong_codes_are_slowed_and_told(alice, carol):
     )
 
 
-def test_nothing_without_the_token_of_the_form_or_by_looking(alice, db, code):
-    fields = [("code", code), ("confirm", "yes")]
-    assert alice.send("/wallet/redeem", fields, xsrf=False).status == 403
-    assert alice.get(f"/wallet/redeem?code={code}&confirm=yes").status == 303
-    assert balance(db) == 10**10
-
-
-def test_the_ledger_page_by_page_and_as_csv(alice, hub, db):
+def test_the_ledger_page_by_page_and_as_csv(alice, carol, db):
     for number in range(30):
         wallet.credit(db, "alice", wallet.Movement(10**9, f"gift {number:02}"))
     first = alice.get("/wallet").text
@@ -119,14 +107,23 @@ def test_the_ledger_page_by_page_and_as_csv(alice, hub, db):
     [older] = re.findall(r'href="(/wallet\?after=[^"#]+)', first)
     second = alice.get(older).text
     assert "gift 03" in second and "gift 29" not in second and "Newest entries" in second
+    items, after = [], ""
+    while after is not None:
+        page = alice.get(f"/api/wallet/ledger?limit=20{after}").json
+        items += page["items"]
+        after = page["next"] and f"&after={page['next']}"
+    reasons = [f"gift {number:02}" for number in reversed(range(30))]
+    assert [line["reason"] for line in items][:30] == reasons and len(items) == 31
+    assert parse_money(items[0]["balance_after"]) == balance(db)
+    wallet.credit(db, "alice", wallet.Movement(10**9, "=1+1"))
     answer = alice.get("/wallet/ledger.csv")
     rows = list(csv.DictReader(io.StringIO(answer.text)))
-    assert "text/csv" in answer.headers["Content-Type"] and len(rows) == 31
-    assert (rows[0]["amount"], rows[0]["reason"]) == ("1", "gift 29")
-    wallet.credit(db, "alice", wallet.Movement(10**9, "=1+1"))
-    [newest, *_] = csv.DictReader(io.StringIO(alice.get("/wallet/ledger.csv").text))
-    assert newest["reason"] == "'=1+1"
-    assert "gift" not in Browser(hub.port).signed_in("carol").get("/wallet/ledger.csv").text
+    assert "text/csv" in answer.headers["Content-Type"] and len(rows) == 32
+    assert [row["reason"] for row in rows[:2]] == ["'=1+1", "gift 29"] and rows[1]["amount"] == "1"
+    assert "gift" not in carol.get("/wallet/ledger.csv").text
+    assert [line["amount"] for line in carol.get("/api/wallet/ledger").json["items"]] == ["3"]
+    for query in ("limit=0", "limit=x", "after=nothing", "limit=1001"):
+        assert alice.get(f"/api/wallet/ledger?{query}").status == 400
     assert alice.get("/wallet?after=nothing").status == 400
 
 
@@ -143,77 +140,27 @@ def test_told_below_the_balance_that_was_given(alice, db):
     assert low_balance.threshold(db, user_id(db, "alice")) is None
 
 
-def test_who_pays_first_is_the_users_choice(alice, db, tmp_path):
+def test_plans_have_their_window_and_who_pays_first_is_the_users_choice(alice, db, tmp_path):
     edit(db, tmp_path, PLAN)
     page = alice.get("/wallet")
+    text = text_of(page)
+    assert "Plan monthly Active" in text and "0 of 20.00" in text and "Resets in" in text
+    assert "1 Plan monthly 20.0000 left until" in text and "2 Wallet 10.0000 USD" in text
+    assert "Calls draw on the plan until it is used up" in text
     assert 'value="plan_first" aria-current="true"' in page.text
+    shown = alice.get("/api/wallet").json
+    [plan] = shown["subscriptions"]
+    assert (plan["plan"], plan["state"], plan["left"]) == ("monthly", "active", "20")
+    assert shown["order"] == ["monthly", "wallet"] and plan["resets_at"] > plan["starts_at"]
     done = alice.send("/wallet/order", [("order", "wallet_first"), ("before", "plan_first")])
     assert (done.status, done.place) == (303, "/wallet")
-    said = text_of(alice.get("/wallet"))
-    assert "1 Wallet" in said and "2 Plan monthly" in said and "Payment order changed" in said
+    text = text_of(alice.get("/wallet"))
+    assert "1 Wallet" in text and "2 Plan monthly" in text and "Payment order changed" in text
     assert alice.get("/api/wallet").json["order"] == ["wallet", "monthly"]
     assert alice.send("/wallet/order", [("order", "free")]).status == 400
-    fields = [("order", "plan_only")]
-    assert alice.send("/wallet/order", fields, xsrf=False).status == 403
+    assert alice.send("/wallet/order", [("order", "plan_only")], xsrf=False).status == 403
     [line, *_] = audit.entries(db, 10, audit.AuditFilter(kind="user", name="alice"))
     assert (line["actor"], line["after"]) == ("alice", {"order": "wallet_first"})
-
-
-# ---- JSON ----------------------------------------------------------------------------------------
-
-
-def test_the_wallet_says_what_the_command_says_and_what_was_spent(alice, db):
-    book(db, call(db), call(db, cost_nanos=5, charges=()), call(db, ago_ms=3 * DAY_MS))
-    found = alice.get("/api/wallet").json
-    view = wallet.show(db, "alice")
-    assert (found["user"], found["currency"], found["held"]) == ("alice", "USD", "0")
-    assert parse_money(found["balance"]) == view.balance_nanos
-    assert found["spent_today"] == {"cost": "0.100000005", "wallet": "0.1", "plans": "0.000000005"}
-    assert found["daily"] == "0.033333333" and found["order"] == ["wallet"]
-
-
-def test_plans_have_their_window_and_pay_in_order(alice, db, tmp_path):
-    edit(db, tmp_path, PLAN)
-    found = alice.get("/api/wallet").json
-    [one] = found["subscriptions"]
-    assert (one["plan"], one["state"], one["left"]) == ("monthly", "active", "20")
-    assert found["order"] == ["monthly", "wallet"] and one["resets_at"] > one["starts_at"]
-
-
-def test_the_ledger_goes_page_by_page_and_is_ones_own(alice, carol, db):
-    for number in range(5):
-        wallet.credit(db, "alice", wallet.Movement(10**9, f"gift {number}"))
-    book(db, call(db), call(db, ago_ms=DAY_MS))
-    items, after = [], ""
-    for _ in range(10):
-        page = alice.get(f"/api/wallet/ledger?limit=3{after}").json
-        items += page["items"]
-        if page["next"] is None:
-            break
-        after = f"&after={page['next']}"
-    assert [one["kind"] for one in items[:3]] == ["charges", "charges", "credit"]
-    balances = [parse_money(one["balance_after"]) for one in items]
-    amounts = [one["amount"].lstrip("-") for one in items]
-    assert balances[0] == wallet.show(db, "alice").balance_nanos and len(amounts) == 8
-    for newer, older, one in zip(balances, balances[1:], items, strict=False):
-        sign = -1 if one["amount"].startswith("-") else 1
-        assert newer - older == sign * parse_money(one["amount"].lstrip("-"))
-    assert [one["amount"] for one in carol.get("/api/wallet/ledger").json["items"]] == ["3"]
-
-
-@pytest.mark.parametrize("query", ["limit=0", "limit=x", "after=nothing", "limit=1001"])
-def test_a_page_that_cannot_be(alice, query):
-    assert alice.get(f"/api/wallet/ledger?{query}").status == 400
-
-
-def test_a_code_counts_once(alice, carol, db, code):
-    line = alice.api("POST", "/api/wallet/redeem", {"code": code.lower()})
-    assert (line.status, line.json["amount"], line.json["balance_after"]) == (200, "2.5", "12.5")
-    for one in (alice, carol):
-        again = one.api("POST", "/api/wallet/redeem", {"code": code, "user": "alice"})
-        assert again.status == 400 and again.json["error"]["field"] == "code"
-    assert carol.get("/api/wallet").json["balance"] == "3"
-    assert alice.api("POST", "/api/wallet/redeem", {}).status == 400
 
 
 def test_scripts_change_the_users_own_choices(alice):

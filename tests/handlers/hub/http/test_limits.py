@@ -242,7 +242,7 @@ def test_slow_requests_of_one_user_do_not_hold_up_another(hub, alice, monkeypatc
         return show(db, user)
 
     monkeypatch.setattr(account.wallet, "show", slow)
-    boss = Browser(hub.port).signed_in("boss")
+    boss = hub.signed_in("boss")
     waiting = [threading.Thread(target=alice.get, args=("/api/me",)) for _ in range(24)]
     try:
         for thread in waiting:

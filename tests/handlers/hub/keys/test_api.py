@@ -14,6 +14,8 @@ from store.money.accounts import quota_at
 from store.values.key_secrets import digests
 from tests.handlers.hub.overview_world import book, call, edit
 
+pytestmark = pytest.mark.usefixtures("world")
+
 PEPPERS = ["pepper of the tests"]
 DOUBLED = "/v1/messages/v1/messages"
 

@@ -14,6 +14,8 @@ from store.hub.own_keys import owned
 from store.values.key_secrets import digests
 from tests.handlers.hub.overview_world import book, call, user_id
 
+pytestmark = pytest.mark.usefixtures("world")
+
 DOUBLED = "/v1/messages/v1/messages"
 SCRIPT = "<script>alert(7)</script>"
 ENDS = ("", "/edit", "/rotate", "/revoke")

@@ -16,6 +16,8 @@ from tests.handlers.hub.browser import Browser
 from tests.handlers.hub.overview_world import book, call, edit
 from tests.support.ports import free_port
 
+pytestmark = pytest.mark.usefixtures("world")
+
 SECRET = "sk-pasted-by-its-owner-0123456789"
 EVENTS = {
     "/v1/chat/completions": [
