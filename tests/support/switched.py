@@ -20,6 +20,7 @@ HEAD_ONLY = (
 WAYS = {
     "dies": (b"", False),
     "resets": (b"", True),
+    "dies in head": (b"HTTP/1.1 200 OK\r\nContent-Ty", False),
     "500": (answer_of(500, ERROR), False),
     "429": (answer_of(429, ERROR), False),
     "429 with retry-after": (answer_of(429, ERROR, retry_after=2), False),

@@ -1,0 +1,305 @@
+"""Upstream keys that are refused: confirmed by a call of our own, suspended for all workers and
+nodes, and taken back. What is refused to one caller is refused to nobody else."""
+
+import contextlib
+import itertools
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from adapters.faults import CODES, Condition
+from handlers.relay.routing.breaker import CONSECUTIVE_FAULTS
+from tests.support.client import exchange, wait_until
+from tests.support.dialects import (
+    ALL,
+    CHAT,
+    GENERATE,
+    MESSAGES,
+    RESPONSES,
+    SECRET,
+    ask,
+    credentials,
+    path_of,
+)
+from tests.support.documents import channel, document
+from tests.support.echo import ANSWER, ERROR, Echo, answer_of
+from tests.support.metrics import scrape
+from tests.support.switched import LIST, WRONG, Vendor
+
+CHANGES_AFTER_S = 2.5  # a running gateway has taken them in
+OTHER_SECRET = "sk-test-of-another-user-0123456789"
+MISCONFIGURED = CODES[Condition.CHANNEL_MISCONFIGURED]
+VERIFY = {"error": {"message": "Your organization must be verified to stream this model.",
+                    "type": "invalid_request_error"}}  # fmt: skip
+USED_UP = {"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}
+TO_ONE = {"one-401": (401, True), "one-402": (402, True), "one-403": (403, False)}
+LISTS = {"refused": (401, WRONG, {}), "public": (200, LIST, {}), "missing": (404, ERROR, {})}
+# place: what the vendor says to the bad key, and to it for the list of models
+REFUSED = {
+    "refused": (401, WRONG, "refused"),
+    "public": (401, WRONG, "public"),
+    "missing": (403, WRONG, "missing"),
+    "used-up": (429, USED_UP, "public"),
+}
+SHARED = "shared"  # of the gateway with two workers
+PLACES = (*TO_ONE, *REFUSED, "confirmed", "few", SHARED)
+serial = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def vendors():
+    with contextlib.ExitStack() as stack:
+        yield {place: stack.enter_context(contextlib.closing(Vendor())) for place in PLACES}
+
+
+def content(vendors, places):
+    channels = []
+    for place in places:
+        keys = ["sk-only"] if place in TO_ONE else ["sk-bad", "sk-good"]
+        del keys[1 if place == "confirmed" else 2 :]
+        channels.append(channel(place, CHAT, vendors[place].url, {place: "up"}, keys=keys))
+    made = document(places, channels)
+    made["user"].append({"name": "other", "balance": "100"})
+    made["key"].append({"user": "other", "name": "k", "group": "all", "secret": OTHER_SECRET})
+    return made
+
+
+@pytest.fixture(scope="module")
+def gateway(launch, vendors, inside):
+    alone = content(vendors, PLACES[:-1])
+    for kind, objects in inside.items():
+        alone[kind] += objects
+    return launch(alone)
+
+
+def call(gateway, place, prompt=None, secret=SECRET):
+    """A conversation of its own, if no prompt is given: equal ones keep to one key."""
+    body = ask(CHAT, place, prompt or f"Say {next(serial)}.")
+    return exchange(gateway.port, "POST", path_of(CHAT, place), credentials(CHAT, secret), body)
+
+
+def code(answer):
+    return None if answer.status == 200 else answer.json["error"]["code"]
+
+
+def log_of(gateway, place, words):
+    lines = gateway.log().splitlines()
+    return [line for line in lines if words in line and f"channel={place} " in line]
+
+
+def suspended(gateway, place):
+    return log_of(gateway, place, "key refused, circuit opened")
+
+
+def shown(gateway, place):
+    return json.loads(gateway.run("channel", "show", place, "--json"))["keys_aside"]
+
+
+def refuse_bad_key(status=401, body=WRONG, wait_s=0.0):
+    def behave(prompt, key):
+        time.sleep(wait_s)
+        return (status, body, {}) if key == "sk-bad" else (200, ANSWER, {})
+
+    return behave
+
+
+# ---- one caller ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", TO_ONE)
+def test_what_is_refused_to_one_caller_is_refused_to_nobody_else(gateway, vendors, place):
+    (status, lists), vendor = TO_ONE[place], vendors[place]
+    vendor.behave = lambda prompt, key: (
+        (status, VERIFY, {}) if prompt == "special" else (200, ANSWER, {})
+    )
+    vendor.list = lambda key: LISTS["public" if lists else "missing"]
+    for _ in range(3):
+        assert code(call(gateway, place, "special")) == MISCONFIGURED
+    assert wait_until(lambda: log_of(gateway, place, "refused to one call only"))
+    for _ in range(2 * CONSECUTIVE_FAULTS):
+        assert code(call(gateway, place, "special")) == MISCONFIGURED
+        assert code(call(gateway, place, "usual", OTHER_SECRET)) is None
+    # The other user meets it, too, and is the second one to do so.
+    assert code(call(gateway, place, "special", OTHER_SECRET)) == MISCONFIGURED
+    assert code(call(gateway, place, "usual")) is None
+    assert suspended(gateway, place) == []
+    assert vendor.count("sk-only", "GET") <= 1
+
+
+@pytest.mark.parametrize("place", REFUSED)
+def test_a_key_that_is_refused_as_such_is_suspended(gateway, vendors, place):
+    """By a call of our own: one user is enough, and calls go on with the other key."""
+    (status, body, lists), vendor = REFUSED[place], vendors[place]
+    vendor.behave, vendor.list = refuse_bad_key(status, body), lambda key: LISTS[lists]
+    while not vendor.count("sk-bad"):
+        answer = call(gateway, place)
+        assert code(answer) is None
+    attempts = gateway.record(answer.call_id)["attempts"]
+    assert [one["error"] for one in attempts] == [MISCONFIGURED, None]
+    assert wait_until(lambda: suspended(gateway, place))
+    met = vendor.count("sk-bad")
+    assert met <= 2  # the call, and one word of ours
+    assert all(code(call(gateway, place)) is None for _ in range(20))
+    assert vendor.count("sk-bad") == met
+    [line], [key] = suspended(gateway, place), shown(gateway, place)
+    assert "upstream_key=1/2" in line and "sk-" not in line
+    assert f"upstream status {status}" in key["reason"]
+
+
+def test_a_second_user_confirms_what_the_vendor_does_not_tell_us(gateway, vendors):
+    """The list and our own word hang, as behind some proxies."""
+    place, vendor = "confirmed", vendors["confirmed"]
+    vendor.behave = lambda prompt, key: (401, WRONG, {}) if prompt == "q" else (500, ERROR, {})
+    vendor.list = lambda key: (500, ERROR, {})
+    for _ in range(3):
+        assert code(call(gateway, place, "q")) == MISCONFIGURED
+    assert suspended(gateway, place) == []
+    assert code(call(gateway, place, "q", OTHER_SECRET)) == MISCONFIGURED
+    assert wait_until(lambda: suspended(gateway, place))
+    asked = len(vendor.asked)
+    assert code(call(gateway, place, "q")) == MISCONFIGURED
+    assert len(vendor.asked) == asked
+
+
+def test_few_calls_meet_a_wrong_key_before_it_is_suspended(gateway, vendors):
+    vendor = vendors["few"]
+    vendor.behave = refuse_bad_key(wait_s=0.05)
+    vendor.list = lambda key: vendor.behave("", key)
+    with ThreadPoolExecutor(10) as pool:
+        codes = list(pool.map(lambda _: code(call(gateway, "few")), range(100)))
+    assert codes == [None] * 100
+    print(f"{vendor.count('sk-bad')} of 100 calls, ten at once, met the wrong key")
+    # Those of two round trips: the first call's own, and that of the list.
+    assert vendor.count("sk-bad") <= 20
+    assert vendor.count("sk-bad", "GET") == 1
+
+
+# ---- inside of an answer with status 200 ---------------------------------------------------------
+
+HOW = ("plain", "streamed")
+OPENAI = {"error": {"message": "no", "type": "invalid_request_error", "code": "invalid_api_key"}}
+ERRORS = {
+    CHAT: OPENAI,
+    RESPONSES: {
+        "type": "response.failed",
+        "response": {"id": "resp_1", "status": "failed", "output": [], **OPENAI},
+    },
+    MESSAGES: {"type": "error", "error": {"type": "authentication_error", "message": "no"}},
+    GENERATE: {"error": {"code": 401, "status": "UNAUTHENTICATED", "message": "no"}},
+}
+# Before an answer is accepted it may say itself how long it is not to be asked.
+BUSY = {"error": {"type": "overloaded_error", "message": "busy"}}
+
+
+def answering(error, how, is_good, **headers):
+    """What an upstream answers to a call; its list of models is open to a good key alone."""
+    body, kind = json.dumps(error).encode(), "application/json"
+    if how == "streamed":
+        body, kind = b"data: %b\n\n" % body, "text/event-stream"
+    listed = answer_of(200 if is_good else 401, {})
+    data = answer_of(200, body, kind, **headers)
+    return lambda request: listed if request.startswith("GET ") else data
+
+
+@pytest.fixture(scope="module")
+def inside(vendor):
+    """Models and channels of upstreams whose every answer has an error in it, and of good ones."""
+    made = {"model": [], "channel": []}
+    with contextlib.ExitStack() as stack:
+
+        def serve(name, family, answer):
+            upstream = stack.enter_context(contextlib.closing(Echo()))
+            upstream.answer = answer
+            parts = document(
+                [name],
+                [channel(f"bad-{name}", family, upstream.url, {name: "demo-small"},
+                         priority=9, keys=["sk-bad"]),
+                 channel(f"good-{name}", family, vendor.url, {name: "demo-small"})],
+            )  # fmt: skip
+            for kind, objects in made.items():
+                objects += parts[kind]
+
+        for how in HOW:
+            for family in ALL:
+                serve(f"{family}-{how}", family, answering(ERRORS[family], how, False))
+            serve(f"busy-{how}", CHAT, answering(BUSY, how, True, Retry_After=30))
+        yield made
+
+
+def attempts_inside(gateway, family, model, how):
+    stream = how == "streamed"
+    body, path = ask(family, model, stream=stream), path_of(family, model, stream)
+    answer = exchange(gateway.port, "POST", path, credentials(family), body)
+    assert answer.status == 200 and answer.whole, answer.body
+    return gateway.record(answer.call_id)["attempts"]
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("family", ALL)
+def test_a_key_refused_inside_an_answer_is_suspended_when_the_list_refuses_it_too(
+    gateway, family, how
+):
+    model = f"{family}-{how}"
+    first = attempts_inside(gateway, family, model, how)
+    assert wait_until(lambda: suspended(gateway, f"bad-{model}"))
+    others = [attempts_inside(gateway, family, model, how) for _ in range(3)]
+    tried = [(one["channel"], one["status"], one["error"]) for one in first]
+    assert tried == [(f"bad-{model}", 200, MISCONFIGURED), (f"good-{model}", 200, None)]
+    assert [[one["channel"] for one in attempts] for attempts in others] == [[f"good-{model}"]] * 3
+    assert len(suspended(gateway, f"bad-{model}")) == 1
+    assert "sk-bad" not in gateway.log()
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_wait_that_is_told_with_an_error_inside_is_obeyed(gateway, how):
+    counts = [len(attempts_inside(gateway, CHAT, f"busy-{how}", how)) for _ in range(4)]
+    assert counts == [2, 1, 1, 1]
+
+
+# ---- all workers and nodes -----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def two_workers(launch, vendors):
+    return launch(content(vendors, [SHARED]), {"server.workers": 2}, follow=False)
+
+
+def served(gateway, times):
+    return all(call(gateway, SHARED).status == 200 for _ in range(times))
+
+
+def test_what_one_worker_meets_all_workers_and_nodes_keep_to(two_workers, vendors):
+    """Through a restart, until an operator takes the key back."""
+    vendor, other = vendors[SHARED], two_workers.sibling("other")
+    gauge = "sluice_upstream_keys_suspended"
+    vendor.behave, vendor.list = refuse_bad_key(), lambda key: LISTS["refused"]
+    other.start()
+    try:
+        while not vendor.count("sk-bad"):
+            assert served(two_workers, 1)
+        time.sleep(CHANGES_AFTER_S)
+        assert served(two_workers, 20) and served(other, 20)
+        assert vendor.count("sk-bad") == 1
+        [key] = shown(two_workers, SHARED)
+        assert (key["position"], key["times"]) == (1, 1)
+        assert key["reason"] == "upstream status 401" and key["since"] < key["until"]
+        assert len(suspended(two_workers, SHARED) + suspended(other, SHARED)) == 1
+        assert scrape(two_workers).one(gauge, channel=SHARED) == 1
+    finally:
+        other.stop()
+    assert two_workers.stop() == 0
+    two_workers.start()
+    assert served(two_workers, 20)
+    assert vendor.count("sk-bad") == 1
+
+    vendor.behave = lambda prompt, key: (200, ANSWER, {})
+    two_workers.run("channel", "reinstate", SHARED, "--key", "2", code=1)
+    printed = two_workers.run("channel", "reinstate", SHARED, "--key", "1", "--json")
+    assert json.loads(printed) == {"channel": SHARED, "reinstated": 1}
+    assert shown(two_workers, SHARED) == []
+    time.sleep(CHANGES_AFTER_S)
+    assert scrape(two_workers).one(gauge, channel=SHARED) == 0
+    assert served(two_workers, 40)
+    assert vendor.count("sk-bad") > 1
