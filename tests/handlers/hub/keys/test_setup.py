@@ -139,23 +139,19 @@ def test_a_test_call_without_enough_money_says_what_was_left_and_links_the_walle
     assert 'href="/wallet"' in result and 'href="/status"' not in result
 
 
-def test_a_record_of_somebody_else_is_not_shown(alice, relay, db):
+def test_an_error_is_shown_as_it_came_and_no_record_of_others(alice, relay, db):
     book(db, call(db, user="carol", id=relay.call_id))
     assert ask(alice).json["record"] is None
-
-
-def test_an_error_is_shown_as_it_came(alice, relay):
     relay.status = 404
-    said = ask(alice).json
-    assert said["status"] == 404 and said["text"].startswith('{"error":{"message":"no <b>such</b>')
+    shown = ask(alice).json
+    assert shown["status"] == 404 and shown["text"].startswith(
+        '{"error":{"message":"no <b>such</b>'
+    )
     page = alice.send("/setup/test", [("client", "codex"), ("model", "gpt-5"), ("secret", SECRET)])
     assert page.status == 200 and "no &lt;b&gt;such" in page.text and SECRET not in page.text
-
-
-def test_a_relay_that_does_not_answer(alice, relay):
     relay.close()
-    said = ask(alice).json
-    assert said["status"] is None and said["error"] and said["record"] is None
+    shown = ask(alice).json
+    assert shown["status"] is None and shown["error"] and shown["record"] is None
 
 
 @pytest.mark.parametrize(
@@ -220,7 +216,10 @@ def test_a_base_url_is_checked(alice):
         assert "<script>" not in alice.get(f"/setup?url={url}").text.split("</head>")[1]
 
 
-def test_the_page_has_real_values(alice):
+def test_the_page_has_real_values(alice, carol, db):
+    page = carol.get("/setup")
+    assert page.status == 200 and "no keys yet" in page.text and "/keys/new" in page.text
+    assert carol.get("/setup/test").status == 303
     secret = alice.api("POST", "/api/keys", {"name": "laptop", "group": "coding"}).json["secret"]
     text = re.sub(r"<[^>]+>", "", html.unescape(alice.get("/setup?model=gpt-5-mini").text))
     shown = f"{secret[:10]}…{secret[-4:]}"
@@ -237,17 +236,7 @@ def test_the_page_has_real_values(alice):
     ):
         assert line in text, line
     assert secret not in text
-
-
-def test_a_model_that_is_not_well_is_told(alice, db):
-    alice.make("laptop", group="coding")
     assert "gpt-5 is " not in alice.get("/setup?model=gpt-5").text
     edit(db, Path(), '[[channel]]\nname = "secret-account"\ndraining = true')
     text = alice.get("/setup?model=gpt-5").text
     assert "gpt-5 is disabled in coding" in text and "secret-account" not in text
-
-
-def test_the_page_without_a_key(carol):
-    page = carol.get("/setup")
-    assert page.status == 200 and "no keys yet" in page.text and "/keys/new" in page.text
-    assert carol.get("/setup/test").status == 303

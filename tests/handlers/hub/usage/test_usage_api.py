@@ -58,7 +58,6 @@ def test_an_administrator_sees_all(boss, calls):
 @pytest.mark.parametrize(
     ("query", "found"),
     [
-        ("outcome=ok", [0]),
         ("outcome=ok,upstream_error", [1, 0]),
         ("outcome=ok&outcome=timeout", [0]),
         ("status=429", [1]),
@@ -69,7 +68,6 @@ def test_an_administrator_sees_all(boss, calls):
         ("model=gpt-4.1&endpoint=/v1/chat/completions&group=default", [1, 0]),
         ("model=no-such-model", []),
         ("since=4m", [1]),
-        ("since=24h", [1, 0]),
         ("key_id=key-of-alice", [1, 0]),
     ],
 )
@@ -86,16 +84,14 @@ def test_a_group_that_a_member_may_not_see_is_unknown(alice, boss, apply, db, ca
         error = answer.json.get("error", {"field": "", "message": ""})
         return answer.status, error["field"], error["message"].replace(group, "?")
 
-    assert (
-        told(alice, "hidden") == told(alice, "nowhere") == (400, "group", 'there is no group "?"')
-    )
+    unknown = (400, "group", 'there is no group "?"')
+    assert told(alice, "hidden") == told(alice, "nowhere") == unknown
     assert told(alice, "left")[0] == told(alice, "default")[0] == told(boss, "hidden")[0] == 200
 
 
 @pytest.mark.parametrize(
     ("query", "field"),
     [
-        ("group=nowhere", "group"),
         ("outcome=okay", "outcome"),
         ("error_code=none", "error_code"),
         ("key_id=key-of-boss", "key_id"),
@@ -103,11 +99,11 @@ def test_a_group_that_a_member_may_not_see_is_unknown(alice, boss, apply, db, ca
         ("user=boss", "user"),
         ("channel=main", "channel"),
         ("status=abc", "status"),
+        ("trace_id=zebra", "trace_id"),
         ("since=yesterday", "since"),
         ("since=2026-01-02&until=2026-01-01", "until"),
         ("modle=x", "modle"),
         ("limit=0", "limit"),
-        ("limit=0000000005000", "limit"),
         ("limit=" + "9" * 5000, "limit"),
         ("after=x", "after"),
         ("stream=yes", "stream"),
@@ -121,9 +117,12 @@ def test_what_does_not_exist_is_refused_with_its_field(alice, calls, query, fiel
         assert (answer.status, answer.json["error"]["field"]) == (400, field), answer.text
 
 
-def test_an_administrator_is_told_the_nearest_name(boss, calls):
+def test_sums_of_roll_ups_do_not_read_the_records(alice, boss, calls, monkeypatch):
     error = boss.get("/api/usage?user=alicia").json["error"]
     assert error["field"] == "user" and "alice" in error["message"]
+    monkeypatch.setattr(usage_stats, "_RECORDS", None)
+    query = "by=endpoint,group&error_code=upstream_rate_limited"
+    assert [row["calls"] for row in alice.get(f"/api/usage/stats?{query}").json["items"]] == [1]
 
 
 def test_pages_hold_each_call_once_while_others_come(db, alice):
@@ -157,14 +156,6 @@ def test_sums_are_not_made_from_too_many_calls(alice, boss, calls, monkeypatch, 
     assert (answer.status, answer.json["error"]["field"]) == (400, "since")
     for told in ("stats?by=user,outcome", "errors", "stats?by=status&client_request_id=x"):
         assert boss.get(f"/api/usage/{told}").status == 200
-
-
-def test_sums_of_endpoints_and_codes_do_not_read_the_records(alice, calls, monkeypatch):
-    monkeypatch.setattr(usage_stats, "_RECORDS", None)
-    [row] = alice.get("/api/usage/stats?by=endpoint,group&error_code=upstream_rate_limited").json[
-        "items"
-    ]
-    assert row["calls"] == 1
 
 
 def test_errors_are_grouped(db, alice, calls):

@@ -63,7 +63,7 @@ def test_an_export_ends_when_its_client_leaves(db, alice, stream, monkeypatch):
     before = -1
     while before != len(written):
         before = len(written)
-        time.sleep(0.5)
+        time.sleep(0.2)
     assert 0 < before < PIECES
 
 
