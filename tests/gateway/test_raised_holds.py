@@ -1,6 +1,8 @@
-"""Streams that outgrow what was held for them: more is held, and without money they end."""
+"""Streams that outgrow what was held for them: more is held, and without money they end.
 
-import threading
+How much is held, and when: tests/handlers/relay/test_holding.py.
+"""
+
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
@@ -12,6 +14,7 @@ from tests.support.coins import person
 from tests.support.dialects import (
     ALL,
     CHAT,
+    GENERATE,
     MESSAGES,
     REFUSALS,
     ask,
@@ -31,34 +34,17 @@ DEFAULT_HOLD = 8192 * TOKEN
 RICH = "100"
 POOR = "0.02"  # 2000 tokens
 PACE = 5000  # tokens a second: pieces of 400 bytes, 50 of them in a second
-TEXT = "ms=20 bytes=400"
 LONG = "[[demo ms=20 bytes=1600 chunks=150]]"  # three seconds, 60,000 tokens
-ENDLESS = f"[[demo {TEXT} chunks=10000]]"
+ENDLESS = "[[demo ms=20 bytes=400 chunks=10000]]"
 LATE_S = 4  # from a sweep that sees too much to the end of the stream
 OVERDRAWN = -LATE_S * PACE * TOKEN
-# How the user of a call runs out of money, and what is said of it.
+# How the user of a call runs out of money, in a family each, and what is said of it.
 WAYS = {
-    "wallet": ("E18", {"balance": POOR}),
-    "limit": ("E19", {"balance": RICH, "limit": POOR}),
-    "plan": ("E19", {"balance": RICH, "order": "plan_only", "plans": {"small": {"quota": POOR}}}),
+    "wallet": (CHAT, "E18", person("wallet", POOR, "wallet_only")),
+    "limit": (MESSAGES, "E19", person("limit", RICH, "wallet_only", limit=POOR)),
+    "plan": (GENERATE, "E19", person("plan", RICH, "plan_only", {"small": {"quota": POOR}})),
 }
 PLAN = "0.1"  # more than what is held in the beginning
-
-
-def owner(what, family):
-    return f"{what}-{family}".replace("_", "-")
-
-
-def people():
-    for family in ALL:
-        yield person(owner("rich", family), RICH)
-        yield person(owner("keeps", family), "0.009")
-        for what, (_, fields) in WAYS.items():
-            plans = {owner(n, family): p for n, p in fields.get("plans", {}).items()}
-            rest = {n: v for n, v in fields.items() if n not in ("balance", "plans", "order")}
-            yield person(owner(what, family), fields["balance"],
-                         fields.get("order", "wallet_only"), plans, **rest)  # fmt: skip
-    yield person("split", RICH, "plan_first", {"first": {"quota": PLAN}})
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +54,12 @@ def gateway(launch, vendor):
         "group": [{"name": "all"}],
         "channel": [channel(f, f, vendor.url, {MODEL: "demo-small"}) for f in ALL],
     }
-    return launch(joined(made, *people()), shared=False)
+    people = [
+        person("rich", RICH, "wallet_only"),
+        person("split", RICH, "plan_first", {"first": {"quota": PLAN}}),
+        *(user for _, _, user in WAYS.values()),
+    ]
+    return launch(joined(made, *people), shared=False)
 
 
 @pytest.fixture(scope="module")
@@ -78,102 +69,63 @@ def wallets(gateway):
     made.close()
 
 
-def begin(gateway, family, who, prompt, bound=None):
+def begin(gateway, family, who, prompt):
     connection = Connection(gateway.port, patience_s=60)
+    # Messages cannot do without a bound: there one that is beyond all money.
+    bound = 10**9 if family == MESSAGES else None
     body = bounded(ask(family, MODEL, prompt, stream=True), family, bound)
     headers = credentials(family, secret_of(who))
     connection.request("POST", path_of(family, MODEL, stream=True), headers, body)
     return connection
 
 
-def read_stream(gateway, family, who, prompt, bound=None):
-    with begin(gateway, family, who, prompt, bound) as connection:
+def read_stream(gateway, family, who, prompt):
+    with begin(gateway, family, who, prompt) as connection:
         answer = connection.read_head()
         assert answer.status == 200, (answer.head, connection.read_body(answer))
         connection.read_body(answer)
     return answer
 
 
-def bound_for(family):
-    """Messages cannot do without a bound: there one that is beyond all money."""
-    return 10**9 if family == MESSAGES else None
-
-
-class Watch:
-    """The most that a user's calls have held while it runs."""
-
-    def __init__(self, gateway, who):
-        self.most_nanos = 0
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look, args=(gateway, who))
-
-    def _look(self, gateway, who):
-        looking = Wallets(gateway)
-        while not self._over.wait(0.05):
-            self.most_nanos = max(self.most_nanos, looking.held(who))
-        looking.close()
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._over.set()
-        self._thread.join()
-
-
-@pytest.mark.parametrize("family", [f for f in ALL if f != MESSAGES])
-def test_more_is_held_for_a_stream_that_goes_on(gateway, wallets, family):
-    who = owner("rich", family)
-    with Watch(gateway, who) as watch:
-        answer = read_stream(gateway, family, who, LONG)
-    check_whole_stream(answer)
-    assert watch.most_nanos > 2 * DEFAULT_HOLD * 10**9
-    record = gateway.record(answer.call_id)
-    assert record["outcome"] == "ok"
-    wallets.check(who, RICH, [record])
-
-
-@pytest.mark.parametrize("family", ALL)
-def test_no_more_is_held_than_a_bound_may_cost(gateway, wallets, family):
-    who, bound = owner("keeps", family), 800
-    with Watch(gateway, who) as watch:
-        prompt = "[[demo ms=50 bytes=60 chunks=50]]"  # 750 tokens
-        answer = read_stream(gateway, family, who, prompt, bound)
-    check_whole_stream(answer)
-    assert watch.most_nanos == bound * TOKEN * 10**9
-    wallets.check(who, "0.009", [gateway.record(answer.call_id)])
-
-
 @pytest.fixture(scope="module")
-def ended(gateway):
-    """The answers of all calls whose money ends, made at once."""
-    ways = [(what, family) for what in WAYS for family in ALL]
-    with ThreadPoolExecutor(len(ways)) as pool:
+def streams(gateway, wallets):
+    """The answers of all streams, made at once, and the most that was held for the rich one."""
+    with ThreadPoolExecutor(len(WAYS) + 1) as pool:
         running = {
-            way: pool.submit(read_stream, gateway, way[1], owner(*way), ENDLESS, bound_for(way[1]))
-            for way in ways
+            what: pool.submit(read_stream, gateway, family, what, ENDLESS)
+            for what, (family, *_) in WAYS.items()
         }
-        return {way: one.result() for way, one in running.items()}
+        running["rich"] = pool.submit(read_stream, gateway, CHAT, "rich", LONG)
+        most_nanos = 0
+        while not running["rich"].done():
+            most_nanos = max(most_nanos, wallets.held("rich"))
+        return {what: stream.result() for what, stream in running.items()}, most_nanos
 
 
-@pytest.mark.parametrize("family", ALL)
+def test_more_is_held_for_a_stream_that_goes_on(gateway, wallets, streams):
+    answers, most_nanos = streams
+    check_whole_stream(answers["rich"])
+    assert most_nanos > 2 * DEFAULT_HOLD * 10**9
+    record = gateway.record(answers["rich"].call_id)
+    assert record["outcome"] == "ok"
+    wallets.check("rich", RICH, [record])
+
+
 @pytest.mark.parametrize("what", WAYS)
 def test_without_money_a_stream_ends_and_what_was_delivered_is_paid(
-    gateway, wallets, vendor, ended, what, family
+    gateway, wallets, vendor, streams, what
 ):
-    answer, (number, fields) = ended[what, family], WAYS[what]
+    answer, (family, number, _) = streams[0][what], WAYS[what]
     assert "used up" in check_stream_failure(answer, family, number)
     record = gateway.record(answer.call_id)
     assert (record["outcome"], record["status"]) == ("refused", 200)
     assert record["error_code"] == REFUSALS[number].code
     assert Decimal(record["cost"]) == cost_of(record)
     assert OVERDRAWN < Decimal(POOR) - cost_of(record) < 0
-    delivered = sum(len(one) for one in events(answer.body))
-    assert 0 < record["output_tokens"] < delivered // 4
+    assert 0 < record["output_tokens"] < sum(map(len, events(answer.body))) // 4
     assert wait_until(lambda: vendor.stats()["streams"] == 0), "an upstream was not cancelled"
     if what != "plan":
-        wallets.check(owner(what, family), fields["balance"], [record])
+        wallets.check(what, POOR if what == "wallet" else RICH, [record])
 
 
 def is_split(gateway):
@@ -184,7 +136,7 @@ def is_split(gateway):
     )
 
 
-def test_what_was_raised_is_known_after_a_kill(gateway):
+def test_what_was_raised_is_known_after_a_kill(gateway, streams):
     """The second payer came in when the first had no more: the adopted call is split as it was."""
     with begin(gateway, CHAT, "split", ENDLESS) as connection:
         connection.read_head()
