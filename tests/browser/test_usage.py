@@ -125,22 +125,13 @@ def test_filters_are_added_from_the_menu(visit, called):
     expect(page.locator(".chip.set")).to_have_count(0)
 
 
-@pytest.mark.parametrize("width", ["desk", "tablet", "phone"])
-def test_nothing_is_wider_than_the_window(visit, called, width, picture):
-    page = visit("alice", "/usage", width)
+def test_a_call_on_a_phone_is_not_wider_than_the_window(visit, called, picture):
+    page = visit("alice", "/usage", "phone")
     see(page, 5)
-    picture(page, f"usage-{width}")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     table(page).first.locator("a").click()
     expect(page.locator("dialog.drawer")).to_be_visible()
     page.reload()  # the same markup as a page
     expect(page.locator("article.call")).to_be_visible()
-    picture(page, f"usage-call-{width}")
+    picture(page, "usage-call-phone")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-
-
-def test_an_administrator_sees_who_called(visit, called):
-    page = visit("boss", "/admin/usage?user=alice")
-    see(page, 5)
-    expect(page.locator("table.usage thead")).to_contain_text("User")
-    expect(page.locator("td.c-channel").first).to_be_visible()

@@ -7,11 +7,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from adapters.generate_content import CODECS
-from adapters.ir.answer import Closed, Delta, Event, Finished, Opened, Sealed
+from adapters.generate_content.parts import sealed
+from adapters.ir.answer import Choice, Closed, Delta, Event, Finished, Opened, Sealed
 from adapters.ir.parts import Media, Part, Reasoning, Text, ToolCall, ToolResult, Turn
 from adapters.ir.request import Output, Request, Thinking, Tool, ToolChoice
 from adapters.ir.usage import Usage
-from tests.adapters.generate_content.calls import CONTEXT, chunks_of, decoded, encoded
+from adapters.json.structure import at_once
+from tests.adapters.generate_content.bridged import chunks_of
+from tests.adapters.generate_content.calls import CONTEXT, decoded, encoded
 
 USAGE = Usage(10, 5)
 
@@ -33,8 +36,13 @@ media = st.sampled_from(
 texts = st.builds(Text, words)
 schemas = st.sampled_from([None, {"type": "object", "properties": {"a": {"type": "string"}}}])
 tools = st.builds(Tool, st.just("function"), names, words, schemas)
-thinkings = st.none() | st.builds(
-    Thinking, st.sampled_from(["minimal", "low", "medium", "high"]), show=st.just("summary")
+thinkings = st.one_of(
+    st.none(),
+    st.builds(
+        Thinking,
+        st.sampled_from(["minimal", "low", "medium", "high"]),
+        show=st.sampled_from(["summary"]),
+    ),
 )
 
 
@@ -149,7 +157,11 @@ def slots(draw, choice: int, first: int) -> list[Event]:
     events: list[Event] = []
     kind = ""
     for slot in range(first, first + draw(st.integers(0, 5))):
-        kind = draw(st.sampled_from(sorted({"text", "reasoning", "call"} - ({kind} - {"call"}))))
+        kind = draw(
+            st.sampled_from(
+                [each for each in ("text", "reasoning", "call") if each != kind or each == "call"]
+            )
+        )
         if kind == "call":
             opened = Opened(slot, "call", choice, id=f"id{slot}", name=draw(names))
             events += [opened, Delta(slot, draw(arguments)), Closed(slot)]
@@ -188,6 +200,39 @@ def gathered(events: list[Event], choice: int) -> list:
     return [*found.values(), *last]
 
 
+answer_parts = st.lists(
+    texts
+    | st.builds(Reasoning, words, summary=st.just(True))
+    | st.builds(ToolCall, st.just("id"), names, arguments),
+    max_size=6,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(answer_parts, min_size=1, max_size=3))
+def test_whole_answers_come_back_through_the_wire(listed):
+    choices = tuple(Choice(merged(parts)) for parts in listed)
+    assert (
+        at_once(
+            CODECS.upstream.decode_answer(
+                at_once(CODECS.client.encode_answer(choices, USAGE, CONTEXT))
+            )
+        )
+        == choices
+    )
+
+
+def merged(parts: list[Part]) -> tuple[Part, ...]:
+    """Neighbours of one kind are one part on the wire's other side."""
+    found: list[Part] = []
+    for part in parts:
+        if found and type(part) is type(found[-1]) and not isinstance(part, ToolCall):
+            found[-1] = replace(found[-1], text=found[-1].text + part.text)
+        else:
+            found.append(part)
+    return tuple(found)
+
+
 states = st.from_regex(r"gw1\.[a-z]{1,8}", fullmatch=True)
 
 
@@ -199,16 +244,17 @@ states = st.from_regex(r"gw1\.[a-z]{1,8}", fullmatch=True)
 def test_state_of_others_comes_back_before_the_same_part(listed, keeps_thoughts):
     """A client repeats the parts of a stream, as the SDK gathers them, in its next request."""
     events: list[Event] = []
-    expected: list[str] = []
+    wanted: list[str] = []
     for slot, (kind, state) in enumerate(listed):
-        word = f"id{slot}" if kind == "call" else f"t{slot}"
         if kind == "thought":
             events += [Opened(slot, "reasoning"), Delta(slot, "Hm."), Sealed(slot, state)]
+            wanted.append(state)
         elif kind == "call":
-            events.append(Opened(slot, "call", id=word, name="f"))
+            events += [Opened(slot, "call", id=f"id{slot}", name="f")]
+            wanted.append(f"id{slot}")
         else:
-            events += [Opened(slot, "text"), Delta(slot, word)]
-        expected.append(state if kind == "thought" else word)
+            events += [Opened(slot, "text"), Delta(slot, f"t{slot}")]
+            wanted.append(f"t{slot}")
         events.append(Closed(slot))
     encoder = CODECS.client.open_encoder(CONTEXT)
     sent = encoder.begin() + b"".join(map(encoder.write, [*events, Finished("stop")]))
@@ -221,14 +267,32 @@ def test_state_of_others_comes_back_before_the_same_part(listed, keeps_thoughts)
     found = [identity(part) for turn in turns[1:] for part in turn.parts]
     found = [each for each in found if each != "Hm."]
     if keeps_thoughts:
-        assert found == expected
+        assert found == wanted
     # Without its thought a state goes before the texts that may belong to it.
     for of_text in (True, False):
         kept = [each for each in found if each.startswith("t") is of_text]
-        assert kept == [each for each in expected if each.startswith("t") is of_text]
+        assert kept == [each for each in wanted if each.startswith("t") is of_text]
 
 
 def identity(part: Part) -> str:
     if isinstance(part, Reasoning):
         return part.opaque or part.text
     return part.id if isinstance(part, ToolCall) else part.text
+
+
+def test_signatures_come_back_to_the_vendor_where_they_were():
+    """Through a client that repeats parts in their order, of whatever family."""
+    signed = {"functionCall": {"name": "f", "args": {}, "id": "x"}, "thoughtSignature": "AAAA"}
+    said = [
+        {"text": "Hm.", "thought": True},
+        {"text": "a", "thoughtSignature": "BBBB"},
+        {"text": "So.", "thought": True},
+        signed,
+        {"functionCall": {"name": "g", "args": {}, "id": "y"}},
+    ]
+    body = json.dumps({"candidates": [{"content": {"parts": said}, "finishReason": "STOP"}]})
+    (choice,) = at_once(CODECS.upstream.decode_answer(body.encode()))
+    request = Request("x", False, (Turn("user", (Text("?"),)), Turn("assistant", choice.parts)))
+    found = encoded(request)[0]["contents"][1]["parts"]
+    assert found == [part for part in said if not part.get("thought")]
+    assert sealed("text", "BBBB") in [getattr(part, "opaque", "") for part in choice.parts]

@@ -16,6 +16,13 @@ CHANNEL = {
 }
 
 
+def http(body, status="200 OK"):
+    """The answer of an upstream."""
+    text = json.dumps(body)
+    head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(text)}"
+    return f"{head}\r\n\r\n{text}".encode()
+
+
 class Script(Browser):
     """With a token; bodies and answers are JSON."""
 

@@ -7,10 +7,9 @@ import pytest
 from operations import first_steps
 from operations.edits import editor
 from store.admin.document import parse
-from store.admin.objects import Sealing
 from store.catalog.catalog import load_snapshot
-from store.values.cipher import Cipher
 from store.values.errors import Refused
+from tests.handlers.hub.overview_world import SEALING
 from tests.handlers.hub.script import CHANNEL, MODEL, UPSTREAM_KEY
 from tests.support.certificates import Authority
 
@@ -21,16 +20,11 @@ KEYS = {"keys": [UPSTREAM_KEY]}
 
 
 @pytest.fixture
-def sealing():
-    return Sealing(Cipher(["cipher key of the tests"]), ["pepper of the tests"])
-
-
-@pytest.fixture
-def command(api, db, sealing):
+def command(api, db):
     """command(field=text …): changes the channel main as a command does."""
     api.create("models", MODEL)
     api.create("channels", CHANNEL | {"extra_headers": HEADERS})
-    return lambda **edits: editor(db, sealing, "operator").change("channel", "main", edits)
+    return lambda **edits: editor(db, SEALING, "operator").change("channel", "main", edits)
 
 
 @pytest.mark.parametrize(
@@ -51,35 +45,29 @@ def test_a_new_origin_needs_keys_and_headers_again(api, command, move):
     assert api.call("PATCH", PLACE, move | KEYS | {"extra_headers": HEADERS}).status == 200
 
 
-def test_removing_a_proxy_or_certificates_needs_them_too(api, command, tmp_path):
-    command(proxy=PROXY, ca_file=str(Authority(tmp_path).ca_file))
-    for field in ("proxy", "ca_file"):
-        assert api.refused("PATCH", PLACE, {field: None})[:2] == (400, "keys")
-
-
-def test_the_same_origin_needs_no_secret(api, command):
+def test_only_another_origin_needs_secrets(api, command, tmp_path):
     command(proxy="http://one:login@127.0.0.1:3128")
     changes = {"base_url": "http://127.0.0.1:9/other/path", "proxy": "http://a:b@127.0.0.1:3128"}
     assert api.call("PATCH", PLACE, changes).status == 200
     without = {"keys": [], "extra_headers": {}, "base_url": "http://127.0.0.2:9"}
     assert api.call("PATCH", PLACE, without).status == 200
     assert api.call("PATCH", PLACE, {"base_url": "http://127.0.0.3:9"}).status == 200
+    command(ca_file=str(Authority(tmp_path).ca_file), keys=UPSTREAM_KEY)
+    for field in ("proxy", "ca_file"):
+        assert api.refused("PATCH", PLACE, {field: None})[:2] == (400, "keys")
 
 
-def test_the_form_and_the_first_run_refuse_it_too(boss, db, sealing, command):
+def test_the_form_and_the_first_run_refuse_it_too_and_commands_do_not(boss, db, command, tmp_path):
     fields = {"vendor": "openai-compatible", "family": "chat_completions", "enabled": "true"}
     form = [*fields.items(), ("base_url", "http://127.0.0.2:9")]
     answer = boss.send("/admin/channels/main/edit", form)
     assert answer.status == 400 and 'id="f-keys-problem"' in answer.text
     first = ("openai-compatible", "main", "default", ["gpt-4.1"], "http://127.0.0.2:9")
     with pytest.raises(Refused, match="keys"):
-        first_steps.make_channel(db, sealing, "boss", first_steps.FirstChannel(*first))
-
-
-def test_commands_move_channels(db, sealing, command, tmp_path):
+        first_steps.make_channel(db, SEALING, "boss", first_steps.FirstChannel(*first))
     command(base_url="http://127.0.0.2:9", proxy=PROXY)
     document = f'[[channel]]\nname = "main"\nbase_url = "http://127.0.0.3:9"\nproxy = "{PROXY}0"'
-    assert len(editor(db, sealing, "operator").apply(parse(document, {}, tmp_path)).changes) == 1
+    assert len(editor(db, SEALING, "operator").apply(parse(document, {}, tmp_path)).changes) == 1
 
 
 def test_paths_are_refused_unopened_and_all_with_one_answer(api, boss, command, tmp_path):
@@ -97,11 +85,9 @@ def test_paths_are_refused_unopened_and_all_with_one_answer(api, boss, command, 
     assert api.call("PATCH", PLACE, {"ca_file": ca_file, "priority": 3}).status == 200
 
 
-def test_a_proxy_that_was_set_over_http_is_guarded_until_a_command_sets_it(
-    api, db, sealing, command
-):
+def test_a_proxy_that_was_set_over_http_is_guarded_until_a_command_sets_it(api, db, command):
     def guarded():
-        [channel] = load_snapshot(db, sealing.cipher).channels
+        [channel] = load_snapshot(db, SEALING.cipher).channels
         return channel.route.guarded
 
     again = {"proxy": PROXY, "extra_headers": HEADERS} | KEYS

@@ -15,7 +15,7 @@ from tests.handlers.hub.script import CHANNEL, MODEL
 from tests.support.ports import HOST
 
 SEED = 20261127
-EACH = 25  # requests of an endpoint
+EACH = 12  # requests of an endpoint
 KNOWN = {"name": ["alice", "default", "gpt-4.1", "main", "none"], "user": ["alice"], "plan": ["p"]}
 LEFT_OUT = {"/api/usage/tail"}  # never ends
 HALF = "\ud800"

@@ -12,6 +12,7 @@ from tests.handlers.hub.script import CHANNEL, MODEL, UPSTREAM_KEY
 
 PAGES = ("users", "groups", "models", "channels", "plans", "codes", "audit", "system")
 PLAN = {"name": "monthly", "quota": "20", "window": "month"}
+SUBSCRIPTION = {"user": "alice", "plan": "monthly"}
 SCRIPT = "<script>alert(7)</script>"
 
 
@@ -20,33 +21,26 @@ SCRIPT = "<script>alert(7)</script>"
     [
         ("groups", {"name": "coding", "multiplier": "2.5"}, {"multiplier": "3"}, "coding"),
         ("users", {"name": "carol", "balance": "3"}, {"rpm": 60}, "carol"),
-        ("models", MODEL | {"name": "org/m:1"}, {"price": {"input": "7"}}, "org%2Fm%3A1"),
+        ("models", MODEL | {"name": "org/m:1"}, {"price": {"input": 0.1}}, "org%2Fm%3A1"),
         ("channels", CHANNEL, {"priority": 5, "models": {}}, "main"),
         ("plans", PLAN, {"quota": "30"}, "monthly"),
-        (
-            "subscriptions",
-            {"user": "alice", "plan": "monthly"},
-            {"expires_at": "2030-01-01T00:00:00Z"},
-            "alice/monthly",
-        ),
+        ("subscriptions", SUBSCRIPTION, {"expires_at": "2030-01-01T00:00:00Z"}, "alice/monthly"),
     ],
 )
 def test_each_kind_is_created_shown_changed_and_removed(api, db, plural, body, changes, path):
-    if plural == "channels":
-        api.create("models", MODEL)
-    if plural == "subscriptions":
-        api.create("plans", PLAN)
+    for before, needed in {"channels": ("models", MODEL), "subscriptions": ("plans", PLAN)}.items():
+        if plural == before:
+            api.create(*needed)
     created = api.create(plural, body)
     assert created["id"] in [row["id"] for row in api.listed(f"/api/admin/{plural}")]
     place = f"/api/admin/{plural}/{path}"
     assert api.get(place).json == created
     changed = api.call("PATCH", place, changes)
     assert changed.status == 200, changed.text
-    for field, value in changes.items():
-        shown = changed.json[field]
-        if field == "price":
-            shown, value = shown["input"], value["input"]
-        assert shown == value
+    expected = changes | (
+        {"price": {"input": "0.1", "output": "8", "call": "0"}} if plural == "models" else {}
+    )
+    assert {field: changed.json[field] for field in changes} == expected
     assert len(export(db).get(plural[:-1], [])) == len(api.listed(f"/api/admin/{plural}"))
     assert api.call("DELETE", place).status == 204
     assert api.get(place).status == 404
@@ -86,21 +80,6 @@ def test_a_refusal_names_the_field_and_changes_nothing(api):
     assert status == 400 and 'channel "main" refers to it' in message
 
 
-def test_numbers_of_json_are_money_to_the_last_digit(api):
-    body = {"name": "exact", "price": {"input": 0.1, "output": 2}}
-    assert api.create("models", body)["price"]["input"] == "0.1"
-
-
-def test_lists_come_page_by_page_and_are_searched(api):
-    api.create("groups", *({"name": f"team-{number}"} for number in range(5)))
-    first = api.get("/api/admin/groups?limit=4&search=TEAM").json
-    assert [row["name"] for row in first["items"]] == ["team-0", "team-1", "team-2", "team-3"]
-    rest = api.get(f"/api/admin/groups?limit=4&search=TEAM&after={first['next']}").json
-    assert [row["name"] for row in rest["items"]] == ["team-4"] and rest["next"] is None
-    assert api.listed("/api/admin/groups?search=%25") == []
-    assert api.refused("GET", "/api/admin/groups?limit=0")[:2] == (400, "limit")
-
-
 def test_upstream_keys_and_passwords_are_in_no_answer(api):
     api.create("models", MODEL)
     body = CHANNEL | {"extra_headers": {"x-org": "secret-org"}, "proxy": "http://u:pw@127.0.0.1:1"}
@@ -134,7 +113,7 @@ def test_every_page_and_form_is_shown_in_each_language(boss, api, language):
     api.create("models", MODEL)
     api.create("channels", CHANNEL)
     api.create("plans", PLAN)
-    api.create("subscriptions", {"user": "alice", "plan": "monthly"})
+    api.create("subscriptions", SUBSCRIPTION)
     api.create("notices", {"text": SCRIPT})
     code = api.create("codes", {"amount": "1"})["items"][0]
     places = [*PAGES, *(f"{page}?new=1" for page in PAGES if page not in ("audit", "system"))]

@@ -11,10 +11,8 @@ ROUTES = ("/", "/account")
 @pytest.mark.parametrize("path", ROUTES)
 def test_a_page_without_a_session_leads_to_the_sign_in_and_back(browser, path):
     answer = browser.get(f"{path}?a=1")
-    assert (answer.status, answer.place) == (
-        303,
-        f"/sign-in?next={path.replace('/', '%2F')}%3Fa%3D1",
-    )
+    place = f"/sign-in?next={path.replace('/', '%2F')}%3Fa%3D1"
+    assert (answer.status, answer.place) == (303, place)
     answer = browser.sign_in("alice", PASSWORDS["alice"], f"{path}?a=1")
     assert (answer.status, answer.place) == (303, f"{path}?a=1")
     assert browser.get(path).status == 200
@@ -27,6 +25,8 @@ def test_the_cookie_is_new_and_closed_to_scripts(browser):
     flags = {flag.strip() for flag in cookie.split(";")[1:]}
     assert {"HttpOnly", "SameSite=Lax"} <= flags and "Secure" not in flags
     assert browser.cookies["sluice_session"] != "planted"
+    browser.cookies["sluice_session"] = "planted"
+    assert browser.get("/account").status == 303
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,8 @@ def test_after_the_sign_out_the_cookie_opens_nothing(alice, hub):
 
 
 def test_theme_and_language_are_kept_by_the_browser(browser):
-    assert (
-        '<html lang="zh">' in browser.get("/sign-in", **{"Accept-Language": "zh-CN,en;q=0.5"}).text
-    )
+    chinese = {"Accept-Language": "zh-CN,en;q=0.5"}
+    assert '<html lang="zh">' in browser.get("/sign-in", **chinese).text
     browser.send("/preferences", [("theme", "dark"), ("language", "zh")])
     assert '<html lang="zh" data-theme="dark">' in browser.get("/sign-in").text
     browser.send("/preferences", [("theme", "system"), ("language", "xx")])

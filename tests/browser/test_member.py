@@ -1,15 +1,130 @@
-"""Keys and client set-up in a real browser before a real gateway."""
+"""What a member does in a browser before a real gateway: home, channel status, wallet, keys, client
+set-up; and what every page has: navigation, shortcuts, times."""
 
+import json
 import re
 
 import openai
-import pytest
 from playwright.sync_api import expect
 
 from tests.browser.world import MODEL, SECRETS
 
+BROKEN = "claude-sonnet-4-5"
 DOUBLED = "/v1/messages/v1/messages"
 VISIBLE_MS = 8000
+
+
+def test_the_first_call_appears_by_itself_on_the_empty_home(visit, world, picture):
+    page = visit("carol")
+    expect(page.get_by_text("Waiting for the first call")).to_be_visible()
+    expect(page.locator("#first-call")).to_contain_text("$SLUICE_API_KEY")
+    expect(page.locator("#first-call")).to_contain_text(world.base_url)
+    picture(page, "home-empty")
+    assert world.call("carol")[0] == 200
+    expect(page.get_by_text("Latest failures")).to_be_visible()
+    expect(page.locator(".figures").get_by_text("Calls, 24 h")).to_be_visible()
+    expect(page.locator("table code", has_text=MODEL).first).to_be_visible()
+    picture(page, "home-first-call")
+
+
+def test_filters_of_the_status_page_change_it_in_place(visit):
+    page = visit("boss", "/status")
+    page.keyboard.press("/")
+    page.keyboard.type("gpt")
+    expect(page.locator("tr.row", has_text=BROKEN)).to_have_count(0)
+    page.wait_for_url(re.compile("text=gpt"))
+    expect(page.locator("#find")).to_be_focused()
+    page.locator("#find").fill("")
+    page.get_by_role("link", name="coding ×0.5").click()
+    page.wait_for_url(re.compile("group=coding"))
+    expect(page.locator("tr.row", has_text=MODEL)).to_contain_text("Not offered")
+    page.go_back()
+    expect(page.locator("tr.row", has_text=MODEL)).to_contain_text("Available")
+
+
+def test_a_bar_says_its_hour_and_the_name_is_copied(visit, world):
+    assert world.call("alice")[0] == 200
+    page = visit("alice", "/status?text=gpt")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    bars = page.locator("td.hours a")
+    box = bars.locator("svg").bounding_box()
+    page.mouse.move(box["x"] + box["width"] - 2, box["y"] + 5)
+    expect(bars).to_have_attribute("title", re.compile(r": \d+ calls, all succeeded|no calls"))
+    page.locator("td.model button.copy").click()
+    assert page.evaluate("navigator.clipboard.readText()") == MODEL
+
+
+def test_a_code_is_redeemed_by_keyboard_alone(visit, world, picture):
+    [made] = json.loads(world.gateway.run("code", "create", "--amount", "5", "--json"))
+    page = visit("alice", "/wallet")
+    page.locator("#code").focus()
+    page.keyboard.type(made["code"])
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("This code is worth 5 USD.")).to_be_visible()
+    expect(page.get_by_role("button", name="Redeem 5 USD")).to_be_focused()
+    picture(page, "wallet-confirm")
+    page.keyboard.press("Enter")
+    expect(page.locator(".toast")).to_contain_text("5 USD redeemed.")
+    expect(page.locator(".ledger tr.row").first).to_contain_text("Redeemed")
+    page.locator("#code").fill(made["code"])
+    page.said.clear()
+    page.get_by_role("button", name="Redeem", exact=True).click()
+    expect(page.locator(".problem")).to_contain_text("was already used")
+    expect(page.locator("#code")).to_be_focused()
+    page.said.clear()  # the browser notes the answer 400
+
+
+def test_the_search_of_a_phone_opens_when_it_is_used(visit):
+    page = visit("alice", "/keys", "phone")
+    find = page.locator("#find")
+    assert find.bounding_box()["width"] < 50
+    find.focus()
+    assert find.bounding_box()["width"] > 150
+    find.fill("lap")
+    expect(page.get_by_text("laptop").first).to_be_visible()
+
+
+def test_navigation_at_each_width(visit):
+    assert visit("alice").locator("a[href^='/admin']").count() == 0
+    page = visit("boss")
+    links = page.get_by_role("navigation").get_by_role("link")
+    expect(links.filter(has_text="Audit log")).to_be_visible()
+    page.set_viewport_size({"width": 768, "height": 1024})
+    expect(page.locator(".side a[href='/usage']")).to_be_visible()
+    expect(page.locator(".side a[href='/usage'] span")).to_be_hidden()
+    page.set_viewport_size({"width": 360, "height": 740})
+    expect(page.locator(".tabs a[href='/usage']")).to_be_visible()
+    page.locator(".tabs summary").click()
+    expect(page.locator(".tabs a[href='/wallet']")).to_be_visible()
+
+
+def test_the_theme_and_the_language_stay(visit):
+    page = visit("alice")
+    page.keyboard.press("t")
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    page.locator(".side summary").click()
+    page.get_by_role("button", name="中文").click()
+    expect(page.locator("html")).to_have_attribute("lang", "zh")
+    page.goto("/account")
+    expect(page.locator("html[lang='zh'][data-theme='dark']")).to_be_visible()
+
+
+def test_keys_lead_to_pages_and_show_themselves(visit):
+    page = visit("alice", "/account")
+    page.keyboard.press("?")
+    expect(page.locator("#shortcuts")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#shortcuts")).to_be_hidden()
+    for key, path in (("s", "/status"), ("w", "/wallet"), ("h", "/")):
+        page.keyboard.press("g")
+        page.keyboard.press(key)
+        page.wait_for_url(re.compile(f"{path}$"))
+
+
+def test_times_are_in_the_browsers_zone_and_utc_on_hover(visit):
+    page = visit("alice", "/account")
+    first = page.locator("time").first
+    assert "UTC" in first.get_attribute("title") and "UTC" not in first.text_content()
 
 
 def make(page, name):
@@ -59,6 +174,10 @@ def test_a_key_is_made_and_used_with_an_official_sdk_and_its_record_seen(visit, 
         model=MODEL, messages=[{"role": "user", "content": "hello"}]
     )
     assert answer.choices[0].message.content
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download .env").click()
+    assert download.value.suggested_filename == "sdk.env"
+    assert f"SLUICE_API_KEY={secret}\n" in download.value.path().read_text()
     page.get_by_role("link", name="Done").click()
     reloaded_until(page, page.locator("td", has_text=re.compile("^Ok 200$")))
     expect(page.locator("td code", has_text=MODEL).first).to_be_visible()
@@ -85,16 +204,6 @@ def test_a_secret_that_was_not_copied_asks_before_it_is_left(visit):
     leave(page)
     page.goto("/keys")
     assert asked == ["beforeunload"]
-
-
-def test_the_file_of_a_secret(visit):
-    page = visit("alice")
-    secret = make(page, "file")
-    with page.expect_download() as download:
-        page.get_by_role("button", name="Download .env").click()
-    assert download.value.suggested_filename == "file.env"
-    assert f"SLUICE_API_KEY={secret}\n" in download.value.path().read_text()
-    page.goto("/keys")
 
 
 def test_snippets_of_each_client_and_a_test_call(visit, picture):
@@ -132,16 +241,6 @@ def test_a_wrong_path_is_shown_to_the_owner_with_its_cure(visit, world, picture)
     assert DOUBLED not in other.content() and "laptop" not in other.locator("main").inner_text()
 
 
-def test_two_users_never_see_each_others_keys(visit):
-    page = visit("alice", "/keys")
-    address = row(page, "laptop").get_by_role("link", name="laptop").get_attribute("href")
-    other = visit("carol", "/keys")
-    expect(row(other, "editor")).to_be_visible()
-    for end in ("", "/edit", "/rotate", "/revoke"):
-        assert other.goto(address + end).status == 404
-    other.said.clear()
-
-
 def test_disabled_and_back_by_the_toast(visit, world):
     page = visit("carol", "/keys")
     row(page, "editor").locator("summary").click()
@@ -150,37 +249,6 @@ def test_disabled_and_back_by_the_toast(visit, world):
     expect(page.locator(".toast")).to_contain_text("Key editor disabled")
     undo(page)
     expect(page.locator(".head")).to_contain_text("Active")
-
-
-def test_revoking_waits_for_the_typed_name(visit):
-    page = visit("alice")
-    make(page, "gone")
-    leave(page)
-    page.goto("/keys")
-    row(page, "gone").locator("summary").click()
-    row(page, "gone").get_by_role("link", name="Revoke key").click()
-    button = page.get_by_role("dialog").get_by_role("button", name="Revoke key")
-    expect(button).to_be_disabled()
-    page.get_by_label("Type gone to confirm").fill("gone")
-    button.click()
-    expect(page.locator(".toast")).to_contain_text("Key gone revoked")
-    expect(row(page, "gone")).to_have_count(0)
-
-
-def test_an_edit_in_the_drawer_keeps_what_was_typed(visit):
-    page = visit("alice", "/keys")
-    row(page, "laptop").locator("summary").click()
-    row(page, "laptop").get_by_role("link", name="Edit").click()
-    drawer = page.get_by_role("dialog")
-    drawer.get_by_label("Spend limit").fill("much")
-    drawer.get_by_role("button", name="Save").click()
-    expect(drawer.locator("#limit-problem")).to_be_visible()
-    expect(drawer.get_by_label("Spend limit")).to_have_value("much")
-    drawer.get_by_label("Spend limit").fill("5000")
-    drawer.get_by_role("button", name="Save").click()
-    expect(page.locator(".toast")).to_contain_text("Key laptop changed")
-    expect(page.locator(".figures")).to_contain_text("5,000.00")
-    page.said.clear()  # the browser notes the 400 of the first try
 
 
 def test_by_keyboard_alone(visit):
@@ -209,17 +277,6 @@ def test_by_keyboard_alone(visit):
             break
     page.keyboard.press("Enter")
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
-
-
-@pytest.mark.parametrize("width", ["desk", "tablet", "phone"])
-def test_no_page_is_wider_than_its_window(visit, width, picture):
-    page = visit("alice", "/keys", width)
-    address = row(page, "laptop").get_by_role("link", name="laptop").get_attribute("href")
-    ends = ("", "/edit", "/rotate", "/revoke")
-    for path in ("/keys", "/keys/new", "/setup?url=x", *(address + end for end in ends)):
-        page.goto(path)
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
-        picture(page, f"{path.strip('/').split('?')[0].replace('/', '-')}-{width}")
 
 
 def test_what_works_without_scripts(visit):
