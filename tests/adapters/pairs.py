@@ -28,107 +28,96 @@ STREAMS = {
 }
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
 IMAGE = "data:image/png;base64,aGk="
-PDF = "data:application/pdf;base64,aGk="
 FOREIGN = "Z3cxLg=="  # base64 of how the state of another family begins
+LINKED = {"mimeType": "image/png", "fileUri": "https://a/b"}
+INLINE = {"inlineData": {"mimeType": "image/png", "data": "AAAA"}}
+PROBABLE = {"token": "a", "logProbability": -1}
+SUPPORT = {"segment": {"startIndex": 1, "endIndex": 2}, "groundingChunkIndices": [0]}
+COUNTS = {"promptTokenCount": 1, "candidatesTokenCount": 1}
 # A stream with all that a chunk may have.
+RICH_PARTS = [
+    {"text": "Hm.", "thought": True},
+    {"text": "é"},
+    {"functionCall": {"name": "f", "args": {"a": [1]}}, "thoughtSignature": "AAAA"},
+    {"text": "b", "thoughtSignature": "AAAA"},
+]
+RICH_CANDIDATE = {
+    "content": {"role": "model", "parts": RICH_PARTS},
+    "index": 0,
+    "logprobsResult": {
+        "chosenCandidates": [PROBABLE],
+        "topCandidates": [{"candidates": [PROBABLE]}],
+    },
+    "groundingMetadata": {
+        "groundingChunks": [{"web": {"uri": "https://a", "title": "A"}}],
+        "groundingSupports": [SUPPORT],
+    },
+    "citationMetadata": {"citationSources": [{"uri": "https://b", "endIndex": 1}]},
+}
 RICH = {
-    "candidates": [
-        {
-            "content": {
-                "role": "model",
-                "parts": [
-                    {"text": "Hm.", "thought": True},
-                    {"text": "é"},
-                    {
-                        "functionCall": {"name": "f", "args": {"a": [1]}},
-                        "thoughtSignature": "AAAA",
-                    },
-                    {"text": "b", "thoughtSignature": "AAAA"},
-                ],
-            },
-            "index": 0,
-            "logprobsResult": {
-                "chosenCandidates": [{"token": "a", "logProbability": -1}],
-                "topCandidates": [{"candidates": [{"token": "a", "logProbability": -1}]}],
-            },
-            "groundingMetadata": {
-                "groundingChunks": [{"web": {"uri": "https://a", "title": "A"}}],
-                "groundingSupports": [
-                    {"segment": {"startIndex": 1, "endIndex": 2}, "groundingChunkIndices": [0]}
-                ],
-            },
-            "citationMetadata": {"citationSources": [{"uri": "https://b", "endIndex": 1}]},
-        }
-    ],
-    "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2},
+    "candidates": [RICH_CANDIDATE],
+    "usageMetadata": COUNTS | {"totalTokenCount": 2},
     "modelVersion": "up",
     "responseId": "r",
 }
 END = {
     "candidates": [{"content": {"parts": [{"text": ""}]}, "finishReason": "STOP", "index": 0}],
-    "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1},
+    "usageMetadata": COUNTS,
 }
 ANSWERS["generate_content"].append(RICH)
 STREAMS["generate_content"].append(
     b"".join(b"data: %b\n\n" % json.dumps(chunk).encode() for chunk in (RICH, RICH, END))
 )
-FUNCTION = {"name": "f", "parameters": {"type": "object"}, "strict": True}
+
+
+def typed(kind, **fields):
+    return {"type": kind, **fields}
+
+
+def turn(role, *content, **fields):
+    return {"role": role, "content": list(content), **fields}
+
+
+TEXT, FUNCTION = typed("text", text="x"), {"name": "f", "parameters": {"type": "object"}}
+GRAMMAR = {"type": "grammar", "grammar": {"syntax": "lark", "definition": "x"}}
 EXTRA = {"gw": "gw1.x/0:3", "google": {"thought_signature": "c2ln"}}
-CALLS = [
-    {
-        "id": "a",
-        "type": "function",
-        "function": {"name": "f", "arguments": "{}"},
-        "extra_content": EXTRA,
-    },
-    {"id": "b", "type": "custom", "custom": {"name": "g", "input": "x"}},
+CHAT_CALLS = [
+    typed("function", id="a", function={"name": "f", "arguments": "{}"}, extra_content=EXTRA),
+    typed("custom", id="b", custom={"name": "g", "input": "x"}),
 ]
 CHAT_REQUEST = {
     "model": "m",
     "messages": [
         {"role": "system", "content": "Be brief."},
-        {
-            "role": "user",
-            "content": [
-                {"type": "text", "text": "x", "prompt_cache_breakpoint": {"ttl": "30m"}},
-                {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
-                {"type": "file", "file": {"file_data": "aGk=", "filename": "a.txt"}},
-            ],
-        },
-        {
-            "role": "assistant",
-            "content": [{"type": "text", "text": "x"}, {"type": "refusal", "refusal": "x"}],
-            "reasoning_content": "Hm.",
-            "reasoning_opaque": "gw1.y/0:3 gw1.z",
-            "tool_calls": CALLS,
-            "function_call": {"name": "h", "arguments": "{}"},
-        },
+        turn(
+            "user",
+            TEXT | {"prompt_cache_breakpoint": {"ttl": "30m"}},
+            typed("image_url", image_url={"url": IMAGE}),
+            typed("file", file={"file_data": "aGk=", "filename": "a.txt"}),
+        ),
+        turn(
+            "assistant",
+            TEXT,
+            typed("refusal", refusal="x"),
+            reasoning_content="Hm.",
+            reasoning_opaque="gw1.y/0:3 gw1.z",
+            tool_calls=CHAT_CALLS,
+            function_call={"name": "h", "arguments": "{}"},
+        ),
         {"role": "tool", "tool_call_id": "b", "content": "x"},
-        {"role": "tool", "tool_call_id": "a", "content": [{"type": "text", "text": "x"}]},
+        turn("tool", TEXT, tool_call_id="a"),
         {"role": "function", "name": "h", "content": "x"},
     ],
     "tools": [
-        {"type": "function", "function": FUNCTION},
-        {
-            "type": "custom",
-            "custom": {
-                "name": "g",
-                "format": {
-                    "type": "grammar",
-                    "grammar": {"syntax": "lark", "definition": "x"},
-                },
-            },
-        },
+        typed("function", function=FUNCTION | {"strict": True}),
+        typed("custom", custom={"name": "g", "format": GRAMMAR}),
     ],
     "functions": [{"name": "h"}],
-    "tool_choice": {
-        "type": "allowed_tools",
-        "allowed_tools": {
-            "mode": "auto",
-            "tools": [{"type": "function", "function": {"name": "f"}}],
-        },
-    },
-    "response_format": {"type": "json_schema", "json_schema": {"name": "t", "schema": {}}},
+    "tool_choice": typed(
+        "allowed_tools",
+        allowed_tools={"mode": "auto", "tools": [typed("function", function={"name": "f"})]},
+    ),
+    "response_format": typed("json_schema", json_schema={"name": "t", "schema": {}}),
     "stream_options": {"include_usage": True},
     "logit_bias": {"5": 1},
     "stop": ["x"],
@@ -136,16 +125,75 @@ CHAT_REQUEST = {
     "web_search_options": {},
     "reasoning_effort": "low",
 }
+RESPONSES_REQUEST = {
+    "model": "m",
+    "input": [
+        turn(
+            "user",
+            typed("input_text", text="x"),
+            typed("input_image", image_url=IMAGE),
+            typed("input_file", file_data="aGk=", filename="a.txt"),
+        ),
+        typed("reasoning", summary=[typed("summary_text", text="x")]),
+        typed("reasoning", summary=[], encrypted_content="e"),
+        typed("function_call", call_id="a", name="f", arguments='{"a":1}'),
+        typed("custom_tool_call", call_id="b", name="c", input="free"),
+        typed("function_call_output", call_id="a", output="x"),
+        typed("custom_tool_call_output", call_id="b", output="x"),
+    ],
+    "tools": [
+        typed("function", name="f", parameters=SCHEMA),
+        typed("namespace", name="n", tools=[typed("custom", name="c")]),
+        typed("web_search"),
+    ],
+    "tool_choice": typed(
+        "allowed_tools", mode="auto", tools=[typed("function", name="f"), typed("mcp")]
+    ),
+    "text": {"format": typed("json_schema", name="t", schema=SCHEMA), "verbosity": "low"},
+    "reasoning": {"effort": "low", "summary": "auto"},
+    "include": ["reasoning.encrypted_content"],
+}
+RESULT_BLOCKS = [TEXT, typed("image", source=typed("url", url="https://x"))]
+MESSAGES_REQUEST = {
+    "model": "m",
+    "max_tokens": 900,
+    "system": [typed("text", text="s", cache_control={"type": "ephemeral"})],
+    "messages": [
+        turn(
+            "user",
+            TEXT,
+            typed("image", source=typed("base64", media_type="image/png", data="aGk=")),
+            typed("document", source=typed("text", media_type="text/plain", data="d")),
+        ),
+        turn(
+            "assistant",
+            typed("thinking", thinking="t", signature="s"),
+            typed("text", text="y"),
+            typed("tool_use", id="a", name="f", input={"a": 1}),
+        ),
+        turn(
+            "user",
+            typed("tool_result", tool_use_id="a", is_error=True, content=RESULT_BLOCKS),
+        ),
+    ],
+    "tools": [
+        {"name": "f", "input_schema": SCHEMA},
+        typed("web_search_20250305", name="web_search"),
+    ],
+    "tool_choice": typed("any", disable_parallel_tool_use=True),
+    "thinking": typed("enabled", budget_tokens=1024),
+    "metadata": {"user_id": "u"},
+    "stop_sequences": ["a"],
+    "output_config": {"effort": "low", "format": typed("json_schema", schema=SCHEMA)},
+}
+G_RESULTS = [
+    {"name": "g", "id": "y", "response": {"error": "x"}},
+    {"name": "f", "response": {"output": {"a": 1}}, "parts": [INLINE]},
+]
+G_SCHEMA = {"type": "OBJECT", "properties": {"a": {"type": "STRING"}}}
 GENERATE_REQUEST = {
     "contents": [
-        {
-            "role": "user",
-            "parts": [
-                {"text": "x"},
-                {"inlineData": {"mimeType": "image/png", "data": "AAAA"}},
-                {"fileData": {"mimeType": "image/png", "fileUri": "https://a/b"}},
-            ],
-        },
+        {"role": "user", "parts": [{"text": "x"}, INLINE, {"fileData": LINKED}]},
         {
             "role": "model",
             "parts": [
@@ -154,28 +202,13 @@ GENERATE_REQUEST = {
                 {"functionCall": {"name": "g", "id": "y"}},
             ],
         },
-        {
-            "role": "user",
-            "parts": [
-                {"functionResponse": {"name": "g", "id": "y", "response": {"error": "x"}}},
-                {
-                    "functionResponse": {
-                        "name": "f",
-                        "response": {"output": {"a": 1}},
-                        "parts": [{"inlineData": {"mimeType": "image/png", "data": "AAAA"}}],
-                    }
-                },
-            ],
-        },
+        {"role": "user", "parts": [{"functionResponse": result} for result in G_RESULTS]},
     ],
     "systemInstruction": {"parts": [{"text": "s"}]},
     "tools": [
         {
             "functionDeclarations": [
-                {
-                    "name": "f",
-                    "parameters": {"type": "OBJECT", "properties": {"a": {"type": "STRING"}}},
-                },
+                {"name": "f", "parameters": G_SCHEMA},
                 {"name": "g", "parametersJsonSchema": {"type": "object", "allOf": [{}]}},
             ]
         },
@@ -198,93 +231,8 @@ GENERATE_REQUEST = {
 }
 REQUESTS = {
     "chat_completions": CHAT_REQUEST,
-    "responses": {
-        "model": "m",
-        "input": [
-            {
-                "role": "user",
-                "content": [
-                    {"type": "input_text", "text": "x"},
-                    {"type": "input_image", "image_url": IMAGE},
-                    {"type": "input_file", "file_data": "aGk=", "filename": "a.txt"},
-                ],
-            },
-            {"type": "reasoning", "summary": [{"type": "summary_text", "text": "x"}]},
-            {"type": "reasoning", "summary": [], "encrypted_content": "e"},
-            {"type": "function_call", "call_id": "a", "name": "f", "arguments": '{"a":1}'},
-            {"type": "custom_tool_call", "call_id": "b", "name": "c", "input": "free"},
-            {"type": "function_call_output", "call_id": "a", "output": "x"},
-            {"type": "custom_tool_call_output", "call_id": "b", "output": "x"},
-        ],
-        "tools": [
-            {"type": "function", "name": "f", "parameters": SCHEMA},
-            {"type": "namespace", "name": "n", "tools": [{"type": "custom", "name": "c"}]},
-            {"type": "web_search"},
-        ],
-        "tool_choice": {
-            "type": "allowed_tools",
-            "mode": "auto",
-            "tools": [{"type": "function", "name": "f"}, {"type": "mcp"}],
-        },
-        "text": {
-            "format": {"type": "json_schema", "name": "t", "schema": SCHEMA},
-            "verbosity": "low",
-        },
-        "reasoning": {"effort": "low", "summary": "auto"},
-        "include": ["reasoning.encrypted_content"],
-    },
-    "messages": {
-        "model": "m",
-        "max_tokens": 900,
-        "system": [{"type": "text", "text": "s", "cache_control": {"type": "ephemeral"}}],
-        "messages": [
-            {
-                "role": "user",
-                "content": [
-                    {"type": "text", "text": "x"},
-                    {
-                        "type": "image",
-                        "source": {"type": "base64", "media_type": "image/png", "data": "aGk="},
-                    },
-                    {
-                        "type": "document",
-                        "source": {"type": "text", "media_type": "text/plain", "data": "d"},
-                    },
-                ],
-            },
-            {
-                "role": "assistant",
-                "content": [
-                    {"type": "thinking", "thinking": "t", "signature": "s"},
-                    {"type": "text", "text": "y"},
-                    {"type": "tool_use", "id": "a", "name": "f", "input": {"a": 1}},
-                ],
-            },
-            {
-                "role": "user",
-                "content": [
-                    {
-                        "type": "tool_result",
-                        "tool_use_id": "a",
-                        "content": [
-                            {"type": "text", "text": "r"},
-                            {"type": "image", "source": {"type": "url", "url": "https://x"}},
-                        ],
-                        "is_error": True,
-                    }
-                ],
-            },
-        ],
-        "tools": [
-            {"name": "f", "input_schema": SCHEMA},
-            {"type": "web_search_20250305", "name": "web_search"},
-        ],
-        "tool_choice": {"type": "any", "disable_parallel_tool_use": True},
-        "thinking": {"type": "enabled", "budget_tokens": 1024},
-        "metadata": {"user_id": "u"},
-        "stop_sequences": ["a"],
-        "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": SCHEMA}},
-    },
+    "responses": RESPONSES_REQUEST,
+    "messages": MESSAGES_REQUEST,
     "generate_content": GENERATE_REQUEST,
 }
 

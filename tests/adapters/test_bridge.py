@@ -112,20 +112,20 @@ def test_half_an_event_is_a_cut_and_no_garbage():
     assert stream.close() == b"" and stream.whole
 
 
-def test_an_error_event_without_its_blank_line():
-    stream = chat_stream()
-    stream.feed(CHUNK + ERROR.rstrip())
-    assert stream.close() == b"" and stream.fault.condition is Condition.UPSTREAM_FAILED
-
-
-def test_the_only_event_without_its_blank_line():
+@pytest.mark.parametrize(
+    ("data", "end", "fault"),
+    [
+        (b": x\n\n" + CHUNK.rstrip(), b": x\n\n" + CHUNK, None),
+        (CHUNK + ERROR.rstrip(), b"", Condition.UPSTREAM_FAILED),
+        (CHUNK + USAGE.rstrip(), b"", None),
+        (b"", b"", None),
+    ],
+)
+def test_a_last_event_that_lacks_its_blank_line_at_the_end(data, end, fault):
     stream = chat_stream(drop=True)
-    stream.feed(b": x\n\n" + CHUNK.rstrip())
-    assert stream.close() == b": x\n\n" + CHUNK and stream.accepted
-    stream = chat_stream(drop=True)
-    stream.feed(CHUNK + USAGE.rstrip())
-    assert stream.close() == b""
-    assert chat_stream().close() == b""
+    stream.feed(data)
+    assert stream.close() == end and stream.accepted == bool(data)
+    assert (stream.fault and stream.fault.condition) == fault
 
 
 def test_an_oversized_event_passes_without_heartbeats_in_it():

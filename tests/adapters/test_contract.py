@@ -13,6 +13,7 @@ from adapters.faults import Condition, Fault
 from adapters.json.jsonio import top_level
 from adapters.registry import FAMILIES, VENDORS
 from adapters.upstream_errors.read import read_upstream_error
+from tests.adapters.builders import fault_of
 from tests.adapters.streams import fed
 
 WIRE = pathlib.Path(__file__).parent.parent / "wire"
@@ -64,6 +65,10 @@ LINE_ENDS = [b"\n", b"\r\n", b"\r"]
 
 def name_of(value: object) -> str:
     return value.stem if isinstance(value, pathlib.Path) else getattr(value, "name", repr(value))
+
+
+of_families = pytest.mark.parametrize("family", FAMILIES.values(), ids=name_of)
+of_streams = pytest.mark.parametrize(("family", "path"), GOOD_STREAMS, ids=name_of)
 
 
 def cuts(data: bytes, rng: random.Random) -> list[list[bytes]]:
@@ -120,7 +125,7 @@ def run_array(chunks: list[bytes], public: str = MODEL) -> tuple[bytes, NativeBr
 
 
 @pytest.mark.parametrize("ends", LINE_ENDS)
-@pytest.mark.parametrize(("family", "path"), GOOD_STREAMS, ids=name_of)
+@of_streams
 def test_stream_is_byte_exact_however_it_is_cut(family, path, ends):
     data = lines_of(path).replace(b"\n", ends)
     for chunks in cuts(data, random.Random(7)):
@@ -134,7 +139,7 @@ def test_stream_is_byte_exact_however_it_is_cut(family, path, ends):
 
 
 @pytest.mark.parametrize("ends", LINE_ENDS)
-@pytest.mark.parametrize(("family", "path"), GOOD_STREAMS, ids=name_of)
+@of_streams
 def test_only_the_model_value_differs_when_names_differ(family, path, ends):
     data = lines_of(path).replace(b"\n", ends)
     expected, times = MODEL_VALUE.subn(rb'\1"' + PUBLIC.encode() + b'"', data)
@@ -143,7 +148,7 @@ def test_only_the_model_value_differs_when_names_differ(family, path, ends):
         assert run(family, chunks, public=PUBLIC)[0] == expected
 
 
-@pytest.mark.parametrize(("family", "path"), GOOD_STREAMS, ids=name_of)
+@of_streams
 def test_a_comment_and_blank_lines_and_a_bom_pass(family, path):
     data = b"\xef\xbb\xbf: hello\n\n\n" + lines_of(path).replace(b"\n\n", b"\n\n\n: x\n\n", 2)
     for chunks in cuts(data, random.Random(9)):
@@ -156,7 +161,7 @@ FINISH = re.compile(
 )
 
 
-@pytest.mark.parametrize(("family", "path"), GOOD_STREAMS, ids=name_of)
+@of_streams
 def test_a_cut_stream_is_never_whole_before_its_finish(family, path):
     data = lines_of(path)
     finish = FINISH.search(data)
@@ -168,7 +173,7 @@ def test_a_cut_stream_is_never_whole_before_its_finish(family, path):
         assert sent == b"" or sent.endswith(b"\n\n")
 
 
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=name_of)
+@of_families
 def test_an_error_event_of_the_vendor_is_not_passed(family):
     data = (WIRE / family.name / "midstream_error.sse").read_bytes()
     for chunks in cuts(data, random.Random(10)):
@@ -179,7 +184,7 @@ def test_an_error_event_of_the_vendor_is_not_passed(family):
         assert not stream.whole and stream.feed(b"data: {}\n\n") == b""
 
 
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=name_of)
+@of_families
 def test_our_own_stream_fault_is_read_back_as_an_error(family):
     """What one gateway writes, another must understand."""
     for before in (b"", first_event(family)):
@@ -191,7 +196,7 @@ def test_our_own_stream_fault_is_read_back_as_an_error(family):
             assert stream.accepted is bool(before)
 
 
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=name_of)
+@of_families
 @pytest.mark.parametrize("started", [False, True])
 def test_heartbeats_disturb_nobody(family, started):
     data = lines_of(next(p for f, p in GOOD_STREAMS if f is family))
@@ -212,7 +217,7 @@ def test_a_whole_answer_is_byte_exact_but_for_the_model(family, path):
     assert times == 1 and renamed.body == expected and renamed.usage == same.usage
 
 
-@pytest.mark.parametrize(("family", "path"), GOOD_STREAMS, ids=name_of)
+@of_streams
 def test_stream_and_whole_answer_report_the_same_usage(family, path):
     whole = path.with_suffix(".json")
     stream = run(family, [path.read_bytes()])[1]
@@ -222,13 +227,12 @@ def test_stream_and_whole_answer_report_the_same_usage(family, path):
 
 @pytest.mark.parametrize(("family", "path"), ERRORS, ids=name_of)
 def test_error_bodies_in_place_of_an_answer(family, path):
-    with pytest.raises(Fault) as caught:
-        family.upstream.read_answer(path.read_bytes(), MODEL, MODEL, plain(family))
-    assert caught.value.condition is not Condition.UPSTREAM_INVALID
+    fault = fault_of(family.upstream.read_answer, path.read_bytes(), MODEL, MODEL, plain(family))
+    assert fault.condition is not Condition.UPSTREAM_INVALID
     status = int(path.stem.split("_")[1])
     read = read_upstream_error(status, {}, path.read_bytes())
     assert read.fail_over == (status != 400)
-    assert read.fault.condition is caught.value.condition
+    assert read.fault.condition is fault.condition
     if family is GENERATE:  # the same where a streamed array should be
         for body in (path.read_bytes(), b"[" + path.read_bytes() + b"]"):
             stream = run_array([body])[1]
@@ -236,15 +240,14 @@ def test_error_bodies_in_place_of_an_answer(family, path):
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"null", b"{}", b"\xff", b'"x"', b"1"])
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=name_of)
+@of_families
 def test_no_answer_at_all_is_e30(family, body):
-    with pytest.raises(Fault) as caught:
-        family.upstream.read_answer(body, PUBLIC, MODEL, plain(family))
-    assert caught.value.condition is Condition.UPSTREAM_INVALID
+    fault = fault_of(family.upstream.read_answer, body, PUBLIC, MODEL, plain(family))
+    assert fault.condition is Condition.UPSTREAM_INVALID
 
 
 @pytest.mark.parametrize("data", [b"nonsense", b"[1]", b'{"a":', b"<html>", b"7"])
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=name_of)
+@of_families
 def test_an_unreadable_event_is_e30(family, data):
     for before in (b"", first_event(family)):
         sent, stream = run(family, [before + b"data: " + data + b"\n\n"])
@@ -337,7 +340,7 @@ def request_of(family: Family) -> bytes:
     return REQUESTS[family.name]
 
 
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=name_of)
+@of_families
 def test_a_request_passes_when_nothing_needs_editing(family):
     body = request_of(family)
     spans = top_level(body)
@@ -352,7 +355,7 @@ def test_a_request_passes_when_nothing_needs_editing(family):
     assert renamed == body.replace(b'"m"', b'"up/stream"')
 
 
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=name_of)
+@of_families
 @pytest.mark.parametrize("vendor", VENDORS.values(), ids=name_of)
 def test_header_lines_are_safe(family, vendor):
     client = {
@@ -370,9 +373,11 @@ def test_header_lines_are_safe(family, vendor):
     assert all(re.fullmatch(r"[a-z-]+: [\x20-\x7e]+", line) for line in lines), lines
     assert sum("upstream-key" in line for line in lines) == 1
     assert "content-type: application/json" in lines
-    with pytest.raises(Fault) as caught:
-        family.upstream.request_headers(client, vendor, "key\nx-evil: 1")
-    assert caught.value.condition is Condition.CHANNEL_MISCONFIGURED
+    fault = fault_of(family.upstream.request_headers, client, vendor, "key\nx-evil: 1")
+    assert fault.condition is Condition.CHANNEL_MISCONFIGURED
+
+
+ODD = b"\xff", b"\\ud800", b"null", b"[" * 2000, b'"', b"}", b"-1", b"1e999", b"\r", b"NaN"
 
 
 def mutant(data: bytes, rng: random.Random) -> bytes:
@@ -389,20 +394,7 @@ def mutant(data: bytes, rng: random.Random) -> bytes:
         elif kind == 2:
             out[at:at] = out[at : at + length]
         elif kind == 3:
-            out[at:at] = rng.choice(
-                [
-                    b"\xff",
-                    b"\\ud800",
-                    b"null",
-                    b"[" * 2000,
-                    b'"',
-                    b"}",
-                    b"-1",
-                    b"1e999",
-                    b"\r",
-                    b"NaN",
-                ]
-            )
+            out[at:at] = rng.choice(ODD)
         else:
             place = bytes(out).find(rng.choice([b'":', b"data:", b"[", b"{", b"\n"]), at)
             if place >= 0:
@@ -436,7 +428,7 @@ def edit(family: Family, body: bytes) -> None:
             family.upstream.edit_request(spans, peek, operation, "other", VENDORS["demo"])
 
 
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=name_of)
+@of_families
 def test_mutants_raise_nothing_but_faults(family):
     rng = random.Random(2026)
     samples = [path.read_bytes() for path in sorted((WIRE / family.name).iterdir())]
@@ -478,7 +470,7 @@ REFUSED_KEYS = [OPENAI_KEY, GOOGLE_KEY, ANTHROPIC_KEY, QUOTA]
 ABOUT_NO_KEY = {"error": {"type": "server_error", "message": "x"}}
 
 
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=name_of)
+@of_families
 def test_a_refused_key_inside_an_answer_is_told_as_such(family):
     errors = [(error, True) for error in REFUSED_KEYS] + [(ABOUT_NO_KEY, False)]
     if family.name == "responses":
@@ -491,9 +483,8 @@ def test_a_refused_key_inside_an_answer_is_told_as_such(family):
     assert answering
     for error, refused in errors:
         body = json.dumps(error).encode()
-        with pytest.raises(Fault) as caught:
-            family.upstream.read_answer(body, PUBLIC, MODEL, plain(family))
-        assert caught.value.key_refused is refused, error
+        fault = fault_of(family.upstream.read_answer, body, PUBLIC, MODEL, plain(family))
+        assert fault.key_refused is refused, error
         for operation in answering:
             of_events = operation.framing == "sse"
             tap = family.upstream.stream_tap(PUBLIC, MODEL, False, operation)

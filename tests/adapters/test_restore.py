@@ -13,6 +13,7 @@ from adapters.ir.parts import Reasoning, Refusal, Text, ToolCall
 from adapters.ir.request import Tool
 from adapters.json.structure import at_once
 from adapters.restore import Restorer, free_text
+from tests.adapters.builders import slot
 
 ORIGIN = Origin("messages", "mark", b"k" * 32, "user")
 PATCH = Tool("custom", "apply_patch")
@@ -30,12 +31,6 @@ def whole(choice, **fields):
 def streamed(events, **fields):
     restorer = Restorer(encoded(**fields), ORIGIN)
     return [out for event in events for out in restorer.events([event])]
-
-
-def slot(number, kind, *texts, choice=0, **fields):
-    """A slot with its text, as a decoder writes it."""
-    opened = Opened(number, kind, choice, **fields)
-    return [opened, *(Delta(number, text) for text in texts), Closed(number)]
 
 
 def text_of(events, number=0):
@@ -98,10 +93,8 @@ def test_structured_output_that_came_as_a_tool_is_text():
     call = ToolCall("1", "respond", '{"cups": 3}')
     choice = whole(Choice((call,), "tools"), output_tool="respond")
     assert (choice.parts, choice.finish) == ((Text('{"cups": 3}'),), "stop")
-    events = streamed(
-        [*slot(0, "call", '{"cups"', ": 3}", id="1", name="respond"), Finished("tools")],
-        output_tool="respond",
-    )
+    called = slot(0, "call", '{"cups"', ": 3}", id="1", name="respond")
+    events = streamed([*called, Finished("tools")], output_tool="respond")
     assert opened_of(events) == [Opened(0, "text")] and text_of(events) == '{"cups": 3}'
     assert events[-1].finish == "stop"
 
@@ -128,13 +121,8 @@ def test_text_ends_where_a_stop_sequence_stands():
         *slot(2, "call", "{}", name="f"),
         Finished("tools"),
     ]
-    out = streamed(events, cut=("END",))
-    assert out == [
-        Opened(0, "text"),
-        Delta(0, "one "),
-        Closed(0),
-        Finished("stop_sequence", stop_sequence="END"),
-    ]
+    stopped = Finished("stop_sequence", stop_sequence="END")
+    assert streamed(events, cut=("END",)) == [*slot(0, "text", "one "), stopped]
 
 
 def test_other_choices_and_thoughts_are_not_cut():
@@ -146,7 +134,8 @@ def test_other_choices_and_thoughts_are_not_cut():
 
 def test_what_may_begin_a_stop_sequence_is_held_and_comes_at_the_end():
     out = streamed(slot(0, "text", "a E", "N"), cut=("END",))
-    assert [one.text for one in out if isinstance(one, Delta)] == ["a ", "EN"]
+    assert out == slot(0, "text", "a ", "EN")
+    assert text_of(streamed(slot(0, "text", "ab"), cut=("",))) == "ab"  # an empty one stops nothing
 
 
 STOPS = st.lists(st.text("abc", min_size=1, max_size=4), min_size=1, max_size=4)
@@ -170,10 +159,6 @@ def test_the_cut_is_the_same_for_any_split(text, stops, seed):
     assert (text_of(out), out[-1].stop_sequence) == (shown, found)
     choice = whole(Choice((Text(text),)), cut=tuple(stops))
     assert (choice.parts[0].text, choice.stop_sequence) == (shown, found)
-
-
-def test_an_empty_stop_sequence_stops_nothing():
-    assert text_of(streamed(slot(0, "text", "ab"), cut=("",))) == "ab"
 
 
 def test_only_plain_text_and_thoughts_may_be_repeated():

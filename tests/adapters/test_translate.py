@@ -22,6 +22,8 @@ from adapters.json.jsonio import top_level
 from adapters.json.structure import at_once
 from adapters.registry import FAMILIES, TRANSLATORS
 from adapters.translate import MAX_DROPPED, TranslatedBridge, Translator
+from tests.adapters.builders import fault_of
+from tests.adapters.streams import fed
 from tests.handlers.relay import toy
 from tests.handlers.relay.toy import CLIENT, END, SAY, TRANSLATIONS, piece
 
@@ -61,12 +63,10 @@ STREAM = (
 )
 
 
-def fed(pieces, close=False):
-    """What a stream in pieces becomes, as the pump feeds it, and its bridge."""
-    made, out = bridge(), b""
-    for one in pieces:
-        repeated = made.feed_repeat(one) if made.aligned else None
-        out += made.feed(one) if repeated is None else repeated
+def fed_all(pieces, close=False):
+    """Return what a stream in pieces becomes, as the pump feeds it, and its bridge."""
+    made = bridge()
+    out = b"".join([fed(made, piece) for piece in pieces])
     return out + (made.close() if close else b""), made
 
 
@@ -150,9 +150,7 @@ def test_a_large_answer_is_read_as_a_small_one():
 def test_an_error_inside_an_answer_is_one():
     body = b'{"error": {"message": "busy", "type": "server_error"}}'
     for read in begun().read_answer, lambda *args: at_once(begun().read_large_answer(*args)):
-        with pytest.raises(Fault) as caught:
-            read(body, "m", "up", SAY)
-        assert caught.value.condition is Condition.UPSTREAM_FAILED
+        assert fault_of(read, body, "m", "up", SAY).condition is Condition.UPSTREAM_FAILED
 
 
 # ---- streams -------------------------------------------------------------------------------------
@@ -178,7 +176,7 @@ def test_an_event_that_would_become_too_many_ends_the_stream():
 
 
 def test_a_stream_event_by_event():
-    out, made = fed(STREAM)
+    out, made = fed_all(STREAM)
     texts = ("M", "e", ".", " é", "\U0001f600", "again", "again")
     assert out == b"".join(map(piece, texts)) + END
     assert made.ended and made.whole and made.end_seen and made.fault is None
@@ -200,11 +198,9 @@ DELTAS = st.one_of(
 @given(st.lists(DELTAS, max_size=20))
 def test_the_short_way_of_a_repeated_event_equals_the_general_one(events):
     stream = [STREAM[0], *events, *STREAM[-3:]]
-    short, by_event = fed(stream)
-    made, general = bridge(), b""
-    for one in stream:
-        general += made.feed(one)
-    assert short == general
+    short, by_event = fed_all(stream)
+    made = bridge()
+    assert short == b"".join([made.feed(event) for event in stream])
     assert by_event.output_units == made.output_units
 
 
@@ -220,29 +216,25 @@ def test_finishes_are_written_behind_the_usage(monkeypatch):
     assert isinstance(seen[-1], Finished)
 
 
-def test_a_stream_without_anything_said_is_a_whole_answer():
-    out, made = fed([delta(role="assistant"), delta(finish="stop"), DONE])
+def test_a_stream_without_anything_said_and_one_that_lacks_its_last_blank_line_are_whole():
+    out, made = fed_all([delta(role="assistant"), delta(finish="stop"), DONE])
     assert out == END and made.ended and made.whole
-
-
-def test_a_last_event_that_lacks_its_blank_line():
-    stream = b"".join(STREAM)
-    out, made = fed([stream[:-2]], close=True)
-    assert out == fed(STREAM)[0] and made.whole
+    out, made = fed_all([b"".join(STREAM)[:-2]], close=True)
+    assert out == fed_all(STREAM)[0] and made.whole
 
 
 def test_a_stream_that_breaks_off_is_not_whole():
     for size in range(1, len(STREAM) - 2):
-        out, made = fed(STREAM[:size], close=True)
+        out, made = fed_all(STREAM[:size], close=True)
         assert not made.whole and END not in out
-    _, made = fed([*STREAM[:4], STREAM[4][:-9]], close=True)
+    _, made = fed_all([*STREAM[:4], STREAM[4][:-9]], close=True)
     assert not made.whole and made.fault is None
     assert b"oops" in made.encode_fault(Fault(Condition.UPSTREAM_FAILED), "id")
 
 
 def test_the_vendors_error_ends_the_stream():
     error = event(error={"message": "busy", "type": "server_error"})
-    out, made = fed([*STREAM[:4], error, *STREAM[4:]])
+    out, made = fed_all([*STREAM[:4], error, *STREAM[4:]])
     assert out == piece("M") + piece("e") and made.ended and not made.whole
     assert made.fault.condition is Condition.UPSTREAM_FAILED
     assert made.feed(STREAM[3]) == b"" and made.close() == b""
@@ -250,14 +242,14 @@ def test_the_vendors_error_ends_the_stream():
 
 def test_garbage_ends_the_stream():
     for odd in (b"data: {\n\n", b"data: [1]\n\n", b"data: 5\n\n", b"data: \xff\n\n"):
-        out, made = fed([*STREAM[:3], odd])
+        out, made = fed_all([*STREAM[:3], odd])
         assert made.fault.condition is Condition.UPSTREAM_INVALID and out == piece("M")
 
 
 def test_an_event_beyond_the_limit_ends_the_stream():
     huge = delta(content="x" * MAX_EVENT_BYTES)
     for pieces in [huge], [huge[:-1], huge[-1:]], cut(huge, 3):
-        out, made = fed([*STREAM[:3], *pieces], close=True)
+        out, made = fed_all([*STREAM[:3], *pieces], close=True)
         assert made.fault.condition is Condition.UPSTREAM_INVALID and out == piece("M")
 
 
@@ -280,7 +272,7 @@ def test_what_a_decoder_cannot_make_sense_of_ends_the_stream(monkeypatch):
         return events
 
     monkeypatch.setattr(toy.Decoder, "read", strict)
-    out, made = fed(STREAM)
+    out, made = fed_all(STREAM)
     assert out == piece("M") + piece("e") + piece(".") and made.ended
     assert made.fault.condition is Condition.UPSTREAM_INVALID and made.whole is False
 
@@ -290,7 +282,7 @@ def test_what_cannot_be_ended_is_a_fault(monkeypatch):
         raise Fault(Condition.UPSTREAM_INVALID)
 
     monkeypatch.setattr(toy.Decoder, "end", broken)
-    out, made = fed(STREAM)
+    out, made = fed_all(STREAM)
     assert END not in out and made.fault is not None and not made.whole
 
 
