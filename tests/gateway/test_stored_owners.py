@@ -1,22 +1,22 @@
-"""Stored responses belong to their user from the first byte that carries their id.
+"""Stored responses belong to their user from the first byte that carries their id, and everything
+that names one goes back to the channel and upstream key that made it.
 
-Two users with one channel and one upstream key between them, so that the vendor would give either
-of them everything; two workers. While the store takes nothing, is slow to hear of it, or does not
-know an id. While it is away: tests/gateway/test_stored_outage.py.
+Two users and two accounts between them, so that the vendor would give either user everything; two
+workers. While the store takes nothing, is away, or a process is killed.
 """
 
 import contextlib
 import sqlite3
-import threading
 
 import pytest
 
 from store.calls.stored_responses import mark_of
-from tests.support.client import Connection, data_of, exchange, wait_until
+from tests.support.client import Connection, data_of, events, wait_until
 from tests.support.dialects import RESPONSES, ask, check_refusal, credentials
+from tests.support.documents import channel
+from tests.support.gateway import Gateway
 from tests.support.two_users import (
     MODEL,
-    NOBODYS,
     PATH,
     SECRETS,
     TRIES,
@@ -26,151 +26,269 @@ from tests.support.two_users import (
     check_reaches,
     check_shown,
     content,
-    create,
 )
-from tests.support.upstream import STREAM_HEAD, RawUpstream
+from tests.support.upstream import STREAM_HEAD, RawUpstream, ScriptedUpstream
 
-FLOOD_THREADS = 24
-FLOOD_EACH = 8
+ELSEWHERE, LATE = "served-by-b-alone", "tells-its-id-late"
+KEYS = {"a": ["sk-of-a-1"], "b": ["sk-of-b-1", "sk-of-b-2"]}
+NOBODYS = "resp_of_nobody_here_0000000000000"
 
 
-@pytest.fixture(scope="module", params=["refuse", "pass"])
-def gateway(request, launch, vendor):
-    settings = {"server.workers": 2, "routing.unknown_responses": request.param}
-    return launch(content(vendor), settings)
+def accounts(vendor, keys=KEYS):
+    """Two accounts on equal terms."""
+    models = {"a": {MODEL: "demo-small"}, "b": {MODEL: "demo-small", ELSEWHERE: "demo-large"}}
+    return [channel(name, RESPONSES, vendor.url, models[name], keys=keys[name]) for name in KEYS]
+
+
+@pytest.fixture(scope="module")
+def raw():
+    with RawUpstream() as upstream:
+        yield upstream
+
+
+@pytest.fixture(scope="module")
+def gateway(launch, vendor, raw):
+    late = channel("late", RESPONSES, raw.url, {LATE: "up"})
+    return launch(content([*accounts(vendor), late]), {"server.workers": 2})
+
+
+def asked(vendor):
+    """The upstream keys of the calls since the last time; not of those that are cut in a test."""
+    calls = [one for one in vendor.log() if "[[demo ms" not in one["body"]]
+    keys = [one["headers"]["authorization"].removeprefix("Bearer ") for one in calls]
+    vendor.reset()
+    return keys
+
+
+def create(gateway, vendor, text="Keep this.", stream=False, user="owner", **more):
+    """(id of a response that was stored, upstream key that made it)."""
+    vendor.reset()
+    answer = call(gateway, "POST", PATH, ask(RESPONSES, MODEL, text, stream=stream, **more), user)
+    assert answer.status == 200, answer.body
+    response = data_of(events(answer.body)[-1])["response"] if stream else answer.json
+    (key,) = asked(vendor)
+    return response["id"], key
+
+
+def store_of(gateway):
+    (path,) = gateway.folder.rglob("*.db")
+    return contextlib.closing(sqlite3.connect(path, isolation_level=None))
+
+
+def rows(gateway, name):
+    """How many rows of a response are in the store."""
+    query = "SELECT COUNT(*) FROM stored_responses WHERE mark = ?"
+    with store_of(gateway) as store:
+        return store.execute(query, (bytes.fromhex(mark_of(name)),)).fetchone()[0]
 
 
 @contextlib.contextmanager
 def stalled(gateway):
     """No writer gets anything into the store, which can be read."""
-    (path,) = gateway.folder.rglob("*.db")
-    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as lock:
+    with store_of(gateway) as lock:
         lock.execute("BEGIN IMMEDIATE")
-        try:
-            yield lock
-        finally:
-            lock.execute("ROLLBACK")
+        yield
+        lock.execute("ROLLBACK")
 
 
-def rows(lock, name):
-    query = "SELECT COUNT(*) FROM stored_responses WHERE mark = ?"
-    return lock.execute(query, (bytes.fromhex(mark_of(name)),)).fetchone()[0]
+def check_all(gateway, vendor, name, key):
+    """Everything that names it goes to the key that made it, each on a connection of its own."""
+    asked(vendor)
+    for rest in ("", "/input_items", "", "/input_items"):
+        answer = call(gateway, "GET", f"{PATH}/{name}{rest}")
+        assert answer.status == 200, answer.body
+    for path in (PATH, f"{PATH}/input_tokens", PATH):
+        body = {"model": MODEL, "input": "And?", "previous_response_id": name}
+        answer = call(gateway, "POST", path, body)
+        assert answer.status == 200, answer.body
+    assert asked(vendor) == [key] * 7
+
+
+# ---- to whom it belongs --------------------------------------------------------------------------
 
 
 def test_before_the_store_knows_of_it(gateway, vendor):
-    with stalled(gateway) as lock:
-        name = create(gateway)
+    with stalled(gateway):
+        name, _ = create(gateway, vendor)
         check_hidden(gateway, vendor, name)
         check_shown(gateway, name)
         with begun(gateway) as streamed:
             check_hidden(gateway, vendor, streamed)
             check_reaches(gateway, vendor, streamed)
-        cut = streamed  # its client has left, so that it was cut
-        check_hidden(gateway, vendor, cut)
-        assert rows(lock, name) == rows(lock, cut) == 0
-    check_hidden(gateway, vendor, name)
-    check_shown(gateway, name)
-
-
-def test_a_running_stream_is_in_the_store_before_it_ends(gateway, vendor):
-    with begun(gateway) as name:
-        (path,) = gateway.folder.rglob("*.db")
-        with contextlib.closing(sqlite3.connect(path)) as store:
-            assert wait_until(lambda: rows(store, name) == 1)
-        check_hidden(gateway, vendor, name)
-
-
-def test_what_nobody_was_given(gateway, vendor):
-    """Refused, or sent on to the only channel; but not before the store could have been told."""
-    passes = gateway.settings["routing.unknown_responses"] == "pass"
-    with stalled(gateway):
-        create(gateway)  # a writer waits with it, and nobody knows with what else
+        # Its client has left, so that it was cut.
+        check_hidden(gateway, vendor, streamed)
+        assert rows(gateway, name) == rows(gateway, streamed) == 0
+        # What nobody was given: a writer waits, and nobody knows with what.
         vendor.reset()
         for _ in range(2):
             answer = call(gateway, "GET", f"{PATH}/{NOBODYS}", user="other")
             check_refusal(answer, RESPONSES, "E38", retry_after="1")
         assert vendor.log() == []
+    check_hidden(gateway, vendor, name)
+    check_shown(gateway, name)
     assert wait_until(lambda: call(gateway, "GET", f"{PATH}/{NOBODYS}").status == 404, 20)
-    elsewhere = ask(RESPONSES, "demo-small", "Keep this.", store=True)
-    made = exchange(vendor.port, "POST", PATH, credentials(RESPONSES, "sk-up"), elsewhere).json
-    vendor.reset()
-    answer = call(gateway, "GET", f"{PATH}/{made['id']}")
-    if passes:
-        assert (answer.status, answer.json) == (200, made)
-        (entry,) = vendor.log()
-        assert entry["path"] == f"{PATH}/{made['id']}"
-    else:
-        check_refusal(answer, RESPONSES, "E35")
-        check_hidden(gateway, vendor, made["id"], "owner")
+    answer = call(gateway, "POST", PATH, ask(RESPONSES, MODEL, previous_response_id=NOBODYS))
+    check_refusal(answer, RESPONSES, "E35")
+    assert gateway.record(answer.call_id)["attempts"] == []
 
 
-def test_what_was_deleted(gateway):
-    name = create(gateway)
-    assert call(gateway, "DELETE", f"{PATH}/{name}").json["deleted"] is True
-    for user in ("other", "owner"):
-        check_refusal(call(gateway, "GET", f"{PATH}/{name}", user=user), RESPONSES, "E35")
+def test_a_running_stream_is_in_the_store_before_it_ends(gateway, vendor):
+    with begun(gateway) as name:
+        assert wait_until(lambda: rows(gateway, name) == 1)
+        check_hidden(gateway, vendor, name)
 
 
-def test_junk_ids_of_one_user_hold_nobody_else_up(gateway):
-    """The owner's ids are in the store alone, since all workers are new."""
-    names = [create(gateway, f"Before the restart {n}.") for n in range(8)]
-    (path,) = gateway.folder.rglob("*.db")
-    with contextlib.closing(sqlite3.connect(path)) as store:
-        assert wait_until(lambda: all(rows(store, name) for name in names))
-    gateway.stop()
-    gateway.start()
-    told = []
-
-    def flood(thread):
-        for number in range(FLOOD_EACH):
-            junk = f"resp_{thread}_{number}_junk"
-            told.append(call(gateway, "GET", f"{PATH}/{junk}", user="other").status)
-
-    threads = [threading.Thread(target=flood, args=(n,)) for n in range(FLOOD_THREADS)]
-    for thread in threads:
-        thread.start()
-    during = [call(gateway, "GET", f"{PATH}/{name}").status for name in names for _ in range(3)]
-    for thread in threads:
-        thread.join()
-    assert during == [200] * (3 * len(names))
-    assert len(told) == FLOOD_THREADS * FLOOD_EACH and set(told) <= {404, 503}
-    assert told.count(404) > 0
+def test_an_id_that_comes_late_in_a_stream(gateway, raw):
+    """The vendor begins with an event that says nothing of the response."""
+    with stalled(gateway), Connection(gateway.port) as connection:
+        body = ask(RESPONSES, LATE, stream=True)
+        connection.request("POST", PATH, credentials(RESPONSES, SECRETS["owner"]), body)
+        with contextlib.closing(raw.accept()) as peer:
+            peer.send(STREAM_HEAD)
+            peer.chunk(b'event: codex.rate_limits\ndata: {"type":"codex.rate_limits"}\n\n')
+            connection.read_head()
+            connection.read_chunk()
+            peer.chunk(b'data: {"type":"response.created","response":{"id":"resp_late"}}\n\n')
+            assert data_of(connection.read_chunk())["response"]["id"] == "resp_late"
+            for _ in range(TRIES):
+                answer = call(gateway, "GET", f"{PATH}/resp_late", user="other")
+                check_refusal(answer, RESPONSES, "E35")
 
 
-def test_what_another_node_has_just_handed_out(gateway, vendor):
+# ---- where it goes -------------------------------------------------------------------------------
+
+
+def test_what_names_a_response_goes_where_it_was_made(gateway, vendor):
+    made = [create(gateway, vendor, f"Keep {n}.", n % 2 == 0) for n in range(40)]
+    assert {key for _, key in made} == {"sk-of-a-1", "sk-of-b-1", "sk-of-b-2"}
+    last = {key: name for name, key in made}
+    for name, key in {*made[:8], *((name, key) for key, name in last.items())}:
+        check_all(gateway, vendor, name, key)
+    for key, name in last.items():  # a model that one of the channels does not serve
+        body = ask(RESPONSES, ELSEWHERE, "And?", previous_response_id=name)
+        answer = call(gateway, "POST", PATH, body)
+        if key in KEYS["b"]:
+            assert answer.status == 200
+        else:
+            check_refusal(answer, RESPONSES, "E35")
+
+
+def test_both_workers_and_another_node_know_at_once(gateway, vendor):
+    """Whoever made it and whoever did not are asked right after the answer."""
     node = gateway.sibling("second")
     node.start()
     try:
+        for number in range(4):
+            name, key = create(gateway, vendor, f"At once {number}.", stream=number % 2 == 0)
+            assert [call(gateway, "GET", f"{PATH}/{name}").status for _ in range(8)] == [200] * 8
+            assert asked(vendor) == [key] * 8
+            check_all(node, vendor, name, key)
+        check_hidden(node, vendor, name)
         with begun(gateway) as streamed:
             check_hidden(node, vendor, streamed)
             check_reaches(node, vendor, streamed)
-        name = create(gateway)
-        check_hidden(node, vendor, name)
-        check_shown(node, name)
         check_refusal(call(node, "GET", f"{PATH}/resp_{node.port}"), RESPONSES, "E35")
     finally:
         node.stop()  # closing would end the tail, which is shared
 
 
-def test_an_id_that_comes_late_in_a_stream(launch, vendor):
-    """The vendor begins with an event that says nothing of the response."""
-    with RawUpstream() as raw:
-        document = content(vendor)
-        document["channel"][0]["base_url"] = raw.url
-        settings = {"server.workers": 2, "routing.unknown_responses": "pass"}
-        gateway = launch(document, settings, follow=False)
-        with stalled(gateway), Connection(gateway.port) as connection:
-            body = ask(RESPONSES, MODEL, stream=True)
-            connection.request("POST", PATH, credentials(RESPONSES, SECRETS["owner"]), body)
-            peer = raw.accept()
-            peer.send(STREAM_HEAD)
-            peer.chunk(b'event: codex.rate_limits\ndata: {"type":"codex.rate_limits"}\n\n')
-            connection.read_head()
-            connection.read_chunk()
-            created = b'data: {"type":"response.created","response":{"id":"resp_late"}}\n\n'
-            peer.chunk(created)
-            assert data_of(connection.read_chunk())["response"]["id"] == "resp_late"
-            for _ in range(TRIES):
-                answer = call(gateway, "GET", f"{PATH}/resp_late", user="other")
-                check_refusal(answer, RESPONSES, "E35")
-            peer.close()
+def test_a_conversation_of_many_answers(gateway, vendor):
+    name, key = create(gateway, vendor, "The first of many.")
+    for number in range(6):
+        body = ask(RESPONSES, MODEL, f"More {number}", previous_response_id=name)
+        name = call(gateway, "POST", PATH, body).json["id"]
+    assert asked(vendor) == [key] * 6
+
+
+def test_what_was_not_to_be_stored_is_not_known(gateway, vendor):
+    name, _ = create(gateway, vendor, "Forget this.", store=False)
+    check_refusal(call(gateway, "GET", f"{PATH}/{name}"), RESPONSES, "E35")
+    assert asked(vendor) == [] and rows(gateway, name) == 0
+
+
+def test_what_was_deleted_is_forgotten(gateway, vendor):
+    name, key = create(gateway, vendor, "Not for long.")
+    assert wait_until(lambda: rows(gateway, name) == 1)
+    answer = call(gateway, "DELETE", f"{PATH}/{name}")
+    assert answer.json["deleted"] is True and asked(vendor) == [key]
+    assert wait_until(lambda: rows(gateway, name) == 0)
+    for user in SECRETS:
+        check_refusal(call(gateway, "GET", f"{PATH}/{name}", user=user), RESPONSES, "E35")
+
+
+def test_a_failure_of_its_channel_is_told_and_no_other_is_asked(gateway, vendor):
+    name, key = create(gateway, vendor, "Then it fails.")
+    body = ask(RESPONSES, MODEL, "[[demo status=500]]", previous_response_id=name)
+    answer = call(gateway, "POST", PATH, body)
+    check_refusal(answer, RESPONSES, "E26")
+    assert asked(vendor) == [key]
+
+
+def statuses(gateway, name):
+    """What asking for it gives, most likely in each of the workers."""
+    return {call(gateway, "GET", f"{PATH}/{name}").status for _ in range(20)}
+
+
+def test_a_channel_that_is_switched_off_and_a_key_that_is_replaced(gateway, vendor):
+    each = [create(gateway, vendor, f"One of each {number}.") for number in range(24)]
+    made = {key.split("-")[2]: (name, key) for name, key in each}
+    gateway.run("channel", "disable", "a")
+    name, _ = made["a"]
+    assert wait_until(lambda: statuses(gateway, name) == {503}, 20)
+    check_refusal(call(gateway, "GET", f"{PATH}/{name}"), RESPONSES, "E09")
+    check_all(gateway, vendor, *made["b"])
+    gateway.run("channel", "enable", "a")
+    gateway.apply({"channel": accounts(vendor, {**KEYS, "a": ["sk-of-a-new"]})})
+    assert wait_until(lambda: statuses(gateway, name) == {200}, 20)
+    asked(vendor)
+    new = {"sk-of-a-new"}
+    assert wait_until(lambda: statuses(gateway, name) and set(asked(vendor)) == new, 20)
+    check_all(gateway, vendor, name, "sk-of-a-new")
+
+
+# ---- without the store ---------------------------------------------------------------------------
+
+
+def test_a_kill_before_the_writer_loses_nothing(gateway, vendor):
+    """The store is locked, so that no record can get there, and then all processes are killed."""
+    with stalled(gateway):
+        made = [create(gateway, vendor, f"Before the end {n}.", n % 2 == 0) for n in range(6)]
+        with begun(gateway) as streamed:
+            gateway.kill()
+    names = [streamed, *(name for name, _ in made)]
+    assert [rows(gateway, name) for name in names[1:]] == [0] * len(made)
+    gateway.start()
+    assert wait_until(lambda: [rows(gateway, name) for name in names] == [1] * len(names))
+    for name, key in made:
+        check_all(gateway, vendor, name, key)
+
+
+@pytest.mark.parametrize("how", ["killed", pytest.param("frozen", marks=pytest.mark.long)])
+def test_while_mariadb_is_away(breakable_mariadb, tmp_path, how):
+    """Their users go on, and nobody else sees them."""
+    settings = {
+        "server.workers": 2,
+        "store.url": breakable_mariadb.fresh_url(user="gateway"),
+        "routing.unknown_responses": "refuse" if how == "killed" else "pass",
+    }
+    with ScriptedUpstream() as vendor, contextlib.closing(Gateway(tmp_path, settings)) as gateway:
+        gateway.apply(content(accounts(vendor)[:1]))
+        gateway.start()
+        before, _ = create(gateway, vendor)
+        for user in SECRETS:  # so that both workers know both keys
+            for _ in range(2 * TRIES):
+                create(gateway, vendor, user=user)
+        try:
+            breakable_mariadb.kill() if how == "killed" else breakable_mariadb.freeze()
+            name, _ = create(gateway, vendor)
+            with begun(gateway) as streamed:
+                for mine in (before, name, streamed):
+                    check_hidden(gateway, vendor, mine, times=1)
+            for mine in (before, name):
+                check_shown(gateway, mine)
+            answer = call(gateway, "GET", f"{PATH}/{NOBODYS}", user="other")
+            check_refusal(answer, RESPONSES, "E38", retry_after="1")
+        finally:
+            breakable_mariadb.restore()
+        check_hidden(gateway, vendor, name, times=1)
+        check_shown(gateway, name)

@@ -1,26 +1,25 @@
-"""Two users who share one channel and one upstream key, and what each is shown of the other's
-stored responses."""
+"""Two users who share upstream accounts, and what each is shown of what the other has stored."""
 
 import contextlib
 
 from tests.support.client import Connection, data_of, exchange
 from tests.support.dialects import RESPONSES, ask, check_refusal, credentials
-from tests.support.documents import CREDIT, channel
+from tests.support.documents import CREDIT
 
 PATH = "/v1/responses"
 MODEL = "kept"
 SECRETS = {"owner": "sk-test-of-the-owner-0123456789", "other": "sk-test-of-another-0123456789ab"}
-NOBODYS = "resp_of_nobody_here_0000000000000"
 TRIES = 6  # connections of their own: both workers are asked
 SLOW = "[[demo ms=30 chunks=2000]]"
 
 
-def content(vendor):
-    free = {"input": "0", "output": "0"}  # no call waits for the store because of its money
+def content(channels):
+    """A document of these channels, whose models cost nothing: no call waits for the store."""
+    models = {model for one in channels for model in one["models"]}
     return {
-        "model": [{"name": MODEL, "price": free}],
+        "model": [{"name": name, "price": {"input": "0", "output": "0"}} for name in models],
         "group": [{"name": "all"}],
-        "channel": [channel("only", RESPONSES, vendor.url, {MODEL: "demo-small"}, keys=["sk-up"])],
+        "channel": channels,
         "user": [{"name": name, "balance": CREDIT} for name in SECRETS],
         "key": [
             {"user": name, "name": "main", "group": "all", "secret": secret}
@@ -31,12 +30,6 @@ def content(vendor):
 
 def call(gateway, method, path, body=None, user="owner"):
     return exchange(gateway.port, method, path, credentials(RESPONSES, SECRETS[user]), body)
-
-
-def create(gateway, text="Keep this.", user="owner"):
-    answer = call(gateway, "POST", PATH, ask(RESPONSES, MODEL, text), user)
-    assert answer.status == 200, answer.body
-    return answer.json["id"]
 
 
 @contextlib.contextmanager
