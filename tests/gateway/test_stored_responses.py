@@ -1,9 +1,8 @@
 """What an upstream has stored of responses: passed to the one channel that can know it.
 
-Where several can, who made it is known: test_stored_accounts.
+Where several can, who made it is known: test_stored_owners.
 """
 
-import hashlib
 import json
 from decimal import Decimal
 
@@ -39,10 +38,11 @@ SECRETS = {
 }
 GROUP = "one"
 UNKNOWN = "resp_0000000000000000000000000000"
+STORED_AT = "/v1/responses/{id}"
 STORED_ENDPOINTS = [
     # method, what follows the id, endpoint of the record
-    ("GET", "", "/v1/responses/{id}"),
-    ("DELETE", "", "/v1/responses/{id}"),
+    ("GET", "", STORED_AT),
+    ("DELETE", "", STORED_AT),
     ("POST", "/cancel", "/v1/responses/{id}/cancel"),
     ("GET", "/input_items", "/v1/responses/{id}/input_items"),
 ]
@@ -113,29 +113,21 @@ def check_free_record(gateway, answer, endpoint, outcome="ok", status=200):
 
 
 @pytest.mark.parametrize(("method", "rest", "endpoint"), STORED_ENDPOINTS)
-@pytest.mark.parametrize(
-    "query", ["", "?include=message.output_text.logprobs&x=%2F..%2F&beta=true"]
-)
-def test_stored_things_pass_with_the_query_byte_for_byte(
-    gateway, vendor, method, rest, endpoint, query
-):
-    background = rest == "/cancel"  # only such a response can be cancelled
-    name = stored_by(vendor, background)
-    if rest == "/input_items" and query:
-        query = "?limit=1&order=asc&x=%2F..%2F"
+def test_stored_things_pass_with_the_query_byte_for_byte(gateway, vendor, method, rest, endpoint):
+    name = stored_by(vendor, background=rest == "/cancel")  # only such a one can be cancelled
+    fields = "limit=1&order=asc" if rest == "/input_items" else "include=message.x&beta=true"
     vendor.reset()
-    path = f"{PATH}/{name}{rest}{query}"
+    path = f"{PATH}/{name}{rest}?{fields}&x=%2F..%2F"
     answer = call(gateway, method, path)
     (entry,) = vendor.log()
-    assert (entry["method"], entry["path"]) == (method, path)
-    assert entry["body"] == "" and entry["headers"]["authorization"] == f"Bearer {UPSTREAM_KEY}"
+    assert (entry["method"], entry["path"], entry["body"]) == (method, path, "")
+    assert entry["headers"]["authorization"] == f"Bearer {UPSTREAM_KEY}"
     check_ids(answer)
     if method == "DELETE":
         assert answer.json == {"id": name, "object": "response", "deleted": True}
     else:
         direct = exchange(vendor.port, method, path, credentials(RESPONSES, UPSTREAM_KEY))
-        digests = {hashlib.sha256(a.body).hexdigest() for a in (answer, direct)}
-        assert answer.status == 200 and len(digests) == 1
+        assert answer.status == 200 and answer.body == direct.body
     record = check_free_record(gateway, answer, endpoint)
     assert [attempt["channel"] for attempt in record["attempts"]] == ["native"]
     assert record["channel"] == "native" and record["stream"] is False
@@ -162,29 +154,15 @@ def test_a_response_made_here_can_be_read_continued_and_deleted(gateway):
     check_refusal(gone, RESPONSES, "E35")
 
 
-@pytest.mark.parametrize(("method", "rest", "endpoint"), STORED_ENDPOINTS)
 @pytest.mark.parametrize("group", ["two", "none"])
-def test_without_exactly_one_channel_what_was_made_elsewhere_is_not_known(
-    gateway, vendor, method, rest, endpoint, group
-):
+def test_without_exactly_one_channel_what_was_made_elsewhere_is_not_known(gateway, vendor, group):
     name = stored_by(vendor)
     vendor.reset()
-    answer = call(gateway, method, f"{PATH}/{name}{rest}", group=group)
-    message = check_refusal(answer, RESPONSES, "E35")
-    assert name in message
-    record = check_free_record(gateway, answer, endpoint, "refused", 404)
+    answer = call(gateway, "GET", f"{PATH}/{name}", group=group)
+    assert name in check_refusal(answer, RESPONSES, "E35")
+    record = check_free_record(gateway, answer, STORED_AT, "refused", 404)
     assert record["error_code"] == "not_found" and record["attempts"] == []
     assert vendor.log() == []
-
-
-@pytest.mark.parametrize(("method", "rest", "endpoint"), STORED_ENDPOINTS)
-def test_an_id_that_the_upstream_does_not_know(gateway, method, rest, endpoint):
-    answer = call(gateway, method, f"{PATH}/{UNKNOWN}{rest}")
-    message = check_refusal(answer, RESPONSES, "E35")
-    assert UNKNOWN in message
-    record = check_free_record(gateway, answer, endpoint, "upstream_error", 404)
-    assert record["error_code"] == "not_found"
-    assert [attempt["status"] for attempt in record["attempts"]] == [404]
 
 
 ODD_IDS = [
@@ -196,22 +174,19 @@ ODD_IDS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("rest", ["", "/input_items"])
 @pytest.mark.parametrize("name", ODD_IDS)
-def test_odd_ids_reach_no_upstream(gateway, vendor, name, rest):
+def test_odd_ids_reach_no_upstream(gateway, vendor, name):
     vendor.reset()
-    answer = call(gateway, "GET", f"{PATH}/{name}{rest}")
+    answer = call(gateway, "GET", f"{PATH}/{name}")
     message = check_refusal(answer, RESPONSES, "E35")
     assert len(message) < 200
-    record = check_free_record(gateway, answer, f"{PATH}/{{id}}{rest}", "refused", 404)
+    record = check_free_record(gateway, answer, f"{PATH}/{{id}}", "refused", 404)
     assert record["attempts"] == [] and vendor.log() == []
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["//", "/", "/x/", "/x/y", "/x/cancel/", "/x//cancel", "/x/cancel/cancel", "/../models",
-     "/x/../../models", "/x/input_items/..", "/x/Cancel", "/x/%63ancel"],
-)  # fmt: skip
+    "path", ["//", "/x/", "/x//cancel", "/x/cancel/cancel", "/../models", "/x/%63ancel"]
+)
 def test_paths_beside_an_id_are_unknown(gateway, vendor, path):
     vendor.reset()
     answer = call(gateway, "GET", PATH + path)
@@ -223,17 +198,11 @@ def test_paths_beside_an_id_are_unknown(gateway, vendor, path):
     ("method", "path", "allowed"),
     [
         ("POST", "/resp_1", "GET, DELETE"),
-        ("PUT", "/resp_1", "GET, DELETE"),
         ("HEAD", "/resp_1", "GET, DELETE"),
         ("GET", "/resp_1/cancel", "POST"),
-        ("DELETE", "/resp_1/cancel", "POST"),
-        ("POST", "/resp_1/input_items", "GET"),
         ("DELETE", "/resp_1/input_items", "GET"),
         ("GET", "/input_tokens", "POST"),
-        ("GET", "/compact", "POST"),
         ("DELETE", "/compact", "POST"),
-        ("GET", "", "POST"),
-        ("DELETE", "", "POST"),
         ("PATCH", "", "POST"),
     ],
 )
@@ -247,24 +216,13 @@ def test_wrong_methods(gateway, vendor, method, path, allowed):
     assert vendor.log() == [] and answer.call_id not in gateway.tail
 
 
-@pytest.mark.parametrize("upgrade", ["websocket", "WebSocket", "h2c, websocket"])
-def test_a_websocket_is_told_that_there_is_none(gateway, vendor, upgrade):
-    vendor.reset()
+@pytest.mark.parametrize("upgrade", ["WebSocket", "h2c, websocket"])
+def test_a_websocket_is_told_that_there_is_none(gateway, upgrade):
     answer = call(gateway, "GET", PATH, Connection="Upgrade", Upgrade=upgrade)
-    assert answer.status == 426 and answer.whole
-    check_ids(answer)
     error = answer.json["error"]
-    assert (error["type"], error["code"]) == ("invalid_request_error", "upgrade_not_supported")
-    assert vendor.log() == [] and answer.call_id not in gateway.tail
-    answer = call(gateway, "GET", PATH, Connection="Upgrade", Upgrade="h2c")
-    check_refusal(answer, RESPONSES, "E33")
-
-
-def test_a_key_is_asked_for(gateway):
-    for headers, number in ((None, "E01"), ({"Authorization": "Bearer sk-none"}, "E03")):
-        answer = exchange(gateway.port, "GET", f"{PATH}/{UNKNOWN}", headers)
-        check_refusal(answer, RESPONSES, number)
-        assert answer.call_id not in gateway.tail
+    assert (answer.status, answer.whole, error["type"]) == (426, True, "invalid_request_error")
+    assert answer.call_id not in gateway.tail
+    check_refusal(call(gateway, "GET", PATH, Connection="Upgrade", Upgrade="h2c"), RESPONSES, "E33")
 
 
 # ---- what upstreams answer -----------------------------------------------------------------------
@@ -288,37 +246,27 @@ def reply_of(status, body, kind=b"application/json"):
 @pytest.mark.parametrize(
     ("status", "body", "number"),
     [
-        (404, b'{"error":{"message":"nope","type":"invalid_request_error"}}', "E35"),
         (404, b"<html>", "E35"),
         (400, b'{"error":{"message":"bad include","type":"invalid_request_error"}}', "E22"),
         (429, b'{"error":{"message":"slow","type":"rate_limit_error"}}', "E25"),
-        (500, b"", "E26"),
         (503, b"", "E27"),
         (200, b"", "E30"),
-        (200, b"<html>", "E30"),
         (200, b"[]", "E30"),
         (302, b"", "E30"),
+        (401, b'{"error":{"message":"bad key","type":"invalid_request_error"}}', "E24"),
     ],
 )
 def test_errors_of_the_upstream(gateway, raw, status, body, number):
-    group = "failing" if status in (429, 500, 503) else "raw"
-    reply = reply_of(status, body)
-    answer, request = asked(gateway, raw, "GET", f"{PATH}/resp_1", reply, group)
-    assert request.startswith(b"GET /v1/responses/resp_1 HTTP/1.1\r\n")
+    if status == 401:  # also when the gateway itself asks whether it is about the key
+        answer = call(gateway, "GET", f"{PATH}/resp_1", group="refusing")
+    else:
+        group = "failing" if status in (429, 503) else "raw"
+        reply = reply_of(status, body)
+        answer, request = asked(gateway, raw, "GET", f"{PATH}/resp_1", reply, group)
+        assert request.startswith(b"GET /v1/responses/resp_1 HTTP/1.1\r\n")
     check_refusal(answer, RESPONSES, number)
-    record = check_free_record(
-        gateway, answer, "/v1/responses/{id}", "upstream_error", answer.status
-    )
+    record = check_free_record(gateway, answer, STORED_AT, "upstream_error", answer.status)
     assert record["error_code"] == REFUSALS[number].code
-
-
-def test_an_upstream_that_refuses_the_key(gateway):
-    answer = call(gateway, "GET", f"{PATH}/resp_1", group="refusing")
-    check_refusal(answer, RESPONSES, "E24")
-    record = check_free_record(
-        gateway, answer, "/v1/responses/{id}", "upstream_error", answer.status
-    )
-    assert record["error_code"] == REFUSALS["E24"].code
 
 
 def test_any_object_passes_byte_for_byte(gateway, raw):
@@ -327,7 +275,7 @@ def test_any_object_passes_byte_for_byte(gateway, raw):
     )
     answer, _ = asked(gateway, raw, "GET", f"{PATH}/resp_1?a=b", reply_of(200, body))
     assert answer.status == 200 and answer.body == body
-    check_free_record(gateway, answer, "/v1/responses/{id}")
+    check_free_record(gateway, answer, STORED_AT)
 
 
 def test_a_client_that_sends_a_body_with_its_get(gateway, raw):
@@ -372,8 +320,7 @@ CONTINUED = [
 @pytest.mark.parametrize(("param", "more"), CONTINUED)
 def test_ids_are_sent_on_to_the_one_channel(gateway, vendor, path, param, more):
     vendor.reset()
-    body = {"model": MAPPED, "input": "x", **more}
-    data = json.dumps(body, indent=1).encode()
+    data = json.dumps({"model": MAPPED, "input": "x", **more}, indent=1).encode()
     answer = call(gateway, "POST", path, data)
     (entry,) = vendor.log()
     assert entry["path"] == path
@@ -381,20 +328,13 @@ def test_ids_are_sent_on_to_the_one_channel(gateway, vendor, path, param, more):
     assert answer.status in (200, 400, 404)
     record = gateway.record(answer.call_id)
     assert [attempt["channel"] for attempt in record["attempts"]] == ["native"]
-
-
-@pytest.mark.parametrize("path", [PATH, COUNT, COMPACT])
-@pytest.mark.parametrize(("param", "more"), CONTINUED)
-def test_ids_are_not_known_where_two_channels_may_have_made_them(
-    gateway, vendor, path, param, more
-):
-    vendor.reset()
+    # Where two channels may have made them, they are not known.
     answer = call(gateway, "POST", path, {"model": MODEL, "input": "x", **more}, group="two")
     check_refusal(answer, RESPONSES, "E35")
     assert answer.json["error"]["param"] == param
     record = gateway.record(answer.call_id)
     assert (record["outcome"], record["cost"], record["attempts"]) == ("refused", "0", [])
-    assert vendor.log() == []
+    assert len(vendor.log()) == 1
 
 
 def test_what_stands_alone_needs_no_single_channel(gateway):
