@@ -24,7 +24,7 @@ START_WITHIN_S = 60
 RECORDED_WITHIN_S = 60
 
 
-@pytest.fixture(params=["sqlite", "mariadb"])
+@pytest.fixture(params=["sqlite", pytest.param("mariadb", marks=pytest.mark.long)])
 def site(request, tmp_path):
     """(nodes, port of nginx, secret): two nodes, one store."""
     settings = {
