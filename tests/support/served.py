@@ -130,6 +130,14 @@ async def until(condition, seconds=PATIENCE_S):
             await asyncio.sleep(0.002)
 
 
+async def stands_still(size):
+    """Waits until `size()` does not change any more; returns it."""
+    before = None
+    while before != (before := size()):  # noqa: ASYNC110 - nobody else could set an event
+        await asyncio.sleep(0.03)
+    return before
+
+
 class Peer:
     """A client that sees every byte of its connection."""
 

@@ -35,6 +35,7 @@ from tests.support.served import (
     held,
     post,
     serving,
+    stands_still,
     turns,
     until,
 )

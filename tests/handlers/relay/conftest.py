@@ -9,6 +9,8 @@ import struct
 import pytest
 
 from handlers.relay.upstream.client import UpstreamClient, UpstreamRequest
+from tests.handlers.relay.upstream.scripts import failure
+from tests.support.served import turns
 
 
 class Peer:
@@ -153,9 +155,17 @@ def full_backlog():
 
 
 @pytest.fixture
-def fast_seconds(monkeypatch):
-    """The client's seconds last 50 ms. Before `client` in a test's arguments."""
-    monkeypatch.setattr("handlers.relay.upstream.client.SWEEP_INTERVAL_S", 0.05)
+def pass_s(client):
+    """`await pass_s(seconds)`: so many sweeps of the client, one after the other."""
+    client._sweeper.cancel()
+
+    async def sweep(seconds):
+        for _ in range(seconds):
+            client._sweep()
+            client._sweeper.cancel()
+            await turns()
+
+    return sweep
 
 
 @pytest.fixture
@@ -180,15 +190,15 @@ def request_to():
 
 
 class Collector:
-    """A sink with a capacity: full at `capacity_bytes` until `drain`."""
+    """A sink with a capacity: full at `capacity_bytes` until `drain`; calls `came` for a piece."""
 
-    def __init__(self, exchange, capacity_bytes=None):
+    def __init__(self, exchange, capacity_bytes=None, came=lambda: None):
         self.exchange = exchange
         self.capacity_bytes = capacity_bytes
         self.parts = []
         self.waiting_bytes = 0
         self.largest_waiting_bytes = 0
-        self.came = asyncio.Event()
+        self.came = came
         self.ended = asyncio.get_running_loop().create_future()
         exchange.pipe(self.take, self.ended.set_result)
 
@@ -196,7 +206,7 @@ class Collector:
         self.parts.append(data)
         self.waiting_bytes += len(data)
         self.largest_waiting_bytes = max(self.largest_waiting_bytes, self.waiting_bytes)
-        self.came.set()
+        self.came()
         return self.capacity_bytes is None or self.waiting_bytes < self.capacity_bytes
 
     def drain(self):
@@ -214,13 +224,45 @@ def collect():
 
 
 @pytest.fixture
-def open_stream(client, serve, request_to):
-    """`await open_stream(script)` -> (exchange with its head, upstream)."""
+def start(client, serve, request_to):
+    """`await start(script)` -> (exchange that has begun, upstream)."""
+
+    async def begin(script, read_body=True, **changes):
+        upstream = await serve(script, read_body)
+        return client.start(request_to(upstream.url, **changes)), upstream
+
+    return begin
+
+
+@pytest.fixture
+def ask(start):
+    """`await ask(script)` -> (exchange with its head, upstream)."""
+
+    async def begin(script, read_body=True, **changes):
+        exchange, upstream = await start(script, read_body, **changes)
+        await asyncio.wait_for(exchange.head, 10)
+        return exchange, upstream
+
+    return begin
+
+
+@pytest.fixture
+def fail(start):
+    """`await fail(script)` -> the kind of the error of an exchange."""
+
+    async def begin(script, **changes):
+        exchange, _ = await start(script, **changes)
+        return (await failure(exchange)).kind
+
+    return begin
+
+
+@pytest.fixture
+def open_stream(ask):
+    """`await open_stream(script)` -> (exchange with the head of a stream, upstream)."""
 
     async def build(script, **changes):
-        upstream = await serve(script)
-        exchange = client.start(request_to(upstream.url, **({"stream": True} | changes)))
-        await exchange.head
+        exchange, upstream = await ask(script, **({"stream": True} | changes))
         assert exchange.streaming
         return exchange, upstream
 

@@ -9,54 +9,40 @@ import pytest
 
 from handlers.relay.upstream import idle_connections as module
 from handlers.relay.upstream.client import Exchange, UpstreamClient, UpstreamError
+from tests.handlers.relay.upstream.scripts import EVENT, echo, sending, streaming
+from tests.support.served import stands_still, turns, until
 
 CLOSED_WITHIN_S = 0.5
 
 
-async def echo(peer, head, body):
-    await peer.answer(body)
+async def hang(peer, head, body):
+    await peer.wait_closed_by_client()
 
 
-async def until(condition, seconds=2.0):
-    limit = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < limit, "it did not happen in time"
-        await asyncio.sleep(0.005)
-
-
-async def hang(peer):
-    pass
-
-
-async def head_of_a_stream(peer):
+async def part_of_a_stream(peer, head, body):
     await peer.begin_stream()
+    await peer.chunk(EVENT)
+    await peer.wait_closed_by_client()
 
 
-async def part_of_a_stream(peer):
-    await peer.begin_stream()
-    await peer.chunk(b"data: 1\n\n")
+_STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+_PART_OF_A_BODY = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n12345"
 
 
-async def part_of_a_body(peer):
-    await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n12345")
-
-
-@pytest.mark.parametrize("before", [hang, head_of_a_stream, part_of_a_stream, part_of_a_body])
+@pytest.mark.parametrize("sent", [b"", _STREAM_HEAD, _STREAM_HEAD + EVENT, _PART_OF_A_BODY])
 @pytest.mark.parametrize("size", [10, 5_000_000])
-async def test_cancel_closes_the_connection(client, serve, request_to, before, size):
+async def test_cancel_closes_the_connection(start, sent, size):
     """Whatever has come, and also while the request is still being sent."""
     reached, gone = asyncio.Event(), asyncio.Event()
 
     async def script(peer, head, body):
-        await before(peer)
         reached.set()
-        await peer.wait_closed_by_client()
+        await sending(sent, "hang")(peer, head, body)
         gone.set()
 
-    upstream = await serve(script, read_body=False)
-    exchange = client.start(request_to(upstream.url, body=b"x" * size, stream=True))
+    exchange, _ = await start(script, read_body=False, body=b"x" * size, stream=True)
     await reached.wait()
-    await asyncio.sleep(0.05)
+    await until(lambda: len(exchange.raw_head) + exchange._size == len(sent))
     exchange.cancel()
     await asyncio.wait_for(gone.wait(), CLOSED_WITHIN_S)
     exchange.cancel()
@@ -64,19 +50,10 @@ async def test_cancel_closes_the_connection(client, serve, request_to, before, s
 
 
 @pytest.mark.parametrize("size", [10, 300_000])
-async def test_a_request_is_handed_over_when_its_last_byte_was_written(
-    client, serve, request_to, size
-):
-    asked = asyncio.Event()
-
-    async def script(peer, head, body):
-        asked.set()
-        await peer.wait_closed_by_client()
-
-    upstream = await serve(script)
-    exchange = client.start(request_to(upstream.url, body=b"x" * size))
+async def test_a_request_is_handed_over_when_its_last_byte_was_written(start, size):
+    exchange, upstream = await start(hang, body=b"x" * size)
     assert not exchange.handed_over  # not even connected
-    await asyncio.wait_for(asked.wait(), 5)
+    await until(lambda: upstream.requests)
     assert exchange.handed_over
     exchange.cancel()
     assert not exchange.handed_over
@@ -85,14 +62,13 @@ async def test_a_request_is_handed_over_when_its_last_byte_was_written(
 @pytest.mark.parametrize(("status", "in_its_hands"), [("200 OK", True), ("500 Oops", False)])
 @pytest.mark.parametrize("packed", [False, True])
 async def test_an_answer_that_is_here_whole_is_still_the_vendors_work(
-    client, serve, request_to, status, in_its_hands, packed
+    start, status, in_its_hands, packed
 ):
     """Its client may leave while it is unpacked, or read in turns."""
     body = gzip.compress(bytes(20_000_000)) if packed else b"{}"
     coding = "Content-Encoding: gzip\r\n" if packed else ""
     head = f"HTTP/1.1 {status}\r\n{coding}Content-Length: {len(body)}\r\n\r\n"
-    upstream = await serve(lambda peer, *_: peer.send(head.encode() + body))
-    exchange = client.start(request_to(upstream.url))
+    exchange, _ = await start(lambda peer, *_: peer.send(head.encode() + body))
     deadline = time.monotonic() + 5
     while exchange.handle is not None:  # each turn is looked at: unpacking takes some
         assert time.monotonic() < deadline
@@ -102,46 +78,35 @@ async def test_an_answer_that_is_here_whole_is_still_the_vendors_work(
     exchange.cancel()
 
 
-async def test_what_waits_for_a_vendor_that_does_not_read_is_not_handed_over(
-    client, serve, request_to
-):
-    upstream = await serve(lambda peer, head, body: asyncio.sleep(60), read_body=False)
-    exchange = client.start(request_to(upstream.url, body=b"x" * 50_000_000))
+async def test_what_waits_for_a_vendor_that_does_not_read_is_not_handed_over(client, start):
+    script = lambda *_: asyncio.sleep(60)  # noqa: E731
+    exchange, _ = await start(script, read_body=False, body=b"x" * 50_000_000)
     await until(lambda: client.sent_bytes(exchange) > 0)
-    await asyncio.sleep(0.1)
+    await stands_still(lambda: client.sent_bytes(exchange))
     assert not exchange.handed_over
     exchange.cancel()
 
 
 @pytest.mark.parametrize("status", ["500 Oops", "429 Slow Down", "307 Elsewhere"])
-async def test_a_request_that_the_vendor_refuses_is_not_in_its_hands(
-    client, serve, request_to, status
-):
+async def test_a_request_that_the_vendor_refuses_is_not_in_its_hands(start, status):
     """From its head on, though the body of the refusal is still to come."""
-
-    async def script(peer, head, body):
-        await peer.send(f"HTTP/1.1 {status}\r\nContent-Length: 100\r\n\r\n".encode())
-        await peer.wait_closed_by_client()
-
-    upstream = await serve(script)
-    exchange = client.start(request_to(upstream.url))
+    head = f"HTTP/1.1 {status}\r\nContent-Length: 100\r\n\r\n"
+    exchange, _ = await start(sending(head.encode(), "hang"))
     await until(lambda: exchange.raw_head.endswith(b"\r\n\r\n"))
     assert not exchange.handed_over
     exchange.cancel()
 
 
-async def test_cancel_wakes_who_waits(client, serve, request_to):
-    upstream = await serve(lambda peer, head, body: peer.wait_closed_by_client())
-    exchange = client.start(request_to(upstream.url))
+async def test_cancel_wakes_who_waits(start):
+    exchange, upstream = await start(hang)
     waiting = asyncio.ensure_future(asyncio.wait([exchange.head]))
-    await asyncio.sleep(0.02)
+    await until(lambda: upstream.requests)
     exchange.cancel()
     await waiting
     assert exchange.head.cancelled()
 
 
-async def test_cancel_while_connecting_and_resolving(client, serve, request_to, full_backlog):
-    upstream = await serve(echo)
+async def test_cancel_while_connecting_and_resolving(client, ask, request_to, full_backlog):
     for url in (full_backlog, "http://nowhere.invalid/"):
         for pause_s in (0, 0.02):
             exchange = client.start(request_to(url))
@@ -149,7 +114,7 @@ async def test_cancel_while_connecting_and_resolving(client, serve, request_to, 
             begun = time.monotonic()
             exchange.cancel()
             assert time.monotonic() - begun < 1  # it would be five
-    await client.start(request_to(upstream.url)).head
+    await ask(echo)
 
 
 async def test_cancel_after_the_end_keeps_the_connection(client, serve, request_to):
@@ -179,7 +144,7 @@ async def test_handles_of_cancelled_exchanges_are_good(client, serve, request_to
 
 
 async def test_handles_are_kept_for_reuse_up_to_a_bound(
-    monkeypatch, fast_seconds, client, serve, request_to
+    monkeypatch, pass_s, client, serve, request_to
 ):
     monkeypatch.setattr(module, "HANDLES_MAX", 5)
     monkeypatch.setattr(module, "CONNECTIONS_MAX", 12)
@@ -187,22 +152,22 @@ async def test_handles_are_kept_for_reuse_up_to_a_bound(
     for _ in range(3):
         exchanges = [client.start(request_to(upstream.url)) for _ in range(20)]
         await asyncio.gather(*[exchange.head for exchange in exchanges])
-        await until(lambda: client.idle_connections.connections == 12)
-        assert client.idle_connections.spare == 5
+        await until(lambda: client.idle_connections.connections == 20)
+        await pass_s(1)
+        assert (client.idle_connections.connections, client.idle_connections.spare) == (12, 5)
     assert upstream.connections == 20 + 2 * 8
 
 
-async def test_cancelling_each_other_at_the_end(client, serve, request_to, collect):
+async def test_cancelling_each_other_at_the_end(client, serve, request_to):
     """Two streams end in one turn of libcurl; the first end cancels the second and goes on."""
     go = asyncio.Event()
 
     async def script(peer, head, body):
         if body == b"later":
-            await asyncio.sleep(0.05)
             await peer.answer(b"later")
             return
         await peer.begin_stream()
-        await peer.chunk(b"data: 1\n\n")
+        await peer.chunk(EVENT)
         await go.wait()
         await peer.end_stream()
 
@@ -212,7 +177,7 @@ async def test_cancelling_each_other_at_the_end(client, serve, request_to, colle
     ends, later = [], []
 
     def end(number, error):
-        ends.append((number, error))
+        ends.append(error)
         pair[1 - number].cancel()
         later.append(client.start(request_to(upstream.url, body=b"later")))
 
@@ -222,8 +187,7 @@ async def test_cancelling_each_other_at_the_end(client, serve, request_to, colle
     await until(lambda: ends)
     await later[0].head
     assert later[0].body == b"later"
-    assert len(ends) == 1
-    assert ends[0][1] is None
+    assert ends == [None]
 
 
 async def test_many_streams_at_once(client, serve, request_to, collect):
@@ -236,15 +200,15 @@ async def test_many_streams_at_once(client, serve, request_to, collect):
 
     upstream = await serve(script, backlog=256)
 
-    async def one(number):
+    async def stream(number):
         exchange = client.start(request_to(upstream.url, body=b"%d" % number, stream=True))
         await exchange.head
         sink = collect(exchange)
         assert await sink.ended is None
         assert sink.data == b"".join(b"data: %d %d\n\n" % (number, n) for n in range(20))
 
-    await asyncio.gather(*[one(number) for number in range(200)])
-    assert upstream.connections <= 200
+    await asyncio.gather(*[stream(number) for number in range(100)])
+    assert upstream.connections <= 100
 
 
 async def test_fetch_beside_exchanges(client, serve, request_to, collect):
@@ -255,7 +219,7 @@ async def test_fetch_beside_exchanges(client, serve, request_to, collect):
             await peer.answer(body or b"probe")
             return
         await peer.begin_stream()
-        await peer.chunk(b"data: 1\n\n")
+        await peer.chunk(EVENT)
         await release.wait()
         await peer.end_stream()
 
@@ -277,16 +241,14 @@ async def test_close_fails_what_runs(io_loop, serve, request_to, collect):
     client = UpstreamClient(force_instance=True)
 
     async def script(peer, head, body):
-        if body == b"stream":
-            await part_of_a_stream(peer)
-        await peer.wait_closed_by_client()
+        await (part_of_a_stream if body == b"stream" else hang)(peer, head, body)
 
     upstream = await serve(script)
     stream = client.start(request_to(upstream.url, body=b"stream", stream=True))
     await stream.head
     sink = collect(stream)
     plain = client.start(request_to(upstream.url))
-    await asyncio.sleep(0.02)
+    await until(lambda: len(upstream.requests) == 2)
     client.close()
     with pytest.raises(UpstreamError) as caught:
         await plain.head
@@ -311,10 +273,6 @@ async def test_a_failure_nobody_waits_for_is_silent(client, request_to, caplog):
 async def test_exchanges_go_without_the_garbage_collector(client, serve, request_to, collect):
     """It is off in a worker, and idle handles must not keep the last answer alive."""
 
-    async def script(peer, head, body):
-        await part_of_a_stream(peer)
-        await peer.end_stream()
-
     def count():
         return sum(isinstance(thing, Exchange) for thing in gc.get_objects())
 
@@ -330,14 +288,14 @@ async def test_exchanges_go_without_the_garbage_collector(client, serve, request
         with pytest.raises(UpstreamError):
             await client.start(request_to("http://nowhere.invalid/")).head
 
-    upstream = await serve(script)
+    upstream = await serve(streaming(EVENT))
     gc.collect()
     gc.disable()
     try:
         before = count()
         for _ in range(5):
             await calls()
-        await asyncio.sleep(0.02)
+        await turns(50)
         assert count() - before <= 1  # the traceback of the last error may still be referred to
     finally:
         gc.enable()

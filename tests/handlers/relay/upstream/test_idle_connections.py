@@ -9,11 +9,13 @@ import pytest
 from handlers.relay.upstream import idle_connections as module
 from handlers.relay.upstream.client import UpstreamError
 from store.catalog.catalog import Route
+from tests.handlers.relay.upstream.scripts import echo, failure
 from tests.support import surplus
 from tests.support.certificates import Authority
+from tests.support.served import until
 from tests.support.surplus import SurplusVendor
 
-FOR_S = 0.2
+FOR_S = 0.1
 CALLS_MIN = 50  # however slow the machine is
 LONG_FOR_S = 10.0
 
@@ -38,7 +40,7 @@ def vendor(authority):
 
 
 @pytest.fixture
-def ask(client, authority, request_to):
+def ask(client, authority, request_to, collect):
     """await ask(vendor, mark) -> the answer's body; of a stream, too."""
     route = Route(ca_file=str(authority.ca_file))
 
@@ -51,20 +53,11 @@ def ask(client, authority, request_to):
         await asyncio.wait_for(exchange.head, 10)
         if not exchange.streaming:
             return exchange.body
-        parts, ended = [], asyncio.get_running_loop().create_future()
-        exchange.pipe(lambda data: parts.append(data) or True, ended.set_result)
-        error = await asyncio.wait_for(ended, 10)
-        assert error is None
-        return b"".join(parts)
+        sink = collect(exchange)
+        assert await asyncio.wait_for(sink.ended, 10) is None
+        return sink.data
 
     return send
-
-
-async def until(condition, seconds=10.0):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.005)
 
 
 async def alternate(ask, upstream, seconds, callers=1, pause_s=0.0, **changes):
@@ -93,20 +86,11 @@ PAUSES_S = {surplus.chunked_and_a_write: 0.005, surplus.stream_and_more: 0.005}
 @pytest.mark.parametrize("callers", [1, 4])
 @pytest.mark.parametrize("tls", [False, True])
 @pytest.mark.parametrize("form", [*surplus.FORMS, surplus.stream_and_more])
-async def test_no_call_gets_the_bytes_of_another(ask, vendor, form, tls, callers):
-    upstream = vendor(tls, form)
+@pytest.mark.parametrize("for_s", [FOR_S, pytest.param(LONG_FOR_S, marks=pytest.mark.long)])
+async def test_no_call_gets_the_bytes_of_another(ask, vendor, form, tls, callers, for_s):
     stream = form is surplus.stream_and_more
     pause_s = PAUSES_S.get(form, 0.0)
-    await alternate(ask, upstream, FOR_S, callers, pause_s, stream=stream)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("callers", [1, 4])
-@pytest.mark.parametrize("tls", [False, True])
-@pytest.mark.parametrize("form", surplus.FORMS)
-async def test_no_call_gets_the_bytes_of_another_for_long(ask, vendor, form, tls, callers):
-    pause_s = PAUSES_S.get(form, 0.0)
-    await alternate(ask, vendor(tls, form), LONG_FOR_S, callers, pause_s)
+    await alternate(ask, vendor(tls, form), for_s, callers, pause_s, stream=stream)
 
 
 @pytest.mark.parametrize("tls", [False, True])
@@ -136,7 +120,7 @@ async def test_an_idle_connection_that_becomes_readable_is_closed_at_once(
 
     async def script(peer, head, body):
         await peer.answer(body)
-        await asyncio.sleep(0.05)
+        await until(lambda: client.idle_connections.connections)
         await peer.answer(b"nobody asked")
         seen.set_result(await peer.reader.read())
         peer.closing = True
@@ -175,34 +159,45 @@ async def test_a_request_is_sent_again_once_only(ask, client, vendor):
     assert await ask(upstream, b"<0>") == b"<0>"
     with pytest.raises(UpstreamError) as caught:
         await ask(upstream, b"<1>")
-    assert caught.value.kind == "protocol"
-    assert client.repeated == 1
+    assert (caught.value.kind, client.repeated) == ("protocol", 1)
 
 
-async def test_a_caught_vendor_is_trusted_again_after_a_while(monkeypatch, ask, client, vendor):
+async def test_a_caught_vendor_is_trusted_again_after_a_while(
+    monkeypatch, client, serve, request_to
+):
     monkeypatch.setattr(module, "DISTRUST_S", 0)
-    upstream = vendor(False, surplus.same_write_as_the_body, *[surplus.proper] * 50)
-    await ask(upstream, b"<0>")
-    await asyncio.sleep(module.REST_S)
+
+    async def script(peer, head, body):
+        await peer.answer(body)
+        if len(upstream.requests) == 1:
+            await until(lambda: client.idle_connections.connections)
+            await peer.answer(b"nobody asked")
+
+    upstream = await serve(script)
+    await client.start(request_to(upstream.url)).head
+    await until(lambda: client.idle_connections.surplus)
     client.idle_connections.sweep()
-    for number in range(8):
-        await ask(upstream, b"<%d>" % number)
+    for _ in range(8):
+        await client.start(request_to(upstream.url)).head
     assert (client.idle_connections.surplus, upstream.connections) == (1, 2)
 
 
 async def test_a_word_before_the_end_of_a_long_idle_connection_is_no_surplus(
-    fast_seconds, client, serve, request_to
+    pass_s, client, serve, request_to
 ):
     """Some say 408 when they close a connection that nobody has used for a while."""
+    go = asyncio.Event()
 
     async def script(peer, head, body):
         await peer.answer(body)
-        await asyncio.sleep(0.3)
+        await go.wait()
         await peer.answer(b"", "408 Request Timeout", ["Connection: close"])
         peer.closing = True
 
     upstream = await serve(script)
     await client.start(request_to(upstream.url)).head
+    await pass_s(module.SURPLUS_WITHIN_S + 1)
+    go.set()
     await until(lambda: client.idle_connections.connections == 0)
     assert client.idle_connections.surplus == 0
     exchange = client.start(request_to(upstream.url))
@@ -223,10 +218,7 @@ async def test_only_new_connections_rest(ask, vendor):
 
 
 async def test_cancel_while_a_connection_rests(client, serve, request_to):
-    async def script(peer, head, body):
-        await peer.answer(body)
-
-    upstream = await serve(script)
+    upstream = await serve(echo)
     await client.start(request_to(upstream.url)).head
     exchange = client.start(request_to(upstream.url))
     exchange.cancel()
@@ -238,16 +230,11 @@ async def test_cancel_while_a_connection_rests(client, serve, request_to):
 
 
 async def test_close_while_a_connection_rests(client, serve, request_to):
-    async def script(peer, head, body):
-        await peer.answer(body)
-
-    upstream = await serve(script)
+    upstream = await serve(echo)
     await client.start(request_to(upstream.url)).head
     exchange = client.start(request_to(upstream.url))
     client.close()
-    with pytest.raises(UpstreamError) as caught:
-        await exchange.head
-    assert caught.value.kind == "reset_before_head"
+    assert (await failure(exchange)).kind == "reset_before_head"
 
 
 async def test_methods_share_a_connection(client, serve, request_to):
@@ -262,14 +249,11 @@ async def test_methods_share_a_connection(client, serve, request_to):
     assert upstream.connections == 1
 
 
-async def test_idle_connections_end(monkeypatch, fast_seconds, client, serve, request_to):
+async def test_idle_connections_end(monkeypatch, pass_s, client, serve, request_to):
     monkeypatch.setattr(module, "IDLE_S", 3)
-
-    async def script(peer, head, body):
-        await peer.answer(body)
-
-    upstream = await serve(script)
+    upstream = await serve(echo)
     await client.start(request_to(upstream.url)).head
-    assert client.idle_connections.connections == 1
-    await until(lambda: client.idle_connections.connections == 0)
-    assert client.idle_connections.spare == 1
+    await pass_s(3)
+    assert (client.idle_connections.connections, client.idle_connections.spare) == (1, 0)
+    await pass_s(1)
+    assert (client.idle_connections.connections, client.idle_connections.spare) == (0, 1)

@@ -1,0 +1,75 @@
+"""What a scripted upstream does with a request, and what a test waits for."""
+
+import asyncio
+
+import pycurl
+import pytest
+
+from handlers.relay.upstream import handle as handle_module
+from handlers.relay.upstream.client import UpstreamError
+
+EVENT = b"data: {}\n\n"
+
+
+def noise(size):
+    """Bytes that differ everywhere, so that a lost or doubled piece shows."""
+    return b"".join(b"%015d\n" % n for n in range(size // 16))
+
+
+async def echo(peer, head, body):
+    await peer.answer(body)
+
+
+def answering(body=b"{}", status="200 OK", headers=()):
+    """A script that gives a whole answer."""
+    return lambda peer, *_: peer.answer(body, status, headers)
+
+
+def streaming(*pieces, headers=()):
+    """A script that sends an event stream of these chunks."""
+
+    async def script(peer, head, body):
+        await peer.begin_stream(*headers)
+        for piece in pieces:
+            await peer.chunk(piece)
+        await peer.end_stream()
+
+    return script
+
+
+def sending(data, how="close"):
+    """A script that sends these bytes, and then closes the connection, resets it or hangs."""
+
+    async def script(peer, head, body):
+        await peer.send(data)
+        if how == "hang":
+            await peer.wait_closed_by_client()
+        await asyncio.sleep(0.02)
+        peer.closing = True
+        if how == "reset":
+            peer.reset()
+
+    return script
+
+
+async def failure(exchange):
+    """The error of an exchange that gets no head."""
+    with pytest.raises(UpstreamError) as caught:
+        await asyncio.wait_for(exchange.head, 10)
+    return caught.value
+
+
+def port_of(upstream):
+    return int(upstream.url.rpartition(":")[2].partition("/")[0])
+
+
+def resolve(monkeypatch, name, *addresses):
+    """libcurl finds these addresses for a name and a port, as if a name server had said so."""
+    make = handle_module._make_curl
+
+    def make_with_entries():
+        curl = make()
+        curl.setopt(pycurl.RESOLVE, [f"-{name}", f"{name}:{','.join(addresses)}"])
+        return curl
+
+    monkeypatch.setattr(handle_module, "_make_curl", make_with_entries)
