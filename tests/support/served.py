@@ -109,8 +109,26 @@ async def serving(routes=None, trusted=(), relay=None, listener=None, **settings
     assert errors.take() == []
 
 
-def bound(kind=socket.socket):
+def entered(io_loop, manager):
+    """What an asynchronous context manager gives, for a fixture that is `yield from` it."""
+    yield io_loop.run_sync(manager.__aenter__)
+    io_loop.run_sync(lambda: manager.__aexit__(None, None, None))
+
+
+@contextlib.asynccontextmanager
+async def peer_of(routes, *pieces, receive_bytes=None, **options):
+    """A peer of a server of its own, on which `pieces` were sent; `peer.served` is the server."""
+    async with serving(routes, **options) as served:
+        peer = await served.peer(*pieces, receive_bytes=receive_bytes)
+        peer.served = served
+        yield peer
+
+
+def bound(kind=socket.socket, send_bytes=None):
+    """A listener; `send_bytes`: the kernel's buffer of its connections."""
     listener = kind()
+    if send_bytes is not None:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_bytes)
     listener.bind((HOST, 0))
     listener.listen(512)
     listener.setblocking(False)
@@ -178,6 +196,21 @@ class Peer:
         else:
             answer.pieces.append(await self.rest())
         return answer
+
+    async def last_answer(self, method="GET"):
+        """The next answer, which ends the connection."""
+        answer = await self.answer(method)
+        assert answer.headers["connection"] == "close" and await self.rest() == b""
+        return answer
+
+    async def refusal(self):
+        """The message of a refusal of what is no HTTP; it ends the connection."""
+        answer = await self.last_answer()
+        assert (answer.status, answer.whole) == (400, True)
+        assert answer.headers["content-type"] == "application/json"
+        assert answer.headers["request-id"] == answer.call_id
+        assert answer.json["error"]["type"] == "invalid_request_error"
+        return answer.json["error"]["message"]
 
     async def head(self):
         while b"\r\n\r\n" not in self.buffer:

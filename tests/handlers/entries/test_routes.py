@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -21,8 +22,6 @@ from handlers.entries.inference import (
 from handlers.entries.models import ModelsHandler
 from handlers.entries.routes import ROUTES, Router
 from handlers.http.request import Request
-from tests.support.client import encode_head
-from tests.support.served import serving
 
 FOUND = {
     "/": RootHandler,
@@ -89,25 +88,25 @@ POSTED = {
 CONTEXT = [*(("GET", path) for path in FOUND), *(("POST", path) for path in POSTED)]
 
 
-class Connection:
-    peer = "198.51.100.7"
+def handler_of(method, path, monkeypatch):
+    """The handler that the router finds for a request."""
+    runs = []
+    monkeypatch.setattr(routes, "HandlerRun", runs.append)
+    Router("the site").delegate(Request(SimpleNamespace(peer="198.51.100.7"), method, path, {}))
+    [handler] = runs
+    return handler
 
 
 @pytest.mark.parametrize(("method", "path"), CONTEXT)
 def test_a_path_finds_its_handler(method, path, monkeypatch):
-    found = []
-    monkeypatch.setattr(routes, "HandlerRun", found.append)
-    headers = {}
-    Router("the site").delegate(Request(Connection(), method, path, headers))
-    [handler] = found
-    wanted = (FOUND if method == "GET" else POSTED)[path]
-    assert (type(handler), handler.request.path, handler.site) == (wanted, path, "the site")
+    handler = handler_of(method, path, monkeypatch)
+    expected = (FOUND if method == "GET" else POSTED)[path]
+    assert (type(handler), handler.request.path, handler.site) == (expected, path, "the site")
 
 
 @pytest.mark.parametrize("query", ["", "?", "?beta=true", "?/v1/models"])
-async def test_a_query_does_not_matter(query):
-    async with serving() as served:
-        assert (await served.ask("GET", "/livez" + query)).body == b'{"live":true}'
+async def test_a_query_does_not_matter(served, query):
+    assert (await served.ask("GET", "/livez" + query)).body == b'{"live":true}'
 
 
 WIRE = Path(__file__).resolve().parents[3] / "docs" / "wire"
@@ -122,11 +121,8 @@ SERVED = [
 
 @pytest.mark.parametrize(("family", "method", "path"), SERVED)
 def test_what_the_documents_call_served_has_a_handler(family, method, path, monkeypatch):
-    found = []
-    monkeypatch.setattr(routes, "HandlerRun", found.append)
     path = path.replace("{model}", "vendor/m:8b").replace("{id}", "resp_1")
-    Router("the site").delegate(Request(Connection(), method, path, {}))
-    [handler] = found
+    handler = handler_of(method, path, monkeypatch)
     assert not isinstance(handler, FallbackHandler)
     if hasattr(handler, "family"):
         assert handler.family.name == family and method in handler.methods
@@ -154,13 +150,13 @@ def test_the_endpoints_are_those_of_their_families():
         assert path == handler.operation.endpoint
 
 
-async def test_nothing_of_tornado_shows():
+@pytest.mark.parametrize(
+    "target", ["/nothing", "/static/x.js", "/favicon.ico", "/v1/models/../../etc/passwd"]
+)
+async def test_nothing_of_tornado_shows(served, target):
     """No page, no header, no redirect of the library below."""
-    async with serving() as served:
-        for target in ("/nothing", "/static/x.js", "/favicon.ico", "/v1/models/../../etc/passwd"):
-            peer = await served.peer(encode_head("GET", target))
-            answer = await peer.answer()
-            assert answer.status in (401, 404)
-            assert answer.headers["content-type"] == "application/json"
-            assert b"ornado" not in answer.head + answer.body
-            assert not {"etag", "location", "set-cookie"} & answer.headers.keys()
+    answer = await served.ask("GET", target)
+    assert answer.status in (401, 404)
+    assert answer.headers["content-type"] == "application/json"
+    assert b"ornado" not in answer.head + answer.body
+    assert not {"etag", "location", "set-cookie"} & answer.headers.keys()

@@ -1,7 +1,4 @@
-"""The server of the relay port on real sockets; the seconds of its sweep are counted by the tests.
-
-Also what the tests of connection and intake share: a server with tiny handlers, and a raw client.
-"""
+"""The server of the relay port on real sockets; tests count the seconds of its sweep."""
 
 import asyncio
 import errno
@@ -18,7 +15,18 @@ from handlers.http.server import CLOSED_PAUSE_S, DRAIN_IDLE_S
 from handlers.relay.upstream.idle_connections import RESERVED_DESCRIPTORS, max_connections
 from tests.support.client import encode_head
 from tests.support.ports import free_port
-from tests.support.served import HOST, Echo, Peer, acting, bound, held, serving, turns, until
+from tests.support.served import (
+    HOST,
+    Echo,
+    Peer,
+    acting,
+    bound,
+    held,
+    peer_of,
+    serving,
+    turns,
+    until,
+)
 
 # ---- accepting -----------------------------------------------------------------------------------
 
@@ -63,10 +71,9 @@ async def test_a_client_that_is_gone_before_it_is_accepted():
 
 async def test_every_answer_says_when_and_who():
     async with serving() as served:
-        answer = await served.ask("GET", "/livez")
-        assert answer.headers["server"] == "sluice"
-        assert answer.headers["date"] == served.server.date
-        assert answer.headers["date"].endswith("GMT")
+        headers = (await served.ask("GET", "/livez")).headers
+        assert (headers["server"], headers["date"]) == ("sluice", served.server.date)
+        assert headers["date"].endswith("GMT")
 
 
 class Starved(socket.socket):
@@ -170,37 +177,20 @@ async def test_a_connection_that_fails_at_its_start_is_logged(monkeypatch):
         assert (await served.ask("GET", "/livez")).status == 200
 
 
-async def test_what_is_no_http_is_told_in_json():
-    async with serving() as served:
-        status, headers, body = served.server.malformed("What came is no HTTP.", None)
-        assert (status, dict(headers)["content-type"]) == (400, "application/json")
-        assert b'"message":"What came is no HTTP."' in body
-
-
 # ---- silence -------------------------------------------------------------------------------------
 
 
 async def test_the_first_head_has_its_time():
     async with serving(header_timeout_s=5) as served:
-        idle, slow = await served.peer(), await served.peer(b"GET /livez HTTP/1.1\r\nX-")
+        idle, slow = await served.peer(), await served.peer(b"GET /livez HTTP/1.1\r\n")
         await until(lambda: served.server.connections == 2)
-        await served.pass_s(5)
+        for _ in range(5):
+            await slow.send(b"X: y\r\n")  # does not make its time longer
+            await served.pass_s(1)
         assert await idle.is_silent() and await slow.is_silent()
         await served.pass_s(1)
         assert await idle.rest() == b"" and await slow.rest() == b""
         assert served.server.connections == 0
-
-
-async def test_bytes_of_a_slow_head_do_not_make_its_time_longer():
-    async with serving(header_timeout_s=5) as served:
-        slow = await served.peer(b"GET /livez HTTP/1.1\r\n")
-        await until(lambda: served.server.connections == 1)
-        for _ in range(5):
-            await slow.send(b"X: y\r\n")
-            await served.pass_s(1)
-        assert await slow.is_silent()
-        await served.pass_s(1)
-        assert await slow.rest() == b""
 
 
 async def test_slow_heads_by_the_hundred_keep_nobody_else_out():
@@ -227,29 +217,28 @@ async def test_who_connects_before_the_first_sweep_has_as_much_time_as_others():
 
 
 async def test_a_kept_connection_has_another_time():
-    async with serving(header_timeout_s=2, keepalive_timeout_s=10) as served:
-        peer = await served.peer()
+    async with peer_of(None, header_timeout_s=2, keepalive_timeout_s=10) as peer:
         for _ in range(3):
             assert (await peer.ask("GET", "/livez")).status == 200
-            await served.pass_s(10)
+            await peer.served.pass_s(10)
         assert await peer.is_silent()
-        await served.pass_s(1)
+        await peer.served.pass_s(1)
         assert await peer.rest() == b""
 
 
 async def test_a_running_request_is_not_idle():
     handler = held()
-    async with serving({"/held": handler}, header_timeout_s=1, keepalive_timeout_s=1) as served:
-        peer = await served.peer()
+    options = {"header_timeout_s": 1, "keepalive_timeout_s": 1}
+    async with peer_of({"/held": handler}, **options) as peer:
         await peer.request("POST", "/held", body=b"{}")
         await until(lambda: handler.seen and handler.seen[0].events == ["complete"])
-        await served.pass_s(3600)
+        await peer.served.pass_s(3600)
         assert await peer.is_silent()
         handler.seen[0].go.set_result(None)
         assert (await peer.answer()).body == b"held"
-        await served.pass_s(1)
+        await peer.served.pass_s(1)
         assert await peer.is_silent()
-        await served.pass_s(1)
+        await peer.served.pass_s(1)
         assert await peer.rest() == b""
 
 
@@ -257,27 +246,22 @@ def oversized(size=99999):
     return encode_head("POST", "/livez", {"Content-Length": str(size)})
 
 
-@pytest.mark.parametrize(("sent", "lingers_s"), [
-    (oversized(), LONG_LINGER_S),
-    (b"GET /livez HTTP/3.0\r\n", LINGER_S),
+@pytest.mark.parametrize(("sent", "draining", "lingers_s"), [
+    (oversized(), False, LONG_LINGER_S),
+    (oversized(), True, LINGER_S),
+    (b"GET /livez HTTP/3.0\r\n", False, LINGER_S),
 ])  # fmt: skip
-async def test_an_answered_client_that_goes_on_sending_is_closed(sent, lingers_s):
-    async with serving(max_body_bytes=1024) as served:
-        peer = await served.peer(sent)
+async def test_an_answered_client_that_goes_on_sending_is_closed(sent, draining, lingers_s):
+    async with peer_of(None, sent, max_body_bytes=1024) as peer:
         assert (await peer.answer()).status in (400, 405)
+        served = peer.served
+        if draining:
+            served.server.drain()
         for _ in range(lingers_s):
             await peer.send(b"more")
             await served.pass_s(1)
             assert served.server.connections == 1
         await served.pass_s(1)
-        await until(lambda: served.server.connections == 0)
-
-
-async def test_a_drain_waits_no_longer_for_who_goes_on_sending_than_for_others():
-    async with serving(max_body_bytes=1024) as served:
-        await (await served.peer(oversized())).answer()
-        served.server.drain()
-        await served.pass_s(LINGER_S + 1)
         await until(lambda: served.server.connections == 0)
 
 
@@ -299,40 +283,46 @@ async def test_only_some_may_go_on_sending_for_long():
             assert served.server.connections == 2
 
 
-def reading(size):
-    """A handler class with an answer of `size` bytes."""
-    return acting(lambda handler, body: handler.respond(b"x" * size))
+LARGE_BYTES = 2 << 20
+
+
+def reading_slowly():
+    """A peer of a server with an answer that is larger than all buffers."""
+    handler = acting(lambda handler, body: handler.respond(b"x" * LARGE_BYTES))
+    listener = bound(send_bytes=16384)
+    return peer_of(
+        {"/large": handler}, receive_bytes=4096, listener=listener, keepalive_timeout_s=10
+    )
 
 
 async def test_a_closed_connection_does_not_wait_for_ever_for_its_client_to_read():
-    size = 16 << 20
-    async with serving({"/large": reading(size)}, keepalive_timeout_s=10) as served:
-        peer = await served.peer(receive_bytes=4096)
+    async with reading_slowly() as peer:
+        served = peer.served
         await peer.request("GET", "/large", {"Connection": "close"})
         assert (await peer.head()).status == 200
+        (connection,) = served.server._connections
         for _ in range(3):  # it reads, slowly
             await served.pass_s(9)
-            await peer.exactly(size // 5)
+            await peer.exactly(LARGE_BYTES // 5)
             assert served.server.connections == 1
-        await asyncio.sleep(0.1)  # the kernel takes some more
+        before = None
+        while before != (before := connection.unsent_bytes):  # noqa: ASYNC110 - the kernel's part
+            await asyncio.sleep(0.05)
         await served.pass_s(1)
         await served.pass_s(10)
         assert served.server.connections == 1
         await served.pass_s(1)
         await until(lambda: served.server.connections == 0)
         with pytest.raises((ConnectionResetError, EOFError)):
-            await peer.exactly(size)
+            await peer.exactly(LARGE_BYTES)
 
 
 async def test_a_closed_connection_sends_all_when_its_client_reads():
-    size = 16 << 20
-    async with serving({"/large": reading(size)}, keepalive_timeout_s=10) as served:
-        peer = await served.peer(receive_bytes=4096)
+    async with reading_slowly() as peer:
         await peer.request("GET", "/large")
-        await served.pass_s(11)
-        await served.pass_s(11)
-        answer = await peer.answer()
-        assert len(answer.body) == size
+        await peer.served.pass_s(11)
+        await peer.served.pass_s(11)
+        assert len((await peer.answer()).body) == LARGE_BYTES
         assert await peer.rest() == b""
 
 
@@ -386,16 +376,15 @@ async def test_drain_gives_kept_connections_two_seconds_after_their_last_byte():
 
 async def test_drain_lets_a_running_request_end():
     handler = held()
-    async with serving({"/held": handler}) as served:
-        peer = await served.peer()
+    async with peer_of({"/held": handler}) as peer:
         await peer.request("POST", "/held", body=b"{}")
         await until(lambda: handler.seen and handler.seen[0].events)
-        served.server.drain()
-        await served.pass_s(600)
+        peer.served.server.drain()
+        await peer.served.pass_s(600)
         handler.seen[0].go.set_result(None)
         answer = await peer.answer()
         assert (answer.body, answer.headers["connection"]) == (b"held", "close")
-        await served.pass_s(DRAIN_IDLE_S + 1)
+        await peer.served.pass_s(DRAIN_IDLE_S + 1)
         assert await peer.rest() == b""
 
 
