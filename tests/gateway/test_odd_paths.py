@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from tests.support.client import Connection
+from tests.support.client import exchange
 from tests.support.dialects import (
     ALL,
     CHAT,
@@ -75,43 +75,27 @@ ODD_CALLS = [
         "v1Beta", "v1%62eta", "%761beta", "v1beta%2f", "v1beta;", "v1beta.", "./v1beta",
         "v1/v1beta", "v1beta/v1beta", "v1beta/../v1beta", "/v1beta", "x/../v1beta", "v1beta//",
     )),
-    f"/models/{MODEL}:generateContent",
     f"/v1beta/Models/{MODEL}:generateContent",
     f"/v1beta/model/{MODEL}:generateContent",
-    f"/v1beta//models/{MODEL}:generateContent",
     "/v1beta/models:generateContent",
     "/v1beta/models/:generateContent",
     f"/v1beta/tunedModels/{MODEL}:generateContent",
     f"/v1beta/publishers/google/models/{MODEL}:generateContent",
     f"/v1beta/models/{MODEL}",
     f"/v1beta/models/{MODEL}?:generateContent",
-    "/v1beta/cachedContents",
-    "/v1beta/files/abc",
-    "/v1beta",
-    "/v1beta/",
 ]  # fmt: skip
 
-# Paths beside those of the other families, with the shape of their errors.
+# Paths beside those of the other families, with the shape of their errors; more of them:
+# tests/handlers/entries/test_fallback.py.
 BESIDE = {
     CHAT: [
-        "/v1/chat/completions/", "/v1/chat//completions", "/v1//chat/completions",
-        "//v1/chat/completions", "/v1/chat/completions/..", "/v1/chat/../chat/completions",
-        "/v1/./chat/completions", "/v1/chat%2Fcompletions", "/v1/chat/completions%20",
-        "/v1/chat/completions%00", "/v1/chat/completions;x=1", "/v1/chat/completions.",
-        "/V1/chat/completions", "/v1/Chat/Completions", "/v1/chat/completion", "/v1/completions",
-        "/v1/chat", "/chat/completions", "/v2/chat/completions", "/v1/v1/chat/completions",
-        "/%76%31/chat/completions", "/v1/engines/x/chat/completions", "/v1/embeddings",
+        "/v1/chat//completions", "//v1/chat/completions", "/v1/chat/completions/..",
+        "/v1/./chat/completions", "/v1/chat/../chat/completions", "/v1/chat%2Fcompletions",
+        "/v1/chat/completions%20", "/v1/chat/completions%00", "/v1/chat/completions;x=1",
+        "/V1/chat/completions", "/%76%31/chat/completions",
     ],
-    MESSAGES: [
-        "/v1/messages/", "/v1/messages//count_tokens", "/v1/messages/count_tokens/",
-        "/v1/messages/../messages", "/v1/messages/%2e%2e/messages", "/v1/messages;x", "/messages",
-        "/v1/messages/batches", "/v1/messages/Count_Tokens", "/v2/messages", "/v1/v1/messages",
-        "/v1/messages%2Fcount_tokens",
-    ],
-    RESPONSES: [
-        "/v1/responses/", "/v1/responses//", "/v1/responses/input_tokens/x", "/v1/v1/responses",
-        "/v1/responses/../responses", "/responses", "/v2/responses", "/v1/responses/compact/..",
-    ],
+    MESSAGES: ["/v1/messages/../messages", "/v1/messages/%2e%2e/messages", "/v1/messages;x"],
+    RESPONSES: ["/v1/responses//", "/v1/responses/../responses", "/v1/responses/compact/.."],
 }  # fmt: skip
 
 
@@ -121,68 +105,60 @@ def send(gateway, family, path, *, key_in_query=False, model=MODEL):
     if key_in_query:
         headers = {}
         path += ("&" if "?" in path else "?") + f"key={SECRET}"
-    with Connection(gateway.port) as connection:
-        body = ask(family, model, "[[demo ms=0]]")
-        if "countTokens" in path:
-            del body["generationConfig"]
-        connection.request("POST", path, headers, body)
-        return connection.read()
+    body = ask(family, model, "[[demo ms=0]]")
+    if "countTokens" in path:
+        del body["generationConfig"]
+    return exchange(gateway.port, "POST", path, headers, body)
 
 
-def check_refused(answer, family):
-    """A refusal of ours in the family's shape that is no failure of ours."""
-    assert answer.whole and 400 <= answer.status < 500, (answer.head, answer.body)
-    _, _, message = error_of(family, answer.body, answer.call_id)
-    assert message and SECRET not in message
+def fault_of(answer, family):
+    """What is wrong with a refusal, which has the family's shape and is no failure of ours."""
+    try:
+        assert answer.whole and 400 <= answer.status < 500, (answer.head, answer.body)
+        _, _, message = error_of(family, answer.body, answer.call_id)
+        assert message and SECRET not in message
+    except (AssertionError, ValueError, KeyError) as error:
+        return repr(error)
+    return None
 
 
 def check_arrived(vendor, family):
     """Nothing but calls to the family's own paths arrived upstream; how many did."""
-    found = vendor.log()
-    assert {entry["path"] for entry in found} <= OWN_PATHS[family], found
-    for entry in found:
-        assert SECRET not in json.dumps(entry)
-    return len(found)
+    entries = vendor.log()
+    assert {entry["path"] for entry in entries} <= OWN_PATHS[family], entries
+    assert SECRET not in json.dumps(entries)
+    return len(entries)
 
 
-@pytest.mark.parametrize("name", ODD_NAMES, ids=lambda name: ascii(name[:30]))
-def test_odd_names_of_models_are_refused(gateway, vendor, name):
+ODD_CALLED = [path.format(name) for name in ODD_NAMES for path in CALLED_WITH]
+REFUSED = {
+    "odd names of models": [(GENERATE, path) for path in ODD_CALLED],
+    "odd calls of a model": [(GENERATE, path) for path in ODD_CALLS],
+    "beside the endpoints": [(family, path) for family, paths in BESIDE.items() for path in paths],
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_odd_paths_are_refused(gateway, vendor, kind):
     vendor.reset()
-    for path in CALLED_WITH:
-        for key_in_query in (False, True):
-            answer = send(gateway, GENERATE, path.format(name), key_in_query=key_in_query)
-            check_refused(answer, GENERATE)
-    assert check_arrived(vendor, GENERATE) == 0
+    wrong = []
+    for number, (family, path) in enumerate(REFUSED[kind]):
+        key_in_query = family == GENERATE and number % 4 > 1
+        answer = send(gateway, family, path, key_in_query=key_in_query)
+        if (fault := fault_of(answer, family)) is not None:
+            wrong.append((family, path, fault))
+    assert wrong == []
+    assert vendor.log() == []
 
 
-@pytest.mark.parametrize(
-    "name", ["ä", "模型", "‥", "．．", "\x00", "\x01", "\x7f", "\t", "a b"], ids=ascii
-)
+@pytest.mark.parametrize("name", ["ä", "．．", "\x00", "\x7f", "\t", "a b"], ids=ascii)
 def test_bytes_that_no_path_has_are_no_request(gateway, vendor, name):
     vendor.reset()
     path = f"/v1beta/models/{name}:generateContent".encode().decode("latin-1")
     answer = send(gateway, GENERATE, path)
     assert answer.status == 400 and answer.whole
     error_of(CHAT, answer.body, answer.call_id)  # whose path it is cannot be told
-    assert check_arrived(vendor, GENERATE) == 0
-
-
-@pytest.mark.parametrize("path", ODD_CALLS, ids=ascii)
-def test_odd_calls_of_a_model_are_refused(gateway, vendor, path):
-    vendor.reset()
-    for key_in_query in (False, True):
-        check_refused(send(gateway, GENERATE, path, key_in_query=key_in_query), GENERATE)
-    assert check_arrived(vendor, GENERATE) == 0
-
-
-@pytest.mark.parametrize(
-    ("family", "path"), [(family, path) for family, paths in BESIDE.items() for path in paths]
-)
-def test_paths_beside_the_endpoints_are_refused(gateway, vendor, family, path):
-    vendor.reset()
-    answer = send(gateway, family, path)
-    check_refused(answer, family)
-    assert check_arrived(vendor, family) == 0
+    assert vendor.log() == []
 
 
 ODD_QUERIES = [
@@ -194,19 +170,15 @@ ODD_QUERIES = [
 
 
 @pytest.mark.parametrize("family", ALL)
-@pytest.mark.parametrize("query", ODD_QUERIES, ids=lambda query: ascii(query[:20]))
-def test_odd_queries_change_no_path(gateway, vendor, family, query):
+def test_odd_queries_change_no_path(gateway, vendor, family):
     vendor.reset()
     path = PATHS[family].replace("{model}", MODEL)
-    if family == GENERATE:
-        path = path.replace("generateContent", "streamGenerateContent")
-    answer = send(gateway, family, path + query)
-    assert answer.whole and answer.status in (200, 400, 401), (answer.head, answer.body)
-    if answer.status == 200:
-        assert check_arrived(vendor, family) == 1
-    else:
-        check_refused(answer, family)
-        assert check_arrived(vendor, family) == 0
+    path = path.replace("generateContent", "streamGenerateContent")
+    answers = [send(gateway, family, path + query) for query in ODD_QUERIES]
+    assert {answer.status for answer in answers} <= {200, 400, 401}
+    refused = [answer for answer in answers if answer.status != 200]
+    assert [fault for answer in refused if (fault := fault_of(answer, family))] == []
+    assert check_arrived(vendor, family) == len(answers) - len(refused) > 0
 
 
 GOOD_NAMES = [
@@ -236,49 +208,34 @@ def test_legal_names_work_in_either_version(gateway, vendor, version, name):
     assert SECRET not in json.dumps(vendor.log())
 
 
-@pytest.mark.parametrize("name", ["a%20b", "plain-mode", "vendor/qwen3:8", "demo-small"])
-def test_a_name_that_is_not_here_is_e08(gateway, name):
-    for version in ("v1", "v1beta"):
-        for verb in VERBS:
-            answer = send(gateway, GENERATE, f"/{version}/models/{name}:{verb}")
-            check_refusal(answer, GENERATE, "E08")
-            record = gateway.record(answer.call_id)
-            assert record["model"] == name.replace("%20", " ")
-            assert record["error_code"] == "model_not_found"
+def test_a_name_that_is_not_here_is_e08(gateway):
+    answer = send(gateway, GENERATE, "/v1/models/a%20b:generateContent")
+    check_refusal(answer, GENERATE, "E08")
+    assert gateway.record(answer.call_id)["model"] == "a b"
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_body_that_names_another_model_than_the_path_is_e12(gateway, vendor, verb):
+@pytest.mark.parametrize("verb", ["generateContent", "countTokens"])
+def test_a_body_names_the_model_of_the_path_or_is_e12(gateway, vendor, verb):
     vendor.reset()
     contents = [{"parts": [{"text": "x"}]}]
     path = f"/v1beta/models/{LONG_NAME}:{verb}"
+
+    def post(body):
+        return exchange(gateway.port, "POST", path, credentials(GENERATE), body)
+
     for body in (
-        {"model": MODEL, "contents": contents},
         {"model": "models/" + MODEL, "contents": contents},
         {"contents": contents, "generateContentRequest": {"model": MODEL, "contents": contents}},
     ):
-        with Connection(gateway.port) as connection:
-            connection.request("POST", path, credentials(GENERATE), body)
-            answer = connection.read()
-        message = check_refusal(answer, GENERATE, "E12")
-        assert "model" in message
+        answer = post(body)
+        check_refusal(answer, GENERATE, "E12")
         record = gateway.record(answer.call_id)
         assert (record["outcome"], record["model"]) == ("refused", LONG_NAME)
     assert vendor.log() == []
     for name in (LONG_NAME, "models/" + LONG_NAME):
-        with Connection(gateway.port) as connection:
-            body = {"contents": contents, "model": name}
-            connection.request("POST", path, credentials(GENERATE), body)
-            connection.read()
-    bodies = [json.loads(entry["body"]) for entry in vendor.log()]
-    assert [body["model"] for body in bodies] == [UPSTREAM, "models/" + UPSTREAM]
-
-
-@pytest.mark.parametrize("version", ["v1alpha", "v1beta1", "v2", "v1beta2"])
-def test_another_version_is_e31(gateway, version):
-    answer = send(gateway, GENERATE, f"/{version}/models/{MODEL}:generateContent")
-    check_refusal(answer, GENERATE, "E31")
-    assert answer.call_id not in gateway.tail
+        post({"contents": contents, "model": name})
+    models = [json.loads(entry["body"])["model"] for entry in vendor.log()]
+    assert models == [UPSTREAM, "models/" + UPSTREAM]
 
 
 def test_a_key_in_a_path_is_in_no_file(gateway):
