@@ -190,12 +190,7 @@ def test_unknown_formats_are_media_in_data_urls_only():
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        PNG[:400] + " and then much text, " * 400,
-        PNG[:12] + "!" * 6000,
-        PNG[:400] + "!" * 6000,
-    ],
+    "text", [PNG[:400] + " and much text, " * 400, PNG[:12] + "!" * 6000, PNG[:400] + "!" * 6000]
 )
 def test_text_that_poses_as_media_counts_as_text(text):
     body = json.dumps(in_body("messages", text)).encode()

@@ -28,217 +28,95 @@ def turn(**part):
     return {"role": "user", "content": [{"type": "x", **part}]}
 
 
+def at(path, value):
+    """The fields of a body in which a value stands at a path."""
+    for name in reversed(path.replace("[0]", ".[0]").split(".")):
+        value = [value] if name == "[0]" else {name: value}
+    return value
+
+
+# family, kind, path of the id
+PATHS = [
+    (RESPONSES, "answer", "previous_response_id"),
+    (RESPONSES, "either", "conversation"),
+    (RESPONSES, "either", "conversation.id"),
+    (RESPONSES, "given", "prompt.id"),
+    (RESPONSES, "given", "prompt.variables.scan.file_id"),
+    (RESPONSES, "answer", "prompt_cache_options.comparison_response_id"),
+    (RESPONSES, "answer", "input[0].id"),
+    (RESPONSES, "given", "input[0].content[0].file_id"),
+    (RESPONSES, "given", "input[0].output.file_id"),
+    (RESPONSES, "given", "tools[0].vector_store_ids[0]"),
+    (RESPONSES, "given", "input[0].tools[0].vector_store_ids[0]"),
+    (RESPONSES, "either", "tools[0].container"),
+    (RESPONSES, "given", "tools[0].container.file_ids[0]"),
+    (RESPONSES, "either", "tools[0].environment.container_id"),
+    (RESPONSES, "given", "tools[0].environment.skills[0].skill_id"),
+    (RESPONSES, "given", "tools[0].input_image_mask.file_id"),
+    (MESSAGES, "answer", "diagnostics.previous_message_id"),
+    (MESSAGES, "either", "container"),
+    (MESSAGES, "either", "container.id"),
+    (MESSAGES, "given", "messages[0].content[0].source.file_id"),
+    (CHAT, "given", "messages[0].content[0].file.file_id"),
+    (CHAT, "answer", "messages[0].audio.id"),
+    (CHAT, "given", "audio.voice.id"),
+    (GENERATE, "given", "cachedContent"),
+    (GENERATE, "given", "cached_content"),
+    (GENERATE, "given", "generateContentRequest.cachedContent"),
+    (GENERATE, "given", "tools[0].fileSearch.fileSearchStoreNames[0]"),
+    (GENERATE, "given", "tools[0].retrieval.vertexRagStore.rag_corpora[0]"),
+]
+THOUGHT = {"type": "reasoning", "id": "id_1", "summary": [], "encrypted_content": None}
+PICTURE = {"type": "image_generation_call", "id": "id_1", "status": "completed"}
+SKILLS = [{"type": "anthropic", "skill_id": "pptx"}, {"type": "custom", "skill_id": "id_1"}]
+TURN = "messages[0].content[0]"
+PART = "contents[0].parts[0]"
+LONG_FORM = "HTTPS://GenerativeLanguage.googleapis.com:443/x/files/abc"
+# family, kind, path of the id, the id, fields
 NAMED = [
-    (RESPONSES, {"previous_response_id": "resp_1"}, "answer", "previous_response_id", "resp_1"),
-    (RESPONSES, {"conversation": "conv_1"}, "either", "conversation", "conv_1"),
-    (RESPONSES, {"conversation": {"id": "conv_1"}}, "either", "conversation.id", "conv_1"),
-    (RESPONSES, {"prompt": {"id": "pmpt_1"}}, "given", "prompt.id", "pmpt_1"),
+    *((family, kind, path, "id_1", at(path, "id_1")) for family, kind, path in PATHS),
     (
         RESPONSES,
-        {"prompt": {"variables": {"scan": {"type": "input_file", "file_id": "file_1"}}}},
-        "given",
-        "prompt.variables.scan.file_id",
-        "file_1",
-    ),
-    (
-        RESPONSES,
-        {"prompt_cache_options": {"comparison_response_id": "resp_1"}},
-        "answer",
-        "prompt_cache_options.comparison_response_id",
-        "resp_1",
-    ),
-    (
-        RESPONSES,
-        {"input": [{"type": "message"}, {"type": "item_reference", "id": "msg_1"}]},
         "answer",
         "input[1].id",
-        "msg_1",
+        "id_1",
+        {"input": [{"type": "message"}, {"type": "item_reference", "id": "id_1"}]},
     ),
-    (RESPONSES, {"input": [{"id": "msg_1"}]}, "answer", "input[0].id", "msg_1"),
-    (
-        RESPONSES,
-        {"input": [{"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": None}]},
-        "answer",
-        "input[0].id",
-        "rs_1",
+    *(
+        (RESPONSES, "answer", "input[0].id", "id_1", {"input": [item]})
+        for item in (THOUGHT, PICTURE)
     ),
+    (MESSAGES, "given", "container.skills[1].skill_id", "id_1", {"container": {"skills": SKILLS}}),
     (
-        RESPONSES,
-        {"input": [{"type": "image_generation_call", "id": "ig_1", "status": "completed"}]},
-        "answer",
-        "input[0].id",
-        "ig_1",
-    ),
-    (
-        RESPONSES,
-        {"input": [turn(file_id="file_1")]},
+        MESSAGES,
         "given",
-        "input[0].content[0].file_id",
-        "file_1",
-    ),
-    (
-        RESPONSES,
-        {"input": [{"type": "computer_call_output", "output": {"file_id": "file_1"}}]},
-        "given",
-        "input[0].output.file_id",
-        "file_1",
-    ),
-    (
-        RESPONSES,
-        {"tools": [{"type": "file_search", "vector_store_ids": ["vs_1"]}]},
-        "given",
-        "tools[0].vector_store_ids[0]",
-        "vs_1",
-    ),
-    (
-        RESPONSES,
-        {"input": [{"type": "additional_tools", "tools": [{"vector_store_ids": ["vs_1"]}]}]},
-        "given",
-        "input[0].tools[0].vector_store_ids[0]",
-        "vs_1",
-    ),
-    (
-        RESPONSES,
-        {"tools": [{"type": "code_interpreter", "container": "cntr_1"}]},
-        "either",
-        "tools[0].container",
-        "cntr_1",
-    ),
-    (
-        RESPONSES,
-        {"tools": [{"type": "code_interpreter", "container": {"file_ids": ["file_1"]}}]},
-        "given",
-        "tools[0].container.file_ids[0]",
-        "file_1",
-    ),
-    (
-        RESPONSES,
-        {"tools": [{"type": "shell", "environment": {"container_id": "cntr_1"}}]},
-        "either",
-        "tools[0].environment.container_id",
-        "cntr_1",
-    ),
-    (
-        RESPONSES,
-        {"tools": [{"type": "shell", "environment": {"skills": [{"skill_id": "skill_1"}]}}]},
-        "given",
-        "tools[0].environment.skills[0].skill_id",
-        "skill_1",
-    ),
-    (
-        RESPONSES,
-        {"tools": [{"type": "image_generation", "input_image_mask": {"file_id": "file_1"}}]},
-        "given",
-        "tools[0].input_image_mask.file_id",
-        "file_1",
+        f"{TURN}.file_id",
+        "id_1",
+        {"messages": [turn(type="container_upload", file_id="id_1")]},
     ),
     (
         MESSAGES,
-        {"diagnostics": {"previous_message_id": "msg_1"}},
-        "answer",
-        "diagnostics.previous_message_id",
-        "msg_1",
-    ),
-    (MESSAGES, {"container": "container_1"}, "either", "container", "container_1"),
-    (MESSAGES, {"container": {"id": "container_1"}}, "either", "container.id", "container_1"),
-    (
-        MESSAGES,
-        {"container": {"skills": [{"type": "anthropic", "skill_id": "pptx"},
-                                  {"type": "custom", "skill_id": "skill_1"}]}},
         "given",
-        "container.skills[1].skill_id",
-        "skill_1",
+        f"{TURN}.content[0].source.file_id",
+        "id_1",
+        {"messages": [turn(type="tool_result", content=[{"source": {"file_id": "id_1"}}])]},
     ),
-    (
-        MESSAGES,
-        {"messages": [turn(source={"type": "file", "file_id": "file_1"})]},
-        "given",
-        "messages[0].content[0].source.file_id",
-        "file_1",
+    *(
+        (GENERATE, "given", path, "files/abc", at(path, uri))
+        for path, uri in (
+            (f"{PART}.file_data.file_uri", FILES + "abc"),
+            (f"{PART}.functionResponse.parts[0].fileData.fileUri", LONG_FORM),
+        )
     ),
-    (
-        MESSAGES,
-        {"messages": [turn(type="container_upload", file_id="file_1")]},
-        "given",
-        "messages[0].content[0].file_id",
-        "file_1",
-    ),
-    (
-        MESSAGES,
-        {"messages": [turn(type="tool_result", content=[{"source": {"file_id": "file_1"}}])]},
-        "given",
-        "messages[0].content[0].content[0].source.file_id",
-        "file_1",
-    ),
-    (
-        CHAT,
-        {"messages": [turn(file={"file_id": "file_1"})]},
-        "given",
-        "messages[0].content[0].file.file_id",
-        "file_1",
-    ),
-    (
-        CHAT,
-        {"messages": [{"role": "assistant", "audio": {"id": "audio_1"}}]},
-        "answer",
-        "messages[0].audio.id",
-        "audio_1",
-    ),
-    (CHAT, {"audio": {"voice": {"id": "voice_1"}}}, "given", "audio.voice.id", "voice_1"),
-    (GENERATE, {"cachedContent": "cachedContents/1"}, "given", "cachedContent", "cachedContents/1"),
-    (
-        GENERATE,
-        {"cached_content": "cachedContents/1"},
-        "given",
-        "cached_content",
-        "cachedContents/1",
-    ),
-    (
-        GENERATE,
-        {"generateContentRequest": {"cachedContent": "cachedContents/1"}},
-        "given",
-        "generateContentRequest.cachedContent",
-        "cachedContents/1",
-    ),
-    (
-        GENERATE,
-        {"contents": [{"parts": [{"file_data": {"file_uri": FILES + "abc"}}]}]},
-        "given",
-        "contents[0].parts[0].file_data.file_uri",
-        "files/abc",
-    ),
-    (
-        GENERATE,
-        {"contents": [{"parts": [{"functionResponse": {"parts": [
-            {"fileData": {"fileUri": "HTTPS://GenerativeLanguage.googleapis.com:443/x/files/abc"}}
-        ]}}]}]},
-        "given",
-        "contents[0].parts[0].functionResponse.parts[0].fileData.fileUri",
-        "files/abc",
-    ),
-    (
-        GENERATE,
-        {"tools": [{"fileSearch": {"fileSearchStoreNames": ["fileSearchStores/1"]}}]},
-        "given",
-        "tools[0].fileSearch.fileSearchStoreNames[0]",
-        "fileSearchStores/1",
-    ),
-    (
-        GENERATE,
-        {"tools": [{"retrieval": {"vertexRagStore": {"rag_corpora": ["ragCorpora/1"]}}}]},
-        "given",
-        "tools[0].retrieval.vertexRagStore.rag_corpora[0]",
-        "ragCorpora/1",
-    ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(
-    ("family", "fields", "kind", "param", "kept_id"),
+    ("family", "kind", "param", "kept_id", "fields"),
     NAMED,
-    ids=[f"{n[0].name}-{n[3]}" for n in NAMED],
+    ids=[f"{row[0].name}-{row[2]}" for row in NAMED],
 )
-def test_what_a_request_names(family, fields, kind, param, kept_id):
+def test_what_a_request_names(family, kind, param, kept_id, fields):
     assert refs(family, fields) == [(kind, param, kept_id)]
     # Names may be written with escapes, and a large body is searched in slices.
     escaped = json.dumps(fields)

@@ -1,8 +1,10 @@
 """How these tests ask the codecs of the family."""
 
 import json
+from pathlib import Path
 
 from adapters.family.codec import AnswerContext, Target
+from adapters.framing.sse import EventSplitter, event_fields
 from adapters.generate_content import CODECS
 from adapters.ir.request import Request
 from adapters.json.jsonio import top_level
@@ -10,6 +12,8 @@ from adapters.json.structure import at_once
 from adapters.models import traits_of
 
 FAMILY = "generate_content"
+WIRE = Path(__file__).parents[2] / "wire" / FAMILY
+STREAMS = {path.stem: path.read_bytes() for path in sorted(WIRE.glob("*.sse"))}
 CONTEXT = AnswerContext("public-model", "CALL1", 1_700_000_000, 11, include_usage=True)
 USER = {"role": "user", "parts": [{"text": "Is tea ready?"}]}
 
@@ -34,3 +38,12 @@ def encoded(request: Request, model: str = "gemini-3-flash", count: bool = False
 def config_of(request: Request, model: str = "gemini-3-flash", **traits) -> dict:
     """The generationConfig that is sent for a request."""
     return encoded(request, model, **traits)[0].get("generationConfig", {})
+
+
+def chunks_of(stream: bytes) -> list[dict]:
+    """The decoded chunks of a stream of events, which has nothing else."""
+    splitter = EventSplitter(1 << 20)
+    events = splitter.feed(stream)
+    assert splitter.empty
+    assert all(event.startswith(b"data: {") and event.endswith(b"}\r\n\r\n") for event in events)
+    return [json.loads(event_fields(event)[1]) for event in events]

@@ -49,6 +49,9 @@ def test_no_bounds(config):
     assert (read.max_output_tokens, read.choices) == (None, 1)
 
 
+DOUBLED = {"max_output_tokens": 5, "maxOutputTokens": 50000}
+
+
 @pytest.mark.parametrize(
     ("fields", "condition", "param"),
     [
@@ -59,21 +62,14 @@ def test_no_bounds(config):
         ({"generation_config": 7}, "E12", "generation_config"),
         ({"generationConfig": {}, "generation_config": {}}, "E12", "generationConfig"),
         ({"system_instruction": 1, "systemInstruction": 1}, "E12", "systemInstruction"),
-        (
-            {"generationConfig": {"maxOutputTokens": "5"}},
-            "E12",
-            "generationConfig.maxOutputTokens",
-        ),
-        (
-            {"generation_config": {"max_output_tokens": -1}},
-            "E12",
-            "generation_config.max_output_tokens",
-        ),
-        ({"generationConfig": {"candidateCount": 1.5}}, "E12", "generationConfig.candidateCount"),
-        (
-            {"generationConfig": {"max_output_tokens": 5, "maxOutputTokens": 50000}},
-            "E12",
-            "generationConfig.maxOutputTokens",
+        *(
+            ({config: fields}, "E12", f"{config}.{name}")
+            for config, fields, name in (
+                ("generationConfig", {"maxOutputTokens": "5"}, "maxOutputTokens"),
+                ("generation_config", {"max_output_tokens": -1}, "max_output_tokens"),
+                ("generationConfig", {"candidateCount": 1.5}, "candidateCount"),
+                ("generationConfig", DOUBLED, "maxOutputTokens"),
+            )
         ),
         ({"model": 7}, "E12", "model"),
         ({"generateContentRequest": {"model": []}}, "E12", "generateContentRequest.model"),
@@ -127,9 +123,8 @@ def test_the_path_names_the_model():
 
 def edited(body: bytes, upstream: str, operation=PLAIN) -> bytes:
     spans = top_level(body)
-    return FAMILY.upstream.edit_request(
-        spans, FAMILY.client.peek(spans, operation, "pub/m"), operation, upstream, GEMINI
-    )
+    read = FAMILY.client.peek(spans, operation, "pub/m")
+    return FAMILY.upstream.edit_request(spans, read, operation, upstream, GEMINI)
 
 
 @pytest.mark.parametrize(
@@ -237,50 +232,38 @@ def test_nothing_of_the_client_is_sent_on():
     assert FAMILY.upstream.request_headers(client, DEMO, "k")[0] == "authorization: Bearer k"
 
 
-def message(fault: Fault) -> str:
-    return json.loads(FAMILY.client.encode_fault(fault, "r").body)["error"]["message"]
+UNAVAILABLE = "is not available to this API key. Check the name and the channel status."
+NO_MODEL = "The path must name a model: models/{model}:generateContent."
+NOT_VALID = "API key not valid. Please pass a valid API key."
+KEY_HEADERS = "the header 'x-goog-api-key: <API_KEY>' or 'Authorization: Bearer <API_KEY>'."
 
 
 @pytest.mark.parametrize(
-    ("fault", "words"),
+    ("fault", "message"),
     [
-        (
-            Fault(Condition.MISSING_KEY),
-            "No API key was sent. Use the header 'x-goog-api-key: <API_KEY>' "
-            "or 'Authorization: Bearer <API_KEY>'.",
-        ),
+        (Fault(Condition.MISSING_KEY), f"No API key was sent. Use {KEY_HEADERS}"),
         (
             Fault(Condition.MODEL_MISSING),
-            "The path must name a model: models/{model}:generateContent.",
+            NO_MODEL,
         ),
-        (
-            Fault(Condition.MODEL_NOT_FOUND, model="demo-huge"),
-            "models/demo-huge is not available to this API key. "
-            "Check the name and the channel status.",
-        ),
-        (
-            Fault(Condition.MODEL_NOT_FOUND),
-            "This model is not available to this API key. Check the name and the channel status.",
-        ),
+        (Fault(Condition.MODEL_NOT_FOUND, model="demo-huge"), f"models/demo-huge {UNAVAILABLE}"),
+        (Fault(Condition.MODEL_NOT_FOUND), f"This model {UNAVAILABLE}"),
         (Fault(Condition.MODEL_NOT_FOUND, "Words."), "Words."),
         (Fault(Condition.FIELD_MISSING, param="contents"), "Missing required field: 'contents'."),
-        (
-            wrong_type("contents[0].parts", "expected an array"),
-            "Wrong type for 'contents[0].parts': expected an array.",
-        ),
-        (
-            wrong_value("pageSize", "expected 0 or more"),
-            "Wrong value for 'pageSize': expected 0 or more.",
-        ),
-        (Fault(Condition.INVALID_KEY), "API key not valid. Please pass a valid API key."),
-        (
-            Fault(Condition.INVALID_KEY, detail="sk-slc-…wxyz"),
-            "API key not valid. Please pass a valid API key.",
+        (wrong_type("a[0].b", "expected an array"), "Wrong type for 'a[0].b': expected an array."),
+        (wrong_value("a", "expected 0 or more"), "Wrong value for 'a': expected 0 or more."),
+        *(
+            (
+                Fault(Condition.INVALID_KEY, detail=detail),
+                NOT_VALID,
+            )
+            for detail in (None, "sk-slc-…wxyz")
         ),
     ],
 )
-def test_wordings(fault, words):
-    assert message(fault) == words
+def test_wordings(fault, message):
+    envelope = FAMILY.client.encode_fault(fault, "r")
+    assert json.loads(envelope.body)["error"]["message"] == message
 
 
 def test_a_wait_is_told_twice():
@@ -361,14 +344,14 @@ def test_going_through_all_pages_as_the_sdk_does():
     assert seen == names(0, 1200)
 
 
-@pytest.mark.parametrize("size", ["-1", "x", "+5", "5_0", "٣", "9" * 10, "1.5"])
-def test_a_page_size_that_is_no_number(size):
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("pageSize", size) for size in ("-1", "x", "+5", "5_0", "٣", "9" * 10, "1.5")),
+        ("pageToken", "gone"),
+    ],
+)
+def test_queries_that_cannot_be_meant(name, value):
     with pytest.raises(Fault) as caught:
-        page(pageSize=size)
-    assert (caught.value.condition, caught.value.param) == (Condition.INVALID_FIELD, "pageSize")
-
-
-def test_a_token_that_is_gone():
-    with pytest.raises(Fault) as caught:
-        page(pageToken="gone")
-    assert (caught.value.condition, caught.value.param) == (Condition.INVALID_FIELD, "pageToken")
+        page(**{name: value})
+    assert (caught.value.condition, caught.value.param) == (Condition.INVALID_FIELD, name)

@@ -9,36 +9,29 @@ from adapters.generate_content import CODECS
 from adapters.ir.answer import Choice, Cited, Closed, Delta, Finished, Logprob, Opened, Sealed
 from adapters.ir.parts import Citation, Reasoning, Text, ToolCall
 from adapters.json.structure import at_once
-from tests.adapters.generate_content.bridged import STREAMS, WIRE, chunks_of
+from tests.adapters.generate_content.calls import STREAMS, WIRE, chunks_of
 
 
 def sample(name):
     return at_once(CODECS.upstream.decode_answer((WIRE / f"{name}.json").read_bytes()))
 
 
-def choices(*candidates, **more):
-    return at_once(
-        CODECS.upstream.decode_answer(json.dumps({"candidates": list(candidates), **more}).encode())
-    )
+def choices(*candidates):
+    body = json.dumps({"candidates": list(candidates)})
+    return at_once(CODECS.upstream.decode_answer(body.encode()))
 
 
-def test_a_text():
-    (choice,) = sample("text")
-    assert choice == Choice((Text("Tea is ready: three cups, one pot — enjoy."),))
+TEA = Text("Tea is ready: three cups, one pot — enjoy.")
 
 
-def test_a_thought_with_its_text_and_signature():
-    (choice,) = sample("thinking")
-    assert choice.parts == (
+def test_samples_of_whole_answers():
+    assert sample("text") == (Choice((TEA,)),)
+    assert sample("thinking")[0].parts == (
         Reasoning("The harbour has two gauges. I should ask both.", summary=True),
-        Text("Tea is ready: three cups, one pot — enjoy."),
+        TEA,
         Reasoning("", summary=True, opaque="text:b3BhcXVlIHRob3VnaHQgc2lnbmF0dXJl"),
     )
-
-
-def test_calls():
-    (choice,) = sample("tools_parallel")
-    seal, *calls = choice.parts
+    seal, *calls = sample("tools_parallel")[0].parts
     assert seal.opaque.startswith("call:")
     assert calls == [
         ToolCall("tide1", "get_tide", '{"port":"Brest"}'),
@@ -66,21 +59,16 @@ def test_several_choices_with_log_probabilities():
         {"index": 1, "content": {"parts": [{"text": "b"}]}, "logprobsResult": logprobs},
         {"content": {"parts": [{"text": "a"}]}, "finishReason": "MAX_TOKENS"},
     )
-    assert found == (
-        Choice((Text("a"),), "length"),
-        Choice((Text("b"),), logprobs=(Logprob("b", -1.0),)),
-    )
+    second = Choice((Text("b"),), logprobs=(Logprob("b", -1.0),))
+    assert found == (Choice((Text("a"),), "length"), second)
 
 
 def test_sources_have_their_places_in_characters():
     support = {"segment": {"startIndex": 3, "endIndex": 5}, "groundingChunkIndices": [0]}
-    grounding = {
-        "groundingChunks": [{"web": {"uri": "https://a.example", "title": "A"}}],
-        "groundingSupports": [support],
-    }
-    (choice,) = choices(
-        {"content": {"parts": [{"text": "éé"}, {"text": "aé"}]}, "groundingMetadata": grounding}
-    )
+    web = {"web": {"uri": "https://a.example", "title": "A"}}
+    grounding = {"groundingChunks": [web], "groundingSupports": [support]}
+    content = {"parts": [{"text": "éé"}, {"text": "aé"}]}
+    (choice,) = choices({"content": content, "groundingMetadata": grounding})
     assert choice.parts == (Text("ééaé", citations=(Citation("https://a.example", "A", 1, 3),)),)
 
 
@@ -90,12 +78,9 @@ def test_an_answer_without_anything_is_one_empty_choice():
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"7", b"{", b"\xff"])
 def test_what_is_no_answer_is_the_upstreams_fault(body):
-    for decode in (
-        lambda body: at_once(CODECS.upstream.decode_answer(body)),
-        CODECS.upstream.decode_count,
-    ):
+    for decode in (CODECS.upstream.decode_answer, CODECS.upstream.decode_count):
         with pytest.raises(Fault) as caught:
-            decode(body)
+            at_once(decode(body))
         assert caught.value.condition is Condition.UPSTREAM_INVALID
 
 
@@ -107,10 +92,12 @@ def test_a_count():
 
 def chunk(*parts, finish=None, index=0, **more):
     candidate = {"content": {"role": "model", "parts": list(parts)}, "index": index, **more}
-    return {
-        "candidates": [candidate | ({"finishReason": finish} if finish else {})],
-        "responseId": "r1",
-    }
+    candidate |= {"finishReason": finish} if finish else {}
+    return {"candidates": [candidate], "responseId": "r1"}
+
+
+def last(*parts, **more):
+    return chunk(*parts, finish="STOP", **more)
 
 
 def events_of(*chunks):
@@ -127,55 +114,118 @@ def call(name="f", **fields):
     return {"functionCall": {"name": name, **fields}}
 
 
-THOUGHT = {"text": "Hm.", "thought": True}
-REASONING = Opened(0, "reasoning", summary=True)
+def slot(number, kind, *said, choice=0, **fields):
+    """The events of a slot: texts, and others as they are."""
+    opened = Opened(number, kind, choice, **fields)
+    inner = [Delta(number, each) if isinstance(each, str) else each for each in said]
+    return [opened, *inner, Closed(number)]
 
 
-def test_texts_that_follow_each_other_are_one_slot():
-    assert events_of(
-        chunk({"text": "a"}, {"text": "b"}),
-        chunk({"text": ""}),
-        chunk({"text": "c"}, finish="STOP"),
-    ) == [
-        Opened(0, "text"),
-        Delta(0, "a"),
-        Delta(0, "b"),
-        Delta(0, "c"),
-        Closed(0),
-        Finished("stop"),
-    ]
+def text(number, *said, **fields):
+    return slot(number, "text", *said, **fields)
 
 
-def test_the_chunk_that_switches_the_slot_keeps_its_text():
-    assert events_of(chunk(THOUGHT), chunk(THOUGHT, {"text": "a"}, finish="STOP")) == [
-        REASONING,
-        Delta(0, "Hm."),
-        Delta(0, "Hm."),
-        Closed(0),
-        Opened(1, "text"),
-        Delta(1, "a"),
-        Closed(1),
-        Finished("stop"),
-    ]
+def thought(number, *said):
+    return slot(number, "reasoning", *said, summary=True)
+
+
+THOUGHT, A, B = {"text": "Hm.", "thought": True}, {"text": "a"}, {"text": "b"}
+NOTHING = {"text": ""}
+SIGNED = {"thoughtSignature": "AAAA"}
+CALL, CALLED = call(id="x"), slot(1, "call", "{}", id="x", name="f")
+SIGNED_CALL = {**CALL, **SIGNED}
+UNWRITABLE = call(id="x", args={"a": float("inf")})
+SEAL = Sealed(0, "call:AAAA")
+END = Finished("stop")
+RUN_BY_VENDOR = (
+    {"executableCode": {"language": "PYTHON", "code": "1"}},
+    {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}},
+    {"inlineData": {"mimeType": "image/png", "data": "AAAA"}},
+)
+LOGPROBS = {
+    "chosenCandidates": [{"token": "a", "logProbability": -0.5}, {"token": "b"}],
+    "topCandidates": [{"candidates": [{"token": "a", "logProbability": -0.5}]}],
+}
+LOGPROB = Logprob("a", -0.5, (Logprob("a", -0.5),))
+
+
+@pytest.mark.parametrize(
+    ("chunks", "events"),
+    [
+        (
+            [chunk(A, B), chunk(NOTHING), last(A)],
+            [*text(0, "a", "b", "a"), END],
+        ),
+        (
+            [chunk(THOUGHT), last(THOUGHT, A)],
+            [*thought(0, "Hm.", "Hm."), *text(1, "a"), END],
+        ),
+        (
+            [last(THOUGHT, SIGNED_CALL)],
+            [*thought(0, "Hm.", SEAL), *CALLED, END],
+        ),
+        (
+            [chunk(A, SIGNED_CALL)],
+            [
+                *text(0, "a"),
+                *thought(1, Sealed(1, "call:AAAA")),
+                *slot(2, "call", "{}", id="x", name="f"),
+            ],
+        ),
+        (
+            [chunk(A), last({"text": "", **SIGNED})],
+            [*text(0, "a"), *thought(1, Sealed(1, "text:AAAA")), END],
+        ),
+        (
+            [chunk({**THOUGHT, **SIGNED}, THOUGHT)],
+            [*thought(0, "Hm.", Sealed(0, "thought:AAAA")), *thought(1, "Hm.")],
+        ),
+        (
+            [chunk(A), last(B, index=1), chunk(finish="MAX_TOKENS")],
+            [
+                *text(0, "a")[:2],
+                *text(1, "b", choice=1),
+                Finished("stop", 1),
+                Closed(0),
+                Finished("length"),
+            ],
+        ),
+        ([last(A), last(B)], [*text(0, "a"), END]),
+        ([last(), chunk(B)], [END]),
+        ([last(A, *RUN_BY_VENDOR, B)], [*text(0, "a", "b"), END]),
+        ([chunk(A, logprobsResult=LOGPROBS)], text(0, Delta(0, "a", (LOGPROB, Logprob("b", 0.0))))),
+        (
+            [{"promptFeedback": {"blockReason": "SAFETY"}}],
+            [Finished("filter", detail="SAFETY")],
+        ),
+        (
+            [last(A, UNWRITABLE)],
+            [*text(0, "a"), *CALLED, END],
+        ),
+    ],
+    ids=[
+        *("neighbours_are_one_slot", "a_switch_keeps_its_text", "a_call_seals_the_thought_before"),
+        *("a_sealed_call_behind_a_text", "a_sealed_text", "a_sealed_thought", "candidates"),
+        *("behind_an_end", "behind_an_end_alone", "run_by_the_vendor", "logprobs", "blocked"),
+        "arguments_that_cannot_be_written",
+    ],
+)
+def test_events(chunks, events):
+    assert events_of(*chunks) == events
 
 
 def test_calls_come_whole_and_have_ids():
-    found = events_of(
-        chunk({"text": "a"}, call(args={"é": [1]}), call("g", id="x")), chunk(call(), finish="STOP")
-    )
-    opened = [event for event in found if isinstance(event, Opened)]
-    assert [event.kind for event in opened] == ["text", "call", "call", "call"]
-    ids = [event.id for event in opened[1:]]
-    assert ids[1] == "x"
-    assert len(set(ids)) == 3
-    assert all(len(each) <= 40 and each.replace("_", "").isalnum() for each in ids)
-    assert [event.text for event in found if isinstance(event, Delta)] == [
-        "a",
-        '{"é":[1]}',
-        "{}",
-        "{}",
+    found = events_of(chunk(A, call(args={"é": [1]}), call("g", id="x")), last(call()))
+    first, second, third = ids = [event.id for event in found if isinstance(event, Opened)][1:]
+    assert found == [
+        *text(0, "a"),
+        *slot(1, "call", '{"é":[1]}', id=first, name="f"),
+        *slot(2, "call", "{}", id=second, name="g"),
+        *slot(3, "call", "{}", id=third, name="f"),
+        END,
     ]
-    assert found[-1] == Finished("stop")
+    assert second == "x" and len(set(ids)) == 3
+    assert all(len(each) <= 40 and each.replace("_", "").isalnum() for each in ids)
 
 
 def test_ids_of_calls_are_of_their_answer():
@@ -186,52 +236,6 @@ def test_ids_of_calls_are_of_their_answer():
     assert ids("r1") == ids("r1")
     assert ids("r1") != ids("r2")
     assert ids(None) != ids(None)  # two answers that do not say who they are
-
-
-def test_a_signature_of_a_call_ends_the_thought_before():
-    signed = {**call(id="x"), "thoughtSignature": "AAAA"}
-    assert events_of(chunk(THOUGHT, signed, finish="STOP")) == [
-        REASONING,
-        Delta(0, "Hm."),
-        Sealed(0, "call:AAAA"),
-        Closed(0),
-        Opened(1, "call", id="x", name="f"),
-        Delta(1, "{}"),
-        Closed(1),
-        Finished("stop"),
-    ]
-    assert events_of(chunk({"text": "a"}, signed))[2:6] == [
-        Closed(0),
-        Opened(1, "reasoning", summary=True),
-        Sealed(1, "call:AAAA"),
-        Closed(1),
-    ]
-
-
-def test_a_signature_of_a_text_stands_behind_it():
-    assert events_of(
-        chunk({"text": "a"}), chunk({"text": "", "thoughtSignature": "AAAA"}, finish="STOP")
-    ) == [
-        Opened(0, "text"),
-        Delta(0, "a"),
-        Closed(0),
-        Opened(1, "reasoning", summary=True),
-        Sealed(1, "text:AAAA"),
-        Closed(1),
-        Finished("stop"),
-    ]
-
-
-def test_a_signature_of_a_thought_is_its_own():
-    assert events_of(chunk({**THOUGHT, "thoughtSignature": "AAAA"}, THOUGHT)) == [
-        REASONING,
-        Delta(0, "Hm."),
-        Sealed(0, "thought:AAAA"),
-        Closed(0),
-        Opened(1, "reasoning", summary=True),
-        Delta(1, "Hm."),
-        Closed(1),
-    ]
 
 
 @pytest.mark.parametrize(
@@ -261,61 +265,6 @@ def test_why_a_stream_ended(reason, finish):
 )
 def test_calls_that_were_made_can_be_answered(reason, finish):
     assert events_of(chunk(call(), finish=reason))[-1].finish == finish
-
-
-def test_a_prompt_that_was_blocked():
-    assert events_of({"promptFeedback": {"blockReason": "SAFETY"}, "usageMetadata": {}}) == [
-        Finished("filter", detail="SAFETY")
-    ]
-
-
-def test_candidates_are_choices():
-    found = events_of(
-        chunk({"text": "a"}),
-        chunk({"text": "b"}, index=1, finish="STOP"),
-        chunk(finish="MAX_TOKENS"),
-    )
-    assert found == [
-        Opened(0, "text"),
-        Delta(0, "a"),
-        Opened(1, "text", 1),
-        Delta(1, "b"),
-        Closed(1),
-        Finished("stop", 1),
-        Closed(0),
-        Finished("length"),
-    ]
-
-
-def test_nothing_comes_behind_the_end_of_a_candidate():
-    assert events_of(chunk({"text": "a"}, finish="STOP"), chunk({"text": "b"}, finish="STOP"))[
-        -1
-    ] == (Finished("stop"))
-    assert len(events_of(chunk(finish="STOP"), chunk({"text": "b"}))) == 1
-
-
-def test_what_the_vendor_ran_itself_is_left_out():
-    code = {"executableCode": {"language": "PYTHON", "code": "1"}}
-    result = {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}}
-    image = {"inlineData": {"mimeType": "image/png", "data": "AAAA"}}
-    assert events_of(chunk({"text": "a"}, code, result, image, {"text": "b"}, finish="STOP")) == [
-        Opened(0, "text"),
-        Delta(0, "a"),
-        Delta(0, "b"),
-        Closed(0),
-        Finished("stop"),
-    ]
-
-
-def test_log_probabilities():
-    result = {
-        "chosenCandidates": [{"token": "a", "logProbability": -0.5}, {"token": "b"}],
-        "topCandidates": [{"candidates": [{"token": "a", "logProbability": -0.5}]}],
-    }
-    found = events_of(chunk({"text": "ab"}, logprobsResult=result))
-    assert found[1] == Delta(
-        0, "ab", (Logprob("a", -0.5, (Logprob("a", -0.5),)), Logprob("b", 0.0))
-    )
 
 
 GROUNDING = {
@@ -353,11 +302,8 @@ def test_quotations_of_the_web_are_sources():
 
 
 def test_sources_without_a_text_are_left_out():
-    assert events_of(chunk(call(id="x"), finish="STOP", groundingMetadata=GROUNDING))[1:] == [
-        Delta(0, "{}"),
-        Closed(0),
-        Finished("stop"),
-    ]
+    sourced = last(CALL, groundingMetadata=GROUNDING)
+    assert events_of(sourced) == [*slot(0, "call", "{}", id="x", name="f"), END]
 
 
 @pytest.mark.parametrize("name", sorted(set(STREAMS) - {"midstream_error"}))
@@ -382,11 +328,6 @@ def test_the_samples(name):
 )
 def test_what_cannot_be_read_says_nothing(said):
     assert events_of(said) == []
-
-
-def test_arguments_that_cannot_be_written_are_none():
-    found = events_of(chunk(call(id="x", args={"a": float("inf")})))
-    assert found[1] == Delta(0, "{}")
 
 
 def test_sources_that_are_repeated_are_one():

@@ -4,6 +4,7 @@ import base64
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from adapters.faults import Condition, Fault
 from adapters.generate_content import CODECS
@@ -14,9 +15,11 @@ from adapters.json.structure import at_once
 from tests.adapters.generate_content.calls import USER, decoded
 
 WRAPPED = "gw1.messages.mark.dmFsdWU.AAAAAAAAAAAAAAAA"
-SIGNED = base64.b64encode(WRAPPED.encode()).decode()
-URL_SAFE = SIGNED.replace("+", "-").replace("/", "_").rstrip("=")
+SIGNATURE = base64.b64encode(WRAPPED.encode()).decode()
+URL_SAFE = SIGNATURE.replace("+", "-").replace("/", "_").rstrip("=")
+SIGNED = {"thoughtSignature": SIGNATURE}
 FUNCTIONS = [{"functionDeclarations": [{"name": "get_tide"}, {"name": "get_wind"}]}]
+A, B, THOUGHT = {"text": "a"}, {"text": "b"}, {"text": "Hm.", "thought": True}
 
 
 def turns_of(*contents):
@@ -29,6 +32,14 @@ def user(*parts):
 
 def model(*parts):
     return {"role": "model", "parts": list(parts)}
+
+
+def inline(mime, data="AAAA", **more):
+    return {"inlineData": {"mimeType": mime, "data": data, **more}}
+
+
+def linked(uri, **more):
+    return {"fileData": {"fileUri": uri, **more}}
 
 
 def call(name, args=None, **more):
@@ -53,25 +64,27 @@ def refusal(body):
 # ---- turns ---------------------------------------------------------------------------------------
 
 
-def test_a_content_without_a_role_is_the_users():
-    assert turns_of({"parts": [{"text": "Hi"}]}) == (Turn("user", (Text("Hi"),)),)
+@pytest.mark.parametrize(
+    ("contents", "turns"),
+    [
+        ([{"parts": [A]}], [Turn("user", (Text("a"),))]),
+        ([user(A), user(B), user()], [Turn("user", (Text("a"), Text("b")))]),
+        ([user(A), model(B)], [Turn("user", (Text("a"),)), Turn("assistant", (Text("b"),))]),
+        ([{"parts": A}], [Turn("user", (Text("a"),))]),
+        ([user({**A, "thought": True}, B)], [Turn("user", (Text("b"),))]),
+    ],
+    ids=["no_role", "neighbours_of_one_role", "two_roles", "no_list", "a_thought_of_the_user"],
+)
+def test_turns(contents, turns):
+    assert turns_of(*contents) == tuple(turns)
 
 
-def test_neighbours_of_one_role_are_one_turn():
-    found = turns_of(user({"text": "a"}), user({"text": "b"}), model({"text": "c"}), user())
-    assert found == (
-        Turn("user", (Text("a"), Text("b"))),
-        Turn("assistant", (Text("c"),)),
-    )
-
-
-def test_one_part_may_stand_without_its_list():
-    assert turns_of({"parts": {"text": "Hi"}}) == (Turn("user", (Text("Hi"),)),)
-
-
-def test_the_role_of_a_system_instruction_means_nothing():
-    request = decoded(system_instruction={"role": "user", "parts": [{"text": "a"}, {"text": ""}]})
-    assert request.system == (Text("a"),)
+@pytest.mark.parametrize(
+    ("instruction", "system"),
+    [({"role": "user", "parts": [A, {"text": ""}]}, (Text("a"),)), ("", ())],
+)
+def test_system_instructions(instruction, system):
+    assert decoded(system_instruction=instruction).system == system
 
 
 @pytest.mark.parametrize("spelling", ["mimeType", "mime_type"])
@@ -82,75 +95,54 @@ def test_url_safe_base64_becomes_standard_with_padding(spelling, outer):
     assert (image.kind, image.mime, image.data) == ("image", "image/png", "+/8=")
 
 
+PDF_URL = "https://a.example/b.PDF?x=1"
+
+
 @pytest.mark.parametrize(
-    ("part", "wanted", "feature"),
+    ("part", "media", "feature"),
     [
+        (inline("audio/wav"), Media("audio", "audio/wav", "AAAA"), "audio"),
+        (inline("video/mp4"), Media("video", "video/mp4", "AAAA"), "video"),
         (
-            {"inlineData": {"mimeType": "audio/wav", "data": "AAAA"}},
-            Media("audio", "audio/wav", "AAAA"),
-            "audio",
-        ),
-        (
-            {"inlineData": {"mimeType": "video/mp4", "data": "AAAA"}},
-            Media("video", "video/mp4", "AAAA"),
-            "video",
-        ),
-        (
-            {"inlineData": {"mimeType": "application/pdf", "data": "AAAA", "displayName": "n"}},
+            inline("application/pdf", displayName="n"),
             Media("file", "application/pdf", "AAAA", name="n"),
             "document_data",
         ),
         (
-            {"inlineData": {"mimeType": "text/csv", "data": "YSxi"}},
+            inline("text/csv", "YSxi"),
             Media("file", "text/plain", "a,b", plain=True),
             "text_document",
         ),
-        (
-            {"fileData": {"fileUri": "https://a.example/b.PDF?x=1"}},
-            Media("file", "application/pdf", url="https://a.example/b.PDF?x=1"),
-            "document_url",
-        ),
+        (linked(PDF_URL), Media("file", "application/pdf", url=PDF_URL), "document_url"),
         (
             {"file_data": {"file_uri": "https://a.example/b", "mime_type": "image/png"}},
             Media("image", "image/png", url="https://a.example/b"),
             "image_url",
         ),
+        (linked("https://youtu.be/a"), Media("video", url="https://youtu.be/a"), "video"),
         (
-            {"fileData": {"fileUri": "https://youtu.be/abc"}},
-            Media("video", url="https://youtu.be/abc"),
-            "video",
-        ),
-        (
-            {"fileData": {"fileUri": "files/abc", "mimeType": "image/png"}},
+            linked("files/abc", mimeType="image/png"),
             Media("image", "image/png", ref="files/abc"),
             "file_ref",
         ),
-        (
-            {"fileData": {"fileUri": "gs://bucket/a.pdf"}},
-            Media("file", "application/pdf", ref="gs://bucket/a.pdf"),
-            "file_ref",
-        ),
+        (linked("gs://b/a.pdf"), Media("file", "application/pdf", ref="gs://b/a.pdf"), "file_ref"),
     ],
 )
-def test_media_of_every_kind(part, wanted, feature):
+def test_media_of_every_kind(part, media, feature):
+    path = f"contents[0].parts[0].{'inlineData' if 'inlineData' in part else 'fileData'}"
     request = decoded({"contents": [user(part)]})
-    (media,) = request.turns[0].parts
-    kind = "inlineData" if "inlineData" in part else "fileData"
-    assert media.path == f"contents[0].parts[0].{kind}"
-    assert (
-        Media(**{**{f: getattr(media, f) for f in media.__struct_fields__}, "path": ""}) == wanted
-    )
-    assert features(request) == [(feature, media.path)]
+    assert request.turns[0].parts == (replace(media, path=path),)
+    assert features(request) == [(feature, path)]
 
 
 def test_the_decoder_rests_in_a_long_turn():
-    many = {"contents": [user(*[{"text": "a"}] * 2500)]}
+    many = {"contents": [user(*[A] * 2500)]}
     steps = CODECS.client.decode_request(top_level(json.dumps(many).encode()), True, "m")
     assert sum(1 for _ in steps) == 4
 
 
 def test_how_a_film_is_cut_is_named():
-    film = {"fileData": {"fileUri": "https://youtu.be/a"}, "videoMetadata": {"fps": 1}}
+    film = {**linked("https://youtu.be/a"), "videoMetadata": {"fps": 1}}
     request = decoded({"contents": [user(film)]})
     assert ("other", "contents[0].parts[0].videoMetadata") in features(request)
 
@@ -161,7 +153,7 @@ def test_names_of_fields_that_are_too_long_stay_as_they_are():
 
 
 def test_how_closely_images_are_looked_at():
-    image = {"inlineData": {"mimeType": "image/png", "data": "AAAA"}}
+    image = inline("image/png")
     high = {**image, "mediaResolution": {"level": "MEDIA_RESOLUTION_HIGH"}}
     config = {"media_resolution": "MEDIA_RESOLUTION_LOW"}
     request = decoded({"contents": [user(image, high)], "generationConfig": config})
@@ -176,56 +168,58 @@ def test_how_closely_images_are_looked_at():
 
 
 def test_calls_without_ids_get_one_by_their_place_which_stays():
-    history = [user({"text": "?"}), model({"text": "a"}, call("t", {"é": 1}), call("t"))]
+    history = [USER, model(A, call("t", {"é": 1}), call("t"))]
     short = turns_of(*history)
     long = turns_of(*history, user(answer("t", {"output": "x"})), model(call("t")))
     assert short[1] == long[1]
     calls = [part for turn in long for part in turn.parts if isinstance(part, ToolCall)]
-    assert [made.id for made in calls] == ["call_1_0", "call_1_1", "call_3_0"]
+    assert [one.id for one in calls] == ["call_1_0", "call_1_1", "call_3_0"]
     assert calls[0].arguments == '{"é":1}'
 
 
-def test_results_find_their_calls_by_name_and_order_and_stand_in_the_order_of_the_calls():
-    turns = turns_of(
-        user({"text": "?"}),
-        model(call("tide"), call("wind"), call("tide")),
-        user(
-            {"text": "And?"}, answer("wind", {"error": "broken"}), answer("tide", {"output": "a"})
+OUTPUT = {"output": "a"}
+
+
+@pytest.mark.parametrize(
+    ("contents", "results"),
+    [
+        (
+            [
+                model(call("tide"), call("wind"), call("tide")),
+                user(B, answer("wind", {"error": "broken"}), answer("tide", OUTPUT)),
+                {"role": "function", "parts": [answer("tide", {"output": "b"})]},
+            ],
+            [
+                ToolResult("call_1_0", (Text("a"),), "tide"),
+                ToolResult("call_1_1", (Text("broken"),), "wind", error=True),
+                ToolResult("call_1_2", (Text("b"),), "tide"),
+                Text("b"),
+            ],
         ),
-        {"role": "function", "parts": [answer("tide", {"output": "b"})]},
-    )
-    assert len(turns) == 3
-    assert turns[2].parts == (
-        ToolResult("call_1_0", (Text("a"),), "tide"),
-        ToolResult("call_1_1", (Text("broken"),), "wind", error=True),
-        ToolResult("call_1_2", (Text("b"),), "tide"),
-        Text("And?"),
-    )
-
-
-def test_ids_decide_where_there_are_some():
-    turns = turns_of(
-        user({"text": "?"}),
-        model(call("tide", id="x"), call("tide", id="y")),
-        user(answer("tide", {"output": "2"}, id="y"), answer("tide", {"output": "1"}, id="x")),
-    )
-    assert [(part.call_id, part.parts[0].text) for part in turns[2].parts] == [
-        ("x", "1"),
-        ("y", "2"),
-    ]
-
-
-def test_a_result_without_a_name_is_of_the_first_open_call():
-    turns = turns_of(USER, model(call("a"), call("b")), user({"functionResponse": {}}))
-    assert turns[2].parts == (ToolResult("call_1_0", (), "a"),)
-
-
-def test_a_result_without_a_call_keeps_its_name():
-    turns = turns_of(user(answer("tide", {"output": "a"}), answer("tide", {"output": "b"}, id="z")))
-    assert [(part.call_id, part.name) for part in turns[0].parts] == [
-        ("call_0_r0", "tide"),
-        ("z", "tide"),
-    ]
+        (
+            [
+                model(call("tide", id="x"), call("tide", id="y")),
+                user(answer("tide", {}, id="y"), answer("tide", OUTPUT, id="x")),
+            ],
+            [ToolResult("x", (Text("a"),), "tide"), ToolResult("y", (), "tide")],
+        ),
+        (
+            [model(call("a"), call("b")), user({"functionResponse": {}})],
+            [ToolResult("call_1_0", (), "a")],
+        ),
+        (
+            [model(A), user(answer("tide", OUTPUT), answer("tide", OUTPUT, id="z"))],
+            [
+                ToolResult("call_2_r0", (Text("a"),), "tide"),
+                ToolResult("z", (Text("a"),), "tide"),
+            ],
+        ),
+    ],
+    ids=["by_name_and_order", "by_id", "without_a_name", "without_a_call"],
+)
+def test_results_find_their_calls_and_stand_in_their_order(contents, results):
+    turns = turns_of(USER, *contents)
+    assert len(turns) == 3 and turns[2].parts == tuple(results)
 
 
 @pytest.mark.parametrize(
@@ -247,118 +241,67 @@ def test_what_a_function_has_answered(response, text, error):
     assert turn.parts[0].error is error
 
 
-def test_an_empty_response_has_no_parts_and_media_come_with_it():
-    image = {"inlineData": {"mimeType": "image/png", "data": "AAAA"}}
-    (turn,) = turns_of(user(answer("f", {}, parts=[image])))
-    (image,) = turn.parts[0].parts
-    assert (image.kind, image.path) == (
-        "image",
-        "contents[0].parts[0].functionResponse.parts[0].inlineData",
-    )
+def test_media_come_with_an_empty_response():
+    (turn,) = turns_of(user(answer("f", {}, parts=[inline("image/png")])))
+    path = "contents[0].parts[0].functionResponse.parts[0].inlineData"
+    assert turn.parts[0].parts == (Media("image", "image/png", "AAAA", path=path),)
 
 
 def test_parts_of_the_vendors_own_tools_are_named():
-    raw = {"language": "PYTHON", "code": "1"}
-    request = decoded({"contents": [USER, model({"executableCode": raw}, {"text": "1"})]})
+    code = {"executableCode": {"language": "PYTHON", "code": "1"}}
+    request = decoded({"contents": [USER, model(code, A)]})
     path = "contents[1].parts[0].executableCode"
-    assert request.turns[1].parts == (
-        Hosted("executableCode", {"executableCode": raw}, path),
-        Text("1"),
-    )
+    assert request.turns[1].parts == (Hosted("executableCode", code, path), Text("a"))
     assert features(request) == [("hosted_history", path)]
 
 
 # ---- thoughts and their state --------------------------------------------------------------------
 
-
-@pytest.mark.parametrize("signature", [SIGNED, URL_SAFE])
-@pytest.mark.parametrize("name", ["thoughtSignature", "thought_signature"])
-def test_state_on_a_call_belongs_to_the_thought_before(signature, name):
-    thought = {"text": "Hm.", "thought": True}
-    turns = turns_of(USER, model(thought, thought, {**call("f"), name: signature}))
-    assert turns[1].parts[:1] == (Reasoning("Hm.Hm.", summary=True, opaque=WRAPPED),)
+STATE, SEALED = Reasoning("", opaque=WRAPPED), Reasoning("Hm.", True, WRAPPED)
+OTHER = {"thoughtSignature": base64.b64encode(b"gw1.other").decode()}
 
 
-def test_state_without_a_thought_stands_before_the_texts_of_its_part():
-    signed = {**call("f"), "thoughtSignature": SIGNED}
-    turns = turns_of(USER, model(call("f"), {"text": "a"}, signed))
-    assert turns[1].parts[1:3] == (Reasoning("", opaque=WRAPPED), Text("a"))
-
-
-def test_state_behind_a_text_stands_before_the_text():
-    thought = {"text": "Hm.", "thought": True}
-    for last in ({"text": "b", "thoughtSignature": SIGNED},):
-        turns = turns_of(USER, model(thought, {"text": "a"}, last))
-        assert turns[1].parts == (Reasoning("Hm.", True, WRAPPED), Text("a"), Text("b"))
-    turns = turns_of(USER, model({"text": "a"}, {"text": "", "thoughtSignature": SIGNED}))
-    assert turns[1].parts == (Reasoning("", opaque=WRAPPED), Text("a"))
-    turns = turns_of(USER, model({"text": "a"}, {"thoughtSignature": SIGNED}))
-    assert turns[1].parts == (Reasoning("", opaque=WRAPPED), Text("a"))
-
-
-def test_two_states_stay_two():
-    other = base64.b64encode(b"gw1.other").decode()
-    turns = turns_of(
-        USER,
-        model(
-            {"text": "", "thoughtSignature": SIGNED},
-            {"text": "Hm.", "thought": True},
-            {"text": "a"},
-            {**call("f"), "thoughtSignature": other},
+@pytest.mark.parametrize(
+    ("parts", "read"),
+    [
+        ([THOUGHT, THOUGHT, {**A, **SIGNED}], [Reasoning("Hm.Hm.", True, WRAPPED), Text("a")]),
+        ([THOUGHT, {**A, "thoughtSignature": URL_SAFE}], [SEALED, Text("a")]),
+        ([THOUGHT, {**A, "thought_signature": SIGNATURE}], [SEALED, Text("a")]),
+        ([THOUGHT, {**call("f", id="x"), **SIGNED}], [SEALED, ToolCall("x", "f", "{}")]),
+        (
+            [call("f", id="x"), A, {**call("f", id="y"), **SIGNED}],
+            [ToolCall("x", "f", "{}"), STATE, Text("a"), ToolCall("y", "f", "{}")],
         ),
-    )
-    assert turns[1].parts[:4] == (
-        Reasoning("", opaque=WRAPPED),
-        Reasoning("Hm.", summary=True, opaque="gw1.other"),
-        Text("a"),
-        ToolCall("call_1_0", "f", "{}"),
-    )
-
-
-@pytest.mark.parametrize("signature", ["/////w==", "no base64!", "é"])
-def test_what_is_no_state_of_ours_is_left_out(signature):
-    turns = turns_of(USER, model({"text": "a", "thoughtSignature": signature}))
-    assert turns[1].parts == (Text("a"),)
-
-
-def test_an_empty_thought_is_none():
-    turns = turns_of(USER, model({"text": "", "thought": True}, {"text": "a"}))
-    assert turns[1].parts == (Text("a"),)
-
-
-def test_the_user_has_no_thoughts():
-    assert turns_of(user({"text": "a", "thought": True}, {"text": "b"})) == (
-        Turn("user", (Text("b"),)),
-    )
+        ([THOUGHT, A, {**B, **SIGNED}], [SEALED, Text("a"), Text("b")]),
+        ([A, {"text": "", **SIGNED}], [STATE, Text("a")]),
+        ([A, SIGNED], [STATE, Text("a")]),
+        (
+            [{"text": "", **SIGNED}, THOUGHT, A, {**call("f", id="x"), **OTHER}],
+            [STATE, Reasoning("Hm.", True, "gw1.other"), Text("a"), ToolCall("x", "f", "{}")],
+        ),
+        *(([{**A, "thoughtSignature": odd}], [Text("a")]) for odd in ("/////w==", "no!", "é")),
+        ([{"text": "", "thought": True}, A], [Text("a")]),
+    ],
+)
+def test_state_belongs_to_the_thought_before_it(parts, read):
+    assert turns_of(USER, model(*parts))[1].parts == tuple(read)
 
 
 # ---- tools ---------------------------------------------------------------------------------------
 
 
 def test_functions_with_schemas_in_each_of_the_ways():
-    tools = [
-        {
-            "function_declarations": [
-                {
-                    "name": "a",
-                    "description": "A",
-                    "parameters": {"type": "OBJECT", "properties": {"x": {"type": "STRING"}}},
-                },
-                {"name": "b", "parameters_json_schema": {"type": "object", "$schema": "s"}},
-                {"name": "c"},
-            ]
-        },
+    dialect = {"type": "OBJECT", "properties": {"x": {"type": "STRING"}}}
+    schema = {"type": "object", "properties": {"x": {"type": "string"}}}
+    functions = [
+        {"name": "a", "description": "A", "parameters": dialect},
+        {"name": "b", "parameters_json_schema": {"$schema": "s"}},
+        {"name": "c"},
     ]
     path = "tools[0].functionDeclarations"
-    assert decoded(tools=tools).tools == (
-        Tool(
-            "function",
-            "a",
-            "A",
-            {"type": "object", "properties": {"x": {"type": "string"}}},
-            path=f"{path}[0]",
-        ),
-        Tool("function", "b", "", {"type": "object", "$schema": "s"}, path=f"{path}[1]"),
+    assert decoded(tools=[{"function_declarations": functions}]).tools == (
+        Tool("function", "a", "A", schema, path=f"{path}[0]"),
+        Tool("function", "b", "", {"$schema": "s"}, path=f"{path}[1]"),
         Tool("function", "c", path=f"{path}[2]"),
     )
 
@@ -377,6 +320,9 @@ def test_tools_that_the_vendor_runs():
     ]
 
 
+WIND = ("get_wind",)
+
+
 @pytest.mark.parametrize(
     ("calling", "choice", "asked"),
     [
@@ -384,19 +330,15 @@ def test_tools_that_the_vendor_runs():
         ({"mode": "AUTO"}, ToolChoice("auto"), []),
         ({"mode": "none"}, ToolChoice("none"), []),
         ({"mode": "ANY"}, ToolChoice("any"), []),
+        ({"mode": "ANY", "allowedFunctionNames": WIND}, ToolChoice("one", WIND), []),
         (
-            {"mode": "ANY", "allowedFunctionNames": ["get_wind"]},
-            ToolChoice("one", ("get_wind",)),
-            [],
-        ),
-        (
-            {"mode": "ANY", "allowed_function_names": ["get_wind", "get_tide"]},
-            ToolChoice("any", ("get_wind", "get_tide")),
+            {"mode": "ANY", "allowed_function_names": [*WIND, "get_tide"]},
+            ToolChoice("any", (*WIND, "get_tide")),
             ["allowed_tools"],
         ),
         (
-            {"mode": "VALIDATED", "allowedFunctionNames": ["get_wind"]},
-            ToolChoice("auto", ("get_wind",)),
+            {"mode": "VALIDATED", "allowedFunctionNames": WIND},
+            ToolChoice("auto", WIND),
             ["allowed_tools"],
         ),
     ],
@@ -411,39 +353,21 @@ def test_which_tools_must_be_called(calling, choice, asked):
 
 
 def test_sampling_and_bounds_in_either_spelling():
-    request = decoded(
-        generation_config={
-            "temperature": 0.5,
-            "top_p": "0.25",
-            "topK": 64.0,
-            "seed": "7",
-            "presencePenalty": -1,
-            "frequency_penalty": 1,
-            "max_output_tokens": 321,
-            "stop_sequences": ["END", ""],
-            "candidateCount": 2,
-            "response_logprobs": True,
-            "logprobs": 3,
-        }
-    )
-    assert (request.temperature, request.top_p, request.top_k, request.seed) == (0.5, 0.25, 64, 7)
-    assert (request.presence_penalty, request.frequency_penalty) == (-1, 1)
-    assert (request.max_output_tokens, request.stop) == (321, ("END",))
-    assert (request.n, request.logprobs) == (2, 3)
-    assert {feature for feature, _ in features(request)} == {
-        *("temperature", "top_p", "top_k", "seed", "presence_penalty", "frequency_penalty"),
-        *("stop", "n", "logprobs"),
-    }
+    config = {"temperature": 0.5, "top_p": "0.25", "topK": 64.0, "seed": "7", "logprobs": 3}
+    config |= {"presencePenalty": -1, "frequency_penalty": 1, "max_output_tokens": 321}
+    config |= {"stop_sequences": ["END", ""], "candidateCount": 2, "response_logprobs": True}
+    request = decoded(generation_config=config)
+    fields = {"temperature": 0.5, "top_p": 0.25, "top_k": 64, "seed": 7, "n": 2, "logprobs": 3}
+    fields |= {"presence_penalty": -1, "frequency_penalty": 1, "stop": ("END",)}
+    assert request.max_output_tokens == 321
+    assert {field: getattr(request, field) for field in fields} == fields
+    assert {feature for feature, _ in features(request)} == set(fields)
 
 
 def test_what_is_the_default_asks_for_nothing():
-    config = {
-        "candidateCount": 1,
-        "responseModalities": ["TEXT"],
-        "stopSequences": [],
-        "seed": None,
-    }
-    config |= {"responseMimeType": "text/plain", "maxOutputTokens": 0, "responseLogprobs": False}
+    config = {"candidateCount": 1, "responseModalities": ["TEXT"], "stopSequences": []}
+    config |= {"seed": None, "responseMimeType": "text/plain", "maxOutputTokens": 0}
+    config |= {"responseLogprobs": False}
     request = decoded(generationConfig=config, safetySettings=[], cachedContent="", labels={})
     assert request.asks == ()
     assert (request.n, request.logprobs, request.max_output_tokens) == (1, None, None)
@@ -468,31 +392,24 @@ def test_how_much_to_think(said, wanted):
     assert features(request) == [("reasoning", "generationConfig.thinkingConfig")]
 
 
+JSON = {"responseMimeType": "application/json"}
+ARRAY = Output("schema", {"type": "array"})
+
+
 @pytest.mark.parametrize(
-    ("config", "wanted", "asked"),
+    ("config", "output", "asked"),
     [
-        ({}, Output(), None),
-        ({"responseMimeType": "application/json"}, Output("json"), "json_output"),
-        (
-            {
-                "responseMimeType": "application/json",
-                "response_schema": {"type": "OBJECT", "properties": {"n": {"type": "INTEGER"}}},
-            },
-            Output("schema", {"type": "object", "properties": {"n": {"type": "integer"}}}),
-            "schema_output",
-        ),
-        (
-            {"responseMimeType": "application/json", "response_json_schema": {"type": "array"}},
-            Output("schema", {"type": "array"}),
-            "schema_output",
-        ),
-        ({"responseMimeType": "text/x.enum"}, Output(), "output_modalities"),
+        ({}, Output(), []),
+        (JSON, Output("json"), ["json_output"]),
+        ({**JSON, "response_schema": {"type": "ARRAY"}}, ARRAY, ["schema_output"]),
+        ({**JSON, "response_json_schema": {"type": "array"}}, ARRAY, ["schema_output"]),
+        ({"responseMimeType": "text/x.enum"}, Output(), ["output_modalities"]),
     ],
 )
-def test_the_form_of_the_text(config, wanted, asked):
+def test_the_form_of_the_text(config, output, asked):
     request = decoded(generationConfig=config)
-    assert request.output == wanted
-    assert [feature for feature, _ in features(request)] == ([asked] if asked else [])
+    assert request.output == output
+    assert [feature for feature, _ in features(request)] == asked
 
 
 MODERATED = ("moderation", "safetySettings")
@@ -510,17 +427,13 @@ MODERATED = ("moderation", "safetySettings")
         ({"continuationToken": "t"}, ("stored_state", "continuationToken")),
         ({"store": True}, ("other", "store")),
         ({"unheardOf": 1}, ("other", "unheardOf")),
-        (
-            {"generationConfig": {"speechConfig": {"a": 1}}},
-            ("output_modalities", "generationConfig.speechConfig"),
-        ),
-        (
-            {"generationConfig": {"responseModalities": ["TEXT", "image"]}},
-            ("output_modalities", "generationConfig.responseModalities"),
-        ),
-        (
-            {"generationConfig": {"responseFormat": [{}]}},
-            ("output_modalities", "generationConfig.responseFormat"),
+        *(
+            ({"generationConfig": {name: value}}, ("output_modalities", f"generationConfig.{name}"))
+            for name, value in (
+                ("speechConfig", {"a": 1}),
+                ("responseModalities", ["TEXT", "image"]),
+                ("responseFormat", [{}]),
+            )
         ),
         ({"toolConfig": {"retrievalConfig": {}}}, ("other", "toolConfig.retrievalConfig")),
     ],
@@ -545,21 +458,13 @@ def test_service_tiers(said, tier):
 
 
 def test_a_request_to_count_may_wrap_the_whole_request():
-    inner = {
-        "model": "models/m",
-        "contents": [USER],
-        "systemInstruction": {"parts": [{"text": "s"}]},
-    }
+    inner = {"model": "models/m", "contents": [USER], "systemInstruction": {"parts": [A]}}
     request = decoded({"generate_content_request": inner})
     assert request.turns == (Turn("user", (Text("Is tea ready?"),)),)
-    assert request.system == (Text("s"),)
+    assert request.system == (Text("a"),)
     with pytest.raises(Fault) as caught:
         decoded({"generateContentRequest": {"contents": [{"role": "x"}]}})
     assert caught.value.param == "generateContentRequest.contents[0].role"
-
-
-def test_an_empty_string_is_no_system_instruction():
-    assert decoded(systemInstruction="").system == ()
 
 
 def test_the_decoder_rests_after_each_turn():
@@ -571,6 +476,8 @@ def test_the_decoder_rests_after_each_turn():
 
 # ---- refusals ------------------------------------------------------------------------------------
 
+CALLING = "toolConfig.functionCallingConfig"
+
 
 @pytest.mark.parametrize(
     ("part", "place"),
@@ -578,10 +485,10 @@ def test_the_decoder_rests_after_each_turn():
         ({"text": 7}, ".text"),
         ({"text": "a", "inlineData": {}}, ""),
         ({"inlineData": {"data": "AAAA"}}, ".inlineData.mimeType"),
-        ({"inlineData": {"mimeType": "image/png", "data": "!"}}, ".inlineData.data"),
-        ({"inlineData": {"mimeType": "image/png", "data": ""}}, ".inlineData.data"),
+        (inline("image/png", "!"), ".inlineData.data"),
+        (inline("image/png", ""), ".inlineData.data"),
         ({"inlineData": []}, ".inlineData"),
-        ({"inlineData": {"mimeType": "text/plain", "data": "/w=="}}, ".inlineData.data"),
+        (inline("text/plain", "/w=="), ".inlineData.data"),
         ({"fileData": {}}, ".fileData.fileUri"),
         ({"functionCall": {"name": "f"}}, ".functionCall"),
         ({"functionResponse": {"name": "f", "response": "x"}}, ".functionResponse.response"),
@@ -599,16 +506,11 @@ def test_parts_that_cannot_be_meant(part, place):
     ("content", "place"),
     [
         ({"role": "assistant", "parts": []}, ".role"),
-        ({"role": "model", "parts": [answer("f", {})]}, ".parts[0].functionResponse"),
-        (
-            {"role": "model", "parts": [{"functionCall": {"args": {}}}]},
-            ".parts[0].functionCall.name",
-        ),
-        (
-            {"role": "model", "parts": [{"functionCall": {"name": "f", "args": []}}]},
-            ".parts[0].functionCall.args",
-        ),
+        (model(answer("f", {})), ".parts[0].functionResponse"),
+        (model({"functionCall": {"args": {}}}), ".parts[0].functionCall.name"),
+        (model({"functionCall": {"name": "f", "args": []}}), ".parts[0].functionCall.args"),
         ("text", ""),
+        ({"parts": [{**A, "thought": 1}]}, ".parts[0].thought"),
     ],
 )
 def test_contents_that_cannot_be_meant(content, place):
@@ -616,88 +518,60 @@ def test_contents_that_cannot_be_meant(content, place):
 
 
 @pytest.mark.parametrize(
+    ("function", "place"),
+    [
+        ({}, "name"),
+        ({"name": "f", "parameters": 7}, "parameters"),
+        ({"name": "f", "parametersJsonSchema": 7}, "parametersJsonSchema"),
+        ({"name": "f", "parameters": {}, "parametersJsonSchema": {}}, "parameters"),
+    ],
+)
+def test_functions_that_cannot_be_meant(function, place):
+    body = {"contents": [USER], "tools": [{"functionDeclarations": [function]}]}
+    assert refusal(body) == f"tools[0].functionDeclarations[0].{place}"
+
+
+@pytest.mark.parametrize(
+    ("config", "place"),
+    [
+        *(({"temperature": odd}, "temperature") for odd in ("warm", "nan", True)),
+        ({"stopSequences": ["x"] * 17}, "stopSequences"),
+        ({"stop_sequences": ["x", "x" * 257]}, "stopSequences[1]"),
+        ({"stopSequences": [1]}, "stopSequences[0]"),
+        ({"seed": 1.5}, "seed"),
+        ({"maxOutputTokens": -1}, "maxOutputTokens"),
+        (
+            {"thinkingConfig": {"thinkingBudget": 1, "thinkingLevel": "LOW"}},
+            "thinkingConfig.thinkingBudget",
+        ),
+        ({"thinkingConfig": {"thinkingBudget": -2}}, "thinkingConfig.thinkingBudget"),
+        ({"thinkingConfig": {"thinkingLevel": "DEEP"}}, "thinkingConfig.thinkingLevel"),
+        ({"responseSchema": {}}, "responseMimeType"),
+        ({**JSON, "responseSchema": {}, "responseJsonSchema": {}}, "responseSchema"),
+        ({**JSON, "responseSchema": []}, "responseSchema"),
+    ],
+)
+def test_configurations_that_cannot_be_meant(config, place):
+    body = {"contents": [USER], "generationConfig": config}
+    assert refusal(body) == f"generationConfig.{place}"
+
+
+@pytest.mark.parametrize(
     ("fields", "path"),
     [
         ({"contents": {}}, "contents"),
-        (
-            {"tools": [{"functionDeclarations": [{"name": "f", "parametersJsonSchema": 7}]}]},
-            "tools[0].functionDeclarations[0].parametersJsonSchema",
-        ),
         ({"systemInstruction": "text"}, "systemInstruction"),
         ({"systemInstruction": {"parts": [{"inlineData": {}}]}}, "systemInstruction.parts[0]"),
-        ({"tools": [{"functionDeclarations": [{}]}]}, "tools[0].functionDeclarations[0].name"),
-        (
-            {"tools": [{"functionDeclarations": [{"name": "f", "parameters": 7}]}]},
-            "tools[0].functionDeclarations[0].parameters",
+        *(
+            ({"toolConfig": {"functionCallingConfig": calling}}, f"{CALLING}.{place}")
+            for calling, place in (
+                ({"mode": "ANY"}, "mode"),
+                ({"mode": "SOME"}, "mode"),
+                ({"allowedFunctionNames": ["x"]}, "allowedFunctionNames[0]"),
+            )
         ),
-        (
-            {
-                "tools": [
-                    {
-                        "functionDeclarations": [
-                            {"name": "f", "parameters": {}, "parametersJsonSchema": {}}
-                        ]
-                    }
-                ]
-            },
-            "tools[0].functionDeclarations[0].parameters",
-        ),
-        (
-            {"toolConfig": {"functionCallingConfig": {"mode": "ANY"}}},
-            "toolConfig.functionCallingConfig.mode",
-        ),
-        (
-            {"toolConfig": {"functionCallingConfig": {"mode": "SOME"}}},
-            "toolConfig.functionCallingConfig.mode",
-        ),
-        (
-            {"toolConfig": {"functionCallingConfig": {"allowedFunctionNames": ["x"]}}},
-            "toolConfig.functionCallingConfig.allowedFunctionNames[0]",
-        ),
-        ({"generationConfig": {"temperature": "warm"}}, "generationConfig.temperature"),
-        ({"generationConfig": {"temperature": "nan"}}, "generationConfig.temperature"),
-        ({"generationConfig": {"stopSequences": ["x"] * 17}}, "generationConfig.stopSequences"),
-        (
-            {"generationConfig": {"stop_sequences": ["x", "x" * 257]}},
-            "generationConfig.stopSequences[1]",
-        ),
-        ({"generationConfig": {"temperature": True}}, "generationConfig.temperature"),
-        ({"generationConfig": {"seed": 1.5}}, "generationConfig.seed"),
-        ({"generationConfig": {"maxOutputTokens": -1}}, "generationConfig.maxOutputTokens"),
-        ({"generationConfig": {"stopSequences": [1]}}, "generationConfig.stopSequences[0]"),
-        (
-            {"generationConfig": {"thinkingConfig": {"thinkingBudget": 1, "thinkingLevel": "LOW"}}},
-            "generationConfig.thinkingConfig.thinkingBudget",
-        ),
-        (
-            {"generationConfig": {"thinkingConfig": {"thinkingBudget": -2}}},
-            "generationConfig.thinkingConfig.thinkingBudget",
-        ),
-        (
-            {"generationConfig": {"thinkingConfig": {"thinkingLevel": "DEEP"}}},
-            "generationConfig.thinkingConfig.thinkingLevel",
-        ),
-        ({"generationConfig": {"responseSchema": {}}}, "generationConfig.responseMimeType"),
-        (
-            {
-                "generationConfig": {
-                    "responseMimeType": "application/json",
-                    "responseSchema": {},
-                    "responseJsonSchema": {},
-                }
-            },
-            "generationConfig.responseSchema",
-        ),
-        (
-            {"generationConfig": {"responseMimeType": "application/json", "responseSchema": []}},
-            "generationConfig.responseSchema",
-        ),
+        ({"toolConfig": {"functionCallingConfig": {}, "function_calling_config": {}}}, CALLING),
         ({"labels": []}, "labels"),
-        ({"contents": [{"parts": [{"text": "a", "thought": 1}]}]}, "contents[0].parts[0].thought"),
-        (
-            {"toolConfig": {"functionCallingConfig": {}, "function_calling_config": {}}},
-            "toolConfig.functionCallingConfig",
-        ),
     ],
 )
 def test_fields_that_cannot_be_meant(fields, path):

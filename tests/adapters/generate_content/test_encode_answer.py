@@ -12,8 +12,7 @@ from adapters.ir.answer import Choice, Cited, Closed, Delta, Finished, Logprob, 
 from adapters.ir.parts import Citation, Hosted, Reasoning, Refusal, Text, ToolCall
 from adapters.ir.usage import Usage
 from adapters.json.structure import at_once
-from tests.adapters.generate_content.bridged import chunks_of
-from tests.adapters.generate_content.calls import CONTEXT
+from tests.adapters.generate_content.calls import CONTEXT, chunks_of
 
 USAGE = Usage(200, 90, 2000, 300, 100, 60)
 
@@ -32,24 +31,26 @@ def signed(opaque):
     return base64.b64encode(opaque.encode()).decode()
 
 
+BASE = {"modelVersion": "public-model", "responseId": "CALL1"}
+USAGE_FIELDS = {
+    "promptTokenCount": 2600,
+    "candidatesTokenCount": 90,
+    "totalTokenCount": 2750,
+    "cachedContentTokenCount": 2000,
+    "thoughtsTokenCount": 60,
+}
+COUNTED = {"usageMetadata": USAGE_FIELDS}
+
+
+def candidate(text, **fields):
+    return {"content": {"parts": [{"text": text}], "role": "model"}, "index": 0, **fields}
+
+
 def test_a_whole_answer():
     assert answer(Choice((Text("Tea is ready."),))) == {
-        "candidates": [
-            {
-                "content": {"parts": [{"text": "Tea is ready."}], "role": "model"},
-                "finishReason": "STOP",
-                "index": 0,
-            }
-        ],
-        "usageMetadata": {
-            "promptTokenCount": 2600,
-            "candidatesTokenCount": 90,
-            "totalTokenCount": 2750,
-            "cachedContentTokenCount": 2000,
-            "thoughtsTokenCount": 60,
-        },
-        "modelVersion": "public-model",
-        "responseId": "CALL1",
+        "candidates": [candidate("Tea is ready.", finishReason="STOP")],
+        **COUNTED,
+        **BASE,
     }
 
 
@@ -83,7 +84,7 @@ def test_an_answer_without_parts_has_an_empty_text(finish):
     assert parts(finish=finish) == [{"text": ""}]
 
 
-def test_a_call_that_was_cut_is_not_shown():
+def test_a_call_that_was_cut_is_not_in_a_whole_answer():
     cut, whole = ToolCall("x", "f", '{"a": "b'), ToolCall("y", "f", "{}")
     assert [part["functionCall"]["id"] for part in parts(whole, cut, finish="length")] == ["y"]
     assert parts(cut, finish="tools")[0]["functionCall"]["args"] == {"_raw": '{"a": "b'}
@@ -128,35 +129,35 @@ def test_several_choices_and_log_probabilities():
     assert "logprobsResult" not in second
 
 
-def test_sources_with_their_bytes_in_all_of_the_text():
-    source = Citation("https://a.example", "A", 1, 2)
-    (candidate,) = answer(
-        Choice((Text("éa"), Text("aé", citations=(source, Citation("https://b.example")))))
-    )["candidates"]
-    assert candidate["groundingMetadata"] == {
+OTHER = Citation("https://b.example")
+
+
+def grounding(*places):
+    """The sources A and OTHER, and the bytes that the first one stands for."""
+    return {
         "groundingChunks": [
             {"web": {"uri": "https://a.example", "title": "A"}},
             {"web": {"uri": "https://b.example", "title": "https://b.example"}},
         ],
         "groundingSupports": [
-            {"segment": {"startIndex": 4, "endIndex": 6}, "groundingChunkIndices": [0]}
+            {"segment": {"startIndex": start, "endIndex": end}, "groundingChunkIndices": [0]}
+            for start, end in places
         ],
     }
+
+
+def test_sources_with_their_bytes_in_all_of_the_text():
+    cited = Text("aé", citations=(Citation("https://a.example", "A", 1, 2), OTHER))
+    (candidate,) = answer(Choice((Text("éa"), cited)))["candidates"]
+    assert candidate["groundingMetadata"] == grounding((4, 6))
 
 
 def test_a_count():
     assert json.loads(CODECS.client.encode_count(31)) == {"totalTokens": 31}
 
 
-BASE = {"modelVersion": "public-model", "responseId": "CALL1"}
-USAGE_FIELDS = {
-    "promptTokenCount": 2600,
-    "candidatesTokenCount": 90,
-    "totalTokenCount": 2750,
-    "cachedContentTokenCount": 2000,
-    "thoughtsTokenCount": 60,
-}
 END = (Finished("stop"),)
+EMPTY = {"text": ""}
 
 
 def written(*events, usage=USAGE, context=CONTEXT):
@@ -182,38 +183,21 @@ def call(slot, *pieces, name="f"):
 
 
 def thought(slot, said, opaque):
-    return (
-        Opened(slot, "reasoning"),
-        *([Delta(slot, said)] if said else []),
-        Sealed(slot, opaque),
-        Closed(slot),
-    )
+    inner = [Delta(slot, said)] if said else []
+    return (Opened(slot, "reasoning"), *inner, Sealed(slot, opaque), Closed(slot))
 
 
 def test_each_piece_is_a_chunk_and_the_last_has_finish_and_usage():
-    chunks = chunks_of(written(*text(0, "Tea", " is é\u2028"), *END))
-    assert [chunk.get("usageMetadata") for chunk in chunks] == [None, None, USAGE_FIELDS]
-    assert chunks[0] == {
-        "candidates": [{"content": {"parts": [{"text": "Tea"}], "role": "model"}, "index": 0}],
-        **BASE,
-    }
-    assert chunks[1]["candidates"][0]["content"]["parts"] == [{"text": " is é\u2028"}]
-    assert chunks[2]["candidates"] == [
-        {
-            "content": {"parts": [{"text": ""}], "role": "model"},
-            "finishReason": "STOP",
-            "index": 0,
-        }
+    assert chunks_of(written(*text(0, "Tea", " is é\u2028"), *END)) == [
+        {"candidates": [candidate("Tea")], **BASE},
+        {"candidates": [candidate(" is é\u2028")], **BASE},
+        {"candidates": [candidate("", finishReason="STOP")], **COUNTED, **BASE},
     ]
+    assert "usageMetadata" not in chunks_of(written(*END, usage=None))[-1]
 
 
 def test_frames_are_ascii():
     assert written(*text(0, "é\u2028\U0001f600"), *END).isascii()
-
-
-def test_an_answer_without_parts_is_one_chunk():
-    (chunk,) = chunks_of(written(*END))
-    assert chunk["candidates"][0]["content"]["parts"] == [{"text": ""}]
 
 
 def test_a_text_that_is_repeated_is_framed_as_the_one_before():
@@ -243,70 +227,65 @@ def test_an_array_is_one_json_text():
     assert len(json.loads(written(*END, context=context))) == 1
 
 
-def test_empty_texts_make_no_chunk():
-    assert parts_of(*text(0, "", "a", ""), *END)[0] == [[{"text": "a"}]]
+THOUGHT = {"text": "Hm.", "thought": True}
+ODD_CALL = {"functionCall": {"id": "id1", "name": "f", "args": {"_raw": "a=b"}}}
 
 
-def test_thoughts_are_marked_and_refusals_are_text():
-    parts, last = parts_of(
-        *text(0, "Hm.", kind="reasoning"),
-        *text(1, "No.", kind="refusal"),
-        Finished("refusal", detail="x"),
-    )
-    assert parts == [[{"text": "Hm.", "thought": True}], [{"text": "No."}]]
-    assert (last["finishReason"], last["finishMessage"]) == ("SAFETY", "x")
+def called(call_id, name="f", **args):
+    return {"functionCall": {"id": call_id, "name": name, "args": args}}
 
 
-def test_calls_are_whole_when_they_close_however_they_interleave():
-    opened = (Opened(0, "call", id="a", name="f"), Opened(1, "call", id="b", name="g"))
-    pieces = (Delta(0, '{"x"'), Delta(1, ""), Delta(0, ": 1}"), Closed(1), Closed(0))
-    parts, last = parts_of(*opened, *pieces, Finished("tools"))
-    assert parts == [
-        [{"functionCall": {"id": "b", "name": "g", "args": {}}}],
-        [{"functionCall": {"id": "a", "name": "f", "args": {"x": 1}}}],
-    ]
-    assert last["finishReason"] == "STOP"
+def sealed(part, opaque="gw1.x"):
+    return {**part, "thoughtSignature": signed(opaque)}
 
 
-def test_a_free_text_call_has_one_argument():
-    events = (Opened(0, "call", id="a", name="f", custom=True), Delta(0, '{"x'), Closed(0))
-    assert parts_of(*events, *END)[0] == [
-        [{"functionCall": {"id": "a", "name": "f", "args": {"input": '{"x'}}}]
-    ]
+@pytest.mark.parametrize(
+    ("events", "parts"),
+    [
+        ([], [EMPTY]),
+        (text(0, "", "a", ""), [{"text": "a"}, EMPTY]),
+        (text(0, "Hm.", kind="reasoning"), [THOUGHT, EMPTY]),
+        (text(0, "No.", kind="refusal"), [{"text": "No."}, EMPTY]),
+        (
+            [
+                *(Opened(0, "call", id="a", name="f"), Opened(1, "call", id="b", name="g")),
+                *(Delta(0, '{"x"'), Delta(1, ""), Delta(0, ": 1}"), Closed(1), Closed(0)),
+            ],
+            [called("b", "g"), called("a", x=1), EMPTY],
+        ),
+        (
+            [Opened(0, "call", id="a", name="f", custom=True), Delta(0, '{"x'), Closed(0)],
+            [called("a", input='{"x'), EMPTY],
+        ),
+        (call(1, "a=b"), [ODD_CALL]),
+        (
+            [*thought(0, "Hm.", "gw1.x"), *text(1, "a"), *call(2, "{}"), *call(3)],
+            [THOUGHT, {"text": "a"}, sealed(called("id2")), called("id3"), EMPTY],
+        ),
+        (
+            [*thought(0, "Hm.", "gw1.x"), *text(1, "a")],
+            [THOUGHT, {"text": "a"}, sealed(EMPTY)],
+        ),
+        (
+            [*thought(0, "", "gw1.x"), *thought(1, "Hm.", "gw1.y"), *call(2)],
+            [sealed(EMPTY), THOUGHT, sealed(called("id2"), "gw1.y"), EMPTY],
+        ),
+    ],
+    ids=[
+        *("nothing", "empty_texts", "thought", "refusal", "calls_are_whole_when_they_close"),
+        *("free_text_call", "odd_arguments", "state_goes_with_the_next_call"),
+        *("state_without_a_call", "each_state_has_a_part"),
+    ],
+)
+def test_each_part_is_a_chunk(events, parts):
+    chunks, last = parts_of(*events, *END)
+    assert [*chunks, last["content"]["parts"]] == [[part] for part in parts]
 
 
-def test_a_call_that_was_cut_is_not_shown_but_one_with_odd_arguments_is():
+def test_a_call_that_was_cut_is_not_shown():
     parts, last = parts_of(*call(0, "{}"), *call(1, '{"a": "b'), Finished("length"))
-    assert len(parts) == 1
-    assert last["content"]["parts"] == [{"text": ""}]
+    assert (parts, last["content"]["parts"]) == ([[called("id0")]], [EMPTY])
     assert last["finishReason"] == "MAX_TOKENS"
-    parts, last = parts_of(*call(1, "a=b"), Finished("tools"))
-    assert last["content"]["parts"] == [
-        {"functionCall": {"id": "id1", "name": "f", "args": {"_raw": "a=b"}}}
-    ]
-
-
-def test_state_goes_with_the_next_call():
-    parts, _ = parts_of(*thought(0, "Hm.", "gw1.x"), *text(1, "a"), *call(2, "{}"), *call(3), *END)
-    assert parts[0] == [{"text": "Hm.", "thought": True}]
-    assert parts[2][0]["thoughtSignature"] == signed("gw1.x")
-    assert "thoughtSignature" not in parts[3][0]
-
-
-def test_state_without_a_call_stands_in_the_last_chunk():
-    parts, last = parts_of(*thought(0, "Hm.", "gw1.x"), *text(1, "a"), *END)
-    assert parts == [[{"text": "Hm.", "thought": True}], [{"text": "a"}]]
-    assert last["content"]["parts"] == [{"text": "", "thoughtSignature": signed("gw1.x")}]
-
-
-def test_each_state_has_a_part_of_its_own():
-    events = (*thought(0, "", "gw1.x"), *thought(1, "Hm.", "gw1.y"), *call(2), *END)
-    parts, _ = parts_of(*events)
-    assert parts[:2] == [
-        [{"text": "", "thoughtSignature": signed("gw1.x")}],
-        [{"text": "Hm.", "thought": True}],
-    ]
-    assert parts[2][0]["thoughtSignature"] == signed("gw1.y")
 
 
 @pytest.mark.parametrize(
@@ -333,56 +312,29 @@ def test_several_choices_end_in_one_chunk():
     events = (*text(0, "a"), *text(1, "b", choice=1), Finished("length", 1), Finished("stop", 0))
     *chunks, last = chunks_of(written(*events))
     assert [chunk["candidates"][0]["index"] for chunk in chunks] == [0, 1]
-    assert [(each["index"], each["finishReason"]) for each in last["candidates"]] == [
-        (0, "STOP"),
-        (1, "MAX_TOKENS"),
-    ]
+    ends = [(each["index"], each["finishReason"]) for each in last["candidates"]]
+    assert ends == [(0, "STOP"), (1, "MAX_TOKENS")]
 
 
 def test_log_probabilities_come_with_their_text():
-    logprob = Logprob("a", -0.5, (Logprob("a", -0.5), Logprob("b", -1.0)))
+    first, second = Logprob("a", -0.5), Logprob("b", -1.0)
+    logprob = replace(first, top=(first, second))
     events = (Opened(0, "text"), Delta(0, "a", (logprob,)), Closed(0), *END)
-    candidate = chunks_of(written(*events))[0]["candidates"][0]
-    assert candidate["logprobsResult"] == {
-        "topCandidates": [
-            {
-                "candidates": [
-                    {"token": "a", "logProbability": -0.5},
-                    {"token": "b", "logProbability": -1.0},
-                ]
-            }
-        ],
-        "chosenCandidates": [{"token": "a", "logProbability": -0.5}],
+    a, b = {"token": "a", "logProbability": -0.5}, {"token": "b", "logProbability": -1.0}
+    assert chunks_of(written(*events))[0]["candidates"][0]["logprobsResult"] == {
+        "topCandidates": [{"candidates": [a, b]}],
+        "chosenCandidates": [a],
     }
 
 
 def test_sources_stand_in_the_last_chunk_with_their_bytes():
     source = Citation("https://a.example", "A", 1, 3)
+    behind = (Delta(1, "é"), Cited(1, replace(OTHER, start=1, end=2)), Closed(1))
     events = (
-        Opened(0, "text"),
-        Delta(0, "abc"),
-        Cited(0, source),
-        Closed(0),
-        Opened(1, "text"),
-        Delta(1, "defg"),
-        Cited(1, source),
-        Cited(1, Citation("https://b.example")),
-        Delta(1, "é"),
-        Cited(1, Citation("https://b.example", start=1, end=2)),
-        Closed(1),
-        *END,
+        *(Opened(0, "text"), Delta(0, "abc"), Cited(0, source), Closed(0)),
+        *(Opened(1, "text"), Delta(1, "defg"), Cited(1, source), Cited(1, OTHER), *behind, *END),
     )
-    grounding = parts_of(*events)[1]["groundingMetadata"]
-    assert grounding == {
-        "groundingChunks": [
-            {"web": {"uri": "https://a.example", "title": "A"}},
-            {"web": {"uri": "https://b.example", "title": "https://b.example"}},
-        ],
-        "groundingSupports": [
-            {"segment": {"startIndex": 1, "endIndex": 3}, "groundingChunkIndices": [0]},
-            {"segment": {"startIndex": 4, "endIndex": 6}, "groundingChunkIndices": [0]},
-        ],
-    }
+    assert parts_of(*events)[1]["groundingMetadata"] == grounding((1, 3), (4, 6))
 
 
 # ---- failures ------------------------------------------------------------------------------------
@@ -408,7 +360,3 @@ def test_nothing_stands_behind_the_end():
     encoder = CODECS.client.open_encoder(replace(CONTEXT, framing="json_array"))
     encoder.end(USAGE)
     assert encoder.encode_fault(FAULT, "id") == b""
-
-
-def test_without_usage_there_is_none():
-    assert "usageMetadata" not in chunks_of(written(*END, usage=None))[-1]

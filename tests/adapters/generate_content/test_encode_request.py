@@ -58,7 +58,15 @@ def answered(n, name="get_tide", **response):
     return {"functionResponse": {"id": f"id{n}", "name": name, "response": response}}
 
 
+def declared(body):
+    """The functions that a body declares."""
+    (tool,) = body["tools"]
+    return tool["functionDeclarations"]
+
+
 NONE = {"error": "no result provided"}
+ASKED = {"text": "Is tea ready?"}
+A, B = Text("a"), Text("b")
 
 
 # ---- turns ---------------------------------------------------------------------------------------
@@ -84,26 +92,33 @@ def test_turns_and_leading_system_texts():
     assert (made.names, made.cut, made.dropped, made.output_tool) == ({}, (), (), "")
 
 
-def test_a_later_system_turn_is_a_reminder_in_the_users_words():
-    found = contents(ASK, Turn("system", (Text("a"), Text("b"))), user(Text("c")))
-    reminder = {"text": "<system-reminder>a\nb</system-reminder>"}
-    assert found == [
-        {"role": "user", "parts": [{"text": "Is tea ready?"}, reminder, {"text": "c"}]}
-    ]
-    found = contents(ASK, assistant(Text("No.")), Turn("system", (Text("a\nb"),)))
-    assert found[2] == {"role": "user", "parts": [reminder]}
+def reminder(text):
+    return {"text": f"<system-reminder>{text}</system-reminder>"}
 
 
-def test_an_empty_system_turn_is_none():
-    assert len(contents(ASK, Turn("system", (Text(""),)), user(Text("c")))) == 1
-
-
-def test_a_reminder_between_calls_and_results_waits():
-    found = contents(ASK, assistant(call(1)), Turn("system", (Text("a"),)), user(result(1)))
-    assert found[2]["parts"] == [
-        answered(1, output="high"),
-        {"text": "<system-reminder>a</system-reminder>"},
-    ]
+@pytest.mark.parametrize(
+    ("turns", "place", "parts"),
+    [
+        (
+            [ASK, Turn("system", (A, B)), user(Text("c"))],
+            0,
+            [ASKED, reminder("a\nb"), {"text": "c"}],
+        ),
+        ([ASK, assistant(B), Turn("system", (Text("a\nb"),))], 2, [reminder("a\nb")]),
+        ([ASK, Turn("system", (Text(""),)), user(B)], 0, [ASKED, {"text": "b"}]),
+        (
+            [ASK, assistant(call(1)), Turn("system", (A,)), user(result(1))],
+            2,
+            [answered(1, output="high"), reminder("a")],
+        ),
+        ([ASK, assistant(Text("")), user(Text(""), B)], 0, [ASKED, {"text": "b"}]),
+        ([ASK, assistant(Hosted("server_tool_use", {}), A)], 1, [{"text": "a"}]),
+    ],
+    ids=["reminder", "reminder_last", "empty", "behind_results", "empty_texts", "hosted_parts"],
+)
+def test_later_system_turns_are_reminders_and_empty_parts_go(turns, place, parts):
+    sent = contents(*turns)
+    assert sent[place:] == [{"role": ["user", "model", "user"][place], "parts": parts}]
 
 
 def test_the_user_speaks_first():
@@ -112,19 +127,20 @@ def test_the_user_speaks_first():
     assert found[0]["parts"][0]["text"]
 
 
+def test_a_prefix_of_a_conversation_is_encoded_as_it_was():
+    turns = (
+        *(ASK, assistant(A, call(1), call(2)), user(result(2), result(1), B)),
+        *(assistant(B), Turn("system", (A,)), user(Media("image", "image/png", "AAAA"))),
+        *(assistant(call(3)), user(result(3))),
+    )
+    whole = contents(*turns)
+    for count, sent in ((1, 1), (3, 3), (6, 5), (8, 7)):
+        assert contents(*turns[:count]) == whole[:sent]
+
+
 def test_system_text_alone_is_the_users():
-    body, _ = encoded(request(Turn("user", ()), system=(Text("You keep the log."),)))
-    assert body == {"contents": [{"role": "user", "parts": [{"text": "You keep the log."}]}]}
-
-
-def test_empty_texts_and_turns_go_and_their_neighbours_join():
-    found = contents(ASK, assistant(Text("")), user(Text(""), Text("b")))
-    assert found == [{"role": "user", "parts": [{"text": "Is tea ready?"}, {"text": "b"}]}]
-
-
-def test_hosted_parts_of_another_vendor_go():
-    found = contents(ASK, assistant(Hosted("server_tool_use", {}), Text("a")))
-    assert found[1]["parts"] == [{"text": "a"}]
+    body, _ = encoded(request(Turn("user", ()), system=(A,)))
+    assert body == {"contents": [{"role": "user", "parts": [{"text": "a"}]}]}
 
 
 # ---- calls and results ---------------------------------------------------------------------------
@@ -149,21 +165,37 @@ def test_results_stand_in_one_content_in_the_order_of_the_calls_with_names_and_i
     ]
 
 
-def test_calls_without_results_get_some():
-    found = contents(ASK, assistant(call(1), call(2)), user(result(2), Text("b")))
-    assert found[2]["parts"] == [answered(1, **NONE), answered(2, output="high"), {"text": "b"}]
-    assert contents(ASK, assistant(call(1)))[2]["parts"] == [answered(1, **NONE)]
-    found = contents(ASK, assistant(call(1)), assistant(Text("a")))
-    assert [content["role"] for content in found] == ["user", "model", "user", "model"]
-
-
-def test_results_without_calls_are_words_of_the_user():
-    found = contents(user(result(1, name="get_tide"), result(2), Text("b")))
-    assert found[0]["parts"] == [
-        {"text": "Result of get_tide: high"},
-        {"text": "Result: high"},
-        {"text": "b"},
-    ]
+@pytest.mark.parametrize(
+    ("turns", "parts"),
+    [
+        (
+            [ASK, assistant(call(1), call(2)), user(result(2), B)],
+            [answered(1, **NONE), answered(2, output="high"), {"text": "b"}],
+        ),
+        ([ASK, assistant(call(1))], [answered(1, **NONE)]),
+        ([ASK, assistant(call(1)), assistant(A)], [answered(1, **NONE)]),
+        (
+            [ASK, assistant(A), user(result(1, name="get_tide"), result(2), B)],
+            [{"text": "Result of get_tide: high"}, {"text": "Result: high"}, {"text": "b"}],
+        ),
+        (
+            [
+                ASK,
+                assistant(call(1), call(2)),
+                user(ToolResult("id1", (Media("image", "image/png", "AAAA"),)), result(2), B),
+            ],
+            [
+                answered(1, output="See what is attached."),
+                answered(2, output="high"),
+                {"inlineData": {"mimeType": "image/png", "data": "AAAA"}},
+                {"text": "b"},
+            ],
+        ),
+    ],
+    ids=["lost", "not_yet", "never", "of_no_call", "media"],
+)
+def test_results_of_odd_conversations(turns, parts):
+    assert contents(*turns)[2] == {"role": "user", "parts": parts}
 
 
 @pytest.mark.parametrize(
@@ -185,38 +217,20 @@ def test_arguments_become_an_object(arguments, args):
     assert found[1]["parts"][0]["functionCall"]["args"] == args
 
 
-def test_media_of_a_result_follow_all_results():
-    image = Media("image", "image/png", "AAAA")
-    shown = ToolResult("id1", (image,))
-    found = contents(ASK, assistant(call(1), call(2)), user(shown, result(2), Text("b")))
-    assert found[2]["parts"] == [
-        answered(1, output="See what is attached."),
-        answered(2, output="high"),
-        {"inlineData": {"mimeType": "image/png", "data": "AAAA"}},
-        {"text": "b"},
-    ]
-
-
-def test_a_tool_for_free_text_may_have_no_grammar():
-    body, _ = encoded(request(tools=(Tool("custom", "patch"),)))
-    assert "description" not in body["tools"][0]["functionDeclarations"][0]
-
-
 def test_free_text_is_an_argument():
     tool = Tool("custom", "patch", "Patches.", grammar="start: /a/", grammar_syntax="lark")
-    turns = (
-        ASK,
-        assistant(call(1, "patch", "*** Begin", custom=True)),
-        user(result(1, custom=True)),
-    )
+    patch = call(1, "patch", "*** Begin", custom=True)
+    turns = (ASK, assistant(patch), user(result(1, custom=True)))
     body, made = encoded(request(*turns, tools=(tool,)), OLD)
-    (declared,) = body["tools"][0]["functionDeclarations"]
-    assert declared["parametersJsonSchema"]["required"] == ["input"]
-    assert declared["description"] == (
+    (function,) = declared(body)
+    assert function["parametersJsonSchema"]["required"] == ["input"]
+    assert function["description"] == (
         "Patches.\n\nThe text must follow this lark grammar:\nstart: /a/"
     )
     assert body["contents"][1]["parts"] == [called(1, "patch", input="*** Begin")]
     assert made.names == {"patch": tool}
+    (bare,) = declared(encoded(request(tools=(Tool("custom", "patch"),)))[0])
+    assert "description" not in bare
 
 
 # ---- names ---------------------------------------------------------------------------------------
@@ -233,29 +247,22 @@ def test_names_that_the_family_does_not_take_are_mapped_and_mapped_back():
     )
     turns = (ASK, assistant(call(1, "run", namespace="mcp"), call(2, "2 much")))
     body, made = encoded(request(*turns, tools=tools), OLD)
-    names = [each["name"] for each in body["tools"][0]["functionDeclarations"]]
+    names = [each["name"] for each in declared(body)]
     assert names[0] == "fine.name:1-x"
     assert len(set(names)) == len(names)
     assert all(len(name) <= 128 and (name[0].isalpha() or name[0] == "_") for name in names)
     assert {made.names[name].name for name in names[1:3]} == {"2 much", "2_much"}
     assert made.names["mcp__run"] is tools[3]
-    assert [part["functionCall"]["name"] for part in body["contents"][1]["parts"]] == [
-        "mcp__run",
-        names[1],
-    ]
-    assert [part["functionResponse"]["name"] for part in body["contents"][2]["parts"]] == [
-        "mcp__run",
-        names[1],
-    ]
+    for content, kind in zip(
+        body["contents"][1:], ("functionCall", "functionResponse"), strict=True
+    ):
+        assert [part[kind]["name"] for part in content["parts"]] == ["mcp__run", names[1]]
 
 
 def test_a_name_is_the_same_whatever_other_tools_there_are():
     alone, _ = encoded(request(tools=(Tool("function", "é"),)))
     among, _ = encoded(request(tools=(Tool("function", "a"), Tool("function", "é"))))
-    assert (
-        alone["tools"][0]["functionDeclarations"][0]
-        == (among["tools"][0]["functionDeclarations"][1])
-    )
+    assert declared(alone)[0] == declared(among)[1]
 
 
 # ---- tools ---------------------------------------------------------------------------------------
@@ -268,65 +275,48 @@ SCHEMA = {
 
 
 def test_schemas_pass_as_they_are_or_in_the_subset():
+    function = {"name": "f", "description": "Does."}
     tools = (
         Tool("function", "f", "Does.", SCHEMA),
         Tool("function", "g"),
         Tool("function", "h", schema={}),
     )
     body, _ = encoded(request(tools=tools))
-    assert body["tools"] == [
-        {
-            "functionDeclarations": [
-                {"name": "f", "description": "Does.", "parametersJsonSchema": SCHEMA},
-                {"name": "g"},
-                {"name": "h"},
-            ]
-        }
+    assert declared(body) == [
+        {**function, "parametersJsonSchema": SCHEMA},
+        {"name": "g"},
+        {"name": "h"},
     ]
     empty = Tool("function", "i", schema={"type": "object", "properties": {}})
     body, _ = encoded(request(tools=(*tools, empty)), schemas="subset")
-    assert body["tools"][0]["functionDeclarations"] == [
-        {
-            "name": "f",
-            "description": "Does.",
-            "parameters": {
-                "type": "OBJECT",
-                "properties": {"a": {"type": "STRING", "enum": ["c"]}},
-            },
-        },
-        {"name": "g"},
-        {"name": "h"},
-        {"name": "i"},
-    ]
+    subset = {"type": "OBJECT", "properties": {"a": {"type": "STRING", "enum": ["c"]}}}
+    assert declared(body) == [{**function, "parameters": subset}, *({"name": n} for n in "ghi")]
 
 
 BOTH = (Tool("function", "a"), Tool("function", "b", namespace="n"))
+ALL = ["a", "n__b"]
 
 
 @pytest.mark.parametrize(
-    ("choice", "calling", "declared"),
+    ("choice", "calling", "names"),
     [
-        (None, None, ["a", "n__b"]),
-        (ToolChoice("auto"), {"mode": "AUTO"}, ["a", "n__b"]),
+        (None, None, ALL),
+        (ToolChoice("auto"), {"mode": "AUTO"}, ALL),
         (ToolChoice("auto", ("a",)), {"mode": "AUTO"}, ["a"]),
-        (ToolChoice("none"), {"mode": "NONE"}, ["a", "n__b"]),
-        (ToolChoice("any"), {"mode": "ANY"}, ["a", "n__b"]),
+        (ToolChoice("none"), {"mode": "NONE"}, ALL),
+        (ToolChoice("any"), {"mode": "ANY"}, ALL),
         (
             ToolChoice("any", ("a", "b")),
             {"mode": "ANY", "allowedFunctionNames": ["a", "n__b"]},
-            ["a", "n__b"],
+            ALL,
         ),
-        (
-            ToolChoice("one", ("b",)),
-            {"mode": "ANY", "allowedFunctionNames": ["n__b"]},
-            ["a", "n__b"],
-        ),
+        (ToolChoice("one", ("b",)), {"mode": "ANY", "allowedFunctionNames": ["n__b"]}, ALL),
     ],
 )
-def test_which_tools_must_be_called(choice, calling, declared):
+def test_which_tools_must_be_called(choice, calling, names):
     body, _ = encoded(request(tools=BOTH, choice=choice, parallel_tools=False))
     assert body.get("toolConfig") == ({"functionCallingConfig": calling} if calling else None)
-    assert [each["name"] for each in body["tools"][0]["functionDeclarations"]] == declared
+    assert [each["name"] for each in declared(body)] == names
 
 
 def test_a_choice_without_tools_says_nothing():
@@ -347,37 +337,26 @@ def test_a_search_is_the_vendors_own_unless_there_are_functions():
 # ---- media ---------------------------------------------------------------------------------------
 
 
+def inline(mime, data="AAAA"):
+    return {"inlineData": {"mimeType": mime, "data": data}}
+
+
+URL = "https://a.example/b"
+
+
 @pytest.mark.parametrize(
     ("media", "part"),
     [
+        (Media("image", "image/png", "+/8="), inline("image/png", "+/8=")),
+        (Media("image", "image/jpg", "AAAA"), inline("image/jpeg")),
+        (Media("audio", "audio/wav", "AAAA"), inline("audio/wav")),
+        (Media("file", "", "AAAA"), inline("application/pdf")),
+        (Media("file", "text/plain", "é", plain=True), inline("text/plain", "w6k=")),
         (
-            Media("image", "image/png", "+/8="),
-            {"inlineData": {"mimeType": "image/png", "data": "+/8="}},
+            Media("image", url=f"{URL}.jpg"),
+            {"fileData": {"mimeType": "image/jpeg", "fileUri": f"{URL}.jpg"}},
         ),
-        (
-            Media("image", "image/jpg", "AAAA"),
-            {"inlineData": {"mimeType": "image/jpeg", "data": "AAAA"}},
-        ),
-        (
-            Media("audio", "audio/wav", "AAAA"),
-            {"inlineData": {"mimeType": "audio/wav", "data": "AAAA"}},
-        ),
-        (
-            Media("file", "", "AAAA"),
-            {"inlineData": {"mimeType": "application/pdf", "data": "AAAA"}},
-        ),
-        (
-            Media("file", "text/plain", "é", plain=True),
-            {"inlineData": {"mimeType": "text/plain", "data": "w6k="}},
-        ),
-        (
-            Media("image", url="https://a.example/b.jpg"),
-            {"fileData": {"mimeType": "image/jpeg", "fileUri": "https://a.example/b.jpg"}},
-        ),
-        (
-            Media("image", url="https://a.example/b"),
-            {"fileData": {"fileUri": "https://a.example/b"}},
-        ),
+        (Media("image", url=URL), {"fileData": {"fileUri": URL}}),
     ],
 )
 def test_media(media, part):
@@ -387,51 +366,41 @@ def test_media(media, part):
 @pytest.mark.parametrize(
     "media",
     [
-        Media("image", ref="file-1", path="messages[0].content[0]"),
-        Media("image", url="http://a.example/b.png", path="messages[0].content[0]"),
-        Media("image", url="https://a.example/b.gif", path="messages[0].content[0]"),
-        Media("image", "image/gif", "AAAA", path="messages[0].content[0]"),
+        Media("image", ref="file-1", path="p"),
+        Media("image", url="http://a.example/b.png", path="p"),
+        Media("image", url="https://a.example/b.gif", path="p"),
+        Media("image", "image/gif", "AAAA", path="p"),
     ],
 )
 def test_what_the_vendor_cannot_read_is_refused(media):
     with pytest.raises(Fault) as caught:
         contents(user(media))
-    assert caught.value.condition is Condition.UNSUPPORTED
-    assert caught.value.param == "messages[0].content[0]"
+    assert (caught.value.condition, caught.value.param) == (Condition.UNSUPPORTED, "p")
 
 
 # ---- settings ------------------------------------------------------------------------------------
 
 
-def test_sampling_and_bounds():
-    config = config_of(
-        request(
-            temperature=1.5,
-            top_p=0.9,
-            top_k=40,
-            seed=7,
-            frequency_penalty=0.5,
-            presence_penalty=-0.5,
-            max_output_tokens=321,
-            stop=("a", "", "b", "a"),
-            n=2,
-            logprobs=30,
-        )
-    )
-    assert config == {
-        "temperature": 1.5,
-        "topP": 0.9,
-        "topK": 40,
-        "seed": 7,
-        "frequencyPenalty": 0.5,
-        "presencePenalty": -0.5,
-        "maxOutputTokens": 321,
-        "stopSequences": ["a", "b"],
-        "candidateCount": 2,
-        "responseLogprobs": True,
-        "logprobs": 20,
-    }
-    assert config_of(request(logprobs=0)) == {"responseLogprobs": True}
+PLAIN = {"temperature": 1.5, "seed": 7}
+
+
+@pytest.mark.parametrize(
+    ("fields", "config"),
+    [
+        (PLAIN, PLAIN),
+        ({"top_p": 0.9, "top_k": 40}, {"topP": 0.9, "topK": 40}),
+        (
+            {"frequency_penalty": 0.5, "presence_penalty": -0.5},
+            {"frequencyPenalty": 0.5, "presencePenalty": -0.5},
+        ),
+        ({"max_output_tokens": 321, "n": 2}, {"maxOutputTokens": 321, "candidateCount": 2}),
+        ({"stop": ("a", "", "b", "a")}, {"stopSequences": ["a", "b"]}),
+        ({"logprobs": 30}, {"responseLogprobs": True, "logprobs": 20}),
+        ({"logprobs": 0}, {"responseLogprobs": True}),
+    ],
+)
+def test_sampling_and_bounds(fields, config):
+    assert config_of(request(**fields)) == config
 
 
 def test_values_that_the_vendor_refuses_are_left_out_with_a_note():
@@ -449,56 +418,44 @@ def test_stop_sequences_beyond_the_vendors_bound_are_cut_by_the_gateway():
     assert made.cut == ("f", "g")
 
 
+JSON = {"responseMimeType": "application/json"}
+ARRAY = Output("schema", {"type": "array", "items": {"type": "string"}})
+SUBSET = {"type": "ARRAY", "items": {"type": "STRING"}}
+
+
 @pytest.mark.parametrize(
-    ("output", "traits", "wanted"),
+    ("output", "schemas", "config"),
     [
-        (Output(), {}, {}),
-        (Output("json"), {}, {"responseMimeType": "application/json"}),
-        (
-            Output("schema", {"type": "array", "items": {"type": "string"}}),
-            {},
-            {
-                "responseMimeType": "application/json",
-                "responseJsonSchema": {"type": "array", "items": {"type": "string"}},
-            },
-        ),
-        (
-            Output("schema", {"type": "array", "items": {"type": "string"}}),
-            {"schemas": "subset"},
-            {
-                "responseMimeType": "application/json",
-                "responseSchema": {"type": "ARRAY", "items": {"type": "STRING"}},
-            },
-        ),
+        (Output(), "json_schema", {}),
+        (Output("json"), "json_schema", JSON),
+        (ARRAY, "json_schema", {**JSON, "responseJsonSchema": ARRAY.schema}),
+        (ARRAY, "subset", {**JSON, "responseSchema": SUBSET}),
     ],
 )
-def test_the_form_of_the_answer(output, traits, wanted):
-    assert config_of(request(output=output), **traits) == wanted
+def test_the_form_of_the_answer(output, schemas, config):
+    assert config_of(request(output=output), schemas=schemas) == config
 
 
 THREE, FLASH, PRO = "gemini-3-pro-preview", "gemini-2.5-flash", "models/gemini-2.5-pro"
+THREE_FLASH = "gemini-3-flash"
 
 
 @pytest.mark.parametrize(
     ("model", "thinking", "wanted"),
     [
-        ("gemini-3-flash", Thinking("off"), {"thinkingLevel": "MINIMAL"}),
+        (THREE_FLASH, Thinking("off"), {"thinkingLevel": "MINIMAL"}),
         (THREE, Thinking("off"), {"thinkingLevel": "LOW"}),
         (THREE, Thinking("medium"), {"thinkingLevel": "LOW", "includeThoughts": True}),
         (THREE, Thinking("max", show="none"), {"thinkingLevel": "HIGH"}),
-        ("gemini-3-flash", Thinking("xhigh", show="none"), {"thinkingLevel": "HIGH"}),
+        (THREE_FLASH, Thinking("xhigh", show="none"), {"thinkingLevel": "HIGH"}),
         ("another", Thinking("xhigh", show="none"), {"thinkingLevel": "XHIGH"}),
         (THREE, Thinking("auto", show="full"), {"includeThoughts": True}),
         (THREE, Thinking("auto", show="none"), {}),
         (FLASH, Thinking("off", show="summary"), {"thinkingBudget": 0}),
-        ("gemini-3-flash", Thinking(budget_tokens=500, show="none"), {"thinkingLevel": "MINIMAL"}),
-        ("gemini-3-flash", Thinking(budget_tokens=2048, show="none"), {"thinkingLevel": "LOW"}),
-        ("gemini-3-flash", Thinking(budget_tokens=8192, show="none"), {"thinkingLevel": "MEDIUM"}),
-        (
-            "gemini-3-flash",
-            Thinking(budget_tokens=31999, show="summary"),
-            {"thinkingLevel": "HIGH", "includeThoughts": True},
-        ),
+        (THREE_FLASH, Thinking(budget_tokens=500, show="none"), {"thinkingLevel": "MINIMAL"}),
+        (THREE_FLASH, Thinking(budget_tokens=2048, show="none"), {"thinkingLevel": "LOW"}),
+        (THREE_FLASH, Thinking(budget_tokens=8192, show="none"), {"thinkingLevel": "MEDIUM"}),
+        (THREE_FLASH, Thinking(budget_tokens=31999, show="none"), {"thinkingLevel": "HIGH"}),
         (FLASH, Thinking("off"), {"thinkingBudget": 0}),
         (PRO, Thinking("off"), {"thinkingBudget": 128}),
         (FLASH, Thinking("auto", show="none"), {"thinkingBudget": -1}),
@@ -521,22 +478,18 @@ def test_how_much_to_think(model, thinking, wanted):
 
 
 @pytest.mark.parametrize(
-    ("tier", "wanted"),
+    ("tier", "asks", "sent"),
     [
-        ("", None),
-        ("auto", None),
-        ("default", "standard"),
-        ("flex", "flex"),
-        ("priority", "priority"),
+        ("", (), None),
+        ("auto", (), None),
+        ("default", (), "standard"),
+        ("flex", (), "flex"),
+        ("priority", (), "priority"),
+        ("default", (Ask("speed", "speed"),), "priority"),
     ],
 )
-def test_service_tiers(tier, wanted):
-    assert encoded(request(tier=tier))[0].get("serviceTier") == wanted
-
-
-def test_a_fast_answer_has_priority():
-    fast = request(tier="default", asks=(Ask("speed", "speed"),))
-    assert encoded(fast)[0]["serviceTier"] == "priority"
+def test_service_tiers(tier, asks, sent):
+    assert encoded(request(tier=tier, asks=asks))[0].get("serviceTier") == sent
 
 
 def test_a_request_to_count_is_wrapped_and_names_the_model():
@@ -588,15 +541,15 @@ def test_signatures_go_back_to_their_parts():
     ]
 
 
-def test_a_signature_that_comes_before_its_text_goes_with_it():
-    found = contents(ASK, assistant(thought("text", "X1"), Text("a"), Text("b")))
-    assert found[1]["parts"] == [{"text": "a", "thoughtSignature": "X1"}, {"text": "b"}]
-
-
 @pytest.mark.parametrize("opaque", ["", "AAAA", "call:", "other:AAAA"])
 def test_thoughts_without_a_signature_go(opaque):
-    found = contents(ASK, assistant(Reasoning("Hm.", opaque=opaque), Text("a")))
-    assert found[1]["parts"] == [{"text": "a"}]
+    sent = contents(ASK, assistant(Reasoning("Hm.", opaque=opaque), A))
+    assert sent[1]["parts"] == [{"text": "a"}]
+
+
+def test_a_signature_that_comes_before_its_text_goes_with_it():
+    sent = contents(ASK, assistant(thought("text", "X1"), A, B))
+    assert sent[1]["parts"] == [{"text": "a", "thoughtSignature": "X1"}, {"text": "b"}]
 
 
 def test_calls_of_the_current_turn_that_another_model_made_have_the_documented_value():

@@ -9,7 +9,8 @@ from adapters.generate_content.decode_request import to_json_schema
 from adapters.generate_content.encode_request import SchemaBudget
 from adapters.generate_content.encode_request import to_subset as to_subset_of
 
-STRING = {"type": "STRING"}
+STRING, INTEGER, NUMBER = {"type": "STRING"}, {"type": "INTEGER"}, {"type": "NUMBER"}
+TEXT, DECIMAL, WHOLE = {"type": "string"}, {"type": "number"}, {"type": "integer", "minimum": 5}
 UNUSED = {"_": {"type": "STRING", "description": "Not used."}}
 
 
@@ -34,7 +35,7 @@ def test_types_become_lower_case_and_nullable_a_type_at_all_depths():
         "properties": {
             "type": {"type": "STRING", "nullable": True, "format": "enum", "enum": ["A", "b"]},
             "list": {"type": "ARRAY", "items": {"type": "INTEGER", "nullable": False}},
-            "any": {"any_of": [{"type": "STRING"}, {"type": "NUMBER"}], "nullable": True},
+            "any": {"any_of": [{"type": "STRING"}, NUMBER], "nullable": True},
         },
         "required": ["type"],
         "propertyOrdering": ["list", "type"],
@@ -45,30 +46,25 @@ def test_types_become_lower_case_and_nullable_a_type_at_all_depths():
         "properties": {
             "type": {"type": ["string", "null"], "enum": ["A", "b", None]},
             "list": {"type": "array", "items": {"type": "integer"}},
-            "any": {"anyOf": [{"type": "string"}, {"type": "number"}, {"type": "null"}]},
+            "any": {"anyOf": [TEXT, DECIMAL, {"type": "null"}]},
         },
         "required": ["type"],
     }
 
 
-def test_counts_that_proto_json_writes_as_strings_become_numbers():
-    dialect = {"type": "STRING", "min_length": "1", "maxLength": 5, "example": "x", "default": None}
-    assert to_json_schema(dialect, "x") == {
-        "type": "string",
-        "minLength": 1,
-        "maxLength": 5,
-        "examples": ["x"],
-        "default": None,
-    }
+COUNTS = {"type": "STRING", "min_length": "1", "maxLength": 5, "example": "x", "default": None}
 
 
-def test_nullable_without_a_type():
-    dialect = {"enum": ["a", None], "nullable": True}
-    assert to_json_schema(dialect, "x") == {"enum": ["a", None]}
-
-
-def test_a_type_that_is_not_specified_is_left_out():
-    assert to_json_schema({"type": "TYPE_UNSPECIFIED", "title": "T"}, "x") == {"title": "T"}
+@pytest.mark.parametrize(
+    ("dialect", "schema"),
+    [
+        (COUNTS, {**TEXT, "minLength": 1, "maxLength": 5, "examples": ["x"], "default": None}),
+        ({"enum": ["a", None], "nullable": True}, {"enum": ["a", None]}),
+        ({"type": "TYPE_UNSPECIFIED", "title": "T"}, {"title": "T"}),
+    ],
+)
+def test_fields_of_the_dialect(dialect, schema):
+    assert to_json_schema(dialect, "x") == schema
 
 
 @pytest.mark.parametrize(
@@ -86,14 +82,14 @@ def test_what_is_no_schema_is_refused(dialect, path):
 
 
 def nested(depth, key):
-    schema = {"type": "string"}
+    schema = TEXT
     for _ in range(depth):
-        schema = (
-            {"type": "array", "items": schema}
-            if key == "items"
-            else {"type": "object", "properties": {"p": schema}}
-        )
+        schema = {"type": "array", key: schema} if key == "items" else of_objects(schema)
     return schema
+
+
+def of_objects(schema):
+    return {"type": "object", "properties": {"p": schema}}
 
 
 @pytest.mark.parametrize("key", ["items", "properties"])
@@ -118,7 +114,7 @@ def test_what_the_dialect_knows_is_kept():
             "n": {"type": "number", "minimum": 0, "maximum": 1.5, "format": "double"},
             "i": {"type": "integer", "format": "int32", "default": 3},
             "b": {"type": "boolean"},
-            "l": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 2},
+            "l": {"type": "array", "items": TEXT, "minItems": 1, "maxItems": 2},
             "t": {"type": "string", "format": "date-time"},
             "e": {"type": "string", "enum": ["a", "b"]},
         },
@@ -160,25 +156,22 @@ def test_a_keyword_that_the_dialect_does_not_know_is_dropped(keyword):
 
 
 @pytest.mark.parametrize(
-    ("schema", "wanted"),
+    ("schema", "expected"),
     [
         ({"type": ["string", "null"]}, {**STRING, "nullable": True}),
-        ({"type": ["string", "integer"]}, {"anyOf": [STRING, {"type": "INTEGER"}]}),
+        ({"type": ["string", "integer"]}, {"anyOf": [STRING, INTEGER]}),
         (
             {"type": ["string", "integer", "null"], "description": "D"},
             {
-                "anyOf": [
-                    {"type": "STRING", "description": "D"},
-                    {"type": "INTEGER", "description": "D"},
-                ],
+                "anyOf": [{**STRING, "description": "D"}, {**INTEGER, "description": "D"}],
                 "description": "D",
                 "nullable": True,
             },
         ),
-        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, {**STRING, "nullable": True}),
-        ({"oneOf": [{"type": "string"}, {"const": None}]}, {**STRING, "nullable": True}),
+        ({"anyOf": [TEXT, {"type": "null"}]}, {**STRING, "nullable": True}),
+        ({"oneOf": [TEXT, {"const": None}]}, {**STRING, "nullable": True}),
         (
-            {"oneOf": [{"type": "string"}, {"type": "boolean"}]},
+            {"oneOf": [TEXT, {"type": "boolean"}]},
             {"anyOf": [STRING, {"type": "BOOLEAN"}]},
         ),
         ({"const": "x"}, {**STRING, "enum": ["x"]}),
@@ -194,25 +187,28 @@ def test_a_keyword_that_the_dialect_does_not_know_is_dropped(keyword):
         ({"type": "integer", "exclusiveMaximum": 9}, {"type": "INTEGER", "maximum": 8}),
         ({"type": "number", "exclusiveMinimum": 0.5}, {"type": "NUMBER", "minimum": 0.5}),
         (
-            {"type": "integer", "minimum": 5, "exclusiveMinimum": 0},
+            {**WHOLE, "exclusiveMinimum": 0},
             {"type": "INTEGER", "minimum": 5},
         ),
         (
-            {"type": "integer", "minimum": 5, "exclusiveMinimum": True},
+            {**WHOLE, "exclusiveMinimum": True},
             {"type": "INTEGER", "minimum": 6},
         ),
         ({"type": "string", "format": "uri"}, STRING),
-        ({"type": "integer", "format": "double"}, {"type": "INTEGER"}),
+        ({"type": "integer", "format": "double"}, INTEGER),
         ({"type": "array"}, {"type": "ARRAY", "items": STRING}),
-        ({"items": {"type": "string"}}, {"type": "ARRAY", "items": STRING}),
+        ({"items": TEXT}, {"type": "ARRAY", "items": STRING}),
         (
-            {"type": "array", "prefixItems": [{"type": "string"}, {"type": "number"}]},
-            {"type": "ARRAY", "items": {"anyOf": [STRING, {"type": "NUMBER"}]}},
+            {"type": "array", "prefixItems": [TEXT, DECIMAL]},
+            {"type": "ARRAY", "items": {"anyOf": [STRING, NUMBER]}},
         ),
-        ({"type": "array", "items": {"description": "D"}}, None),
+        (
+            {"type": "array", "items": {"description": "D"}},
+            {"type": "ARRAY", "items": {**STRING, "description": "D"}},
+        ),
         ({"type": "object"}, {"type": "OBJECT", "properties": UNUSED}),
         (
-            {"properties": {"a": {"type": "string"}}},
+            {"properties": {"a": TEXT}},
             {"type": "OBJECT", "properties": {"a": STRING}},
         ),
         ({"type": "string", "example": "e"}, {**STRING, "example": "e"}),
@@ -221,10 +217,8 @@ def test_a_keyword_that_the_dialect_does_not_know_is_dropped(keyword):
         ({"description": "D"}, {**STRING, "description": "D"}),
     ],
 )
-def test_each_rule_of_the_dialect(schema, wanted):
-    if wanted is None:
-        wanted = {"type": "ARRAY", "items": {"type": "STRING", "description": "D"}}
-    assert of_property(schema) == wanted
+def test_each_rule_of_the_dialect(schema, expected):
+    assert of_property(schema) == expected
 
 
 def test_references_are_resolved_wherever_they_lead():
@@ -236,37 +230,44 @@ def test_references_are_resolved_wherever_they_lead():
             "c": {"$ref": "#/$defs/gone"},
             "d": {"$ref": "https://example.com/schema"},
         },
-        "$defs": {"port": {"$ref": "#/$defs/name"}, "name": {"type": "string"}},
-        "definitions": {"n/m": {"type": "number"}},
+        "$defs": {"port": {"$ref": "#/$defs/name"}, "name": TEXT},
+        "definitions": {"n/m": DECIMAL},
     }
     assert to_subset(schema, "x")["properties"] == {
         "a": {"type": "STRING", "description": "Where."},
-        "b": {"type": "NUMBER"},
+        "b": NUMBER,
         "c": STRING,
         "d": STRING,
     }
 
 
 def test_a_schema_that_refers_to_itself_ends():
-    tree = {
-        "type": "object",
-        "properties": {"name": {"type": "string"}, "child": {"$ref": "#"}},
-    }
+    tree = {"type": "object", "properties": {"name": TEXT, "child": {"$ref": "#"}}}
     child = to_subset(tree, "x")["properties"]["child"]
     assert child["properties"]["name"] == STRING
     assert child["properties"]["child"] == STRING
 
 
-def test_references_that_multiply_are_refused():
-    defs = {
-        f"d{n}": {
-            "type": "object",
-            "properties": {key: {"$ref": f"#/$defs/d{n + 1}"} for key in "ab"},
-        }
-        for n in range(30)
+MULTIPLYING = {
+    f"d{n}": {
+        "type": "object",
+        "properties": {key: {"$ref": f"#/$defs/d{n + 1}"} for key in "ab"},
     }
+    for n in range(30)
+}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#/$defs/d0", "$defs": MULTIPLYING},
+        {"type": "object", "allOf": [{}] * 30_000},
+    ],
+    ids=["references_that_multiply", "an_all_of_without_end"],
+)
+def test_schemas_without_end_are_refused(schema):
     with pytest.raises(Fault) as caught:
-        to_subset({"$ref": "#/$defs/d0", "$defs": defs}, "tools[3]")
+        to_subset(schema, "tools[3]")
     assert caught.value.param == "tools[3]"
 
 
@@ -283,14 +284,12 @@ def test_schemas_of_one_request_share_a_bound():
 def test_all_of_is_merged():
     schema = {
         "allOf": [
-            {"properties": {"a": {"type": "string"}}, "required": ["a"]},
+            {"properties": {"a": TEXT}, "required": ["a"]},
             {"$ref": "#/$defs/b"},
         ],
         "properties": {"c": {"type": "boolean"}},
         "required": ["c"],
-        "$defs": {
-            "b": {"allOf": [{"type": "object", "properties": {"b": {"type": "number"}}}]},
-        },
+        "$defs": {"b": {"allOf": [{"type": "object", "properties": {"b": DECIMAL}}]}},
     }
     found = to_subset(schema, "x")
     assert found["type"] == "OBJECT"
@@ -311,14 +310,8 @@ def test_all_of_that_leads_back_to_itself_ends():
     assert set(found["properties"]) == {"p", "q"}
 
 
-def test_an_all_of_without_end_is_refused():
-    with pytest.raises(Fault) as caught:
-        to_subset({"type": "object", "allOf": [{}] * 30_000}, "tools[1]")
-    assert caught.value.param == "tools[1]"
-
-
 def test_property_names_that_are_keywords_are_only_names():
-    found = subset(type="object", properties={"type": {"type": "string"}, "$ref": {"enum": ["a"]}})
+    found = subset(type="object", properties={"type": TEXT, "$ref": {"enum": ["a"]}})
     assert found["properties"] == {"type": STRING, "$ref": {"type": "STRING", "enum": ["a"]}}
 
 
@@ -344,25 +337,22 @@ def check_strictly(schema):
         check_strictly(inner)
 
 
-WORDS = st.sampled_from(
-    ["object", "string", "null", "array", "integer", "number", "boolean", "a", "#", "#/$defs/a", ""]
-)
+TYPES = ["object", "string", "null", "array", "integer", "number", "boolean"]
+WORDS = st.sampled_from([*TYPES, "a", "#", "#/$defs/a", ""])
 LEAVES = st.none() | st.booleans() | st.integers(-9, 9) | st.floats(0, 1) | WORDS
 KEYS = st.sampled_from(
     [
+        *("type", "properties", "items", "anyOf", "oneOf", "allOf", "enum", "const", "$ref"),
         *(
-            "type",
-            "properties",
-            "items",
-            "anyOf",
-            "oneOf",
-            "allOf",
-            "enum",
-            "const",
-            "$ref",
             "$defs",
+            "required",
+            "minimum",
+            "exclusiveMinimum",
+            "nullable",
+            "prefixItems",
+            "format",
+            "a",
         ),
-        *("required", "minimum", "exclusiveMinimum", "nullable", "prefixItems", "format", "a"),
     ]
 )
 VALUES = st.recursive(

@@ -10,22 +10,11 @@ from google.genai import errors, types
 
 from adapters.faults import Condition, Fault
 from adapters.generate_content import CODECS
-from adapters.generate_content.client import encode_fault
-from adapters.ir.answer import (
-    Choice,
-    Cited,
-    Closed,
-    Delta,
-    Finished,
-    Logprob,
-    Opened,
-    Sealed,
-)
-from adapters.ir.parts import Citation, Reasoning, Text, ToolCall
+from adapters.ir.answer import Choice, Cited, Closed, Delta, Finished, Logprob, Opened, Sealed
+from adapters.ir.parts import Citation, Reasoning, Text
 from adapters.ir.request import Output, Thinking
 from adapters.ir.usage import Usage
 from adapters.json.structure import at_once
-from tests.adapters.generate_content.bridged import STREAMS, bridged
 from tests.adapters.generate_content.calls import CONTEXT, decoded
 
 USAGE = Usage(200, 90, 2000, 300, 100, 60)
@@ -48,26 +37,22 @@ EVENTS = (
 )
 
 
-class Server:
-    """Answers each request of the SDK with the same bytes, and keeps what it sent."""
+def client_of(content: bytes, kind: str = "text/event-stream") -> tuple[genai.Client, list[bytes]]:
+    """A client whose requests are all answered with the same bytes, and what it sends."""
+    sent: list[bytes] = []
 
-    def __init__(self, content: bytes, kind: str = "text/event-stream", status: int = 200) -> None:
-        self.sent: list[bytes] = []
+    def handle(request: httpx2.Request) -> httpx2.Response:
+        sent.append(request.read())
+        return httpx2.Response(200, headers={"content-type": kind}, content=content)
 
-        def handle(request: httpx2.Request) -> httpx2.Response:
-            self.sent.append(request.read())
-            return httpx2.Response(status, headers={"content-type": kind}, content=content)
+    arguments = {"transport": httpx2.MockTransport(handle)}
+    options = types.HttpOptions(base_url="http://gateway", client_args=arguments)
+    return genai.Client(api_key="key", http_options=options), sent
 
-        arguments = {"transport": httpx2.MockTransport(handle)}
-        options = types.HttpOptions(base_url="http://gateway", client_args=arguments)
-        self.client = genai.Client(api_key="key", http_options=options)
 
-    def stream(self, **fields):
-        models = self.client.models
-        return list(models.generate_content_stream(model="m", contents="Tea?", **fields))
-
-    def ask(self, contents="Tea?", **fields):
-        return self.client.models.generate_content(model="m", contents=contents, **fields)
+def stream_of(content: bytes) -> list[types.GenerateContentResponse]:
+    client, _ = client_of(content)
+    return list(client.models.generate_content_stream(model="m", contents="Tea?"))
 
 
 def written(events) -> bytes:
@@ -77,7 +62,7 @@ def written(events) -> bytes:
 
 
 def test_a_stream_with_all_that_there_is():
-    chunks = Server(written(EVENTS)).stream()
+    chunks = stream_of(written(EVENTS))
     assert "".join(chunk.text or "" for chunk in chunks) == "Tea\u2028 is é"
     parts = [part for chunk in chunks for part in chunk.candidates[0].content.parts]
     assert [part.text for part in parts if part.thought] == ["Hm."]
@@ -97,89 +82,47 @@ def test_a_stream_with_all_that_there_is():
     }
 
 
-@pytest.mark.parametrize("name", sorted(set(STREAMS) - {"midstream_error"}))
-def test_the_samples(name):
-    chunks = Server(bridged([STREAMS[name]])[0]).stream()
-    assert chunks[-1].candidates[0].finish_reason is types.FinishReason.STOP
-    if not name.startswith("tools"):
-        assert "".join(chunk.text or "" for chunk in chunks).startswith("Tea is ready: three")
-
-
 def test_a_stream_that_fails_raises():
     encoder = CODECS.client.open_encoder(CONTEXT)
     sent = encoder.begin() + b"".join(map(encoder.write, EVENTS[:3]))
     sent += encoder.encode_fault(Fault(Condition.UPSTREAM_FAILED), "id")
     with pytest.raises(errors.ServerError) as caught:
-        Server(sent).stream()
+        stream_of(sent)
     assert (caught.value.code, caught.value.status) == (503, "UNAVAILABLE")
-
-
-def test_a_whole_answer():
-    parts = (
-        Reasoning("Hm.", opaque=OPAQUE),
-        Text("Tea."),
-        ToolCall("x", "f", '{"a": [1]}'),
-    )
-    body = at_once(CODECS.client.encode_answer((Choice(parts, "tools"),), USAGE, CONTEXT))
-    answer = Server(body, "application/json").ask()
-    assert answer.function_calls[0].args == {"a": [1]}
-    assert answer.candidates[0].content.parts[2].thought_signature == OPAQUE.encode()
-    assert answer.usage_metadata.total_token_count == 2750
-
-
-def test_a_count():
-    server = Server(CODECS.client.encode_count(31), "application/json")
-    counted = server.client.models.count_tokens(model="m", contents="Tea?")
-    assert counted.total_tokens == 31
-
-
-def test_a_request_that_cannot_be_carried():
-    fault = Fault(Condition.UNSUPPORTED, param="cachedContent")
-    envelope = encode_fault(fault, "id")
-    with pytest.raises(errors.ClientError) as caught:
-        Server(envelope.body, "application/json", envelope.status).ask()
-    assert (caught.value.code, caught.value.status) == (400, "INVALID_ARGUMENT")
-    assert "cachedContent" in caught.value.message
 
 
 def test_what_the_sdk_sends_is_read():
     answer = at_once(CODECS.client.encode_answer((Choice((Text("Tea."),)),), USAGE, CONTEXT))
-    server = Server(answer, "application/json")
-    declared = types.FunctionDeclaration(
-        name="f",
-        parameters=types.Schema(
-            type="OBJECT",
-            properties={"a": types.Schema(type="STRING", nullable=True, max_length=5)},
-        ),
-    )
+    client, sent = client_of(answer, "application/json")
+    field = types.Schema(type="STRING", nullable=True, max_length=5)
+    schema = types.Schema(type="OBJECT", properties={"a": field})
+    declared = types.FunctionDeclaration(name="f", parameters=schema)
     other = types.FunctionDeclaration(name="g", parameters_json_schema={"type": "object"})
+    part, opaque = types.Part, OPAQUE.encode()
+    call_f = types.FunctionCall(name="f", args={"a": "b"})
+    call_g = types.FunctionCall(name="g", args={})
     history = [
-        types.Content(role="user", parts=[types.Part.from_text(text="Tea?")]),
+        types.Content(role="user", parts=[part.from_text(text="Tea?")]),
         types.Content(
             role="model",
             parts=[
-                types.Part(text="Hm.", thought=True),
-                types.Part(
-                    function_call=types.FunctionCall(name="f", args={"a": "b"}),
-                    thought_signature=OPAQUE.encode() + b"\xfb\xff",
-                ),
-                types.Part(
-                    function_call=types.FunctionCall(name="g", args={}),
-                    thought_signature=OPAQUE.encode(),
-                ),
+                part(text="Hm.", thought=True),
+                part(function_call=call_f, thought_signature=opaque + b"\xfb\xff"),
+                part(function_call=call_g, thought_signature=opaque),
             ],
         ),
         types.Content(
             role="user",
             parts=[
-                types.Part.from_function_response(name="g", response={"error": "no"}),
-                types.Part.from_function_response(name="f", response={"output": "yes"}),
-                types.Part.from_bytes(data=b"\xfb\xff\xbf", mime_type="image/png"),
+                part.from_function_response(name="g", response={"error": "no"}),
+                part.from_function_response(name="f", response={"output": "yes"}),
+                part.from_bytes(data=b"\xfb\xff\xbf", mime_type="image/png"),
             ],
         ),
     ]
-    server.ask(
-        history,
+    client.models.generate_content(
+        model="m",
+        contents=history,
         config=types.GenerateContentConfig(
             system_instruction="You keep the log.",
             temperature=0.5,
@@ -193,7 +136,7 @@ def test_what_the_sdk_sends_is_read():
             thinking_config=types.ThinkingConfig(include_thoughts=True, thinking_budget=2000),
         ),
     )
-    request = decoded(json.loads(server.sent[0]))
+    request = decoded(json.loads(sent[0]))
     assert request.system == (Text("You keep the log."),)
     assert [turn.role for turn in request.turns] == ["user", "assistant", "user"]
     thought, _, opaque, _ = request.turns[1].parts
@@ -202,14 +145,13 @@ def test_what_the_sdk_sends_is_read():
     results = request.turns[2].parts
     assert [(part.name, part.error) for part in results[:2]] == [("f", False), ("g", True)]
     assert base64.b64decode(results[2].data) == b"\xfb\xff\xbf"
-    assert request.tools[0].schema == {
-        "type": "object",
-        "properties": {"a": {"type": ["string", "null"], "maxLength": 5}},
-    }
-    assert request.tools[1].schema == {"type": "object"}
-    assert request.output == Output(
-        "schema", {"type": "object", "properties": {"n": {"type": "integer"}}}
-    )
+    properties = {"a": {"type": ["string", "null"], "maxLength": 5}}
+    assert [tool.schema for tool in request.tools] == [
+        {"type": "object", "properties": properties},
+        {"type": "object"},
+    ]
+    form = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    assert request.output == Output("schema", form)
     assert request.thinking == Thinking(budget_tokens=2000, show="summary")
     assert (request.temperature, request.top_k, request.seed) == (0.5, 4, 7)
     assert (request.max_output_tokens, request.stop) == (321, ("END",))

@@ -37,12 +37,8 @@ def usage_of(**fields):
         ({"candidatesTokenCount": None, "totalTokenCount": 10}, Usage(10, 0)),
         ({"candidatesTokenCount": None, "totalTokenCount": 3}, Usage(10, 0)),
         (
-            {
-                "candidatesTokenCount": None,
-                "totalTokenCount": 20,
-                "thoughtsTokenCount": 3,
-                "toolUsePromptTokenCount": 1,
-            },
+            {"candidatesTokenCount": None, "totalTokenCount": 20, "thoughtsTokenCount": 3}
+            | {"toolUsePromptTokenCount": 1},
             Usage(11, 6, reasoning_tokens=3),
         ),
     ],

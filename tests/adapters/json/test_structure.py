@@ -10,22 +10,8 @@ from adapters.json.jsonio import MAX_VALUES, top_level
 from adapters.json.structure import MAX_FIELDS, at_once, fields_of, has_more_values
 from tests.adapters.json.odd_bodies import encoded, large_requests, longest_step_s, odd_bodies
 
-TEXTS = [
-    "",
-    "a",
-    '"',
-    "\\",
-    '\\"',
-    "{}",
-    "[,",
-    "],",
-    "é",
-    "漢字",
-    "x" * 40,
-    "\\" * 9,
-    '"' * 9,
-    "\n",
-]
+TEXTS = ["", "a", '"', "\\", '\\"', "{}", "[,", "],", "é", "漢字", "x" * 40, "\n"]
+TEXTS += ["\\" * 9, '"' * 9]
 
 
 @pytest.fixture(params=[2, 3, 7, 50, 32_768])

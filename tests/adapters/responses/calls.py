@@ -3,8 +3,11 @@
 import json
 from collections.abc import Iterable
 
+import pytest
+
 from adapters.family.codec import AnswerContext, Encoded, Target
 from adapters.family.traits import Traits
+from adapters.faults import Fault
 from adapters.ir.answer import Event
 from adapters.ir.request import Request
 from adapters.ir.usage import Usage
@@ -21,6 +24,13 @@ def decoded(input_: object = "Is tea ready?", stream: bool = False, **fields: ob
     """A client's request in the hub's words."""
     body = dumps({"model": "m", "input": input_, **fields})
     return at_once(CODECS.client.decode_request(top_level(body), stream, None))
+
+
+def refusal(input_: object = "?", **fields: object) -> tuple[str, str | None]:
+    """The condition and the param of the fault that refuses a client's request."""
+    with pytest.raises(Fault) as caught:
+        decoded(input_, **fields)
+    return caught.value.condition.value, caught.value.param
 
 
 def encoded(request: Request, count: bool = False, **traits: object) -> tuple[dict, Encoded]:

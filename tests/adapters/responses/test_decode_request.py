@@ -1,11 +1,10 @@
-"""Clients' requests in the hub's words."""
+"""Clients' requests in the hub's words: settings, tools and which of them must be called."""
 
 import pytest
 
-from adapters.faults import Condition, Fault
-from adapters.ir.parts import Text
-from adapters.ir.request import Output, Thinking
-from tests.adapters.responses.calls import asked_for, decoded
+from adapters.ir.parts import Text, Turn
+from adapters.ir.request import Output, Thinking, Tool, ToolChoice
+from tests.adapters.responses.calls import asked_for, decoded, refusal
 
 LOGPROBS = "message.output_text.logprobs"
 
@@ -14,82 +13,78 @@ def test_a_short_request():
     request = decoded(instructions="Be brief.", max_output_tokens=50, stream=True)
     assert request.family == "responses" and request.max_output_tokens == 50
     assert request.system == (Text("Be brief."),)
-    assert [(turn.role, turn.parts) for turn in request.turns] == [
-        ("user", (Text("Is tea ready?"),))
-    ]
+    assert request.turns == (Turn("user", (Text("Is tea ready?"),)),)
     assert request.asks == ()
 
 
-def test_fields_and_what_they_ask_for():
-    request = decoded(
-        temperature=0.5,
-        top_p=1,
-        top_logprobs=3,
-        include=["reasoning.encrypted_content", "file_search_call.results", LOGPROBS],
-        parallel_tool_calls=False,
-        reasoning={"effort": "none", "summary": "auto", "mode": "pro"},
-        text={"verbosity": "low", "format": {"type": "json_object"}},
-        metadata={"a": "b"},
-        user="old",
-        safety_identifier="new",
-        service_tier="flex",
-        prompt_cache_key="k",
-        truncation="auto",
-        store=True,
-        context_management=[{"type": "compaction"}],
-        client_metadata={"x": "y"},
-        max_tool_calls=3,
-    )
-    assert (request.temperature, request.top_p, request.logprobs) == (0.5, 1, 3)
-    assert request.parallel_tools is False and request.verbosity == "low"
-    assert request.thinking == Thinking("off", show="summary")
-    assert request.output == Output("json") and request.metadata == {"a": "b"}
-    assert (request.end_user, request.tier, request.cache_key) == ("new", "flex", "k")
-    others = [ask.path for ask in request.asks if ask.feature == "other"]
-    assert others == ["store", "reasoning.mode", "client_metadata", "max_tool_calls"]
-    asks = asked_for(request)
-    assert asks["include"] == "include[1]" and asks["logprobs"] == "include[2]"
-    assert asks["verbosity"] == "text.verbosity" and asks["truncation"] == "truncation"
-    assert asks["end_user"] == "user" and asks["context_management"] == "context_management"
-    assert {"temperature", "top_p", "parallel_tools", "reasoning", "json_output"} <= asks.keys()
-    assert {"metadata", "tier", "cache_key"} <= asks.keys()
-
-
-def test_who_wants_to_see_thoughts_wants_them():
-    assert decoded(reasoning={"summary": "auto"}).thinking == Thinking("auto", show="summary")
-    assert decoded(reasoning={"effort": "low"}).thinking == Thinking("low")
+@pytest.mark.parametrize(
+    ("sent", "fields", "asks"),
+    [
+        ({"temperature": 0.5}, {"temperature": 0.5}, {"temperature": "temperature"}),
+        ({"top_p": 1}, {"top_p": 1}, {"top_p": "top_p"}),
+        (
+            {"top_logprobs": 3, "include": ["reasoning.encrypted_content", "a.results", LOGPROBS]},
+            {"logprobs": 3},
+            {"include": "include[1]", "logprobs": "include[2]"},
+        ),
+        (
+            {"parallel_tool_calls": False},
+            {"parallel_tools": False},
+            {"parallel_tools": "parallel_tool_calls"},
+        ),
+        (
+            {"reasoning": {"effort": "none", "summary": "auto", "mode": "pro"}},
+            {"thinking": Thinking("off", show="summary")},
+            {"reasoning": "reasoning", "other": "reasoning.mode"},
+        ),
+        (
+            {"reasoning": {"summary": "auto"}},
+            {"thinking": Thinking("auto", show="summary")},
+            {"reasoning": "reasoning"},
+        ),
+        (
+            {"reasoning": {"effort": "low"}},
+            {"thinking": Thinking("low")},
+            {"reasoning": "reasoning"},
+        ),
+        (
+            {"text": {"verbosity": "low", "format": {"type": "json_object"}}},
+            {"verbosity": "low", "output": Output("json")},
+            {"verbosity": "text.verbosity", "json_output": "text.format"},
+        ),
+        ({"metadata": {"a": "b"}}, {"metadata": {"a": "b"}}, {"metadata": "metadata"}),
+        ({"user": "old", "safety_identifier": "new"}, {"end_user": "new"}, {"end_user": "user"}),
+        ({"service_tier": "flex"}, {"tier": "flex"}, {"tier": "service_tier"}),
+        ({"prompt_cache_key": "k"}, {"cache_key": "k"}, {"cache_key": "prompt_cache_key"}),
+        ({"truncation": "auto"}, {}, {"truncation": "truncation"}),
+        (
+            {"context_management": [{"type": "compaction"}]},
+            {},
+            {"context_management": "context_management"},
+        ),
+        *(({name: value}, {}, {"other": name}) for name, value in (
+            ("store", True), ("client_metadata", {"x": "y"}), ("max_tool_calls", 3)
+        )),
+        ({"previous_response_id": "resp_1"}, {}, {"stored_state": "previous_response_id"}),
+        ({"conversation": "conv_1"}, {}, {"stored_state": "conversation"}),
+        ({"prompt": {"id": "p"}}, {}, {"stored_state": "prompt"}),
+        ({"background": True}, {}, {"background": "background"}),
+        ({"service_tier": "ultrafast"}, {}, {"speed": "service_tier"}),
+    ],
+)  # fmt: skip
+def test_fields_and_what_they_ask_for(sent, fields, asks):
+    request = decoded(**sent)
+    assert {field: getattr(request, field) for field in fields} == fields
+    assert asked_for(request) == asks
 
 
 def test_what_changes_nothing_asks_for_nothing():
-    request = decoded(
-        store=False,
-        truncation="disabled",
-        background=False,
-        parallel_tool_calls=True,
-        service_tier="auto",
-        text={"format": {"type": "text"}},
-        reasoning={"effort": None},
-        include=[],
-        metadata={},
-        top_logprobs=5,
-        previous_response_id=None,
-        stream_options={"include_obfuscation": False},
-    )
+    nothing = {"store": False, "truncation": "disabled", "background": False, "include": []}
+    nothing |= {"parallel_tool_calls": True, "service_tier": "auto", "reasoning": {"effort": None}}
+    nothing |= {"text": {"format": {"type": "text"}}, "metadata": {}, "top_logprobs": 5}
+    nothing |= {"previous_response_id": None, "stream_options": {"include_obfuscation": False}}
+    request = decoded(**nothing)
     assert request.asks == () and request.tier == "auto" and request.logprobs is None
-
-
-@pytest.mark.parametrize(
-    ("fields", "feature"),
-    [
-        ({"previous_response_id": "resp_1"}, "stored_state"),
-        ({"conversation": "conv_1"}, "stored_state"),
-        ({"prompt": {"id": "p"}}, "stored_state"),
-        ({"background": True}, "background"),
-        ({"service_tier": "ultrafast"}, "speed"),
-    ],
-)
-def test_what_only_some_upstreams_have(fields, feature):
-    assert asked_for(decoded(**fields)) == {feature: next(iter(fields))}
 
 
 def test_a_prompt_of_the_vendor_may_stand_for_the_input():
@@ -113,12 +108,14 @@ def test_an_output_schema():
         ({"reasoning": "much"}, "reasoning"),
         ({"reasoning": {"effort": "huge"}}, "reasoning.effort"),
         ({"include": "all"}, "include"),
-        ({"text": {"format": "json"}}, "text.format"),
-        ({"text": {"format": {"type": "xml"}}}, "text.format.type"),
-        ({"text": {"format": {"type": "json_schema", "schema": 1}}}, "text.format.schema"),
-        (
-            {"text": {"format": {"type": "json_schema", "schema": {}, "strict": 1}}},
-            "text.format.strict",
+        *(
+            ({"text": {"format": form}}, f"text.format{place}")
+            for form, place in (
+                ("json", ""),
+                ({"type": "xml"}, ".type"),
+                ({"type": "json_schema", "schema": 1}, ".schema"),
+                ({"type": "json_schema", "schema": {}, "strict": 1}, ".strict"),
+            )
         ),
         ({"metadata": []}, "metadata"),
         ({"user": 1}, "user"),
@@ -129,6 +126,99 @@ def test_an_output_schema():
     ],
 )
 def test_a_wrong_field_is_named(fields, param):
-    with pytest.raises(Fault) as caught:
-        decoded(**fields)
-    assert (caught.value.condition, caught.value.param) == (Condition.INVALID_FIELD, param)
+    assert refusal(**fields) == ("E12", param)
+
+
+# ---- tools ---------------------------------------------------------------------------------------
+
+SCHEMA = {"type": "object", "properties": {"port": {"type": "string"}}}
+TIDE = {"type": "function", "name": "tide", "description": "The tide.", "parameters": SCHEMA}
+GRAMMAR = {"type": "grammar", "syntax": "lark", "definition": "start: x"}
+PATCH = {"type": "custom", "name": "apply_patch", "format": GRAMMAR}
+SEARCH = {"type": "web_search_preview_2025_03_11"}
+SHELL = {"type": "local_shell"}
+
+
+def test_tools_as_codex_sends_them():
+    space = {"type": "namespace", "name": "agents", "tools": [{**TIDE, "strict": True}, PATCH]}
+    request = decoded(tools=[{**TIDE, "strict": None}, space, PATCH, SEARCH, SHELL])
+    assert request.tools[0] == Tool("function", "tide", "The tide.", SCHEMA, path="tools[0]")
+    inner = request.tools[1]
+    assert (inner.namespace, inner.strict, inner.path) == ("agents", True, "tools[1].tools[0]")
+    assert (request.tools[2].namespace, request.tools[2].kind) == ("agents", "custom")
+    assert request.tools[3].grammar == "start: x" and request.tools[3].raw == PATCH
+    assert request.tools[4:] == (
+        Tool("hosted", SEARCH["type"], search=True, raw=SEARCH, path="tools[3]"),
+        Tool("hosted", "local_shell", raw=SHELL, path="tools[4]"),
+    )
+    assert asked_for(request) == {
+        "tool_namespace": "tools[1]",
+        "strict_tool": "tools[1].tools[0].strict",
+        "custom_tool": "tools[2]",
+        "hosted_search": "tools[3]",
+        "hosted_tool": "tools[4]",
+    }
+
+
+def allowed(mode, *tools):
+    return {"type": "allowed_tools", "mode": mode, "tools": list(tools)}
+
+
+@pytest.mark.parametrize(
+    ("choice", "read", "asks"),
+    [
+        ("auto", ToolChoice("auto"), []),
+        ("none", ToolChoice("none"), []),
+        ("required", ToolChoice("any"), []),
+        ({"type": "function", "name": "tide"}, ToolChoice("one", ("tide",)), []),
+        ({"type": "custom", "name": "tide"}, ToolChoice("one", ("tide",)), []),
+        (
+            allowed("required", TIDE, {"type": "mcp"}),
+            ToolChoice("any", ("tide",)),
+            ["allowed_tools"],
+        ),
+        (allowed("auto"), ToolChoice("auto"), ["allowed_tools"]),
+        ({"type": "web_search"}, None, ["forced_hosted_tool"]),
+    ],
+)
+def test_choices(choice, read, asks):
+    request = decoded(tools=[TIDE], tool_choice=choice)
+    assert request.choice == read
+    assert asked_for(request) == dict.fromkeys(asks, "tool_choice")
+
+
+def test_any_tool_of_the_vendors_own_is_forced():
+    request = decoded(tools=[SHELL], tool_choice="required")
+    assert asked_for(request)["forced_hosted_tool"] == "tool_choice"
+
+
+@pytest.mark.parametrize(
+    ("tool", "place"),
+    [
+        (1, ""),
+        ({}, ".type"),
+        ({"type": "function"}, ".name"),
+        ({**TIDE, "parameters": []}, ".parameters"),
+        ({**TIDE, "strict": "yes"}, ".strict"),
+        ({**TIDE, "description": 1}, ".description"),
+        ({"type": "namespace", "name": "x"}, ".tools"),
+        ({"type": "namespace", "name": "x", "tools": [1]}, ".tools[0]"),
+        ({**PATCH, "format": {"type": "grammar"}}, ".format.definition"),
+    ],
+)
+def test_a_wrong_tool_is_named(tool, place):
+    condition, param = refusal(tools=[tool])
+    assert condition in ("E12", "E13") and param == f"tools[0]{place}"
+
+
+@pytest.mark.parametrize(
+    ("choice", "place"),
+    [
+        (1, ""),
+        ({"type": "function"}, ".name"),
+        ({"type": "allowed_tools"}, ".tools"),
+        ({"type": "allowed_tools", "tools": [1]}, ".tools[0]"),
+    ],
+)
+def test_a_wrong_choice_is_named(choice, place):
+    assert refusal(tools=[TIDE], tool_choice=choice)[1] == f"tool_choice{place}"

@@ -1,15 +1,17 @@
-"""Requests for upstreams: the fields of the body."""
+"""Requests for upstreams: the fields of the body, tools, and names that upstreams do not take."""
 
 import pytest
 
 from adapters.faults import Condition, Fault
-from adapters.ir.parts import Text, Turn
+from adapters.ir.parts import Text, ToolCall, ToolResult, Turn
 from adapters.ir.request import Ask, Output, Request, Thinking, Tool, ToolChoice
 from tests.adapters.responses.calls import encoded
 
 TURNS = (Turn("user", (Text("Tide?"),)),)
 SCHEMA = {"type": "object", "properties": {}}
 LONG = "x" * 70
+STATE = "reasoning.encrypted_content"
+TIDE_TEXT = {"type": "input_text", "text": "Tide?"}
 
 
 def request(**fields) -> Request:
@@ -23,38 +25,32 @@ def body_of(count=False, traits=None, **fields):
 def test_a_short_request():
     assert body_of(stream=True) == {
         "model": "up",
-        "input": [
-            {
-                "type": "message",
-                "role": "user",
-                "content": [{"type": "input_text", "text": "Tide?"}],
-            }
-        ],
+        "input": [{"type": "message", "role": "user", "content": [TIDE_TEXT]}],
         "store": False,
         "stream": True,
-        "include": ["reasoning.encrypted_content"],
+        "include": [STATE],
     }
 
 
-def test_settings():
-    body = body_of(
-        system=(Text("One."), Text(""), Text("Two.")),
-        max_output_tokens=5,
-        temperature=0.5,
-        top_p=0.9,
-        logprobs=2,
-        metadata={"a": "b", "n": 1},
-        end_user=LONG,
-        tier="flex",
-        cache_key="k",
-        verbosity="low",
-    )
-    assert body["instructions"] == "One.\n\nTwo." and body["max_output_tokens"] == 16
-    assert (body["temperature"], body["top_p"], body["top_logprobs"]) == (0.5, 0.9, 2)
-    assert body["include"][0] == "message.output_text.logprobs"
-    assert body["metadata"] == {"a": "b"} and body["text"] == {"verbosity": "low"}
-    assert len(body["safety_identifier"]) == 64 and body["prompt_cache_key"] == "k"
-    assert body["service_tier"] == "flex"
+@pytest.mark.parametrize(
+    ("fields", "sent"),
+    [
+        ({"system": (Text("One."), Text(""), Text("Two."))}, {"instructions": "One.\n\nTwo."}),
+        ({"max_output_tokens": 5}, {"max_output_tokens": 16}),
+        ({"temperature": 0.5, "top_p": 0.9}, {"temperature": 0.5, "top_p": 0.9}),
+        (
+            {"logprobs": 2},
+            {"top_logprobs": 2, "include": ["message.output_text.logprobs", STATE]},
+        ),
+        ({"metadata": {"a": "b", "n": 1}}, {"metadata": {"a": "b"}}),
+        ({"end_user": "u"}, {"safety_identifier": "u"}),
+        ({"tier": "flex", "cache_key": "k"}, {"service_tier": "flex", "prompt_cache_key": "k"}),
+        ({"verbosity": "low"}, {"text": {"verbosity": "low"}}),
+    ],
+)
+def test_settings(fields, sent):
+    assert body_of(**fields) == {**body_of(), **sent}
+    assert len(body_of(end_user=LONG)["safety_identifier"]) == 64
 
 
 def test_metadata_that_is_left_out_is_told():
@@ -115,19 +111,11 @@ def test_a_model_without_sampling():
     ("output", "form"),
     [
         (Output("json"), {"type": "json_object"}),
-        (
-            Output("schema", SCHEMA),
-            {"type": "json_schema", "name": "response", "schema": SCHEMA},
-        ),
+        (Output("schema", SCHEMA), {"type": "json_schema", "name": "response", "schema": SCHEMA}),
         (
             Output("schema", SCHEMA, "tea", "Tea.", False),
-            {
-                "type": "json_schema",
-                "name": "tea",
-                "schema": SCHEMA,
-                "description": "Tea.",
-                "strict": False,
-            },
+            {"type": "json_schema", "name": "tea", "schema": SCHEMA}
+            | {"description": "Tea.", "strict": False},
         ),
     ],
 )
@@ -154,9 +142,8 @@ def test_structured_output_as_a_tool():
     ],
 )
 def test_a_choice_beside_structured_output_as_a_tool(choice, sent):
-    asked = request(
-        output=Output("schema", SCHEMA), tools=(Tool("function", "respond"),), choice=choice
-    )
+    tools = (Tool("function", "respond"),)
+    asked = request(output=Output("schema", SCHEMA), tools=tools, choice=choice)
     body, made = encoded(asked, structured="tool")
     assert (body["tool_choice"], made.output_tool) == (sent, "respond_")
 
@@ -178,3 +165,95 @@ def test_a_schema_that_cannot_be_written_is_a_fault():
 
 def test_choice_without_tools_is_not_sent():
     assert "tool_choice" not in body_of(choice=ToolChoice("any"), asks=(Ask("other", "x"),))
+
+
+# ---- tools ---------------------------------------------------------------------------------------
+
+TIDE = Tool("function", "tide", "The tide.", SCHEMA)
+PATCH = Tool("custom", "patch", grammar="start: x", grammar_syntax="lark")
+SEARCH = Tool("hosted", "web", search=True)
+CODE = Tool("hosted", "code")
+NAMED_PATCH = {"type": "custom", "name": "patch"}
+ODD = "sea.tide:" + "x" * 80
+
+
+def test_kinds():
+    body, made = encoded(
+        request(tools=(TIDE, Tool("function", "bare", strict=True), PATCH, SEARCH, CODE))
+    )
+    function = {"type": "function", "parameters": SCHEMA}
+    form = {"type": "grammar", "syntax": "lark", "definition": "start: x"}
+    assert body["tools"] == [
+        {**function, "name": "tide", "description": "The tide.", "strict": False},
+        {**function, "name": "bare", "strict": True},
+        {"type": "custom", "name": "patch", "format": form},
+        {"type": "web_search"},
+    ]
+    assert made.names == {}
+
+
+def test_namespaces():
+    inner = [Tool("function", name, namespace="sea") for name in ("tide", "wind")]
+    body = body_of(tools=(inner[0], TIDE, inner[1]))
+    assert [tool["type"] for tool in body["tools"]] == ["namespace", "function"]
+    assert [tool["name"] for tool in body["tools"][0]["tools"]] == ["tide", "wind"]
+
+
+def test_names_that_upstreams_refuse():
+    odd = Tool("function", ODD)
+    call = Turn("assistant", (ToolCall("a", ODD, "{}"),))
+    turns = (*TURNS, call, Turn("user", (ToolResult("a", (Text("x"),)),)))
+    body, made = encoded(request(tools=(odd,), turns=turns, choice=ToolChoice("one", (ODD,))))
+    sent = body["tools"][0]["name"]
+    assert len(sent) <= 64 and sent.startswith("sea_tide_xx") and made.names == {sent: odd}
+    assert body["tool_choice"]["name"] == body["input"][1]["name"] == sent
+
+
+@pytest.mark.parametrize(
+    ("choice", "sent"),
+    [
+        (None, None),
+        (ToolChoice("auto"), "auto"),
+        (ToolChoice("none"), "none"),
+        (ToolChoice("any"), "required"),
+        (ToolChoice("one", ("tide",)), {"type": "function", "name": "tide"}),
+        (ToolChoice("one", ("patch",)), NAMED_PATCH),
+        (
+            ToolChoice("any", ("patch", "gone")),
+            {"type": "allowed_tools", "mode": "required", "tools": [NAMED_PATCH]},
+        ),
+        (ToolChoice("auto", ("gone",)), "auto"),
+    ],
+)
+def test_choices(choice, sent):
+    body = body_of(tools=(TIDE, PATCH), choice=choice, parallel_tools=False)
+    assert body.get("tool_choice") == sent and body["parallel_tool_calls"] is False
+
+
+def test_vendors_without_free_text_tools_get_functions():
+    call = Turn("assistant", (ToolCall("a", "patch", 'é"', custom=True),))
+    turns = (*TURNS, call, Turn("user", (ToolResult("a", (Text("x"),), custom=True),)))
+    note = Tool("custom", "note")
+    sent = request(turns=turns, tools=(TIDE, PATCH, SEARCH, note))
+    body, made = encoded(sent, custom_tools=False)
+    assert made.names == {"patch": PATCH, "note": note}
+    kinds = [tool["type"] for tool in body["tools"]]
+    assert kinds == ["function", "function", "web_search", "function"]
+    assert "start: x" in body["tools"][1]["parameters"]["properties"]["input"]["description"]
+    assert body["tools"][3]["parameters"]["properties"] == {"input": {"type": "string"}}
+    assert body["input"][1]["arguments"] == '{"input":"é\\""}'
+    assert body["input"][2]["type"] == "function_call_output"
+
+
+@pytest.mark.parametrize(
+    ("tools", "choice", "names", "sent"),
+    [
+        ((TIDE, PATCH), ToolChoice("any", ("tide",)), ["tide"], "required"),
+        ((TIDE,), ToolChoice("any", ("gone",)), ["tide"], "required"),
+        ((PATCH,), ToolChoice("one", ("patch",)), ["patch"], {"type": "function", "name": "patch"}),
+    ],
+)
+def test_vendors_without_subsets_of_tools_get_the_subset(tools, choice, names, sent):
+    body = body_of(traits={"custom_tools": False}, tools=tools, choice=choice)
+    assert [tool["name"] for tool in body["tools"]] == names
+    assert body["tool_choice"] == sent

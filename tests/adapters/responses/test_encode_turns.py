@@ -68,51 +68,71 @@ def test_a_conversation_with_calls():
     ]
 
 
+def call(call_id="a"):
+    return assistant(ToolCall(call_id, "f", "{}"))
+
+
+ASK, STOP = user(Text("?")), user(Text("Stop."))
+CALL = {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"}
+IMAGE = Media("image", "image/png", "aGk=")
+
+
+def output(value):
+    return {"type": "function_call_output", "call_id": "a", "output": value}
+
+
+@pytest.mark.parametrize(
+    ("turns", "items"),
+    [
+        ([call(), STOP], [CALL, output(NO_RESULT), message("user", said("Stop."))]),
+        ([call()], [CALL, output(NO_RESULT)]),
+        (
+            [call(), Turn("system", (Text("x"),)), user(ToolResult("a", (Text("y"),)))],
+            [CALL, message("system", said("x")), output("y")],
+        ),
+        (
+            [assistant(Text("x")), user(ToolResult("a", (Text("y"),)), Text("So?"))],
+            [
+                message("assistant", {"type": "output_text", "text": "x"}),
+                message("user", said("y"), said("So?")),
+            ],
+        ),
+        (
+            [call(), user(ToolResult("a", (Text(""), Text("see"), IMAGE), error=True))],
+            [
+                CALL,
+                output(
+                    [
+                        *(said("Error:"), said("see")),
+                        {"type": "input_image", "image_url": "data:image/png;base64,aGk="},
+                    ]
+                ),
+            ],
+        ),
+        ([assistant(Hosted("web", {}))], []),
+        *(
+            ([assistant(Reasoning("x", opaque=opaque))], [])
+            for opaque in ("", "not ours", "{}", '["a"]', '["a", 1]', "\ud800")
+        ),
+    ],
+)
+def test_turns(turns, items):
+    assert items_of(ASK, *turns) == [message("user", said("?")), *items]
+
+
 def test_the_role_of_system_turns():
-    items = items_of(user(Text("?")), Turn("system", (Text("x"),)), system_role="developer")
+    items = items_of(ASK, Turn("system", (Text("x"),)), system_role="developer")
     assert items[1]["role"] == "developer"
-
-
-def test_calls_without_a_result_get_one():
-    items = items_of(user(Text("?")), assistant(ToolCall("a", "f", "{}")), user(Text("Stop.")))
-    assert items[2] == {"type": "function_call_output", "call_id": "a", "output": NO_RESULT}
-    items = items_of(user(Text("?")), assistant(ToolCall("a", "f", "{}")))
-    assert items[2]["output"] == NO_RESULT
-
-
-def test_a_system_turn_may_stand_before_the_results():
-    items = items_of(
-        user(Text("?")),
-        assistant(ToolCall("a", "f", "{}")),
-        Turn("system", (Text("x"),)),
-        user(ToolResult("a", (Text("y"),))),
-    )
-    assert [item.get("output") for item in items] == [None, None, None, "y"]
-
-
-def test_results_of_no_call_are_text():
-    items = items_of(user(ToolResult("x", (Text("high"),)), Text("So?")))
-    assert items == [message("user", said("high"), said("So?"))]
 
 
 def test_long_ids_are_shortened_alike():
     long = "toolu_" + "x" * 80
-    items = items_of(
-        user(Text("?")), assistant(ToolCall(long, "f", "{}")), user(ToolResult(long, ()))
-    )
+    items = items_of(ASK, call(long), user(ToolResult(long, ())))
     assert items[1]["call_id"] == items[2]["call_id"] and len(items[1]["call_id"]) <= 64
 
 
-def test_a_result_with_an_image():
-    result = ToolResult(
-        "a", (Text(""), Text("see"), Media("image", "image/png", "aGk=")), error=True
-    )
-    items = items_of(user(Text("?")), assistant(ToolCall("a", "f", "{}")), user(result))
-    assert items[2]["output"] == [
-        said("Error:"),
-        said("see"),
-        {"type": "input_image", "image_url": "data:image/png;base64,aGk="},
-    ]
+def file(**fields):
+    return {"type": "input_file", **fields}
 
 
 @pytest.mark.parametrize(
@@ -124,24 +144,13 @@ def test_a_result_with_an_image():
         ),
         (
             Media("file", "application/pdf", "JVBE"),
-            {
-                "type": "input_file",
-                "filename": "document.pdf",
-                "file_data": "data:application/pdf;base64,JVBE",
-            },
+            file(filename="document.pdf", file_data="data:application/pdf;base64,JVBE"),
         ),
         (
             Media("file", "text/plain", "hi", name="a.txt", plain=True),
-            {
-                "type": "input_file",
-                "filename": "a.txt",
-                "file_data": "data:text/plain;base64,aGk=",
-            },
+            file(filename="a.txt", file_data="data:text/plain;base64,aGk="),
         ),
-        (
-            Media("file", url="https://a/b.pdf"),
-            {"type": "input_file", "file_url": "https://a/b.pdf"},
-        ),
+        (Media("file", url="https://a/b.pdf"), file(file_url="https://a/b.pdf")),
         (
             Media("audio", "audio/wav", "aGk="),
             {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}},
@@ -170,14 +179,3 @@ def test_what_items_cannot_carry_is_refused(turn):
     with pytest.raises(Fault) as caught:
         items_of(turn)
     assert (caught.value.condition, caught.value.param) == (Condition.UNSUPPORTED, "p")
-
-
-@pytest.mark.parametrize("opaque", ["", "not ours", "{}", '["a"]', '["a", 1]', "\ud800"])
-def test_state_of_another_making_is_left_out(opaque):
-    assert items_of(user(Text("?")), assistant(Reasoning("x", opaque=opaque))) == [
-        message("user", said("?"))
-    ]
-
-
-def test_hosted_parts_are_left_out():
-    assert len(items_of(user(Text("?")), assistant(Hosted("web", {}), Text("x")))) == 2

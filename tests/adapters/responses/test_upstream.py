@@ -1,9 +1,11 @@
-"""Whole answers of the responses family: usage, errors, odd bodies, counts, stored things."""
+"""Answers of upstreams: usage, errors, odd bodies, counts, stored things, samples."""
 
 import json
+import pathlib
 
 import pytest
 
+from adapters.bridge import NativeBridge
 from adapters.faults import Condition, Fault
 from adapters.ir.usage import Usage
 from adapters.responses import FAMILY
@@ -25,7 +27,8 @@ def details(**fields):
 
 
 def split(half_hour, twelve_hours):
-    return {"ttl_30m_tokens": half_hour, "ttl_12h_tokens": twelve_hours}
+    counts = {"ttl_30m_tokens": half_hour, "ttl_12h_tokens": twelve_hours}
+    return {"cache_write_tokens_details": counts}
 
 
 @pytest.mark.parametrize(
@@ -37,17 +40,11 @@ def split(half_hour, twelve_hours):
         (details(cached_tokens=7, cache_write_tokens=2), Usage(1, 5, 7, 2)),
         (details(cached_tokens=70, cache_write_tokens=2), Usage(0, 5, 10)),
         (details(cached_tokens=7, cache_write_tokens=20), Usage(0, 5, 7, 3)),
-        (
-            details(cache_write_tokens=6, cache_write_tokens_details=split(2, 4)),
-            Usage(4, 5, 0, 2, 4),
-        ),
+        (details(cache_write_tokens=6, **split(2, 4)), Usage(4, 5, 0, 2, 4)),
         # The total counts when the split does not add up.
-        (
-            details(cache_write_tokens=6, cache_write_tokens_details=split(2, 9)),
-            Usage(4, 5, 0, 0, 6),
-        ),
-        (details(cache_write_tokens_details=split(2, 4)), Usage(4, 5, 0, 2, 4)),
-        (details(cached_tokens=9, cache_write_tokens_details=split(2, 4)), Usage(0, 5, 9, 0, 1)),
+        (details(cache_write_tokens=6, **split(2, 9)), Usage(4, 5, 0, 0, 6)),
+        (details(**split(2, 4)), Usage(4, 5, 0, 2, 4)),
+        (details(cached_tokens=9, **split(2, 4)), Usage(0, 5, 9, 0, 1)),
         (details(cache_write_tokens_details=7), Usage(10, 5)),
         (details(cached_tokens=True, cache_write_tokens=-1), Usage(10, 5)),
         ({"input_tokens_details": [], "output_tokens_details": None}, Usage(10, 5)),
@@ -114,11 +111,7 @@ def test_only_a_top_level_string_is_renamed():
         (b'{"error":{"message":"m","code":401}}', "E24"),
         (b'{"error":{"message":"m","code":"rate_limit_exceeded"},"output":[]}', "E25"),
         (b'{"output":[],"status":"failed","error":null}', "E30"),
-        (
-            b'{"output":[],"status":"failed","error":{"code":"server_error","message":"m"},'
-            b'"usage":{"input_tokens":1,"output_tokens":1}}',
-            "E26",
-        ),
+        (b'{"output":[],"status":"failed","error":{"code":"server_error"},"usage":{}}', "E26"),
         (
             b'{"output":[],"x":"\\ud800","status":"failed","error":{"code":"insufficient_quota"}}',
             "E24",
@@ -172,18 +165,13 @@ def test_words_of_the_vendor_are_cleaned():
 
 
 def test_a_compaction_is_billed():
-    body = json.dumps(
-        {
-            "id": "resp_1",
-            "object": "response.compaction",
-            "created_at": 1795000000,
-            "output": [{"type": "compaction", "id": "cmp_1", "encrypted_content": "x"}],
-            "usage": {"input_tokens": 100, "output_tokens": 9, "total_tokens": 109},
-        }
-    ).encode()
+    usage = {"input_tokens": 100, "output_tokens": 9, "total_tokens": 109}
+    output = [{"type": "compaction", "id": "cmp_1", "encrypted_content": "x"}]
+    answer = {"id": "resp_1", "object": "response.compaction", "output": output, "usage": usage}
+    body = json.dumps(answer).encode()
     found = read(body, "pub", "compact")
     assert found.body is body and found.usage == Usage(100, 9) and found.upstream_id == "resp_1"
-    assert found.reported["total_tokens"] == 109
+    assert found.reported == usage
 
 
 def test_token_counts_pass_as_they_are():
@@ -206,3 +194,58 @@ def test_stored_things_pass_as_they_are(operation):
         assert found.body is body and found.usage is None and found.output_units == 0
     for bad in (b"", b"[]", b"<html>", b"null"):
         assert condition_of(bad, operation) == "E30"
+
+
+# ---- samples -------------------------------------------------------------------------------------
+
+WIRE = pathlib.Path(__file__).parents[2] / "wire" / "responses"
+FAILED = (WIRE / "midstream_error.sse").read_bytes()
+
+
+def run(data):
+    """What is sent of a stream, and the bridge behind it."""
+    create = FAMILY.client.operations["generate"]
+    bridge = NativeBridge(FAMILY.upstream.stream_tap("m", "m", True, create), 65536)
+    return bridge.feed(data) + bridge.close(), bridge
+
+
+@pytest.mark.parametrize(
+    ("name", "usage"),
+    [
+        ("text", Usage(14, 11)),
+        ("incomplete", Usage(14, 2)),
+        ("tools_parallel", Usage(120, 48)),
+        ("reasoning", Usage(30, 18, reasoning_tokens=22)),
+        ("cached_usage", Usage(200, 90, 2000, 400, reasoning_tokens=60)),
+    ],
+)
+def test_the_usage_of_the_samples(name, usage):
+    assert read((WIRE / f"{name}.json").read_bytes()).usage == usage
+
+
+def events_of(data):
+    """Names of events and their data."""
+    pairs = [event.split(b"\ndata: ") for event in data.split(b"\n\n") if event]
+    return [(name, json.loads(fields)) for name, fields in pairs]
+
+
+def test_a_vendors_error_is_replaced_by_one_that_says_the_same():
+    before = FAILED[: FAILED.index(b"event: error")]
+    sent, stream = run(FAILED)
+    assert sent == before and stream.fault.condition is Condition.UPSTREAM_FAILED
+    assert not stream.whole and stream.feed(b"data: {}\n\n") == b""
+    assert events_of(stream.encode_fault(stream.fault, "01ABC")) == events_of(FAILED[len(before) :])
+
+
+@pytest.mark.parametrize("condition", list(Condition))
+def test_the_last_event_alone_of_a_failed_stream_is_read_back_as_an_error(condition):
+    first = FAILED.split(b"\n\n")[0] + b"\n\n"
+    end = run(first)[1].encode_fault(Fault(condition, model="m", param="p"), "req_1")
+    sent, stream = run(first + end[end.index(b"event: response.failed") :])
+    assert sent == first and stream.fault is not None
+
+
+def test_a_marker_behind_the_last_event_is_not_passed():
+    data = (WIRE / "text.sse").read_bytes()
+    sent, stream = run(data + b"data: [DONE]\n\n")
+    assert sent == data and stream.whole

@@ -1,0 +1,209 @@
+"""The client's side of the family: reading and editing requests, paths, headers, the last events of
+streams that failed."""
+
+import json
+
+import pytest
+
+from adapters.family import Peek
+from adapters.faults import Condition, Fault
+from adapters.json.jsonio import Spans, top_level
+from adapters.registry import VENDORS
+from adapters.responses import FAMILY
+from adapters.responses.client import encode_stream_fault
+
+OPERATIONS = FAMILY.client.operations
+CREATE = OPERATIONS["generate"]
+
+
+def spans_of(**fields) -> Spans:
+    body = {"model": "m", "input": "Is tea ready?", **fields}
+    return top_level(json.dumps({k: v for k, v in body.items() if v is not ...}).encode())
+
+
+def peek(operation: str = "generate", **fields):
+    return FAMILY.client.peek(spans_of(**fields), OPERATIONS[operation], None)
+
+
+def refusal(action, *args, **kwargs) -> tuple[str, str | None]:
+    with pytest.raises(Fault) as caught:
+        action(*args, **kwargs)
+    return caught.value.condition.value, caught.value.param
+
+
+ODD = {"stream": True, "max_output_tokens": "x", "background": True}
+
+
+@pytest.mark.parametrize(
+    ("operation", "fields", "stream", "bound", "stored"),
+    [
+        ("generate", {}, False, None, True),
+        ("generate", {"stream": True, "store": True}, True, None, True),
+        ("generate", {"stream": None, "store": None}, False, None, True),
+        ("generate", {"store": False, "max_output_tokens": 0}, False, None, False),
+        ("generate", {"max_output_tokens": 7, "background": False}, False, 7, True),
+        *(("generate", {"input": items}, False, None, True) for items in ("", "x", [], [7])),
+        ("compact", {}, False, None, False),
+        *((operation, ODD, False, None, False) for operation in ("count", "compact")),
+    ],
+)
+def test_what_is_read(operation, fields, stream, bound, stored):
+    assert peek(operation, **fields) == Peek("m", stream, bound, 1, True, stored)
+    assert FAMILY.client.model_name(spans_of(input=...), None) == "m"
+
+
+@pytest.mark.parametrize(
+    "instead",
+    [
+        {"prompt": {"id": "pmpt_1"}},
+        {"previous_response_id": "resp_1"},
+        {"conversation": "conv_1"},
+        {"conversation": {"id": "conv_1"}},
+    ],
+)
+@pytest.mark.parametrize("operation", ["generate", "count", "compact"])
+def test_the_vendor_may_have_the_input(instead, operation):
+    for absent in (..., None):
+        assert peek(operation, input=absent, **instead).model == "m"
+    missing = dict.fromkeys(instead)
+    assert refusal(peek, operation, input=..., **missing) == ("E13", "input")
+
+
+@pytest.mark.parametrize(
+    ("fields", "condition", "param"),
+    [
+        ({"model": ...}, "E10", "model"),
+        ({"model": None}, "E10", "model"),
+        ({"model": 7}, "E12", "model"),
+        ({"input": ...}, "E13", "input"),
+        ({"input": None}, "E13", "input"),
+        ({"input": {}}, "E12", "input"),
+        ({"input": 7, "prompt": {"id": "pmpt_1"}}, "E12", "input"),
+        ({"stream": 1}, "E12", "stream"),
+        ({"max_output_tokens": "5"}, "E12", "max_output_tokens"),
+        ({"max_output_tokens": -1}, "E12", "max_output_tokens"),
+        ({"background": True}, "E14", "background"),
+        ({"background": "yes"}, "E12", "background"),
+    ],
+)
+def test_refusals(fields, condition, param):
+    assert refusal(peek, **fields) == (condition, param)
+    if param in ("model", "input"):
+        assert refusal(peek, "count", **fields) == (condition, param)
+        assert refusal(peek, "compact", **fields) == (condition, param)
+
+
+def test_only_the_models_value_is_edited():
+    body = b' {"input":"model" , "model" : "m","metadata":{"model":"m"},"stream":true}\n'
+    spans = top_level(body)
+    read = FAMILY.client.peek(spans, CREATE, None)
+    assert FAMILY.upstream.edit_request(spans, read, CREATE, "m", VENDORS["openai"]) is body
+    edited = FAMILY.upstream.edit_request(spans, read, CREATE, "up/x", VENDORS["openai"])
+    assert edited == body.replace(b'"model" : "m"', b'"model" : "up/x"')
+
+
+PATHS = {
+    "generate": "/v1/responses",
+    "count": "/v1/responses/input_tokens",
+    "compact": "/v1/responses/compact",
+    "stored": "/v1/responses/resp_0-aZ",
+    "cancel": "/v1/responses/resp_0-aZ/cancel",
+    "list_input": "/v1/responses/resp_0-aZ/input_items",
+}
+
+
+def test_operations():
+    assert {
+        name: FAMILY.upstream.path(one, "up", "resp_0-aZ" if one.stored else None)
+        for name, one in OPERATIONS.items()
+    } == PATHS
+    stored = {name for name, one in OPERATIONS.items() if one.stored}
+    assert stored == {"stored", "cancel", "list_input"}
+    assert {name for name, one in OPERATIONS.items() if one.free} == {*stored, "count"}
+    assert all(name == one.job for name, one in OPERATIONS.items())
+
+
+CLIENT = {
+    "authorization": "Bearer client",
+    "openai-organization": "org-1",
+    "openai-project": "proj\r\nx: y",
+    "openai-beta": "b=1",
+    "session-id": "s",
+    "x-codex-turn-state": "t",
+    "originator": "codex_exec",
+    "user-agent": "codex_exec/1",
+}
+OURS = [
+    "authorization: Bearer k",
+    "content-type: application/json",
+    "accept: application/json, text/event-stream",
+]
+
+
+def test_headers_of_the_client_go_to_the_first_party_only():
+    lines = FAMILY.upstream.request_headers(CLIENT, VENDORS["openai"], "k")
+    assert lines == [*OURS, "openai-organization: org-1", "openai-beta: b=1"]
+    assert FAMILY.upstream.request_headers(CLIENT, VENDORS["openai-compatible"], "k") == OURS
+
+
+# ---- the last events of a stream that failed -----------------------------------------------------
+
+
+def last_events(fault: Fault, response: dict, number: int) -> list[dict]:
+    first, second, rest = encode_stream_fault(fault, response, number).split(b"\n\n")
+    assert rest == b""
+    names, data = zip(*(event.split(b"\n") for event in (first, second)), strict=True)
+    assert names == (b"event: error", b"event: response.failed")
+    return [json.loads(line.removeprefix(b"data: ")) for line in data]
+
+
+def test_the_last_events_to_the_letter():
+    message = "The upstream channel stopped answering."
+    response = {"id": "resp_1", "status": "in_progress", "output": [7], "model": "m"}
+    error = {"code": "upstream_error", "message": message, "param": None}
+    assert last_events(Fault(Condition.UPSTREAM_FAILED), response, 5) == [
+        {
+            "type": "error",
+            "sequence_number": 5,
+            **error,
+            "error": {"type": "server_error", **error},
+        },
+        {
+            "type": "response.failed",
+            "sequence_number": 6,
+            "response": {
+                **response,
+                "status": "failed",
+                "output": [],
+                "error": {"code": "server_error", "message": message},
+            },
+        },
+    ]
+
+
+CODES = {
+    "E07": ("entry_point_not_allowed", "invalid_prompt"),
+    "E09": ("server_is_overloaded", "server_error"),  # for clients only
+    "E18": ("insufficient_quota", "insufficient_quota"),
+    "E21": ("context_length_exceeded", "context_length_exceeded"),
+    "E22": ("upstream_invalid_request", "invalid_prompt"),
+    "E23": ("content_policy_violation", "invalid_prompt"),
+    "E24": ("channel_misconfigured", "server_error"),
+    "E25": ("upstream_rate_limited", "rate_limit_exceeded"),
+    "E26": ("upstream_error", "server_error"),
+    "E27": ("server_is_overloaded", "server_error"),
+    "E28": ("upstream_timeout", "server_error"),
+    "E30": ("upstream_invalid_response", "server_error"),
+    "E37": ("internal_error", "server_error"),
+    "E38": ("unavailable", "server_error"),
+}
+
+
+@pytest.mark.parametrize("condition", list(Condition))
+def test_codes_in_a_stream(condition):
+    fault = Fault(condition, model="m", param="p")
+    error, last = last_events(fault, {}, 0)
+    codes = (error["code"], last["response"]["error"]["code"])
+    assert error["error"]["code"] == codes[0]
+    assert codes == CODES.get(condition.value, codes)
+    assert codes[1] in {code for _, code in CODES.values()}
