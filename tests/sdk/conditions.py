@@ -1,9 +1,8 @@
 """The conditions under which a call fails: how each is provoked, and what each family says.
 
-`ASKS` are ways to fail, the same for all families where they can be; `CHAT`, `RESPONSES`,
-`MESSAGES` and `GENERATE` say what the caller gets, `extra_headers` which headers it has. The
-tables repeat the published error table on purpose: it is what clients are built on, so it must not
-follow the code.
+`ASKS` are ways to fail, the same for all families where they can be; `expected_of` says what the
+caller gets, `extra_headers` which headers it has. The tables repeat the published error table on
+purpose: it is what clients are built on, so it must not follow the code.
 """
 
 import http.client
@@ -26,7 +25,7 @@ NO_HEADER = object()
 KEY = "{key}"
 ALL = tuple(FAMILIES)
 C, R, M, G = ALL
-OPENAI, NAMED = (C, R), (C, R, M)  # of one SDK; with the model in the body
+OPENAI_FAMILIES, NAMED = (C, R), (C, R, M)  # of one SDK; with the model in the body
 CALL = "/v1/models/tea:generateContent"
 # In raw bodies: the name of the field with the user's words, and the field as a whole.
 FIELD = {C: b"messages", R: b"input", M: b"messages", G: b"contents"}
@@ -101,7 +100,7 @@ ASKS = (
     Ask("E02", "the other header is right", headers={"Authorization": KEY, "x-api-key": KEY},
         families=NAMED),
     Ask("E03", "wrong checksum", secret="sk-slc-wtdmw3wfjq7hwmow5gn4getaf52sbygm6b4m3ub"),
-    Ask("E03", "nobody's", secret="a-key-that-was-never-made", families=OPENAI,
+    Ask("E03", "nobody's", secret="a-key-that-was-never-made", families=OPENAI_FAMILIES,
         says="Incorrect API key provided: …made."),
     Ask("E03", "nobody's", secret="a-key-that-was-never-made", says="invalid x-api-key",
         families=(M,)),
@@ -152,18 +151,18 @@ ASKS = (
     Ask("E19", "streamed", key="subscriber", stream=True),
     Ask("E20", "busy", key="busy", says="1 concurrent call.", retry_after="3"),
     Ask("E20", "streamed", key="busy", stream=True, retry_after="3"),
-    vendor("E21", "code", "status=400 code=context_length_exceeded", families=OPENAI),
+    vendor("E21", "code", "status=400 code=context_length_exceeded", families=OPENAI_FAMILIES),
     vendor("E21", "words", 'status=400 message="prompt is too long: 210000 tokens > 200000"',
            says="prompt is too long: 210000 tokens > 200000", families=(M,)),
     vendor("E21", "its words", f'status=400 message="{GEMINI_TOO_LONG}"', says=GEMINI_TOO_LONG,
            families=(G,)),
     vendor("E21", "figures", f'status=400 message="{OPENAI_TOO_LONG}"', says=OPENAI_TOO_LONG,
-           families=OPENAI),
+           families=OPENAI_FAMILIES),
     vendor("E22", "400", 'status=400 message="top_p: out of range"', says="top_p: out of range"),
     vendor("E22", "413", "status=413"),
     vendor("E22", "422 as text", "status=422 body=text"),
     vendor("E22", "streamed", "status=400", stream=True),
-    vendor("E23", "code", "status=400 code=content_policy_violation", families=OPENAI),
+    vendor("E23", "code", "status=400 code=content_policy_violation", families=OPENAI_FAMILIES),
     vendor("E23", "words", 'status=400 message="blocked by the content policy"',
            says="blocked by the content policy"),
     Ask("E24", "the upstream key is refused", model="bad-key"),
@@ -201,7 +200,7 @@ ASKS = (
     Ask("E31", "unknown", says="No such endpoint: POST /v1/",
         path={C: "/assistants", R: "/responses/resp_1/more", M: "/v1/messages/batches",
               G: "/v1/models/tea:embedContent"}),
-    Ask("E31", "base URL without /v1", base={C: "", R: ""}, says="/v1.", families=OPENAI),
+    Ask("E31", "base URL without /v1", base={C: "", R: ""}, says="/v1.", families=OPENAI_FAMILIES),
     Ask("E31", "no version", path={M: "/messages"}, families=(M,)),
     Ask("E31", "another version", path={G: "/v1alpha/models/tea:generateContent"}, families=(G,)),
     Ask("E31", "told by its headers", path={M: "/complete", G: "/complete"}, families=(M, G)),
@@ -228,106 +227,106 @@ ASKS = (
 INVALID, SERVER, QUOTA = "invalid_request_error", "server_error", "insufficient_quota"
 AUTH, API, OVERLOADED = "authentication_error", "api_error", "overloaded_error"
 
-# condition: status, type, code, the exception of openai, calls it makes
-CHAT: dict[str, tuple[int, str, str, str, int]] = {
-    "E01": (401, INVALID, "missing_api_key", "AuthenticationError", 1),
-    "E02": (401, INVALID, "malformed_authorization", "AuthenticationError", 1),
-    "E03": (401, INVALID, "invalid_api_key", "AuthenticationError", 1),
-    "E04": (401, INVALID, "api_key_disabled", "AuthenticationError", 1),
-    "E05": (401, INVALID, "api_key_expired", "AuthenticationError", 1),
-    "E06": (403, "permission_error", "ip_not_allowed", "PermissionDeniedError", 1),
-    "E07": (403, "permission_error", "entry_point_not_allowed", "PermissionDeniedError", 1),
-    "E08": (404, INVALID, "model_not_found", "NotFoundError", 1),
-    "E10": (400, INVALID, "missing_required_parameter", "BadRequestError", 1),
-    "E11": (400, INVALID, "invalid_json", "BadRequestError", 1),
-    "E12": (400, INVALID, "invalid_type", "BadRequestError", 1),
-    "E13": (400, INVALID, "missing_required_parameter", "BadRequestError", 1),
-    "E15": (413, INVALID, "request_too_large", "APIStatusError", 1),
-    "E16": (415, INVALID, "unsupported_content_type", "APIStatusError", 1),
-    "E17": (415, INVALID, "unsupported_content_encoding", "APIStatusError", 1),
-    "E18": (429, QUOTA, "insufficient_quota", "RateLimitError", 1),
-    "E19": (429, QUOTA, "subscription_quota_exceeded", "RateLimitError", 1),
-    "E20": (429, "rate_limit_error", "rate_limit_exceeded", "RateLimitError", 3),
-    "E21": (400, INVALID, "context_length_exceeded", "BadRequestError", 1),
-    "E22": (400, INVALID, "upstream_invalid_request", "BadRequestError", 1),
-    "E23": (400, INVALID, "content_policy_violation", "BadRequestError", 1),
-    "E24": (502, SERVER, "channel_misconfigured", "InternalServerError", 1),
-    "E25": (429, "rate_limit_error", "upstream_rate_limited", "RateLimitError", 3),
-    "E26": (502, SERVER, "upstream_error", "InternalServerError", 3),
-    "E27": (503, SERVER, "upstream_overloaded", "InternalServerError", 3),
-    "E28": (504, SERVER, "upstream_timeout", "InternalServerError", 1),
-    "E29": (502, SERVER, "upstream_unreachable", "InternalServerError", 3),
-    "E30": (502, SERVER, "upstream_invalid_response", "InternalServerError", 3),
-    "E31": (404, INVALID, "unknown_path", "NotFoundError", 1),
-    "E32": (404, INVALID, "duplicated_path", "NotFoundError", 1),
-    "E33": (405, INVALID, "method_not_allowed", "APIStatusError", 1),
-    "E35": (404, INVALID, "not_found", "NotFoundError", 1),
+# condition: status, type and code of chat completions and responses, as other families build on it
+OPENAI: dict[str, tuple[int, str, str]] = {
+    "E01": (401, INVALID, "missing_api_key"),
+    "E02": (401, INVALID, "malformed_authorization"),
+    "E03": (401, INVALID, "invalid_api_key"),
+    "E04": (401, INVALID, "api_key_disabled"),
+    "E05": (401, INVALID, "api_key_expired"),
+    "E06": (403, "permission_error", "ip_not_allowed"),
+    "E07": (403, "permission_error", "entry_point_not_allowed"),
+    "E08": (404, INVALID, "model_not_found"),
+    "E10": (400, INVALID, "missing_required_parameter"),
+    "E11": (400, INVALID, "invalid_json"),
+    "E12": (400, INVALID, "invalid_type"),
+    "E13": (400, INVALID, "missing_required_parameter"),
+    "E15": (413, INVALID, "request_too_large"),
+    "E16": (415, INVALID, "unsupported_content_type"),
+    "E17": (415, INVALID, "unsupported_content_encoding"),
+    "E18": (429, QUOTA, "insufficient_quota"),
+    "E19": (429, QUOTA, "subscription_quota_exceeded"),
+    "E20": (429, "rate_limit_error", "rate_limit_exceeded"),
+    "E21": (400, INVALID, "context_length_exceeded"),
+    "E22": (400, INVALID, "upstream_invalid_request"),
+    "E23": (400, INVALID, "content_policy_violation"),
+    "E24": (502, SERVER, "channel_misconfigured"),
+    "E25": (429, "rate_limit_error", "upstream_rate_limited"),
+    "E26": (502, SERVER, "upstream_error"),
+    "E27": (503, SERVER, "upstream_overloaded"),
+    "E28": (504, SERVER, "upstream_timeout"),
+    "E29": (502, SERVER, "upstream_unreachable"),
+    "E30": (502, SERVER, "upstream_invalid_response"),
+    "E31": (404, INVALID, "unknown_path"),
+    "E32": (404, INVALID, "duplicated_path"),
+    "E33": (405, INVALID, "method_not_allowed"),
+    "E35": (404, INVALID, "not_found"),
 }
-# As chat completions, but for the word for an overload, and what only this family has.
-RESPONSES = {
-    **CHAT,
-    "E14": (400, INVALID, "unsupported_parameter", "BadRequestError", 1),
-    "E27": (503, SERVER, "server_is_overloaded", "InternalServerError", 3),
-    "E39": (426, INVALID, "upgrade_not_supported", "APIStatusError", 1),
+# What only one family has, or says in another way; statuses of the others.
+OWN: dict[str, dict[str, Any]] = {
+    R: {
+        "E14": (400, INVALID, "unsupported_parameter"),
+        "E27": (503, SERVER, "server_is_overloaded"),
+        "E39": (426, INVALID, "upgrade_not_supported"),
+    },
+    M: {"E17": 400, "E18": 402, "E19": 402, "E27": 529},
+    G: {"E18": 402, "E19": 402},
 }
-RECORDED_CODES = {number: row[2] for number, row in (RESPONSES | CHAT).items()}
-# condition: status, type, the exception of anthropic, calls it makes
-MESSAGES: dict[str, tuple[int, str, str, int]] = {
-    "E01": (401, AUTH, "AuthenticationError", 1),
-    "E02": (401, AUTH, "AuthenticationError", 1),
-    "E03": (401, AUTH, "AuthenticationError", 1),
-    "E04": (401, AUTH, "AuthenticationError", 1),
-    "E05": (401, AUTH, "AuthenticationError", 1),
-    "E06": (403, "permission_error", "PermissionDeniedError", 1),
-    "E07": (403, "permission_error", "PermissionDeniedError", 1),
-    "E08": (404, "not_found_error", "NotFoundError", 1),
-    "E10": (400, INVALID, "BadRequestError", 1),
-    "E11": (400, INVALID, "BadRequestError", 1),
-    "E12": (400, INVALID, "BadRequestError", 1),
-    "E13": (400, INVALID, "BadRequestError", 1),
-    "E15": (413, "request_too_large", "ContentTooLargeError", 1),
-    "E16": (415, INVALID, "APIStatusError", 1),
-    "E17": (400, INVALID, "RequestBodyEncodingUnsupportedError", 1),
-    "E18": (402, "billing_error", "PaymentRequiredError", 1),
-    "E19": (402, "billing_error", "PaymentRequiredError", 1),
-    "E20": (429, "rate_limit_error", "RateLimitError", 3),
-    "E21": (400, INVALID, "BadRequestError", 1),
-    "E22": (400, INVALID, "BadRequestError", 1),
-    "E23": (400, INVALID, "BadRequestError", 1),
-    "E24": (502, API, "InternalServerError", 1),
-    "E25": (429, "rate_limit_error", "RateLimitError", 3),
-    "E26": (502, API, "InternalServerError", 3),
-    "E27": (529, OVERLOADED, "OverloadedError", 3),
-    "E28": (504, "timeout_error", "GatewayTimeoutError", 1),
-    "E29": (502, API, "InternalServerError", 3),
-    "E30": (502, API, "InternalServerError", 3),
-    "E31": (404, "not_found_error", "NotFoundError", 1),
-    "E32": (404, "not_found_error", "NotFoundError", 1),
-    "E33": (405, INVALID, "APIStatusError", 1),
-    "E35": (404, "not_found_error", "NotFoundError", 1),
+RECORDED_CODES = {number: row[2] for number, row in (OWN[R] | OPENAI).items()}
+# status: the exception of openai
+OPENAI_RAISES = {
+    **{400: "BadRequestError", 401: "AuthenticationError", 403: "PermissionDeniedError"},
+    **{404: "NotFoundError", 429: "RateLimitError"},
+    **dict.fromkeys((405, 413, 415, 426), "APIStatusError"),
+    **dict.fromkeys((502, 503, 504), "InternalServerError"),
 }
-REFUSED, EXHAUSTED = "INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"
-# condition: status, its name, the exception of google-genai, calls it makes when told to try again
-GENERATE: dict[str, tuple[int, str, str, int]] = {
-    **{f"E0{n}": (401, "UNAUTHENTICATED", "ClientError", 1) for n in range(1, 6)},
-    **{f"E0{n}": (403, "PERMISSION_DENIED", "ClientError", 1) for n in (6, 7)},
-    **{f"E{n}": (404, "NOT_FOUND", "ClientError", 1) for n in ("08", 31, 32, 35)},
-    **{f"E{n}": (400, REFUSED, "ClientError", 1) for n in (10, 11, 12, 13, 21, 22, 23)},
-    "E15": (413, REFUSED, "ClientError", 1),
-    "E16": (415, REFUSED, "ClientError", 1),
-    "E17": (415, REFUSED, "ClientError", 1),
-    "E18": (402, "FAILED_PRECONDITION", "ClientError", 1),
-    "E19": (402, "FAILED_PRECONDITION", "ClientError", 1),
-    "E20": (429, EXHAUSTED, "ClientError", 3),
-    "E24": (502, "INTERNAL", "ServerError", 3),
-    "E25": (429, EXHAUSTED, "ClientError", 3),
-    "E26": (502, "INTERNAL", "ServerError", 3),
-    "E27": (503, "UNAVAILABLE", "ServerError", 3),
-    "E28": (504, "DEADLINE_EXCEEDED", "ServerError", 3),
-    "E29": (502, "UNAVAILABLE", "ServerError", 3),
-    "E30": (502, "INTERNAL", "ServerError", 3),
-    "E33": (405, "UNIMPLEMENTED", "ClientError", 1),
+# status: the type of messages, the exception of anthropic
+MESSAGES_RAISES = {
+    400: (INVALID, "BadRequestError"),
+    401: (AUTH, "AuthenticationError"),
+    402: ("billing_error", "PaymentRequiredError"),
+    403: ("permission_error", "PermissionDeniedError"),
+    404: ("not_found_error", "NotFoundError"),
+    405: (INVALID, "APIStatusError"),
+    413: ("request_too_large", "ContentTooLargeError"),
+    415: (INVALID, "APIStatusError"),
+    429: ("rate_limit_error", "RateLimitError"),
+    502: (API, "InternalServerError"),
+    504: ("timeout_error", "GatewayTimeoutError"),
+    529: (OVERLOADED, "OverloadedError"),
 }
+ENCODING_ERROR = "RequestBodyEncodingUnsupportedError"  # of a status that has another, too
+# status: its name in generate-content
+GENERATE_NAMES = {
+    **dict.fromkeys((400, 413, 415), "INVALID_ARGUMENT"),
+    **{401: "UNAUTHENTICATED", 402: "FAILED_PRECONDITION", 403: "PERMISSION_DENIED"},
+    **{404: "NOT_FOUND", 405: "UNIMPLEMENTED", 429: "RESOURCE_EXHAUSTED"},
+    **{502: "INTERNAL", 503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED"},
+}
+REPEATED = {"E20", "E25", "E26", "E27", "E29", "E30"}  # by all SDKs
+# google-genai goes by the status alone.
+REPEATED_BY = {G: REPEATED | {"E24", "E28"}}
+
+
+def conditions_of(family: str) -> set[str]:
+    return set(OPENAI) | (set(OWN[R]) if family == R else set())
+
+
+def expected_of(family: str, condition: str) -> tuple[int, tuple[str, ...], str, int]:
+    """Return status, fields beside the message, exception of the SDK, and calls it makes."""
+    calls = RETRIES + 1 if condition in REPEATED_BY.get(family, REPEATED) else 1
+    status, *facts = OPENAI[condition] if condition in OPENAI else OWN[R][condition]
+    if family in OPENAI_FAMILIES:
+        status, *facts = OWN.get(family, {}).get(condition, (status, *facts))
+        return status, tuple(facts), OPENAI_RAISES[status], calls
+    status = OWN[family].get(condition, status)
+    if family == M:
+        kind, raised = MESSAGES_RAISES[status]
+        return status, (kind,), ENCODING_ERROR if condition == "E17" else raised, calls
+    name = "UNAVAILABLE" if condition == "E29" else GENERATE_NAMES[status]
+    return status, (name,), "ServerError" if status >= 500 else "ClientError", calls
+
+
 NOT_AGAIN = {*(f"E0{n}" for n in range(1, 9)), "E18", "E19", "E24", "E28"}  # x-should-retry: false
 # No record: nobody is known to have called, or nothing was called.
 UNRECORDED = {"E01", "E02", "E03", "E31", "E32", "E33", "E39"}

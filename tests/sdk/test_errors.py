@@ -8,20 +8,14 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-import anthropic
 import httpx2
-import openai
 import pytest
 from google import genai
 from google.genai import errors, types
 
 from tests.sdk.conditions import (
     CALL,
-    CHAT,
-    GENERATE,
     JSON,
-    MESSAGES,
-    RESPONSES,
     RETRIES,
     SEEN_HEADERS,
     Ask,
@@ -29,91 +23,47 @@ from tests.sdk.conditions import (
     G,
     M,
     Outcome,
+    Perform,
     R,
     asks_of,
     check_trace,
+    conditions_of,
+    expected_of,
     extra_headers,
     headers_of,
     late_body,
     perform_all,
 )
-from tests.sdk.world import TIMEOUT_S, TLS, Wire, World
+from tests.sdk.sdks import SDKS, Sdk
+from tests.sdk.world import FAMILIES, TIMEOUT_S, TLS, Wire, World
 
-TABLES = {C: CHAT, R: RESPONSES, M: MESSAGES, G: GENERATE}
-PATHS = {C: "/chat/completions", R: "/responses"}
 LATE_PATHS = {C: "/v1/chat/completions", R: "/v1/responses", M: "/v1/messages", G: CALL}
-CASES = [(family, ask) for family in TABLES for ask in asks_of(family)]
+CASES = [(family, ask) for family in FAMILIES for ask in asks_of(family)]
 every_case = pytest.mark.parametrize(
     ("family", "ask"), CASES, ids=[f"{family} {ask.name}" for family, ask in CASES]
 )
-every_family = pytest.mark.parametrize("family", TABLES)
+every_family = pytest.mark.parametrize("family", FAMILIES)
 CREDENTIAL = "x-goog-api-key"
 AT_ONCE = types.HttpRetryOptions(attempts=RETRIES + 1, initial_delay=0.01, jitter=0)
 
 
-def perform_openai(family: str, world: World, ask: Ask, tag: str) -> Outcome:
-    wire = Wire()
+def perform(sdk: Sdk, world: World, ask: Ask, tag: str) -> Outcome:
+    """Call with an SDK of openai or anthropic."""
     key = ask.secret or world.keys[ask.key]
-    base = ask.base[family] if ask.base else "/v1"
-    headers = headers_of(ask, key, tag, openai.omit)
-    with (
-        httpx2.Client(transport=wire, timeout=TIMEOUT_S) as http,
-        openai.OpenAI(
-            api_key=key, base_url=world.base_url + base, max_retries=RETRIES, http_client=http
-        ) as client,
-        pytest.raises(openai.APIError) as caught,
-    ):
-        path = ask.path[family] if ask.path else PATHS[family]
+    headers = headers_of(ask, key, tag, sdk.omit)
+    base = ask.base[sdk.family] if ask.base else None
+    with sdk.client(world, key, base) as (client, wire), pytest.raises(sdk.error) as caught:
+        path = ask.path[sdk.family] if ask.path else sdk.path.removeprefix(sdk.base)
         if ask.method == "get":
             client.get(path, cast_to=object, options={"headers": headers})
         elif ask.content is not None or ask.path:
             raw = {"Content-Type": JSON, **headers}
-            content = b"{}" if ask.content is None else ask.content_for(family)
+            content = b"{}" if ask.content is None else ask.content_for(sdk.family)
             client.post(path, content=content, cast_to=object, options={"headers": raw})
         else:
-            create(client, family, ask, f"{tag} {ask.prompt}", headers)
-    return Outcome(tag, caught.value, wire.answers)
-
-
-def create(client: openai.OpenAI, family: str, ask: Ask, prompt: str, headers: Any) -> None:
-    """The call as people make it."""
-    asked: Any = {"model": ask.model, "stream": ask.stream}
-    asked |= {"extra_headers": headers, "extra_body": dict(ask.body)}
-    if family == R:
-        client.responses.create(input=prompt, **asked)
-    else:
-        client.chat.completions.create(messages=[{"role": "user", "content": prompt}], **asked)
-
-
-def perform_anthropic(world: World, ask: Ask, tag: str) -> Outcome:
-    wire = Wire()
-    key = ask.secret or world.keys[ask.key]
-    base = ask.base[M] if ask.base else ""
-    headers = headers_of(ask, key, tag, anthropic.omit)
-    with (
-        httpx2.Client(transport=wire, timeout=TIMEOUT_S) as http,
-        anthropic.Anthropic(
-            api_key=key, base_url=world.base_url + base, max_retries=RETRIES, http_client=http
-        ) as client,
-        pytest.raises(anthropic.APIError) as caught,
-    ):
-        path = ask.path[M] if ask.path else "/v1/messages"
-        if ask.method == "get":
-            client.get(path, cast_to=object, options={"headers": headers})
-        elif ask.content is not None or ask.path:
-            raw = {"Content-Type": JSON, **headers}
-            content = b"{}" if ask.content is None else ask.content_for(M)
-            client.post(path, content=content, cast_to=object, options={"headers": raw})
-        else:
-            messages: Any = [{"role": "user", "content": f"{tag} {ask.prompt}"}]
-            client.messages.create(
-                model=ask.model,
-                max_tokens=100,
-                messages=messages,
-                stream=ask.stream,
-                extra_headers=headers,
-                extra_body=dict(ask.body),
-            )
+            asked: Any = {"extra_headers": headers, "extra_body": dict(ask.body)}
+            prompt = f"{tag} {ask.prompt}"
+            sdk.create(client, ask.model, prompt, stream=ask.stream, **asked)
     return Outcome(tag, caught.value, wire.answers)
 
 
@@ -164,10 +114,8 @@ def perform_genai(world: World, ask: Ask, tag: str) -> Outcome:
     return Outcome(tag, caught.value, wire.answers)
 
 
-PERFORM = {
-    C: partial(perform_openai, C),
-    R: partial(perform_openai, R),
-    M: perform_anthropic,
+PERFORM: dict[str, Perform] = {
+    **{sdk.family: partial(perform, sdk) for sdk in SDKS if sdk.family != G},
     G: perform_genai,
 }
 
@@ -185,7 +133,7 @@ def records(world, outcomes):
 @every_case
 def test_raises(family, ask, outcomes):
     outcome = outcomes[family][ask.name]
-    status, *facts, raised, calls = TABLES[family][ask.condition]
+    status, facts, raised, calls = expected_of(family, ask.condition)
     error = outcome.raised
     assert type(error).__name__ == raised
     assert [answered for answered, _ in outcome.answers] == [status] * calls
@@ -268,4 +216,4 @@ def test_a_body_that_does_not_come(world, family):
 
 @every_family
 def test_no_ask_is_missing(family):
-    assert {ask.condition for ask in asks_of(family)} == set(TABLES[family])
+    assert {ask.condition for ask in asks_of(family)} == conditions_of(family)

@@ -216,11 +216,13 @@ class Wire(httpx2.BaseTransport):
         self._inner = httpx2.HTTPTransport(verify=TLS)
         self._rewrite = rewrite
         self.answers: list[tuple[int, dict[str, str]]] = []
+        self.head_at = 0.0  # of the last answer, on the monotonic clock
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         if self._rewrite is not None:
             request = self._rewrite(request)
         answer = self._inner.handle_request(request)
+        self.head_at = time.monotonic()
         self.answers.append((answer.status_code, dict(answer.headers.items())))
         answer.headers["retry-after-ms"] = "1"
         return answer

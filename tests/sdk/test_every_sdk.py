@@ -1,0 +1,264 @@
+"""What every official SDK must get alike: answers, records, lists, streams that end early."""
+
+import asyncio
+import time
+from decimal import Decimal
+
+import pytest
+
+from tests.sdk.sdks import SDKS, Generate, Messages, OpenAI
+from tests.sdk.world import ALIAS, LACKS, MODELS_OF_ALICE, PRICE, counts_of
+
+LEAVES_WITHIN_MS = 500
+NOT_FOUND = {
+    "chat_completions": "model_not_found",
+    "responses": "model_not_found",
+    "messages": "not_found_error",
+    "generate_content": "NOT_FOUND",
+}
+ENDLESS = "[[demo ms=50 chunks=2000]]"
+
+
+@pytest.fixture(params=SDKS, ids=[sdk.family for sdk in SDKS], scope="module")
+def sdk(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def connection(world, sdk):
+    with sdk.client(world) as made:
+        yield made
+
+
+@pytest.fixture
+def client(connection):
+    return connection[0]
+
+
+@pytest.fixture
+def wire(connection):
+    return connection[1]
+
+
+@pytest.fixture
+def hasty_connection(hasty, sdk):
+    with sdk.client(hasty) as made:
+        yield made
+
+
+def record_of(world, wire):
+    return world.gateway.record(wire.answers[-1][1]["x-request-id"])
+
+
+def cost_of(counts):
+    return sum(
+        count * Decimal(PRICE["output" if name == "reasoning" else name]) / 10**6
+        for name, count in counts.items()
+    )
+
+
+def called(sdk, client, *, stream, prompt):
+    """Return the answer to a call, or the events of its stream."""
+    if not stream:
+        return [sdk.create(client, "tea", prompt)]
+    return list(sdk.create(client, "tea", prompt, stream=True, **sdk.streamed))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_call_and_its_record(sdk, client, wire, world, stream):
+    events = called(sdk, client, stream=stream, prompt="Is tea ready?")
+    assert "You wrote: “Is tea ready?”" in sdk.text(events)
+    assert sdk.names(events) == {"tea"}
+    assert not stream or sdk.finished(events)
+    record = record_of(world, wire)
+    count, output = sdk.usage(events)
+    assert counts_of(record) == {"input": count, "output": output}
+    assert Decimal(record["cost"]) == cost_of(counts_of(record)) > 0
+    path = sdk.path.replace(":generate", ":streamGenerate" if stream else ":generate")
+    expected = {
+        **{"outcome": "ok", "model": "tea", "upstream_model": ALIAS, "stream": stream},
+        **{"endpoint": path, "usage_source": "reported"},
+    }
+    assert {name: record[name] for name in expected} == expected
+    assert record["user_agent"].startswith(sdk.agent)
+    _, headers = wire.answers[-1]
+    assert headers["request-id"] == headers["x-request-id"]
+    if stream:
+        assert headers["content-type"].startswith("text/event-stream")
+        assert headers["cache-control"] == "no-cache, no-transform"
+        assert headers["x-accel-buffering"] == "no"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_cached_tokens_have_their_price(sdk, client, wire, world, stream):
+    called(sdk, client, stream=stream, prompt="[[demo sample=cached_usage]]")
+    record = record_of(world, wire)
+    counts = {"input": 200, "cache_read": 2000, "cache_write": 400, "output": 90, "reasoning": 60}
+    if isinstance(sdk, Generate):
+        counts |= {"input": 600, "cache_write": 0}  # writes are not told apart
+    assert counts_of(record) == {name: count for name, count in counts.items() if count}
+    assert Decimal(record["cost"]) == cost_of(counts)
+
+
+# ---- counts and lists ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sdk", SDKS[1:], ids=lambda sdk: sdk.family, indirect=True)
+def test_counting_needs_no_money(sdk, client, wire, world):
+    tokens, _ = sdk.usage(called(sdk, client, stream=False, prompt="Is tea ready?"))
+    assert sdk.count(client, "Is tea ready?") == tokens
+    record = record_of(world, wire)
+    assert (record["endpoint"], record["outcome"]) == (sdk.count_path, "ok")
+    assert (record["stream"], record["cost"], counts_of(record)) == (False, "0", {})
+    with sdk.client(world, "poor") as (poor, _):
+        assert sdk.count(poor, "Is tea ready?") == tokens
+
+
+def test_lists_of_models(sdk, client, world):
+    assert sdk.models(client) == MODELS_OF_ALICE
+    with sdk.client(world, "a-key-nobody-made") as (stranger, _), pytest.raises(sdk.error):
+        sdk.models(stranger)
+    with sdk.client(world, LACKS[sdk.family]) as (other, _):
+        assert sdk.models(other) == []
+
+
+def test_a_model_by_its_name(sdk, client, world):
+    assert sdk.model(client, "acme/tea-1") == "acme/tea-1"
+    sdk.create(client, "acme/tea-1", "with-a-slash")
+    for name in ("elsewhere", "off", ALIAS):
+        with pytest.raises(sdk.error) as caught:
+            sdk.model(client, name)
+        assert NOT_FOUND[sdk.family] in sdk.facts(caught.value)
+
+
+# ---- streams that end early ----------------------------------------------------------------------
+
+TRUNCATED = ("upstream_error", "overloaded_error", ("ServerError", 503, "UNAVAILABLE"))
+SILENT = ("upstream_timeout", "timeout_error", ("ServerError", 504, "DEADLINE_EXCEEDED"))
+UNREADABLE = ("upstream_invalid_response", "api_error", ("ServerError", 500, "INTERNAL"))
+LIMITED = ("upstream_rate_limited", "rate_limit_error", ("ClientError", 429, "RESOURCE_EXHAUSTED"))
+
+
+def facts_of(sdk, code, messages_type, generate_facts):
+    """Return what the error of a stream says in this family."""
+    if isinstance(sdk, Generate):
+        return generate_facts
+    if isinstance(sdk, Messages):
+        return 200, messages_type, True
+    kind = "rate_limit_error" if code == "upstream_rate_limited" else "server_error"
+    # Its own class, for the stream itself came to its proper end.
+    return "APIError", kind, code
+
+
+@pytest.mark.parametrize(
+    ("words", "expected", "outcome"),
+    [
+        ("cut=", TRUNCATED, "upstream_truncated"),
+        ("reset=", TRUNCATED, "upstream_truncated"),
+        ("clean_end=", TRUNCATED, "upstream_truncated"),
+        ("no_done", TRUNCATED, "upstream_truncated"),
+        ("stall=", SILENT, "timeout"),
+        ("garbage=", UNREADABLE, "upstream_error"),
+        ("code=server_error error_event=", TRUNCATED, "upstream_error"),
+        ("type=rate_limit_error error_event=", LIMITED, "upstream_error"),
+    ],
+)
+def test_a_broken_stream_raises(sdk, client, wire, world, words, expected, outcome):
+    if words == "no_done" and sdk.family in ("chat_completions", "generate_content"):
+        return  # whole without a marker, or has none
+    if words.endswith("="):
+        words += str(sdk.fault_place)
+    if isinstance(sdk, Generate):
+        words = words.replace("rate_limit_error", "RESOURCE_EXHAUSTED")
+    shown = []
+    prompt = f"[[demo chunks=20 {words}]]"
+    with pytest.raises(sdk.error) as caught:
+        shown.extend(sdk.create(client, world.frail(sdk.family), prompt, stream=True))
+    assert sdk.facts(caught.value) == facts_of(sdk, *expected)
+    assert sdk.text(shown).startswith("0 1 ")
+    assert not sdk.finished(shown)
+    record = record_of(world, wire)
+    assert (record["status"], record["outcome"]) == (200, outcome)
+    assert record["output_tokens"] > 0
+    if isinstance(sdk, OpenAI):
+        assert record["usage_source"] == "estimated"
+
+
+async def test_a_broken_stream_raises_in_the_asynchronous_client(sdk, world):
+    shown = []
+    async with sdk.async_client(world) as client:
+        prompt = f"[[demo cut={sdk.fault_place}]]"
+        stream = await sdk.create(client, world.frail(sdk.family), prompt, stream=True)
+        with pytest.raises(sdk.error) as caught:
+            async for event in stream:
+                shown.append(event)
+    assert shown
+    assert sdk.facts(caught.value) == facts_of(sdk, *TRUNCATED)
+
+
+def test_closing_a_stream_closes_the_upstream(sdk, client, wire, world):
+    word = f"close-{sdk.family}"
+    stream = sdk.create(client, "tea", f"{word} {ENDLESS}", stream=True)
+    for _ in range(sdk.fault_place):
+        next(stream)
+    since_ms = time.time() * 1000
+    stream.close()
+    assert world.left(word) - since_ms < LEAVES_WITHIN_MS
+    record = record_of(world, wire)
+    assert (record["outcome"], record["error_code"]) == ("client_gone", "client_gone")
+    assert record["output_tokens"] > 0, "what was delivered is charged"
+    reported = isinstance(sdk, Generate)  # in each chunk
+    assert record["usage_source"] == ("reported" if reported else "estimated")
+
+
+async def test_cancelling_a_task_closes_the_upstream(sdk, world):
+    word = f"cancel-{sdk.family}"
+
+    async def read(client, begun):
+        async for _ in await sdk.create(client, "tea", f"{word} {ENDLESS}", stream=True):
+            begun.set()
+
+    async with sdk.async_client(world) as client:
+        begun = asyncio.Event()
+        task = asyncio.create_task(read(client, begun))
+        await begun.wait()
+        since_ms = time.time() * 1000
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    loop = asyncio.get_running_loop()
+    left_ms = await loop.run_in_executor(None, world.left, word)
+    assert left_ms - since_ms < LEAVES_WITHIN_MS
+
+
+async def test_many_at_once(sdk, world):
+    async def text_of(client, number):
+        stream = await sdk.create(client, "tea", f"number {number}", stream=True)
+        return sdk.text([event async for event in stream])
+
+    async with sdk.async_client(world) as client:
+        texts = await asyncio.gather(*(text_of(client, number) for number in range(40)))
+    assert len(texts) == 40
+    for number, text in enumerate(texts):
+        assert f"You wrote: “number {number}”" in text
+
+
+def test_heartbeats_are_not_seen(sdk, hasty_connection, world):
+    """The head and comments come before the vendor has said anything."""
+    client, wire = hasty_connection
+    prompt = "hello [[demo first_ms=2400]]"
+    stream = iter(sdk.create(client, world.frail(sdk.family), prompt, stream=True))
+    events = [next(stream)]
+    assert time.monotonic() - wire.head_at > 0.2, "the head waited for the first event"
+    events += stream
+    assert "You wrote: “hello”" in sdk.text(events)
+    assert record_of(world, wire)["ttft_ms"] >= 2400
+
+
+def test_a_failure_after_the_head_is_an_error_in_the_stream(sdk, hasty_connection, world):
+    client, wire = hasty_connection
+    prompt = "[[demo first_ms=2400 status=500]]"
+    with pytest.raises(sdk.error) as caught:
+        list(sdk.create(client, world.frail(sdk.family), prompt, stream=True))
+    assert sdk.facts(caught.value) == facts_of(sdk, *TRUNCATED)
+    assert [status for status, _ in wire.answers] == [200]
