@@ -17,8 +17,9 @@ from tests.support.mariadb import mariadb  # noqa: F401  a fixture for all folde
 # Before anything imports them: these assert for the tests of other modules.
 pytest.register_assert_rewrite("tests.translation.cases", "tests.translation.clients")
 
-# Tables are fitted to it; tests that want that set it.
+# Tables are fitted to it; tests that want that set it. readline may have set it behind `environ`.
 os.environ.pop("COLUMNS", None)
+os.unsetenv("COLUMNS")
 
 hash_passwords_cheaply()
 
