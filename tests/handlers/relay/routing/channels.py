@@ -1,8 +1,14 @@
-"""Channels of one model as a snapshot holds them, and their failing."""
+"""Channels of one model as a snapshot holds them, their failing, and a worker that plans."""
+
+import random
 
 from adapters.faults import Condition, Fault
+from handlers.relay.limits.cells import private_cells
+from handlers.relay.limits.limits import Limits
 from handlers.relay.routing.breaker import CONSECUTIVE_FAULTS
-from handlers.relay.routing.plan import RoutingRequest
+from handlers.relay.routing.health import Health
+from handlers.relay.routing.plan import Planner, RoutingRequest
+from handlers.relay.routing.selector import Selector
 from store.catalog.catalog import Channel
 
 MODEL = "m"
@@ -33,3 +39,14 @@ def fail(health, one, times=CONSECUTIVE_FAULTS, at=0.0, key=0, fault=FAILED, **m
     for _ in range(times):
         attempt = health.begin(one, MODEL, key, at)
         health.failed(attempt, at, fault, **more)
+
+
+class Worker:
+    """The selector of a worker's calls over some channels."""
+
+    def __init__(self, *channels, seed=1):
+        chance = random.Random(seed).random
+        self.health = Health(chance)
+        self.limits = Limits(private_cells())
+        self.selector = Selector(Planner(self.health, chance), self.limits)
+        self.channels = channels

@@ -5,20 +5,11 @@ import pytest
 from handlers.relay.routing import affinity as module
 from handlers.relay.routing.affinity import TTL_S, Affinity
 from handlers.relay.routing.plan import Candidate, Preference
-from store.catalog.catalog import Channel
 from store.catalog.keys import KeyEntry
-
-
-def channel(name, keys=("k",)):
-    return Channel(
-        id=f"id-{name}", name=name, vendor="demo", family="chat_completions", base_url="http://x",
-        keys=keys, groups=frozenset({"all"}), models={"m": "up"}, priority=0, weight=1,
-        enabled=True, fingerprints=tuple(f"mark-{key}" for key in keys),
-    )  # fmt: skip
-
+from tests.handlers.relay.routing.channels import channel
 
 CHAT = "chat_completions"
-A, B = channel("a"), channel("b", ("x", "y"))
+A, B = channel("a"), channel("b", keys=("x", "y"))
 
 
 def preference_of(known, now_s, user="ann", group="all", family=CHAT, model="m", said=b"Hi"):
@@ -59,7 +50,7 @@ def test_it_ends_with_silence_and_every_answer_prolongs_it():
 
 
 def test_a_channel_without_keys_is_remembered_too():
-    known, bare = Affinity(), channel("c", ())
+    known, bare = Affinity(), channel("c", keys=())
     known.accepted(preference_of(known, 0.0), Candidate(bare, 0, moved=True), 0.0)
     assert preference_of(known, 0.0).channel_id == "id-c"
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from adapters.faults import Condition, Fault
 from handlers.relay.routing import breaker as module
 from handlers.relay.routing.breaker import (
     CONSECUTIVE_FAULTS,
@@ -18,6 +17,7 @@ from handlers.relay.routing.health import Health
 from handlers.relay.routing.suspended_keys import KeyRefusal
 from store.catalog.catalog import EMPTY
 from tests.handlers.relay.routing.channels import MODEL, channel
+from tests.handlers.relay.routing.channels import fail as fail_at
 
 OWN = KeyRefusal("")
 ONE = replace(channel("one"), keys=("sk-first", "sk-second"), fingerprints=("f1", "f2"))
@@ -41,20 +41,18 @@ def shown(health):
     return look
 
 
-def fail(health, at_s, key=0, one=ONE, **more):
-    attempt = health.begin(one, MODEL, key, at_s)
-    health.failed(attempt, at_s, Fault(Condition.UPSTREAM_FAILED), **more)
+def fail(health, at_s, key=0, one=ONE, times=CONSECUTIVE_FAULTS, **more):
+    fail_at(health, one, times, at_s, key, **more)
 
 
 def test_nothing_is_shown_of_what_is_closed(health, shown):
     assert shown() == {}
-    fail(health, 10.0)
+    fail(health, 10.0, times=1)
     assert health.breakers and shown() == {}
 
 
 def test_a_breaker_is_told_by_fingerprint_and_wall_clock(health, shown):
-    for _ in range(CONSECUTIVE_FAULTS):
-        fail(health, 10.0)
+    fail(health, 10.0)
     [(name, (reason, since_ms, until_ms))] = shown().items()
     assert name == (ONE.id, MODEL, "f1")
     assert (reason, since_ms) == (FAILING, 10_000)
@@ -63,44 +61,38 @@ def test_a_breaker_is_told_by_fingerprint_and_wall_clock(health, shown):
 
 
 def test_since_is_when_it_was_well_for_the_last_time(health, shown):
-    for _ in range(CONSECUTIVE_FAULTS):
-        fail(health, 10.0)
+    fail(health, 10.0)
     before = shown()[ONE.id, MODEL, "f1"]
-    fail(health, 10.0 + 2 * COOLDOWN_S)  # its probe
+    fail(health, 10.0 + 2 * COOLDOWN_S, times=1)  # its probe
     after = shown()[ONE.id, MODEL, "f1"]
     assert after[1] == before[1] and after[2] > before[2]
     assert shown() == shown()
 
 
 def test_it_vanishes_when_it_closes_and_begins_anew(health, shown):
-    for _ in range(CONSECUTIVE_FAULTS):
-        fail(health, 10.0)
+    fail(health, 10.0)
     assert shown()
     attempt = health.begin(ONE, MODEL, 0, 100.0)
     health.succeeded(attempt, 100.0)
     assert shown() == {}
-    for _ in range(CONSECUTIVE_FAULTS):
-        fail(health, 200.0)
+    fail(health, 200.0)
     assert shown()[ONE.id, MODEL, "f1"][1] == 200_000
 
 
 def test_a_key_put_aside_is_for_all_models(health, shown):
-    fail(health, 10.0, key=1, refusal=OWN)
+    fail(health, 10.0, key=1, times=1, refusal=OWN)
     assert shown()[ONE.id, "", "f2"][0] == KEY_SUSPENDED
 
 
 def test_what_is_gone_from_the_catalog_is_not_shown(health, shown):
     replaced = replace(ONE, keys=("sk-old",), fingerprints=("f0",))
-    removed = channel("removed")
-    for one in (replaced, removed, channel("bare", keys=())):
-        for _ in range(CONSECUTIVE_FAULTS):
-            fail(health, 10.0, one=one)
-    assert [name[0] for name in shown()] == ["id-bare"]
-    assert [name[2] for name in shown()] == [""]
+    for one in (replaced, channel("removed"), channel("bare", keys=())):
+        fail(health, 10.0, one=one)
+    assert [(name[0], name[2]) for name in shown()] == [("id-bare", "")]
 
 
 def test_the_open_breakers_is_bounded(health, shown, monkeypatch):
     monkeypatch.setattr(module, "STORED_MAX", 1)
     for key in (0, 1):
-        fail(health, 10.0, key=key, refusal=OWN)
+        fail(health, 10.0, key=key, times=1, refusal=OWN)
     assert len(shown()) == 1

@@ -1,7 +1,5 @@
 """Health: what puts a channel aside and for how long, and how it comes back. No clock but ours."""
 
-import heapq
-import itertools
 import random
 
 import pytest
@@ -28,11 +26,10 @@ from handlers.relay.routing.breaker import (
     TIMING_OUT,
 )
 from handlers.relay.routing.health import PROBE_S, Health
-from handlers.relay.routing.plan import Planner
 from handlers.relay.routing.suspended_keys import KeyRefusal, KeyReport
 from store.catalog.catalog import Snapshot
 from store.catalog.suspended_keys import SuspendedKey
-from tests.handlers.relay.routing.channels import MODEL, channel, routing_request
+from tests.handlers.relay.routing.channels import MODEL, channel
 
 ONE = channel("one")
 
@@ -46,11 +43,11 @@ def fault(condition=Condition.UPSTREAM_FAILED, wait=None):
     return Fault(condition, retry_after_s=wait)
 
 
-def fail(health, at, one=ONE, key=0, error=None, **more):
-    attempt = health.begin(one, MODEL, key, at)
-    if attempt is not None:
-        health.failed(attempt, at, error or fault(), **more)
-    return attempt
+def fail(health, at, one=ONE, key=0, error=None, times=1, **more):
+    for _ in range(times):
+        attempt = health.begin(one, MODEL, key, at)
+        if attempt is not None:
+            health.failed(attempt, at, error or fault(), **more)
 
 
 def succeed(health, at, one=ONE, key=0):
@@ -68,18 +65,16 @@ def wait(health, at, one=ONE, key=0):
     return health.fault_of(one, MODEL, key, at)[1]
 
 
-def opened(health, at=0.0):
-    for _ in range(CONSECUTIVE_FAULTS):
-        fail(health, at)
-    assert why(health, at) == FAILING
-    return at + wait(health, at)
+def opened(health, at=0.0, one=ONE, **more):
+    fail(health, at, one, times=CONSECUTIVE_FAULTS, **more)
+    assert why(health, at, one) == FAILING
+    return at + wait(health, at, one)
 
 
 def test_row_faults_in_a_row_open_and_fewer_do_not(health):
     for number in range(10):
         at = number * 100.0
-        for _ in range(CONSECUTIVE_FAULTS - 1):
-            fail(health, at)
+        fail(health, at, times=CONSECUTIVE_FAULTS - 1)
         assert why(health, at) == ""
         for _ in range(8):
             succeed(health, at)
@@ -135,16 +130,14 @@ def test_with_few_calls_one_in_flight_that_began_before_may_still_go_well(health
 
 def test_one_in_flight_that_fails_too_is_one_of_the_row(health):
     [older] = begin(health, 0.0)
-    for at in range(1, CONSECUTIVE_FAULTS):
-        fail(health, at)
+    fail(health, 1.0, times=CONSECUTIVE_FAULTS - 1)
     assert why(health, 9.0) == ""
     health.failed(older, 10.0, fault())
     assert why(health, 10.0) == TIMING_OUT
 
 
 def test_one_that_began_later_does_not_hide_the_row(health):
-    for at in range(CONSECUTIVE_FAULTS - 1):
-        fail(health, at)
+    fail(health, 1.0, times=CONSECUTIVE_FAULTS - 1)
     bad, _ = begin(health, 5.0), begin(health, 6.0)
     health.failed(*bad, 7.0, fault())
     assert why(health, 7.0) == FAILING
@@ -155,8 +148,7 @@ def test_what_says_nothing_is_no_call(health):
     for _ in range(100):
         health.release(health.begin(ONE, MODEL, 0, 0.0))
         fail(health, 0.0, error=fault(Condition.UPSTREAM_REFUSED))
-    for _ in range(CONSECUTIVE_FAULTS - 1):
-        fail(health, 0.0)
+    fail(health, 0.0, times=CONSECUTIVE_FAULTS - 1)
     assert why(health, 0.0) == FAILING
 
 
@@ -181,14 +173,12 @@ def test_one_odd_fault_puts_nothing_aside(health, condition):
     assert why(health, 0.0) == ""
 
 
-@pytest.mark.parametrize(
-    "condition",
-    [Condition.UPSTREAM_REFUSED, Condition.CONTEXT_LENGTH, Condition.CONTENT_POLICY,
-     Condition.ID_NOT_FOUND],
-)  # fmt: skip
+@pytest.mark.parametrize("condition", [
+    Condition.UPSTREAM_REFUSED, Condition.CONTEXT_LENGTH, Condition.CONTENT_POLICY,
+    Condition.ID_NOT_FOUND,
+])  # fmt: skip
 def test_what_the_client_caused_never_counts(health, condition):
-    for _ in range(100):
-        fail(health, 0.0, error=fault(condition))
+    fail(health, 0.0, error=fault(condition), times=100)
     assert not health.breakers
 
 
@@ -331,7 +321,7 @@ OWN = KeyRefusal("", "key", "upstream status 401")
 
 def refuse(health, at, one=ONE, key=0):
     refused = fault(Condition.CHANNEL_MISCONFIGURED)
-    return fail(health, at, one, key, error=refused, refusal=OWN)
+    fail(health, at, one, key, error=refused, refusal=OWN)
 
 
 @pytest.fixture
@@ -379,10 +369,7 @@ NOW_MS = 1_800_000_000_000
 def test_what_other_workers_have_put_aside_is_aside_here(health, told):
     row = (TWO, "fy", NOW_MS + 60_000, 2)
     health.keys.take(stored(row, channels=(ONE, TWO)), 100.0, NOW_MS)
-    assert (why(health, 100.0, TWO, key=1), wait(health, 100.0, TWO, key=1)) == (
-        KEY_SUSPENDED,
-        60.0,
-    )
+    assert health.fault_of(TWO, MODEL, 1, 100.0)[:2] == (KEY_SUSPENDED, 60.0)
     assert why(health, 100.0, TWO, key=0) == why(health, 100.0) == "" and told == []
     refuse(health, 160.0, TWO, key=1)  # the probe: the doubling goes on where the others were
     assert told[0].times == 3 and told[0].wait_s >= KEY_COOLDOWN_MAX_S * (1 - JITTER) / 2
@@ -426,8 +413,7 @@ def test_no_clock_keeps_a_key_aside_for_ever(health, back_ms):
 def test_a_channel_that_leads_elsewhere_has_nothing_against_it_but_its_keys(health):
     other = channel("other")
     opened(health)
-    for _ in range(CONSECUTIVE_FAULTS):
-        fail(health, 0.0, other)
+    opened(health, one=other)
     refuse(health, 0.0, TWO)
     for one in (ONE, TWO):
         health.forget(one)
@@ -442,10 +428,8 @@ def test_a_replaced_key_has_nothing_against_it(health):
 
 
 def test_a_host_that_is_not_reached_counts_for_all_keys(health):
-    two = channel("two", keys=("x", "y"))
-    for _ in range(CONSECUTIVE_FAULTS):
-        fail(health, 0.0, two, error=fault(Condition.UPSTREAM_UNREACHABLE))
-    assert [why(health, 0.0, two, key=key) for key in (0, 1)] == [FAILING, FAILING]
+    opened(health, one=TWO, error=fault(Condition.UPSTREAM_UNREACHABLE))
+    assert [why(health, 0.0, TWO, key=key) for key in (0, 1)] == [FAILING, FAILING]
 
 
 def test_models_do_not_share_faults(health):
@@ -535,171 +519,6 @@ def test_what_is_usual_is_bounded(health, monkeypatch):
 def test_breakers_are_bounded(health, monkeypatch):
     monkeypatch.setattr(breaker, "MAX_BREAKERS", 50)
     for number in range(500):
-        one = channel(str(number))
-        for _ in range(CONSECUTIVE_FAULTS if number % 2 else 1):
-            fail(health, float(number), one)
+        times = CONSECUTIVE_FAULTS if number % 2 else 1
+        fail(health, float(number), channel(str(number)), times=times)
     assert len(health.breakers) <= 50
-
-
-# ---- simulations ---------------------------------------------------------------------------------
-
-
-class World:
-    """Calls at a steady rate against channels that behave as scripted, on a clock of its own.
-
-    A script gives, for a moment, (seconds until the answer or fault, fault or None).
-    """
-
-    def __init__(self, scripts, seed, most=3):
-        chance = random.Random(seed)
-        self.health = Health(chance.random)
-        self.planner = Planner(self.health, chance.random)
-        self.channels = tuple(channel(name) for name in scripts)
-        self.scripts, self.most = scripts, most
-        self.tries = []  # (second it began, channel, fault code or None)
-        self.lost = []  # calls that nobody served
-        self.events, self.count = [], itertools.count()
-
-    def run(self, seconds, rate=50):
-        for number in range(seconds * rate):
-            self._at(number / rate, self._attempt, ({}, self.most))
-        while self.events:
-            now, _, act, args = heapq.heappop(self.events)
-            act(now, *args)
-
-    def _at(self, when, act, args):
-        heapq.heappush(self.events, (when, next(self.count), act, args))
-
-    def _attempt(self, now, tried, left):
-        while left:
-            candidates = self.planner.plan(routing_request(self.channels), now, tried=tried)
-            if not candidates:
-                break
-            one = candidates[0].channel
-            tried[one.id] = range(len(one.keys) or 1)
-            attempt = self.health.begin(one, MODEL, candidates[0].key, now)
-            if attempt is None:
-                continue
-            probes = [b for b in self.health.breakers.values() if b.probe]
-            assert len(probes) <= len(self.channels)
-            takes, error = self.scripts[one.name](now)
-            self._at(now + takes, self._end, (attempt, error, tried, left - 1))
-            return
-        self.lost.append(now)
-
-    def _end(self, now, attempt, error, tried, left):
-        self.tries.append((attempt.begun_s, attempt.channel.name, error and error.code))
-        if error is None:
-            self.health.started(attempt, now, now - attempt.begun_s)
-            self.health.succeeded(attempt, now)
-        else:
-            self.health.failed(attempt, now, error, OWN if error.condition is BROKEN_KEY else None)
-            self._attempt(now, tried, left)
-        self.health.release(attempt)
-
-    def faults_of(self, name, begin, end):
-        return [at for at, one, code in self.tries if one == name and code and begin <= at < end]
-
-    def share_of(self, name, begin, end):
-        served = [one for at, one, code in self.tries if code is None and begin <= at < end]
-        return served.count(name) / len(served)
-
-
-BROKEN_KEY = Condition.CHANNEL_MISCONFIGURED
-
-
-def well(_):
-    return 0.2, None
-
-
-def down(begin, end, takes=0.01, condition=Condition.UPSTREAM_FAILED, wait=None):
-    """A channel that fails between two moments."""
-
-    def script(now):
-        return (takes, fault(condition, wait)) if begin <= now < end else (0.2, None)
-
-    return script
-
-
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize(
-    ("condition", "wait"),
-    [
-        (Condition.UPSTREAM_UNREACHABLE, None),
-        (Condition.UPSTREAM_FAILED, None),
-        (Condition.UPSTREAM_INVALID, None),
-        (Condition.UPSTREAM_RATE_LIMITED, None),
-        (Condition.UPSTREAM_RATE_LIMITED, 7),
-    ],
-)
-def test_an_outage_is_noticed_by_nobody_and_ends(seed, condition, wait):
-    world = World({"a": well, "b": down(20, 200, 0.01, condition, wait), "c": well}, seed)
-    world.run(320)
-    assert world.lost == []
-    # Answers that were asked for before the outage come until 20.2 and interrupt the row.
-    assert len(world.faults_of("b", 20.21, 24)) <= (
-        1 if wait else CONSECUTIVE_FAULTS
-    )  # then it is aside
-    assert len(world.faults_of("b", 20, 24)) <= 2 * CONSECUTIVE_FAULTS
-    cools = 180 / 7 if wait else 3 + (180 - 35) / (COOLDOWN_MAX_S * (1 - JITTER))
-    assert len(world.faults_of("b", 24, 200)) <= cools + 1  # a probe each, no flapping
-    back = min(at for at, one, code in world.tries if one == "b" and not code and at > 200)
-    assert back <= 200 + COOLDOWN_MAX_S + 1
-    assert world.share_of("b", back + 1, 320) > 0.28  # its share, as if nothing had been
-    assert world.faults_of("b", back, 320) == []
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_odd_faults_change_no_shares(seed):
-    chance = random.Random(seed)
-    broken = fault()
-
-    def odd(_):
-        return (0.2, broken if chance.random() < 0.05 else None)
-
-    world = World({"a": odd, "b": odd, "c": odd}, seed)
-    world.run(200)
-    assert not any(breaker.open for breaker in world.health.breakers.values())
-    assert all(world.share_of(name, 0, 200) > 0.3 for name in "abc")
-    assert len(world.lost) <= 10  # three in a row: a matter of chance
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_a_flapping_channel_costs_few_calls_and_nobody_starves(seed):
-    def flapping(now):
-        return (0.01, fault()) if int(now / 3) % 2 else (0.2, None)
-
-    world = World({"a": well, "b": flapping, "c": well}, seed)
-    world.run(600)
-    assert world.lost == []
-    assert len(world.faults_of("b", 0, 600)) < 0.01 * 600 * 50
-    assert all(world.share_of(name, 0, 600) > 0.3 for name in "ac")
-    for begin in (0, 300):
-        assert world.share_of("b", begin, begin + 300) > 0
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_a_slow_channel_is_left_and_comes_back(seed):
-    def slow(now):
-        return (10.0, None) if 60 <= now < 200 else (0.2, None)
-
-    world = World({"a": well, "b": slow, "c": well}, seed)
-    world.run(330)
-    assert world.lost == []
-    assert world.share_of("b", 71, 200) < 0.01
-    assert world.share_of("b", 275, 330) > 0.28
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_when_all_fail_calls_are_refused_quickly_and_it_ends(seed):
-    world = World({name: down(10, 100) for name in "abc"}, seed)
-    world.run(180)
-    assert len(world.tries) - 50 * 100 < 3 * (CONSECUTIVE_FAULTS + 10)
-    assert [at for at in world.lost if at < 10 or at > 100 + COOLDOWN_MAX_S] == []
-
-
-def test_a_broken_key_is_probed_rarely():
-    world = World({"a": well, "b": down(10, 3000, 0.01, BROKEN_KEY)}, 1)
-    world.run(1500, rate=5)
-    assert world.lost == []
-    assert 2 <= len(world.faults_of("b", 0, 3000)) <= 3

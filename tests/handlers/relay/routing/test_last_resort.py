@@ -1,13 +1,9 @@
 """When health has put all candidates aside: the least bad one is asked, and how often."""
 
-import random
-
 import pytest
 
 from adapters.faults import Condition, Fault
 from handlers.relay.faults import no_candidate_fault
-from handlers.relay.limits.cells import private_cells
-from handlers.relay.limits.limits import Limits
 from handlers.relay.routing.breaker import (
     CONSECUTIVE_FAULTS,
     COOLDOWN_S,
@@ -16,12 +12,11 @@ from handlers.relay.routing.breaker import (
     RATE_LIMITED,
     TIMING_OUT,
 )
-from handlers.relay.routing.health import LAST_RESORT_WAIT_S, Health
-from handlers.relay.routing.plan import Candidate, Planner
-from handlers.relay.routing.selector import Selector
+from handlers.relay.routing.health import LAST_RESORT_WAIT_S
+from handlers.relay.routing.plan import Candidate
 from handlers.relay.routing.suspended_keys import KeyRefusal
 from tests.handlers.relay.limits.calls import demand_of
-from tests.handlers.relay.routing.channels import MODEL, channel, routing_request
+from tests.handlers.relay.routing.channels import MODEL, Worker, channel, fail, routing_request
 
 QUICK = Fault(Condition.UPSTREAM_FAILED)
 LATE = Fault(Condition.UPSTREAM_TIMEOUT)
@@ -30,21 +25,14 @@ REFUSED = Fault(Condition.CHANNEL_MISCONFIGURED)
 E09, E25 = Condition.NO_CHANNEL, Condition.UPSTREAM_RATE_LIMITED
 
 
-class World:
+class World(Worker):
     """A worker's calls at some channels, on a clock that the test sets."""
 
-    def __init__(self, *channels):
-        chance = random.Random(1).random
-        self.health = Health(chance)
-        self.limits = Limits(private_cells())
-        self.selector = Selector(Planner(self.health, chance), self.limits)
-        self.channels, self.now_s = channels, 0.0
+    now_s = 0.0
 
     def break_(self, one, fault, times=CONSECUTIVE_FAULTS, key=0):
-        for _ in range(times):
-            attempt = self.health.begin(one, MODEL, key, self.now_s)
-            refusal = KeyRefusal("") if fault is REFUSED else None
-            self.health.failed(attempt, self.now_s, fault, refusal)
+        refusal = KeyRefusal("") if fault is REFUSED else None
+        fail(self.health, one, times, self.now_s, key, fault, refusal=refusal)
         assert self.health.fault_of(one, MODEL, key, self.now_s)[0]
 
     def choose(self, tried=None):

@@ -8,7 +8,8 @@ import pytest
 from conf.settings import UpstreamSettings
 from handlers.relay.routing import probe
 from handlers.relay.upstream.addressing import Target
-from store.catalog.catalog import Channel
+from tests.handlers.relay.routing.channels import channel
+from tests.handlers.relay.upstream.scripts import answering, streaming
 
 FIRST = b'data: {"id":"c","choices":[{"index":0,"delta":{"content":"ready"}}]}\n\n'
 LAST = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
@@ -16,24 +17,15 @@ LIMITS = UpstreamSettings(allow_private=True)
 
 
 def target_at(url, *, stream):
-    base_url = url.removesuffix("/v1/test")
-    channel = Channel(
-        id="c", name="c", vendor="demo", family="chat_completions", base_url=base_url, keys=("k",),
-        groups=frozenset(), models={"m": "m"}, priority=0, weight=1, enabled=True,
-    )  # fmt: skip
-    return Target(channel, "m", "k", stream)
+    served = channel("c", base_url=url.removesuffix("/v1/test"), models={"m": "m"})
+    return Target(served, "m", "k", stream)
 
 
 @pytest.mark.parametrize("piece", [b"\n", b":\n\n", b"a\n\n"])
 async def test_a_packed_stream_leaves_turns_to_others(client, serve, piece):
     body = gzip.compress(FIRST + piece * ((1 << 20) // len(piece)) + LAST)
 
-    async def script(peer, head, _):
-        await peer.begin_stream("Content-Encoding: gzip")
-        await peer.chunk(body)
-        await peer.end_stream()
-
-    upstream, turns = await serve(script), 0
+    upstream, turns = await serve(streaming(body, headers=["Content-Encoding: gzip"])), 0
     called = asyncio.create_task(probe.call(client, target_at(upstream.url, stream=True), LIMITS))
     while not called.done():
         await asyncio.sleep(0)
@@ -48,9 +40,7 @@ async def test_a_whole_answer_is_bounded(client, serve, excess):
     answer = b'{"id":"c","choices":[{"message":{"content":"ready"}}]}'
     size = probe.MAX_ANSWER_BYTES + excess
 
-    async def script(peer, head, _):
-        await peer.answer(answer.ljust(size), headers=["Content-Type: application/json"])
-
+    script = answering(answer.ljust(size), headers=["Content-Type: application/json"])
     upstream = await serve(script)
     outcome = await probe.call(client, target_at(upstream.url, stream=False), LIMITS)
     assert outcome.error == ("too_large" if excess > 0 else None)

@@ -1,30 +1,27 @@
 """The first candidate with room: keys of a channel before other channels; true waits."""
 
-import random
-
 import pytest
 
 from adapters.faults import Condition
 from handlers.relay.faults import no_candidate_fault
-from handlers.relay.limits.cells import private_cells
-from handlers.relay.limits.limits import NO_TOKENS, Limits
+from handlers.relay.limits.limits import NO_TOKENS
 from handlers.relay.routing.breaker import CONSECUTIVE_FAULTS
-from handlers.relay.routing.health import Health
-from handlers.relay.routing.plan import Candidate, Planner
-from handlers.relay.routing.selector import Selector
+from handlers.relay.routing.plan import Candidate
 from tests.handlers.relay.limits.calls import demand_of
-from tests.handlers.relay.routing.channels import MODEL, channel, fail, routing_request
+from tests.handlers.relay.routing.channels import (
+    MODEL,
+    Worker,
+    channel,
+    fail,
+    routing_request,
+)
 
 
-class World:
+class World(Worker):
     """A selector over some channels, and the calls that run."""
 
     def __init__(self, *channels, seed=1):
-        chance = random.Random(seed).random
-        self.health = Health(chance)
-        self.limits = Limits(private_cells())
-        self.selector = Selector(Planner(self.health, chance), self.limits)
-        self.channels = tuple(sorted(channels, key=lambda one: -one.priority))
+        super().__init__(*sorted(channels, key=lambda one: -one.priority), seed=seed)
 
     def next(self, demand=None, **more):
         """What is next for a call, an attempt of which begins; the fault when there is nothing."""
@@ -43,38 +40,33 @@ class World:
         ]
 
 
-def limited(name, priority=0, keys=("k",), **more):
-    marks = tuple(f"mark of {key}" for key in keys)
-    return channel(name, priority, keys=keys, fingerprints=marks, **more)
-
-
 def test_channels_without_limits_count_nothing():
     world = World(channel("a"))
     assert world.next() == Candidate(world.channels[0], 0)
 
 
 def test_a_full_key_leaves_the_call_to_the_next_one_and_then_to_the_next_channel():
-    world = World(limited("a", 5, ("x", "y"), key_concurrency=2), channel("b"))
+    world = World(channel("a", 5, keys=("x", "y"), key_concurrency=2), channel("b"))
     assert world.places(6) == [("a", 0), ("a", 1), ("a", 0), ("a", 1), ("b", 0), ("b", 0)]
 
 
 def test_a_full_channel_is_not_asked_key_by_key():
-    world = World(limited("a", 5, ("x", "y"), concurrency=1, key_rpm=9), channel("b"))
+    world = World(channel("a", 5, keys=("x", "y"), concurrency=1, key_rpm=9), channel("b"))
     assert world.places(3) == [("a", 0), ("b", 0), ("b", 0)]
 
 
 def test_every_channel_with_room_is_found():
     """Whatever is drawn first: fifty full ones and one with room, at every place."""
     for seed in range(20):
-        world = World(*(limited(f"c{n}", concurrency=1) for n in range(50)), seed=seed)
+        world = World(*(channel(f"c{n}", concurrency=1) for n in range(50)), seed=seed)
         assert len({name for name, _ in world.places(50)}) == 50
         assert world.places(1) == [None]
 
 
 def test_limits_are_of_the_key_and_not_of_its_place():
-    world = World(limited("a", keys=("x", "y"), key_concurrency=1))
+    world = World(channel("a", keys=("x", "y"), key_concurrency=1))
     assert world.places(2) == [("a", 0), ("a", 1)]
-    world.channels = (limited("a", keys=("y", "z"), key_concurrency=1),)
+    world.channels = (channel("a", keys=("y", "z"), key_concurrency=1),)
     assert world.places(2) == [("a", 1), None]
 
 
@@ -96,14 +88,14 @@ def test_a_channel_without_keys_has_their_limits_once():
     ],
 )
 def test_when_all_are_full_the_wait_is_that_of_the_first_to_have_room(channels, wait_s):
-    world = World(*(limited(f"c{n}", **fields) for n, fields in enumerate(channels)))
+    world = World(*(channel(f"c{n}", **fields) for n, fields in enumerate(channels)))
     while isinstance((found := world.next()), Candidate):
         pass
     assert (found.condition, found.wait_s) == (Condition.NO_CHANNEL, wait_s)
 
 
 def test_one_full_and_the_other_ill():
-    world = World(limited("full", rpm=1), limited("ill", 5))
+    world = World(channel("full", rpm=1), channel("ill", 5))
     fail(world.health, world.channels[0], CONSECUTIVE_FAULTS)
     assert world.places(1) == [("full", 0)]
     fault = world.next()
@@ -112,7 +104,7 @@ def test_one_full_and_the_other_ill():
 
 
 def test_another_key_of_a_channel_comes_first_when_asked_for():
-    one, other = limited("a", 0, ("x", "y")), limited("b", 5)
+    one, other = channel("a", 0, keys=("x", "y")), channel("b", 5)
     world = World(one, other)
     tried = {one.id: {0}}
     candidate = world.next(tried=tried, again=one)
@@ -127,7 +119,7 @@ def test_another_key_of_a_channel_comes_first_when_asked_for():
 
 
 def test_a_full_neighbour_leaves_the_call_to_other_channels():
-    one, other = limited("a", 0, ("x", "y"), key_concurrency=1), channel("b", -5)
+    one, other = channel("a", 0, keys=("x", "y"), key_concurrency=1), channel("b", -5)
     world = World(one, other)
     assert world.places(2) == [("a", 0), ("a", 1)]
     candidate = world.next(tried={one.id: {0}}, again=one)
@@ -138,7 +130,7 @@ def test_a_full_neighbour_leaves_the_call_to_other_channels():
 
 
 def test_an_attempt_that_was_not_sent_costs_nothing():
-    world = World(limited("a", rpm=1, concurrency=1))
+    world = World(channel("a", rpm=1, concurrency=1))
     for sent in (False, False, True):
         slots = world.next().slots
         world.limits.leave(slots, 0 if sent else None)
@@ -147,7 +139,7 @@ def test_an_attempt_that_was_not_sent_costs_nothing():
 
 
 def test_tokens_are_settled_by_usage():
-    world = World(limited("a", keys=("x",), key_tpm=1000))
+    world = World(channel("a", keys=("x",), key_tpm=1000))
     for _ in range(4):
         candidate = world.next(demand_of(outputs=800))
         assert world.places(1) == [None]
@@ -156,7 +148,7 @@ def test_tokens_are_settled_by_usage():
 
 
 def test_calls_that_cost_nothing_are_requests_without_tokens():
-    world = World(limited("a", rpm=2, tpm=1))
+    world = World(channel("a", rpm=2, tpm=1))
     assert isinstance(world.next(NO_TOKENS), Candidate)
     assert isinstance(world.next(NO_TOKENS), Candidate)
     assert world.places(1) == [None]
@@ -164,7 +156,7 @@ def test_calls_that_cost_nothing_are_requests_without_tokens():
 
 @pytest.mark.parametrize("limit", [{"tpm": 99}, {"key_tpm": 99}])
 def test_a_channel_that_is_too_small_for_the_call_is_passed_over(limit):
-    small = limited("a", 5, ("x", "y"), **limit)
+    small = channel("a", 5, keys=("x", "y"), **limit)
     assert World(small, channel("b")).places(2) == [("b", 0), ("b", 0)]
     fault = World(small).next()
     assert fault.condition is Condition.NO_CHANNEL and fault.permanent
