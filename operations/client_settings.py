@@ -8,6 +8,7 @@ import json
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
 from conf.settings import ANY_ADDRESS, HubSettings, ServerSettings
@@ -60,53 +61,47 @@ def _listening(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def chat_curl(base: str, key: str, model: str) -> str:
-    """Return the command of a streamed chat completion, ready to be pasted."""
-    body = {"model": model, "stream": True, "messages": [{"role": "user", "content": PROMPT}]}
-    return _curl(base + "/v1/chat/completions", _bearer(key), body)
+class SampleRequest(NamedTuple):
+    """A streamed request of PROMPT as a client of a family makes it."""
+
+    path: str
+    headers: Mapping[str, str]
+    body: Mapping[str, object]
 
 
-def responses_curl(base: str, key: str, model: str) -> str:
-    """Return the command of a streamed response, ready to be pasted."""
-    return _curl(
-        base + "/v1/responses", _bearer(key), {"model": model, "stream": True, "input": PROMPT}
-    )
+def sample_request(family: str, key: str, model: str, max_tokens: int = 100) -> SampleRequest:
+    """Return a request that streams the answer to PROMPT. `max_tokens`: for messages."""
+    bearer = {"Authorization": f"Bearer {key}"}
+    messages = [{"role": "user", "content": PROMPT}]
+    streamed = {"model": model, "stream": True}
+    match family:
+        case "chat_completions":
+            path = "/v1/chat/completions"
+            return SampleRequest(path, bearer, {**streamed, "messages": messages})
+        case "responses":
+            return SampleRequest("/v1/responses", bearer, {**streamed, "input": PROMPT})
+        case "messages":
+            headers = {"x-api-key": key, "anthropic-version": MESSAGES_VERSION}
+            body = {"model": model, "max_tokens": max_tokens, "stream": True, "messages": messages}
+            return SampleRequest("/v1/messages", headers, body)
+    path = f"/v1beta/models/{model}:streamGenerateContent?alt=sse"
+    contents = [{"role": "user", "parts": [{"text": PROMPT}]}]
+    return SampleRequest(path, {"x-goog-api-key": key}, {"contents": contents})
 
 
-def messages_curl(base: str, key: str, model: str) -> str:
-    """Return the command of a streamed message, ready to be pasted."""
-    body = {
-        "model": model,
-        "max_tokens": 100,
-        "stream": True,
-        "messages": [{"role": "user", "content": PROMPT}],
-    }
-    headers = {"x-api-key": key, "anthropic-version": MESSAGES_VERSION}
-    return _curl(base + "/v1/messages", headers, body)
-
-
-def generate_curl(base: str, key: str, model: str) -> str:
-    """Return the command of streamed generated content, ready to be pasted."""
-    url = f"{base}/v1beta/models/{model}:streamGenerateContent?alt=sse"
-    body = {"contents": [{"role": "user", "parts": [{"text": PROMPT}]}]}
-    return _curl(url, {"x-goog-api-key": key}, body)
-
-
-CURLS: Mapping[str, tuple[str, Callable[[str, str, str], str]]] = {
-    "chat_completions": ("Chat completions", chat_curl),
-    "responses": ("Responses", responses_curl),
-    "messages": ("Messages", messages_curl),
-    "generate_content": ("Generate content", generate_curl),
+CURL_TITLES: Mapping[str, str] = {
+    "chat_completions": "Chat completions",
+    "responses": "Responses",
+    "messages": "Messages",
+    "generate_content": "Generate content",
 }
-"""Title of each family, and the function that makes its command of base URL, key and model."""
+"""The families, each with the title of its command."""
 
 
-def _bearer(key: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {key}"}
-
-
-def _curl(url: str, headers: Mapping[str, str], body: Mapping[str, object]) -> str:
-    lines = [f"curl -N {shlex.quote(url)}"]
+def curl(family: str, base: str, key: str, model: str) -> str:
+    """Return the command of a family's sample request, ready to be pasted."""
+    path, headers, body = sample_request(family, key, model)
+    lines = [f"curl -N {shlex.quote(base + path)}"]
     lines += [f"-H {shlex.quote(f'{name}: {value}')}" for name, value in headers.items()]
     packed = json.dumps(body, separators=(",", ":"))
     lines += ["-H 'Content-Type: application/json'", f"-d {shlex.quote(packed)}"]
@@ -203,7 +198,8 @@ def _cc_switch(base: str, key: str, model: str | None) -> ClientSettings:
 
 def _all_curls(base: str, key: str, model: str | None) -> ClientSettings:
     name = model or NO_MODEL
-    return ClientSettings(parts={title: make(base, key, name) for title, make in CURLS.values()})
+    commands = {title: curl(family, base, key, name) for family, title in CURL_TITLES.items()}
+    return ClientSettings(parts=commands)
 
 
 CLIENT_SETTINGS: Mapping[str, Callable[[str, str, str | None], ClientSettings]] = {

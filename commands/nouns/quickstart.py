@@ -24,7 +24,7 @@ from commands.process.supervisor import APP
 from commands.store_access import actor
 from conf import secrets
 from conf.configuration import FILE_NAME, Loaded, load
-from operations.client_settings import CURLS, base_url
+from operations.client_settings import CURL_TITLES, base_url, curl
 from operations.edits import editor
 from operations.first_steps import (
     DEMO_MODELS,
@@ -254,9 +254,9 @@ def welcome(loaded: Loaded, start: Start, folder: Path) -> str:
         *_about_hub(loaded, start),
         "",
     ]
-    for family, (title, curl) in CURLS.items():
+    for family, title in CURL_TITLES.items():
         if family in start.models:
-            lines += [f"{title}:", curl(base, start.secret, start.models[family]), ""]
+            lines += [f"{title}:", curl(family, base, start.secret, start.models[family]), ""]
     named = f"--user {USER} --group {GROUP} --name NAME"
     lines += [
         f"Another key:  ./sluice key create {named} --config {config}",

@@ -15,6 +15,7 @@ from handlers.hub.sign_in import (
     end_session,
     new_totp_secret,
     qr_code,
+    session_fields,
     totp_period,
     totp_uri,
 )
@@ -24,7 +25,6 @@ from handlers.hub.web.throttle import Throttle, TooManyTries
 from store.hub import membership, one_time, openid_links, people, sessions, tokens
 from store.money import wallet
 from store.values.pricing import format_money
-from store.values.usage_record import rfc3339
 
 Result = TypeVar("Result")
 
@@ -297,10 +297,7 @@ class OwnSessionsApi(Api):
     async def get(self) -> None:
         items = [
             {
-                "id": session.id,
-                "created_at": rfc3339(session.created_ms),
-                "seen_at": rfc3339(session.seen_ms),
-                "address": session.address,
+                **session_fields(session),
                 "browser": browser_of(session.agent),
                 "user_agent": session.agent,
                 "current": session.id == self.me.session_id,

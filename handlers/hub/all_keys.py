@@ -10,7 +10,6 @@ from handlers.hub.web.admin import (
     AdminPage,
     Confirmation,
     ConfirmationPage,
-    actor_of,
     limit_of,
     paging_of,
     path_of,
@@ -76,20 +75,18 @@ async def find(handler: HubHandler, secret: object) -> UserKey:
         message = f"secret must be the whole secret, of at most {MAX_SECRET_CHARS} characters"
         raise invalid("secret", message)
     peppers = handler.site.sealing.peppers
-    return await handler.store(
-        all_keys.find_by_secret, secret, peppers, actor_of(handler), now_ms()
-    )
+    return await handler.store(all_keys.find_by_secret, secret, peppers, handler.me.user, now_ms())
 
 
 async def switch(handler: HubHandler, key_id: str, *, enabled: bool) -> UserKey:
     """Enable or disable a key. Raises Failure."""
-    await handler.store(keys.set_key_enabled, key_id, enabled, actor_of(handler))
+    await handler.store(keys.set_key_enabled, key_id, enabled, handler.me.user)
     return await handler.store(all_keys.show, key_id, now_ms())
 
 
 async def revoke(handler: HubHandler, key_id: str) -> UserKey:
     """Revoke a key for good. Raises Failure."""
-    await handler.store(keys.revoke, key_id, actor_of(handler))
+    await handler.store(keys.revoke, key_id, handler.me.user)
     return await handler.store(all_keys.show, key_id, now_ms())
 
 

@@ -16,7 +16,6 @@ from handlers.hub.web.admin import (
     ActionPage,
     AdminApi,
     AdminPage,
-    actor_of,
     edit,
     paging_of,
     path_of,
@@ -104,7 +103,7 @@ async def switch(handler: HubHandler, name: str, action: str) -> None:
 
 async def reinstate(handler: HubHandler, name: str, position: int | None) -> int:
     """Use suspended upstream keys again; return their number. Raises Failure."""
-    return await handler.store(reinstate_keys, name, position, actor_of(handler))
+    return await handler.store(reinstate_keys, name, position, handler.me.user)
 
 
 class ChannelTestApi(AdminApi):

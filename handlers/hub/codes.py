@@ -12,7 +12,6 @@ from handlers.hub.web.admin import (
     AdminPage,
     Confirmation,
     ConfirmationPage,
-    actor_of,
     paging_of,
     part_of,
     path_of,
@@ -62,7 +61,7 @@ def batch_of(body: Mapping[str, Any]) -> codes.NewCodes:
 async def create(handler: HubHandler, batch: codes.NewCodes) -> list[dict[str, Any]]:
     """Create a batch; return the codes in clear, which are never shown again. Raises Failure."""
     pepper = handler.site.sealing.peppers[0]
-    return await handler.store(create_codes, batch, pepper, actor_of(handler))
+    return await handler.store(create_codes, batch, pepper, handler.me.user)
 
 
 async def change(handler: HubHandler, code_id: str, body: Mapping[str, Any]) -> None:
@@ -76,15 +75,15 @@ async def change(handler: HubHandler, code_id: str, body: Mapping[str, Any]) -> 
     if enabled is not None and not isinstance(enabled, bool):
         raise invalid("enabled", "enabled must be true or false")
     if fields:
-        await handler.store(codes.set_fields, code_id, fields, actor_of(handler))
+        await handler.store(codes.set_fields, code_id, fields, handler.me.user)
     if enabled is not None:
         switch = codes.enable if enabled else codes.disable
-        await handler.store(switch, [code_id], actor_of(handler))
+        await handler.store(switch, [code_id], handler.me.user)
 
 
 async def remove(handler: HubHandler, code_id: str) -> None:
     """Remove an unused code. Raises Failure."""
-    await handler.store(codes.remove, [code_id], actor_of(handler))
+    await handler.store(codes.remove, [code_id], handler.me.user)
 
 
 class CodeListApi(AdminApi):

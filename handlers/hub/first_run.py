@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 from handlers.hub.sign_in import begin_session
 from handlers.hub.web.base import Failure, Page, invalid
 from operations import channel_test, first_steps
-from operations.client_settings import CURLS, base_url
+from operations.channel_test import ChannelTest
+from operations.client_settings import base_url, curl
 from store.db.base_url import set_base_url
 from store.hub import first_run
 from store.money import wallet
@@ -33,7 +34,7 @@ class FirstRunView:
     token: str = ""
     problem: str = ""
     fields: dict[str, str] = field(default_factory=dict)
-    results: list[channel_test.ChannelTest] = field(default_factory=list)
+    results: list[ChannelTest] = field(default_factory=list)
     secret: str = ""
     curl: str = ""
 
@@ -171,7 +172,7 @@ class ChannelStep(FirstRunStep):
             return
         self.redirect("/first-run?step=3", status=HTTPStatus.SEE_OTHER)
 
-    async def _test_all(self, fields: dict[str, str]) -> list[channel_test.ChannelTest]:
+    async def _test_all(self, fields: dict[str, str]) -> list[ChannelTest]:
         models = list(dict.fromkeys(fields["models"].translate(MODEL_SEPARATORS).split()))
         if len(models) > MAX_MODELS:
             raise invalid("models", f"at most {MAX_MODELS} models for a start")
@@ -189,7 +190,7 @@ class ChannelStep(FirstRunStep):
         tests = (self._test(channel.name, model) for model in models)
         return list(await asyncio.gather(*tests))
 
-    async def _test(self, channel: str, model: str) -> channel_test.ChannelTest:
+    async def _test(self, channel: str, model: str) -> ChannelTest:
         cipher = self.site.sealing.cipher
         target = await self.store(channel_test.target_of, cipher, channel, model, stream=False)
         result = await channel_test.call(target, self.site.settings.upstream)
@@ -225,7 +226,7 @@ class KeyStep(FirstRunStep):
         if not channels:
             return ""
         family, model = channels[0]["family"], next(iter(channels[0]["models"]))
-        return CURLS[family][1](self.site.base_url, secret, model)
+        return curl(family, self.site.base_url, secret, model)
 
 
 def _nanos(text: str) -> int:

@@ -18,7 +18,7 @@ from handlers.hub.web.formats import days_word, failure_reason, money, shape_of
 from handlers.hub.web.parts import At, Column
 from operations.availability import Availability, unoffered_models
 from operations.base_url_check import diagnose
-from operations.client_settings import CURLS
+from operations.client_settings import curl
 from store.calls.reading.sums import (
     FAILED,
     CallSums,
@@ -93,8 +93,7 @@ def load_first_call(
 def _command(offer: Offer, base_url: str) -> str:
     """Return a curl command that reads the key from the environment."""
     family = next(family for family in FAMILIES_FIRST if family in offer.entries)
-    _, make = CURLS[family]
-    text = make(base_url, f"${KEY_VARIABLE}", offer.model)
+    text = curl(family, base_url, f"${KEY_VARIABLE}", offer.model)
     # Between double quotes, so that the shell puts the key in.
     return _QUOTED.sub(r'"\1"', text)
 
@@ -323,13 +322,8 @@ def _calls_to_plain(calls: RecentCalls, keys: Mapping[str, OwnKey]) -> dict[str,
 
 
 def _hour_to_plain(hour: HourOfCalls) -> dict[str, Any]:
-    return {
-        "at": rfc3339(hour.at_ms),
-        "ok": hour.ok,
-        "refused": hour.refused,
-        "failed": hour.failed,
-        "client_gone": hour.client_gone,
-    }
+    counts = {name: getattr(hour, name) for name in ("ok", "refused", "failed", "client_gone")}
+    return {"at": rfc3339(hour.at_ms), **counts}
 
 
 def _sums_to_plain(sums: CallSums) -> dict[str, Any]:

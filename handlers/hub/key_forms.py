@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 
 from handlers.hub.keys import (
-    KeyOwner,
+    KeyHandler,
     change_key,
     enable_key,
     group_to_plain,
@@ -124,13 +124,8 @@ def _day(at_ms: int) -> str:
 # ---- pages ---------------------------------------------------------------------------------------
 
 
-class KeyFormPage(Page):
+class KeyFormPage(KeyHandler, Page):
     """The base of the forms of a key."""
-
-    @property
-    def owner(self) -> KeyOwner:
-        """Return the owner of the keys."""
-        return KeyOwner(self.me, self.site.sealing)
 
     async def key(self, key_id: str) -> OwnKey:
         """Return a key of this user. Raises Failure 404."""

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 import peewee
 
-from handlers.hub.web.base import Api, Failure, Page, invalid
+from handlers.hub.web.base import Api, Failure, HubHandler, Page, invalid
 from handlers.hub.web.parts import Column
 from operations.base_url_check import Diagnosis, diagnose
 from operations.edits import editor
@@ -136,6 +136,15 @@ class KeyOwner:
 
     me: SignedIn
     sealing: Sealing
+
+
+class KeyHandler(HubHandler):
+    """A handler that changes keys."""
+
+    @property
+    def owner(self) -> KeyOwner:
+        """Return the owner of the keys."""
+        return KeyOwner(self.me, self.site.sealing)
 
 
 def make_key(db: peewee.Database, owner: KeyOwner, values: Mapping[str, object]) -> MadeKey:
@@ -422,13 +431,8 @@ def _time(at_ms: int | None) -> str | None:
     return None if at_ms is None else rfc3339(at_ms)
 
 
-class KeyApiBase(Api):
+class KeyApiBase(KeyHandler, Api):
     """The base of the endpoints of keys."""
-
-    @property
-    def owner(self) -> KeyOwner:
-        """Return the owner of the keys."""
-        return KeyOwner(self.me, self.site.sealing)
 
     def answer_key(self, key: OwnKey) -> None:
         """Answer with a key."""

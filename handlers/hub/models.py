@@ -6,7 +6,7 @@ from typing import Any
 import peewee
 
 from handlers.hub.objects import ObjectPage
-from handlers.hub.web.admin import AdminApi, AdminPage, actor_of, path_of
+from handlers.hub.web.admin import AdminApi, AdminPage, path_of
 from handlers.hub.web.base import Failure, HubHandler, invalid
 from operations import edits
 from store.admin import listing, price_list
@@ -18,7 +18,7 @@ async def change_prices(
     handler: HubHandler, rows: Sequence[PriceRow], *, dry_run: bool
 ) -> list[PriceChange]:
     """Change prices, all or none; `dry_run`: only return what would change. Raises Failure."""
-    actor, sealing = actor_of(handler), handler.site.sealing
+    actor, sealing = handler.me.user, handler.site.sealing
 
     def work(db: peewee.Database) -> list[PriceChange]:
         editor = edits.editor(db, sealing, actor, remote=True)

@@ -19,7 +19,6 @@ from handlers.hub.web.admin import (
     AdminPage,
     Confirmation,
     ConfirmationPage,
-    actor_of,
     edit,
     paging_of,
     path_of,
@@ -98,7 +97,7 @@ async def remove(handler: HubHandler, kind: str, name: str) -> None:
 
 def _refuse_lock_out(handler: HubHandler, name: str, values: Mapping[str, Any]) -> None:
     """Refuse what would lock out the signed-in user; an own password needs the old one."""
-    if name != actor_of(handler):
+    if name != handler.me.user:
         return
     if "password" in values:
         raise invalid("password", "change your own under Account, with the old one")
@@ -286,7 +285,7 @@ class SwitchObjectPage(ActionPage):
 
     async def post(self, plural: str, name: str, action: str) -> None:
         kind, enabled = PLURALS[plural], action == "enable"
-        if kind == "user" and name == actor_of(self) and not enabled:
+        if kind == "user" and name == self.me.user and not enabled:
             raise invalid(None, self.words["admin.not_oneself"])
         await edit(self, lambda it: it.set_enabled(kind, name, enabled))
         self.done_switched(name, path_of(plural, name), list_path(plural), enabled=enabled)

@@ -9,8 +9,8 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
@@ -28,10 +28,9 @@ from operations.base_url_check import KINDS, Check, Kind, check
 from operations.client_settings import (
     CLIENTS,
     FILE,
-    MESSAGES_VERSION,
-    PROMPT,
     Client,
     base_url,
+    sample_request,
     setups,
 )
 from store.calls.usage_queries import Filters, history
@@ -176,21 +175,14 @@ class SetupTest:
 
     def to_plain(self) -> dict[str, Any]:
         """Return the JSON of a test call."""
-        answer = self.answer
-        return {
-            "status": answer.status,
-            "request_id": answer.request_id,
-            "first_byte_ms": answer.first_byte_ms,
-            "total_ms": answer.total_ms,
-            "text": answer.text,
-            "error": answer.error,
-            "record": self.record,
-        }
+        return {**asdict(self.answer), "record": self.record}
 
 
 async def call_relay(server: ServerSettings, call: RelayRequest) -> RelayAnswer:
     """Make a call; the answer is cut at MAX_BODY_BYTES."""
-    path, headers, body = _REQUESTS[call.family](call)
+    # A path takes no slash of a name.
+    model = quote(call.model, safe="") if call.family == "generate_content" else call.model
+    path, headers, body = sample_request(call.family, call.secret, model, MAX_TOKENS)
     received = bytearray()
     begin_s = time.monotonic()
     first_s: list[float] = []
@@ -226,48 +218,6 @@ async def call_relay(server: ServerSettings, call: RelayRequest) -> RelayAnswer:
     if status == HTTPStatus.OK:
         text = _text_of_stream(call.family, text)
     return RelayAnswer(status, request_id, first_ms, total_ms, text[:MAX_TEXT_CHARS], error)
-
-
-_HttpRequest = tuple[str, Mapping[str, str], Mapping[str, Any]]
-
-
-def _chat(call: RelayRequest) -> _HttpRequest:
-    messages = [{"role": "user", "content": PROMPT}]
-    body = {"model": call.model, "stream": True, "messages": messages}
-    return "/v1/chat/completions", _bearer(call), body
-
-
-def _responses(call: RelayRequest) -> _HttpRequest:
-    return "/v1/responses", _bearer(call), {"model": call.model, "stream": True, "input": PROMPT}
-
-
-def _messages(call: RelayRequest) -> _HttpRequest:
-    body = {
-        "model": call.model,
-        "max_tokens": MAX_TOKENS,
-        "stream": True,
-        "messages": [{"role": "user", "content": PROMPT}],
-    }
-    return "/v1/messages", {"x-api-key": call.secret, "anthropic-version": MESSAGES_VERSION}, body
-
-
-def _generate(call: RelayRequest) -> _HttpRequest:
-    path = f"/v1beta/models/{quote(call.model, safe='')}:streamGenerateContent?alt=sse"
-    body = {"contents": [{"role": "user", "parts": [{"text": PROMPT}]}]}
-    return path, {"x-goog-api-key": call.secret}, body
-
-
-def _bearer(call: RelayRequest) -> dict[str, str]:
-    return {"Authorization": f"Bearer {call.secret}"}
-
-
-_REQUESTS: Mapping[str, Callable[[RelayRequest], _HttpRequest]] = {
-    "chat_completions": _chat,
-    "responses": _responses,
-    "messages": _messages,
-    "generate_content": _generate,
-}
-FAMILIES = tuple(_REQUESTS)
 
 
 def _text_of_stream(family: str, stream: str) -> str:

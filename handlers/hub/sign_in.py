@@ -23,6 +23,7 @@ from store.db import audit
 from store.hub import one_time, openid_links, people, sessions
 from store.hub.people import Person
 from store.hub.sessions import SignedIn
+from store.values.usage_record import rfc3339
 
 REASON_CHARS = 500  # of a provider's in a log line
 SIGN_IN_S = 600  # the life of a cookie of a sign-in
@@ -57,6 +58,12 @@ async def end_session(handler: HubHandler, me: SignedIn, session_id: str) -> boo
         return False
     await handler.note("end_session", "user", me.user, session=session_id)
     return True
+
+
+def session_fields(session: sessions.SessionRow) -> dict[str, Any]:
+    """Return a session as JSON, without its browser."""
+    times = {"created_at": rfc3339(session.created_ms), "seen_at": rfc3339(session.seen_ms)}
+    return {"id": session.id, **times, "address": session.address}
 
 
 # ---- one-time codes ------------------------------------------------------------------------------

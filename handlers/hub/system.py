@@ -22,7 +22,6 @@ from handlers.hub.web.admin import (
     AdminPage,
     Confirmation,
     ConfirmationPage,
-    actor_of,
     path_of,
 )
 from handlers.hub.web.base import Api, Failure, HubHandler, invalid
@@ -100,7 +99,7 @@ async def drain(handler: HubHandler) -> str | None:
     except _OpsPortSilent as error:
         return str(error)
     state = await node_state(handler.site)
-    act = audit.Act(actor_of(handler), "drain", "node", str(state["node"] or "this node"))
+    act = audit.Act(handler.me.user, "drain", "node", str(state["node"] or "this node"))
     await handler.store(audit.write_alone, act)
     return None
 
@@ -197,7 +196,7 @@ class NoticesApi(AdminApi):
         self.answer_list([notices.public(notice) for notice in rows])
 
     async def post(self) -> None:
-        notice = await self.store(notices.create, self.body(), actor_of(self))
+        notice = await self.store(notices.create, self.body(), self.me.user)
         self.answer(notices.public(notice), HTTPStatus.CREATED)
 
 
@@ -205,7 +204,7 @@ class NoticeApi(AdminApi):
     """DELETE /api/admin/notices/ID."""
 
     async def delete(self, notice_id: str) -> None:
-        await self.store(notices.remove, notice_id, actor_of(self))
+        await self.store(notices.remove, notice_id, self.me.user)
         self.answer_nothing()
 
 
@@ -251,7 +250,7 @@ class NoticesPage(ActionPage, SystemPage):
 
     async def post(self) -> None:
         if notice_id := self.get_body_argument("remove", ""):
-            await self.store(notices.remove, notice_id, actor_of(self))
+            await self.store(notices.remove, notice_id, self.me.user)
             self.done("done_notice_removed", self.back())
             return
         fields = {name: self.get_body_argument(name, "").strip() for name in NOTICE_FIELDS}
@@ -259,7 +258,7 @@ class NoticesPage(ActionPage, SystemPage):
             if len(fields[name]) == len("2027-01-01"):
                 fields[name] += "T00:00:00Z"
         try:
-            await self.store(notices.create, fields, actor_of(self))
+            await self.store(notices.create, fields, self.me.user)
         except Failure as failure:
             await self.show_system(failure)
             return

@@ -8,11 +8,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
-from tornado.web import HTTPError
 
 from handlers.hub.usage_call import (
-    COLUMNS,
-    EVERYBODY_COLUMNS,
     TOKEN_COLUMNS,
     CallRow,
     public_record,
@@ -27,7 +24,7 @@ from handlers.hub.usage_filters import (
     read_filters,
 )
 from handlers.hub.web import exports
-from handlers.hub.web.base import Api, Failure, Page, invalid
+from handlers.hub.web.base import Api, Failure, HubHandler, Page, invalid
 from handlers.hub.web.formats import FUNCTIONS, code_word, shape_of, short_word
 from handlers.hub.web.live_tail import LiveTail, TailViewer
 from handlers.hub.web.parts import Column
@@ -48,20 +45,14 @@ from store.values.ids import HOUR_MS, ulid_ms
 from store.values.usage_record import FIELDS, OUTCOMES, rfc3339
 
 SPANS = ("1h", "6h", "24h", "7d", "30d")
-CHARTS: Mapping[str, tuple[str, ...]] = {
-    "calls": ("c2", "warn", "bad"),
-    "tokens": ("c1", "c2", "c5"),
-    "cost": ("c3",),
-    "first_byte": ("c1", "c2"),
+CHARTS: Mapping[str, Mapping[str, str]] = {
+    "calls": {"ok": "c2", "refused": "warn", "failed": "bad"},
+    "tokens": {"input": "c1", "cached": "c2", "output": "c5"},
+    "cost": {"cost": "c3"},
+    "first_byte": {"p50": "c1", "p95": "c2"},
 }
-"""The charts, and the tones of their parts."""
+"""The charts, and the tones of their parts by name."""
 
-LEGENDS: Mapping[str, tuple[str, ...]] = {
-    "calls": ("ok", "refused", "failed"),
-    "tokens": ("input", "cached", "output"),
-    "cost": ("cost",),
-    "first_byte": ("p50", "p95"),
-}
 MENU_FILTERS = (
     *("outcome", "error_code", "key", "model", "endpoint", "group", "user", "channel", "status"),
     *("stream", "min_duration_ms", "request_id", "client_request_id", "upstream_request_id"),
@@ -81,6 +72,18 @@ API_CALLS, API_CALLS_MAX = 100, 1000
 API_SEARCH_S = 0.2  # for calls of one page; `next` goes on with the following ones
 LAST_DAY = "24h"  # the span of errors unless a time is given
 
+
+def cursor_of(handler: HubHandler) -> str | None:
+    """Return the id before which a page begins. Raises Failure."""
+    after = handler.get_query_argument("after", "") or None
+    try:
+        if after is not None:
+            ulid_ms(after)
+    except ValueError:
+        raise invalid("after", "after must be what `next` of a page said") from None
+    return after
+
+
 # ---- pages ---------------------------------------------------------------------------------------
 
 
@@ -91,7 +94,7 @@ class UsagePage(Page):
 
     async def get(self) -> None:
         filters = await self.read_filters()
-        after = self.cursor()
+        after = cursor_of(self)
         limit = PAGE_ROWS if after is None else MORE_ROWS
         at_ms = time.time_ns() // 1_000_000
         part = UsagePart(limit, after, self.get_query_argument("sort", "") or None)
@@ -123,16 +126,6 @@ class UsagePage(Page):
             query["since"] = ["24h"]
         return await self.store(read_filters, self.me, query, everybody=self.everybody)
 
-    def cursor(self) -> str | None:
-        """Return the id before which the page begins."""
-        after = self.get_query_argument("after", "")
-        try:
-            if after:
-                ulid_ms(after)
-        except ValueError:
-            raise HTTPError(400) from None
-        return after or None
-
     def link(self, **changes: str | None) -> str:
         """Return the address of this page with other filters, from its first call on."""
         fields = {name: ",".join(values) for name, values in self.query.items() if name != "after"}
@@ -161,24 +154,23 @@ class UsagePage(Page):
         query = filters.query
         chart = self.get_query_argument("chart", "calls")
         chart = chart if chart in CHARTS else "calls"
-        limit = PAGE_ROWS if self.cursor() is None else MORE_ROWS
+        limit = PAGE_ROWS if cursor_of(self) is None else MORE_ROWS
         export = {name: ",".join(values) for name, values in query.items()}
         if not self.everybody and self.me.admin:
             export["user"] = self.me.user  # the API shows administrators everybody's calls
-        live = not (query.get("until") or self.cursor() or view.sort)
+        live = not (query.get("until") or cursor_of(self) or view.sort)
         path, mark, tail = self.link(since=None, chart=None).partition("?")
         choices = self.choices(keys)
         return {
             "view": view,
             "link": self.link,
-            "after": self.cursor(),
+            "after": cursor_of(self),
             "limit": limit,
             "SORTED_AT_MOST": SORTED_AT_MOST,
             "searching": view.next is not None and len(view.rows) < limit,
             "ulid_ms": ulid_ms,
             "chart": chart,
             "charts": CHARTS,
-            "legend": [*zip(LEGENDS[chart], CHARTS[chart], strict=True)],
             "bars": self.chart_columns(view, chart),
             "filters": {
                 name: values for name, values in query.items() if name not in ("since", "until")
@@ -190,9 +182,7 @@ class UsagePage(Page):
             "address": self.link(),
             "export": urlencode(export, safe=",:/"),
             "tail": f"{path}/tail{mark}{tail}" if live else "",
-            "columns": [
-                name for name in COLUMNS if self.everybody or name not in EVERYBODY_COLUMNS
-            ],
+            "columns": visible_columns([], everybody=self.everybody),
             "hide": [name for name in self.get_query_argument("hide", "").split(",") if name],
             "KINDS_SHOWN": KINDS_SHOWN,
             "MORE_ROWS": MORE_ROWS,
@@ -315,22 +305,12 @@ class UsageApiBase(Api):
             text = f"these sums are made from the calls themselves, of at most {READ_AT_MOST:,}"
             raise invalid("since", f"{text}: choose a shorter time, or leave a filter out")
 
-    def cursor(self) -> str | None:
-        """Return the id before which a page begins."""
-        after = self.get_query_argument("after", "") or None
-        try:
-            if after is not None:
-                ulid_ms(after)
-        except ValueError:
-            raise invalid("after", "after must be what `next` of a page said") from None
-        return after
-
 
 class UsageApi(UsageApiBase):
     """GET /api/usage: calls, the last begun first."""
 
     async def get(self) -> None:
-        limit, after = self.number("limit", API_CALLS, API_CALLS_MAX), self.cursor()
+        limit, after = self.number("limit", API_CALLS, API_CALLS_MAX), cursor_of(self)
         filters = await self.read_filters("limit", "after")
         calls = await self.store(page, filters, limit, after, API_SEARCH_S)
         items = [public_record(row, admin=self.me.admin) for row in calls.rows]

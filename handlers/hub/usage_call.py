@@ -243,11 +243,6 @@ def flow_path(lanes: Sequence[AttemptLane]) -> str:
     return "".join(parts)
 
 
-def drawing_height(lanes: Sequence[AttemptLane]) -> int:
-    """Return the height of the drawing with its axis."""
-    return TOP_PX + max(len(lanes), 1) * LANE_PX
-
-
 def time_axis(row: Mapping[str, Any]) -> list[tuple[float, str]]:
     """Return positions in percent and their seconds."""
     whole_ms = row["duration_ms"] or 0
@@ -325,21 +320,17 @@ def cost_table(row: dict[str, Any]) -> tuple[list[CostLine], str]:
     return lines, f"{total:.{decimals}f}"
 
 
-def count_similar(db: peewee.Database, row: Mapping[str, Any], at_ms: int) -> int:
-    """Return how many calls of the same user ended with the same error in the last day."""
-    since_ms = at_ms - DAY_MS
-    filters = Filters(
-        user=row["user"], error_code=row["error_code"], since_ms=since_ms - since_ms % HOUR_MS
-    )
-    return sum(int(sums["calls"]) for sums in stats(db, (), filters))
-
-
 def load_call(
     db: peewee.Database, me: SignedIn, call_id: str, at_ms: int
 ) -> tuple[dict[str, Any], int]:
-    """Read a call, and the number of those with the same error. Raises NotFound."""
+    """Read a call, and how many of the same user ended with the same error in the last day. Raises
+    NotFound."""
     row = find_call(db, me, call_id)
-    return row, count_similar(db, row, at_ms) if row["error_code"] else 0
+    if not row["error_code"]:
+        return row, 0
+    since_ms = (at_ms - DAY_MS) // HOUR_MS * HOUR_MS
+    filters = Filters(user=row["user"], error_code=row["error_code"], since_ms=since_ms)
+    return row, sum(int(sums["calls"]) for sums in stats(db, (), filters))
 
 
 class CallPage(Page):
@@ -358,7 +349,7 @@ class CallPage(Page):
             lanes=lanes,
             axis=time_axis(row),
             flow=flow_path(lanes),
-            height=drawing_height(lanes),
+            height=TOP_PX + max(len(lanes), 1) * LANE_PX,
             FLOW_UNITS=FLOW_UNITS,
             LATE_PERCENT=LATE_PERCENT,
             admin=me.admin,

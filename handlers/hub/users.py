@@ -12,13 +12,13 @@ import peewee
 
 from handlers.hub import objects
 from handlers.hub.objects import ObjectForm, ObjectPage
+from handlers.hub.sign_in import session_fields
 from handlers.hub.web.admin import (
     ActionPage,
     AdminApi,
     AdminPage,
     Confirmation,
     ConfirmationPage,
-    actor_of,
     limit_of,
     part_of,
     path_of,
@@ -81,14 +81,14 @@ def reason_of(body: Mapping[str, Any]) -> str:
 async def book(handler: HubHandler, user: str, booking: Booking) -> Line:
     """Credit or debit a user's wallet. Raises Failure."""
     movement = wallet.Movement(
-        booking.amount_nanos, booking.reason, booking.own_id, actor_of(handler)
+        booking.amount_nanos, booking.reason, booking.own_id, handler.me.user
     )
     return await handler.store(BOOKINGS[booking.kind], user, movement)
 
 
 async def refund(handler: HubHandler, call_id: str, reason: str) -> wallet.Refund:
     """Return what a call took from a wallet, once. Raises Failure."""
-    return await handler.store(wallet.refund, call_id, reason, actor_of(handler))
+    return await handler.store(wallet.refund, call_id, reason, handler.me.user)
 
 
 class CreditApi(AdminApi):
@@ -181,17 +181,8 @@ class SessionsApi(AdminApi):
 
     async def get(self, name: str) -> None:
         user = await self.store(listing.show_one, "user", name)
-        items = [
-            {
-                "id": session.id,
-                "created_at": rfc3339(session.created_ms),
-                "seen_at": rfc3339(session.seen_ms),
-                "address": session.address,
-                "agent": session.agent,
-            }
-            for session in await self.store(sessions.of_user, user["id"])
-        ]
-        self.answer_list(items)
+        rows = await self.store(sessions.of_user, user["id"])
+        self.answer_list([{**session_fields(row), "agent": row.agent} for row in rows])
 
     async def delete(self, name: str) -> None:
         ended = await end_sessions(self, name)
@@ -230,7 +221,7 @@ class RevokeTokenApi(AdminApi):
     """DELETE /api/admin/tokens/ID."""
 
     async def delete(self, token_id: str) -> None:
-        await self.store(tokens.revoke, token_id, actor=actor_of(self))
+        await self.store(tokens.revoke, token_id, actor=self.me.user)
         self.answer_nothing()
 
 
@@ -254,24 +245,24 @@ def sign_in_methods(db: peewee.Database, name: str) -> SignInMethods:
 async def end_one_time_codes(handler: HubHandler, name: str) -> bool:
     """Sign a user in without one-time codes from now on; False: as before. Raises Failure."""
     _refuse_own(handler, name)
-    return await handler.store(one_time.end, name, actor_of(handler))
+    return await handler.store(one_time.end, name, handler.me.user)
 
 
 async def link(handler: HubHandler, name: str, subject: str) -> str:
     """Let an account of the provider sign in as a user; return the link's id. Raises Failure."""
     _refuse_own(handler, name)
     issuer = handler.site.settings.hub.oidc_issuer
-    return await handler.store(link_account, issuer, name, subject, actor_of(handler))
+    return await handler.store(link_account, issuer, name, subject, handler.me.user)
 
 
 async def unlink(handler: HubHandler, name: str, link_id: str) -> None:
     """End a link of a user. Raises Failure."""
     user = await handler.store(listing.show_one, "user", name)
-    await handler.store(openid_links.unlink, user["id"], name, link_id, actor_of(handler))
+    await handler.store(openid_links.unlink, user["id"], name, link_id, handler.me.user)
 
 
 def _refuse_own(handler: HubHandler, name: str) -> None:
-    if name == actor_of(handler):
+    if name == handler.me.user:
         raise invalid(None, "change your own under Account, with your password")
 
 
@@ -312,7 +303,7 @@ class LinksApi(AdminApi):
         self.answer(_link_fields(linked), HTTPStatus.CREATED)
 
     async def delete(self, name: str) -> None:
-        self.answer({"ended": await self.store(openid_links.unlink_all, name, actor_of(self))})
+        self.answer({"ended": await self.store(openid_links.unlink_all, name, self.me.user)})
 
 
 class LinkApi(AdminApi):

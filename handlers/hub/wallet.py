@@ -163,12 +163,6 @@ class WrongCode(Failure):
         self.reason, self.at_ms = refusal.reason, refusal.at_ms
 
 
-async def worth_of(handler: HubHandler, code: str) -> int:
-    """Return the worth of a code (nanos). Raises Failure 400, 429."""
-    worth: int = await _try_code(handler, codes.worth, code)
-    return worth
-
-
 async def redeem(handler: HubHandler, code: str) -> Line:
     """Put a code into the wallet of the user. Raises Failure 400, 429."""
     user = handler.me.user
@@ -305,7 +299,7 @@ class RedeemForm(WalletForm):
         currency = self.site.settings.money.currency
         try:
             if not self.get_body_argument("confirm", ""):
-                worth = format_money(await worth_of(self, code))
+                worth = format_money(await _try_code(self, codes.worth, code))
                 await self.page(WalletForms(code=code, worth=worth))
                 return
             line = await redeem(self, code)

@@ -5,7 +5,7 @@ document.py.
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 READ, KEYS, ADMIN, OPEN = "read", "keys", "admin", ""
 
@@ -69,93 +69,83 @@ _CALLS = (
     *("upstream_request_id", "trace_id", "since", "until"),
 )
 
+
+def _read(path: str, summary: str, answer: str = "", **more: Any) -> Endpoint:
+    return Endpoint("GET", f"/api/{path}", READ, summary, answer, **more)
+
+
+def _change(method: str, path: str, summary: str, answer: str, *body: str, **more: Any) -> Endpoint:
+    return Endpoint(method, f"/api/{path}", KEYS, summary, answer, "".join(body), **more)
+
+
+def _admin(
+    method: str, path: str, summary: str, answer: str = "", body: str = "", **more: Any
+) -> Endpoint:
+    return Endpoint(method, f"/api/admin/{path}", ADMIN, summary, answer, body, **more)
+
+
 _MEMBER = (
     Endpoint("GET", "/api/openapi.json", OPEN, "This document.", "Object"),
-    Endpoint("GET", "/api/me", READ, "The user: name, role, balance, groups.", "Me"),
-    Endpoint("GET", "/api/home", READ, "Money, calls of 24 hours, alerts.", "Object"),
-    Endpoint("GET", "/api/notices", READ, "The current notices of administrators.", "NoticeList"),
-    Endpoint("GET", "/api/groups", READ, "Groups in which the user may create keys.", "List"),
-    Endpoint("GET", "/api/sessions", READ, "Own sessions of browsers.", "List"),
-    Endpoint("DELETE", "/api/sessions/{id}", KEYS, "End a session.", "Object"),
-    Endpoint("GET", "/api/tokens", READ, "Own tokens of this API.", "TokenList"),
-    Endpoint(
-        *("POST", "/api/tokens", KEYS, "Create a token; shown once."),
-        *("NewToken", "TokenBody", (), 201),
+    _read("me", "The user: name, role, balance, groups.", "Me"),
+    _read("home", "Money, calls of 24 hours, alerts.", "Object"),
+    _read("notices", "The current notices of administrators.", "NoticeList"),
+    _read("groups", "Groups in which the user may create keys.", "List"),
+    _read("sessions", "Own sessions of browsers.", "List"),
+    _change("DELETE", "sessions/{id}", "End a session.", "Object"),
+    _read("tokens", "Own tokens of this API.", "TokenList"),
+    _change("POST", "tokens", "Create a token; shown once.", "NewToken", "TokenBody", status=201),
+    _change("DELETE", "tokens/{id}", "Revoke a token.", "Object"),
+    _read("keys", "Own keys.", "KeyList", query=(*_PAGE, "search", "state", "group")),
+    _change(
+        "POST", "keys", "Create a key; its secret is shown once.", "Secret", "KeyBody", status=201
     ),
-    Endpoint("DELETE", "/api/tokens/{id}", KEYS, "Revoke a token.", "Object"),
-    Endpoint(
-        *("GET", "/api/keys", READ, "Own keys.", "KeyList", ""),
-        query=("limit", "after", "search", "state", "group"),
-    ),
-    Endpoint(
-        *("POST", "/api/keys", KEYS, "Create a key; its secret is shown once."),
-        *("Secret", "KeyBody", (), 201),
-    ),
-    Endpoint("GET", "/api/keys/{id}", READ, "One key, with the wrong paths of its calls.", "Key"),
-    Endpoint("PATCH", "/api/keys/{id}", KEYS, "Change a key.", "Key", "KeyBody"),
-    Endpoint("DELETE", "/api/keys/{id}", KEYS, "Revoke a key for good.", "Key"),
-    Endpoint(
-        *("POST", "/api/keys/{id}/rotate", KEYS, "A new secret; the old one works for a while."),
+    _read("keys/{id}", "One key, with the wrong paths of its calls.", "Key"),
+    _change("PATCH", "keys/{id}", "Change a key.", "Key", "KeyBody"),
+    _change("DELETE", "keys/{id}", "Revoke a key for good.", "Key"),
+    _change(
+        *("POST", "keys/{id}/rotate", "A new secret; the old one works for a while."),
         *("Secret", "RotateBody"),
     ),
-    Endpoint("POST", "/api/keys/{id}/disable", KEYS, "Disable a key: its calls get 401.", "Key"),
-    Endpoint("POST", "/api/keys/{id}/enable", KEYS, "Enable a key again.", "Key"),
-    Endpoint(
-        *("GET", "/api/status", READ, "The models of each group: state, prices, figures."),
+    _change("POST", "keys/{id}/disable", "Disable a key: its calls get 401.", "Key"),
+    _change("POST", "keys/{id}/enable", "Enable a key again.", "Key"),
+    _read(
+        *("status", "The models of each group: state, prices, figures."),
         *("Object",),
         query=(*_PAGE, "group", "model", "text", "state", "entry"),
     ),
-    Endpoint(
-        *("GET", "/api/usage", READ, "Calls, the newest first."),
-        *("CallList", "", (*_PAGE, *_CALLS)),
-    ),
-    Endpoint("GET", "/api/usage/{id}", READ, "One call with the lines of its cost.", "Call"),
-    Endpoint(
-        *("GET", "/api/usage/stats", READ, "Sums of calls.", "List"),
-        query=("by", "sort", "top", *_CALLS),
-    ),
-    Endpoint(
-        *("GET", "/api/usage/errors", READ, "Errors by kind, each with a sample.", "List"),
-        query=_CALLS,
-    ),
-    Endpoint(
-        *("GET", "/api/usage/export", READ, "All calls that match, streamed."),
+    _read("usage", "Calls, the newest first.", "CallList", query=(*_PAGE, *_CALLS)),
+    _read("usage/{id}", "One call with the lines of its cost.", "Call"),
+    _read("usage/stats", "Sums of calls.", "List", query=("by", "sort", "top", *_CALLS)),
+    _read("usage/errors", "Errors by kind, each with a sample.", "List", query=_CALLS),
+    _read(
+        *("usage/export", "All calls that match, streamed."),
         query=("format", *_CALLS),
         media="application/x-ndjson",
     ),
-    Endpoint(
-        *("GET", "/api/usage/tail", READ, "New calls as server-sent events."),
-        query=_CALLS,
-        media="text/event-stream",
+    _read(
+        "usage/tail", "New calls as server-sent events.", query=_CALLS, media="text/event-stream"
     ),
-    Endpoint("GET", "/api/wallet", READ, "Balance, what calls hold, plans.", "Object"),
-    Endpoint(
-        *("PATCH", "/api/wallet", KEYS, "Set the low-balance threshold and the payment order."),
+    _read("wallet", "Balance, what calls hold, plans.", "Object"),
+    _change(
+        *("PATCH", "wallet", "Set the low-balance threshold and the payment order."),
         *("Object", "WalletBody"),
     ),
-    Endpoint(
-        *("GET", "/api/wallet/ledger", READ, "Entries of the ledger, the newest first."),
-        *("List", "", _PAGE),
-    ),
-    Endpoint("POST", "/api/wallet/redeem", KEYS, "Redeem a code.", "Object", "CodeBody"),
+    _read("wallet/ledger", "Entries of the ledger, the newest first.", "List", query=_PAGE),
+    _change("POST", "wallet/redeem", "Redeem a code.", "Object", "CodeBody"),
     Endpoint("POST", "/api/setup/check-url", READ, "Check a base URL.", "Object", "UrlBody"),
-    Endpoint("POST", "/api/setup/test", KEYS, "A test call with a key.", "Object", "SetupTest"),
+    _change("POST", "setup/test", "A test call with a key.", "Object", "SetupTest"),
 )
 
 
 def _kind(plural: str, schema: str, name: str = "{name}") -> tuple[Endpoint, ...]:
     """Return the operations of a kind of administered objects."""
-    path = f"/api/admin/{plural}"
-    singular = plural.removesuffix("s")
+    path, singular, body = f"{plural}/{name}", plural.removesuffix("s"), f"{schema}Body"
     return (
-        Endpoint("GET", path, ADMIN, f"All {plural}.", f"{schema}List", "", _LIST),
-        Endpoint("POST", path, ADMIN, f"Create a {singular}.", schema, f"{schema}Body", (), 201),
-        Endpoint("GET", f"{path}/{name}", ADMIN, f"One {singular}.", schema),
-        Endpoint(
-            *("PATCH", f"{path}/{name}", ADMIN, f"Change a {singular}."),
-            *(schema, f"{schema}Body"),
-        ),
-        Endpoint("DELETE", f"{path}/{name}", ADMIN, f"Remove a {singular}.", status=204),
+        _admin("GET", plural, f"All {plural}.", f"{schema}List", query=_LIST),
+        _admin("POST", plural, f"Create a {singular}.", schema, body, status=201),
+        _admin("GET", path, f"One {singular}.", schema),
+        _admin("PATCH", path, f"Change a {singular}.", schema, body),
+        _admin("DELETE", path, f"Remove a {singular}.", status=204),
     )
 
 
@@ -167,117 +157,89 @@ _ADMIN = (
     *_kind("plans", "Plan"),
     *_kind("subscriptions", "Subscription"),
     *_kind("subscriptions", "Subscription", "{user}/{plan}")[2:],
-    Endpoint(
-        *("POST", "/api/admin/users/{name}/credit", ADMIN, "Add money, or take it."),
-        *("Object", "CreditBody"),
+    _admin("POST", "users/{name}/credit", "Add money, or take it.", "Object", "CreditBody"),
+    _admin("GET", "users/{name}/ledger", "Entries of a user's ledger.", "List", query=_PAGE),
+    _admin(
+        *("POST", "usage/{id}/refund", "Refund the charge of a call to the wallet, once."),
+        *("Object", "RefundBody"),
     ),
-    Endpoint(
-        *("GET", "/api/admin/users/{name}/ledger", ADMIN, "Entries of a user's ledger."),
-        *("List", "", ("limit", "after")),
+    _admin(
+        *("GET", "keys", "Keys of all users, the newest first."),
+        *("List",),
+        query=(*_PAGE, "user", "text"),
     ),
-    Endpoint(
-        *("POST", "/api/admin/usage/{id}/refund", ADMIN),
-        *("Refund the charge of a call to the wallet, once.", "Object", "RefundBody"),
-    ),
-    Endpoint(
-        *("GET", "/api/admin/keys", ADMIN, "Keys of all users, the newest first."),
-        *("List", "", ("limit", "after", "user", "text")),
-    ),
-    Endpoint(
-        *("POST", "/api/admin/keys/find", ADMIN, "Find the key of a secret, which is not stored."),
+    _admin(
+        *("POST", "keys/find", "Find the key of a secret, which is not stored."),
         *("Object", "FindKeyBody"),
     ),
-    Endpoint("GET", "/api/admin/keys/{id}", ADMIN, "One key.", "Object"),
-    Endpoint("DELETE", "/api/admin/keys/{id}", ADMIN, "Revoke a key for good.", "Object"),
-    Endpoint("POST", "/api/admin/keys/{id}/enable", ADMIN, "Enable a key.", "Object"),
-    Endpoint("POST", "/api/admin/keys/{id}/disable", ADMIN, "Disable a key.", "Object"),
-    Endpoint("GET", "/api/admin/users/{name}/sessions", ADMIN, "A user's sessions.", "List"),
-    Endpoint(
-        *("DELETE", "/api/admin/users/{name}/sessions", ADMIN),
-        *("End the user's sessions and revoke the tokens.", "Ended"),
+    _admin("GET", "keys/{id}", "One key.", "Object"),
+    _admin("DELETE", "keys/{id}", "Revoke a key for good.", "Object"),
+    _admin("POST", "keys/{id}/enable", "Enable a key.", "Object"),
+    _admin("POST", "keys/{id}/disable", "Disable a key.", "Object"),
+    _admin("GET", "users/{name}/sessions", "A user's sessions.", "List"),
+    _admin(
+        "DELETE", "users/{name}/sessions", "End the user's sessions and revoke the tokens.", "Ended"
     ),
-    Endpoint(
-        *("GET", "/api/admin/tokens", ADMIN, "Tokens of all users, without secrets.", "TokenList"),
+    _admin(
+        *("GET", "tokens", "Tokens of all users, without secrets."),
+        *("TokenList",),
         query=("user", *_PAGE),
     ),
-    Endpoint("DELETE", "/api/admin/tokens/{id}", ADMIN, "Revoke a token of any user.", status=204),
-    Endpoint(
-        *("GET", "/api/admin/users/{name}/totp", ADMIN, "Whether one-time codes are on."),
-        *("Totp",),
+    _admin("DELETE", "tokens/{id}", "Revoke a token of any user.", status=204),
+    _admin("GET", "users/{name}/totp", "Whether one-time codes are on.", "Totp"),
+    _admin("DELETE", "users/{name}/totp", "Turn one-time codes off.", "Totp"),
+    _admin("GET", "users/{name}/links", "Linked OpenID accounts.", "List"),
+    _admin(
+        *("POST", "users/{name}/links", "Link an account of the provider."),
+        *("Link", "LinkBody"),
+        status=201,
     ),
-    Endpoint("DELETE", "/api/admin/users/{name}/totp", ADMIN, "Turn one-time codes off.", "Totp"),
-    Endpoint("GET", "/api/admin/users/{name}/links", ADMIN, "Linked OpenID accounts.", "List"),
-    Endpoint(
-        *("POST", "/api/admin/users/{name}/links", ADMIN, "Link an account of the provider."),
-        *("Link", "LinkBody", (), 201),
+    _admin("DELETE", "users/{name}/links", "Unlink all accounts.", "Object"),
+    _admin("DELETE", "users/{name}/links/{id}", "Unlink an account.", status=204),
+    _admin(
+        "POST", "channels/{name}/test", "Test a channel with a real call.", "TestResult", "TestBody"
     ),
-    Endpoint("DELETE", "/api/admin/users/{name}/links", ADMIN, "Unlink all accounts.", "Object"),
-    Endpoint(
-        *("DELETE", "/api/admin/users/{name}/links/{id}", ADMIN, "Unlink an account."),
-        status=204,
+    _admin(
+        *("POST", "channel-tests", "Test each enabled channel, or those named, with a real call."),
+        *("TestResults", "ChannelTests"),
     ),
-    Endpoint(
-        *("POST", "/api/admin/channels/{name}/test", ADMIN, "Test a channel with a real call."),
-        *("TestResult", "TestBody"),
+    _admin(
+        *("GET", "channels/{name}/upstream-models", "The models listed by a channel's upstream."),
+        *("UpstreamModels",),
     ),
-    Endpoint(
-        *("POST", "/api/admin/channel-tests", ADMIN),
-        *("Test each enabled channel, or those named, with a real call.", "TestResults"),
-        "ChannelTests",
+    _admin("POST", "channels/{name}/enable", "Enable a channel.", "Channel"),
+    _admin("POST", "channels/{name}/disable", "Disable a channel.", "Channel"),
+    _admin("POST", "channels/{name}/drain", "Drain a channel: no new calls.", "Channel"),
+    _admin(
+        *("POST", "channels/{name}/reinstate", "Use suspended upstream keys again."),
+        *("Object", "ReinstateBody"),
     ),
-    Endpoint(
-        *("GET", "/api/admin/channels/{name}/upstream-models", ADMIN),
-        *("The models listed by a channel's upstream.", "UpstreamModels"),
+    _admin("GET", "models/{name}/prices", "Prices over time.", "PriceList"),
+    _admin(
+        *("POST", "prices", "Import a list of prices, all or nothing."),
+        *("PriceChanges", "PriceListBody"),
+        query=("dry_run",),
     ),
-    Endpoint("POST", "/api/admin/channels/{name}/enable", ADMIN, "Enable a channel.", "Channel"),
-    Endpoint("POST", "/api/admin/channels/{name}/disable", ADMIN, "Disable a channel.", "Channel"),
-    Endpoint(
-        *("POST", "/api/admin/channels/{name}/drain", ADMIN, "Drain a channel: no new calls."),
-        *("Channel",),
+    _admin("GET", "codes", "Redeem codes, the newest first.", "List", query=_LIST),
+    _admin("POST", "codes", "Create codes; shown once.", "List", "CodesBody", status=201),
+    _admin("GET", "codes/{id}", "One code.", "Object"),
+    _admin("PATCH", "codes/{id}", "Change an unused code.", "Object", "CodeChange"),
+    _admin("DELETE", "codes/{id}", "Remove an unused code.", status=204),
+    _admin(
+        *("GET", "audit", "The audit log, the newest line first."),
+        *("AuditList",),
+        query=(*_PAGE, "actor", "kind", "name", "since"),
     ),
-    Endpoint(
-        *("POST", "/api/admin/channels/{name}/reinstate", ADMIN),
-        *("Use suspended upstream keys again.", "Object", "ReinstateBody"),
-    ),
-    Endpoint("GET", "/api/admin/models/{name}/prices", ADMIN, "Prices over time.", "PriceList"),
-    Endpoint(
-        *("POST", "/api/admin/prices", ADMIN, "Import a list of prices, all or nothing."),
-        *("PriceChanges", "PriceListBody", ("dry_run",)),
-    ),
-    Endpoint(
-        *("GET", "/api/admin/codes", ADMIN, "Redeem codes, the newest first."),
-        *("List", "", _LIST),
-    ),
-    Endpoint(
-        *("POST", "/api/admin/codes", ADMIN, "Create codes; shown once."),
-        *("List", "CodesBody", (), 201),
-    ),
-    Endpoint("GET", "/api/admin/codes/{id}", ADMIN, "One code.", "Object"),
-    Endpoint(
-        *("PATCH", "/api/admin/codes/{id}", ADMIN, "Change an unused code."),
-        *("Object", "CodeChange"),
-    ),
-    Endpoint("DELETE", "/api/admin/codes/{id}", ADMIN, "Remove an unused code.", status=204),
-    Endpoint(
-        *("GET", "/api/admin/audit", ADMIN, "The audit log, the newest line first.", "AuditList"),
-        query=("limit", "after", "actor", "kind", "name", "since"),
-    ),
-    Endpoint(
-        *("GET", "/api/admin/audit/export", ADMIN, "All lines that match, streamed."),
+    _admin(
+        *("GET", "audit/export", "All lines that match, streamed."),
         query=("format", "actor", "kind", "name", "since"),
         media="application/x-ndjson",
     ),
-    Endpoint(
-        *("GET", "/api/admin/system", ADMIN, "Workers, store, effective configuration."),
-        *("Object",),
-    ),
-    Endpoint("POST", "/api/admin/system/drain", ADMIN, "Drain this node.", "Object"),
-    Endpoint("GET", "/api/admin/notices", ADMIN, "All notices.", "NoticeList"),
-    Endpoint(
-        *("POST", "/api/admin/notices", ADMIN, "Show a notice to everybody."),
-        *("Notice", "NoticeBody", (), 201),
-    ),
-    Endpoint("DELETE", "/api/admin/notices/{id}", ADMIN, "Remove a notice.", status=204),
+    _admin("GET", "system", "Workers, store, effective configuration.", "Object"),
+    _admin("POST", "system/drain", "Drain this node.", "Object"),
+    _admin("GET", "notices", "All notices.", "NoticeList"),
+    _admin("POST", "notices", "Show a notice to everybody.", "Notice", "NoticeBody", status=201),
+    _admin("DELETE", "notices/{id}", "Remove a notice.", status=204),
 )
 
 ROWS: tuple[Endpoint, ...] = (*_MEMBER, *_ADMIN)

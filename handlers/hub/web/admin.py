@@ -20,12 +20,6 @@ DEFAULT_ITEMS = 50
 MAX_ITEMS = 500  # of one page of a list
 
 
-def actor_of(handler: HubHandler) -> str:
-    """Return the name of the signed-in user, as the audit log records it."""
-    assert handler.signed_in is not None
-    return handler.signed_in.user
-
-
 def limit_of(handler: HubHandler) -> int:
     """Return the requested number of items. Raises Failure."""
     return handler.number("limit", DEFAULT_ITEMS, MAX_ITEMS)
@@ -48,7 +42,7 @@ async def edit(
 ) -> Outcome:
     """Make a change in the name of the signed-in user; `hashes`: it may hash a password. Raises
     Failure."""
-    actor, sealing = actor_of(handler), handler.site.sealing
+    actor, sealing = handler.me.user, handler.site.sealing
 
     def work(db: peewee.Database) -> Outcome:
         return change(edits.editor(db, sealing, actor, remote=True))

@@ -158,57 +158,10 @@ class Level(UIModule):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A span of an uptime bar: the share of calls that succeeded (None: no calls), the title on
-    hover, the link to its calls, whether only probes ran."""
-
-    share: float | None
-    title: str
-    href: str = ""
-    probes_only: bool = False
-
-
-class Uptime(UIModule):
-    """A bar for each span, whose height and colour show its share."""
-
-    def render(self, spans: Sequence[Span], label: str) -> str:
-        step = BAR_WIDTH + BAR_GAP
-        bars = "".join(self._bar(index * step, span) for index, span in enumerate(spans))
-        width = len(spans) * step
-        return (
-            f'<svg class="uptime" role="img" aria-label="{xhtml_escape(label)}" width="{width}"'
-            f' height="{BAR_HEIGHT}" viewBox="0 0 {width} {BAR_HEIGHT}">{bars}</svg>'
-        )
-
-    def _bar(self, left: int, span: Span) -> str:
-        height, kind = self._height(span)
-        top = BAR_HEIGHT - height
-        inset = 0.5 if kind == "probes" else 0
-        rect = (
-            f'<rect class="{kind}" x="{left + inset}" y="{top + inset:g}"'
-            f' width="{BAR_WIDTH - 2 * inset:g}" height="{height - 2 * inset:g}">'
-            f"<title>{xhtml_escape(span.title)}</title></rect>"
-        )
-        return (
-            f'<a href="{xhtml_escape(span.href)}" tabindex="-1">{rect}</a>' if span.href else rect
-        )
-
-    @staticmethod
-    def _height(span: Span) -> tuple[float, str]:
-        if span.share is None:
-            return UPTIME_FOOT, "foot"
-        if span.probes_only:
-            return BAR_HEIGHT, "probes"
-        for minimum, part, kind in UPTIME_STEPS:
-            if span.share >= minimum:
-                return round(BAR_HEIGHT * part, 1), kind
-        return round(BAR_HEIGHT * UPTIME_LOWEST, 1), "bad"
-
-
 class UptimeRow(UIModule):
-    """An Uptime for tables with many of them: bars of one kind are one path, and the whole is one
-    link. A script adds the titles and links of single bars.
+    """A bar for each span, whose height and colour show the share of calls that succeeded. Bars of
+    one kind are one path, and the whole is one link; a script adds the titles and links of single
+    bars.
 
     `counts`: of each span the calls that succeeded, those that failed, and probes. `times`: the
     beginning of the first span and the length of each (ms).
@@ -238,11 +191,17 @@ class UptimeRow(UIModule):
 
     @staticmethod
     def _path(left: int, share: float | None, *, probes_only: bool) -> tuple[str, str]:
-        height, kind = Uptime._height(Span(share, "", probes_only=probes_only))
-        top, wide = BAR_HEIGHT - height, BAR_WIDTH
-        if kind == "probes":  # its line is drawn within
-            return kind, f"M{left + 0.5} 0.5h{wide - 1}v{BAR_HEIGHT - 1}h-{wide - 1}z"
-        return kind, f"M{left} {top:g}h{wide}v{height:g}h-{wide}z"
+        """Return the kind of a bar and its path; `share` None: no call in its span."""
+        if probes_only and share is not None:  # its line is drawn within
+            inner = BAR_WIDTH - 1
+            return "probes", f"M{left + 0.5} 0.5h{inner}v{BAR_HEIGHT - 1}h-{inner}z"
+        part, kind = UPTIME_LOWEST, "bad"
+        if share is not None:
+            steps = ((part, kind) for least, part, kind in UPTIME_STEPS if share >= least)
+            part, kind = next(steps, (part, kind))
+        height = UPTIME_FOOT if share is None else round(BAR_HEIGHT * part, 1)
+        kind = "foot" if share is None else kind
+        return kind, f"M{left} {BAR_HEIGHT - height:g}h{BAR_WIDTH}v{height:g}h-{BAR_WIDTH}z"
 
 
 class Spark(UIModule):
@@ -361,10 +320,7 @@ def tidy(value: float) -> str:
     return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:g}"
 
 
-_ALL = (
-    *(Moment, Sentence, Icon, IconSheet, State, Shape, Copy, Level, Uptime, UptimeRow, Spark),
-    Bars,
-)
+_ALL = (*(Moment, Sentence, Icon, IconSheet, State, Shape, Copy, Level, UptimeRow, Spark, Bars),)
 MODULES = {module.__name__: module for module in _ALL}
 """The modules that templates may use."""
 
@@ -410,6 +366,5 @@ ICONS: Mapping[str, str] = {
     "play": "M4.5 3v10l8-5z",
     "pause": "M5.5 3v10M10.5 3v10",
     "again": "M13 4v3.2H9.8M12.8 7.2A5 5 0 1 0 12.5 10",
-    "flag": "M3.5 14V2.5h8.5l-2 3 2 3H3.5",
 }
 """The path of each, by its name."""

@@ -137,11 +137,9 @@ class Site:
     sign_ins: SignInLog = field(default_factory=SignInLog)
     provider: object = None  # of OpenID, made when it is first needed
     _stored_base_url: str = ""
-    _base_url_due_s: float = 0.0
     warnings: tuple[str, ...] = ()  # notices that every page shows
-    _warnings_due_s: float = 0.0
     first_run_open: bool = False  # no administrator can sign in
-    _first_run_due_s: float = 0.0
+    _due_s: dict[str, float] = field(default_factory=dict)  # when a value is read again
     _store: FairThreads = field(
         default_factory=lambda: FairThreads(
             STORE_THREADS, "store", STORE_WAITING_MAX, STORE_WAITING_OF_PARTY_MAX
@@ -160,34 +158,38 @@ class Site:
 
     async def read_base_url(self, now_s: float, *, at_once: bool = False) -> None:
         """Read {base_url} from the store, at most once in BASE_URL_S."""
-        if self.settings.server.public_url or (now_s < self._base_url_due_s and not at_once):
+        if self.settings.server.public_url:
             return
-        self._base_url_due_s = now_s + BASE_URL_S
-        try:
-            self._stored_base_url = await self.store(stored_base_url)
-        except StoreUnavailable:
-            return  # the last value holds; whatever needs the store reports that it is unreachable
+        if at_once:
+            self._due_s.pop("base_url", None)
+        url = await self._when_due("base_url", now_s, BASE_URL_S, stored_base_url)
+        if url is not None:
+            self._stored_base_url = url
 
     async def read_warnings(self, now_s: float) -> None:
         """Read the warnings of administrators to everybody, at most once in NOTICES_S."""
-        if now_s < self._warnings_due_s:
-            return
-        self._warnings_due_s = now_s + NOTICES_S
-        try:
-            current = await self.store(notices.current)
-        except StoreUnavailable:
-            return  # the last value holds
-        self.warnings = tuple(notice.text for notice in current if notice.level == notices.WARNING)
+        current = await self._when_due("warnings", now_s, NOTICES_S, notices.current)
+        if current is not None:
+            self.warnings = tuple(row.text for row in current if row.level == notices.WARNING)
 
     async def read_first_run(self, now_s: float) -> None:
         """Read whether an administrator can sign in, at most once in FIRST_RUN_S."""
-        if now_s < self._first_run_due_s:
-            return
-        self._first_run_due_s = now_s + FIRST_RUN_S
+        exist = await self._when_due("first_run", now_s, FIRST_RUN_S, administrators.exist)
+        if exist is not None:
+            self.first_run_open = not exist
+
+    async def _when_due(
+        self, name: str, now_s: float, every_s: float, work: Callable[[peewee.Database], Result]
+    ) -> Result | None:
+        """Return what the store has, at most once in `every_s`; None: the last value holds, now is
+        too early or the store unreachable, which whatever needs it reports."""
+        if now_s < self._due_s.get(name, 0.0):
+            return None
+        self._due_s[name] = now_s + every_s
         try:
-            self.first_run_open = not await self.store(administrators.exist)
+            return await self.store(work)
         except StoreUnavailable:
-            return  # the last value holds
+            return None
 
     @property
     def secure(self) -> bool:

@@ -8,7 +8,7 @@ import logging
 import math
 from collections import Counter, OrderedDict
 from collections.abc import Callable
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Literal
 
 log = logging.getLogger("sluice.hub")
@@ -115,14 +115,10 @@ def _cut(address: str, ipv4_prefix: int) -> str:
         return address  # of a socket without one
     if isinstance(parsed, IPv6Address):
         if parsed.ipv4_mapped is None:
-            return _network(parsed, IPV6_PREFIX)
+            return str(ip_network((parsed, IPV6_PREFIX), strict=False))
         parsed = parsed.ipv4_mapped
-    return str(parsed) if ipv4_prefix == IPV4_BITS else _network(parsed, ipv4_prefix)
-
-
-def _network(address: IPv4Address | IPv6Address, prefix: int) -> str:
-    host_bits = address.max_prefixlen - prefix
-    return f"{type(address)(int(address) >> host_bits << host_bits)}/{prefix}"
+    network = ip_network((parsed, ipv4_prefix), strict=False)
+    return str(parsed if ipv4_prefix == IPV4_BITS else network)
 
 
 # ---- sign-ins ------------------------------------------------------------------------------------

@@ -223,8 +223,7 @@ def test_curl(printed, tmp_path, family):
     if shutil.which("curl") is None:
         reason = "curl is not installed (apt-get install curl)"
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
-    title, _ = client_settings.CURLS[family]
-    line = parts(printed("curl", "--model", MODEL))[title]
+    line = parts(printed("curl", "--model", MODEL))[client_settings.CURL_TITLES[family]]
     done = subprocess.run(
         ["sh", "-c", line.replace(client_settings.PROMPT, SAYING)],
         check=True,

@@ -13,9 +13,8 @@ from handlers.hub.web.parts import (
     IconSheet,
     Level,
     Moment,
-    Span,
     State,
-    Uptime,
+    UptimeRow,
     nice_above,
     tidy,
 )
@@ -32,7 +31,7 @@ def handler():
 @pytest.mark.parametrize("module, args", [(State, ("bad", EVIL, EVIL)), (Copy, (EVIL,))])
 def test_names_stay_text(handler, module, args):
     assert "<script" not in module(handler).render(*args)
-    assert "<script" not in Uptime(handler).render([Span(0.5, EVIL, EVIL)], EVIL)
+    assert "<script" not in UptimeRow(handler).render([(1, 1, 0)], (0, 1), EVIL, EVIL)
     assert "<script" not in Bars(handler).render([Column((1,), EVIL, EVIL, EVIL)], ("c2",), EVIL)
 
 
@@ -59,13 +58,18 @@ def test_a_level_warns_near_its_end(handler):
 
 
 def test_uptime_bars_say_the_share_by_height_and_colour(handler):
-    spans = [Span(share, "") for share in (1, 0.995, 0.96, 0.2, None)]
-    spans.append(Span(1, "", probes_only=True))
-    drawn = re.findall(r'class="(\w+)"[^>]*height="([\d.]+)"', Uptime(handler).render(spans, "x"))
-    heights = {"good": "18", "warn": "10.8", "bad": "5.4", "foot": "2", "probes": "17"}
-    kinds = [kind for kind, _ in drawn if kind != "uptime"]
-    assert kinds == ["good", "good", "warn", "bad", "foot", "probes"]
-    assert all(dict(drawn)[kind] == heights[kind] for kind in ("warn", "bad", "foot", "probes"))
+    counts = [(1, 0, 0), (995, 5, 0), (96, 4, 0), (2, 8, 0), (0, 0, 0), (0, 0, 1)]
+    drawn = re.findall(
+        r'<path class="(\w+)" d="([^"]*)"',
+        UptimeRow(handler).render(counts, (7, 9), "/usage", "x"),
+    )
+    assert drawn == [
+        ("good", "M0 0h5v18h-5zM6 3.6h5v14.4h-5z"),
+        ("warn", "M12 7.2h5v10.8h-5z"),
+        ("bad", "M18 12.6h5v5.4h-5z"),
+        ("foot", "M24 16h5v2h-5z"),
+        ("probes", "M30.5 0.5h4v17h-4z"),
+    ]
 
 
 @pytest.mark.parametrize(
