@@ -41,7 +41,6 @@ from store.channels.status import (
     by_name,
     of_channels,
 )
-from store.channels.uptime import Slot, Uptime
 from store.db.database import database_ms
 from store.hub import membership, own_keys
 from store.hub.own_keys import OwnKey
@@ -141,13 +140,6 @@ def _begin_of(status: Status) -> Reason:
 
 # ---- the page ------------------------------------------------------------------------------------
 
-Counts = list[tuple[int, int, int]]
-"""Of each span: ok, failed, probes."""
-
-
-def _counts(slots: Sequence[Slot]) -> Counts:
-    return [(slot.ok, slot.failed, slot.probes) for slot in slots]
-
 
 @dataclass(frozen=True, slots=True)
 class ModelRow:
@@ -160,31 +152,6 @@ class ModelRow:
     offer: Offer | None
     day: Figures
     reasons: Sequence[Reason] = ()
-
-    @property
-    def hours(self) -> Counts:
-        """The counts of the 24 hours."""
-        return _counts(self._uptime.hours)
-
-    @property
-    def days(self) -> Counts:
-        """The counts of the 30 days."""
-        return _counts(self._uptime.days)
-
-    @property
-    def hour_times(self) -> tuple[int, int]:
-        """The beginning of the first hour, and the length of one (ms)."""
-        return self._uptime.hours[0].at_s * 1000, HOUR_MS
-
-    @property
-    def day_times(self) -> tuple[int, int]:
-        """The beginning of the first day, and the length of one (ms)."""
-        return self._uptime.days[0].at_s * 1000, DAY_MS
-
-    @property
-    def _uptime(self) -> Uptime:
-        assert self.offer is not None and self.offer.uptime is not None
-        return self.offer.uptime
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,7 +353,8 @@ def unoffered_query(model: UnofferedModel) -> str:
 
 TEMPLATE_VALUES: Mapping[str, Any] = {
     **{"STATES": STATES, "SHAPES": SHAPES, "ENTRIES": ENTRIES, "PAGE_MODELS": PAGE_MODELS},
-    **{"MOST_SEGMENTS": MOST_SEGMENTS, "LEAST_CALLS": LEAST_CALLS, "POOR_SHARE": POOR_SHARE},
+    **{"HOUR_MS": HOUR_MS, "DAY_MS": DAY_MS, "MOST_SEGMENTS": MOST_SEGMENTS},
+    **{"LEAST_CALLS": LEAST_CALLS, "POOR_SHARE": POOR_SHARE},
     **{"LEGEND": LEGEND, "price": price, "first_byte": first_byte, "multiplier": multiplier},
 }
 

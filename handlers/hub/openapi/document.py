@@ -167,6 +167,9 @@ _MONEY: Schema = {"type": "string", "description": 'A decimal number like "2.50"
 _TIME: Schema = {"type": "string", "format": "date-time"}
 _NUMBER: Schema = {"type": "integer"}
 _FLAG: Schema = {"type": "boolean"}
+_TEXTS: Schema = {"type": "array", "items": _TEXT}
+_NULLABLE: Schema = {"type": ["string", "null"]}
+_NUMBER_OR_NULL: Schema = {"type": ["integer", "null"]}
 _MASK = "*** in answers; leave it out to keep what is there"
 _MARKS = re.compile(r"[`]")
 
@@ -211,6 +214,10 @@ def _ref(name: str, more: str = "") -> Schema:
     return {"$ref": f"#/components/schemas/{name}{more}"}
 
 
+def _choice(*options: str) -> Schema:
+    return {"type": "string", "enum": list(options)}
+
+
 def _field(row: Any) -> Schema:
     description = _MARKS.sub("", row.meaning) + (f" {_MASK}." if row.secret else "")
     return {**_of_type(row.type), "description": description}
@@ -220,56 +227,45 @@ def _of_type(kind: FieldType) -> Schema:
     if isinstance(kind, Optional):
         inner = _of_type(kind.inner)
         return {**inner, "type": [inner.get("type", "string"), "null"]}
-    if isinstance(kind, Boolean):
-        return dict(_FLAG)
+    for plain, schema in ((Boolean, _FLAG), (Number, _MONEY), (Instant, _TIME)):
+        if isinstance(kind, plain) and not isinstance(kind, Integer):
+            return schema
     if isinstance(kind, Integer):
         return {"type": "integer", "minimum": kind.least, "maximum": kind.most}
-    if isinstance(kind, Number):
-        return dict(_MONEY)
     if isinstance(kind, Choice):
-        return {"type": "string", "enum": list(kind.options)}
+        return _choice(*kind.options)
     if isinstance(kind, ListOf):
         return {"type": "array", "items": _of_type(kind.item)}
     if isinstance(kind, PriceTable):
-        return _object({name: {"type": ["string", "null"]} for name in PRICE_NAMES})
+        return _object(_PRICES)
     if isinstance(kind, PriceChanges):
-        return {"type": "array", "items": _object({"from": dict(_TIME), **_PRICES})}
+        return {"type": "array", "items": _object({"from": _TIME, **_PRICES})}
     if isinstance(kind, OptionMap):
         return {"type": "object", "additionalProperties": True}
     if isinstance(kind, (ModelMap, HeaderMap)):
         return {"type": "object", "additionalProperties": _TEXT}
-    return dict(_TIME) if isinstance(kind, Instant) else dict(_TEXT)
+    return _TEXT
 
 
-_PRICES: Mapping[str, Schema] = {name: {"type": ["string", "null"]} for name in PRICE_NAMES}
-_ERROR: Schema = _object(
-    {
-        "error": {
-            **_object({"code": _TEXT, "message": _TEXT, "field": {"type": ["string", "null"]}}),
-            "required": ["code", "message", "field"],
-        }
-    }
-)
+_PRICES: Mapping[str, Schema] = dict.fromkeys(PRICE_NAMES, _NULLABLE)
+_PRICE: Schema = _object(_PRICES)
+_KNOWN: Schema = {"type": "boolean", "description": "A model has this name."}
+_ERROR_FIELDS: Mapping[str, Schema] = {"code": _TEXT, "message": _TEXT, "field": _NULLABLE}
+_ERROR: Schema = _object({"error": {**_object(_ERROR_FIELDS), "required": [*_ERROR_FIELDS]}})
 _FIELDS: Mapping[str, Mapping[str, Schema]] = {
-    "Me": {
-        **{"user": _TEXT, "role": _TEXT, "balance": _MONEY},
-        "groups": {"type": "array", "items": _TEXT},
-    },
+    "Me": {"user": _TEXT, "role": _TEXT, "balance": _MONEY, "groups": _TEXTS},
     "Secret": {"id": _TEXT, "secret": _TEXT},
     "Token": {
         **dict.fromkeys(("id", "user", "name", "token"), _TEXT),
-        "scopes": {"type": "array", "items": _TEXT},
+        "scopes": _TEXTS,
         "created_at": _TIME,
-        **{name: {**_TIME, "type": ["string", "null"]} for name in ("used_at", "revoked_at")},
+        **{name: {**_TIME, **_NULLABLE} for name in ("used_at", "revoked_at")},
     },
     "Ended": {"ended": _NUMBER, "tokens": _NUMBER},
     "RotateBody": {"overlap_s": _NUMBER},
-    "TokenBody": {"name": _TEXT, "scopes": {"type": "array", "items": _TEXT}},
+    "TokenBody": {"name": _TEXT, "scopes": _TEXTS},
     "NewToken": {"id": _TEXT, "token": _TEXT},
-    "WalletBody": {
-        "low_below": {"type": ["string", "null"]},
-        "spend_order": {"type": "string", "enum": list(SPEND_ORDERS)},
-    },
+    "WalletBody": {"low_below": _NULLABLE, "spend_order": _choice(*SPEND_ORDERS)},
     "CodeBody": {"code": _TEXT},
     "UrlBody": {"url": _TEXT},
     "SetupTest": {"secret": _TEXT, "model": _TEXT, "client": _TEXT},
@@ -278,37 +274,24 @@ _FIELDS: Mapping[str, Mapping[str, Schema]] = {
     "CreditBody": {
         **{"amount": _MONEY, "reason": _TEXT},
         "id": {"type": "string", "description": "A repeated id is booked once."},
-        "kind": {"type": "string", "enum": ["credit", "debit"]},
+        "kind": _choice("credit", "debit"),
     },
-    "Totp": {"totp": {"type": "string", "enum": ["on", "off"]}, "ended": _FLAG},
+    "Totp": {"totp": _choice("on", "off"), "ended": _FLAG},
     "LinkBody": {"subject": {"type": "string", "description": "The user's name there (sub)."}},
     "Link": {
-        **{"id": _TEXT, "issuer": _TEXT, "subject": _TEXT, "created_at": _TIME},
-        "used_at": {"type": ["string", "null"]},
+        **dict.fromkeys(("id", "issuer", "subject"), _TEXT),
+        **{"created_at": _TIME, "used_at": _NULLABLE},
     },
     "TestBody": {"model": _TEXT, "stream": _FLAG},
     "TestResult": {
         **{"ok": _FLAG, "channel": _TEXT, "model": _TEXT, "upstream_model": _TEXT},
-        **{"stream": _FLAG, "status": {"type": ["integer", "null"]}},
-        **{"first_byte_ms": {"type": ["integer", "null"]}, "total_ms": _NUMBER},
-        "error": {"type": ["string", "null"]},
+        **{"stream": _FLAG, "status": _NUMBER_OR_NULL, "first_byte_ms": _NUMBER_OR_NULL},
+        **{"total_ms": _NUMBER, "error": _NULLABLE},
     },
-    "ChannelTests": {
-        "channels": {"type": "array", "items": _TEXT, "description": "Their names."},
-        "stream": _FLAG,
-    },
+    "ChannelTests": {"channels": {**_TEXTS, "description": "Their names."}, "stream": _FLAG},
     "UpstreamModels": {
-        **{"ok": _FLAG, "status": {"type": ["integer", "null"]}},
-        "error": {"type": ["string", "null"]},
-        **_list(
-            _object(
-                {
-                    "name": _TEXT,
-                    "served_as": {"type": "array", "items": _TEXT},
-                    "known": {"type": "boolean", "description": "A model has this name."},
-                }
-            )
-        )["properties"],
+        **{"ok": _FLAG, "status": _NUMBER_OR_NULL, "error": _NULLABLE},
+        **_list(_object({"name": _TEXT, "served_as": _TEXTS, "known": _KNOWN}))["properties"],
     },
     "ReinstateBody": {"key": {"type": ["integer", "null"], "description": "Its position, from 1."}},
     "PriceList": _list(_object({"effective_at": _TIME, **_PRICES}))["properties"],
@@ -320,21 +303,19 @@ _FIELDS: Mapping[str, Mapping[str, Schema]] = {
         "dry_run": _FLAG,
         "changes": {
             "type": "array",
-            "items": _object(
-                {"model": _TEXT, "before": _object(_PRICES), "after": _object(_PRICES)}
-            ),
+            "items": _object({"model": _TEXT, "before": _PRICE, "after": _PRICE}),
         },
     },
     "CodesBody": {"amount": _MONEY, "count": _NUMBER, "expires_at": _TIME},
-    "CodeChange": {"amount": _MONEY, "expires_at": {"type": ["string", "null"]}, "enabled": _FLAG},
+    "CodeChange": {"amount": _MONEY, "expires_at": _NULLABLE, "enabled": _FLAG},
     "NoticeBody": {"text": _TEXT, "level": _TEXT, "since": _TIME, "until": _TIME},
     "Notice": {
-        **{"id": _TEXT, "text": _TEXT, "level": _TEXT, "since": _TIME},
-        "until": {"type": ["string", "null"]},
+        **dict.fromkeys(("id", "text", "level"), _TEXT),
+        **{"since": _TIME, "until": _NULLABLE},
     },
     "Audit": {
-        **{"id": _TEXT, "at": _TIME, "actor": _TEXT, "address": {"type": ["string", "null"]}},
-        **{"action": _TEXT, "kind": _TEXT, "name": _TEXT},
-        **{"before": {"type": ["object", "null"]}, "after": {"type": ["object", "null"]}},
+        **{"id": _TEXT, "at": _TIME, "actor": _TEXT, "address": _NULLABLE},
+        **dict.fromkeys(("action", "kind", "name"), _TEXT),
+        **{name: {"type": ["object", "null"]} for name in ("before", "after")},
     },
 }

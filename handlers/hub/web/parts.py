@@ -12,6 +12,8 @@ from typing import Any
 from tornado.escape import xhtml_escape
 from tornado.web import UIModule
 
+from store.channels.uptime import Slot
+
 SHAPES: Mapping[str, str] = {
     "ok": '<circle cx="5" cy="5" r="4" fill="currentColor"/>',
     "warn": '<path d="M5 .6 9.8 9.4H.2z" fill="currentColor"/>',
@@ -163,25 +165,20 @@ class UptimeRow(UIModule):
     one kind are one path, and the whole is one link; a script adds the titles and links of single
     bars.
 
-    `counts`: of each span the calls that succeeded, those that failed, and probes. `times`: the
-    beginning of the first span and the length of each (ms).
+    `slots`: the spans, each with its calls that succeeded (`ok`), those that `failed`, `probes`,
+    and its beginning; `step_ms`: the length of each.
     """
 
-    def render(
-        self,
-        counts: Sequence[tuple[int, int, int]],
-        times: tuple[int, int],
-        href: str,
-        label: str,
-    ) -> str:
+    def render(self, slots: Sequence[Slot], step_ms: int, href: str, label: str) -> str:
         step, paths = BAR_WIDTH + BAR_GAP, dict[str, str]()
+        counts = [(slot.ok, slot.failed, slot.probes) for slot in slots]
         for index, (ok, failed, probes) in enumerate(counts):
             share = ok / (ok + failed) if ok + failed else 1.0 if probes else None
             kind, path = self._path(index * step, share, probes_only=not ok + failed)
             paths[kind] = paths.get(kind, "") + path
         bars = "".join(f'<path class="{kind}" d="{d}"/>' for kind, d in paths.items())
         packed = ",".join(f"{ok}/{failed}/{probes}" for ok, failed, probes in counts)
-        width, since_ms, step_ms = len(counts) * step, *times
+        width, since_ms = len(counts) * step, slots[0].at_s * 1000
         return (
             f'<a class="bars-link" href="{xhtml_escape(href)}" aria-label="{xhtml_escape(label)}"'
             f' data-bars="{packed}" data-since="{since_ms}" data-step="{step_ms}">'

@@ -18,6 +18,7 @@ from handlers.hub.web.parts import (
     nice_above,
     tidy,
 )
+from store.channels.uptime import Slot
 
 EVIL = '"><script>alert(1)</script>'
 WORDS = {"copy": "Copy {what}", "copy_short": "Copy"}
@@ -31,7 +32,7 @@ def handler():
 @pytest.mark.parametrize("module, args", [(State, ("bad", EVIL, EVIL)), (Copy, (EVIL,))])
 def test_names_stay_text(handler, module, args):
     assert "<script" not in module(handler).render(*args)
-    assert "<script" not in UptimeRow(handler).render([(1, 1, 0)], (0, 1), EVIL, EVIL)
+    assert "<script" not in UptimeRow(handler).render([Slot(0, 1, 1, 0)], 1, EVIL, EVIL)
     assert "<script" not in Bars(handler).render([Column((1,), EVIL, EVIL, EVIL)], ("c2",), EVIL)
 
 
@@ -59,9 +60,10 @@ def test_a_level_warns_near_its_end(handler):
 
 def test_uptime_bars_say_the_share_by_height_and_colour(handler):
     counts = [(1, 0, 0), (995, 5, 0), (96, 4, 0), (2, 8, 0), (0, 0, 0), (0, 0, 1)]
+    slots = [Slot(7, *numbers) for numbers in counts]
     drawn = re.findall(
         r'<path class="(\w+)" d="([^"]*)"',
-        UptimeRow(handler).render(counts, (7, 9), "/usage", "x"),
+        UptimeRow(handler).render(slots, 9, "/usage", "x"),
     )
     assert drawn == [
         ("good", "M0 0h5v18h-5zM6 3.6h5v14.4h-5z"),
