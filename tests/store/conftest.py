@@ -14,7 +14,10 @@ from store.admin.objects import Sealing
 from store.admin.plan import Upstreams
 from store.db.database import discard, open_database, snapshot_read, transaction
 from store.values.cipher import Cipher
+from tests.support.clock import HandClock
 from tests.support.stores import MariaDbStores, contents, fill, sqlite_store
+from tests.support.usage_records import BookedJournal
+from tests.support.users import add_user
 
 DIALECTS = ("sqlite", "mariadb")
 PEPPER = "pepper of the tests"
@@ -132,6 +135,23 @@ def database(database_url):
     db = open_database(database_url)
     yield db
     discard(db)
+
+
+@pytest.fixture
+def users(database):
+    """The ids of two users with empty wallets, by their names."""
+    return {name: add_user(database, name) for name in ("alice", "bob")}
+
+
+@pytest.fixture
+def book(database):
+    """book(records, old offset, new offset, at): books a batch of a journal of its own."""
+    return BookedJournal(database).book
+
+
+@pytest.fixture
+def clock():
+    return HandClock(1_200_000)
 
 
 @pytest.fixture

@@ -4,13 +4,14 @@ import asyncio
 import functools
 
 from store.calls.booking import account_charges
-from store.catalog.keys import KeyEntry
-from store.db.database import execute, snapshot_read, transaction
+from store.catalog.keys import KeyEntry, Subscription
+from store.db.database import transaction
 from store.money import leases
-from store.money.accounts import Payment
+from store.money.accounts import Payment, payment_of
 from store.money.funds import Funds
 from store.money.leases import Answer, Verdict
-from store.values.ids import new_ulid, now_ms
+from store.values.ids import HOUR_MS, new_ulid, now_ms
+from tests.support.stores import insert, select
 from tests.support.usage_records import BookedJournal, usage_record
 
 
@@ -22,21 +23,29 @@ def key_of(user_id, order="plan_first", **fields):
     return KeyEntry(**(known | open_to_all | dates | fields))
 
 
-def limit_spending(db, key, nanos):
-    """Stores a key of `key_of` with a spend limit that has no window."""
-    insert = """INSERT INTO "api_keys" ("id", "user_id", "name", "group_id", "prefix",
-      "last_four", "models", "networks", "limit_nanos", "limit_window", "created_ms")
-      VALUES (?, ?, 'k', 'g', 'p', 'l', '[]', '[]', ?, 'never', 0)"""
-    transaction(db, lambda: execute(db, insert, (key.id, key.user_id, nanos)))
+def limited_payment(db, user_id, nanos, **fields):
+    """Return who pays for calls of a stored key whose spend limit has no window."""
+    key = key_of(user_id, limit_window="never", **fields)
+    row = dict.fromkeys(("name", "group_id", "prefix", "last_four"), "k")
+    row |= {"models": "[]", "networks": "[]", "limit_window": "never", "created_ms": 0}
+    insert(db, "api_keys", id=key.id, user_id=user_id, limit_nanos=nanos, **row)
+    return payment_of(key, now_ms())
+
+
+def subscribe(db, user_id, quota, plan="gold", window="month"):
+    """Return a user's subscription, an hour old, to a plan of its own, which has its id."""
+    begins, ends = now_ms() - HOUR_MS, now_ms() + HOUR_MS
+    own = f"S-{plan}"
+    insert(db, "plans", id=own, name=plan, quota=quota, window=window, days=30, created_ms=0)
+    times = {"starts_ms": begins, "expires_ms": ends, "created_ms": 0}
+    insert(db, "subscriptions", id=own, user_id=user_id, plan_id=own, **times)
+    return Subscription(own, plan, window, begins, ends)
 
 
 def lease_rows(db):
     """(account, journal) -> amount."""
-    query = 'SELECT "account", "journal_id", "amount" FROM "leases"'
-    return {
-        (account, journal): amount
-        for account, journal, amount in snapshot_read(db, lambda: execute(db, query).fetchall())
-    }
+    rows = select(db, 'SELECT "account", "journal_id", "amount" FROM "leases"')
+    return {(account, journal): amount for account, journal, amount in rows}
 
 
 class Process:
@@ -70,6 +79,13 @@ class Process:
             work = functools.partial(leases.carry_out, self.db, self.id, [order])
             [answer] = transaction(self.db, work)
             self.funds.answered(order, Answer(Verdict.AWAY) if self.store == "mute" else answer)
+
+    async def hold(self, payment, amount, least=None):
+        return await self.funds.hold(payment, amount, amount if least is None else least)
+
+    async def spend(self, payment, amount, cost=0):
+        """Settle a hold at once; the charges."""
+        return self.funds.settle(await self.hold(payment, amount), cost)
 
     def look(self):
         """Looks for what others want back, as the writer does every quarter of a second."""

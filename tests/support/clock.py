@@ -1,4 +1,4 @@
-"""A wall clock that a test may set: Debian's faketime around the processes that it starts."""
+"""Clocks that a test may set: one to call, and Debian's faketime around processes."""
 
 import os
 import shutil
@@ -6,6 +6,16 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
+
+class HandClock:
+    """A clock of any unit that stands still until a test moves `now`."""
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
 
 
 class FakeClock:

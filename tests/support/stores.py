@@ -15,6 +15,7 @@ from store.db.database import (
     insert_columns,
     is_mysql,
     open_database,
+    snapshot_read,
     transaction,
 )
 from store.db.migrate import up
@@ -77,6 +78,36 @@ class MariaDbStores:
                 self._free.append(url)
         finally:
             discard(db)
+
+
+def select(db, text, *values):
+    """Return the rows of a query as tuples, read in a snapshot of their own."""
+    return [tuple(row) for row in snapshot_read(db, lambda: execute(db, text, values).fetchall())]
+
+
+def pairs(db, table, key, value):
+    """Return two columns of a table as a dictionary."""
+    return dict(select(db, f'SELECT "{key}", "{value}" FROM "{table}"'))
+
+
+def balances(db):
+    """Return the balance of each wallet by the id of its user."""
+    return pairs(db, "wallets", "user_id", "balance")
+
+
+def count(db, table):
+    return select(db, f'SELECT COUNT(*) FROM "{table}"')[0][0]
+
+
+def change(db, text, *values):
+    """Run a statement, in a transaction of its own, that must meet at least one row."""
+    assert transaction(db, lambda: execute(db, text, values)).rowcount > 0
+
+
+def insert(db, table, **row):
+    """Store one row, in a transaction of its own."""
+    columns = {name: [value] for name, value in row.items()}
+    transaction(db, lambda: insert_columns(db, table, columns))
 
 
 def at_once(db, *works):

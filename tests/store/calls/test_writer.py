@@ -302,33 +302,29 @@ def test_closed_calls_become_records_and_charges(database, desks, alice):
     assert list((desk.journal.directory).iterdir()) == []
 
 
-def test_posts_keep_what_is_free_exact(database, desks, alice):
+async def test_posts_keep_what_is_free_exact(database, desks, alice):
     transaction(database, lambda: set_balance(database, alice, 10**9))
     payment = payment_of(key_of(alice), now_ms())
-
-    async def main(desk):
-        spent = 0
-        for turn in range(200):
-            hold = await desk.hold(payment, 10_000)
-            call_id = new_ulid()
-            desk.journal.open_call(opened(call_id, alice))
-            record = closed(call_id, alice, turn % 5)
-            assert desk.funds.settle(hold, record.cost_nanos) == record.charges
-            spent += record.cost_nanos
-            desk.journal.close_call(record)
-            desk.run_posts()
-            if turn % 20 == 0:
-                await asyncio.sleep(0.03)
-        state = desk.funds._states[alice]
-        wait_for(lambda: len(rows(database)) == 200)
-        wait_for(lambda: desk.run_posts() or state.unwritten == 0)
-        view = show(database, "alice")
-        assert (state.lease, state.held) == (view.leased_nanos, 0)
-        assert view.balance_nanos == 10**9 - spent
-
     desk = desks().start()
     wait_for(lambda: desk.writer.state == UP)
-    asyncio.run(main(desk))
+    spent = 0
+    for turn in range(200):
+        hold = await desk.hold(payment, 10_000)
+        call_id = new_ulid()
+        desk.journal.open_call(opened(call_id, alice))
+        record = closed(call_id, alice, turn % 5)
+        assert desk.funds.settle(hold, record.cost_nanos) == record.charges
+        spent += record.cost_nanos
+        desk.journal.close_call(record)
+        desk.run_posts()
+        if turn % 20 == 0:
+            await asyncio.sleep(0.03)
+    state = desk.funds._states[alice]
+    wait_for(lambda: len(rows(database)) == 200)
+    wait_for(lambda: desk.run_posts() or state.unwritten == 0)
+    view = show(database, "alice")
+    assert (state.lease, state.held) == (view.leased_nanos, 0)
+    assert view.balance_nanos == 10**9 - spent
     assert desk.stop()
     assert show(database, "alice").leased_nanos == 0
     assert_books_are_right_but(database, "alice")
@@ -368,19 +364,15 @@ def test_what_runs_is_seen_from_outside_and_others_can_have_the_rest(database, d
     assert (view.balance_nanos, view.leased_nanos, view.held_nanos) == (100_000, 0, 0)
 
 
-def test_orders_are_refused_at_once_while_the_store_is_away(desks, outage, alice):
+async def test_orders_are_refused_at_once_while_the_store_is_away(desks, outage, alice):
     payment = payment_of(key_of(alice), now_ms())
-
-    async def main(desk):
-        outage.begin()
-        wait_for(lambda: desk.writer.state == DOWN)
-        with pytest.raises(StoreUnavailable):
-            await desk.hold(payment, 1)
-        assert not desk.writer.order(Order(payment.payers[0], need=1))
-
     desk = desks().start()
     wait_for(lambda: desk.writer.state == UP)
-    asyncio.run(main(desk))
+    outage.begin()
+    wait_for(lambda: desk.writer.state == DOWN)
+    with pytest.raises(StoreUnavailable):
+        await desk.hold(payment, 1)
+    assert not desk.writer.order(Order(payment.payers[0], need=1))
 
 
 def test_the_leases_of_the_dead_are_given_back(database, desks, alice):
@@ -770,38 +762,34 @@ def test_a_server_that_takes_no_writes_is_read_from_and_not_written_to(
     assert not [entry for entry in caplog.records if entry.exc_info]
 
 
-def test_a_lost_reply_to_an_order_lends_once(database, desks, alice, monkeypatch):
+async def test_a_lost_reply_to_an_order_lends_once(database, desks, alice, monkeypatch):
     monkeypatch.setattr(lease_state, "STORE_BACKOFF_S", 0.02)
     rng = random.Random(7)
     losses = [rng.choice(("before", "after", None)) for _ in range(30)]
     lose_replies(monkeypatch, losses, writer_module, of="Writer._serve_orders")
     transaction(database, lambda: set_balance(database, alice, 10**6))
     payment = payment_of(key_of(alice), now_ms())
-
-    async def main(desk):
-        passed = 0
-        while losses or passed < 20:
-            try:
-                hold = await desk.hold(payment, 50_000)
-            except StoreUnavailable:
-                await asyncio.sleep(0.03)
-                continue
-            desk.funds.settle(hold, 0)
-            passed += 1
-            desk.funds.recalled([alice])
-            await asyncio.sleep(0.01)
-            desk.run_posts()
-            desk.funds.sweep()
-        state = desk.funds._states[alice]
-        while state.unconfirmed or state.order or state.giving:
-            desk.funds.sweep()
-            await asyncio.sleep(0.01)
-            desk.run_posts()
-        assert show(database, "alice").leased_nanos == state.lease == state.free
-
     desk = desks().start()
     wait_for(lambda: desk.writer.state == UP)
-    asyncio.run(main(desk))
+    passed = 0
+    while losses or passed < 20:
+        try:
+            hold = await desk.hold(payment, 50_000)
+        except StoreUnavailable:
+            await asyncio.sleep(0.03)
+            continue
+        desk.funds.settle(hold, 0)
+        passed += 1
+        desk.funds.recalled([alice])
+        await asyncio.sleep(0.01)
+        desk.run_posts()
+        desk.funds.sweep()
+    state = desk.funds._states[alice]
+    while state.unconfirmed or state.order or state.giving:
+        desk.funds.sweep()
+        await asyncio.sleep(0.01)
+        desk.run_posts()
+    assert show(database, "alice").leased_nanos == state.lease == state.free
 
 
 @pytest.mark.databases("mariadb")  # SQLite has no connection to cut

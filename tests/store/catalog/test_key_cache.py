@@ -335,7 +335,7 @@ async def test_keys_that_were_read_at_start_give_way_first(store, clock, executo
     await cache.get(OTHER)
     assert cache.peek(secrets[2]) is MISS  # of those that found room the one used longest ago
     assert [cache.peek(known).id for known in (SECRET, OTHER, *secrets[:2])] == [
-        *("k1", "k1", "k0", "k1"),
+        *("k1", "k1", "k0", "k1")
     ]
     assert not cache._unused and len(cache._known) == 4
     cache.fill(read_at_start(SECRET), cache.generation)

@@ -28,8 +28,7 @@ def test_links_end_with_the_first_password_of_an_administrator(database, applied
     people.set_password(database, "alice", "a long password", "tester")
     assert first_run.opens(database, token)  # she is a member
     transaction(
-        database,
-        lambda: User.update(role="admin").where(User.name == "alice").execute(database),
+        database, lambda: User.update(role="admin").where(User.name == "alice").execute(database)
     )
     assert not first_run.opens(database, token) and first_run.make_link(database) is None
 

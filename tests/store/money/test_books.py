@@ -1,32 +1,10 @@
 """The proof of the books, on both databases."""
 
-import pytest
-
-from store.db.database import execute, snapshot_read, transaction
 from store.db.partitions import prune
 from store.money import books as books_module
 from store.money.books import verify
-from tests.support.usage_records import DAY_MS, MONDAY_MS, BookedJournal, charged
-from tests.support.users import add_user
-
-
-@pytest.fixture
-def users(database):
-    return {name: add_user(database, name) for name in ("alice", "bob")}
-
-
-@pytest.fixture
-def book(database):
-    return BookedJournal(database).book
-
-
-def change(db, text, *parameters):
-    assert transaction(db, lambda: execute(db, text, parameters)).rowcount > 0
-
-
-def balances(db):
-    query = 'SELECT "user_id", "balance" FROM "wallets"'
-    return dict(snapshot_read(db, lambda: execute(db, query).fetchall()))
+from tests.support.stores import balances, change
+from tests.support.usage_records import DAY_MS, MONDAY_MS, charged
 
 
 def test_verify_sees_a_wrong_balance(database, users, book):

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from store.db.database import discard, execute, open_database, transaction
+from store.db.database import discard, open_database
 from store.money import funds as funds_module
 from store.money.accounts import Account, Payment, payment_of
 from store.money.funds import LEASE_IDLE_S, WalletEmpty
@@ -13,17 +13,14 @@ from store.money.wallet import Movement, credit, show
 from store.values.errors import StoreUnavailable
 from store.values.ids import now_ms
 from store.values.usage_record import Charge
-from tests.store.processes import Process, key_of, lease_rows, limit_spending
+from tests.store.processes import Process, key_of, lease_rows, limited_payment, subscribe
 from tests.support.stores import sqlite_store
 from tests.support.users import add_user
 
 
-class Clock:
-    def __init__(self):
-        self.now = 1000.0
-
-    def __call__(self):
-        return self.now
+def plan_of(user):
+    """The window of a plan, which the store does not know unless it is subscribed to."""
+    return Account("S-gold:day:20260101", "subscription", user.id, "subscription:gold")
 
 
 class User:
@@ -45,11 +42,6 @@ def db(tmp_path):
 
 
 @pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest.fixture
 def process(db, clock):
     return Process(db, clock)
 
@@ -64,383 +56,287 @@ def bob(db):
     return User(db, "bob", 0)
 
 
-def run(coroutine):
-    return asyncio.run(coroutine)
-
-
 async def settled():
     """What was put on the loop has run."""
     for _ in range(5):
         await asyncio.sleep(0)
 
 
-def test_the_first_hold_asks_the_store_and_later_ones_do_not_wait(process, alice):
-    async def main():
-        assert process.funds.try_hold(alice.payment, 300) is None
-        hold = await process.funds.hold(alice.payment, 300, 300)
-        assert hold.amount_nanos == 300
-        for _ in range(HOLDS_AHEAD):
-            assert process.funds.try_hold(alice.payment, 300) is not None
-        assert process.free(alice.id) == 0
-        (order, *_) = process.served
-        assert (order.need, order.least, order.ahead) == (300, 300, HOLDS_AHEAD * 300)
-
-    run(main())
+async def test_the_first_hold_asks_the_store_and_later_ones_do_not_wait(process, alice):
+    assert process.funds.try_hold(alice.payment, 300) is None
+    hold = await process.hold(alice.payment, 300)
+    assert hold.amount_nanos == 300
+    for _ in range(HOLDS_AHEAD):
+        assert process.funds.try_hold(alice.payment, 300) is not None
+    assert process.free(alice.id) == 0
+    (order, *_) = process.served
+    assert (order.need, order.least, order.ahead) == (300, 300, HOLDS_AHEAD * 300)
 
 
-def test_more_is_ordered_before_it_runs_short(process, alice):
-    async def main():
-        await process.funds.hold(alice.payment, 300, 300)
-        for _ in range(100):
-            hold = process.funds.try_hold(alice.payment, 300)
-            assert hold is not None
-            await settled()
-            process.end(hold, 300, alice.payment, alice.id)
-            process.funds._clock.now += 1  # one order ahead in a quarter of a second
-            await settled()
-        assert len(process.served) < 30
-
-    run(main())
-
-
-def test_nothing_is_ordered_while_the_lease_lasts(process, alice):
-    async def main():
-        await process.funds.hold(alice.payment, 300, 300)
-        for _ in range(100):
-            process.funds.settle(process.funds.try_hold(alice.payment, 300), 1)
-            await settled()
-        assert len(process.served) == 1
-
-    run(main())
-
-
-def test_the_lease_follows_the_pace_of_spending(process, alice, clock):
-    async def main():
-        process.funds.settle(await process.funds.hold(alice.payment, 10, 10), 10)
-        for _ in range(60):
-            clock.now += 1
-            process.funds.settle(await process.funds.hold(alice.payment, 10, 10), 10)
-            await settled()
-        # 10 a second: half of what LEASE_COVER_S need, or more, is there without the store
-        assert LEASE_COVER_S * 10 // 2 <= process.free(alice.id) <= LEASE_COVER_S * 10 + 10
-
-    run(main())
-
-
-def test_a_hold_beyond_what_is_free_takes_all_when_the_least_is_covered(process, alice):
-    async def main():
-        hold = await process.funds.hold(alice.payment, 500_000, 400)
-        assert hold.amount_nanos == 100_000
-        with pytest.raises(WalletEmpty):
-            await process.funds.hold(alice.payment, 500_000, 400)
-        with pytest.raises(WalletEmpty):
-            await process.funds.hold(alice.payment, 1, 0)
-
-    run(main())
-
-
-def test_an_empty_wallet_refuses_and_a_free_call_passes(process, bob):
-    async def main():
-        with pytest.raises(WalletEmpty):
-            await process.funds.hold(bob.payment, 1, 1)
-        asked = len(process.served)
-        free = await process.funds.hold(bob.payment, 0, 0)
-        assert process.funds.settle(free, 0) == ()
-        for _ in range(100):
-            with pytest.raises(WalletEmpty):
-                await process.funds.hold(bob.payment, 1, 1)
-        assert len(process.served) == asked, "each refused call asks the store"
-
-    run(main())
-
-
-def test_a_credit_is_seen_a_second_later(db, process, bob, clock):
-    async def main():
-        with pytest.raises(WalletEmpty):
-            await process.funds.hold(bob.payment, 500, 500)
-        credit(db, "bob", Movement(500, "paid"))
-        clock.now += STORE_BACKOFF_S
-        assert (await process.funds.hold(bob.payment, 500, 500)).amount_nanos == 500
-
-    run(main())
-
-
-def test_a_call_that_needs_less_is_not_refused_with_one_that_needs_more(process, alice):
-    async def main():
-        with pytest.raises(WalletEmpty) as refused:
-            await process.funds.hold(alice.payment, 200_000, 200_000)
-        assert (refused.value.left_nanos, refused.value.needed_nanos) == (100_000, 200_000)
-        assert (await process.funds.hold(alice.payment, 90_000, 90_000)).amount_nanos == 90_000
-
-    run(main())
-
-
-def test_what_went_back_may_be_had_again_at_once(process, alice):
-    async def main():
-        process.funds.settle(await process.funds.hold(alice.payment, 100_000, 100_000), 0)
-        with pytest.raises(WalletEmpty):
-            await process.funds.hold(alice.payment, 150_000, 150_000)
-        process.funds.recalled([alice.id])
-        assert (await process.funds.hold(alice.payment, 90_000, 90_000)).amount_nanos == 90_000
-
-    run(main())
-
-
-def test_settling_gives_the_hold_back_and_charges_the_cost(process, alice):
-    async def main():
-        hold = await process.funds.hold(alice.payment, 600, 600)
-        before = process.free(alice.id)
-        assert process.funds.settle(hold, 250) == (Charge("wallet", 250),)
-        assert process.free(alice.id) == before + 350
-        hold = await process.funds.hold(alice.payment, 600, 600)
-        assert process.funds.settle(hold, 900) == (Charge("wallet", 900),)
-        assert process.free(alice.id) == before + 350 - 900
-        hold = await process.funds.hold(alice.payment, 600, 600)
-        assert process.funds.settle(hold, 0) == ()
-        with pytest.raises(RuntimeError):
-            process.funds.settle(hold, 0)
-        assert process.free(alice.id) == before + 350 - 900
-
-    run(main())
-
-
-def test_what_exceeds_the_hold_is_paid_by_who_has_free_money(db, process, alice):
-    async def main():
-        plan = Account("S:day:20260101", "subscription", alice.id, "subscription:gold")
-        moment = now_ms()
-        rows = {
-            '"plans" ("id","name","quota","window","days","created_ms")': ("P", "g", 100, "day", 1),
-            '"subscriptions" ("id","user_id","plan_id","starts_ms","expires_ms","created_ms")': (
-                *("S", alice.id, "P", 0, moment),
-            ),
-        }
-        for columns, values in rows.items():
-            insert = f"INSERT INTO {columns} VALUES (?, ?, ?, ?, ?, 0)"
-            transaction(db, lambda i=insert, v=values: execute(db, i, v))
-        payment = Payment((plan, alice.payment.payers[0]))
-        hold = await process.funds.hold(payment, 50, 50)
-        assert process.funds.settle(hold, 55) == (Charge("subscription:gold", 55, plan.id),)
-        hold = await process.funds.hold(payment, 45, 45)
-        charges = process.funds.settle(hold, 60)
-        assert charges == (Charge("subscription:gold", 45, plan.id), Charge("wallet", 15))
-
-    run(main())
-
-
-def test_lease_and_unwritten_charges_change_together(process, alice):
-    async def main():
-        hold = await process.funds.hold(alice.payment, 1000, 1000)
-        process.end(hold, 100, alice.payment, alice.id)
-        process.end(
-            await process.funds.hold(alice.payment, 1000, 1000), 30, alice.payment, alice.id
-        )
-        free, lease = process.free(alice.id), process.lease(alice.id)
-        process.book(1)
-        assert (process.free(alice.id), process.lease(alice.id)) == (free, lease - 100)
-        process.book()
-        assert (process.free(alice.id), process.lease(alice.id)) == (free, lease - 130)
-        process.funds.applied({"unknown": 5}, {"unknown": 5})
-        assert lease_rows(process.db) == {(alice.id, process.id): lease - 130}
-
-    run(main())
-
-
-def test_while_the_store_is_away_leases_are_spent_and_others_are_told(process, alice, bob, clock):
-    async def main():
-        await process.funds.hold(alice.payment, 10, 10)
-        process.store = "away"
-        for _ in range(HOLDS_AHEAD):
-            clock.now += 30
-            assert (await process.funds.hold(alice.payment, 10, 10)).amount_nanos == 10
-        for user in (alice, bob):
-            with pytest.raises(StoreUnavailable):
-                await process.funds.hold(user.payment, 10, 10)
-        process.store = "up"
-        clock.now += STORE_BACKOFF_S
-        assert (await process.funds.hold(alice.payment, 10, 10)).amount_nanos == 10
-        with pytest.raises(WalletEmpty):
-            await process.funds.hold(bob.payment, 10, 10)
-
-    run(main())
-
-
-def test_a_payer_that_cannot_be_asked_does_not_stop_the_next(process, alice):
-    async def main():
-        await process.funds.hold(alice.payment, 10, 10)
-        process.store = "away"
-        plan = Account("S:day:20260101", "subscription", alice.id, "subscription:gold")
-        payment = Payment((plan, alice.payment.payers[0]))
-        hold = await process.funds.hold(payment, 10, 10)
-        assert hold.parts == (Charge("wallet", 10),)
-        limit = Account("K:day:20260101", "limit", "K", "limit")
-        with pytest.raises(StoreUnavailable):
-            await process.funds.hold(Payment(alice.payment.payers, limit), 10, 10)
-
-    run(main())
-
-
-def test_many_first_holds_share_few_orders(process, alice):
-    async def main():
-        holds = (process.funds.hold(alice.payment, 30_000, 30_000) for _ in range(50))
-        results = await asyncio.gather(*holds, return_exceptions=True)
-        assert sum(isinstance(result, WalletEmpty) for result in results) == 47
-        assert process.free(alice.id) == 10_000
-        assert len(process.served) <= 3
-
-    run(main())
-
-
-def test_a_waiter_that_is_cancelled_holds_nothing_and_disturbs_nobody(process, alice):
-    async def main():
-        process.store = "slow"
-        leaving = asyncio.ensure_future(process.funds.hold(alice.payment, 300, 300))
-        staying = asyncio.ensure_future(process.funds.hold(alice.payment, 300, 300))
+async def test_more_is_ordered_before_it_runs_short(process, alice):
+    await process.hold(alice.payment, 300)
+    for _ in range(100):
+        hold = process.funds.try_hold(alice.payment, 300)
+        assert hold is not None
         await settled()
-        leaving.cancel()
-        await asyncio.gather(leaving, return_exceptions=True)
-        process.serve()
-        assert (await staying).amount_nanos == 300
-        assert process.funds.held() == {alice.id: 300}
-
-    run(main())
+        process.end(hold, 300, alice.payment, alice.id)
+        process.funds._clock.now += 1  # one order ahead in a quarter of a second
+        await settled()
+    assert len(process.served) < 30
 
 
-def test_an_order_that_is_not_answered(process, alice, clock, monkeypatch):
+async def test_nothing_is_ordered_while_the_lease_lasts(process, alice):
+    await process.hold(alice.payment, 300)
+    for _ in range(100):
+        process.funds.settle(process.funds.try_hold(alice.payment, 300), 1)
+        await settled()
+    assert len(process.served) == 1
+
+
+async def test_the_lease_follows_the_pace_of_spending(process, alice, clock):
+    await process.spend(alice.payment, 10, 10)
+    for _ in range(60):
+        clock.now += 1
+        await process.spend(alice.payment, 10, 10)
+        await settled()
+    # 10 a second: half of what LEASE_COVER_S need, or more, is there without the store
+    assert LEASE_COVER_S * 10 // 2 <= process.free(alice.id) <= LEASE_COVER_S * 10 + 10
+
+
+async def test_a_hold_beyond_what_is_free_takes_all_when_the_least_is_covered(process, alice):
+    hold = await process.hold(alice.payment, 500_000, 400)
+    assert hold.amount_nanos == 100_000
+    with pytest.raises(WalletEmpty):
+        await process.hold(alice.payment, 500_000, 400)
+    with pytest.raises(WalletEmpty):
+        await process.hold(alice.payment, 1, 0)
+
+
+async def test_an_empty_wallet_refuses_a_free_call_passes_and_a_credit_is_seen_soon(
+    db, process, bob, clock
+):
+    with pytest.raises(WalletEmpty):
+        await process.hold(bob.payment, 1)
+    orders = len(process.served)
+    assert await process.spend(bob.payment, 0) == ()
+    assert process.funds.try_hold(bob.payment, 0).parts == ()
+    for _ in range(100):
+        with pytest.raises(WalletEmpty):
+            await process.hold(bob.payment, 1)
+    assert len(process.served) == orders, "each refused call asks the store"
+    credit(db, "bob", Movement(500, "paid"))
+    clock.now += STORE_BACKOFF_S
+    assert (await process.hold(bob.payment, 500)).amount_nanos == 500
+
+
+async def test_a_call_that_needs_less_is_not_refused_with_one_that_needs_more(process, alice):
+    with pytest.raises(WalletEmpty) as refused:
+        await process.hold(alice.payment, 200_000)
+    assert (refused.value.left_nanos, refused.value.needed_nanos) == (100_000, 200_000)
+    assert (await process.hold(alice.payment, 90_000)).amount_nanos == 90_000
+
+
+async def test_what_went_back_may_be_had_again_at_once(process, alice):
+    await process.spend(alice.payment, 100_000)
+    with pytest.raises(WalletEmpty):
+        await process.hold(alice.payment, 150_000)
+    process.funds.recalled([alice.id])
+    assert (await process.hold(alice.payment, 90_000)).amount_nanos == 90_000
+
+
+async def test_settling_gives_the_hold_back_and_charges_the_cost(process, alice):
+    hold = await process.hold(alice.payment, 600)
+    before = process.free(alice.id)
+    assert process.funds.settle(hold, 250) == (Charge("wallet", 250),)
+    assert process.free(alice.id) == before + 350
+    hold = await process.hold(alice.payment, 600)
+    assert process.funds.settle(hold, 900) == (Charge("wallet", 900),)
+    assert process.free(alice.id) == before + 350 - 900
+    hold = await process.hold(alice.payment, 600)
+    assert process.funds.settle(hold, 0) == ()
+    with pytest.raises(RuntimeError):
+        process.funds.settle(hold, 0)
+    assert process.free(alice.id) == before + 350 - 900
+
+
+async def test_what_exceeds_the_hold_is_paid_by_who_has_free_money(db, process, alice):
+    subscribe(db, alice.id, 100, window="day")
+    plan = plan_of(alice)
+    payment = Payment((plan, *alice.payment.payers))
+    hold = await process.hold(payment, 50)
+    assert process.funds.settle(hold, 55) == (Charge("subscription:gold", 55, plan.id),)
+    hold = await process.hold(payment, 45)
+    charges = process.funds.settle(hold, 60)
+    assert charges == (Charge("subscription:gold", 45, plan.id), Charge("wallet", 15))
+
+
+async def test_lease_and_unwritten_charges_change_together(process, alice):
+    hold = await process.hold(alice.payment, 1000)
+    process.end(hold, 100, alice.payment, alice.id)
+    process.end(await process.hold(alice.payment, 1000), 30, alice.payment, alice.id)
+    free, lease = process.free(alice.id), process.lease(alice.id)
+    process.book(1)
+    assert (process.free(alice.id), process.lease(alice.id)) == (free, lease - 100)
+    process.book()
+    assert (process.free(alice.id), process.lease(alice.id)) == (free, lease - 130)
+    process.funds.applied({"unknown": 5}, {"unknown": 5})
+    assert lease_rows(process.db) == {(alice.id, process.id): lease - 130}
+
+
+async def test_while_the_store_is_away_leases_are_spent_and_others_are_told(
+    process, alice, bob, clock
+):
+    await process.hold(alice.payment, 10)
+    process.store = "away"
+    for _ in range(HOLDS_AHEAD):
+        clock.now += 30
+        assert (await process.hold(alice.payment, 10)).amount_nanos == 10
+    for user in (alice, bob):
+        with pytest.raises(StoreUnavailable):
+            await process.hold(user.payment, 10)
+    process.store = "up"
+    clock.now += STORE_BACKOFF_S
+    assert (await process.hold(alice.payment, 10)).amount_nanos == 10
+    with pytest.raises(WalletEmpty):
+        await process.hold(bob.payment, 10)
+
+
+async def test_a_payer_that_cannot_be_asked_does_not_stop_the_next(process, alice):
+    await process.hold(alice.payment, 10)
+    process.store = "away"
+    payment = Payment((plan_of(alice), *alice.payment.payers))
+    hold = await process.hold(payment, 10)
+    assert hold.parts == (Charge("wallet", 10),)
+    limit = Account("K:day:20260101", "limit", "K", "limit")
+    with pytest.raises(StoreUnavailable):
+        await process.hold(Payment(alice.payment.payers, limit), 10, 10)
+
+
+async def test_many_first_holds_share_few_orders(process, alice):
+    holds = (process.hold(alice.payment, 30_000) for _ in range(50))
+    results = await asyncio.gather(*holds, return_exceptions=True)
+    assert sum(isinstance(result, WalletEmpty) for result in results) == 47
+    assert process.free(alice.id) == 10_000
+    assert len(process.served) <= 3
+
+
+async def test_a_waiter_that_is_cancelled_holds_nothing_and_disturbs_nobody(process, alice):
+    process.store = "slow"
+    leaving = asyncio.ensure_future(process.hold(alice.payment, 300))
+    staying = asyncio.ensure_future(process.hold(alice.payment, 300))
+    await settled()
+    leaving.cancel()
+    await asyncio.gather(leaving, return_exceptions=True)
+    process.serve()
+    assert (await staying).amount_nanos == 300
+    assert process.funds.held() == {alice.id: 300}
+
+
+async def test_an_order_that_is_not_answered(process, alice, clock, monkeypatch):
     monkeypatch.setattr(funds_module, "ORDER_WAIT_S", 0.05)
-
-    async def main():
-        process.store = "slow"
-        with pytest.raises(StoreUnavailable):
-            await process.funds.hold(alice.payment, 300, 300)
-        clock.now += STORE_BACKOFF_S
-        # Nobody waits for what has not come in time.
-        waiting = asyncio.ensure_future(process.funds.hold(alice.payment, 300, 300))
-        await settled()
-        assert waiting.done()
-        with pytest.raises(StoreUnavailable):
-            waiting.result()
-        process.serve()
-        clock.now += STORE_BACKOFF_S
-        assert process.funds.try_hold(alice.payment, 300).amount_nanos == 300
-
-    run(main())
+    process.store = "slow"
+    with pytest.raises(StoreUnavailable):
+        await process.hold(alice.payment, 300)
+    clock.now += STORE_BACKOFF_S
+    # Nobody waits for what has not come in time.
+    waiting = asyncio.ensure_future(process.hold(alice.payment, 300))
+    await settled()
+    assert waiting.done()
+    with pytest.raises(StoreUnavailable):
+        waiting.result()
+    process.serve()
+    clock.now += STORE_BACKOFF_S
+    assert process.funds.try_hold(alice.payment, 300).amount_nanos == 300
 
 
-def test_what_was_not_confirmed_is_found_again(process, alice, clock):
-    async def main():
-        process.store = "mute"
-        with pytest.raises(StoreUnavailable):
-            await process.funds.hold(alice.payment, 300, 300)
-        assert process.lease(alice.id) == 0
-        assert lease_rows(process.db) == {(alice.id, process.id): 300 + HOLDS_AHEAD * 300}
-        process.store = "up"
-        process.funds.sweep()
-        await settled()
-        assert process.free(alice.id) == 300 + HOLDS_AHEAD * 300
-        process.store = "mute"
-        process.funds.recalled([alice.id])
-        await settled()
-        assert process.free(alice.id) == 0
-        assert lease_rows(process.db) == {}
-        process.store = "up"
-        process.funds.sweep()
-        await settled()
-        assert (process.free(alice.id), process.lease(alice.id)) == (0, 0)
-
-    run(main())
+async def test_what_was_not_confirmed_is_found_again(process, alice, clock):
+    process.store = "mute"
+    with pytest.raises(StoreUnavailable):
+        await process.hold(alice.payment, 300)
+    assert process.lease(alice.id) == 0
+    assert lease_rows(process.db) == {(alice.id, process.id): 300 + HOLDS_AHEAD * 300}
+    process.store = "up"
+    process.funds.sweep()
+    await settled()
+    assert process.free(alice.id) == 300 + HOLDS_AHEAD * 300
+    process.store = "mute"
+    process.funds.recalled([alice.id])
+    await settled()
+    assert process.free(alice.id) == 0
+    assert lease_rows(process.db) == {}
+    process.store = "up"
+    process.funds.sweep()
+    await settled()
+    assert (process.free(alice.id), process.lease(alice.id)) == (0, 0)
 
 
-def test_idle_leases_go_back_and_busy_ones_do_not(process, alice, bob, clock):
-    async def main():
-        open_hold = await process.funds.hold(alice.payment, 10, 10)
-        with pytest.raises(WalletEmpty):
-            await process.funds.hold(bob.payment, 10, 10)
-        for _ in range(2):
-            clock.now += LEASE_IDLE_S + 1
-            process.funds.sweep()
-            await settled()
-        assert process.funds.held() == {alice.id: 10}
-        process.end(open_hold, 4, alice.payment, alice.id)
+async def test_idle_leases_go_back_and_busy_ones_do_not(process, alice, bob, clock):
+    open_hold = await process.hold(alice.payment, 10)
+    with pytest.raises(WalletEmpty):
+        await process.hold(bob.payment, 10)
+    for _ in range(2):
         clock.now += LEASE_IDLE_S + 1
         process.funds.sweep()
         await settled()
-        assert process.lease(alice.id) > 0, "given back before its charge was written"
-        process.book()
-        for _ in range(2):
-            clock.now += LEASE_IDLE_S + 1
-            process.funds.sweep()
-            await settled()
-        assert process.funds.held() == {} and lease_rows(process.db) == {}
-        assert show(process.db, "alice").balance_nanos == 99_996
-
-    run(main())
-
-
-def test_changes_make_quotas_be_asked_again(db, process, alice):
-    async def main():
-        key = key_of(alice.id, limit_window="never")
-        payment = payment_of(key, now_ms())
-        limit_spending(db, key, 1000)
-        process.funds.settle(await process.funds.hold(payment, 100, 100), 0)
-        assert process.lease(payment.limit.id) > 0
-        process.funds.reconsider({"somebody else"})
+    assert process.funds.held() == {alice.id: 10}
+    process.end(open_hold, 4, alice.payment, alice.id)
+    clock.now += LEASE_IDLE_S + 1
+    process.funds.sweep()
+    await settled()
+    assert process.lease(alice.id) > 0, "given back before its charge was written"
+    process.book()
+    for _ in range(2):
+        clock.now += LEASE_IDLE_S + 1
+        process.funds.sweep()
         await settled()
-        assert process.lease(payment.limit.id) > 0
-        process.funds.reconsider({key.id})
-        await settled()
-        assert process.lease(payment.limit.id) == 0
-        assert process.lease(alice.id) > 0
-        process.funds.settle(await process.funds.hold(payment, 100, 100), 0)
-        process.funds.reconsider(None)
-        await settled()
-        assert process.lease(payment.limit.id) == 0
-
-    run(main())
+    assert process.funds.held() == {} and lease_rows(process.db) == {}
+    assert show(process.db, "alice").balance_nanos == 99_996
 
 
-def test_what_was_ordered_before_a_change_goes_back_as_well(db, process, alice):
-    async def main():
-        key = key_of(alice.id, limit_window="never")
-        payment = payment_of(key, now_ms())
-        limit_spending(db, key, 1000)
-        await process.funds.hold(Payment(payment.payers), 100, 100)
-        process.store = "slow"
-        waiting = asyncio.ensure_future(process.funds.hold(payment, 100, 100))
-        await settled()
-        process.funds.reconsider({key.id})
-        process.store = "up"
-        process.serve()
-        assert (await waiting).amount_nanos == 100
-        assert lease_rows(db)[payment.limit.id, process.id] == process.lease(payment.limit.id)
-        assert [order.give > 0 for order in process.served if order.account == payment.limit] == [
-            *(False, True, False)
-        ]
-
-    run(main())
+async def test_changes_make_quotas_be_asked_again(db, process, alice):
+    payment = limited_payment(db, alice.id, 1000)
+    await process.spend(payment, 100)
+    assert process.lease(payment.limit.id) > 0
+    process.funds.reconsider({"somebody else"})
+    await settled()
+    assert process.lease(payment.limit.id) > 0
+    process.funds.reconsider({payment.limit.ref})
+    await settled()
+    assert process.lease(payment.limit.id) == 0
+    assert process.lease(alice.id) > 0
+    await process.spend(payment, 100)
+    process.funds.reconsider(None)
+    await settled()
+    assert process.lease(payment.limit.id) == 0
 
 
-def test_no_money_for_calls_with_no_cost(process, bob):
-    assert process.funds.try_hold(bob.payment, 0).parts == ()
-    assert process.funds.held() == {}
+async def test_what_was_ordered_before_a_change_goes_back_as_well(db, process, alice):
+    payment = limited_payment(db, alice.id, 1000)
+    await process.hold(Payment(payment.payers), 100, 100)
+    process.store = "slow"
+    waiting = asyncio.ensure_future(process.hold(payment, 100))
+    await settled()
+    process.funds.reconsider({payment.limit.ref})
+    process.store = "up"
+    process.serve()
+    assert (await waiting).amount_nanos == 100
+    assert lease_rows(db)[payment.limit.id, process.id] == process.lease(payment.limit.id)
+    assert [order.give > 0 for order in process.served if order.account == payment.limit] == [
+        *(False, True, False)
+    ]
 
 
-def test_a_hold_takes_over_another_of_the_same_payment(db, process, alice):
+async def test_a_hold_takes_over_another_of_the_same_payment(db, process, alice):
     """In the order of the payers, whoever came in first; settled once, for both."""
-
-    async def main():
-        key = key_of(alice.id, limit_window="never")
-        limit_spending(db, key, 900)
-        payment = payment_of(key, now_ms())
-        first = await process.funds.hold(payment, 300, 300)
-        extra = await process.funds.hold(payment, 500, 500)
-        assert not first.raised
-        first.add(extra)
-        assert (first.amount_nanos, first.raised, extra.settled) == (800, True, True)
-        assert first.parts == (Charge("wallet", 800),)
-        assert process.funds.held() == {alice.id: 800, payment.limit.id: 800}
-        assert process.funds.settle(first, 700) == (Charge("wallet", 700),)
-        assert process.funds.held() == {alice.id: 0, payment.limit.id: 0}
-        with pytest.raises(RuntimeError):
-            process.funds.settle(extra, 0)
-
-    run(main())
+    payment = limited_payment(db, alice.id, 900)
+    first = await process.hold(payment, 300)
+    extra = await process.hold(payment, 500)
+    assert not first.raised
+    first.add(extra)
+    assert (first.amount_nanos, first.raised, extra.settled) == (800, True, True)
+    assert first.parts == (Charge("wallet", 800),)
+    assert process.funds.held() == {alice.id: 800, payment.limit.id: 800}
+    assert process.funds.settle(first, 700) == (Charge("wallet", 700),)
+    assert process.funds.held() == {alice.id: 0, payment.limit.id: 0}
+    with pytest.raises(RuntimeError):
+        process.funds.settle(extra, 0)

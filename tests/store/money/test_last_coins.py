@@ -10,16 +10,14 @@ import selectors
 import pytest
 
 from store.calls.writer import RECALL_INTERVAL_S
-from store.catalog.keys import Subscription
-from store.db.database import discard, execute, open_database, transaction
+from store.db.database import discard, open_database
 from store.money.accounts import payment_of
 from store.money.funds import QuotaUsed
 from store.values.ids import now_ms
-from tests.store.processes import Process, key_of, lease_rows
+from tests.store.processes import Process, key_of, lease_rows, subscribe
 from tests.support.stores import sqlite_store
 from tests.support.users import add_user
 
-HOUR_MS = 3_600_000
 SLOWEST_ORDER_S = 0.2
 CALLS, QUOTAS, COST = 30, (750, 750), 100  # the last of 15 calls needs what is left of both
 CALL_S = 0.05
@@ -76,21 +74,10 @@ def db(tmp_path):
 
 def subscribed(db, name):
     """(user id, who pays): a user with a subscription for each of QUOTAS."""
-    user_id, moment = add_user(db, name), now_ms()
-    begins, ends = moment - HOUR_MS, moment + HOUR_MS
-    plan = 'INSERT INTO "plans" ("id","name","quota","window","days","created_ms")'
-    term = 'INSERT INTO "subscriptions" ("id","user_id","plan_id","starts_ms","expires_ms"'
-    ids = [f"{name}-{place}" for place in range(len(QUOTAS))]
-
-    def work():
-        for own, quota in zip(ids, QUOTAS, strict=True):
-            execute(db, f"{plan} VALUES (?, ?, ?, 'month', 30, 0)", (own, own, quota))
-            row = (own, user_id, own, begins, ends)
-            execute(db, f'{term},"created_ms") VALUES (?, ?, ?, ?, ?, 0)', row)
-
-    transaction(db, work)
-    terms = tuple(Subscription(own, own, "month", begins, ends) for own in ids)
-    return user_id, payment_of(key_of(user_id, "plan_only", subscriptions=terms), moment)
+    user_id = add_user(db, name)
+    plans = [(quota, f"{name}-{place}") for place, quota in enumerate(QUOTAS)]
+    terms = tuple(subscribe(db, user_id, quota, plan) for quota, plan in plans)
+    return user_id, payment_of(key_of(user_id, "plan_only", subscriptions=terms), now_ms())
 
 
 async def served(db, name, count, rng):
@@ -101,7 +88,7 @@ async def served(db, name, count, rng):
 
     async def call(process):
         try:
-            hold = await process.funds.hold(payment, COST, COST)
+            hold = await process.hold(payment, COST)
         except QuotaUsed:
             return False
         await asyncio.sleep(CALL_S)

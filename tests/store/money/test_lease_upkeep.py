@@ -5,16 +5,16 @@ import asyncio
 import pytest
 
 from store.db import database as database_module
-from store.db.database import execute, transaction
+from store.db.audit import AuditFilter, entries
 from store.db.nodes import note_seen
-from store.db.tables.system import AuditRow
 from store.money.accounts import payment_of
 from store.money.books import verify
-from store.money.lease_upkeep import NODE_ALIVE_MS, NODE_SILENT_MS, release_node
+from store.money.lease_upkeep import NODE_ALIVE_MS, NODE_SILENT_MS, Released, release_node
 from store.money.wallet import Movement, credit, show
 from store.values.errors import NotFound, Refused
 from store.values.ids import now_ms
 from tests.store.processes import Process, key_of
+from tests.support.stores import change
 from tests.support.users import add_user
 
 
@@ -26,31 +26,31 @@ def alice(database):
 
 
 @pytest.fixture
-def lender(database, alice):
-    """A process of node web-1 that has leased 600 of alice's 1000."""
+def payment(alice):
+    return payment_of(key_of(alice), now_ms())
+
+
+@pytest.fixture
+def lender(database, payment):
+    """A process of node web-1 that has leased 625 of alice's 1000."""
     process = Process(database)
     note_seen(database, "web-1")
-    payment = payment_of(key_of(alice), now_ms())
-    asyncio.run(process.funds.hold(payment, 500, 500))
+    asyncio.run(process.hold(payment, 500))
     assert show(database, "alice").leased_nanos == 625
     return process
-
-
-def change(db, text, *parameters):
-    assert transaction(db, lambda: execute(db, text, parameters)).rowcount > 0
 
 
 def silent_for(db, ms):
     change(db, 'UPDATE "nodes" SET "seen_ms" = ?', now_ms() - ms)
 
 
-def test_a_lease_of_a_living_node_is_right(database, lender):
-    assert verify(database) == []
-    silent_for(database, NODE_SILENT_MS - 60_000)
-    assert verify(database) == []
-
-
-def test_a_silent_node_is_told_with_the_cure(database, lender):
+def test_a_lease_of_a_living_node_is_right_and_of_a_silent_one_told_with_the_remedy(
+    database, lender
+):
+    for minutes in (None, -1):
+        if minutes:
+            silent_for(database, NODE_SILENT_MS + minutes * 60_000)
+        assert verify(database) == []
     silent_for(database, NODE_SILENT_MS + 60_000)
     (fault,) = verify(database)
     assert "0.000000625" in fault and "books release-node web-1" in fault
@@ -72,17 +72,12 @@ def test_leases_without_an_owner_are_told(database, lender, change_it, message):
 
 def test_a_lost_node_is_released_once_and_audited(database, lender):
     silent_for(database, NODE_ALIVE_MS + 1000)
-    released = release_node(database, "web-1", "operator")
-    assert (released.leases, released.nanos) == (1, 625)
+    assert release_node(database, "web-1", "operator") == Released(1, 625)
     assert show(database, "alice").leased_nanos == 0 and verify(database) == []
-    again = release_node(database, "web-1")
-    assert (again.leases, again.nanos) == (0, 0)
-    audit = list(AuditRow.select().order_by(AuditRow.id).bind(database))
-    assert (audit[-2].actor, audit[-2].action, audit[-2].kind, audit[-2].name) == (
-        *("operator", "release", "node"),
-        "web-1",
-    )
-    assert audit[-2].before == {"leases": 1, "amount": "0.000000625"}
+    assert release_node(database, "web-1") == Released(0, 0)
+    [act] = entries(database, 9, AuditFilter(actor="operator"))
+    assert (act["action"], act["kind"], act["name"]) == ("release", "node", "web-1")
+    assert act["before"] == {"leases": 1, "amount": "0.000000625"}
 
 
 def test_a_living_or_unknown_node_is_not_released(database, lender):
@@ -93,14 +88,10 @@ def test_a_living_or_unknown_node_is_not_released(database, lender):
     assert show(database, "alice").leased_nanos == 625
 
 
-def test_a_node_that_comes_back_is_booked_without_its_lease(database, lender, alice):
-    payment = payment_of(key_of(alice), now_ms())
+def test_a_node_that_comes_back_is_booked_without_its_lease(database, lender, alice, payment):
     silent_for(database, NODE_ALIVE_MS + 1000)
 
-    async def call():
-        lender.end(await lender.funds.hold(payment, 100, 100), 80, payment, alice)
-
-    asyncio.run(call())
+    lender.end(asyncio.run(lender.hold(payment, 100)), 80, payment, alice)
     release_node(database, "web-1")
     lender.book()
     assert lender.lease(alice) == 0

@@ -2,14 +2,14 @@
 
 import pytest
 
-from store.calls.booking import apply_records
-from store.db.database import execute, transaction
+from store.admin.export import show
 from store.hub import low_balance
 from store.money import ledger, subscriptions, wallet
 from store.money.accounts import quota_at
 from store.values.errors import Refused
 from store.values.ids import DAY_MS, day_at
-from tests.support.usage_records import NOW_MS, charged
+from tests.support.stores import insert
+from tests.support.usage_records import NOW_MS, charged, store
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_pages_are_the_ledger_backwards(database, alice):
         wallet.credit(database, "alice", wallet.Movement(10**9 + number, "gift"))
     # The charges of two days are booked at one moment: the later day's balance is the later.
     records = [charged(alice, 10, NOW_MS), charged(alice, 20, NOW_MS - DAY_MS)]
-    transaction(database, lambda: apply_records(database, records, NOW_MS))
+    store(database, records, NOW_MS)
     whole = wallet.ledger(database, "alice")
     for limit in (1, 2, 3, 100):
         found = pages(database, alice, limit)
@@ -58,10 +58,9 @@ def test_who_pays_in_which_order(database, editor, alice):
         editor.create("subscription", f"alice/{name}", times | more)
     payers = subscriptions.payers_of(database, alice, NOW_MS)
     assert payers.order == ["large", "small", "wallet"]
-    sub_id = editor_id(database, "large")
+    sub_id = show(database, "subscription", "alice/large")["id"]
     account, ends_ms = quota_at(sub_id, "month", NOW_MS)
-    insert = 'INSERT INTO "quotas" ("account", "spent", "ends_ms") VALUES (?, ?, ?)'
-    transaction(database, lambda: execute(database, insert, (account, 21 * 10**9, ends_ms)))
+    insert(database, "quotas", account=account, spent=21 * 10**9, ends_ms=ends_ms)
     [first, second] = subscriptions.payers_of(database, alice, NOW_MS).subscriptions
     assert (first.state, first.left_nanos, first.resets_ms) == ("used_up", 0, ends_ms)
     assert (second.state, second.spent_nanos) == ("active", 0)
@@ -69,14 +68,6 @@ def test_who_pays_in_which_order(database, editor, alice):
     assert (first.state, second.state) == ("expired", "active")
     [first, _] = subscriptions.payers_of(database, alice, NOW_MS - 40 * DAY_MS).subscriptions
     assert first.state == "waiting"
-
-
-def editor_id(db, plan):
-    query = (
-        'SELECT s."id" FROM "subscriptions" s JOIN "plans" p ON p."id" = s."plan_id"'
-        ' WHERE p."name" = ?'
-    )
-    return transaction(db, lambda: execute(db, query, (plan,)).fetchone()[0])
 
 
 @pytest.mark.parametrize(
@@ -96,9 +87,7 @@ def test_the_order_is_the_users(database, editor, alice, order, names):
 
 
 def test_the_notice_of_a_low_balance(database, alice):
-    assert low_balance.threshold(database, alice) is None
-    for below in (5 * 10**9, 0):
-        low_balance.set_threshold(database, alice, below)
+    for below in (None, 5 * 10**9, 0, None):
+        if below is not None or low_balance.threshold(database, alice) is not None:
+            low_balance.set_threshold(database, alice, below)
         assert low_balance.threshold(database, alice) == below
-    low_balance.set_threshold(database, alice, None)
-    assert low_balance.threshold(database, alice) is None

@@ -4,8 +4,8 @@ import pytest
 
 from store.admin.export import list_objects, show
 from store.db import database as database_module
-from store.db.database import execute, transaction
 from store.money.quota import Use, current_use, with_use_of_keys, with_use_of_subscriptions
+from tests.support.stores import insert
 
 pytestmark = pytest.mark.databases("sqlite")
 
@@ -14,16 +14,11 @@ DAY_MS = 86_400_000
 MIDNIGHT_MS = AT_MS - AT_MS % DAY_MS
 
 
-@pytest.fixture
-def spend(database):
-    def run(account, nanos):
-        insert = 'INSERT INTO "quotas" ("account", "spent", "ends_ms") VALUES (?, ?, NULL)'
-        transaction(database, lambda: execute(database, insert, (account, nanos)))
-
-    return run
+def spend(db, account, nanos):
+    insert(db, "quotas", account=account, spent=nanos)
 
 
-def test_the_current_window_counts(database, spend):
+def test_the_current_window_counts(database):
     for account, nanos in (
         ("d:day:20261118", 1),
         ("d:day:20261117", 99),
@@ -31,7 +26,7 @@ def test_the_current_window_counts(database, spend):
         ("m:month:20261101", 3),
         ("n:never:0", 4),
     ):
-        spend(account, nanos)
+        spend(database, account, nanos)
     windows = {"d": "day", "w": "week", "m": "month", "n": "never", "none": "day"}
     tomorrow_ms = MIDNIGHT_MS + DAY_MS
     assert current_use(database, windows, AT_MS) == {
@@ -45,19 +40,19 @@ def test_the_current_window_counts(database, spend):
     assert current_use(database, {}, AT_MS) == {}
 
 
-def test_many_are_read_in_parts(database, spend, monkeypatch):
+def test_many_are_read_in_parts(database, monkeypatch):
     monkeypatch.setattr(database_module, "PORTION", 2)
     for number in range(5):
-        spend(f"{number}:never:0", number)
+        spend(database, f"{number}:never:0", number)
     uses = current_use(database, {str(number): "never" for number in range(5)}, AT_MS)
     assert [use.spent_nanos for use in uses.values()] == [0, 1, 2, 3, 4]
 
 
-def test_subscriptions_go_by_the_window_of_their_plan(database, editor, applied, spend):
+def test_subscriptions_go_by_the_window_of_their_plan(database, editor, applied):
     editor.create("plan", "weekly", {"quota": "20", "window": "week"})
     editor.create("subscription", "alice/weekly", {})
     stored = show(database, "subscription", "alice/weekly")
-    spend(f"{stored['id']}:week:20261116", 1_500_000_000)
+    spend(database, f"{stored['id']}:week:20261116", 1_500_000_000)
     use = {"spent": "1.5", "resets_at": "2026-11-23T00:00:00Z"}
     assert with_use_of_subscriptions(database, [stored], AT_MS) == [{**stored, **use}]
     gone = {**stored, "plan": "removed meanwhile"}
@@ -65,11 +60,11 @@ def test_subscriptions_go_by_the_window_of_their_plan(database, editor, applied,
     assert (shown["spent"], shown["resets_at"]) == (None, None)
 
 
-def test_keys_go_by_their_limit(database, editor, applied, spend):
+def test_keys_go_by_their_limit(database, editor, applied):
     editor.change("key", "alice/laptop", {"limit": "5"})
     found = list_objects(database, "key")
-    spend(f"{found[0]['id']}:never:0", 7)
-    spend(f"{found[1]['id']}:never:0", 9)
+    spend(database, f"{found[0]['id']}:never:0", 7)
+    spend(database, f"{found[1]['id']}:never:0", 9)
     use = [
         {"spent": "0.000000007", "resets_at": None},
         {"spent": None, "resets_at": None},  # it has no limit

@@ -5,20 +5,14 @@ from functools import partial
 import pytest
 
 from store.db.audit import entries
-from store.db.database import execute, transaction
 from store.money import wallet as wallet_module
 from store.money.books import verify
+from store.money.ledger import Line
 from store.money.wallet import Movement, credit, debit, find_owner, ledger, refund, show
-from store.values.errors import (
-    Conflict,
-    NotFound,
-    OutcomeUnknown,
-    Refused,
-    StoreUnavailable,
-)
+from store.values.errors import Conflict, NotFound, OutcomeUnknown, Refused, StoreUnavailable
 from store.values.pricing import MAX_BIGINT
 from store.values.usage_record import Charge
-from tests.support.stores import at_once
+from tests.support.stores import at_once, balances, change
 from tests.support.usage_records import store, usage_record
 from tests.support.users import add_user
 
@@ -32,35 +26,46 @@ def book_call(db, user, *charges):
     return call.id
 
 
+def rich(nanos=5, **fields):
+    return Movement(nanos, "paid", **fields)
+
+
 @pytest.fixture
-def db(database):
-    add_user(database, "alice")
-    add_user(database, "bob")
+def db(database, users):
     return database
 
 
-def test_credit_and_debit_are_lines_of_the_ledger(db):
-    first = credit(db, "alice", Movement(10**10, "paid"))
+def acts_of(db, action):
+    return [
+        (act["actor"], act["kind"], act["name"], act["before"], act["after"])
+        for act in entries(db, 10)
+        if act["action"] == action
+    ]
+
+
+def test_credit_and_debit_are_lines_of_the_ledger(db, users):
+    first = credit(db, "alice", rich(10**10))
     second = debit(db, "alice", Movement(3 * 10**9, "taken back", reference="invoice 7"))
-    assert (first.kind, first.amount_nanos) == ("credit", 10**10)
-    assert first.balance_after_nanos == 10**10
-    assert (second.amount_nanos, second.balance_after_nanos) == (-3 * 10**9, 7 * 10**9)
+    alice = users["alice"]
+    assert first == Line(
+        *(first.id, alice, "credit", 10**10, 10**10, None, first.idempotency_id, "paid"),
+        first.at_ms,
+    )
+    assert second == Line(
+        *(second.id, alice, "debit", -3 * 10**9, 7 * 10**9, "invoice 7", second.idempotency_id),
+        *("taken back", second.at_ms),
+    )
     assert ledger(db, "alice") == [first, second]
     assert show(db, "alice") == wallet_module.View("alice", 7 * 10**9, 0, 0)
     assert show(db, "bob").balance_nanos == 0
     assert verify(db) == []
-    acts = entries(db, 10)
-    assert {(act["action"], act["kind"], act["name"]) for act in acts} == {
-        ("debit", "wallet", "alice"),
-        ("credit", "wallet", "alice"),
-    }
-    taken = next(act for act in acts if act["action"] == "debit")
-    assert taken["before"] == {"balance": "10"}
-    assert taken["after"]["balance"] == "7"
+    [(_, kind, name, before, after)] = acts_of(db, "debit")
+    assert (kind, name, before, after["balance"]) == ("wallet", "alice", {"balance": "10"}, "7")
+    assert [act[1:3] for act in acts_of(db, "credit")] == [("wallet", "alice")]
 
 
 def test_the_same_id_counts_once(db):
-    movement = Movement(5, "paid", idempotency_id="payment-1")
+    movement = rich(idempotency_id="payment-1")
     line = credit(db, "alice", movement)
     credit(db, "alice", Movement(1, "more"))
     assert credit(db, "alice", movement) == line
@@ -68,30 +73,30 @@ def test_the_same_id_counts_once(db):
     assert len(entries(db, 10)) == 2
 
 
-@pytest.mark.parametrize("change", ["amount", "reason", "kind", "user"])
-def test_the_same_id_for_something_else_is_refused(db, change):
-    credit(db, "alice", Movement(5, "paid", idempotency_id="payment-1"))
-    amount = 6 if change == "amount" else 5
-    reason = "other" if change == "reason" else "paid"
-    move = debit if change == "kind" else credit
-    user = "bob" if change == "user" else "alice"
+@pytest.mark.parametrize(
+    ("move", "user", "amount", "reason"),
+    [
+        (credit, "alice", 6, "paid"),
+        (credit, "alice", 5, "other"),
+        (debit, "alice", 5, "paid"),
+        (credit, "bob", 5, "paid"),
+    ],
+)
+def test_the_same_id_for_something_else_is_refused(db, users, move, user, amount, reason):
+    credit(db, "alice", rich(idempotency_id="payment-1"))
     with pytest.raises(Refused, match="payment-1"):
         move(db, user, Movement(amount, reason, idempotency_id="payment-1"))
-    assert show(db, "alice").balance_nanos == 5
-    assert show(db, "bob").balance_nanos == 0
+    assert balances(db) == {users["alice"]: 5, users["bob"]: 0}
 
 
 def test_a_debit_takes_no_more_than_there_is(db):
-    credit(db, "alice", Movement(5, "paid"))
+    credit(db, "alice", rich())
     with pytest.raises(Refused, match=r"^only 0\.000000005 is free, less .* 0\.000000006$"):
         debit(db, "alice", Movement(6, "all"))
     debit(db, "alice", Movement(5, "all"))
     assert show(db, "alice").balance_nanos == 0
-
-
-def test_of_a_wallet_below_zero_nothing_is_free(db):
     book_call(db, "alice", Charge("wallet", 5))
-    with pytest.raises(Refused, match="only 0 is free"):
+    with pytest.raises(Refused, match="only 0 is free"):  # nor of a wallet below zero
         debit(db, "alice", Movement(1, "all"))
 
 
@@ -99,12 +104,11 @@ def test_what_cannot_be_is_refused_with_all_faults(db):
     with pytest.raises(Refused) as refused:
         credit(db, "alice", Movement(0, "", idempotency_id="charges:x"))
     assert len(refused.value.faults) == 3
-    for bad in (Movement(-1, "x"), Movement(MAX_BIGINT + 1, "x"), Movement(1, "x" * 1001)):
+    bad = [Movement(-1, "x"), Movement(MAX_BIGINT + 1, "x"), Movement(1, "x" * 1001)]
+    bad_ids = ("", "x" * 129, "a\nb", "refund:1", "redeem:1")
+    for movement in (*bad, *(rich(idempotency_id=bad_id) for bad_id in bad_ids)):
         with pytest.raises(Refused):
-            credit(db, "alice", bad)
-    for bad_id in ("", "x" * 129, "a\nb", "refund:1", "redeem:1"):
-        with pytest.raises(Refused):
-            credit(db, "alice", Movement(1, "x", idempotency_id=bad_id))
+            credit(db, "alice", movement)
     credit(db, "alice", Movement(MAX_BIGINT, "much"))
     with pytest.raises(Refused, match="too large"):
         credit(db, "alice", Movement(1, "more"))
@@ -112,6 +116,8 @@ def test_what_cannot_be_is_refused_with_all_faults(db):
 
 def test_unknown_users_and_missing_wallets(db):
     add_user(db, "carol", wallet=False)
+    with pytest.raises(NotFound, match="carol"):
+        refund(db, book_call(db, "carol", Charge("wallet", 5)))
     for name in ("nobody", "carol"):
         for ask in (show, lambda db, user: credit(db, user, Movement(1, "x"))):
             with pytest.raises(NotFound, match=name):
@@ -125,17 +131,16 @@ def test_a_refund_gives_back_what_the_wallet_paid(db):
     call_id = book_call(db, "alice", Charge("subscription:monthly", 2), Charge("wallet", 5))
     assert show(db, "alice").balance_nanos == 5
     done = refund(db, call_id, actor="olga")
-    assert (done.user, done.again) == ("alice", False)
     line = done.line
+    assert (done.user, done.again) == ("alice", False)
     assert (line.kind, line.amount_nanos, line.balance_after_nanos) == ("refund", 5, 10)
     assert (line.reference, line.reason) == (call_id, f"refund of call {call_id}")
     assert line in ledger(db, "alice")
     assert show(db, "alice").balance_nanos == 10
     assert verify(db) == []
-    act = next(act for act in entries(db, 10) if act["action"] == "refund")
-    assert (act["actor"], act["kind"], act["name"]) == ("olga", "wallet", "alice")
-    assert act["before"] == {"balance": "0.000000005"}
-    assert act["after"]["reference"] == call_id
+    [(*act, before, after)] = acts_of(db, "refund")
+    assert act == ["olga", "wallet", "alice"]
+    assert (before, after["reference"]) == ({"balance": "0.000000005"}, call_id)
 
 
 def test_a_call_is_refunded_once(db):
@@ -154,7 +159,7 @@ def test_a_refund_is_known_when_record_and_user_are_gone(db):
     call_id = book_call(db, "alice", Charge("wallet", 5))
     first = refund(db, call_id)
     for table in ("usage_records", "users"):
-        transaction(db, lambda table=table: execute(db, f'DELETE FROM "{table}"'))
+        change(db, f'DELETE FROM "{table}"')
     assert refund(db, call_id).line == first.line
     assert refund(db, call_id).user == first.line.user_id
 
@@ -182,16 +187,8 @@ def test_a_refund_that_cannot_be_is_refused(db):
     credit(db, "alice", Movement(5, "more"))
     with pytest.raises(Refused, match="too large"):
         refund(db, call_id)
-    delete = 'DELETE FROM "users" WHERE "name" = ?'
-    transaction(db, lambda: execute(db, delete, ("alice",)))
+    change(db, 'DELETE FROM "users" WHERE "name" = ?', "alice")
     with pytest.raises(NotFound, match=f"alice of the call {call_id} has been removed"):
-        refund(db, call_id)
-
-
-def test_a_refund_needs_a_wallet(db):
-    add_user(db, "carol", wallet=False)
-    call_id = book_call(db, "carol", Charge("wallet", 5))
-    with pytest.raises(NotFound, match="carol"):
         refund(db, call_id)
 
 
@@ -207,70 +204,51 @@ def test_parallel_credits_are_all_counted_and_the_same_id_once(db):
     assert verify(db) == []
 
 
-def lose_commit(monkeypatch, *, booked, then_away=False):
-    """The first transaction ends with a lost reply, booked or not."""
-    real = wallet_module.transaction
-    tries = []
+def replies(monkeypatch, *errors, booked=False):
+    """The first transactions fail with these; `booked`: after they were committed."""
+    real, waiting = wallet_module.transaction, list(errors)
 
     def transact(db, work):
-        tries.append(work)
-        if len(tries) == 1:
-            if booked:
-                real(db, work)
-            raise OutcomeUnknown("lost during commit")
-        if then_away:
-            raise StoreUnavailable("away")
-        return real(db, work)
+        if waiting and not booked:
+            raise waiting.pop(0)
+        result = real(db, work)
+        if waiting:
+            raise waiting.pop(0)
+        return result
 
     monkeypatch.setattr(wallet_module, "transaction", transact)
     monkeypatch.setattr(wallet_module, "COMMIT_PAUSE_S", 0)
+
+
+LOST = OutcomeUnknown("lost during commit")
 
 
 @pytest.mark.parametrize("booked", [True, False])
 @pytest.mark.parametrize("own_id", [None, "payment-1"])
 def test_a_lost_reply_to_the_commit_counts_once(db, monkeypatch, booked, own_id):
-    lose_commit(monkeypatch, booked=booked)
-    line = credit(db, "alice", Movement(5, "paid", idempotency_id=own_id))
+    call_id = book_call(db, "bob", Charge("wallet", 5))
+    replies(monkeypatch, LOST, booked=booked)
+    line = credit(db, "alice", rich(idempotency_id=own_id))
     assert line.balance_after_nanos == 5
     assert ledger(db, "alice") == [line]
-    assert show(db, "alice").balance_nanos == 5
-
-
-@pytest.mark.parametrize("booked", [True, False])
-def test_a_refund_whose_commit_was_lost_counts_once(db, monkeypatch, booked):
-    call_id = book_call(db, "alice", Charge("wallet", 5))
-    lose_commit(monkeypatch, booked=booked)
-    done = refund(db, call_id)
-    assert not done.again
-    assert show(db, "alice").balance_nanos == 0
+    replies(monkeypatch, LOST, booked=booked)
+    assert not refund(db, call_id).again
+    assert [show(db, name).balance_nanos for name in ("alice", "bob")] == [5, 0]
 
 
 def test_when_it_stays_unknown_it_says_so(db, monkeypatch):
-    lose_commit(monkeypatch, booked=True, then_away=True)
+    replies(monkeypatch, LOST, *[StoreUnavailable("away")] * 9)
     with pytest.raises(OutcomeUnknown, match="ledger"):
-        credit(db, "alice", Movement(5, "paid"))
-
-
-def fail_transactions(monkeypatch, *errors):
-    real = wallet_module.transaction
-    waiting = list(errors)
-
-    def transact(db, work):
-        if waiting:
-            raise waiting.pop(0)
-        return real(db, work)
-
-    monkeypatch.setattr(wallet_module, "transaction", transact)
-    monkeypatch.setattr(wallet_module, "COMMIT_PAUSE_S", 0)
+        credit(db, "alice", rich())
 
 
 def test_a_race_for_the_same_id_is_looked_at_again(db, monkeypatch):
-    fail_transactions(monkeypatch, Conflict("idempotency_id"))
-    assert credit(db, "alice", Movement(5, "paid", idempotency_id="p")).amount_nanos == 5
-    fail_transactions(monkeypatch, StoreUnavailable("away"))
+    replies(monkeypatch, Conflict("idempotency_id"))
+    assert credit(db, "alice", rich(idempotency_id="p")).amount_nanos == 5
+    replies(monkeypatch, StoreUnavailable("away"))
     with pytest.raises(StoreUnavailable, match="away"):
-        credit(db, "alice", Movement(5, "paid"))
+        credit(db, "alice", rich())
     assert len(ledger(db, "alice")) == 1
-    fail_transactions(monkeypatch, *[Conflict("idempotency_id")] * 3)
+    replies(monkeypatch, *[Conflict("idempotency_id")] * 3)
     with pytest.raises(Refused, match="again and again"):
-        credit(db, "alice", Movement(5, "paid", idempotency_id="q"))
+        credit(db, "alice", rich(idempotency_id="q"))

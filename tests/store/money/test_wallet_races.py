@@ -9,11 +9,12 @@ import pytest
 
 from store.money import codes
 from store.money.books import verify
-from store.money.wallet import Movement, credit, find_owner, ledger, show
+from store.money.wallet import Movement, credit, ledger, show
+from tests.store.conftest import PEPPER
+from tests.support.stores import balances
 from tests.support.usage_records import charged, store
 
 ROOT = Path(__file__).resolve().parents[3]
-PEPPER = "pepper of the tests"
 
 RACER = """
 import json, sys
@@ -45,8 +46,7 @@ print(json.dumps([done, refused]))
 
 
 @pytest.fixture
-def db(database, editor, read):
-    editor.apply(read('[[user]]\nname = "alice"\n[[user]]\nname = "bob"\n'))
+def db(database, users):
     return database
 
 
@@ -99,7 +99,7 @@ def test_an_id_counts_once_in_two_processes(db, race):
     assert verify(db) == []
 
 
-def test_a_code_is_used_once_by_two_processes(db, race):
+def test_a_code_is_used_once_by_two_processes(db, users, race):
     made = codes.create(db, codes.NewCodes(20, 3), PEPPER, "cli")
     [(by_alice, alice_refused), (by_bob, bob_refused)] = race(
         "redeem", [one.code for one in made], ("alice", "bob")
@@ -107,14 +107,13 @@ def test_a_code_is_used_once_by_two_processes(db, race):
     assert sorted(by_alice + by_bob) == sorted(one.code for one in made)
     assert len(alice_refused) == len(by_bob) and len(bob_refused) == len(by_alice)
     assert all("used before" in why for why in alice_refused + bob_refused)
-    assert show(db, "alice").balance_nanos == 3 * len(by_alice)
-    assert show(db, "bob").balance_nanos == 3 * len(by_bob)
+    expected = {users["alice"]: 3 * len(by_alice), users["bob"]: 3 * len(by_bob)}
+    assert balances(db) == expected
     assert verify(db) == []
 
 
-def test_a_call_is_refunded_once_by_two_processes(db, race):
-    user_id = find_owner(db, "alice").id
-    calls = [charged(user_id, 7, user="alice") for _ in range(10)]
+def test_a_call_is_refunded_once_by_two_processes(db, users, race):
+    calls = [charged(users["alice"], 7, user="alice") for _ in range(10)]
     store(db, calls)
     assert show(db, "alice").balance_nanos == -70
     answers = race("refund", [call.id for call in calls])

@@ -51,16 +51,10 @@ def test_given_secrets_that_are_taken(secret):
 def test_digests_depend_on_secret_and_pepper():
     marks = {digest(s, p) for s in ("a", "b") for p in ("a", "b")}
     assert len(marks) == 4 and all(len(mark) == 32 for mark in marks)
-    assert digests("a", ["p", "q"]) == [
-        digest("a", "p"),
-        digest("a", "q"),
-    ]
+    assert digests("a", ["p", "q"]) == [digest("a", "p"), digest("a", "q")]
     assert len({pepper_id("p"), pepper_id("q"), "p"}) == 3
 
 
 def test_what_is_shown_of_a_secret():
-    assert shown_parts("sk-slc-abcdefghijkl") == {
-        "prefix": "sk-slc-abc",
-        "last_four": "ijkl",
-    }
+    assert shown_parts("sk-slc-abcdefghijkl") == {"prefix": "sk-slc-abc", "last_four": "ijkl"}
     assert shown_parts("0123456789abcdef") == {"prefix": "0123", "last_four": "cdef"}
