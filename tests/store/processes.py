@@ -11,8 +11,10 @@ from store.money.accounts import Payment, payment_of
 from store.money.funds import Funds
 from store.money.leases import Answer, Verdict
 from store.values.ids import HOUR_MS, new_ulid, now_ms
+from store.values.pricing import Prices, cost_nanos
+from store.values.usage_record import Charge
 from tests.support.stores import insert, select
-from tests.support.usage_records import BookedJournal, usage_record
+from tests.support.usage_records import BookedJournal, open_line, usage_record
 
 
 def key_of(user_id, order="plan_first", **fields):
@@ -40,6 +42,28 @@ def subscribe(db, user_id, quota, plan="gold", window="month"):
     times = {"starts_ms": begins, "expires_ms": ends, "created_ms": 0}
     insert(db, "subscriptions", id=own, user_id=user_id, plan_id=own, **times)
     return Subscription(own, plan, window, begins, ends)
+
+
+PRICES = Prices(10**9, 2 * 10**9, 0, 0, 0, 0, 0)
+
+
+def _facts(call_id, user_id):
+    money = {"prices": PRICES.text, "multiplier_ppm": 10**6}
+    return {"id": call_id, "user_id": user_id, "user": "alice", "key_id": user_id, **money}
+
+
+def opened(call_id, user_id):
+    return open_line(**_facts(call_id, user_id), input_tokens=10)
+
+
+def closed(call_id, user_id, tokens=1, **fields):
+    """The record of a call whose output costs 2000 nanos a token, which the wallet pays."""
+    record = usage_record(
+        **_facts(call_id, user_id), output_tokens=tokens, usage_source="reported", **fields
+    )
+    record.cost_nanos = cost_nanos(record, PRICES, 10**6)
+    record.charges = (Charge("wallet", record.cost_nanos),) if record.cost_nanos else ()
+    return record
 
 
 def lease_rows(db):

@@ -4,9 +4,7 @@ import os
 
 import pytest
 
-from store.values import texts
 from store.values.local_files import read_regular
-from tests.support.certificates import Authority
 
 
 def test_a_regular_file_to_its_bound(tmp_path):
@@ -31,9 +29,3 @@ def test_nothing_else_is_read_or_waited_for(tmp_path, kind):
         read_regular(path, 5)
     os.close(read_end)
     os.close(write_end)
-
-
-def test_comments_between_certificates_may_be_of_any_characters(tmp_path):
-    ca_file = Authority(tmp_path).ca_file
-    ca_file.write_bytes("# Zürich\n".encode() + ca_file.read_bytes())
-    assert texts.ca_file(str(ca_file)) == str(ca_file)

@@ -2,10 +2,10 @@
 
 import decimal
 import random
-from dataclasses import asdict, dataclass
 from decimal import Decimal
 from fractions import Fraction
 from math import ceil
+from types import SimpleNamespace
 
 import pytest
 
@@ -37,77 +37,59 @@ pytestmark = pytest.mark.databases("sqlite")
 FREE = Prices(0, 0, 0, 0, 0, 0, 0)
 
 
-@dataclass
-class Tokens:
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_read_tokens: int = 0
-    cache_write_tokens: int = 0
-    cache_write_1h_tokens: int = 0
-    reasoning_tokens: int = 0
+COUNT_OF_PRICE = {name: f"{name}_tokens" for name in PRICE_NAMES if name != "call"}
+MILLION = 10**6
+
+
+def tokens_of(*counts):
+    """Counts in the order of their prices; those that are left out are 0."""
+    padded = [*counts, *[0] * (len(COUNT_OF_PRICE) - len(counts))]
+    return SimpleNamespace(**dict(zip(COUNT_OF_PRICE.values(), padded, strict=True)))
 
 
 def test_each_count_has_its_own_price():
     prices = Prices(1, 10, 100, 1_000, 10_000, 100_000, 7)
-    million = 10**6
-    tokens = Tokens(1 * million, 2 * million, 3 * million, 4 * million, 5 * million, 6 * million)
-    assert cost_nanos(tokens, prices, million) == 654_321 + 7
+    tokens = tokens_of(*(number * MILLION for number in range(1, 7)))
+    assert cost_nanos(tokens, prices, MILLION) == 654_321 + 7
 
 
-def test_cost_is_rounded_up_once_and_never_down():
+@pytest.mark.parametrize(
+    ("counts", "multiplier_ppm", "nanos"),
+    [
+        ([1], MILLION, 1),
+        # Two counts of half a nano make one nano, not two.
+        ([500_000, 500_000], MILLION, 1),
+        ([500_000, 500_001], MILLION, 2),
+        ([], MILLION, 0),
+        ([MILLION], 1, 1),
+    ],
+)
+def test_cost_is_rounded_up_once_and_never_down(counts, multiplier_ppm, nanos):
     one_nano = Prices(1, 1, 0, 0, 0, 0, 0)
-    assert cost_nanos(Tokens(1), one_nano, 10**6) == 1
-    # Two counts of half a nano make one nano, not two.
-    assert cost_nanos(Tokens(500_000, 500_000), one_nano, 10**6) == 1
-    assert cost_nanos(Tokens(500_000, 500_001), one_nano, 10**6) == 2
-    assert cost_nanos(Tokens(), one_nano, 10**6) == 0
-    assert cost_nanos(Tokens(10**6), one_nano, 1) == 1
+    assert cost_nanos(tokens_of(*counts), one_nano, multiplier_ppm) == nanos
 
 
 def test_cost_is_exact_for_random_calls():
     rng = random.Random(1)
     for _ in range(2_000):
         prices = Prices(*(rng.choice((0, rng.randrange(10**12))) for _ in PRICE_NAMES))
-        tokens = Tokens(*(rng.randrange(10**7) for _ in range(6)))
+        tokens = tokens_of(*(rng.randrange(10**7) for _ in range(6)))
         ppm = rng.randrange(10**8)
-        exact = sum(
-            (
-                Fraction(getattr(tokens, count) * getattr(prices, price), 10**6)
-                for price, count in COUNT_OF_PRICE.items()
-            ),
-            Fraction(0),
-        )
-        exact = (exact + prices.call) * Fraction(ppm, 10**6)
+        parts = [getattr(tokens, c) * getattr(prices, p) for p, c in COUNT_OF_PRICE.items()]
+        exact = (Fraction(sum(parts), MILLION) + prices.call) * Fraction(ppm, MILLION)
         assert cost_nanos(tokens, prices, ppm) == ceil(exact)
-
-
-COUNT_OF_PRICE = {
-    "input": "input_tokens",
-    "output": "output_tokens",
-    "cache_read": "cache_read_tokens",
-    "cache_write": "cache_write_tokens",
-    "cache_write_1h": "cache_write_1h_tokens",
-    "reasoning": "reasoning_tokens",
-}
 
 
 def recorded(tokens, prices, ppm):
     """The row of a call that was charged to the wallet, and what the public sees of it."""
     cost = cost_nanos(tokens, prices, ppm)
     record = usage_record(
-        id=ulid(0, bytes(10)),
-        started_ms=0,
-        usage_source="reported",
-        prices=prices.json,
-        multiplier_ppm=ppm,
-        cost_nanos=cost,
-        charges=(Charge("wallet", cost),),
-        **asdict(tokens),
+        **{"id": ulid(0, bytes(10)), "started_ms": 0, "usage_source": "reported"},
+        **{"prices": prices.json, "multiplier_ppm": ppm, "cost_nanos": cost},
+        **{"charges": (Charge("wallet", cost),)} | vars(tokens),
     )
-    row = {
-        **SPARSE_COLUMNS,
-        **{name: values[0] for name, values in columns_of([record], 0).items()},
-    }
+    columns = columns_of([record], 0)
+    row = SPARSE_COLUMNS | {name: values[0] for name, values in columns.items()}
     return row, to_public(row)
 
 
@@ -133,7 +115,7 @@ def test_the_public_record_says_exactly_what_was_charged():
     rng = random.Random(3)
     for _ in range(2_000):
         prices = Prices(*(random_price(rng) for _ in PRICE_NAMES))
-        tokens = Tokens(*(rng.randrange(10 ** rng.randint(1, 7)) for _ in range(6)))
+        tokens = tokens_of(*(rng.randrange(10 ** rng.randint(1, 7)) for _ in range(6)))
         row, public = recorded(tokens, prices, rng.randrange(10 ** rng.randint(1, 8)))
         assert Decimal(public["cost"]) == exact_cost(public)
         assert public["charges"] == [{"to": "wallet", "amount": public["cost"]}]
@@ -145,7 +127,7 @@ def test_every_kind_is_charged_and_recorded(name):
     given = dict.fromkeys(PRICE_NAMES, 3 * 10**9)
     prices = Prices(**given)
     dearer = Prices(**{**given, name: given[name] + 10**9})
-    tokens = Tokens(*([2_000_000] * 6))
+    tokens = tokens_of(*([2_000_000] * 6))
     times = 1 if name == "call" else 2
     assert cost_nanos(tokens, dearer, 10**6) - cost_nanos(tokens, prices, 10**6) == times * 10**9
     row, public = recorded(tokens, dearer, 1_500_000)
@@ -185,35 +167,28 @@ def test_a_model_is_free_on_purpose_only(editor, applied, read, database, cipher
     editor.apply(read(document))
     models = load_snapshot(database, cipher).models
     assert "none" not in models and models["free"].prices[0][1] == FREE
-    assert cost_nanos(Tokens(*([10**9] * 6)), FREE, 10**6) == 0
+    assert cost_nanos(tokens_of(*([10**9] * 6)), FREE, 10**6) == 0
     assert bound_nanos(10**9, 10**9, FREE, 10**6) == 0
 
 
-def test_a_bound_is_the_cost_of_the_dearest_kinds():
-    million = 10**6
-    for dear in ("input", "cache_read", "cache_write", "cache_write_1h"):
-        prices = Prices(**{**dict.fromkeys(PRICE_NAMES, 1), dear: 50, "call": 3})
-        assert bound_nanos(2 * million, million, prices, 2 * million) == 2 * (100 + 1 + 3)
-    for dear in ("output", "reasoning"):
-        prices = Prices(**{**dict.fromkeys(PRICE_NAMES, 1), dear: 50, "call": 0})
-        assert bound_nanos(million, 2 * million, prices, million) == 1 + 100
+@pytest.mark.parametrize("dear", COUNT_OF_PRICE)
+def test_a_bound_is_the_cost_of_the_dearest_kinds(dear):
+    prices = Prices(**{**dict.fromkeys(PRICE_NAMES, 1), dear: 50, "call": 3})
+    inputs, outputs = (1, 100) if dear in ("output", "reasoning") else (50, 2)
+    bound = bound_nanos(MILLION, 2 * MILLION, prices, 2 * MILLION)
+    assert bound == 2 * (inputs + outputs + 3)
 
 
 def test_no_mix_of_kinds_costs_more_than_the_bound():
     rng = random.Random(2)
     for _ in range(500):
         prices = Prices(*(rng.randrange(10**12) for _ in PRICE_NAMES))
-        tokens = Tokens(*(rng.randrange(10**7) for _ in range(6)))
+        tokens = tokens_of(*(rng.randrange(10**7) for _ in range(6)))
         outputs = tokens.output_tokens + tokens.reasoning_tokens
         inputs = tokens.input_tokens + tokens.cache_read_tokens
         inputs += tokens.cache_write_tokens + tokens.cache_write_1h_tokens
         bound = bound_nanos(inputs, outputs, prices, 1_500_000)
         assert cost_nanos(tokens, prices, 1_500_000) <= bound
-
-
-def test_a_bound_beyond_a_bigint_is_an_error():
-    with pytest.raises(OverflowError):
-        bound_nanos(MAX_BIGINT, 0, Prices(2 * 10**6, 0, 0, 0, 0, 0, 0), 10**6)
 
 
 def test_how_many_tokens_an_amount_pays_for():
@@ -229,11 +204,13 @@ def test_how_many_tokens_an_amount_pays_for():
 
 def test_overflow_and_negative_counts_are_errors():
     dear = Prices(MAX_BIGINT, 0, 0, 0, 0, 0, 0)
-    assert cost_nanos(Tokens(10**6), dear, 10**6) == MAX_BIGINT
+    assert cost_nanos(tokens_of(10**6), dear, 10**6) == MAX_BIGINT
     with pytest.raises(OverflowError):
-        cost_nanos(Tokens(10**6 + 1), dear, 10**6)
+        cost_nanos(tokens_of(10**6 + 1), dear, 10**6)
+    with pytest.raises(OverflowError):
+        bound_nanos(MAX_BIGINT, 0, Prices(2 * 10**6, 0, 0, 0, 0, 0, 0), 10**6)
     with pytest.raises(ValueError, match="negative"):
-        cost_nanos(Tokens(-(10**6)), dear, 10**6)
+        cost_nanos(tokens_of(-(10**6)), dear, 10**6)
 
 
 @pytest.mark.parametrize(
@@ -253,43 +230,29 @@ def test_money_is_read_exactly(text, nanos):
     assert parse_money(format_money(nanos)) == nanos
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "-",
-        "--1",
-        "+1",
-        ".5",
-        "5.",
-        "1e3",
-        "1,5",
-        " 1",
-        "1 ",
-        "1_0",
-        "NaN",
-        "٣",
-        "1.2.3",
-        "0x",
-        "1\n",
-    ],
-)
+NO_AMOUNTS = ["", "-", "--1", "+1", ".5", "5.", "1e3", "1,5", " 1", "1 ", "1_0", "NaN", "٣"]
+
+
+@pytest.mark.parametrize("text", [*NO_AMOUNTS, "1.2.3", "0x", "1\n"])
 def test_what_is_no_amount_is_refused(text):
     with pytest.raises(AmountError, match="no amount"):
         parse_money(text)
 
 
-def test_too_fine_and_too_large_are_refused():
-    with pytest.raises(AmountError, match="more than 9 decimals"):
-        parse_money("0.0000000010")
-    with pytest.raises(AmountError, match="more than 6 decimals"):
-        parse_multiplier("1.0000001")
-    with pytest.raises(AmountError, match="too large"):
-        parse_money("9223372036.854775808")
-    with pytest.raises(AmountError, match="no price"):
-        parse_price("9" * 5_000)
-    with pytest.raises(AmountError, match=r"price -1\.5 must not be negative"):
-        parse_price("-1.5")
+@pytest.mark.parametrize(
+    ("parse", "text", "message"),
+    [
+        (parse_money, "0.0000000010", "more than 9 decimals"),
+        (parse_multiplier, "1.0000001", "more than 6 decimals"),
+        (parse_money, "9223372036.854775808", "too large"),
+        (parse_price, "9" * 5_000, "no price"),
+        (parse_price, "-1.5", r"price -1\.5 must not be negative"),
+    ],
+    ids=["fine", "finer", "large", "larger", "negative"],
+)
+def test_too_fine_and_too_large_are_refused(parse, text, message):
+    with pytest.raises(AmountError, match=message):
+        parse(text)
 
 
 def test_formats_are_canonical():

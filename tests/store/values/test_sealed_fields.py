@@ -30,11 +30,10 @@ def test_headers_are_sealed_one_by_one(cipher):
 
 def test_given_headers_are_compared_with_stored_ones(cipher):
     stored = {"x-a": Sealed(cipher.encrypt("a"))}
-    assert same_headers(cipher, stored, {"x-a": "a"})
-    assert same_headers(cipher, stored, dict(stored))
-    assert not same_headers(cipher, stored, {"x-a": "b"})
-    assert not same_headers(cipher, stored, {"x-a": "a", "x-b": "b"})
-    assert not same_headers(cipher, stored, {})
+    for headers in ({"x-a": "a"}, dict(stored)):
+        assert same_headers(cipher, stored, headers)
+    for headers in ({"x-a": "b"}, {"x-a": "a", "x-b": "b"}, {}):
+        assert not same_headers(cipher, stored, headers)
     assert not same_headers(OTHER, stored, {"x-a": "a"})
 
 

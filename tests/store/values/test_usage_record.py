@@ -33,58 +33,35 @@ from tests.support.usage_records import field_of, usage_record
 
 STARTED_MS = 1_767_225_599_001  # 2025-12-31T23:59:59.001Z
 CALL_ID = ulid(STARTED_MS, bytes(10))
+PRICES = Prices(10**9, 2 * 10**9, 0, 0, 0, 0, 1)
 
 
-def full_record():
-    return usage_record(
-        id=CALL_ID,
-        started_ms=STARTED_MS,
-        user_id="U",
-        user="alice",
-        key_id="K",
-        key_name="laptop",
-        group="default",
-        endpoint="/v1/messages",
-        family="messages",
-        upstream_family="messages",
-        model="m",
-        upstream_model="up",
-        channel="main",
-        stream=True,
-        status=200,
-        outcome="client_gone",
-        error_code="client_gone",
-        error_message="left",
-        input_tokens=1,
-        output_tokens=2,
-        cache_read_tokens=3,
-        cache_write_tokens=4,
-        cache_write_1h_tokens=5,
-        reasoning_tokens=6,
-        usage_source="reported",
-        prices=Prices(10**9, 2 * 10**9, 0, 0, 0, 0, 1).json,
-        multiplier_ppm=1_500_000,
-        cost_nanos=12_500,
-        charges=(Charge("wallet", 12_500),),
-        reported_usage='{"input_tokens":1}',
-        ttft_ms=7,
-        duration_ms=8,
-        attempts=(
-            AttemptRecord("a", None, "refused", 3, "nobody listens"),
-            AttemptRecord("main", 200, None, 5),
-        ),
-        client_request_id="c-1",
-        upstream_request_id="u-1",
-        client_ip="10.0.0.1",
-        user_agent="curl",
-        trace_id="4bf92f3577b34da6a3ce929d0e0e4736",
-        node="web-1",
-    )
+FULL = {
+    **{"id": CALL_ID, "started_ms": STARTED_MS, "user_id": "U", "user": "alice", "key_id": "K"},
+    **{"key_name": "laptop", "group": "default", "endpoint": "/v1/messages", "family": "messages"},
+    **{"upstream_family": "messages", "model": "m", "upstream_model": "up", "channel": "main"},
+    **{"stream": True, "status": 200, "outcome": "client_gone", "error_code": "client_gone"},
+    **{"error_message": "left", "input_tokens": 1, "output_tokens": 2, "cache_read_tokens": 3},
+    **{"cache_write_tokens": 4, "cache_write_1h_tokens": 5, "reasoning_tokens": 6},
+    **{"usage_source": "reported", "prices": PRICES.json, "multiplier_ppm": 1_500_000},
+    **{"cost_nanos": 12_500, "charges": (Charge("wallet", 12_500),), "ttft_ms": 7},
+    **{"reported_usage": '{"input_tokens":1}', "duration_ms": 8, "client_request_id": "c-1"},
+    **{"upstream_request_id": "u-1", "client_ip": "10.0.0.1", "user_agent": "curl"},
+    **{"trace_id": "4bf92f3577b34da6a3ce929d0e0e4736", "node": "web-1"},
+    "attempts": (
+        AttemptRecord("a", None, "refused", 3, "nobody listens"),
+        AttemptRecord("main", 200, None, 5),
+    ),
+}
+
+
+def full_record(**fields):
+    return usage_record(**(FULL | fields))
 
 
 def as_row(record, recorded_ms=STARTED_MS + 5_000):
     columns = columns_of([record], recorded_ms)
-    return {**SPARSE_COLUMNS, **{name: values[0] for name, values in columns.items()}}
+    return SPARSE_COLUMNS | {name: values[0] for name, values in columns.items()}
 
 
 def test_columns_are_those_of_the_table():
@@ -92,49 +69,39 @@ def test_columns_are_those_of_the_table():
     assert len(set(COLUMNS)) == len(COLUMNS)
 
 
-def test_the_row_has_the_prices_as_json():
-    prices = Prices(10**9, 2 * 10**9, 0, 0, 0, 0, 1)
-    records = [full_record() for _ in range(3)]
-    texts = [prices.text, None, "broken"]
-    for record, text in zip(records, texts, strict=True):
-        record.call.prices = text
+def test_the_row_has_the_prices_as_json_and_the_day_of_its_id():
+    records = [full_record(prices=text) for text in (PRICES.text, None, "broken")]
     columns = columns_of(records, 1)
-    assert columns["prices"] == [prices.json, None, "broken"]
+    assert columns["prices"] == [PRICES.json, None, "broken"]
+    assert columns["day"] == [20251231] * 3
 
 
 def test_the_public_form_has_every_field_in_order():
     public = to_public(as_row(full_record()))
     assert tuple(public) == FIELDS
     assert len(FIELDS) == 40
-    assert public["id"] == CALL_ID
-    assert public["started_at"] == "2025-12-31T23:59:59.001Z"
-    assert public["recorded_at"] == "2026-01-01T00:00:04.001Z"
+    attempt = {"channel": "a", "status": None, "error": "refused", "detail": "nobody listens"}
+    same = ("id", "user", "key_id", "group", "endpoint", "model", "channel", "status", "outcome")
+    expected = {name: FULL[name] for name in (*same, "node", "stream")} | {
+        **{"started_at": "2025-12-31T23:59:59.001Z", "recorded_at": "2026-01-01T00:00:04.001Z"},
+        **{"multiplier": "1.5", "cost": "0.0000125", "reported_usage": {"input_tokens": 1}},
+        "charges": [{"to": "wallet", "amount": "0.0000125"}],
+        "attempts": [
+            attempt | {"ms": 3},
+            {"channel": "main", "status": 200, "error": None, "detail": None, "ms": 5},
+        ],
+    }
+    assert {name: public[name] for name in expected} == expected
     assert public["prices"]["output"] == "2" and public["prices"]["call"] == "0.000000001"
-    assert (public["multiplier"], public["cost"]) == ("1.5", "0.0000125")
-    assert public["charges"] == [{"to": "wallet", "amount": "0.0000125"}]
-    assert public["attempts"][0] == {
-        "channel": "a",
-        "status": None,
-        "error": "refused",
-        "detail": "nobody listens",
-        "ms": 3,
-    }
-    assert public["reported_usage"] == {"input_tokens": 1}
-    assert public["stream"] is True
-    same = {"user", "key_id", "group", "endpoint", "model", "channel", "status", "outcome", "node"}
-    assert {name: public[name] for name in same} == {
-        name: field_of(full_record(), name) for name in same
-    }
-    assert "user_id" not in public
 
 
 def test_fields_that_were_not_carried_are_shown_where_there_are_any():
     attempts = (AttemptRecord("a"), AttemptRecord("b", 200, dropped=("metadata", "tools[2]")))
-    record = msgspec.structs.replace(full_record(), attempts=attempts)
+    record = full_record(attempts=attempts)
     first, second = to_public(as_row(record))["attempts"]
     assert "dropped" not in first and second["dropped"] == ["metadata", "tools[2]"]
     many = AttemptRecord("a", dropped=tuple(f"{n}\ud800" + "x" * 200 for n in range(100)))
-    [clip] = clipped(msgspec.structs.replace(record, attempts=(many,))).attempts
+    [clip] = clipped(full_record(attempts=(many,))).attempts
     assert len(clip.dropped) == 32 and all(len(one) <= 96 for one in clip.dropped)
     assert clip.dropped[0].startswith("0?x")
 
@@ -151,10 +118,6 @@ def test_attempts_of_older_records_and_journals_are_read():
     assert old != line
     [before, after] = (msgspec.json.decode(one, type=UsageRecord) for one in (old, line))
     assert before.attempts[0].detail is None and after == full_record()
-
-
-def test_the_day_of_a_row_is_that_of_its_id():
-    assert as_row(full_record())["day"] == 20251231
 
 
 def test_the_day_changes_exactly_at_midnight():
@@ -219,12 +182,12 @@ def test_clipped_texts_fit_their_columns():
 
 
 def test_clipping_keeps_numbers_and_money_and_makes_texts_sound():
-    record = full_record()
-    assert clipped(record) == record
-    record.error_message = "x" * 5_000 + "\ud800"
-    record.call.model = "\udfff"
-    record.reported_usage = '"' + "y" * 5_000 + '"'
-    record.attempts = (AttemptRecord("main", 500, "z" * 5_000, 1, "y" * 5_000),) * 100
+    assert clipped(full_record()) == full_record()
+    record = full_record(
+        **{"error_message": "x" * 5_000 + "\ud800", "model": "\udfff"},
+        reported_usage='"' + "y" * 5_000 + '"',
+        attempts=(AttemptRecord("main", 500, "z" * 5_000, 1, "y" * 5_000),) * 100,
+    )
     short = clipped(record)
     assert short.error_message == "x" * 1000
     assert short.call.model == "?"
@@ -244,20 +207,15 @@ def test_csv_has_the_public_fields():
     assert tuple(cells) == FIELDS
     assert cells["charges"] == '[{"to":"wallet","amount":"0.0000125"}]'
     assert (cells["stream"], cells["cost"], cells["input_tokens"]) == ("true", "0.0000125", "1")
-    bare = full_record()
-    bare.call.stream, bare.ttft_ms, bare.channel = False, None, None
-    cells = read_csv(bare)
+    cells = read_csv(full_record(stream=False, ttft_ms=None, channel=None))
     assert (cells["stream"], cells["ttft_ms"], cells["channel"]) == ("false", "", "")
 
 
 @pytest.mark.parametrize("first", [*"=+-@\t\r\n", "\uff1d", "\uff0b", "\uff0d", "\uff20"])
 def test_no_cell_is_a_formula(first):
-    record = full_record()
-    record.call.user_agent = f'{first}cmd("a,b")\n'
-    record.call.model = first
-    cells = read_csv(record)
-    assert cells["user_agent"] == f"'{record.call.user_agent}"
-    assert cells["model"] == f"'{first}"
+    agent = f'{first}cmd("a,b")\n'
+    cells = read_csv(full_record(user_agent=agent, model=first))
+    assert (cells["user_agent"], cells["model"]) == (f"'{agent}", f"'{first}")
 
 
 def test_times_before_and_after_the_epoch():
