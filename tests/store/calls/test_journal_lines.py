@@ -5,7 +5,7 @@ import pytest
 
 from store.calls.journal_lines import LOST_OUTCOME, MarkLine, Sent, lost_record
 from store.values.pricing import MAX_BIGINT, Prices
-from store.values.usage_record import Charge
+from store.values.usage_record import Charge, UsageRecord
 from tests.support.usage_records import open_line
 
 PRICES = Prices(10**9, 2 * 10**9, 0, 0, 0, 0, 5)
@@ -33,20 +33,16 @@ def test_a_lost_call_that_relayed_something_is_charged_for_it():
     line = opened(model="m", stream=True, client_ip="10.0.0.1")
     sent = Sent(200, "messages", "up", "main", "req_9")
     lost = lost_record(line, MarkLine(line.id, 3_500, 40, True, sent), "web-1")
-    assert lost.cost_nanos == 2 * (1_000 * 1_000 + 40 * 2_000 + 5)
-    assert lost.charges == (Charge("wallet", lost.cost_nanos),)
-    assert lost.usage_source == "estimated"
-    assert (lost.input_tokens, lost.output_tokens) == (1_000, 40)
-    assert (lost.outcome, lost.error_code) == (LOST_OUTCOME, LOST_OUTCOME)
-    assert (lost.status, lost.upstream_family, lost.channel) == (200, "messages", "main")
-    assert (lost.upstream_model, lost.upstream_request_id) == ("up", "req_9")
-    assert (lost.duration_ms, lost.node, lost.call.model, lost.call.stream) == (
-        2_500,
-        "web-1",
-        "m",
-        True,
+    cost = 2 * (1_000 * 1_000 + 40 * 2_000 + 5)
+    assert lost == UsageRecord(
+        *(line.id, line.call),
+        **{"cost_nanos": cost, "charges": (Charge("wallet", cost),), "usage_source": "estimated"},
+        **{"input_tokens": 1_000, "output_tokens": 40, "duration_ms": 2_500, "node": "web-1"},
+        **{"outcome": LOST_OUTCOME, "error_code": LOST_OUTCOME, "status": 200},
+        **{"upstream_family": "messages", "channel": "main", "upstream_model": "up"},
+        **{"upstream_request_id": "req_9", "error_message": lost.error_message},
+        **{"attempts": lost.attempts},
     )
-    assert (lost.call.client_ip, lost.call.prices) == ("10.0.0.1", PRICES.text)
 
 
 @pytest.mark.parametrize("marked", [False, True])

@@ -1,6 +1,7 @@
 """Reading journals: any cut of the file gives whole lines only."""
 
 import contextlib
+import itertools
 import os
 import random
 
@@ -10,12 +11,10 @@ import pytest
 from store.calls import journal_reader
 from store.calls.journal_files import segment_path, segment_starts
 from store.calls.journal_lines import (
-    CLOSE,
     HandedLine,
     MarkLine,
     OpenLine,
     Sent,
-    line_kind,
     with_check,
 )
 from store.calls.journal_reader import Closed, Damage, JournalReader
@@ -68,14 +67,13 @@ def test_lines_go_on_in_the_next_segment_and_stop_at_the_limit(tmp_path, reader)
     write(tmp_path, 0, with_check(line(1)))
     write(tmp_path, SEGMENT, with_check(line(2)) + with_check(line(3)))
     size = len(with_check(line(1)))
-    assert [end for end, _ in bodies(reader, 0, 2 * SEGMENT)] == [
-        size,
-        SEGMENT + size,
-        SEGMENT + 2 * size,
-    ]
-    assert [end for end, _ in bodies(reader, 0, SEGMENT + size)] == [size, SEGMENT + size]
-    assert [end for end, _ in bodies(reader, size, SEGMENT)] == []
-    assert list(bodies(reader, SEGMENT + 2 * size, SEGMENT + 2 * size)) == []
+    for start, limit, ends in (
+        (0, 2 * SEGMENT, [size, SEGMENT + size, SEGMENT + 2 * size]),
+        (0, SEGMENT + size, [size, SEGMENT + size]),
+        (size, SEGMENT, []),
+        (SEGMENT + 2 * size, SEGMENT + 2 * size, []),
+    ):
+        assert [end for end, _ in bodies(reader, start, limit)] == ends
 
 
 def test_deleted_segments_are_passed_over(tmp_path, reader):
@@ -127,9 +125,7 @@ def test_what_running_calls_have_handed_out_is_read_with_closed_calls(tmp_path, 
 
 def test_a_record_written_by_an_older_program_is_read(tmp_path, reader):
     full = msgspec.json.decode(msgspec.json.encode(usage_record(user="alice")))
-    older = msgspec.json.encode(full[:12])
-    assert line_kind(older) == CLOSE
-    write(tmp_path, 0, with_check(older))
+    write(tmp_path, 0, with_check(msgspec.json.encode(full[:12])))
     (found,) = reader.read_closed(0, SEGMENT, 10).records
     assert (found.call.user, found.cost_nanos, found.node) == ("alice", 0, None)
 
@@ -178,11 +174,10 @@ def test_a_damaged_byte_costs_its_own_line_and_no_other(tmp_path, written, bits)
             assert bytes(data[before : before + len(lines[number])]).rstrip(b"\0") == shown
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("size", [1, 30, 300, 3000])
-def test_garbage_in_the_middle_is_shown_and_the_rest_is_read(tmp_path, written, seed, size):
+def test_garbage_in_the_middle_is_shown_and_the_rest_is_read(tmp_path, seed, size):
     rng = random.Random(seed)
-    _, lines = written
     many = [usage_record() for _ in range(60)]
     lines = [with_check(msgspec.json.encode(one)) for one in many]
     data = bytearray(b"".join(lines)[:SEGMENT])
@@ -190,10 +185,10 @@ def test_garbage_in_the_middle_is_shown_and_the_rest_is_read(tmp_path, written, 
     place = rng.randrange(len(data) - size - len(lines[0]))
     data[place : place + size] = rng.randbytes(size)
     found, damaged = closed_of(tmp_path, bytes(data))
-    ends = [sum(map(len, lines[: n + 1])) for n in range(len(lines))]
+    ends = itertools.accumulate(map(len, lines))
     sound = [
-        one
-        for one, line, end in zip(many, lines, ends, strict=True)
+        record
+        for record, line, end in zip(many, lines, ends, strict=True)
         if end <= len(data) and (end <= place or end - len(line) >= place + size)
     ]
     assert found == sound
@@ -209,22 +204,19 @@ def test_nothing_of_a_long_stretch_of_garbage_is_kept_in_memory(tmp_path, monkey
     assert damage == Damage(b"x" * 100, len(lines[2]) + 2001, whole=True)
 
 
-def test_the_journal_of_a_version_without_checksums_is_too_old(tmp_path, written):
+def test_journals_of_older_versions_are_too_old(tmp_path, written):
     _, lines = written
-    assert not is_too_old(tmp_path, b"".join(lines)) and not is_too_old(tmp_path, b"")
-    assert is_too_old(tmp_path, b"".join(line[:-10] + b"\n" for line in lines))
-
-
-@pytest.mark.parametrize("kind", [b"o", b"c"])
-def test_a_journal_of_flat_lines_is_too_old(tmp_path, kind):
-    flat = b'["%b","01JD0000000000000000000001",1700000000000,"U","alice"]' % kind
-    assert is_too_old(tmp_path, with_check(flat))
-
-
-def is_too_old(folder, data):
-    write(folder, 0, data)
-    with contextlib.closing(JournalReader(folder, JOURNAL)) as reader:
-        return reader.is_too_old()
+    flat = b'["%b","01JD0000000000000000000001",1700000000000,"U","alice"]'
+    for data, old in (
+        (b"".join(lines), False),
+        (b"", False),
+        (b"".join(line[:-10] + b"\n" for line in lines), True),  # without checksums
+        (with_check(flat % b"o"), True),
+        (with_check(flat % b"c"), True),
+    ):
+        write(tmp_path, 0, data)
+        with contextlib.closing(JournalReader(tmp_path, JOURNAL)) as reader:
+            assert reader.is_too_old() is old
 
 
 def test_what_ends_without_a_line_end_was_torn(tmp_path, written):

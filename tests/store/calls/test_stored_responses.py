@@ -14,9 +14,10 @@ from store.calls.stored_responses import (
     note_stored,
 )
 from store.calls.usage_queries import verify
-from store.db.database import execute, snapshot_read, transaction
+from store.db.database import transaction
 from store.values.ids import new_ulid
 from store.values.usage_record import StoredAt
+from tests.support.stores import count, insert
 from tests.support.usage_records import MONDAY_MS as MADE_MS
 from tests.support.usage_records import BookedJournal, open_line, record_at
 
@@ -29,17 +30,12 @@ def record(stored, user_id=ANN, at_ms=MADE_MS):
     return record_at(at_ms, user_id=user_id, stored=stored)
 
 
-def note(db, *records):
-    transaction(db, lambda: note_stored(db, records))
+def note(db, *records, lines=()):
+    transaction(db, lambda: note_stored(db, records, lines))
 
 
 def find(db, user_id=ANN, mark=MARK, at_ms=MADE_MS):
     return find_stored(db, "web-1", user_id, [mark], at_ms).places.get(mark)
-
-
-def count(db):
-    query = 'SELECT COUNT(*) FROM "stored_responses"'
-    return snapshot_read(db, lambda: execute(db, query).fetchone())[0]
 
 
 def test_a_response_is_found_by_its_user_alone(database):
@@ -56,7 +52,7 @@ def test_vendors_may_give_the_same_id_twice(database):
     note(database, record(StoredAt(MARK, "C", "")))
     assert find(database) == StoredAt(MARK, "C", "")
     assert find(database, BOB) == StoredAt(MARK, "B", "2")
-    assert count(database) == 2
+    assert count(database, "stored_responses") == 2
 
 
 def test_what_was_deleted_is_not_known_any_more(database):
@@ -64,10 +60,8 @@ def test_what_was_deleted_is_not_known_any_more(database):
     note(database, record(StoredAt(MARK)), record(StoredAt(MARK)))
     assert find(database) == StoredAt(MARK)  # another user has one of that id
     note(database, record(StoredAt(MARK), BOB))
-    assert find(database) is None and count(database) == 0
-
-
-def test_the_last_word_of_a_batch_counts(database):
+    assert find(database) is None and count(database, "stored_responses") == 0
+    # The last word of a batch counts.
     note(database, record(StoredAt(MARK, "A", "1")), record(StoredAt(MARK)))
     assert find(database) is None
     note(database, record(StoredAt(MARK)), record(StoredAt(MARK, "A", "1")))
@@ -82,9 +76,11 @@ def test_its_time_ends_and_its_row_goes_in_portions(database, monkeypatch):
     assert find(database, at_ms=ends_ms) is not None
     assert find(database, at_ms=ends_ms + 1) is None
     assert find(database, BOB, at_ms=ends_ms + 1) is None
-    assert forget_expired(database, ends_ms - 1) is False and count(database) == 8
+    assert (
+        forget_expired(database, ends_ms - 1) is False and count(database, "stored_responses") == 8
+    )
     assert [forget_expired(database, ends_ms) for _ in range(3)] == [True, True, False]
-    assert count(database) == 1
+    assert count(database, "stored_responses") == 1
 
 
 def test_it_comes_with_the_record_and_only_once(database):
@@ -107,17 +103,16 @@ def handed(stored, user_id=ANN):
 
 def test_what_a_running_call_has_handed_out_is_known_before_its_record(database):
     stored = StoredAt(MARK, "A", "1")
-    transaction(database, lambda: note_stored(database, (), [handed(stored)]))
+    note(database, lines=[handed(stored)])
     assert (find(database), find(database, BOB)) == (stored, StoredAt(MARK))
     note(database, record(stored))
-    assert count(database) == 1
+    assert count(database, "stored_responses") == 1
     further = StoredAt(mark_of("msg_1"), "A", "1", (mark_of("fc_1"), mark_of("rs_1")))
-    transaction(database, lambda: note_stored(database, (), [handed(further)]))
+    note(database, lines=[handed(further)])
     for mark in (further.mark, *further.more):
         assert find(database, mark=mark) == StoredAt(mark, "A", "1")
         assert find(database, BOB, mark) == StoredAt(mark)
-    lines = [handed(stored), handed(None)]
-    transaction(database, lambda: note_stored(database, [record(StoredAt(MARK))], lines))
+    note(database, record(StoredAt(MARK)), lines=[handed(stored), handed(None)])
     assert find(database) is None  # deleted in the same batch
 
 
@@ -133,19 +128,15 @@ def test_what_a_running_call_has_handed_out_is_known_before_its_record(database)
     ],
 )
 def test_other_nodes_may_have_to_tell_of_it(database, behind_ms, open_journal, message):
-    def work():
-        insert = 'INSERT INTO "nodes" ("name", "seen_ms") VALUES (?, ?)'
-        execute(database, insert, ("web-1", MADE_MS))
-        execute(database, insert, ("web-2", MADE_MS - behind_ms))
-        insert = (
-            'INSERT INTO "journals" ("id", "node", "offset", "opened_ms", "finished_ms")'
-            " VALUES (?, ?, 0, 0, ?)"
-        )
-        execute(database, insert, (new_ulid(), "web-1", None))
-        execute(database, insert, (new_ulid(), "web-2", None if open_journal else 1))
-        execute(database, insert, (new_ulid(), "web-2", 1))
-
-    transaction(database, work)
+    for name, seen_ms in (("web-1", MADE_MS), ("web-2", MADE_MS - behind_ms)):
+        insert(database, "nodes", name=name, seen_ms=seen_ms)
+    for node, finished_ms in (
+        ("web-1", None),
+        ("web-2", None if open_journal else 1),
+        ("web-2", 1),
+    ):
+        row = {"node": node, "offset": 0, "opened_ms": 0, "finished_ms": finished_ms}
+        insert(database, "journals", id=new_ulid(), **row)
     found = find_stored(database, "web-1", ANN, [MARK], MADE_MS)
     assert (found.places, found.elsewhere) == ({}, message)
     assert find_stored(database, "web-3", ANN, [MARK], MADE_MS).elsewhere == "none"

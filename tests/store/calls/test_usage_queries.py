@@ -18,12 +18,13 @@ from store.calls.usage_queries import (
     tail,
     verify,
 )
-from store.db.database import discard, execute, transaction
+from store.db.database import execute
 from store.db.partitions import prune
 from store.values.errors import StoreUnavailable
 from store.values.ids import new_ulid, ulid
 from store.values.pricing import Prices, cost_nanos
-from store.values.usage_record import Charge, to_public
+from store.values.usage_record import Charge
+from tests.support.stores import change, select
 from tests.support.usage_records import MONDAY_MS, store, usage_record
 
 DAY_MS = 86_400_000
@@ -51,6 +52,18 @@ def db(database):
     return database
 
 
+def exported(db, **filters):
+    return ids(export_rows(db, Filters(**filters)))
+
+
+def newest(db, limit, before=None, **filters):
+    return ids(history(db, Filters(**filters), limit, before))
+
+
+def last(db, limit, **filters):
+    return ids(tail(db, Filters(**filters), limit))
+
+
 @pytest.fixture
 def small_pages(monkeypatch):
     monkeypatch.setattr(usage_queries, "PAGE_ROWS", 7)
@@ -60,7 +73,7 @@ def test_export_is_complete_and_in_order_of_id(db, small_pages):
     records = [record(number, MONDAY_MS + number * DAY_MS // 10) for number in range(50)]
     store(db, records[25:], MONDAY_MS)
     store(db, records[:25], MONDAY_MS + 1)
-    assert ids(export_rows(db, Filters())) == [made.id for made in records]
+    assert exported(db) == [made.id for made in records]
     assert len({row["day"] for row in export_rows(db, Filters())}) == 5
 
 
@@ -75,102 +88,83 @@ def test_since_and_until_are_of_the_start_and_half_open(db, small_pages):
     records = [record(number, MONDAY_MS + number * DAY_MS // 4) for number in range(20)]
     store(db, records)
     since, until = records[5].call.started_ms, records[15].call.started_ms
-    chosen = Filters(since_ms=since, until_ms=until)
-    assert ids(export_rows(db, chosen)) == [made.id for made in records[5:15]]
-    assert ids(tail(db, chosen, 100)) == [made.id for made in records[5:15]]
-    assert ids(export_rows(db, Filters(since_ms=since + 1))) == [made.id for made in records[6:]]
-    assert ids(export_rows(db, Filters(until_ms=MONDAY_MS))) == []
+    times = {"since_ms": since, "until_ms": until}
+    expected = [made.id for made in records]
+    assert exported(db, **times) == last(db, 100, **times) == expected[5:15]
+    assert exported(db, since_ms=since + 1) == expected[6:]
+    assert exported(db, until_ms=MONDAY_MS) == []
 
 
 @pytest.mark.parametrize(
-    ("filters", "fields"),
+    "fields",
     [
-        (Filters(user="alice"), {"user": "alice"}),
-        (Filters(key_id="K1"), {"key_id": "K1"}),
-        (Filters(model="m1"), {"model": "m1"}),
-        (Filters(endpoint="/v1/messages"), {"endpoint": "/v1/messages"}),
-        (Filters(channel="main"), {"channel": "main"}),
-        (Filters(outcome="refused"), {"outcome": "refused"}),
-        (Filters(status=429), {"status": 429}),
-        (Filters(client_request_id="c-1"), {"client_request_id": "c-1"}),
-        (Filters(user="alice", status=429), {"user": "alice", "status": 429}),
+        *({"user": "alice"}, {"key_id": "K1"}, {"model": "m1"}, {"endpoint": "/v1/messages"}),
+        *({"channel": "main"}, {"outcome": "refused"}, {"status": 429}),
+        *({"client_request_id": "c-1"}, {"user": "alice", "status": 429}),
     ],
+    ids=str,
 )
-def test_each_filter_is_exact(db, filters, fields):
+def test_each_filter_is_exact(db, fields):
+    def other(suffix, number):
+        return {n: v + suffix if isinstance(v, str) else v + number for n, v in fields.items()}
+
+    upper = {n: v.upper() if isinstance(v, str) else v for n, v in other("x", 2).items()}
     expected = record(1, **fields)
-    near = {
-        name: f"{value} " if isinstance(value, str) else value + 1 for name, value in fields.items()
-    }
-    other_case = {
-        name: value.upper() + "x" if isinstance(value, str) else value + 2
-        for name, value in fields.items()
-    }
-    store(db, [record(0), expected, record(2, **near), record(3, **other_case)])
-    assert ids(export_rows(db, filters)) == [expected.id]
-    assert ids(tail(db, filters, 10)) == [expected.id]
+    store(db, [record(0), expected, record(2, **other(" ", 1)), record(3, **upper)])
+    assert exported(db, **fields) == last(db, 10, **fields) == [expected.id]
 
 
 def test_request_id_finds_one_record_and_nonsense_none(db):
     records = [record(number) for number in range(5)]
     store(db, records)
-    assert ids(tail(db, Filters(request_id=records[3].id), 10)) == [records[3].id]
-    assert ids(export_rows(db, Filters(request_id=records[3].id))) == [records[3].id]
+    assert last(db, 10, request_id=records[3].id) == [records[3].id]
+    assert exported(db, request_id=records[3].id) == [records[3].id]
     for nonsense in ("", "x", "' OR 1=1 --", new_ulid()):
         assert list(export_rows(db, Filters(request_id=nonsense))) == []
 
 
 def test_tail_is_the_newest_written_oldest_first(db):
-    early, late, last = record(5), record(1), record(3)
-    store(db, [early], MONDAY_MS + 1)
-    store(db, [late], MONDAY_MS + 2)
-    store(db, [last], MONDAY_MS + 3)
-    assert ids(tail(db, Filters(), 2)) == [late.id, last.id]
-    assert ids(tail(db, Filters(), 9)) == [early.id, late.id, last.id]
+    early, late, newer = record(5), record(1), record(3)
+    for later_ms, made in enumerate((early, late, newer), 1):
+        store(db, [made], MONDAY_MS + later_ms)
+    assert last(db, 2) == [late.id, newer.id]
+    assert last(db, 9) == [early.id, late.id, newer.id]
 
 
 FAVOURITES = [
-    Filters(),
-    Filters(user="alice"),
-    Filters(user="alice", model="m1", outcome="ok"),
-    Filters(key_id="K1", outcome="refused"),
-    Filters(model="m2"),
-    Filters(channel="main", outcome="refused"),
-    Filters(endpoint="/b"),
-    Filters(user="bob", endpoint="/b", since_ms=MONDAY_MS + DAY_MS // 2),
-    Filters(outcome="ok", until_ms=MONDAY_MS + DAY_MS + 5),
-    Filters(user="nobody"),
+    *({}, {"user": "alice"}, {"user": "alice", "model": "m1", "outcome": "ok"}),
+    *({"key_id": "K1", "outcome": "refused"}, {"model": "m2"}, {"user": "nobody"}),
+    *({"channel": "main", "outcome": "refused"}, {"endpoint": "/b"}),
+    {"user": "bob", "endpoint": "/b", "since_ms": MONDAY_MS + DAY_MS // 2},
+    {"outcome": "ok", "until_ms": MONDAY_MS + DAY_MS + 5},
 ]
 
 
 @pytest.mark.parametrize("filters", FAVOURITES, ids=str)
 def test_history_goes_back_page_by_page(db, filters):
-    made = []
-    for number in range(90):
-        user = "alice" if number % 2 else "bob"
-        made.append(
-            record(
-                number,
-                MONDAY_MS + number * DAY_MS // 30,
-                user=user,
-                key_id=f"K{number % 3}",
-                model=f"m{number % 4}" if number % 4 else None,
-                channel="main" if number % 5 else None,
-                outcome="ok" if number % 3 else "refused",
-                endpoint="/b" if number % 7 else "/a",
-            )
+    made = [
+        record(
+            *(number, MONDAY_MS + number * DAY_MS // 30),
+            **{"user": "alice" if number % 2 else "bob", "key_id": f"K{number % 3}"},
+            **{"model": f"m{number % 4}" if number % 4 else None},
+            **{"channel": "main" if number % 5 else None},
+            **{"outcome": "ok" if number % 3 else "refused"},
+            **{"endpoint": "/b" if number % 7 else "/a"},
         )
+        for number in range(90)
+    ]
     store(db, made)
-    everything = ids(export_rows(db, filters))[::-1]
-    assert ids(history(db, filters, 1000)) == everything
+    everything = exported(db, **filters)[::-1]
+    assert newest(db, 1000, **filters) == everything
     pages, before = [], None
-    while page := ids(history(db, filters, 4, before)):
-        assert len(page) <= 4
-        pages += page
-        before = page[-1]
+    while part := newest(db, 4, before, **filters):
+        assert len(part) <= 4
+        pages += part
+        before = part[-1]
     assert pages == everything
     # within the hour of a call
     if everything:
-        assert ids(history(db, filters, 3, everything[0])) == everything[1:4]
+        assert newest(db, 3, everything[0], **filters) == everything[1:4]
 
 
 @pytest.mark.parametrize("outcome", ["ok", "refused"])
@@ -181,12 +175,12 @@ def test_history_of_an_hour_with_many_or_few_calls(db, small_pages, outcome):
     ]
     store(db, made)
     expected = [one.id for one in made if one.outcome == outcome][::-1]
-    filters = Filters(user="alice", outcome=outcome)
-    assert ids(history(db, filters, 4)) == expected[:4]
-    assert ids(history(db, filters, 4, expected[1])) == expected[2:6]
-    assert ids(history(db, filters, 50)) == expected[:50]
+    filters = {"user": "alice", "outcome": outcome}
+    assert newest(db, 4, **filters) == expected[:4]
+    assert newest(db, 4, expected[1], **filters) == expected[2:6]
+    assert newest(db, 50, **filters) == expected[:50]
     # what the roll-ups know nothing of is filtered all the same
-    assert history(db, Filters(user="alice", outcome=outcome, status=500), 4) == []
+    assert newest(db, 4, **filters, status=500) == []
 
 
 def test_history_of_a_key_whose_user_was_renamed(db):
@@ -197,9 +191,9 @@ def test_history_of_a_key_whose_user_was_renamed(db):
     twice = [record(20 + n, made[5].call.started_ms + 1, key_id="K1", user="old") for n in range(2)]
     store(db, [*made, *twice, record(40, MONDAY_MS + DAY_MS, key_id="K2", user="new")])
     expected = sorted((one.id for one in [*made, *twice]), reverse=True)
-    assert ids(history(db, Filters(key_id="K1"), 50)) == expected
+    assert newest(db, 50, key_id="K1") == expected
     new = [one.id for one in made[5:]][::-1]
-    assert ids(history(db, Filters(key_id="K1", user="new"), 50)) == new
+    assert newest(db, 50, key_id="K1", user="new") == new
 
 
 def test_export_of_a_key_is_complete_whoever_its_user_was(db, small_pages):
@@ -212,46 +206,37 @@ def test_export_of_a_key_is_complete_whoever_its_user_was(db, small_pages):
     assert usage_queries.with_user(db, Filters(key_id="K1")) == Filters(key_id="K1", user="alice")
     for unknown in (Filters(key_id="K2"), Filters(key_id="K9"), Filters(user="alice"), Filters()):
         assert usage_queries.with_user(db, unknown) == unknown
-    assert ids(export_rows(db, Filters(key_id="K1"))) == [row.id for row in one]
-    assert ids(export_rows(db, Filters(key_id="K2"))) == [row.id for row in two]
+    assert exported(db, key_id="K1") == [row.id for row in one]
+    assert exported(db, key_id="K2") == [row.id for row in two]
     # roll-ups that know nothing do not hide a record
     execute(db, 'DELETE FROM "usage_by_key"')
-    assert ids(export_rows(db, Filters(key_id="K1"))) == [row.id for row in one]
+    assert exported(db, key_id="K1") == [row.id for row in one]
 
 
 def test_history_goes_back_over_days_without_calls(db):
     days = [0, 1, 2, 40, 41, 170, 700]
     made = [record(n, MONDAY_MS + day * DAY_MS, user="alice") for n, day in enumerate(days)]
     store(db, [*made, record(99, MONDAY_MS + 900 * DAY_MS, user="bob")])
-    assert ids(history(db, Filters(user="alice"), 50)) == [one.id for one in made][::-1]
-    before = ids(history(db, Filters(user="alice"), 3))[-1]
-    assert ids(history(db, Filters(user="alice"), 2, before)) == [made[3].id, made[2].id]
+    assert newest(db, 50, user="alice") == [one.id for one in made][::-1]
+    before = newest(db, 3, user="alice")[-1]
+    assert newest(db, 2, before, user="alice") == [made[3].id, made[2].id]
 
 
 def test_tail_of_one_user_is_in_order_of_writing(db):
     early, late = record(1, user="alice"), record(2, MONDAY_MS + DAY_MS, user="alice")
     store(db, [late], MONDAY_MS)
     store(db, [early, record(3)], MONDAY_MS + 1)
-    assert ids(tail(db, Filters(user="alice"), 9)) == [late.id, early.id]
-    assert ids(tail(db, Filters(user="alice"), 1)) == [late.id]
+    assert last(db, 9, user="alice") == [late.id, early.id]
+    assert last(db, 1, user="alice") == [late.id]
 
 
 def test_history_finds_nothing_of_pruned_days_without_reading_them(db):
     store(db, [record(1, user="alice"), record(2, MONDAY_MS + DAY_MS, user="alice")])
     prune(db, 20260106)
-    assert ids(history(db, Filters(user="alice"), 5)) == [record(2, MONDAY_MS + DAY_MS).id]
+    assert newest(db, 5, user="alice") == [record(2, MONDAY_MS + DAY_MS).id]
     prune(db, 20260107)
     assert history(db, Filters(user="alice"), 5) == []
     assert history(db, Filters(), 5) == []
-
-
-def test_rows_have_a_public_form(db):
-    made = paid(7, stream=False, status=200)
-    store(db, [made])
-    (row,) = tail(db, Filters(), 1)
-    public = to_public(row)
-    assert (public["id"], public["stream"], public["status"]) == (made.id, False, 200)
-    assert public["prices"]["output"] == "2"
 
 
 class Feed:
@@ -279,7 +264,7 @@ def followed(db, filters, start_ms, feed):
 
 
 def test_follow_shows_each_record_once_in_the_order_of_writing(db, small_pages):
-    old, shown, later, late_commit, last = (record(number) for number in (9, 8, 2, 1, 3))
+    old, shown, later, late_commit, newer = (record(number) for number in (9, 8, 2, 1, 3))
     batch = [record(number) for number in range(20, 50)]
     store(db, [old], MONDAY_MS)
     store(db, [shown], MONDAY_MS + 10_000)
@@ -289,12 +274,11 @@ def test_follow_shows_each_record_once_in_the_order_of_writing(db, small_pages):
         lambda: store(db, [late_commit], MONDAY_MS + 12_000 - OVERLAP_MS + 500),
         lambda: None,
         lambda: store(db, batch, MONDAY_MS + 13_000),
-        lambda: store(db, [last], MONDAY_MS + 100_000),
+        lambda: store(db, [newer], MONDAY_MS + 100_000),
         lambda: None,
     )
     found = followed(db, Filters(), MONDAY_MS + 1_000, feed)
-    expected = [shown, later, late_commit, *batch, last]
-    assert found == [made.id for made in expected]
+    assert found == [made.id for made in (shown, later, late_commit, *batch, newer)]
 
 
 def test_follow_filters(db):
@@ -382,8 +366,7 @@ def test_a_wrong_cost_is_found(db, column, value, says):
     records = [paid(number) for number in range(1, 10)]
     store(db, records)
     wrong = records[4].id
-    update = f'UPDATE "usage_records" SET "{column}" = ? WHERE "id" = ?'
-    transaction(db, lambda: execute(db, update, (value, wrong)))
+    change(db, f'UPDATE "usage_records" SET "{column}" = ? WHERE "id" = ?', value, wrong)
     ((found, fault),) = verify(db)
     assert found == wrong and says in fault
 
@@ -397,14 +380,10 @@ def test_a_cost_beyond_all_bounds_is_a_fault(db):
 
 @pytest.mark.databases("sqlite")  # the plan's text is SQLite's
 def test_pages_are_found_by_key(db):
-    """The plans of the statements use the keys: no scan, no sort."""
-    explain = (
-        "EXPLAIN QUERY PLAN SELECT * FROM usage_records"
-        " WHERE day = ? AND id > ? ORDER BY id LIMIT ?"
-    )
-    plan = transaction(db, lambda: execute(db, explain, (1, "", 1)).fetchall())
-    assert "SEARCH" in plan[0][-1] and len(plan) == 1
-    discard(db)
+    """The plan of the statement uses the key: no scan, no sort."""
+    page = "SELECT * FROM usage_records WHERE day = ? AND id > ? ORDER BY id LIMIT ?"
+    [plan] = select(db, f"EXPLAIN QUERY PLAN {page}", 1, "", 1)
+    assert "SEARCH" in plan[-1]
 
 
 def test_what_no_roll_up_tells_is_looked_for_too(database):
@@ -416,23 +395,17 @@ def test_what_no_roll_up_tells_is_looked_for_too(database):
                error_message="100 times surely"),
     ]  # fmt: skip
     store(database, made)
-    for choice, expected in (
-        ({"stream": True}, [1]),
-        ({"stream": False}, [2]),
-        ({"min_duration_ms": 10}, [2, 1]),
-        ({"min_duration_ms": 11}, [2]),
-        ({"text": "SURE"}, [3, 1]),
-        ({"text": "sure_IT"}, [1]),
-        ({"text": "0 %"}, [1]),
-        ({"text": "sure", "user": "x"}, [3, 1]),
-        ({"upstream_request_id": "req_2"}, [2]),
-        ({"outcome": ("timeout", "ok")}, [2, 1]),
-        ({"user": ("x", "bob"), "error_code": ("x", "y")}, [3, 1]),
+    for choice, *expected in (
+        *(({"stream": True}, 1), ({"stream": False}, 2)),
+        *(({"min_duration_ms": 10}, 2, 1), ({"min_duration_ms": 11}, 2)),
+        *(({"text": "SURE"}, 3, 1), ({"text": "sure_IT"}, 1), ({"text": "0 %"}, 1)),
+        *(({"text": "sure", "user": "x"}, 3, 1), ({"upstream_request_id": "req_2"}, 2)),
+        ({"outcome": ("timeout", "ok")}, 2, 1),
+        ({"user": ("x", "bob"), "error_code": ("x", "y")}, 3, 1),
     ):
-        found = history(database, Filters(**choice), 10)
-        assert [row["id"] for row in found] == [made[n - 1].id for n in expected], choice
-        exported = export_rows(database, Filters(**choice))
-        assert [row["id"] for row in exported] == sorted(made[n - 1].id for n in expected), choice
+        found = [made[number - 1].id for number in expected]
+        assert newest(database, 10, **choice) == found, choice
+        assert exported(database, **choice) == sorted(found), choice
 
 
 @pytest.mark.parametrize("choice", [{}, {"user": "x"}, {"status": 200}, {"channel": "c"}])
