@@ -20,6 +20,7 @@ from store.values import key_secrets
 from store.values.cipher import Cipher
 from store.values.errors import Conflict, NotFound, Refused
 from tests.support.certificates import Authority
+from tests.support.stores import balances, count
 from tests.support.usage_records import charged
 
 pytestmark = pytest.mark.databases("sqlite")
@@ -51,13 +52,20 @@ plan = "daily"
 """
 
 
+COUNTED = ("users", "groups", "models", "channels", "api_keys", "audit_log", "change_log")
+ALICE_STAYS = '[[user]]\nname = "alice"\n[[group]]\nname = "default"'
+
+
 def counts(database):
-    tables = ("users", "groups", "models", "channels", "api_keys", "audit_log", "change_log")
-    return [execute(database, f'SELECT COUNT(*) FROM "{t}"').fetchone()[0] for t in tables]
+    return [count(database, table) for table in COUNTED]
 
 
 def short(outcome):
     return [(change.kind, change.name, change.action) for change in outcome.changes]
+
+
+def id_of(database, kind, name):
+    return show(database, kind, name)["id"]
 
 
 @pytest.mark.databases("sqlite", "mariadb")
@@ -81,13 +89,11 @@ def test_made_keys_are_shown_once_given_ones_never(applied):
     assert made.secret not in repr(applied)
 
 
-def test_a_dry_run_tells_and_writes_nothing(editor, read, base_document, database):
+def test_a_dry_run_tells_and_writes_nothing_nor_does_a_refusal(
+    editor, read, base_document, database
+):
     outcome = editor.apply(read(base_document), dry_run=True)
     assert len(outcome.changes) == 10 and outcome.keys == []
-    assert counts(database) == [0] * 7
-
-
-def test_all_or_nothing(editor, read, database):
     with pytest.raises(Refused, match='no group "nowhere"'):
         editor.apply(read('[[user]]\nname = "u"\n[[key]]\nuser = "u"\nname = "k"\ngroup="nowhere"'))
     assert counts(database) == [0] * 7
@@ -108,80 +114,47 @@ def test_a_failure_in_the_middle_leaves_nothing(editor, read, base_document, dat
     assert counts(database) == [0] * 7
 
 
-def test_missing_fields_keep_their_values(editor, read, applied, database):
+def test_missing_fields_keep_their_values_and_the_balance_is_credited_once(
+    editor, read, applied, database
+):
+    before = show(database, "channel", "openai-main")
     outcome = editor.apply(read('[[channel]]\nname = "openai-main"\npriority = 3'))
     assert short(outcome) == [("channel", "openai-main", "update")]
-    shown = show(database, "channel", "openai-main")
-    assert shown["priority"] == 3
-    assert shown["base_url"] == "https://api.openai.com"
-    assert len(shown["keys"]) == 2
+    assert show(database, "channel", "openai-main") == before | {"priority": 3}
+    assert editor.apply(read('[[user]]\nname = "alice"\nbalance = "99"')).changes == []
+    assert sorted(balances(database).values()) == [0, 10 * 10**9]
 
 
 @pytest.mark.databases("sqlite", "mariadb")
 def test_every_field_can_be_changed_and_is_kept(editor, read, applied, database):
-    text = """
-    [[model]]
-    name = "gpt-4.1"
-    context_tokens = 5
-    max_output_tokens = 6
-    enabled = false
-    price = { input = "1", output = "2", cache_read = "3", cache_write = "4", \
-cache_write_1h = "5", reasoning = "6", call = "0.000000007" }
-    [[group]]
-    name = "plain"
-    multiplier = "0.000001"
-    models = ["claude", "*"]
-    entries = []
-    rpm = 1
-    tpm = 2
-    concurrency = 3
-    enabled = false
-    [[channel]]
-    name = "openai-main"
-    vendor = "demo"
-    family = "messages"
-    base_url = "http://127.0.0.1:9"
-    groups = ["plain"]
-    models = { claude = "x" }
-    priority = -1
-    weight = 2
-    concurrency = 4
-    proxy = "http://proxy.test:3128"
-    draining = true
-    rpm = 5
-    tpm = 6
-    enabled = false
-    [[user]]
-    name = "alice"
-    role = "admin"
-    order = "wallet_only"
-    enabled = false
-    [[plan]]
-    name = "weekly"
-    quota = "0.000000001"
-    window = "week"
-    days = 36500
-    enabled = false
-    [[subscription]]
-    user = "alice"
-    plan = "weekly"
-    starts_at = "2026-01-01T00:00:00.001Z"
-    expires_at = "2026-01-01T00:00:00.002Z"
-    enabled = false
-    [[key]]
-    user = "alice"
-    name = "laptop"
-    group = "plain"
-    expires_at = "2030-01-01T00:00:00.001Z"
-    models = ["claude"]
-    networks = ["10.0.0.0/8"]
-    limit = "5"
-    limit_window = "month"
-    rpm = 7
-    tpm = 8
-    concurrency = 9
-    enabled = false
-    """
+    price = {
+        "input": "1",
+        "output": "2",
+        "cache_read": "3",
+        "cache_write": "4",
+        "call": "0.000000007",
+    }
+    limits = {"rpm": 7, "tpm": 8, "concurrency": 9, "enabled": False}
+    channel = {
+        **{"vendor": "demo", "family": "messages", "base_url": "http://127.0.0.1:9"},
+        **{"groups": ["plain"], "models": {"claude": "x"}, "priority": -1, "weight": 2},
+        **{"proxy": "http://proxy.test:3128", "draining": True} | limits,
+    }
+    term = {"starts_at": "2026-01-01T00:00:00.001Z", "expires_at": "2026-01-01T00:00:00.002Z"}
+    key = {"group": "plain", "expires_at": "2030-01-01T00:00:00.001Z", "models": ["claude"]}
+    text = to_toml({
+        "model": [{"name": "gpt-4.1", "context_tokens": 5, "max_output_tokens": 6, "enabled": False,
+                   "price": price | {"cache_write_1h": "5", "reasoning": "6"}}],
+        "group": [{"name": "plain", "multiplier": "0.000001", "models": ["claude", "*"],
+                   "entries": [], **limits}],
+        "channel": [{"name": "openai-main", **channel}],
+        "user": [{"name": "alice", "role": "admin", "order": "wallet_only", "enabled": False}],
+        "plan": [{"name": "weekly", "quota": "0.000000001", "window": "week", "days": 36500,
+                  "enabled": False}],
+        "subscription": [{"user": "alice", "plan": "weekly", **term, "enabled": False}],
+        "key": [{"user": "alice", "name": "laptop", **key, "networks": ["10.0.0.0/8"],
+                 "limit": "5", "limit_window": "month", **limits}],
+    })  # fmt: skip
     editor.apply(read(text))
     document = export(database)
     for entry in read(text):
@@ -262,12 +235,6 @@ def test_what_cannot_be_opened_leaves_the_channel_out_until_it_is_set_again(
     assert [one.name for one in load_snapshot(database, another).channels] == ["c"]
 
 
-def test_the_balance_is_credited_once(editor, read, applied, database):
-    assert editor.apply(read('[[user]]\nname = "alice"\nbalance = "99"')).changes == []
-    rows = execute(database, 'SELECT "balance" FROM "wallets" ORDER BY "balance"').fetchall()
-    assert [row[0] for row in rows] == [0, 10 * 10**9]
-
-
 def test_a_new_secret_in_the_document_replaces_the_old_one(editor, read, applied, database, pepper):
     text = '[[key]]\nuser = "alice"\nname = "laptop"\nsecret = "another-0123456789"'
     outcome = editor.apply(read(text))
@@ -285,22 +252,18 @@ def test_reapplying_under_newer_secrets_changes_nothing(database, read, applied,
     assert editor.apply(read(base_document)).changes == []
 
 
-def test_pruning_and_the_books(editor, read, applied, database):
-    keep = '[[user]]\nname = "alice"\n[[group]]\nname = "default"'
-    outcome = editor.apply(read(keep), prune=True)
+def test_pruning_spares_wallets_and_revoked_keys_of_users_that_stay(
+    editor, read, applied, database
+):
+    keys.revoke(database, id_of(database, "key", "alice/laptop"), "tester")
+    outcome = editor.apply(read(ALICE_STAYS), prune=True)
     assert ("user", "bob", "remove") in short(outcome)
-    assert counts(database)[:5] == [1, 1, 0, 0, 0]
-    assert execute(database, 'SELECT COUNT(*) FROM "wallets"').fetchone()[0] == 2
-
-
-def test_pruning_spares_revoked_keys_of_users_that_stay(editor, read, applied, database):
-    keys.revoke(database, show(database, "key", "alice/laptop")["id"], "tester")
-    keep = '[[user]]\nname = "alice"\n[[group]]\nname = "default"'
-    editor.apply(read(keep), prune=True)
+    assert counts(database)[:5] == [1, 1, 0, 0, 1]
     [left] = list_objects(database, "key")
     assert left["name"] == "laptop" and left["revoked_at"]
     editor.apply(read(""), prune=True)
     assert counts(database)[:5] == [0] * 5
+    assert count(database, "wallets") == 2
 
 
 def test_changes_are_logged_for_running_gateways(editor, read, applied, database):
@@ -309,11 +272,8 @@ def test_changes_are_logged_for_running_gateways(editor, read, applied, database
     editor.change("group", "plain", {"multiplier": "2"})
     editor.set_enabled("user", "alice", False)
     new = read_changes(database, log.version).changes
-    alice = show(database, "user", "alice")["id"]
-    assert [(change.kind, change.ref == alice) for change in new] == [
-        (CATALOG, False),
-        (KEYS, True),
-    ]
+    alice = id_of(database, "user", "alice")
+    assert [(c.kind, c.ref == alice) for c in new] == [(CATALOG, False), (KEYS, True)]
 
 
 def test_every_change_is_audited_without_secrets(editor, applied, database):
@@ -330,27 +290,22 @@ def test_every_change_is_audited_without_secrets(editor, applied, database):
 
 
 def test_single_edits_use_the_same_rules(editor, applied, database):
-    made = editor.create(
-        "channel",
-        "second",
-        {
-            "vendor": "demo",
-            "family": "messages",
-            "base_url": "http://127.0.0.1:1/",
-            "keys": "env:UPSTREAM",
-            "models": "claude",
-        },
+    edits = {"vendor": "demo", "family": "messages", "base_url": "http://127.0.0.1:1/"}
+    created = editor.create(
+        "channel", "second", edits | {"keys": "env:UPSTREAM", "models": "claude"}
     )
-    assert short(made) == [("channel", "second", "create")]
+    assert short(created) == [("channel", "second", "create")]
     shown = show(database, "channel", "second")
     assert shown["models"] == {"claude": "claude"} and shown["groups"] == ["default"]
     assert shown["base_url"] == "http://127.0.0.1:1"
     with pytest.raises(Conflict, match="exists"):
         editor.create("channel", "second", {})
-    with pytest.raises(Refused, match="vendor openai speak"):
-        editor.change("channel", "openai-main", {"family": "messages"})
-    with pytest.raises(Refused, match="cannot be changed"):
-        editor.change("channel", "openai-main", {"name": "other"})
+    for field, value, message in (
+        ("family", "messages", "vendor openai speak"),
+        ("name", "other", "cannot be changed"),
+    ):
+        with pytest.raises(Refused, match=message):
+            editor.change("channel", "openai-main", {field: value})
     with pytest.raises(NotFound, match="openai-main"):
         editor.change("channel", "openai-mian", {"weight": "2"})
     editor.set_enabled("channel", "openai-main", False)
@@ -361,21 +316,23 @@ def test_single_edits_use_the_same_rules(editor, applied, database):
 
 
 def test_a_key_is_made_by_name(editor, applied, database, pepper):
-    [key] = editor.create("key", "phone", {"user": "bob", "group": "plain"}).keys
+    group = {"group": "plain"}
+    [key] = editor.create("key", "phone", {"user": "bob"} | group).keys
     assert keys.find_key(database, key_secrets.digests(key.secret, [pepper])).id == key.id
-    given = {"user": "bob", "group": "plain", "secret": "given-0123456789"}
-    [key] = editor.create("key", "tablet", given).keys
+    known = {"user": "bob", "secret": "given-0123456789"} | group
+    [key] = editor.create("key", "tablet", known).keys
     assert key.secret is None
-    with pytest.raises(Refused, match="in use"):
-        editor.create("key", "watch", given)
-    with pytest.raises(Refused, match=r"user: there is no user"):
-        editor.create("key", "watch", {"user": "nobody", "group": "plain"})
-    with pytest.raises(Refused, match="user is missing"):
-        editor.create("key", "watch", {"group": "plain"})
+    for edits, message in (
+        (known, "in use"),
+        ({"user": "nobody"} | group, "user: there is no user"),
+        (group, "user is missing"),
+    ):
+        with pytest.raises(Refused, match=message):
+            editor.create("key", "watch", edits)
 
 
 def test_a_revoked_key_stays_revoked(editor, read, applied, database, base_document, pepper):
-    key_id = show(database, "key", "alice/laptop")["id"]
+    key_id = id_of(database, "key", "alice/laptop")
     keys.revoke(database, key_id, "tester")
     assert editor.apply(read(base_document)).changes == []
     with pytest.raises(Refused, match="revoked"):
@@ -413,7 +370,7 @@ def test_the_groups_of_a_user_are_set_and_hold_a_group(editor, applied, database
 
 
 def test_a_revoked_key_holds_nobody_back(editor, applied, database, pepper):
-    keys.revoke(database, show(database, "key", "bob/desk")["id"], "tester")
+    keys.revoke(database, id_of(database, "key", "bob/desk"), "tester")
     editor.remove("channel", "openai-main")
     editor.remove("group", "plain")
     assert show(database, "key", "bob/desk")["group"] == ""
@@ -505,23 +462,18 @@ def test_plans_change_and_subscriptions_stay(editor, subscribed, database):
 
 
 def test_a_subscription_is_made_by_either_form_of_its_name(editor, subscribed, database):
-    assert short(editor.create("subscription", "daily", {"user": "bob"})) == [
-        ("subscription", "bob/daily", "create")
-    ]
-    with pytest.raises(Conflict, match='subscription "bob/daily" exists'):
-        editor.create("subscription", "bob/daily", {})
-    with pytest.raises(Refused, match="user is missing"):
-        editor.create("subscription", "daily", {})
-    with pytest.raises(Refused, match='no plan "dayly"; did you mean "daily"'):
-        editor.create("subscription", "bob/dayly", {})
+    created = short(editor.create("subscription", "daily", {"user": "bob"}))
+    assert created == [("subscription", "bob/daily", "create")]
+    for name, error, message in (
+        ("bob/daily", Conflict, 'subscription "bob/daily" exists'),
+        ("daily", Refused, "user is missing"),
+        ("bob/dayly", Refused, 'no plan "dayly"; did you mean "daily"'),
+    ):
+        with pytest.raises(error, match=message):
+            editor.create("subscription", name, {})
 
 
 def test_a_user_takes_its_subscriptions_along(editor, subscribed, database):
-    with pytest.raises(Refused) as caught:
-        editor.remove("user", "alice")
-    assert caught.value.faults == [
-        'user "alice" cannot be removed: key "alice/laptop" refers to it'
-    ]
     editor.remove("key", "alice/laptop")
     assert sorted(short(editor.remove("user", "alice"))) == [
         ("subscription", "alice/daily", "remove"),
@@ -530,17 +482,18 @@ def test_a_user_takes_its_subscriptions_along(editor, subscribed, database):
     ]
     [left] = list_objects(database, "subscription")
     assert (left["user"], left["plan"]) == ("bob", "monthly")
-    actions = [(row["action"], row["kind"]) for row in audit.entries(database, 3)]
-    assert sorted(actions) == [("remove", "subscription")] * 2 + [("remove", "user")]
+    assert [row["action"] for row in audit.entries(database, 3)] == ["remove"] * 3
 
 
 def test_changed_subscriptions_are_logged_as_their_users(editor, logged, subscribed, user_ids):
-    alice, bob = user_ids["alice"], user_ids["bob"]
     edits = {"expires_at": "2100-01-01T00:00:00Z"}
-    assert logged(lambda: editor.change("subscription", "bob/monthly", edits)) == [bob]
-    assert logged(lambda: editor.set_enabled("subscription", "alice/daily", False)) == [alice]
-    assert logged(lambda: editor.create("subscription", "bob/daily", {})) == [bob]
-    assert logged(lambda: editor.remove("subscription", "bob/daily")) == [bob]
+    for user, act in (
+        ("bob", lambda: editor.change("subscription", "bob/monthly", edits)),
+        ("alice", lambda: editor.set_enabled("subscription", "alice/daily", False)),
+        ("bob", lambda: editor.create("subscription", "bob/daily", {})),
+        ("bob", lambda: editor.remove("subscription", "bob/daily")),
+    ):
+        assert logged(act) == [user_ids[user]]
 
 
 @pytest.mark.parametrize(
