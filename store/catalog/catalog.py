@@ -14,7 +14,7 @@ from store.catalog.keys import KeyEntry
 from store.catalog.suspended_keys import KeyName, SuspendedKey, load_suspended_keys
 from store.db.base_url import stored_base_url
 from store.db.changes import current_version
-from store.db.database import database_ms, lead_of, select_rows, snapshot_read
+from store.db.database import database_ms, in_snapshot, lead_of, select_rows
 from store.db.tables import catalog as tables
 from store.values.cipher import Cipher, Unreadable
 from store.values.pricing import Prices
@@ -270,27 +270,24 @@ EMPTY = Snapshot(version=-1, groups={}, models={}, channels=())
 """What a worker has before the store was read for the first time."""
 
 
+@in_snapshot
 def load_snapshot(
     db: peewee.Database, cipher: Cipher, losses: Losses = NOTHING_TRANSLATED
 ) -> Snapshot:
     """Read everything at one moment. `losses`: what can be translated. Blocking. Raises
     StoreUnavailable."""
-
-    def read() -> Snapshot:
-        faults: list[str] = []
-        at_ms = database_ms(db)
-        return Snapshot(
-            version=current_version(db),
-            groups={group.name: group for group in load_groups(db)},
-            models={model.name: model for model in load_models(db, lead_of(at_ms))},
-            channels=tuple(_channels(db, cipher, losses, faults)),
-            faults=tuple(faults),
-            suspended_keys=load_suspended_keys(db),
-            read_ms=at_ms,
-            base_url=stored_base_url(db),
-        )
-
-    return snapshot_read(db, read)
+    faults: list[str] = []
+    at_ms = database_ms(db)
+    return Snapshot(
+        version=current_version(db),
+        groups={group.name: group for group in load_groups(db)},
+        models={model.name: model for model in load_models(db, lead_of(at_ms))},
+        channels=tuple(_channels(db, cipher, losses, faults)),
+        faults=tuple(faults),
+        suspended_keys=load_suspended_keys(db),
+        read_ms=at_ms,
+        base_url=stored_base_url(db),
+    )
 
 
 def losses_to(family: str, losses: Losses) -> dict[str, int]:

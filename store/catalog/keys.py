@@ -12,7 +12,15 @@ from typing import Any
 import peewee
 
 from store.db import audit, changes
-from store.db.database import database_ms, execute, lead_ms, select_rows, snapshot_read, transaction
+from store.db.database import (
+    database_ms,
+    execute,
+    in_transaction,
+    lead_ms,
+    select_rows,
+    snapshot_read,
+    transaction,
+)
 from store.db.tables.users import ApiKey, KeySecret, User
 from store.values.errors import Conflict, NotFound, Refused
 from store.values.ids import now_ms
@@ -247,35 +255,29 @@ def rotate(db: peewee.Database, key_id: str, rotation: Rotation, actor: str) -> 
     return secret
 
 
+@in_transaction
 def revoke(db: peewee.Database, key_id: str, actor: str) -> None:
     """End a key for good; done already: changes nothing. NotFound."""
-
-    def work() -> None:
-        row = _row(db, key_id)
-        if row["revoked_ms"] is not None:
-            return
-        ApiKey.update(revoked_ms=now_ms()).where(ApiKey.id == key_id).execute(db)
-        audit.write(db, audit.Act(actor, "revoke", "key", row["display"]))
-        changes.bump(db, changes.KEYS, [key_id])
-
-    transaction(db, work)
+    row = _row(db, key_id)
+    if row["revoked_ms"] is not None:
+        return
+    ApiKey.update(revoked_ms=now_ms()).where(ApiKey.id == key_id).execute(db)
+    audit.write(db, audit.Act(actor, "revoke", "key", row["display"]))
+    changes.bump(db, changes.KEYS, [key_id])
 
 
+@in_transaction
 def set_key_enabled(db: peewee.Database, key_id: str, enabled: bool, actor: str) -> None:
     """Disable or enable a key; so already: changes nothing. NotFound; Refused when revoked."""
-
-    def work() -> None:
-        row = _row(db, key_id)
-        if row["revoked_ms"] is not None:
-            raise Refused(["the key is revoked; that cannot be undone"])
-        if row["disabled"] is not enabled:
-            return
-        ApiKey.update(disabled=not enabled).where(ApiKey.id == key_id).execute(db)
-        action = "enable" if enabled else "disable"
-        audit.write(db, audit.Act(actor, action, "key", row["display"]))
-        changes.bump(db, changes.KEYS, [key_id])
-
-    transaction(db, work)
+    row = _row(db, key_id)
+    if row["revoked_ms"] is not None:
+        raise Refused(["the key is revoked; that cannot be undone"])
+    if row["disabled"] is not enabled:
+        return
+    ApiKey.update(disabled=not enabled).where(ApiKey.id == key_id).execute(db)
+    action = "enable" if enabled else "disable"
+    audit.write(db, audit.Act(actor, action, "key", row["display"]))
+    changes.bump(db, changes.KEYS, [key_id])
 
 
 def _row(db: peewee.Database, key_id: str) -> dict[str, Any]:

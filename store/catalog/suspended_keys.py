@@ -16,11 +16,11 @@ import peewee
 from store.db import audit, changes
 from store.db.database import (
     first_row,
+    in_transaction,
     insert_rows,
     lead_ms,
     select_rows,
     snapshot_read,
-    transaction,
 )
 from store.db.tables.catalog import Channel, ChannelKey
 from store.db.tables.catalog import SuspendedKey as Row
@@ -64,72 +64,61 @@ def load_suspended_keys(db: peewee.Database) -> dict[KeyName, SuspendedKey]:
     return {suspended.name: suspended for suspended in rows}
 
 
+@in_transaction
 def suspend(db: peewee.Database, suspended: SuspendedKey) -> bool:
     """Note that a key was refused at `suspended.since_ms`; True when that is new.
 
     Nothing is written when another worker was first, or when the channel no longer has the key.
     `since_ms` of an existing row stays. Idempotent.
     """
-
-    def work() -> bool:
-        changes.lock(db)
-        row_before = load_suspended_keys(db).get(suspended.name)
-        if row_before is not None:
-            if suspended.since_ms < row_before.until_ms <= suspended.since_ms + MAX_SUSPENDED_MS:
-                return (
-                    row_before.until_ms == suspended.until_ms
-                )  # this very row: the answer had been lost
-        elif not _is_used(db, suspended.name):
-            return False
-        since_ms = (
-            suspended.since_ms
-            if row_before is None
-            else min(row_before.since_ms, suspended.since_ms)
-        )
-        row = asdict(replace(suspended, since_ms=since_ms))
-        insert_rows(db, Row, [row], replace=("since_ms", "until_ms", "times", "reason"))
-        changes.bump(db, changes.CATALOG, [suspended.channel_id])
-        return True
-
-    return transaction(db, work)
+    changes.lock(db)
+    row_before = load_suspended_keys(db).get(suspended.name)
+    if row_before is not None:
+        if suspended.since_ms < row_before.until_ms <= suspended.since_ms + MAX_SUSPENDED_MS:
+            return (
+                row_before.until_ms == suspended.until_ms
+            )  # this very row: the answer had been lost
+    elif not _is_used(db, suspended.name):
+        return False
+    since_ms = (
+        suspended.since_ms if row_before is None else min(row_before.since_ms, suspended.since_ms)
+    )
+    row = asdict(replace(suspended, since_ms=since_ms))
+    insert_rows(db, Row, [row], replace=("since_ms", "until_ms", "times", "reason"))
+    changes.bump(db, changes.CATALOG, [suspended.channel_id])
+    return True
 
 
+@in_transaction
 def lift(db: peewee.Database, name: KeyName) -> bool:
     """Lift the suspension of a key that answers again; False without one. Idempotent."""
-
-    def work() -> bool:
-        changes.lock(db)
-        deleted = _delete(db, name)
-        if deleted:
-            changes.bump(db, changes.CATALOG, [name[0]])
-        return deleted
-
-    return transaction(db, work)
+    changes.lock(db)
+    deleted = _delete(db, name)
+    if deleted:
+        changes.bump(db, changes.CATALOG, [name[0]])
+    return deleted
 
 
+@in_transaction
 def reinstate(db: peewee.Database, channel: Mapping[str, Any], key: int | None, actor: str) -> int:
     """Lift suspensions of a channel by position (from 1; None: all); return how many. Audited.
 
     `channel`: as list_objects returns it. Refused when no such key is suspended.
     """
-
-    def work() -> int:
-        changes.lock(db)
-        keys = _by_channel(db).get(channel["id"], [])
-        chosen = [row for row in keys if key in (None, row["position"])]
-        if not chosen:
-            which = "no key" if key is None else f"key {key}"
-            verb = "is" if key is None else "is not"
-            raise Refused([f'channel "{channel["name"]}": {which} {verb} suspended'])
-        for row in chosen:
-            _delete(db, (channel["id"], row["key"]))
-        before = {"keys_aside": [_shortened(row) for row in chosen]}
-        act = audit.Act(actor, "reinstate", "channel", channel["name"], before, None)
-        audit.write(db, act)
-        changes.bump(db, changes.CATALOG, [channel["id"]])
-        return len(chosen)
-
-    return transaction(db, work)
+    changes.lock(db)
+    keys = _by_channel(db).get(channel["id"], [])
+    chosen = [row for row in keys if key in (None, row["position"])]
+    if not chosen:
+        which = "no key" if key is None else f"key {key}"
+        verb = "is" if key is None else "is not"
+        raise Refused([f'channel "{channel["name"]}": {which} {verb} suspended'])
+    for row in chosen:
+        _delete(db, (channel["id"], row["key"]))
+    before = {"keys_aside": [_shortened(row) for row in chosen]}
+    act = audit.Act(actor, "reinstate", "channel", channel["name"], before, None)
+    audit.write(db, act)
+    changes.bump(db, changes.CATALOG, [channel["id"]])
+    return len(chosen)
 
 
 def with_suspended_keys(

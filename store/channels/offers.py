@@ -13,7 +13,7 @@ from store.channels.entries import NATIVE, Entries
 from store.channels.serving import ServingChannel, load_serving
 from store.channels.status import Status, of_models, to_public
 from store.channels.uptime import Slot, Span, Uptime, empty_uptime, uptime_of
-from store.db.database import snapshot_read
+from store.db.database import in_snapshot
 from store.values.pricing import PRICE_NAMES, Prices, format_multiplier, format_price_after
 from store.values.usage_record import rfc3339
 
@@ -84,6 +84,7 @@ class Offering:
         return by_model
 
 
+@in_snapshot
 def load_offering(
     db: peewee.Database,
     at_ms: int,
@@ -93,21 +94,17 @@ def load_offering(
 ) -> Offering:
     """Load what these groups (None: all) offer now; unknown ones are left out. `figures_of`: as in
     `of_models`."""
-
-    def read() -> Offering:
-        known_groups = {
-            group.name: group for group in load_groups(db) if groups is None or group.name in groups
-        }
-        return Offering(
-            at_ms=at_ms,
-            groups=known_groups,
-            models={model.name: model for model in load_models(db)},
-            channels=load_serving(db),
-            statuses=of_models(db, at_ms, groups, figures_of=figures_of),
-            losses=losses,
-        )
-
-    return snapshot_read(db, read)
+    known_groups = {
+        group.name: group for group in load_groups(db) if groups is None or group.name in groups
+    }
+    return Offering(
+        at_ms=at_ms,
+        groups=known_groups,
+        models={model.name: model for model in load_models(db)},
+        channels=load_serving(db),
+        statuses=of_models(db, at_ms, groups, figures_of=figures_of),
+        losses=losses,
+    )
 
 
 def with_uptime(db: peewee.Database, offering: Offering, offers: Sequence[Offer]) -> list[Offer]:

@@ -55,7 +55,7 @@ from store.channels.status_sums import (
     PROBE,
     WINDOW_S,
 )
-from store.db.database import raw_rows, snapshot_read
+from store.db.database import in_snapshot, raw_rows
 from store.db.tables.channels import ChannelSums as Sums
 from store.values.usage_record import rfc3339
 
@@ -116,28 +116,26 @@ class Status:
         self.state, self.reason, self.since_ms = state, reason, since_ms
 
 
+@in_snapshot
 def of_channels(
     db: peewee.Database, at_ms: int, losses: Losses = NOTHING_TRANSLATED, *, figures: bool = True
 ) -> list[Status]:
     """Each channel for each of its models, in order of their names. For operators alone. `losses`:
     what can be translated; without `figures` see `add_channel_figures`."""
-
-    def read() -> list[Status]:
-        channels = load_serving(db)
-        statuses = _channel_states(db, at_ms, channels)
-        if figures:
-            add_channel_figures(db, statuses.values(), at_ms)
-        entries = Entries(load_groups(db), losses)
-        for channel in channels:
-            for model in channel.models:
-                statuses[channel.name, model].entries = entries.of(
-                    channel.family, channel.groups, model, translate=channel.translate
-                )
-        return [statuses[pair] for pair in sorted(statuses)]
-
-    return snapshot_read(db, read)
+    channels = load_serving(db)
+    statuses = _channel_states(db, at_ms, channels)
+    if figures:
+        add_channel_figures(db, statuses.values(), at_ms)
+    entries = Entries(load_groups(db), losses)
+    for channel in channels:
+        for model in channel.models:
+            statuses[channel.name, model].entries = entries.of(
+                channel.family, channel.groups, model, translate=channel.translate
+            )
+    return [statuses[pair] for pair in sorted(statuses)]
 
 
+@in_snapshot
 def of_models(
     db: peewee.Database,
     at_ms: int,
@@ -150,19 +148,15 @@ def of_models(
     Unknown groups have none. `name` is the group's. `figures_of`: the groups whose figures are
     wanted, too; None: of all.
     """
-
-    def read() -> list[Status]:
-        channels = load_serving(db)
-        statuses = _group_states(db, at_ms, groups, channels)
-        with_figures = {
-            pair: status
-            for pair, status in statuses.items()
-            if figures_of is None or pair[0] in figures_of
-        }
-        add_model_figures(db, with_figures.values(), channels, at_ms)
-        return [statuses[pair] for pair in sorted(statuses)]
-
-    return snapshot_read(db, read)
+    channels = load_serving(db)
+    statuses = _group_states(db, at_ms, groups, channels)
+    with_figures = {
+        pair: status
+        for pair, status in statuses.items()
+        if figures_of is None or pair[0] in figures_of
+    }
+    add_model_figures(db, with_figures.values(), channels, at_ms)
+    return [statuses[pair] for pair in sorted(statuses)]
 
 
 def add_channel_figures(db: peewee.Database, statuses: Collection[Status], at_ms: int) -> None:

@@ -10,7 +10,7 @@ from store.calls.adoption import find_orphans
 from store.calls.source import JournalSource
 from store.channels import breakers
 from store.db import audit
-from store.db.database import execute, is_mysql, select_rows, snapshot_read, transaction
+from store.db.database import execute, in_transaction, is_mysql, select_rows, snapshot_read
 from store.db.tables.usage import JournalRow
 from store.money import books, leases
 from store.values.errors import Refused
@@ -68,17 +68,14 @@ def unfinished(db: peewee.Database) -> dict[str, str]:
     return dict(select_rows(db, query.where(JournalRow.finished_ms.is_null())))
 
 
+@in_transaction
 def give_up(db: peewee.Database, journal_ids: Iterable[str], actor: str) -> None:
     """Take back what is lent to processes whose journals are not here. Were one of them to come
     back, its records would be booked all the same, without a lease."""
-
-    def work() -> None:
-        for journal_id in sorted(journal_ids):
-            leases.give_all_back(db, journal_id)
-            breakers.forget(db, journal_id)
-        audit.write(db, audit.Act(actor, "restore", "store", ""))
-
-    transaction(db, work)
+    for journal_id in sorted(journal_ids):
+        leases.give_all_back(db, journal_id)
+        breakers.forget(db, journal_id)
+    audit.write(db, audit.Act(actor, "restore", "store", ""))
 
 
 def faults(db: peewee.Database) -> list[str]:

@@ -10,7 +10,15 @@ from dataclasses import dataclass
 
 import peewee
 
-from store.db.database import first_row, insert_rows, is_mysql, place, select_rows, snapshot_read
+from store.db.database import (
+    first_row,
+    in_snapshot,
+    insert_rows,
+    is_mysql,
+    place,
+    select_rows,
+    snapshot_read,
+)
 from store.db.tables.system import ChangeRow, Version
 from store.values.errors import StoreUnavailable
 from store.values.ids import now_ms
@@ -77,24 +85,21 @@ def current_version(db: peewee.Database) -> int:
     return snapshot_read(db, lambda: _counter(db))
 
 
+@in_snapshot
 def read_changes(db: peewee.Database, since: int) -> Changes:
     """Return all changes after the number `since`, in order."""
-
-    def read() -> Changes:
-        version = _counter(db)
-        if version == since:
-            return Changes(version, (), complete=True)
-        query = ChangeRow.select(ChangeRow.version, ChangeRow.kind, ChangeRow.ref).where(
-            ChangeRow.version > since
-        )
-        changes = tuple(
-            LoggedChange(*row) for row in select_rows(db, query.order_by(ChangeRow.version))
-        )
-        # Every number has one row, so a gap shows in the count. A counter that went back means
-        # another database (restored, exchanged): nothing that was remembered is sure.
-        return Changes(version, changes, complete=len(changes) == version - since)
-
-    return snapshot_read(db, read)
+    version = _counter(db)
+    if version == since:
+        return Changes(version, (), complete=True)
+    query = ChangeRow.select(ChangeRow.version, ChangeRow.kind, ChangeRow.ref).where(
+        ChangeRow.version > since
+    )
+    changes = tuple(
+        LoggedChange(*row) for row in select_rows(db, query.order_by(ChangeRow.version))
+    )
+    # Every number has one row, so a gap shows in the count. A counter that went back means
+    # another database (restored, exchanged): nothing that was remembered is sure.
+    return Changes(version, changes, complete=len(changes) == version - since)
 
 
 def _counter(db: peewee.Database) -> int:

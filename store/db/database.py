@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 import peewee
@@ -29,6 +29,7 @@ from store.values.ids import now_ms
 
 Result = TypeVar("Result")
 Value = TypeVar("Value")
+_OfDatabase = ParamSpec("_OfDatabase")
 
 CONNECT_TIMEOUT_S = 5
 READ_TIMEOUT_S = 20
@@ -371,6 +372,24 @@ def transaction(db: peewee.Database, work: Callable[[], Result]) -> Result:
 def snapshot_read(db: peewee.Database, work: Callable[[], Result]) -> Result:
     """Run reads of `work()` in one transaction that sees a single moment; errors named."""
     return _run(db, work, "REPEATABLE READ" if is_mysql(db) else "DEFERRED")
+
+
+def in_transaction(function: Callable[_OfDatabase, Result]) -> Callable[_OfDatabase, Result]:
+    """Make the whole of a function, whose first argument is the database, one `transaction`."""
+    return _within(transaction, function)
+
+
+def in_snapshot(function: Callable[_OfDatabase, Result]) -> Callable[_OfDatabase, Result]:
+    """Make the whole of a function, whose first argument is the database, one `snapshot_read`."""
+    return _within(snapshot_read, function)
+
+
+def _within(run: Any, function: Callable[_OfDatabase, Result]) -> Callable[_OfDatabase, Result]:
+    @functools.wraps(function)
+    def within(*arguments: _OfDatabase.args, **named: _OfDatabase.kwargs) -> Result:
+        return cast("Result", run(arguments[0], lambda: function(*arguments, **named)))
+
+    return within
 
 
 def select_rows(db: peewee.Database, query: Any) -> list[tuple[Any, ...]]:

@@ -6,7 +6,13 @@ from dataclasses import dataclass
 
 import peewee
 
-from store.db.database import database_ms, insert_rows, select_rows, snapshot_read, transaction
+from store.db.database import (
+    database_ms,
+    in_snapshot,
+    in_transaction,
+    insert_rows,
+    select_rows,
+)
 from store.db.tables.system import Node
 from store.db.tables.usage import JournalRow
 from store.values.ids import now_ms
@@ -43,41 +49,35 @@ class NodeState:
     backlog_bytes: int
 
 
+@in_transaction
 def note_seen(
     db: peewee.Database, node: str, journal_id: str = "", process: Process | None = None
 ) -> None:
     """Note that a process of the node is alive, and what it says of itself."""
-
-    def work() -> None:
-        at_ms = database_ms(db)
-        insert_rows(db, Node, [{"name": node, "seen_ms": at_ms}], replace=["seen_ms"])
-        if process is not None:
-            JournalRow.update(
-                seen_ms=at_ms,
-                lead_ms=at_ms - now_ms(),
-                version=process.version,
-                backlog_bytes=process.backlog_bytes,
-                not_ready=process.not_ready[:_TEXT_CHARS],
-            ).where(JournalRow.id == journal_id).execute(db)
-
-    transaction(db, work)
+    at_ms = database_ms(db)
+    insert_rows(db, Node, [{"name": node, "seen_ms": at_ms}], replace=["seen_ms"])
+    if process is not None:
+        JournalRow.update(
+            seen_ms=at_ms,
+            lead_ms=at_ms - now_ms(),
+            version=process.version,
+            backlog_bytes=process.backlog_bytes,
+            not_ready=process.not_ready[:_TEXT_CHARS],
+        ).where(JournalRow.id == journal_id).execute(db)
 
 
+@in_snapshot
 def states(db: peewee.Database) -> list[NodeState]:
     """Return every node that has ever served from the store, by name; processes that ended in order
     do not count, those that did not are `backlog_bytes` of records to adopt. Raises
     StoreUnavailable."""
-
-    def read() -> list[NodeState]:
-        alive_ms = database_ms(db) - NODE_ALIVE_MS
-        query = JournalRow.select().where(JournalRow.finished_ms.is_null())
-        rows: dict[str, list[JournalRow]] = {}
-        for row in query.order_by(JournalRow.id).bind(db):
-            rows.setdefault(row.node, []).append(row)
-        seen = sorted(last_seen(db).items())
-        return [_state(name, at_ms, alive_ms, rows.get(name, [])) for name, at_ms in seen]
-
-    return snapshot_read(db, read)
+    alive_ms = database_ms(db) - NODE_ALIVE_MS
+    query = JournalRow.select().where(JournalRow.finished_ms.is_null())
+    rows: dict[str, list[JournalRow]] = {}
+    for row in query.order_by(JournalRow.id).bind(db):
+        rows.setdefault(row.node, []).append(row)
+    seen = sorted(last_seen(db).items())
+    return [_state(name, at_ms, alive_ms, rows.get(name, [])) for name, at_ms in seen]
 
 
 def _state(name: str, seen_ms: int, alive_ms: int, rows: Sequence[JournalRow]) -> NodeState:

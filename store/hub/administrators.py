@@ -10,7 +10,7 @@ from typing import TypeVar
 import peewee
 
 from store.db import changes
-from store.db.database import first_row, transaction
+from store.db.database import first_row, in_transaction
 from store.db.tables.hub import FirstRunLink, OpenIdLink
 from store.db.tables.users import User
 from store.values.errors import Refused
@@ -29,6 +29,7 @@ def exist(db: peewee.Database) -> bool:
     return first_row(db, query) is not None
 
 
+@in_transaction
 def keep(db: peewee.Database, change: Callable[[], Result]) -> Result:
     """Make a change of users or of their ways in, in one transaction; what `change` returns.
 
@@ -36,21 +37,17 @@ def keep(db: peewee.Database, change: Callable[[], Result]) -> Result:
     administrator who can sign in would be gone. Once there is one, no link of the first run is
     left.
     """
-
-    def work() -> Result:
-        changes.lock(db)
-        before = exist(db)
-        result = change()
-        after = exist(db)
-        if before and not after:
-            raise Refused(
-                [
-                    "nobody could administer this gateway any more: this is the last administrator"
-                    " who can sign in; give another administrator a password first"
-                ]
-            )
-        if after:
-            FirstRunLink.delete().execute(db)
-        return result
-
-    return transaction(db, work)
+    changes.lock(db)
+    before = exist(db)
+    result = change()
+    after = exist(db)
+    if before and not after:
+        raise Refused(
+            [
+                "nobody could administer this gateway any more: this is the last administrator"
+                " who can sign in; give another administrator a password first"
+            ]
+        )
+    if after:
+        FirstRunLink.delete().execute(db)
+    return result

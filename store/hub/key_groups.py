@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import peewee
 
 from store.catalog.catalog import EVERYTHING
-from store.db.database import first_row, select_rows, snapshot_read
+from store.db.database import first_row, in_snapshot, select_rows
 from store.db.tables.catalog import Channel, Group, Model
 from store.db.tables.users import User
 from store.hub.membership import DEFAULT_GROUP
@@ -29,24 +29,21 @@ class KeyGroup:
     concurrency: int
 
 
+@in_snapshot
 def key_groups(db: peewee.Database) -> dict[str, KeyGroup]:
     """All groups by name, in order of name."""
-
-    def read() -> dict[str, KeyGroup]:
-        enabled_models = Model.select(Model.name).where(Model.disabled == False)  # noqa: E712 - SQL
-        models = {name for (name,) in select_rows(db, enabled_models)}
-        columns = (Channel.groups, Channel.models)
-        on = Channel.select(*columns).where(Channel.enabled == True)  # noqa: E712 - SQL
-        served: dict[str, set[str]] = {}
-        for groups, names in select_rows(db, on):
-            for group in groups:
-                served.setdefault(group, set()).update(names)
-        return {
-            group.name: group
-            for group in _groups(db, {name: names & models for name, names in served.items()})
-        }
-
-    return snapshot_read(db, read)
+    enabled_models = Model.select(Model.name).where(Model.disabled == False)  # noqa: E712 - SQL
+    models = {name for (name,) in select_rows(db, enabled_models)}
+    columns = (Channel.groups, Channel.models)
+    on = Channel.select(*columns).where(Channel.enabled == True)  # noqa: E712 - SQL
+    served: dict[str, set[str]] = {}
+    for groups, names in select_rows(db, on):
+        for group in groups:
+            served.setdefault(group, set()).update(names)
+    return {
+        group.name: group
+        for group in _groups(db, {name: names & models for name, names in served.items()})
+    }
 
 
 def _groups(db: peewee.Database, served: dict[str, set[str]]) -> Iterable[KeyGroup]:
@@ -61,16 +58,13 @@ def _groups(db: peewee.Database, served: dict[str, set[str]]) -> Iterable[KeyGro
         )
 
 
+@in_snapshot
 def groups_for_keys(db: peewee.Database, user_id: str, *, admin: bool) -> list[str]:
     """The groups in which a user may make or move keys, in order of name: an administrator in all,
     a member in those of its own that there are."""
-
-    def read() -> list[str]:
-        names = [name for (name,) in select_rows(db, Group.select(Group.name).order_by(Group.name))]
-        if admin:
-            return names
-        row = first_row(db, User.select(User.groups).where(User.id == user_id))
-        own = [DEFAULT_GROUP] if row is None or row[0] is None else row[0]
-        return [name for name in names if name in own]
-
-    return snapshot_read(db, read)
+    names = [name for (name,) in select_rows(db, Group.select(Group.name).order_by(Group.name))]
+    if admin:
+        return names
+    row = first_row(db, User.select(User.groups).where(User.id == user_id))
+    own = [DEFAULT_GROUP] if row is None or row[0] is None else row[0]
+    return [name for name in names if name in own]

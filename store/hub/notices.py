@@ -7,7 +7,7 @@ from typing import Any
 import peewee
 
 from store.db import audit
-from store.db.database import database_ms, select_rows, transaction
+from store.db.database import database_ms, in_transaction, select_rows, transaction
 from store.db.tables.hub import Notice as Row
 from store.values.errors import NotFound, Refused
 from store.values.fields import Instant
@@ -78,18 +78,15 @@ def create(db: peewee.Database, fields: Mapping[str, object], actor: str) -> Not
     return notice
 
 
+@in_transaction
 def remove(db: peewee.Database, notice_id: str, actor: str) -> None:
     """Remove a notice. Raises NotFound."""
-
-    def work() -> None:
-        rows = select_rows(db, _all().where(Row.id == notice_id))
-        if not rows:
-            raise NotFound(f"there is no notice {notice_id}")
-        Row.delete().where(Row.id == notice_id).execute(db)
-        before = public(Notice(*rows[0]))
-        audit.write(db, audit.Act(actor, "remove", "notice", notice_id, before))
-
-    transaction(db, work)
+    rows = select_rows(db, _all().where(Row.id == notice_id))
+    if not rows:
+        raise NotFound(f"there is no notice {notice_id}")
+    Row.delete().where(Row.id == notice_id).execute(db)
+    before = public(Notice(*rows[0]))
+    audit.write(db, audit.Act(actor, "remove", "notice", notice_id, before))
 
 
 def public(notice: Notice) -> dict[str, Any]:

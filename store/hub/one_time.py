@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import peewee
 
 from store.db import audit
-from store.db.database import database_ms, first_row, transaction
+from store.db.database import database_ms, first_row, in_transaction, transaction
 from store.db.tables.hub import OneTimeCodes
 from store.db.tables.users import User
 from store.values.cipher import Cipher
@@ -51,23 +51,20 @@ def is_on(db: peewee.Database, user_id: str) -> bool:
     return first_row(db, query) is not None
 
 
+@in_transaction
 def begin(db: peewee.Database, cipher: Cipher, user_id: str, secret: str) -> None:
     """Keep a secret that is not asked for until it is confirmed. Raises Refused when codes are
     asked for already."""
-
-    def work() -> None:
-        if is_on(db, user_id):
-            raise Refused(["one-time codes are set up already"])
-        OneTimeCodes.delete().where(OneTimeCodes.user_id == user_id).execute(db)
-        row = {
-            "user_id": user_id,
-            "sealed": cipher.encrypt(secret),
-            "last_step": 0,
-            "recovery": [],
-        }
-        OneTimeCodes.insert(row).execute(db)
-
-    transaction(db, work)
+    if is_on(db, user_id):
+        raise Refused(["one-time codes are set up already"])
+    OneTimeCodes.delete().where(OneTimeCodes.user_id == user_id).execute(db)
+    row = {
+        "user_id": user_id,
+        "sealed": cipher.encrypt(secret),
+        "last_step": 0,
+        "recovery": [],
+    }
+    OneTimeCodes.insert(row).execute(db)
 
 
 def confirm(db: peewee.Database, user_id: str, user: str, step: int) -> list[str]:
@@ -123,20 +120,17 @@ def count_recovery(db: peewee.Database, user_id: str, user: str, code: str) -> b
     return transaction(db, work)
 
 
+@in_transaction
 def end(db: peewee.Database, user: str, actor: str) -> bool:
     """Turn one-time codes of a user off; False when they were off. Raises NotFound."""
-
-    def work() -> bool:
-        row = first_row(db, User.select(User.id).where(User.name == user))
-        if row is None:
-            raise NotFound(f"user {user!r} does not exist")
-        was_on = is_on(db, row[0])
-        OneTimeCodes.delete().where(OneTimeCodes.user_id == row[0]).execute(db)
-        if was_on:
-            audit.write(db, audit.Act(actor, "set", "user", user, {"totp": "on"}, {"totp": "off"}))
-        return was_on
-
-    return transaction(db, work)
+    row = first_row(db, User.select(User.id).where(User.name == user))
+    if row is None:
+        raise NotFound(f"user {user!r} does not exist")
+    was_on = is_on(db, row[0])
+    OneTimeCodes.delete().where(OneTimeCodes.user_id == row[0]).execute(db)
+    if was_on:
+        audit.write(db, audit.Act(actor, "set", "user", user, {"totp": "on"}, {"totp": "off"}))
+    return was_on
 
 
 def _digest(code: str) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import peewee
 
 from store.db import audit
-from store.db.database import database_ms, first_row, select_rows, transaction
+from store.db.database import database_ms, first_row, in_transaction, select_rows, transaction
 from store.db.tables.hub import ApiToken, Session
 from store.db.tables.users import User
 from store.values.ids import new_ulid
@@ -131,23 +131,20 @@ def end(db: peewee.Database, user_id: str, session_id: str) -> bool:
     return bool(transaction(db, lambda: query.execute(db)))
 
 
+@in_transaction
 def end_all(db: peewee.Database, user_id: str, actor: str, kept_id: str = "") -> Ended:
     """End all sessions and tokens of a user but the one of `kept_id`; how many there were. Joins a
     running transaction."""
-
-    def work() -> Ended:
-        session = Session.delete().where(Session.user_id == user_id, Session.id != kept_id)
-        token = ApiToken.update(revoked_ms=database_ms(db)).where(
-            ApiToken.user_id == user_id, ApiToken.revoked_ms.is_null(), ApiToken.id != kept_id
-        )
-        ended = Ended(int(session.execute(db)), int(token.execute(db)))
-        row = first_row(db, User.select(User.name).where(User.id == user_id))
-        if row is not None and ended != Ended(0, 0):
-            after = {"sessions": ended.sessions, "tokens": ended.tokens}
-            audit.write(db, audit.Act(actor, "end_session", "user", row[0], after=after))
-        return ended
-
-    return transaction(db, work)
+    session = Session.delete().where(Session.user_id == user_id, Session.id != kept_id)
+    token = ApiToken.update(revoked_ms=database_ms(db)).where(
+        ApiToken.user_id == user_id, ApiToken.revoked_ms.is_null(), ApiToken.id != kept_id
+    )
+    ended = Ended(int(session.execute(db)), int(token.execute(db)))
+    row = first_row(db, User.select(User.name).where(User.id == user_id))
+    if row is not None and ended != Ended(0, 0):
+        after = {"sessions": ended.sessions, "tokens": ended.tokens}
+        audit.write(db, audit.Act(actor, "end_session", "user", row[0], after=after))
+    return ended
 
 
 def _clear(db: peewee.Database, user_id: str, at_ms: int) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import peewee
 
 from store.db import audit
-from store.db.database import database_ms, first_row, select_rows, transaction
+from store.db.database import database_ms, first_row, in_transaction, select_rows, transaction
 from store.db.tables.hub import ApiToken
 from store.db.tables.users import User
 from store.values.errors import NotFound, Refused
@@ -154,22 +154,19 @@ def public(row: TokenRow) -> dict[str, Any]:
     }
 
 
+@in_transaction
 def revoke(db: peewee.Database, token_id: str, *, user_id: str | None = None, actor: str) -> None:
     """End a token, of any user or of this one; twice is once. Raises NotFound."""
-
-    def work() -> None:
-        query = ApiToken.select(ApiToken.revoked_ms).where(ApiToken.id == token_id)
-        if user_id is not None:
-            query = query.where(ApiToken.user_id == user_id)
-        row = first_row(db, query)
-        if row is None:
-            raise NotFound(f"token {token_id!r} does not exist")
-        if row[0] is None:
-            ended = ApiToken.update(revoked_ms=database_ms(db)).where(ApiToken.id == token_id)
-            ended.execute(db)
-            audit.write(db, audit.Act(actor, "revoke", "token", token_id))
-
-    transaction(db, work)
+    query = ApiToken.select(ApiToken.revoked_ms).where(ApiToken.id == token_id)
+    if user_id is not None:
+        query = query.where(ApiToken.user_id == user_id)
+    row = first_row(db, query)
+    if row is None:
+        raise NotFound(f"token {token_id!r} does not exist")
+    if row[0] is None:
+        ended = ApiToken.update(revoked_ms=database_ms(db)).where(ApiToken.id == token_id)
+        ended.execute(db)
+        audit.write(db, audit.Act(actor, "revoke", "token", token_id))
 
 
 def _digest(token: str) -> bytes:

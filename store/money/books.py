@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 import peewee
 from peewee import JOIN, fn
 
-from store.db.database import database_ms, portions, select_rows, snapshot_read
+from store.db.database import database_ms, in_snapshot, portions, select_rows
 from store.db.partitions import next_day, pruned_before
 from store.db.tables.money import LedgerLine, Wallet
 from store.db.tables.usage import UsageRow
@@ -20,6 +20,7 @@ PAGE_ROWS = 1000
 FAULTS_MAX = 1000
 
 
+@in_snapshot
 def verify(
     db: peewee.Database, report: Callable[[int], None] = lambda _: None, since_day: int = 0
 ) -> list[str]:
@@ -31,20 +32,16 @@ def verify(
     of one day. `report` is told each day (yyyymmdd) before it is read; days before `since_day` are
     not.
     """
-
-    def read() -> list[str]:
-        faults = lease_faults(db, database_ms(db)) + _wallet_faults(db)
-        totals = _ledger_days(db)
-        # Of a pruned day only what came late is there.
-        day: int | None = max(pruned_before(db), since_day) - 1
-        while day is not None and len(faults) < FAULTS_MAX:
-            day = next_day(db, day)
-            if day is not None:
-                report(day)
-                faults += _day_faults(db, day, totals.get(day, (0, 0)))
-        return faults[:FAULTS_MAX]
-
-    return snapshot_read(db, read)
+    faults = lease_faults(db, database_ms(db)) + _wallet_faults(db)
+    totals = _ledger_days(db)
+    # Of a pruned day only what came late is there.
+    day: int | None = max(pruned_before(db), since_day) - 1
+    while day is not None and len(faults) < FAULTS_MAX:
+        day = next_day(db, day)
+        if day is not None:
+            report(day)
+            faults += _day_faults(db, day, totals.get(day, (0, 0)))
+    return faults[:FAULTS_MAX]
 
 
 def _wallet_faults(db: peewee.Database) -> list[str]:

@@ -7,7 +7,7 @@ import peewee
 from peewee import JOIN, fn
 
 from store.db import audit
-from store.db.database import database_ms, select_rows, transaction
+from store.db.database import database_ms, in_transaction, select_rows
 from store.db.nodes import NODE_ALIVE_MS, last_seen
 from store.db.tables.money import Lease
 from store.db.tables.system import Node
@@ -65,6 +65,7 @@ class Released:
     nanos: int
 
 
+@in_transaction
 def release_node(db: peewee.Database, node: str, actor: str = "cli") -> Released:
     """Give up the leases of a machine that is gone for good.
 
@@ -72,20 +73,16 @@ def release_node(db: peewee.Database, node: str, actor: str = "cli") -> Released
     that never served from this store, Refused for one that was heard of less than NODE_ALIVE_MS
     ago. Were it to come back, its records would be booked all the same, without a lease.
     """
-
-    def work() -> Released:
-        seen_ms = last_seen(db).get(node)
-        if seen_ms is None:
-            raise NotFound(f'no node "{node}" has served from this store')
-        if database_ms(db) - seen_ms < NODE_ALIVE_MS:
-            raise Refused([f"node {node} was heard of at {rfc3339(seen_ms)}: stop it first"])
-        journals = JournalRow.select(JournalRow.id).where(JournalRow.node == node)
-        of_node = Lease.journal_id.in_(journals)
-        sums = Lease.select(fn.COUNT(Lease.account), fn.COALESCE(fn.SUM(Lease.amount), 0))
-        [(count, nanos)] = select_rows(db, sums.where(of_node))
-        Lease.delete().where(of_node).execute(db)
-        before = {"leases": count, "amount": format_money(int(nanos))}
-        audit.write(db, audit.Act(actor, "release", "node", node, before))
-        return Released(count, int(nanos))
-
-    return transaction(db, work)
+    seen_ms = last_seen(db).get(node)
+    if seen_ms is None:
+        raise NotFound(f'no node "{node}" has served from this store')
+    if database_ms(db) - seen_ms < NODE_ALIVE_MS:
+        raise Refused([f"node {node} was heard of at {rfc3339(seen_ms)}: stop it first"])
+    journals = JournalRow.select(JournalRow.id).where(JournalRow.node == node)
+    of_node = Lease.journal_id.in_(journals)
+    sums = Lease.select(fn.COUNT(Lease.account), fn.COALESCE(fn.SUM(Lease.amount), 0))
+    [(count, nanos)] = select_rows(db, sums.where(of_node))
+    Lease.delete().where(of_node).execute(db)
+    before = {"leases": count, "amount": format_money(int(nanos))}
+    audit.write(db, audit.Act(actor, "release", "node", node, before))
+    return Released(count, int(nanos))

@@ -14,7 +14,15 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import peewee
 
-from store.db.database import execute, executemany, is_mysql, portions, snapshot_read, transaction
+from store.db.database import (
+    execute,
+    executemany,
+    in_snapshot,
+    is_mysql,
+    portions,
+    snapshot_read,
+    transaction,
+)
 from store.money.accounts import LIMIT, SUBSCRIPTION, Account, owner_id
 from store.values.usage_record import WALLET
 
@@ -187,22 +195,19 @@ def _credit(db: peewee.Database, account: Account) -> int:
     return 0 if row is None else int(row[0])
 
 
+@in_snapshot
 def balance(db: peewee.Database, account: Account) -> int:
     """Return the balance, leases included, without a lock.
 
     0 for an unknown account; below 0 when more was spent. Raises StoreUnavailable.
     """
-
-    def read() -> int:
-        if account.kind == WALLET:
-            query = 'SELECT "balance" FROM "wallets" WHERE "user_id" = ?'
-            row = execute(db, query, (account.id,)).fetchone()
-            return 0 if row is None else int(row[0])
-        query = 'SELECT "spent" FROM "quotas" WHERE "account" = ?'
+    if account.kind == WALLET:
+        query = 'SELECT "balance" FROM "wallets" WHERE "user_id" = ?'
         row = execute(db, query, (account.id,)).fetchone()
-        return _credit(db, account) - (0 if row is None else int(row[0]))
-
-    return snapshot_read(db, read)
+        return 0 if row is None else int(row[0])
+    query = 'SELECT "spent" FROM "quotas" WHERE "account" = ?'
+    row = execute(db, query, (account.id,)).fetchone()
+    return _credit(db, account) - (0 if row is None else int(row[0]))
 
 
 def charge_quotas(db: peewee.Database, spent: Mapping[str, int]) -> None:
@@ -219,21 +224,18 @@ def spend(db: peewee.Database, journal_id: str, charged: Mapping[str, int]) -> N
         executemany(db, _SPEND, rows)
 
 
+@in_snapshot
 def own_leases(db: peewee.Database, journal_id: str, account_ids: Sequence[str]) -> dict[str, int]:
     """The leases of a journal on these accounts; 0 where there is none."""
-
-    def read() -> dict[str, int]:
-        balances = dict.fromkeys(account_ids, 0)
-        for portion in portions(account_ids):
-            places = ", ".join("?" * len(portion))
-            query = (
-                'SELECT "account", "amount" FROM "leases"'
-                f' WHERE "journal_id" = ? AND "account" IN ({places})'
-            )
-            balances.update(execute(db, query, (journal_id, *portion)).fetchall())
-        return balances
-
-    return snapshot_read(db, read)
+    balances = dict.fromkeys(account_ids, 0)
+    for portion in portions(account_ids):
+        places = ", ".join("?" * len(portion))
+        query = (
+            'SELECT "account", "amount" FROM "leases"'
+            f' WHERE "journal_id" = ? AND "account" IN ({places})'
+        )
+        balances.update(execute(db, query, (journal_id, *portion)).fetchall())
+    return balances
 
 
 def recalled(db: peewee.Database, journal_id: str) -> list[str]:

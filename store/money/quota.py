@@ -9,7 +9,7 @@ from typing import Any
 
 import peewee
 
-from store.db.database import portions, select_rows, snapshot_read
+from store.db.database import in_snapshot, portions, select_rows
 from store.db.tables.money import Plan, Quota
 from store.money.accounts import quota_at
 from store.values.fields import Instant
@@ -73,12 +73,10 @@ def _plain(use: Use | None) -> dict[str, str | None]:
     return {"spent": format_money(use.spent_nanos), "resets_at": resets_at}
 
 
+@in_snapshot
 def _spent(db: peewee.Database, accounts: Sequence[str]) -> dict[str, int]:
-    def read() -> dict[str, int]:
-        spent: dict[str, int] = {}
-        for portion in portions(accounts):
-            query = Quota.select(Quota.account, Quota.spent).where(Quota.account << portion)
-            spent.update(select_rows(db, query))
-        return spent
-
-    return snapshot_read(db, read)
+    spent: dict[str, int] = {}
+    for portion in portions(accounts):
+        query = Quota.select(Quota.account, Quota.spent).where(Quota.account << portion)
+        spent.update(select_rows(db, query))
+    return spent

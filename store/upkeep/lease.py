@@ -11,7 +11,14 @@ from typing import Any
 
 import peewee
 
-from store.db.database import database_ms, first_row, insert_rows, select_rows, transaction
+from store.db.database import (
+    database_ms,
+    first_row,
+    in_transaction,
+    insert_rows,
+    select_rows,
+    transaction,
+)
 from store.db.tables.system import UpkeepRow
 from store.values.usage_record import rfc3339
 
@@ -84,18 +91,15 @@ def to_public(upkeep: UpkeepState) -> dict[str, Any]:
     }
 
 
+@in_transaction
 def take(db: peewee.Database, owner: str, node: str) -> bool:
     """Begin a run when one is due and nobody is at it; whether it is this process's now."""
-
-    def work() -> bool:
-        at_ms = database_ms(db)
-        # A moment further away than any run is set was set by a clock that has gone back since.
-        due = (UpkeepRow.next_ms <= at_ms) | (UpkeepRow.next_ms > at_ms + INTERVAL_MS)
-        values = {"owner": owner, "node": node, "until_ms": at_ms + LEASE_MS, "begun_ms": at_ms}
-        update = UpkeepRow.update(values).where(_IS_OURS, due, UpkeepRow.until_ms < at_ms)
-        return bool(update.execute(db))
-
-    return transaction(db, work)
+    at_ms = database_ms(db)
+    # A moment further away than any run is set was set by a clock that has gone back since.
+    due = (UpkeepRow.next_ms <= at_ms) | (UpkeepRow.next_ms > at_ms + INTERVAL_MS)
+    values = {"owner": owner, "node": node, "until_ms": at_ms + LEASE_MS, "begun_ms": at_ms}
+    update = UpkeepRow.update(values).where(_IS_OURS, due, UpkeepRow.until_ms < at_ms)
+    return bool(update.execute(db))
 
 
 def renew(db: peewee.Database, owner: str) -> None:
@@ -109,22 +113,19 @@ def renew(db: peewee.Database, owner: str) -> None:
         raise Lost
 
 
+@in_transaction
 def finish(db: peewee.Database, owner: str, removed: Mapping[str, int], trouble: str = "") -> None:
     """End a run: what it removed, or why it failed; nothing when the lease is another's."""
-
-    def work() -> None:
-        at_ms = database_ms(db)
-        values = {
-            "owner": "",
-            "until_ms": 0,
-            "ended_ms": at_ms,
-            "next_ms": at_ms + (RETRY_MS if trouble else INTERVAL_MS),
-            "removed": dict(removed),
-            "trouble": trouble[:TROUBLE_CHARS] or None,
-        }
-        UpkeepRow.update(values).where(_IS_OURS, UpkeepRow.owner == owner).execute(db)
-
-    transaction(db, work)
+    at_ms = database_ms(db)
+    values = {
+        "owner": "",
+        "until_ms": 0,
+        "ended_ms": at_ms,
+        "next_ms": at_ms + (RETRY_MS if trouble else INTERVAL_MS),
+        "removed": dict(removed),
+        "trouble": trouble[:TROUBLE_CHARS] or None,
+    }
+    UpkeepRow.update(values).where(_IS_OURS, UpkeepRow.owner == owner).execute(db)
 
 
 def give_back(db: peewee.Database, owner: str) -> None:
@@ -133,15 +134,12 @@ def give_back(db: peewee.Database, owner: str) -> None:
     transaction(db, lambda: update.execute(db))
 
 
+@in_transaction
 def note_done(db: peewee.Database, job: str) -> None:
     """Note that BACKUP or BOOKS_VERIFY has just gone well. Raises StoreUnavailable."""
-
-    def work() -> None:
-        at_ms = database_ms(db)
-        row = {"name": job, "owner": "", "node": "", "until_ms": 0, "ended_ms": at_ms, "next_ms": 0}
-        insert_rows(db, UpkeepRow, [row], replace=("ended_ms",))
-
-    transaction(db, work)
+    at_ms = database_ms(db)
+    row = {"name": job, "owner": "", "node": "", "until_ms": 0, "ended_ms": at_ms, "next_ms": 0}
+    insert_rows(db, UpkeepRow, [row], replace=("ended_ms",))
 
 
 def last_done(db: peewee.Database) -> dict[str, int]:
