@@ -16,7 +16,7 @@ import peewee
 from store.admin.export import show, shown
 from store.admin.kinds import KINDS
 from store.admin.objects import TABLES, find, of_rows
-from store.db.database import first_row, has_words, select_rows, snapshot_read
+from store.db.database import first_row, has_words, in_snapshot, select_rows, snapshot_read
 from store.db.tables.catalog import Channel, Group, Model, Price
 from store.db.tables.channels import ChannelSums
 from store.db.tables.money import Subscription
@@ -56,6 +56,7 @@ class ListPage:
     next: str | None
 
 
+@in_snapshot
 def list_page(db: peewee.Database, kind: str, paging: Paging) -> ListPage:
     """Return objects in order of name (subscriptions: of making) as `export.show` shows them."""
     table: Any = TABLES[kind]
@@ -72,34 +73,27 @@ def list_page(db: peewee.Database, kind: str, paging: Paging) -> ListPage:
     elif paging.search:
         owners = User.select(User.id).where(has_words(User.name, paging.search))
         query = query.where(Subscription.user_id << owners)
-
-    def read() -> ListPage:
-        rows = list(query.bind(db).dicts())
-        more = len(rows) > paging.limit
-        rows = rows[: paging.limit]
-        items = [shown(stored) for stored in of_rows(db, kind, rows)]
-        return ListPage(items, rows[-1]["name" if named else "id"] if more else None)
-
-    return snapshot_read(db, read)
+    rows = list(query.bind(db).dicts())
+    more = len(rows) > paging.limit
+    rows = rows[: paging.limit]
+    items = [shown(stored) for stored in of_rows(db, kind, rows)]
+    return ListPage(items, rows[-1]["name" if named else "id"] if more else None)
 
 
+@in_snapshot
 def show_one(db: peewee.Database, kind: str, name: str) -> Shown:
     """Return one object by name, a subscription as USER/PLAN or by its id. Raises NotFound with the
     nearest name."""
     table: Any = TABLES[kind]
-
-    def read() -> Shown:
-        if "name" in KINDS[kind].identity:
-            rows = list(table.select().where(table.name == name).bind(db).dicts())
-            if rows:
-                return shown(of_rows(db, kind, rows)[0])
-            names = [row[0] for row in select_rows(db, table.select(table.name))]
-            raise NotFound(f'there is no {kind} "{name}"{nearest(name, names)}')
-        rows = list(table.select().bind(db).dicts())
-        state = {kind: {stored.identity: stored for stored in of_rows(db, kind, rows)}}
-        return shown(find(state, kind, name))
-
-    return snapshot_read(db, read)
+    if "name" in KINDS[kind].identity:
+        rows = list(table.select().where(table.name == name).bind(db).dicts())
+        if rows:
+            return shown(of_rows(db, kind, rows)[0])
+        names = [row[0] for row in select_rows(db, table.select(table.name))]
+        raise NotFound(f'there is no {kind} "{name}"{nearest(name, names)}')
+    rows = list(table.select().bind(db).dicts())
+    state = {kind: {stored.identity: stored for stored in of_rows(db, kind, rows)}}
+    return shown(find(state, kind, name))
 
 
 def names(db: peewee.Database, kind: str, limit: int) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 import peewee
 
 from store.db import audit, changes
-from store.db.database import database_ms, select_rows, snapshot_read, transaction
+from store.db.database import database_ms, in_snapshot, select_rows, snapshot_read, transaction
 from store.db.tables.catalog import Channel, ChannelKey
 from store.db.tables.money import RedeemCode
 from store.db.tables.users import ApiKey, KeySecret, User
@@ -54,25 +54,22 @@ def sealed_use(db: peewee.Database, cipher: Cipher) -> SealedUse:
     return SealedUse(newest, len(tokens) - newest - unreadable, unreadable)
 
 
+@in_snapshot
 def pepper_use(db: peewee.Database, peppers: Sequence[str]) -> PepperUse:
     """Count keys and codes by the pepper that they need."""
     ids = [pepper_id(pepper) for pepper in peppers]
-
-    def read() -> PepperUse:
-        at_ms = database_ms(db)
-        keys = [(str(mark), f"{user}/{name}") for mark, user, name in _keys(db, at_ms)]
-        codes = [str(mark) for (mark,) in _codes(db, at_ms)]
-        older = [name for mark, name in keys if mark in ids[1:]]
-        every = [mark for mark, _ in keys] + codes
-        return PepperUse(
-            newest=every.count(ids[0]),
-            older_keys=len(older),
-            older_codes=sum(mark in ids[1:] for mark in codes),
-            lost=sum(mark not in ids for mark in every),
-            keys=tuple(older[:KEYS_SHOWN]),
-        )
-
-    return snapshot_read(db, read)
+    at_ms = database_ms(db)
+    keys = [(str(mark), f"{user}/{name}") for mark, user, name in _keys(db, at_ms)]
+    codes = [str(mark) for (mark,) in _codes(db, at_ms)]
+    older = [name for mark, name in keys if mark in ids[1:]]
+    every = [mark for mark, _ in keys] + codes
+    return PepperUse(
+        newest=every.count(ids[0]),
+        older_keys=len(older),
+        older_codes=sum(mark in ids[1:] for mark in codes),
+        lost=sum(mark not in ids for mark in every),
+        keys=tuple(older[:KEYS_SHOWN]),
+    )
 
 
 def reseal(db: peewee.Database, cipher: Cipher, actor: str, report: Report) -> int:

@@ -15,7 +15,13 @@ import msgspec
 import peewee
 
 from store.calls.journal_lines import HandedLine
-from store.db.database import execute, executemany, is_mysql, snapshot_read, transaction
+from store.db.database import (
+    execute,
+    executemany,
+    in_snapshot,
+    is_mysql,
+    transaction,
+)
 from store.values.usage_record import StoredAt, UsageRecord
 
 KEPT_MS = 30 * 86_400_000
@@ -97,6 +103,7 @@ def note_stored(
         executemany(db, _DROP, drop)
 
 
+@in_snapshot
 def find_stored(
     db: peewee.Database, node: str, user_id: str, marks: Sequence[str], at_ms: int
 ) -> Found:
@@ -104,23 +111,19 @@ def find_stored(
     than a statement takes (adapters.family.stored.MAX_REFS). Blocking. Raises StoreUnavailable."""
     query = _FIND % ", ".join("?" * len(marks))
     values = (*map(bytes.fromhex, marks), at_ms)
-
-    def read() -> Found:
-        places: dict[str, StoredAt] = {}
-        for digest, owner, channel_id, fingerprint in execute(db, query, values).fetchall():
-            mark = bytes(digest).hex()
-            if owner == user_id:
-                places[mark] = StoredAt(mark, channel_id, fingerprint)
-            else:
-                places.setdefault(mark, StoredAt(mark))
-        if len(places) == len(set(marks)):
-            return Found(places)
-        (overdue,) = execute(db, _ELSEWHERE, (LAGGING_MS, GONE_MS, node)).fetchone()
-        if overdue is None:
-            return Found(places)
-        return Found(places, "overdue" if overdue else "soon")
-
-    return snapshot_read(db, read)
+    places: dict[str, StoredAt] = {}
+    for digest, owner, channel_id, fingerprint in execute(db, query, values).fetchall():
+        mark = bytes(digest).hex()
+        if owner == user_id:
+            places[mark] = StoredAt(mark, channel_id, fingerprint)
+        else:
+            places.setdefault(mark, StoredAt(mark))
+    if len(places) == len(set(marks)):
+        return Found(places)
+    (overdue,) = execute(db, _ELSEWHERE, (LAGGING_MS, GONE_MS, node)).fetchone()
+    if overdue is None:
+        return Found(places)
+    return Found(places, "overdue" if overdue else "soon")
 
 
 def forget_expired(db: peewee.Database, at_ms: int) -> bool:

@@ -19,7 +19,6 @@ from store.db.database import (
     lead_ms,
     select_rows,
     snapshot_read,
-    transaction,
 )
 from store.db.tables.users import ApiKey, KeySecret, User
 from store.values.errors import Conflict, NotFound, Refused
@@ -221,6 +220,7 @@ class Rotation:
     secret: str | None = None
 
 
+@in_transaction
 def rotate(db: peewee.Database, key_id: str, rotation: Rotation, actor: str) -> str:
     """Give a key a new secret; the old ones work for `overlap_s` more. The new secret.
 
@@ -231,27 +231,23 @@ def rotate(db: peewee.Database, key_id: str, rotation: Rotation, actor: str) -> 
         check_given(secret)
     except ValueError as error:
         raise Refused([f"secret {error}"]) from None
-
-    def work() -> None:
-        row = _row(db, key_id)
-        if row["revoked_ms"] is not None:
-            raise Refused(["the key is revoked; make a new one"])
-        at_ms = database_ms(db)
-        until = at_ms + rotation.overlap_s * 1000
-        old = KeySecret.key_id == key_id
-        KeySecret.delete().where(old & (KeySecret.valid_until_ms <= at_ms)).execute(db)
-        open_end = KeySecret.valid_until_ms.is_null() | (KeySecret.valid_until_ms > until)
-        KeySecret.update(valid_until_ms=until).where(old & open_end).execute(db)
-        try:
-            add_secret(db, key_id, secret, rotation.peppers)
-        except Conflict as error:
-            raise Refused([str(error)]) from None
-        ApiKey.update(**shown_parts(secret)).where(ApiKey.id == key_id).execute(db)
-        after = {"secret": secret, "overlap_s": rotation.overlap_s}
-        audit.write(db, audit.Act(actor, "rotate", "key", row["display"], None, after))
-        changes.bump(db, changes.KEYS, [key_id])
-
-    transaction(db, work)
+    row = _row(db, key_id)
+    if row["revoked_ms"] is not None:
+        raise Refused(["the key is revoked; make a new one"])
+    at_ms = database_ms(db)
+    until = at_ms + rotation.overlap_s * 1000
+    old = KeySecret.key_id == key_id
+    KeySecret.delete().where(old & (KeySecret.valid_until_ms <= at_ms)).execute(db)
+    open_end = KeySecret.valid_until_ms.is_null() | (KeySecret.valid_until_ms > until)
+    KeySecret.update(valid_until_ms=until).where(old & open_end).execute(db)
+    try:
+        add_secret(db, key_id, secret, rotation.peppers)
+    except Conflict as error:
+        raise Refused([str(error)]) from None
+    ApiKey.update(**shown_parts(secret)).where(ApiKey.id == key_id).execute(db)
+    after = {"secret": secret, "overlap_s": rotation.overlap_s}
+    audit.write(db, audit.Act(actor, "rotate", "key", row["display"], None, after))
+    changes.bump(db, changes.KEYS, [key_id])
     return secret
 
 

@@ -16,9 +16,9 @@ from store.channels.status_sums import CHANNEL, HOUR, HOUR_S, MINUTE, PROBE, Pro
 from store.db.database import (
     database_ms,
     first_row,
+    in_snapshot,
     lead_ms,
     select_rows,
-    snapshot_read,
     transaction,
 )
 from store.db.tables.channels import ChannelProbe as Claim
@@ -83,6 +83,7 @@ class Rota:
                 self._begin(pair)
 
 
+@in_snapshot
 def quiet(db: peewee.Database, pairs: Iterable[Pair], interval_s: int, at_ms: int) -> list[Pair]:
     """Return those of `pairs` without a call, probe or claim for `interval_s`."""
     since_ms = at_ms - interval_s * 1000
@@ -92,12 +93,8 @@ def quiet(db: peewee.Database, pairs: Iterable[Pair], interval_s: int, at_ms: in
         rows & Sums.scope.in_((CHANNEL, PROBE)) & recent
     )
     claimed = Claim.select(Claim.channel, Claim.model).where(Claim.next_ms > at_ms)
-
-    def read() -> list[Pair]:
-        active_pairs = {*select_rows(db, active.distinct()), *select_rows(db, claimed)}
-        return [pair for pair in pairs if pair not in active_pairs]
-
-    return snapshot_read(db, read)
+    active_pairs = {*select_rows(db, active.distinct()), *select_rows(db, claimed)}
+    return [pair for pair in pairs if pair not in active_pairs]
 
 
 def claim(db: peewee.Database, pair: Pair, interval_s: int, at_ms: int) -> bool:

@@ -6,7 +6,7 @@ The file's `server.public_url` goes before it; without both it is the address th
 import peewee
 
 from store.db import audit, changes
-from store.db.database import first_row, transaction
+from store.db.database import first_row, in_transaction
 from store.db.tables.hub import HubValue
 from store.values import texts
 from store.values.errors import Refused
@@ -20,24 +20,21 @@ def stored_base_url(db: peewee.Database) -> str:
     return str(row[0]) if row else ""
 
 
+@in_transaction
 def set_base_url(db: peewee.Database, url: str, actor: str) -> str:
     """Set the address, or remove it with an empty one; return it as stored. Raises Refused."""
     try:
         url = texts.base_url(url) if url else ""
     except ValueError as error:
         raise Refused([f"the base URL {error}"]) from None
-
-    def work() -> None:
-        changes.lock(db)
-        before = stored_base_url(db)
-        if before == url:
-            return
-        HubValue.delete().where(HubValue.name == NAME).execute(db)
-        if url:
-            HubValue.insert({"name": NAME, "value": url}).execute(db)
-        act = audit.Act(actor, "set", "hub", NAME, {NAME: before}, {NAME: url})
-        audit.write(db, act)
-        changes.bump(db, changes.CATALOG, [NAME])
-
-    transaction(db, work)
+    changes.lock(db)
+    before = stored_base_url(db)
+    if before == url:
+        return url
+    HubValue.delete().where(HubValue.name == NAME).execute(db)
+    if url:
+        HubValue.insert({"name": NAME, "value": url}).execute(db)
+    act = audit.Act(actor, "set", "hub", NAME, {NAME: before}, {NAME: url})
+    audit.write(db, act)
+    changes.bump(db, changes.CATALOG, [NAME])
     return url

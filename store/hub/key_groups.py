@@ -9,10 +9,9 @@ from dataclasses import dataclass
 import peewee
 
 from store.catalog.catalog import EVERYTHING
-from store.db.database import first_row, in_snapshot, select_rows
+from store.db.database import in_snapshot, select_rows
 from store.db.tables.catalog import Channel, Group, Model
-from store.db.tables.users import User
-from store.hub.membership import DEFAULT_GROUP
+from store.hub.membership import assigned_groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +64,5 @@ def groups_for_keys(db: peewee.Database, user_id: str, *, admin: bool) -> list[s
     names = [name for (name,) in select_rows(db, Group.select(Group.name).order_by(Group.name))]
     if admin:
         return names
-    row = first_row(db, User.select(User.groups).where(User.id == user_id))
-    own = [DEFAULT_GROUP] if row is None or row[0] is None else row[0]
+    own = assigned_groups(db, user_id)
     return [name for name in names if name in own]

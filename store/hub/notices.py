@@ -7,7 +7,7 @@ from typing import Any
 import peewee
 
 from store.db import audit
-from store.db.database import database_ms, in_transaction, select_rows, transaction
+from store.db.database import database_ms, in_transaction, select_rows
 from store.db.tables.hub import Notice as Row
 from store.values.errors import NotFound, Refused
 from store.values.fields import Instant
@@ -46,6 +46,7 @@ def listed(db: peewee.Database) -> list[Notice]:
     return [Notice(*row) for row in select_rows(db, _all())]
 
 
+@in_transaction
 def create(db: peewee.Database, fields: Mapping[str, object], actor: str) -> Notice:
     """Make a notice of `text`, `level`, `since` and `until`, of which only the text is needed.
     Raises Refused with the fields that have a fault."""
@@ -69,12 +70,8 @@ def create(db: peewee.Database, fields: Mapping[str, object], actor: str) -> Not
         **{name: getattr(notice, name) for name in Notice.__slots__},
         "created_ms": at_ms,
     }
-
-    def work() -> None:
-        Row.insert(row).execute(db)
-        audit.write(db, audit.Act(actor, "create", "notice", notice.id, after=public(notice)))
-
-    transaction(db, work)
+    Row.insert(row).execute(db)
+    audit.write(db, audit.Act(actor, "create", "notice", notice.id, after=public(notice)))
     return notice
 
 

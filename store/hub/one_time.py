@@ -13,9 +13,9 @@ import peewee
 from store.db import audit
 from store.db.database import database_ms, first_row, in_transaction, transaction
 from store.db.tables.hub import OneTimeCodes
-from store.db.tables.users import User
+from store.hub.membership import user_id_of
 from store.values.cipher import Cipher
-from store.values.errors import NotFound, Refused
+from store.values.errors import Refused
 
 RECOVERY_CODES = 10
 RECOVERY_BYTES = 8  # 64 random bits each: tries are limited, and no pepper is needed
@@ -67,26 +67,23 @@ def begin(db: peewee.Database, cipher: Cipher, user_id: str, secret: str) -> Non
     OneTimeCodes.insert(row).execute(db)
 
 
+@in_transaction
 def confirm(db: peewee.Database, user_id: str, user: str, step: int) -> list[str]:
     """Ask for codes from now on, as the user has shown one that fits, of the period `step`; new
     recovery codes, which are not kept. Raises Refused when nothing waits to be confirmed."""
     codes = [secrets.token_hex(RECOVERY_BYTES) for _ in range(RECOVERY_CODES)]
-
-    def work() -> None:
-        changed = (
-            OneTimeCodes.update(
-                confirmed_ms=database_ms(db),
-                last_step=step,
-                recovery=[_digest(code) for code in codes],
-            )
-            .where(OneTimeCodes.user_id == user_id, OneTimeCodes.confirmed_ms.is_null())
-            .execute(db)
+    changed = (
+        OneTimeCodes.update(
+            confirmed_ms=database_ms(db),
+            last_step=step,
+            recovery=[_digest(code) for code in codes],
         )
-        if not changed:
-            raise Refused(["no one-time code waits to be confirmed"])
-        audit.write(db, audit.Act(user, "set", "user", user, {"totp": "off"}, {"totp": "on"}))
-
-    transaction(db, work)
+        .where(OneTimeCodes.user_id == user_id, OneTimeCodes.confirmed_ms.is_null())
+        .execute(db)
+    )
+    if not changed:
+        raise Refused(["no one-time code waits to be confirmed"])
+    audit.write(db, audit.Act(user, "set", "user", user, {"totp": "off"}, {"totp": "on"}))
     return codes
 
 
@@ -98,36 +95,31 @@ def count(db: peewee.Database, user_id: str, step: int) -> bool:
     return bool(transaction(db, lambda: update.execute(db)))
 
 
+@in_transaction
 def count_recovery(db: peewee.Database, user_id: str, user: str, code: str) -> bool:
     """Take a recovery code; False when it is none of the user's, or was taken before."""
     digest = _digest(code.replace("-", "").strip().lower())
-
-    def work() -> bool:
-        # The row is changed first, so that a second sign-in at the same time waits here.
-        OneTimeCodes.update(last_step=OneTimeCodes.last_step).where(
-            OneTimeCodes.user_id == user_id
-        ).execute(db)
-        query = OneTimeCodes.select(OneTimeCodes.recovery).where(OneTimeCodes.user_id == user_id)
-        row = first_row(db, query)
-        if row is None or digest not in row[0]:
-            return False
-        left = [stored_digest for stored_digest in row[0] if stored_digest != digest]
-        OneTimeCodes.update(recovery=left).where(OneTimeCodes.user_id == user_id).execute(db)
-        after = {"recovery_codes_left": len(left)}
-        audit.write(db, audit.Act(user, "recover", "user", user, after=after))
-        return True
-
-    return transaction(db, work)
+    # The row is changed first, so that a second sign-in at the same time waits here.
+    OneTimeCodes.update(last_step=OneTimeCodes.last_step).where(
+        OneTimeCodes.user_id == user_id
+    ).execute(db)
+    query = OneTimeCodes.select(OneTimeCodes.recovery).where(OneTimeCodes.user_id == user_id)
+    row = first_row(db, query)
+    if row is None or digest not in row[0]:
+        return False
+    left = [stored_digest for stored_digest in row[0] if stored_digest != digest]
+    OneTimeCodes.update(recovery=left).where(OneTimeCodes.user_id == user_id).execute(db)
+    after = {"recovery_codes_left": len(left)}
+    audit.write(db, audit.Act(user, "recover", "user", user, after=after))
+    return True
 
 
 @in_transaction
 def end(db: peewee.Database, user: str, actor: str) -> bool:
     """Turn one-time codes of a user off; False when they were off. Raises NotFound."""
-    row = first_row(db, User.select(User.id).where(User.name == user))
-    if row is None:
-        raise NotFound(f"user {user!r} does not exist")
-    was_on = is_on(db, row[0])
-    OneTimeCodes.delete().where(OneTimeCodes.user_id == row[0]).execute(db)
+    user_id = user_id_of(db, user)
+    was_on = is_on(db, user_id)
+    OneTimeCodes.delete().where(OneTimeCodes.user_id == user_id).execute(db)
     if was_on:
         audit.write(db, audit.Act(actor, "set", "user", user, {"totp": "on"}, {"totp": "off"}))
     return was_on

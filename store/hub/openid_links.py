@@ -11,6 +11,7 @@ from store.db.tables.fields import TEXT
 from store.db.tables.hub import OpenIdLink
 from store.db.tables.users import User
 from store.hub import administrators
+from store.hub.membership import user_id_of
 from store.hub.people import Person, mark_of
 from store.values.errors import Conflict, NotFound, Refused
 from store.values.ids import new_ulid
@@ -35,9 +36,7 @@ def link(db: peewee.Database, user: str, issuer: str, subject: str, actor: str) 
     link_id = new_ulid()
 
     def work() -> None:
-        owner = first_row(db, User.select(User.id).where(User.name == user))
-        if owner is None:
-            raise NotFound(f"user {user!r} does not exist")
+        user_id = user_id_of(db, user)
         digest = _digest(issuer, subject)
         query = OpenIdLink.select(OpenIdLink.user_id).where(OpenIdLink.digest == digest)
         if first_row(db, query) is not None:
@@ -45,7 +44,7 @@ def link(db: peewee.Database, user: str, issuer: str, subject: str, actor: str) 
         row = {
             "digest": digest,
             "id": link_id,
-            "user_id": owner[0],
+            "user_id": user_id,
             "issuer": issuer,
             "subject": subject,
             "created_ms": database_ms(db),
@@ -105,10 +104,8 @@ def unlink_all(db: peewee.Database, user: str, actor: str) -> int:
     (`administrators.keep`)."""
 
     def work() -> int:
-        row = first_row(db, User.select(User.id).where(User.name == user))
-        if row is None:
-            raise NotFound(f"user {user!r} does not exist")
-        ended = int(OpenIdLink.delete().where(OpenIdLink.user_id == row[0]).execute(db))
+        own = OpenIdLink.user_id == user_id_of(db, user)
+        ended = int(OpenIdLink.delete().where(own).execute(db))
         if ended:
             audit.write(db, audit.Act(actor, "unlink", "user", user, before={"links": ended}))
         return ended

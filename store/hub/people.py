@@ -14,8 +14,9 @@ from store.db import audit
 from store.db.database import first_row, transaction
 from store.db.tables.users import User
 from store.hub import administrators, sessions
+from store.hub.membership import user_id_of
 from store.values import texts
-from store.values.errors import NotFound, Refused
+from store.values.errors import Refused
 from store.values.passwords import FAULTS, fault_of, hash_password, verify_password
 
 MARK_CHARS = 32
@@ -76,11 +77,9 @@ def set_password(db: peewee.Database, name: str, new: str, actor: str) -> None:
     hashed = _hash_of_new(new, name)
 
     def work() -> None:
-        row = first_row(db, User.select(User.id).where(User.name == name))
-        if row is None:
-            raise NotFound(f"user {name!r} does not exist")
-        User.update(password_hash=hashed).where(User.id == row[0]).execute(db)
-        sessions.end_all(db, row[0], actor)
+        user_id = user_id_of(db, name)
+        User.update(password_hash=hashed).where(User.id == user_id).execute(db)
+        sessions.end_all(db, user_id, actor)
         audit.write(db, audit.Act(actor, "set", "user", name, after={"password": new}))
 
     administrators.keep(db, work)

@@ -17,6 +17,7 @@ from store.db import audit
 from store.db.database import database_ms, first_row, in_transaction, select_rows, transaction
 from store.db.tables.hub import ApiToken
 from store.db.tables.users import User
+from store.hub.membership import user_id_of
 from store.values.errors import NotFound, Refused
 from store.values.ids import new_ulid
 from store.values.usage_record import rfc3339
@@ -53,6 +54,7 @@ class TokenRow:
     revoked_ms: int | None
 
 
+@in_transaction
 def create(
     db: peewee.Database, user: str, scopes: Sequence[str], *, name: str = "", actor: str
 ) -> tuple[str, str]:
@@ -66,29 +68,25 @@ def create(
         raise Refused([f"name: at most {MAX_NAME_CHARS} characters"])
     token = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
     token_id = new_ulid()
-
-    def work() -> None:
-        owner = first_row(db, User.select(User.id, User.role).where(User.name == user))
-        if owner is None:
-            raise NotFound(f"user {user!r} does not exist")
-        user_id, role = owner
-        if "admin" in scopes and role != "admin":
-            raise Refused([f"scope: {user!r} is no admin"])
-        ordered = [scope for scope in SCOPES if scope in scopes]
-        row = {
-            "id": token_id,
-            "digest": _digest(token),
-            "user_id": user_id,
-            "name": name,
-            "scopes": ordered,
-            "last_four": token[-4:],
-            "created_ms": database_ms(db),
-        }
-        ApiToken.insert(row).execute(db)
-        after = {"user": user, "name": name, "scopes": ordered}
-        audit.write(db, audit.Act(actor, "create", "token", token_id, after=after))
-
-    transaction(db, work)
+    owner = first_row(db, User.select(User.id, User.role).where(User.name == user))
+    if owner is None:
+        raise NotFound(f"user {user!r} does not exist")
+    user_id, role = owner
+    if "admin" in scopes and role != "admin":
+        raise Refused([f"scope: {user!r} is no admin"])
+    ordered = [scope for scope in SCOPES if scope in scopes]
+    row = {
+        "id": token_id,
+        "digest": _digest(token),
+        "user_id": user_id,
+        "name": name,
+        "scopes": ordered,
+        "last_four": token[-4:],
+        "created_ms": database_ms(db),
+    }
+    ApiToken.insert(row).execute(db)
+    after = {"user": user, "name": name, "scopes": ordered}
+    audit.write(db, audit.Act(actor, "create", "token", token_id, after=after))
     return token_id, token
 
 
@@ -131,8 +129,7 @@ def listed(
     )
     query = ApiToken.select(*columns).join(User, on=(User.id == ApiToken.user_id))
     if user is not None:
-        if first_row(db, User.select(User.id).where(User.name == user)) is None:
-            raise NotFound(f"user {user!r} does not exist")
+        user_id_of(db, user)
         query = query.where(User.name == user)
     if before:
         query = query.where(ApiToken.id < before)

@@ -7,7 +7,7 @@ from typing import Any
 
 import peewee
 
-from store.db.database import first_row, select_rows, snapshot_read
+from store.db.database import first_row, in_snapshot, select_rows
 from store.db.tables.money import Plan, Subscription
 from store.db.tables.users import User
 from store.money.quota import current_use
@@ -61,6 +61,7 @@ class Payers:
         return plans if self.spend_order == PLANS_ONLY else [WALLET]
 
 
+@in_snapshot
 def payers_of(db: peewee.Database, user_id: str, at_ms: int) -> Payers:
     """Return the payers of a user's calls, including those that ended long ago."""
     row = Subscription
@@ -73,20 +74,16 @@ def payers_of(db: peewee.Database, user_id: str, at_ms: int) -> Payers:
         .where(row.user_id == user_id)
         .order_by(row.expires_ms, row.id)
     )
-
-    def read() -> Payers:
-        rows = select_rows(db, query)
-        uses = current_use(db, {row[0]: row[2] for row in rows}, at_ms)
-        user = first_row(db, User.select(User.spend_order).where(User.id == user_id))
-        held = []
-        for sub_id, plan, window, quota, starts_ms, expires_ms, *off in rows:
-            use = uses[sub_id]
-            state = _state(off, (starts_ms, expires_ms, at_ms), use.spent_nanos >= quota)
-            times = (starts_ms, expires_ms, use.resets_ms)
-            held.append(Held(plan, window, quota, use.spent_nanos, *times, state))
-        return Payers(PLANS_FIRST if user is None else user[0], held)
-
-    return snapshot_read(db, read)
+    rows = select_rows(db, query)
+    uses = current_use(db, {row[0]: row[2] for row in rows}, at_ms)
+    user = first_row(db, User.select(User.spend_order).where(User.id == user_id))
+    held = []
+    for sub_id, plan, window, quota, starts_ms, expires_ms, *off in rows:
+        use = uses[sub_id]
+        state = _state(off, (starts_ms, expires_ms, at_ms), use.spent_nanos >= quota)
+        times = (starts_ms, expires_ms, use.resets_ms)
+        held.append(Held(plan, window, quota, use.spent_nanos, *times, state))
+    return Payers(PLANS_FIRST if user is None else user[0], held)
 
 
 def _state(off: Sequence[Any], times: tuple[int, int, int], used_up: bool) -> str:

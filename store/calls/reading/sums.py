@@ -15,7 +15,7 @@ from store.calls import usage_stats
 from store.calls.usage_queries import Filters, Row, history
 from store.calls.usage_stats import CLASSES, Order
 from store.channels.figures import percentile
-from store.db.database import snapshot_read
+from store.db.database import in_snapshot
 from store.db.tables.channels import FIRST_BYTE
 from store.money.ledger import charges_by_day
 from store.values.ids import DAY_MS, HOUR_MS, day_at, day_begin_ms
@@ -298,6 +298,7 @@ class DaySpend:
         return DaySpend(self.day, self.cost + other.cost, self.wallet + other.wallet)
 
 
+@in_snapshot
 def spend_by_day(
     db: peewee.Database, user: str, user_id: str, since_ms: int, at_ms: int
 ) -> list[DaySpend]:
@@ -307,14 +308,10 @@ def spend_by_day(
     """
     first_ms = since_ms - since_ms % DAY_MS
     filters = Filters(user=user, since_ms=first_ms)
-
-    def read() -> list[DaySpend]:
-        costs = {
-            int(row["day"].replace("-", "")): parse_money(str(row["cost"]))
-            for row in usage_stats.stats(db, ("day",), filters)
-        }
-        charges = charges_by_day(db, user_id, day_at(first_ms))
-        days = [day_at(ms) for ms in range(first_ms, at_ms + 1, DAY_MS)]
-        return [DaySpend(day, costs.get(day, 0), charges.get(day, 0)) for day in days]
-
-    return snapshot_read(db, read)
+    costs = {
+        int(row["day"].replace("-", "")): parse_money(str(row["cost"]))
+        for row in usage_stats.stats(db, ("day",), filters)
+    }
+    charges = charges_by_day(db, user_id, day_at(first_ms))
+    days = [day_at(ms) for ms in range(first_ms, at_ms + 1, DAY_MS)]
+    return [DaySpend(day, costs.get(day, 0), charges.get(day, 0)) for day in days]
