@@ -24,14 +24,7 @@ from store.admin.kinds import KINDS
 from store.admin.objects import Stored
 from store.db.audit import MASK
 from store.values.errors import Refused
-from store.values.fields import (
-    HeaderMap,
-    Instant,
-    ModelMap,
-    OptionMap,
-    PriceChanges,
-    PriceTable,
-)
+from store.values.fields import HeaderMap, Instant, ModelMap, OptionMap, PriceChanges, PriceTable
 
 FROM = "from"
 """Of `model set`: since when the prices beside it hold."""

@@ -15,13 +15,7 @@ import msgspec
 import peewee
 
 from store.calls.journal_lines import HandedLine
-from store.db.database import (
-    execute,
-    executemany,
-    in_snapshot,
-    is_mysql,
-    transaction,
-)
+from store.db.database import execute, executemany, in_snapshot, is_mysql, transaction
 from store.values.usage_record import StoredAt, UsageRecord
 
 KEPT_MS = 30 * 86_400_000

@@ -247,9 +247,7 @@ def _in_order(db: peewee.Database, filters: Filters, columns: Sequence[str]) -> 
 
 
 def verify(
-    db: peewee.Database,
-    report: Callable[[int], None] = lambda _: None,
-    since_ms: int | None = None,
+    db: peewee.Database, report: Callable[[int], None] = lambda _: None, since_ms: int | None = None
 ) -> Iterator[tuple[str, str]]:
     """The id of each record whose cost is not what its own fields give, and why. `report` is told
     how many records were read; `since_ms`: only of calls that began since."""

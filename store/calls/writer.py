@@ -22,13 +22,7 @@ from store.calls.journal import Journal
 from store.calls.journal_reader import JournalReader
 from store.calls.source import JournalSource
 from store.channels import breakers, status_sums
-from store.db.database import (
-    code_text,
-    database_ms,
-    discard,
-    require_writable,
-    transaction,
-)
+from store.db.database import code_text, database_ms, discard, require_writable, transaction
 from store.db.nodes import Process, note_seen
 from store.money import leases
 from store.money.leases import Answer, Order, Verdict

@@ -12,15 +12,7 @@ import msgspec
 import peewee
 from peewee import fn
 
-from store.channels.status_sums import (
-    LAST_DAY,
-    LAST_MONTH,
-    MINUTE,
-    MINUTE_S,
-    PROBE,
-    SUMS,
-    WINDOW_S,
-)
+from store.channels.status_sums import LAST_DAY, LAST_MONTH, MINUTE, MINUTE_S, PROBE, SUMS, WINDOW_S
 from store.db.database import portions, select_rows
 from store.db.tables.channels import BOUNDS_MS, FIRST_BYTE, TOTAL, ChannelSums
 

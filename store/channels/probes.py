@@ -13,14 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 import peewee
 
 from store.channels.status_sums import CHANNEL, HOUR, HOUR_S, MINUTE, PROBE, Probed, add_probes
-from store.db.database import (
-    database_ms,
-    first_row,
-    in_snapshot,
-    lead_ms,
-    select_rows,
-    transaction,
-)
+from store.db.database import database_ms, first_row, in_snapshot, lead_ms, select_rows, transaction
 from store.db.tables.channels import ChannelProbe as Claim
 from store.db.tables.channels import ChannelSums as Sums
 from store.values.errors import Conflict

@@ -6,13 +6,7 @@ from dataclasses import dataclass
 
 import peewee
 
-from store.db.database import (
-    database_ms,
-    in_snapshot,
-    in_transaction,
-    insert_rows,
-    select_rows,
-)
+from store.db.database import database_ms, in_snapshot, in_transaction, insert_rows, select_rows
 from store.db.tables.system import Node
 from store.db.tables.usage import JournalRow
 from store.values.ids import now_ms

@@ -66,10 +66,7 @@ def create(db: peewee.Database, fields: Mapping[str, object], actor: str) -> Not
     if faults:
         raise Refused(list(faults.values()), list(faults))
     notice = Notice(new_ulid(), str(text).strip(), str(level), since_ms, until_ms, actor)
-    row = {
-        **{name: getattr(notice, name) for name in Notice.__slots__},
-        "created_ms": at_ms,
-    }
+    row = {**{name: getattr(notice, name) for name in Notice.__slots__}, "created_ms": at_ms}
     Row.insert(row).execute(db)
     audit.write(db, audit.Act(actor, "create", "notice", notice.id, after=public(notice)))
     return notice

@@ -58,12 +58,7 @@ def begin(db: peewee.Database, cipher: Cipher, user_id: str, secret: str) -> Non
     if is_on(db, user_id):
         raise Refused(["one-time codes are set up already"])
     OneTimeCodes.delete().where(OneTimeCodes.user_id == user_id).execute(db)
-    row = {
-        "user_id": user_id,
-        "sealed": cipher.encrypt(secret),
-        "last_step": 0,
-        "recovery": [],
-    }
+    row = {"user_id": user_id, "sealed": cipher.encrypt(secret), "last_step": 0, "recovery": []}
     OneTimeCodes.insert(row).execute(db)
 
 
@@ -74,9 +69,7 @@ def confirm(db: peewee.Database, user_id: str, user: str, step: int) -> list[str
     codes = [secrets.token_hex(RECOVERY_BYTES) for _ in range(RECOVERY_CODES)]
     changed = (
         OneTimeCodes.update(
-            confirmed_ms=database_ms(db),
-            last_step=step,
-            recovery=[_digest(code) for code in codes],
+            confirmed_ms=database_ms(db), last_step=step, recovery=[_digest(code) for code in codes]
         )
         .where(OneTimeCodes.user_id == user_id, OneTimeCodes.confirmed_ms.is_null())
         .execute(db)

@@ -171,10 +171,7 @@ def create(db: peewee.Database, order: NewCodes, pepper: str, actor: str) -> lis
         }
         for code in created
     ]
-    after = {
-        "amount": format_money(order.amount_nanos),
-        "expires_at": time_text(order.expires_ms),
-    }
+    after = {"amount": format_money(order.amount_nanos), "expires_at": time_text(order.expires_ms)}
 
     def work() -> None:
         insert_rows(db, RedeemCode, rows)
