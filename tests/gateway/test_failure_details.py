@@ -11,7 +11,7 @@ from tests.support.certificates import Authority
 from tests.support.client import exchange
 from tests.support.dialects import CHAT, PATHS, ask, credentials
 from tests.support.documents import UPSTREAM_KEY, channel, document
-from tests.support.echo import CHUNK, GOOD, Echo, answer_of, events_of
+from tests.support.echo import ANSWER, CHUNK, GOOD, Echo, answer_of, events_of
 
 HOUR = datetime.timedelta(hours=1)
 PROMPT = "Please sing of seventeen zebras in Zanzibar, password hunter2017."
@@ -22,42 +22,20 @@ def openai(status, message, code, kind="invalid_request_error", **headers):
     return answer_of(status, {"error": error}, **headers)
 
 
-QUOTA = "the vendor's quota is used up: "
-OVER = "You exceeded your current quota, please check your plan and billing details."
-LOW = "Your credit balance is too low to access the API."
-# what the vendor answers -> status, error and detail of the attempt
+# what the vendor answers -> status, error and detail of the attempt; how every answer is read:
+# tests/adapters/upstream_errors/test_read.py
 SAID = {
     "wrong-key": (
         openai(401, f"Incorrect API key provided: {UPSTREAM_KEY}.", "invalid_api_key"),
         (401, "channel_misconfigured", "Incorrect API key provided: ***. (invalid_api_key)"),
     ),
-    "unverified": (
-        openai(403, "Your organization org-Abc123xyz must be verified.", "not_verified"),
-        (403, "channel_misconfigured", "Your organization *** must be verified. (not_verified)"),
-    ),
-    "limited": (
-        openai(429, "Rate limit reached for requests", "rate_limit_exceeded"),
-        (429, "upstream_rate_limited", "Rate limit reached for requests (rate_limit_exceeded)"),
-    ),
-    "quota": (
-        openai(429, OVER, "insufficient_quota", "insufficient_quota"),
-        (429, "channel_misconfigured", f"{QUOTA}{OVER} (insufficient_quota)"),
-    ),
-    "credit": (
-        answer_of(400, {"error": {"type": "invalid_request_error", "message": LOW}}),
-        (400, "channel_misconfigured", f"{QUOTA}{LOW} (invalid_request_error)"),
-    ),
     "payment": (
         answer_of(402, b""),
-        (402, "channel_misconfigured", QUOTA[:-2]),
+        (402, "channel_misconfigured", "the vendor's quota is used up"),
     ),
     "broken": (
         openai(500, "The server had an error while processing.", "internal", "server_error"),
         (500, "upstream_error", "The server had an error while processing. (internal)"),
-    ),
-    "page": (
-        answer_of(502, b"<html><h1>Bad gateway</h1></html>", "text/html"),
-        (502, "upstream_error", "the answer is a page for people (HTML)"),
     ),
     "moved": (
         answer_of(301, b"", location="https://elsewhere.example/v1"),
@@ -98,7 +76,8 @@ def gateway(launch, expired, changing, dead_port):
             upstream = stack.enter_context(contextlib.closing(Echo()))
             upstream.answer = answer
             channels.append(channel(name, CHAT, upstream.url, {name: "up"}))
-        for name in ("changing", "echoing", "breaking"):
+        incomplete = [f"incomplete-{number}" for number in ("201-0", "201-8", "202-2", "204-0")]
+        for name in ("changing", "echoing", "breaking", *incomplete):
             channels.append(channel(name, CHAT, changing.url, {name: "up"}))
         models = [one["name"] for one in channels]
         yield launch(document(models, channels))
@@ -151,10 +130,25 @@ def test_an_attempt_says_how_the_vendor_could_not_be_reached(gateway, name, erro
     assert words in line
 
 
-def test_an_accepted_answer_has_no_detail(gateway, changing):
-    changing.answer = GOOD
-    _, record = call(gateway, "changing")
-    assert [(one["error"], one["detail"]) for one in record["attempts"]] == [(None, None)]
+@pytest.mark.parametrize("status", [200, 201])
+def test_a_complete_answer_is_an_answer_without_a_detail(gateway, changing, status):
+    changing.answer = answer_of(status, ANSWER)
+    answer, record = call(gateway, "changing")
+    assert answer.status == record["status"] == 200
+    assert answer.json == ANSWER | {"model": "changing"}
+    assert (record["outcome"], record["usage_source"]) == ("ok", "reported")
+    [attempt] = record["attempts"]
+    assert (attempt["status"], attempt["error"], attempt["detail"]) == (status, None, None)
+
+
+@pytest.mark.parametrize(
+    ("status", "body"), [(201, b""), (201, b'{"id":1}'), (202, b"{}"), (204, b"")]
+)
+def test_what_is_no_complete_answer_is_none(gateway, changing, status, body):
+    changing.answer = answer_of(status, body)
+    answer, record = call(gateway, f"incomplete-{status}-{len(body)}")
+    assert answer.status == 502 and record["outcome"] == "upstream_error"
+    assert record["attempts"][0]["status"] == status
 
 
 def test_a_stream_that_breaks_says_how(gateway, changing):
@@ -170,7 +164,7 @@ def test_a_stream_that_breaks_says_how(gateway, changing):
     assert line.endswith(f"error=upstream_overloaded request_id={answer.call_id}")
 
 
-def test_the_first_failure_after_a_success_is_logged_and_no_other(gateway, changing, monkeypatch):
+def test_the_first_failure_after_a_success_is_logged_and_no_other(gateway, changing):
     changing.answer = GOOD
     call(gateway, "changing")
     before = len(lines_about(gateway, "changing"))

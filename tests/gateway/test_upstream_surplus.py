@@ -1,4 +1,7 @@
-"""A vendor sends more than its answers: no user meets another's bytes, no call fails."""
+"""A vendor sends more than its answers: no user meets another's bytes, no call fails.
+
+Each form, with and without TLS: tests/handlers/relay/upstream/test_idle_connections.py.
+"""
 
 import contextlib
 import json
@@ -14,7 +17,6 @@ from tests.support.documents import channel, document
 from tests.support.surplus import SurplusVendor
 
 FOR_S = 1.5
-LONG_FOR_S = 10.0
 USERS = {"ann": "sk-ann-0123456789abcdef", "ben": "sk-ben-0123456789abcdef"}
 
 
@@ -27,27 +29,26 @@ def completion(mark):
     return json.dumps({**said, "choices": [choice], "usage": usage}).encode()
 
 
-@pytest.fixture(scope="module", params=["plain", "tls"])
-def world(request, launch, tmp_path_factory):
-    """(gateway, vendor): its answers take every form, most of them with more behind."""
+@pytest.fixture(scope="module")
+def gateway(launch, tmp_path_factory):
+    """Its vendor's answers take every form, most of them with more behind."""
     authority = Authority(tmp_path_factory.mktemp("authority"))
-    tls = request.param == "tls"
     with contextlib.closing(
-        SurplusVendor(surplus.FORMS, authority.server_context() if tls else None, answer=completion)
+        SurplusVendor(surplus.FORMS, authority.server_context(), answer=completion)
     ) as vendor:
-        ca_file = {"ca_file": str(authority.ca_file)} if tls else {}
-        told = document(["m"], [channel("surplus", CHAT, vendor.url, {"m": "up"}, **ca_file)])
+        ca_file = str(authority.ca_file)
+        told = document(["m"], [channel("over", CHAT, vendor.url, {"m": "up"}, ca_file=ca_file)])
         told["user"] = [{"name": name, "balance": "1000"} for name in USERS]
         told["key"] = [
             {"user": name, "name": "k", "group": "all", "secret": secret}
             for name, secret in USERS.items()
         ]
-        yield launch(told), vendor
+        yield launch(told)
 
 
-def alternate(gateway, seconds):
+def alternate(gateway):
     """Users who ask in turn; the ids of their calls."""
-    ends_s = time.monotonic() + seconds
+    ends_s = time.monotonic() + FOR_S
     ids = []
     while time.monotonic() < ends_s:
         for name, secret in USERS.items():
@@ -61,9 +62,8 @@ def alternate(gateway, seconds):
     return ids
 
 
-def test_users_in_turn(world):
-    gateway, _ = world
-    ids = alternate(gateway, FOR_S)
+def test_users_in_turn(gateway):
+    ids = alternate(gateway)
     assert len(ids) > 20
     for call_id in ids:
         # The repetition is none of routing's business.
@@ -78,10 +78,3 @@ def test_users_in_turn(world):
         return json.loads(said)["workers"]
 
     assert wait_until(lambda: sum(one["upstream_surplus"] for one in workers()) > 0)
-
-
-@pytest.mark.long
-def test_users_in_turn_for_long(world):
-    gateway, vendor = world
-    calls = alternate(gateway, LONG_FOR_S)
-    print(f"{len(calls)} calls, {vendor.requests} requests, {vendor.connections} connections")
