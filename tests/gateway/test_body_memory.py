@@ -30,7 +30,14 @@ def content(vendor):
         "channel": [channel(family, family, vendor.url, {MODEL: MODEL}) for family in ALL],
     }
     others = [person(name, "1000") for name in ("other", "third", "fourth", "fifth")]
-    return joined(base, person("greedy", "1000", rpm=5, concurrency=1), *others)
+    greedy = [person(name, "1000", rpm=5, concurrency=1) for name in ("greedy", "greedier")]
+    return joined(base, *greedy, *others)
+
+
+@pytest.fixture(scope="module")
+def gateway(launch, content):
+    """A process that has not read anything yet: its memory is measured."""
+    return launch(content, shared=False)
 
 
 @pytest.fixture(scope="module")
@@ -89,15 +96,17 @@ def call(gateway, name, size=0):
     return exchange(gateway.port, "POST", path_of(CHAT, MODEL), headers_of(CHAT, name), body)
 
 
-@pytest.mark.parametrize(("body", "coding"), [(plain, {}), (packed, {"Content-Encoding": "gzip"})])
-def test_unfinished_bodies_of_one_key_do_not_fill_the_memory(launch_own, content, body, coding):
-    gateway = launch_own(content)
+@pytest.mark.parametrize(
+    ("name", "body", "coding"),
+    [("greedy", plain, {}), ("greedier", packed, {"Content-Encoding": "gzip"})],
+)
+def test_unfinished_bodies_of_one_key_do_not_fill_the_memory(gateway, name, body, coding):
     (pid,) = gateway.worker_pids()
     idle_kib, data = peak_kib(pid), body()
     families = [ALL[at % len(ALL)] for at in range(BODIES)]
     with contextlib.ExitStack() as stack:
         connections = [
-            stack.enter_context(unfinished(gateway.port, family, "greedy", data, **coding))
+            stack.enter_context(unfinished(gateway.port, family, name, data, **coding))
             for family in families
         ]
         assert call(gateway, "other", 2 * MIB).status == 200
@@ -113,12 +122,11 @@ def test_unfinished_bodies_of_one_key_do_not_fill_the_memory(launch_own, content
             check_record(gateway, answer, "rate_limit_exceeded")
     assert peak_kib(pid) < RESIDENT_MAX_KIB
     assert peak_kib(pid) - idle_kib < 3 * KEY_SHARE_KIB  # nothing of refused bodies stays
-    wait_until(lambda: call(gateway, "greedy", 15_000_000).status == 200)
+    wait_until(lambda: call(gateway, name, 15_000_000).status == 200)
 
 
-def test_a_body_counts_until_it_is_handed_on(launch_own, content, vendor):
+def test_a_body_counts_until_it_is_handed_on(gateway, vendor):
     """Two bodies that are beyond a key's share together: the first one is at the vendor."""
-    gateway = launch_own(content)
     vendor.reset()
     with Connection(gateway.port) as connection:
         waiting = body_of("[[demo stall_before_head]]", 20 * MIB)
@@ -127,13 +135,12 @@ def test_a_body_counts_until_it_is_handed_on(launch_own, content, vendor):
         assert call(gateway, "other", 20 * MIB).status == 200
 
 
-@pytest.mark.parametrize("family", ALL)
-def test_beyond_the_total_the_largest_holder_loses_its_oldest_body(small, family):
+def test_beyond_the_total_the_largest_holder_loses_its_oldest_body(small):
     """Each body is the only one of its user, so that no share holds; the sizes differ."""
     with contextlib.ExitStack() as stack:
 
         def hold(name, size):
-            connection = unfinished(small.port, family, name, b" " * size)
+            connection = unfinished(small.port, CHAT, name, b" " * size)
             for _ in range(40):  # in each turn of the loop every connection is read
                 exchange(small.port, "GET", "/livez")
             return stack.enter_context(connection)
@@ -141,19 +148,17 @@ def test_beyond_the_total_the_largest_holder_loses_its_oldest_body(small, family
         kept, largest = hold("other", MIB), hold("third", 2 * MIB)
         last = hold("fourth", 3 * MIB // 2)
         answer = largest.read()
-        assert "this user" in check_refusal(answer, family, "E20", retry_after="1")
+        assert "this user" in check_refusal(answer, CHAT, "E20", retry_after="1")
         check_record(small, answer, "rate_limit_exceeded")
         for connection in (kept, last):
             connection.send(b" ")
-            assert check_refusal(connection.read(), family, "E11")
+            assert check_refusal(connection.read(), CHAT, "E11")
 
 
-@pytest.mark.parametrize("family", ALL)
-def test_a_body_that_fits_beside_no_other_is_unavailable(small, family):
+def test_a_body_that_fits_beside_no_other_is_unavailable(small):
     """It is as large as all of the memory, and the state of unpacking comes on top of it."""
     data = gzip.compress(bytes(4 * MIB - 1000), 0)
-    coding = {"Content-Encoding": "gzip"}
-    path = path_of(family, MODEL)
-    answer = exchange(small.port, "POST", path, headers_of(family, "fifth", **coding), data)
-    check_refusal(answer, family, "E38")
+    headers = headers_of(CHAT, "fifth", **{"Content-Encoding": "gzip"})
+    answer = exchange(small.port, "POST", path_of(CHAT, MODEL), headers, data)
+    check_refusal(answer, CHAT, "E38")
     check_record(small, answer, "unavailable")
