@@ -1,13 +1,12 @@
 """What vendors say of usage, what is charged for it, and at which prices, in every family.
 
-The upstream's answers are written here byte by byte, so that the counts, and the cost worked out
-from them by hand, are known beforehand. Each case has a wallet of its own.
+The counts are written here by hand, so that they, and the cost worked out from them, are known
+beforehand. Each case has a wallet of its own.
 """
 
 import json
 import math
 import re
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from fractions import Fraction
 import pytest
 
 from store.values.pricing import format_money
-from tests.support.chat_streams import TEXT, chat_stream, event, spelt
+from tests.support.chat_streams import spelt
 from tests.support.client import Connection, exchange, wait_until
 from tests.support.dialects import (
     ALL,
@@ -32,16 +31,16 @@ from tests.support.dialects import (
     text_of,
 )
 from tests.support.documents import channel
-from tests.support.upstream import RawUpstream
+from tests.support.upstream import SAMPLES, RawUpstream
 from tests.support.wallets import COUNTS, Wallets, check_charged, joined, owners, secret_of
 
 CREDIT = "100"
-TEXT_TOKENS = 50  # four characters each
+TEXT = "Tea is ready: three cups, one pot - enjoy."
+TEXT_TOKENS = 11  # some four characters each
 TINY_CREDIT = "0.006"  # covers the hold of one call
 ACTS_WITHIN_S = 2
 CALLS_AT_ONCE = 12
 PLAIN, STREAM = "plain", "stream"
-BOTH_MODES = (PLAIN, STREAM)
 
 # ---- models --------------------------------------------------------------------------------------
 
@@ -99,122 +98,21 @@ EVERYTHING_COUNTED = {
 }
 
 
-# ---- answers -------------------------------------------------------------------------------------
-
-
-def plain_answer(family, usage):
-    """A whole answer with this usage; without any when it is None."""
-    said = {
-        CHAT: {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m",
-               "choices": [{"index": 0, "message": {"role": "assistant", "content": TEXT},
-                            "finish_reason": "stop"}]},
-        RESPONSES: response("completed"),
-        MESSAGES: {"id": "msg_1", "type": "message", "role": "assistant", "model": "m",
-                   "content": [{"type": "text", "text": TEXT}], "stop_reason": "end_turn"},
-        GENERATE: {"candidates": [candidate(TEXT, "STOP")], "modelVersion": "m"},
-    }[family]  # fmt: skip
-    if usage is not None:
-        said["usageMetadata" if family == GENERATE else "usage"] = usage
-    return json.dumps(said).encode()
-
-
-def response(status):
-    part = {"type": "output_text", "text": TEXT, "annotations": []}
-    item = {"type": "message", "id": "m1", "role": "assistant", "status": status, "content": [part]}
-    output = [item] if status == "completed" else []
-    return {"id": "resp_1", "object": "response", "model": "m", "status": status, "output": output}
-
-
-def candidate(text, finish=None):
-    made = {"index": 0, "content": {"role": "model", "parts": [{"text": text}]}}
-    return made if finish is None else {**made, "finishReason": finish}
-
-
-def streamed_answer(family, usages):
-    """A stream that reports these usages in turn, where the family reports them."""
-    return b"".join(STREAMS[family](usages))
-
-
-def responses_stream(usages):
-    yield named({"type": "response.created", "sequence_number": 0,
-                 "response": response("in_progress")})  # fmt: skip
-    yield named({"type": "response.output_text.delta", "sequence_number": 1, "item_id": "m1",
-                 "output_index": 0, "content_index": 0, "delta": TEXT})  # fmt: skip
-    whole = response("completed")
-    if usages:
-        whole["usage"] = usages[-1]
-    yield named({"type": "response.completed", "sequence_number": 2, "response": whole})
-
-
-def messages_stream(usages):
-    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [],
-               "stop_reason": None}  # fmt: skip
-    if usages:
-        message["usage"] = usages[0]
-    yield named({"type": "message_start", "message": message})
-    yield named({"type": "content_block_start", "index": 0,
-                 "content_block": {"type": "text", "text": ""}})  # fmt: skip
-    yield named({"type": "content_block_delta", "index": 0,
-                 "delta": {"type": "text_delta", "text": TEXT}})  # fmt: skip
-    yield named({"type": "content_block_stop", "index": 0})
-    for usage in usages[1:] or [None]:
-        told = {} if usage is None else {"usage": usage}
-        yield named({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, **told})
-    yield named({"type": "message_stop"})
-
-
-def generate_stream(usages):
-    pieces = usages or [None]
-    for number, usage in enumerate(pieces, 1):
-        last = number == len(pieces)
-        text = TEXT if number == 1 else ""
-        told = {} if usage is None else {"usageMetadata": usage}
-        made = candidate(text, "STOP" if last else None)
-        yield event({"candidates": [made], "modelVersion": "m", **told}, b"\r\n")
-
-
-def named(said):
-    return b"event: %b\n" % said["type"].encode() + event(said)
-
-
-STREAMS = {
-    CHAT: chat_stream,
-    RESPONSES: responses_stream,
-    MESSAGES: messages_stream,
-    GENERATE: generate_stream,
-}
-
-
-class Speaker:
-    """An upstream that gives the answer whose name the request tells: `[name]`."""
-
-    _NAME = re.compile(rb"\[([a-z0-9-]+)\]")
-
-    def __init__(self, answers):
-        self._answers = answers
-        self._raw = RawUpstream()
-        self.url = self._raw.url
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self):
-        while True:
-            try:
-                peer = self._raw.accept()
-                peer.send(self._answers[self._NAME.search(peer.request)[1].decode()])
-                peer.close()
-            except TimeoutError:
-                continue
-            except OSError:
-                return  # closed
-
-    def close(self):
-        self._raw.close()
-
-
-def framed(stream, body):
-    kind = b"text/event-stream" if stream else b"application/json"
+def answer_with(family, stream, usage):
+    """A sample with this usage wherever it reports its own; None: with no usage."""
+    kind, ending = (b"text/event-stream", "sse") if stream else (b"application/json", "json")
+    data = (SAMPLES / family / f"cached_usage.{ending}").read_text().replace("—", "-")
+    name = '"usageMetadata":' if family == GENERATE else '"usage":'
+    for match in reversed(list(re.finditer(name + r"\s*(?=\{)", data))):
+        _, end = json.JSONDecoder().raw_decode(data, match.end())
+        reported = f"{name}{json.dumps(usage)}" if usage else '"odd":0'
+        data = data[: match.start()] + reported + data[end:]
+    body = data.encode()
     head = b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
     return head % (kind, len(body)) + body
+
+
+MARK = re.compile(rb"\[([a-z0-9-]+)\]")
 
 
 # ---- cases ---------------------------------------------------------------------------------------
@@ -227,7 +125,7 @@ class Case:
     what: str
     family: str
     mode: str
-    usages: tuple
+    usage: dict | None
     counts: tuple | None = None  # None: estimated
     told: bool = False  # the record keeps the vendor's own words
     model: str = SIMPLE
@@ -243,23 +141,17 @@ class Case:
     def stream(self):
         return self.mode == STREAM
 
-    @property
-    def answer(self):
-        if self.stream:
-            return streamed_answer(self.family, self.usages)
-        return plain_answer(self.family, self.usages[-1] if self.usages else None)
 
-
-def in_each(what, usages, counts=None, modes=BOTH_MODES, **more):
-    """The case in each family and mode; `usages` and `counts` are made by the family."""
+def in_each(what, usage, counts=None, **more):
+    """The case in each family and mode; `usage` and `counts` are made by the family."""
     return [
-        Case(what, family, mode, tuple(usages(family)), counts and counts(family), **more)
-        for family in ALL for mode in modes
+        Case(what, family, mode, usage(family), counts and counts(family), **more)
+        for family in ALL for mode in (PLAIN, STREAM)
     ]  # fmt: skip
 
 
 def everything(what, **more):
-    return in_each(what, lambda f: [EVERYTHING[f]], EVERYTHING_COUNTED.get, **more)
+    return in_each(what, EVERYTHING.get, EVERYTHING_COUNTED.get, **more)
 
 
 # What is believed of counts: tests/handlers/relay/test_settle.py.
@@ -268,25 +160,28 @@ USAGE_CASES = [
     *everything("dear", model=DETAILED, group="dear"),
     *everything("odd", model=DETAILED, group="odd"),
     *everything("two prices"),
-    *in_each("nothing at a price per call", lambda f: [], model=DETAILED),
-    *in_each("zero at a price per call", lambda f: [spelt(f, 0, 0)], lambda _: (0,) * 6,
+    *in_each("nothing at a price per call", lambda _: None, model=DETAILED),
+    *in_each("zero at a price per call", lambda f: spelt(f, 0, 0), lambda _: (0,) * 6,
              model=DETAILED),
-    *in_each("growing", lambda f: [spelt(f, 20, n) for n in (1, 10, 44)],
-             lambda _: (20, 44, 0, 0, 0, 0), modes=(STREAM,)),
-    *in_each("beyond a small wallet", lambda f: [spelt(f, BIG, BIG)],
+    *in_each("beyond a small wallet", lambda f: spelt(f, BIG, BIG),
              lambda _: (WINDOW, MOST_OUTPUT, 0, 0, 0, 0), told=True, model=WINDOWED,
              credit=TINY_CREDIT),
-    *in_each("a word", lambda f: [spelt(f, 7, "NaN")], told=True),
+    *in_each("a word", lambda f: spelt(f, 7, "NaN"), told=True),
 ]  # fmt: skip
 BY_NAME = {case.name: case for case in USAGE_CASES}
 assert len(BY_NAME) == len(USAGE_CASES)
 
 
+def answer_to(request):
+    """The answer of the case whose name the request has in brackets."""
+    case = BY_NAME[MARK.search(request)[1].decode()]
+    return answer_with(case.family, case.stream, case.usage)
+
+
 @pytest.fixture(scope="module")
 def speaker():
-    made = Speaker({case.name: framed(case.stream, case.answer) for case in USAGE_CASES})
-    yield made
-    made.close()
+    with RawUpstream(answer_to) as upstream:
+        yield upstream
 
 
 @pytest.fixture(scope="module")
@@ -367,15 +262,15 @@ def test_what_is_reported_is_what_is_charged(case, gateway, wallets, answered):
     assert {name: record["prices"][name] for name in prices} == prices
     check_charged(record)
     wallets.check(case.name, case.credit, [record])
-    assert record["reported_usage"] == (case.usages[-1] if case.told else None)
+    assert record["reported_usage"] == (case.usage if case.told else None)
 
 
 @pytest.mark.parametrize("family", ALL)
 def test_absurd_usage_takes_no_more_than_its_bound(family, gateway, wallets, answered):
     """A wallet that covered the hold only is overdrawn by the bound of the call at most."""
     bound = expected_cost((WINDOW, MOST_OUTPUT, 0, 0, 0, 0), TWO_PRICES, 1)
-    for mode in BOTH_MODES:
-        name = Case("beyond a small wallet", family, mode, ()).name
+    for mode in (PLAIN, STREAM):
+        name = Case("beyond a small wallet", family, mode, None).name
         gateway.record(answered[name].call_id)
         left = Fraction(wallets.balance(name)) * 10**9
         assert -bound < left < 0
