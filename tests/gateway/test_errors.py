@@ -1,7 +1,7 @@
 """Every condition in every dialect, through real sockets: headers, words, fail-over and record.
 
-The matrix is `error_cells`; docs/errors.md must have exactly its cells. All wanted cells of a run
-are played at once before the first is judged, for many of them wait for a time-out.
+The matrix is `error_cells`; docs/errors.md must have exactly its cells. All cells are played at
+once before the first is judged, for many of them wait for a time-out.
 """
 
 import contextlib
@@ -64,7 +64,7 @@ SECRETS = {
         *("disabled", "expired", "network", "poor", "subscriber", "busy"),
         *(f"{word}-{family}" for word in ("no", "of") for family in ALL),
     )
-}
+} | {"main": SECRET}
 # A bug of the gateway, in the place where it reads what an upstream said.
 BUG = """
 from handlers.relay import attempts
@@ -115,7 +115,7 @@ def content(places, cells):
         "plan": [{"name": "tiny", "quota": "0.000000001", "window": "month"}],
         "subscription": [{"user": "subscriber", "plan": "tiny"}],
         "key": [
-            {"user": "owner", "name": "main", "group": "all", "secret": SECRET},
+            key("main"),
             key("disabled"),
             key("expired", expires_at="2020-01-01T00:00:00Z"),
             key("network", networks=["203.0.113.0/24"]),
@@ -180,22 +180,19 @@ def buggy(launch, places, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def usual_played(request, usual):
-    yield from playing(request, usual, "usual")
+def usual_played(usual):
+    yield from playing(usual, "usual")
 
 
 @pytest.fixture(scope="module")
-def buggy_played(request, buggy):
-    yield from playing(request, buggy, "buggy")
+def buggy_played(buggy):
+    yield from playing(buggy, "buggy")
 
 
-def playing(request, gateway, name):
-    """played(cell) -> (gateway, answer); all wanted cells of the gateway run beside each other."""
-    params = [getattr(item, "callspec", None) for item in request.session.items]
-    cells = [c.params["cell"] for c in params if c is not None and "cell" in c.params]
-    wanted = dict.fromkeys(c for c in cells_of(name) if c in cells)
+def playing(gateway, name):
+    """played(cell) -> (gateway, answer); all cells of the gateway run beside each other."""
     with ThreadPoolExecutor(CALLS_AT_ONCE) as pool:
-        running = {cell: pool.submit(play, gateway.port, cell) for cell in wanted}
+        running = {cell: pool.submit(play, gateway.port, cell) for cell in cells_of(name)}
         yield lambda cell: (gateway, running[cell].result())
 
 
@@ -215,9 +212,6 @@ def send(connection, cell):
     path = way.path or path_of(family, cell.model, cell.stream, array=cell.family == ARRAY)
     body = None if way.method == "GET" else body_of(cell)
     connection.send(encode_head(way.method, path, {**headers, **way.headers}, body) + (body or b""))
-
-
-SECRETS["main"] = SECRET
 
 
 def body_of(cell):
@@ -302,11 +296,7 @@ def seen(request, cell):
     return answer, gateway.record(answer.call_id) if answer.call_id in gateway.tail else None
 
 
-def by_label(cell):
-    return cell.label
-
-
-@pytest.mark.parametrize("cell", CELLS, ids=by_label)
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.label)
 def test_a_condition_before_the_first_byte(cell, request):
     answer, record = seen(request, cell)
     true = {}
@@ -325,7 +315,7 @@ def test_a_condition_before_the_first_byte(cell, request):
         assert (record["cost"], record["charges"], record["usage_source"]) == ("0", [], "none")
 
 
-@pytest.mark.parametrize("cell", STREAM_CELLS, ids=by_label)
+@pytest.mark.parametrize("cell", STREAM_CELLS, ids=lambda cell: cell.label)
 def test_a_condition_in_a_stream(cell, request):
     answer, record = seen(request, cell)
     if cell.family == ARRAY:

@@ -3,8 +3,8 @@ next.
 
 A case has models and channels of its own, so that no case can change what another one meets. All
 cases are played at once before the first is judged: many of them wait for a time-out. The families
-take turns: what each says of a condition is in test_errors.py, JSON arrays of generate_content in
-test_streaming.py.
+take turns: what each says of a condition is in test_errors.py, also in a stream that was
+committed before the upstream began; JSON arrays of generate_content are in test_streaming.py.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -31,7 +31,6 @@ from tests.support.dialects import (
     check_whole_stream,
     credentials,
     is_error,
-    is_heartbeat,
     path_of,
     text_of,
 )
@@ -47,12 +46,6 @@ SETTINGS = {
     "upstream.max_event_bytes": 65536,
     "upstream.max_answer_bytes": 1048576,
     "routing.max_attempts": 2,
-}
-COMMIT_SETTINGS = {
-    **SETTINGS,
-    # A request whose kept connection was reset is sent once more: twice the lateness has to fit.
-    "upstream.first_byte_timeout_s": 6,
-    "upstream.commit_after_s": 1,
 }
 PLAIN, STREAM = "plain", "stream"
 GREETING = "Hello from the built-in demo upstream!"
@@ -178,20 +171,6 @@ FAULTS = [
     *BEFORE_HEAD, *REFUSED, *INSTEAD, *AFTER_HEAD, *MIDDLE_PLAIN, *MIDDLE_STREAM, *AT_END,
 ]  # fmt: skip
 
-LATE = "first_ms=2100"  # behind the commit of a gateway that waits one second
-COMMITTED = [
-    *faults(("late and good", None, False, LATE), families=ALL),
-    *faults(
-        ("late 500", "E26", False, f"{LATE}.status=500"),
-        ("late 429", "E25", False, f"{LATE}.status=429"),
-        ("late reset", "E26", False, f"{LATE}.reset_before_head"),
-        ("late cut", "E26", False, f"{LATE}.cut=0"),
-        ("late error event", "E27", False, f"{LATE}.error_event=0.{OVERLOAD}"),
-        ("never", "E28", False, "stall_before_head", TIMES_OUT),
-        ("never after the head", "E28", False, "stall_after_head", TIMES_OUT),
-    ),
-]
-
 
 @dataclass(frozen=True)
 class Case:
@@ -201,7 +180,6 @@ class Case:
     family: str
     mode: str
     second: bool
-    committed: bool = False
 
     @property
     def label(self):
@@ -210,8 +188,7 @@ class Case:
 
     @cached_property
     def model(self):
-        words = "".join(c if c.isalnum() else "-" for c in self.label)
-        return f"{words}-committed" if self.committed else words
+        return "".join(c if c.isalnum() else "-" for c in self.label)
 
     @property
     def stream(self):
@@ -228,11 +205,6 @@ CASES = [
     for family in fault.families
     for mode in fault.modes
     for second in (False, True)
-]
-COMMITTED_CASES = [
-    Case(fault, family, STREAM, second=True, committed=True)
-    for fault in COMMITTED
-    for family in fault.families
 ]
 
 
@@ -255,13 +227,11 @@ def played(launch, vendor, dead_port, full_port, nonsense):
         "nowhere": "http://nowhere.invalid",
         "nonsense": nonsense.url,
     }
-    running = {}
+    channels = [entry for case in CASES for entry in channels_of(case, places)]
+    gateway = launch(document([case.model for case in CASES], channels), SETTINGS)
     with ThreadPoolExecutor(CALLS_AT_ONCE) as pool:
-        for cases, settings in ((CASES, SETTINGS), (COMMITTED_CASES, COMMIT_SETTINGS)):
-            channels = [entry for case in cases for entry in channels_of(case, places)]
-            gateway = launch(document([case.model for case in cases], channels), settings)
-            running |= {case: (gateway, pool.submit(play, gateway.port, case)) for case in cases}
-        yield lambda case: (running[case][0], running[case][1].result())
+        running = {case: pool.submit(play, gateway.port, case) for case in CASES}
+        yield lambda case: (gateway, running[case].result())
 
 
 def channels_of(case, places):
@@ -286,11 +256,7 @@ def play(port, case):
     return Played(answer, len(repr(body)))
 
 
-def by_label(case):
-    return case.label
-
-
-@pytest.mark.parametrize("case", CASES, ids=by_label)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.label)
 def test_a_fault_is_told_recorded_and_charged_rightly(case, played):
     gateway, seen = played(case)
     fault = case.fault
@@ -385,32 +351,6 @@ def bound_of(seen):
     """Dollars that a call may be held for: half its bytes in, the client's bound out."""
     tokens = seen.body_bytes * Decimal(PRICE["input"]) / 2 + MAX_TOKENS * Decimal(PRICE["output"])
     return tokens / 10**6
-
-
-@pytest.mark.parametrize("case", COMMITTED_CASES, ids=by_label)
-def test_a_committed_stream_fails_in_the_stream(case, played):
-    gateway, seen = played(case)
-    fault, answer = case.fault, seen.answer
-    assert answer.status == 200
-    found = events(answer.body)
-    beat = b"\r\n" if case.family == GENERATE else found[0]
-    assert answer.body.startswith(beat) and is_heartbeat(case.family, beat, False), found[:2]
-    record = gateway.record(answer.call_id)
-    cost = check_record(case, record, 1)  # although there is a second channel
-    assert record["status"] == 200
-    if fault.condition is None:
-        check_whole_stream(answer)
-        assert text_of(case.family, answer.body).startswith(GREETING)
-        assert record["outcome"] == "ok" and cost > 0
-        return
-    check_stream_failure(answer, case.family, fault.condition)
-    failure = 2 if case.family in (RESPONSES, GENERATE) else 1  # or one and the bare object
-    assert all(data_of(event) is None for event in found[:-failure])
-    assert (record["outcome"], record["error_code"]) == (
-        fault.outcome,
-        REFUSALS[fault.condition].code,
-    )
-    check_free(record, cost)
 
 
 # ---- how many channels are asked -----------------------------------------------------------------
