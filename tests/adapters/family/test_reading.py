@@ -6,61 +6,52 @@ from adapters.family.reading import count, flag, model_name, optional_object, re
 from adapters.faults import Condition, Fault
 from adapters.json.jsonio import top_level
 
+WRONG = Condition.INVALID_FIELD
 
-def check(function, body, name=None):
+
+def read(function, body, name):
     spans = top_level(body)
-    return function(spans) if name is None else function(spans, name)
-
-
-def refused(function, body, name=None):
-    with pytest.raises(Fault) as caught:
-        check(function, body, name)
-    return caught.value.condition, caught.value.param
-
-
-@pytest.mark.parametrize("body", [b"{}", b'{"model":null}', b'{"model":""}'])
-def test_model_missing(body):
-    assert refused(model_name, body) == (Condition.MODEL_MISSING, "model")
+    return function(spans) if function is model_name else function(spans, name)
 
 
 @pytest.mark.parametrize(
-    "body", [b'{"model":1}', b'{"model":[]}', b'{"model":false}', b'{"model":1e999}']
+    ("function", "name", "values"),
+    [
+        (model_name, "model", {b'"a\\u002fb"': "a/b"}),
+        (required_array, "a", {b" []": None}),
+        (flag, "a", {b"true": True, b"false": False, b"null": False, None: False}),
+        (count, "a", {b"0": 0, b"2147483648": 2**31, b"null": None, None: None}),
+        (optional_object, "a", {b'{"b":1}': {"b": 1}, b"null": {}, None: {}}),
+    ],
 )
-def test_model_of_the_wrong_type(body):
-    assert refused(model_name, body) == (Condition.INVALID_FIELD, "model")
+def test_values(function, name, values):
+    for text, value in values.items():
+        body = b"{}" if text is None else b'{"%b":%b}' % (name.encode(), text)
+        result = read(function, body, name)
+        assert function is required_array or (result == value and type(result) is type(value))
 
 
-def test_model():
-    assert check(model_name, b'{"model":"a\\u002fb"}') == "a/b"
-
-
-def test_array():
-    assert refused(required_array, b"{}", "a") == (Condition.FIELD_MISSING, "a")
-    for bad in (b'{"a":null}', b'{"a":"[]"}', b'{"a":{}}'):
-        assert refused(required_array, bad, "a") == (Condition.INVALID_FIELD, "a")
-    check(required_array, b'{"a": []}', "a")
-
-
-def test_flag():
-    assert check(flag, b'{"a":true}', "a") is True
-    for body in (b'{"a":false}', b'{"a":null}', b"{}"):
-        assert check(flag, body, "a") is False
-    for bad in (b'{"a":1}', b'{"a":"true"}', b'{"a":0}'):
-        assert refused(flag, bad, "a") == (Condition.INVALID_FIELD, "a")
-
-
-def test_count():
-    assert check(count, b'{"a":0}', "a") == 0
-    assert check(count, b'{"a":2147483648}', "a") == 2**31
-    assert check(count, b'{"a":null}', "a") is None
-    assert check(count, b"{}", "a") is None
-    for bad in (b"true", b"1.0", b'"5"', b"-1", b"2147483649", b"1e999", b"1e3", b"[]", b"9" * 40):
-        assert refused(count, b'{"a":' + bad + b"}", "a") == (Condition.INVALID_FIELD, "a")
-
-
-def test_object():
-    assert check(optional_object, b'{"a":{"b":1}}', "a") == {"b": 1}
-    assert check(optional_object, b'{"a":null}', "a") == {}
-    assert check(optional_object, b"{}", "a") == {}
-    for bad in (b'{"a":[]}', b'{"a":true}', b'{"a":""}', b'{"a":0}'):
-        assert refused(optional_object, bad, "a") == (Condition.INVALID_FIELD, "a")
+@pytest.mark.parametrize(
+    ("function", "name", "condition", "bodies"),
+    [
+        (model_name, "model", Condition.MODEL_MISSING, [b"{}", b'{"model":null}', b'{"model":""}']),
+        (model_name, "model", WRONG, [b"1", b"[]", b"false", b"1e999"]),
+        (required_array, "a", Condition.FIELD_MISSING, [b"{}"]),
+        (required_array, "a", WRONG, [b"null", b'"[]"', b"{}"]),
+        (flag, "a", WRONG, [b"1", b'"true"', b"0"]),
+        (
+            count,
+            "a",
+            WRONG,
+            [b"true", b"1.0", b'"5"', b"-1", b"2147483649", b"1e999", b"1e3", b"[]", b"9" * 40],
+        ),
+        (optional_object, "a", WRONG, [b"[]", b"true", b'""', b"0"]),
+    ],
+)
+def test_refusals(function, name, condition, bodies):
+    for body in bodies:
+        if condition is WRONG:
+            body = b'{"%b":%b}' % (name.encode(), body)
+        with pytest.raises(Fault) as caught:
+            read(function, body, name)
+        assert (caught.value.condition, caught.value.param) == (condition, name)

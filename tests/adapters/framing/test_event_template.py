@@ -32,13 +32,7 @@ def test_plain_text_in_the_same_place(text):
 @pytest.mark.parametrize(
     "event",
     [
-        like(b'"'),
-        like(b"\\n"),
-        like(b"a\nb"),
-        like(b"a\r"),
-        like(b"\xc3\xa9"),
-        like(b"\x7f"),
-        like(b"a\tb"),
+        *map(like, (b'"', b"\\n", b"a\nb", b"a\r", b"\xc3\xa9", b"\x7f", b"a\tb")),
         like(b'x","finish_reason":"stop","y":"'),
         like(b"x").replace(b"null", b'"stop"'),
         like(b"x") + b"\n",
