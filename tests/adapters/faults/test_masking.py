@@ -28,6 +28,8 @@ from adapters.faults import clean_message
         "0123456789abcdef0123456789abcdef01234567",
         "key-4f9d8a7b",
         "AKIAIOSFODNN7EXAMPLE",
+        *("project 123456789012", "project number: 123456789012", "account-42x", "acct_1AbC"),
+        *("sk-proj-abc123def456", "ya29.a0AfH6SM", "gateway.internal", "projects/our-project-7"),
     ],
 )
 def test_masked_by_shape(secret):

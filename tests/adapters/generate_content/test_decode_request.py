@@ -87,20 +87,18 @@ def test_system_instructions(instruction, system):
     assert decoded(system_instruction=instruction).system == system
 
 
-@pytest.mark.parametrize("spelling", ["mimeType", "mime_type"])
-@pytest.mark.parametrize("outer", ["inlineData", "inline_data"])
-def test_url_safe_base64_becomes_standard_with_padding(spelling, outer):
-    (turn,) = turns_of(user({outer: {spelling: "image/PNG; x=1", "data": "-_8"}}))
-    (image,) = turn.parts
-    assert (image.kind, image.mime, image.data) == ("image", "image/png", "+/8=")
-
-
+PICTURE = Media("image", "image/png", "+/8=")  # from URL-safe base64 without padding
 PDF_URL = "https://a.example/b.PDF?x=1"
 
 
 @pytest.mark.parametrize(
     ("part", "media", "feature"),
     [
+        *(
+            ({outer: {spelling: "image/PNG; x=1", "data": "-_8"}}, PICTURE, "image_data")
+            for outer in ("inlineData", "inline_data")
+            for spelling in ("mimeType", "mime_type")
+        ),
         (inline("audio/wav"), Media("audio", "audio/wav", "AAAA"), "audio"),
         (inline("video/mp4"), Media("video", "video/mp4", "AAAA"), "video"),
         (
@@ -129,27 +127,16 @@ PDF_URL = "https://a.example/b.PDF?x=1"
     ],
 )
 def test_media_of_every_kind(part, media, feature):
-    path = f"contents[0].parts[0].{'inlineData' if 'inlineData' in part else 'fileData'}"
+    path = f"contents[0].parts[0].{'inlineData' if 'inline' in str(part) else 'fileData'}"
     request = decoded({"contents": [user(part)]})
     assert request.turns[0].parts == (replace(media, path=path),)
     assert features(request) == [(feature, path)]
-
-
-def test_the_decoder_rests_in_a_long_turn():
-    many = {"contents": [user(*[A] * 2500)]}
-    steps = CODECS.client.decode_request(top_level(json.dumps(many).encode()), True, "m")
-    assert sum(1 for _ in steps) == 4
 
 
 def test_how_a_film_is_cut_is_named():
     film = {**linked("https://youtu.be/a"), "videoMetadata": {"fps": 1}}
     request = decoded({"contents": [user(film)]})
     assert ("other", "contents[0].parts[0].videoMetadata") in features(request)
-
-
-def test_names_of_fields_that_are_too_long_stay_as_they_are():
-    name = "a_" * 40
-    assert features(decoded(**{name: 1})) == [("other", name)]
 
 
 def test_how_closely_images_are_looked_at():
@@ -177,7 +164,8 @@ def test_calls_without_ids_get_one_by_their_place_which_stays():
     assert calls[0].arguments == '{"é":1}'
 
 
-OUTPUT = {"output": "a"}
+OUTPUT, NAMELESS = {"output": "a"}, {"functionResponse": {}}
+ATTACHED = "contents[2].parts[0].functionResponse.parts[0].inlineData"
 
 
 @pytest.mark.parametrize(
@@ -203,19 +191,17 @@ OUTPUT = {"output": "a"}
             ],
             [ToolResult("x", (Text("a"),), "tide"), ToolResult("y", (), "tide")],
         ),
+        ([model(call("a"), call("b")), user(NAMELESS)], [ToolResult("call_1_0", (), "a")]),
         (
-            [model(call("a"), call("b")), user({"functionResponse": {}})],
-            [ToolResult("call_1_0", (), "a")],
+            [model(call("a")), user(answer("a", {}, parts=[inline("image/png")]))],
+            [ToolResult("call_1_0", (replace(PICTURE, data="AAAA", path=ATTACHED),), "a")],
         ),
         (
             [model(A), user(answer("tide", OUTPUT), answer("tide", OUTPUT, id="z"))],
-            [
-                ToolResult("call_2_r0", (Text("a"),), "tide"),
-                ToolResult("z", (Text("a"),), "tide"),
-            ],
+            [ToolResult(call_id, (Text("a"),), "tide") for call_id in ("call_2_r0", "z")],
         ),
     ],
-    ids=["by_name_and_order", "by_id", "without_a_name", "without_a_call"],
+    ids=["by_name_and_order", "by_id", "without_a_name", "media", "without_a_call"],
 )
 def test_results_find_their_calls_and_stand_in_their_order(contents, results):
     turns = turns_of(USER, *contents)
@@ -239,12 +225,6 @@ def test_what_a_function_has_answered(response, text, error):
     (turn,) = turns_of(user(answer("f", response)))
     assert turn.parts[0].parts == (Text(text),)
     assert turn.parts[0].error is error
-
-
-def test_media_come_with_an_empty_response():
-    (turn,) = turns_of(user(answer("f", {}, parts=[inline("image/png")])))
-    path = "contents[0].parts[0].functionResponse.parts[0].inlineData"
-    assert turn.parts[0].parts == (Media("image", "image/png", "AAAA", path=path),)
 
 
 def test_parts_of_the_vendors_own_tools_are_named():
@@ -427,6 +407,7 @@ MODERATED = ("moderation", "safetySettings")
         ({"continuationToken": "t"}, ("stored_state", "continuationToken")),
         ({"store": True}, ("other", "store")),
         ({"unheardOf": 1}, ("other", "unheardOf")),
+        ({"a_" * 40: 1}, ("other", "a_" * 40)),  # too long for a name that is rewritten
         *(
             ({"generationConfig": {name: value}}, ("output_modalities", f"generationConfig.{name}"))
             for name, value in (
@@ -442,17 +423,12 @@ def test_what_others_may_not_have_is_named(fields, asked):
     assert features(decoded(**fields)) == [asked]
 
 
-@pytest.mark.parametrize(
-    ("said", "tier"),
-    [
-        ("flex", "flex"),
-        ("SERVICE_TIER_PRIORITY", "priority"),
-        ("standard", "default"),
-        ("unspecified", ""),
-    ],
-)
-def test_service_tiers(said, tier):
-    request = decoded(serviceTier=said)
+TIERS = {"flex": "flex", "SERVICE_TIER_PRIORITY": "priority", "standard": "default"}
+
+
+@pytest.mark.parametrize(("sent", "tier"), [*TIERS.items(), ("unspecified", "")])
+def test_service_tiers(sent, tier):
+    request = decoded(serviceTier=sent)
     assert request.tier == tier
     assert [feature for feature, _ in features(request)] == (["tier"] if tier else [])
 
@@ -467,11 +443,13 @@ def test_a_request_to_count_may_wrap_the_whole_request():
     assert caught.value.param == "generateContentRequest.contents[0].role"
 
 
-def test_the_decoder_rests_after_each_turn():
-    body = json.dumps({"contents": [USER, model({"text": "a"}), USER]}).encode()
+def test_the_decoder_rests_after_each_turn_and_in_a_long_one():
+    body = json.dumps({"contents": [USER, model(A), USER]}).encode()
     steps = CODECS.client.decode_request(top_level(body), True, "m")
     assert [next(steps) for _ in range(4)] == [True, False, False, False]
     assert at_once(steps).stream is True
+    body = json.dumps({"contents": [user(*[A] * 2500)]}).encode()
+    assert sum(1 for _ in CODECS.client.decode_request(top_level(body), True, "m")) == 4
 
 
 # ---- refusals ------------------------------------------------------------------------------------

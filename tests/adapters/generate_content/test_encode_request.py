@@ -66,7 +66,8 @@ def declared(body):
 
 NONE = {"error": "no result provided"}
 ASKED = {"text": "Is tea ready?"}
-A, B = Text("a"), Text("b")
+A, B, IMAGE = Text("a"), Text("b"), Media("image", "image/png", "AAAA")
+INLINE = {"inlineData": {"mimeType": "image/png", "data": "AAAA"}}
 
 
 # ---- turns ---------------------------------------------------------------------------------------
@@ -99,11 +100,7 @@ def reminder(text):
 @pytest.mark.parametrize(
     ("turns", "place", "parts"),
     [
-        (
-            [ASK, Turn("system", (A, B)), user(Text("c"))],
-            0,
-            [ASKED, reminder("a\nb"), {"text": "c"}],
-        ),
+        ([ASK, Turn("system", (A, B)), user(B)], 0, [ASKED, reminder("a\nb"), {"text": "b"}]),
         ([ASK, assistant(B), Turn("system", (Text("a\nb"),))], 2, [reminder("a\nb")]),
         ([ASK, Turn("system", (Text(""),)), user(B)], 0, [ASKED, {"text": "b"}]),
         (
@@ -130,7 +127,7 @@ def test_the_user_speaks_first():
 def test_a_prefix_of_a_conversation_is_encoded_as_it_was():
     turns = (
         *(ASK, assistant(A, call(1), call(2)), user(result(2), result(1), B)),
-        *(assistant(B), Turn("system", (A,)), user(Media("image", "image/png", "AAAA"))),
+        *(assistant(B), Turn("system", (A,)), user(IMAGE)),
         *(assistant(call(3)), user(result(3))),
     )
     whole = contents(*turns)
@@ -152,11 +149,8 @@ def test_results_stand_in_one_content_in_the_order_of_the_calls_with_names_and_i
         assistant(Text("Let me look."), call(1, arguments='{"b":1,"a":2}'), call(2, "get_wind")),
         user(result(2, "broken", error=True), result(1), Text("Which pier?")),
     )
-    assert found[1]["parts"] == [
-        {"text": "Let me look."},
-        called(1, b=1, a=2),
-        called(2, "get_wind"),
-    ]
+    calls = [called(1, b=1, a=2), called(2, "get_wind")]
+    assert found[1]["parts"] == [{"text": "Let me look."}, *calls]
     assert list(found[1]["parts"][1]["functionCall"]["args"]) == ["b", "a"]
     assert found[2]["parts"] == [
         answered(1, output="high"),
@@ -169,8 +163,8 @@ def test_results_stand_in_one_content_in_the_order_of_the_calls_with_names_and_i
     ("turns", "parts"),
     [
         (
-            [ASK, assistant(call(1), call(2)), user(result(2), B)],
-            [answered(1, **NONE), answered(2, output="high"), {"text": "b"}],
+            [ASK, assistant(call(1), call(2)), user(ToolResult("id2", (IMAGE, A)), B)],
+            [answered(1, **NONE), answered(2, output="a"), INLINE, {"text": "b"}],
         ),
         ([ASK, assistant(call(1))], [answered(1, **NONE)]),
         ([ASK, assistant(call(1)), assistant(A)], [answered(1, **NONE)]),
@@ -179,17 +173,8 @@ def test_results_stand_in_one_content_in_the_order_of_the_calls_with_names_and_i
             [{"text": "Result of get_tide: high"}, {"text": "Result: high"}, {"text": "b"}],
         ),
         (
-            [
-                ASK,
-                assistant(call(1), call(2)),
-                user(ToolResult("id1", (Media("image", "image/png", "AAAA"),)), result(2), B),
-            ],
-            [
-                answered(1, output="See what is attached."),
-                answered(2, output="high"),
-                {"inlineData": {"mimeType": "image/png", "data": "AAAA"}},
-                {"text": "b"},
-            ],
+            [ASK, assistant(call(1)), user(ToolResult("id1", (IMAGE,)), B)],
+            [answered(1, output="See what is attached."), INLINE, {"text": "b"}],
         ),
     ],
     ids=["lost", "not_yet", "never", "of_no_call", "media"],
@@ -237,26 +222,19 @@ def test_free_text_is_an_argument():
 
 
 def test_names_that_the_family_does_not_take_are_mapped_and_mapped_back():
-    tools = (
-        Tool("function", "fine.name:1-x"),
-        Tool("function", "2 much"),
-        Tool("function", "2_much"),
-        Tool("function", "run", namespace="mcp"),
-        Tool("function", "mcp__run"),
-        Tool("function", "n" * 200),
-    )
+    spelled = ("fine.name:1-x", "2 much", "2_much", "mcp__run", "n" * 200)
+    tools = (Tool("function", "run", namespace="mcp"), *(Tool("function", n) for n in spelled))
     turns = (ASK, assistant(call(1, "run", namespace="mcp"), call(2, "2 much")))
     body, made = encoded(request(*turns, tools=tools), OLD)
     names = [each["name"] for each in declared(body)]
-    assert names[0] == "fine.name:1-x"
+    assert names[1] == "fine.name:1-x"
     assert len(set(names)) == len(names)
     assert all(len(name) <= 128 and (name[0].isalpha() or name[0] == "_") for name in names)
-    assert {made.names[name].name for name in names[1:3]} == {"2 much", "2_much"}
-    assert made.names["mcp__run"] is tools[3]
-    for content, kind in zip(
-        body["contents"][1:], ("functionCall", "functionResponse"), strict=True
-    ):
-        assert [part[kind]["name"] for part in content["parts"]] == ["mcp__run", names[1]]
+    assert {made.names[name].name for name in names[2:4]} == {"2 much", "2_much"}
+    assert made.names["mcp__run"] is tools[0]
+    for content, kind in ((1, "functionCall"), (2, "functionResponse")):
+        parts = body["contents"][content]["parts"]
+        assert [part[kind]["name"] for part in parts] == ["mcp__run", names[2]]
 
 
 def test_a_name_is_the_same_whatever_other_tools_there_are():
@@ -267,26 +245,17 @@ def test_a_name_is_the_same_whatever_other_tools_there_are():
 
 # ---- tools ---------------------------------------------------------------------------------------
 
-SCHEMA = {
-    "type": "object",
-    "properties": {"a": {"$ref": "#/$defs/b"}},
-    "$defs": {"b": {"const": "c"}},
-}
+SCHEMA = {"type": "object", "properties": {"a": {"$ref": "#/$defs/b"}}}
+SCHEMA |= {"$defs": {"b": {"const": "c"}}}
 
 
 def test_schemas_pass_as_they_are_or_in_the_subset():
     function = {"name": "f", "description": "Does."}
-    tools = (
-        Tool("function", "f", "Does.", SCHEMA),
-        Tool("function", "g"),
-        Tool("function", "h", schema={}),
-    )
+    bare = (Tool("function", "g"), Tool("function", "h", schema={}))
+    tools = (Tool("function", "f", "Does.", SCHEMA), *bare)
     body, _ = encoded(request(tools=tools))
-    assert declared(body) == [
-        {**function, "parametersJsonSchema": SCHEMA},
-        {"name": "g"},
-        {"name": "h"},
-    ]
+    whole = {**function, "parametersJsonSchema": SCHEMA}
+    assert declared(body) == [whole, {"name": "g"}, {"name": "h"}]
     empty = Tool("function", "i", schema={"type": "object", "properties": {}})
     body, _ = encoded(request(tools=(*tools, empty)), schemas="subset")
     subset = {"type": "OBJECT", "properties": {"a": {"type": "STRING", "enum": ["c"]}}}
@@ -389,10 +358,8 @@ PLAIN = {"temperature": 1.5, "seed": 7}
     [
         (PLAIN, PLAIN),
         ({"top_p": 0.9, "top_k": 40}, {"topP": 0.9, "topK": 40}),
-        (
-            {"frequency_penalty": 0.5, "presence_penalty": -0.5},
-            {"frequencyPenalty": 0.5, "presencePenalty": -0.5},
-        ),
+        ({"frequency_penalty": 0.5}, {"frequencyPenalty": 0.5}),
+        ({"presence_penalty": -0.5}, {"presencePenalty": -0.5}),
         ({"max_output_tokens": 321, "n": 2}, {"maxOutputTokens": 321, "candidateCount": 2}),
         ({"stop": ("a", "", "b", "a")}, {"stopSequences": ["a", "b"]}),
         ({"logprobs": 30}, {"responseLogprobs": True, "logprobs": 20}),
@@ -480,11 +447,9 @@ def test_how_much_to_think(model, thinking, wanted):
 @pytest.mark.parametrize(
     ("tier", "asks", "sent"),
     [
-        ("", (), None),
-        ("auto", (), None),
+        *((tier, (), None) for tier in ("", "auto")),
+        *((tier, (), tier) for tier in ("flex", "priority")),
         ("default", (), "standard"),
-        ("flex", (), "flex"),
-        ("priority", (), "priority"),
         ("default", (Ask("speed", "speed"),), "priority"),
     ],
 )

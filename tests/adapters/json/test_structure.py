@@ -83,8 +83,11 @@ def test_empty_objects():
 def test_no_step_is_long():
     """In CPU time of the thread, which the machine's load does not change."""
     for name, body in odd_bodies(4 << 20):
-        assert longest_step_s(lambda body=body: has_more_values(body, MAX_VALUES)) < 0.05, name
-        assert longest_step_s(lambda body=body: fields_of(body)) < 0.05, name
+        for steps in (
+            lambda body=body: has_more_values(body, MAX_VALUES),
+            lambda body=body: fields_of(body),
+        ):
+            assert longest_step_s(steps, enough_s=0.04) < 0.05, name
 
 
 def test_real_requests_have_few_values():
@@ -92,11 +95,6 @@ def test_real_requests_have_few_values():
         body = encoded(messages, tools)
         assert not at_once(has_more_values(body, MAX_VALUES // 2)), name
         top_level(body)
-
-
-def test_real_requests_are_far_below_the_bound():
-    counts = {name: values_in([messages, tools]) for name, messages, tools in large_requests()}
-    assert max(counts.values()) < MAX_VALUES / 2, counts
 
 
 def test_json_of_commas_in_strings_is_counted_exactly():
