@@ -66,12 +66,8 @@ def probe(installation, *args):
 def test_a_good_channel(channels, upstream, family, options):
     code, answer = probe(channels, family, "--model", "plain", *options)
     assert code == 0 and answer["ok"] is True and answer["error"] is None
-    assert (answer["channel"], answer["model"], answer["upstream_model"]) == (
-        family,
-        "plain",
-        "any-model",
-    )
-    assert answer["status"] == 200 and answer["stream"] is bool(options)
+    tested = [answer[name] for name in ("channel", "model", "upstream_model", "status", "stream")]
+    assert tested == [family, "plain", "any-model", 200, bool(options)]
     assert 0 <= answer["first_byte_ms"] <= answer["total_ms"]
     assert len([entry for entry in upstream.log() if "any-model" in json.dumps(entry)]) == 1
 
@@ -83,6 +79,7 @@ def test_a_good_channel(channels, upstream, family, options):
         ("status=500", (), 500, "upstream_error"),
         ("status=500", ("--stream",), 500, "upstream_error"),
         ("status=401", (), 401, "channel_misconfigured"),
+        ("status=401 message=bad-key", (), 401, "bad-key"),
         ("html200", (), 200, "an HTML page"),
         ("html200", ("--stream",), 200, "an HTML page"),
         ("cut=2", ("--stream",), 200, "truncated"),
@@ -102,12 +99,6 @@ def test_a_bad_channel_ends_with_1_and_says_why(
     assert UPSTREAM_KEY not in json.dumps(answer)
 
 
-def test_the_vendors_own_words_are_shown(channels, script):
-    script("status=401 message=bad-key")
-    code, answer = probe(channels, "chat_completions")
-    assert code == 1 and "bad-key" in answer["error"]
-
-
 def test_nobody_listens(channels):
     channels.ok("channel", "set", "messages", "base_url=http://127.0.0.1:1")
     code, answer = probe(channels, "messages")
@@ -123,13 +114,12 @@ def test_it_keeps_off_private_addresses_as_the_gateway_does(channels, upstream, 
     assert upstream.log() == []
 
 
-def test_a_disabled_channel_can_be_tried(channels):
+def test_a_disabled_channel_can_be_tried_and_leaves_no_record(channels):
     channels.ok("channel", "disable", "messages")
-    assert probe(channels, "messages", "--model", "plain")[0] == 0
-
-
-def test_the_first_model_is_the_default(channels):
-    assert probe(channels, "messages")[1]["model"] in channels.ok("channel", "show", "messages")
+    code, answer = probe(channels, "messages")
+    assert code == 0 and answer["model"] in channels.ok("channel", "show", "messages")
+    assert channels.json("usage", "tail") == []
+    assert channels.json("wallet", "show", "--user", "alice")["balance"] == "10"
 
 
 def test_what_cannot_be_tried_is_told_with_the_cure(channels):
@@ -158,29 +148,31 @@ def asked(channels, upstream, *args):
     return first, headers, json.loads(body)
 
 
+def sent_to(channels, *fields):
+    """Return what `asked` does, of a channel with these fields."""
+    with RawUpstream() as upstream:
+        address = f"base_url={upstream.url}"
+        channels.ok("channel", "create", "its", address, "models.plain=up-model", *fields)
+        return asked(channels, upstream, "its")
+
+
 @pytest.mark.parametrize(
     ("vendor", "family"),
     [(name, family) for name, row in VENDORS.items() for family in sorted(row.families)],
 )
 def test_the_call_goes_where_the_vendor_takes_it(channels, vendor, family):
-    with RawUpstream() as upstream:
-        channels.ok("channel", "create", "its", f"vendor={vendor}", f"family={family}",
-                    f"base_url={upstream.url}", "keys=sk-its-own",
-                    "models.plain=up-model")  # fmt: skip
-        line, headers, body = asked(channels, upstream, "its")
+    fields = f"vendor={vendor}", f"family={family}", "keys=sk-its-own"
+    line, headers, body = sent_to(channels, *fields)
     prefix = VENDORS[vendor].prefixes.get(family, "")
     assert line == f"POST {prefix}{PATHS[family]} HTTP/1.1"
     scheme = VENDORS[vendor].auth
-    key = "Bearer sk-its-own" if scheme == "bearer" else "sk-its-own"
-    assert f"{'authorization' if scheme == 'bearer' else scheme}: {key}" in headers
+    key = "authorization: Bearer sk-its-own" if scheme == "bearer" else f"{scheme}: sk-its-own"
+    assert key in headers
     assert body.get("model", "up-model") == "up-model"
 
 
 def test_a_channel_without_a_key_is_tried_without_a_credential(channels):
-    with RawUpstream() as upstream:
-        channels.ok("channel", "create", "home", "vendor=ollama", "family=messages",
-                    f"base_url={upstream.url}", "models.plain=up-model")  # fmt: skip
-        line, headers, _ = asked(channels, upstream, "home")
+    line, headers, _ = sent_to(channels, "vendor=ollama", "family=messages")
     assert line == "POST /v1/messages HTTP/1.1"
     names = {header.partition(":")[0].lower() for header in headers}
     assert not names & {"authorization", "x-api-key", "api-key", "x-goog-api-key"}
@@ -195,12 +187,6 @@ def test_keys_that_cannot_be_opened_are_told(channels):
     assert "secrets.toml" in channels.refused("channel", "test", "messages")
 
 
-def test_tests_leave_no_record_and_cost_nothing(channels):
-    probe(channels, "messages", "--model", "plain")
-    assert channels.json("usage", "tail") == []
-    assert channels.json("wallet", "show", "--user", "alice")["balance"] == "10"
-
-
 def test_the_parser_is_not_loaded_by_other_verbs(channels, monkeypatch):
     monkeypatch.delitem(sys.modules, "commands.nouns.channel_probe", raising=False)
     channels.ok("channel", "list")
@@ -209,10 +195,8 @@ def test_the_parser_is_not_loaded_by_other_verbs(channels, monkeypatch):
 
 def test_the_list_tells_the_state_of_each_channel(filled):
     [item] = filled.json("channel", "list")
-    assert (item["name"], item["state"], item["reason"]) == (
-        *("main", "available"),
-        "no_recent_traffic",
-    )
+    assert (item["name"], item["state"]) == ("main", "available")
+    assert item["reason"] == "no_recent_traffic"
     [model] = item["status"]
     assert model["model"] == "gpt-4.1" and set(model["windows"]) == {"5m", "24h", "30d"}
     head, line = filled.ok("channel", "list").splitlines()

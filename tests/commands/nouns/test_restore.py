@@ -19,18 +19,17 @@ OPERATIONS = Path(__file__).parents[3] / "docs/operations.md"
 DATABASES = ("sluice", "restored")
 SECRET = "a line of a file that only root may read"
 # Texts that make a client of MariaDB run a program, or open a file of this machine.
-HOSTILE = {
-    "a program": "\\! touch {mark}\n",
-    "a program by its word": "system touch {mark}\n",
-    "a program inside a statement": "SELECT 1 \\! touch {mark}\n;\n",
-    "a program after another delimiter": "DELIMITER //\nSELECT 1//\n\\! touch {mark}\n",
-    "a file of statements": "\\. {statements}\n",
-    "a file of statements by its word": "source {statements}\n",
-    "a file to write": "\\T {mark}\nSELECT 1;\n",
-    "a file to write by its word": "tee {mark}\nSELECT 1;\n",
-    "a file to read": "CREATE TABLE taken (line TEXT);\n"
-    "LOAD DATA LOCAL INFILE '{secret}' INTO TABLE taken;\n",
-}
+HOSTILE = (
+    "\\! touch {mark}\n",
+    "system touch {mark}\n",
+    "SELECT 1 \\! touch {mark}\n;\n",
+    "DELIMITER //\nSELECT 1//\n\\! touch {mark}\n",
+    "\\. {statements}\n",
+    "source {statements}\n",
+    "\\T {mark}\nSELECT 1;\n",
+    "tee {mark}\nSELECT 1;\n",
+    "CREATE TABLE taken (line TEXT);\nLOAD DATA LOCAL INFILE '{secret}' INTO TABLE taken;\n",
+)
 PROGRAMS = {
     "trigger": "CREATE TRIGGER t AFTER INSERT ON users FOR EACH ROW SET @a = 1;\n",
     "view": "CREATE VIEW v AS SELECT 1;\n",
@@ -100,7 +99,7 @@ def test_there_and_back_with_the_documented_rights(installed, documented_url, tm
     assert installed.ok("usage", "export", "--format", "ndjson") == exported
 
 
-@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize("text", HOSTILE)
 def test_nothing_that_an_archive_says_is_run(installed, documented_url, server, tmp_path, text):
     mark, secret, statements = (tmp_path / name for name in ("mark", "secret", "statements"))
     secret.write_text(SECRET)

@@ -62,23 +62,16 @@ def test_settings_in_force(installation, monkeypatch):
     assert head.split() == ["name", "value", "origin"] and len(lines) == len(answer)
 
 
-def test_passwords_are_masked(installation, monkeypatch):
-    monkeypatch.setenv("SLUICE_STORE__URL", "mysql://sluice:s3cret@db.example:3306/sluice")
-    for options in (("--settings",), ("--settings", "--json")):
-        out = installation.ok("status", *options)
-        assert "s3cret" not in out and "db.example" in out
-
-
 @pytest.mark.parametrize(
-    ("lead_s", "line"),
+    ("fields", "line"),
     [
-        (0, "agrees with the database's"),
-        (312.04, "312.0 s ahead of the database's"),
-        (-61.5, "61.5 s behind the database's"),
+        ({"clock_lead_s": 0}, "agrees with the database's"),
+        ({"clock_lead_s": 312.04}, "312.0 s ahead of the database's"),
+        ({"clock_lead_s": -61.5}, "61.5 s behind the database's"),
     ],
 )
-def test_the_clock_is_a_line(installation, ops, lead_s, line):
-    ops.answer = json.dumps({**NODE, "clock_lead_s": lead_s}).encode()
+def test_the_clock_is_a_line(installation, ops, fields, line):
+    ops.answer = json.dumps(NODE | fields).encode()
     assert line in installation.ok("status")
 
 
@@ -104,23 +97,22 @@ def test_an_unreachable_gateway_is_one_line_that_names_the_configuration(install
     assert installation.run("status", "--json").code == 1
 
 
-def test_the_token_of_the_ops_port_is_sent_and_never_shown(filled, ops, monkeypatch):
+def test_no_secret_is_shown_and_the_token_of_the_ops_port_is_sent(filled, ops, monkeypatch):
     monkeypatch.setenv("SLUICE_OPS__TOKEN", "s3cret-token")
-    for options in (("--settings",), ("--settings", "--json"), ("--settings", "--origin")):
-        assert "s3cret-token" not in filled.ok("status", *options)
-    rows = {row["name"]: row["value"] for row in filled.json("status", "--settings")}
-    assert (rows["ops.token"], rows["ops.hosts"]) == ("***", [])
     assert filled.json("status")["node"] == "web-1"
     assert ops.asked["Authorization"] == "Bearer s3cret-token"
+    monkeypatch.setenv("SLUICE_STORE__URL", "mysql://sluice:s3cret@db.example:3306/sluice")
+    for options in (("--settings",), ("--settings", "--json"), ("--settings", "--origin")):
+        out = filled.ok("status", *options)
+        assert "s3cret" not in out and "db.example" in out
+    rows = {row["name"]: row["value"] for row in filled.json("status", "--settings")}
+    assert (rows["ops.token"], rows["ops.hosts"]) == ("***", [])
     ops.status = 401
     assert "another ops.token" in filled.refused("status")
 
 
-def test_origin_alone_makes_no_sense(installation):
+def test_what_makes_no_sense_is_refused(installation, monkeypatch):
     assert "--settings" in installation.misused("status", "--origin")
-
-
-def test_the_ops_port_is_switched_off(installation, monkeypatch):
     monkeypatch.setenv("SLUICE_OPS__ENABLED", "false")
     assert "ops.enabled" in installation.refused("status")
 
@@ -131,15 +123,6 @@ def test_something_else_listens_there(installation, ops, answer):
     text = installation.refused("status")
     assert len(text.splitlines()) == 1 and "no gateway answers" in text
     assert "something else listens there" in text
-
-
-def test_the_values_of_a_node_stand_in_one_column(installation, ops):
-    ops.answer = json.dumps(NODE).encode()
-    values, _, _ = installation.ok("status").partition("\nworkers:")
-    fields = [line for line in values.splitlines() if line]
-    assert [line for line in fields if line.startswith("probes ")]
-    column = len("journal_backlog_bytes  ")
-    assert all(line[column - 1] == " " and line[column] != " " for line in fields)
 
 
 def test_node_workers_channels_and_models(filled, ops):
@@ -162,22 +145,25 @@ def test_the_text_names_workers_open_streams_and_calls(installation, ops):
     more = {**NODE["workers"][0], "pid": 8, "slot": 1, "streams": 1, "calls": 2}
     two = {**NODE, "workers": [*NODE["workers"], more], "streams": 4, "calls": 6}
     ops.answer = json.dumps(two).encode()
-    lines = [line.split() for line in installation.ok("status").splitlines()]
-    for field in (["workers", "2"], ["open", "streams", "4"], ["open", "calls", "6"]):
-        assert field in lines
-    first = lines.index(["workers:"]) + 1
-    head, *rows = lines[first : first + 3]
-    shown = [dict(zip(head, row, strict=True)) for row in rows]
+    text = installation.ok("status")
+    values = [line for line in text.partition("\nworkers:")[0].splitlines() if line]
+    column = len("journal_backlog_bytes  ")  # the values of the node stand in one column
+    assert all(line[column - 1] == " " and line[column] != " " for line in values)
+    shown = {line[:column].strip(): line[column:] for line in values}
+    assert (shown["workers"], shown["open streams"], shown["open calls"]) == ("2", "4", "6")
+    assert "probes" in shown
+    lines = [line.split() for line in text.splitlines()]
+    head, *rows = lines[lines.index(["workers:"]) + 1 :][:3]
+    workers = [dict(zip(head, row, strict=True)) for row in rows]
     expected = [("2", "0", "3", "4"), ("8", "1", "1", "2")]
-    assert [(s["pid"], s["slot"], s["streams"], s["calls"]) for s in shown] == expected
+    assert [(w["pid"], w["slot"], w["streams"], w["calls"]) for w in workers] == expected
 
 
 def test_damaged_lines_of_the_journal_are_told(filled, ops):
-    ops.answer = json.dumps({**NODE, "parked": 3}).encode()
-    assert filled.json("status")["parked"] == 3
-    assert "3 damaged lines" in filled.run("status").err
-    ops.answer = json.dumps({**NODE, "parked": 0}).encode()
-    assert "damaged lines" not in filled.run("status").err
+    for parked in (3, 0):
+        ops.answer = json.dumps({**NODE, "parked": parked}).encode()
+        assert filled.json("status")["parked"] == parked
+        assert ("3 damaged lines" in filled.run("status").err) == bool(parked)
 
 
 def test_what_is_not_available_stands_there_by_name(filled, ops):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[4]))
 
+from commands.process import child, supervisor
 from commands.process.child import Companion
 from commands.process.node import StartError
 from commands.process.supervisor import Supervisor
@@ -15,6 +16,8 @@ from conf.configuration import load
 def main() -> int:
     path, *worker = sys.argv[1:]
     companion = os.environ.get("COMPANION")
+    if look_s := os.environ.get("LOOK_S"):
+        child.LOOK_EVERY_S = supervisor.TICK_S = float(look_s)
     companions = [Companion("companion", companion.split())] if companion else []
 
     def read():
