@@ -16,7 +16,6 @@ from tests.commands.conftest import Installation, document, record
 from tests.support.mariadb import MariaDb
 
 OPERATIONS = Path(__file__).parents[3] / "docs/operations.md"
-DATABASES = ("sluice", "restored")
 SECRET = "a line of a file that only root may read"
 # Texts that make a client of MariaDB run a program, or open a file of this machine.
 HOSTILE = (
@@ -46,39 +45,61 @@ def server():
     made.close()
 
 
-@pytest.fixture
-def documented_url(server):
-    """A function from a database's name to its URL, for the user that docs/operations.md makes."""
+@pytest.fixture(scope="module")
+def statements():
+    """The statements of docs/operations.md that make the database and its user."""
     section = OPERATIONS.read_text().split("\n## MariaDB\n")[1].split("\n## ")[0]
-    statements = re.findall(r"^((?:CREATE|GRANT) .*);$", section, re.MULTILINE)
-    assert {text.split()[0] for text in statements} == {"CREATE", "GRANT"}
-    for name in DATABASES:
+    found = re.findall(r"^((?:CREATE|GRANT) .*);$", section, re.MULTILINE)
+    assert {text.split()[0] for text in found} == {"CREATE", "GRANT"}
+    return found
+
+
+@pytest.fixture
+def documented_url(server, statements):
+    """Make a fresh database with the documented rights; return its URL."""
+
+    def make(name):
         server.run(f"DROP DATABASE IF EXISTS {name}")
         for text in statements:
             text = text.replace("10.0.0.%", "%").replace("CREATE USER", "CREATE USER IF NOT EXISTS")
             text = re.sub(r"(DATABASE |ON )sluice\b", rf"\g<1>{name}", text)
             server.run(text.replace("PASSWORD", "secret"))
-    return lambda name: f"mysql://sluice:secret@127.0.0.1:{server.port}/{name}"
+        return f"mysql://sluice:secret@127.0.0.1:{server.port}/{name}"
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def backups(tmp_path_factory):
+    return tmp_path_factory.mktemp("backups")
 
 
 @pytest.fixture
-def installed(documented_url, tmp_path, capsys, monkeypatch):
-    """An installation on MariaDB with some records, and what brings a backup back."""
-    made = Installation(tmp_path / "node", documented_url("sluice"), capsys, monkeypatch)
-    made.apply(document())
-    made.write_records(*(record(number) for number in range(3)))
+def backup(documented_url, backups, capsys, monkeypatch):
+    """The backup of an installation on MariaDB with some records, made once."""
+    file = backups / "b.tar"
+    if not file.exists():
+        made = Installation(backups / "node", documented_url("sluice"), capsys, monkeypatch)
+        made.apply(document())
+        made.write_records(*(record(number) for number in range(3)))
+        made.ok("backup", str(file), "--with-secrets")
+    return file
 
-    def restore(file, folder, *args):
+
+@pytest.fixture
+def restore(capsys):
+    """restore(file, folder, URL) -> exit code, output, errors."""
+
+    def run(file, folder, url):
         capsys.readouterr()
-        return app.main(["restore", str(file), str(folder), *args]), *capsys.readouterr()
+        code = app.main(["restore", str(file), str(folder), "--store", url])
+        return code, *capsys.readouterr()
 
-    made.restore = restore
-    return made
+    return run
 
 
-def with_text(file, text):
-    """The same backup, with more text at the end of its dump."""
-    target = file.with_suffix(".changed.tar")
+def with_text(file, target, text):
+    """Return the same backup, with more text at the end of its dump."""
     with tarfile.open(file) as tar, tarfile.open(target, "w") as other:
         for member in tar:
             data = tar.extractfile(member).read()
@@ -88,26 +109,28 @@ def with_text(file, text):
     return target
 
 
-def test_there_and_back_with_the_documented_rights(installed, documented_url, tmp_path):
-    installed.ok("backup", str(tmp_path / "b.tar"), "--with-secrets")
-    store = ("--store", documented_url("restored"))
-    code, out, err = installed.restore(tmp_path / "b.tar", tmp_path / "again", *store)
+def test_there_and_back_with_the_documented_rights(
+    backup, restore, documented_url, tmp_path, capsys, monkeypatch
+):
+    code, out, err = restore(backup, tmp_path / "again", documented_url("restored"))
     assert (code, err) == (0, "") and "books and records are correct" in out
-    exported = installed.ok("usage", "export", "--format", "ndjson")
-    assert exported.count("\n") == 3
-    installed.config = tmp_path / "again/gateway.toml"
-    assert installed.ok("usage", "export", "--format", "ndjson") == exported
+    exported = []
+    for folder in (backup.parent / "node", tmp_path / "again"):
+        assert app.main(["usage", "export", "--config", str(folder / "gateway.toml")]) == 0
+        exported.append(capsys.readouterr().out)
+    assert exported[0].count("\n") == 3 and exported[0] == exported[1]
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_nothing_that_an_archive_says_is_run(installed, documented_url, server, tmp_path, text):
+def test_nothing_that_an_archive_says_is_run(
+    backup, restore, documented_url, server, tmp_path, text
+):
     mark, secret, statements = (tmp_path / name for name in ("mark", "secret", "statements"))
     secret.write_text(SECRET)
     statements.write_text("CREATE TABLE taken (line TEXT);\n")
-    installed.ok("backup", str(tmp_path / "b.tar"))
     text = text.format(mark=mark, secret=secret, statements=statements)
-    store = ("--store", documented_url("restored"))
-    code, _, err = installed.restore(with_text(tmp_path / "b.tar", text), tmp_path / "r", *store)
+    file = with_text(backup, tmp_path / "c.tar", text)
+    code, _, err = restore(file, tmp_path / "r", documented_url("restored"))
     assert code == 1 and "failed (1): " in err
     assert not mark.exists() and not (tmp_path / "r").exists()
     with contextlib.suppress(pymysql.err.ProgrammingError):  # the table need not be there
@@ -116,11 +139,13 @@ def test_nothing_that_an_archive_says_is_run(installed, documented_url, server, 
 
 
 @pytest.mark.parametrize("kind", PROGRAMS)
-def test_what_runs_by_itself_in_a_database_is_refused(installed, server, tmp_path, kind):
-    installed.ok("backup", str(tmp_path / "b.tar"))
-    file = with_text(tmp_path / "b.tar", PROGRAMS[kind])
-    root = ("--store", f"mysql://root@127.0.0.1:{server.port}/restored")
-    code, _, err = installed.restore(file, tmp_path / "r", *root)
+def test_what_runs_by_itself_in_a_database_is_refused(
+    backup, restore, documented_url, server, tmp_path, kind
+):
+    documented_url("restored")
+    file = with_text(backup, tmp_path / "c.tar", PROGRAMS[kind])
+    root = f"mysql://root@127.0.0.1:{server.port}/restored"
+    code, _, err = restore(file, tmp_path / "r", root)
     assert code == 1 and f"the store of the backup holds {kind} " in err
 
 
@@ -147,10 +172,9 @@ def test_a_trigger_in_a_sqlite_file_is_refused(filled, tmp_path, capsys):
     ],
 )
 def test_a_client_that_cannot_be_confined_is_refused(
-    installed, documented_url, tmp_path, monkeypatch, helped, options
+    backup, restore, documented_url, tmp_path, monkeypatch, helped, options
 ):
     """A client of another make: it says how it was called and loads nothing."""
-    installed.ok("backup", str(tmp_path / "b.tar"))
     client, calls = tmp_path / "bin/mysql", tmp_path / "calls"
     client.parent.mkdir()
     client.write_text(
@@ -158,8 +182,7 @@ def test_a_client_that_cannot_be_confined_is_refused(
     )
     client.chmod(0o755)
     monkeypatch.setenv("PATH", str(client.parent))
-    store = ("--store", documented_url("restored"))
-    _, _, err = installed.restore(tmp_path / "b.tar", tmp_path / "r", *store)
+    _, _, err = restore(backup, tmp_path / "r", documented_url("restored"))
     if options is None:
         assert "its option --sandbox is missing" in err and "apt-get install" in err
         assert not calls.exists()

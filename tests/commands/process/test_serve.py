@@ -8,15 +8,21 @@ from pathlib import Path
 
 import pytest
 
+import app
 from commands.process import supervisor
 from conf import secrets
 
-ROOT = Path(__file__).resolve().parents[3]
+APP = Path(app.__file__)
 
 
-def serve(*args: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "app.py"), "serve", *args]
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=20, cwd=cwd)
+@pytest.fixture
+def serve(capsys):
+    """serve(*args) -> exit code, output, errors of a call that ends before its first worker."""
+
+    def run(*args):
+        return app.main(["serve", *map(str, args)]), *capsys.readouterr()
+
+    return run
 
 
 @pytest.fixture
@@ -27,57 +33,44 @@ def config(tmp_path):
     return path
 
 
-def test_help():
-    got = serve("--help")
-    assert got.returncode == 0
-    assert "SIGTERM" in got.stdout and "--set" in got.stdout
-
-
-@pytest.mark.parametrize("args", [["--nonsense"], ["--set"], ["file"], ["--config"]])
-def test_wrong_usage(args):
-    got = serve(*args)
-    assert got.returncode == 2
-    assert "Usage: sluice serve" in got.stderr
+def test_help_and_wrong_usage(serve):
+    code, out, _ = serve("--help")
+    assert code == 0 and "SIGTERM" in out and "--set" in out
+    for args in (["--nonsense"], ["--set"], ["file"], ["--config"]):
+        code, _, err = serve(*args)
+        assert code == 2 and "Usage: sluice serve" in err
 
 
 def test_arguments():
-    assert supervisor._parse(
-        ["--config", "f", "--set", "a=b=c", "--set=d=e", "--demo-port", "9"]
-    ) == (
-        "f",
-        ["a=b=c", "d=e"],
-        "9",
-        "",
-    )
+    typed = ["--config", "f", "--set", "a=b=c", "--set=d=e", "--demo-port", "9"]
+    assert supervisor._parse(typed) == ("f", ["a=b=c", "d=e"], "9", "")
     assert supervisor._parse([]) == ("", [], "", "")
 
 
-def test_a_bad_setting_exits_3(config):
-    got = serve("--config", str(config), "--set", "server.workrs=2")
-    assert got.returncode == 3
-    assert got.stderr == (
+def test_a_bad_setting_exits_3(serve, config):
+    code, _, err = serve("--config", config, "--set", "server.workrs=2")
+    assert code == 3
+    assert err == (
         "--set server.workrs: unknown setting server.workrs; did you mean server.workers?\n"
         f"configuration read: {config}; name another with --config FILE or SLUICE_CONFIG\n"
     )
 
 
-def test_no_configuration_exits_3(tmp_path):
-    got = serve(cwd=tmp_path)
-    assert got.returncode == 3
-    assert "./sluice init" in got.stderr and "Traceback" not in got.stderr
-
-
-def test_missing_secrets_exit_3_with_a_cure(config):
+def test_no_configuration_or_secrets_exit_3_with_a_remedy(serve, config, tmp_path, monkeypatch):
     (config.parent / "secrets.toml").unlink()
-    got = serve("--config", str(config))
-    assert got.returncode == 3
-    assert "secrets.toml" in got.stderr and "./sluice init" in got.stderr
+    code, _, err = serve("--config", config)
+    assert code == 3 and "secrets.toml" in err and "./sluice init" in err
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    code, _, err = serve()
+    assert code == 3 and "./sluice init" in err and "Traceback" not in err
 
 
 def test_a_port_in_use_exits_1(config):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        got = serve("--config", str(config), "--set", f"server.port={port}")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        argv = [sys.executable, APP, "serve", "--config", config, "--set", f"server.port={port}"]
+        got = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=20)
     assert got.returncode == 1
     assert got.stderr.startswith(f"error: server.port {port} ")
     assert got.stderr.count("\n") == 1
