@@ -34,19 +34,16 @@ def test_codes_are_printed_when_they_are_made_and_never_again(filled, made):
         assert f"slc-…{one['code'][-4:]}" in shown
 
 
-def test_a_table_of_one_code(filled):
+def test_a_table_of_one_code_and_of_none(filled):
+    ended = filled.run("code", "list")
+    assert ended.code == 0 and "code create" in ended.err
+    assert filled.json("code", "list") == []
     ended = filled.run("code", "create", "--amount", "1")
     assert ended.code == 0
     head, line = ended.out.splitlines()
     assert head.split() == ["id", "code", "amount", "expires_at"]
     assert FORM.search(line) and line.endswith("-")
     assert "shown once" in ended.err
-
-
-def test_an_empty_list_says_how_to_make_some(filled):
-    ended = filled.run("code", "list")
-    assert ended.code == 0 and "code create" in ended.err
-    assert filled.json("code", "list") == []
 
 
 def test_a_code_is_redeemed_once(filled, made):

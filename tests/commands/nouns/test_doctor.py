@@ -37,40 +37,30 @@ def test_all_is_well_and_nothing_is_spent(filled):
     code, found = looked(filled)
     assert code == 0
     assert states(found, "store") == ["ok"] and states(found, "clock") == ["ok"]
-    assert states(found, "channel") == ["skipped"]
+    assert states(found, "channel") == states(found, "gateway") == ["skipped"]
     assert "1 channels not called" in found["channel"][0]["message"]
-    assert states(found, "gateway") == ["skipped"]
 
 
-def test_a_channel_that_answers(installation):
+def test_channels_that_answer_or_do_not(installation):
+    def called(base_url, *args, vendor="demo"):
+        made = document(base_url)
+        made["channel"][0]["vendor"] = vendor
+        installation.apply(made)
+        code, found = looked(installation, *args)
+        return (code, *states(found, "channel")), found["channel"][0]
+
+    outcome, finding = called("http://127.0.0.1:1", "--yes")
+    assert outcome == (1, "failed") and "channel disable main" in finding["cure"]
     with ScriptedUpstream() as vendor:
-        installation.apply(document(vendor.url))
-        code, found = looked(installation, "--yes")
-    assert (code, states(found, "channel")) == (0, ["ok"])
-
-
-def test_a_dead_channel(filled):
-    code, found = looked(filled, "--yes")
-    assert (code, states(found, "channel")) == (1, ["failed"])
-    assert "channel disable main" in found["channel"][0]["cure"]
-
-
-def test_a_channel_that_is_a_web_site(installation):
+        assert called(vendor.url, "--yes")[0] == (0, "ok")
     with RawUpstream(HTML) as site:
-        installation.apply(document(f"http://127.0.0.1:{site.port}"))
-        code, found = looked(installation, "--yes")
-    assert (code, states(found, "channel")) == (1, ["failed"])
-    assert "HTML" in found["channel"][0]["message"]
-    assert "base_url=" in found["channel"][0]["cure"]
-
-
-def test_a_base_url_with_what_the_vendor_appends(installation):
-    made = document("https://api.groq.example/openai")
-    made["channel"][0]["vendor"] = "groq"
-    installation.apply(made)
-    _, found = looked(installation)
-    assert states(found, "channel") == ["failed", "skipped"]
-    assert "base_url=https://api.groq.example" in found["channel"][0]["cure"]
+        outcome, finding = called(f"http://127.0.0.1:{site.port}", "--yes")
+    assert outcome == (1, "failed")
+    assert "HTML" in finding["message"] and "base_url=" in finding["cure"]
+    # a base URL with what the vendor appends
+    outcome, finding = called("https://api.groq.example/openai", vendor="groq")
+    assert outcome == (1, "failed", "skipped")
+    assert "base_url=https://api.groq.example" in finding["cure"]
 
 
 @pytest.mark.parametrize(
@@ -92,34 +82,34 @@ def test_no_store(filled):
     code, found = looked(filled)
     assert (code, states(found, "store")) == (1, ["failed"])
     assert "init" in found["store"][0]["cure"]
+    ended = filled.run("doctor")
+    assert ended.code == 1 and "FAILED" in ended.out and "remedy: create it" in ended.out
+    # only a path that is longer than the column may go beyond
+    assert all(len(line) <= 80 or " " not in line[21:] for line in ended.out.splitlines())
+    assert "\x1b" not in ended.out
 
 
-def test_secrets_that_others_may_read(filled):
-    path = filled.folder / "secrets.toml"
-    path.chmod(0o640)
-    code, found = looked(filled)
-    assert (code, states(found, "secrets")) == (0, ["warning"])
-    path.chmod(0o644)
-    code, found = looked(filled)
-    assert (code, states(found, "secrets")) == (1, ["failed"])
-
-
-def test_a_rotation_on_its_way(filled):
-    with filled.store() as db:
-        nodes.note_seen(db, "far-away")
-    filled.refused("secrets", "rotate", "cookie")
-    code, found = looked(filled)
-    assert (code, states(found, "secrets")) == (0, ["ok", "warning"])
-
-
-def test_another_cipher_key(filled):
+def test_secrets(filled):
     path = filled.folder / "secrets.toml"
     text = path.read_text()
+    for mode, code, state in ((0o640, 0, "warning"), (0o644, 1, "failed")):
+        path.chmod(mode)
+        got, found = looked(filled)
+        assert (got, states(found, "secrets")) == (code, [state])
+    path.chmod(0o600)
+    # another cipher key
     line = next(one for one in text.splitlines() if one.startswith("cipher_keys"))
     peppers = next(one for one in text.splitlines() if one.startswith("peppers"))
     path.write_text(text.replace(line, peppers.replace("peppers", "cipher_keys")))
     code, found = looked(filled)
     assert code == 1 and "failed" in states(found, "channel")
+    path.write_text(text)
+    # a rotation that is not finished
+    with filled.store() as db:
+        nodes.note_seen(db, "far-away")
+    filled.refused("secrets", "rotate", "cookie")
+    code, found = looked(filled)
+    assert (code, states(found, "secrets")) == (0, ["ok", "warning"])
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1beta"])
@@ -134,19 +124,7 @@ def test_nothing_answers_at_the_url(filled):
     code, found = looked(filled, "--url", "http://127.0.0.1:1", "--key", "sk-x")
     assert (code, states(found, "url")) == (1, ["ok", "failed"])
     assert "stream" not in found
-
-
-def test_an_address_without_scheme_is_wrong_usage(filled):
-    assert "--url" in filled.misused("doctor", "--url", "gw.example")
-
-
-def test_the_text_names_cure_and_fits_a_terminal(filled):
-    (filled.folder / "sluice.db").unlink()
-    ended = filled.run("doctor")
-    assert ended.code == 1 and "FAILED" in ended.out and "remedy: create it" in ended.out
-    # only a path that is longer than the column may go beyond
-    assert all(len(line) <= 80 or " " not in line[21:] for line in ended.out.splitlines())
-    assert "\x1b" not in ended.out
+    assert "--url" in filled.misused("doctor", "--url", "gw.example")  # without a scheme
 
 
 def test_a_person_is_asked_before_anything_is_spent(installation):
