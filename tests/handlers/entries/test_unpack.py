@@ -67,23 +67,20 @@ def test_the_limit_is_of_what_is_unpacked():
     assert refusal([packed], 4999).condition is Condition.TOO_LARGE
 
 
-@pytest.mark.parametrize(
-    ("pieces", "told"),
-    [
-        ([b"no gzip at all, surely"], "does not unpack"),
-        ([zlib.compress(b"x")], "does not unpack"),
-        ([b"\x1f\x8b\x07" + bytes(20)], "does not unpack"),
-        ([gzip.compress(b"x" * 100)[:-8] + bytes(8)], "does not unpack"),
-        ([gzip.compress(b"x" * 100)[:-4] + bytes(4)], "does not unpack"),
-        ([], "ends too early"),
-        ([b""], "ends too early"),
-        ([gzip.compress(NOISE)[:-1]], "ends too early"),
-        ([gzip.compress(b"x" * 100)[:3]], "ends too early"),
-        ([gzip.compress(b"x") + b"y"], "has bytes behind its end"),
-        ([gzip.compress(b"x"), b"y"], "has bytes behind its end"),
-        ([gzip.compress(b"x") * 2], "has bytes behind its end"),
-    ],
-)
+@pytest.mark.parametrize(("pieces", "told"), [
+    ([b"no gzip at all, surely"], "does not unpack"),
+    ([zlib.compress(b"x")], "does not unpack"),
+    ([b"\x1f\x8b\x07" + bytes(20)], "does not unpack"),
+    ([gzip.compress(b"x" * 100)[:-8] + bytes(8)], "does not unpack"),
+    ([gzip.compress(b"x" * 100)[:-4] + bytes(4)], "does not unpack"),
+    ([], "ends too early"),
+    ([b""], "ends too early"),
+    ([gzip.compress(NOISE)[:-1]], "ends too early"),
+    ([gzip.compress(b"x" * 100)[:3]], "ends too early"),
+    ([gzip.compress(b"x") + b"y"], "has bytes behind its end"),
+    ([gzip.compress(b"x"), b"y"], "has bytes behind its end"),
+    ([gzip.compress(b"x") * 2], "has bytes behind its end"),
+])  # fmt: skip
 def test_what_is_no_gzip(pieces, told):
     fault = refusal(pieces)
     assert fault.condition is Condition.CONTENT_ENCODING

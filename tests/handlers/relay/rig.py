@@ -21,6 +21,7 @@ from handlers.telemetry.calls import Telemetry
 from store.catalog.catalog import Group, Model, Snapshot
 from store.values.pricing import Prices
 from tests.handlers.relay.calls import a_call
+from tests.handlers.relay.routing.channels import channel
 
 CHAT, MESSAGES = "chat_completions", "messages"
 PASSED = (("Content-Type", "text/event-stream; charset=utf-8"), ("x-passed", "1"))
@@ -70,6 +71,13 @@ class Connection:
 def text(words):
     content = b'{"content":"%b"}' % words
     return b'data: {"id":"chatcmpl-1","choices":[{"index":0,"delta":%b}]}\n\n' % content
+
+
+def channel_at(upstream, name="main", priority=0, **fields):
+    """A channel of the group of all calls, at a scripted upstream."""
+    url = upstream.url.removesuffix("/v1/test")
+    fields = {"models": {"m": "up"}, "groups": frozenset({"gold"}), **fields}
+    return channel(name, priority, base_url=url, fingerprints=(), **fields)
 
 
 class Journal:

@@ -14,25 +14,22 @@ CHAT = ("authorization",)
 MESSAGES = ("authorization", "x-api-key")
 
 
-@pytest.mark.parametrize(
-    ("headers", "sources", "expected"),
-    [
-        ({"authorization": "Bearer k-1"}, CHAT, "k-1"),
-        ({"authorization": "bearer k-1"}, CHAT, "k-1"),
-        ({"x-api-key": "k-2"}, MESSAGES, "k-2"),
-        ({"authorization": "Bearer k-1", "x-api-key": "k-2"}, MESSAGES, "k-1"),
-        ({"authorization": "k-1"}, CHAT, Condition.MALFORMED_AUTHORIZATION),
-        ({"authorization": "Bearer  k-1"}, CHAT, Condition.MALFORMED_AUTHORIZATION),
-        ({"authorization": "Bearer "}, CHAT, Condition.MALFORMED_AUTHORIZATION),
-        ({"authorization": "Basic abc"}, CHAT, Condition.MALFORMED_AUTHORIZATION),
-        ({"authorization": "Bearer a b"}, CHAT, Condition.MALFORMED_AUTHORIZATION),
-        # The first source decides alone: a good x-api-key does not mend a bad Authorization.
-        ({"authorization": "k-1", "x-api-key": "k-2"}, MESSAGES, Condition.MALFORMED_AUTHORIZATION),
-        ({"x-api-key": "k-2"}, CHAT, Condition.MISSING_KEY),
-        ({"x-api-key": ""}, MESSAGES, Condition.MISSING_KEY),
-        ({}, MESSAGES, Condition.MISSING_KEY),
-    ],
-)
+@pytest.mark.parametrize(("headers", "sources", "expected"), [
+    ({"authorization": "Bearer k-1"}, CHAT, "k-1"),
+    ({"authorization": "bearer k-1"}, CHAT, "k-1"),
+    ({"x-api-key": "k-2"}, MESSAGES, "k-2"),
+    ({"authorization": "Bearer k-1", "x-api-key": "k-2"}, MESSAGES, "k-1"),
+    ({"authorization": "k-1"}, CHAT, Condition.MALFORMED_AUTHORIZATION),
+    ({"authorization": "Bearer  k-1"}, CHAT, Condition.MALFORMED_AUTHORIZATION),
+    ({"authorization": "Bearer "}, CHAT, Condition.MALFORMED_AUTHORIZATION),
+    ({"authorization": "Basic abc"}, CHAT, Condition.MALFORMED_AUTHORIZATION),
+    ({"authorization": "Bearer a b"}, CHAT, Condition.MALFORMED_AUTHORIZATION),
+    # The first source decides alone: a good x-api-key does not mend a bad Authorization.
+    ({"authorization": "k-1", "x-api-key": "k-2"}, MESSAGES, Condition.MALFORMED_AUTHORIZATION),
+    ({"x-api-key": "k-2"}, CHAT, Condition.MISSING_KEY),
+    ({"x-api-key": ""}, MESSAGES, Condition.MISSING_KEY),
+    ({}, MESSAGES, Condition.MISSING_KEY),
+])  # fmt: skip
 def test_credential(headers, sources, expected):
     if isinstance(expected, Condition):
         with pytest.raises(Fault) as caught:
@@ -51,20 +48,17 @@ def entry(**changes):
     return KeyEntry(**{**fields, **changes})
 
 
-@pytest.mark.parametrize(
-    ("changes", "condition"),
-    [
-        ({}, None),
-        ({"disabled": True}, Condition.KEY_DISABLED),
-        ({"revoked": True}, Condition.KEY_DISABLED),
-        ({"expires_ms": 1000}, Condition.KEY_EXPIRED),
-        ({"expires_ms": 1001}, None),
-        ({"valid_until_ms": 999}, Condition.KEY_EXPIRED),
-        ({"networks": (ip_network("192.0.2.0/24"),)}, Condition.IP_NOT_ALLOWED),
-        ({"networks": (ip_network("203.0.113.0/24"),)}, None),
-        ({"disabled": True, "expires_ms": 1}, Condition.KEY_DISABLED),
-    ],
-)
+@pytest.mark.parametrize(("changes", "condition"), [
+    ({}, None),
+    ({"disabled": True}, Condition.KEY_DISABLED),
+    ({"revoked": True}, Condition.KEY_DISABLED),
+    ({"expires_ms": 1000}, Condition.KEY_EXPIRED),
+    ({"expires_ms": 1001}, None),
+    ({"valid_until_ms": 999}, Condition.KEY_EXPIRED),
+    ({"networks": (ip_network("192.0.2.0/24"),)}, Condition.IP_NOT_ALLOWED),
+    ({"networks": (ip_network("203.0.113.0/24"),)}, None),
+    ({"disabled": True, "expires_ms": 1}, Condition.KEY_DISABLED),
+])  # fmt: skip
 def test_check_key(changes, condition):
     if condition is None:
         admit.check_key(entry(**changes), "203.0.113.9", now_ms=1000)
@@ -74,17 +68,14 @@ def test_check_key(changes, condition):
         assert caught.value.condition is condition
 
 
-@pytest.mark.parametrize(
-    ("outputs", "stated", "choices", "tokens", "least"),
-    [
-        (5000, 5000, 1, 5100, 356),
-        (10, 10, 1, 110, 110),
-        (10**9, 10**9, 1, 10**9 + 100, 356),
-        (64_000, None, 1, 8292, 356),
-        (128_000, None, 2, 2 * 8192 + 100, 356),
-        (1000, None, 1, 1100, 356),
-    ],
-)
+@pytest.mark.parametrize(("outputs", "stated", "choices", "tokens", "least"), [
+    (5000, 5000, 1, 5100, 356),
+    (10, 10, 1, 110, 110),
+    (10**9, 10**9, 1, 10**9 + 100, 356),
+    (64_000, None, 1, 8292, 356),
+    (128_000, None, 2, 2 * 8192 + 100, 356),
+    (1000, None, 1, 1100, 356),
+])  # fmt: skip
 def test_tokens_that_a_call_asks_of_limits(outputs, stated, choices, tokens, least):
     peek = Peek("m", False, stated, choices, include_usage=True)
     assert admit.demand_of(peek, 100, outputs) == Demand(100, tokens, least)

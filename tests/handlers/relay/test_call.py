@@ -37,14 +37,11 @@ def test_a_conversation_has_a_name_where_there_is_something_to_choose():
         assert conversation_of(unasked, channels) == b""
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"spans": None},
-        {"spans": top_level(b'{"model":"m","messages":[]}')},
-        {"spans": SPANS, "operation": Operation("/v1/count", "count", free=True)},
-    ],
-)
+@pytest.mark.parametrize("changes", [
+    {"spans": None},
+    {"spans": top_level(b'{"model":"m","messages":[]}')},
+    {"spans": SPANS, "operation": Operation("/v1/count", "count", free=True)},
+])  # fmt: skip
 def test_counts_and_what_says_nothing_are_no_conversation(changes):
     assert conversation_of(a_call(**changes), TWO) == b""
 
@@ -57,13 +54,10 @@ def test_how_a_call_ends_that_was_interrupted():
     assert drained.outcome == "drained" and drained.fault.condition is Condition.UNAVAILABLE
 
 
-@pytest.mark.parametrize(
-    ("outcome", "by_upstream"),
-    [
-        ("upstream_error", True), ("upstream_truncated", True), ("timeout", True),
-        ("refused", False), ("drained", False), ("internal_error", False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("outcome", "by_upstream"), [
+    ("upstream_error", True), ("upstream_truncated", True), ("timeout", True),
+    ("refused", False), ("drained", False), ("internal_error", False),
+])  # fmt: skip
 def test_whose_fault_an_ending_has(outcome, by_upstream):
     fault = Fault(Condition.UPSTREAM_FAILED)
     assert (Ending(outcome, fault).upstream_fault is fault) is by_upstream

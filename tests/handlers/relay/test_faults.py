@@ -13,14 +13,11 @@ from store.values.errors import StoreUnavailable
 from store.values.pricing import format_money
 
 
-@pytest.mark.parametrize(
-    ("error", "condition"),
-    [
-        (WalletEmpty(), Condition.WALLET_EMPTY),
-        (StoreUnavailable("no route to db.internal"), Condition.UNAVAILABLE),
-        (JournalFull("/var/journal"), Condition.UNAVAILABLE),
-    ],
-)
+@pytest.mark.parametrize(("error", "condition"), [
+    (WalletEmpty(), Condition.WALLET_EMPTY),
+    (StoreUnavailable("no route to db.internal"), Condition.UNAVAILABLE),
+    (JournalFull("/var/journal"), Condition.UNAVAILABLE),
+])  # fmt: skip
 def test_an_error_of_the_store(error, condition):
     fault = faults.from_store(error)
     assert fault.condition is condition
@@ -30,31 +27,28 @@ def test_an_error_of_the_store(error, condition):
 DAY_MS = 1_790_000_000_000
 
 
-@pytest.mark.parametrize(
-    ("error", "message"),
-    [
-        (WalletEmpty(), "The wallet balance is used up. Add balance in the API Hub."),
-        (
-            WalletEmpty(1_000_000, 4_312_500),
-            "The wallet balance does not cover this call: 0.001 USD is left, and it needs at least"
-            " 0.0043125 USD. Add balance in the API Hub.",
-        ),
-        (
-            QuotaUsed(Account("a", LIMIT, "k", "limit"), 500_000_000, 10**9),
-            "The spend limit of this API key does not cover this call: 0.5 USD is left, and it"
-            " needs at least 1 USD.",
-        ),
-        (
-            QuotaUsed(Account("a", SUBSCRIPTION, "u", "pro", DAY_MS), 500_000_000, 10**9),
-            "The subscription quota does not cover this call until 2026-09-21: 0.5 USD is left,"
-            " and it needs at least 1 USD.",
-        ),
-        (
-            QuotaUsed(Account("a", SUBSCRIPTION, "u", "pro", DAY_MS), 0, 10**9),
-            "The subscription quota is used up until 2026-09-21.",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("error", "message"), [
+    (WalletEmpty(), "The wallet balance is used up. Add balance in the API Hub."),
+    (
+        WalletEmpty(1_000_000, 4_312_500),
+        "The wallet balance does not cover this call: 0.001 USD is left, and it needs at least"
+        " 0.0043125 USD. Add balance in the API Hub.",
+    ),
+    (
+        QuotaUsed(Account("a", LIMIT, "k", "limit"), 500_000_000, 10**9),
+        "The spend limit of this API key does not cover this call: 0.5 USD is left, and it"
+        " needs at least 1 USD.",
+    ),
+    (
+        QuotaUsed(Account("a", SUBSCRIPTION, "u", "pro", DAY_MS), 500_000_000, 10**9),
+        "The subscription quota does not cover this call until 2026-09-21: 0.5 USD is left,"
+        " and it needs at least 1 USD.",
+    ),
+    (
+        QuotaUsed(Account("a", SUBSCRIPTION, "u", "pro", DAY_MS), 0, 10**9),
+        "The subscription quota is used up until 2026-09-21.",
+    ),
+])  # fmt: skip
 def test_a_refusal_says_what_is_left_and_what_is_needed(error, message):
     fault = faults.from_store(error, "USD")
     assert fault.message == message
@@ -63,17 +57,14 @@ def test_a_refusal_says_what_is_left_and_what_is_needed(error, message):
     assert said == (lacks if error.left_nanos else fault.code)
 
 
-@pytest.mark.parametrize(
-    ("met", "told"),
-    [
-        (["E24", "E22", "E29"], "E22"),  # the client's own mistake before all others
-        (["E29", "E35"], "E35"),
-        (["E25", "E26", "E24"], "E26"),  # E25 would say that all channels are limited
-        (["E24", "E25"], "E25"),  # E24 would keep the client from trying again
-        (["E30", "E27", "E26"], "E27"),
-        (["E24"], "E24"),
-    ],
-)
+@pytest.mark.parametrize(("met", "told"), [
+    (["E24", "E22", "E29"], "E22"),  # the client's own mistake before all others
+    (["E29", "E35"], "E35"),
+    (["E25", "E26", "E24"], "E26"),  # E25 would say that all channels are limited
+    (["E24", "E25"], "E25"),  # E24 would keep the client from trying again
+    (["E30", "E27", "E26"], "E27"),
+    (["E24"], "E24"),
+])  # fmt: skip
 def test_the_most_useful_fault_is_told(met, told):
     assert faults.most_useful([Fault(Condition(one)) for one in met]).condition == told
 
@@ -83,16 +74,13 @@ def test_of_several_limits_the_shortest_wait_is_told():
     assert faults.most_useful(met).wait_s == 4
 
 
-@pytest.mark.parametrize(
-    ("reasons", "told"),
-    [
-        (["rate_limited", "rate_limited"], "E25"),
-        (["key_put_aside"], "E24"),
-        (["key_put_aside", "rate_limited"], "E09"),
-        (["failing"], "E09"),
-        ([], "E09"),
-    ],
-)
+@pytest.mark.parametrize(("reasons", "told"), [
+    (["rate_limited", "rate_limited"], "E25"),
+    (["key_put_aside"], "E24"),
+    (["key_put_aside", "rate_limited"], "E09"),
+    (["failing"], "E09"),
+    ([], "E09"),
+])  # fmt: skip
 def test_when_none_is_left_what_all_have_told_is_told(reasons, told):
     left_out = [LeftOut(None, reason, 3.2 + place) for place, reason in enumerate(reasons)]
     fault = faults.no_candidate_fault(left_out, "m")

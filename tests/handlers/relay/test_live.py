@@ -91,11 +91,8 @@ def test_the_end_of_a_drain_interrupts_every_call():
     calls[1].running.interrupt(ClientGone())
     live.leave(calls[2])
     live.force_end()
-    assert [type(call.running.interrupted) for call in calls] == [
-        DrainForced,
-        ClientGone,
-        type(None),
-    ]
+    reasons = [type(call.running.interrupted) for call in calls]
+    assert reasons == [DrainForced, ClientGone, type(None)]
 
 
 async def test_late_answers_are_reported_in_each_sweep_until_they_begin():
@@ -134,8 +131,9 @@ def test_the_clock_does_not_begin_at_zero():
 # ---- commit --------------------------------------------------------------------------------------
 
 
-async def test_a_silent_stream_is_committed_in_time():
-    watch = Watch()
+@pytest.mark.parametrize("heartbeat_s", [SILENT_S, 0])
+async def test_a_silent_stream_is_committed_in_time_and_gets_heartbeats(heartbeat_s):
+    watch = Watch(heartbeat_s)
     watch.pass_s(5)
     rig = watch.stream()
     watch.pass_s(COMMIT_S - 1)
@@ -144,15 +142,10 @@ async def test_a_silent_stream_is_committed_in_time():
     head = (("Content-Type", "text/event-stream"), *STREAM_HEADERS)
     assert rig.client.heads == [(200, head)]
     assert rig.client.body == beat("chat_completions", False)
-
-
-async def test_a_committed_stream_gets_heartbeats():
-    watch = Watch()
-    rig = watch.stream()
-    watch.pass_s(COMMIT_S + SILENT_S - 1)
+    watch.pass_s(SILENT_S - 1)
     assert len(rig.client.pieces) == 1
     watch.pass_s(1 + 2 * SILENT_S)
-    assert rig.client.pieces == [beat("chat_completions", False)] * 4
+    assert rig.client.pieces == [beat("chat_completions", False)] * (4 if heartbeat_s else 1)
     assert len(rig.client.heads) == 1
 
 
@@ -165,14 +158,11 @@ async def test_comments_of_the_upstream_do_not_keep_a_stream_from_being_committe
     assert len(rig.client.heads) == 1 and not rig.pump.accepted
 
 
-async def test_committing_can_be_switched_off():
-    watch = Watch(commit_after_s=0)
+async def test_committing_can_be_switched_off_and_a_stream_that_has_begun_is_not_committed():
+    watch = Watch(heartbeat_s=0, commit_after_s=0)
     rig = watch.stream()
     watch.pass_s(10 * COMMIT_S)
     assert rig.client.pieces == []
-
-
-async def test_a_stream_that_has_begun_is_not_committed():
     watch = Watch(heartbeat_s=0)
     rig = watch.stream()
     rig.exchange.data(HELLO)
@@ -198,13 +188,6 @@ async def test_heartbeats_begin_after_the_last_event():
     assert rig.client.pieces[5:] == [beat("chat_completions", False)]
     watch.pass_s(SILENT_S)
     assert len(rig.client.pieces) == 7
-
-
-async def test_heartbeats_can_be_switched_off():
-    watch = Watch(heartbeat_s=0)
-    rig = watch.stream()
-    watch.pass_s(COMMIT_S + 100)
-    assert rig.client.pieces == [beat("chat_completions", False)]
 
 
 async def test_a_call_that_is_over_gets_nothing():
@@ -286,16 +269,3 @@ async def test_a_stream_without_output_has_no_marks(heartbeat_s):
     watch.stream()
     watch.pass_s(2 * COMMIT_S)
     assert watch.marks == []
-
-
-@pytest.mark.parametrize("moves", [False, True])
-async def test_a_client_that_takes_nothing_for_the_idle_time_is_gone(moves):
-    watch = Watch(heartbeat_s=0)
-    rig = watch.stream()
-    rig.pump._data(HELLO)
-    rig.client.connection.room = False
-    for unsent_bytes in range(500, 500 + UpstreamSettings().idle_timeout_s + 2):
-        rig.client.connection.unsent_bytes = unsent_bytes if moves else 500
-        watch.pass_s(1)
-    assert isinstance(rig.call.running.interrupted, ClientGone) is not moves
-    assert ("drop",) in rig.client.connection.sent or moves

@@ -100,13 +100,6 @@ async def test_a_short_answer_is_over_before_its_head():
     assert rig.client.body == b""
 
 
-async def test_begin_sends_nothing_of_what_was_not_accepted():
-    rig = Rig()
-    rig.exchange.end(UpstreamError("truncated", "cut"))
-    rig.pump.begin()
-    assert rig.client.pieces == []
-
-
 async def test_usage_that_was_not_asked_for_stays_here():
     rig = Rig(drop_usage=True)
     usage = b'data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":2}}\n\n'
@@ -143,33 +136,31 @@ async def test_an_error_before_the_first_data_event_lets_another_channel_try():
     assert len(rig.client.heads) == 1 and rig.end.fault is None
 
 
-@pytest.mark.parametrize(
-    "garbage",
-    [b"data: <html>\n\n", b"data: 1\n\n", b": x\n\n" * (PREAMBLE_LIMIT_BYTES // 4)],
-)
-async def test_garbage_before_the_first_data_event(garbage):
-    rig = Rig()
-    rig.exchange.data(garbage)
-    assert rig.end.fault.condition is Condition.UPSTREAM_INVALID
-    assert rig.client.pieces == [] and not rig.accepted
+GOES_ON = object()
+LATE, CUT = UpstreamError("timeout_first_byte", "late"), UpstreamError("truncated", "cut")
 
 
-@pytest.mark.parametrize("kind", ["timeout_first_byte", "truncated", "reset_before_head"])
-async def test_an_upstream_that_fails_before_the_first_data_event(kind):
-    rig = Rig()
-    rig.exchange.data(b": hello\n\n")
-    rig.exchange.end(UpstreamError(kind, "detail"))
-    assert rig.end.fault.blame == "upstream"
-    assert rig.client.pieces == [] and not rig.pump.accepted
-
-
-@pytest.mark.parametrize("sent", [b"", b": hello\n\n", HELLO[:-10]])
-async def test_an_upstream_that_ends_before_the_first_data_event(sent):
+@pytest.mark.parametrize(("sent", "end", "condition"), [
+    (b"data: <html>\n\n", GOES_ON, Condition.UPSTREAM_INVALID),
+    (b"data: 1\n\n", GOES_ON, Condition.UPSTREAM_INVALID),
+    (b": x\n\n" * (PREAMBLE_LIMIT_BYTES // 4), GOES_ON, Condition.UPSTREAM_INVALID),
+    (b": hello\n\n", LATE, Condition.UPSTREAM_TIMEOUT),
+    (b": hello\n\n", CUT, Condition.UPSTREAM_FAILED),
+    (b": hello\n\n", UpstreamError("reset_before_head", "reset"), Condition.UPSTREAM_FAILED),
+    (b"", None, Condition.UPSTREAM_INVALID),
+    (b": hello\n\n", None, Condition.UPSTREAM_INVALID),
+    (HELLO[:-10], None, Condition.UPSTREAM_INVALID),
+])  # fmt: skip
+async def test_what_ends_before_the_first_data_event(sent, end, condition):
     rig = Rig()
     rig.exchange.data(sent)
-    rig.exchange.end(None)
-    assert rig.end.fault.condition is Condition.UPSTREAM_INVALID
-    assert rig.client.pieces == [] and not rig.pump.accepted
+    if end is not GOES_ON:
+        rig.exchange.end(end)
+    assert rig.end.fault.condition is condition and rig.end.fault.blame == "upstream"
+    assert rig.client.pieces == [] and not rig.pump.accepted and not rig.accepted
+    assert rig.pump.delivery() == Delivery() and rig.pump.output_units == 0
+    rig.pump.begin()
+    assert rig.client.pieces == []
 
 
 async def test_a_first_event_without_its_blank_line():
@@ -184,48 +175,33 @@ async def test_a_first_event_without_its_blank_line():
 # ---- ends ----------------------------------------------------------------------------------------
 
 
-async def test_an_error_event_after_the_acceptance():
+_ERROR = b'data: {"error":{"message":"sk-vendor is broke","type":"server_error"}}\n\n'
+_SOME, _LAST, _UNENDED = text(b"hello"), text(b"last"), FINISHED.rstrip(b"\n")
+
+
+@pytest.mark.parametrize(("sent", "end", "condition", "outcome", "tail"), [
+    (_LAST + _ERROR, GOES_ON, Condition.UPSTREAM_FAILED, "upstream_error", _LAST),
+    (_LAST + b"data: <html>\n\n" + _SOME, GOES_ON, Condition.UPSTREAM_INVALID,
+     "upstream_error", _LAST),
+    (text(b"half")[:-9], CUT, Condition.UPSTREAM_FAILED, "upstream_truncated", b""),
+    (text(b"half")[:-9], UpstreamError("timeout_idle", "late"), Condition.UPSTREAM_TIMEOUT,
+     "timeout", b""),
+    (text(b"half")[:-9], UpstreamError("protocol", "odd"), Condition.UPSTREAM_INVALID,
+     "upstream_truncated", b""),
+    (b"", None, Condition.UPSTREAM_FAILED, "upstream_truncated", b""),
+    (text(b"half")[:30], None, Condition.UPSTREAM_FAILED, "upstream_truncated", b""),
+    (_UNENDED, None, None, "ok", _UNENDED),
+])  # fmt: skip
+async def test_what_ends_after_the_acceptance(sent, end, condition, outcome, tail):
     rig = Rig()
-    rig.exchange.data(HELLO)
-    error = b'data: {"error":{"message":"sk-vendor is broke","type":"server_error"}}\n\n'
-    rig.exchange.data(text(b"last") + error)
-    assert rig.end.fault.condition is Condition.UPSTREAM_FAILED
-    assert rig.end.outcome == "upstream_error"
-    assert rig.end.tail == text(b"last")
-    assert rig.client.body == HELLO
-
-
-@pytest.mark.parametrize("family", [CHAT, MESSAGES])
-async def test_samples_that_break_off(family):
-    rig, whole = Rig(family), sample(family, "midstream_error")
-    rig.exchange.data(whole)
-    assert rig.end.fault is not None and rig.pump.accepted
-    assert whole.startswith(rig.client.body + rig.end.tail)
-    assert b"error" not in rig.end.tail
-
-
-@pytest.mark.parametrize(
-    ("kind", "condition", "outcome"),
-    [
-        ("truncated", Condition.UPSTREAM_FAILED, "upstream_truncated"),
-        ("timeout_idle", Condition.UPSTREAM_TIMEOUT, "timeout"),
-        ("protocol", Condition.UPSTREAM_INVALID, "upstream_truncated"),
-    ],
-)
-async def test_an_upstream_that_fails_after_the_acceptance(kind, condition, outcome):
-    rig = Rig()
-    rig.exchange.data(HELLO + text(b"hello") + text(b"half")[:-9])
-    rig.exchange.end(UpstreamError(kind, "detail"))
-    assert rig.end.fault.condition is condition and rig.end.outcome == outcome
-    assert rig.client.body + rig.end.tail == HELLO + text(b"hello")
-
-
-async def test_an_end_before_the_answer_is_whole():
-    rig = Rig()
-    rig.exchange.data(HELLO + text(b"hello"))
-    rig.exchange.end(None)
-    assert rig.end.fault.condition is Condition.UPSTREAM_FAILED
-    assert rig.end.outcome == "upstream_truncated"
+    rig.exchange.data(HELLO + _SOME)
+    rig.exchange.data(sent)
+    if end is not GOES_ON:
+        rig.exchange.end(end)
+    assert (rig.end.outcome, rig.end.tail) == (outcome, tail)
+    assert (rig.end.fault and rig.end.fault.condition) == condition
+    assert rig.client.body == HELLO + _SOME
+    assert rig.pump.at_boundary
 
 
 async def test_an_end_without_the_marker_after_the_last_finish():
@@ -235,27 +211,13 @@ async def test_an_end_without_the_marker_after_the_last_finish():
     assert rig.end == Ending("ok")
 
 
-async def test_a_last_event_without_its_blank_line():
-    rig = Rig()
-    rig.exchange.data(HELLO + FINISHED.rstrip(b"\n"))
-    rig.exchange.end(None)
-    assert rig.end.fault is None and rig.end.tail == FINISHED.rstrip(b"\n")
-
-
-async def test_half_an_event_at_the_end_is_not_sent():
-    rig = Rig()
-    rig.exchange.data(HELLO + text(b"half")[:30])
-    rig.exchange.end(None)
-    assert rig.end.fault.condition is Condition.UPSTREAM_FAILED and rig.end.tail == b""
-    assert rig.client.body == HELLO
-
-
-async def test_garbage_after_the_acceptance():
-    rig = Rig()
-    rig.exchange.data(HELLO)
-    rig.exchange.data(text(b"good") + b"data: <html>\n\n" + text(b"never"))
-    assert rig.end.fault.condition is Condition.UPSTREAM_INVALID
-    assert rig.end.tail == text(b"good") and rig.pump.at_boundary
+@pytest.mark.parametrize("family", [CHAT, MESSAGES])
+async def test_samples_that_break_off(family):
+    rig, whole = Rig(family), sample(family, "midstream_error")
+    rig.exchange.data(whole)
+    assert rig.end.fault is not None and rig.pump.accepted
+    assert whole.startswith(rig.client.body + rig.end.tail)
+    assert b"error" not in rig.end.tail
 
 
 # ---- back-pressure -------------------------------------------------------------------------------
@@ -274,21 +236,13 @@ async def test_a_slow_client_holds_the_upstream_up():
     assert rig.client.body == HELLO + text(b"one") + text(b"two")
 
 
-async def test_a_slow_client_from_the_first_byte():
-    rig = Rig()
-    rig.client.connection.room = False
-    assert not rig.exchange.data(HELLO)
-    rig.client.connection.on_drained()
-    assert rig.exchange.resumed == 1
-
-
 async def test_the_upstream_of_an_earlier_attempt_is_not_resumed():
     rig = Rig()
     first = rig.exchange
     first.end(UpstreamError("truncated", "cut"))
     rig.attach()
     rig.client.connection.room = False
-    rig.exchange.data(HELLO)
+    assert not rig.exchange.data(HELLO)  # slow from the first byte
     rig.client.connection.on_drained()
     assert (first.resumed, rig.exchange.resumed) == (0, 1)
 
@@ -310,6 +264,11 @@ async def test_commit_begins_the_stream_with_a_heartbeat(family):
     assert len(rig.client.heads) == 1
 
 
+def beat_in_silence(rig, at_s=1000):
+    rig.pump.last_sent_s = at_s
+    rig.pump.heartbeat(at_s + SILENT_S, SILENT_S)
+
+
 @pytest.mark.parametrize("family", [CHAT, MESSAGES])
 async def test_heartbeats_in_silence(family):
     rig = Rig(family)
@@ -324,8 +283,7 @@ async def test_heartbeats_in_silence(family):
     rig.pump.heartbeat(1000 + SILENT_S + 1, SILENT_S)
     assert len(rig.client.pieces) == 2
     rig.exchange.data(events(sample(family, "text"))[0])
-    rig.pump.last_sent_s = 2000
-    rig.pump.heartbeat(2000 + SILENT_S, SILENT_S)
+    beat_in_silence(rig, 2000)
     assert rig.client.pieces[-1] == beat(family, started=family == MESSAGES)
 
 
@@ -334,8 +292,7 @@ async def test_a_comment_before_message_start_is_followed_by_comments():
     rig = Rig(MESSAGES)
     rig.pump.commit(())
     rig.exchange.data(b": hello\n\n")
-    rig.pump.last_sent_s = 0
-    rig.pump.heartbeat(SILENT_S, SILENT_S)
+    beat_in_silence(rig)
     assert rig.client.pieces[-1] == beat(MESSAGES, started=False)
 
 
@@ -343,19 +300,17 @@ async def test_no_heartbeat_for_a_client_that_does_not_read():
     rig = Rig()
     rig.client.connection.room = False
     rig.exchange.data(HELLO)
-    rig.pump.last_sent_s = 0
-    rig.pump.heartbeat(SILENT_S, SILENT_S)
+    beat_in_silence(rig)
     assert rig.client.pieces == [HELLO]
     rig.client.connection.room = True
-    rig.pump.heartbeat(SILENT_S, SILENT_S)
+    beat_in_silence(rig)
     assert rig.client.pieces[-1] == beat(CHAT, started=False)
 
 
 async def test_a_heartbeat_may_stand_between_the_halves_of_an_event_that_waits():
     rig = Rig()
     rig.exchange.data(HELLO + text(b"two")[:20])
-    rig.pump.last_sent_s = 0
-    rig.pump.heartbeat(SILENT_S, SILENT_S)
+    beat_in_silence(rig)
     rig.exchange.data(text(b"two")[20:])
     assert rig.client.body == HELLO + beat(CHAT, started=False) + text(b"two")
 
@@ -369,8 +324,7 @@ async def test_no_heartbeat_inside_an_event_that_passes_raw():
         rig.exchange.data(large[at : at + 1000])
         if MAX_EVENT_BYTES < at < len(large) - 2000:
             assert not rig.pump.at_boundary
-            rig.pump.last_sent_s = 0
-            rig.pump.heartbeat(SILENT_S, SILENT_S)
+            beat_in_silence(rig)
     assert rig.pump.at_boundary
     assert rig.client.body == HELLO + large
     rig.exchange.data(FINISHED + DONE)
@@ -405,13 +359,6 @@ async def test_units_grow_with_the_text():
         rig.exchange.data(text(b"four words of text"))
         seen.append(rig.pump.output_units)
     assert seen == sorted(set(seen)) and 9 <= seen[-1] <= 20
-
-
-async def test_nothing_was_delivered_of_what_was_not_accepted():
-    rig = Rig()
-    rig.exchange.data(b": hello\n\n")
-    rig.exchange.end(UpstreamError("truncated", "cut"))
-    assert rig.pump.delivery() == Delivery() and rig.pump.output_units == 0
 
 
 async def test_before_an_attempt_everything_is_quiet():

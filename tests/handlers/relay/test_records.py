@@ -99,21 +99,18 @@ def test_the_record_of_a_refused_call_knows_little():
     assert record.attempts == ()
 
 
-@pytest.mark.parametrize(
-    ("ending", "code", "message"),
-    [
-        (Ending("ok"), None, None),
-        (Ending("client_gone"), "client_gone", None),
-        (Ending("drained", Fault(Condition.UNAVAILABLE, "why")), "drained", "why"),
-        (Ending("upstream_truncated", Fault(Condition.UPSTREAM_FAILED, "cut")),
-         "upstream_truncated", "cut"),
-        (Ending("upstream_error", Fault(Condition.UPSTREAM_OVERLOADED, "m")),
-         "upstream_overloaded", "m"),
-        (Ending("timeout", Fault(Condition.UPSTREAM_TIMEOUT, "late")), "upstream_timeout", "late"),
-        (Ending("internal_error", Fault(Condition.INTERNAL, "bug")), "internal_error", "bug"),
-        (Ending("upstream_error"), "upstream_error", None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("ending", "code", "message"), [
+    (Ending("ok"), None, None),
+    (Ending("client_gone"), "client_gone", None),
+    (Ending("drained", Fault(Condition.UNAVAILABLE, "why")), "drained", "why"),
+    (Ending("upstream_truncated", Fault(Condition.UPSTREAM_FAILED, "cut")),
+     "upstream_truncated", "cut"),
+    (Ending("upstream_error", Fault(Condition.UPSTREAM_OVERLOADED, "m")),
+     "upstream_overloaded", "m"),
+    (Ending("timeout", Fault(Condition.UPSTREAM_TIMEOUT, "late")), "upstream_timeout", "late"),
+    (Ending("internal_error", Fault(Condition.INTERNAL, "bug")), "internal_error", "bug"),
+    (Ending("upstream_error"), "upstream_error", None),
+])  # fmt: skip
 def test_the_error_of_a_record(ending, code, message):
     record = recorded(a_call(), ending)
     assert (record.outcome, record.error_code) == (ending.outcome, code)

@@ -30,14 +30,11 @@ def counts_of(delivery, **changes):
 # ---- counts --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("delivery", "changes"),
-    [
-        (Delivery(), {}),
-        (Delivery(usage=Usage(10, 20), output_units=5), {}),
-        (delivered(Usage(10, 20)), {"operation": Operation("/v1/some/count", free=True)}),
-    ],
-)
+@pytest.mark.parametrize(("delivery", "changes"), [
+    (Delivery(), {}),
+    (Delivery(usage=Usage(10, 20), output_units=5), {}),
+    (delivered(Usage(10, 20)), {"operation": Operation("/v1/some/count", free=True)}),
+])  # fmt: skip
 def test_what_was_not_delivered_costs_nothing(delivery, changes):
     counts = counts_of(delivery, **changes)
     assert (counts.usage, counts.source, counts.reported) == (Usage(), "none", None)
@@ -91,28 +88,25 @@ def test_what_is_stored_has_no_text_to_charge():
     assert settle.text_tokens(a_call(model=None, output_bound_tokens=0).admitted, 99) == 0
 
 
-@pytest.mark.parametrize(
-    ("usage", "context", "max_output", "charged"),
-    [
-        (Usage(100, 300), None, None, Usage(100, 300)),
-        (Usage(100, 301), None, None, Usage(100, 301)),
-        # an eighth and 64 tokens beyond the bound
-        (Usage(100, 401), None, None, Usage(100, 401)),
-        (Usage(100, 402), None, None, Usage(100, 401)),
-        (Usage(100, 999), None, 500, Usage(100, 500)),
-        # chat vendors may keep reasoning out of the bound
-        (Usage(100, 200, reasoning_tokens=200), None, None, Usage(100, 200, reasoning_tokens=200)),
-        (Usage(9, 402, reasoning_tokens=7000), None, None, Usage(9, 401, reasoning_tokens=7000)),
-        (Usage(9, 200, reasoning_tokens=400), None, 500, Usage(9, 200, reasoning_tokens=300)),
-        (Usage(9, 1, reasoning_tokens=2**31 - 1), None, None,
-         Usage(9, 1, reasoning_tokens=ABSURD_OUTPUT_TOKENS - 1)),
-        (Usage(5000, 1), 2000, None, Usage(2000, 1)),
-        (Usage(1000, 1, 900, 300, 50), 2000, None, Usage(1000, 1, 900, 100, 0)),
-        (Usage(60, 1), 50, None, Usage(60, 1)),
-        (Usage(ABSURD_INPUT_TOKENS, 1), None, None, Usage(ABSURD_INPUT_TOKENS, 1)),
-        (Usage(2**31 - 1, 2**31 - 1), None, None, Usage(ABSURD_INPUT_TOKENS, 401)),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("usage", "context", "max_output", "charged"), [
+    (Usage(100, 300), None, None, Usage(100, 300)),
+    (Usage(100, 301), None, None, Usage(100, 301)),
+    # an eighth and 64 tokens beyond the bound
+    (Usage(100, 401), None, None, Usage(100, 401)),
+    (Usage(100, 402), None, None, Usage(100, 401)),
+    (Usage(100, 999), None, 500, Usage(100, 500)),
+    # chat vendors may keep reasoning out of the bound
+    (Usage(100, 200, reasoning_tokens=200), None, None, Usage(100, 200, reasoning_tokens=200)),
+    (Usage(9, 402, reasoning_tokens=7000), None, None, Usage(9, 401, reasoning_tokens=7000)),
+    (Usage(9, 200, reasoning_tokens=400), None, 500, Usage(9, 200, reasoning_tokens=300)),
+    (Usage(9, 1, reasoning_tokens=2**31 - 1), None, None,
+     Usage(9, 1, reasoning_tokens=ABSURD_OUTPUT_TOKENS - 1)),
+    (Usage(5000, 1), 2000, None, Usage(2000, 1)),
+    (Usage(1000, 1, 900, 300, 50), 2000, None, Usage(1000, 1, 900, 100, 0)),
+    (Usage(60, 1), 50, None, Usage(60, 1)),
+    (Usage(ABSURD_INPUT_TOKENS, 1), None, None, Usage(ABSURD_INPUT_TOKENS, 1)),
+    (Usage(2**31 - 1, 2**31 - 1), None, None, Usage(ABSURD_INPUT_TOKENS, 401)),
+])  # fmt: skip
 def test_counts_beyond_reason_are_cut(usage, context, max_output, charged):
     counts = counts_of(delivered(usage), model=model(context, max_output))
     assert (counts.usage, counts.source) == (charged, "reported")

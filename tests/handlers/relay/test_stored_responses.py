@@ -19,22 +19,19 @@ from handlers.relay.records import Records
 from handlers.relay.routing.plan import Candidate
 from handlers.relay.stored_responses import LOOK_UPS_PER_USER, PAUSES_S, StoredResponses
 from store.calls.stored_responses import Found, mark_of
-from store.catalog.catalog import Channel, Snapshot
+from store.catalog.catalog import Snapshot
 from store.values.errors import StoreUnavailable
 from store.values.usage_record import StoredAt
 from tests.handlers.relay.calls import KEY, NATIVE, a_call
+from tests.handlers.relay.routing.channels import channel as channel_of
+from tests.support.served import until
 
 FAMILY = FAMILIES["responses"]
 ID = "resp_1"
 
 
 def channel(name, keys=("k",), **more):
-    fields = {
-        "id": f"id-{name}", "vendor": "demo", "family": FAMILY.name, "base_url": "http://x",
-        "groups": frozenset({"all"}), "models": {"m": "up"}, "priority": 0, "weight": 1,
-        "enabled": True, "fingerprints": tuple(f"mark-{key}" for key in keys), **more,
-    }  # fmt: skip
-    return Channel(name=name, keys=tuple(keys), **fields)
+    return channel_of(name, keys=keys, **{"family": FAMILY.name, **more})
 
 
 TWO = (channel("a"), channel("b", "xyz"))
@@ -168,21 +165,18 @@ def test_what_no_call_has_made_is_not_looked_up():
 SHARING = channel("b", "xyz", shared_ids=("vs_1", "resp_*", "cntr_*"))
 
 
-@pytest.mark.parametrize(
-    ("refs", "told"),
-    [
-        ((("given", "vs_1"),), ("b", ("x", "y", "z"))),
-        ((("given", "resp_new"), ("given", "vs_1")), ("b", ("x", "y", "z"))),
-        ((("given", "vs_12"),), Condition.ID_NOT_FOUND),
-        ((("given", "vs_1"), ("given", "vs_2")), Condition.ID_NOT_FOUND),
-        ((("either", "cntr_1"),), ("b", ("x", "y", "z"))),
-        ((("either", ID),), ("b", ("x", "y", "z"))),
-        ((("answer", ID),), ("b", ("y",))),  # what answers have made is never shared
-        ((("answer", "resp_new"),), Condition.ID_NOT_FOUND),
-        ((("answer", ID), ("given", "vs_1")), ("b", ("y",))),
-        ((("answer", ID), ("given", "vs_2")), Condition.ID_NOT_FOUND),
-    ],
-)
+@pytest.mark.parametrize(("refs", "told"), [
+    ((("given", "vs_1"),), ("b", ("x", "y", "z"))),
+    ((("given", "resp_new"), ("given", "vs_1")), ("b", ("x", "y", "z"))),
+    ((("given", "vs_12"),), Condition.ID_NOT_FOUND),
+    ((("given", "vs_1"), ("given", "vs_2")), Condition.ID_NOT_FOUND),
+    ((("either", "cntr_1"),), ("b", ("x", "y", "z"))),
+    ((("either", ID),), ("b", ("x", "y", "z"))),
+    ((("answer", ID),), ("b", ("y",))),  # what answers have made is never shared
+    ((("answer", "resp_new"),), Condition.ID_NOT_FOUND),
+    ((("answer", ID), ("given", "vs_1")), ("b", ("y",))),
+    ((("answer", ID), ("given", "vs_2")), Condition.ID_NOT_FOUND),
+])  # fmt: skip
 def test_what_a_channel_shares_may_be_named(refs, told):
     refs = tuple(StoredRef(kind, "x", id_) for kind, id_ in refs)
     call = call_of((channel("a"), SHARING), operation="generate", refs=refs)
@@ -229,27 +223,19 @@ def test_a_key_that_was_replaced():
     assert found(Store().put("id-b", "mark-gone"), call_of()) == ("b", ("x", "y", "z"))
 
 
-@pytest.mark.parametrize(
-    ("changes", "operation", "told"),
-    [
-        ({"enabled": False}, "stored", Condition.NO_CHANNEL),
-        ({"enabled": False}, "generate", Condition.NO_CHANNEL),
-        ({"groups": frozenset({"vip"})}, "stored", Condition.ID_NOT_FOUND),
-        ({"family": "messages"}, "stored", Condition.ID_NOT_FOUND),
-        ({"id": "id-new"}, "stored", Condition.ID_NOT_FOUND),
-        ({"models": {"n": "up"}}, "generate", Condition.ID_NOT_FOUND),
-        ({"models": {"n": "up"}}, "stored", ("b", ("y",))),
-    ],
-)
+@pytest.mark.parametrize(("changes", "operation", "told"), [
+    ({"enabled": False}, "stored", Condition.NO_CHANNEL),
+    ({"enabled": False}, "generate", Condition.NO_CHANNEL),
+    ({"groups": frozenset({"vip"})}, "stored", Condition.ID_NOT_FOUND),
+    ({"family": "messages"}, "stored", Condition.ID_NOT_FOUND),
+    ({"id": "id-new"}, "stored", Condition.ID_NOT_FOUND),
+    ({"models": {"n": "up"}}, "generate", Condition.ID_NOT_FOUND),
+    ({"models": {"n": "up"}}, "stored", ("b", ("y",))),
+])  # fmt: skip
 def test_a_channel_that_cannot_be_asked(changes, operation, told):
     channels = (channel("a"), channel("b", "xyz", **changes), channel("c"))
     store = Store().put("id-b", "mark-y")
     assert found(store, call_of(channels, operation=operation)) == told
-
-
-async def until(condition):
-    while not condition():  # noqa: ASYNC110 - a poll is what a test can do from outside
-        await asyncio.sleep(0.001)
 
 
 class Held:

@@ -8,11 +8,13 @@ import pytest
 from adapters.registry import CODECS, FAMILIES, TRANSLATORS
 from store.catalog.catalog import Channel
 from tests.handlers.relay.rig import Calling
+from tests.handlers.relay.rig import channel_at as channel
 from tests.handlers.relay.toy import BEAT, COUNT, END, SAY, TOY, TOY_CODECS, TRANSLATIONS, piece
+from tests.handlers.relay.upstream.scripts import JSON, refusing, streaming
+from tests.handlers.relay.upstream.scripts import answering as answering_with
 from tests.support.served import until
 
 USAGE = {"prompt_tokens": 5, "completion_tokens": 2}
-JSON = ("Content-Type: application/json",)
 
 
 def event(**fields):
@@ -38,12 +40,10 @@ def relay(client):
     return Calling(client, entries=frozenset({"toy"}))
 
 
-def channel(upstream, name="main", priority=0, family="chat_completions", **fields):
-    return Channel(
-        id=f"id-{name}", name=name, vendor="demo", family=family, keys=("k",),
-        base_url=upstream.url.removesuffix("/v1/test"), groups=frozenset({"gold"}),
-        models={"m": "up"}, priority=priority, weight=1, enabled=True, **fields,
-    )  # fmt: skip
+def answer_of(content):
+    message = {"role": "assistant", "content": content}
+    answer = {"id": "c1", "model": "up", "choices": [{"message": message}], "usage": USAGE}
+    return json.dumps(answer).encode()
 
 
 async def relayed(relay, *channels, operation=SAY, **fields):
@@ -54,12 +54,7 @@ async def relayed(relay, *channels, operation=SAY, **fields):
 
 
 async def test_a_whole_answer(relay, serve):
-    async def script(peer, head, body):
-        message = {"role": "assistant", "content": "Me."}
-        answer = {"id": "c1", "model": "up", "choices": [{"message": message}], "usage": USAGE}
-        await peer.answer(json.dumps(answer).encode(), headers=JSON)
-
-    upstream = await serve(script)
+    upstream = await serve(answering_with(answer_of("Me."), headers=JSON))
     [(kind, status, headers, body)], record = await relayed(relay, channel(upstream), most=9)
     assert (kind, status) == ("answer", 200)
     assert json.loads(body) == {"said": "Me.", "used": 5, "model": "m"}
@@ -71,9 +66,8 @@ async def test_a_whole_answer(relay, serve):
     assert (asked["model"], asked["max_tokens"]) == ("up", 9)
     assert asked["messages"] == [{"role": "user", "content": "Who?"}]
     assert record.attempts[0].dropped == ()
-    assert (record.outcome, record.call.family, record.upstream_family) == (
-        *("ok", "toy", "chat_completions"),
-    )
+    families = record.call.family, record.upstream_family
+    assert (record.outcome, *families) == ("ok", "toy", "chat_completions")
     assert (record.input_tokens, record.output_tokens) == (5, 2)
 
 
@@ -95,16 +89,7 @@ async def test_a_stream(relay, serve):
 
 
 async def test_a_refusal_and_a_fail_over(relay, serve):
-    async def failing(peer, head, body):
-        error = {"error": {"message": "busy", "type": "server_error"}}
-        await peer.answer(json.dumps(error).encode(), "500 Busy", JSON)
-
-    async def answering(peer, head, body):
-        await peer.begin_stream()
-        await peer.chunk(text("Me.", finish_reason="stop") + b"data: [DONE]\n\n")
-        await peer.end_stream()
-
-    bad, good = await serve(failing), await serve(answering)
+    bad, good = await serve(refusing("500 Busy", "busy")), await serve(streaming(WHOLE))
     first, second = channel(bad, "first", 1), channel(good, "second")
     sent, record = await relayed(relay, first, second, live=True)
     assert b"".join(one[-1] for one in sent) == piece("Me.") + END
@@ -133,17 +118,14 @@ async def test_a_stream_that_breaks_ends_in_the_words_of_the_client(relay, serve
     assert record.outcome == "upstream_truncated" and record.output_tokens > 0
 
 
+WHOLE = text("Me.", finish_reason="stop") + event(choices=[], usage=USAGE) + b"data: [DONE]\n\n"
+
+
 async def answering(peer, head, body):
     """An upstream that speaks chat completions."""
-    if json.loads(body).get("stream"):
-        await peer.begin_stream()
-        await peer.chunk(text("Me.", finish_reason="stop") + event(choices=[], usage=USAGE))
-        await peer.chunk(b"data: [DONE]\n\n")
-        await peer.end_stream()
-        return
-    message = {"role": "assistant", "content": "Me."}
-    answer = {"id": "c1", "model": "up", "choices": [{"message": message}], "usage": USAGE}
-    await peer.answer(json.dumps(answer).encode(), headers=JSON)
+    live = json.loads(body).get("stream")
+    script = streaming(WHOLE) if live else answering_with(answer_of("Me."), headers=JSON)
+    await script(peer, head, body)
 
 
 def seal_of(sent):
@@ -199,17 +181,11 @@ async def test_a_request_that_cannot_be_read_is_the_clients_mistake(relay, serve
     assert record.outcome == "refused" and upstream.requests == []
 
 
+SEALING = streaming(event(choices=[{"index": 0, "delta": {"seal": "s3cret"}}]), WHOLE)
+
+
 async def test_opaque_state_goes_back_to_its_maker_alone(relay, serve):
-    asked = []
-
-    async def script(peer, head, body):
-        asked.append(json.loads(body).get("seals", []))
-        await peer.begin_stream()
-        await peer.chunk(event(choices=[{"index": 0, "delta": {"seal": "s3cret"}}]))
-        await peer.chunk(text("Me.", finish_reason="stop") + b"data: [DONE]\n\n")
-        await peer.end_stream()
-
-    upstream = await serve(script)
+    upstream = await serve(SEALING)
     sent, _ = await relayed(relay, channel(upstream), live=True)
     sealed = seal_of(sent)
     assert sealed.startswith("gw1.chat_completions.") and "s3cret" not in sealed
@@ -217,39 +193,30 @@ async def test_opaque_state_goes_back_to_its_maker_alone(relay, serve):
     for thought in (sealed, forged, "s3cret"):
         await relayed(relay, channel(upstream), live=True, thought=thought)
     await relayed(relay, channel(upstream, "other"), live=True, thought=sealed)
-    assert asked == [[], ["s3cret"], [], [], []]
+    seals = [json.loads(body).get("seals", []) for _, body in upstream.requests]
+    assert seals == [[], ["s3cret"], [], [], []]
 
 
 async def test_a_refused_thought_is_left_out_and_the_channel_asked_again(relay, serve):
-    asked = []
-
     async def script(peer, head, body):
-        asked.append(json.loads(body))
-        if asked[-1].get("seals"):
-            error = {"error": {"message": "Invalid signature in thinking block"}}
-            await peer.answer(json.dumps(error).encode(), "400 No", JSON)
-        elif len(asked) == 1:
-            await peer.begin_stream()
-            await peer.chunk(event(choices=[{"index": 0, "delta": {"seal": "s"}}]))
-            await peer.chunk(text("Me.", finish_reason="stop") + b"data: [DONE]\n\n")
-            await peer.end_stream()
+        if b'"seals"' in body:
+            answer = refusing("400 No", "Invalid signature in thinking block")
         else:
-            await answering(peer, head, body)
+            answer = SEALING if len(upstream.requests) == 1 else answering
+        await answer(peer, head, body)
 
     upstream = await serve(script)
     sent, _ = await relayed(relay, channel(upstream), live=True)
-    sealed = seal_of(sent)
-    _, record = await relayed(relay, channel(upstream), thought=sealed)
+    _, record = await relayed(relay, channel(upstream), thought=seal_of(sent))
     assert record.outcome == "ok" and [one.status for one in record.attempts] == [400, 200]
-    assert ["seals" in one for one in asked] == [False, True, False]
+    assert [b'"seals"' in body for _, body in upstream.requests] == [False, True, False]
 
 
 async def test_usage_is_not_asked_for_where_the_vendor_refuses_the_option(relay, serve):
     async def script(peer, head, body):
-        if b"stream_options" not in body:
-            return await answering(peer, head, body)
-        error = {"error": {"message": "unknown field stream_options"}}
-        return await peer.answer(json.dumps(error).encode(), "400 No", JSON)
+        refused = b"stream_options" in body
+        answer = refusing("400 No", "unknown field stream_options") if refused else answering
+        await answer(peer, head, body)
 
     sent, record = await relayed(relay, channel(await serve(script)), live=True)
     assert sent[-1][-1].endswith(END) and record.outcome == "ok" and len(record.attempts) == 2
@@ -259,9 +226,7 @@ async def test_a_large_answer_and_a_large_request(relay, serve):
     words = "word " * 200_000
 
     async def script(peer, head, body):
-        message = {"role": "assistant", "content": json.loads(body)["messages"][0]["content"]}
-        answer = {"id": "c1", "model": "up", "choices": [{"message": message}], "usage": USAGE}
-        await peer.answer(json.dumps(answer).encode(), headers=JSON)
+        await peer.answer(answer_of(json.loads(body)["messages"][0]["content"]), headers=JSON)
 
     [(_, status, _, body)], record = await relayed(relay, channel(await serve(script)), ask=words)
     assert status == 200 and json.loads(body)["said"] == words
@@ -269,10 +234,8 @@ async def test_a_large_answer_and_a_large_request(relay, serve):
 
 
 async def test_tokens_are_counted_by_the_upstream_where_it_can(relay, serve):
-    async def script(peer, head, body):
-        await peer.answer(b'{"input_tokens": 7}', headers=JSON)
-
-    upstream, chat = await serve(script), await serve(answering)
+    upstream = await serve(answering_with(b'{"input_tokens": 7}', headers=JSON))
+    chat = await serve(answering)
     both = channel(upstream, family="messages"), channel(chat, "chat", priority=9)
     [(_, status, headers, body)], record = await relayed(relay, *both, operation=COUNT)
     assert (status, json.loads(body)) == (200, {"count": 7}) and chat.requests == []

@@ -7,13 +7,12 @@ import json
 import pytest
 
 from adapters.registry import FAMILIES
-from store.catalog.catalog import Channel
 from store.values.usage_record import StoredAt
-from tests.handlers.relay.rig import Calling
+from tests.handlers.relay.rig import Calling, channel_at
+from tests.handlers.relay.upstream.scripts import JSON, refusing
 from tests.support.served import until
 
 CHAT, RESPONSES, MESSAGES, GENERATE = FAMILIES
-JSON = ("Content-Type: application/json",)
 LOSSES = dict.fromkeys(FAMILIES, 1)
 SEALED = "gw1.messages.abc.czNjcmV0.0123456789abcdef"
 HI = {"role": "user", "content": "Hi"}
@@ -38,12 +37,7 @@ def relay(client):
 
 
 def channel(upstream, family, name="main", **fields):
-    return Channel(
-        id=f"id-{name}", name=name, vendor="demo", family=family,
-        base_url=upstream.url.removesuffix("/v1/test"), groups=frozenset({"gold"}),
-        weight=1, enabled=True, losses=LOSSES,
-        **{"keys": ("k",), "models": {"m": "up"}, "priority": 0, **fields},
-    )  # fmt: skip
+    return channel_at(upstream, name, family=family, losses=LOSSES, **fields)
 
 
 async def relayed(relay, family, body, *channels, job="generate", target=None):
@@ -77,10 +71,14 @@ async def chat(peer, head, body):
     await peer.answer(json.dumps(answer).encode(), headers=JSON)
 
 
+CONTENTS = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}
+
+
 async def test_a_client_without_events_gets_one_array(relay, serve):
     upstream = channel(await serve(chat), CHAT)
-    body = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}
-    sent, record = await relayed(relay, GENERATE, body, upstream, job="stream_array", target="m")
+    sent, record = await relayed(
+        relay, GENERATE, CONTENTS, upstream, job="stream_array", target="m"
+    )
     assert ("Content-Type", "application/json") in sent[0][2]
     chunks = json.loads(b"".join(one[-1] for one in sent))
     parts = [part for one in chunks for part in one["candidates"][0]["content"].get("parts", ())]
@@ -95,11 +93,10 @@ async def test_heartbeats_before_an_answer_that_never_begins(relay, serve, job):
 
     async def script(peer, head, body):
         await go.wait()
-        await peer.answer(b'{"error": {"message": "no", "type": "x"}}', "500 No", JSON)
+        await refusing("500 No", "no")(peer, head, body)
 
-    body = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}
     upstream = channel(await serve(script), CHAT)
-    call = asyncio.create_task(relayed(relay, GENERATE, body, upstream, job=job, target="m"))
+    call = asyncio.create_task(relayed(relay, GENERATE, CONTENTS, upstream, job=job, target="m"))
     await until(lambda: relay.live._streams)
     relay.pass_s(relay.settings.upstream.commit_after_s + 39)
     go.set()
@@ -155,56 +152,41 @@ async def test_what_only_the_own_family_has_is_not_asked_of_others(relay, serve)
     assert record.error_code == "unknown_path" and upstream.requests == []
 
 
-NATIVE = {
-    CHAT: lambda state: {
-        "model": "m",
-        "messages": [HI, {"role": "assistant", "content": "a", "reasoning_opaque": state}, HI],
-    },
-    RESPONSES: lambda state: {
-        "model": "m",
-        "input": [
-            HI,
-            {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": state},
-            {"type": "message", "role": "assistant", "content": "a"},
-            HI,
-        ],
-    },
-    MESSAGES: lambda state: {
-        "model": "m",
-        "max_tokens": 9,
-        "messages": [
-            HI,
-            {
-                "role": "assistant",
-                "content": [
-                    {"type": "thinking", "thinking": "hm", "signature": state},
-                    {"type": "text", "text": "a"},
-                ],
-            },
-            HI,
-        ],
-    },
-    GENERATE: lambda state: {
-        "contents": [
-            {"role": "user", "parts": [{"text": "Hi"}]},
-            {"role": "model", "parts": [{"text": "a", "thoughtSignature": state}]},
-            {"role": "user", "parts": [{"text": "Hi"}]},
-        ],
-    },
-}
+_MODEL_TURNS = {
+    CHAT: lambda state: [{"role": "assistant", "content": "a", "reasoning_opaque": state}],
+    RESPONSES: lambda state: [
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": state},
+        {"type": "message", "role": "assistant", "content": "a"},
+    ],
+    MESSAGES: lambda state: [{"role": "assistant", "content": [
+        {"type": "thinking", "thinking": "hm", "signature": state},
+        {"type": "text", "text": "a"},
+    ]}],
+    GENERATE: lambda state: [
+        {"role": "model", "parts": [{"text": "a", "thoughtSignature": state}]},
+    ],
+}  # fmt: skip
+
+
+def conversation(family, state=None):
+    """A request of the family's clients; `state`: opaque, of the answer before."""
+    hi = CONTENTS["contents"][0] if family == GENERATE else HI
+    turns = [hi] if state is None else [hi, *_MODEL_TURNS[family](state), hi]
+    if family == GENERATE:
+        return {"contents": turns}
+    if family == RESPONSES:
+        return {"model": "m", "input": turns}
+    return {"model": "m", "max_tokens": 9, "messages": turns}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 async def test_a_native_upstream_never_sees_the_state_of_others(relay, serve, family):
-    async def script(peer, head, body):
-        await peer.answer(b'{"error": {"message": "no", "type": "x"}}', "400 No", JSON)
-
-    upstream = await serve(script)
+    upstream = await serve(refusing("400 No", "no"))
     state = SEALED
     if family == GENERATE:
         state = base64.b64encode(SEALED.encode()).decode()
     for value in (state, "native+state="):
-        body = NATIVE[family](value)
+        body = conversation(family, value)
         await relayed(relay, family, body, channel(upstream, family), target="m")
     [(_, cleaned), (_, untouched)] = upstream.requests
     assert b"gw1." not in cleaned and b"Z3cx" not in cleaned and b'"Hi"' in cleaned
@@ -215,34 +197,29 @@ async def test_a_conversation_stays_at_its_translated_channel(relay, serve):
     upstreams = [await serve(chat) for _ in range(4)]
     channels = [channel(one, CHAT, f"c{n}") for n, one in enumerate(upstreams)]
     for _ in range(6):
-        body = {"model": "m", "max_tokens": 9, "messages": [HI]}
-        await relayed(relay, MESSAGES, body, *channels)
+        await relayed(relay, MESSAGES, conversation(MESSAGES), *channels)
     assert sorted(len(one.requests) for one in upstreams) == [0, 0, 0, 6]
 
 
-async def test_a_native_channel_that_fails_is_followed_by_a_translated_one(relay, serve):
-    async def failing(peer, head, body):
-        await peer.answer(b'{"error": {"message": "no", "type": "x"}}', "500 No", JSON)
-
-    bad, good = await serve(failing), await serve(chat)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_native_channel_that_fails_is_followed_by_a_translated_one(relay, serve, stream):
+    bad, good = await serve(refusing("500 No", "no")), await serve(chat)
     first, second = channel(bad, MESSAGES, "native"), channel(good, CHAT, "other", priority=9)
-    for stream in (False, True):
-        body = {"model": "m", "max_tokens": 9, "messages": [HI], "stream": stream, "top_k": 3}
-        sent, record = await relayed(relay, MESSAGES, body, first, second)
-        assert record.outcome == "ok" and b"llo" in b"".join(one[-1] for one in sent)
-        assert [one.channel for one in record.attempts][-1] == "other"
-        assert record.attempts[-1].dropped == ("top_k",)
+    body = conversation(MESSAGES) | {"stream": stream, "top_k": 3}
+    sent, record = await relayed(relay, MESSAGES, body, first, second)
+    assert record.outcome == "ok" and b"llo" in b"".join(one[-1] for one in sent)
+    assert record.attempts[-1].channel == "other"
+    assert record.attempts[-1].dropped == ("top_k",)
     assert (record.upstream_family, record.input_tokens, record.output_tokens) == (CHAT, 5, 2)
+
+
+INVALID_SIGNATURE = refusing("400 No", "Invalid signature in thinking block")
 
 
 @pytest.mark.parametrize("family", [RESPONSES, MESSAGES, GENERATE])
 async def test_a_native_upstream_that_refuses_a_thought_is_asked_without_any(relay, serve, family):
-    async def script(peer, head, body):
-        error = {"error": {"message": "Invalid signature in thinking block", "type": "x"}}
-        await peer.answer(json.dumps(error).encode(), "400 No", JSON)
-
-    upstream = await serve(script)
-    body = NATIVE[family]("bmF0aXZl")
+    upstream = await serve(INVALID_SIGNATURE)
+    body = conversation(family, "bmF0aXZl")
     _, record = await relayed(relay, family, body, channel(upstream, family), target="m")
     [(_, first), (_, second)] = upstream.requests
     assert b"bmF0aXZl" in first and b"bmF0aXZl" not in second
@@ -253,41 +230,22 @@ async def test_a_native_upstream_that_refuses_a_thought_is_asked_without_any(rel
 
 @pytest.mark.parametrize("family", FAMILIES)
 async def test_without_a_thought_there_is_nothing_to_leave_out(relay, serve, family):
-    async def script(peer, head, body):
-        error = {"error": {"message": "Invalid signature", "type": "x"}}
-        await peer.answer(json.dumps(error).encode(), "400 No", JSON)
-
-    upstream = await serve(script)
-    body = {"model": "m", "max_tokens": 9, "messages": [HI]}
-    if family == GENERATE:
-        body = {"contents": [{"parts": [{"text": "Hi"}]}]}
-    elif family == RESPONSES:
-        body = {"model": "m", "input": [HI]}
-    await relayed(relay, family, body, channel(upstream, family), target="m")
+    upstream = await serve(INVALID_SIGNATURE)
+    await relayed(relay, family, conversation(family), channel(upstream, family), target="m")
     assert len(upstream.requests) == 1
 
 
 async def test_a_round_of_tools_goes_on_without_thinking_when_its_thoughts_are_refused(
     relay, serve
 ):
-    async def script(peer, head, body):
-        error = {"error": {"message": "Invalid signature in thinking block", "type": "x"}}
-        await peer.answer(json.dumps(error).encode(), "400 No", JSON)
-
-    upstream = await serve(script)
+    upstream = await serve(INVALID_SIGNATURE)
     thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
     call = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
     result = {"type": "tool_result", "tool_use_id": "t", "content": "x"}
-    body = {
-        "model": "m",
-        "max_tokens": 4096,
-        "thinking": {"type": "enabled", "budget_tokens": 2048},
-        "messages": [
-            HI,
-            {"role": "assistant", "content": [thought, call]},
-            {"role": "user", "content": [result]},
-        ],
-    }
+    turns = [HI, {"role": "assistant", "content": [thought, call]},
+             {"role": "user", "content": [result]}]  # fmt: skip
+    thinking = {"type": "enabled", "budget_tokens": 2048}
+    body = {"model": "m", "max_tokens": 4096, "thinking": thinking, "messages": turns}
     await relayed(relay, MESSAGES, body, channel(upstream, MESSAGES))
     second = json.loads(upstream.requests[1][1])
     assert second["thinking"] == {"type": "disabled"}

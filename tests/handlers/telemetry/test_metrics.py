@@ -130,14 +130,11 @@ def test_attempts_and_why_they_were_repeated(metrics, table):
     assert table.value(upstream, "main", "upstream_truncated") == 1
 
 
-@pytest.mark.parametrize(
-    ("changes", "phase"),
-    [
-        ({"attempts": (), "ttft_ms": None}, "request"),
-        ({"ttft_ms": None}, "waiting"),
-        ({}, "answer"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "phase"), [
+    ({"attempts": (), "ttft_ms": None}, "request"),
+    ({"ttft_ms": None}, "waiting"),
+    ({}, "answer"),
+])  # fmt: skip
 def test_where_a_client_was_when_it_left(metrics, table, changes, phase):
     gone = {"outcome": "client_gone", "error_code": "client_gone", "status": None}
     metrics.call_ended(record(**gone, **changes), 0)

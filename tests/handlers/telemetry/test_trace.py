@@ -52,26 +52,23 @@ def test_later_versions_are_read_as_far_as_they_are_known():
     assert trace.header_lines(0) == [f"traceparent: {PARENT}"]
 
 
-@pytest.mark.parametrize(
-    "parent",
-    [
-        "",
-        "garbage",
-        f"00-{TRACE}-{SPAN}",
-        f"00-{TRACE}-{SPAN}-01-more",
-        f"00-{TRACE}-{SPAN}-01 ",
-        f"00-{TRACE.upper()}-{SPAN}-01",
-        f"00-{'0' * 32}-{SPAN}-01",
-        f"00-{TRACE}-{'0' * 16}-01",
-        f"ff-{TRACE}-{SPAN}-01",
-        f"00-{TRACE[1:]}-{SPAN}-01",
-        f"00-{TRACE}-{SPAN}-0g",
-        f"{PARENT}, {PARENT}",
-        f"01-{TRACE}-{SPAN}-01more",
-        f"01-{TRACE}-{SPAN}-01-\r\nX-Evil: 1",
-        "x" * 10_000,
-    ],
-)
+@pytest.mark.parametrize("parent", [
+    "",
+    "garbage",
+    f"00-{TRACE}-{SPAN}",
+    f"00-{TRACE}-{SPAN}-01-more",
+    f"00-{TRACE}-{SPAN}-01 ",
+    f"00-{TRACE.upper()}-{SPAN}-01",
+    f"00-{'0' * 32}-{SPAN}-01",
+    f"00-{TRACE}-{'0' * 16}-01",
+    f"ff-{TRACE}-{SPAN}-01",
+    f"00-{TRACE[1:]}-{SPAN}-01",
+    f"00-{TRACE}-{SPAN}-0g",
+    f"{PARENT}, {PARENT}",
+    f"01-{TRACE}-{SPAN}-01more",
+    f"01-{TRACE}-{SPAN}-01-\r\nX-Evil: 1",
+    "x" * 10_000,
+])  # fmt: skip
 def test_what_is_not_valid_is_left_out(parent):
     assert read(parent, "state=1") is None
     begun = read(parent, "state=1", exporting=True)

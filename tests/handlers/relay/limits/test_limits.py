@@ -88,15 +88,12 @@ def test_tokens_that_are_asked_for():
     assert entered(key={"tpm": 10**6}).wanted == (5100, 356)
 
 
-@pytest.mark.parametrize(
-    ("limit", "words", "wait_s"),
-    [
-        ({"rpm": 60}, "60 requests per minute. Try again in 1s.", 1),
-        ({"rpm": 1}, "1 request per minute. Try again in 60s.", 60),
-        ({"tpm": 100}, "100 tokens per minute. Try again in 60s.", 60),
-        ({"concurrency": 2}, "2 concurrent calls. Try again in 3s.", 3),
-    ],
-)
+@pytest.mark.parametrize(("limit", "words", "wait_s"), [
+    ({"rpm": 60}, "60 requests per minute. Try again in 1s.", 1),
+    ({"rpm": 1}, "1 request per minute. Try again in 60s.", 60),
+    ({"tpm": 100}, "100 tokens per minute. Try again in 60s.", 60),
+    ({"concurrency": 2}, "2 concurrent calls. Try again in 3s.", 3),
+])  # fmt: skip
 def test_a_refusal_says_the_limit_and_the_wait(limit, words, wait_s):
     limits = Limits(private_cells())
     for _ in range(100):

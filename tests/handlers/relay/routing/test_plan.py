@@ -183,14 +183,11 @@ def test_what_is_remembered_of_candidates_is_bounded():
     assert len(make._remembered) <= plan._MAX_REMEMBERED
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"enabled": False}, "disabled"),
-        ({"groups": frozenset({"others"})}, "not_for_this_group"),
-        ({"family": "messages"}, "other_family"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "reason"), [
+    ({"enabled": False}, "disabled"),
+    ({"groups": frozenset({"others"})}, "not_for_this_group"),
+    ({"family": "messages"}, "other_family"),
+])  # fmt: skip
 def test_reasons_of_channels_that_are_no_candidates(changes, reason):
     channels = (channel("a", **changes), channel("b"), channel("c", models={"n": "up"}))
     snapshot = Snapshot(1, {}, {}, channels)

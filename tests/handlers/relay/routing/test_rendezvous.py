@@ -33,21 +33,18 @@ def too_far_off(wins, weights):
     return (chi - freedom) / (2 * freedom) ** 0.5
 
 
-@pytest.mark.parametrize(
-    "weights",
-    [
-        [1, 1],
-        [3, 1],
-        [1, 2, 3],
-        [100, 1],
-        [5] * 10,
-        [1 + n % 4 for n in range(MAX_RUNNERS)],
-        [7] * (MAX_RUNNERS + 1),
-        [1 + n % 5 for n in range(200)],
-        [0, 1, 0, 3],
-        [1 if n % 2 else 0 for n in range(40)],
-    ],
-)
+@pytest.mark.parametrize("weights", [
+    [1, 1],
+    [3, 1],
+    [1, 2, 3],
+    [100, 1],
+    [5] * 10,
+    [1 + n % 4 for n in range(MAX_RUNNERS)],
+    [7] * (MAX_RUNNERS + 1),
+    [1 + n % 5 for n in range(200)],
+    [0, 1, 0, 3],
+    [1 if n % 2 else 0 for n in range(40)],
+])  # fmt: skip
 def test_shares_are_those_of_the_weights(weights):
     race = race_of(named(weights))
     wins = Counter(map(race.winner, TOKENS))

@@ -75,18 +75,15 @@ def test_a_channel_without_keys_has_their_limits_once():
     assert world.places(2) == [("a", 0), None]
 
 
-@pytest.mark.parametrize(
-    ("channels", "wait_s"),
-    [
-        ([{"rpm": 2}], 30),
-        ([{"rpm": 1}, {"rpm": 2}], 30),
-        ([{"rpm": 1, "keys": ("x", "y"), "key_rpm": 2}], 60),
-        ([{"keys": ("x", "y"), "key_rpm": 1}], 60),
-        ([{"tpm": 200}], 60),
-        ([{"concurrency": 1}], 2),
-        ([{"concurrency": 1}, {"rpm": 1}], 2),
-    ],
-)
+@pytest.mark.parametrize(("channels", "wait_s"), [
+    ([{"rpm": 2}], 30),
+    ([{"rpm": 1}, {"rpm": 2}], 30),
+    ([{"rpm": 1, "keys": ("x", "y"), "key_rpm": 2}], 60),
+    ([{"keys": ("x", "y"), "key_rpm": 1}], 60),
+    ([{"tpm": 200}], 60),
+    ([{"concurrency": 1}], 2),
+    ([{"concurrency": 1}, {"rpm": 1}], 2),
+])  # fmt: skip
 def test_when_all_are_full_the_wait_is_that_of_the_first_to_have_room(channels, wait_s):
     world = World(*(channel(f"c{n}", **fields) for n, fields in enumerate(channels)))
     while isinstance((found := world.next()), Candidate):

@@ -1,6 +1,7 @@
 """What a scripted upstream does with a request, and what a test waits for."""
 
 import asyncio
+import json
 
 import pycurl
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from handlers.relay.upstream import handle as handle_module
 from handlers.relay.upstream.client import UpstreamError
 
+JSON = ("Content-Type: application/json",)
 EVENT = b"data: {}\n\n"
 
 
@@ -50,6 +52,12 @@ def sending(data, how="close"):
             peer.reset()
 
     return script
+
+
+def refusing(status, message):
+    """A script that answers with an error."""
+    error = json.dumps({"error": {"message": message, "type": "x"}}).encode()
+    return answering(error, status, JSON)
 
 
 async def failure(exchange):

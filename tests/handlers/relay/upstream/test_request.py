@@ -27,20 +27,17 @@ def test_header_lines_that_break_out(lines):
         encode_header_lines(lines)
 
 
-@pytest.mark.parametrize(
-    ("raw", "complete", "status"),
-    [
-        (b"", False, 0),
-        (b"HTTP/1.1 200 OK\r\nA: b\r\n", False, 0),
-        (b"HTTP/1.1 100 Continue\r\n\r\n", False, 0),
-        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nA: b\r\n", False, 0),
-        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 404 No\r\n\r\n", True, 404),
-        (b"HTTP/1.0 200\r\n\r\n", True, 200),
-        (b"HTTP/1.1 503 No\n\n", True, 503),
-        (b"HTTP/1.1 200 OK\r\n\r\nTrailer: 999\r\n\r\n", True, 200),
-        (b"nonsense\r\n\r\n", False, 0),
-    ],
-)
+@pytest.mark.parametrize(("raw", "complete", "status"), [
+    (b"", False, 0),
+    (b"HTTP/1.1 200 OK\r\nA: b\r\n", False, 0),
+    (b"HTTP/1.1 100 Continue\r\n\r\n", False, 0),
+    (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nA: b\r\n", False, 0),
+    (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 404 No\r\n\r\n", True, 404),
+    (b"HTTP/1.0 200\r\n\r\n", True, 200),
+    (b"HTTP/1.1 503 No\n\n", True, 503),
+    (b"HTTP/1.1 200 OK\r\n\r\nTrailer: 999\r\n\r\n", True, 200),
+    (b"nonsense\r\n\r\n", False, 0),
+])  # fmt: skip
 def test_answer_head(raw, complete, status):
     head = AnswerHead(bytearray(raw))
     assert (head.complete, head.status) == (complete, status)
@@ -125,66 +122,60 @@ def test_unpacker_is_chosen_by_the_head():
     assert "zstd" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("address", "public"),
-    [
-        ("93.184.216.34", True),
-        ("2606:2800:220:1::1", True),
-        ("127.0.0.1", False),
-        ("10.1.2.3", False),
-        ("192.168.0.9", False),
-        ("172.16.0.1", False),
-        ("169.254.169.254", False),
-        ("100.64.0.1", False),
-        ("0.0.0.0", False),
-        ("224.0.0.1", False),
-        ("::1", False),
-        ("fe80::1%eth0", False),
-        ("fd00::1", False),
-        ("::ffff:127.0.0.1", False),
-        ("::ffff:93.184.216.34", True),
-        ("fd00:ec2::254", False),
-        ("::ffff:169.254.169.254", False),
-        ("::ffff:0:169.254.169.254", False),
-        ("::169.254.169.254", False),
-        ("64:ff9b::169.254.169.254", False),
-        ("64:ff9b::8.8.8.8", True),
-        ("64:ff9b:1::10.0.0.1", False),
-        ("2002:a9fe:a9fe::1", False),
-        ("2002:808:808::1", True),
-        ("2001:0:4136:e378:8000:63bf:3fff:fdd2", False),
-        ("fec0::1", False),
-        ("ff0e::1", False),
-        ("240.0.0.1", False),
-        ("255.255.255.255", False),
-        ("100.100.100.200", False),
-        ("168.63.129.16", False),
-        ("192.0.0.192", False),
-        ("192.88.99.1", False),
-        ("192.88.99.255", False),
-        ("192.88.98.255", True),
-        ("192.88.100.0", True),
-    ],
-)
+@pytest.mark.parametrize(("address", "public"), [
+    ("93.184.216.34", True),
+    ("2606:2800:220:1::1", True),
+    ("127.0.0.1", False),
+    ("10.1.2.3", False),
+    ("192.168.0.9", False),
+    ("172.16.0.1", False),
+    ("169.254.169.254", False),
+    ("100.64.0.1", False),
+    ("0.0.0.0", False),
+    ("224.0.0.1", False),
+    ("::1", False),
+    ("fe80::1%eth0", False),
+    ("fd00::1", False),
+    ("::ffff:127.0.0.1", False),
+    ("::ffff:93.184.216.34", True),
+    ("fd00:ec2::254", False),
+    ("::ffff:169.254.169.254", False),
+    ("::ffff:0:169.254.169.254", False),
+    ("::169.254.169.254", False),
+    ("64:ff9b::169.254.169.254", False),
+    ("64:ff9b::8.8.8.8", True),
+    ("64:ff9b:1::10.0.0.1", False),
+    ("2002:a9fe:a9fe::1", False),
+    ("2002:808:808::1", True),
+    ("2001:0:4136:e378:8000:63bf:3fff:fdd2", False),
+    ("fec0::1", False),
+    ("ff0e::1", False),
+    ("240.0.0.1", False),
+    ("255.255.255.255", False),
+    ("100.100.100.200", False),
+    ("168.63.129.16", False),
+    ("192.0.0.192", False),
+    ("192.88.99.1", False),
+    ("192.88.99.255", False),
+    ("192.88.98.255", True),
+    ("192.88.100.0", True),
+])  # fmt: skip
 def test_only_addresses_of_the_internet_are_public(address, public):
     assert is_public(address) is public
 
 
-@pytest.mark.parametrize(
-    ("host", "public"),
-    [
-        ("93.184.216.34", True),
-        ("api.example", True),
-        ("api.example.", True),
-        ("93.184.216.34.", True),
-        ("127.0.0.1", False),
-        ("127.0.0.1.", False),
-        ("127.1.", False),
-        ("0x7f000001.", False),
-        ("192.88.99.1.", False),
-        ("[::1]", False),
-    ],
-)
+@pytest.mark.parametrize(("host", "public"), [
+    ("93.184.216.34", True),
+    ("api.example", True),
+    ("api.example.", True),
+    ("93.184.216.34.", True),
+    ("127.0.0.1", False),
+    ("127.0.0.1.", False),
+    ("127.1.", False),
+    ("0x7f000001.", False),
+    ("192.88.99.1.", False),
+    ("[::1]", False),
+])  # fmt: skip
 def test_an_address_in_a_url_is_one_in_every_spelling(host, public):
     assert leads_to_public(f"https://{host}/v1") is public
     assert leads_to_public(f"https://{host}:8443") is public
