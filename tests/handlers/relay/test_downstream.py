@@ -53,19 +53,10 @@ def test_a_full_buffer_blocks_until_it_has_drained(connection, downstream, at_st
     assert downstream.write(b"more")
 
 
-def test_it_tells_how_much_the_client_has_not_taken(connection, downstream):
-    assert downstream.unsent_bytes == 0
-    connection.unsent_bytes = 70_000
-    assert downstream.unsent_bytes == 70_000
-
-
-def test_it_tells_when_the_client_is_gone(connection, downstream):
-    assert not downstream.gone
-    connection.closed = True
-    assert downstream.gone
-
-
-def test_drop(connection, downstream):
+def test_it_tells_what_the_client_has_not_taken_and_when_it_is_gone(connection, downstream):
+    assert (downstream.unsent_bytes, downstream.gone) == (0, False)
+    connection.unsent_bytes, connection.closed = 70_000, True
+    assert (downstream.unsent_bytes, downstream.gone) == (70_000, True)
     downstream.start(200, HEADERS, b"")
     downstream.drop()
     assert connection.sent[-1] == ("drop",)

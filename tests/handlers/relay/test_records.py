@@ -33,55 +33,26 @@ ATTEMPTS = [AttemptRecord("first", 500, "upstream_error", 12), AttemptRecord("ma
 def test_every_field_of_a_record():
     call = a_call(
         attempt=Attempt(Candidate(CHANNEL, 0), NATIVE, upstream_model="alias"),
-        requested=Requested("m", True),
-        status=200,
-        first_byte_ms=STARTED_MS + 30,
+        requested=Requested("m", True), status=200, first_byte_ms=STARTED_MS + 30,
         delivery=Delivery(relayed=True, whole=True, upstream_id="upstream-id"),
         group=Group("gold", 1_500_000, None, frozenset(), False),
-    )
+    )  # fmt: skip
     call.outcome.attempts += ATTEMPTS
     counts = Counts(Usage(1, 2, 3, 4, 5, 6), "reported", {"usage": "as told"})
     record = recorded(call, Ending("ok"), bill(counts, 99), STARTED_MS + 1234)
     assert record == usage_record(
-        id=CALL_ID,
-        started_ms=STARTED_MS,
-        user_id="user-id",
-        user="alice",
-        key_id="key-id",
-        key_name="laptop",
-        group="gold",
-        endpoint="/v1/some/endpoint",
-        family="chat_completions",
-        upstream_family="messages",
-        model="m",
-        upstream_model="alias",
-        channel="main",
-        stream=True,
-        status=200,
-        outcome="ok",
-        error_code=None,
-        error_message=None,
-        input_tokens=1,
-        output_tokens=2,
-        cache_read_tokens=3,
-        cache_write_tokens=4,
-        cache_write_1h_tokens=5,
-        reasoning_tokens=6,
-        usage_source="reported",
-        prices=PRICES.text,
-        multiplier_ppm=1_500_000,
-        cost_nanos=99,
-        charges=(Charge("wallet", 99),),
-        reported_usage='{"usage":"as told"}',
-        ttft_ms=30,
-        duration_ms=1234,
-        attempts=tuple(ATTEMPTS),
-        client_request_id="client-id",
-        upstream_request_id="upstream-id",
-        client_ip="198.51.100.7",
-        user_agent="agent/1",
+        id=CALL_ID, started_ms=STARTED_MS, user_id="user-id", user="alice", key_id="key-id",
+        key_name="laptop", group="gold", endpoint="/v1/some/endpoint", family="chat_completions",
+        upstream_family="messages", model="m", upstream_model="alias", channel="main",
+        stream=True, status=200, outcome="ok", error_code=None, error_message=None,
+        input_tokens=1, output_tokens=2, cache_read_tokens=3, cache_write_tokens=4,
+        cache_write_1h_tokens=5, reasoning_tokens=6, usage_source="reported", prices=PRICES.text,
+        multiplier_ppm=1_500_000, cost_nanos=99, charges=(Charge("wallet", 99),),
+        reported_usage='{"usage":"as told"}', ttft_ms=30, duration_ms=1234,
+        attempts=tuple(ATTEMPTS), client_request_id="client-id",
+        upstream_request_id="upstream-id", client_ip="198.51.100.7", user_agent="agent/1",
         node="node-1",
-    )
+    )  # fmt: skip
     # It is written into the journal as it is.
     assert msgspec.json.decode(msgspec.json.encode(record), type=UsageRecord) == record
 

@@ -140,65 +140,51 @@ def read_s(body):
 # ---- interrupts ----------------------------------------------------------------------------------
 
 
-async def await_it(call, future):
-    await call.wait(future)
+@pytest.fixture
+def waiting(io_loop):
+    """await waiting() -> (call, the future it waits for, the task that waits)."""
+
+    async def begin():
+        call, future = Running(), io_loop.asyncio_loop.create_future()
+        task = asyncio.ensure_future(call.wait(future))
+        await asyncio.sleep(0)
+        return call, future, task
+
+    return begin
 
 
-async def test_waiting_for_what_comes():
-    call, future = Running(), asyncio.get_running_loop().create_future()
-    asyncio.get_running_loop().call_soon(future.set_result, "came")
-    await call.wait(future)
-    assert future.result() == "came" and call.interrupted is None
-
-
-async def test_waiting_for_what_fails():
-    call, future = Running(), asyncio.get_running_loop().create_future()
-    asyncio.get_running_loop().call_soon(future.set_exception, OSError("broken"))
+async def test_waiting_for_what_comes_and_what_fails(waiting):
+    call, future, task = await waiting()
+    future.set_result("came")
+    await task
+    assert call.interrupted is None
+    call, future, task = await waiting()
+    future.set_exception(OSError("broken"))
     with pytest.raises(OSError, match="broken"):
-        await call.wait(future)
+        await task
     # Whoever is interrupted later must not meet the old future.
     call.interrupt(ClientGone())
 
 
 @pytest.mark.parametrize("reason", [ClientGone, DrainForced])
-async def test_who_waits_is_interrupted(reason):
-    call, future = Running(), asyncio.get_running_loop().create_future()
-    waiting = asyncio.create_task(await_it(call, future))
-    await asyncio.sleep(0)
+async def test_who_waits_is_interrupted_and_the_first_interrupt_counts(waiting, reason):
+    call, _, task = await waiting()
     call.interrupt(reason())
-    with pytest.raises(reason):
-        await waiting
-    assert isinstance(call.interrupted, Interrupt)
-
-
-async def test_who_waits_next_is_interrupted():
-    call, future = Running(), asyncio.get_running_loop().create_future()
-    call.interrupt(ClientGone())
-    with pytest.raises(ClientGone):
-        await call.wait(future)
-    assert not future.done()
-
-
-async def test_the_first_interrupt_counts():
-    call, future = Running(), asyncio.get_running_loop().create_future()
-    waiting = asyncio.create_task(await_it(call, future))
-    await asyncio.sleep(0)
-    call.interrupt(ClientGone())
     call.interrupt(DrainForced())
-    with pytest.raises(ClientGone):
-        await waiting
-    with pytest.raises(ClientGone):
-        await call.wait(future)
+    with pytest.raises(reason):
+        await task
+    assert isinstance(call.interrupted, Interrupt) and isinstance(call.interrupted, reason)
+    later = asyncio.get_running_loop().create_future()
+    with pytest.raises(reason):
+        await call.wait(later)
+    assert not later.done()
 
 
-async def test_an_interrupt_that_comes_with_the_result_leaves_the_result():
-    call, future = Running(), asyncio.get_running_loop().create_future()
-    waiting = asyncio.create_task(await_it(call, future))
-    await asyncio.sleep(0)
+async def test_an_interrupt_that_comes_with_the_result_leaves_the_result(waiting):
+    call, future, task = await waiting()
     future.set_result("came")
     call.interrupt(ClientGone())
-    await waiting
-    assert future.result() == "came"
+    await task
     with pytest.raises(ClientGone):
         await call.wait(asyncio.get_running_loop().create_future())
 

@@ -8,23 +8,19 @@ from commands.process.logs import text_line
 from handlers.telemetry import calls as telemetry
 from handlers.telemetry.calls import ENDED_MAX, UNRECORDED_MAX, Telemetry, Unrecorded
 from store.values.usage_record import AttemptRecord
+from tests.handlers.telemetry.test_metrics import record as metrics_record
 from tests.support.call_line import FIELDS
-from tests.support.usage_records import usage_record
 
 CALL_ID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
 
 def record(**changes):
     fields = {
-        "id": CALL_ID, "started_ms": 1, "user_id": "user-id", "user": "alice", "key_id": "key-id",
-        "key_name": "laptop", "group": "gold", "endpoint": "/v1/messages", "family": "messages",
-        "model": "m", "channel": "main", "stream": True, "status": 200, "input_tokens": 10,
-        "output_tokens": 20, "cache_read_tokens": 5, "cost_nanos": 1_500_000_000, "ttft_ms": 30,
-        "duration_ms": 1234, "attempts": (AttemptRecord("first"), AttemptRecord("main")),
-        "client_ip": "198.51.100.7", "user_agent": "agent/1", "reported_usage": "{}",
-        "client_request_id": "theirs",
+        "stream": True, "cache_read_tokens": 5, "cost_nanos": 1_500_000_000,
+        "attempts": (AttemptRecord("first"), AttemptRecord("main")),
+        "client_ip": "198.51.100.7", "key_id": "key-id",
     }  # fmt: skip
-    return usage_record(**{**fields, **changes})
+    return metrics_record(**{**fields, **changes})
 
 
 class Written(list):
@@ -49,31 +45,13 @@ def test_a_call_is_one_json_line_with_fixed_fields():
     told.flush()
     [line] = written.lines
     assert json.loads(line) == {
-        "at": "1970-01-01T00:00:01.235Z",
-        "level": "info",
-        "event": "call",
-        "request_id": CALL_ID,
-        "user": "alice",
-        "key_id": "key-id",
-        "family": "messages",
-        "endpoint": "/v1/messages",
-        "model": "m",
-        "group": "gold",
-        "channel": "main",
-        "status": 200,
-        "error_code": None,
-        "outcome": "ok",
-        "stream": True,
-        "attempts": 2,
-        "ttft_ms": 30,
-        "duration_ms": 1234,
-        "tokens": 35,
-        "input_tokens": 10,
-        "output_tokens": 20,
-        "cost": "1.5",
-        "client_ip": "198.51.100.7",
-        "trace_id": None,
-    }
+        "at": "1970-01-01T00:00:01.235Z", "level": "info", "event": "call", "request_id": CALL_ID,
+        "user": "alice", "key_id": "key-id", "family": "messages", "endpoint": "/v1/messages",
+        "model": "m", "group": "gold", "channel": "main", "status": 200, "error_code": None,
+        "outcome": "ok", "stream": True, "attempts": 2, "ttft_ms": 30, "duration_ms": 1234,
+        "tokens": 35, "input_tokens": 10, "output_tokens": 20, "cost": "1.5",
+        "client_ip": "198.51.100.7", "trace_id": None,
+    }  # fmt: skip
     assert set(FIELDS) <= set(json.loads(line))
 
 
@@ -89,17 +67,8 @@ def test_a_call_is_one_text_line():
     ]
 
 
-ODD = [
-    "x\nevent=call id=forged",
-    "a b",
-    "a\tb",
-    "\u2028",
-    "\x1b[31m",
-    '"q"',
-    "\ud800",
-    "ü✓",
-    "x" * 128,
-]
+ODD = ["x\nevent=call id=forged", "a b", "a\tb", "\u2028", "\x1b[31m", '"q"', "\ud800", "ü✓",
+       "x" * 128]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ODD)

@@ -5,17 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from adapters.faults import Condition, Fault
 from handlers.relay.routing.breaker import CONSECUTIVE_FAULTS, COOLDOWN_S
 from handlers.relay.routing.health import Health
 from handlers.relay.routing.suspended_keys import KeyRefusal
 from handlers.telemetry import channel_gauges as module
 from handlers.telemetry.channel_gauges import ChannelGauges, ChannelHealth
 from store.catalog.catalog import EMPTY
-from tests.handlers.relay.routing.channels import MODEL, channel
+from tests.handlers.relay.routing.channels import MODEL, channel, fail
 
-TWO_KEYS = replace(channel("two"), keys=("sk-first", "sk-second"), fingerprints=("f1", "f2"))
-ONE_KEY = replace(channel("one"), keys=("sk-1",), fingerprints=("f3",))
+TWO_KEYS = channel("two", keys=("sk-first", "sk-second"), fingerprints=("f1", "f2"))
+ONE_KEY = channel("one", keys=("sk-1",), fingerprints=("f3",))
 UP, OPENED = ChannelHealth(True, 0), ChannelHealth(False, 2)
 
 
@@ -30,9 +29,7 @@ class Shown(dict):
         self.gauges.take_snapshot(replace(EMPTY, channels=channels), at_s)
 
     def fail(self, one, key, at_s, times=CONSECUTIVE_FAULTS, **more):
-        for _ in range(times):
-            attempt = self.health.begin(one, MODEL, key, at_s)
-            self.health.failed(attempt, at_s, Fault(Condition.UPSTREAM_FAILED), **more)
+        fail(self.health, one, times, at_s, key, **more)
         self.gauges.update(at_s)
 
 
@@ -67,8 +64,8 @@ def test_a_refused_key_is_refused_for_all_models(shown):
     more = replace(ONE_KEY, models={MODEL: "u", "other": "u"})
     shown.take(more)
     shown.fail(more, 0, 10.0, times=1, refusal=KeyRefusal(""))
-    if shown.health.breakers:
-        assert shown["one", MODEL].circuit == shown["one", "other"].circuit
+    assert shown.health.breakers
+    assert shown["one", MODEL].circuit == shown["one", "other"].circuit != UP.circuit
 
 
 def test_what_is_removed_disabled_or_draining_is_hidden(shown):
