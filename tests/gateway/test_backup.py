@@ -10,13 +10,15 @@ from tests.support.gateway import Gateway
 from tests.support.load import LOST, Load, Manner, gateway_before
 from tests.support.upstream import ScriptedUpstream
 
-BACKUPS = 3
+BACKUPS = 2
 CALLERS = 12
 WARM_UP_CALLS = 60
 BETWEEN_CALLS = 40
+LONG_SQLITE = pytest.param("sqlite", marks=pytest.mark.long)
+LONG_MARIADB = pytest.param("mariadb", marks=pytest.mark.long)
 
 
-@pytest.fixture(params=["sqlite", "mariadb"])
+@pytest.fixture
 def node(request, tmp_path):
     """(gateway with two workers, function that gives where to restore to)."""
     settings = {"server.workers": 2, "log.level": "info"}
@@ -50,6 +52,7 @@ def restored(gateway, file, folder, flags):
     return [json.loads(line) for line in other.run(*args).splitlines()]
 
 
+@pytest.mark.parametrize("node", ["mariadb", LONG_SQLITE], indirect=True)
 def test_every_call_recorded_before_its_end_is_in_it_once(node, tmp_path):
     gateway, where = node
     load = Load(gateway.port, "backup", Manner(callers=CALLERS))
@@ -83,6 +86,7 @@ def test_every_call_recorded_before_its_end_is_in_it_once(node, tmp_path):
         print(f"backup {number}: {len(found)} records, {len(lost)} of running calls, at {ended_at}")
 
 
+@pytest.mark.parametrize("node", ["sqlite", LONG_MARIADB], indirect=True)
 def test_a_restored_backup_serves(node, tmp_path):
     gateway, where = node
     load = Load(gateway.port, "before", Manner(callers=4))

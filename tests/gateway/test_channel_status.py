@@ -159,10 +159,3 @@ def test_only_what_nobody_calls_is_probed(start, store, upstream, quiet_upstream
     assert snapshot_read(store, lambda: execute(store, query).fetchone()) == (0,)
     assert "probe of channel quiet for model m2: ok" in gateway.log()
     assert json.loads(gateway.run("status", "--json"))["probe"] == {"interval_s": 3600}
-
-
-def test_nothing_is_probed_unless_it_is_asked_for(start, upstream):
-    gateway = start([channel("one", CHAT, upstream.url, {"m1": "up"})])
-    time.sleep(6)
-    assert upstream.asked == []
-    assert status_of(gateway)["reason"] == "no_recent_traffic"

@@ -4,8 +4,6 @@ is wrong."""
 import contextlib
 import datetime
 import json
-import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -42,49 +40,17 @@ MINUTES_S = 300
 STEADY = Manner(callers=8, prompts=GOOD_PROMPTS, rest_s=0.05)
 
 
-@pytest.fixture
-def clock(tmp_path):
-    """(environment of a process whose clock can be set, a function that sets it)."""
-    program = shutil.which("faketime")
-    if program is None:
-        reason = "faketime is not installed (Debian: faketime)"
-        pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
-    library = subprocess.run(
-        [program, "-m", "-f", "+0", "sh", "-c", "echo $LD_PRELOAD"],
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout.strip()
-    offset = tmp_path / "offset"
-
-    def set_by(seconds):
-        # In one step: a process that reads meanwhile must not find an empty file.
-        (tmp_path / "next").write_text(f"{seconds:+d}")
-        (tmp_path / "next").rename(offset)
-
-    set_by(0)
-    environment = {
-        "LD_PRELOAD": library,
-        "FAKETIME_TIMESTAMP_FILE": str(offset),
-        "FAKETIME_NO_CACHE": "1",
-        "DONT_FAKE_MONOTONIC": "1",
-        # Times of files are the disk's own.
-        "NO_FAKE_STAT": "1",
-    }
-    return environment, set_by
-
-
-def test_a_clock_that_is_set_back_an_hour_harms_neither_calls_nor_books(clock, tmp_path):
-    environment, set_by = clock
+def test_a_clock_that_is_set_back_an_hour_harms_neither_calls_nor_books(tmp_path):
+    clock = FakeClock(tmp_path)
     with ScriptedUpstream(log_file=tmp_path / "vendor.log") as vendor:
         gateway = gateway_before(vendor, tmp_path / "node", {"server.workers": 2})
-        gateway.env = environment
+        gateway.env = clock.environment
         began_ms = int(time.time() * 1000)
         try:
             gateway.start()
             load = Load(gateway.port, "clock", STEADY)
             for seconds in (0, -HOUR_S, 0):
-                set_by(seconds)
+                clock.set_by(seconds)
                 time.sleep(STAGE_S)
             load.stop()
             assert load.not_served() == []
@@ -96,21 +62,21 @@ def test_a_clock_that_is_set_back_an_hour_harms_neither_calls_nor_books(clock, t
     check_times(records, began_ms)
 
 
-@pytest.fixture
-def two_nodes(tmp_path, mariadb):
+@pytest.fixture(scope="module")
+def two_nodes(tmp_path_factory, vendor, mariadb):
     """Nodes of one MariaDB, the second with a clock of its own; and that clock."""
-    clock = FakeClock(tmp_path)
-    with ScriptedUpstream(log_file=tmp_path / "vendor.log") as vendor:
-        first = gateway_before(vendor, tmp_path / "node", {"store.url": mariadb.fresh_url()})
-        second = first.sibling("second")
-        second.env = clock.environment
-        try:
-            first.start()
-            second.start()
-            yield first, second, clock
-        finally:
-            second.close()
-            first.close()
+    folder = tmp_path_factory.mktemp("clock")
+    clock = FakeClock(folder)
+    first = gateway_before(vendor, folder / "node", {"store.url": mariadb.fresh_url()})
+    second = first.sibling("second")
+    second.env = clock.environment
+    try:
+        first.start()
+        second.start()
+        yield first, second, clock
+    finally:
+        second.close()
+        first.close()
 
 
 def test_tail_loses_no_record_of_a_node_whose_clock_is_minutes_off(two_nodes):

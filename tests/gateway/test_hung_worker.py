@@ -10,20 +10,18 @@ from tests.support.client import Connection, exchange, wait_until
 from tests.support.dialects import CHAT, ask, credentials, path_of
 from tests.support.journal import marked
 from tests.support.load import LOST, MODEL, gateway_before
-from tests.support.upstream import ScriptedUpstream
 
 PATIENCE_S = 20
 
 
-@pytest.fixture
-def gateway(tmp_path):
-    with ScriptedUpstream() as vendor:
-        gateway = gateway_before(vendor, tmp_path / "node")
-        try:
-            gateway.start()
-            yield gateway
-        finally:
-            gateway.close()
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory, vendor):
+    gateway = gateway_before(vendor, tmp_path_factory.mktemp("hung") / "node")
+    try:
+        gateway.start()
+        yield gateway
+    finally:
+        gateway.close()
 
 
 def call(gateway):

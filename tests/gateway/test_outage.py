@@ -26,7 +26,7 @@ from tests.support.load import (
 )
 from tests.support.upstream import ScriptedUpstream
 
-SHORT_S = 5
+SHORT_S = 2
 # (length of each outage, time between two: what a lease covers was partly used up by the last one)
 OUTAGES = [(SHORT_S, 0.5), pytest.param(60, 20, marks=pytest.mark.long)]
 WARM_UP_CALLS = 100

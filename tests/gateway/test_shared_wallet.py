@@ -144,7 +144,7 @@ def check_spent(gateway, records):
     gateway.run("books", "verify")
 
 
-@pytest.mark.parametrize("shares", [(5, 5), (1, 9)])
+@pytest.mark.parametrize("shares", [(1, 9), pytest.param((5, 5), marks=pytest.mark.long)])
 def test_two_nodes_spend_the_last_coins_exactly(two_nodes, shares, vendor, tmp_path):
     spend_all(two_nodes, shares, vendor, tmp_path / "vendor.log")
 

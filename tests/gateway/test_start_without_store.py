@@ -70,12 +70,6 @@ def test_a_wrong_password(node, mariadb):
     check_start(node, place, "Access denied")
 
 
-def test_a_database_that_is_missing(node, mariadb):
-    place = f"{HOST}:{mariadb.port}/no_such_books"
-    node.launch("--set", f"store.url=mysql://root@{place}")
-    check_start(node, place, "Unknown database")
-
-
 def test_a_file_that_is_missing_is_not_made(node, tmp_path):
     file = tmp_path / "gone.db"
     node.launch("--set", f"store.url=sqlite:///{file}")
