@@ -24,7 +24,6 @@ TOOLS = [
     for name in ("get_weather", "get_tide")
 ]
 BOTH_TOOLS = "Call get_weather and get_tide"
-THINKING = {"type": "adaptive", "display": "summarized"}
 
 
 class Kettle(BaseModel):
@@ -72,15 +71,6 @@ def test_helper_accumulates(client):
     assert whole.usage.output_tokens > 1
 
 
-def test_limits_and_stops(client):
-    short = client.messages.create(model="tea", max_tokens=3, messages=user("hello"))
-    assert (short.stop_reason, short.usage.output_tokens) == ("max_tokens", 3)
-    stopped = client.messages.create(
-        model="tea", max_tokens=200, messages=user("hello"), stop_sequences=["gateway"]
-    )
-    assert (stopped.stop_reason, stopped.stop_sequence) == ("stop_sequence", "gateway")
-
-
 def test_cumulative_usage(client, world):
     with client.messages.stream(
         model=world.frail(FAMILY), max_tokens=200, messages=user("hello [[demo usage=cumulative]]")
@@ -111,28 +101,6 @@ def test_samples_pass_unchanged(client, world, name):
 
 
 # ---- tools, images, structures, thinking ---------------------------------------------------------
-
-
-def test_tools_in_parallel(client):
-    asked = {"model": "tea", "max_tokens": 500, "tools": TOOLS}
-    messages = user(BOTH_TOOLS)
-    answer = client.messages.create(**asked, messages=messages)
-    assert answer.stop_reason == "tool_use"
-    assert [(block.type, block.name) for block in answer.content] == [
-        ("tool_use", "get_weather"),
-        ("tool_use", "get_tide"),
-    ]
-    assert answer.content[1].input == {"harbour": "demo", "day": 7}
-    results = [
-        {"type": "tool_result", "tool_use_id": block.id, "content": "calm"}
-        for block in answer.content
-    ]
-    turns = [
-        {"role": "assistant", "content": answer.content},
-        {"role": "user", "content": results},
-    ]
-    done = client.messages.create(**asked, messages=messages + turns)
-    assert "the tool results have arrived" in done.content[0].text
 
 
 def test_tools_in_parallel_streamed(client):
@@ -175,36 +143,6 @@ def test_structured_output(client):
         streamed = stream.get_final_message()
     for answer in (client.messages.parse(**asked), streamed):
         assert answer.parsed_output == Kettle(name="demo", cups=7)
-
-
-def test_thinking(client, world):
-    asked = {
-        "model": "tea", "max_tokens": 500, "messages": user("think"), "thinking": THINKING
-    }  # fmt: skip
-    plain = client.messages.create(**asked)
-    with client.messages.stream(**asked) as stream:
-        thoughts = [event.thinking for event in stream if event.type == "thinking"]
-        streamed = stream.get_final_message()
-    assert [block.type for block in plain.content] == ["thinking", "text"]
-    assert "".join(thoughts) == plain.content[0].thinking == streamed.content[0].thinking
-    assert streamed.content[0].signature == plain.content[0].signature != ""
-    record = world.gateway.record(plain._request_id)
-    assert record["reasoning_tokens"] == plain.usage.output_tokens_details.thinking_tokens > 0
-    both = record["output_tokens"] + record["reasoning_tokens"]
-    assert both == plain.usage.output_tokens
-
-
-def test_thinking_comes_back_in_the_next_turn(client, world):
-    first = client.messages.create(
-        model="tea", max_tokens=500, messages=user("think"), thinking=THINKING
-    )
-    turns = [
-        *user("think"),
-        {"role": "assistant", "content": first.content},
-        *user("second-thoughts"),
-    ]
-    client.messages.create(model="tea", max_tokens=500, messages=turns, thinking=THINKING)
-    assert first.content[0].signature in world.asked("second-thoughts")["body"]
 
 
 # ---- counts and lists ----------------------------------------------------------------------------

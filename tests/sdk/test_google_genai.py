@@ -8,13 +8,12 @@ import re
 
 import pytest
 from google import genai
-from google.genai import errors, types
+from google.genai import types
 from pydantic import BaseModel
 
 from tests.sdk.world import (
     ALIAS,
     MODELS_OF_ALICE,
-    SIGNING_MODEL,
     TIMEOUT_S,
     Wire,
     counts_of,
@@ -24,18 +23,7 @@ from tests.sdk.world import (
 FAMILY = "generate_content"
 PIXEL = b"\x89PNG\r\n\x1a\n" + bytes(600)
 PDF = b"%PDF-1.7\n" + bytes(600)
-BOTH_TOOLS = "Tell me get_weather and get_tide"
 PLACE = {"type": "object", "properties": {"harbour": {"type": "string"}}}
-TOOLS = [
-    {
-        "function_declarations": [
-            # One schema in each of the two ways in which the SDK sends one.
-            {"name": "get_weather", "description": "The weather.", "parameters": PLACE},
-            {"name": "get_tide", "description": "The tide.", "parameters_json_schema": PLACE},
-        ]
-    }
-]
-THINKING = {"thinking_config": {"include_thoughts": True, "thinking_budget": 2000}}
 
 
 class Kettle(BaseModel):
@@ -130,20 +118,6 @@ def test_chat(client):
     assert [content.role for content in chat.get_history()][:3] == ["user", "model", "user"]
 
 
-def test_limits_and_stops(default):
-    short = default.models.generate_content(
-        model="tea", contents="hello", config={"max_output_tokens": 3}
-    )
-    assert finish_of([short]) == ["MAX_TOKENS"]
-    assert short.usage_metadata.candidates_token_count == 3
-    whole = default.models.generate_content(model="tea", contents="hello")
-    cut = default.models.generate_content(
-        model="tea", contents="hello", config={"stop_sequences": ["gateway"]}
-    )
-    assert finish_of([cut]) == ["STOP"]
-    assert whole.text.startswith(cut.text) and len(cut.text) < len(whole.text)
-
-
 def test_several_candidates(default, wire, world):
     answer = default.models.generate_content(
         model="tea", contents="hello", config={"candidate_count": 2}
@@ -190,51 +164,6 @@ def test_samples_pass_unchanged(default, world, name):
 # ---- tools, images, files, structures, thinking --------------------------------------------------
 
 
-@pytest.mark.parametrize("model", ["tea", SIGNING_MODEL])
-@pytest.mark.parametrize("stream", [False, True])
-def test_tools_in_parallel(client, model, stream):
-    """A model that signs its calls answers 400 when the signature does not come back."""
-    asked = {"model": model, "config": {"tools": TOOLS}}
-    talk = [user(BOTH_TOOLS)]
-    if stream:
-        chunks = list(client.models.generate_content_stream(**asked, contents=talk))
-    else:
-        chunks = [client.models.generate_content(**asked, contents=talk)]
-    parts = [part for part in parts_of(chunks) if part.function_call]
-    calls = [part.function_call for part in parts]
-    assert [call.name for call in calls] == ["get_weather", "get_tide"]
-    assert [call.args for call in calls] == [{"harbour": "demo"}] * 2
-    assert finish_of(chunks) == ["STOP"]
-    assert bool(parts[0].thought_signature) is (model == SIGNING_MODEL)
-    results = [
-        types.Part(
-            function_response=types.FunctionResponse(
-                id=call.id, name=call.name, response={"it": "calm"}
-            )
-        )
-        for call in calls
-    ]
-    talk += [types.Content(role="model", parts=parts), user(*results)]
-    done = client.models.generate_content(**asked, contents=talk)
-    assert "the tool results have arrived" in done.text
-
-
-def test_a_signature_that_does_not_come_back(default):
-    """That the test above can fail."""
-    asked = {"model": SIGNING_MODEL, "config": {"tools": TOOLS}}
-    talk = [user(BOTH_TOOLS)]
-    first = default.models.generate_content(**asked, contents=talk)
-    parts = [part.model_copy(update={"thought_signature": None}) for part in parts_of([first])]
-    results = [
-        types.Part.from_function_response(name=part.function_call.name, response={"it": "calm"})
-        for part in parts
-    ]
-    talk += [types.Content(role="model", parts=parts), user(*results)]
-    with pytest.raises(errors.ClientError) as caught:
-        default.models.generate_content(**asked, contents=talk)
-    assert (caught.value.code, caught.value.status) == (400, "INVALID_ARGUMENT")
-
-
 def test_functions_that_the_sdk_calls(client):
     """Given functions, the SDK makes the round trip by itself."""
     asked = []
@@ -273,28 +202,6 @@ def test_structured_output(client, field, stream):
         expected = Kettle(name="demo", cups=7)
         assert answer.parsed == (expected if field == "response_schema" else expected.model_dump())
     assert Kettle.model_validate_json(text) == Kettle(name="demo", cups=7)
-
-
-@pytest.mark.parametrize("stream", [False, True])
-def test_thoughts_come_back_in_the_next_turn(client, wire, world, stream, word):
-    asked = {"model": "tea", "config": THINKING}
-    talk = [user("think")]
-    if stream:
-        chunks = list(client.models.generate_content_stream(**asked, contents=talk))
-    else:
-        chunks = [client.models.generate_content(**asked, contents=talk)]
-    parts = parts_of(chunks)
-    assert [part.text for part in parts if part.thought]
-    [signed] = [part for part in parts if part.thought_signature]
-    usage = chunks[-1].usage_metadata
-    record = world.gateway.record(call_id(wire))
-    assert record["reasoning_tokens"] == usage.thoughts_token_count > 0
-    assert record["output_tokens"] == usage.candidates_token_count
-    talk += [types.Content(role="model", parts=parts), user(word)]
-    again = client.models.generate_content(**asked, contents=talk)
-    assert word in text_of([again])
-    sent = base64.urlsafe_b64encode(signed.thought_signature).decode()
-    assert sent in world.asked(word)["body"]
 
 
 # ---- counts and lists ----------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """The official openai SDK, as people use it, against a real gateway before a scripted vendor."""
 
 import base64
-import json
 import threading
 import time
 
@@ -129,19 +128,6 @@ def test_samples_pass_unchanged(client, world, name):
 # ---- tools, images, structures, reasoning --------------------------------------------------------
 
 
-def test_tools_in_parallel(client):
-    messages = user(BOTH_TOOLS)
-    answer = client.chat.completions.create(model="tea", messages=messages, tools=TOOLS)
-    calls = answer.choices[0].message.tool_calls
-    assert answer.choices[0].finish_reason == "tool_calls"
-    assert [call.function.name for call in calls] == ["Weather", "Tide"]
-    assert json.loads(calls[1].function.arguments) == {"harbour": "demo", "day": 7}
-    messages += [answer.choices[0].message.to_dict()]
-    messages += [{"role": "tool", "tool_call_id": call.id, "content": "calm"} for call in calls]
-    done = client.chat.completions.create(model="tea", messages=messages, tools=TOOLS)
-    assert "the tool results have arrived" in done.choices[0].message.content
-
-
 def test_tools_in_parallel_streamed(client):
     with client.chat.completions.stream(
         model="tea", messages=user(BOTH_TOOLS), tools=TOOLS
@@ -186,34 +172,6 @@ def test_structured_output(client):
         streamed = stream.get_final_completion()
     for answer in (plain, streamed):
         assert answer.choices[0].message.parsed == Kettle(name="demo", cups=7)
-
-
-def test_reasoning(client, world):
-    asked = {"model": "tea", "messages": user("think"), "reasoning_effort": "high"}
-    plain = client.chat.completions.create(**asked)
-    chunks = list(
-        client.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True})
-    )
-    thoughts = plain.choices[0].message.model_extra["reasoning_content"]
-    deltas = [c.choices[0].delta.model_extra or {} for c in chunks if c.choices]
-    assert "".join(delta.get("reasoning_content", "") for delta in deltas) == thoughts
-    details = plain.usage.completion_tokens_details
-    assert details.reasoning_tokens == chunks[-1].usage.completion_tokens_details.reasoning_tokens
-    record = world.gateway.record(plain._request_id)
-    assert record["reasoning_tokens"] == details.reasoning_tokens > 0
-    both = record["output_tokens"] + record["reasoning_tokens"]
-    assert both == plain.usage.completion_tokens
-
-
-def test_reasoning_comes_back_in_the_next_turn(client, world):
-    first = client.chat.completions.create(
-        model="tea", messages=user("think"), reasoning_effort="high"
-    )
-    message = first.choices[0].message
-    turns = [*user("think"), message.to_dict(), *user("third-thoughts")]
-    client.chat.completions.create(model="tea", messages=turns, reasoning_effort="high")
-    sent = json.loads(world.asked("third-thoughts")["body"])["messages"]
-    assert sent[1]["reasoning_content"] == message.model_extra["reasoning_content"] != ""
 
 
 # ---- bytes and headers ---------------------------------------------------------------------------

@@ -43,7 +43,7 @@ ALIAS = "tea-upstream"  # of the model tea
 SIGNING_MODEL = "gemini-3-tea"
 OPEN_MODELS = ("tea", "acme/tea-1", SIGNING_MODEL)
 CLOSED_MODELS = ("off", "idle", "elsewhere")
-FRAIL_MODELS = 90
+FRAIL_MODELS = 64
 FRAIL = [f"frail-{number}" for number in range(FRAIL_MODELS)]
 MODELS_OF_ALICE = sorted([*OPEN_MODELS, "closed", "closed-too", "bad-key", *FRAIL])
 # family: the vendor of its channels
