@@ -18,6 +18,16 @@ CONTEXT = AnswerContext("public-model", "CALL1", 1_700_000_000, 11, include_usag
 USER = {"role": "user", "parts": [{"text": "Is tea ready?"}]}
 
 
+def inline(mime: str, data: str = "AAAA", **more) -> dict:
+    """A part with media."""
+    return {"inlineData": {"mimeType": mime, "data": data, **more}}
+
+
+def called(call_id: str, name: str = "f", **args) -> dict:
+    """A part with a call."""
+    return {"functionCall": {"id": call_id, "name": name, "args": args}}
+
+
 def decoded(body: dict | None = None, stream: bool = False, **fields) -> Request:
     """A client's body in the hub's words; ``fields`` beside one word of the user."""
     whole = body if body is not None else {"contents": [USER], **fields}

@@ -12,7 +12,7 @@ from adapters.ir.parts import Hosted, Media, Reasoning, Text, ToolCall, ToolResu
 from adapters.ir.request import Output, Thinking, Tool, ToolChoice
 from adapters.json.jsonio import top_level
 from adapters.json.structure import at_once
-from tests.adapters.generate_content.calls import USER, decoded
+from tests.adapters.generate_content.calls import USER, decoded, inline
 
 WRAPPED = "gw1.messages.mark.dmFsdWU.AAAAAAAAAAAAAAAA"
 SIGNATURE = base64.b64encode(WRAPPED.encode()).decode()
@@ -32,10 +32,6 @@ def user(*parts):
 
 def model(*parts):
     return {"role": "model", "parts": list(parts)}
-
-
-def inline(mime, data="AAAA", **more):
-    return {"inlineData": {"mimeType": mime, "data": data, **more}}
 
 
 def linked(uri, **more):

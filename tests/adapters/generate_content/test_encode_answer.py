@@ -12,7 +12,7 @@ from adapters.ir.answer import Choice, Cited, Closed, Delta, Finished, Logprob, 
 from adapters.ir.parts import Citation, Hosted, Reasoning, Refusal, Text, ToolCall
 from adapters.ir.usage import Usage
 from adapters.json.structure import at_once
-from tests.adapters.generate_content.calls import CONTEXT, chunks_of
+from tests.adapters.generate_content.calls import CONTEXT, called, chunks_of
 
 USAGE = Usage(200, 90, 2000, 300, 100, 60)
 
@@ -229,10 +229,6 @@ def test_an_array_is_one_json_text():
 
 THOUGHT = {"text": "Hm.", "thought": True}
 ODD_CALL = {"functionCall": {"id": "id1", "name": "f", "args": {"_raw": "a=b"}}}
-
-
-def called(call_id, name="f", **args):
-    return {"functionCall": {"id": call_id, "name": name, "args": args}}
 
 
 def sealed(part, opaque="gw1.x"):

@@ -20,7 +20,7 @@ from adapters.ir.parts import (
     Turn,
 )
 from adapters.ir.request import Ask, Output, Request, Thinking, Tool, ToolChoice
-from tests.adapters.generate_content.calls import config_of, encoded, target
+from tests.adapters.generate_content.calls import called, config_of, encoded, inline, target
 
 ASK = Turn("user", (Text("Is tea ready?"),))
 OLD = "gemini-2.5-flash"  # does not sign its calls
@@ -42,7 +42,7 @@ def user(*parts):
     return Turn("user", parts)
 
 
-def call(n, name="get_tide", arguments="{}", **more):
+def call(n, name="f", arguments="{}", **more):
     return ToolCall(f"id{n}", name, arguments, **more)
 
 
@@ -50,11 +50,7 @@ def result(n, text="high", **more):
     return ToolResult(f"id{n}", (Text(text),), **more)
 
 
-def called(n, name="get_tide", **args):
-    return {"functionCall": {"id": f"id{n}", "name": name, "args": args}}
-
-
-def answered(n, name="get_tide", **response):
+def answered(n, name="f", **response):
     return {"functionResponse": {"id": f"id{n}", "name": name, "response": response}}
 
 
@@ -67,7 +63,7 @@ def declared(body):
 NONE = {"error": "no result provided"}
 ASKED = {"text": "Is tea ready?"}
 A, B, IMAGE = Text("a"), Text("b"), Media("image", "image/png", "AAAA")
-INLINE = {"inlineData": {"mimeType": "image/png", "data": "AAAA"}}
+INLINE = inline("image/png")
 
 
 # ---- turns ---------------------------------------------------------------------------------------
@@ -149,7 +145,7 @@ def test_results_stand_in_one_content_in_the_order_of_the_calls_with_names_and_i
         assistant(Text("Let me look."), call(1, arguments='{"b":1,"a":2}'), call(2, "get_wind")),
         user(result(2, "broken", error=True), result(1), Text("Which pier?")),
     )
-    calls = [called(1, b=1, a=2), called(2, "get_wind")]
+    calls = [called("id1", b=1, a=2), called("id2", "get_wind")]
     assert found[1]["parts"] == [{"text": "Let me look."}, *calls]
     assert list(found[1]["parts"][1]["functionCall"]["args"]) == ["b", "a"]
     assert found[2]["parts"] == [
@@ -169,8 +165,8 @@ def test_results_stand_in_one_content_in_the_order_of_the_calls_with_names_and_i
         ([ASK, assistant(call(1))], [answered(1, **NONE)]),
         ([ASK, assistant(call(1)), assistant(A)], [answered(1, **NONE)]),
         (
-            [ASK, assistant(A), user(result(1, name="get_tide"), result(2), B)],
-            [{"text": "Result of get_tide: high"}, {"text": "Result: high"}, {"text": "b"}],
+            [ASK, assistant(A), user(result(1, name="f"), result(2), B)],
+            [{"text": "Result of f: high"}, {"text": "Result: high"}, {"text": "b"}],
         ),
         (
             [ASK, assistant(call(1)), user(ToolResult("id1", (IMAGE,)), B)],
@@ -212,7 +208,7 @@ def test_free_text_is_an_argument():
     assert function["description"] == (
         "Patches.\n\nThe text must follow this lark grammar:\nstart: /a/"
     )
-    assert body["contents"][1]["parts"] == [called(1, "patch", input="*** Begin")]
+    assert body["contents"][1]["parts"] == [called("id1", "patch", input="*** Begin")]
     assert made.names == {"patch": tool}
     (bare,) = declared(encoded(request(tools=(Tool("custom", "patch"),)))[0])
     assert "description" not in bare
@@ -304,10 +300,6 @@ def test_a_search_is_the_vendors_own_unless_there_are_functions():
 
 
 # ---- media ---------------------------------------------------------------------------------------
-
-
-def inline(mime, data="AAAA"):
-    return {"inlineData": {"mimeType": mime, "data": data}}
 
 
 URL = "https://a.example/b"
@@ -499,9 +491,9 @@ def test_signatures_go_back_to_their_parts():
     assert found[1]["parts"] == [
         {"text": "So.", "thought": True, "thoughtSignature": "T1"},
         {"text": "a", "thoughtSignature": "X1"},
-        {**called(1), "thoughtSignature": "C1"},
-        called(2),
-        {**called(3), "thoughtSignature": "C2"},
+        {**called("id1"), "thoughtSignature": "C1"},
+        called("id2"),
+        {**called("id3"), "thoughtSignature": "C2"},
         {"text": "", "thoughtSignature": "X2"},
     ]
 

@@ -9,6 +9,7 @@ from adapters.family.codec import AnswerContext, Encoded, Target
 from adapters.family.traits import Traits
 from adapters.faults import Fault
 from adapters.ir.answer import Event
+from adapters.ir.parts import Part, Turn
 from adapters.ir.request import Request
 from adapters.ir.usage import Usage
 from adapters.json.jsonio import dumps, top_level
@@ -38,6 +39,14 @@ def encoded(request: Request, count: bool = False, **traits: object) -> tuple[di
     target = Target("openai", "up", Traits(**{**OPENAI, **traits}))
     made = at_once(CODECS.upstream.encode_request(request, target, count))
     return json.loads(made.body), made
+
+
+def user(*parts: Part) -> Turn:
+    return Turn("user", parts)
+
+
+def assistant(*parts: Part) -> Turn:
+    return Turn("assistant", parts)
 
 
 def asked_for(request: Request) -> dict[str, str]:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from adapters.ir import parts as ir
 from adapters.ir.parts import Media, Reasoning, Text, ToolCall, ToolResult, Turn
-from tests.adapters.responses.calls import asked_for, decoded, refusal
+from tests.adapters.responses.calls import asked_for, assistant, decoded, refusal, user
 
 A, B = Text("A"), Text("B")
 
@@ -22,14 +22,6 @@ def call(call_id, name="f", **more):
 
 def output(call_id, text="A"):
     return {"type": "function_call_output", "call_id": call_id, "output": text}
-
-
-def user(*parts):
-    return Turn("user", parts)
-
-
-def assistant(*parts):
-    return Turn("assistant", parts)
 
 
 USER = message("user", "Tide?")

@@ -7,21 +7,13 @@ from adapters.ir.parts import Hosted, Media, Reasoning, Refusal, Text, ToolCall,
 from adapters.ir.request import Request
 from adapters.responses.encode_turns import NO_RESULT
 from adapters.responses.reasoning_state import seal
-from tests.adapters.responses.calls import encoded
+from tests.adapters.responses.calls import assistant, encoded, user
 
 ITEM = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "sealed"}
 
 
 def items_of(*turns, **traits):
     return encoded(Request("messages", False, turns), **traits)[0]["input"]
-
-
-def user(*parts):
-    return Turn("user", parts)
-
-
-def assistant(*parts):
-    return Turn("assistant", parts)
 
 
 def message(role, *content):
