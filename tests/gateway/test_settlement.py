@@ -9,9 +9,8 @@ import json
 import signal
 import sqlite3
 import time
-from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 
 import pytest
@@ -59,7 +58,6 @@ PLAIN, STREAM = "plain", "stream"
 BOTH_MODES = (PLAIN, STREAM)
 FLOOD_TOKENS_MAX = 8192  # of what a client did not ask for
 CHUNKS = 100  # of the answers that a client leaves
-UNKNOWN = "a-model-that-nobody-has"
 GONE = "client_gone"
 
 
@@ -78,6 +76,10 @@ class Way:
     left: bool = False  # the vendor has the request, the client nothing of an answer
 
 
+def failed(name, condition, script, mode, outcome="upstream_error"):
+    return Way(name, outcome, script, (mode,), condition)
+
+
 def leaves(name, client, script, outcome=GONE, **more):
     return Way(name, outcome, script, client=client, **more)
 
@@ -88,6 +90,18 @@ LEFT = {"left": True}
 LONG = f"ms=40.chunks={CHUNKS}"
 WAYS = [
     Way("ok", "ok", paid=True),
+    failed("a 500", "E26", "status=500", PLAIN),
+    failed("a 429", "E25", "status=429", STREAM),
+    failed("a 401", "E24", "status=401", PLAIN),
+    failed("a 400", "E22", "status=400", STREAM),
+    failed("a reset", "E26", "reset_before_head", PLAIN),
+    failed("an HTML page", "E30", "html200", STREAM),
+    failed("a cut within the body", "E26", "cut=50", PLAIN),
+    failed("a cut before any content", "E26", "cut=0", STREAM),
+    failed("an end before any content", "E30", "clean_end=0", STREAM),
+    failed("an error as the first event", "E27", "error_event=0.type=overloaded_error", STREAM),
+    failed("silence before the head", "E28", "stall_before_head", PLAIN, "timeout"),
+    failed("silence within the body", "E28", "stall=50", PLAIN, "timeout"),
     Way("an error in the stream", "upstream_error", "error_event={at}.type=overloaded_error",
         condition="E27", **BROKEN),
     Way("a cut in the stream", "upstream_truncated", "cut={at}", condition="E26", **BROKEN),
@@ -100,7 +114,7 @@ WAYS = [
     leaves("left within the answer", "waits", "stall=50", modes=(PLAIN,), **LEFT),
     leaves("left after a tenth", "reads a tenth", LONG, **BROKEN),
     Way("left in a flood", GONE, client="reads a little", **FLOOD),
-    leaves("left after the last byte", "reads and resets", "", "ok", paid=True),
+    leaves("left after the last byte", "reads it all", "", "ok", paid=True),
 ]  # fmt: skip
 
 
@@ -154,34 +168,24 @@ KILLED = cases_of(
 
 
 @dataclass
-class Seen:
-    """What a client saw before it left or the answer ended."""
-
-    body_bytes: int = 0
-    answer: object = None
-
-
-@dataclass
 class Played:
     """All calls of a gateway: what their clients saw and what was recorded, by owner."""
 
     gateway: object
     wallets: Wallets
-    seen: dict[str, Seen]
-    records: dict[str, list] = field(default_factory=dict)
+    answers: dict[str, object]
+    records: dict[str, dict]
 
-    def collect(self, number):
-        """Reads the records when so many are there."""
-        found = wait_until(lambda: all_of(self.gateway, number), 15, step_s=0.3)
-        assert found, f"{len(self.gateway.usage())} records instead of {number}"
-        self.records = defaultdict(list)
-        for record in found:
-            self.records[record["user"]].append(record)
 
-    def only(self, name):
-        """The only record of an owner; the wallet has paid it and holds nothing."""
-        (record,) = self.records[name]
-        return record
+def judged(gateway, answers):
+    """Yields the calls when each has its record."""
+    records = wait_until(lambda: all_of(gateway, len(answers)), 15, step_s=0.3)
+    assert records, f"{len(gateway.usage())} records instead of {len(answers)}"
+    by_owner = {record["user"]: record for record in records}
+    assert len(records) == len(by_owner) == len(answers)
+    wallets = Wallets(gateway)
+    yield Played(gateway, wallets, answers, by_owner)
+    wallets.close()
 
 
 def all_of(gateway, number, **filters):
@@ -202,61 +206,59 @@ def content(cases, vendor):
 # ---- clients -------------------------------------------------------------------------------------
 
 
+def body_of(case):
+    return json.dumps(ask(case.family, case.name, stream=case.stream)).encode()
+
+
 def play(port, case):
-    """Makes the call as its client does; closes the connection."""
-    path = path_of(case.family, case.name, case.stream)
-    body = json.dumps(ask(case.family, case.name, stream=case.stream)).encode()
+    """Makes the call as its client does, closes the connection; what it has seen of an answer."""
+    path, body = path_of(case.family, case.name, case.stream), body_of(case)
     headers = credentials(case.family, secret_of(case.name))
-    seen = Seen(len(body))
     with Connection(port) as connection:
         data = body[: len(body) // 2] if case.way.client == "sends half" else body
         connection.send(encode_head("POST", path, headers, body) + data)
-        CLIENTS[case.way.client](connection, case, seen)
-    return seen
+        if case.way.client == "reads":
+            return connection.read()
+        answer = CLIENTS[case.way.client](connection, case)
+        connection.reset()
+        return answer
 
 
-def reads(connection, case, seen):
-    seen.answer = connection.read()
-
-
-def waits(connection, case, seen):
+def waits(connection, case):
     time.sleep(0.5)
-    connection.reset()
 
 
-def reads_a_little(connection, case, seen):
-    seen.answer = answer = connection.read_head()
+def reads_a_little(connection, case):
+    answer = connection.read_head()
     answer.pieces.append(connection.read_chunk())
     time.sleep(0.5)
-    connection.reset()
+    return answer
 
 
-def reads_a_tenth(connection, case, seen):
-    seen.answer = answer = connection.read_head()
+def reads_a_tenth(connection, case):
+    answer = connection.read_head()
     while len(text_of(case.family, whole_events(answer.body)).split()) < CHUNKS // 10:
         answer.pieces.append(connection.read_chunk())
-    connection.reset()
+    return answer
 
 
-def reads_and_resets(connection, case, seen):
+def reads_it_all(connection, case):
     """Nothing behind the end of the answer is awaited; a stream of generate_content has none."""
     if not case.stream or case.family == GENERATE:
-        seen.answer = connection.read()
-    else:
-        seen.answer = answer = connection.read_head()
-        while not any(map(is_terminal, events(whole_events(answer.body)))):
-            answer.pieces.append(connection.read_chunk())
-        answer.whole = True
-    connection.reset()
+        return connection.read()
+    answer = connection.read_head()
+    while not any(map(is_terminal, events(whole_events(answer.body)))):
+        answer.pieces.append(connection.read_chunk())
+    answer.whole = True
+    return answer
 
 
 CLIENTS = {
-    "reads": reads,
     "waits": waits,
     "sends half": waits,
     "reads a little": reads_a_little,
     "reads a tenth": reads_a_tenth,
-    "reads and resets": reads_and_resets,
+    "reads it all": reads_it_all,
 }
 
 
@@ -268,72 +270,34 @@ def whole_events(body):
 
 # ---- each way, each family -----------------------------------------------------------------------
 
-LOSSES = {
-    # name: (script of the vendor, streamed, condition)
-    "a 500": ("status=500", False, "E26"),
-    "a 429": ("status=429", False, "E25"),
-    "a 401": ("status=401", False, "E24"),
-    "a 400": ("status=400", False, "E22"),
-    "a reset": ("reset_before_head", False, "E26"),
-    "an HTML page": ("html200", False, "E30"),
-    "a cut within the body": ("cut=50", False, "E26"),
-    "a cut before any content": ("cut=0", True, "E26"),
-    "an end before any content": ("clean_end=0", True, "E30"),
-    "an error as the first event": ("error_event=0.type=overloaded_error", True, "E27"),
-    "silence before the head": ("stall_before_head", False, "E28"),
-    "a wrong field": ("", False, "E12"),
-    "an unknown model": ("", False, "E08"),
-}
-LOSER, LOSERS_CREDIT = "loser", "0.100000001"
-
-
-def loss_name(what, family):
-    return f"{what}-{family}".replace(" ", "-")
-
-
-def losers(vendor):
-    """The owner of all failing calls, and a channel for each of them."""
-    made = {"model": [], "channel": []}
-    for what, (script, *_) in LOSSES.items():
-        for family in ALL:
-            name = loss_name(what, family)
-            made["model"].append({"name": name, "price": PRICE})
-            models = {name: f"script.{script or 'ms=0'}"}
-            made["channel"].append(channel(name, family, vendor.url, models))
-    return joined(made, owners([LOSER], LOSERS_CREDIT))
-
 
 @pytest.fixture(scope="module")
 def played(launch, vendor, raws):
     """All cases, played beside each other."""
-    document = joined(content(CASES, vendor), losers(vendor), leavers(vendor, raws))
+    document = joined(content(CASES, vendor), leavers(vendor, raws))
     gateway = launch(document, SETTINGS, follow=False, shared=False)
     with ThreadPoolExecutor(CALLS_AT_ONCE) as pool:
         running = {case.name: pool.submit(play, gateway.port, case) for case in CASES}
-        seen = {name: one.result() for name, one in running.items()}
-    wallets = Wallets(gateway)
-    made = Played(gateway, wallets, seen)
-    made.collect(len(CASES))
-    yield made
-    wallets.close()
+        answers = {name: one.result() for name, one in running.items()}
+    yield from judged(gateway, answers)
 
 
 @pytest.mark.parametrize("case", [*CASES, *DRAINED, *KILLED], ids=lambda case: case.name)
 def test_a_way_out_is_recorded_and_charged_once(case, request):
     played = request.getfixturevalue("played" if case in CASES else "ended")
-    record, seen, way = played.only(case.name), played.seen[case.name], case.way
+    record, answer, way = played.records[case.name], played.answers[case.name], case.way
     assert record["outcome"] == way.outcome, record
-    assert (record["family"], record["user"]) == (case.family, case.name)
-    if seen.answer is not None:
-        assert (record["id"], record["status"]) == (seen.answer.call_id, seen.answer.status)
+    assert record["family"] == case.family
+    if answer is not None:
+        assert (record["id"], record["status"]) == (answer.call_id, answer.status)
     else:
         assert record["status"] is None
-    check_answer(case, seen.answer)
+    check_answer(case, answer)
     check_error(case, record)
     if way.paid:
-        check_paid(case, seen, record)
+        check_paid(case, answer, record)
     elif way.left:
-        check_left(seen, record)
+        check_left(case, record)
     else:
         check_free(record)
     played.wallets.check(case.name, CREDIT, [record])
@@ -362,20 +326,21 @@ def check_error(case, record):
         assert (record["error_code"], record["error_message"]) == (None, None)
 
 
-def check_left(seen, record):
+def check_left(case, record):
     """The vendor bills what it has read, and so does the gateway: as estimated."""
-    assert 0 < check_charged(record) < bound_of(seen)
-    assert seen.body_bytes // 5 < record["input_tokens"] <= seen.body_bytes // 2
+    body_bytes = len(body_of(case))
+    assert 0 < check_charged(record) < bound_of(case)
+    assert body_bytes // 5 < record["input_tokens"] <= body_bytes // 2
     assert (record["output_tokens"], record["usage_source"]) == (0, "estimated")
 
 
-def check_paid(case, seen, record):
+def check_paid(case, answer, record):
     """What was delivered is charged: as the vendor counts it, else as it was seen to pass."""
     cost = check_charged(record)
     if case.way.floods:  # far beyond what the call had asked for, and held in the beginning
-        assert cost > bound_of(seen) and MAX_TOKENS < record["output_tokens"] <= FLOOD_TOKENS_MAX
+        assert cost > bound_of(case) and MAX_TOKENS < record["output_tokens"] <= FLOOD_TOKENS_MAX
     else:
-        assert 0 < cost < bound_of(seen) and record["output_tokens"] < MAX_TOKENS
+        assert 0 < cost < bound_of(case) and record["output_tokens"] < MAX_TOKENS
     if record["usage_source"] == "reported" and not case.way.floods:
         assert record["reported_usage"] is None
     if record["outcome"] == "ok":
@@ -385,52 +350,18 @@ def check_paid(case, seen, record):
         # Only two families say anything of usage before the end of a stream.
         early = case.family in (MESSAGES, GENERATE) and record["outcome"] != "gateway_lost"
         assert record["usage_source"] in (("estimated", "reported") if early else ("estimated",))
-    assert record["prices"]["input"] == PRICE["input"]
-    assert record["prices"]["output"] == PRICE["output"]
+    if case.way.client == "reads a tenth":  # what was made until then; four characters a token
+        got = len(text_of(case.family, whole_events(answer.body)))
+        whole = sum(len(f"{number} ") for number in range(CHUNKS))
+        assert got / 8 < record["output_tokens"] < whole / 4
 
 
-def bound_of(seen):
+def bound_of(case):
     """What a call is held for: half its bytes as input, all the output it allows."""
-    tokens = seen.body_bytes * Decimal(PRICE["input"]) / 2 + MAX_TOKENS * Decimal(PRICE["output"])
+    tokens = len(body_of(case)) * Decimal(PRICE["input"]) / 2 + MAX_TOKENS * Decimal(
+        PRICE["output"]
+    )
     return tokens / 10**6
-
-
-@pytest.mark.parametrize("family", ALL)
-def test_who_leaves_after_a_tenth_pays_for_what_was_made_until_then(played, family):
-    (case,) = [c for c in CASES if c.way.client == "reads a tenth" and c.family == family]
-    record, seen = played.only(case.name), played.seen[case.name]
-    assert 0 < Decimal(record["cost"]) < bound_of(seen)
-    got = len(text_of(family, whole_events(seen.answer.body)))
-    whole = sum(len(f"{number} ") for number in range(CHUNKS))
-    # A token is some four characters of text.
-    assert got / 8 < record["output_tokens"] < whole / 4
-
-
-def lose(played, what, family):
-    """The id of a call that fails."""
-    _, stream, condition = LOSSES[what]
-    model = UNKNOWN if condition == "E08" else loss_name(what, family)
-    body = ask(family, model, stream=stream)
-    if condition == "E12":
-        body["model"] = 5
-    path, headers = path_of(family, model, stream), credentials(family, secret_of(LOSER))
-    answer = exchange(played.gateway.port, "POST", path, headers, body)
-    check_refusal(answer, family, condition)
-    return answer.call_id
-
-
-def test_failing_calls_leave_the_balance_as_it_was(played):
-    losses = [(what, family) for what in LOSSES for family in ALL]
-    with ThreadPoolExecutor(8) as pool:
-        ids = set(pool.map(lambda loss: lose(played, *loss), losses))
-    records = records_of(played.gateway, LOSER, len(losses))
-    assert {record["id"] for record in records} == ids
-    for record in records:
-        check_free(record)
-    assert played.wallets.balance(LOSER) == LOSERS_CREDIT
-    played.wallets.check(LOSER, LOSERS_CREDIT, records)
-    shown = json.loads(played.gateway.run("wallet", "show", "--user", LOSER, "--json"))
-    assert (shown["balance"], shown["held"]) == (LOSERS_CREDIT, "0")
 
 
 def records_of(gateway, who, number):
@@ -554,46 +485,38 @@ def ended(launch, vendor):
     settings = {**SETTINGS, "upstream.first_byte_timeout_s": 60, "upstream.idle_timeout_s": 60,
                 "server.drain_timeout_s": DRAIN_S}  # fmt: skip
     gateway = launch(content([*DRAINED, *KILLED], vendor), settings, follow=False, shared=False)
-    seen = {}
-    with running(gateway.port, DRAINED, seen) as connections:
+    with running(gateway.port, DRAINED) as (connections, answers):
         gateway.process.send_signal(signal.SIGTERM)
         for case, connection in connections.items():
-            if case.stream and case.way.paid:
-                connection.read_body(seen[case.name].answer)
+            if case.way.paid:
+                connection.read_body(answers[case.name])
             else:
-                seen[case.name].answer = connection.read()
+                answers[case.name] = connection.read()
     assert gateway.process.wait(20) == 0
     gateway.start()
-    with running(gateway.port, KILLED, seen):
-        streams = {seen[case.name].answer.call_id for case in KILLED if case.way.paid}
+    with running(gateway.port, KILLED) as (_, killed):
+        streams = {answer.call_id for answer in killed.values() if answer is not None}
         assert wait_until(lambda: streams <= marked(gateway), 20)
         gateway.kill()
     gateway.start()
-    wallets = Wallets(gateway)
-    made = Played(gateway, wallets, seen)
-    made.collect(len(DRAINED) + len(KILLED))
-    yield made
-    wallets.close()
+    yield from judged(gateway, answers | killed)
 
 
 @contextlib.contextmanager
-def running(port, cases, seen):
-    """The connections of calls that do not end; streams have begun to come."""
+def running(port, cases):
+    """The connections of calls that do not end, and answers; streams have begun to come."""
     with contextlib.ExitStack() as stack:
-        connections = {}
+        connections, answers = {}, {}
         for case in cases:
             connections[case] = connection = stack.enter_context(Connection(port))
-            body = json.dumps(ask(case.family, case.name, stream=case.stream)).encode()
             headers = credentials(case.family, secret_of(case.name))
             path = path_of(case.family, case.name, case.stream)
-            connection.request("POST", path, headers, body)
-            seen[case.name] = Seen(len(body))
+            connection.request("POST", path, headers, body_of(case))
         for case, connection in connections.items():
-            if case.way.paid:
-                seen[case.name].answer = answer = connection.read_head()
-                while not text_of(case.family, whole_events(answer.body)):
-                    answer.pieces.append(connection.read_chunk())
-        yield connections
+            answers[case.name] = answer = connection.read_head() if case.way.paid else None
+            while case.way.paid and not text_of(case.family, whole_events(answer.body)):
+                answer.pieces.append(connection.read_chunk())
+        yield connections, answers
 
 
 @pytest.mark.parametrize("name", ["played", "ended"])
