@@ -9,6 +9,7 @@ import pytest
 from tests.support.gateway import Gateway
 from tests.support.mariadb import MariaDb
 from tests.support.upstream import RawUpstream, ScriptedUpstream
+from tests.support.wallets import Wallets
 
 SMALL_DISK = b"size=16m"
 MS_RDONLY, MS_REMOUNT = 1, 32
@@ -41,6 +42,13 @@ def full_port():
             filler.setblocking(False)
             filler.connect_ex(listener.getsockname())
         yield listener.getsockname()[1]
+
+
+@pytest.fixture(scope="session")
+def places(vendor, dead_port, full_port):
+    """Base URLs of upstreams: one that answers, two that are not reached."""
+    dead, full = f"http://127.0.0.1:{dead_port}", f"http://127.0.0.1:{full_port}"
+    return {"vendor": vendor.url, "dead": dead, "full": full}
 
 
 @pytest.fixture(scope="session")
@@ -135,6 +143,14 @@ def _launching(pool):
             return gateway
 
         yield start
+
+
+@pytest.fixture(scope="module")
+def wallets(gateway):
+    """The wallets of the module's gateway."""
+    made = Wallets(gateway)
+    yield made
+    made.close()
 
 
 @pytest.fixture(scope="session")

@@ -83,13 +83,6 @@ def gateway(launch, vendor):
     return launch(joined(made, *people), shared=False)
 
 
-@pytest.fixture(scope="module")
-def wallets(gateway):
-    made = Wallets(gateway)
-    yield made
-    made.close()
-
-
 def body_with(family, model=PRICED, **numbers):
     """The bytes of a call with these numbers, each given as JSON text."""
     body = ask(family, model)

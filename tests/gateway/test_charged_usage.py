@@ -32,7 +32,7 @@ from tests.support.dialects import (
 )
 from tests.support.documents import channel
 from tests.support.upstream import SAMPLES, RawUpstream
-from tests.support.wallets import COUNTS, Wallets, check_charged, joined, owners, secret_of
+from tests.support.wallets import COUNTS, check_charged, joined, owners, secret_of
 
 CREDIT = "100"
 TEXT = "Tea is ready: three cups, one pot - enjoy."
@@ -199,13 +199,6 @@ def gateway(launch, speaker, vendor):
     }
     people = [owners([case.name], case.credit, group=case.group) for case in USAGE_CASES]
     return launch(joined(made, *people, owners(["watcher"], CREDIT)), shared=False)
-
-
-@pytest.fixture(scope="module")
-def wallets(gateway):
-    made = Wallets(gateway)
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="module")

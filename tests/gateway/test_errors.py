@@ -11,7 +11,6 @@ import re
 import resource
 import signal
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -132,15 +131,6 @@ def key(name, user="owner", group="all", **more):
     return {"user": user, "name": name, "group": group, "secret": SECRETS[name], **more}
 
 
-@pytest.fixture(scope="module")
-def places(vendor, dead_port, full_port):
-    return {
-        "vendor": vendor.url,
-        "dead": f"http://127.0.0.1:{dead_port}",
-        "full": f"http://127.0.0.1:{full_port}",
-    }
-
-
 def cells_of(name):
     return [cell for cell in (*CELLS, *STREAM_CELLS) if cell.way.gateway == name]
 
@@ -166,7 +156,7 @@ def usual(launch, places):
         body = ask(CHAT, GOOD, "[[demo ms=500 chunks=2000]]", stream=True)
         running.request("POST", PATHS[CHAT], credentials(CHAT, SECRETS["busy"]), body)
         assert running.read_head().status == 200
-        yield made
+        yield from playing(made, "usual")
 
 
 @pytest.fixture(scope="module")
@@ -176,17 +166,8 @@ def buggy(launch, places, tmp_path_factory):
     (folder / "sitecustomize.py").write_text(BUG)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join((str(folder), str(ROOT))))
-        return launch(content(places, cells_of("buggy")), SETTINGS)
-
-
-@pytest.fixture(scope="module")
-def usual_played(usual):
-    yield from playing(usual, "usual")
-
-
-@pytest.fixture(scope="module")
-def buggy_played(buggy):
-    yield from playing(buggy, "buggy")
+        made = launch(content(places, cells_of("buggy")), SETTINGS)
+    yield from playing(made, "buggy")
 
 
 def playing(gateway, name):
@@ -223,17 +204,10 @@ def body_of(cell):
     return json.dumps({name: value for name, value in body.items() if value is not ...}).encode()
 
 
-@dataclass
-class Ended:
-    """What the last calls of a gateway met: answers and records by cell."""
-
-    answers: dict
-    records: dict
-
-
 @pytest.fixture(scope="module")
 def ended(launch, places):
-    """A gateway whose journal's disk is full for a while; then it is drained under streams."""
+    """The answers and records of a gateway whose journal's disk is full for a while; then it is
+    drained under streams."""
     gateway = launch(content(places, []), {**SETTINGS, "server.drain_timeout_s": 1}, follow=False)
     mine = cells_of("ending")
     answers = {}
@@ -257,7 +231,7 @@ def ended(launch, places):
     assert gateway.process.wait(15) == 0
     records = {record["id"]: record for record in gateway.usage()}
     gateway.run("books", "verify")
-    yield Ended(answers, {cell: records.get(answer.call_id) for cell, answer in answers.items()})
+    return {cell: (answer, records.get(answer.call_id)) for cell, answer in answers.items()}
 
 
 def is_served(gateway, family):
@@ -285,9 +259,8 @@ def full_disk(gateway):
 def seen(request, cell):
     """(answer, record) of a cell; the record is None when there is none."""
     if cell.way.gateway == "ending":
-        ended = request.getfixturevalue("ended")
-        return ended.answers[cell], ended.records[cell]
-    gateway, answer = request.getfixturevalue(f"{cell.way.gateway}_played")(cell)
+        return request.getfixturevalue("ended")[cell]
+    gateway, answer = request.getfixturevalue(cell.way.gateway)(cell)
     if cell.number not in UNRECORDED:
         return answer, gateway.record(answer.call_id)
     # What comes later in the journal is recorded later.

@@ -25,7 +25,7 @@ from tests.support.dialects import (
 )
 from tests.support.documents import channel
 from tests.support.journal import marks
-from tests.support.wallets import Wallets, cost_of, joined, secret_of
+from tests.support.wallets import cost_of, joined, secret_of
 
 MODEL = "endless"
 PRICE = {"input": "0", "output": "10"}  # of a hundred thousand tokens: 1
@@ -60,13 +60,6 @@ def gateway(launch, vendor):
         *(user for _, _, user in WAYS.values()),
     ]
     return launch(joined(made, *people), shared=False)
-
-
-@pytest.fixture(scope="module")
-def wallets(gateway):
-    made = Wallets(gateway)
-    yield made
-    made.close()
 
 
 def begin(gateway, family, who, prompt):

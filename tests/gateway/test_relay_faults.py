@@ -210,17 +210,11 @@ CASES = [
 
 
 @pytest.fixture(scope="module")
-def played(launch, vendor, dead_port, full_port, nonsense):
+def played(launch, vendor, places, nonsense):
     """played(case) -> (gateway, what the client saw); all cases run beside each other."""
-    places = {
-        "vendor": vendor.url,
-        "dead": f"http://127.0.0.1:{dead_port}",
-        "full": f"http://127.0.0.1:{full_port}",
-        "tls": vendor.url.replace("http:", "https:"),
-        "nowhere": "http://nowhere.invalid",
-        "nonsense": nonsense.url,
-    }
-    channels = [entry for case in CASES for entry in channels_of(case, places)]
+    tls = vendor.url.replace("http:", "https:")
+    more = {"tls": tls, "nowhere": "http://nowhere.invalid", "nonsense": nonsense.url}
+    channels = [one for case in CASES for one in channels_of(case, places | more)]
     gateway = launch(document([case.model for case in CASES], channels), SETTINGS)
     with ThreadPoolExecutor(CALLS_AT_ONCE) as pool:
         running = {case: pool.submit(play, gateway.port, case) for case in CASES}

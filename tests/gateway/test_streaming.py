@@ -143,18 +143,6 @@ def test_only_the_models_name_differs_in_an_answer(gateway, family, model):
     assert answer.body == sample(family, ending="json", model=model)
 
 
-@pytest.mark.parametrize(
-    ("family", "dress"),
-    [(CHAT, "cr"), (RESPONSES, "comments"), (MESSAGES, "ping"), (GENERATE, "gzip"),
-     (CHAT, "batch=3")],
-)  # fmt: skip
-def test_a_dressed_stream_passes_byte_for_byte(gateway, vendor, family, dress):
-    body = streamed(family, f"[[demo sample=text ms=0 {dress}]]")
-    answer = post(gateway, family, body, stream=True)
-    direct = sample(family) if dress == "gzip" else post(vendor, family, body, stream=True).body
-    assert answer.whole and answer.body == direct
-
-
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("family", ALL)
 def test_the_request_reaches_the_vendor_byte_for_byte(gateway, vendor, family, stream):
