@@ -7,7 +7,6 @@ test_errors.py, what HTTP, JSON and the fields of requests may be in the tests o
 import contextlib
 import gzip
 import hashlib
-import http.client
 import json
 import shutil
 import subprocess
@@ -162,28 +161,22 @@ CREDENTIALS = [
     # (family, query, headers, the refusal or None)
     (CHAT, "", {"Authorization": BEARER}, None),
     (CHAT, "", {"Authorization": f'Bearer "{SECRET}"'}, "E03"),
-    (CHAT, "", {"Authorization": f"Bearer {SECRET[:-1]}"}, "E03"),
     (CHAT, "", {"Authorization": f"Bearer {SECRET.upper()}"}, "E03"),
     (CHAT, "", {"Authorization": "Bearer " + "k" * 10_000}, "E03"),
     (CHAT, "", {"Authorization": f"Bearer {UPSTREAM_KEY}"}, "E03"),
     (CHAT, "", {"Authorization": "Bearer sk-\xfc\xfc\xfc-0123456789"}, "E03"),
     (CHAT, "", {"x-api-key": SECRET}, "E01"),
-    (RESPONSES, "", {"x-goog-api-key": SECRET}, "E01"),
     (MESSAGES, "", {"x-api-key": SECRET}, None),
-    (MESSAGES, "", {"x-api-key": UNKNOWN_KEY}, "E03"),
     (MESSAGES, "", {"Authorization": BEARER, "x-api-key": "sk-wrong-0123456789"}, None),
     (MESSAGES, "", {"Authorization": WRONG_BEARER, "x-api-key": SECRET}, "E03"),
     (MESSAGES, "", {"Authorization": SECRET, "x-api-key": SECRET}, "E02"),
-    (MESSAGES, "", {"x-goog-api-key": SECRET}, "E01"),
     (GENERATE, f"?alt=sse&key={SECRET}&x=1", {}, None),
     (GENERATE, "", {"x-goog-api-key": f"Bearer {SECRET}"}, "E03"),
-    (GENERATE, "?key", {}, "E01"),
     (GENERATE, f"?key={UNKNOWN_KEY}", {"x-goog-api-key": SECRET}, None),
     (GENERATE, f"?key={SECRET}", {"x-goog-api-key": UNKNOWN_KEY}, "E03"),
     (GENERATE, f"?key={SECRET}", {"Authorization": f"Bearer {UNKNOWN_KEY}"}, None),
     (GENERATE, f"?key={UNKNOWN_KEY}", {"Authorization": BEARER}, "E03"),
     (GENERATE, "", {"x-goog-api-key": SECRET, "Authorization": WRONG_BEARER}, None),
-    (GENERATE, "", {"Authorization": SECRET}, "E02"),
     (GENERATE, f"?api_key={SECRET}", {}, "E01"),
 ]
 
@@ -360,18 +353,12 @@ def test_the_vendor_gets_the_plain_body_of_a_packed_one(gateway, vendor, family,
     assert not {"content-encoding", "transfer-encoding"} & set(entry["headers"])
 
 
-@pytest.fixture(scope="module")
-def upload(tmp_path_factory):
-    """A file of 200 MB."""
-    path = tmp_path_factory.mktemp("upload") / "body.json"
-    with path.open("wb") as file:
-        file.truncate(200_000_000)
-    return path
-
-
-def test_curl_shows_the_answer_to_a_body_that_is_too_large(gateway, upload):
+def test_curl_shows_the_answer_to_a_body_that_is_too_large(gateway, tmp_path):
     if shutil.which("curl") is None:
         pytest.skip("curl is not installed")
+    upload = tmp_path / "body.json"
+    with upload.open("wb") as file:
+        file.truncate(200_000_000)
     headers = {"Content-Type": "application/json", "Expect": "", **credentials()}
     argv = ["curl", "--silent", "--show-error", "--max-time", "30"]
     argv += [part for name, value in headers.items() for part in ("-H", f"{name}: {value}")]
@@ -384,12 +371,9 @@ def test_curl_shows_the_answer_to_a_body_that_is_too_large(gateway, upload):
 
 def test_a_client_that_sends_all_of_it_before_it_reads(gateway):
     """As http.client of the standard library does, and what stands on it."""
-    connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=30)
     headers = {"Content-Type": "application/json", **credentials()}
-    connection.request("POST", PATHS[CHAT], bytes(12_000_000), headers)
-    answer = connection.getresponse()
-    assert (answer.status, b"larger than 1 MiB" in answer.read()) == (413, True)
-    connection.close()
+    status, _, body = gateway.call("POST", PATHS[CHAT], bytes(12_000_000), headers)
+    assert (status, b"larger than 1 MiB" in body) == (413, True)
 
 
 # ---- JSON ----------------------------------------------------------------------------------------
@@ -400,28 +384,26 @@ def with_text(text, family=CHAT):
     return encoded(family).replace(b"{", b"{" + text, 1)
 
 
-NO_JSON = {
-    "a string": b'"x"',
-    "a rest": encoded() + b"x",
-    "NaN": with_text(b'"temperature":NaN,'),
-    "a wrong escape": with_text(b'"x":"\\x41",'),
-    "overlong UTF-8": with_text(b'"x":"\xc0\xaf",'),
-    "a model of half a surrogate pair": encoded(model="\udc00"),
-    "objects 100,000 deep": with_text(b'"x":' + b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b","),
-}
+WRONG = {
+    # name: (the body, the refusal, the model of the record)
+    "a string": (b'"x"', "E11", None),
+    "a rest": (encoded() + b"x", "E11", None),
+    "NaN": (with_text(b'"temperature":NaN,'), "E11", None),
+    "a wrong escape": (with_text(b'"x":"\\x41",'), "E11", None),
+    "overlong UTF-8": (with_text(b'"x":"\xc0\xaf",'), "E11", None),
+    "half a surrogate pair": (encoded(model="\udc00"), "E11", None),
+    "a deep one": (with_text(b'"x":' + b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b","),
+                   "E11", None),
+    "a wrong field": (encoded(n="2"), "E12", "open-model"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", NO_JSON)
-def test_what_is_no_json_object(gateway, name):
-    answer = send(gateway, NO_JSON[name])
-    check_refusal(answer, CHAT, "E11")
-    check_refused_record(gateway, answer, "E11", model=None, endpoint=PATHS[CHAT])
-
-
-def test_a_wrong_field_is_recorded_with_the_model(gateway):
-    answer = send(gateway, encoded(n="2"))
-    check_refusal(answer, CHAT, "E12")
-    check_refused_record(gateway, answer, "E12", model="open-model")
+@pytest.mark.parametrize("name", WRONG)
+def test_a_body_that_is_wrong_is_refused_and_recorded(gateway, name):
+    body, number, model = WRONG[name]
+    answer = send(gateway, body)
+    check_refusal(answer, CHAT, number)
+    check_refused_record(gateway, answer, number, model=model, endpoint=PATHS[CHAT])
 
 
 PASSED_ON = {

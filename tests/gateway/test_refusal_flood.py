@@ -9,10 +9,10 @@ from decimal import Decimal
 
 import pytest
 
-from tests.support.client import Connection, exchange, wait_until
+from tests.support.client import exchange, wait_until
 from tests.support.dialects import ALL, ask, check_refusal, credentials, path_of
 from tests.support.documents import PRICE, channel
-from tests.support.wallets import Wallets, check_charged, check_free, joined, owners, secret_of
+from tests.support.wallets import check_charged, check_free, joined, owners, secret_of
 
 MODEL = "demo-small"
 CREDIT = "10"
@@ -22,8 +22,8 @@ PAID = 40
 STANDS_FOR = re.compile(r"stands for (\d+) refused calls")
 
 
-@pytest.fixture
-def gateway(launch_own, vendor):
+@pytest.fixture(scope="module")
+def gateway(launch, vendor):
     """One user with two keys; the one called "looping" is disabled."""
     made = {
         "model": [{"name": MODEL, "price": PRICE}],
@@ -31,9 +31,8 @@ def gateway(launch_own, vendor):
         "channel": [channel(family, family, vendor.url, {MODEL: MODEL}) for family in ALL],
     }
     looping = {"user": "owner", "name": "looping", "group": "all", "secret": secret_of("looping")}
-    made = launch_own(
-        joined(made, owners(["owner"], CREDIT), {"key": [looping]}), follow=False, shared=False
-    )
+    made = joined(made, owners(["owner"], CREDIT), {"key": [looping]})
+    made = launch(made, follow=False, shared=False)
     ids = {entry["name"]: entry["id"] for entry in json.loads(made.run("key", "list", "--json"))}
     made.run("key", "disable", ids["looping"])
     probe = {"Connection": "close", **credentials(secret=secret_of("looping"))}
@@ -46,27 +45,27 @@ def gateway(launch_own, vendor):
     return made
 
 
+def call(port, number, who):
+    """The answer to a call of this user's key, of the families in turn."""
+    family = ALL[number % len(ALL)]
+    headers = credentials(family, secret_of(who))
+    return exchange(port, "POST", path_of(family, MODEL), headers, ask(family, MODEL))
+
+
 def loop(port, caller):
-    """A client that does not understand; its last answer."""
-    with Connection(port) as connection:
-        for number in range(caller, REFUSED, CALLERS):
-            family = ALL[number % len(ALL)]
-            headers = credentials(family, secret_of("looping"))
-            connection.request("POST", path_of(family, MODEL), headers, ask(family, MODEL))
-            answer = connection.read()
-            check_refusal(answer, family, "E04")
+    """A client that does not understand."""
+    for number in range(caller, REFUSED, CALLERS):
+        check_refusal(call(port, number, "looping"), ALL[number % len(ALL)], "E04")
 
 
 def pay(port, number):
     """A good call beside; its id."""
-    family = ALL[number % len(ALL)]
-    headers = credentials(family, secret_of("owner"))
-    answer = exchange(port, "POST", path_of(family, MODEL), headers, ask(family, MODEL))
+    answer = call(port, number, "owner")
     assert answer.status == 200, answer.body
     return answer.call_id
 
 
-def test_a_disabled_key_in_a_loop_disturbs_nobody_and_fills_no_disk(gateway):
+def test_a_disabled_key_in_a_loop_disturbs_nobody_and_fills_no_disk(gateway, wallets):
     with ThreadPoolExecutor(CALLERS) as loopers, ThreadPoolExecutor(4) as payers:
         looping = [loopers.submit(loop, gateway.port, caller) for caller in range(CALLERS)]
         paying = [payers.submit(pay, gateway.port, number) for number in range(PAID)]
@@ -77,20 +76,18 @@ def test_a_disabled_key_in_a_loop_disturbs_nobody_and_fills_no_disk(gateway):
     # What was only counted is written when its minute is over, or when the process ends.
     assert gateway.stop() == 0
     records = gateway.usage()
-    check_paid([record for record in records if record["key_name"] == "main"], paid, gateway)
+    check_paid([record for record in records if record["key_name"] == "main"], paid, wallets)
     check_refused([record for record in records if record["key_name"] == "looping"])
     gateway.run("usage", "verify")
     gateway.run("books", "verify")
 
 
-def check_paid(records, ids, gateway):
+def check_paid(records, ids, wallets):
     """Each paid call has a record of its own, and the wallet has paid for nothing else."""
     assert {record["id"] for record in records} == ids and len(records) == len(ids)
     assert all(record["outcome"] == "ok" and check_charged(record) > 0 for record in records)
-    wallets = Wallets(gateway)
     wallets.check("owner", CREDIT, records)
     assert Decimal(wallets.balance("owner")) < Decimal(CREDIT)
-    wallets.close()
 
 
 def check_refused(records):
