@@ -15,70 +15,55 @@ import app
 from commands.nouns.version import VERSION, revision
 
 ROOT = Path(__file__).resolve().parents[1]
+HEAVY = {"tornado", "pycurl", "peewee", "pymysql", "ujson", "cryptography", "asyncio", "ssl"}
 
 
-def run(*args: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "app.py"), *args]
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=20)
+def execute(*command, **options) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, check=False, capture_output=True, text=True, timeout=20, **options
+    )
+
+
+def run(*args: str, **options) -> subprocess.CompletedProcess[str]:
+    return execute(sys.executable, str(ROOT / "app.py"), *args, **options)
 
 
 @pytest.mark.parametrize("name", [*app.COMMANDS, *app.HIDDEN])
-def test_every_command_has_its_module(name):
+def test_every_command_has_its_module_and_explains_itself(name):
     module = importlib.import_module(app.module_of(name))
-    assert isinstance(getattr(module, "command", None), click.Command) or hasattr(module, "main")
-
-
-@pytest.mark.parametrize("name", app.COMMANDS)
-def test_every_command_explains_itself(name):
-    command = importlib.import_module(app.module_of(name)).command
-    pending = [command]
+    pending = [module.command] if name in app.COMMANDS else []
+    assert pending or isinstance(getattr(module, "command", None), click.Command) or module.main
     while pending:
-        one = pending.pop()
-        assert one.help, one.name
-        if isinstance(one, click.Group):
-            pending += one.commands.values()
+        command = pending.pop()
+        assert command.help, command.name
+        pending += getattr(command, "commands", {}).values()
 
 
-def test_version():
-    got = run("version")
-    assert (got.returncode, got.stdout) == (0, f"sluice {VERSION} ({revision()})\n")
-    assert run("--version").stdout == got.stdout
+def test_version_and_help():
+    printed = run("version")
+    assert (printed.returncode, printed.stdout) == (0, f"sluice {VERSION} ({revision()})\n")
+    assert run("--version").stdout == printed.stdout
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["version"] == VERSION
-
-
-def test_help_lists_the_commands():
-    got = run("--help")
-    assert got.returncode == 0
-    shown = {line.split()[0] for line in got.stdout.splitlines() if line.startswith("  ")}
-    assert shown == {*app.COMMANDS}
+    printed = run("--help")
+    shown = {line.split()[0] for line in printed.stdout.splitlines() if line.startswith("  ")}
+    assert (printed.returncode, shown) == (0, {*app.COMMANDS})
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "status", "text"),
     [
-        (["chek"], "'check'"),
-        ([], "Usage"),
-        (["check", "-x"], "-x"),
-        (["--config", "x.toml", "status"], "behind the command: sluice COMMAND --config"),
+        (["chek"], 2, "'check'"),
+        ([], 2, "Usage"),
+        (["check", "-x"], 2, "-x"),
+        (["--config", "x.toml", "status"], 2, "behind the command: sluice COMMAND --config"),
+        (["check"], 3, "--config FILE"),
     ],
 )
-def test_wrong_usage(args, said):
-    got = run(*args)
-    assert got.returncode == 2
-    assert said in got.stderr and got.stdout == ""
-
-
-def test_no_configuration(tmp_path):
-    command = [sys.executable, str(ROOT / "app.py"), "check"]
-    got = subprocess.run(
-        command, check=False, capture_output=True, text=True, timeout=20, cwd=tmp_path
-    )
-    assert got.returncode == 3
-    assert "--config FILE" in got.stderr and "Traceback" not in got.stderr
-
-
-HEAVY = {"tornado", "pycurl", "peewee", "pymysql", "ujson", "cryptography", "asyncio", "ssl"}
+def test_wrong_usage(args, status, text, tmp_path):
+    printed = run(*args, cwd=tmp_path)
+    assert (printed.returncode, printed.stdout) == (status, "")
+    assert text in printed.stderr and "Traceback" not in printed.stderr
 
 
 @pytest.mark.parametrize(
@@ -95,49 +80,29 @@ def test_imports_stay_light(args, forbidden, tmp_path):
         f"import sys; sys.path.insert(0, {str(ROOT)!r}); import app\n"
         f"app.main({args!r}); print('\\n', *sys.modules)"
     )
-    command = [sys.executable, "-c", script]
-    got = subprocess.run(
-        command, check=False, capture_output=True, text=True, timeout=20, cwd=tmp_path
-    )
-    loaded = set(got.stdout.rpartition("\n ")[2].split())
+    printed = execute(sys.executable, "-c", script, cwd=tmp_path)
+    loaded = set(printed.stdout.rpartition("\n ")[2].split())
     assert "app" in loaded and not loaded & forbidden
 
 
-def test_a_missing_package_is_told_with_its_cure(tmp_path):
+def test_what_is_missing_is_named_with_its_remedy(tmp_path):
+    """A package, a newer Python (by the version of this one changed), make."""
     (tmp_path / "click").mkdir()
     (tmp_path / "click" / "__init__.py").write_text("raise ModuleNotFoundError(name='click')")
-    got = subprocess.run(
-        [sys.executable, str(ROOT / "app.py"), "user", "list"], check=False, capture_output=True,
-        text=True, timeout=20, env={**os.environ, "PYTHONPATH": str(tmp_path)},
-    )  # fmt: skip
-    assert (got.returncode, got.stdout) == (1, "")
-    assert got.stderr.startswith("error: the Python package click is missing from ")
-    assert got.stderr.endswith("run ./sluice, or: make venv && .venv/bin/python app.py\n")
-
-
-def test_an_older_python_is_told_its_version():
-    """With the version of this one changed."""
+    failed = run("user", "list", env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert failed.stderr.startswith("error: the Python package click is missing from ")
+    assert failed.stderr.endswith("run ./sluice, or: make venv && .venv/bin/python app.py\n")
     script = (
         "import runpy, sys; sys.version_info = (3, 8, 1, 'final', 0)\n"
         f"runpy.run_path({str(ROOT / 'app.py')!r}, run_name='__main__')"
     )
-    got = subprocess.run(
-        [sys.executable, "-c", script], check=False, capture_output=True, text=True, timeout=20
-    )
-    assert got.returncode == 1
-    assert got.stderr == f"error: Python 3.11 or newer is needed; {sys.executable} is 3.8\n"
-
-
-def test_no_make_is_told_with_its_cure(tmp_path):
-    checkout, programs = tmp_path / "checkout", tmp_path / "bin"
-    checkout.mkdir()
-    programs.mkdir()
-    shutil.copy(ROOT / "sluice", checkout / "sluice")
+    failed = execute(sys.executable, "-c", script)
+    message = f"error: Python 3.11 or newer is needed; {sys.executable} is 3.8\n"
+    assert (failed.returncode, failed.stderr) == (1, message)
+    shutil.copy(ROOT / "sluice", tmp_path / "sluice")
     for name in ("sh", "readlink", "dirname"):
-        (programs / name).symlink_to(shutil.which(name))
-    got = subprocess.run(
-        [checkout / "sluice", "version"], check=False, capture_output=True, text=True, timeout=20,
-        env={"PATH": str(programs)},
-    )  # fmt: skip
-    assert got.returncode == 1
-    assert "no make to build it" in got.stderr and "apt-get install make" in got.stderr
+        (tmp_path / name).symlink_to(shutil.which(name))
+    failed = execute(tmp_path / "sluice", "version", env={"PATH": str(tmp_path)})
+    assert failed.returncode == 1
+    assert "no make to build it" in failed.stderr and "apt-get install make" in failed.stderr

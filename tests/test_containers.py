@@ -35,6 +35,19 @@ def number(pattern, text):
     return int(re.search(pattern, text)[1])
 
 
+def works(program, *args):
+    """Whether a program is there and takes a command."""
+    if shutil.which(program) is None:
+        return False
+    return not subprocess.run([program, *args], check=False, capture_output=True).returncode
+
+
+def printed(*command, **options):
+    done = subprocess.run(command, check=False, capture_output=True, text=True, **options)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 # ---- the image -----------------------------------------------------------------------------------
 
 
@@ -62,14 +75,11 @@ def test_the_image_has_what_is_pinned_and_nothing_else():
 def test_the_image_has_the_programs_of_backup_and_restore():
     install = r"apt-get install -y --no-install-recommends ([\w. +-]+?) &&"
     (packages,) = re.findall(install, dict(instructions(DOCKERFILE))["RUN"])
-    query = ["dpkg-query", "-W", "-f", "${Depends}, ", *packages.split()]
     if shutil.which("mariadb-dump") is None or shutil.which("dpkg-query") is None:
         pytest.skip(f"needs a Debian that has {packages}")
-    depends = subprocess.run(query, check=True, capture_output=True, text=True).stdout
+    depends = printed("dpkg-query", "-W", "-f", "${Depends}, ", *packages.split())
     names = [name for name in re.findall(r"([\w.+-]+)[^,]*,", depends) if "perl" not in name]
-    files = subprocess.run(
-        ["dpkg-query", "-L", *packages.split(), *names], check=True, capture_output=True, text=True
-    ).stdout.splitlines()
+    files = printed("dpkg-query", "-L", *packages.split(), *names).splitlines()
     for programs in (snapshot.DUMPERS, snapshot.CLIENTS):
         assert f"/usr/bin/{programs[0]}" in files
     # Of Debian 12, as on the machine of the tests: later clients insist on TLS to the server.
@@ -88,17 +98,18 @@ def test_the_image_drains_and_is_looked_at():
 # ---- compose -------------------------------------------------------------------------------------
 
 
-def test_compose_gives_a_drain_its_time():
+def test_compose_confines_the_gateway_and_waits_for_database_schema_and_drain():
     assert number(r"stop_grace_period: (\d+)s", COMPOSE) > DRAIN_S + 20
-
-
-def test_compose_confines_the_gateway_and_waits_for_the_database():
     gateway = COMPOSE.partition("x-gateway:")[2].partition("x-environment:")[0]
     for line in ("read_only: true", 'cap_drop: ["ALL"]', "no-new-privileges:true"):
         assert line in gateway
     assert "condition: service_healthy" in COMPOSE and "healthcheck.sh" in COMPOSE
     assert re.findall(r'ports: \["(\S+)"\]', COMPOSE) == ["443:443"], "only nginx is reached"
     assert not re.findall(r"(?i)password: [a-z0-9]+$", COMPOSE, re.M), "a password in the file"
+    services = dict(re.findall(r"^  ([\w-]+):.*\n((?:(?:    .*)?\n)+)", COMPOSE, re.M))
+    assert "condition: service_healthy" in services["init"] and 'restart: "no"' in services["init"]
+    for node in ("node-1", "node-2"):
+        assert "init: { condition: service_completed_successfully }" in services[node]
 
 
 def test_compose_fits_the_sample_of_nginx():
@@ -112,13 +123,6 @@ def test_compose_fits_the_sample_of_nginx():
     assert "SLUICE_JOURNAL__DIR: journal-2" in COMPOSE
 
 
-def test_nodes_start_after_the_schema_is_made():
-    services = dict(re.findall(r"^  ([\w-]+):.*\n((?:(?:    .*)?\n)+)", COMPOSE, re.M))
-    assert "condition: service_healthy" in services["init"] and 'restart: "no"' in services["init"]
-    for node in ("node-1", "node-2"):
-        assert "init: { condition: service_completed_successfully }" in services[node]
-
-
 def test_the_init_step_of_compose_does_its_work_each_time(tmp_path, mariadb, monkeypatch):
     command = json.loads(re.search(r"entrypoint: (\[.*\])", COMPOSE)[1])
     monkeypatch.setenv("SLUICE_STORE__URL", mariadb.fresh_url())
@@ -126,85 +130,58 @@ def test_the_init_step_of_compose_does_its_work_each_time(tmp_path, mariadb, mon
     monkeypatch.setenv("PATH", str(ROOT), prepend=os.pathsep)
     command = [part.replace("/var/lib/sluice", str(tmp_path / "state")) for part in command]
     for expected in ("created", "exists already"):
-        done = subprocess.run([*command, "serve"], check=False, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        assert f"gateway.toml: {expected}" in done.stdout
-    books = subprocess.run(["sluice", "books", "verify"], check=False, capture_output=True)
-    assert books.returncode == 0, books.stderr
+        assert f"gateway.toml: {expected}" in printed(*command, "serve")
+    printed("sluice", "books", "verify")
 
 
 def test_docker_takes_the_compose_file(tmp_path):
-    docker = shutil.which("docker")
-    command = [docker or "", "compose", "-f", str(ROOT / "conf/docker/compose.yml"), "config"]
-    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "DB_PASSWORD": "x"}
-    if docker is None or subprocess.run([*command[:2], "version"], check=False).returncode:
+    if not works("docker", "compose", "version"):
         pytest.skip("docker compose is not installed")
-    done = subprocess.run(
-        [*command, "--format", "json"], check=False, capture_output=True, text=True, env=env
-    )
-    assert done.returncode == 0, done.stderr
-    services = json.loads(done.stdout)["services"]
+    command = ["docker", "compose", "-f", str(ROOT / "conf/docker/compose.yml"), "config"]
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "DB_PASSWORD": "x"}
+    services = json.loads(printed(*command, "--format", "json", env=env))["services"]
     assert {"db", "init", "nginx", "node-1", "node-2"} <= services.keys()
     assert services["node-2"]["environment"]["SLUICE_STORE__URL"].startswith("mysql://sluice:x@db")
 
 
-def test_the_image_builds(tmp_path):
-    docker = shutil.which("docker")
-    if (
-        docker is None
-        or subprocess.run([docker, "info"], check=False, capture_output=True).returncode
-    ):
+def test_the_image_builds():
+    if not works("docker", "info"):
         pytest.skip("no container engine runs here")
-    command = [docker, "build", "-q", "-f", "conf/docker/Dockerfile", "."]
-    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    image = done.stdout.strip()
-    said = subprocess.run(
-        [docker, "run", "--rm", "--read-only", image, "version"], check=True, capture_output=True
-    )
-    assert said.stdout.startswith(b"sluice ")
+    build = ["docker", "build", "-q", "-f", "conf/docker/Dockerfile", "."]
+    image = printed(*build, cwd=ROOT).strip()
+    assert printed("docker", "run", "--rm", "--read-only", image, "version").startswith("sluice ")
 
 
 # ---- Kubernetes ----------------------------------------------------------------------------------
 
 
-def kinds():
-    """Kind -> its documents."""
-    found = {}
+@pytest.fixture(scope="module")
+def deployment():
+    """The document of the Deployment; all kinds are looked at."""
+    texts = {}
     for text in re.split(r"^---$", KUBERNETES, flags=re.M):
-        kind = re.search(r"^kind: (\w+)$", text, re.M)[1]
         assert re.search(r"^apiVersion: \S+$", text, re.M) and "\t" not in text
-        found.setdefault(kind, []).append(text)
-    return found
+        texts[re.search(r"^kind: (\w+)$", text, re.M)[1]] = text
+    assert {"ConfigMap", "Secret", "Deployment", "Service", "PodDisruptionBudget"} == texts.keys()
+    return texts["Deployment"]
 
 
-def test_kubernetes_has_all_kinds():
-    found = kinds()
-    assert {"ConfigMap", "Secret", "Deployment", "Service", "PodDisruptionBudget"} == found.keys()
-
-
-def test_a_pod_has_the_time_to_drain():
-    (text,) = kinds()["Deployment"]
-    pause_s = number(r'preStop:.*\n\s+exec: \{ command: \["sleep", "(\d+)"\]', text)
+def test_a_pod_has_the_time_to_drain_and_is_asked_at_the_ops_port(deployment):
+    pause_s = number(r'preStop:.*\n\s+exec: \{ command: \["sleep", "(\d+)"\]', deployment)
     drain_s = number(r"drain_timeout_s = (\d+)", KUBERNETES)
-    assert number(r"terminationGracePeriodSeconds: (\d+)", text) >= pause_s + drain_s + 20
-    assert "maxUnavailable: 0" in text
+    assert number(r"terminationGracePeriodSeconds: (\d+)", deployment) >= pause_s + drain_s + 20
+    assert "maxUnavailable: 0" in deployment
+    probes = re.findall(r"(\w+)Probe:.*\n\s+httpGet: \{ path: (\S+), port: ops \}", deployment)
+    assert dict(probes) == {"startup": "/livez", "readiness": "/readyz", "liveness": "/livez"}
+    assert [int(port) for port in re.findall(r"containerPort: (\d+)", deployment)] == PORTS
 
 
-def test_probes_ask_the_ops_port():
-    (text,) = kinds()["Deployment"]
-    probes = dict(re.findall(r"(\w+)Probe:.*\n\s+httpGet: \{ path: (\S+), port: ops \}", text))
-    assert probes == {"startup": "/livez", "readiness": "/readyz", "liveness": "/livez"}
-    assert [int(port) for port in re.findall(r"containerPort: (\d+)", text)] == PORTS
-
-
-def test_a_pod_has_no_rights():
-    (text,) = kinds()["Deployment"]
+def test_a_pod_has_no_rights(deployment):
     user = number(r"^USER (\d+):", DOCKERFILE[DOCKERFILE.index("\nUSER") + 1 :])
-    assert f"runAsUser: {user}" in text and f"fsGroup: {user}" in text
-    for line in ("runAsNonRoot: true", "readOnlyRootFilesystem: true", 'drop: ["ALL"]'):
-        assert line in text
-    assert "automountServiceAccountToken: false" in text
+    for line in (f"runAsUser: {user}", f"fsGroup: {user}", "runAsNonRoot: true",
+                 "readOnlyRootFilesystem: true", 'drop: ["ALL"]',
+                 "automountServiceAccountToken: false"):  # fmt: skip
+        assert line in deployment
 
 
 def test_its_configuration_is_one(tmp_path):
