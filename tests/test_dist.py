@@ -25,15 +25,9 @@ START_S = 30
 def program(tmp_path_factory):
     """`sluice` of the wheel, in an environment with nothing of this folder."""
     folder = tmp_path_factory.mktemp("dist")
-    built = subprocess.run(
-        ["make", "-s", "dist", f"DIST={folder}/built"],
-        cwd=ROOT,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert built.returncode == 0, built.stderr
-    assert "requirements.txt" in built.stdout and not (folder / "built/.build").exists()
+    make = ["make", "-s", "dist", f"DIST={folder}/built"]
+    built = subprocess.check_output(make, cwd=ROOT, text=True)
+    assert "requirements.txt" in built and not (folder / "built/.build").exists()
     (wheel,) = (folder / "built").glob("sluice-*.whl")
     venv.create(folder / "venv", symlinks=True)
     python = folder / "venv/bin/python"
@@ -47,11 +41,7 @@ def program(tmp_path_factory):
 
 def run(program, folder, *args):
     env = {"PATH": os.environ["PATH"], "HOME": str(folder)}
-    done = subprocess.run(
-        [program, *args], cwd=folder, env=env, check=False, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return subprocess.check_output([program, *args], cwd=folder, env=env, text=True)
 
 
 def test_its_commands_run_anywhere(program, tmp_path):

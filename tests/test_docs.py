@@ -11,47 +11,30 @@ from adapters import registry
 from adapters.models import OPTIONS
 from adapters.registry import FAMILY_NAMES
 from conf.settings import SETTINGS
-from handlers.relay.routing import (
-    breaker,
-    health,
-    plan,
-    prober,
-    suspended_keys,
-)
+from handlers.relay.routing import breaker, health, plan, prober, suspended_keys
 from operations import explain
 from store.admin.kinds import KINDS
 from tools.docs import __main__ as docs
 
 ROOT = Path(__file__).resolve().parents[1]
+MADE = ("settings.md", "cli.md", "document.md", "conversions.md", "errors.md")
 
 
-MADE = (
-    *("docs/settings.md", "docs/cli.md", "docs/document.md", "docs/conversions.md"),
-    "docs/errors.md",
-    "conf/gateway.toml",
-)
-
-
-@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize("name", [*(f"docs/{name}" for name in MADE), "conf/gateway.toml"])
 def test_made_files_are_up_to_date(name):
     assert (ROOT / name).read_text() == docs.pages()[name], f"{name} is old: run make docs"
 
 
-def test_every_setting_is_documented():
+def test_every_setting_and_field_of_the_document_is_documented():
     settings = (ROOT / "docs/settings.md").read_text()
     sample = (ROOT / "conf/gateway.toml").read_text()
     for row in SETTINGS.values():
-        assert f"`{row.name}`" in settings
-        assert f"\n#{row.key} = " in sample
-
-
-def test_every_field_of_the_document_is_documented():
+        assert f"`{row.name}`" in settings and f"\n#{row.key} = " in sample
     page = (ROOT / "docs/document.md").read_text()
     for kind, spec in KINDS.items():
         section = page.partition(f"\n## {kind}\n")[2].partition("\n## ")[0]
-        assert spec.about.endswith(".") and all(
-            f"\n| `{name}` |" in section for name in spec.identity
-        )
+        assert spec.about.endswith(".")
+        assert all(f"\n| `{name}` |" in section for name in spec.identity)
         for name, field in spec.fields.items():
             assert f"\n| `{name}` | {field.type.form} |" in section, name
             assert field.meaning.endswith(".") and field.meaning in section, name
@@ -86,13 +69,8 @@ def test_the_page_of_channels_says_the_numbers_that_hold():
         f"After {breaker.FORGET_S:.0f} s without trouble",
     ):
         assert words in page, words
-    for reason in (
-        plan.DISABLED,
-        plan.OTHER_GROUP,
-        plan.OTHER_FAMILY,
-        plan.TRANSLATE_OFF,
-        explain.NO_COUNTING,
-    ):
+    reasons = (plan.DISABLED, plan.OTHER_GROUP, plan.OTHER_FAMILY, plan.TRANSLATE_OFF)
+    for reason in (*reasons, explain.NO_COUNTING):
         assert f"`{reason}`" in page
 
 
@@ -100,7 +78,7 @@ A_FILE = re.compile(r"(?<![\w./-])((?:[\w.-]+/)+[\w-]+\.(?:py|md)|conf/[\w.-]*\w
 WRITTEN = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-def test_the_page_of_channels_says_in_which_order_families_are_asked():
+def test_the_page_of_channels_has_the_order_of_families_and_every_option():
     page = (ROOT / "docs/channels.md").read_text()
     table = page.partition("## Calls of other families")[2].partition("## Fail-over")[0]
     shown = {}
@@ -109,17 +87,9 @@ def test_the_page_of_channels_says_in_which_order_families_are_asked():
         for place, names in enumerate(row.split(" | "), 1):
             shown |= {(client, name): place for name in re.findall(r"\w+", names)}
     assert shown == registry._LOSSES
-
-
-def test_the_page_of_channels_has_every_option_with_its_words():
-    page = (ROOT / "docs/channels.md").read_text()
     for name, form in OPTIONS.items():
         [row] = [line for line in page.splitlines() if re.match(rf"\|.*`{name}`.*\| ", line)]
-        words = (
-            form.removeprefix("one of ")
-            .removeprefix("a list of at least one, each one of ")
-            .split(", ")
-        )
+        words = re.sub("^one of |^a list of at least one, each one of ", "", form).split(", ")
         assert all(word in row for word in words if word.isidentifier()), name
 
 
@@ -146,37 +116,26 @@ def test_decisions_are_short_and_those_that_pages_cite_exist():
             assert cited in numbers, f"{page.name}: ADR {cited}"
 
 
-@pytest.fixture
-def nginx(tmp_path):
-    """The sample in a folder where nginx can load it without rights and certificates of its own."""
+def test_nginx_takes_the_sample(tmp_path):
+    """In a folder where nginx can load it without rights and certificates of its own."""
     program = shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
     if program is None or shutil.which("openssl") is None:
         pytest.skip("nginx or openssl is not installed")
     sample = (ROOT / "conf/nginx.conf").read_text()
     sample = sample.replace("443", "8443").replace("/var/log/nginx/", "")
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"),
-            *("-subj", "/CN=gateway.example", "-keyout", "gateway.example.key"),
-            *("-out", "gateway.example.pem"),
-        ],
-        cwd=tmp_path,
-        check=True,
-        capture_output=True,
+    command = (
+        *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"),
+        *("-subj", "/CN=gateway.example", "-keyout", "gateway.example.key"),
+        *("-out", "gateway.example.pem"),
     )
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
     (tmp_path / "sluice.conf").write_text(sample)
+    kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    paths = "".join(f"{kind}_temp_path {kind};\n" for kind in kinds)
     (tmp_path / "nginx.conf").write_text(
-        "pid nginx.pid;\nerror_log stderr;\nevents {}\nhttp {\n"
-        + "".join(
-            f"{kind}_temp_path {kind};\n"
-            for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-        )
-        + "include sluice.conf;\n}\n"
+        "pid nginx.pid;\nerror_log stderr;\nevents {}\n"
+        f"http {{\n{paths}include sluice.conf;\n}}\n"
     )
-    return [program, "-p", str(tmp_path), "-c", "nginx.conf"]
-
-
-def test_nginx_takes_the_sample(nginx):
-    got = subprocess.run([*nginx, "-t"], check=False, capture_output=True, text=True)
-    assert got.returncode == 0, got.stderr
-    assert "warn" not in got.stderr
+    command = [program, "-p", str(tmp_path), "-c", "nginx.conf", "-t"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0 and "warn" not in done.stderr, done.stderr

@@ -100,13 +100,6 @@ def parse(args: list[str]) -> None:
 
 
 @every_page
-def test_no_command_has_a_gap(page):
-    for line in blocks(page):
-        code = line.text.partition(" # ")[0]
-        assert "…" not in code and "..." not in code, line.text
-
-
-@every_page
 def test_every_command_is_taken(page):
     inline = re.findall(r"`(\./sluice [^`\[|…]+)`", page.read_text())
     for text in [*inline, *(line.text for line in blocks(page))]:
@@ -118,29 +111,20 @@ def test_every_command_is_taken(page):
 
 
 @every_page
-def test_variables_are_set_before_they_are_used(page):
+def test_commands_have_no_gap_and_need_nothing_that_comes_later(page):
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
     for line in blocks(page):
-        names = set(re.findall(r"\$\{?([A-Z_a-z]+)", line.text))
-        for name in names - GIVEN:
+        code = line.text.partition(" # ")[0]
+        assert "…" not in code and "..." not in code, line.text
+        for name in set(re.findall(r"\$\{?([A-Z_a-z]+)", line.text)) - GIVEN:
             assert re.search(rf"^    (export )?{name}=", line.before, re.M), line.text
-
-
-@every_page
-def test_files_are_made_before_they_are_used(page):
-    for line in blocks(page):
         for args in sluice_commands(line.text):
             if args[0] == "apply" and args[1] != "-":
                 assert f"`{args[1]}`" in line.before, f"{args[1]} comes from nowhere"
-
-
-@every_page
-def test_every_target_of_make_is_there(page):
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
-    for line in blocks(page):
         if words(line.text)[0] == "make":
             text = re.sub(r" -C \S+", "", line.text)
-            asked = [word for word in words(text)[1:] if "=" not in word]
-            assert asked and set(asked) <= targets, line.text
+            used = [word for word in words(text)[1:] if "=" not in word]
+            assert used and set(used) <= targets, line.text
 
 
 def shell(script: str, folder: Path, environ: dict[str, str]) -> None:
@@ -149,15 +133,9 @@ def shell(script: str, folder: Path, environ: dict[str, str]) -> None:
     if not link.exists():
         link.write_text(f'#!/bin/sh\nexec {sys.executable} {ROOT / "app.py"} "$@"\n')
         link.chmod(0o755)
-    done = subprocess.run(
-        ["sh", "-ec", script],
-        check=False,
-        cwd=folder,
-        env={"PATH": os.environ["PATH"], **environ},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    environ = {"PATH": os.environ["PATH"], **environ}
+    options = {"cwd": folder, "env": environ, "capture_output": True, "text": True, "timeout": 120}
+    done = subprocess.run(["sh", "-ec", script], check=False, **options)
     assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
 
 
@@ -172,20 +150,11 @@ def runnable(lines: list[Line]) -> str:
     )
 
 
-def own_gateway() -> str:
-    readme = (ROOT / "README.md").read_text()
-    return readme.partition("## A gateway of your own")[2].partition("\n## ")[0]
-
-
-def save_document(folder: Path) -> None:
-    """What the README tells to save as setup.toml."""
-    (document,) = re.findall(r"^```toml\n(.*?)^```", own_gateway(), re.M | re.S)
-    (folder / "setup.toml").write_text(document)
-
-
 def test_a_gateway_of_your_own_as_the_readme_makes_it(tmp_path):
-    section = own_gateway()
-    save_document(tmp_path)
+    readme = (ROOT / "README.md").read_text()
+    section = readme.partition("## A gateway of your own")[2].partition("\n## ")[0]
+    (document,) = re.findall(r"^```toml\n(.*?)^```", section, re.M | re.S)
+    (tmp_path / "setup.toml").write_text(document)
     lines = [line for line in blocks(ROOT / "README.md") if line.text in section]
     shell(runnable(lines), tmp_path, {"HOME": str(tmp_path)})
     assert (tmp_path / "sluice-gateway" / "gateway.toml").is_file()

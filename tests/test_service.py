@@ -44,6 +44,12 @@ runuser -u {user} -- test -w {state} -a ! -w {code}
 """
 
 
+def execute(*command, **options):
+    done = subprocess.run(command, check=False, capture_output=True, text=True, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
 @pytest.fixture
 def unit():
     parser = configparser.ConfigParser(interpolation=None, strict=False)
@@ -66,44 +72,38 @@ def test_the_unit_runs_what_is_installed(unit, install):
     )
     assert (unit["User"], unit["Group"], unit["WorkingDirectory"]) == (USER, USER, STATE)
     assert f"/var/lib/{unit['StateDirectory']}" == STATE
-    text = "\n".join(install)
-    assert f"useradd --system --home-dir {STATE} --shell /usr/sbin/nologin {USER}\n" in text
-    assert f"install -d -m {unit['StateDirectoryMode']} -o {USER} -g {USER} {STATE}\n" in text
-    assert f"new={CODE}-$(date +%Y%m%d-%H%M%S)\n" in text
-    assert "make -C $new venv\n" in text and f"ln -s $new {CODE}\n" in text
-    assert f"runuser -u {USER} -- {CODE}/sluice init {STATE}\n" in text
-    assert f"cp {CODE}/conf/systemd/sluice.service /etc/systemd/system/\n" in text
+    assert {
+        f"useradd --system --home-dir {STATE} --shell /usr/sbin/nologin {USER}",
+        f"install -d -m {unit['StateDirectoryMode']} -o {USER} -g {USER} {STATE}",
+        f"new={CODE}-$(date +%Y%m%d-%H%M%S)",
+        "make -C $new venv",
+        f"ln -s $new {CODE}",
+        f"runuser -u {USER} -- {CODE}/sluice init {STATE}",
+        f"cp {CODE}/conf/systemd/sluice.service /etc/systemd/system/",
+    } <= set(install)
+
+
+def test_the_unit_says_what_is_true_of_drains_watchdog_and_env(unit):
+    settings = (ROOT / "conf/gateway.toml").read_text()
+    drain_s = int(re.search(r"^#drain_timeout_s = (\d+)$", settings, re.M)[1])
+    assert int(unit["TimeoutStopSec"]) > drain_s + 20 and int(unit["WatchdogSec"]) >= 10
+    expected = {"RestartPreventExitStatus": "3", "KillMode": "mixed"}
+    # A store that is unreachable would end the start otherwise.
+    expected |= {"Type": "notify", "NotifyAccess": "main", "TimeoutStartSec": "infinity"}
+    assert {name: unit[name] for name in expected} == expected
+    text = UNIT.read_text()
+    assert "read by `./sluice apply`" in text and "never reads it" in text
 
 
 def test_all_that_the_service_needs_is_copied(install, tmp_path):
     [line] = [line for line in install if line.startswith("cp -r")]
     assert {*PACKAGES, "app.py", "sluice", "Makefile"} <= set(line.split())
     there = line.replace("$new", str(tmp_path))
-    subprocess.run(["sh", "-ec", there], cwd=ROOT, check=True)
-    done = subprocess.run(
-        [sys.executable, str(tmp_path / "app.py"), "init", str(tmp_path / "state")],
-        check=False,
-        capture_output=True,
-        text=True,
-        env={"PATH": os.environ["PATH"]},
-    )
-    assert done.returncode == 0, done.stderr
-    made = subprocess.run(
-        ["make", "-n", "-C", tmp_path, "venv"], check=True, capture_output=True, text=True
-    )
+    execute("sh", "-ec", there, cwd=ROOT)
+    environ = {"PATH": os.environ["PATH"]}
+    execute(sys.executable, tmp_path / "app.py", "init", tmp_path / "state", env=environ)
+    made = execute("make", "-n", "-C", tmp_path, "venv")
     assert not made.stderr, "the Makefile reads files of a checkout only"
-
-
-def test_its_times_outlast_a_drain(unit):
-    settings = (ROOT / "conf/gateway.toml").read_text()
-    drain_s = int(re.search(r"^#drain_timeout_s = (\d+)$", settings, re.M)[1])
-    assert int(unit["TimeoutStopSec"]) > drain_s + 20
-    assert unit["RestartPreventExitStatus"] == "3" and unit["KillMode"] == "mixed"
-
-
-def test_it_says_what_is_true_of_env():
-    text = UNIT.read_text()
-    assert "read by `./sluice apply`" in text and "never reads it" in text
 
 
 @pytest.mark.parametrize(
@@ -143,24 +143,18 @@ def test_the_template_is_the_unit_but_for_the_node():
 
 
 def run_as_unit(name, folder):
-    """The commands of a unit of one run, as root makes its folders; the text that they print."""
+    """The commands of a unit of one run, as root makes its folders."""
     text = (UNIT.parent / f"sluice-{name}.service").read_text()
-    printed = ""
     for line in re.findall("^ExecStart(?:Pre|Post)?=[+]?(.*)$", text, re.M):
         line = line.replace("$$", "$").replace("%%", "%").replace(" -o sluice -g sluice", "")
         line = line.replace(f"{CODE}/sluice", str(ROOT / "sluice"))
         for place in (STATE, "/var/backups/sluice"):
             line = line.replace(place, str(folder / place.strip("/")))
-        done = subprocess.run(
-            shlex.split(line), check=False, cwd=folder / STATE[1:], capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
-        printed += done.stdout
-    return printed
+        execute(*shlex.split(line), cwd=folder / STATE[1:])
 
 
 def test_the_nightly_units_do_their_work(tmp_path):
-    subprocess.run([ROOT / "sluice", "init", tmp_path / STATE[1:]], check=True, capture_output=True)
+    execute(ROOT / "sluice", "init", tmp_path / STATE[1:])
     backups = tmp_path / "var/backups/sluice"
     backups.mkdir(parents=True)
     for day in range(10, 22):
@@ -172,12 +166,6 @@ def test_the_nightly_units_do_their_work(tmp_path):
     assert (backups / names[-1]).stat().st_size > 0
     run_as_unit("verify", tmp_path)
     run_as_unit("prune", tmp_path)
-
-
-def test_it_watches_what_the_gateway_says(unit):
-    assert (unit["Type"], unit["NotifyAccess"]) == ("notify", "main")
-    assert unit["TimeoutStartSec"] == "infinity", "a store that is away would end the start"
-    assert int(unit["WatchdogSec"]) >= 10
 
 
 @pytest.mark.long
@@ -194,14 +182,5 @@ def test_it_installs_as_it_is_pasted(unit, install, tmp_path):
         serve=f"{as_user} {unit['ExecStart']}",
         status=f"{as_user} {CODE}/sluice status --config {STATE}/gateway.toml",
     )
-    done = subprocess.run(
-        ["unshare", "-m", "bash", "-e"],
-        check=False,
-        cwd=ROOT,
-        input=script,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = execute("unshare", "-m", "bash", "-e", cwd=ROOT, input=script, timeout=600)
     assert re.search(r"^ready  *yes$", done.stdout, re.M), done.stdout + done.stderr
