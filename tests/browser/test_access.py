@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 
 from tests.browser.world import PASSWORDS
 from tests.handlers.hub.browser import Browser
+from tests.support.client import wait_until
 from tests.support.gateway import Gateway
 from tests.support.ports import HOST, free_port
 
@@ -18,26 +19,20 @@ PASSWORD = "a password of the first run"
 PATIENCE_S = 20
 
 
-class Fresh:
-    """A gateway that nobody has used: the path of its newest link, and where the Hub is."""
-
-    def __init__(self, folder):
-        self.hub_port = free_port()
-        self.gateway = Gateway(folder, {"hub.enabled": "true", "hub.port": self.hub_port})
-        self.gateway.start()
-        self.hub_url = f"http://{HOST}:{self.hub_port}"
-        deadline = time.monotonic() + PATIENCE_S
-        while not (found := re.findall(r"/first-run\?token=[\w-]+", self.gateway.log())):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        self.link = found[-1]
-
-
 @pytest.fixture
 def fresh(tmp_path):
-    made = Fresh(tmp_path)
-    yield made
-    made.gateway.close()
+    """A gateway that nobody has used, with the URL of the Hub and the path of its first link."""
+    hub_port = free_port()
+    gateway = Gateway(tmp_path, {"hub.enabled": "true", "hub.port": hub_port})
+    gateway.start()
+    gateway.hub_url = f"http://{HOST}:{hub_port}"
+
+    def links():
+        return re.findall(r"/first-run\?token=[\w-]+", gateway.log())
+
+    gateway.link = wait_until(links, PATIENCE_S)[-1]
+    yield gateway
+    gateway.close()
 
 
 def wide(page):
@@ -74,7 +69,7 @@ def test_from_the_first_link_to_a_models_answer(fresh, open_page, scripted_vendo
 
     streamed = subprocess.check_output(["bash", "-c", curl], text=True, timeout=30)
     assert "data: [DONE]" in streamed
-    base = f"http://{HOST}:{fresh.gateway.port}/v1"
+    base = f"http://{HOST}:{fresh.port}/v1"
     with OpenAI(base_url=base, api_key=secret, max_retries=0) as client:
         said = [{"role": "user", "content": "hello"}]
         answer = client.chat.completions.create(model="demo-chat", messages=said)

@@ -20,7 +20,7 @@ def test_the_first_call_appears_by_itself_on_the_empty_home(visit, world, pictur
     expect(page.locator("#first-call")).to_contain_text("$SLUICE_API_KEY")
     expect(page.locator("#first-call")).to_contain_text(world.base_url)
     picture(page, "home-empty")
-    assert world.call("carol")[0] == 200
+    assert world.call("carol") == 200
     expect(page.get_by_text("Latest failures")).to_be_visible()
     expect(page.locator(".figures").get_by_text("Calls, 24 h")).to_be_visible()
     expect(page.locator("table code", has_text=MODEL).first).to_be_visible()
@@ -43,7 +43,7 @@ def test_filters_of_the_status_page_change_it_in_place(visit):
 
 
 def test_a_bar_says_its_hour_and_the_name_is_copied(visit, world):
-    assert world.call("alice")[0] == 200
+    assert world.call("alice") == 200
     page = visit("alice", "/status?text=gpt")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     bars = page.locator("td.hours a")
@@ -222,7 +222,7 @@ def test_snippets_of_each_client_and_a_test_call(visit, picture):
 
 
 def test_a_wrong_path_is_shown_to_the_owner_with_its_cure(visit, world, picture):
-    assert world.call("alice", path=DOUBLED)[0] == 404
+    assert world.call("alice", path=DOUBLED) == 404
     page = visit("alice", "/keys?state=wrong_base_url")
     reloaded_until(page, row(page, "laptop"))
     row(page, "laptop").get_by_role("link", name="laptop").click()

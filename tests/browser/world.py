@@ -1,10 +1,9 @@
 """The gateway that browser tests look at: its users, what they may call, and calls of theirs."""
 
-import http.client
 import json
-import time
 
 from tests.handlers.hub.browser import Browser
+from tests.support.client import exchange, wait_until
 from tests.support.gateway import Gateway
 from tests.support.ports import HOST, free_port
 
@@ -33,10 +32,7 @@ class World:
     def __enter__(self):
         self.gateway.apply(self.document())
         self.gateway.start()
-        deadline = time.monotonic() + PATIENCE_S
-        while not self._answers():
-            assert time.monotonic() < deadline, "the Hub does not answer"
-            time.sleep(0.05)
+        assert wait_until(self._answers, PATIENCE_S), "the Hub does not answer"
         return self
 
     def __exit__(self, *exc):
@@ -52,38 +48,28 @@ class World:
         """Two models in one group, one of them in another at half the price."""
         prices = {MODEL: ("2.00", "8.00"), "claude-sonnet-4-5": ("3.00", "15.00")}
         channel = {"vendor": "demo", "base_url": self.vendor.url, "keys": ["sk-vendor-key-4f2A"]}
+        chat = {"family": "chat_completions", "models": {MODEL: "demo-chat"}}
+        messages = {"family": "messages", "models": {"claude-sonnet-4-5": "demo-messages"}}
+        coding = {"multiplier": "0.5", "models": ["claude-sonnet-4-5"]}
+        users = {"alice": {"balance": "50"}, "carol": {"balance": "5"}, "boss": {"role": "admin"}}
+        keys = {"alice": "laptop", "carol": "editor"}
         return {
             "model": [
                 {"name": name, "price": {"input": i, "output": o}}
                 for name, (i, o) in prices.items()
             ],
-            "group": [
-                {"name": "default"},
-                {"name": "coding", "multiplier": "0.5", "models": ["claude-sonnet-4-5"]},
-            ],
+            "group": [{"name": "default"}, {"name": "coding", **coding}],
             "channel": [
-                {
-                    **channel,
-                    "name": "openai-main",
-                    "family": "chat_completions",
-                    "models": {MODEL: "demo-chat"},
-                },
-                {
-                    **channel,
-                    "name": "anthropic-main",
-                    "family": "messages",
-                    "groups": ["default", "coding"],
-                    "models": {"claude-sonnet-4-5": "demo-messages"},
-                },
+                {**channel, "name": "openai-main", **chat},
+                {**channel, "name": "anthropic-main", "groups": ["default", "coding"], **messages},
             ],
             "user": [
-                {"name": "alice", "balance": "50", "password": PASSWORDS["alice"]},
-                {"name": "carol", "balance": "5", "password": PASSWORDS["carol"]},
-                {"name": "boss", "role": "admin", "password": PASSWORDS["boss"]},
+                {"name": name, "password": PASSWORDS[name], **fields}
+                for name, fields in users.items()
             ],
             "key": [
-                {"user": "alice", "name": "laptop", "group": "default", "secret": SECRETS["alice"]},
-                {"user": "carol", "name": "editor", "group": "default", "secret": SECRETS["carol"]},
+                {"user": user, "name": name, "group": "default", "secret": SECRETS[user]}
+                for user, name in keys.items()
             ],
         }
 
@@ -96,21 +82,8 @@ class World:
         cookie = {"name": "sluice_session", "value": self._cookies[name], "url": self.hub_url}
         return [cookie]
 
-    def call(self, user="alice", model=MODEL, prompt="hello", *, secret=None, path=None, **fields):
-        """A chat-completions call of a user: (status, body)."""
-        body = {"model": model, "messages": [{"role": "user", "content": prompt}], **fields}
-        connection = http.client.HTTPConnection(HOST, self.gateway.port, timeout=PATIENCE_S)
-        try:
-            connection.request(
-                "POST",
-                path or "/v1/chat/completions",
-                json.dumps(body),
-                {
-                    "Authorization": f"Bearer {secret or SECRETS[user]}",
-                    "Content-Type": "application/json",
-                },
-            )
-            answer = connection.getresponse()
-            return answer.status, answer.read().decode()
-        finally:
-            connection.close()
+    def call(self, user="alice", model=MODEL, prompt="hello", *, path="/v1/chat/completions"):
+        """The status of a chat-completions call of a user."""
+        body = {"model": model, "messages": [{"role": "user", "content": prompt}]}
+        headers = {"Authorization": f"Bearer {SECRETS[user]}", "Content-Type": "application/json"}
+        return exchange(self.gateway.port, "POST", path, headers, json.dumps(body).encode()).status

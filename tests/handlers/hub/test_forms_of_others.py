@@ -1,6 +1,7 @@
 """Forms and names of other sites: tokens of forms, Origin, Host, and what a cookie may say."""
 
 import json
+from urllib.parse import quote
 
 import pytest
 
@@ -20,47 +21,34 @@ def changes(browser, **headers):
 # ---- tokens --------------------------------------------------------------------------------------
 
 
-def test_a_token_is_of_one_session(hub, alice):
-    other = Browser(hub.port).signed_in("alice")
+def test_a_token_is_of_one_session_and_each_answer_has_its_own(hub, alice):
+    other = hub.signed_in("alice")
     assert changes(alice) == changes(other) == 303
     alice.xsrf, other.xsrf = other.xsrf, alice.xsrf
     assert changes(alice) == changes(other) == 403
-
-
-def test_before_a_session_a_token_is_of_one_browser(hub, browser):
-    other = Browser(hub.port)
-    for one in (browser, other):
-        one.get("/sign-in")
-        assert changes(one) == 303
-    browser.xsrf = other.xsrf
-    assert changes(browser) == 403
-    del browser.cookies["_xsrf"]
-    assert changes(browser) == 403
-
-
-def test_a_token_of_before_the_sign_in_opens_nothing_after_it(browser):
-    browser.get("/sign-in")
-    before, cookie = browser.xsrf, browser.cookies["_xsrf"]
-    browser.sign_in("alice", PASSWORDS["alice"])
-    browser.xsrf, browser.cookies["_xsrf"] = before, cookie
-    assert changes(browser) == 403
-
-
-def test_a_token_is_not_what_its_cookie_says(browser):
-    """Another site of the same domain can set the cookie, but it cannot make a token."""
-    browser.cookies["_xsrf"] = "planted-by-another-site"
-    browser.get("/sign-in")
-    assert changes(browser) == 303
-    browser.xsrf = "planted-by-another-site"
-    assert changes(browser) == 403
-
-
-def test_each_answer_has_a_token_of_its_own(alice):
     tokens = set()
     for _ in range(3):
         alice.get("/account")
         tokens.add(alice.xsrf)
     assert len(tokens) == 3
+
+
+def test_before_a_session_a_token_is_of_one_browser(hub, browser):
+    """Another site of the same domain can set the cookie, but it cannot make a token."""
+    other = Browser(hub.port)
+    other.cookies["_xsrf"] = "planted-by-another-site"
+    for either in (browser, other):
+        either.get("/sign-in")
+        assert changes(either) == 303
+    before, cookie = browser.xsrf, browser.cookies["_xsrf"]
+    for foreign in (other.xsrf, "planted-by-another-site"):
+        browser.xsrf = foreign
+        assert changes(browser) == 403
+    browser.sign_in("alice", PASSWORDS["alice"])
+    browser.xsrf, browser.cookies["_xsrf"] = before, cookie
+    assert changes(browser) == 403  # it opens nothing after the sign-in
+    del other.cookies["_xsrf"]
+    assert changes(other) == 403
 
 
 @pytest.mark.parametrize(
@@ -84,9 +72,8 @@ def test_a_rotation_keeps_forms_valid_until_the_old_secret_goes(hub, alice, made
 @pytest.mark.parametrize("token", ["", "x", "é" * 80, "\udc80" * 80, "0" * 80])
 def test_what_is_no_token_is_refused(alice, token):
     assert not cross_site.is_form_token(COOKIE_SECRETS, "session a", token)
-    assert not cross_site.is_form_token(
-        COOKIE_SECRETS, "", cross_site.make_form_token(COOKIE_SECRETS, "")
-    )
+    of_nobody = cross_site.make_form_token(COOKIE_SECRETS, "")
+    assert not cross_site.is_form_token(COOKIE_SECRETS, "", of_nobody)
 
 
 # ---- where a form comes from ---------------------------------------------------------------------
@@ -103,7 +90,6 @@ def test_what_is_no_token_is_refused(alice, token):
         ({"Origin": "http://hub.example.com"}, 403),
         ({"Origin": "https://elsewhere.example.com"}, 403),
         ({"Origin": "https://hub.example.com.elsewhere.example"}, 403),
-        ({"Origin": "http://127.0.0.1"}, 403),
         ({"Origin": "null"}, 403),
         ({"Origin": ""}, 403),
         ({"Sec-Fetch-Site": "same-origin"}, 303),
@@ -112,7 +98,6 @@ def test_what_is_no_token_is_refused(alice, token):
         ({"Sec-Fetch-Site": "none", "Origin": "https://elsewhere.example.com"}, 403),
         ({"Sec-Fetch-Site": "same-site"}, 403),
         ({"Sec-Fetch-Site": "cross-site"}, 403),
-        ({"Sec-Fetch-Site": "cross-site", "Origin": "http://{host}"}, 403),
     ],
 )
 def test_a_form_comes_from_here_or_says_nothing(serve, headers, status):
@@ -124,12 +109,10 @@ def test_a_form_comes_from_here_or_says_nothing(serve, headers, status):
     assert changes(browser, **given) == status
 
 
-def test_a_script_with_a_token_may_come_from_anywhere(hub, alice):
-    made = alice.api("POST", "/api/tokens", {"scopes": ["keys"], "name": "t"}).json
-    script = Browser(hub.port, made["token"])
+def test_a_script_with_a_token_may_come_from_anywhere(api):
     headers = {"Origin": "https://elsewhere.example.com", "Content-Type": "application/json"}
     body = json.dumps({"name": "of a script", "group": "default"})
-    assert script.ask("POST", "/api/keys", body, **headers).status == 201
+    assert api.ask("POST", "/api/keys", body, **headers).status == 201
 
 
 # ---- names ---------------------------------------------------------------------------------------
@@ -141,14 +124,11 @@ def test_a_script_with_a_token_may_come_from_anywhere(hub, alice):
         ("hub.example.com", "/sign-in", 200),
         ("HUB.example.com.:443", "/sign-in", 200),
         ("localhost", "/sign-in", 200),
-        ("localhost:8001", "/sign-in", 200),
         ("hub.localhost", "/sign-in", 200),
         ("127.0.0.1:8001", "/sign-in", 200),
-        ("192.0.2.7", "/sign-in", 200),
         ("[2001:db8::1]:8001", "/sign-in", 200),
         ("elsewhere.example.com", "/sign-in", 403),
         ("elsewhere.example.com", "/static/sluice.css", 403),
-        ("elsewhere.example.com", "/api/me", 403),
         ("hub.example.com.elsewhere.example", "/sign-in", 403),
         ("localhost.example.com", "/sign-in", 403),
         ("", "/sign-in", 403),
@@ -168,35 +148,20 @@ def test_without_a_public_url_every_name_is_served(browser):
 # ---- what the next page says ---------------------------------------------------------------------
 
 
-def said(browser):
-    """The page after a change of the browser's tokens, and the cookie with what it says."""
-    made = browser.send("/account/tokens", [("scope", "read"), ("name", "of a test")])
-    assert made.status == 200
-    listed = browser.ask("GET", "/api/tokens").json["items"]
-    browser.send("/account/tokens", [("revoke", listed[0]["id"])])
-    return browser.cookies["toast"]
-
-
 def test_a_page_says_once_what_the_hub_has_sealed(alice):
-    cookie = said(alice)
+    alice.send("/account/tokens", [("scope", "read"), ("name", "of a test")])
+    [token] = alice.get("/api/tokens").json["items"]
+    alice.send("/account/tokens", [("revoke", token["id"])])
+    cookie = alice.cookies["toast"]
     assert "revoked" not in cookie.lower() and "%7B" not in cookie
     words = "Token revoked. Requests with it get 401."
     assert words in alice.get("/account").text
     assert words not in alice.get("/account").text
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "%7B%22text%22%3A%20%22pay%20here%22%2C%20%22undo%22%3A%20%22%22%2C%20%22fields%22%3A%20%7B%7D%7D",
-        "pay here",
-        "gAAAAA",
-    ],
-)
-def test_what_nobody_has_sealed_is_not_said(alice, text):
-    alice.cookies["toast"] = text
-    answer = alice.get("/account")
-    assert answer.status == 200 and "pay here" not in answer.text
+    plain = quote(json.dumps({"text": "pay here", "undo": "", "fields": {}}))
+    for text in (plain, "pay here", "gAAAAA"):
+        alice.cookies["toast"] = text
+        answer = alice.get("/account")
+        assert answer.status == 200 and "pay here" not in answer.text
 
 
 def test_values_are_sealed_for_one_purpose_and_a_time(monkeypatch):

@@ -1,6 +1,8 @@
 """Who may try how often, and what is told of it: by network, by name, and by code apart."""
 
 import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pyotp
 import pytest
@@ -94,24 +96,15 @@ def test_hashes_of_one_network_leave_places_for_others(hub, monkeypatch):
         return check(db, name, password)
 
     monkeypatch.setattr(sign_in.people, "check", slow)
-    statuses = []
-    tries = [
-        threading.Thread(
-            target=lambda n=n: statuses.append(signs_in(hub, "slow", "x", f"192.0.2.{n}"))
-        )
-        for n in range(12)
-    ]
-    try:
-        for thread in tries:
-            thread.start()
-        assert began.acquire(timeout=PATIENCE_S)
-        assert signs_in(hub, "alice", PASSWORDS["alice"], "198.51.100.1") == 303
-    finally:
-        held.set()
-        for thread in tries:
-            thread.join()
+    with ThreadPoolExecutor(12) as pool:
+        tries = [pool.submit(signs_in, hub, "slow", "x", f"192.0.2.{n}") for n in range(12)]
+        try:
+            assert began.acquire(timeout=PATIENCE_S)
+            assert signs_in(hub, "alice", PASSWORDS["alice"], "198.51.100.1") == 303
+        finally:
+            held.set()
     # One is hashed and eight wait; the name may be tried ten times.
-    assert statuses.count(401) == 9 and statuses.count(429) == 3
+    assert Counter(work.result() for work in tries) == {401: 9, 429: 3}
 
 
 # ---- one-time codes ------------------------------------------------------------------------------
@@ -127,16 +120,10 @@ def test_wrong_passwords_and_wrong_codes_count_apart(hub, asks_for_codes, monkey
 
 def test_wrong_codes_are_counted_before_they_are_judged(hub, asks_for_codes, monkeypatch):
     monkeypatch.setattr(throttle, "NAME_TRIES", 3)
-    waiting, statuses = at_the_code(hub), []
-    tries = [
-        threading.Thread(target=lambda: statuses.append(sends_code(waiting, "1").status))
-        for _ in range(12)
-    ]
-    for thread in tries:
-        thread.start()
-    for thread in tries:
-        thread.join()
-    assert statuses.count(401) == 3 and statuses.count(429) == 9
+    waiting = at_the_code(hub)
+    with ThreadPoolExecutor(12) as pool:
+        tries = list(pool.map(lambda _: sends_code(waiting, "1").status, range(12)))
+    assert Counter(tries) == {401: 3, 429: 9}
     locked = sends_code(waiting)
     assert locked.status == 429 and int(locked.headers["Retry-After"]) > 0
 
@@ -169,22 +156,16 @@ def audited(db, action):
 def test_the_audit_log_tells_who_came_in_and_went(hub, db):
     alice = Browser(hub.port).signed_in("alice")
     assert audited(db, "sign_in") == [("alice", "user", "alice", {"by": "password"})]
-    Browser(hub.port).signed_in("alice")
+    hub.signed_in("alice")
     alice.send("/account/sessions", [("id", "others")])
     alice.get("/account")
     alice.send("/sign-out", [])
     (_, _, _, first), (_, _, _, second) = audited(db, "end_session")
     assert second == {"sessions": 1, "tokens": 0} and len(first["session"]) == 26
     assert entries(db, 1)[0]["address"] == "127.0.0.1"
-    Browser(hub.port).signed_in("alice")
-    boss = Browser(hub.port).signed_in("boss")
-    boss.api("DELETE", "/api/admin/users/alice/sessions")
+    hub.signed_in("alice")
+    hub.signed_in("boss").api("DELETE", "/api/admin/users/alice/sessions")
     assert audited(db, "end_session")[0] == ("boss", "user", "alice", {"sessions": 1, "tokens": 0})
-
-
-def test_the_audit_log_tells_of_a_code(hub, db, asks_for_codes):
-    sends_code(at_the_code(hub))
-    assert audited(db, "sign_in")[0][3] == {"by": "password, one_time_code"}
 
 
 def test_a_lock_is_one_line_of_the_audit_log(hub, db, monkeypatch):
@@ -207,13 +188,14 @@ def test_a_lock_is_one_line_of_the_audit_log(hub, db, monkeypatch):
     ],
 )
 def test_the_audit_log_tells_of_exports(hub, db, path, kind, name):
-    boss = Browser(hub.port).signed_in("boss")
-    assert boss.get(path).status == 200
+    assert hub.signed_in("boss").get(path).status == 200
     assert audited(db, "export") == [("boss", kind, name, {"filters": {"model": "m"}})]
 
 
-def test_results_are_counted(hub, asks_for_codes, monkeypatch):
+def test_results_are_counted(hub, db, asks_for_codes, monkeypatch):
     results = []
+    sends_code(at_the_code(hub))
+    assert audited(db, "sign_in")[0][3] == {"by": "password, one_time_code"}
     hub.site.sign_ins = SignInLog(results.append)
     monkeypatch.setattr(throttle, "NAME_TRIES", 2)
     signs_in(hub, "boss", PASSWORDS["boss"], "192.0.2.1")

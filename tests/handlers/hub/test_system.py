@@ -12,9 +12,9 @@ from tests.support.ports import free_port
 SYSTEM, NOTICES = "/api/admin/system", "/api/admin/notices"
 
 
-def test_an_ops_port_that_does_not_answer_is_named(serve, api):
-    hub = serve(ops={"port": free_port(), "token": "secret-of-ops"})
-    answer = Script(hub.port, api.token).get(SYSTEM)
+def test_settings_and_an_ops_port_that_does_not_answer(serve, api, boss):
+    script = Script(serve(ops={"port": free_port(), "token": "secret-of-ops"}).port, api.token)
+    answer = script.get(SYSTEM)
     state = answer.json
     assert answer.status == 200 and state["workers"] == []
     assert "does not answer" in state["problem"]
@@ -22,10 +22,19 @@ def test_an_ops_port_that_does_not_answer_is_named(serve, api):
     settings = {row["name"]: row for row in state["settings"]}
     assert settings["ops.token"]["value"] == "***" and "secret-of-ops" not in answer.text
     assert settings["server.port"]["origin"] == "default"
-    assert Script(hub.port, api.token).call("POST", f"{SYSTEM}/drain").status == 503
-    hub = serve(ops={"enabled": False})
-    problem = Script(hub.port, api.token).get(SYSTEM).json["problem"]
-    assert problem == "the ops port is switched off (ops.enabled)"
+    assert script.call("POST", f"{SYSTEM}/drain").status == 503
+    script = Script(serve(ops={"enabled": False}).port, api.token)
+    assert script.get(SYSTEM).json["problem"] == "the ops port is switched off (ops.enabled)"
+
+    def names(query):
+        text = boss.get(f"/admin/system?{query}").text.partition("Configuration in force")[2]
+        return re.findall(r"<td><code>([a-z]+\.[a-z0-9_]+)</code></td>", text)
+
+    assert names("") == names("find=no-such") == []
+    every = names("settings=all")
+    assert "server.port" in every and "hub.port" in every
+    ports = names("settings=all&find=.PORT")
+    assert ports and ports == [name for name in every if ".port" in name]
 
 
 def test_the_charts_are_of_recorded_calls(boss, api, db):
@@ -47,18 +56,6 @@ def test_the_charts_are_of_recorded_calls(boss, api, db):
     assert f"/admin/usage?{urlencode({'since': streams['at']})}" in text
     since = api.get(SYSTEM).json["store"]["records_since"]
     assert since.endswith("T00:00:00.000Z") and f"since {since[:10]} (UTC)" in text
-
-
-def test_settings_are_found_by_their_names(boss):
-    def names(query):
-        text = boss.get(f"/admin/system?{query}").text.partition("Configuration in force")[2]
-        return re.findall(r"<td><code>([a-z]+\.[a-z0-9_]+)</code></td>", text)
-
-    assert names("") == names("find=no-such") == []
-    every = names("settings=all")
-    assert "server.port" in every and "hub.port" in every
-    ports = names("settings=all&find=.PORT")
-    assert ports and ports == [name for name in every if ".port" in name]
 
 
 def test_a_notice_is_shown_from_since_to_until(api, alice):

@@ -2,7 +2,7 @@
 
 import socket
 import threading
-import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -12,6 +12,7 @@ from handlers.hub.http import request as request_limits
 from handlers.hub.web import base
 from store.hub import tokens
 from tests.handlers.hub.browser import Browser
+from tests.support.client import wait_until
 from tests.support.ports import HOST
 
 PATIENCE_S = 20
@@ -43,10 +44,7 @@ def hub(serve, request):
 
 
 def until(condition):
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    assert wait_until(condition, PATIENCE_S)
 
 
 def is_closed(client):
@@ -196,21 +194,17 @@ def test_an_answer_is_framed_as_its_request_wants_it(request_line, has_length, h
     assert head.count(b"\r\nDate: ") == 1 and b"\r\nServer:" not in head
 
 
-def test_one_connection_takes_requests_one_after_the_other(opened):
+def test_one_connection_takes_requests_and_nothing_unchanged_is_sent_again(
+    hub, browser, opened, monkeypatch
+):
     last = b"GET /sign-in HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
     received = answer(opened(WHOLE * 2 + last))
     assert received.count(b"HTTP/1.1 200 OK\r\n") == 3 and received.endswith(b"</html>\n")
-
-
-def test_what_has_not_changed_is_not_sent_again(browser):
     tag = browser.get("/static/sluice.css").headers["ETag"]
     again = browser.get("/static/sluice.css", **{"If-None-Match": tag})
     assert again.status == 304 and again.text == "" and "Content-Length" not in again.headers
-
-
-def test_what_goes_wrong_before_a_handler_is_answered(hub, monkeypatch):
     monkeypatch.setattr(hub.server.app, "find_handler", lambda request: 1 / 0)
-    assert Browser(hub.port).get("/sign-in").status == 500
+    assert browser.get("/sign-in").status == 500
 
 
 # ---- languages -----------------------------------------------------------------------------------
@@ -218,12 +212,9 @@ def test_what_goes_wrong_before_a_handler_is_answered(hub, monkeypatch):
 
 def test_the_languages_of_a_browser_are_read_once_and_no_further_than_a_few(browser, monkeypatch):
     read = []
-    preferred_language = base.preferred_language
-    monkeypatch.setattr(
-        base,
-        "preferred_language",
-        lambda cookie, text: read.append(text) or preferred_language("", text),
-    )
+    preferred = base.preferred_language
+    counting = lambda cookie, text: read.append(text) or preferred("", text)  # noqa: E731
+    monkeypatch.setattr(base, "preferred_language", counting)
     accepted = "xx," * 15_000 + "zh"
     assert '<html lang="en"' in browser.get("/sign-in", **{"Accept-Language": accepted}).text
     assert [len(text) for text in read] == [base.ACCEPT_LANGUAGE_CHARS]
@@ -232,7 +223,7 @@ def test_the_languages_of_a_browser_are_read_once_and_no_further_than_a_few(brow
 # ---- threads -------------------------------------------------------------------------------------
 
 
-def test_slow_requests_of_one_user_do_not_hold_up_another(hub, alice, monkeypatch):
+def test_slow_requests_of_one_user_do_not_hold_up_another(alice, boss, monkeypatch):
     show, held, arrived = account.wallet.show, threading.Event(), threading.Semaphore(0)
 
     def slow(db, user):
@@ -242,14 +233,11 @@ def test_slow_requests_of_one_user_do_not_hold_up_another(hub, alice, monkeypatc
         return show(db, user)
 
     monkeypatch.setattr(account.wallet, "show", slow)
-    boss = hub.signed_in("boss")
-    waiting = [threading.Thread(target=alice.get, args=("/api/me",)) for _ in range(24)]
-    try:
-        for thread in waiting:
-            thread.start()
-        assert arrived.acquire(timeout=PATIENCE_S)
-        assert boss.get("/api/me").json["user"] == "boss" and not held.is_set()
-    finally:
-        held.set()
-        for thread in waiting:
-            thread.join()
+    with ThreadPoolExecutor(24) as pool:
+        for _ in range(24):
+            pool.submit(alice.get, "/api/me")
+        try:
+            assert arrived.acquire(timeout=PATIENCE_S)
+            assert boss.get("/api/me").json["user"] == "boss" and not held.is_set()
+        finally:
+            held.set()
