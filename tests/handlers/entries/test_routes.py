@@ -143,7 +143,7 @@ def test_the_documents_tell_every_endpoint_and_base_url():
 def test_the_endpoints_are_those_of_their_families():
     relayed = {path: handler for path, handler in ROUTES.items() if hasattr(handler, "family")}
     assert {handler.family.name for handler in relayed.values()} == {
-        *("chat_completions", "responses", "messages"),
+        *("chat_completions", "responses", "messages")
     }
     for path, handler in relayed.items():
         assert handler.operation in FAMILIES[handler.family.name].client.operations.values()

@@ -8,13 +8,7 @@ from handlers.relay.limits.limits import NO_TOKENS
 from handlers.relay.routing.breaker import CONSECUTIVE_FAULTS
 from handlers.relay.routing.plan import Candidate
 from tests.handlers.relay.limits.calls import demand_of
-from tests.handlers.relay.routing.channels import (
-    MODEL,
-    Worker,
-    channel,
-    fail,
-    routing_request,
-)
+from tests.handlers.relay.routing.channels import MODEL, Worker, channel, fail, routing_request
 
 
 class World(Worker):

@@ -15,13 +15,7 @@ from handlers.relay.upstream.exchange import (
     Phase,
 )
 from handlers.relay.upstream.request import Unpacker
-from tests.handlers.relay.upstream.scripts import (
-    EVENT,
-    answering,
-    failure,
-    noise,
-    streaming,
-)
+from tests.handlers.relay.upstream.scripts import EVENT, answering, failure, noise, streaming
 from tests.support.served import stands_still, turns, until
 
 KERNEL_BUFFERS_BYTES = 8 << 20  # what loopback sockets may hold of a stream nobody reads
