@@ -328,7 +328,9 @@ class BodyHandler(RelayHandler):
 
 
 class KeyedHandler(BodyHandler):
-    """A handler for callers with an API key. Subclasses check the rest in `check_key`."""
+    """A handler for callers with an API key. Subclasses may check more in `check_key`."""
+
+    _key: KeyEntry
 
     def check_credential(self) -> Awaitable[None] | None:
         """Check the key of the request; one that is not in memory is looked up in the store."""
@@ -342,8 +344,10 @@ class KeyedHandler(BodyHandler):
         return None
 
     def check_key(self, key: KeyEntry) -> None:
-        """Check a known key. Raises Fault when the request is refused."""
-        raise NotImplementedError
+        """Check that a known key may be used. Raises Fault when the request is refused."""
+        arrival = self.arrival()
+        admit.check_key(key, arrival.client_ip, arrival.started_ms)
+        self._key = key
 
     async def _check_later(self, secret: str) -> None:
         self.check_key(await admit.find_key(self.site.relay.keys, secret))

@@ -12,9 +12,7 @@ from adapters.faults import Condition, Fault
 from adapters.registry import FAMILIES
 from handlers.entries.base import QUERY_FIELDS_MAX
 from handlers.entries.intake import KeyedHandler
-from handlers.relay import admit
 from store.catalog.catalog import Model
-from store.catalog.keys import KeyEntry
 
 PREFIXES = ("/v1/models", "/v1beta/models")  # the second is of generate_content alone
 
@@ -46,12 +44,6 @@ class ModelsHandler(KeyedHandler):
         if self.request.method not in ("GET", "HEAD"):
             raise Fault(Condition.METHOD_NOT_ALLOWED, allow=self.ALLOW)
         return self.check_credential()
-
-    def check_key(self, key: KeyEntry) -> None:
-        """Check that the key may be used."""
-        arrival = self.arrival()
-        admit.check_key(key, arrival.client_ip, arrival.started_ms)
-        self._key = key
 
     def complete(self, body: bytes) -> None:
         """Answer the list, or one entry."""

@@ -10,10 +10,8 @@ from collections.abc import Awaitable
 from adapters.faults import Condition, Fault
 from adapters.json.jsonio import dumps
 from handlers.entries.intake import KeyedHandler
-from handlers.relay import admit
 from handlers.relay.limits.cells import Slots
 from handlers.relay.pump import STREAM_HEADERS
-from store.catalog.keys import KeyEntry
 
 PATH = "/v1/sluice/stream"
 EVENTS = 20
@@ -48,12 +46,6 @@ class StreamCheckHandler(KeyedHandler):
         if self.request.method != "GET":
             raise Fault(Condition.METHOD_NOT_ALLOWED, allow=self.ALLOW)
         return self.check_credential()
-
-    def check_key(self, key: KeyEntry) -> None:
-        """Check that the key may be used."""
-        arrival = self.arrival()
-        admit.check_key(key, arrival.client_ip, arrival.started_ms)
-        self._key = key
 
     def complete(self, body: bytes) -> None:
         """Start the stream, unless the key has one already."""

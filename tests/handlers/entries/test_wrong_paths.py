@@ -1,34 +1,20 @@
 """Unknown paths are noted for the owner of a known key, and for nobody else."""
 
 import asyncio
-import functools
+from dataclasses import replace
 
 import pytest
 
 from handlers.entries.wrong_paths import LOOKUPS, WrongPaths
 from store.catalog.key_cache import MISS
-from store.catalog.keys import KeyEntry
 from store.values.errors import StoreUnavailable
+from tests.handlers.relay.calls import KEY
 from tests.support.served import VERSION, until
 
 KNOWN, COLD, REVOKED, UNKNOWN = (
     f"sk-{word}-0123456789" for word in ("known", "cold", "ended", "no")
 )
 DOUBLED = "/v1/messages/v1/messages"
-entry = functools.partial(
-    KeyEntry,
-    name="laptop",
-    user_id="u",
-    user="alice",
-    group="default",
-    disabled=False,
-    revoked=False,
-    expires_ms=None,
-    models=None,
-    networks=(),
-    spend_order="plan_first",
-    valid_until_ms=None,
-)
 
 
 class Keys:
@@ -37,7 +23,8 @@ class Keys:
     away = False
 
     def __init__(self):
-        self.known = {KNOWN: entry("k1"), REVOKED: entry("k3", revoked=True)}
+        revoked = replace(KEY, id="k3", revoked=True)
+        self.known = {KNOWN: replace(KEY, id="k1"), REVOKED: revoked}
         self.go = asyncio.Event()
         self.asked = 0
 
@@ -49,7 +36,7 @@ class Keys:
         await self.go.wait()
         if self.away:
             raise StoreUnavailable("away")
-        return entry("k2")
+        return replace(KEY, id="k2")
 
 
 class Noted(list):

@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import os
-import resource
 import socket
 from unittest.mock import patch
 
@@ -121,27 +120,6 @@ async def test_a_socket_that_the_supervisor_has_closed_is_taken_up_again():
         assert (await peer.answer()).status == 200
 
 
-async def test_real_want_of_descriptors():
-    async with serving() as served:
-        peers = [Peer() for _ in range(3)]
-        served.peers += peers
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        free = os.dup(0)
-        os.close(free)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
-        try:
-            for peer in peers:
-                await peer.connect(served.port)
-                await peer.request("GET", "/livez")
-            await until(lambda: served.errors.records)
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        assert len(served.errors.take()) == 1
-        await served.pass_s(1)
-        for peer in peers:
-            assert (await peer.answer()).status == 200
-
-
 async def test_some_descriptors_are_kept_for_store_and_journal():
     with patch("resource.getrlimit", lambda _: (RESERVED_DESCRIPTORS + 9, 4096)):
         most = max_connections()
@@ -191,16 +169,6 @@ async def test_the_first_head_has_its_time():
         await served.pass_s(1)
         assert await idle.rest() == b"" and await slow.rest() == b""
         assert served.server.connections == 0
-
-
-async def test_slow_heads_by_the_hundred_keep_nobody_else_out():
-    async with serving(header_timeout_s=5) as served:
-        slow = [await served.peer(b"POST /livez HTTP/1.1\r\nHo") for _ in range(300)]
-        await until(lambda: served.server.connections == 300)
-        assert (await served.ask("GET", "/livez")).status == 200
-        await served.pass_s(6)
-        await until(lambda: served.server.connections == 0)
-        assert await slow[0].rest() == b"" and await slow[-1].rest() == b""
 
 
 async def test_who_connects_before_the_first_sweep_has_as_much_time_as_others():

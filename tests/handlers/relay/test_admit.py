@@ -1,5 +1,7 @@
 """Admission of a caller: credentials, the state of a key."""
 
+from contextlib import nullcontext
+from dataclasses import replace
 from ipaddress import ip_network
 
 import pytest
@@ -8,7 +10,7 @@ from adapters.family import Peek
 from adapters.faults import Condition, Fault
 from handlers.relay import admit
 from handlers.relay.limits.limits import Demand
-from store.catalog.keys import KeyEntry
+from tests.handlers.relay.calls import KEY
 
 CHAT = ("authorization",)
 MESSAGES = ("authorization", "x-api-key")
@@ -39,15 +41,6 @@ def test_credential(headers, sources, expected):
         assert admit.credential(headers.get, sources) == expected
 
 
-def entry(**changes):
-    fields = {
-        "id": "k", "name": "laptop", "user_id": "u", "user": "alice", "group": "default",
-        "disabled": False, "revoked": False, "expires_ms": None, "models": None, "networks": (),
-        "spend_order": "plan_first", "valid_until_ms": None,
-    }  # fmt: skip
-    return KeyEntry(**{**fields, **changes})
-
-
 @pytest.mark.parametrize(("changes", "condition"), [
     ({}, None),
     ({"disabled": True}, Condition.KEY_DISABLED),
@@ -60,12 +53,9 @@ def entry(**changes):
     ({"disabled": True, "expires_ms": 1}, Condition.KEY_DISABLED),
 ])  # fmt: skip
 def test_check_key(changes, condition):
-    if condition is None:
-        admit.check_key(entry(**changes), "203.0.113.9", now_ms=1000)
-    else:
-        with pytest.raises(Fault) as caught:
-            admit.check_key(entry(**changes), "203.0.113.9", now_ms=1000)
-        assert caught.value.condition is condition
+    with pytest.raises(Fault) if condition else nullcontext() as caught:
+        admit.check_key(replace(KEY, **changes), "203.0.113.9", now_ms=1000)
+    assert condition is None or caught.value.condition is condition
 
 
 @pytest.mark.parametrize(("outputs", "stated", "choices", "tokens", "least"), [

@@ -1,18 +1,14 @@
 """Keys and groups with and without limits, and what calls ask of them."""
 
+from dataclasses import replace
+
 from handlers.relay.limits.limits import Demand
 from store.catalog.catalog import Group
-from store.catalog.keys import KeyEntry
-
-KEY = {
-    "id": "k", "name": "laptop", "user_id": "u", "user": "alice", "group": "default",
-    "disabled": False, "revoked": False, "expires_ms": None, "models": None, "networks": (),
-    "spend_order": "plan_first", "valid_until_ms": None,
-}  # fmt: skip
+from tests.handlers.relay.calls import KEY
 
 
 def key_of(**limits):
-    return KeyEntry(**KEY, **limits)
+    return replace(KEY, id="k", user_id="u", **limits)
 
 
 def group_of(**limits):
