@@ -7,37 +7,11 @@ from adapters.faults import Condition, Fault
 from adapters.registry import VENDORS
 
 
-@pytest.mark.parametrize(
-    ("vendor", "line"),
-    [
-        ("openai", "authorization: Bearer k"),
-        ("openai-compatible", "authorization: Bearer k"),
-        ("anthropic", "x-api-key: k"),
-        ("gemini", "x-goog-api-key: k"),
-        ("azure-openai", "api-key: k"),
-        ("demo", "authorization: Bearer k"),
-    ],
-)
-def test_the_credential_stands_where_the_vendor_wants_it(vendor, line):
-    assert base_lines({}, VENDORS[vendor], "k") == [
-        line,
-        "content-type: application/json",
-        "accept: application/json, text/event-stream",
-    ]
-
-
 @pytest.mark.parametrize("key", ["a\rb", "a\nb", "a\0b", "ключ", "x" * 8193])
 def test_a_key_that_cannot_stand_in_a_header_is_the_channels_fault(key):
     with pytest.raises(Fault) as caught:
         base_lines({}, VENDORS["openai"], key)
     assert caught.value.condition is Condition.CHANNEL_MISCONFIGURED
-
-
-def test_a_channel_without_a_key_sends_no_credential():
-    assert base_lines({}, VENDORS["openai-compatible"], "") == [
-        "content-type: application/json",
-        "accept: application/json, text/event-stream",
-    ]
 
 
 def test_only_named_and_safe_headers_are_forwarded():

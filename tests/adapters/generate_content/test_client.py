@@ -14,7 +14,6 @@ from adapters.json.jsonio import top_level
 PLAIN, EVENTS, ARRAY, COUNT = FAMILY.client.operations.values()
 TURN = [{"role": "user", "parts": [{"text": "x"}]}]
 GEMINI = Vendor("gemini", frozenset({"generate_content"}), "x-goog-api-key")
-DEMO = Vendor("demo", frozenset({"generate_content"}), "bearer")
 
 
 def peek_bytes(body: bytes, operation=PLAIN):
@@ -216,20 +215,6 @@ def test_names_that_cannot_stand_in_a_path(upstream):
         FAMILY.upstream.path(PLAIN, upstream, "pub")
     assert caught.value.condition is Condition.CHANNEL_MISCONFIGURED
     assert "'pub'" in caught.value.message
-
-
-def test_nothing_of_the_client_is_sent_on():
-    client = {
-        "x-goog-api-client": "c",
-        "user-agent": "u",
-        "x-server-timeout": "5",
-        "x-goog-api-key": "client-key",
-        "x-gemini-api-privileged-user-id": "p",
-    }
-    lines = FAMILY.upstream.request_headers(client, GEMINI, "k")
-    assert lines[0] == "x-goog-api-key: k"
-    assert [line.partition(":")[0] for line in lines[1:]] == ["content-type", "accept"]
-    assert FAMILY.upstream.request_headers(client, DEMO, "k")[0] == "authorization: Bearer k"
 
 
 UNAVAILABLE = "is not available to this API key. Check the name and the channel status."

@@ -122,29 +122,6 @@ def test_operations():
     assert all(name == one.job for name, one in OPERATIONS.items())
 
 
-CLIENT = {
-    "authorization": "Bearer client",
-    "openai-organization": "org-1",
-    "openai-project": "proj\r\nx: y",
-    "openai-beta": "b=1",
-    "session-id": "s",
-    "x-codex-turn-state": "t",
-    "originator": "codex_exec",
-    "user-agent": "codex_exec/1",
-}
-OURS = [
-    "authorization: Bearer k",
-    "content-type: application/json",
-    "accept: application/json, text/event-stream",
-]
-
-
-def test_headers_of_the_client_go_to_the_first_party_only():
-    lines = FAMILY.upstream.request_headers(CLIENT, VENDORS["openai"], "k")
-    assert lines == [*OURS, "openai-organization: org-1", "openai-beta: b=1"]
-    assert FAMILY.upstream.request_headers(CLIENT, VENDORS["openai-compatible"], "k") == OURS
-
-
 # ---- the last events of a stream that failed -----------------------------------------------------
 
 
