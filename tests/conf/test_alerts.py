@@ -25,15 +25,17 @@ def slow(name, labels, bounds=BUCKETS):
     }
 
 
+INFO = 'sluice_build_info{%s,version="1"}'
+CIRCUIT = 'sluice_channel_circuit_state{%s,channel="c",model="m"}'
 HEALTHY = {
     f"up{{{NODE}}}": "1x200",
-    f'sluice_build_info{{{NODE},version="1"}}': "1x200",
+    INFO % NODE: "1x200",
     f"sluice_workers_ready{{{NODE}}}": "2x200",
     f"sluice_draining{{{NODE}}}": "0x200",
     f"sluice_hub_up{{{NODE}}}": "1x200",
     f"sluice_backup_age_seconds{{{NODE}}}": "0+60x200",
     f"sluice_books_verify_age_seconds{{{NODE}}}": "0+60x200",
-    f'sluice_channel_circuit_state{{{NODE},channel="c",model="m"}}': "0x200",
+    CIRCUIT % NODE: "0x200",
     f"sluice_records_parked{{{NODE}}}": "0x200",
     f"sluice_clock_lead_seconds{{{NODE}}}": "59x200",
     f'sluice_requests_total{{{NODE},endpoint="/e",model="m",status="200"}}': "0+100x200",
@@ -42,44 +44,20 @@ OTHER = 'job="sluice",instance="b:9000"'
 FAILED = f'sluice_requests_total{{{NODE},endpoint="/e",model="%s",status="502",error_code="%s"}}'
 # alert -> (series that replace or join the healthy ones, one sample a minute; when it fires)
 FIRING = {
-    "SluiceAbsent": ({f'sluice_build_info{{{NODE},version="1"}}': None}, 5),
+    "SluiceAbsent": ({INFO % NODE: None}, 5),
     # one node of two: the other goes on
-    "SluiceNodeDown": (
-        {
-            f"up{{{OTHER}}}": "1x30 0x200",
-            f'sluice_build_info{{{OTHER},version="1"}}': "1x30 stale",
-        },
-        35,
-    ),
+    "SluiceNodeDown": ({f"up{{{OTHER}}}": "1x30 0x200", INFO % OTHER: "1x30 stale"}, 35),
     "SluiceNoWorkerReady": ({f"sluice_workers_ready{{{NODE}}}": "0x200"}, 5),
     "SluiceWorkersDie": ({f"sluice_worker_restarts_total{{{NODE}}}": "0 1 2 3 4 4x200"}, 5),
     # a circuit that is half-open between two calls has not closed
-    "SluiceModelDown": (
-        {
-            f'sluice_channel_circuit_state{{{NODE},channel="c",model="m"}}': "2 1 1 2 1 1 1x200",
-            f'sluice_channel_circuit_state{{{OTHER},channel="c",model="m"}}': "0x200",
-        },
-        4,
-    ),
+    "SluiceModelDown": ({CIRCUIT % NODE: "2 1 1 2 1 1 1x200", CIRCUIT % OTHER: "0x200"}, 4),
     # three calls an hour, none of which goes well: no circuit opens
     "SluiceModelFails": ({FAILED % ("rare", "upstream_error"): "0x10 1x10 2x10 3x10 4x200"}, 45),
-    "SluiceChannelDown": (
-        {
-            f'sluice_channel_circuit_state{{{NODE},channel="c",model="m"}}': "2 1 2 1 2 1 2 1"
-            " 2 1 2 1 2 1 2"
-        },
-        14,
-    ),
-    "SluiceKeysSuspended": (
-        {f'sluice_upstream_keys_suspended{{{NODE},channel="c"}}': "1x200"},
-        2,
-    ),
+    "SluiceChannelDown": ({CIRCUIT % NODE: "2 1 " * 7 + "2"}, 14),
+    "SluiceKeysSuspended": ({f'sluice_upstream_keys_suspended{{{NODE},channel="c"}}': "1x200"}, 2),
     "SluiceServerErrors": ({FAILED % ("m", "upstream_error"): "0+50x200"}, 15),
     "SluiceInternalErrors": ({FAILED % ("m", "internal_error"): "0 1 1x200"}, 3),
-    "SluiceSlowFirstToken": (
-        slow("sluice_time_to_first_token_seconds", f'{NODE},model="m"'),
-        25,
-    ),
+    "SluiceSlowFirstToken": (slow("sluice_time_to_first_token_seconds", f'{NODE},model="m"'), 25),
     "SluiceChannelSlow": (
         slow("sluice_upstream_first_byte_seconds", f'{NODE},channel="c"', (0.1, 70, 100, "+Inf")),
         25,
@@ -131,13 +109,8 @@ def firing(tmp_path, changes, minute):
     }
     file = tmp_path / "test.yml"
     file.write_text(json.dumps(test))  # JSON is YAML
-    done = subprocess.run(
-        [PROMTOOL, "test", "rules", file.name],
-        check=False,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
+    argv = [PROMTOOL, "test", "rules", file.name]
+    done = subprocess.run(argv, check=False, cwd=tmp_path, capture_output=True, text=True)
     output = done.stdout + done.stderr
     assert done.returncode == 0 or "got:[" in output, output
     return set(re.findall(r"alertname: ?(\w+)", output))

@@ -1,10 +1,24 @@
 """What a scrape prints, of several workers and of those that have ended."""
 
+import os
+import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
-from commands.process.metrics import ABSENT, Totals, WordReader, WordTable, percentile_ms, text_of
+from commands.process import metrics as module
+from commands.process.metrics import (
+    ABSENT,
+    SCRATCH,
+    Totals,
+    WordReader,
+    WordTable,
+    percentile_ms,
+    text_of,
+)
 from conf.metrics import (
     BUILD_INFO,
     CALLS,
@@ -21,6 +35,7 @@ from conf.metrics import (
 )
 from handlers.telemetry.metrics import Metrics
 from store.values.usage_record import AttemptRecord
+from tests.support import leash
 from tests.support.metrics import Scrape
 from tests.support.usage_records import usage_record
 
@@ -176,12 +191,12 @@ def test_every_series_of_a_call_has_the_labels_of_the_table(node):
 
 def ended(**changes):
     fields = {
-        "id": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "started_ms": 1, "user_id": "u", "user": "alice",
-        "key_id": "k", "key_name": "n", "group": "g", "endpoint": "/v1/messages",
-        "family": "messages", "model": "m", "status": 200, "duration_ms": 9, "ttft_ms": 2,
-        "channel": "main", "output_tokens": 3, "usage_source": "reported",
+        **{"id": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "started_ms": 1, "user_id": "u", "user": "alice"},
+        **{"key_id": "k", "key_name": "n", "group": "g", "endpoint": "/v1/messages"},
+        **{"family": "messages", "model": "m", "status": 200, "duration_ms": 9, "ttft_ms": 2},
+        **{"channel": "main", "output_tokens": 3, "usage_source": "reported"},
         "attempts": (AttemptRecord("main", 200),),
-    }  # fmt: skip
+    }
     return usage_record(**{**fields, **changes})
 
 
@@ -195,3 +210,83 @@ def test_percentiles_are_of_all_series_of_a_histogram(node):
     assert percentile_ms(found, LOOP_LAG, 50) == 1
     assert percentile_ms(found, LOOP_LAG, 75) == 2
     assert percentile_ms(found, LOOP_LAG, 99) == LOOP_LAG.bounds[-1] / 1000
+
+
+ROOT = Path(__file__).resolve().parents[3]
+COUNTS = """
+import sys
+from commands.process.metrics import WordTable
+from conf.metrics import TOKENS
+table = WordTable(int(sys.argv[1]))
+first = table.add(TOKENS, ("", "0"))
+for number in range(1, 20_000):
+    index = table.add(TOKENS, ("m" * (number % 300), str(number)))
+    table.words[index] = number + 1
+    if number == 500:
+        print("begun", flush=True)
+while True:
+    table.words[first] += 1
+"""
+
+
+@pytest.fixture
+def reader():
+    made = WordReader()
+    yield made
+    made.close()
+
+
+def test_a_worker_that_has_not_begun_has_nothing(reader):
+    assert list(reader.read()) == [] and reader.series == []
+
+
+def test_what_is_counted_is_read_at_once(reader):
+    table = WordTable(reader.descriptor)
+    first = table.add(TOKENS, ("m", "input"))
+    table.words[first] += 2**53 + 1
+    assert reader.read()[first] == 2**53 + 1
+    assert [(one.metric, one.labels, one.first) for one in reader.series] == [
+        (TOKENS, ("m", "input"), first)
+    ]
+    second = table.add(DURATION, ("messages", 'odd "name"\n\udce9'))
+    third = table.add(TOKENS, ("m", "output"))
+    assert third == second + DURATION.words
+    table.words[third] = 3
+    assert reader.read()[third] == 3
+    assert [one.labels for one in reader.series[1:]] == [
+        ("messages", 'odd "name"\n\udce9'),
+        ("m", "output"),
+    ]
+
+
+def test_a_full_table_counts_what_it_leaves_out(reader, monkeypatch):
+    monkeypatch.setattr(module, "WORDS", SCRATCH + 60)
+    table = WordTable(reader.descriptor)
+    added = [table.add(DURATION, ("messages", str(number))) for number in range(4)]
+    assert SCRATCH in added and table.dropped == added.count(SCRATCH)
+    assert table.add(REQUESTS, ("x",) * 6) != SCRATCH  # one word still fits
+    reader.read()
+    assert len(reader.series) == len(added) - table.dropped + 1
+
+
+def test_what_a_killed_worker_counted_stays(reader):
+    """Read while it counts, and after SIGKILL: names and words are whole at any time."""
+    command = [sys.executable, "-c", COUNTS, str(reader.descriptor)]
+    worker = leash.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, pass_fds=(reader.descriptor,))
+    assert worker.stdout.readline() == b"begun\n"
+    for _ in range(50):
+        check(reader)
+    os.kill(worker.pid, signal.SIGKILL)
+    worker.wait(10)
+    worker.stdout.close()
+    seen = check(reader)
+    assert seen > 500 and check(reader) == seen
+
+
+def check(reader):
+    words = reader.read()
+    for number, series in enumerate(reader.series):
+        assert series.labels == ("m" * (number % 300), str(number))
+        # the last one may have its name and no value yet
+        assert words[series.first] == number + 1 or number in (0, len(reader.series) - 1)
+    return len(reader.series)
