@@ -10,13 +10,10 @@ from tools.docs.document import EXAMPLE
 
 def test_a_document_is_applied_once(installation):
     first = installation.apply(document())
-    assert {(c["kind"], c["name"], c["action"]) for c in first["changes"]} == {
-        ("model", "gpt-4.1", "create"),
-        ("group", "default", "create"),
-        ("channel", "main", "create"),
-        ("user", "alice", "create"),
-        ("key", "alice/laptop", "create"),
-    }
+    changes = {(change["kind"], change["name"], change["action"]) for change in first["changes"]}
+    names = {"model": "gpt-4.1", "group": "default", "channel": "main", "user": "alice"}
+    created = [*names.items(), ("key", "alice/laptop")]
+    assert changes == {(kind, name, "create") for kind, name in created}
     [key] = first["keys"]
     assert key["user"] == "alice" and key["name"] == "laptop"
     assert key["secret"].startswith("sk-slc-")
@@ -46,27 +43,26 @@ def test_a_dry_run_says_what_would_be_and_writes_nothing(installation):
     assert len(made["changes"]) == 5 and made["keys"] == []
     assert installation.json("export") == {}
     assert installation.run("export") == (0, "", "")
-
-
-def test_the_text_form_shows_a_made_secret_once(installation):
-    text = installation.ok("apply", "-", stdin=json.dumps(document()))
+    # the text form shows a made secret once
+    text = installation.ok("apply", "-", stdin=doc)
     assert 'channel "main" created' in text
     assert 'secret of key "alice/laptop", shown once: sk-slc-' in text
-    assert installation.ok("apply", "-", stdin=json.dumps(document())) == "nothing to change\n"
+    assert installation.ok("apply", "-", stdin=doc) == "nothing to change\n"
 
 
 def test_what_cannot_be_read_is_refused(installation, tmp_path):
     text = installation.refused("apply", "-", stdin="[[user")
     assert text.startswith("error: standard input: the document is not TOML: ")
-    (tmp_path / "list").write_text('user = "a"')
-    text = installation.refused("apply", str(tmp_path / "list"))
-    assert text.startswith(f'error: {tmp_path / "list"}: section "user" must be a list')
-    (tmp_path / "json").write_text('{"user": [{"name": "a", "role": "x"}]}')
-    text = installation.refused("apply", str(tmp_path / "json"))
-    assert text.startswith(f'error: {tmp_path / "json"}: user "a": role: ')
-    assert "missing.toml" in installation.refused("apply", str(tmp_path / "missing.toml"))
-    (tmp_path / "latin").write_bytes(b"# caf\xe9")
-    assert "is not UTF-8" in installation.refused("apply", str(tmp_path / "latin"))
+    for name, content, problem in (
+        ("list", b'user = "a"', 'error: {path}: section "user" must be a list'),
+        ("json", b'{"user": [{"name": "a", "role": "x"}]}', 'error: {path}: user "a": role: '),
+        ("latin", b"# caf\xe9", "is not UTF-8"),
+        ("missing.toml", None, "missing.toml"),
+    ):
+        path = tmp_path / name
+        if content is not None:
+            path.write_bytes(content)
+        assert problem.format(path=path) in installation.refused("apply", str(path))
     assert "FILE" in installation.misused("apply")
 
 

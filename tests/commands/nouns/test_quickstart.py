@@ -46,30 +46,29 @@ def run(tmp_path, capsys, monkeypatch):
     return start
 
 
-def stored(folder):
-    db = open_database(f"sqlite:///{folder}/sluice.db")
+def stored(tmp_path):
+    """What the store of a run holds, its channels by their names."""
+    db = open_database(f"sqlite:///{tmp_path}/run/sluice.db")
     try:
-        return export(db)
+        document = export(db)
+        return document | {"channel": {row["name"]: row for row in document["channel"]}}
     finally:
         discard(db)
 
 
 def curls(out: str) -> list[list[str]]:
     """The words of every curl command in a text."""
-    return [shlex.split(part) for part in out.split("\n\n") for part in [_from_curl(part)] if part]
-
-
-def _from_curl(part: str) -> str:
-    return part[part.index("curl ") :] if "curl " in part else ""
+    parts = [part for part in out.split("\n\n") if "curl " in part]
+    return [shlex.split(part[part.index("curl ") :]) for part in parts]
 
 
 def test_without_accounts_the_demo_answers_for_every_family(run, tmp_path):
     out, argv = run("--port", "26987")
-    document = stored(tmp_path / "run")
-    assert {channel["family"] for channel in document["channel"]} == {*FAMILIES}
-    assert {channel["vendor"] for channel in document["channel"]} == {"demo"}
+    channels = stored(tmp_path)["channel"].values()
+    assert {channel["family"] for channel in channels} == {*FAMILIES}
+    assert {channel["vendor"] for channel in channels} == {"demo"}
     port = argv[argv.index("--demo-port") + 1]
-    assert {c["base_url"] for c in document["channel"]} == {f"http://127.0.0.1:{port}"}
+    assert {channel["base_url"] for channel in channels} == {f"http://127.0.0.1:{port}"}
     assert argv[1:4] == [quickstart.APP, "serve", "--config"]
     assert argv[5:7] == ["--set", "server.port=26987"]
     commands = [" ".join(words) for words in curls(out)]
@@ -97,28 +96,31 @@ def test_the_key_works_and_is_kept(run, tmp_path):
 
 
 def test_another_port_for_a_run_is_told_not_to_be_kept(run, tmp_path):
-    run("--port", "26987")
-    assert run.err == ""
-    run("--port", "26987")
-    assert run.err == ""
-    run("--port", "26988")
-    assert "server.port" in run.err and "gateway.toml has another" in run.err
+    for port, told in (("26987", False), ("26987", False), ("26988", True)):
+        run("--port", port)
+        assert ("server.port" in run.err and "gateway.toml has another" in run.err) == told
+        assert told or run.err == ""
 
 
-def test_a_second_time_changes_nothing(run, tmp_path):
+def test_a_second_time_changes_nothing_and_a_lost_key_file_gives_a_new_key(run, tmp_path):
     first, argv = run()
-    before = stored(tmp_path / "run")
+    before = stored(tmp_path)
     second, again = run()
-    assert stored(tmp_path / "run") == before
+    assert stored(tmp_path) == before
     assert again == argv
     assert curls(second) == curls(first)
     assert "created now" in first and "created earlier" in second
+    path = tmp_path / "run" / "quickstart.key"
+    old = path.read_text()
+    path.unlink()
+    out, _ = run()
+    assert path.read_text() != old and "created now" in out
 
 
 def test_vendor_channels_for_the_keys_that_are_set(run, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-vendor-0123456789")
     out, argv = run()
-    channels = {channel["name"]: channel for channel in stored(tmp_path / "run")["channel"]}
+    channels = stored(tmp_path)["channel"]
     names = ["openai", "openai-responses", "demo-messages", "demo-generate-content"]
     assert sorted(channels) == sorted(names)
     chat, responses = channels["openai"], channels["openai-responses"]
@@ -137,23 +139,21 @@ def test_no_demo_beside_vendors_for_all_families(run, tmp_path, monkeypatch):
         monkeypatch.setenv(name, "sk-vendor-0123456789")
     _, argv = run()
     assert "--demo-port" not in argv
-    channels = stored(tmp_path / "run")["channel"]
-    assert {(c["vendor"], c["family"]) for c in channels} == {
+    channels = stored(tmp_path)["channel"].values()
+    assert {(channel["vendor"], channel["family"]) for channel in channels} == {
         ("openai", "chat_completions"),
         ("openai", "responses"),
         ("anthropic", "messages"),
         ("gemini", "generate_content"),
     }
-    for channel in channels:
-        assert channel["family"] in VENDORS[channel["vendor"]].families
+    assert all(row["family"] in VENDORS[row["vendor"]].families for row in channels)
 
 
 def test_a_vendor_key_set_later_adds_its_channel(run, tmp_path, monkeypatch):
     run()
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-vendor-0123456789")
     out, _ = run()
-    names = [channel["name"] for channel in stored(tmp_path / "run")["channel"]]
-    assert "anthropic" in names and "demo-messages" in names
+    assert {"anthropic", "demo-messages"} <= stored(tmp_path)["channel"].keys()
     assert json.loads(curls(out)[2][-1])["model"].startswith("claude-")
 
 
@@ -162,23 +162,13 @@ def test_a_gateway_of_an_older_version_gets_the_families_it_lacks(run, tmp_path,
         older.setattr(quickstart, "FAMILIES", ("chat_completions", "messages"))
         older.setenv("OPENAI_API_KEY", "sk-vendor-0123456789")
         run()
-    before = {c["name"]: c for c in stored(tmp_path / "run")["channel"]}
+    before = stored(tmp_path)["channel"]
     assert sorted(before) == ["demo-messages", "openai"]
     run()
-    after = {c["name"]: c for c in stored(tmp_path / "run")["channel"]}
+    after = stored(tmp_path)["channel"]
     assert {name: after[name] for name in before} == before
     assert set(after) - set(before) == {"demo-responses", "demo-generate-content"}
     assert len({c["base_url"] for c in after.values() if c["vendor"] == "demo"}) == 1
-
-
-def test_a_lost_key_file_gives_a_new_key(run, tmp_path):
-    run()
-    path = tmp_path / "run" / "quickstart.key"
-    old = path.read_text()
-    path.unlink()
-    out, _ = run()
-    assert path.read_text() != old
-    assert "created now" in out
 
 
 def test_the_demo_port_is_a_free_one(run, tmp_path, monkeypatch):

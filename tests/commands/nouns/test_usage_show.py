@@ -26,12 +26,15 @@ def failed(installation):
         AttemptRecord("first", None, "connect", 12, "Connection refused: Failed to connect to ***"),
         AttemptRecord("second", 429, "channel_misconfigured", 34, f"{QUOTA_USED}: \x1b[2J"),
         AttemptRecord("main", 200, None, 900),
-    )  # fmt: skip
-    made = recent(1, attempts=attempts, client_request_id="mine-1",
-                  upstream_request_id="chatcmpl-9", cache_read_tokens=3,
-                  ttft_ms=400, duration_ms=950, upstream_model="up-gpt",
-                  multiplier_ppm=1_500_000,
-                  reported_usage='{"prompt_tokens":7}')  # fmt: skip
+    )
+    made = recent(
+        1,
+        attempts=attempts,
+        **{"client_request_id": "mine-1", "upstream_request_id": "chatcmpl-9"},
+        **{"cache_read_tokens": 3, "ttft_ms": 400, "duration_ms": 950},
+        **{"upstream_model": "up-gpt", "multiplier_ppm": 1_500_000},
+        reported_usage='{"prompt_tokens":7}',
+    )
     made.cost_nanos, made.charges = 30, made.charges
     refused = recent(2, outcome="refused", status=404, error_code="model_not_found", prices=None,
                      error_message="Model 'x' is not available.", usage_source="none",

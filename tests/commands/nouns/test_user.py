@@ -63,9 +63,6 @@ def test_one_time_codes_are_switched_off(installation, db):
     assert "as before" in installation.ok("user", "set", "alice", "totp=off")
     assert "only off" in installation.refused("user", "set", "alice", "totp=on")
     installation.refused("user", "set", "nobody", "totp=off")
-
-
-def test_other_fields_are_set_beside_it(installation, db):
     installation.ok("user", "set", "alice", "totp=off", "rpm=5")
     assert installation.json("user", "show", "alice")["rpm"] == 5
 
