@@ -48,13 +48,10 @@ def test_exit_codes(capsys, error, code, message):
     assert "Traceback" not in got.err
 
 
-def test_results():
+def test_results_and_unexpected_errors():
     assert ended(lambda: None) == 0
     assert ended(lambda: 3) == 3
     assert ended(lambda: click.get_current_context().exit(1)) == 1
-
-
-def test_unexpected_errors_are_not_hidden():
     with pytest.raises(ZeroDivisionError):
         ended(lambda: 1 // 0)
 
@@ -72,18 +69,11 @@ def test_table(capsys):
         "name    n   on   models\na       10  yes  -\nlonger  -   -    x,y\n"
     )
 
-
-def test_empty_table_shows_its_columns(capsys):
     output.print_table([], ("name", "id"))
     assert capsys.readouterr().out == "name  id\n"
-
-
-def test_terminal_is_not_steered(capsys):
+    # a terminal is not steered
     output.print_fields({"agent": "a\x1b[31mb\n", "price": {"input": "2"}})
     assert capsys.readouterr().out == "agent  a�[31mb�\nprice  input=2\n"
-
-
-def test_json_is_one_document(capsys):
     output.print_json({"a": ["é", None]})
     assert json.loads(capsys.readouterr().out) == {"a": ["é", None]}
 

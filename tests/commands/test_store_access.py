@@ -17,26 +17,26 @@ def test_a_missing_sqlite_file_is_named_and_not_made(installation):
     assert not path.exists()
 
 
-def test_a_schema_that_is_behind_is_told_with_the_cure(installation):
+def test_a_schema_that_is_behind_is_told_with_the_remedy(installation):
     (installation.folder / "sluice.db").write_bytes(b"")
     assert "./sluice migrate up" in installation.refused("user", "list")
 
 
-def test_a_bad_address_is_refused_as_configuration_without_its_password(installation):
+@pytest.mark.parametrize(
+    ("url", "code", "problem"),
+    [
+        ("postgres://me:hidden@h/d", 3, "store.url"),
+        ("mysql://me:hidden@127.0.0.1:1/sluice", 1, "the store:"),
+    ],
+)
+def test_a_database_that_is_no_or_away_is_told_without_its_password(
+    installation, url, code, problem
+):
     text = installation.config.read_text()
-    installation.config.write_text(text.replace("sqlite:///", "postgres://me:hidden@"))
-    ended = installation.run("user", "list")
-    assert ended.code == 3 and "store.url" in ended.err
-    assert "hidden" not in ended.err
-
-
-def test_a_database_that_is_away_is_told_without_its_password(installation):
-    text = installation.config.read_text()
-    url = "mysql://me:hidden@127.0.0.1:1/sluice"
-    old = next(line for line in text.splitlines() if line.startswith("url ="))
-    installation.config.write_text(text.replace(old, f'url = "{url}"'))
-    message = installation.refused("wallet", "show", "--user", "alice")
-    assert "the store:" in message and "hidden" not in message and "Traceback" not in message
+    installation.config.write_text(text.replace(installation.store_url, url))
+    ended = installation.run("wallet", "show", "--user", "alice")
+    assert (ended.code, ended.out) == (code, "") and problem in ended.err
+    assert "hidden" not in ended.err and "Traceback" not in ended.err
 
 
 def test_missing_secrets_stop_only_what_needs_them(filled):

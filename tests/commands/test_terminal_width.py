@@ -1,7 +1,5 @@
 """What commands print fits a terminal of 80 columns."""
 
-import pytest
-
 from tests.commands.conftest import record
 
 WIDTH = 80
@@ -15,20 +13,16 @@ COMMANDS = (
 )
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_it_fits(filled, monkeypatch, command):
-    filled.apply(
-        {
-            "group": [{"name": LONG}],
-            "user": [{"name": LONG, "balance": "12345678.123456789", "groups": ["default", LONG]}],
-            "key": [{"user": LONG, "name": LONG, "group": LONG}],
-        }
-    )
+def test_it_fits(filled, monkeypatch):
+    user = {"name": LONG, "balance": "12345678.123456789", "groups": ["default", LONG]}
+    key = {"user": LONG, "name": LONG, "group": LONG}
+    filled.apply({"group": [{"name": LONG}], "user": [user], "key": [key]})
     filled.ok("code", "create", "--amount", "5")
     filled.write_records(record(1), record(2, user=LONG, key_name=LONG, model=LONG))
     monkeypatch.setenv("COLUMNS", str(WIDTH))
-    ended = filled.run(*command.split())
-    assert ended.code == 0, ended.err
-    for line in ended.out.splitlines():
-        # A path cannot be broken; `doctor` and addresses keep it whole.
-        assert len(line) <= WIDTH or str(filled.folder) in line, line
+    for command in COMMANDS:
+        ended = filled.run(*command.split())
+        assert ended.code == 0 and ended.out, (command, ended.err)
+        for line in ended.out.splitlines():
+            # A path cannot be broken; `doctor` and addresses keep it whole.
+            assert len(line) <= WIDTH or str(filled.folder) in line, (command, line)

@@ -1,4 +1,4 @@
-"""`migrate status|plan|up` on SQLite."""
+"""`migrate`: status, plan and up on SQLite, and the copy of a store."""
 
 import json
 import time
@@ -7,6 +7,8 @@ import pytest
 
 from commands import output
 from commands.nouns import migrate
+from commands.process import node
+from tests.commands.conftest import document, record
 
 
 @pytest.fixture
@@ -68,3 +70,61 @@ def test_what_takes_long_says_so(run, monkeypatch):
     code, out = run("up", "--json")
     assert code == 0 and json.loads(out)["applied"]
     assert "0009_slow: day 3 of 30 (" in run.errors[-1]
+
+
+def test_a_store_is_moved(installation, mariadb):
+    installation.apply(document())
+    installation.write_records(*(record(number) for number in range(5)))
+    url = mariadb.fresh_url()
+    answer = installation.json("migrate", "copy", url)
+    assert answer["rows"]["usage_records"] == 5 and answer["rows"]["users"] == 1
+    exported = installation.ok("usage", "export", "--format", "ndjson")
+    moved = installation.config.read_text().replace(installation.store_url, url)
+    installation.config.write_text(moved)
+    assert installation.ok("usage", "export", "--format", "ndjson") == exported
+    installation.ok("books", "verify")
+    assert "holds something already" in installation.refused("migrate", "copy", url)
+
+
+def test_the_move_as_documented(installation, mariadb):
+    """The commands of docs/operations.md; each says which store it means."""
+    installation.apply(document())
+    url = mariadb.fresh_url()
+    place = url.split("@")[1]
+    assert installation.json("check")["store"] == str(installation.folder / "sluice.db")
+    out = installation.ok("migrate", "copy", url, "--switch")
+    assert f"tables copied to {place}, verified" in out
+    assert f"store.url of {installation.config} names it" in out
+    assert f"store: {place} " in installation.ok("check")
+    assert installation.ok("books", "verify") == f"the books of {place} are right\n"
+    assert installation.json("usage", "verify")["store"] == place
+    assert f"{place} answers" in installation.run("doctor").out
+    assert installation.json("user", "list")[0]["name"] == "alice"
+    back = installation.json("migrate", "copy", f"sqlite:///{installation.folder}/b.db", "--switch")
+    assert back["switched"] and installation.json("check")["store"] == back["store"]
+
+
+def test_without_the_switch_it_says_what_is_left_to_do(installation, tmp_path):
+    out = installation.ok("migrate", "copy", f"sqlite:///{tmp_path}/other.db")
+    assert "still names the store before" in out and "config set store.url URL" in out
+    assert installation.json("check")["store"] == str(installation.folder / "sluice.db")
+
+
+def test_a_switch_that_would_not_count_is_refused_first(installation, tmp_path, monkeypatch):
+    monkeypatch.setenv("SLUICE_STORE__URL", installation.store_url)
+    text = installation.refused("migrate", "copy", f"sqlite:///{tmp_path}/other.db", "--switch")
+    assert "store.url comes from environment SLUICE_STORE__URL" in text
+    assert not (tmp_path / "other.db").exists()
+
+
+def test_a_gateway_that_runs_is_in_the_way(installation, tmp_path):
+    lock = node.claim(installation.folder / "journal")
+    try:
+        text = installation.refused("migrate", "copy", f"sqlite:///{tmp_path}/other.db")
+        assert "is in use by another gateway" in text
+    finally:
+        node.os.close(lock)
+
+
+def test_a_bad_address_is_refused(installation):
+    assert "URL: " in installation.refused("migrate", "copy", "postgres://x")
