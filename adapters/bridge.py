@@ -17,10 +17,10 @@ from adapters.family.tap import Tap
 from adapters.faults import Condition, Fault
 from adapters.framing.array import FIRST_OBJECT, JsonArraySplitter
 from adapters.framing.sse import EventSplitter, IdlePiece, RawPiece, event_fields
-from adapters.ir.usage import Usage
 from adapters.json.jsonio import Spans
 from adapters.json.structure import Steps
 from adapters.large_answers import LARGE_BYTES, read_large
+from store.values.usage import Usage
 
 PREAMBLE_LIMIT_BYTES = 4096  # comments and blank lines held before the first data event
 EVENTS_AT_ONCE = 256  # that one ``feed`` reads

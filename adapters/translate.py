@@ -33,11 +33,11 @@ from adapters.framing.sse import EventSplitter, IdlePiece, RawPiece, event_field
 from adapters.ir.answer import Choice, Delta, Event, Finished
 from adapters.ir.parts import Part, Reasoning, Turn
 from adapters.ir.request import Request
-from adapters.ir.usage import Usage
 from adapters.json.jsonio import Spans, loads_or_none
 from adapters.json.structure import Steps, at_once, has_more_values
 from adapters.large_answers import LARGE_BYTES, read_large
 from adapters.restore import Restorer
+from store.values.usage import Usage
 
 MAX_ANSWER_VALUES = 2_000_000  # of one that is decoded, which cannot be interrupted
 MAX_DROPPED = 32  # fields that are listed for the client and in the record

@@ -31,9 +31,9 @@ from adapters.ir.answer import (
     SlotKind,
 )
 from adapters.ir.parts import Citation, Reasoning, Refusal, Text, ToolCall
-from adapters.ir.usage import Usage
 from adapters.json.jsonio import dumps, dumps_text
 from adapters.json.structure import VALUES_AT_ONCE, Steps
+from store.values.usage import Usage
 
 ID_PREFIX = "chatcmpl-"
 
@@ -82,7 +82,7 @@ def model_failed() -> Fault:
 
 def encode_usage(usage: Usage) -> dict[str, Any]:
     """Encode the usage object: prompt and completion include cached and reasoning tokens."""
-    written = usage.cache_write_tokens + usage.cache_write_1h_tokens
+    written = usage.written
     prompt = usage.input_tokens + usage.cache_read_tokens + written
     completion = usage.output_tokens + usage.reasoning_tokens
     return {

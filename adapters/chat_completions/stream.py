@@ -13,7 +13,6 @@ from adapters.family.estimate import ASCII_WEIGHT, output_weight
 from adapters.family.tap import Tap
 from adapters.faults import Condition, Fault
 from adapters.framing.event_template import EventTemplate
-from adapters.ir.usage import Usage
 from adapters.json.jsonio import (
     DECODE_ERRORS,
     Struct,
@@ -21,6 +20,7 @@ from adapters.json.jsonio import (
     dumps,
 )
 from adapters.upstream_errors.read import read_embedded_error
+from store.values.usage import Usage
 
 
 class _Function(Struct, gc=False):

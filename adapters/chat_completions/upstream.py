@@ -11,8 +11,8 @@ from adapters.family import Operation, Peek, UpstreamAnswer, Vendor
 from adapters.family.estimate import output_weight
 from adapters.family.reading import optional_object
 from adapters.family.reply import AnswerReader, ReplyFields, embedded_fault
-from adapters.ir.usage import Usage, token_count
 from adapters.json.jsonio import DECODE_ERRORS, Raw, Span, Spans, Struct, decoder, dumps, replace
+from store.values.usage import Usage, token_count
 
 _WITH_USAGE = b'"stream_options":{"include_usage":true}'
 

@@ -14,8 +14,8 @@ from adapters.family.rate_headers import RateLines
 from adapters.family.stored import NO_STORED_FIELDS, StoredFields
 from adapters.family.tap import Tap
 from adapters.faults import Fault
-from adapters.ir.usage import Usage
 from adapters.json.jsonio import Spans, Struct
+from store.values.usage import Usage
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from adapters.family.verdicts import Verdict
 from adapters.faults import Condition, Fault, wrong_value
 from adapters.ir.answer import Choice, Closed, Delta, Event, Opened, SlotKind
 from adapters.ir.request import Feature, Request, Tool
-from adapters.ir.usage import Usage
 from adapters.json.jsonio import Spans, Struct
 from adapters.json.structure import Steps, T
+from store.values.usage import Usage
 
 # The feature that a field of a request asks for; "": one that all families have.
 Asking = Feature | Literal[""]

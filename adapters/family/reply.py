@@ -11,9 +11,9 @@ from typing import Any
 from adapters.family import UpstreamAnswer
 from adapters.family.estimate import tokens_of_weight
 from adapters.faults import Condition, Fault
-from adapters.ir.usage import Usage, token_count
 from adapters.json.jsonio import DECODE_ERRORS, Raw, dumps, loads_loose, locate, replace
 from adapters.upstream_errors.read import read_embedded_error
+from store.values.usage import Usage, token_count
 
 # id, usage and the items of the output; an item is a Raw, or decoded when the body was odd
 ReplyFields = tuple[object, object | None, list[Any]]

@@ -11,8 +11,8 @@ from typing import Any, Literal
 from adapters.family.estimate import tokens_of_weight
 from adapters.faults import Condition, Fault
 from adapters.framing.sse import event_fields, place_in_event
-from adapters.ir.usage import Usage
 from adapters.json.jsonio import Span, dumps, loads_or_none, locate
+from store.values.usage import Usage
 
 
 class Tap(ABC):

@@ -30,9 +30,9 @@ from adapters.ir.answer import (
     SlotKind,
 )
 from adapters.ir.parts import Citation, Part, Reasoning, Text, ToolCall
-from adapters.ir.usage import token_count
 from adapters.json.jsonio import compact, loads_or_none
 from adapters.json.structure import VALUES_AT_ONCE, Steps
+from store.values.usage import token_count
 
 MAX_CHOICES = 128  # more than any vendor gives; each has a state
 

@@ -25,9 +25,9 @@ from adapters.ir.answer import (
     Sealed,
 )
 from adapters.ir.parts import Citation, Part, Reasoning, Refusal, Text, ToolCall
-from adapters.ir.usage import Usage
 from adapters.json.jsonio import dumps, dumps_text
 from adapters.json.structure import VALUES_AT_ONCE, Steps
+from store.values.usage import Usage
 
 _REASONS: dict[Finish, str] = {
     "stop": "STOP",
@@ -71,7 +71,7 @@ def usage_fields(usage: Usage) -> dict[str, int]:
     """Return ``usageMetadata``: what was read from a cache is part of the prompt, thoughts are not
     part of the output."""
     prompt = usage.input_tokens + usage.cache_read_tokens
-    prompt += usage.cache_write_tokens + usage.cache_write_1h_tokens
+    prompt += usage.written
     fields = {"promptTokenCount": prompt, "candidatesTokenCount": usage.output_tokens}
     fields["totalTokenCount"] = prompt + usage.output_tokens + usage.reasoning_tokens
     if usage.cache_read_tokens:

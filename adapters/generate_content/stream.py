@@ -17,7 +17,6 @@ from adapters.generate_content.upstream import (
     renamed,
     weight_of_candidate,
 )
-from adapters.ir.usage import Usage
 from adapters.json.jsonio import (
     DECODE_ERRORS,
     Raw,
@@ -29,6 +28,7 @@ from adapters.json.jsonio import (
     locate,
 )
 from adapters.upstream_errors.read import read_embedded_error
+from store.values.usage import Usage
 
 
 class _Part(Struct, gc=False):

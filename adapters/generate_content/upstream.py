@@ -28,7 +28,6 @@ from adapters.generate_content.client import (
     top_level_object,
 )
 from adapters.generate_content.parts import COUNTED
-from adapters.ir.usage import MAX_TOKENS, Usage, token_count
 from adapters.json.jsonio import (
     Raw,
     Span,
@@ -40,6 +39,7 @@ from adapters.json.jsonio import (
     locate,
     replace,
 )
+from store.values.usage import MAX_TOKENS, Usage, token_count
 
 _TUNED_MODELS = "tunedModels/"
 

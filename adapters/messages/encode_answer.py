@@ -16,11 +16,11 @@ from adapters.family.codec import AnswerContext, StreamEncoder
 from adapters.faults import Condition, Fault
 from adapters.ir.answer import Choice, Cited, Closed, Delta, Event, Finish, Finished, Opened, Sealed
 from adapters.ir.parts import Part, Reasoning, Refusal, Text, ToolCall
-from adapters.ir.usage import Usage
 from adapters.json.jsonio import dumps, dumps_text, loads_or_none
 from adapters.json.structure import VALUES_AT_ONCE, Steps
 from adapters.messages.client import encode_stream_fault
 from adapters.messages.parts import UNSIGNED, arguments_of, encode_citation, fit_id
+from store.values.usage import Usage
 
 STOP_REASONS: dict[Finish, str] = {
     "stop": "end_turn",

@@ -11,11 +11,11 @@ from adapters.family.estimate import ASCII_WEIGHT, output_weight
 from adapters.family.tap import Tap
 from adapters.faults import Condition, Fault
 from adapters.framing.event_template import EventTemplate
-from adapters.ir.usage import Usage
 from adapters.json.jsonio import DECODE_ERRORS, Struct, decoder
 from adapters.messages.client import encode_stream_fault
 from adapters.messages.upstream import read_usage
 from adapters.upstream_errors.read import read_embedded_error
+from store.values.usage import Usage
 
 
 class _Delta(Struct, gc=False):

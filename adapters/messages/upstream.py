@@ -12,8 +12,8 @@ from adapters.family import Operation, UpstreamAnswer, Vendor
 from adapters.family.estimate import output_weight
 from adapters.family.headers import base_lines, is_safe
 from adapters.family.reply import AnswerReader, ReplyFields, embedded_fault, read_count
-from adapters.ir.usage import MAX_TOKENS, Usage, token_count
 from adapters.json.jsonio import DECODE_ERRORS, Raw, Struct, decoder, dumps
+from store.values.usage import Usage, token_count
 
 KNOWN_VERSIONS = ("2023-06-01", "2026-10-21")  # oldest first
 _VERSION_OF_NO_HEADER = KNOWN_VERSIONS[0]
@@ -101,7 +101,7 @@ def read_usage(usage: object) -> Usage | None:
     iterations = usage.get("iterations")
     for iteration in iterations if isinstance(iterations, list) else ():
         if isinstance(iteration, dict) and iteration.get("type") == "compaction":
-            own = _sum(own, _counts(iteration) or Usage())
+            own = own.plus(_counts(iteration) or Usage())
     return own
 
 
@@ -137,17 +137,6 @@ def _cache_writes(usage: dict[str, Any]) -> tuple[int, int]:
         return short, long
     long = min(long, total)
     return total - long, long
-
-
-def _sum(usage: Usage, other: Usage) -> Usage:
-    return Usage(
-        min(usage.input_tokens + other.input_tokens, MAX_TOKENS),
-        min(usage.output_tokens + other.output_tokens, MAX_TOKENS),
-        min(usage.cache_read_tokens + other.cache_read_tokens, MAX_TOKENS),
-        min(usage.cache_write_tokens + other.cache_write_tokens, MAX_TOKENS),
-        min(usage.cache_write_1h_tokens + other.cache_write_1h_tokens, MAX_TOKENS),
-        min(usage.reasoning_tokens + other.reasoning_tokens, MAX_TOKENS),
-    )
 
 
 _READER = AnswerReader(_fields, _odd_fields, read_usage, _weight_of_block)

@@ -24,10 +24,10 @@ from adapters.ir.answer import (
     SlotKind,
 )
 from adapters.ir.parts import Citation, Part, Reasoning, Refusal, Text, ToolCall
-from adapters.ir.usage import token_count
 from adapters.json.jsonio import compact, loads_or_none
 from adapters.json.structure import VALUES_AT_ONCE, Steps
 from adapters.responses.reasoning_state import seal
+from store.values.usage import token_count
 
 
 def decode_answer(body: bytes) -> Steps[tuple[Choice, ...]]:

@@ -10,10 +10,10 @@ from typing import Any
 from adapters.family.codec import AnswerContext
 from adapters.ir.answer import Choice, Finish, Logprob
 from adapters.ir.parts import Citation, Part, Reasoning, Refusal, Text, ToolCall
-from adapters.ir.usage import Usage
 from adapters.json.jsonio import dumps
 from adapters.json.structure import VALUES_AT_ONCE, Steps
 from adapters.responses.reasoning_state import THOUGHT_ID
+from store.values.usage import Usage
 
 
 def encode_answer(
@@ -168,7 +168,7 @@ def refusal_text(finish: Finish, detail: str, refused: bool) -> str:
 
 def encode_usage(usage: Usage) -> dict[str, Any]:
     """Encode usage: input includes the cache, output includes reasoning; zeros are written, too."""
-    written = usage.cache_write_tokens + usage.cache_write_1h_tokens
+    written = usage.written
     input_tokens = usage.input_tokens + usage.cache_read_tokens + written
     output_tokens = usage.output_tokens + usage.reasoning_tokens
     details: dict[str, Any] = {

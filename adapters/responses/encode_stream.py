@@ -24,7 +24,6 @@ from adapters.ir.answer import (
     SlotKind,
 )
 from adapters.ir.parts import Citation
-from adapters.ir.usage import Usage
 from adapters.json.jsonio import dumps, dumps_text
 from adapters.responses.client import encode_stream_fault
 from adapters.responses.encode_answer import (
@@ -36,6 +35,7 @@ from adapters.responses.encode_answer import (
     refusal_text,
 )
 from adapters.responses.reasoning_state import THOUGHT_ID
+from store.values.usage import Usage
 
 
 class EventWriter:

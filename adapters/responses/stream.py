@@ -12,7 +12,6 @@ from adapters.family.reply import weight_of_items
 from adapters.family.tap import Tap
 from adapters.faults import Fault
 from adapters.framing.sse import event_fields
-from adapters.ir.usage import Usage
 from adapters.json.jsonio import (
     DECODE_ERRORS,
     Struct,
@@ -21,6 +20,7 @@ from adapters.json.jsonio import (
 )
 from adapters.responses.client import encode_stream_fault
 from adapters.responses.upstream import issued_by_event, read_failure, read_usage, weight_of_item
+from store.values.usage import Usage
 
 # Of the first response object, stored for the event of a failure. It repeats the client's
 # instructions and tools, so a larger one is not worth its memory in every open stream.

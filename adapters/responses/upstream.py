@@ -12,9 +12,9 @@ from adapters.family.estimate import output_weight
 from adapters.family.reply import AnswerReader, ReplyFields, loads_answer, read_count
 from adapters.family.stored import objects
 from adapters.faults import Condition, Fault
-from adapters.ir.usage import Usage, token_count
 from adapters.json.jsonio import DECODE_ERRORS, Raw, Struct, decoder
 from adapters.upstream_errors.read import read_embedded_error
+from store.values.usage import Usage, token_count
 
 
 def path(operation: Operation, upstream_model: str, target: str | None) -> str:

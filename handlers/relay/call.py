@@ -16,7 +16,6 @@ from adapters.family import Envelope, Family, Operation, Peek
 from adapters.family.stored import StoredRef
 from adapters.faults import Condition, Fault
 from adapters.ir.request import Request
-from adapters.ir.usage import Usage
 from adapters.json.jsonio import Spans
 from adapters.translate import Translation
 from handlers.relay.limits.cells import Slots
@@ -29,6 +28,7 @@ from store.catalog.catalog import Channel, Group, Model, Snapshot
 from store.catalog.keys import KeyEntry
 from store.money.funds import Hold
 from store.values.pricing import Prices
+from store.values.usage import Usage
 from store.values.usage_record import AttemptRecord, CallFacts, StoredAt
 
 DROPPED = "x-sluice-dropped"

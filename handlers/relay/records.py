@@ -141,7 +141,7 @@ def record_of(call: Call, ending: Ending, bill: Bill, node: str, ended_ms: int) 
     outcome, counts = call.outcome, bill.counts
     attempt, facts = call.begun_attempt, call.opened or _facts_of(call)
     channel = attempt.candidate.channel if attempt else None
-    usage, first_byte_ms = counts.usage, outcome.first_byte_ms
+    first_byte_ms = outcome.first_byte_ms
     upstream_id = outcome.delivery.upstream_id
     code, message = (None, None) if ending.outcome == "ok" else _error_of(ending)
     # A wall clock may have been set back meanwhile.
@@ -158,12 +158,7 @@ def record_of(call: Call, ending: Ending, bill: Bill, node: str, ended_ms: int) 
         ending.outcome,
         code,
         message,
-        usage.input_tokens,
-        usage.output_tokens,
-        usage.cache_read_tokens,
-        usage.cache_write_tokens,
-        usage.cache_write_1h_tokens,
-        usage.reasoning_tokens,
+        counts.usage,
         counts.source,
         bill.cost_nanos,
         bill.charges,

@@ -3,11 +3,12 @@
 from collections.abc import Iterable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from adapters.ir.usage import Usage
 from handlers.relay.admit import DEFAULT_OUTPUT_BOUND_TOKENS
 from handlers.relay.call import Admitted, Call, Delivery
 from store.values.pricing import cost_nanos
+from store.values.usage import Usage
 from store.values.usage_record import Charge
 
 # No model takes or gives so much. A vendor may count more than our bound of the request (its own
@@ -65,17 +66,10 @@ def charged_counts(call: Call, delivery: Delivery) -> Counts:
 def _partial(bounded: Usage, usage: Usage, delivered: int, reported: object) -> Counts:
     """Return the counts of a broken stream: its last report may be older than what was delivered
     since."""
-    seen = bounded.output_tokens + bounded.reasoning_tokens
+    seen = bounded.outputs
     if delivered <= seen:
         return Counts(bounded, "reported", None if bounded == usage else reported)
-    grown = Usage(
-        bounded.input_tokens,
-        bounded.output_tokens + delivered - seen,
-        bounded.cache_read_tokens,
-        bounded.cache_write_tokens,
-        bounded.cache_write_1h_tokens,
-        bounded.reasoning_tokens,
-    )
+    grown = replace(bounded, output_tokens=bounded.output_tokens + delivered - seen)
     return Counts(grown, "estimated", reported)
 
 
@@ -122,14 +116,8 @@ def _plausible_output(call: Call, admitted: Admitted, delivery: Delivery) -> tup
 
 def _bounded(usage: Usage, call: Call, admitted: Admitted, delivery: Delivery) -> Usage:
     """Return `usage` with implausible counts cut."""
-    outputs = usage.output_tokens + usage.reasoning_tokens
-    inputs = (
-        usage.input_tokens
-        + usage.cache_read_tokens
-        + usage.cache_write_tokens
-        + usage.cache_write_1h_tokens
-    )
-    if outputs <= admitted.output_bound_tokens and inputs <= admitted.input_bound_tokens:
+    within = usage.outputs <= admitted.output_bound_tokens
+    if within and usage.inputs <= admitted.input_bound_tokens:
         return usage  # as nearly always
     assert admitted.offer is not None
     context_tokens = admitted.offer.model.context_tokens
@@ -158,15 +146,7 @@ def _cut(counts: Iterable[int], bound: int) -> list[int]:
 
 def tokens_of(counts: Counts) -> int:
     """Return all charged tokens, for the limits of tokens a minute."""
-    usage = counts.usage
-    return (
-        usage.input_tokens
-        + usage.output_tokens
-        + usage.cache_read_tokens
-        + usage.cache_write_tokens
-        + usage.cache_write_1h_tokens
-        + usage.reasoning_tokens
-    )
+    return counts.usage.inputs + counts.usage.outputs
 
 
 def payable(admitted: Admitted, counts: Counts, reported: object) -> tuple[Counts, int]:

@@ -188,7 +188,7 @@ class _Line(msgspec.Struct, gc=False):
 
 
 def _line_of(record: UsageRecord, model: str | None, at: str) -> _Line:
-    call, read, written = record.call, record.input_tokens, record.output_tokens
+    call, usage = record.call, record.usage
     # By position: keywords would take longer than all the rest.
     return _Line(
         at,
@@ -209,14 +209,9 @@ def _line_of(record: UsageRecord, model: str | None, at: str) -> _Line:
         len(record.attempts),
         record.ttft_ms,
         record.duration_ms,
-        read
-        + written
-        + record.cache_read_tokens
-        + record.cache_write_tokens
-        + record.cache_write_1h_tokens
-        + record.reasoning_tokens,
-        read,
-        written,
+        usage.inputs + usage.outputs,
+        usage.input_tokens,
+        usage.output_tokens,
         format_money(record.cost_nanos),
         call.client_ip,
         call.trace_id,

@@ -27,6 +27,7 @@ from conf.metrics import (
     UPSTREAM,
     Metric,
 )
+from store.values.usage import Usage
 from store.values.usage_record import AttemptRecord, UsageRecord
 
 _MS, _US = DURATION.bounds, OVERHEAD.bounds
@@ -106,10 +107,11 @@ class Metrics:
         if first is None:
             first = self._kinds[kind] = self._add_kind(record, model or OTHER)
         at = first * _WORD_BYTES
+        usage = record.usage
         calls, ms, us, nanos, tokens_in, tokens_out, first_ms = _SUMS.unpack_from(memory, at)
         nanos += record.cost_nanos
-        tokens_in += record.input_tokens
-        tokens_out += record.output_tokens
+        tokens_in += usage.input_tokens
+        tokens_out += usage.output_tokens
         wait_ms = _first_byte_ms(record)
         if wait_ms >= 0:
             bucket = _MS_BUCKETS[wait_ms] if wait_ms < 4096 else bisect_left(_MS, wait_ms)
@@ -125,13 +127,8 @@ class Metrics:
             words[first + _OWN_AT + bucket] += 1
             if len(attempts) > 1:
                 self._count_failed_attempts(attempts[:-1])
-        if (
-            record.cache_read_tokens
-            or record.reasoning_tokens
-            or record.cache_write_tokens
-            or record.cache_write_1h_tokens
-        ):
-            self._count_seldom_tokens(record, model or OTHER)
+        if usage.cache_read_tokens or usage.reasoning_tokens or usage.written:
+            self._count_seldom_tokens(usage, model or OTHER)
         if call.stream and record.ttft_ms is not None:
             self._count_stream(record, model or OTHER)
         if record.outcome == "client_gone":
@@ -150,11 +147,10 @@ class Metrics:
         channel, result = (tried.channel, tried.error or record.outcome) if tried else ("", "")
         return self._index(CALLS_ENDED, (*labels, channel, result, self._currency))
 
-    def _count_seldom_tokens(self, record: UsageRecord, model: str) -> None:
-        written = record.cache_write_tokens + record.cache_write_1h_tokens
-        self.count(TOKENS, model, "cache_read", by=record.cache_read_tokens)
-        self.count(TOKENS, model, "cache_write", by=written)
-        self.count(TOKENS, model, "reasoning", by=record.reasoning_tokens)
+    def _count_seldom_tokens(self, usage: Usage, model: str) -> None:
+        self.count(TOKENS, model, "cache_read", by=usage.cache_read_tokens)
+        self.count(TOKENS, model, "cache_write", by=usage.written)
+        self.count(TOKENS, model, "reasoning", by=usage.reasoning_tokens)
 
     def _count_stream(self, record: UsageRecord, model: str) -> None:
         words, labels = self._words, (record.call.family, model)
@@ -162,7 +158,7 @@ class Metrics:
         first_ms = record.ttft_ms or 0
         words[first_token + bisect_left(_MS, first_ms)] += 1
         words[first_token + _MS_SUM] += first_ms
-        tokens = record.output_tokens + record.reasoning_tokens
+        tokens = record.usage.outputs
         if tokens and record.outcome == "ok":
             per_token = self._index(PER_TOKEN, labels)
             each_us = max(0, (record.duration_ms or 0) - first_ms) * 1000 // tokens

@@ -134,10 +134,8 @@ def _usage(record: UsageRecord) -> Attributes:
     if record.upstream_model:
         attributes["gen_ai.response.model"] = record.upstream_model
     if record.usage_source != "none":
-        cached = record.cache_read_tokens
-        written = record.cache_write_tokens + record.cache_write_1h_tokens
-        attributes["gen_ai.usage.input_tokens"] = record.input_tokens + cached + written
-        attributes["gen_ai.usage.output_tokens"] = record.output_tokens + record.reasoning_tokens
+        attributes["gen_ai.usage.input_tokens"] = record.usage.inputs
+        attributes["gen_ai.usage.output_tokens"] = record.usage.outputs
     return attributes
 
 

@@ -1,8 +1,8 @@
 """The lines of a journal: what is written when a call begins, while it runs and when it has ended.
 
 A line is one JSON array, a blank, the CRC-32 of the array in 8 hexadecimal digits, and a line end:
-`["o",id,…]` when a call begins, `["m",id,…]` while it relays, `["s",id,…]` in its place when the
-client learns ids of what the vendor keeps, `["c",id,…]` when it has ended (the usage record).
+`["O",id,…]` when a call begins, `["M",id,…]` while it relays, `["S",id,…]` in its place when the
+client learns ids of what the vendor keeps, `["C",id,…]` when it has ended (the usage record).
 Fields may only be added at the end of an array, with a default.
 """
 
@@ -12,13 +12,14 @@ import msgspec
 
 from store.money.accounts import split
 from store.values.pricing import cost_nanos, prices_from_text
+from store.values.usage import Usage
 from store.values.usage_record import CLOSE_TAG, WALLET, CallFacts, Charge, StoredAt, UsageRecord
 
 LINE_MAX_BYTES = 8 * 1024
 
-OPEN_TAG = "o"
-MARK_TAG = "m"
-HANDED_TAG = "s"
+OPEN_TAG = "O"
+MARK_TAG = "M"
+HANDED_TAG = "S"
 OPEN = OPEN_TAG.encode()
 MARK = MARK_TAG.encode()
 HANDED = HANDED_TAG.encode()
@@ -118,8 +119,7 @@ def lost_record(opened: OpenLine, mark: MarkLine | HandedLine | None, node: str)
         node=node,
     )
     if mark is not None and mark.relayed:
-        record.input_tokens = opened.input_tokens
-        record.output_tokens = mark.output_tokens
+        record.usage = Usage(opened.input_tokens, mark.output_tokens)
         record.usage_source = "estimated"
         raised = mark.holds if isinstance(mark, MarkLine) else ()
         _charge(record, raised or opened.holds)
@@ -131,7 +131,7 @@ def _charge(record: UsageRecord, holds: tuple[Charge, ...]) -> None:
     if call.prices is None or call.multiplier_ppm is None:
         return
     try:
-        cost = cost_nanos(record, prices_from_text(call.prices), call.multiplier_ppm)
+        cost = cost_nanos(record.usage, prices_from_text(call.prices), call.multiplier_ppm)
     except (OverflowError, ValueError) as error:
         # Nobody is asked for money that cannot be computed, and the other calls must go on.
         record.usage_source = "none"

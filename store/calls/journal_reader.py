@@ -31,8 +31,7 @@ from store.values.usage_record import UsageRecord
 READ_BYTES = 64 * 1024
 DAMAGE_SHOWN_BYTES = 64 * 1024
 _ANY_BEGIN = re.compile(rb'\["[%b%b%b%b]","' % (OPEN, MARK, HANDED, CLOSE))
-
-_FLAT_BEGIN = re.compile(rb'\["[%b%b]","[0-9A-Z]{26}",[0-9]' % (OPEN, CLOSE))
+_OLD_BEGIN = re.compile(rb'\["[omsc]","')
 
 _decode_close = msgspec.json.Decoder(UsageRecord).decode
 _decode_handed = msgspec.json.Decoder(HandedLine).decode
@@ -117,14 +116,11 @@ class JournalReader:
         return closed
 
     def is_too_old(self) -> bool:
-        """Return whether a version has written the journal whose lines have no checksum or whose
-        facts of a call stand beside all others: nothing of it can be read."""
+        """Return whether a version has written the journal whose tags were small letters: its lines
+        have other fields."""
         for start in segment_starts(self.directory, self.journal_id)[:1]:
             for _, lines in self._blocks(start, start + SEGMENT_BYTES):
-                line = lines[0]
-                return bool(_FLAT_BEGIN.match(line)) or (
-                    _ANY_BEGIN.match(line) is not None and line.endswith(b"]\n")
-                )
+                return _OLD_BEGIN.match(lines[0]) is not None
         return False
 
     def pieces(self, offset: int, limit: int) -> Iterator[tuple[int, bytes, Damage | None]]:

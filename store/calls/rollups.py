@@ -15,9 +15,11 @@ streams, FIRST_BYTE. Sums stay when records are pruned. Reading them: usage_stat
 import functools
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import add
 from typing import Any
 
 import peewee
+from msgspec.structs import astuple
 from peewee import SQL, Case, fn
 
 from store.db.database import Result, executemany, is_mysql, raw_rows, snapshot_read, transaction
@@ -32,18 +34,17 @@ from store.db.tables.usage import (
     UsageRow,
 )
 from store.values.ids import HOUR_MS, ULID_CHARS, day_at, day_begin_ms, first_ulid, ulid_ms
+from store.values.usage import TOKEN_COUNTS
 from store.values.usage_record import UsageRecord
 
-SUMS = (
-    *("calls", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"),
-    *("cache_write_1h_tokens", "reasoning_tokens", "cost_nanos"),
-)
+SUMS = ("calls", *TOKEN_COUNTS, "cost_nanos")
 COLUMNS = (*SUMS, *FIRST_BYTE)
 MODEL_CHARS = 256
 ENDPOINT_CHARS = 128
 DAY_HOURS = 24
 FAULTS_PER_DAY = 20
 
+_COST = SUMS.index("cost_nanos")
 _FIRST_BUCKET = len(SUMS)
 
 Sums = dict[tuple[Any, ...], list[int]]
@@ -102,13 +103,8 @@ def _gather(records: Iterable[UsageRecord]) -> Sums:
         if sums is None:
             sums = facts[key] = [0] * len(COLUMNS)
         sums[0] += 1
-        sums[1] += record.input_tokens
-        sums[2] += record.output_tokens
-        sums[3] += record.cache_read_tokens
-        sums[4] += record.cache_write_tokens
-        sums[5] += record.cache_write_1h_tokens
-        sums[6] += record.reasoning_tokens
-        sums[7] += record.cost_nanos
+        sums[1:_COST] = map(add, sums[1:_COST], astuple(record.usage))
+        sums[_COST] += record.cost_nanos
         if call.stream and record.ttft_ms is not None:
             sums[_FIRST_BUCKET + bisect_left(BOUNDS_MS, record.ttft_ms)] += 1
     return facts

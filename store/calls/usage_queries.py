@@ -21,6 +21,7 @@ from store.db.tables.usage import UsageByChannel, UsageByKey, UsageRow
 from store.values.errors import StoreUnavailable
 from store.values.ids import DAY_MS, HOUR_MS, day_at, day_begin_ms, day_of, first_ulid
 from store.values.pricing import Prices, cost_nanos, format_money, prices_from_json
+from store.values.usage import TOKEN_COUNTS, Usage
 from store.values.usage_record import COLUMNS, charges_from_json
 
 PAGE_ROWS = 1000
@@ -45,10 +46,9 @@ _UNSUMMED = ("status", "stream", "min_duration_ms", "trace_id")
 _CALLER_COLUMNS = frozenset({"user", "day", "id", "outcome", "key_id"})
 """Of the index usage_caller."""
 _NO_DAY = 99_999_999
-_COUNTS = tuple(name for name in COLUMNS if name.endswith("_tokens"))
 _MONEY_COLUMNS = (
     *("id", "cost_nanos", "charges", "usage_source", "multiplier_ppm", "prices"),
-    *_COUNTS,
+    *TOKEN_COUNTS,
 )
 _prices = functools.lru_cache(maxsize=PRICES_CACHED)(prices_from_json)
 
@@ -269,9 +269,9 @@ def fault_of(row: Row) -> str | None:
         expected = 0
         charging = row["usage_source"] != "none" and row["multiplier_ppm"] is not None
         if charging and row["prices"] is not None:
-            counts = _TokenCounts(*(row[name] for name in _COUNTS))
+            usage = Usage(*(row[name] for name in TOKEN_COUNTS))
             prices: Prices = _prices(row["prices"])
-            expected = cost_nanos(counts, prices, row["multiplier_ppm"])
+            expected = cost_nanos(usage, prices, row["multiplier_ppm"])
     except (ValueError, OverflowError) as error:
         return f"the cost cannot be recomputed: {error}"
     if cost != expected:
@@ -279,16 +279,6 @@ def fault_of(row: Row) -> str | None:
     if charged != cost:
         return f"the cost is {format_money(cost)}, its charges sum up to {format_money(charged)}"
     return None
-
-
-@dataclass(frozen=True, slots=True)
-class _TokenCounts:
-    input_tokens: int
-    output_tokens: int
-    cache_read_tokens: int
-    cache_write_tokens: int
-    cache_write_1h_tokens: int
-    reasoning_tokens: int
 
 
 def _recorded_since(

@@ -189,7 +189,7 @@ def _note(row: Row, error: str | None, at_ms: int) -> None:
 
 def _add_times(row: Row, record: UsageRecord, before_ms: int) -> None:
     """The times of an answer, without what went by before."""
-    output = record.output_tokens + record.reasoning_tokens
+    output = record.usage.outputs
     if not output or record.duration_ms is None:
         return
     row[_TOTAL + bisect_left(BOUNDS_MS, record.duration_ms - before_ms)] += 1

@@ -8,9 +8,10 @@ canonical and without exponent. Everybody may import this module.
 
 import re
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import msgspec
+
+from store.values.usage import Usage
 
 NANOS_PER_UNIT = 10**9
 PPM_PER_ONE = 10**6
@@ -37,23 +38,6 @@ _COST_DIVISOR = TOKENS_PER_PRICE * PPM_PER_ONE
 
 class AmountError(ValueError):
     """A decimal string is no amount, price or multiplier; the message says what is wrong."""
-
-
-class Counts(Protocol):
-    """The six disjoint token counts of a call, as a usage record or the hub's Usage has them."""
-
-    @property
-    def input_tokens(self) -> int: ...
-    @property
-    def output_tokens(self) -> int: ...
-    @property
-    def cache_read_tokens(self) -> int: ...
-    @property
-    def cache_write_tokens(self) -> int: ...
-    @property
-    def cache_write_1h_tokens(self) -> int: ...
-    @property
-    def reasoning_tokens(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,19 +93,19 @@ def prices_from_text(text: str) -> Prices:
     return Prices(*map(parse_price, amounts))
 
 
-def cost_nanos(counts: Counts, prices: Prices, multiplier_ppm: int) -> int:
+def cost_nanos(usage: Usage, prices: Prices, multiplier_ppm: int) -> int:
     """Return the cost of a call in nanos, rounded up once.
 
     Raises OverflowError when the cost does not fit a BIGINT and ValueError when it is negative,
     which only negative counts or a negative multiplier can make it.
     """
     return _rounded_up(
-        counts.input_tokens * prices.input
-        + counts.output_tokens * prices.output
-        + counts.cache_read_tokens * prices.cache_read
-        + counts.cache_write_tokens * prices.cache_write
-        + counts.cache_write_1h_tokens * prices.cache_write_1h
-        + counts.reasoning_tokens * prices.reasoning
+        usage.input_tokens * prices.input
+        + usage.output_tokens * prices.output
+        + usage.cache_read_tokens * prices.cache_read
+        + usage.cache_write_tokens * prices.cache_write
+        + usage.cache_write_1h_tokens * prices.cache_write_1h
+        + usage.reasoning_tokens * prices.reasoning
         + prices.call * TOKENS_PER_PRICE,
         multiplier_ppm,
     )

@@ -23,6 +23,7 @@ from store.values.pricing import (
     parse_money,
     prices_from_text,
 )
+from store.values.usage import TOKEN_COUNTS, Usage
 
 WALLET = "wallet"
 """The `to` of a charge that the user's wallet pays, and the `billed_to` of its record."""
@@ -33,7 +34,7 @@ OUTCOMES = (
 )
 """What may become of a call."""
 
-CLOSE_TAG = "c"
+CLOSE_TAG = "C"
 
 
 class Charge(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -117,12 +118,7 @@ class UsageRecord(msgspec.Struct, array_like=True, tag=CLOSE_TAG, gc=False):
     outcome: str = "ok"
     error_code: str | None = None
     error_message: str | None = None
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_read_tokens: int = 0
-    cache_write_tokens: int = 0
-    cache_write_1h_tokens: int = 0
-    reasoning_tokens: int = 0
+    usage: Usage = Usage()
     usage_source: str = "none"
     cost_nanos: int = 0
     charges: tuple[Charge, ...] = ()
@@ -141,8 +137,9 @@ COLUMNS = (
     *("day", "recorded_ms", "billed_to"),
     *(
         name
-        for name in (*UsageRecord.__struct_fields__, *CallFacts.__struct_fields__)
-        if name not in ("call", *_NO_COLUMNS)
+        for struct in (UsageRecord, Usage, CallFacts)
+        for name in struct.__struct_fields__
+        if name not in ("call", "usage", *_NO_COLUMNS)
     ),
 )
 """The columns of usage_records."""
@@ -159,8 +156,7 @@ SPARSE_COLUMNS = {
 FIELDS = (
     *("id", "started_at", "recorded_at", "user", "key_id", "key_name", "group", "endpoint"),
     *("family", "upstream_family", "model", "upstream_model", "channel", "stream", "status"),
-    *("outcome", "error_code", "error_message", "input_tokens", "output_tokens"),
-    *("cache_read_tokens", "cache_write_tokens", "cache_write_1h_tokens", "reasoning_tokens"),
+    *("outcome", "error_code", "error_message", *TOKEN_COUNTS),
     *("usage_source", "prices", "multiplier", "cost", "billed_to", "charges", "reported_usage"),
     *("ttft_ms", "duration_ms", "attempts", "client_request_id", "upstream_request_id"),
     *("client_ip", "user_agent", "node", "trace_id"),
@@ -243,10 +239,10 @@ def columns_of(records: Sequence[UsageRecord], recorded_ms: int) -> dict[str, Se
     """
     columns: dict[str, Sequence[Any]] = {
         **_columns(records),
+        **_columns([record.usage for record in records]),
         **_columns([record.call for record in records]),
     }
-    del columns["call"]
-    for name in _NO_COLUMNS:
+    for name in ("call", "usage", *_NO_COLUMNS):
         del columns[name]
     columns["day"] = [record_day(call_id) for call_id in columns["id"]]
     columns["recorded_ms"] = [recorded_ms] * len(records)
@@ -260,7 +256,7 @@ def columns_of(records: Sequence[UsageRecord], recorded_ms: int) -> dict[str, Se
     return columns
 
 
-def _columns(rows: Sequence[CallFacts] | Sequence[UsageRecord]) -> dict[str, Sequence[Any]]:
+def _columns(rows: Sequence[CallFacts | Usage | UsageRecord]) -> dict[str, Sequence[Any]]:
     return dict(zip(rows[0].__struct_fields__, zip(*map(astuple, rows), strict=True), strict=True))
 
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from adapters.ir.usage import MAX_TOKENS
 from adapters.registry import FAMILIES
+from store.values.usage import MAX_TOKENS
 
 SAID = "x" * 16
 # family: an answer of 16 characters, the field of its usage, and the two counts it must have

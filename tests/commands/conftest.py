@@ -131,7 +131,7 @@ def record(number: int, **changes: Any) -> UsageRecord:
         **changes,
     }
     made = usage_record(**fields)
-    made.cost_nanos = cost_nanos(made, PRICES, 1_000_000)
+    made.cost_nanos = cost_nanos(made.usage, PRICES, 1_000_000)
     made.charges = (Charge("wallet", made.cost_nanos),)
     return made
 

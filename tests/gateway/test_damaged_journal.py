@@ -12,7 +12,7 @@ from tests.support.load import gateway_before, send
 from tests.support.upstream import ScriptedUpstream
 
 CALLS = 6
-LINE_BEGIN = b'["c","%b"'
+LINE_BEGIN = b'["C","%b"'
 CHARGE = b'["wallet",'
 
 

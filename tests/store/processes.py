@@ -61,7 +61,7 @@ def closed(call_id, user_id, tokens=1, **fields):
     record = usage_record(
         **_facts(call_id, user_id), output_tokens=tokens, usage_source="reported", **fields
     )
-    record.cost_nanos = cost_nanos(record, PRICES, 10**6)
+    record.cost_nanos = cost_nanos(record.usage, PRICES, 10**6)
     record.charges = (Charge("wallet", record.cost_nanos),) if record.cost_nanos else ()
     return record
 

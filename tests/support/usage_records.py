@@ -4,6 +4,7 @@ from store.calls.booking import Batch, apply_batch, apply_records
 from store.calls.journal_lines import OpenLine
 from store.db.database import execute, transaction
 from store.values.ids import new_ulid, ulid
+from store.values.usage import TOKEN_COUNTS, Usage
 from store.values.usage_record import CallFacts, Charge, UsageRecord
 
 MONDAY_MS = NOW_MS = 1_767_571_200_000  # 2026-01-05T00:00:00Z
@@ -16,8 +17,10 @@ _DEFAULTS = {"started_ms": 1} | dict.fromkeys(
 
 
 def usage_record(*, id=None, **fields):
-    """Return a record, given facts of its call beside its own fields; texts not given are "x"."""
-    return UsageRecord(id=id or new_ulid(), call=_facts(fields), **fields)
+    """Return a record, given facts of its call and token counts beside its own fields; texts not
+    given are "x"."""
+    call, usage = _facts(fields), Usage(**_taken(fields, TOKEN_COUNTS))
+    return UsageRecord(id=id or new_ulid(), call=call, usage=usage, **fields)
 
 
 def open_line(*, id=None, **fields):
@@ -32,13 +35,17 @@ def record_at(at_ms, **fields):
 
 
 def field_of(record, name):
-    """A field of a record or of the facts of its call."""
-    return getattr(record.call if name in CallFacts.__struct_fields__ else record, name)
+    """A field of a record, of the facts of its call or of its usage."""
+    parts = (record.call, record.usage, record)
+    return getattr(next(part for part in parts if name in part.__struct_fields__), name)
 
 
 def _facts(fields):
-    names = [name for name in CallFacts.__struct_fields__ if name in fields]
-    return CallFacts(**(_DEFAULTS | {name: fields.pop(name) for name in names}))
+    return CallFacts(**(_DEFAULTS | _taken(fields, CallFacts.__struct_fields__)))
+
+
+def _taken(fields, names):
+    return {name: fields.pop(name) for name in names if name in fields}
 
 
 def store(db, records, recorded_ms=MONDAY_MS):

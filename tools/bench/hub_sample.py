@@ -32,6 +32,7 @@ from store.money.accounts import quota_at
 from store.values.fields import Instant
 from store.values.ids import DAY_MS, HOUR_MS, ulid
 from store.values.pricing import Prices, cost_nanos, parse_money
+from store.values.usage import Usage
 from store.values.usage_record import AttemptRecord, CallFacts, Charge, UsageRecord
 
 PASSWORD = "to look around"
@@ -309,13 +310,13 @@ def _relay(made: UsageRecord, chance: random.Random, model: str, family: str) ->
 
 def _charge(made: UsageRecord, chance: random.Random, prices: Prices, multiplier_ppm: int) -> None:
     """Tokens, times and cost of a call that was answered."""
-    made.input_tokens = int(chance.lognormvariate(7.4, 0.9))
-    made.output_tokens = int(min(chance.lognormvariate(5.9, 1.0), 9_000))
-    if made.call.family in ("messages", "responses") and chance.random() < 0.7:
-        made.cache_read_tokens = int(chance.lognormvariate(9.2, 1.1))
-    made.duration_ms = (made.ttft_ms or 0) + made.output_tokens * chance.randrange(7, 24)
+    read = int(chance.lognormvariate(7.4, 0.9))
+    output = int(min(chance.lognormvariate(5.9, 1.0), 9_000))
+    cached = made.call.family in ("messages", "responses") and chance.random() < 0.7
+    made.usage = Usage(read, output, int(chance.lognormvariate(9.2, 1.1)) if cached else 0)
+    made.duration_ms = (made.ttft_ms or 0) + output * chance.randrange(7, 24)
     made.usage_source = "reported"
-    made.cost_nanos = cost_nanos(made, prices, multiplier_ppm)
+    made.cost_nanos = cost_nanos(made.usage, prices, multiplier_ppm)
 
 
 def _failed(made: UsageRecord, fault: tuple[Any, ...], model: str) -> UsageRecord:

@@ -13,6 +13,7 @@ import click
 
 from commands.process.metrics import Totals, WordReader, WordTable, text_of
 from handlers.telemetry.metrics import Metrics, PrivateTable
+from store.values.usage import Usage
 from store.values.usage_record import AttemptRecord, CallFacts, UsageRecord
 from tools.bench.harness import least_us
 
@@ -26,8 +27,7 @@ def _record(model: str, *, stream: bool) -> UsageRecord:
         id="01ARZ3NDEKTSV4RRFFQ69G5FAV",
         call=call,
         status=200,
-        input_tokens=20,
-        output_tokens=30,
+        usage=Usage(20, 30),
         usage_source="reported",
         cost_nanos=1500,
         ttft_ms=3,

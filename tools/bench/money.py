@@ -28,6 +28,7 @@ from store.money.funds import Funds, Hold
 from store.money.leases import Order
 from store.values.ids import new_ulid, now_ms
 from store.values.pricing import NANOS_PER_UNIT, Prices
+from store.values.usage import Usage
 from store.values.usage_record import AttemptRecord, CallFacts, Charge, UsageRecord
 from tools.bench.harness import ROUNDS, store, store_option
 
@@ -80,12 +81,7 @@ def _record(call_id: str, facts: CallFacts, charges: tuple[Charge, ...]) -> Usag
         outcome="ok",
         error_code=None,
         error_message=None,
-        input_tokens=15,
-        output_tokens=200,
-        cache_read_tokens=0,
-        cache_write_tokens=0,
-        cache_write_1h_tokens=0,
-        reasoning_tokens=0,
+        usage=Usage(15, 200),
         usage_source="reported",
         cost_nanos=COST,
         charges=charges,

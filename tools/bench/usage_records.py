@@ -25,6 +25,7 @@ from store.db.partitions import AHEAD_DAYS, make_days
 from store.money.ledger import CHARGES, charges_id
 from store.values.ids import day_at, day_begin_ms, ulid
 from store.values.pricing import Prices, cost_nanos
+from store.values.usage import Usage
 from store.values.usage_record import (
     AttemptRecord,
     CallFacts,
@@ -115,9 +116,9 @@ def _record(call_id: str, at_ms: int, who: tuple[int, int], outcome: str) -> Usa
         node="node-1",
     )
     if outcome in ("ok", "client_gone"):
-        record.input_tokens, record.output_tokens = 200 + at_ms % 3000, 20 + at_ms % 700
+        record.usage = Usage(200 + at_ms % 3000, 20 + at_ms % 700)
         record.usage_source, record.ttft_ms, record.duration_ms = "reported", 400, 5_000
-        record.cost_nanos = cost_nanos(record, PRICES, 1_000_000)
+        record.cost_nanos = cost_nanos(record.usage, PRICES, 1_000_000)
         record.charges = (Charge("wallet", record.cost_nanos),)
     return record
 

@@ -24,10 +24,14 @@ from store.db.tables.fields import (
     Row,
     SparseIndex,
 )
+from store.values.usage import TOKEN_COUNTS
 
 
 class UsageRow(Row):
-    """One usage record; prices, charges, attempts and reported_usage are JSON text."""
+    """One usage record; prices, charges, attempts and reported_usage are JSON text.
+
+    The token counts of a usage are added below.
+    """
 
     day = IntegerField()
     id = CharField(ID)
@@ -49,12 +53,6 @@ class UsageRow(Row):
     outcome = CharField(WORD)
     error_code = CharField(MARK, null=True)
     error_message = TextField(null=True)
-    input_tokens = BigIntegerField(default=0)
-    output_tokens = BigIntegerField(default=0)
-    cache_read_tokens = BigIntegerField(default=0)
-    cache_write_tokens = BigIntegerField(default=0)
-    cache_write_1h_tokens = BigIntegerField(default=0)
-    reasoning_tokens = BigIntegerField(default=0)
     usage_source = CharField(WORD)
     prices = TextField(null=True)
     multiplier_ppm = BigIntegerField(null=True)
@@ -90,16 +88,11 @@ UsageRow.add_index(SparseIndex(UsageRow, [_UPSTREAM_ID], name="usage_upstream_id
 class UsageSums(Row):
     """Base of the roll-ups: what all of them sum up; no table.
 
-    FIRST_BYTE, a histogram of the first bytes of streams, is added to each below.
+    FIRST_BYTE, a histogram of the first bytes of streams, and the token counts of a usage are added
+    to each below.
     """
 
     calls = BigIntegerField(default=0)
-    input_tokens = BigIntegerField(default=0)
-    output_tokens = BigIntegerField(default=0)
-    cache_read_tokens = BigIntegerField(default=0)
-    cache_write_tokens = BigIntegerField(default=0)
-    cache_write_1h_tokens = BigIntegerField(default=0)
-    reasoning_tokens = BigIntegerField(default=0)
     cost_nanos = BigIntegerField(default=0)
 
 
@@ -197,6 +190,9 @@ class UsageByGroup(UsageSums):
 for _rollup in (UsageByKey, UsageByChannel, UsageByDay, UsageByUser, UsageByGroup):
     for _name in FIRST_BYTE:
         _rollup._meta.add_field(_name, IntegerField(default=0))
+for _table in (UsageRow, UsageByKey, UsageByChannel, UsageByDay, UsageByUser, UsageByGroup):
+    for _name in TOKEN_COUNTS:
+        _table._meta.add_field(_name, BigIntegerField(default=0))
 
 
 class JournalRow(Row):

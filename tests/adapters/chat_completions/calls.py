@@ -9,9 +9,9 @@ from adapters.family.codec import AnswerContext, Encoded, Target
 from adapters.family.traits import Traits
 from adapters.ir.answer import Choice, Event
 from adapters.ir.request import Request
-from adapters.ir.usage import Usage
 from adapters.json.jsonio import dumps, top_level
 from adapters.json.structure import at_once
+from store.values.usage import Usage
 
 WIRE = Path(__file__).parents[2] / "wire" / "chat_completions"
 CONTEXT = AnswerContext("public", "Ab1", 1795000000, 10, True)

@@ -9,8 +9,8 @@ from adapters.chat_completions import CODECS
 from adapters.faults import Condition, Fault
 from adapters.ir.answer import Choice, Logprob
 from adapters.ir.parts import Citation, Reasoning, Refusal, Text, ToolCall
-from adapters.ir.usage import Usage
 from adapters.json.structure import at_once
+from store.values.usage import Usage
 from tests.adapters.chat_completions.calls import CONTEXT, USAGE, answered, message
 
 

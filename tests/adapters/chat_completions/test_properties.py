@@ -10,8 +10,8 @@ from adapters.chat_completions import CODECS
 from adapters.ir.answer import Choice, Closed, Delta, Event, Finished, Opened
 from adapters.ir.parts import Media, Reasoning, Refusal, Text, ToolCall
 from adapters.ir.request import Request
-from adapters.ir.usage import Usage
 from adapters.json.structure import at_once
+from store.values.usage import Usage
 from tests.adapters.chat_completions.calls import (
     CONTEXT,
     decoded,

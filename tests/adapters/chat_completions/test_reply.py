@@ -7,7 +7,7 @@ import pytest
 from adapters.chat_completions import FAMILY
 from adapters.chat_completions.upstream import read_usage
 from adapters.faults import Condition, Fault
-from adapters.ir.usage import Usage
+from store.values.usage import Usage
 
 
 def read(body: bytes, public: str = "m"):

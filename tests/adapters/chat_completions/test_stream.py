@@ -7,7 +7,7 @@ import pytest
 from adapters.chat_completions import FAMILY
 from adapters.chat_completions.stream import ChatTap
 from adapters.faults import Condition, Fault
-from adapters.ir.usage import Usage
+from store.values.usage import Usage
 
 FIRST = b'data: {"id":"c1","model":"up","choices":[{"index":0,"delta":{"role":"assistant"}}]}\n\n'
 USAGE = {"prompt_tokens": 10, "completion_tokens": 4}

@@ -10,7 +10,6 @@ from adapters.faults import Condition, Fault
 from adapters.generate_content import CODECS
 from adapters.ir.answer import Choice, Cited, Closed, Delta, Finished, Logprob, Opened, Sealed
 from adapters.ir.parts import Citation, Hosted, Reasoning, Refusal, Text, ToolCall
-from adapters.ir.usage import Usage
 from adapters.json.structure import at_once
 from tests.adapters.generate_content.calls import CONTEXT, called, chunks_of
 

@@ -15,10 +15,10 @@ from adapters.generate_content.decode_turns import NO_CALL, CallMatcher
 from adapters.generate_content.parts import BYPASS
 from adapters.ir.answer import Choice
 from adapters.ir.parts import Reasoning, Text, ToolCall
-from adapters.ir.usage import Usage
 from adapters.json.jsonio import top_level
 from adapters.json.structure import at_once
 from adapters.registry import FAMILIES, TRANSLATORS
+from store.values.usage import Usage
 from tests.adapters.generate_content.calls import CONTEXT, FAMILY, USER, decoded, target
 
 WRAPPED = wrap("value", Origin("messages", "mark", b"secret", "user"))

@@ -7,7 +7,7 @@ import pytest
 from adapters.bridge import NativeBridge
 from adapters.faults import Condition, Fault
 from adapters.generate_content import FAMILY
-from adapters.ir.usage import Usage
+from store.values.usage import Usage
 
 EVENTS = FAMILY.client.operations["stream"]
 ARRAY = FAMILY.client.operations["stream_array"]

@@ -7,7 +7,7 @@ import pytest
 from adapters.faults import Condition, Fault
 from adapters.generate_content import FAMILY
 from adapters.generate_content.upstream import read_usage
-from adapters.ir.usage import MAX_TOKENS, Usage
+from store.values.usage import MAX_TOKENS, Usage
 
 PLAIN = FAMILY.client.operations["generate"]
 COUNT = FAMILY.client.operations["count"]

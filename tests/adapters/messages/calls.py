@@ -12,10 +12,10 @@ from adapters.framing.sse import EventSplitter, event_fields
 from adapters.ir.answer import Event
 from adapters.ir.parts import Text, Turn
 from adapters.ir.request import Request
-from adapters.ir.usage import Usage
 from adapters.json.jsonio import dumps, top_level
 from adapters.json.structure import at_once
 from adapters.messages import CODECS
+from store.values.usage import Usage
 from tests.adapters.builders import refusal_of
 
 WIRE = Path(__file__).resolve().parents[2] / "wire/messages"

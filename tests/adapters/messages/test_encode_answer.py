@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from adapters.faults import Condition, Fault
 from adapters.ir.answer import Choice, Cited, Closed, Delta, Finished, Opened, Sealed
 from adapters.ir.parts import Citation, Media, Reasoning, Refusal, Text, ToolCall
-from adapters.ir.usage import Usage
 from adapters.json.structure import at_once
 from adapters.messages import CODECS
 from adapters.messages.parts import UNSIGNED
+from store.values.usage import Usage
 from tests.adapters.builders import fault_of, slot
 from tests.adapters.messages.calls import CONTEXT, USAGE, frames, text, written
 

@@ -7,13 +7,13 @@ import pytest
 
 from adapters.family import ModelEntry
 from adapters.faults import Condition, Fault, wrong_type, wrong_value
-from adapters.ir.usage import MAX_TOKENS, Usage
 from adapters.json.jsonio import top_level
 from adapters.messages import FAMILY
 from adapters.messages.stream import MessagesTap
 from adapters.messages.upstream import read_usage
 from adapters.registry import VENDORS
 from adapters.upstream_errors.read import read_upstream_error
+from store.values.usage import MAX_TOKENS, Usage
 from tests.adapters.builders import fault_of, refusal_of
 
 GENERATE, COUNT = (FAMILY.client.operations[name] for name in ("generate", "count"))

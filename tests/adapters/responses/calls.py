@@ -11,10 +11,10 @@ from adapters.faults import Fault
 from adapters.ir.answer import Event
 from adapters.ir.parts import Part, Turn
 from adapters.ir.request import Request
-from adapters.ir.usage import Usage
 from adapters.json.jsonio import dumps, top_level
 from adapters.json.structure import at_once
 from adapters.responses import CODECS
+from store.values.usage import Usage
 
 CONTEXT = AnswerContext("public", "Ab1", 1795000000, 10, True)
 OPENAI = {"openai_extras": True, "custom_tools": True, "verbosity": True}

@@ -21,10 +21,10 @@ from adapters.ir.answer import (
     Sealed,
 )
 from adapters.ir.parts import Citation, Media, Reasoning, Refusal, Text, ToolCall
-from adapters.ir.usage import Usage
 from adapters.json.structure import at_once
 from adapters.responses import CODECS
 from adapters.responses.encode_answer import REFUSED
+from store.values.usage import Usage
 from tests.adapters.responses.calls import CONTEXT, USAGE, frames, written
 
 CALLS: list[Event] = [

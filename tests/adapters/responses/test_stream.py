@@ -6,9 +6,9 @@ import json
 import pytest
 
 from adapters.faults import Condition, Fault
-from adapters.ir.usage import Usage
 from adapters.responses import FAMILY
 from adapters.responses.stream import MAX_STORED_BYTES, ResponsesTap
+from store.values.usage import Usage
 
 CREATE = FAMILY.client.operations["generate"]
 USAGE = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}

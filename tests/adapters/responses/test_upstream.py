@@ -7,9 +7,9 @@ import pytest
 
 from adapters.bridge import NativeBridge
 from adapters.faults import Condition, Fault
-from adapters.ir.usage import Usage
 from adapters.responses import FAMILY
 from adapters.responses.upstream import read_failure, read_usage
+from store.values.usage import Usage
 
 
 def read(body: bytes, public: str = "m", operation: str = "generate"):

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from adapters.faults import Condition, Fault
-from adapters.ir.usage import Usage
 from handlers.relay.call import Attempt, Delivery, Ending, Requested
 from handlers.relay.records import UPSTREAM_ID_MAX, record_of
 from handlers.relay.routing.plan import Candidate
 from handlers.relay.settle import NOTHING, Bill, Counts
 from store.catalog.catalog import Group
+from store.values.usage import Usage
 from store.values.usage_record import AttemptRecord, Charge, UsageRecord
 from tests.handlers.relay.calls import CALL_ID, CHANNEL, NATIVE, PRICES, STARTED_MS, a_call
 from tests.support.usage_records import field_of, usage_record
@@ -106,6 +106,6 @@ def test_usage_that_json_cannot_say(odd):
     """Vendors' numbers are read loosely; a record must come out all the same."""
     counts = Counts(Usage(1, 2), "estimated", {"prompt_tokens": 5, "cost": odd})
     record = recorded(a_call(), Ending("ok"), bill(counts, 9))
-    assert (record.input_tokens, record.cost_nanos) == (1, 9)
+    assert (record.usage.input_tokens, record.cost_nanos) == (1, 9)
     if record.reported_usage is not None:
         json.loads(record.reported_usage)

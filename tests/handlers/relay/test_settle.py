@@ -3,11 +3,11 @@
 import pytest
 
 from adapters.family import Operation, Peek
-from adapters.ir.usage import Usage
 from handlers.relay import settle
 from handlers.relay.call import Delivery
 from handlers.relay.settle import ABSURD_INPUT_TOKENS, ABSURD_OUTPUT_TOKENS, charged_counts
 from store.catalog.catalog import Group
+from store.values.usage import Usage
 from tests.handlers.relay.calls import a_call, model
 
 MILLION = 10**6

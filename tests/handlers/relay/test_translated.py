@@ -68,7 +68,7 @@ async def test_a_whole_answer(relay, serve):
     assert record.attempts[0].dropped == ()
     families = record.call.family, record.upstream_family
     assert (record.outcome, *families) == ("ok", "toy", "chat_completions")
-    assert (record.input_tokens, record.output_tokens) == (5, 2)
+    assert (record.usage.input_tokens, record.usage.output_tokens) == (5, 2)
 
 
 async def test_a_stream(relay, serve):
@@ -85,7 +85,7 @@ async def test_a_stream(relay, serve):
     assert (sent[0][0], sent[-1][0]) == ("start", "finish")
     assert ("Content-Type", "text/event-stream") in sent[0][2]
     assert b"".join(one[-1] for one in sent) == piece("M") + piece("e") + END
-    assert (record.outcome, record.output_tokens) == ("ok", 2)
+    assert (record.outcome, record.usage.output_tokens) == ("ok", 2)
 
 
 async def test_a_refusal_and_a_fail_over(relay, serve):
@@ -115,7 +115,7 @@ async def test_a_stream_that_breaks_ends_in_the_words_of_the_client(relay, serve
     sent, record = await waiting
     assert [one[-1] for one in sent[:2]] == [piece("M"), BEAT]
     assert json.loads(sent[-1][-1][6:])["oops"] == "upstream_error"
-    assert record.outcome == "upstream_truncated" and record.output_tokens > 0
+    assert record.outcome == "upstream_truncated" and record.usage.output_tokens > 0
 
 
 WHOLE = text("Me.", finish_reason="stop") + event(choices=[], usage=USAGE) + b"data: [DONE]\n\n"
@@ -230,7 +230,7 @@ async def test_a_large_answer_and_a_large_request(relay, serve):
 
     [(_, status, _, body)], record = await relayed(relay, channel(await serve(script)), ask=words)
     assert status == 200 and json.loads(body)["said"] == words
-    assert (record.outcome, record.output_tokens) == ("ok", 2)
+    assert (record.outcome, record.usage.output_tokens) == ("ok", 2)
 
 
 async def test_tokens_are_counted_by_the_upstream_where_it_can(relay, serve):

@@ -210,7 +210,11 @@ async def test_a_native_channel_that_fails_is_followed_by_a_translated_one(relay
     assert record.outcome == "ok" and b"llo" in b"".join(one[-1] for one in sent)
     assert record.attempts[-1].channel == "other"
     assert record.attempts[-1].dropped == ("top_k",)
-    assert (record.upstream_family, record.input_tokens, record.output_tokens) == (CHAT, 5, 2)
+    assert (record.upstream_family, record.usage.input_tokens, record.usage.output_tokens) == (
+        CHAT,
+        5,
+        2,
+    )
 
 
 INVALID_SIGNATURE = refusing("400 No", "Invalid signature in thinking block")

@@ -108,7 +108,7 @@ def test_what_a_lost_call_has_handed_out_is_in_its_record(tmp_path):
     die(journal)
     with adopted(tmp_path) as (orphan, end):
         (record,) = closes(orphan, end)
-    assert (record.stored, record.channel, record.output_tokens) == (place, "main", 3)
+    assert (record.stored, record.channel, record.usage.output_tokens) == (place, "main", 3)
     assert record.outcome == "gateway_lost"
 
 
@@ -195,7 +195,7 @@ def test_damage_that_the_store_has_passed_is_shown_once(tmp_path):
 def test_the_journal_of_an_older_version_is_refused_and_left_as_it_is(tmp_path):
     journal, path, _ = two_calls(tmp_path)
     lines = path.read_bytes()[: journal.written_offset].splitlines(keepends=True)[:3]
-    older = b"".join(line[:-10] + b"\n" for line in lines).ljust(SEGMENT_BYTES, b"\0")
+    older = b"".join(line.replace(b'["O"', b'["o"') for line in lines).ljust(SEGMENT_BYTES, b"\0")
     path.write_bytes(older)
     for _ in range(2):
         with pytest.raises(JournalTooOld, match=r"Sluice 0\.1\.0 at schema 23 .* book it"):
@@ -225,7 +225,7 @@ def test_a_journal_that_lost_more_than_the_store_applied_goes_on_behind_it(tmp_p
 def test_an_open_line_that_cannot_be_read_does_not_keep_the_others(tmp_path, caplog):
     journal = Journal(tmp_path)
     journal.open_call(opened(good := new_ulid()))
-    journal._append(with_check(b'["o","%s","x"]' % new_ulid().encode()))
+    journal._append(with_check(b'["O","%s","x"]' % new_ulid().encode()))
     journal._append(with_check(b'["?","%s","of a later version"]' % new_ulid().encode()))
     die(journal)
     with adopted(tmp_path) as (orphan, end):

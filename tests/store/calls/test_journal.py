@@ -99,7 +99,7 @@ def test_what_is_written_is_in_the_file_at_once_and_synced_soon(journal):
     journal.open_call(opened(call_id))
     path = journal.directory / f"{journal.id}-{0:016d}.log"
     [line] = path.read_bytes()[: journal.written_offset].splitlines(keepends=True)
-    assert line.startswith(b'["o",') and line == with_check(line[:-10])
+    assert line.startswith(b'["O",') and line == with_check(line[:-10])
     assert path.stat().st_size == SEGMENT_BYTES
     wait_synced(journal)
 

@@ -5,6 +5,7 @@ import pytest
 
 from store.calls.journal_lines import LOST_OUTCOME, MarkLine, Sent, lost_record
 from store.values.pricing import MAX_BIGINT, Prices
+from store.values.usage import Usage
 from store.values.usage_record import Charge, UsageRecord
 from tests.support.usage_records import open_line
 
@@ -24,7 +25,7 @@ def test_a_lost_call_is_split_among_those_who_held_for_it_last():
     lost = lost_record(opened(holds=first), mark, "web-1")
     assert lost.charges == (*first, Charge("wallet", 9))
     # A mark of an older gateway, or of a call whose hold was never raised, has none.
-    old = msgspec.json.decode(b'["m","x",3500,40,true,[200]]', type=MarkLine)
+    old = msgspec.json.decode(b'["M","x",3500,40,true,[200]]', type=MarkLine)
     lost = lost_record(opened(holds=first), old, "web-1")
     assert lost.charges == (Charge("subscription:monthly", cost, "quota"),)
 
@@ -37,7 +38,7 @@ def test_a_lost_call_that_relayed_something_is_charged_for_it():
     assert lost == UsageRecord(
         *(line.id, line.call),
         **{"cost_nanos": cost, "charges": (Charge("wallet", cost),), "usage_source": "estimated"},
-        **{"input_tokens": 1_000, "output_tokens": 40, "duration_ms": 2_500, "node": "web-1"},
+        **{"usage": Usage(1_000, 40), "duration_ms": 2_500, "node": "web-1"},
         **{"outcome": LOST_OUTCOME, "error_code": LOST_OUTCOME, "status": 200},
         **{"upstream_family": "messages", "channel": "main", "upstream_model": "up"},
         **{"upstream_request_id": "req_9", "error_message": lost.error_message},
@@ -51,7 +52,7 @@ def test_a_lost_call_that_relayed_nothing_costs_nothing(marked):
     mark = MarkLine(line.id, 1_500, 0, False, Sent()) if marked else None
     lost = lost_record(line, mark, "web-1")
     assert (lost.cost_nanos, lost.charges) == (0, ())
-    assert (lost.usage_source, lost.status, lost.input_tokens) == ("none", None, 0)
+    assert (lost.usage_source, lost.status, lost.usage.input_tokens) == ("none", None, 0)
     assert lost.duration_ms == (500 if marked else None)
 
 
@@ -60,7 +61,7 @@ def test_a_lost_call_of_a_free_model_or_without_prices_costs_nothing():
     for fields in ({"prices": Prices(0, 0, 0, 0, 0, 0, 0).json}, {"prices": None}):
         lost = lost_record(opened(**fields), relayed, "web-1")
         assert (lost.cost_nanos, lost.charges) == (0, ())
-        assert lost.output_tokens == 9
+        assert lost.usage.output_tokens == 9
 
 
 def test_a_cost_that_cannot_be_computed_is_not_charged():

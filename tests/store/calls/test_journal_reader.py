@@ -48,7 +48,7 @@ def bodies(reader, offset, limit):
 
 
 def line(number, size=60):
-    return b'["c","%026d"' % number + b",1" * size + b"]"
+    return b'["C","%026d"' % number + b",1" * size + b"]"
 
 
 def test_every_cut_of_a_segment_gives_its_whole_lines(tmp_path, reader):
@@ -102,21 +102,21 @@ def test_random_journals_are_read_from_any_line_on(tmp_path, reader):
 
 def test_closed_calls_are_read_in_batches_and_bad_lines_are_shown(tmp_path, reader):
     records = [usage_record() for _ in range(5)]
-    lines = [b'["o","x"]', *map(msgspec.json.encode, records), b'["c","broken"]', b'["m","x"]']
+    lines = [b'["O","x"]', *map(msgspec.json.encode, records), b'["C","broken"]', b'["M","x"]']
     data = b"".join(map(with_check, lines))
-    write(tmp_path, 0, data + b'["c",worse]\n')
+    write(tmp_path, 0, data + b'["C",worse]\n')
     first = reader.read_closed(0, SEGMENT, 3)
     assert first.records == records[:3]
     second = reader.read_closed(first.offset, SEGMENT, 3)
     end = len(data) + 12
-    damage = Damage(b'["c",worse]\n', end, whole=True)
-    assert second == Closed(end, records[3:], [b'["c","broken"]'], [damage])
+    damage = Damage(b'["C",worse]\n', end, whole=True)
+    assert second == Closed(end, records[3:], [b'["C","broken"]'], [damage])
     assert reader.read_closed(end, SEGMENT, 3) == Closed(end)
 
 
 def test_what_running_calls_have_handed_out_is_read_with_closed_calls(tmp_path, reader):
     line = HandedLine(new_ulid(), 5, 7, True, Sent(200, stored=StoredAt("ab", "C", "f")), "U")
-    done, bad = usage_record(), b'["s","broken"]'
+    done, bad = usage_record(), b'["S","broken"]'
     data = b"".join(with_check(msgspec.json.encode(one)) for one in (line, done))
     write(tmp_path, 0, data + with_check(bad))
     found = reader.read_closed(0, SEGMENT, 10)
@@ -210,9 +210,7 @@ def test_journals_of_older_versions_are_too_old(tmp_path, written):
     for data, old in (
         (b"".join(lines), False),
         (b"", False),
-        (b"".join(line[:-10] + b"\n" for line in lines), True),  # without checksums
-        (with_check(flat % b"o"), True),
-        (with_check(flat % b"c"), True),
+        *((with_check(flat % tag), True) for tag in (b"o", b"m", b"s", b"c")),
     ):
         write(tmp_path, 0, data)
         with contextlib.closing(JournalReader(tmp_path, JOURNAL)) as reader:

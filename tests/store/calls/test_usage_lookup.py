@@ -64,7 +64,7 @@ def test_the_lines_of_a_cost_add_up_to_it():
     assert lines[2]["amount"] == "0.000000000000003" and lines[-1]["tokens"] is None
     nanos = sum(Fraction(line["amount"]) for line in lines) * 10**9
     made = record(1, NOW_MS, **{f"{name}_tokens": count for name, count in counts.items()})
-    assert -(-nanos.numerator // nanos.denominator) == cost_nanos(made, PRICES, 1_000_000)
+    assert -(-nanos.numerator // nanos.denominator) == cost_nanos(made.usage, PRICES, 1_000_000)
 
 
 def test_what_was_not_charged_has_no_lines():

@@ -38,7 +38,7 @@ def record(number, at_ms=MONDAY_MS, **fields):
 def paid(number, **fields):
     money = {"prices": PRICES.json, "multiplier_ppm": 1_500_000, "usage_source": "reported"}
     made = record(number, input_tokens=number, output_tokens=3, **(money | fields))
-    made.cost_nanos = cost_nanos(made, PRICES, made.call.multiplier_ppm)
+    made.cost_nanos = cost_nanos(made.usage, PRICES, made.call.multiplier_ppm)
     made.charges = (Charge("wallet", made.cost_nanos),)
     return made
 

@@ -13,6 +13,7 @@ from store.db.database import execute
 from store.db.partitions import prune
 from store.values.errors import Refused
 from store.values.pricing import format_money
+from store.values.usage import Usage
 from tests.support.usage_records import DAY_MS, MONDAY_MS, field_of, record_at, store
 
 HOUR_MS = 3_600_000
@@ -57,7 +58,7 @@ def expected(chosen, by):
         sums["calls"] += 1
         sums[record.outcome if record.outcome in CLASSES else "failed"] += 1
         for name in (*COUNTS, "cost_nanos"):
-            sums[name] += getattr(record, name)
+            sums[name] += field_of(record, name)
     rows = []
     for key, sums in found.items():
         plain = {name: sums[name] for name in ("calls", *CLASSES, *COUNTS)}
@@ -203,7 +204,7 @@ def test_too_many_rows_are_refused(filled, monkeypatch):
 def test_sums_beyond_32_bits_are_exact(database):
     made = records(3)
     for record, cost in zip(made, itertools.repeat(2**60), strict=False):
-        record.cost_nanos, record.input_tokens, record.call.model = cost, 2**40, "m"
+        record.cost_nanos, record.usage, record.call.model = cost, Usage(2**40), "m"
         record.channel, record.outcome = "c", "ok"
     store(database, made)
     (row,) = stats(database, ["model"], Filters())

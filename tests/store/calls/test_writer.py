@@ -807,13 +807,13 @@ def test_a_damaged_or_unreadable_line_is_parked_and_the_rest_goes_on(desks, alic
     damage(desk, desk.journal.written_offset - 20)
     desk.call(alice)
     damage(desk, before + 50)  # an open line, whose call is closed
-    desk.journal._append(with_check(b'["c","broken'))
+    desk.journal._append(with_check(b'["C","broken'))
     desk.call(alice)
     desk.start()
     booked(3)
     assert desk.stop()
     damaged = [row for row in desk.parked if "is damaged" in row["line"]]
-    assert [row["record"][:4] for row in damaged] == ['["o"', '["c"']
+    assert [row["record"][:4] for row in damaged] == ['["O"', '["C"']
     assert lost in damaged[1]["line"] and desk.journal.id in damaged[1]["line"]
     [unreadable] = [row["line"] for row in desk.parked if row not in damaged]
     assert "unreadable" in unreadable and "broken" in unreadable

@@ -28,7 +28,7 @@ def call(db, number, user="alice", minutes_ago=5, **fields):
         id=ulid(at_ms, number.to_bytes(10)), started_ms=at_ms, **(facts | own | fields)
     )
     if made.usage_source != "none":
-        made.cost_nanos = cost_nanos(made, PRICES, 500_000)
+        made.cost_nanos = cost_nanos(made.usage, PRICES, 500_000)
         made.charges = (Charge("wallet", made.cost_nanos),)
     return made
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from adapters.ir.usage import MAX_TOKENS, token_count
+from store.values.usage import MAX_TOKENS, token_count
 
 
 @pytest.mark.parametrize("value", [0, 1, MAX_TOKENS])
