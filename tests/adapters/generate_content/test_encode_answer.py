@@ -11,6 +11,7 @@ from adapters.generate_content import CODECS
 from adapters.ir.answer import Choice, Cited, Closed, Delta, Finished, Logprob, Opened, Sealed
 from adapters.ir.parts import Citation, Hosted, Reasoning, Refusal, Text, ToolCall
 from adapters.json.structure import at_once
+from store.values.usage import Usage
 from tests.adapters.generate_content.calls import CONTEXT, called, chunks_of
 
 USAGE = Usage(200, 90, 2000, 300, 100, 60)
