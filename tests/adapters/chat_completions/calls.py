@@ -1,13 +1,15 @@
-"""What the tests of this folder do again and again: requests and streams through the codec."""
+"""Requests and streams through the codec of chat completions, for the tests of this folder."""
 
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from adapters.chat_completions import CODECS
 from adapters.family.codec import AnswerContext, Encoded, Target
 from adapters.family.traits import Traits
 from adapters.ir.answer import Choice, Event
+from adapters.ir.parts import ToolCall
 from adapters.ir.request import Request
 from adapters.json.jsonio import dumps, top_level
 from adapters.json.structure import at_once
@@ -19,49 +21,80 @@ USAGE = Usage(10, 5, 3, 2, 1, 4)
 HI = [{"role": "user", "content": "Is tea ready?"}]
 
 
+def user(content: object) -> dict[str, Any]:
+    return {"role": "user", "content": content}
+
+
+def assistant(**fields: object) -> dict[str, Any]:
+    return {"role": "assistant", **fields}
+
+
+def function_tool(**function: object) -> dict[str, Any]:
+    return {"type": "function", "function": function}
+
+
+def function_call(call_id: str, name: str = "f", arguments: str = "{}") -> dict[str, Any]:
+    return {"id": call_id, **function_tool(name=name, arguments=arguments)}
+
+
+def custom_call(call_id: str, name: str, text: str) -> dict[str, Any]:
+    return {"id": call_id, "type": "custom", "custom": {"name": name, "input": text}}
+
+
+def tool_result(call_id: str, content: object = "done") -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": call_id, "content": content}
+
+
+def sent_call(call: ToolCall) -> dict[str, Any]:
+    """Return a call of the hub as this family writes it."""
+    if call.custom:
+        return custom_call(call.id, call.name, call.arguments)
+    return function_call(call.id, call.name, call.arguments)
+
+
 def decoded(messages: object = HI, stream: bool = False, **fields: object) -> Request:
-    """A client's request in the hub's words."""
+    """Return a client's request as the hub has it."""
     body = dumps({"model": "m", "messages": messages, **fields})
     return at_once(CODECS.client.decode_request(top_level(body), stream, None))
 
 
-def asked_for(request: Request) -> dict[str, str]:
-    """Features -> paths."""
+def features(request: Request) -> dict[str, str]:
+    """Return the path of the last that asks for each feature."""
     return {ask.feature: ask.path for ask in request.asks}
 
 
-def encoded(request: Request, **traits: object) -> tuple[dict, Encoded]:
-    """The body for an upstream, and what its answer is read with."""
+def encoded(request: Request, **traits: Any) -> tuple[dict, Encoded]:
+    """Return the body for an upstream, and what its answer is read with."""
     target = Target("openai", "up", Traits(**traits))
     made = at_once(CODECS.upstream.encode_request(request, target, False))
     return json.loads(made.body), made
 
 
-def request(*turns, **fields) -> Request:
-    """A request of a client of some other family."""
+def request(*turns: Any, **fields: Any) -> Request:
+    """Return a request of a client of some other family."""
     return Request("messages", False, turns, **fields)
 
 
 def answered(*choices: Choice, usage: Usage = USAGE) -> dict:
-    """A whole answer for a client."""
+    """Return a whole answer for a client."""
     return json.loads(at_once(CODECS.client.encode_answer(choices, usage, CONTEXT)))
 
 
-def message(*parts, **fields) -> dict:
-    """The message of an answer of one choice."""
+def message(*parts: Any, **fields: Any) -> dict:
+    """Return the message of an answer of one choice."""
     return answered(Choice(parts, **fields))["choices"][0]["message"]
 
 
 def written(
     events: Iterable[Event], usage: Usage | None = USAGE, context: AnswerContext = CONTEXT
 ) -> bytes:
-    """The whole stream of events for a client."""
+    """Return the whole stream of events for a client."""
     encoder = CODECS.client.open_encoder(context)
     return b"".join([encoder.begin(), *map(encoder.write, events), encoder.end(usage)])
 
 
 def chunks(stream: bytes) -> list[dict]:
-    """The data of the events of a stream that ends as it should."""
+    """Return the data of the events of a stream that ends as it should."""
     frames = stream.decode().split("\n\n")
     assert frames[-2:] == ["data: [DONE]", ""]
     assert all(frame.startswith("data: {") and "\n" not in frame for frame in frames[:-2])
@@ -69,18 +102,24 @@ def chunks(stream: bytes) -> list[dict]:
 
 
 def deltas(stream: bytes) -> list[dict]:
-    """The deltas of a stream with one choice, without those of role and finish."""
-    said = [chunk["choices"][0]["delta"] for chunk in chunks(stream) if chunk["choices"]]
-    return [delta for delta in said if delta and "role" not in delta]
+    """Return the deltas of a stream with one choice, without those of role and finish."""
+    found = [chunk["choices"][0]["delta"] for chunk in chunks(stream) if chunk["choices"]]
+    return [delta for delta in found if delta and "role" not in delta]
 
 
 def read(*chunks: dict) -> list[Event]:
-    """The events of an upstream's stream."""
+    """Return the events of an upstream's stream."""
     decoder = CODECS.upstream.open_decoder()
-    found = [event for chunk in chunks for event in decoder.read(None, chunk)]
-    return found + decoder.end()
+    events = [event for chunk in chunks for event in decoder.read(None, chunk)]
+    return events + decoder.end()
+
+
+def read_stream(stream: bytes) -> list[Event]:
+    """Return the events of the bytes of an upstream's stream."""
+    frames = stream.decode().split("\n\n")
+    return read(*(json.loads(frame[6:]) for frame in frames if frame.startswith("data: {")))
 
 
 def chunk(index: int = 0, finish: str | None = None, **delta: object) -> dict:
-    """A chunk of an upstream."""
+    """Return a chunk of an upstream."""
     return {"choices": [{"index": index, "delta": delta, "finish_reason": finish}]}

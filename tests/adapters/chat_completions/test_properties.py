@@ -12,11 +12,18 @@ from adapters.ir.parts import Media, Reasoning, Refusal, Text, ToolCall
 from adapters.ir.request import Request
 from adapters.json.structure import at_once
 from store.values.usage import Usage
+from tests.adapters.builders import slot
 from tests.adapters.chat_completions.calls import (
     CONTEXT,
+    assistant,
+    custom_call,
     decoded,
     encoded,
-    read,
+    function_call,
+    function_tool,
+    read_stream,
+    tool_result,
+    user,
     written,
 )
 
@@ -45,88 +52,75 @@ def optional(**fields):
     return st.fixed_dictionaries({}, optional=fields)
 
 
+def image(url, **fields):
+    return {"type": "image_url", "image_url": {"url": url, **fields}}
+
+
+def image_data(data, detail):
+    return image(f"data:image/png;base64,{data}", detail=detail)
+
+
+def sound(data, form):
+    return {"type": "input_audio", "input_audio": {"data": data, "format": form}}
+
+
+def pdf(data, name):
+    file = {"file_data": f"data:application/pdf;base64,{data}", "filename": name}
+    return {"type": "file", "file": file}
+
+
 content_parts = st.one_of(
     st.builds(lambda text: {"type": "text", "text": text}, texts),
-    st.builds(
-        lambda data, detail: {
-            "type": "image_url",
-            "image_url": {"url": f"data:image/png;base64,{data}", "detail": detail},
-        },
-        base64_texts,
-        st.sampled_from(["low", "high"]),
-    ),
-    st.just({"type": "image_url", "image_url": {"url": "https://x.example/a.png"}}),
-    st.builds(
-        lambda data, form: {"type": "input_audio", "input_audio": {"data": data, "format": form}},
-        base64_texts,
-        st.sampled_from(["wav", "mp3"]),
-    ),
-    st.builds(
-        lambda data, name: {
-            "type": "file",
-            "file": {"file_data": f"data:application/pdf;base64,{data}", "filename": name},
-        },
-        base64_texts,
-        texts,
-    ),
+    st.builds(image_data, base64_texts, st.sampled_from(["low", "high"])),
+    st.just(image("https://x.example/a.png")),
+    st.builds(sound, base64_texts, st.sampled_from(["wav", "mp3"])),
+    st.builds(pdf, base64_texts, texts),
 )
-user_messages = st.fixed_dictionaries(
-    {"role": st.just("user"), "content": texts | st.lists(content_parts, min_size=1, max_size=3)}
-)
+user_messages = st.builds(user, texts | st.lists(content_parts, min_size=1, max_size=3))
 
 
 @st.composite
 def conversations(draw):
     """Messages as a client writes them; all calls have results, in any order."""
     # Vendors give JSON only where a message has the word.
-    messages = [{"role": "system", "content": "JSON: " + draw(texts)}]
-    messages.append(draw(user_messages))
+    messages = [{"role": "system", "content": "JSON: " + draw(texts)}, draw(user_messages)]
     for turn in range(draw(st.integers(0, 3))):
         spoken = draw(
             optional(content=texts, refusal=texts, reasoning_content=texts, tool_calls=st.just([]))
         )
-        custom = draw(st.booleans())
+        call_of = draw(st.sampled_from([function_call, custom_call]))
         calls = [
-            {"id": f"c{turn}.{index}", **_call(*draw(st.tuples(names, arguments)), custom)}
+            call_of(f"c{turn}.{index}", draw(names), draw(arguments))
             for index in range(draw(st.integers(0, 3)))
         ]
         if calls:
             spoken["tool_calls"] = calls
         elif not {"content", "refusal"} & set(spoken):
             spoken["content"] = draw(texts)
-        messages.append({"role": "assistant", **spoken})
+        messages.append(assistant(**spoken))
         for call in draw(st.permutations(calls)):
-            messages.append({"role": "tool", "tool_call_id": call["id"], "content": draw(texts)})
+            messages.append(tool_result(call["id"], draw(texts)))
         if draw(st.booleans()):
             messages.append({"role": "system", "content": draw(texts)})
         messages.append(draw(user_messages))
     return messages
 
 
-def _call(name, said, custom):
-    if custom:
-        return {"type": "custom", "custom": {"name": name, "input": said}}
-    return {"type": "function", "function": {"name": name, "arguments": said}}
-
-
+functions = st.fixed_dictionaries(
+    {"name": names},
+    optional={"description": texts, "parameters": schemas, "strict": st.booleans()},
+)
 tools = st.lists(
     st.one_of(
-        st.builds(
-            lambda function: {"type": "function", "function": function},
-            st.fixed_dictionaries(
-                {"name": names},
-                optional={
-                    "description": texts,
-                    "parameters": schemas,
-                    "strict": st.booleans(),
-                },
-            ),
-        ),
+        functions.map(lambda function: function_tool(**function)),
         st.builds(lambda name: {"type": "custom", "custom": {"name": name}}, names),
     ),
     min_size=1,
     max_size=3,
     unique_by=lambda tool: tool[tool["type"]]["name"],
+)
+json_schemas = st.builds(
+    lambda name, schema: {"name": name, "schema": schema, "strict": True}, names, schemas
 )
 fields = optional(
     temperature=st.floats(0, 2),
@@ -150,28 +144,17 @@ fields = optional(
     tool_choice=st.sampled_from(["auto", "none", "required"]),
     tools=tools,
     response_format=st.sampled_from([{"type": "text"}, {"type": "json_object"}])
-    | st.builds(
-        lambda name, schema: {
-            "type": "json_schema",
-            "json_schema": {"name": name, "schema": schema, "strict": True},
-        },
-        names,
-        schemas,
-    ),
+    | json_schemas.map(lambda schema: {"type": "json_schema", "json_schema": schema}),
 )
 
 
 def carried(request: Request) -> Request:
-    """The request without what the way to an upstream does not keep."""
-    turns = tuple(
-        replace(
-            turn,
-            parts=tuple(
-                replace(part, path="") if isinstance(part, Media) else part for part in turn.parts
-            ),
-        )
-        for turn in request.turns
-    )
+    """Return the request without what the way to an upstream does not keep."""
+
+    def part(each):
+        return replace(each, path="") if isinstance(each, Media) else each
+
+    turns = tuple(replace(turn, parts=tuple(map(part, turn.parts))) for turn in request.turns)
     # Without tools nothing is said of how they are called.
     called = any(tool.kind != "hosted" for tool in request.tools)
     return replace(
@@ -218,34 +201,26 @@ def test_answers(said):
 
 @st.composite
 def streams(draw):
-    """Events of a stream, with slots of calls that may be mixed."""
+    """Draw events of a stream, with slots of calls that may be mixed."""
     events: list[Event] = []
-    slot = 0
+    number = 0
     for kind in ("reasoning", "text", "refusal"):
         if draw(st.booleans()):
-            pieces = draw(st.lists(texts, min_size=1, max_size=3))
-            events += [Opened(slot, kind), *(Delta(slot, one) for one in pieces), Closed(slot)]
-            slot += 1
-    said = draw(st.lists(calls, max_size=3))
-    opened = [
-        Opened(slot + index, "call", id=f"c{index}", name=call.name, custom=call.custom)
-        for index, call in enumerate(said)
-    ]
+            events += slot(number, kind, *draw(st.lists(texts, min_size=1, max_size=3)))
+            number += 1
     cut = draw(st.integers(1, 6))
-    pieces = [
-        [
-            Delta(slot + index, call.arguments[at : at + cut])
-            for at in range(0, len(call.arguments), cut)
-        ]
-        for index, call in enumerate(said)
-    ]
+    mixed: list[list[Event]] = []
+    for index, call in enumerate(draw(st.lists(calls, max_size=3))):
+        said = call.arguments
+        pieces = [said[at : at + cut] for at in range(0, len(said), cut)]
+        fields = {"id": f"c{index}", "name": call.name, "custom": call.custom}
+        mixed.append(slot(number + index, "call", *pieces, **fields))
     if draw(st.booleans()):
-        events += opened
-        events += [piece for some in pieces for piece in some]
-        events += [Closed(one.slot) for one in opened]
+        events += [each[0] for each in mixed]
+        events += [event for each in mixed for event in each[1:-1]]
+        events += [each[-1] for each in mixed]
     else:
-        for one, some in zip(opened, pieces, strict=True):
-            events += [one, *some, Closed(one.slot)]
+        events += [event for each in mixed for event in each]
     return [*events, Finished(draw(st.sampled_from(["stop", "length", "tools", "filter"])))]
 
 
@@ -262,6 +237,4 @@ def together(events):
 @settings(max_examples=100, deadline=None)
 @given(streams())
 def test_streams(events):
-    frames = written(events).decode().split("\n\n")
-    found = read(*(json.loads(one[6:]) for one in frames if one.startswith("data: {")))
-    assert together(found) == together(events)
+    assert together(read_stream(written(events))) == together(events)
