@@ -24,7 +24,6 @@ BEARER = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +(\S+)")
 JSON_TYPE = "application/json"
 # Their requests have no body: `Family.lookup` answers them.
 LOOKUPS = frozenset(("models", "stored", "items", "forget", "cancel"))
-DECLINED = "I am sorry, the demo will not answer that."
 
 
 class Refusal(demo.Refusal):

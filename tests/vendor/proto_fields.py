@@ -25,172 +25,81 @@ INTEGER = re.compile(r"-?[0-9]{1,19}")
 NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 URL_SAFE = str.maketrans("-_", "+/")
 
+ENUM_WORDS = """
+Type: STRING NUMBER INTEGER BOOLEAN ARRAY OBJECT NULL
+Mode: MODE_UNSPECIFIED AUTO ANY NONE VALIDATED
+ThinkingLevel: THINKING_LEVEL_UNSPECIFIED MINIMAL LOW MEDIUM HIGH XHIGH
+Modality: MODALITY_UNSPECIFIED TEXT IMAGE AUDIO VIDEO
+MediaResolution: MEDIA_RESOLUTION_UNSPECIFIED MEDIA_RESOLUTION_LOW MEDIA_RESOLUTION_MEDIUM
+    MEDIA_RESOLUTION_HIGH MEDIA_RESOLUTION_ULTRA_HIGH
+HarmCategory: HARM_CATEGORY_UNSPECIFIED HARM_CATEGORY_HARASSMENT HARM_CATEGORY_HATE_SPEECH
+    HARM_CATEGORY_SEXUALLY_EXPLICIT HARM_CATEGORY_DANGEROUS_CONTENT
+    HARM_CATEGORY_CIVIC_INTEGRITY
+HarmBlockThreshold: HARM_BLOCK_THRESHOLD_UNSPECIFIED BLOCK_LOW_AND_ABOVE BLOCK_MEDIUM_AND_ABOVE
+    BLOCK_ONLY_HIGH BLOCK_NONE OFF
+Behavior: UNSPECIFIED BLOCKING NON_BLOCKING
+Scheduling: SCHEDULING_UNSPECIFIED SILENT WHEN_IDLE INTERRUPT
+Language: LANGUAGE_UNSPECIFIED PYTHON
+Outcome: OUTCOME_UNSPECIFIED OUTCOME_OK OUTCOME_FAILED OUTCOME_DEADLINE_EXCEEDED
+ServiceTier: UNSPECIFIED FLEX STANDARD PRIORITY
+"""
 # A kind is a scalar, an enum, a message, "struct" (any JSON object) or "any"; with "*" it is a
-# list, with "map " before it an object of such values.
-ENUMS: dict[str, tuple[str, ...]] = {
-    "Type": ("STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL"),
-    "Mode": ("MODE_UNSPECIFIED", "AUTO", "ANY", "NONE", "VALIDATED"),
-    "ThinkingLevel": (
-        *("THINKING_LEVEL_UNSPECIFIED", "MINIMAL", "LOW", "MEDIUM", "HIGH", "XHIGH"),
-    ),
-    "Modality": ("MODALITY_UNSPECIFIED", "TEXT", "IMAGE", "AUDIO", "VIDEO"),
-    "MediaResolution": (
-        *("MEDIA_RESOLUTION_UNSPECIFIED", "MEDIA_RESOLUTION_LOW", "MEDIA_RESOLUTION_MEDIUM"),
-        *("MEDIA_RESOLUTION_HIGH", "MEDIA_RESOLUTION_ULTRA_HIGH"),
-    ),
-    "HarmCategory": (
-        *("HARM_CATEGORY_UNSPECIFIED", "HARM_CATEGORY_HARASSMENT", "HARM_CATEGORY_HATE_SPEECH"),
-        *("HARM_CATEGORY_SEXUALLY_EXPLICIT", "HARM_CATEGORY_DANGEROUS_CONTENT"),
-        "HARM_CATEGORY_CIVIC_INTEGRITY",
-    ),
-    "HarmBlockThreshold": (
-        *("HARM_BLOCK_THRESHOLD_UNSPECIFIED", "BLOCK_LOW_AND_ABOVE", "BLOCK_MEDIUM_AND_ABOVE"),
-        *("BLOCK_ONLY_HIGH", "BLOCK_NONE", "OFF"),
-    ),
-    "Behavior": ("UNSPECIFIED", "BLOCKING", "NON_BLOCKING"),
-    "Scheduling": ("SCHEDULING_UNSPECIFIED", "SILENT", "WHEN_IDLE", "INTERRUPT"),
-    "Language": ("LANGUAGE_UNSPECIFIED", "PYTHON"),
-    "Outcome": (
-        *("OUTCOME_UNSPECIFIED", "OUTCOME_OK", "OUTCOME_FAILED", "OUTCOME_DEADLINE_EXCEEDED"),
-    ),
-    "ServiceTier": ("UNSPECIFIED", "FLEX", "STANDARD", "PRIORITY"),
-}
-MESSAGES: dict[str, dict[str, str]] = {
-    "CountTokensRequest": {
-        "model": "string",
-        "contents": "Content*",
-        "generateContentRequest": "GenerateContentRequest",
-    },
-    "GenerateContentRequest": {
-        "model": "string",
-        "contents": "Content*",
-        "systemInstruction": "Content",
-        "tools": "Tool*",
-        "toolConfig": "ToolConfig",
-        "safetySettings": "SafetySetting*",
-        "generationConfig": "GenerationConfig",
-        "cachedContent": "string",
-        "labels": "map string",
-        "serviceTier": "ServiceTier",
-        "store": "bool",
-        "continuationToken": "string",
-    },
-    "Content": {"role": "string", "parts": "Part*"},
-    "Part": {
-        "text": "string",
-        "inlineData": "Blob",
-        "fileData": "FileData",
-        "functionCall": "FunctionCall",
-        "functionResponse": "FunctionResponse",
-        "executableCode": "ExecutableCode",
-        "codeExecutionResult": "CodeExecutionResult",
-        "toolCall": "struct",
-        "toolResponse": "struct",
-        "thought": "bool",
-        "thoughtSignature": "bytes",
-        "videoMetadata": "struct",
-        "mediaResolution": "PartMediaResolution",
-        "partMetadata": "struct",
-    },
-    "Blob": {"mimeType": "string", "data": "bytes", "displayName": "string"},
-    "FileData": {"mimeType": "string", "fileUri": "string", "displayName": "string"},
-    "FunctionCall": {"id": "string", "name": "string", "args": "struct"},
-    "FunctionResponse": {
-        "id": "string",
-        "name": "string",
-        "response": "struct",
-        "parts": "FunctionResponsePart*",
-        "willContinue": "bool",
-        "scheduling": "Scheduling",
-    },
-    "FunctionResponsePart": {"inlineData": "Blob", "fileData": "FileData"},
-    "ExecutableCode": {"id": "string", "language": "Language", "code": "string"},
-    "CodeExecutionResult": {"id": "string", "outcome": "Outcome", "output": "string"},
-    "PartMediaResolution": {"level": "MediaResolution", "numTokens": "int32"},
-    "Tool": {
-        "functionDeclarations": "FunctionDeclaration*",
-        "googleSearch": "struct",
-        "googleSearchRetrieval": "struct",
-        "codeExecution": "struct",
-        "urlContext": "struct",
-        "computerUse": "struct",
-        "googleMaps": "struct",
-        "fileSearch": "struct",
-        "mcpServers": "struct*",
-    },
-    "FunctionDeclaration": {
-        "name": "string",
-        "description": "string",
-        "parameters": "Schema",
-        "parametersJsonSchema": "any",
-        "response": "Schema",
-        "responseJsonSchema": "any",
-        "behavior": "Behavior",
-    },
-    "Schema": {
-        "type": "Type",
-        "format": "string",
-        "title": "string",
-        "description": "string",
-        "nullable": "bool",
-        "enum": "string*",
-        "items": "Schema",
-        "minItems": "int64",
-        "maxItems": "int64",
-        "properties": "map Schema",
-        "required": "string*",
-        "minProperties": "int64",
-        "maxProperties": "int64",
-        "minLength": "int64",
-        "maxLength": "int64",
-        "pattern": "string",
-        "example": "any",
-        "anyOf": "Schema*",
-        "propertyOrdering": "string*",
-        "default": "any",
-        "minimum": "float",
-        "maximum": "float",
-    },
-    "ToolConfig": {
-        "functionCallingConfig": "FunctionCallingConfig",
-        "retrievalConfig": "struct",
-        "includeServerSideToolInvocations": "bool",
-    },
-    "FunctionCallingConfig": {"mode": "Mode", "allowedFunctionNames": "string*"},
-    "SafetySetting": {"category": "HarmCategory", "threshold": "HarmBlockThreshold"},
-    "GenerationConfig": {
-        "temperature": "float",
-        "topP": "float",
-        "topK": "int32",
-        "seed": "int32",
-        "presencePenalty": "float",
-        "frequencyPenalty": "float",
-        "maxOutputTokens": "int32",
-        "stopSequences": "string*",
-        "candidateCount": "int32",
-        "responseMimeType": "string",
-        "responseSchema": "Schema",
-        "responseJsonSchema": "any",
-        "responseFormat": "any",
-        "responseModalities": "Modality*",
-        "responseLogprobs": "bool",
-        "logprobs": "int32",
-        "thinkingConfig": "ThinkingConfig",
-        "mediaResolution": "MediaResolution",
-        "speechConfig": "struct",
-        "imageConfig": "struct",
-        "translationConfig": "struct",
-        "audioTranscriptionConfig": "struct",
-        "enableEnhancedCivicAnswers": "bool",
-    },
-    "ThinkingConfig": {
-        "includeThoughts": "bool",
-        "thinkingBudget": "int32",
-        "thinkingLevel": "ThinkingLevel",
-    },
-}
+# list, with "map:" before it an object of such values. It stands before its fields.
+MESSAGE_FIELDS = """
+CountTokensRequest: string model; Content* contents; GenerateContentRequest
+    generateContentRequest
+GenerateContentRequest: string model cachedContent continuationToken; Content* contents; Content
+    systemInstruction; Tool* tools; ToolConfig toolConfig; SafetySetting* safetySettings;
+    GenerationConfig generationConfig; map:string labels; ServiceTier serviceTier; bool store
+Content: string role; Part* parts
+Part: string text; Blob inlineData; FileData fileData; FunctionCall functionCall;
+    FunctionResponse functionResponse; ExecutableCode executableCode; CodeExecutionResult
+    codeExecutionResult; struct toolCall toolResponse videoMetadata partMetadata; bool thought;
+    bytes thoughtSignature; PartMediaResolution mediaResolution
+Blob: string mimeType displayName; bytes data
+FileData: string mimeType fileUri displayName
+FunctionCall: string id name; struct args
+FunctionResponse: string id name; struct response; FunctionResponsePart* parts; bool
+    willContinue; Scheduling scheduling
+FunctionResponsePart: Blob inlineData; FileData fileData
+ExecutableCode: string id code; Language language
+CodeExecutionResult: string id output; Outcome outcome
+PartMediaResolution: MediaResolution level; int32 numTokens
+Tool: FunctionDeclaration* functionDeclarations; struct googleSearch googleSearchRetrieval
+    codeExecution urlContext computerUse googleMaps fileSearch; struct* mcpServers
+FunctionDeclaration: string name description; Schema parameters response; any
+    parametersJsonSchema responseJsonSchema; Behavior behavior
+Schema: Type type; string format title description pattern; bool nullable; string* enum required
+    propertyOrdering; Schema items; int64 minItems maxItems minProperties maxProperties
+    minLength maxLength; map:Schema properties; any example default; Schema* anyOf; float
+    minimum maximum
+ToolConfig: FunctionCallingConfig functionCallingConfig; struct retrievalConfig; bool
+    includeServerSideToolInvocations
+FunctionCallingConfig: Mode mode; string* allowedFunctionNames
+SafetySetting: HarmCategory category; HarmBlockThreshold threshold
+GenerationConfig: float temperature topP presencePenalty frequencyPenalty; int32 topK seed
+    maxOutputTokens candidateCount logprobs; string* stopSequences; string responseMimeType;
+    Schema responseSchema; any responseJsonSchema responseFormat; Modality* responseModalities;
+    bool responseLogprobs enableEnhancedCivicAnswers; ThinkingConfig thinkingConfig;
+    MediaResolution mediaResolution; struct speechConfig imageConfig translationConfig
+    audioTranscriptionConfig
+ThinkingConfig: bool includeThoughts; int32 thinkingBudget; ThinkingLevel thinkingLevel
+"""
 
 
+def _entries(text: str) -> dict[str, str]:
+    """Return what stands behind each name; further lines of it are indented."""
+    lines = text.strip().replace("\n    ", " ").splitlines()
+    return dict(line.split(": ", 1) for line in lines)
+
+
+def _fields(text: str) -> dict[str, str]:
+    groups = (group.split() for group in text.split(";"))
+    return {name: kind for kind, *names in groups for name in names}
+
+
+ENUMS = {name: frozenset(words.split()) for name, words in _entries(ENUM_WORDS).items()}
+MESSAGES = {name: _fields(text) for name, text in _entries(MESSAGE_FIELDS).items()}
 NAMES = {
     message: {spelling: name for name in fields for spelling in (name, snake_case(name))}
     for message, fields in MESSAGES.items()
@@ -226,11 +135,11 @@ def _read_field(kind: str, value: Any, path: Path) -> Any:
         # The vendor takes one value for a list of one.
         values = value if isinstance(value, list) else [value]
         return [_read_one(kind[:-1], inner, (*path, at)) for at, inner in enumerate(values)]
-    if kind.startswith("map "):
+    if kind.startswith("map:"):
         if not isinstance(value, dict):
             raise _invalid(path, "Map", value)
         return {
-            key: _read_one(kind.removeprefix("map "), inner, (*path, at, "value"))
+            key: _read_one(kind.removeprefix("map:"), inner, (*path, at, "value"))
             for at, (key, inner) in enumerate(value.items())
         }
     return _read_one(kind, value, path)
