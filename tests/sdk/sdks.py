@@ -54,6 +54,14 @@ class Sdk:
         """Return the text of an answer alone or of the events of a stream."""
         raise NotImplementedError
 
+    def content(self, answer: Any) -> Any:
+        """Return all that the vendor has said in an answer."""
+        return answer.to_dict()
+
+    def expected(self, said: Any) -> Any:
+        """Return what `content` must be of an answer that the vendor has sent."""
+        return said
+
     def names(self, events: list[Any]) -> set[str]:
         """Return the names of the model in an answer or a stream."""
         return {event.model for event in events}
@@ -145,7 +153,8 @@ class Responses(OpenAI):
         return usage.input_tokens, usage.output_tokens
 
     def finished(self, events: list[Any]) -> bool:
-        return "response.completed" in [event.type for event in events]
+        kinds = [event.type for event in events]
+        return "response.completed" in kinds or "response.incomplete" in kinds
 
     def count(self, client: Any, prompt: str) -> int:
         return int(client.responses.input_tokens.count(model="tea", input=prompt).input_tokens)
@@ -174,7 +183,7 @@ class Messages(Sdk):
 
     def text(self, events: list[Any]) -> str:
         if hasattr(events[0], "content"):
-            return str(events[0].content[0].text)
+            return "".join(block.text for block in events[0].content if block.type == "text")
         deltas = [event.delta for event in events if event.type == "content_block_delta"]
         return "".join(delta.text for delta in deltas if delta.type == "text_delta")
 
@@ -217,10 +226,27 @@ class Generate(Sdk):
         )
         return genai.Client(api_key=world.keys["main"], http_options=options).aio
 
-    def create(self, client: Any, model: str, prompt: str, *, stream: bool = False) -> Any:
+    def create(
+        self,
+        client: Any,
+        model: str,
+        prompt: str,
+        *,
+        stream: bool = False,
+        extra_headers: dict[str, str] | None = None,
+    ) -> Any:
         models = client.models
         call = models.generate_content_stream if stream else models.generate_content
-        return call(model=model, contents=prompt)
+        config: Any = {"http_options": {"headers": extra_headers}} if extra_headers else None
+        return call(model=model, contents=prompt, config=config)
+
+    def content(self, answer: Any) -> Any:
+        # without what the SDK adds of its own
+        ours = {"sdk_http_response", "parsed", "automatic_function_calling_history"}
+        return answer.model_dump(exclude=ours)
+
+    def expected(self, said: Any) -> Any:
+        return self.content(types.GenerateContentResponse.model_validate(said))
 
     def text(self, events: list[Any]) -> str:
         return "".join(part.text or "" for part in self._parts(events) if not part.thought)

@@ -7,7 +7,8 @@ from decimal import Decimal
 import pytest
 
 from tests.sdk.sdks import SDKS, Generate, Messages, OpenAI
-from tests.sdk.world import ALIAS, LACKS, MODELS_OF_ALICE, PRICE, counts_of
+from tests.sdk.world import ALIAS, LACKS, MODELS_OF_ALICE, PRICE, WIRE, counts_of, sample
+from tests.support.dialects import FROM_VENDORS
 
 LEAVES_WITHIN_MS = 500
 NOT_FOUND = {
@@ -16,6 +17,14 @@ NOT_FOUND = {
     "messages": "not_found_error",
     "generate_content": "NOT_FOUND",
 }
+SAMPLES = (
+    "text length refusal reasoning tools_parallel",
+    "text incomplete refusal reasoning tools_parallel",
+    "text max_tokens refusal thinking tools_parallel",
+    "text max_tokens thinking tools_parallel safety_stop blocked_prompt",
+)
+KEY = "sk-of-the-operator"
+BEARER = f"Bearer {KEY}"
 ENDLESS = "[[demo ms=50 chunks=2000]]"
 
 
@@ -87,6 +96,80 @@ def test_a_call_and_its_record(sdk, client, wire, world, stream):
         assert headers["content-type"].startswith("text/event-stream")
         assert headers["cache-control"] == "no-cache, no-transform"
         assert headers["x-accel-buffering"] == "no"
+
+
+@pytest.mark.parametrize("kind", ["finish_chunk", "repeated", "cumulative"])
+def test_usage_in_other_places(sdk, client, wire, world, kind):
+    prompt = f"hello [[demo usage={kind}]]"
+    events = list(sdk.create(client, world.frail(sdk.family), prompt, stream=True, **sdk.streamed))
+    count, output = sdk.usage(events)
+    record = record_of(world, wire)
+    assert counts_of(record) == {"input": count, "output": output}
+    assert record["usage_source"] == "reported"
+
+
+@pytest.mark.parametrize(
+    ("sdk", "name"),
+    [
+        pytest.param(sdk, name, id=f"{sdk.family} {name}")
+        for sdk, names in zip(SDKS, SAMPLES, strict=True)
+        for name in names.split()
+    ],
+    indirect=["sdk"],
+)
+def test_samples_pass_unchanged(sdk, client, world, name):
+    # the vendor's own name of the model stays when the channel does not rename it
+    model, prompt = world.frail(sdk.family), f"[[demo sample={name}]]"
+    answer = sdk.create(client, model, prompt)
+    assert sdk.content(answer) == sdk.expected(sample(sdk.family, name))
+    if (WIRE / sdk.family / f"{name}.sse").exists():
+        events = list(sdk.create(client, model, prompt, stream=True))
+        assert sdk.text(events) == sdk.text([answer])
+        assert sdk.finished(events)
+
+
+@pytest.mark.parametrize(
+    ("sdk", "sent", "expected"),
+    [
+        (
+            SDKS[0],
+            {"OpenAI-Organization": "org-tea", "OpenAI-Beta": "kettles=v2"},
+            {
+                "authorization": BEARER,
+                "openai-organization": "org-tea",
+                "openai-beta": "kettles=v2",
+            },
+        ),
+        (
+            SDKS[1],
+            {"OpenAI-Project": "proj_tea"},
+            {"authorization": BEARER, "openai-project": "proj_tea"},
+        ),
+        (
+            SDKS[2],
+            {"anthropic-workspace-id": "wrkspc_tea", "anthropic-version": "2023-06-01"},
+            {"x-api-key": KEY, "anthropic-version": "2023-06-01"},
+        ),
+        (SDKS[3], {"x-goog-user-project": "somebody's"}, {"x-goog-api-key": KEY}),
+    ],
+    ids=[sdk.family for sdk in SDKS],
+    indirect=["sdk"],
+)
+def test_headers_to_and_from_the_vendor(sdk, client, wire, world, sent, expected):
+    word = f"headers-{sdk.family}"
+    answer = sdk.create(client, "tea", word, extra_headers={"X-Client-Request-Id": word, **sent})
+    up = world.asked(word)["headers"]
+    own = ("x-", "openai-", "anthropic-", "authorization")
+    assert {name: up[name] for name in up if name.startswith(own)} == expected
+    assert up["user-agent"] == "sluice"
+    _, down = wire.answers[-1]
+    assert not [name for name in (*FROM_VENDORS, "server-timing") if name in down]
+    record = record_of(world, wire)
+    assert record["client_request_id"] == word
+    assert record["upstream_request_id"] in (
+        getattr(answer, "id", ""),
+        sdk.content(answer).get("response_id"),
+    )
 
 
 # ---- counts and lists ----------------------------------------------------------------------------

@@ -60,6 +60,7 @@ LACKS = {
     "messages": "no-messages",
     "generate_content": "no-generate",
 }
+WIRE = Path(__file__).parents[1] / "wire"
 LONG_AGO = "2020-01-01T00:00:00Z"
 
 
@@ -242,7 +243,7 @@ def counts_of(record: dict[str, Any]) -> dict[str, int]:
 
 def sample(family: str, name: str) -> Any:
     """A sample answer as the vendor sends it."""
-    return json.loads((Path(__file__).parents[1] / "wire" / family / f"{name}.json").read_text())
+    return json.loads((WIRE / family / f"{name}.json").read_text())
 
 
 def world(folder: Path) -> Iterator[World]:
