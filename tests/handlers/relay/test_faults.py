@@ -90,14 +90,10 @@ def test_when_none_is_left_what_all_have_told_is_told(reasons, told):
 
 
 def test_a_request_beyond_the_limits_of_all_channels_is_not_to_be_repeated():
-    fault = faults.no_candidate_fault([LeftOut(None, "beyond_its_limit")] * 2, "m")
-    assert fault.condition == "E09" and (fault.wait_s, fault.should_retry_header) == (None, "false")
-    assert fault.message == (
-        "The request is larger than any channel for model 'm' may take in a minute."
-    )
-
-
-def test_a_channel_that_is_too_small_says_nothing_of_the_others():
     small, late = LeftOut(None, "beyond_its_limit"), LeftOut(None, "rate_limited", 7)
-    fault = faults.no_candidate_fault([small, late], "m")
+    fault = faults.no_candidate_fault([small, small], "m")
+    assert fault.condition == "E09" and (fault.wait_s, fault.should_retry_header) == (None, "false")
+    text = "The request is larger than any channel for model 'm' may take in a minute."
+    assert fault.message == text
+    fault = faults.no_candidate_fault([small, late], "m")  # it says nothing of the others
     assert (fault.condition, fault.wait_s, fault.should_retry_header) == ("E25", 7, None)

@@ -26,35 +26,51 @@ def counts_of(delivery, **changes):
 # ---- counts --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("delivery", "changes"), [
-    (Delivery(), {}),
-    (Delivery(usage=Usage(10, 20), output_units=5), {}),
-    (delivered(Usage(10, 20)), {"operation": Operation("/v1/some/count", free=True)}),
+FREE = {"operation": Operation("/v1/some/count", free=True)}
+
+
+@pytest.mark.parametrize(("delivery", "changes", "usage", "source"), [
+    # what was not delivered costs nothing
+    (Delivery(), {}, Usage(), "none"),
+    (Delivery(usage=Usage(10, 20), output_units=5), {}, Usage(), "none"),
+    (delivered(Usage(10, 20)), FREE, Usage(), "none"),
+    (Delivery(handed_over=True), FREE, Usage(), "none"),
+    # what the client left to the vendor is estimated
+    (Delivery(handed_over=True), {}, Usage(40), "estimated"),
+    # a whole answer is charged as reported; a zero is a number
+    (delivered(Usage(10, 20, 30, 2, 1, 5), units=999), {}, Usage(10, 20, 30, 2, 1, 5), "reported"),
+    (delivered(Usage(0, 0), units=50), {}, Usage(0, 0), "reported"),
+    # a broken stream is charged no less than reported
+    *((delivered(Usage(10, 20), units, whole=False), {}, Usage(10, 20), "reported")
+      for units in (0, 19, 20)),
 ])  # fmt: skip
-def test_what_was_not_delivered_costs_nothing(delivery, changes):
+def test_what_is_charged_of_a_delivery(delivery, changes, usage, source):
     counts = counts_of(delivery, **changes)
-    assert (counts.usage, counts.source, counts.reported) == (Usage(), "none", None)
+    assert (counts.usage, counts.source, counts.reported) == (usage, source, None)
 
 
-def test_a_whole_answer_is_charged_as_reported():
-    usage = Usage(10, 20, 30, 2, 1, 5)
-    counts = counts_of(delivered(usage, units=999))
-    assert (counts.usage, counts.source, counts.reported) == (usage, "reported", None)
+@pytest.mark.parametrize(("delivery", "usage", "source"), [
+    # a broken stream: what was delivered since the last report; reasoning counts as delivered
+    (delivered(Usage(10, 1, 5), 50, whole=False), Usage(10, 50, 5), "estimated"),
+    (delivered(Usage(10, 1, reasoning_tokens=29), 50, whole=False),
+     Usage(10, 21, reasoning_tokens=29), "estimated"),
+    (delivered(Usage(10, 5000), 20, whole=False), Usage(10, 401), "reported"),
+    # a report of a flood is believed no further than our own count
+    (delivered(Usage(9, 10**6), 10**6, whole=False),
+     Usage(9, settle.IGNORED_BOUND_TOKENS), "reported"),
+    # beyond the bound as far as text was delivered: a vendor may not know the bound's field
+    (delivered(Usage(9, 1001), 1000), Usage(9, 1000), "reported"),
+])  # fmt: skip
+def test_what_is_charged_otherwise_than_reported(delivery, usage, source):
+    counts = counts_of(delivery)
+    assert (counts.usage, counts.source, counts.reported) == (usage, source, REPORTED)
 
 
-def test_a_reported_zero_is_a_number():
-    counts = counts_of(delivered(Usage(0, 0), units=50))
-    assert (counts.usage, counts.source) == (Usage(0, 0), "reported")
+def test_a_report_beyond_the_bound_within_the_delivered_text_is_believed():
+    assert counts_of(delivered(Usage(9, 900), units=1000)).usage == Usage(9, 900)
 
 
 NO_BOUND, THREE_ANSWERS = Peek("m", False, None, 1, True), Peek("m", False, 100, 3, True)
-
-
-def test_a_request_that_the_client_left_to_the_vendor_is_charged_as_estimated():
-    counts = counts_of(Delivery(handed_over=True))
-    assert (counts.usage, counts.source, counts.reported) == (Usage(40), "estimated", None)
-    free = counts_of(Delivery(handed_over=True), operation=Operation("/v1/count", free=True))
-    assert free is settle.NOTHING
 
 
 @pytest.mark.parametrize("whole", [True, False])
@@ -137,41 +153,6 @@ def test_each_answer_has_the_bound_and_the_tolerance():
     assert counts.usage == Usage(9, 3 * ABSURD_OUTPUT_TOKENS)
 
 
-@pytest.mark.parametrize(("reported", "charged"), [(900, 900), (1001, 1000)])
-def test_a_report_beyond_the_bound_is_believed_as_far_as_text_was_delivered(reported, charged):
-    """A vendor that does not know the field of the bound gives all it has."""
-    counts = counts_of(delivered(Usage(9, reported), units=1000))
-    assert (counts.usage, counts.source) == (Usage(9, charged), "reported")
-
-
-def test_in_a_broken_stream_a_report_of_a_flood_is_believed_no_further_than_our_own_count():
-    counts = counts_of(delivered(Usage(9, 10**6), units=10**6, whole=False))
-    assert counts.usage == Usage(9, settle.IGNORED_BOUND_TOKENS)
-
-
-def test_a_broken_stream_is_charged_what_was_delivered_since_the_last_report():
-    counts = counts_of(delivered(Usage(10, 1, 5), units=50, whole=False))
-    assert (counts.usage, counts.source) == (Usage(10, 50, 5), "estimated")
-    assert counts.reported == REPORTED
-
-
-def test_reasoning_counts_as_delivered():
-    counts = counts_of(delivered(Usage(10, 1, reasoning_tokens=29), units=50, whole=False))
-    assert counts.usage == Usage(10, 21, reasoning_tokens=29)
-
-
-@pytest.mark.parametrize("units", [0, 19, 20])
-def test_a_broken_stream_is_charged_no_less_than_reported(units):
-    counts = counts_of(delivered(Usage(10, 20), units=units, whole=False))
-    assert (counts.usage, counts.source, counts.reported) == (Usage(10, 20), "reported", None)
-
-
-def test_a_broken_stream_with_absurd_counts():
-    counts = counts_of(delivered(Usage(10, 5000), units=20, whole=False))
-    assert (counts.usage, counts.source) == (Usage(10, 401), "reported")
-    assert counts.reported == REPORTED
-
-
 @pytest.mark.parametrize(("max_output", "charged"), [(None, 1000), (500, 500)])
 def test_the_estimate_of_a_broken_stream_is_bounded_too(max_output, charged):
     broken = delivered(Usage(10, 1), units=2000, whole=False)
@@ -191,17 +172,13 @@ def test_every_kind_of_token_has_its_price():
         assert settle.cost_of(a_call().admitted, counts) == (10 * prices[at] + 7) * MILLION
 
 
-def test_the_group_multiplies():
-    group = Group("gold", 1_500_000, None, frozenset(), False)
-    assert (
-        settle.cost_of(a_call(group=group).admitted, counts_of(delivered(Usage(2, 0))))
-        == 13_500_000
-    )
-
-
-def test_what_is_stored_costs_nothing():
+def test_the_group_multiplies_and_what_is_stored_or_nothing_costs_nothing():
+    gold = a_call(group=Group("gold", 1_500_000, None, frozenset(), False)).admitted
+    assert settle.cost_of(gold, counts_of(delivered(Usage(2, 0)))) == 13_500_000
     counts = counts_of(delivered(Usage(10, 10)))
     assert settle.cost_of(a_call(model=None).admitted, counts) == 0
+    # in spite of a price for each call
+    assert settle.cost_of(a_call().admitted, settle.NOTHING) == 0
 
 
 def test_a_call_that_was_not_admitted_has_no_counts():
@@ -216,7 +193,3 @@ def test_a_cost_beyond_any_balance_is_cut_to_the_bounds_of_the_hold():
     cut, nanos = settle.payable(admitted, counts, REPORTED)
     assert (cut.usage, cut.source, cut.reported) == (Usage(100, 300), "reported", REPORTED)
     assert nanos == settle.cost_of(admitted, cut) < 2**63
-
-
-def test_nothing_costs_nothing_in_spite_of_a_price_for_each_call():
-    assert settle.cost_of(a_call().admitted, settle.NOTHING) == 0

@@ -90,6 +90,12 @@ def quick(monkeypatch):
     monkeypatch.setattr(module, "PAUSES_S", (0.001,) * len(PAUSES_S))
 
 
+@pytest.fixture
+def threads():
+    with ThreadPoolExecutor(2 * LOOK_UPS_PER_USER) as threads:
+        yield threads
+
+
 def places_of(store, threads, fresh=None, refuse=True):
     return StoredResponses(store.look, threads, lambda: 0, fresh or Settled(), refuse)
 
@@ -115,16 +121,11 @@ def found(store, *calls, fresh=None, refuse=True):
 
 
 @pytest.mark.parametrize("operation", ["stored", "generate"])
-def test_the_channel_and_key_that_made_it(operation):
+def test_the_channel_and_key_that_made_it_are_looked_up_once(operation):
     store = Store().put("id-b", "mark-y")
-    assert found(store, call_of(operation=operation)) == ("b", ("y",))
-    assert store.thread is not threading.main_thread()
-
-
-def test_it_is_looked_up_once():
-    store = Store().put("id-b", "mark-y")
-    assert found(store, call_of(), call_of()) == [("b", ("y",))] * 2
-    assert store.asked == 1
+    calls = [call_of(operation=operation) for _ in range(2)]
+    assert found(store, *calls) == [("b", ("y",))] * 2
+    assert store.asked == 1 and store.thread is not threading.main_thread()
 
 
 @pytest.mark.parametrize("late", range(1, len(PAUSES_S) + 1))
@@ -192,18 +193,12 @@ def test_what_two_accounts_keep_cannot_be_used_together():
 
 
 @pytest.mark.parametrize("refuse", [True, False])
-def test_while_the_store_is_away(refuse):
-    store = Store(error=StoreUnavailable("away"))
-    assert found(store, call_of(), refuse=refuse) is Condition.UNAVAILABLE
-    assert found(store, call_of(TWO[:1]), refuse=refuse) is Condition.UNAVAILABLE
-    assert found(store, call_of(()), refuse=refuse) is Condition.ID_NOT_FOUND
-
-
-@pytest.mark.parametrize("refuse", [True, False])
-def test_while_a_writer_is_behind(refuse):
-    store = Store()
-    fresh = Settled(at_ns=time.monotonic_ns())
+def test_while_the_store_is_away_or_a_writer_behind(refuse):
+    away = Store(error=StoreUnavailable("away"))
+    assert found(away, call_of(()), refuse=refuse) is Condition.ID_NOT_FOUND
+    store, fresh = Store(), Settled(at_ns=time.monotonic_ns())
     for channels in (TWO, TWO[:1]):
+        assert found(away, call_of(channels), refuse=refuse) is Condition.UNAVAILABLE
         assert found(store, call_of(channels), fresh=fresh, refuse=refuse) is Condition.UNAVAILABLE
     assert store.asked == 2 * (1 + len(PAUSES_S))
     found_late = found(Store(late=2).put("id-a", "mark-k"), call_of(), fresh=fresh, refuse=refuse)
@@ -219,10 +214,6 @@ def test_what_other_nodes_may_have_to_tell():
     assert found(Store(elsewhere="overdue"), call_of()) is Condition.UNAVAILABLE
 
 
-def test_a_key_that_was_replaced():
-    assert found(Store().put("id-b", "mark-gone"), call_of()) == ("b", ("x", "y", "z"))
-
-
 @pytest.mark.parametrize(("changes", "operation", "told"), [
     ({"enabled": False}, "stored", Condition.NO_CHANNEL),
     ({"enabled": False}, "generate", Condition.NO_CHANNEL),
@@ -231,6 +222,7 @@ def test_a_key_that_was_replaced():
     ({"id": "id-new"}, "stored", Condition.ID_NOT_FOUND),
     ({"models": {"n": "up"}}, "generate", Condition.ID_NOT_FOUND),
     ({"models": {"n": "up"}}, "stored", ("b", ("y",))),
+    ({"fingerprints": ("f", "g", "h")}, "stored", ("b", ("x", "y", "z"))),  # replaced keys
 ])  # fmt: skip
 def test_a_channel_that_cannot_be_asked(changes, operation, told):
     channels = (channel("a"), channel("b", "xyz", **changes), channel("c"))
@@ -257,46 +249,34 @@ class Held:
         return Found({})
 
 
-def test_look_ups_of_one_user_hold_nobody_else_up(monkeypatch):
+async def test_look_ups_of_one_user_hold_nobody_else_up(monkeypatch, threads):
     monkeypatch.setattr(module, "WAITING_PER_USER_MAX", 5)
     store = Held()
-    with ThreadPoolExecutor(2 * LOOK_UPS_PER_USER) as threads:
-        places = places_of(store, threads)
-
-        async def all_of_them():
-            flood = [asyncio.create_task(told(places, call_of())) for _ in range(20)]
-            await until(lambda: store.running == LOOK_UPS_PER_USER)
-            # Beyond its turns and those in line a user is told at once to come again.
-            await until(lambda: sum(one.done() for one in flood) == 20 - LOOK_UPS_PER_USER - 5)
-            others = [await told(places, call_of(user=f"user-{n}")) for n in range(20)]
-            store.free.set()
-            return await asyncio.gather(*flood), others
-
-        flood, others = asyncio.run(all_of_them())
+    places = places_of(store, threads)
+    flood = [asyncio.create_task(told(places, call_of())) for _ in range(20)]
+    await until(lambda: store.running == LOOK_UPS_PER_USER)
+    # Beyond its turns and those in line a user is told at once to come again.
+    await until(lambda: sum(one.done() for one in flood) == 20 - LOOK_UPS_PER_USER - 5)
+    others = [await told(places, call_of(user=f"user-{n}")) for n in range(20)]
+    store.free.set()
+    answers = await asyncio.gather(*flood)
     assert others == [("a", ("k",))] * 20
     assert store.most == LOOK_UPS_PER_USER
-    assert flood.count(Condition.UNAVAILABLE) == 20 - LOOK_UPS_PER_USER - 5
-    assert flood.count(Condition.ID_NOT_FOUND) == LOOK_UPS_PER_USER + 5
+    assert answers.count(Condition.UNAVAILABLE) == 20 - LOOK_UPS_PER_USER - 5
+    assert answers.count(Condition.ID_NOT_FOUND) == LOOK_UPS_PER_USER + 5
     assert places._queues == {}
 
 
-def test_a_store_that_does_not_answer_keeps_a_users_turns(monkeypatch):
+async def test_a_store_that_does_not_answer_keeps_a_users_turns(monkeypatch, threads):
     monkeypatch.setattr(module, "LOOK_UP_S", 0.05)
     store = Held()
-    with ThreadPoolExecutor(2 * LOOK_UPS_PER_USER) as threads:
-        places = places_of(store, threads)
-
-        async def rounds():
-            answers = [
-                await asyncio.gather(*(told(places, call_of()) for _ in range(LOOK_UPS_PER_USER)))
-                for _ in range(3)
-            ]
-            store.free.set()
-            await until(lambda: not places._queues)
-            return [one for some in answers for one in some], await told(places, call_of())
-
-        answers, last = asyncio.run(rounds())
-    assert set(answers) == {Condition.UNAVAILABLE} and last is Condition.ID_NOT_FOUND
+    places = places_of(store, threads)
+    for _ in range(3):
+        calls = [told(places, call_of()) for _ in range(LOOK_UPS_PER_USER)]
+        assert set(await asyncio.gather(*calls)) == {Condition.UNAVAILABLE}
+    store.free.set()
+    await until(lambda: not places._queues)
+    assert await told(places, call_of()) is Condition.ID_NOT_FOUND
     assert store.most == LOOK_UPS_PER_USER
 
 
@@ -310,55 +290,48 @@ def made(places, response_id, user="ann"):
     return call.outcome.stored
 
 
-def test_what_this_worker_made_is_known_at_once_until_it_is_deleted(monkeypatch):
+async def test_what_this_worker_made_is_known_at_once_until_it_is_deleted(monkeypatch, threads):
     monkeypatch.setattr(module, "MAX_KNOWN", 3)
     store = Store(error=StoreUnavailable("away"))
-    with ThreadPoolExecutor(1) as threads:
-        places = places_of(store, threads)
-        assert made(places, ID) == StoredAt(mark_of(ID), "id-b", "mark-z")
-        for channels in (TWO, TWO[1:]):
-            assert asyncio.run(told(places, call_of(channels))) == ("b", ("z",))
-            bobs = call_of(channels, user="bob")
-            assert asyncio.run(told(places, bobs)) is Condition.ID_NOT_FOUND
-        store.error = None
-        made(places, ID, "bob")  # vendors may give an id twice
-        assert asyncio.run(told(places, call_of(user="bob"))) == ("b", ("z",))
-        assert places.forget("ann", ID) == StoredAt(mark_of(ID))
-        assert asyncio.run(told(places, call_of())) is Condition.ID_NOT_FOUND
-        assert asyncio.run(told(places, call_of(user="bob"))) == ("b", ("z",))
-        for number in range(9):
-            made(places, f"resp_{number}")
-        assert len(places._known) == 3
+    places = places_of(store, threads)
+    assert made(places, ID) == StoredAt(mark_of(ID), "id-b", "mark-z")
+    for channels in (TWO, TWO[1:]):
+        assert await told(places, call_of(channels)) == ("b", ("z",))
+        assert await told(places, call_of(channels, user="bob")) is Condition.ID_NOT_FOUND
+    store.error = None
+    made(places, ID, "bob")  # vendors may give an id twice
+    assert await told(places, call_of(user="bob")) == ("b", ("z",))
+    assert places.forget("ann", ID) == StoredAt(mark_of(ID))
+    assert await told(places, call_of()) is Condition.ID_NOT_FOUND
+    assert await told(places, call_of(user="bob")) == ("b", ("z",))
+    for number in range(9):
+        made(places, f"resp_{number}")
+    assert len(places._known) == 3
 
 
-def test_what_another_worker_of_the_node_made_is_known_at_once():
+@pytest.mark.parametrize("refuse", [True, False])
+async def test_what_another_worker_of_the_node_made_is_known_at_once(threads, refuse):
     store, fresh = Store(error=StoreUnavailable("away")), Settled()
-    with ThreadPoolExecutor(1) as threads:
-        made(places_of(store, threads, fresh), ID)
-        for refuse in (True, False):
-            places = places_of(store, threads, fresh, refuse)
-            assert asyncio.run(told(places, call_of())) == ("b", ("z",))
-            for channels in (TWO, TWO[1:]):
-                bobs = call_of(channels, user="bob")
-                assert asyncio.run(told(places, bobs)) is Condition.ID_NOT_FOUND
+    made(places_of(store, threads, fresh), ID)
+    places = places_of(store, threads, fresh, refuse)
+    assert await told(places, call_of()) == ("b", ("z",))
+    for channels in (TWO, TWO[1:]):
+        assert await told(places, call_of(channels, user="bob")) is Condition.ID_NOT_FOUND
 
 
-def test_an_id_that_two_workers_have_given_to_two_users():
+async def test_an_id_that_two_workers_have_given_to_two_users(threads):
     store, fresh = Store(error=StoreUnavailable("away")), Settled()
-    with ThreadPoolExecutor(1) as threads:
-        here, there = places_of(store, threads, fresh), places_of(store, threads, fresh)
-        made(here, ID)
-        made(there, ID, "bob")
-        for places, user in ((here, "bob"), (there, "ann")):
-            assert asyncio.run(told(places, call_of(user=user))) == ("b", ("z",))
-        assert asyncio.run(told(here, call_of(user="eve"))) is Condition.ID_NOT_FOUND
+    here, there = places_of(store, threads, fresh), places_of(store, threads, fresh)
+    made(here, ID)
+    made(there, ID, "bob")
+    for places, user in ((here, "bob"), (there, "ann")):
+        assert await told(places, call_of(user=user)) == ("b", ("z",))
+    assert await told(here, call_of(user="eve")) is Condition.ID_NOT_FOUND
 
 
-def test_an_older_response_whose_id_another_user_has_just_been_given():
+async def test_an_older_response_whose_id_another_user_has_just_been_given(threads):
     """Of two accounts, say, whose vendors count their ids."""
-    store = Store().put("id-a", "mark-k")
-    with ThreadPoolExecutor(1) as threads:
-        places = places_of(store, threads)
-        made(places, ID, "bob")
-        assert asyncio.run(told(places, call_of())) == ("a", ("k",))
-        assert asyncio.run(told(places, call_of(user="bob"))) == ("b", ("z",))
+    places = places_of(Store().put("id-a", "mark-k"), threads)
+    made(places, ID, "bob")
+    assert await told(places, call_of()) == ("a", ("k",))
+    assert await told(places, call_of(user="bob")) == ("b", ("z",))

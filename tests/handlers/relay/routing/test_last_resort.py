@@ -137,15 +137,6 @@ def test_calls_that_are_refused_count_as_calls():
     assert asked > 500
 
 
-def test_trials_are_counted_for_each_channel_whatever_the_key():
-    two = channel("two", keys=("x", "y"))
-    world = World(two)
-    for key in (0, 1):
-        world.break_(two, TOLD, 1, key)
-    assert not isinstance(world.ask(), Fault)
-    assert world.ask().condition is E25
-
-
 def test_one_that_fails_quickly_comes_before_one_that_hangs_whatever_the_priority():
     hangs, fails = channel("hangs", 9), channel("fails")
     world = World(hangs, fails)
@@ -158,18 +149,11 @@ def test_one_that_fails_quickly_comes_before_one_that_hangs_whatever_the_priorit
     assert isinstance(world.choose({fails.id: {0}, hangs.id: {0}}), Fault)
 
 
-def test_where_another_one_is_well_nothing_that_is_aside_is_asked():
-    ill, well = channel("ill", 9), channel("well")
+def test_where_another_one_is_well_even_if_it_is_full_nothing_that_is_aside_is_asked():
+    ill, well = channel("ill", 9), channel("well", concurrency=1)
     world = World(ill, well)
     world.break_(ill, QUICK)
-    assert world.choose() == Candidate(well, 0)
     assert world.choose({well.id: {0}}).condition is E09  # tried, and not put aside
-
-
-def test_where_the_one_that_is_well_is_full_nothing_that_is_aside_is_asked():
-    ill, well = channel("ill", 9), channel("well", concurrency=1, fingerprints=("f",))
-    world = World(ill, well)
-    world.break_(ill, QUICK)
     assert world.choose().channel is well
     assert world.choose().condition is E09
 
@@ -194,32 +178,32 @@ def test_refused_keys_stay_aside():
     assert world.health.begin_anyway(ONE, MODEL, 0, 0.0) is None
 
 
-def test_while_a_refused_key_is_probed_others_are_told_to_come_again():
+def test_beside_a_refused_key_or_its_probe_others_are_told_to_come_again():
     world = World(ONE)
     world.break_(ONE, REFUSED, 1)
     world.now_s = KEY_COOLDOWN_S
     assert not world.choose().anyway
     world.ask()
     assert world.choose().condition is E09
-
-
-def test_the_wait_is_that_of_the_next_trial_beside_a_refused_key_too():
     two = channel("two")
     world = World(ONE, two)
     world.break_(ONE, REFUSED, 1)
     world.break_(two, LATE)
     world.ask()
     told = world.choose()
-    assert (told.condition, told.wait_s) == (E09, 1)
+    assert (told.condition, told.wait_s) == (E09, 1)  # the wait of the next trial
 
 
-def test_who_begins_too_late_has_no_room():
-    """Between a plan and its attempt another call may have begun."""
-    world = World(ONE)
-    world.break_(ONE, TOLD, 1)
+def test_trials_are_counted_for_each_channel_whatever_the_key_and_not_in_plans():
+    two = channel("two", keys=("x", "y"))
+    world = World(two)
+    for key in (0, 1):
+        world.break_(two, TOLD, 1, key)
+    # Between a plan and its attempt another call may have begun.
     assert world.choose().anyway and world.choose().anyway
-    assert world.health.begin_anyway(ONE, MODEL, 0, 0.0) is not None
-    assert world.health.begin_anyway(ONE, MODEL, 0, 0.0) is None
+    assert not isinstance(world.ask(), Fault)
+    assert world.health.begin_anyway(two, MODEL, 1, 0.0) is None
+    assert world.ask().condition is E25
 
 
 def test_places_are_given_back_on_every_way_out():

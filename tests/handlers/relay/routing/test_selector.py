@@ -34,19 +34,23 @@ class World(Worker):
         ]
 
 
+@pytest.mark.parametrize(("first", "places"), [
+    # a full key leaves the call to the next one, and then to the next channel
+    ({"keys": ("x", "y"), "key_concurrency": 2}, [0, 1, 0, 1, None, None]),
+    # a full channel is not asked key by key
+    ({"keys": ("x", "y"), "concurrency": 1, "key_rpm": 9}, [0, None, None]),
+    # a channel without keys has their limits once
+    ({"keys": (), "key_concurrency": 1}, [0, None]),
+])  # fmt: skip
+def test_keys_in_turn_and_then_the_next_channel(first, places):
+    world = World(channel("a", 5, **first), channel("b"))
+    expected = [("b", 0) if key is None else ("a", key) for key in places]
+    assert world.places(len(places)) == expected
+
+
 def test_channels_without_limits_count_nothing():
     world = World(channel("a"))
     assert world.next() == Candidate(world.channels[0], 0)
-
-
-def test_a_full_key_leaves_the_call_to_the_next_one_and_then_to_the_next_channel():
-    world = World(channel("a", 5, keys=("x", "y"), key_concurrency=2), channel("b"))
-    assert world.places(6) == [("a", 0), ("a", 1), ("a", 0), ("a", 1), ("b", 0), ("b", 0)]
-
-
-def test_a_full_channel_is_not_asked_key_by_key():
-    world = World(channel("a", 5, keys=("x", "y"), concurrency=1, key_rpm=9), channel("b"))
-    assert world.places(3) == [("a", 0), ("b", 0), ("b", 0)]
 
 
 def test_every_channel_with_room_is_found():
@@ -62,11 +66,6 @@ def test_limits_are_of_the_key_and_not_of_its_place():
     assert world.places(2) == [("a", 0), ("a", 1)]
     world.channels = (channel("a", keys=("y", "z"), key_concurrency=1),)
     assert world.places(2) == [("a", 1), None]
-
-
-def test_a_channel_without_keys_has_their_limits_once():
-    world = World(channel("a", keys=(), key_concurrency=1))
-    assert world.places(2) == [("a", 0), None]
 
 
 @pytest.mark.parametrize(("channels", "wait_s"), [
