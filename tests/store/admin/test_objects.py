@@ -9,6 +9,7 @@ from store.db.tables.money import LedgerLine, Wallet
 from store.db.tables.users import KeySecret
 from store.values.errors import NotFound, Refused
 from store.values.ids import now_ms
+from tests.support.stores import balances
 
 pytestmark = pytest.mark.databases("sqlite")
 
@@ -35,11 +36,8 @@ def test_objects_are_read_with_their_fields(state, cipher, sealing):
     user = state["user"][("alice",)]
     assert "balance" not in user.fields
     assert sealing.same("password", user.fields["password"], "correct horse")
-    assert state["model"][("claude",)].fields["price"] == {
-        "input": 3 * 10**9,
-        "output": 15 * 10**9,
-        "call": 0,
-    }
+    price = {"input": 3 * 10**9, "output": 15 * 10**9, "call": 0}
+    assert state["model"][("claude",)].fields["price"] == price
 
 
 def test_find_tells_the_nearest_name(state):
@@ -60,8 +58,7 @@ def test_no_secret_is_in_the_database(database, applied):
 
 def test_a_user_has_a_wallet_and_its_opening_line(database, state):
     alice, bob = (state["user"][(name,)].id for name in ("alice", "bob"))
-    wallets = {row["user_id"]: row["balance"] for row in rows(database, Wallet)}
-    assert wallets == {alice: 10 * 10**9, bob: 0}
+    assert balances(database) == {alice: 10 * 10**9, bob: 0}
     [line] = rows(database, LedgerLine)
     assert (line["user_id"], line["kind"], line["reason"]) == (alice, "credit", "opening balance")
     assert line["amount"] == line["balance_after"] == 10 * 10**9

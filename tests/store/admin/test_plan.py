@@ -34,19 +34,12 @@ def stored(sealing, pepper):
 
 @pytest.fixture
 def state(stored, cipher):
+    channel = {"vendor": "openai", "family": "responses", "base_url": "http://x", "groups": ["g"]}
+    sealed = [cipher.encrypt("sk-1"), cipher.encrypt("sk-2")]
     objects = [
         stored("model", "m", price=PRICE),
         stored("group", "g"),
-        stored(
-            "channel",
-            "c",
-            vendor="openai",
-            family="responses",
-            base_url="http://x",
-            groups=["g"],
-            models={"m": "up"},
-            keys=[cipher.encrypt("sk-1"), cipher.encrypt("sk-2")],
-        ),
+        stored("channel", "c", models={"m": "up"}, keys=sealed, **channel),
         stored("user", "alice"),
         stored("key", "alice", "laptop", group="g", secret=SECRET),
         stored("key", "alice", "old", group="g", revoked=True),
@@ -59,12 +52,12 @@ def state(stored, cipher):
 
 @pytest.fixture
 def plan(state, sealing):
-    def run(*entries, prune=False):
-        return make_plan(
-            state, list(entries), sealing, Upstreams(VENDORS), at_ms=NOW_MS, prune=prune
-        )
-
-    return run
+    upstreams = Upstreams(
+        VENDORS, {"images": "true or false"}, lambda name, value: isinstance(value, bool)
+    )
+    return lambda *entries, prune=False: make_plan(
+        state, list(entries), sealing, upstreams, at_ms=NOW_MS, prune=prune
+    )
 
 
 @pytest.fixture
@@ -81,25 +74,27 @@ def entry(kind, *identity, **fields):
     return Entry(kind, identity, fields)
 
 
+MODEL, GROUP = entry("model", "m"), entry("group", "g")
+CHANNEL, ALICE = entry("channel", "c"), entry("user", "alice")
+LAPTOP, TERM = entry("key", "alice", "laptop"), entry("subscription", "alice", "p")
+
+
 def short(steps):
     return [(step.action, step.kind, "/".join(step.identity)) for step in steps]
 
 
-def test_what_is_so_already_needs_no_step(plan):
+def test_what_is_so_already_needs_no_step_and_only_changed_fields_are_written(plan):
     assert plan() == []
-    assert (
-        plan(
-            entry("model", "m", price={"input": 1}),
-            entry("group", "g", multiplier=1_000_000, models=["*"]),
-            entry("channel", "c", keys=["sk-1", "sk-2"], weight=1),
-            entry("user", "alice", role="member", balance=10**12),
-            entry("key", "alice", "laptop", secret=SECRET, rpm=0),
-        )
-        == []
-    )
-
-
-def test_only_changed_fields_are_written(plan):
+    same = [
+        entry("model", "m", price={"input": 1}),
+        entry("group", "g", multiplier=1_000_000, models=["*"]),
+        entry("channel", "c", keys=["sk-1", "sk-2"], weight=1),
+        entry("user", "alice", role="member", balance=10**12),
+        entry("key", "alice", "laptop", secret=SECRET, rpm=0),
+        # A revoked key is never touched.
+        entry("key", "alice", "old", rpm=7, secret="z" * 16),
+    ]
+    assert plan(*same) == []
     [step] = plan(entry("group", "g", multiplier=1_000_000, rpm=5, tpm=0))
     assert short([step]) == [("update", "group", "g")]
     assert step.fields == {"rpm": 5}
@@ -111,18 +106,15 @@ def test_other_upstream_keys_replace_the_old_ones(plan, keys):
     assert step.fields == {"keys": keys}
 
 
-def test_prices_are_merged(plan):
+def test_prices_are_merged_and_a_new_object_takes_defaults(plan):
     [step] = plan(entry("model", "m", price={"input": 3, "cache_read": 1}))
     assert step.fields["price"] == {"input": 3, "output": 2, "call": 0, "cache_read": 1}
-
-
-def test_a_new_object_takes_defaults(plan):
     [step] = plan(entry("key", "alice", "new", group="g", rpm=3))
     assert short([step]) == [("create", "key", "alice/new")]
-    assert step.made_secret and step.fields["secret"].startswith("sk-slc-")
-    assert checksum_ok(step.fields["secret"])
-    assert step.fields["rpm"] == 3
-    assert step.fields["limit_window"] == "never" and step.fields["networks"] == []
+    secret = step.fields["secret"]
+    assert step.made_secret and secret.startswith("sk-slc-") and checksum_ok(secret)
+    values = {name: step.fields[name] for name in ("rpm", "limit_window", "networks")}
+    assert values == {"rpm": 3, "limit_window": "never", "networks": []}
 
 
 LONG = "a password of hers"
@@ -183,11 +175,7 @@ def test_groups_of_a_user_must_exist_but_for_the_default_one(faults, plan):
     assert faults(entry("user", "bob", groups=["default", "g", "gg"])) == [
         'user "bob": groups: there is no group "gg"; did you mean "g"?'
     ]
-    [step] = plan(entry("user", "bob"))
-    assert step.fields["groups"] == ["default"]
-
-
-def test_a_reference_may_be_made_by_the_same_document(plan):
+    # A reference may be made by the same document.
     steps = plan(
         entry("model", "m2", price=PRICE),
         entry("group", "g2", models=["m2"]),
@@ -195,6 +183,7 @@ def test_a_reference_may_be_made_by_the_same_document(plan):
         entry("key", "bob", "k", group="g2"),
     )
     assert [step.action for step in steps] == ["create"] * 4
+    assert steps[2].fields["groups"] == ["default"]
 
 
 def test_vendors_and_their_families(faults, plan):
@@ -208,40 +197,18 @@ def test_vendors_and_their_families(faults, plan):
     assert "openai, demo" in fault
 
 
-def test_pruning_removes_what_is_not_named(plan):
-    everything = [
-        entry("model", "m"),
-        entry("group", "g"),
-        entry("channel", "c"),
-        entry("user", "alice"),
-    ]
+def test_pruning_removes_what_is_not_named(plan, faults):
+    everything = [MODEL, GROUP, CHANNEL, ALICE]
     assert short(plan(*everything, prune=True)) == [("remove", "key", "alice/laptop")]
     assert plan(*everything) == []
-    assert short(plan(prune=True)) == [
-        ("remove", "key", "alice/laptop"),
-        ("remove", "user", "alice"),
-        ("remove", "channel", "c"),
-        ("remove", "group", "g"),
-        ("remove", "model", "m"),
-    ]
-
-
-def test_what_is_referred_to_cannot_be_pruned(faults):
-    found = faults(
-        entry("model", "m"),
-        entry("channel", "c"),
-        entry("user", "alice"),
-        entry("key", "alice", "laptop"),
-        prune=True,
-    )
-    assert sorted(found) == [
+    kinds = [("key", "alice/laptop"), ("user", "alice"), ("channel", "c"), ("group", "g")]
+    kinds.append(("model", "m"))
+    assert short(plan(prune=True)) == [("remove", *kind) for kind in kinds]
+    # What is referred to cannot be.
+    assert sorted(faults(MODEL, CHANNEL, ALICE, LAPTOP, prune=True)) == [
         'group "g" cannot be removed: channel "c" refers to it',
         'group "g" cannot be removed: key "alice/laptop" refers to it',
     ]
-
-
-def test_a_revoked_key_is_never_touched(plan):
-    assert plan(entry("key", "alice", "old", rpm=7, secret="z" * 16)) == []
 
 
 def test_a_secret_belongs_to_one_key(faults, plan):
@@ -252,9 +219,8 @@ def test_a_secret_belongs_to_one_key(faults, plan):
         entry("key", "alice", "one", group="g", secret="y" * 16),
         entry("key", "alice", "new", group="g", secret="y" * 16),
     ) == [used]
-    others = [entry("model", "m"), entry("group", "g"), entry("channel", "c")]
     moved = entry("key", "alice", "new", group="g", secret=SECRET)
-    steps = plan(*others, entry("user", "alice"), moved, prune=True)
+    steps = plan(MODEL, GROUP, CHANNEL, ALICE, moved, prune=True)
     assert short(steps) == [("remove", "key", "alice/laptop"), ("create", "key", "alice/new")]
 
 
@@ -295,65 +261,48 @@ def test_a_new_subscription_has_a_beginning_and_an_end(plan, given, starts_ms, e
 
 
 def test_a_subscription_keeps_its_times(plan, subscribed):
-    again = entry("subscription", "alice", "p")
-    assert plan(again) == []
-    steps = plan(entry("plan", "p", days=90), again)
-    assert short(steps) == [("update", "plan", "p")]
+    assert plan(TERM) == []
+    assert short(plan(entry("plan", "p", days=90), TERM)) == [("update", "plan", "p")]
     [step] = plan(entry("subscription", "alice", "p", expires_at=NOW_MS + 20 * DAY_MS))
     assert step.fields == {"expires_at": NOW_MS + 20 * DAY_MS}
 
 
-def test_a_subscription_ends_after_it_began(faults, subscribed):
-    later = 'subscription "alice/p": expires_at: must be later than starts_at'
-    assert faults(entry("subscription", "alice", "p", expires_at=NOW_MS)) == [later]
-    assert faults(entry("subscription", "alice", "p", starts_at=NOW_MS + 10 * DAY_MS)) == [later]
-    new = {"starts_at": NOW_MS + 1, "expires_at": NOW_MS}
+@pytest.mark.parametrize(
+    ("name", "times", "message"),
+    [
+        ("p", {"expires_at": NOW_MS}, "must be later than starts_at"),
+        ("p", {"starts_at": NOW_MS + 10 * DAY_MS}, "must be later than starts_at"),
+        ("q", {"starts_at": NOW_MS + 1, "expires_at": NOW_MS}, "must be later than starts_at"),
+        ("q", {"starts_at": MAX_INSTANT_MS}, "would lie beyond the year 9999; give it"),
+    ],
+)
+def test_a_subscription_ends_after_it_began(faults, subscribed, name, times, message):
     plan_q = entry("plan", "q", quota=1, window="day")
-    assert faults(plan_q, entry("subscription", "alice", "q", **new)) == [
-        'subscription "alice/q": expires_at: must be later than starts_at'
-    ]
-    assert faults(plan_q, entry("subscription", "alice", "q", starts_at=MAX_INSTANT_MS)) == [
-        'subscription "alice/q": expires_at: would lie beyond the year 9999; give it'
-    ]
+    expected = [f'subscription "alice/{name}": expires_at: {message}']
+    assert faults(plan_q, entry("subscription", "alice", name, **times)) == expected
 
 
 def test_subscriptions_and_plans_are_pruned_in_that_order(faults, plan, subscribed):
-    kept = [
-        entry("model", "m"),
-        entry("group", "g"),
-        entry("channel", "c"),
-        entry("user", "alice"),
-        entry("key", "alice", "laptop"),
-    ]
-    assert short(plan(*kept, prune=True)) == [
+    rest = [MODEL, GROUP, CHANNEL, ALICE, LAPTOP]
+    assert short(plan(*rest, prune=True)) == [
         ("remove", "subscription", "alice/p"),
         ("remove", "plan", "p"),
     ]
-    assert faults(*kept, entry("subscription", "alice", "p"), prune=True) == [
-        'plan "p" cannot be removed: subscription "alice/p" refers to it'
-    ]
-    others = [*kept[:3], entry("plan", "p"), entry("subscription", "alice", "p")]
-    assert faults(*others, prune=True) == [
-        'user "alice" cannot be removed: subscription "alice/p" refers to it'
-    ]
+    for named, referred in (
+        ([*rest, TERM], 'plan "p"'),
+        ([*rest[:3], entry("plan", "p"), TERM], 'user "alice"'),
+    ):
+        assert faults(*named, prune=True) == [
+            f'{referred} cannot be removed: subscription "alice/p" refers to it'
+        ]
 
 
-def test_options_that_no_model_has_and_values_that_they_cannot_have(state, sealing):
-    upstreams = Upstreams(
-        VENDORS, {"images": "true or false"}, lambda name, value: isinstance(value, bool)
-    )
-
-    def steps(**options):
-        given = entry("channel", "c", options=options)
-        return make_plan(state, [given], sealing, upstreams, at_ms=NOW_MS)
-
-    with pytest.raises(Refused) as caught:
-        steps(imags=True, images="no")
-    assert caught.value.faults == [
+def test_options_that_no_model_has_and_values_that_they_cannot_have(plan, faults):
+    assert faults(entry("channel", "c", options={"imags": True, "images": "no"})) == [
         'channel "c": options: there is no option "imags" (known: images); did you mean "images"?',
         'channel "c": options: images must be true or false',
     ]
-    [step] = steps(images=False)
+    [step] = plan(entry("channel", "c", options={"images": False}))
     assert step.fields == {"options": {"images": False}}
 
 

@@ -133,19 +133,20 @@ def test_tables_that_say_no_change(value, fault):
 
 
 def test_a_list_of_prices_is_taken_whole_or_not_at_all(applied, editor, database):
+    def take(*rows, dry_run=False):
+        return price_list.take(database, editor, rows, dry_run=dry_run)
+
     rows = price_list.read_csv("model,input,output\ngpt-4.1,3,\nclaude,,15\n")
-    shown = price_list.take(database, editor, rows, dry_run=True)
-    assert [(one.model, one.before["input"], one.after["input"]) for one in shown] == [
-        ("gpt-4.1", "2", "3")
-    ]
+    planned = take(*rows, dry_run=True)
+    assert [
+        (change.model, change.before["input"], change.after["input"]) for change in planned
+    ] == [("gpt-4.1", "2", "3")]
     with pytest.raises(Refused, match='row 2: there is no model "cloud"; '):
-        price_list.take(database, editor, [*rows[:1], {"model": "cloud"}], dry_run=False)
-    assert show(database, "model", "gpt-4.1")["price"]["input"] == "2"
-    assert price_list.take(database, editor, rows, dry_run=False) == shown
-    assert show(database, "model", "gpt-4.1")["price"]["input"] == "3"
-    [back] = price_list.take(
-        database, editor, [{"model": "gpt-4.1", "cache_read": None}], dry_run=False
-    )
+        take(rows[0], {"model": "cloud"})
+    assert shown(database)[0] == "2"
+    assert take(*rows) == planned
+    assert shown(database)[0] == "3"
+    [back] = take({"model": "gpt-4.1", "cache_read": None})
     assert "cache_read" in back.before and "cache_read" not in back.after
 
 

@@ -30,68 +30,68 @@ def many(applied, editor, read, base_document):
     editor.apply(read(base_document + text))
 
 
-def told(snapshot):
+BOTH = Cipher(["newer", OLD])
+
+
+def anew(database, cipher=BOTH, report=lambda *_: None):
+    return reseal(database, cipher, "tester", report)
+
+
+def opened(snapshot):
     return {
-        one.name: (one.keys, dict(one.extra_headers), one.route and one.route.proxy)
-        for one in snapshot.channels
+        channel.name: (channel.keys, dict(channel.extra_headers), channel.route)
+        for channel in snapshot.channels
     }
 
 
 def test_everything_is_sealed_anew(many, database, editor, read, base_document):
-    both = Cipher(["newer", OLD])
-    before, names = load_snapshot(database, both), sealed_use(database, both)
+    before, names = load_snapshot(database, BOTH), sealed_use(database, BOTH)
     assert names.newest == 0 and names.older >= CHANNELS * 4 and names.unreadable == 0
     steps = []
-    done = reseal(database, both, "tester", lambda *step: steps.append(step))
+    done = anew(database, report=lambda *step: steps.append(step))
     assert done == names.older
     assert steps[-1][0] == steps[-1][1] and len(steps) > 2
-    assert sealed_use(database, both) == type(names)(done, 0, 0)
+    assert sealed_use(database, BOTH) == type(names)(done, 0, 0)
     alone = load_snapshot(database, Cipher(["newer"]))
-    assert told(alone) == told(before) and not alone.faults
+    assert opened(alone) == opened(before) and not alone.faults
     # what stands for a key elsewhere stays
     assert [c.fingerprints for c in alone.channels] == [c.fingerprints for c in before.channels]
     assert audit.entries(database, 1)[0]["action"] == "reseal"
-    assert reseal(database, both, "tester", lambda *_: None) == 0
+    assert anew(database) == 0
 
 
 def test_it_goes_on_where_it_was_ended(many, database):
-    both = Cipher(["newer", OLD])
-
-    class Killed(Exception):
-        pass
 
     def die(done, of):
         if done < of:
-            raise Killed
+            raise KeyboardInterrupt
 
-    with pytest.raises(Killed):
-        reseal(database, both, "tester", die)
-    middle = sealed_use(database, both)
+    with pytest.raises(KeyboardInterrupt):
+        anew(database, report=die)
+    middle = sealed_use(database, BOTH)
     assert middle.newest and middle.older
-    assert not load_snapshot(database, both).faults
-    assert reseal(database, both, "tester", lambda *_: None) == middle.older
+    assert not load_snapshot(database, BOTH).faults
+    assert anew(database) == middle.older
 
 
 def test_what_no_key_opens_stays(many, database):
     stranger = Cipher(["stranger"])
     assert sealed_use(database, stranger).unreadable >= CHANNELS * 4
-    assert reseal(database, stranger, "tester", lambda *_: None) == 0
+    assert anew(database, stranger) == 0
 
 
 def test_the_same_keys_again_change_nothing(many, database, editor, read, base_document):
-    both = Cipher(["newer", OLD])
-    marks = [one.fingerprints for one in load_snapshot(database, both).channels]
-    reseal(database, both, "tester", lambda *_: None)
+    marks = [one.fingerprints for one in load_snapshot(database, BOTH).channels]
+    anew(database)
     editor._sealing.cipher = Cipher(["newer"])
     text = base_document + "".join(EXTRA.format(number=number) for number in range(CHANNELS))
     assert editor.apply(read(text)).changes == []
     # a key that stays keeps its name beside a new one
     editor.apply(read(text.replace('"sk-0-b"', '"sk-0-c"')))
     after = load_snapshot(database, Cipher(["newer"])).channels
-    changed = [
-        (old, one.fingerprints)
-        for old, one in zip(marks, after, strict=True)
-        if old != one.fingerprints
+    [(old, new)] = [
+        (before, channel.fingerprints)
+        for before, channel in zip(marks, after, strict=True)
+        if before != channel.fingerprints
     ]
-    [(old, new)] = changed
     assert old[0] == new[0] and old[1] != new[1]
