@@ -34,6 +34,7 @@ from store.db.tables.system import Node
 from store.values.errors import Conflict, OutcomeUnknown, StoreError, StoreUnavailable
 from store.values.ids import now_ms
 from tests.support.ports import free_port
+from tests.support.stores import at_once
 
 
 @pytest.fixture
@@ -67,19 +68,17 @@ def in_thread(db, work):
     return thread, results
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "postgres://x/y",
-        "sqlite://x.db",
-        "sqlite:///",
-        "sqlite:///:memory:",
-        "mysql://host",
-        "mysql:///db",
-        "mysql://h/a/b",
-        "mysql://h/db?x=1",
-    ],
-)
+def in_other(db, work):
+    """What some work in a thread of its own comes to."""
+    thread, results = in_thread(db, work)
+    thread.join()
+    return results[0]
+
+
+URLS = ["postgres://x/y", "sqlite://x.db", "sqlite:///", "sqlite:///:memory:", "mysql://host"]
+
+
+@pytest.mark.parametrize("url", [*URLS, "mysql:///db", "mysql://h/a/b", "mysql://h/db?x=1"])
 def test_urls_that_name_no_database(url):
     with pytest.raises(ValueError, match=r"store\.url"):
         open_database(url)
@@ -88,20 +87,17 @@ def test_urls_that_name_no_database(url):
 def test_a_mysql_url_is_decoded():
     db = open_database("mysql://us%40er:p%2Fw@db.example:3307/name")
     assert db.database == "name"
-    parameters = db.connect_params
-    assert (parameters["user"], parameters["password"]) == ("us@er", b"p/w")
-    assert (parameters["host"], parameters["port"]) == ("db.example", 3307)
-    assert parameters["connect_timeout"] and parameters["read_timeout"]
-    assert parameters["write_timeout"]
+    expected = {"user": "us@er", "password": b"p/w", "host": "db.example", "port": 3307}
+    assert expected.items() <= db.connect_params.items()
+    for limit in ("connect_timeout", "read_timeout", "write_timeout"):
+        assert db.connect_params[limit]
 
 
 def test_sqlite_is_durable_and_private(tmp_path):
     path = tmp_path / "x.db"
     db = open_database(f"sqlite:///{path}")
     execute(db, "CREATE TABLE t (a INT)")
-    assert db.journal_mode == "wal"
-    assert db.synchronous == 2
-    assert db.timeout == module.LOCK_WAIT_S
+    assert (db.journal_mode, db.synchronous, db.timeout) == ("wal", 2, module.LOCK_WAIT_S)
     for name in os.listdir(tmp_path):
         assert stat.S_IMODE(os.stat(tmp_path / name).st_mode) == 0o600
     db.close()
@@ -135,18 +131,16 @@ def test_a_column_that_is_left_out_has_its_default(db):
     assert values(db) == [0, 0, None, None]
 
 
-def test_one_row_of_many_that_is_there_already_leaves_none_of_them(db):
+def test_a_duplicate_is_a_conflict_and_of_many_rows_none_stays(db):
     ids = [*range(10, 1000), 1]
-    with pytest.raises(Conflict):
-        transaction(db, lambda: insert_columns(db, "t", {"id": ids, "group": ids}))
+    for work in (
+        lambda: insert_columns(db, "t", {"id": ids, "group": ids}),
+        lambda: execute(db, 'INSERT INTO "t" VALUES (1, 1)'),
+        lambda: executemany(db, 'INSERT INTO "t" VALUES (?, ?)', [(1, 1)]),
+    ):
+        with pytest.raises(Conflict):
+            transaction(db, work)
     assert values(db) == [0, 0]
-
-
-def test_a_duplicate_is_a_conflict(db):
-    with pytest.raises(Conflict):
-        transaction(db, lambda: execute(db, 'INSERT INTO "t" VALUES (1, 1)'))
-    with pytest.raises(Conflict):
-        transaction(db, lambda: executemany(db, 'INSERT INTO "t" VALUES (?, ?)', [(1, 1)]))
 
 
 @pytest.mark.databases("mariadb")  # SQLite columns have no length
@@ -156,40 +150,29 @@ def test_what_does_not_fit_is_an_error_not_cut(db):
         transaction(db, lambda: execute(db, "INSERT INTO s VALUES (?)", ("four",)))
 
 
-def test_text_with_percent_and_unicode_passes(db):
+def test_text_passes_and_rows_found_are_counted_even_when_nothing_changes(db):
     row = execute(db, "SELECT ?, '100%'", ("50% é 😀",)).fetchone()
     assert tuple(row) == ("50% é 😀", "100%")
+    assert [add(db, row_id, 0).rowcount for row_id in (1, 3)] == [1, 0]
 
 
-def test_rows_found_are_counted_even_when_nothing_changes(db):
-    assert add(db, 1, 0).rowcount == 1
-    assert add(db, 3, 0).rowcount == 0
-
-
-def test_a_missing_table_is_an_unavailable_store(db):
-    with pytest.raises(StoreUnavailable):
-        transaction(db, lambda: execute(db, 'SELECT 1 FROM "nowhere"'))
-
-
-def test_a_mistake_in_the_statement_is_no_unavailable_store(db):
+@pytest.mark.parametrize(
+    ("text", "unavailable"), [('SELECT 1 FROM "nowhere"', True), ("SELEKT 1", False)]
+)
+def test_a_missing_table_is_an_unavailable_store_and_a_mistake_is_none(db, text, unavailable):
     with pytest.raises(StoreError) as caught:
-        transaction(db, lambda: execute(db, "SELEKT 1"))
-    assert not isinstance(caught.value, StoreUnavailable)
+        transaction(db, lambda: execute(db, text))
+    assert isinstance(caught.value, StoreUnavailable) is unavailable
 
 
 def test_each_thread_has_its_own_connection(db):
-    mine = db.connection()
-    thread, results = in_thread(db, db.connection)
-    thread.join()
-    assert results[0] is not mine
+    assert in_other(db, db.connection) is not db.connection()
 
 
 def test_a_snapshot_sees_one_moment(db):
     def work():
         before = values(db)
-        thread, results = in_thread(db, lambda: transaction(db, lambda: add(db, 1, 7).rowcount))
-        thread.join()
-        assert results == [1]
+        assert in_other(db, lambda: transaction(db, lambda: add(db, 1, 7).rowcount)) == 1
         return before, values(db)
 
     assert snapshot_read(db, work) == ([0, 0], [0, 0])
@@ -201,10 +184,7 @@ def test_many_threads_lose_no_update(db):
         for _ in range(20):
             transaction(db, lambda: execute(db, 'UPDATE "t" SET "group" = "group" + 1'))
 
-    started = [in_thread(db, work) for _ in range(4)]
-    for thread, _ in started:
-        thread.join()
-    assert [results for _, results in started] == [[None]] * 4
+    assert at_once(db, *[work] * 4) == [None] * 4
     assert values(db) == [80, 80]
 
 
@@ -220,13 +200,8 @@ def test_a_deadlock_is_retried_whole(db):
             barrier.wait()
         add(db, second, 1)
 
-    started = [
-        in_thread(db, lambda a=a, b=b: transaction(db, lambda: work(a, b)))
-        for a, b in ((1, 2), (2, 1))
-    ]
-    for thread, _ in started:
-        thread.join()
-    assert [results for _, results in started] == [[None], [None]]
+    both = [lambda a=a, b=b: transaction(db, lambda: work(a, b)) for a, b in ((1, 2), (2, 1))]
+    assert at_once(db, *both) == [None, None]
     assert len(tries) == 3
     assert values(db) == [2, 2]
 
@@ -259,13 +234,7 @@ def test_a_held_lock_ends_as_unavailable(db, monkeypatch):
 
 def kill_own_connection(db):
     own = execute(db, "SELECT CONNECTION_ID()").fetchone()[0]
-
-    def kill():
-        execute(db, f"KILL {own}")
-
-    thread, results = in_thread(db, kill)
-    thread.join()
-    assert results == [None]
+    assert in_other(db, lambda: execute(db, f"KILL {own}") and None) is None
 
 
 @pytest.mark.databases("mariadb")  # SQLite has no server
@@ -322,19 +291,14 @@ def test_a_deadlock_in_commit_is_retried(db, monkeypatch, code):
     assert values(db) == [1, 0]
 
 
-def test_nobody_answers():
-    db = open_database("mysql://root@127.0.0.1:1/none")
-    start = time.monotonic()
-    with pytest.raises(StoreUnavailable):
-        transaction(db, lambda: execute(db, "SELECT 1"))
-    assert time.monotonic() - start < module.CONNECT_TIMEOUT_S
-
-
-def test_a_file_that_is_no_database(tmp_path):
+def test_nobody_answers_or_a_file_is_no_database(tmp_path):
     (tmp_path / "x.db").write_bytes(b"nonsense" * 1000)
-    db = open_database(f"sqlite:///{tmp_path}/x.db")
-    with pytest.raises(StoreUnavailable):
-        transaction(db, lambda: execute(db, "SELECT 1"))
+    start = time.monotonic()
+    for url in ("mysql://root@127.0.0.1:1/none", f"sqlite:///{tmp_path}/x.db"):
+        db = open_database(url)
+        with pytest.raises(StoreUnavailable):
+            transaction(db, lambda db=db: execute(db, "SELECT 1"))
+    assert time.monotonic() - start < module.CONNECT_TIMEOUT_S
 
 
 def test_names_of_other_errors():

@@ -37,23 +37,13 @@ def test_up_makes_what_was_pending_and_nothing_twice(empty_database):
     assert all(step.applied_ms > 1_600_000_000_000 for step in steps)
 
 
-def test_many_processes_at_once(database_url):
-    runners = [
-        subprocess.Popen(
-            [sys.executable, "-c", UP, database_url], stdout=subprocess.PIPE, text=True
-        )
-        for _ in range(4)
-    ]
-    answers = [runner.communicate(timeout=60)[0].strip() for runner in runners]
-    assert [runner.returncode for runner in runners] == [0] * 4
-    _assert_each_ran_once([ast.literal_eval(answer) for answer in answers])
-
-
-def test_many_threads_at_once(empty_database):
-    _assert_each_ran_once(at_once(empty_database, *[lambda: migrate.up(empty_database)] * 6))
-
-
-def _assert_each_ran_once(answers):
+def test_many_processes_and_threads_at_once(database_url, empty_database):
+    pipes = {"stdout": subprocess.PIPE, "text": True}
+    command = [sys.executable, "-c", UP, database_url]
+    runners = [subprocess.Popen(command, **pipes) for _ in range(3)]
+    answers = at_once(empty_database, *[lambda: migrate.up(empty_database)] * 3)
+    answers += [ast.literal_eval(runner.communicate(timeout=60)[0]) for runner in runners]
+    assert [runner.returncode for runner in runners] == [0] * 3
     assert sorted(name for names in answers for name in names) == NAMES
 
 

@@ -6,12 +6,12 @@ import threading
 import pytest
 
 from store.db import partitions
-from store.db.database import discard, execute, is_mysql, open_database, snapshot_read
+from store.db.database import discard, execute, is_mysql, open_database
 from store.db.partitions import following_day, keep_ahead, make_days, prune, pruned_before
 from store.values.errors import StoreError, StoreUnavailable
 from store.values.ids import day_at, now_ms
 from tests.support import usage_records
-from tests.support.stores import at_once
+from tests.support.stores import at_once, select
 from tests.support.usage_records import DAY_MS, MONDAY_MS, record_at
 
 MONDAY = 20260105
@@ -24,7 +24,7 @@ def store(db, days, each=3):
 
 def days_of(db):
     query = 'SELECT "day", COUNT(*) FROM "usage_records" GROUP BY "day" ORDER BY "day"'
-    return dict(snapshot_read(db, lambda: execute(db, query).fetchall()))
+    return dict(select(db, query))
 
 
 @pytest.fixture
@@ -42,12 +42,8 @@ def another(database, database_url):
     discard(db)
 
 
-def test_days_follow_each_other():
-    assert following_day(20261231) == 20270101
-    assert following_day(20280228) == 20280229
-
-
 def test_days_are_made_ahead_and_only_once(mysql):
+    assert (following_day(20261231), following_day(20280228)) == (20270101, 20280229)
     assert make_days(mysql, MONDAY, 2) == [20260105, 20260106, 20260107]
     assert make_days(mysql, MONDAY, 2) == []
     assert make_days(mysql, 20260107, 1) == [20260108]
@@ -156,35 +152,28 @@ def test_the_connection_is_as_before_after_pruning(database):
     assert settings() == before != seen[0]
 
 
-def test_pruning_while_another_node_writes(database, another):
+def test_pruning_while_another_node_writes(database):
     if is_mysql(database):
         make_days(database, MONDAY, 4)
     store(database, range(4), each=200)
-    stop = threading.Event()
-    failed, written = [], []
+    stop, written = threading.Event(), []
 
     def write():
-        try:
-            while not stop.is_set():
-                store(another, [0, 4], each=5)
-                written.append(10)
-        except BaseException as error:  # noqa: BLE001 - handed to the test
-            failed.append(error)
-        finally:
-            discard(another)
+        while not stop.is_set():
+            store(database, [0, 4], each=5)
+            written.append(10)
 
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        for before in (20260106, 20260107, 20260108):
-            prune(database, before)
-    finally:
-        stop.set()
-        thread.join()
-    assert failed == [] and written
+    def prune_days():
+        try:
+            for before in (20260106, 20260107, 20260108):
+                prune(database, before)
+        finally:
+            stop.set()
+
+    assert at_once(database, write, prune_days) == [None, None] and written
     while prune(database, 20260108).records:
         pass
     left = days_of(database)
     assert left == {20260108: 200, 20260109: sum(written) // 2}
-    query = 'SELECT SUM("calls") FROM "usage_by_day"'
-    assert int(execute(database, query).fetchone()[0]) == 800 + sum(written)
+    [(calls,)] = select(database, 'SELECT SUM("calls") FROM "usage_by_day"')
+    assert int(calls) == 800 + sum(written)

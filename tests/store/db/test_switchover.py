@@ -1,6 +1,6 @@
 """A planned switchover: one server is set read-only, and the name leads to another one."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -10,12 +10,12 @@ from store.db.database import (
     execute,
     open_database,
     require_writable,
-    snapshot_read,
     transaction,
 )
 from store.values.errors import ReadOnly
 from tests.support.mariadb import MariaDb
 from tests.support.proxy import Switch
+from tests.support.stores import select
 
 WAYS = ("read_only", "tx_read_only")  # 1290 and 1792
 
@@ -76,24 +76,14 @@ class Reader:
 
     def __init__(self, db):
         self._db = db
-        self._go, self._done = threading.Semaphore(0), threading.Semaphore(0)
-        self._values = []
-        threading.Thread(target=self._run, daemon=True).start()
-
-    def _run(self):
-        while True:
-            self._go.acquire()
-            self._values = values(self._db)
-            self._done.release()
+        self._pool = ThreadPoolExecutor(1)
 
     def read(self):
-        self._go.release()
-        self._done.acquire()
-        return self._values
+        return self._pool.submit(values, self._db).result()
 
 
 def values(db):
-    return [row[0] for row in snapshot_read(db, lambda: execute(db, "SELECT v FROM t").fetchall())]
+    return [value for (value,) in select(db, "SELECT v FROM t")]
 
 
 def add(db):
@@ -101,7 +91,7 @@ def add(db):
 
 
 def session_id(db):
-    return snapshot_read(db, lambda: execute(db, "SELECT CONNECTION_ID()").fetchone()[0])
+    return select(db, "SELECT CONNECTION_ID()")[0][0]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -112,9 +102,8 @@ def test_the_first_write_after_it_arrives_and_every_session_moves(servers, db, w
     servers.old.run(f"SET GLOBAL {way} = 1")
     servers.name.goal = servers.new.port
     if way != "read_only":  # of sessions that are there it is a setting of their own
-        transaction_read_only = "SET SESSION TRANSACTION READ ONLY"
-        snapshot_read(db, lambda: execute(db, "SELECT 1"))
-        db.execute_sql(transaction_read_only)
+        select(db, "SELECT 1")
+        db.execute_sql("SET SESSION TRANSACTION READ ONLY")
     add(db)
     assert servers.new.run("SELECT v FROM d.t") == (("new",), ("written",))
     assert values(db) == reader.read() == ["new", "written"]

@@ -9,16 +9,8 @@ from store.db.tables.users import KeySecret
 
 
 def test_json_and_flags_come_back(database):
-    row = {
-        "id": "i",
-        "name": 'né"\\',
-        "vendor": "v",
-        "family": "f",
-        "base_url": "u",
-        "groups": ["ä", "b"],
-        "models": {"a": "😀"},
-        "enabled": False,
-    }
+    row = {"id": "i", "name": 'né"\\', "vendor": "v", "family": "f", "base_url": "u"}
+    row |= {"groups": ["ä", "b"], "models": {"a": "😀"}, "enabled": False}
     Channel.insert(row).execute(database)
     [back] = Channel.select().bind(database).dicts()
     assert {name: back[name] for name in row} == row
