@@ -4,9 +4,8 @@ from itertools import chain
 
 from store.channels import probes
 from store.channels.status_sums import Probed, add_probes, add_records
-from store.db.database import execute, snapshot_read
 from store.values.usage_record import AttemptRecord
-from tests.support.stores import at_once
+from tests.support.stores import at_once, count
 from tests.support.usage_records import NOW_MS, usage_record
 
 PAIRS = [("main", "m1"), ("main", "m2"), ("spare", "m1")]
@@ -63,12 +62,6 @@ def test_one_of_many_processes_has_the_claim(database):
 
 def test_claims_of_what_is_gone_are_forgotten(database):
     probes.claim(database, PAIRS[0], 1, NOW_MS)
-
-    def count():
-        query = 'SELECT COUNT(*) FROM "channel_probes"'
-        return snapshot_read(database, lambda: execute(database, query).fetchone())[0]
-
-    probes.forget_old(database, NOW_MS + 1000 + probes.KEPT_MS)
-    assert count() == 1
-    probes.forget_old(database, NOW_MS + 1001 + probes.KEPT_MS)
-    assert count() == 0
+    for late_ms, left in ((1000, 1), (1001, 0)):
+        probes.forget_old(database, NOW_MS + late_ms + probes.KEPT_MS)
+        assert count(database, "channel_probes") == left

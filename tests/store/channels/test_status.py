@@ -16,10 +16,11 @@ from store.channels.status import (
     worst,
 )
 from store.channels.status_sums import Probed, add_probes, fold
-from store.db.database import execute, snapshot_read, transaction
+from store.db.database import transaction
 from store.values.ids import new_ulid
 from store.values.usage_record import AttemptRecord
 from tests.support import usage_records
+from tests.support.stores import select
 from tests.support.usage_records import record_at
 
 pytestmark = pytest.mark.databases("sqlite")
@@ -30,25 +31,14 @@ NOW_MS = 1_767_571_290_000  # 2026-01-05T00:01:30Z
 @pytest.fixture
 def db(applied, editor, database, read):
     """A second channel for gpt-4.1, and none for a model that one group names."""
-    editor.apply(
-        read(
-            """
-            [[model]]
-            name = "lonely"
-            price = { input = "1", output = "1" }
-            [[group]]
-            name = "plain"
-            models = ["gpt-4.1", "lonely"]
-            [[channel]]
-            name = "spare"
-            vendor = "openai"
-            family = "chat_completions"
-            base_url = "https://spare.example"
-            keys = ["sk-spare"]
-            models = { "gpt-4.1" = "gpt-4.1" }
-            """
-        )
-    )
+    spare = {"name": "spare", "vendor": "openai", "family": "chat_completions"}
+    spare |= {"base_url": "https://spare.example", "keys": ["sk-spare"]}
+    document = {
+        "model": [{"name": "lonely", "price": {"input": "1", "output": "1"}}],
+        "group": [{"name": "plain", "models": ["gpt-4.1", "lonely"]}],
+        "channel": [spare | {"models": {"gpt-4.1": "gpt-4.1"}}],
+    }
+    editor.apply(read(json.dumps(document)))
     return database
 
 
@@ -82,12 +72,19 @@ def said(status):
     return status.state, status.reason, status.since_ms
 
 
+def spare(db, at_ms=NOW_MS):
+    return said(channel_of(db, "spare", at_ms=at_ms))
+
+
+QUIET = ("available", "no_recent_traffic", None)
+
+
 def keys_of(db, channel):
     query = (
         'SELECT c."id", k."fingerprint" FROM "channels" c JOIN "channel_keys" k'
         ' ON k."channel_id" = c."id" WHERE c."name" = ? ORDER BY k."position"'
     )
-    return snapshot_read(db, lambda: execute(db, query, (channel,)).fetchall())
+    return select(db, query, channel)
 
 
 def show(db, channel, *keys, model="gpt-4.1", reason="failing", ago_s=10, worker="", **fields):
@@ -108,8 +105,8 @@ def test_nothing_known_is_available(db):
         ("openai-main", "gpt-4.1"),
         ("spare", "gpt-4.1"),
     ]
-    assert said(channel_of(db)) == ("available", "no_recent_traffic", None)
-    assert said(model_of(db)) == ("available", "no_recent_traffic", None)
+    assert said(channel_of(db)) == QUIET
+    assert said(model_of(db)) == QUIET
 
 
 def test_traffic_that_is_well(db):
@@ -120,16 +117,12 @@ def test_traffic_that_is_well(db):
     assert status.last_error == "upstream_error"
 
 
-def test_switched_off(db, editor):
-    editor.set_enabled("channel", "openai-main", False)
-    store(db, *[failed() for _ in range(5)])
-    assert said(channel_of(db)) == ("disabled", None, None)
-
-
-def test_a_channel_that_drains_takes_no_calls(db, editor):
+def test_switched_off_or_draining(db, editor):
     editor.change("channel", "openai-main", {"draining": "true"})
-    assert said(channel_of(db))[:2] == ("disabled", "draining")
-    assert said(model_of(db))[0] == "available"
+    store(db, *[failed() for _ in range(5)])
+    assert said(channel_of(db)) == ("disabled", "draining", None)
+    editor.set_enabled("channel", "openai-main", False)
+    assert said(channel_of(db)) == ("disabled", None, None)
 
 
 def test_a_refused_key_is_known_while_no_gateway_runs(db):
@@ -161,6 +154,9 @@ def test_down_since_the_first_failure_that_no_success_has_followed(db):
 
 
 def test_a_rate_of_failures(db):
+    store(db, *[failed(ago_s=400) for _ in range(5)])  # old ones say nothing of now
+    assert said(channel_of(db)) == QUIET
+    assert channel_of(db).windows()["24h"].calls == 5
     store(db, *[call() for _ in range(DEGRADED_CALLS - 2)], failed())
     assert channel_of(db).state == "available"
     store(db, failed())
@@ -169,23 +165,12 @@ def test_a_rate_of_failures(db):
     assert channel_of(db).state == "available"
 
 
-def test_old_failures_say_nothing_of_now(db):
-    store(db, *[failed(ago_s=400) for _ in range(5)])
-    assert said(channel_of(db)) == ("available", "no_recent_traffic", None)
-    assert channel_of(db).windows()["24h"].calls == 5
-
-
 def test_one_of_two_keys_left_alone_is_degraded_both_are_down(db):
     show(db, "openai-main", 0, reason="key_put_aside", model="", ago_s=60)
     assert said(channel_of(db)) == ("degraded", "key_put_aside", NOW_MS - 60_000)
     show(db, "openai-main", 1)
     assert said(channel_of(db)) == ("down", "failing", NOW_MS - 10_000)
-    assert said(channel_of(db, "spare")) == ("available", "no_recent_traffic", None)
-
-
-def test_a_breaker_of_one_model_is_not_one_of_another(db):
-    show(db, "spare", 0, model="other")
-    assert channel_of(db, "spare").state == "available"
+    assert spare(db) == QUIET
 
 
 def test_what_another_worker_served_since_makes_it_degraded(db):
@@ -193,46 +178,43 @@ def test_what_another_worker_served_since_makes_it_degraded(db):
     store(db, call(ago_s=30, channel="spare"))
     assert channel_of(db, "spare").state == "down"
     store(db, call(ago_s=10, channel="spare"))
-    assert said(channel_of(db, "spare")) == ("degraded", "failing", NOW_MS - 20_000)
+    assert spare(db) == ("degraded", "failing", NOW_MS - 20_000)
     show(db, "spare", 0, ago_s=5)  # now that one has it, too
-    assert said(channel_of(db, "spare")) == ("down", "failing", NOW_MS - 5_000)
+    assert spare(db) == ("down", "failing", NOW_MS - 5_000)
 
 
 def test_workers_together_tell_the_earliest_and_forget_with_them(db):
     one, two = new_ulid(), new_ulid()
     show(db, "spare", 0, ago_s=20, worker=one)
     show(db, "spare", 0, ago_s=50, worker=two)
-    assert said(channel_of(db, "spare")) == ("down", "failing", NOW_MS - 50_000)
+    assert spare(db) == ("down", "failing", NOW_MS - 50_000)
     transaction(db, lambda: breakers.forget(db, two))
-    assert said(channel_of(db, "spare")) == ("down", "failing", NOW_MS - 20_000)
+    assert spare(db) == ("down", "failing", NOW_MS - 20_000)
     transaction(db, lambda: breakers.forget(db, one))
-    assert said(channel_of(db, "spare")) == ("available", "no_recent_traffic", None)
+    assert spare(db) == QUIET
 
 
-def test_slow_starts_never_mean_down(db):
+def test_slow_starts_never_mean_down_nor_does_a_breaker_of_another_model(db, editor):
+    show(db, "spare", 0, model="other")
+    assert spare(db) == QUIET
     show(db, "spare", 0, reason="slow")
-    assert said(channel_of(db, "spare")) == ("degraded", "slow", NOW_MS - 10_000)
+    assert spare(db) == ("degraded", "slow", NOW_MS - 10_000)
+    assert worst(of_channels(db, NOW_MS)).name == "spare"
+    editor.set_enabled("channel", "spare", False)
+    assert worst(of_channels(db, NOW_MS)).state == "available" and worst([]) is None
 
 
-def test_a_breaker_that_nobody_has_tried_again_gets_old(db):
+def test_a_breaker_that_nobody_has_tried_again_gets_old_and_goes_with_its_key(db, editor, read):
     show(db, "spare", 0, until_ms=NOW_MS - RECENT_MS + 1)
-    assert channel_of(db, "spare").state == "down"
-    assert channel_of(db, "spare", at_ms=NOW_MS + 1).state == "available"
-
-
-def test_a_replaced_key_has_nothing_against_it(db, editor, read):
-    show(db, "spare", 0)
-    editor.apply(read('[[channel]]\nname = "spare"\nkeys = ["sk-new"]'))
-    assert channel_of(db, "spare").state == "available"
-
-
-def test_a_channel_without_keys(db, editor, read):
-    editor.apply(read('[[channel]]\nname = "spare"\nkeys = []'))
-    query = 'SELECT "id" FROM "channels" WHERE "name" = ?'
-    [(channel_id,)] = snapshot_read(db, lambda: execute(db, query, ("spare",)).fetchall())
-    row = {(channel_id, "gpt-4.1", ""): ("failing", NOW_MS - 5, NOW_MS + 5)}
-    breakers.show(db, new_ulid(), {}, row)
-    assert said(channel_of(db, "spare")) == ("down", "failing", NOW_MS - 5)
+    assert spare(db)[0] == "down"
+    assert spare(db, NOW_MS + 1)[0] == "available"
+    for keys, state in (("sk-new", "available"), ("", "down")):
+        editor.change("channel", "spare", {"keys": keys})
+        if not keys:  # a channel without keys has one breaker
+            [(channel_id,)] = select(db, 'SELECT "id" FROM "channels" WHERE "name" = \'spare\'')
+            row = {(channel_id, "gpt-4.1", ""): ("failing", NOW_MS - 5, NOW_MS + 5)}
+            breakers.show(db, new_ulid(), {}, row)
+        assert spare(db)[0] == state
 
 
 # ---- probes --------------------------------------------------------------------------------------
@@ -269,16 +251,13 @@ def test_probes_speak_where_there_is_no_traffic(db, errors, state, reason, folde
     assert probes == {"calls": len(errors), "success": errors.count(None) / len(errors)}
 
 
-def test_traffic_is_believed_before_probes(db):
-    probe(db, *["connect"] * 5)
-    store(db, call(channel="spare"))
-    assert said(channel_of(db, "spare")) == ("available", None, None)
-
-
-def test_probes_of_yesterday_say_nothing(db):
+def test_traffic_is_believed_before_probes_and_those_of_yesterday_say_nothing(db):
     probe(db, *["connect"] * 5, ago_s=3 * 3600)
     fold(db, NOW_MS // 1000)
-    assert said(channel_of(db, "spare")) == ("available", "no_recent_traffic", None)
+    assert spare(db) == QUIET
+    probe(db, *["connect"] * 5)
+    store(db, call(channel="spare"))
+    assert spare(db) == ("available", None, None)
 
 
 # ---- models --------------------------------------------------------------------------------------
@@ -364,14 +343,6 @@ def test_the_public_form(db):
     empty = to_public(channel_of(db, "spare"))
     assert empty["windows"]["30d"] == dict.fromkeys(status["windows"]["24h"], None) | {"calls": 0}
     assert (empty["since"], empty["last_error"], empty["last_error_at"]) == (None, None, None)
-
-
-def test_the_worst_is_what_an_operator_looks_at(db, editor):
-    show(db, "spare", 0, reason="slow")
-    assert worst(of_channels(db, NOW_MS)).name == "spare"
-    editor.set_enabled("channel", "spare", False)
-    assert worst(of_channels(db, NOW_MS)).state == "available"
-    assert worst([]) is None
 
 
 def test_many_channels_are_asked_for_in_parts(db, monkeypatch):

@@ -9,10 +9,9 @@ import pytest
 import store.channels.status_sums as sums
 from adapters.faults import CODES, Condition, Fault
 from store.calls.booking import OffsetMoved
-from store.db.database import execute, snapshot_read
 from store.values.usage_record import AttemptRecord
 from tests.support import usage_records
-from tests.support.stores import at_once
+from tests.support.stores import at_once, select
 from tests.support.usage_records import BookedJournal, record_at
 
 NOW_S = 1_767_571_200  # 2026-01-05T00:00:00Z
@@ -34,15 +33,10 @@ def store(db, *records):
 def rows(db, **where):
     """The rows as dictionaries without their empty sums, those of `where` alone."""
     names = sums.KEY + sums.COLUMNS
-
-    def read():
-        columns = ", ".join(f'"{name}"' for name in names)
-        return execute(
-            db, f'SELECT {columns} FROM "channel_sums" ORDER BY 1, 2, 3, 4, 5'
-        ).fetchall()
-
-    found = [dict(zip(names, line, strict=True)) for line in snapshot_read(db, read)]
-    chosen = [row for row in found if all(row[name] == value for name, value in where.items())]
+    columns = ", ".join(f'"{name}"' for name in names)
+    lines = select(db, f'SELECT {columns} FROM "channel_sums" ORDER BY 1, 2, 3, 4, 5')
+    found = [dict(zip(names, line, strict=True)) for line in lines]
+    chosen = [row for row in found if where.items() <= row.items()]
     return [{name: value for name, value in row.items() if value not in (0, "")} for row in chosen]
 
 
@@ -72,10 +66,8 @@ def test_a_call_counts_for_its_channel_and_its_group(database):
 
 def test_the_minute_is_that_of_the_end(database):
     store(database, record(NOW_S + 30, duration_ms=45_000), record(NOW_S + 59, duration_ms=999))
-    assert [(row["at_s"], row["ok"]) for row in rows(database, scope="group")] == [
-        (NOW_S, 1),
-        (NOW_S + 60, 1),
-    ]
+    minutes = [(row["at_s"], row["ok"]) for row in rows(database, scope="group")]
+    assert minutes == [(NOW_S, 1), (NOW_S + 60, 1)]
 
 
 @pytest.mark.parametrize(
@@ -116,27 +108,27 @@ def test_an_attempt_that_another_channel_made_good(database):
     assert main["generation_ms"] == group["generation_ms"] == 300
 
 
+FAILED = (0, 1)
+BLAMELESS = ("upstream_invalid_request", "context_length_exceeded", "content_policy_violation")
+BLAMELESS += ("not_found",)
+BLAMED = ("upstream_error", "upstream_rate_limited", "channel_misconfigured")
+
+
 @pytest.mark.parametrize(
     ("outcome", "code", "attempt_error", "channel", "group"),
     [
         ("client_gone", "client_gone", None, None, None),
-        ("upstream_error", "upstream_invalid_request", "upstream_invalid_request", None, None),
-        ("upstream_error", "context_length_exceeded", "context_length_exceeded", None, None),
-        ("upstream_error", "content_policy_violation", "content_policy_violation", None, None),
-        ("upstream_error", "not_found", "not_found", None, None),
-        ("upstream_error", "upstream_error", "upstream_error", (0, 1), (0, 1)),
-        ("upstream_error", "upstream_rate_limited", "upstream_rate_limited", (0, 1), (0, 1)),
-        ("upstream_error", "channel_misconfigured", "channel_misconfigured", (0, 1), (0, 1)),
-        ("upstream_error", "upstream_unreachable", "connect", (0, 1), (0, 1)),
-        ("upstream_error", "upstream_invalid_response", "too_large", None, (0, 1)),
-        ("timeout", "upstream_timeout", "timeout_first_byte", (0, 1), (0, 1)),
+        *(("upstream_error", code, code, None, None) for code in BLAMELESS),
+        *(("upstream_error", code, code, FAILED, FAILED) for code in BLAMED),
+        ("upstream_error", "upstream_unreachable", "connect", FAILED, FAILED),
+        ("upstream_error", "upstream_invalid_response", "too_large", None, FAILED),
+        ("timeout", "upstream_timeout", "timeout_first_byte", FAILED, FAILED),
         # After the answer was accepted.
-        ("upstream_error", "upstream_overloaded", None, (0, 1), (0, 1)),
-        ("upstream_truncated", "upstream_truncated", None, (0, 1), (0, 1)),
-        ("timeout", "upstream_timeout", None, (0, 1), (0, 1)),
-        ("drained", "drained", None, None, (0, 1)),
-        ("gateway_lost", "gateway_lost", None, None, (0, 1)),
-        ("internal_error", "internal_error", None, None, (0, 1)),
+        ("upstream_error", "upstream_overloaded", None, FAILED, FAILED),
+        ("upstream_truncated", "upstream_truncated", None, FAILED, FAILED),
+        ("timeout", "upstream_timeout", None, FAILED, FAILED),
+        *((code, code, None, None, FAILED) for code in ("drained", "gateway_lost")),
+        ("internal_error", "internal_error", None, None, FAILED),
     ],
 )
 def test_what_counts_as_a_failure(database, outcome, code, attempt_error, channel, group):
@@ -150,22 +142,14 @@ def test_what_counts_as_a_failure(database, outcome, code, attempt_error, channe
         assert not [name for name in row if name.startswith(("total", "first", "gener"))]
 
 
-@pytest.mark.parametrize(
-    ("code", "failed"),
-    [
-        ("no_channel_available", 1),
-        ("upstream_rate_limited", 1),
-        ("unavailable", 1),
-        ("rate_limit_exceeded", 0),
-        ("insufficient_quota", 0),
-        ("model_not_found", 0),
-        ("invalid_json", 0),
-    ],
-)
-def test_a_refusal_fails_when_the_gateway_could_not_serve(database, code, failed):
+OWN = ("no_channel_available", "upstream_rate_limited", "unavailable")
+OTHERS = ("rate_limit_exceeded", "insufficient_quota", "model_not_found", "invalid_json")
+
+
+@pytest.mark.parametrize("code", OWN + OTHERS)
+def test_a_refusal_fails_when_the_gateway_could_not_serve(database, code):
     store(database, record(attempts=(), channel=None, outcome="refused", error_code=code))
-    expected = {("group", "default", "m1"): (0, 1)} if failed else {}
-    assert counts(database) == expected
+    assert counts(database) == ({("group", "default", "m1"): FAILED} if code in OWN else {})
 
 
 def test_the_words_are_those_of_the_relay():
@@ -215,13 +199,8 @@ def test_long_names_fit(database):
 
 
 def test_probes_are_apart_from_traffic(database):
-    sums.add_probes(
-        database,
-        [
-            sums.Probed("main", "m1", NOW_MS, None, 70, 500),
-            sums.Probed("main", "m1", NOW_MS + 1, "upstream_error"),
-        ],
-    )
+    good = sums.Probed("main", "m1", NOW_MS, None, 70, 500)
+    sums.add_probes(database, [good, sums.Probed("main", "m1", NOW_MS + 1, "upstream_error")])
     [row] = rows(database)
     assert row == {
         **{"span": "minute", "at_s": NOW_S, "scope": "probe", "name": "main", "model": "m1"},
@@ -282,17 +261,11 @@ def test_windows_are_the_sums_of_what_lies_in_them(database, monkeypatch):
             ("last_30d", sums.DAY_S, sums.MONTH_S + sums.DAY_S),
         ):
             for model in ("m1", "m2"):
-                spans = {"last_24h": ("minute", "last_24h")}.get(span, ("minute", "last_24h", span))
-                found = sum(
-                    row.get("ok", 0)
-                    for row in rows(database, scope="group", model=model)
-                    if row["span"] in spans
-                )
-                inside = [
-                    at_s
-                    for at_s, of in ended
-                    if of == model and at_s - at_s % finest_s >= now_s - age_s
-                ]
+                spans = ("minute", "last_24h", *({"last_30d"} & {span}))
+                own = rows(database, scope="group", model=model)
+                found = sum(row.get("ok", 0) for row in own if row["span"] in spans)
+                ends = [at_s - at_s % finest_s for at_s, called in ended if called == model]
+                inside = [at_s for at_s in ends if at_s >= now_s - age_s]
                 assert found == len(inside), (span, model)
 
 
@@ -301,5 +274,5 @@ def test_processes_fold_at_once_without_losing_a_call(database, monkeypatch):
     monkeypatch.setattr(sums, "FOLD_ROWS", 5)
     assert at_once(database, *[lambda: fold_all(database, NOW_S + 4000)] * 3) == [None] * 3
     assert {row["span"] for row in rows(database)} == {"hour", "last_24h"}
-    assert sum(row["ok"] for row in rows(database, span="hour", scope="channel")) == 40
-    assert sum(row["ok"] for row in rows(database, span="last_24h", scope="channel")) == 40
+    for span in ("hour", "last_24h"):
+        assert sum(row["ok"] for row in rows(database, span=span, scope="channel")) == 40

@@ -63,7 +63,7 @@ def test_what_is_written_meanwhile_is_a_beginning_of_it_all(journal, tmp_path):
     thread = threading.Thread(target=work)
     thread.start()
     try:
-        for number in range(20):
+        for number in range(5):
             with HeldJournals([journal.directory]) as held:
                 before = len(ids)
                 files = list(held.read())

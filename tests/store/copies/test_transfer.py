@@ -6,15 +6,7 @@ from store.catalog.catalog import load_snapshot
 from store.copies import transfer
 from store.copies.transfer import MARK, copy
 from store.db.changes import current_version
-from store.db.database import (
-    database_ms,
-    discard,
-    execute,
-    is_mysql,
-    open_database,
-    snapshot_read,
-    transaction,
-)
+from store.db.database import database_ms, discard, is_mysql, open_database, transaction
 from store.db.migrate import up
 from store.db.nodes import note_seen
 from store.db.partitions import _limits, prune
@@ -23,6 +15,7 @@ from store.db.tables.usage import JournalRow
 from store.values.errors import Refused, StoreError, StoreUnavailable
 from store.values.ids import day_at
 from store.values.pricing import Prices
+from tests.support.stores import select
 from tests.support.usage_records import DAY_MS, BookedJournal, charged
 from tests.support.users import add_user
 
@@ -58,30 +51,25 @@ def source(database, applied):
 
 def contents(db):
     """All rows of all tables, without their order."""
-
-    def read():
-        return {
-            table._meta.table_name: sorted(
-                execute(db, f'SELECT {_listed(table)} FROM "{table._meta.table_name}"').fetchall(),
-                key=repr,
-            )
-            for table in all_tables()
-        }
-
-    return snapshot_read(db, read)
+    return {
+        table._meta.table_name: sorted(
+            select(db, f'SELECT {_listed(table)} FROM "{table._meta.table_name}"'), key=repr
+        )
+        for table in all_tables()
+    }
 
 
 def _listed(table):
     return ", ".join(f'"{field.column_name}"' for field in table._meta.sorted_fields)
 
 
-def said(report):
-    return report.append
+def ignore(text):
+    """A report that nobody reads."""
 
 
 def test_there_and_back_all_is_the_same(source, target, request, tmp_path, cipher):
     report = []
-    counts = copy(source, target, said(report))
+    counts = copy(source, target, report.append)
     assert counts["usage_records"] == CALLS and counts["users"] == 3
     assert contents(target) == contents(source)
     assert f"usage_records: {CALLS} of {CALLS} rows" in report and "verifying" in report
@@ -91,14 +79,14 @@ def test_there_and_back_all_is_the_same(source, target, request, tmp_path, ciphe
         url = f"sqlite:///{tmp_path}/back.db"
     back = open_database(url)
     try:
-        copy(target, back, said(report))
+        copy(target, back, report.append)
         assert contents(back) == contents(source)
     finally:
         discard(back)
 
 
 def test_days_have_partitions_in_the_copy(source, target):
-    copy(source, target, said([]))
+    copy(source, target, ignore)
     if is_mysql(target):
         today = day_at(database_ms(target))
         assert f"p{today}" in _limits(target) and len(_limits(target)) == 6
@@ -106,7 +94,7 @@ def test_days_have_partitions_in_the_copy(source, target):
 
 def test_what_was_pruned_is_not_missed(source, target):
     prune(source, day_at(database_ms(source) - 2 * DAY_MS))
-    copy(source, target, said([]))
+    copy(source, target, ignore)
     assert contents(target) == contents(source)
 
 
@@ -114,7 +102,7 @@ def test_a_target_in_use_is_refused(source, target):
     up(target)
     add_user(target, "somebody")
     with pytest.raises(Refused, match=r"holds something already: users"):
-        copy(source, target, said([]))
+        copy(source, target, ignore)
     assert contents(target)["usage_records"] == []
 
 
@@ -122,12 +110,12 @@ def test_a_source_in_use_is_refused(source, target):
     BookedJournal(source)
     note_seen(source, "web-1")
     with pytest.raises(Refused, match=r"less than a minute ago, by: web-1"):
-        copy(source, target, said([]))
+        copy(source, target, ignore)
 
 
 def test_a_journal_of_a_dead_process_goes_with_it(source, target):
     BookedJournal(source)
-    copy(source, target, said([]))
+    copy(source, target, ignore)
     assert contents(target)["journals"] == contents(source)["journals"]
 
 
@@ -145,7 +133,7 @@ def test_an_interrupted_copy_is_of_no_use_and_is_repeated(source, target):
     assert MARK in dict(contents(target)["versions"])
     with pytest.raises(StoreUnavailable, match="not complete"):
         current_version(target)  # what each gateway asks first
-    copy(source, target, said([]))
+    copy(source, target, ignore)
     assert contents(target) == contents(source)
 
 
@@ -156,18 +144,18 @@ def test_rows_that_come_meanwhile_are_noticed(source, target):
 
     with pytest.raises(StoreError, match=r"users: 4 rows in .*, 3 in .*: was one of them used"):
         copy(source, target, somebody_writes)
-    copy(source, target, said([]))
+    copy(source, target, ignore)
     assert contents(target) == contents(source)
 
 
 def test_a_copy_that_is_not_right_is_refused(source, target, monkeypatch):
     monkeypatch.setattr(transfer.restored, "faults", lambda db: ["a cent is missing"])
     with pytest.raises(StoreError, match="a cent is missing"):
-        copy(source, target, said([]))
+        copy(source, target, ignore)
 
 
 def test_the_catalog_is_read_from_the_copy(source, target, cipher):
-    copy(source, target, said([]))
+    copy(source, target, ignore)
     before, after = (load_snapshot(db, cipher) for db in (source, target))
     assert [one.name for one in after.channels] == [one.name for one in before.channels]
     assert after.channels[0].keys == before.channels[0].keys

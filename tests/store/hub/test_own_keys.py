@@ -29,6 +29,14 @@ def laptop(database, applied):
     return show(database, "key", "alice/laptop")["id"]
 
 
+def spend(database, laptop, nanos, at_ms):
+    """Note so much as spent in the key's window of a day; when that ends."""
+    account, ends_ms = quota_at(laptop, "day", at_ms)
+    row = {"account": account, "spent": nanos, "ends_ms": ends_ms}
+    transaction(database, lambda: Quota.replace(row).execute(database))
+    return ends_ms
+
+
 def call(alice, key_id, number, at_ms, **fields):
     facts = {"user_id": alice, "user": "alice", "key_id": key_id, "key_name": "laptop"}
     facts |= {"group": "default", "endpoint": "/v1/messages", "family": "messages", "model": "m"}
@@ -39,10 +47,8 @@ def call(alice, key_id, number, at_ms, **fields):
 def test_one_sees_ones_own(database, alice, laptop, editor):
     editor.create("key", "alice/phone", {"group": "plain", "limit": "5", "networks": "10.0.0.0/8"})
     phone, other = own_keys.owned(database, alice, database_ms(database))
-    assert (other.id, other.name, other.group, other.multiplier_ppm) == (
-        *(laptop, "laptop", "default"),
-        1_000_000,
-    )
+    head = (other.id, other.name, other.group, other.multiplier_ppm)
+    assert head == (laptop, "laptop", "default", 1_000_000)
     assert (phone.name, phone.limit_nanos, phone.networks) == ("phone", 5 * 10**9, ["10.0.0.0/8"])
     assert phone.enabled and phone.last_use is None and phone.spent_nanos == 0
     desk = show(database, "key", "bob/desk")["id"]
@@ -60,9 +66,7 @@ def test_use_of_the_limit_and_of_the_month(database, alice, laptop, editor):
     key = own_keys.show(database, alice, laptop, at_ms)
     assert (key.spent_nanos, key.spent_window) == (15, "month") and key.resets_ms > at_ms
     editor.change("key", "alice/laptop", {"limit": "5", "limit_window": "day"})
-    account, ends_ms = quota_at(laptop, "day", at_ms)
-    row = {"account": account, "spent": 7, "ends_ms": ends_ms}
-    transaction(database, lambda: Quota.replace(row).execute(database))
+    ends_ms = spend(database, laptop, 7, at_ms)
     key = own_keys.show(database, alice, laptop, at_ms)
     assert (key.spent_nanos, key.spent_window, key.resets_ms) == (7, "day", ends_ms)
     editor.change("key", "alice/laptop", {"limit_window": "never"})
@@ -76,9 +80,7 @@ def test_use_of_the_limit_and_of_the_month(database, alice, laptop, editor):
 def test_near_its_limit(database, alice, laptop, editor, limit, spent, near):
     editor.change("key", "alice/laptop", {"limit": limit, "limit_window": "day"})
     at_ms = database_ms(database)
-    account, ends_ms = quota_at(laptop, "day", at_ms)
-    row = {"account": account, "spent": spent, "ends_ms": ends_ms}
-    transaction(database, lambda: Quota.replace(row).execute(database))
+    spend(database, laptop, spent, at_ms)
     assert own_keys.show(database, alice, laptop, at_ms).near_limit is near
 
 
@@ -86,16 +88,13 @@ def test_the_last_use(database, alice, laptop, editor):
     made = editor.create("key", "alice/phone", {"group": "plain"}).keys[0].id
     at_ms = database_ms(database)
     at_ms -= at_ms % HOUR_MS
-    store(
-        database,
-        [
-            call(alice, laptop, 1, at_ms - HOUR_MS, client_ip="192.0.2.1"),
-            call(alice, laptop, 2, at_ms + 5, client_ip="192.0.2.2", user_agent="curl/8"),
-            call(alice, laptop, 3, at_ms + 4, client_ip="192.0.2.3"),
-            call(alice, made, 4, at_ms - 30 * HOUR_MS, client_ip="192.0.2.4"),
-        ],
-        at_ms,
-    )
+    calls = [
+        call(alice, laptop, 1, at_ms - HOUR_MS, client_ip="192.0.2.1"),
+        call(alice, laptop, 2, at_ms + 5, client_ip="192.0.2.2", user_agent="curl/8"),
+        call(alice, laptop, 3, at_ms + 4, client_ip="192.0.2.3"),
+        call(alice, made, 4, at_ms - 30 * HOUR_MS, client_ip="192.0.2.4"),
+    ]
+    store(database, calls, at_ms)
     keys_ = own_keys.owned(database, alice, at_ms)
     phone, other = own_keys.with_use(database, keys_, at_ms)
     assert (other.last_use.at_ms, other.last_use.address) == (at_ms + 5, "192.0.2.2")

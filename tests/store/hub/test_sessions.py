@@ -7,20 +7,17 @@ from store.db.database import first_row, transaction
 from store.db.tables.hub import ApiToken, Session
 from store.db.tables.users import User
 from store.hub import people, sessions, tokens
+from store.hub.membership import user_id_of
 
 pytestmark = pytest.mark.databases("sqlite")
 
 OLD, NEW = "correct horse", "battery staple"
 
 
-def id_of(database, name):
-    return first_row(database, User.select(User.id).where(User.name == name))[0]
-
-
 @pytest.fixture
 def alice(database, applied):
     """The id of a user."""
-    return id_of(database, "alice")
+    return user_id_of(database, "alice")
 
 
 def age(db, **times_ms):
@@ -83,7 +80,7 @@ WAYS_OUT = {
     "password by a command": lambda db, editor: people.set_password(db, "alice", NEW, "tester"),
     "password by an edit": lambda db, editor: editor.change("user", "alice", {"password": NEW}),
     "no password": lambda db, editor: editor.change("user", "alice", {"password": ""}),
-    "end sessions": lambda db, editor: sessions.end_all(db, id_of(db, "alice"), "tester"),
+    "end sessions": lambda db, editor: sessions.end_all(db, user_id_of(db, "alice"), "tester"),
     "disabled and enabled": lambda db, editor: [
         editor.set_enabled("user", "alice", enabled) for enabled in (False, True)
     ],
@@ -98,7 +95,7 @@ WAYS_OUT = {
 def test_sessions_and_tokens_end_together(database, applied, editor, alice, way):
     cookie = sessions.begin(database, alice, "", "")
     _, token = tokens.create(database, "alice", ["read"], actor="tester")
-    other = sessions.begin(database, id_of(database, "bob"), "", "")
+    other = sessions.begin(database, user_id_of(database, "bob"), "", "")
     _, others = tokens.create(database, "bob", ["read"], actor="tester")
     editor.change("user", "alice", {"rpm": "60"})
     assert sessions.find(database, cookie) and tokens.find(database, token)
@@ -120,7 +117,7 @@ def test_the_one_that_asks_is_kept(database, alice):
 
 
 def test_a_removed_user_leaves_no_session_and_no_token(database, applied, editor):
-    user_id = id_of(database, "bob")
+    user_id = user_id_of(database, "bob")
     sessions.begin(database, user_id, "", "")
     tokens.create(database, "bob", ["read"], actor="tester")
     editor.remove("key", "bob/desk")

@@ -41,12 +41,9 @@ def test_a_revoked_token_and_one_of_a_disabled_user_open_nothing(database, made)
     assert tokens.find(database, made[1]) is None and tokens.find(database, other[1]) is not None
     transaction(database, lambda: User.update(disabled=True).execute(database))
     assert tokens.find(database, other[1]) is None
-    acts = [
-        (row["action"], row["name"])
-        for row in audit.entries(database, 10)
-        if row["kind"] == "token"
-    ]
-    assert sorted(acts) == sorted([("create", made[0]), ("create", other[0]), ("revoke", made[0])])
+    acts = audit.entries(database, 10, audit.AuditFilter(kind="token"))
+    names = sorted((act["action"], act["name"]) for act in acts)
+    assert names == sorted([("create", made[0]), ("create", other[0]), ("revoke", made[0])])
     assert made[1] not in str(audit.entries(database, 10))
 
 

@@ -4,13 +4,10 @@ import pytest
 
 from store.calls import rollups, stored_responses
 from store.calls.stored_responses import mark_of, note_stored
-from store.calls.usage_queries import Filters, export_rows
 from store.calls.usage_queries import verify as verify_usage
 from store.db import audit, partitions
-from store.db.database import database_ms, execute, is_mysql, select_rows, transaction
-from store.db.tables.hub import Session
-from store.db.tables.money import LedgerLine
-from store.db.tables.usage import JournalRow, StoredResponse, UsageByDay, UsageByKey
+from store.db.database import database_ms, is_mysql, select_rows, transaction
+from store.db.tables.usage import UsageByDay
 from store.hub.sessions import IDLE_MS
 from store.money.books import verify as verify_books
 from store.upkeep import retention
@@ -18,6 +15,7 @@ from store.upkeep.retention import DAY_MS, Keep, run
 from store.values.ids import new_ulid
 from store.values.pricing import Prices
 from store.values.usage_record import StoredAt
+from tests.support.stores import count, insert, pairs
 from tests.support.usage_records import BookedJournal, charged, store
 from tests.support.users import add_user
 
@@ -47,12 +45,8 @@ def paid(user_id, cost, at_ms):
     return charged(user_id, cost, at_ms, **facts)
 
 
-def count(db, table):
-    return len(select_rows(db, table.select(table._meta.sorted_fields[0])))
-
-
 def records(db):
-    return len(list(export_rows(db, Filters())))
+    return count(db, "usage_records")
 
 
 def assert_all_right(db):
@@ -69,11 +63,11 @@ def test_by_default_all_is_kept(filled):
 
 
 def test_old_records_go_and_books_sums_and_ledger_stay(filled):
-    lines, sums = count(filled, LedgerLine), count(filled, UsageByKey)
+    lines, sums = count(filled, "ledger"), count(filled, "usage_by_key")
     removed = run(filled, Keep(record_days=10), "web-1", nothing)
     assert removed == {"records": 4}
     assert records(filled) == 6
-    assert (count(filled, LedgerLine), count(filled, UsageByKey)) == (lines, sums)
+    assert (count(filled, "ledger"), count(filled, "usage_by_key")) == (lines, sums)
     assert_all_right(filled)
     newest = audit.entries(filled, 1)[0]
     assert (newest["actor"], newest["action"], newest["kind"]) == ("upkeep:web-1", "prune", "usage")
@@ -86,7 +80,7 @@ def test_sums_go_later_than_their_records(filled):
     removed = run(filled, keep, "web-1", nothing)
     assert removed["records"] == 6 and removed["sums"] > 0
     assert {row[0] for row in select_rows(filled, UsageByDay.select(UsageByDay.calls))} == {2}
-    assert count(filled, UsageByDay) == 4
+    assert count(filled, "usage_by_day") == 4
     assert_all_right(filled)
 
 
@@ -97,37 +91,24 @@ def test_sums_of_days_with_records_stay_in_any_case(filled):
 
 def test_journals_that_ended_long_ago_are_forgotten(database):
     at_ms = database_ms(database)
-    row = {"node": "web-1", "offset": 7, "opened_ms": 0}
-    rows = [
-        {**row, "id": "OLD", "finished_ms": at_ms - 11 * DAY_MS},
-        {**row, "id": "NEW", "finished_ms": at_ms - 9 * DAY_MS},
-        {**row, "id": "RUNS", "finished_ms": None},
-    ]
-    transaction(database, lambda: JournalRow.insert_many(rows).execute(database))
+    ends = {"OLD": at_ms - 11 * DAY_MS, "NEW": at_ms - 9 * DAY_MS, "RUNS": None}
+    for name, finished_ms in ends.items():
+        row = {"node": "web-1", "offset": 7, "opened_ms": 0, "finished_ms": finished_ms}
+        insert(database, "journals", id=name, **row)
     assert run(database, Keep(), "web-1", nothing) == {}
     assert run(database, Keep(journal_days=10), "web-1", nothing) == {"journals": 1}
-    kept = {row[0] for row in select_rows(database, JournalRow.select(JournalRow.id))}
-    assert kept == {"NEW", "RUNS"}
+    assert pairs(database, "journals", "id", "node").keys() == {"NEW", "RUNS"}
 
 
 def test_sessions_that_are_over_go_in_portions(database, monkeypatch):
     monkeypatch.setattr(retention, "PORTION_ROWS", 2)
     at_ms, pauses = database_ms(database), []
-    rows = [
-        {
-            "digest": bytes([number]) * 32,
-            "id": new_ulid(),
-            "user_id": "U",
-            "created_ms": at_ms,
-            "seen_ms": at_ms - (IDLE_MS + 1000 if number < 5 else 0),
-            "address": "",
-            "agent": "",
-        }
-        for number in range(7)
-    ]
-    transaction(database, lambda: Session.insert_many(rows).execute(database))
+    for number in range(7):
+        row = {"digest": bytes([number]) * 32, "user_id": "U", "address": "", "agent": ""}
+        row |= {"seen_ms": at_ms - (IDLE_MS + 1000 if number < 5 else 0), "created_ms": at_ms}
+        insert(database, "hub_sessions", id=new_ulid(), **row)
     assert run(database, Keep(), "web-1", lambda: pauses.append(1)) == {"sessions": 5}
-    assert count(database, Session) == 2 and len(pauses) >= 3
+    assert count(database, "hub_sessions") == 2 and len(pauses) >= 3
 
 
 def test_stored_responses_whose_time_is_over_go(database, monkeypatch):
@@ -135,7 +116,7 @@ def test_stored_responses_whose_time_is_over_go(database, monkeypatch):
     old = [charged("U", 0, 1, stored=StoredAt(mark_of(f"r{n}"), "C")) for n in range(5)]
     transaction(database, lambda: note_stored(database, old))
     run(database, Keep(), "web-1", nothing)
-    assert count(database, StoredResponse) == 0
+    assert count(database, "stored_responses") == 0
 
 
 class Ended(Exception):
@@ -166,5 +147,4 @@ def test_whole_days_are_dropped_on_mysql(database):
     store(database, [charged("U", 0, at_ms - days * DAY_MS) for days in (5, 4, 0)], at_ms)
     removed = run(database, Keep(record_days=2), "web-1", nothing)
     assert removed == {"partitions": 3}
-    query = 'SELECT COUNT(*) FROM "usage_records"'
-    assert transaction(database, lambda: execute(database, query).fetchone())[0] == 1
+    assert count(database, "usage_records") == 1

@@ -5,14 +5,14 @@ import time
 
 import pytest
 
-from store.db.database import database_ms, transaction
-from store.db.tables.hub import Session
+from store.db.database import database_ms
 from store.upkeep import lease, retention
 from store.upkeep import thread as thread_module
 from store.upkeep.retention import Keep
 from store.upkeep.thread import Upkeep
 from store.values.errors import StoreError
 from tests.support.client import wait_until
+from tests.support.stores import insert
 
 pytestmark = pytest.mark.databases("sqlite")
 
@@ -115,8 +115,6 @@ def test_a_bug_does_not_end_the_thread(begun, monkeypatch, caplog):
 
 
 def test_what_it_removed_is_in_the_state(begun, database):
-    at_ms = database_ms(database)
     row = {"digest": b"d" * 32, "id": "S", "user_id": "U", "address": "", "agent": ""}
-    insert = Session.insert({**row, "created_ms": 0, "seen_ms": at_ms})
-    transaction(database, lambda: insert.execute(database))
+    insert(database, "hub_sessions", created_ms=0, seen_ms=database_ms(database), **row)
     assert ended(begun("A")).removed == {"sessions": 1}
