@@ -2,7 +2,7 @@
 
 import json
 import socket
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -39,10 +39,10 @@ def proxied(gateway, tmp_path):
     """proxied(location, around) -> the findings by check, through such an nginx."""
     made = []
 
-    def look(location, http="", at="/", url_path=""):
+    def look(location, url_path=""):
         port = free_port()
         target = f"http://{HOST}:{gateway.port}"
-        block = f"{http} server {{ listen {HOST}:{port}; location {at} {{ {location}"
+        block = f"server {{ listen {HOST}:{port}; location / {{ {location}"
         if "proxy_pass" not in location:
             block += f" proxy_pass {target};"
         made.append(Nginx(tmp_path, port, block + " } }"))
@@ -94,73 +94,65 @@ def test_a_tuned_nginx(proxied):
     good, found = proxied(TUNED)
     assert good, bad(found)
     assert {one["state"] for one in found["headers"]} == {"ok"}
-
-
-def test_an_nginx_that_buffers(proxied):
-    _, found = proxied(BUFFERED)
-    assert bad(found).keys() == {"stream"}
-    assert "buffered: 20 events" in bad(found)["stream"]
-    assert "proxy_buffering off" in bad(found)["stream"]
-
-
-def test_an_nginx_that_compresses(proxied):
-    gzip = "gzip on; gzip_types text/event-stream; gzip_min_length 1; gzip_proxied any;"
-    _, found = proxied(TUNED + gzip)
-    assert "compresses" in bad(found)["stream"]
-    assert any("one by one" in one["message"] for one in found["stream"])
-
-
-def test_an_nginx_that_limits_bodies(proxied):
-    _, found = proxied(TUNED.replace("64m", "1m"))
-    assert bad(found).keys() == {"body"}
-    assert "refuses bodies of 8 MiB" in bad(found)["body"]
-    assert "client_max_body_size" in bad(found)["body"]
-
-
-def test_an_nginx_with_a_limit_below_the_gateways(proxied):
-    _, found = proxied(TUNED.replace("64m", "10m"))
-    assert bad(found).keys() == {"body"}
-    assert "16 MiB (server.max_body_bytes)" in bad(found)["body"]
-
-
-def test_an_nginx_that_does_not_wait(proxied):
-    _, found = proxied(TUNED + "proxy_read_timeout 40ms;")
-    assert "cut after" in bad(found)["stream"]
-    assert "proxy_read_timeout" in bad(found)["stream"]
-
-
-def test_an_nginx_that_strips_headers(proxied):
-    strip = 'proxy_set_header traceparent ""; proxy_set_header anthropic-beta "";'
-    _, found = proxied(TUNED + strip + 'proxy_set_header x-api-key "";')
-    assert "anthropic-beta, traceparent" in bad(found)["headers"]
-    assert "x-api-key" in bad(found)["headers"]
-
-
-def test_an_nginx_that_strips_the_credential(proxied):
-    _, found = proxied(TUNED + 'proxy_set_header Authorization "";')
-    assert "strips the header Authorization" in bad(found)["stream"]
-
-
-def test_an_nginx_that_does_not_say_who_calls(proxied):
+    # That it does not say who calls is a warning.
     good, found = proxied(TUNED.replace("proxy_set_header X-Forwarded-For $remote_addr;", ""))
     assert good, bad(found)
     assert [one["state"] for one in found["headers"]] == ["ok", "warning"]
 
 
-def test_an_nginx_that_answers_errors_itself(proxied):
-    own = "proxy_intercept_errors on; error_page 404 /none.html;"
-    _, found = proxied(TUNED + own)
-    assert "replaces the gateway's errors" in bad(found)["errors"]
+STRIPPED = (f'proxy_set_header {n} "";' for n in ("traceparent", "anthropic-beta", "x-api-key"))
+# the block of a location: the check that fails, and words of its message and remedy
+MISTAKES = {
+    "buffers": (BUFFERED, "stream", "buffered: 20 events", "proxy_buffering off"),
+    "compresses": (
+        f"{TUNED} gzip on; gzip_types text/event-stream; gzip_min_length 1; gzip_proxied any;",
+        *("stream", "compresses"),
+    ),
+    "limits bodies": (
+        TUNED.replace("64m", "1m"),
+        *("body", "refuses bodies of 8 MiB", "client_max_body_size"),
+    ),
+    "limits bodies below the gateway": (
+        TUNED.replace("64m", "10m"),
+        *("body", "16 MiB (server.max_body_bytes)"),
+    ),
+    "does not wait": (
+        f"{TUNED} proxy_read_timeout 40ms;",
+        *("stream", "cut after", "proxy_read_timeout"),
+    ),
+    "strips headers": (
+        TUNED + "".join(STRIPPED),
+        *("headers", "anthropic-beta, traceparent", "x-api-key"),
+    ),
+    "strips the credential": (
+        f'{TUNED} proxy_set_header Authorization "";',
+        *("stream", "strips the header Authorization"),
+    ),
+    "answers errors itself": (
+        f"{TUNED} proxy_intercept_errors on; error_page 404 /none.html;",
+        *("errors", "replaces the gateway's errors"),
+    ),
+    "does not reach the gateway": (
+        f"proxy_pass http://{HOST}:1;",
+        *("url", "does not reach it: status 502 with an HTML page from nginx"),
+    ),
+    "redirects": (
+        "return 301 https://elsewhere.example$request_uri;",
+        *("url", "redirects to https://elsewhere.example"),
+    ),
+}
 
 
-def test_an_nginx_that_does_not_reach_the_gateway(proxied, dead_port):
-    _, found = proxied(f"proxy_pass http://{HOST}:{dead_port};")
-    assert "does not reach it: status 502 with an HTML page from nginx" in bad(found)["url"]
-
-
-def test_an_nginx_that_redirects(proxied):
-    _, found = proxied("return 301 https://elsewhere.example$request_uri;")
-    assert "redirects to https://elsewhere.example" in bad(found)["url"]
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_of_an_nginx_is_named(proxied, mistake):
+    location, check, *words = MISTAKES[mistake]
+    _, found = proxied(location)
+    message = bad(found)[check]
+    assert [word for word in words if word not in message] == []
+    if mistake in ("buffers", "limits bodies", "limits bodies below the gateway"):
+        assert bad(found).keys() == {check}
+    if mistake == "compresses":
+        assert any("one by one" in one["message"] for one in found["stream"])
 
 
 def test_an_address_with_the_version_at_its_end(proxied):
@@ -173,32 +165,20 @@ def test_an_address_with_the_version_at_its_end(proxied):
 def test_a_key_that_nobody_has(gateway):
     _, found = doctor(gateway, f"http://{HOST}:{gateway.port}", "sk-that-nobody-has-123")
     assert "the key is refused: invalid_api_key" in bad(found)["stream"]
-
-
-def test_a_gateway_that_runs_is_looked_at(gateway):
-    _, found = doctor(gateway, f"http://{HOST}:{gateway.port}")
+    # A gateway that runs is looked at.
     assert found["gateway"][0]["message"] == "ready, 1 workers"
     assert f"process {gateway.process.pid}'s limit" in found["open files"][0]["message"]
 
 
-def test_one_stream_at_a_time_over_all_workers(launch):
-    gateway = launch(DOCUMENT, {"server.workers": 3}, follow=False)
-    statuses = []
+def test_one_stream_at_a_time_over_all_workers_and_a_drain_waits_for_it(launch_own):
+    gateway = launch_own(DOCUMENT, {"server.workers": 3}, follow=False)
 
-    def ask():
+    def ask(_):
         headers = {"Authorization": f"Bearer {KEY}"}
-        statuses.append(gateway.call("GET", "/v1/sluice/stream", headers=headers)[0])
+        return gateway.call("GET", "/v1/sluice/stream", headers=headers)[0]
 
-    threads = [threading.Thread(target=ask) for _ in range(9)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(statuses) == [200] + [429] * 8
-
-
-def test_a_drain_waits_for_the_stream(launch_own):
-    gateway = launch_own(DOCUMENT, follow=False)
+    with ThreadPoolExecutor(9) as pool:
+        assert sorted(pool.map(ask, range(9))) == [200] + [429] * 8
     with socket.create_connection((HOST, gateway.port)) as client:
         head = f"GET /v1/sluice/stream HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\n\r\n"
         client.sendall(head.encode())

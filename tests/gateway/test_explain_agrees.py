@@ -1,5 +1,6 @@
 """What `explain` says of a call, and what the call gets: the same, in every state."""
 
+import contextlib
 import itertools
 import json
 
@@ -15,111 +16,134 @@ from tests.support.switched import WRONG, Vendor
 POOR = "sk-test-of-a-poor-user-0123456789"
 CHANGES_WITHIN_S = 10
 _numbers = itertools.count()
+# case, which is the name of its model: what a call gets in the end
+CASES = {
+    "well": "main",
+    "disable": "model_not_found",
+    "drain": "no_channel_available",
+    "model": "model_not_found",
+    "failing": "main",
+    "rate_limited": "spare",
+    "refused": "channel_misconfigured",
+}
 
 
-@pytest.fixture
-def vendors():
-    made = [Vendor(), Vendor()]
-    yield made
-    for one in made:
-        one.close()
-
-
-@pytest.fixture
-def world(launch_own, vendors):
-    channels = [
-        channel("main", CHAT, vendors[0].url, {"m": "up"}, priority=5, keys=["sk-main"]),
-        channel("spare", CHAT, vendors[1].url, {"m": "up"}, keys=["sk-spare"]),
-    ]
-    made = document(["m"], channels)
+@pytest.fixture(scope="module")
+def gateway(launch, vendors):
+    """Two channels for each case, of which `main` is preferred."""
+    channels = []
+    for case, (main, spare) in vendors.items():
+        models = {case: "up"}
+        keys = [f"sk-{case}"]
+        channels += [
+            channel(f"{case}-main", CHAT, main.url, models, priority=5, keys=keys),
+            channel(f"{case}-spare", CHAT, spare.url, models, keys=keys),
+        ]
+    made = document(list(vendors), channels)
     made["user"].append({"name": "poor"})
     made["key"].append({"user": "poor", "name": "k", "group": "all", "secret": POOR})
-    return launch_own(made)
+    return launch(made)
 
 
-def call(gateway, secret=SECRET):
-    """(code, status, channels that were asked) of a call."""
-    # A conversation of its own: others stay where they were served last.
-    body = ask(CHAT, "m", f"Question {next(_numbers)}")
-    answer = exchange(gateway.port, "POST", PATHS[CHAT], credentials(CHAT, secret), body)
-    code = None if answer.status == 200 else answer.json["error"]["code"]
-    asked = [one["channel"] for one in gateway.record(answer.call_id)["attempts"]]
-    return code, answer.status, asked
+@pytest.fixture(scope="module")
+def vendors():
+    with contextlib.ExitStack() as stack:
+        yield {
+            case: [stack.enter_context(contextlib.closing(Vendor())) for _ in range(2)]
+            for case in CASES
+        }
 
 
-def explain(gateway, secret=SECRET):
-    args = ("--key", secret, "--model", "m", "--endpoint", PATHS[CHAT])
-    return json.loads(gateway.run("explain", *args, "--json"))
+class Case:
+    """The calls of one model, and what `explain` says of them."""
+
+    def __init__(self, gateway, vendors, name):
+        self.gateway, self.vendors, self.name = gateway, vendors[name], name
+        self.run = gateway.run
+
+    def call(self, secret=SECRET):
+        """(code, status, channels that were asked) of a call."""
+        # A conversation of its own: others stay where they were served last.
+        body = ask(CHAT, self.name, f"Question {next(_numbers)}")
+        headers = credentials(CHAT, secret)
+        answer = exchange(self.gateway.port, "POST", PATHS[CHAT], headers, body)
+        code = None if answer.status == 200 else answer.json["error"]["code"]
+        attempts = self.gateway.record(answer.call_id)["attempts"]
+        return code, answer.status, [one["channel"] for one in attempts]
+
+    def explain(self, secret=SECRET):
+        args = ("--key", secret, "--model", self.name, "--endpoint", PATHS[CHAT])
+        return json.loads(self.run("explain", *args, "--json"))
+
+    def check_agreement(self, secret=SECRET):
+        """What both say: the code, or the channel that was asked first."""
+        explained = self.explain(secret)
+        code, status, asked = self.call(secret)
+        if explained["allowed"]:
+            assert asked[0] in explained["first"], (explained, asked)
+            return asked[0].removeprefix(f"{self.name}-")
+        assert (explained["reason"], explained["status"], asked) == (code, status, [])
+        return code
+
+    def wait_for_code(self, code):
+        assert wait_until(lambda: self.call()[0] == code, CHANGES_WITHIN_S)
+        assert self.check_agreement() == code
+
+    def fail(self, number, reason, how=(500, ERROR, {})):
+        """A vendor fails until explain says this reason of its channel."""
+        self.vendors[number].behave = lambda prompt, key: how
+        for _ in range(CONSECUTIVE_FAULTS):
+            self.call()
+        name = f"{self.name}-{('main', 'spare')[number]}"
+
+        def shown():
+            return [one["reason"] for one in self.explain()["channels"] if one["name"] == name]
+
+        assert wait_until(lambda: shown() == [reason], CHANGES_WITHIN_S)
 
 
-def check_agreement(gateway, secret=SECRET):
-    """What both say: the code, or the channel that was asked first."""
-    said = explain(gateway, secret)
-    code, status, asked = call(gateway, secret)
-    if said["allowed"]:
-        assert asked[0] in said["first"], (said, asked)
-        return asked[0]
-    assert (said["reason"], said["status"], asked) == (code, status, [])
-    return code
+@pytest.fixture
+def case(gateway, vendors, request):
+    return Case(gateway, vendors, request.param)
 
 
-def shown(gateway, channel_name):
-    """Why explain says that a channel's circuit is open."""
-    [one] = [one for one in explain(gateway)["channels"] if one["name"] == channel_name]
-    return one["reason"]
+def in_case(*names):
+    return pytest.mark.parametrize("case", names, indirect=True)
 
 
-def fail(gateway, vendor, how=(500, ERROR, {})):
-    vendor.behave = lambda prompt, key: how
-    for _ in range(CONSECUTIVE_FAULTS):
-        call(gateway)
+@in_case("well")
+def test_all_is_well(case):
+    assert case.check_agreement() == "main"
+    assert case.check_agreement(POOR) == "insufficient_quota"
 
 
-def test_all_is_well(world):
-    assert check_agreement(world) == "main"
-    assert check_agreement(world, POOR) == "insufficient_quota"
+@in_case("disable", "drain")
+def test_switches(case):
+    case.run("channel", case.name, f"{case.name}-main")
+    assert wait_until(lambda: case.call()[2] == [f"{case.name}-spare"], CHANGES_WITHIN_S)
+    assert case.check_agreement() == "spare"
+    case.run("channel", case.name, f"{case.name}-spare")
+    case.wait_for_code(CASES[case.name])
 
 
-@pytest.mark.parametrize(
-    ("verb", "code"), [("disable", "model_not_found"), ("drain", "no_channel_available")]
-)
-def test_switches(world, verb, code):
-    world.run("channel", verb, "main")
-    assert wait_until(lambda: call(world)[2] == ["spare"], CHANGES_WITHIN_S)
-    assert check_agreement(world) == "spare"
-    world.run("channel", verb, "spare")
-    assert wait_until(lambda: call(world)[0] == code, CHANGES_WITHIN_S)
-    assert check_agreement(world) == code
+@in_case("model")
+def test_the_model_is_switched_off(case):
+    case.run("model", "disable", case.name)
+    case.wait_for_code(CASES[case.name])
 
 
-def test_the_model_is_switched_off(world):
-    world.run("model", "disable", "m")
-    assert wait_until(lambda: call(world)[0] == "model_not_found", CHANGES_WITHIN_S)
-    assert check_agreement(world) == "model_not_found"
+@in_case("failing", "rate_limited")
+def test_a_channel_fails_and_then_both(case):
+    how = (500, ERROR, {}) if case.name == "failing" else (429, ERROR, {"Retry-After": "30"})
+    case.fail(0, case.name, how)
+    assert case.check_agreement() == "spare"
+    case.fail(1, "failing")
+    assert case.check_agreement() == CASES[case.name]
 
 
-@pytest.mark.parametrize(
-    ("how", "reason"),
-    [((500, ERROR, {}), "failing"), ((429, ERROR, {"Retry-After": "30"}), "rate_limited")],
-)
-def test_a_channel_fails_and_then_both(world, vendors, how, reason):
-    fail(world, vendors[0], how)
-    assert wait_until(lambda: shown(world, "main") == reason, CHANGES_WITHIN_S)
-    assert check_agreement(world) == "spare"
-    fail(world, vendors[1])
-    assert wait_until(lambda: shown(world, "spare") == "failing", CHANGES_WITHIN_S)
-    assert check_agreement(world) == ("main" if reason == "failing" else "spare")
-
-
-def test_upstream_keys_are_refused(world, vendors):
-    refuse(world, vendors[0], "main")
-    assert check_agreement(world) == "spare"
-    refuse(world, vendors[1], "spare")
-    assert check_agreement(world) == "channel_misconfigured"
-
-
-def refuse(gateway, vendor, channel_name):
-    """The vendor refuses the channel's key, and all have heard of it."""
-    vendor.list = lambda key: (401, WRONG, {})
-    fail(gateway, vendor, (401, WRONG, {}))
-    assert wait_until(lambda: shown(gateway, channel_name) == "key_put_aside", CHANGES_WITHIN_S)
+@in_case("refused")
+def test_upstream_keys_are_refused(case):
+    for number, expected in enumerate(("spare", CASES[case.name])):
+        case.vendors[number].list = lambda key: (401, WRONG, {})
+        case.fail(number, "key_put_aside", (401, WRONG, {}))
+        assert case.check_agreement() == expected

@@ -1,17 +1,17 @@
 """The Hub as a process beside the relay: started, replaced, ended; calls do not notice."""
 
-import contextlib
 import json
 import os
 import re
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
 from conf.secrets import read
 from tests.handlers.hub.browser import Browser
+from tests.handlers.hub.script import MODEL, Script
+from tests.support.client import wait_until
 from tests.support.gateway import Gateway
 from tests.support.metrics import scrape
 from tests.support.ports import HOST, free_port
@@ -20,34 +20,30 @@ PATIENCE_S = 20
 HANG_PATIENCE_S = 90
 MAX_IDLE_KIB = 60 * 1024
 PASSWORD = "correct horse"
-
-
-@contextlib.contextmanager
-def running(folder):
-    hub_port = free_port()
-    gateway = Gateway(folder, {"hub.enabled": "true", "hub.port": hub_port})
-    gateway.apply({"user": [{"name": "alice", "balance": "1", "password": PASSWORD}]})
-    gateway.start()
-    gateway.hub_port = hub_port
-    until(lambda: answers(hub_port))
-    try:
-        yield gateway
-    finally:
-        gateway.kill()
+SECRET = "sk-of-the-admin-tests-0123"
+UPSTREAM_KEY = "sk-upstream-of-these-tests"
 
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory):
-    """For cases after which its Hub serves as before."""
-    with running(tmp_path_factory.mktemp("hub")) as made:
-        yield made
-
-
-@pytest.fixture
-def own_gateway(tmp_path):
-    """For a case that ends it, or its supervisor."""
-    with running(tmp_path) as made:
-        yield made
+    hub_port = free_port()
+    settings = {"hub.enabled": "true", "hub.port": hub_port}
+    gateway = Gateway(tmp_path_factory.mktemp("hub"), settings)
+    gateway.apply(
+        {
+            "group": [{"name": "default"}],
+            "user": [
+                {"name": "alice", "balance": "1", "password": PASSWORD},
+                {"name": "boss", "role": "admin", "balance": "5"},
+            ],
+            "key": [{"user": "boss", "name": "own", "group": "default", "secret": SECRET}],
+        }
+    )
+    gateway.start()
+    gateway.hub_port = hub_port
+    until(lambda: answers(hub_port))
+    yield gateway
+    gateway.kill()
 
 
 def answers(port):
@@ -58,11 +54,9 @@ def answers(port):
 
 
 def until(condition, patience_s=PATIENCE_S):
-    deadline = time.monotonic() + patience_s
-    while not (found := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return found
+    value = wait_until(condition, patience_s)
+    assert value
+    return value
 
 
 def hub_pid(gateway):
@@ -89,9 +83,6 @@ def resident_kib(pid):
 def test_it_signs_people_in_and_is_small(gateway):
     assert Browser(gateway.hub_port).sign_in("alice", PASSWORD).status == 303
     assert Browser(gateway.hub_port).sign_in("alice", "wrong").status == 401
-
-
-def test_its_memory_when_nobody_uses_it(gateway):
     until(lambda: resident_kib(hub_pid(gateway)) <= MAX_IDLE_KIB)
 
 
@@ -129,18 +120,6 @@ def test_a_reload_gives_it_the_new_settings(gateway):
     until(lambda: hub_pid(gateway) not in (None, before) and answers(gateway.hub_port))
     assert "gate.example.com" in Browser(gateway.hub_port).get("/sign-in").text
     assert '"hub died"' not in gateway.log()[logged:]
-
-
-def test_it_ends_with_the_gateway(own_gateway):
-    pid = hub_pid(own_gateway)
-    assert own_gateway.stop() == 0
-    assert not Path(f"/proc/{pid}").exists() and not answers(own_gateway.hub_port)
-
-
-def test_it_ends_when_the_supervisor_is_killed(own_gateway):
-    pid = hub_pid(own_gateway)
-    os.kill(own_gateway.process.pid, signal.SIGKILL)
-    until(lambda: not Path(f"/proc/{pid}").exists())
 
 
 def test_a_token_of_the_command_line_opens_the_api(gateway):
@@ -198,6 +177,98 @@ def test_a_taken_port_is_named(gateway, tmp_path):
     second.launch()
     assert second.process.wait(PATIENCE_S) == 1
     assert f"hub.port {gateway.hub_port} on {HOST} is in use" in second.log()
+
+
+# ---- administration: the relay follows, channels are really called -----------------------------
+
+
+@pytest.fixture(scope="module")
+def api(gateway):
+    made = gateway.run("token", "create", "--user", "boss", "--scope", "admin", "--json")
+    return Script(gateway.hub_port, json.loads(made)["token"])
+
+
+def status_of_a_call(gateway):
+    body = {"model": MODEL["name"], "messages": [{"role": "user", "content": "hello"}]}
+    headers = {"Authorization": f"Bearer {SECRET}"}
+    return gateway.call("POST", "/v1/chat/completions", body, headers)[0]
+
+
+def channel(vendor):
+    return {
+        "name": "org/main",
+        "vendor": "openai-compatible",
+        "family": "chat_completions",
+        "base_url": vendor.url,
+        "keys": [UPSTREAM_KEY],
+        "models": {MODEL["name"]: "demo-chat"},
+    }
+
+
+def test_a_channel_is_made_tested_switched_and_removed_and_the_relay_follows(gateway, api, vendor):
+    assert api.call("POST", "/api/admin/models", MODEL).status == 201
+    assert api.call("POST", "/api/admin/channels", channel(vendor)).status == 201
+    until(lambda: status_of_a_call(gateway) == 200)
+    place = "/api/admin/channels/org%2Fmain"
+    tested = api.call("POST", f"{place}/test", {"model": MODEL["name"]})
+    assert tested.status == 200 and tested.json["ok"] is True, tested.text
+    assert (tested.json["status"], tested.json["upstream_model"]) == (200, "demo-chat")
+    assert 0 <= tested.json["first_byte_ms"] <= tested.json["total_ms"]
+    for action, status in (("disable", 404), ("enable", 200), ("drain", 503), ("enable", 200)):
+        assert api.call("POST", f"{place}/{action}").status == 200
+        until(lambda status=status: status_of_a_call(gateway) == status)
+    [shown] = api.listed("/api/admin/channels")
+    assert shown["state"] == "available" and shown["status"][0]["model"] == MODEL["name"]
+    assert api.call("DELETE", place).status == 204
+    until(lambda: status_of_a_call(gateway) == 404)
+    lines = api.listed("/api/admin/audit?kind=channel&name=org/main")
+    actions = [line["action"] for line in lines]
+    assert {"create", "test", "update", "remove"} == set(actions)
+    assert {line["actor"] for line in lines} == {"boss"}
+    assert UPSTREAM_KEY not in json.dumps(lines)
+
+
+def test_the_system_tells_workers_store_and_where_settings_come_from(gateway, api):
+    system = api.get("/api/admin/system").json
+    assert system["problem"] is None and system["ready"] is True
+    assert [one["pid"] for one in system["workers"]] == gateway.worker_pids()
+    assert system["journal_backlog_bytes"] >= 0 and system["streams"] == 0
+    assert [one["name"] for one in system["store"]["nodes"]] == [system["node"]]
+    settings = {one["name"]: one for one in system["settings"]}
+    assert settings["hub.port"]["value"] == gateway.hub_port
+    assert settings["hub.port"]["origin"] != "default"
+    assert system["overhead_ms"].keys() == {"p50", "p99"}
+    assert system["loop_lag_ms"]["p99"] is None or system["loop_lag_ms"]["p99"] > 0
+    assert system["version"] and system["hub_uptime_s"] >= 0
+
+
+def test_money_and_users_reach_the_relay(gateway, api):
+    assert api.call("POST", "/api/admin/users", {"name": "carol"}).status == 201
+    body = {"amount": "2.5", "reason": "welcome"}
+    assert api.call("POST", "/api/admin/users/carol/credit", body).status == 200
+    shown = gateway.run("wallet", "show", "--user", "carol", "--json")
+    assert json.loads(shown)["balance"] == "2.5"
+
+
+def test_draining_the_node_takes_it_out_of_rotation(gateway, api):
+    assert api.call("POST", "/api/admin/system/drain").json == {"draining": True}
+    system = api.get("/api/admin/system").json
+    assert system["ready"] is False and system["draining"] is True
+    [line] = api.listed("/api/admin/audit?kind=node")
+    assert (line["actor"], line["action"], line["name"]) == ("boss", "drain", system["node"])
+
+
+def test_it_ends_with_the_gateway_and_with_its_supervisor(gateway):
+    pid = hub_pid(gateway)
+    assert gateway.stop() == 0
+    assert not Path(f"/proc/{pid}").exists() and not answers(gateway.hub_port)
+    gateway.start()
+    pid = until(lambda: hub_pid(gateway))
+    os.kill(gateway.process.pid, signal.SIGKILL)
+    until(lambda: not Path(f"/proc/{pid}").exists())
+
+
+# ---- the first run -------------------------------------------------------------------------------
 
 
 def link_of(gateway):

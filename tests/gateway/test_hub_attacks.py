@@ -21,7 +21,7 @@ DESCRIPTORS = 1024
 # The Hub's own threads may open connections to the store meanwhile.
 OWN_DESCRIPTORS = 32
 LONG = 60_000
-REQUESTS = 200
+REQUESTS = 20
 GROWTH_MAX_KIB = 32 * 1024
 LOG_MAX_BYTES = 65536
 PATIENCE_S = 60
@@ -99,8 +99,8 @@ def test_half_open_connections_are_closed_and_do_not_keep_others_out(gateway, op
     assert len(gateway.log()) - logged < LOG_MAX_BYTES
 
 
-@pytest.mark.parametrize("announced", [65536, 1 << 20])
-def test_unfinished_bodies_do_not_fill_its_memory(gateway, opened, announced):
+def test_unfinished_bodies_do_not_fill_its_memory(gateway, opened):
+    announced = 1 << 20
     pid, peak_kib = hub_pid(gateway), 0
     before_kib = resident_kib(pid)
     head = b"POST /sign-in HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n" % announced
@@ -114,13 +114,13 @@ def test_unfinished_bodies_do_not_fill_its_memory(gateway, opened, announced):
     assert hub_pid(gateway) == pid
 
 
-@pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize(
-    "path", ["/no-such/", "/static/", "/usage/", "/api/", "/v1/", "/sign-in/openid/back?code="]
+    ("method", "path"),
+    [("GET", "/static/"), ("POST", "/usage/"), ("GET", "/sign-in/openid/back?code=")],
 )
 def test_long_addresses_do_not_fill_the_log(gateway, method, path):
     logged = len(gateway.log())
-    for _ in range(REQUESTS // 10):
+    for _ in range(REQUESTS):
         Browser(gateway.hub_port).ask(method, path + "k" * LONG)
     written = gateway.log()[logged:]
     assert len(written) < LOG_MAX_BYTES and "k" * 500 not in written

@@ -8,12 +8,12 @@ import signal
 
 import pytest
 
+from tests.support.call_line import FIELDS
 from tests.support.client import exchange, wait_until
 from tests.support.dialects import ALL, CHAT, ask, credentials, path_of
 from tests.support.documents import channel, document
 from tests.support.gateway import Gateway
 from tests.support.ports import free_port
-from tests.support.upstream import ScriptedUpstream
 
 MODEL = "demo-small"
 PLANTED = {
@@ -27,17 +27,11 @@ PLANTED = {
 
 
 @pytest.fixture(scope="module")
-def vendor():
-    with ScriptedUpstream() as made:
-        yield made
-
-
-@pytest.fixture
-def node(tmp_path, vendor):
-    """A running node of two workers and a Hub that logs into a file."""
+def node(tmp_path_factory, vendor):
+    """A running node of two workers and a Hub that logs into a file; the last test stops it."""
     hub_port = free_port()
     gateway = Gateway(
-        tmp_path / "node",
+        tmp_path_factory.mktemp("log-files") / "node",
         {
             "server.workers": 2,
             "hub.enabled": "true",
@@ -48,10 +42,8 @@ def node(tmp_path, vendor):
     )
     gateway.hub_port = hub_port
     gateway.file = gateway.folder / "gateway.log"
-    channels = [
-        channel(one, one, vendor.url, {MODEL: MODEL}) | {"keys": [PLANTED["of an upstream"]]}
-        for one in ALL
-    ]
+    keys = [PLANTED["of an upstream"]]
+    channels = [channel(one, one, vendor.url, {MODEL: MODEL}, keys=keys) for one in ALL]
     gateway.apply(document([MODEL], channels))
     gateway.start()
     assert wait_until(lambda: hub(gateway) == 404, 15)
@@ -86,9 +78,15 @@ def files_of(pid):
 
 
 def test_all_processes_write_to_the_file_and_follow_its_rotation(node):
-    told = call(node)
-    assert wait_until(lambda: told in node.file.read_text(), 5)
-    assert {"gateway started", "worker started"} <= {one.get("message") for one in lines(node.file)}
+    call_id = call(node)
+    assert wait_until(lambda: call_id in node.file.read_text(), 5)
+    written = lines(node.file)
+    assert {"gateway started", "worker started"} <= {one.get("message") for one in written}
+    for line in written:
+        assert len(line["at"]) == 24 and line["at"].endswith("Z")
+        assert line["level"] in ("debug", "info", "warning", "error", "critical")
+    [of_call] = [one for one in written if one.get("request_id") == call_id]
+    assert set(FIELDS) <= set(of_call) and of_call["outcome"] == "ok"
     moved = node.file.with_suffix(".1")
     node.file.rename(moved)
     os.kill(node.process.pid, signal.SIGUSR1)
@@ -100,9 +98,9 @@ def test_all_processes_write_to_the_file_and_follow_its_rotation(node):
         ),
         5,
     )
-    told = call(node)
-    assert wait_until(lambda: told in node.file.read_text(), 5)
-    assert told not in moved.read_text()
+    call_id = call(node)
+    assert wait_until(lambda: call_id in node.file.read_text(), 5)
+    assert call_id not in moved.read_text()
     os.kill(node.worker_pids()[0], signal.SIGUSR1)  # as a signal to the whole group would
     assert node.ready() and len(node.worker_pids()) == 2
 
@@ -119,8 +117,8 @@ def test_the_level_reaches_all_processes_and_those_that_follow(node):
         return wait_until(lambda: node.file.read_text().count("/no-such-page") > before, 1)
 
     def calls_are_logged():
-        told = [call(node) for _ in range(8)]  # both workers
-        return wait_until(lambda: all(one in node.file.read_text() for one in told), 2.5)
+        ids = [call(node) for _ in range(8)]  # both workers
+        return wait_until(lambda: all(one in node.file.read_text() for one in ids), 2.5)
 
     assert calls_are_logged()
     assert level(node, "error") == {"level": "error", "configured": "info"}
@@ -164,7 +162,7 @@ def test_no_credential_is_in_any_log_at_debug_level(node):
         exchange(node.port, "POST", path_of(CHAT, MODEL), headers, body)
     for path in (f"/v1beta/models?key={PLANTED['in a query']}", f"/{key}", f"/v1/models/{key}"):
         exchange(node.port, "GET", path, {})
-    told = call(node, PLANTED["as a model"])
+    call_id = call(node, PLANTED["as a model"])
     for script in ("status=401", "status=500", "reset_before_head", "garbage=0"):
         for family in ALL:
             asked = ask(family, MODEL, f"[[demo {script}]]")
@@ -178,10 +176,10 @@ def test_no_credential_is_in_any_log_at_debug_level(node):
     node.config.write_text(refused + '\n[nonsense]\nkey = "' + key + '"\n')
     node.process.send_signal(signal.SIGHUP)
     assert wait_until(lambda: "reload refused" in node.file.read_text(), 10)
-    assert wait_until(lambda: told in node.file.read_text(), 5)
+    assert wait_until(lambda: call_id in node.file.read_text(), 5)
     assert node.stop() == 0
     written = node.file.read_text() + node.log()
-    [line] = [one for one in lines(node.file) if one.get("request_id") == told]
+    [line] = [one for one in lines(node.file) if one.get("request_id") == call_id]
     assert line["model"] == "***" and line["error_code"] == "model_not_found"
     assert "channel fails" in written
     found = {name: secret for name, secret in PLANTED.items() if secret in written}

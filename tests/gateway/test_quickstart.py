@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import leash
+from tests.support.client import wait_until
 from tests.support.gateway import HOST, ROOT
 from tests.support.ports import free_port
 
@@ -89,11 +90,7 @@ class Terminal:
         return int(line[line.index("--port") + 1])
 
     def wait_until_ready(self) -> None:
-        deadline = time.monotonic() + READY_S
-        while not answers(self.ops_port, "/readyz"):
-            assert self.process.poll() is None, self.text
-            assert time.monotonic() < deadline, self.text
-            time.sleep(0.05)
+        assert wait_until(lambda: answers(self.ops_port, "/readyz"), READY_S), self.text
 
     def curls(self) -> dict[str, str]:
         """The commands that were printed, as they stand there, by their titles."""
@@ -143,13 +140,6 @@ def is_open(port: int) -> bool:
         return probe.connect_ex((HOST, port)) == 0
 
 
-def wait_for(true, what: str, timeout_s: float = END_S) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not true():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
-
-
 def paste(line: str, folder: Path, environment=None) -> list[tuple[float, str]]:
     """Runs a line in a shell as it was pasted; (seconds, line) of what it printed."""
     shell = subprocess.Popen(
@@ -187,7 +177,8 @@ def check_stream(printed, last_line: str) -> None:
     assert printed[-1][0] - printed[0][0] > STREAMED_S, "the answer came all at once"
 
 
-def test_every_printed_line_answers_when_it_is_pasted(open_terminal, tmp_path, curl):
+def test_every_printed_line_and_those_of_the_readme_answer(open_terminal, tmp_path, curl):
+    """They answer when they are pasted; a second one in the same folder is refused."""
     port = free_port()
     terminal = open_terminal("--port", str(port))
     terminal.wait_until_ready()
@@ -196,19 +187,20 @@ def test_every_printed_line_answers_when_it_is_pasted(open_terminal, tmp_path, c
     assert list(curls) == list(LAST_LINES)
     for title, line in curls.items():
         check_stream(paste(line, tmp_path), LAST_LINES[title])
-    assert "Traceback" not in terminal.text
-
-
-def test_the_lines_of_the_readme(open_terminal, tmp_path, curl):
-    terminal = open_terminal("--port", str(free_port()))
-    terminal.wait_until_ready()
     section = (ROOT / "README.md").read_text().partition("## A first call")[2].partition("\n## ")[0]
     lines = re.findall(r"^    (curl .*?[^\\])$", section, re.M | re.S)
     assert len(lines) == len(LAST_LINES)
     for line, last_line in zip(lines, LAST_LINES.values(), strict=True):
-        there = line.replace(f"{HOST}:8000", f"{HOST}:{terminal.port}")
+        there = line.replace(f"{HOST}:8000", f"{HOST}:{port}")
         assert there != line
         check_stream(paste(there, tmp_path, {"KEY": terminal.key}), last_line)
+    assert "Traceback" not in terminal.text
+
+    second = open_terminal("--port", str(free_port()))
+    assert second.process.wait(READY_S) == 1
+    last = second.text.rstrip().splitlines()[-1]
+    assert last.startswith("error: ") and "journal.dir" in last
+    assert answers(port, "/livez")
 
 
 def test_ctrl_c_ends_all_and_a_second_start_finds_everything(open_terminal, tmp_path, curl):
@@ -216,13 +208,19 @@ def test_ctrl_c_ends_all_and_a_second_start_finds_everything(open_terminal, tmp_
     first.wait_until_ready()
     demo_port, key = first.demo_port, first.key
     assert is_open(demo_port)
-    first.press_ctrl_c()
+    # An answer that runs comes to its end.
+    slow = first.curls()["Chat completions"].replace("Say hello.", "[[demo ms=60 chunks=20]]")
+    shell = subprocess.Popen(["sh", "-c", slow], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    with shell:
+        assert shell.stdout is not None
+        shell.stdout.readline()
+        first.press_ctrl_c()
+        rest = shell.stdout.read()
+    assert rest.rstrip().endswith(b"data: [DONE]")
     assert first.process.wait(END_S) == 0
-    wait_for(lambda: not first.members(), "a process outlived Ctrl-C")
-    assert not is_open(demo_port)
-    assert not is_open(first.port)
-    assert "Traceback" not in first.text
-    assert "KeyboardInterrupt" not in first.text
+    assert wait_until(lambda: not first.members(), END_S), "a process outlived Ctrl-C"
+    assert not is_open(demo_port) and not is_open(first.port)
+    assert "Traceback" not in first.text and "KeyboardInterrupt" not in first.text
 
     second = open_terminal()
     second.wait_until_ready()
@@ -232,65 +230,26 @@ def test_ctrl_c_ends_all_and_a_second_start_finds_everything(open_terminal, tmp_
     assert "API key, created earlier" in second.text
     check_stream(paste(second.curls()["Messages"], tmp_path), LAST_LINES["Messages"])
 
-
-def test_ctrl_c_lets_an_answer_come_to_its_end(open_terminal, tmp_path, curl):
-    terminal = open_terminal("--port", str(free_port()))
-    terminal.wait_until_ready()
-    slow = terminal.curls()["Chat completions"].replace("Say hello.", "[[demo ms=60 chunks=20]]")
-    shell = subprocess.Popen(["sh", "-c", slow], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    with shell:
-        assert shell.stdout is not None
-        shell.stdout.readline()
-        terminal.press_ctrl_c()
-        rest = shell.stdout.read()
-    assert rest.rstrip().endswith(b"data: [DONE]")
-    assert terminal.process.wait(END_S) == 0
-
-
-def test_nothing_outlives_a_killed_gateway(open_terminal):
-    terminal = open_terminal("--port", str(free_port()))
-    terminal.wait_until_ready()
-    demo_port = terminal.demo_port
-    os.kill(terminal.process.pid, signal.SIGKILL)
-    terminal.process.wait(END_S)
-    wait_for(lambda: not terminal.members(), "a process outlived the supervisor")
+    os.kill(second.process.pid, signal.SIGKILL)
+    second.process.wait(END_S)
+    assert wait_until(lambda: not second.members(), END_S), "a process outlived the supervisor"
     assert not is_open(demo_port)
 
 
-def test_a_port_that_is_taken(open_terminal):
+@pytest.mark.parametrize("setting", ["server.port", "ops.port"])
+def test_a_port_that_is_taken(open_terminal, setting):
     with socket.socket() as taken:
         taken.bind((HOST, 0))
         taken.listen()
         port = taken.getsockname()[1]
-        terminal = open_terminal("--port", str(port))
+        args = ["--port", str(port if setting == "server.port" else free_port())]
+        args += ["--set", f"ops.port={port}"] if setting == "ops.port" else []
+        terminal = open_terminal(*args)
         assert terminal.process.wait(READY_S) == 1
     last = terminal.text.rstrip().splitlines()[-1]
-    assert last.startswith("error: ")
-    assert f"server.port {port} " in last
-    assert "make run PORT=8080" in last
+    assert last.startswith("error: ") and f"{setting} {port} " in last
+    remedy = "make run PORT=8080" if setting == "server.port" else f"SLUICE_OPS__PORT={port + 1}"
+    assert remedy in last
     assert "curl" not in terminal.text  # nothing to paste when nothing runs
     assert "Traceback" not in terminal.text
     assert not terminal.members()
-
-
-def test_another_port_that_is_taken(open_terminal):
-    with socket.socket() as taken:
-        taken.bind((HOST, 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        terminal = open_terminal("--port", str(free_port()), "--set", f"ops.port={port}")
-        assert terminal.process.wait(READY_S) == 1
-    last = terminal.text.rstrip().splitlines()[-1]
-    assert f"ops.port {port} " in last and f"SLUICE_OPS__PORT={port + 1} make run" in last
-    assert "curl" not in terminal.text
-
-
-def test_a_second_one_in_the_same_folder(open_terminal):
-    first = open_terminal("--port", str(free_port()))
-    first.wait_until_ready()
-    second = open_terminal("--port", str(free_port()))
-    assert second.process.wait(READY_S) == 1
-    last = second.text.rstrip().splitlines()[-1]
-    assert last.startswith("error: ")
-    assert "journal.dir" in last
-    assert answers(first.port, "/livez")

@@ -4,65 +4,39 @@ import json
 
 import pytest
 
-from tests.support.gateway import Gateway
+from tests.support.client import exchange
+from tests.support.dialects import CHAT, MESSAGES, PATHS, ask, credentials
+from tests.support.documents import channel, document
 
-SECRET = "sk-retry-0123456789abcdef"
+FAMILIES = (CHAT, MESSAGES)
+BETA = {"anthropic-beta": "gone-2020-01-01"}
 
 
 @pytest.fixture(scope="module")
-def gateway(launch, vendor) -> Gateway:
-    families = ("chat_completions", "messages")
-    return launch(
-        {
-            "model": [{"name": f, "price": {"input": "1", "output": "1"}} for f in families],
-            "group": [{"name": "default"}],
-            "channel": [
-                {
-                    "name": family,
-                    "vendor": "demo",
-                    "family": family,
-                    "base_url": vendor.url,
-                    "keys": ["sk-up"],
-                    "models": {family: "up"},
-                }
-                for family in families
-            ],
-            "user": [{"name": "alice", "balance": "10"}],
-            "key": [{"user": "alice", "name": "k", "secret": SECRET}],
-        }
-    )
+def gateway(launch, vendor):
+    channels = [channel(family, family, vendor.url, {family: "up"}) for family in FAMILIES]
+    return launch(document(FAMILIES, channels))
 
 
-def ask(gateway, vendor, path, body, headers=None):
-    """(status, JSON, what reached the vendor)"""
+@pytest.mark.parametrize(
+    ("family", "words", "sent"),
+    [
+        (MESSAGES, "Unexpected value for the anthropic-beta header", [True, False]),
+        (CHAT, "Unknown parameter: stream_options", [True, False]),
+        (CHAT, "temperature is too high", [True]),
+    ],
+)
+def test_what_is_refused_is_left_out_once_and_any_other_refusal_is_final(
+    gateway, vendor, family, words, sent
+):
     before = len(vendor.log())
-    sent = {"Authorization": f"Bearer {SECRET}", **(headers or {})}
-    status, _, answer = gateway.call("POST", path, body, sent)
-    return status, json.loads(answer), vendor.log()[before:]
-
-
-def prompt(words):
-    return [{"role": "user", "content": f"[[demo status=400 message={json.dumps(words)}]]"}]
-
-
-def test_a_retired_beta_is_left_out_once(gateway, vendor):
-    words = "Unexpected value for the anthropic-beta header"
-    body = {"model": "messages", "max_tokens": 9, "messages": prompt(words)}
-    betas = {"anthropic-beta": "gone-2020-01-01", "anthropic-version": "2023-06-01"}
-    status, _, seen = ask(gateway, vendor, "/v1/messages", body, betas)
-    assert status == 400
-    assert [entry["headers"].get("anthropic-beta") for entry in seen] == ["gone-2020-01-01", None]
-
-
-def test_usage_that_the_gateway_asked_for_is_left_out_once(gateway, vendor):
-    words = "Unknown parameter: stream_options"
-    body = {"model": "chat_completions", "stream": True, "messages": prompt(words)}
-    status, _, seen = ask(gateway, vendor, "/v1/chat/completions", body)
-    assert status == 400
-    assert ["stream_options" in json.loads(entry["body"]) for entry in seen] == [True, False]
-
-
-def test_any_other_refusal_is_final(gateway, vendor):
-    body = {"model": "chat_completions", "messages": prompt("temperature is too high")}
-    status, answer, seen = ask(gateway, vendor, "/v1/chat/completions", body)
-    assert (status, answer["error"]["code"], len(seen)) == (400, "upstream_invalid_request", 1)
+    script = f"[[demo status=400 message={json.dumps(words)}]]"
+    body = ask(family, family, script, stream=family == CHAT)
+    answer = exchange(gateway.port, "POST", PATHS[family], credentials(family) | BETA, body)
+    assert answer.status == 400
+    asked = vendor.log()[before:]
+    if family == MESSAGES:
+        assert ["anthropic-beta" in entry["headers"] for entry in asked] == sent
+    else:
+        assert answer.json["error"]["code"] == "upstream_invalid_request"
+        assert ["stream_options" in json.loads(entry["body"]) for entry in asked] == sent

@@ -149,10 +149,6 @@ def test_two_nodes_spend_the_last_coins_exactly(two_nodes, shares, vendor, tmp_p
     spend_all(two_nodes, shares, vendor, tmp_path / "vendor.log")
 
 
-def test_two_workers_spend_the_last_coins_exactly(two_workers, vendor, tmp_path):
-    spend_all([two_workers], [10], vendor, tmp_path / "vendor.log")
-
-
 def test_what_running_calls_hold_is_shown_and_nothing_is_held_at_rest(two_workers, vendor):
     users = [f"user{number}" for number in range(USERS)]
     two_workers.apply(user_document(vendor, users, "10", {"input": "3", "output": "15"}))

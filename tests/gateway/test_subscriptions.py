@@ -147,12 +147,6 @@ PLAN_ONLY = {"order": "plan_only"}
 CHANGES = {
     "plan-off": Change([[of_plan("off")]], [[WALLET]], plan_of("off", enabled=False),
                        plan=("off", {"quota": "10"})),
-    "subscription-off": Change(
-        [[of_plan("ended")]], [[WALLET]],
-        {"subscription": [{"user": "subscription-off", "plan": "ended", "enabled": False}]},
-        plan=("ended", {"quota": "10"})),
-    "plan-on": Change([[WALLET]], [[of_plan("on")]], plan_of("on", enabled=True),
-                      plan=("on", {"offered": False})),
     "subscription-on": Change(
         [[WALLET]], [[of_plan("again")]],
         {"subscription": [{"user": "subscription-on", "plan": "again", "enabled": True}]},
@@ -163,19 +157,12 @@ CHANGES = {
     "quota-raised": Change([[of_plan("raised")], "E19"], [[of_plan("raised")], "E19"],
                            plan_of("raised", quota="2"),
                            plan=("raised", {"quota": "1"}), **PLAN_ONLY),
-    "quota-lowered": Change([[of_plan("lowered")]], [[of_plan("lowered")], "E19"],
-                            plan_of("lowered", quota="2"),
-                            plan=("lowered", {"quota": "10"}), **PLAN_ONLY),
     "quota-below": Change([[of_plan("below")]] * 2, ["E19"], plan_of("below", quota="1"),
                           plan=("below", {"quota": "10"}), **PLAN_ONLY),
     "order-changed": Change([[of_plan("other")]], [[WALLET]],
                             {"user": [{"name": "order-changed", "order": "wallet_first"}]},
                             plan=("other", {"quota": "10"})),
     "limit-set": Change([[WALLET]], [[WALLET], "E19"], key_of("limit-set", limit="1")),
-    "limit-raised": Change([[WALLET], "E19"], [[WALLET], "E19"],
-                           key_of("limit-raised", limit="2"), limit="1"),
-    "limit-lowered": Change([[WALLET]], [[WALLET], "E19"],
-                            key_of("limit-lowered", limit="2"), limit="10"),
     "limit-removed": Change([[WALLET], "E19"], [[WALLET]] * 2,
                             key_of("limit-removed", limit=None), limit="1"),
     # What was spent in windows of another kind does not count in the new ones.
