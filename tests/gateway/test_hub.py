@@ -242,14 +242,6 @@ def test_the_system_tells_workers_store_and_where_settings_come_from(gateway, ap
     assert system["version"] and system["hub_uptime_s"] >= 0
 
 
-def test_money_and_users_reach_the_relay(gateway, api):
-    assert api.call("POST", "/api/admin/users", {"name": "carol"}).status == 201
-    body = {"amount": "2.5", "reason": "welcome"}
-    assert api.call("POST", "/api/admin/users/carol/credit", body).status == 200
-    shown = gateway.run("wallet", "show", "--user", "carol", "--json")
-    assert json.loads(shown)["balance"] == "2.5"
-
-
 def test_draining_the_node_takes_it_out_of_rotation(gateway, api):
     assert api.call("POST", "/api/admin/system/drain").json == {"draining": True}
     system = api.get("/api/admin/system").json

@@ -1,16 +1,19 @@
 """SIGKILL at any moment: what an upstream has seen is recorded once, and the books are right."""
 
 import contextlib
+import json
 import os
 import random
 import signal
+import sqlite3
 import time
 from collections import Counter
 from decimal import Decimal
 
 import pytest
 
-from tests.support.client import Closed, Connection, wait_until
+from commands.process.child import CLOSE_LOOKS, SILENT_LOOKS
+from tests.support.client import Closed, Connection, exchange, wait_until
 from tests.support.dialects import ALL, CHAT, ask, credentials, path_of
 from tests.support.journal import marked
 from tests.support.load import (
@@ -26,6 +29,10 @@ from tests.support.load import (
 from tests.support.upstream import ScriptedUpstream
 
 FIRST_ANSWER_WITHIN_S = 30  # ten times what is promised
+PATIENCE_S = 20
+CALLS = 6
+LINE_BEGIN = b'["c","%b"'
+CHARGE = b'["wallet",'
 CYCLES_AND_CALLERS = [(2, 20), pytest.param(20, 40, marks=pytest.mark.long)]
 
 
@@ -135,3 +142,100 @@ def test_a_worker_that_is_killed_is_replaced_and_its_calls_are_recorded(node):
 def all_of(gateway, number):
     records = gateway.usage()
     return records if len(records) >= number else None
+
+
+# ---- a worker whose loop stands still ------------------------------------------------------------
+
+
+@pytest.fixture
+def one_worker(tmp_path):
+    with ScriptedUpstream() as vendor:
+        gateway = gateway_before(vendor, tmp_path / "node")
+        try:
+            gateway.start()
+            yield gateway
+        finally:
+            gateway.close()
+
+
+def call(gateway):
+    headers, body = credentials(CHAT), ask(CHAT, MODEL, "hello")
+    return exchange(gateway.port, "POST", path_of(CHAT, MODEL), headers, body)
+
+
+def refuses(gateway):
+    """True: refused. Of a stopped worker the queue of connections fills: then nothing answers."""
+    try:
+        Connection(gateway.port, patience_s=1).close()
+    except ConnectionRefusedError:
+        return True
+    except TimeoutError:
+        pass
+    return False
+
+
+def test_a_worker_that_hangs_refuses_and_is_replaced(one_worker):
+    gateway = one_worker
+    (pid,) = gateway.worker_pids()
+    os.kill(pid, signal.SIGSTOP)
+    assert wait_until(lambda: refuses(gateway), CLOSE_LOOKS + PATIENCE_S)
+    os.kill(pid, signal.SIGCONT)
+    assert wait_until(lambda: not refuses(gateway), PATIENCE_S)
+    assert call(gateway).status == 200
+    assert gateway.worker_pids() == [pid]
+    assert "cannot accept" not in gateway.log()  # it goes on as if nothing had been
+
+    with Connection(gateway.port) as connection:
+        body = ask(CHAT, MODEL, "[[demo ms=100 chunks=600]]", stream=True)
+        path = path_of(CHAT, MODEL, stream=True)
+        connection.request("POST", path, credentials(CHAT), body)
+        answer = connection.read_head()
+        assert wait_until(lambda: answer.call_id in marked(gateway), PATIENCE_S)
+        os.kill(pid, signal.SIGSTOP)
+        assert wait_until(lambda: refuses(gateway), CLOSE_LOOKS + PATIENCE_S)
+        assert wait_until(lambda: gateway.worker_pids() != [pid], SILENT_LOOKS + PATIENCE_S)
+    assert wait_until(gateway.ready, PATIENCE_S)
+    assert call(gateway).status == 200
+    assert gateway.record(answer.call_id, PATIENCE_S)["outcome"] == LOST
+    gateway.run("books", "verify")
+
+
+# ---- a damaged journal ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("node", BOTH[:1], indirect=True)
+def test_one_damaged_line_costs_one_record(node):
+    """A disk that damages a journal: everything behind the line is booked."""
+    gateway, _ = node
+    call(gateway)  # so that its key is known and something of its wallet is lent
+    with contextlib.closing(
+        sqlite3.connect(gateway.folder / "sluice.db", isolation_level=None)
+    ) as other:
+        other.execute("BEGIN IMMEDIATE")  # nothing is booked from now on
+        called = [call(gateway).call_id for _ in range(CALLS)]
+        gateway.kill()
+        other.execute("ROLLBACK")
+    damage(gateway.folder / "journal", called[2])
+    gateway.start()
+    assert wait_until(lambda: set(called) <= {one["id"] for one in gateway.usage()}, 20)
+    outcomes = {one["id"]: one["outcome"] for one in gateway.usage()}
+    assert [outcomes[call_id] for call_id in called] == [
+        "gateway_lost" if call_id == called[2] else "ok" for call_id in called
+    ]
+    [parked] = (gateway.folder / "journal" / "parked.ndjson").read_text().splitlines()
+    assert called[2] in json.loads(parked)["record"]
+    assert json.loads(gateway.run("status", "--json"))["parked"] == 1
+    assert "is damaged" in gateway.log()
+    gateway.run("books", "verify")
+    gateway.run("usage", "verify")
+
+
+def damage(folder, call_id):
+    """Turns a digit of the charge in a call's last line into another."""
+    [path] = (path for path in folder.glob("*.log") if call_id.encode() in path.read_bytes())
+    data = path.read_bytes()
+    begin = data.index(LINE_BEGIN % call_id.encode())
+    place = data.index(CHARGE, begin) + len(CHARGE)
+    digit = data[place : place + 1]
+    assert digit.isdigit()
+    path.write_bytes(data[:place] + (b"8" if digit != b"8" else b"9") + data[place + 1 :])

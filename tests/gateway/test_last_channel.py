@@ -19,7 +19,7 @@ from tests.support.switched import Vendor
 
 AT_ONCE, GOOD_CALLS = 40, 320
 OTHER_SECRET = "sk-test-of-another-user-0123456789"
-PLACES = ("big", "trials", "hangs", "fails", "refuses", "fifth")  # each a model with one channel
+PLACES = ("big", "hangs", "fails", "refuses", "fifth")  # each a model with one channel
 SETTINGS = {"upstream.first_byte_timeout_s": 3}
 
 
@@ -75,28 +75,6 @@ def test_one_big_calls_429_stops_nobody(gateway, vendors):
     began = time.monotonic()
     assert [code(call(gateway, "big", "small", OTHER_SECRET)) for _ in range(20)] == [None] * 20
     assert time.monotonic() - began < 15
-
-
-def test_calls_beyond_the_trials_are_told_to_come_again_in_a_second(gateway, vendors):
-    vendor = vendors["trials"]
-    vendor.behave = lambda prompt, key: (429, ERROR, {"Retry-After": "20"})
-    assert code(call(gateway, "trials", "first")) == "upstream_rate_limited"
-    asked, hold = len(vendor.asked), threading.Event()
-
-    def slow(prompt, key):
-        hold.wait(10)
-        return good(prompt, key)
-
-    vendor.behave = slow
-    with ThreadPoolExecutor(1) as pool:
-        trial = pool.submit(call, gateway, "trials", "trial")
-        assert wait_until(lambda: len(vendor.asked) > asked)
-        refused = call(gateway, "trials", "beyond")
-        hold.set()
-        assert code(trial.result()) is None
-    assert (refused.status, code(refused)) == (429, "upstream_rate_limited")
-    assert refused.headers["retry-after"] == "1"
-    assert code(call(gateway, "trials", "after")) is None
 
 
 def test_an_upstream_that_hangs_is_asked_by_few_at_a_time(gateway, vendors):

@@ -352,19 +352,6 @@ def test_a_body_too_large_for_the_gateway(site, family):
         assert headers["x-request-id"]
 
 
-def test_refusals_of_large_bodies(site):
-    body = json.dumps(chat("x" * (LIMIT_BYTES - 1000))).encode()
-    stranger = {"Authorization": "Bearer a-key-nobody-made"}
-
-    def ask(_):
-        return site.answer(PATHS["chat_completions"], body, **stranger)
-
-    with ThreadPoolExecutor(4) as pool:
-        answers = list(pool.map(ask, range(LARGE_BODIES)))
-    assert [status for status, _, _ in answers] == [401] * LARGE_BODIES
-    assert {body["error"]["code"] for _, _, body in answers} == {"invalid_api_key"}
-
-
 def test_errors_of_the_gateway_pass_as_they_are(site):
     status, headers, body = site.answer(
         PATHS["messages"], message("[[demo status=500]]"), x_api_key="unused"

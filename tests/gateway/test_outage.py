@@ -1,6 +1,8 @@
-"""MariaDB away or against us while calls run: they are served, and booked when it is back."""
+"""The store away, busy, full or against us while calls run: they are served, and booked when it is
+back."""
 
 import contextlib
+import sqlite3
 import threading
 import time
 from decimal import Decimal
@@ -39,6 +41,9 @@ IN_A_ROW = 20
 UNKNOWN_SECRET = "sk-test-of-nobody-at-all-0123456789"
 UNKNOWN_WITHIN_S = 1.0  # promised; a busy machine may take longer
 MACHINE_S = 1.0
+BUSY_S = 8  # longer than a writer waits for the lock of SQLite
+FULL_S = 3
+BLOCK = b"x" * 65536
 IDLE_SECRET = "sk-test-never-used-before-0123456789"
 DISABLED_SECRET = "sk-test-of-the-disabled-key-0123456789"
 POOR_SECRET = "sk-test-of-the-poor-0123456789"
@@ -61,11 +66,10 @@ STEADY = Manner(callers=8, prompts=GOOD_PROMPTS, rest_s=0.05, patience_s=30)
 
 
 class Node:
-    """A gateway of two workers on a MariaDB that may be broken, and its vendor's log."""
+    """A gateway of two workers on a store that may be broken, and its vendor's log."""
 
-    def __init__(self, database, url, vendor, folder):
-        self.database = database
-        self.url = url
+    def __init__(self, url, vendor, folder, database=None):
+        self.database, self.url = database, url
         self.vendor_log = folder / "vendor.log"
         settings = {"server.workers": 2, "store.url": url}
         self.gateway = gateway_before(vendor, folder / "node", settings, MORE)
@@ -76,15 +80,18 @@ class Node:
 
 
 @pytest.fixture
-def node(breakable_mariadb, tmp_path):
-    with ScriptedUpstream(log_file=tmp_path / "vendor.log") as vendor:
-        # A user without the right to write into a read-only server.
-        url = breakable_mariadb.fresh_url(user="gateway")
-        node = Node(breakable_mariadb, url, vendor, tmp_path)
-        try:
-            yield node
-        finally:
-            node.gateway.close()
+def vendor(tmp_path):
+    with ScriptedUpstream(log_file=tmp_path / "vendor.log") as made:
+        yield made
+
+
+@pytest.fixture
+def node(breakable_mariadb, vendor, tmp_path):
+    # A user without the right to write into a read-only server.
+    url = breakable_mariadb.fresh_url(user="gateway")
+    node = Node(url, vendor, tmp_path, breakable_mariadb)
+    with contextlib.closing(node.gateway):
+        yield node
 
 
 @contextlib.contextmanager
@@ -270,3 +277,55 @@ def failures(database):
     """How many deadlocks and cut connections there have been."""
     query = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Innodb_deadlocks', 'Aborted_clients')"
     return {name: int(count) for name, count in database.run(query)}
+
+
+# ---- SQLite --------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def sqlite_under_load(disk, vendor, folder):
+    """The file of the store while calls run; afterwards all of them are booked."""
+    file = disk / "sluice.db"
+    node = Node(f"sqlite:///{file}", vendor, folder)
+    with contextlib.closing(node.gateway):
+        node.gateway.start()
+        load = Load(node.gateway.port, "sqlite", STEADY)
+        load.wait_for(40)
+        yield node.gateway, file
+        names = {seen.name for seen in list(load.seen)}
+        took_s = catch_up_s(node.url, names, CATCH_UP_WITHIN_S)
+        load.stop()
+        print(f"{len(names)} calls were in the books {took_s:.1f} s later")
+        assert load.not_served() == []
+        node.check(load)
+
+
+def test_calls_are_served_while_another_process_holds_sqlite(vendor, tmp_path):
+    with (
+        sqlite_under_load(tmp_path, vendor, tmp_path) as (_, file),
+        contextlib.closing(sqlite3.connect(file, isolation_level=None)) as other,
+    ):
+        other.execute("BEGIN IMMEDIATE")
+        count = "SELECT COUNT(*) FROM usage_records"
+        before = other.execute(count).fetchone()
+        time.sleep(BUSY_S)
+        assert other.execute(count).fetchone() == before, "somebody wrote"
+        other.execute("ROLLBACK")
+
+
+def test_calls_are_served_while_the_disk_of_sqlite_is_full(small_disk, vendor, tmp_path):
+    with sqlite_under_load(small_disk, vendor, tmp_path) as (gateway, file):
+        filler = fill(small_disk)
+        words = f"the store is unavailable: {file}: database or disk is full"
+        assert wait_until(lambda: words in gateway.log(), 30), "the disk did not get full"
+        time.sleep(FULL_S)
+        filler.unlink()
+
+
+def fill(folder):
+    """Fills the file system of a folder to the last page; the file that does it."""
+    path = folder / "filler"
+    with contextlib.suppress(OSError), open(path, "wb", buffering=0) as filler:
+        while True:
+            filler.write(BLOCK)
+    return path

@@ -26,9 +26,6 @@ KILLED = {family: f"killed-{family}".replace("_", "-") for family in ALL}
 # name: who has the fifteen coins, and what one call too many meets
 SHARED = {
     "of-both": (person("of-both", "4.5", plans={"both": {"quota": "10.5"}}), "E18"),
-    "of-two": (person("of-two", "0", "plan_only", {"first": {"quota": "7.5"},
-                                                   "second": {"quota": "7.5"}}), "E19"),
-    "of-plan": (person("of-plan", "9", "plan_only", {"only": {"quota": "15"}}), "E19"),
     "of-key": (person("of-key", "99", limit="15"), "E19"),
 }  # fmt: skip
 
@@ -57,8 +54,6 @@ def test_the_last_coins_are_shared_exactly(gateway, name):
     assert Counter(outcomes) == {"ok": COINS, refusal: CALLS - COINS}
     expected = {
         "of-both": {"subscription:both": "10.5", "wallet": "4.5"},
-        "of-two": {"subscription:first": "7.5", "subscription:second": "7.5"},
-        "of-plan": {"subscription:only": "15"},
         "of-key": {"wallet": "15"},
     }[name]
     records = gateway.usage(user=name)

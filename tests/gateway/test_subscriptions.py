@@ -60,7 +60,6 @@ ORDERS = {
     "plan_only": ([[of_plan("plan_only")]] * 2 + ["E19", "E19"], "2.5", "2"),
     "wallet_only": ([[WALLET]] * 2 + ["E18", "E18"], "0.5", "0"),
 }  # fmt: skip
-SPLITS = [(CHAT, True), (RESPONSES, False), (MESSAGES, True), (GENERATE, False)]
 WINDOWS = ("day", "week", "month")
 LACKING = "The {} does not cover this call{}: 0.5 USD is left, and it needs at least 1 USD."
 # name: the message of the refusal
@@ -75,17 +74,9 @@ MESSAGES_OF_E19 = {
 }
 
 
-def split_name(family, stream):
-    return f"split-{family}-{'stream' if stream else 'plain'}".replace("_", "-")
-
-
 def people():
     """Everybody of the tests below who is there from the beginning."""
     made = [person(f"of-{order}", "2.5", order, {order: {"quota": "2.5"}}) for order in ORDERS]
-    made += [
-        person(name, "10", plans={name: {"quota": TINY}})
-        for name in (split_name(*s) for s in SPLITS)
-    ]
     made += [
         person(f"plan-{w}", "10", "plan_only", {f"half-{w}": {"quota": "0.5", "window": w}})
         for w in WINDOWS
@@ -93,6 +84,7 @@ def people():
     made += [person(f"limit-{w}", "10", limit="0.5", limit_window=w) for w in (*WINDOWS, "never")]
     made += [
         person("no-plan", "10", "plan_only"),
+        person("split", "10", plans={"split": {"quota": TINY}}),
         person("nearly-empty", "0.0010"),
         person("two-plans", "1", plans={"later": {"quota": "1.5", "expires_at": IN_A_YEAR},
                                         "sooner": {"quota": "1.5", "expires_at": TOMORROW}}),
@@ -207,41 +199,20 @@ def test_the_orders_of_spending_are_kept(gateway):
         assert used[f"of-{order}/{order}"] == of_quota
 
 
-@pytest.fixture(scope="module")
-def split(gateway):
-    """The records of calls that cost more than their plans have, and what the plans have spent."""
-
-    def record(case):
-        family, stream = case
-        answer = call(gateway, split_name(*case), family, WORDS, stream=stream)
-        assert answer.status == 200 and answer.whole
-        return gateway.record(answer.call_id)
-
-    return at_once(record, SPLITS), spent(gateway)
-
-
-@pytest.mark.parametrize("case", SPLITS, ids=lambda case: split_name(*case))
-def test_the_last_coins_of_a_plan_are_split_exactly(gateway, split, case):
-    records, used = split
-    record, name = records[case], split_name(*case)
-    assert Decimal(record["cost"]) == cost_of(record) > Decimal(TINY)
-    plans, wallets = charges_of(record)
-    assert plans == of_plan(name, TINY)
-    assert wallets == ("wallet", format_money(parse_money(record["cost"]) - parse_money(TINY)))
-    assert used[f"{name}/{name}"] == TINY
-    assert Decimal(balance(gateway, name)) == 10 - Decimal(wallets[1])
-
-
-def test_a_refund_gives_back_what_the_wallet_paid(gateway, split):
+def test_the_last_coins_of_a_plan_are_split_exactly_and_a_refund_gives_back_the_wallets(gateway):
     """The plan's part stays spent: it is no money that could be paid out."""
-    name, case = split_name(CHAT, True), (CHAT, True)
-    record = split[0][case]
-    before = Decimal(balance(gateway, name))
+    answer = call(gateway, "split", MESSAGES, WORDS, stream=True)
+    assert answer.status == 200 and answer.whole
+    record = gateway.record(answer.call_id)
+    assert Decimal(record["cost"]) == cost_of(record) > Decimal(TINY)
+    rest = format_money(parse_money(record["cost"]) - parse_money(TINY))
+    assert charges_of(record) == [of_plan("split", TINY), ("wallet", rest)]
+    assert spent(gateway)["split/split"] == TINY
+    assert Decimal(balance(gateway, "split")) == 10 - Decimal(rest)
     for _ in range(2):
         gateway.run("wallet", "refund", "--call", record["id"])
-    given = Decimal(balance(gateway, name)) - before
-    assert given == Decimal(record["charges"][1]["amount"]) < Decimal(record["cost"])
-    assert spent(gateway)[f"{name}/{name}"] == TINY
+    assert Decimal(balance(gateway, "split")) == 10
+    assert spent(gateway)["split/split"] == TINY
 
 
 def test_what_ends_soonest_is_used_first(gateway):

@@ -34,7 +34,7 @@ MISCONFIGURED = CODES[Condition.CHANNEL_MISCONFIGURED]
 VERIFY = {"error": {"message": "Your organization must be verified to stream this model.",
                     "type": "invalid_request_error"}}  # fmt: skip
 USED_UP = {"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}
-TO_ONE = {"one-401": (401, True), "one-402": (402, True), "one-403": (403, False)}
+TO_ONE = {"one-401": (401, True), "one-403": (403, False)}
 LISTS = {"refused": (401, WRONG, {}), "public": (200, LIST, {}), "missing": (404, ERROR, {})}
 # place: what the vendor says to the bad key, and to it for the list of models
 REFUSED = {

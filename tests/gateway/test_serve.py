@@ -1,10 +1,17 @@
-"""`serve` where the store cannot be had: it says so at once, waits, and ends when it is told."""
+"""`serve` from its start to its end: as a service manager sees it, with its upkeep, and where the
+store cannot be had: it says so at once, waits, and ends when it is told."""
 
+import contextlib
 import json
+import re
+import socket
 import time
+from datetime import datetime
 
 import pytest
 
+from store.db.database import database_ms, discard, open_database, transaction
+from store.db.tables.hub import Session
 from tests.support.client import wait_until
 from tests.support.gateway import Gateway
 from tests.support.ports import HOST, free_port
@@ -12,14 +19,68 @@ from tests.support.ports import HOST, free_port
 AT_ONCE_S = 8  # what two workers need to start on a busy machine
 AGAIN_S = 15
 ENDS_S = 6
+PATIENCE_S = 20
+UPKEEP_WITHIN_S = 40
 PASSWORD = "s3cretpw"
 
 
 @pytest.fixture
 def node(tmp_path):
-    gateway = Gateway(tmp_path / "node", {"server.workers": 2})
-    yield gateway
-    gateway.close()
+    settings = {"server.workers": 2, "usage.keep_days": 30}
+    with contextlib.closing(Gateway(tmp_path / "node", settings)) as gateway:
+        yield gateway
+
+
+def test_ready_beating_upkeep_and_stopping(node, tmp_path):
+    """One of two workers does the upkeep, and `status` shows it."""
+    db = open_database(f"sqlite:///{node.folder}/sluice.db")
+    row = {"digest": b"d" * 32, "id": "S", "user_id": "U", "address": "", "agent": ""}
+    insert = Session.insert({**row, "created_ms": 0, "seen_ms": database_ms(db)})
+    transaction(db, lambda: insert.execute(db))
+    discard(db)
+    with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(PATIENCE_S)
+        node.env = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "400000"}
+        lines = []
+
+        def until(line):
+            while line not in lines:
+                lines.append(manager.recv(4096).decode())
+
+        node.launch()
+        until("READY=1")
+        assert node.ready()
+        lines.clear()
+        until("WATCHDOG=1")
+        check_upkeep(node)
+        assert node.stop() == 0
+        until("STOPPING=1")
+
+
+def check_upkeep(gateway):
+    def shown():
+        status = json.loads(gateway.run("status", "--json"))
+        seen = [worker.get("upkeep") for worker in status["workers"]]
+        done = all(upkeep and upkeep["ended_at"] for upkeep in seen)
+        return status if done else None
+
+    status = wait_until(shown, UPKEEP_WITHIN_S, step_s=1)
+    upkeep = status["upkeep"]
+    assert upkeep["removed"] == {"sessions": 1} and upkeep["trouble"] is None
+    assert upkeep["node"] == status["node"] and upkeep["ended_at"] < upkeep["next_at"]
+    assert [worker["upkeep"] for worker in status["workers"]] == [upkeep, upkeep]
+    assert "removed 1 sessions; next" in gateway.run("status")
+    _, _, text = gateway.call("GET", "/metrics", port=gateway.ops_port)
+    ended_s = datetime.fromisoformat(upkeep["ended_at"]).timestamp()
+    lines = dict(re.findall(r"^(sluice_upkeep_\w+) (\S+)$", text.decode(), re.M))
+    assert float(lines["sluice_upkeep_timestamp_seconds"]) == pytest.approx(ended_s, abs=1)
+    assert lines["sluice_upkeep_success"] == "1"
+    assert gateway.log().count("upkeep: removed sessions 1") == 1
+    gateway.run("books", "verify")
+
+
+# ---- without a store -----------------------------------------------------------------------------
 
 
 def reason(gateway):
@@ -29,8 +90,8 @@ def reason(gateway):
     except OSError:
         return ""
     assert status == 503
-    told = json.loads(body)["reason"]
-    return "" if told.endswith("starting") else told
+    text = json.loads(body)["reason"]
+    return "" if text.endswith("starting") else text
 
 
 def away_lines(gateway):
