@@ -18,7 +18,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -135,16 +135,12 @@ class Machine:
         return text
 
     def command(self, argv: list[str]) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            argv,
-            check=False,
-            cwd=self.here,
-            env={"PATH": os.environ["PATH"], **self.environ},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-        )
+        output = {"capture_output": True, "text": True, "timeout": PATIENCE_S}
+        return subprocess.run(argv, check=False, **self.options(), **output)
+
+    def options(self) -> dict[str, Any]:
+        environ = {"PATH": os.environ["PATH"], **self.environ}
+        return {"cwd": self.here, "env": environ, "stdin": subprocess.DEVNULL}
 
     def run(self, line: str, as_root: bool) -> None:
         """A line of a shell, which keeps its folder and variables for the next one."""
@@ -177,14 +173,7 @@ class Machine:
         words = shlex.split(self.fill(line))
         port = dict(word.split("=", 1) for word in words if "=" in word).get("ops.port")
         with self.log.open("ab") as log:
-            process = leash.Popen(
-                words,
-                cwd=self.here,
-                env={"PATH": os.environ["PATH"], **self.environ},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
+            process = leash.Popen(words, stdout=log, stderr=log, **self.options())
         ops_port = int(port or self.ports["9000"])
         assert wait_until(lambda: ready(ops_port) or process.poll() is not None, PATIENCE_S)
         assert process.poll() is None, f"{line}\n{self.end_of_log()}"
@@ -207,9 +196,7 @@ class Machine:
 
     def workers(self) -> set[int]:
         """The processes that take calls."""
-        status = json.loads(
-            exchange(int(self.ports["9000"]), "GET", "/status", {"Host": HOST}).body
-        )
+        status = exchange(int(self.ports["9000"]), "GET", "/status", {"Host": HOST}).json
         return {worker["pid"] for worker in status["workers"] if not worker["why"]}
 
     def settings(self) -> Settings:
@@ -258,7 +245,7 @@ def ready(port: int) -> bool:
         return False
 
 
-def run_shell(machine: Machine, block: Block) -> None:
+def run_shell(server, machine: Machine, block: Block) -> None:
     as_root = "as root" in block.before
     for line in block.lines():
         words = shlex.split(line, comments=True)
@@ -284,7 +271,7 @@ def run_sql(server, machine: Machine, block: Block) -> None:
         server.run(statement)
 
 
-def run_toml(machine: Machine, block: Block) -> None:
+def run_toml(server, machine: Machine, block: Block) -> None:
     path = machine.folder / "block.toml"
     path.write_text(machine.fill(block.text))
     load(path, (), {})
@@ -302,7 +289,7 @@ def run_ini(server, machine: Machine, block: Block) -> None:
         assert re.search(rf"^{variable} ", done.stdout, re.M), option
 
 
-def run_yaml(machine: Machine, block: Block) -> None:
+def run_yaml(server, machine: Machine, block: Block) -> None:
     promtool = shutil.which("promtool")
     if promtool is None:
         return  # as in tests/conf/test_alerts.py; `make test` installs it
@@ -312,6 +299,9 @@ def run_yaml(machine: Machine, block: Block) -> None:
     path.write_text(machine.fill(block.text))
     done = machine.command([promtool, "check", "config", str(path)])
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+RUN = {"sh": run_shell, "sql": run_sql, "toml": run_toml, "ini": run_ini, "yaml": run_yaml}
 
 
 def a_call(machine: Machine, key: str) -> None:
@@ -375,7 +365,7 @@ def test_every_block_works_in_the_order_of_the_page(tmp_path, mariadb):
                     if "Ctrl-C" in block.before:
                         machine.end_trials()
                     if not block.example:
-                        run_block(machine, block, mariadb)
+                        RUN[block.kind](mariadb, machine, block)
                     if "apply ~/setup.toml" in block.text:
                         (main.state / "key.txt").write_text(key())
                         a_call(main, key())
@@ -386,13 +376,6 @@ def test_every_block_works_in_the_order_of_the_page(tmp_path, mariadb):
         finally:
             for machine in machines:
                 machine.close()
-
-
-def run_block(machine: Machine, block: Block, server) -> None:
-    if block.kind in ("sql", "ini"):
-        {"sql": run_sql, "ini": run_ini}[block.kind](server, machine, block)
-    else:
-        {"sh": run_shell, "toml": run_toml, "yaml": run_yaml}[block.kind](machine, block)
 
 
 EXAMPLES = [block for block in blocks() if block.example]

@@ -7,10 +7,9 @@ import re
 import openai
 from playwright.sync_api import expect
 
-from tests.browser.world import MODEL, SECRETS
+from tests.browser.world import MODEL
 
 BROKEN = "claude-sonnet-4-5"
-DOUBLED = "/v1/messages/v1/messages"
 VISIBLE_MS = 8000
 
 
@@ -221,26 +220,6 @@ def test_snippets_of_each_client_and_a_test_call(visit, picture):
     leave(page)
 
 
-def test_a_wrong_path_is_shown_to_the_owner_with_its_cure(visit, world, picture):
-    assert world.call("alice", path=DOUBLED) == 404
-    page = visit("alice", "/keys?state=wrong_base_url")
-    reloaded_until(page, row(page, "laptop"))
-    row(page, "laptop").get_by_role("link", name="laptop").click()
-    notice = page.locator(".wrong-paths")
-    expect(notice).to_contain_text(DOUBLED)
-    expect(notice.locator(".wavy")).to_have_text("/v1/messages")
-    expect(notice).to_contain_text(f"Set it to{world.base_url}")
-    picture(page, "key-wrong-path")
-    notice.get_by_role("button", name="Dismiss").click()
-    expect(page.locator(".wrong-paths")).to_have_count(0)
-    undo(page)
-    expect(page.locator(".wrong-paths")).to_be_visible()
-    page.locator(".wrong-paths").get_by_role("link", name="Check a URL").click()
-    expect(page.locator(".verdicts .wavy").first).to_be_visible()
-    other = visit("carol", "/keys")
-    assert DOUBLED not in other.content() and "laptop" not in other.locator("main").inner_text()
-
-
 def test_disabled_and_back_by_the_toast(visit, world):
     page = visit("carol", "/keys")
     row(page, "editor").locator("summary").click()
@@ -277,16 +256,3 @@ def test_by_keyboard_alone(visit):
             break
     page.keyboard.press("Enter")
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
-
-
-def test_what_works_without_scripts(visit):
-    page = visit("alice", "/keys/new", java_script_enabled=False)
-    page.get_by_label("Name", exact=True).fill("plain")
-    page.get_by_role("button", name="Create key").click()
-    expect(page.locator("#secret")).to_be_visible()
-    page.locator(".use-client", has_text="Codex").click()
-    expect(page.locator("pre:visible").first).to_contain_text("model_provider")
-    page.goto("/setup")
-    page.get_by_label("Secret").fill(SECRETS["alice"])
-    page.get_by_role("button", name="Run").click()
-    expect(page.locator("[data-result]")).to_contain_text("Recorded as")

@@ -10,10 +10,6 @@ from store.channels.status import AVAILABLE, DISABLED, DOWN, Status
 from tests.support.groups import group
 
 
-def status(name, model, state=AVAILABLE, **fields):
-    return Status(name, model, state, **fields)
-
-
 @pytest.fixture
 def able():
     """default offers all, coding some at half the price; one model is down in both."""
@@ -21,50 +17,36 @@ def able():
     everywhere = frozenset({"default", "coding"})
     served = ("channel_id", "main", everywhere, models, "responses", True, True, False, ())
     others = ("other_id", "foreign", frozenset({"others"}), {"secret": "up-secret"}, *served[4:])
+    well = (("default", "gpt-4.1"), ("default", "gpt-5"), ("coding", "gpt-4.1"), ("batch", "gpt-5"))
     statuses = [
-        status("default", "gpt-4.1"),
-        status("default", "gpt-5"),
-        status("default", "kimi", DOWN, since_ms=5),
-        status("default", "old", DISABLED),
-        status("coding", "gpt-4.1"),
-        status("coding", "kimi", DOWN, since_ms=7, retry_ms=9),
-        status("batch", "gpt-5"),
+        *(Status(*pair, AVAILABLE) for pair in well),
+        Status("default", "kimi", DOWN, since_ms=5),
+        Status("default", "old", DISABLED),
+        Status("coding", "kimi", DOWN, since_ms=7, retry_ms=9),
     ]
-    groups = {
-        "default": group("default", 1_000_000),
-        "coding": group("coding", 800_000),
-        "batch": group("batch", 500_000),
-    }
+    multipliers = {"default": 1_000_000, "coding": 800_000, "batch": 500_000}
+    groups = {name: group(name, ppm) for name, ppm in multipliers.items()}
     channels = [ServingChannel(*served), ServingChannel(*others)]
     return Availability(Offering(0, groups, {}, channels, statuses, {}))
 
 
-def test_another_group_offers_it_the_cheapest_first(able):
-    why = able.look_up("coding", "gpt-5")
-    assert (why.code, why.elsewhere) == (availability.OTHER_GROUP, ["batch", "default"])
-
-
-def test_an_upstream_name_is_told_its_public_one(able):
-    why = able.look_up("default", "gpt-4.1-2025-04-14")
-    assert (why.code, why.nearest) == (availability.UPSTREAM_NAME, ["gpt-4.1"])
-
-
-def test_upstream_names_of_groups_of_others_stay_unknown(able):
-    assert able.look_up("default", "up-secret").code == availability.UNKNOWN
-
-
-def test_an_unknown_name_is_told_the_nearest(able):
-    why = able.look_up("default", "gpt-4.11")
-    assert why.code == availability.UNKNOWN and why.nearest[0] == "gpt-4.1"
-    assert able.look_up("default", "something else").nearest == []
-
-
-def test_what_is_down_has_its_status_and_nowhere_to_go(able):
-    why = able.look_up("coding", "kimi")
-    assert (why.code, why.elsewhere) == (availability.IS_DOWN, [])
-    assert (why.status.since_ms, why.status.retry_ms) == (7, 9)
-
-
-def test_what_is_switched_off_and_what_can_be_called(able):
-    assert able.look_up("default", "old").code == availability.SWITCHED_OFF
-    assert able.look_up("default", "gpt-5").code == availability.CALLABLE
+@pytest.mark.parametrize(
+    ("group_name", "model", "code", "nearest", "elsewhere"),
+    [
+        # the cheapest first
+        ("coding", "gpt-5", availability.OTHER_GROUP, None, ["batch", "default"]),
+        ("default", "gpt-4.1-2025-04-14", availability.UPSTREAM_NAME, ["gpt-4.1"], []),
+        ("default", "up-secret", availability.UNKNOWN, [], []),  # of groups of others
+        ("default", "gpt-4.11", availability.UNKNOWN, ["gpt-4.1", "gpt-5"], []),
+        ("default", "something else", availability.UNKNOWN, [], []),
+        ("coding", "kimi", availability.IS_DOWN, [], []),
+        ("default", "old", availability.SWITCHED_OFF, [], []),
+        ("default", "gpt-5", availability.CALLABLE, [], ["batch"]),
+    ],
+)
+def test_why_a_model_cannot_be_called(able, group_name, model, code, nearest, elsewhere):
+    why = able.look_up(group_name, model)
+    assert (why.code, list(why.elsewhere)) == (code, elsewhere)
+    assert nearest is None or list(why.nearest) == nearest
+    if code == availability.IS_DOWN:
+        assert (why.status.since_ms, why.status.retry_ms) == (7, 9)

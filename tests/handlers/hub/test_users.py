@@ -28,14 +28,16 @@ def hub(serve):
 def test_credit_and_debit_are_booked_once_for_an_id(api, db):
     body = {"amount": "3.25", "reason": "welcome", "id": "w-1"}
     first = api.call("POST", CREDIT, body).json
-    assert (first["kind"], first["amount"], first["balance_after"]) == ("credit", "3.25", "13.25")
-    assert (first["user"], first["reference"], first["reason"]) == ("alice", "w-1", "welcome")
-    assert first["again"] is False and first["at"].endswith("Z")
+    line = {"user": "alice", "kind": "credit", "amount": "3.25", "balance_after": "13.25"}
+    line |= {"reference": "w-1", "reason": "welcome", "again": False}
+    assert {name: first[name] for name in line} == line and first["at"].endswith("Z")
     assert api.call("POST", CREDIT, body).json["again"] is True
-    debit = api.call("POST", CREDIT, {"amount": "-0.25", "reason": "too much"}).json
-    assert (debit["kind"], debit["balance_after"]) == ("debit", "13")
-    debit = api.call("POST", CREDIT, {"amount": "1", "kind": "debit", "reason": "more"}).json
-    assert debit["balance_after"] == "12"
+    for debit, balance in (
+        ({"amount": "-0.25", "reason": "too much"}, "13"),
+        ({"amount": "1", "kind": "debit", "reason": "more"}, "12"),
+    ):
+        booked = api.call("POST", CREDIT, debit).json
+        assert (booked["kind"], booked["balance_after"]) == ("debit", balance)
     assert wallet.show(db, "alice").balance_nanos == parse_money("12")
     assert api.get("/api/admin/users/alice").json["balance"] == "12"
     for body, field in (

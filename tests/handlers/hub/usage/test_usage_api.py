@@ -1,14 +1,8 @@
 """The JSON API of usage: who sees what, filters, pages, sums, errors, exports, the live tail."""
 
-import contextlib
 import csv
-import http.client
 import io
-import itertools
 import json
-import socket
-import threading
-import time
 
 import pytest
 
@@ -16,7 +10,6 @@ from handlers.hub import usage
 from store.calls import usage_stats
 from store.values.usage_record import FIELDS
 from tests.handlers.hub.usage.calls import call, failed, put
-from tests.support.ports import HOST
 
 
 @pytest.fixture
@@ -183,60 +176,3 @@ def test_exports_are_the_calls(db, alice, boss, calls):
     assert list(row) == list(FIELDS) and row["id"] == calls[1] and row["channel"] == ""
     assert len(boss.get("/api/usage/export").text.splitlines()) == 603
     assert alice.get("/api/usage/export?format=xml").status == 400
-
-
-class Tail:
-    """A viewer of the live tail: what came, read by a thread."""
-
-    def __init__(self, browser, query=""):
-        self._connection = http.client.HTTPConnection(HOST, browser.port, timeout=30)
-        cookie = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
-        self._connection.request("GET", f"/api/usage/tail{query}", headers={"Cookie": cookie})
-        self._socket = self._connection.sock
-        self.response = self._connection.getresponse()
-        self.seen = []
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
-
-    def _read(self):
-        try:
-            for line in self.response:
-                if line.startswith(b"data: "):
-                    self.seen.append(json.loads(line[6:])["id"])
-        except (OSError, ValueError, AttributeError):
-            pass
-
-    def wait_for(self, call_id):
-        deadline = time.monotonic() + 15
-        while call_id not in self.seen:
-            assert time.monotonic() < deadline, self.seen
-            time.sleep(0.02)
-
-    def close(self):
-        with contextlib.suppress(OSError):  # it has ended
-            self._socket.shutdown(socket.SHUT_RDWR)  # else its reader waits for the next heartbeat
-        self._thread.join(10)
-        self.response.close()
-        self._socket.close()
-
-
-def test_the_tail_shows_new_calls_to_those_who_may_see_them(db, hub, alice, boss):
-    tails = [Tail(alice), Tail(boss), Tail(boss, "?outcome=upstream_error"), Tail(alice)]
-    assert tails[0].response.headers["Content-Type"].startswith("text/event-stream")
-    numbers = itertools.count(4)
-    while not tails[1].seen:  # the reader begins with what is recorded after its start
-        put(db, call(db, next(numbers), "boss"))
-        time.sleep(0.1)
-    good, bad, hers = put(db, call(db, 1), failed(db, 2), call(db, 3, "boss"))
-    tails[1].wait_for(hers)
-    tails[0].wait_for(bad)
-    tails[3].wait_for(bad)
-    tails[2].wait_for(bad)
-    assert set(tails[0].seen) == set(tails[3].seen) == {good, bad}
-    assert {good, bad, hers} < set(tails[1].seen) and tails[2].seen == [bad]
-    readers = [one for one in threading.enumerate() if one.name == "usage-news"]
-    assert len(readers) == 1
-    for tail in tails:
-        tail.close()
-    readers[0].join(30)
-    assert not readers[0].is_alive()

@@ -1,8 +1,13 @@
 """Exports and tails of clients that leave or do not take what comes."""
 
 import asyncio
+import functools
 import http.client
+import itertools
+import json
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -19,14 +24,14 @@ PIECES = 200
 
 
 @pytest.fixture
-def stream(alice):
-    """stream(path): the answer to alice, whose body the test reads; hang_up() leaves."""
+def stream_of():
+    """stream_of(browser, path): the answer, whose body the test reads; hang_up() leaves."""
     connections = []
 
-    def open_stream(path):
-        connection = http.client.HTTPConnection(HOST, alice.port, timeout=20)
+    def open_stream(browser, path):
+        connection = http.client.HTTPConnection(HOST, browser.port, timeout=30)
         connections.append(connection)
-        cookie = "; ".join(f"{name}={value}" for name, value in alice.cookies.items())
+        cookie = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
         connection.request("GET", path, headers={"Cookie": cookie})
         response = connection.getresponse()
         response.hang_up = lambda: (response.close(), connection.close())
@@ -35,6 +40,51 @@ def stream(alice):
     yield open_stream
     for connection in connections:
         connection.close()
+
+
+@pytest.fixture
+def stream(alice, stream_of):
+    """stream(path): the same for alice."""
+    return functools.partial(stream_of, alice)
+
+
+def ids_until(response, *call_ids):
+    """The ids of the events of a tail until these came; without any the first one."""
+    ids = set()
+    while not ids or not ids.issuperset(call_ids):
+        line = response.readline()
+        if line.startswith(b"data: "):
+            ids.add(json.loads(line[6:])["id"])
+    return ids
+
+
+def test_the_tail_shows_new_calls_to_those_who_may_see_them(db, alice, boss, stream_of):
+    path = "/api/usage/tail"
+    own, everybody, again = (stream_of(browser, path) for browser in (alice, boss, alice))
+    failures = stream_of(boss, f"{path}?outcome=upstream_error")
+    assert own.headers["Content-Type"].startswith("text/event-stream")
+    begun = threading.Event()
+
+    def call_until_begun():  # the reader begins with what is recorded after its start
+        for number in itertools.count(4):
+            put(db, call(db, number, "boss"))
+            if begun.wait(0.1):
+                return
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(call_until_begun)
+        ids_until(everybody)
+        begun.set()
+    good, bad, hers = put(db, call(db, 1), failed(db, 2), call(db, 3, "boss"))
+    ids_until(everybody, good, bad, hers)
+    assert ids_until(own, good, bad) == ids_until(again, good, bad) == {good, bad}
+    assert ids_until(failures, bad) == {bad}
+    readers = [thread for thread in threading.enumerate() if thread.name == "usage-news"]
+    assert len(readers) == 1
+    for viewer in (own, everybody, again, failures):
+        viewer.hang_up()
+    readers[0].join(30)
+    assert not readers[0].is_alive()
 
 
 @pytest.fixture
