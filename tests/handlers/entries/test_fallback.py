@@ -41,35 +41,30 @@ async def test_other_methods_of_probes(served, path, method):
     assert (await peer.ask("GET", path)).status == 200
 
 
-DOUBLED = [
-    ("/v1/chat/completions/chat/completions", "/v1/chat/completions", CHAT),
-    ("/v1/chat/completions/v1/chat/completions", "/v1/chat/completions/v1", CHAT),
-    ("/v1/v1/chat/completions", "/v1/v1", CHAT),
-    ("/v1beta/v1/chat/completions", "/v1beta/v1", CHAT),
-    ("/v1/messages/chat/completions", "/v1/messages", CHAT),
-    ("/v1/messages/v1/messages", "/v1/messages", MESSAGES),
-    ("/v1/messages/v1/messages/", "/v1/messages", MESSAGES),
-    ("/v1/messages/messages", "/v1/messages", MESSAGES),
-    ("/v1/v1/messages", "/v1", MESSAGES),
-    ("/v1/v1/messages/count_tokens", "/v1", MESSAGES),
-    ("/v1beta/v1/messages", "/v1beta", MESSAGES),
-    ("/v1/chat/completions/v1/messages", "/v1/chat/completions", MESSAGES),
-    ("/v1/responses/v1/responses", "/v1/responses/v1", CHAT),
-    ("/v1/responses/responses", "/v1/responses", CHAT),
-    ("/v1/v1/responses", "/v1/v1", CHAT),
-    ("/v1/v1/responses/", "/v1/v1", CHAT),
-    ("/v1beta/v1/responses", "/v1beta/v1", CHAT),
-    ("/v1/v1/responses/input_tokens", "/v1/v1", CHAT),
-    ("/v1/responses/v1/responses/compact", "/v1/responses/v1", CHAT),
-    ("/v1/chat/completions/responses", "/v1/chat/completions", CHAT),
-    ("/v1/responses/chat/completions", "/v1/responses", CHAT),
-    ("/v1/v1/embeddings", "/v1/v1", CHAT),
-    ("/v1/v1/responses/resp_1", "/v1/v1", CHAT),
-    ("/v1/v1", "/v1/v1", CHAT),
-]
+DOUBLED = {
+    ("/v1/chat/completions", CHAT): ["/v1/chat/completions/chat/completions",
+                                     "/v1/chat/completions/responses"],
+    ("/v1/chat/completions/v1", CHAT): ["/v1/chat/completions/v1/chat/completions"],
+    ("/v1/v1", CHAT): [
+        "/v1/v1/chat/completions", "/v1/v1/responses", "/v1/v1/responses/", "/v1/v1/embeddings",
+        "/v1/v1/responses/input_tokens", "/v1/v1/responses/resp_1", "/v1/v1",
+    ],
+    ("/v1beta/v1", CHAT): ["/v1beta/v1/chat/completions", "/v1beta/v1/responses"],
+    ("/v1/messages", CHAT): ["/v1/messages/chat/completions"],
+    ("/v1/responses", CHAT): ["/v1/responses/responses", "/v1/responses/chat/completions"],
+    ("/v1/responses/v1", CHAT): ["/v1/responses/v1/responses",
+                                 "/v1/responses/v1/responses/compact"],
+    ("/v1/messages", MESSAGES): ["/v1/messages/v1/messages", "/v1/messages/v1/messages/",
+                                 "/v1/messages/messages"],
+    ("/v1", MESSAGES): ["/v1/v1/messages", "/v1/v1/messages/count_tokens"],
+    ("/v1beta", MESSAGES): ["/v1beta/v1/messages"],
+    ("/v1/chat/completions", MESSAGES): ["/v1/chat/completions/v1/messages"],
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("path", "part", "right"), DOUBLED)
+@pytest.mark.parametrize(
+    ("part", "right", "path"), [(*key, path) for key, paths in DOUBLED.items() for path in paths]
+)
 async def test_a_base_url_with_too_much_in_it(served, path, part, right):
     answer = await served.ask("POST", path, None, b"{}")
     error = answer.json["error"]
@@ -156,41 +151,33 @@ async def test_the_advice_for_an_unknown_path(served, shape, advice, path):
     assert answer.json["error"]["message"] == f"No such endpoint: POST {path}{advice}"
 
 
-@pytest.mark.parametrize(("path", "headers", "shape"), [
-    ("/v1/embeddings", {}, CHAT_SHAPE),
-    ("/v1/embeddings", VERSION, CHAT_SHAPE),
-    ("/v1/messages/batches", {}, MESSAGES_SHAPE),
-    ("/v1/messages/batches", VERSION, MESSAGES_SHAPE),
-    ("/nothing", {}, CHAT_SHAPE),
-    ("/nothing", {"Authorization": "Bearer x"}, CHAT_SHAPE),
-    ("/nothing", VERSION, MESSAGES_SHAPE),
-    ("/nothing", {"compat-version": "2023-06-01"}, MESSAGES_SHAPE),
-    ("/nothing", {"X-Api-Key": "x"}, MESSAGES_SHAPE),
-    ("/messages", {}, MESSAGES_SHAPE),
-    ("/chat/completions", VERSION, CHAT_SHAPE),
-    ("/v1/embeddings", GOOGLE, CHAT_SHAPE),
-    ("/v1/messages/batches", GOOGLE, MESSAGES_SHAPE),
-    ("/v1/responses/resp_1/nothing", VERSION, CHAT_SHAPE),
-    ("/responses", VERSION | GOOGLE, CHAT_SHAPE),
-    ("/messages", GOOGLE, MESSAGES_SHAPE),
-    ("/v1beta/files", {}, GENERATE_SHAPE),
-    ("/v1beta/cachedContents", VERSION, GENERATE_SHAPE),
-    ("/v1beta/models/", VERSION, GENERATE_SHAPE),
-    ("/v1beta/", {"Authorization": "Bearer x"}, GENERATE_SHAPE),
-    ("/v1beta/chat/completions", GOOGLE, CHAT_SHAPE),
-    ("/v1beta1/models/m:generateContent", VERSION, GENERATE_SHAPE),
-    ("/v1/models/", {}, CHAT_SHAPE),
-    ("/v1/models/", VERSION, MESSAGES_SHAPE),
-    ("/v1/models/", GOOGLE, GENERATE_SHAPE),
-    ("/models", VERSION, MESSAGES_SHAPE),
-    ("/models", GOOGLE, GENERATE_SHAPE),
-    ("/nothing", GOOGLE, GENERATE_SHAPE),
-    ("/nothing", GOOGLE | VERSION, GENERATE_SHAPE),
-    ("/nothing?key=x", VERSION, GENERATE_SHAPE),
-    ("/nothing?monkey=x", {}, CHAT_SHAPE),
-    ("/v1alpha/models", GOOGLE, GENERATE_SHAPE),
-    ("/v2/models", {}, CHAT_SHAPE),
-])  # fmt: skip
+SHAPES = {
+    CHAT_SHAPE: [
+        ("/v1/embeddings", {}), ("/v1/embeddings", VERSION), ("/v1/embeddings", GOOGLE),
+        ("/nothing", {}), ("/nothing", {"Authorization": "Bearer x"}), ("/nothing?monkey=x", {}),
+        ("/chat/completions", VERSION), ("/v1/responses/resp_1/nothing", VERSION),
+        ("/responses", VERSION | GOOGLE), ("/v1beta/chat/completions", GOOGLE),
+        ("/v1/models/", {}), ("/v2/models", {}),
+    ],
+    MESSAGES_SHAPE: [
+        ("/v1/messages/batches", {}), ("/v1/messages/batches", VERSION), ("/messages", {}),
+        ("/v1/messages/batches", GOOGLE), ("/messages", GOOGLE), ("/nothing", VERSION),
+        ("/nothing", {"compat-version": "2023-06-01"}), ("/nothing", {"X-Api-Key": "x"}),
+        ("/v1/models/", VERSION), ("/models", VERSION),
+    ],
+    GENERATE_SHAPE: [
+        ("/v1beta/files", {}), ("/v1beta/cachedContents", VERSION), ("/v1beta/models/", VERSION),
+        ("/v1beta/", {"Authorization": "Bearer x"}), ("/nothing?key=x", VERSION),
+        ("/v1beta1/models/m:generateContent", VERSION), ("/v1/models/", GOOGLE),
+        ("/models", GOOGLE), ("/nothing", GOOGLE), ("/nothing", GOOGLE | VERSION),
+        ("/v1alpha/models", GOOGLE),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("shape", "path", "headers"), [(shape, *one) for shape, ones in SHAPES.items() for one in ones]
+)
 async def test_the_shape_of_an_unknown_path(served, path, headers, shape):
     answer = await served.ask("GET", path, headers)
     assert (answer.status, shape_of(answer)) == (404, shape)

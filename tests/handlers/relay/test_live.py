@@ -218,6 +218,11 @@ async def test_a_client_that_takes_nothing_any_more_is_given_up():
     watch.pass_s(1)
     assert isinstance(rig.call.running.interrupted, ClientGone)
     assert rig.client.connection.sent[-1] == ("drop",)
+    silent = watch.stream()  # one that waits for its upstream is not
+    silent.exchange.data(HELLO)
+    silent.client.connection.unsent_bytes = 1000  # within the buffer
+    watch.pass_s(3 * IDLE_S)
+    assert silent.call.running.interrupted is None
 
 
 async def test_a_client_that_takes_something_now_and_then_is_not():
@@ -232,15 +237,6 @@ async def test_a_client_that_takes_something_now_and_then_is_not():
     watch.pass_s(3 * IDLE_S)
     assert rig.call.running.interrupted is None
     assert ("drop",) not in rig.client.connection.sent
-
-
-async def test_a_client_that_waits_for_a_silent_upstream_is_not():
-    watch = Watch(heartbeat_s=0)
-    rig = watch.stream()
-    rig.exchange.data(HELLO)
-    rig.client.connection.unsent_bytes = 1000  # within the buffer
-    watch.pass_s(3 * IDLE_S)
-    assert rig.call.running.interrupted is None
 
 
 # ---- marks ---------------------------------------------------------------------------------------

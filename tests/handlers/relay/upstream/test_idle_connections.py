@@ -148,6 +148,7 @@ async def test_what_tls_hides_costs_the_connection_and_not_the_call(
     assert upstream.connections == 6
     told = [r.getMessage() for r in caplog.records if r.name == "sluice.relay"]
     assert len(told) == 2 and all("; the request was sent again" in line for line in told)
+    assert "(1 such connections so far)" in told[0]
     assert "each connection serves one call" in told[1]
 
 
