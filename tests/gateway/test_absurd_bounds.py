@@ -4,7 +4,6 @@ Never an error of ours, never money that is wrong.
 """
 
 import json
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
@@ -23,7 +22,7 @@ from tests.support.dialects import (
     path_of,
 )
 from tests.support.documents import PRICE, channel
-from tests.support.wallets import Wallets, check_charged, check_free, joined, owners, secret_of
+from tests.support.wallets import check_charged, check_free, joined, owners, secret_of
 
 CREDIT = "1.000000003"
 PRICED, FREE, INPUT_ONLY, NARROW, MIXED = "priced", "free", "input-only", "narrow", "mixed"
@@ -140,35 +139,21 @@ def test_the_greatest_bound_holds_no_more_than_there_is(gateway, wallets):
     body = body_with(CHAT, max_completion_tokens=str(MOST - 1))  # more is refused by the vendor
     body = body.replace(b"Say something.", b"[[demo ms=100 chunks=20]]")
     body = body.replace(b"{", b'{"stream": true, ', 1)
-    held = []
-    over = threading.Event()
-
-    def watch():
-        looking = Wallets(gateway)
-        while not over.wait(0.05):
-            held.append(looking.held("big"))
-        looking.close()
-
-    watching = threading.Thread(target=watch)
-    watching.start()
-    try:
-        with Connection(gateway.port) as connection:
-            headers = credentials(CHAT, secret_of("big"))
-            connection.request("POST", path_of(CHAT, PRICED), headers, body)
-            answer = connection.read_head()
-            answer.pieces.append(connection.read_chunk())
-            other = send(gateway, CHAT, "big", "Say something.")
-            connection.read_body(answer)
-    finally:
-        over.set()
-        watching.join()
+    with Connection(gateway.port) as connection:
+        headers = credentials(CHAT, secret_of("big"))
+        connection.request("POST", path_of(CHAT, PRICED), headers, body)
+        answer = connection.read_head()
+        answer.pieces.append(connection.read_chunk())
+        other = send(gateway, CHAT, "big", "Say something.")
+        held = wait_until(lambda: wallets.held("big"))
+        connection.read_body(answer)
     assert answer.status == 200 and answer.whole
     check_refusal(other, CHAT, "E18")
     after = send(gateway, CHAT, "big", "Say something.")
     assert after.status == 200
     records = [gateway.record(one.call_id) for one in (answer, other, after)]
     assert [record["outcome"] for record in records] == ["ok", "refused", "ok"]
-    assert held and min(held) >= 0 and max(held) <= Decimal(CREDIT) * 10**9
+    assert 0 < held <= Decimal(CREDIT) * 10**9
     wallets.check("big", CREDIT, records)
 
 
