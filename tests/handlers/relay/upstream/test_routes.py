@@ -1,6 +1,7 @@
 """Upstreams behind a proxy and with certificates of a private authority, over real sockets."""
 
 import contextlib
+from dataclasses import replace
 
 import pytest
 
@@ -38,10 +39,22 @@ def named(upstream):
     return upstream.url.replace("127.0.0.1", "upstream.test")
 
 
-async def test_a_plain_upstream_is_asked_through_the_proxy(client, serve, request_to, proxy_to):
-    upstream = await serve(echo)
-    proxy = proxy_to(upstream, "sluice:p@ss")
-    route = Route(proxy=f"http://{LOGIN}@127.0.0.1:{proxy.port}")
+@pytest.fixture
+def behind(serve, proxy_to, authority):
+    """`await behind(scheme)` -> (upstream, proxy with a login, the right route)."""
+
+    async def begin(scheme="http", script=echo, tls=False, login=LOGIN):
+        upstream = await serve(script, **({"ssl": authority.server_context()} if tls else {}))
+        proxy = proxy_to(upstream, "sluice:p@ss")
+        ca_file = str(authority.ca_file) if tls else None
+        user = f"{login}@" if login else ""
+        return upstream, proxy, Route(f"{scheme}://{user}127.0.0.1:{proxy.port}", ca_file)
+
+    return begin
+
+
+async def test_a_plain_upstream_is_asked_through_the_proxy(client, request_to, behind):
+    upstream, proxy, route = await behind()
     exchange = client.start(request_to(named(upstream), route=route))
     await exchange.head
     assert (exchange.status, exchange.body) == (200, b'{"model":"m"}')
@@ -50,14 +63,10 @@ async def test_a_plain_upstream_is_asked_through_the_proxy(client, serve, reques
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_tls_upstream_is_asked_through_a_tunnel(
-    client, serve, request_to, proxy_to, authority, stream
-):
+async def test_a_tls_upstream_is_asked_through_a_tunnel(client, request_to, behind, stream):
     own = ["X-Of-The-Upstream: 1"]
     script = streaming(b"data: 1\n\n", headers=own) if stream else answering(headers=own)
-    upstream = await serve(script, ssl=authority.server_context())
-    proxy = proxy_to(upstream, "sluice:p@ss")
-    route = Route(f"http://{LOGIN}@127.0.0.1:{proxy.port}", str(authority.ca_file))
+    upstream, proxy, route = await behind("http", script, tls=True)
     exchange = client.start(request_to(named(upstream), route=route, stream=stream))
     await exchange.head
     assert (exchange.status, exchange.streaming) == (200, stream)
@@ -71,11 +80,8 @@ async def test_a_tls_upstream_is_asked_through_a_tunnel(
 
 
 @pytest.mark.parametrize("tls", [False, True])
-async def test_socks(client, serve, request_to, proxy_to, authority, tls):
-    upstream = await serve(echo, **({"ssl": authority.server_context()} if tls else {}))
-    proxy = proxy_to(upstream, "sluice:p@ss")
-    ca_file = str(authority.ca_file) if tls else None
-    route = Route(f"socks5://{LOGIN}@127.0.0.1:{proxy.port}", ca_file)
+async def test_socks(client, request_to, behind, tls):
+    upstream, proxy, route = await behind("socks5", tls=tls)
     exchange = client.start(request_to(named(upstream), route=route))
     await exchange.head
     assert exchange.body == b'{"model":"m"}'
@@ -95,13 +101,9 @@ async def test_a_proxy_that_speaks_tls(client, serve, request_to, proxy_to, auth
 
 
 @pytest.mark.parametrize("scheme", ["http", "socks5"])
-@pytest.mark.parametrize("login", ["", "sluice:wrong@"])
-async def test_a_login_that_is_refused(
-    client, serve, request_to, proxy_to, authority, scheme, login
-):
-    upstream = await serve(echo, ssl=authority.server_context())
-    proxy = proxy_to(upstream, "sluice:p@ss")
-    route = Route(f"{scheme}://{login}127.0.0.1:{proxy.port}", str(authority.ca_file))
+@pytest.mark.parametrize("login", ["", "sluice:wrong"])
+async def test_a_login_that_is_refused(client, request_to, behind, scheme, login):
+    upstream, _, route = await behind(scheme, tls=True, login=login)
     exchange = client.start(request_to(named(upstream), route=route))
     error = await failure(exchange)
     assert error.kind == "connect" and "wrong" not in str(error)
@@ -128,31 +130,24 @@ async def test_the_environment_takes_no_upstream_from_its_proxy(
     assert proxy.connections == 1
 
 
-async def test_connections_are_kept_for_their_own_route_alone(
-    client, serve, request_to, proxy_to, authority
-):
+async def test_connections_are_kept_for_their_own_route_alone(client, request_to, behind):
     """A login of one channel opens nothing for another one."""
-    upstream = await serve(echo, ssl=authority.server_context())
-    proxy = proxy_to(upstream, "sluice:p@ss")
-    ca_file = str(authority.ca_file)
-    right = Route(f"http://{LOGIN}@127.0.0.1:{proxy.port}", ca_file)
+    upstream, proxy, right = await behind(tls=True)
     for _ in range(3):
         await client.start(request_to(named(upstream), route=right)).head
     assert (proxy.connections, upstream.connections) == (1, 1)
     for login in ("", "another:p%40ss@"):
-        other = Route(f"http://{login}127.0.0.1:{proxy.port}", ca_file)
+        other = replace(right, proxy=f"http://{login}127.0.0.1:{proxy.port}")
         error = await failure(client.start(request_to(named(upstream), route=other)))
         assert error.kind == "connect"
     assert upstream.connections == 1
     # Directly: the same certificate, another connection.
-    await client.start(request_to(upstream.url, route=Route(ca_file=ca_file))).head
+    await client.start(request_to(upstream.url, route=replace(right, proxy=None))).head
     assert (proxy.connections, upstream.connections) == (3, 2)
 
 
-async def test_handles_of_routes_serve_no_other(client, serve, request_to, proxy_to):
-    upstream = await serve(echo)
-    proxy = proxy_to(upstream, "sluice:p@ss")
-    route = Route(f"http://{LOGIN}@127.0.0.1:{proxy.port}")
+async def test_handles_of_routes_serve_no_other(client, request_to, behind):
+    upstream, proxy, route = await behind()
     await client.start(request_to(upstream.url, route=route)).head
     await client.start(request_to(upstream.url)).head
     assert len(proxy.asked) == 1 and len(upstream.requests) == 2
