@@ -71,17 +71,17 @@ def test_rows_are_complete():
             assert row.low <= row.default <= row.high
 
 
-@pytest.mark.parametrize(
-    "issuer", ["login.example.com", "http://login.example.com", "https://u:p@x.example", "ftp://x"]
-)
-def test_an_openid_provider_is_reached_by_tls(issuer):
-    with pytest.raises(ValueError, match="expected"):
-        checked(SETTINGS["hub.oidc_issuer"], issuer)
-
-
-@pytest.mark.parametrize("issuer", ["", "https://login.example.com/a", "http://127.0.0.1:8080"])
-def test_an_openid_provider_may_be_on_loopback_without(issuer):
-    assert checked(SETTINGS["hub.oidc_issuer"], issuer) == issuer
+def test_an_openid_provider_is_reached_by_tls_or_on_loopback():
+    for bad in (
+        "login.example.com",
+        "http://login.example.com",
+        "https://u:p@x.example",
+        "ftp://x",
+    ):
+        with pytest.raises(ValueError, match="expected"):
+            checked(SETTINGS["hub.oidc_issuer"], bad)
+    for good in ("", "https://login.example.com/a", "http://127.0.0.1:8080"):
+        assert checked(SETTINGS["hub.oidc_issuer"], good) == good
 
 
 def test_the_secret_of_the_openid_client_is_one():

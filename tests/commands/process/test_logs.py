@@ -34,13 +34,8 @@ def test_json_lines():
     Log("info", "json", stream).warning("worker died", slot=1, exit_code=-9)
     line = json.loads(stream.getvalue())
     assert line.pop("at").endswith("Z")
-    assert line == {
-        "level": "warning",
-        "logger": "supervisor",
-        "message": "worker died",
-        "slot": 1,
-        "exit_code": -9,
-    }
+    head = {"level": "warning", "logger": "supervisor", "message": "worker died"}
+    assert line == {**head, "slot": 1, "exit_code": -9}
 
 
 def test_text_lines():
@@ -51,15 +46,13 @@ def test_text_lines():
     assert stream.getvalue().endswith(" call stream=false\n")
 
 
-def test_level():
+def test_the_level_counts_and_a_closed_stream_ends_nothing():
     stream = Written()
     log = Log("warning", "json", stream)
     log.info("no")
     log.warning("yes")
     assert stream.getvalue().count("\n") == 1
 
-
-def test_a_closed_stream_ends_nothing():
     class Full(Written):
         def write(self, line):
             raise OSError(28, "No space left on device")
@@ -87,15 +80,11 @@ def test_what_nobody_catches_is_a_line_too(form, monkeypatch):
 def test_a_field_cannot_make_a_line(form, text):
     line = FORMS[form](5, "info", "x", "message", {"one": text, "two": None, "three": 3})
     assert len(line.splitlines()) == 1
+    at = "1970-01-01T00:00:00.005Z"
     if form == "json":
-        answer = json.loads(line)
-        assert (answer["at"], answer["one"], answer["two"]) == (
-            "1970-01-01T00:00:00.005Z",
-            text,
-            None,
-        )
+        assert json.loads(line).items() >= {"at": at, "one": text, "two": None}.items()
     else:
-        assert line.startswith("1970-01-01T00:00:00.005Z info x: message one=")
+        assert line.startswith(f"{at} info x: message one=")
         assert line.endswith(" three=3") and "two=" not in line
 
 

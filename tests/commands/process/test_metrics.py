@@ -118,19 +118,16 @@ def test_a_histogram_has_cumulated_buckets_in_seconds(node):
     assert [float(le) for le in buckets] == sorted(map(float, buckets))
 
 
-def test_money_is_exact_and_names_are_escaped(node):
+def test_money_is_exact_names_are_escaped_and_the_supervisors_own_is_there(node):
     metrics = node.worker()
     odd = 'a "b"\\c\nd'
     metrics.count(COST, "EUR", odd, by=12_345_678_901_234_567_891)
-    text = text_of(node.totals.read(node.readers), ()).decode()
-    assert "12345678901.234567891\n" in text
-    [sample] = Scrape(text).of("sluice_cost_total", currency="EUR")
-    assert sample.labels["model"] == odd
-
-
-def test_what_the_supervisor_knows_is_printed_with_it(node):
     own = [(BUILD_INFO, ("1.2", "3.11", "build-1"), 1), (RESTARTS, (), 2)]
-    scrape = node.print(own)
+    text = text_of(node.totals.read(node.readers), own).decode()
+    assert "12345678901.234567891\n" in text
+    scrape = Scrape(text)
+    [sample] = scrape.of("sluice_cost_total", currency="EUR")
+    assert sample.labels["model"] == odd
     assert scrape.one("sluice_build_info", version="1.2", python="3.11") == 1
     assert scrape.one("sluice_worker_restarts_total") == 2
 
