@@ -171,10 +171,7 @@ MESSAGES_REQUEST = {
             typed("text", text="y"),
             typed("tool_use", id="a", name="f", input={"a": 1}),
         ),
-        turn(
-            "user",
-            typed("tool_result", tool_use_id="a", is_error=True, content=RESULT_BLOCKS),
-        ),
+        turn("user", typed("tool_result", tool_use_id="a", is_error=True, content=RESULT_BLOCKS)),
     ],
     "tools": [
         {"name": "f", "input_schema": SCHEMA},

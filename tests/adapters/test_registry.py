@@ -23,10 +23,7 @@ def test_built_families_are_named_and_have_paths_of_their_own():
         )
         for operation in family.client.operations.values():
             path = family.upstream.path(operation, "up/m", "x_1").partition("?")[0]
-            assert path in (
-                operation.endpoint.format(model="up/m", id="x_1"),
-                operation.endpoint,
-            )
+            assert path in (operation.endpoint.format(model="up/m", id="x_1"), operation.endpoint)
 
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)

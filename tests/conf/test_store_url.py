@@ -53,8 +53,5 @@ def test_what_is_wrong_is_named(url, message):
 def test_what_passes_is_opened_as_it_is_meant(url, want):
     db = open_database(checked(url))
     given = db.connect_params
-    assert want == (
-        *(given["host"], given["port"], given["user"], given["password"]),
-        db.database,
-    )
+    assert want == (*(given["host"], given["port"], given["user"], given["password"]), db.database)
     discard(db)

@@ -8,16 +8,7 @@ from hypothesis import strategies as st
 from adapters.chat_completions import CODECS
 from adapters.family.codec import Target
 from adapters.family.traits import Traits
-from adapters.ir.parts import (
-    Hosted,
-    Media,
-    Reasoning,
-    Refusal,
-    Text,
-    ToolCall,
-    ToolResult,
-    Turn,
-)
+from adapters.ir.parts import Hosted, Media, Reasoning, Refusal, Text, ToolCall, ToolResult, Turn
 from adapters.ir.request import Output, Request, Thinking, Tool, ToolChoice
 from adapters.json.structure import at_once
 from tests.vendor.chat_request import check_request

@@ -3,16 +3,7 @@
 import pytest
 
 from adapters.faults import Condition
-from adapters.ir.parts import (
-    CacheMark,
-    Media,
-    Reasoning,
-    Refusal,
-    Text,
-    ToolCall,
-    ToolResult,
-    Turn,
-)
+from adapters.ir.parts import CacheMark, Media, Reasoning, Refusal, Text, ToolCall, ToolResult, Turn
 from adapters.ir.request import Output, Thinking, Tool, ToolChoice
 from tests.adapters.builders import refusal_of
 from tests.adapters.chat_completions.calls import (
@@ -209,11 +200,7 @@ def test_results_come_first_in_the_order_of_their_calls():
         Turn("assistant", (ToolCall("c1", "f", "{}"), ToolCall("c2", "g", '{"x":1}'))),
         Turn(
             "user",
-            (
-                ToolResult("c1", (Text("one"),)),
-                ToolResult("c2", (Text("two"),)),
-                Text("Go on."),
-            ),
+            (ToolResult("c1", (Text("one"),)), ToolResult("c2", (Text("two"),)), Text("Go on.")),
         ),
     )
 

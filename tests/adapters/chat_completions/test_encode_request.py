@@ -7,16 +7,7 @@ from adapters.chat_completions.encode_request import effort_of
 from adapters.family.codec import Target
 from adapters.family.traits import Traits
 from adapters.faults import Condition
-from adapters.ir.parts import (
-    Hosted,
-    Media,
-    Reasoning,
-    Refusal,
-    Text,
-    ToolCall,
-    ToolResult,
-    Turn,
-)
+from adapters.ir.parts import Hosted, Media, Reasoning, Refusal, Text, ToolCall, ToolResult, Turn
 from adapters.ir.request import Output, Request, Thinking, Tool, ToolChoice
 from adapters.json.structure import at_once
 from tests.adapters.builders import fault_of, refusal_of

@@ -107,8 +107,7 @@ def conversations(draw):
 
 
 functions = st.fixed_dictionaries(
-    {"name": names},
-    optional={"description": texts, "parameters": schemas, "strict": st.booleans()},
+    {"name": names}, optional={"description": texts, "parameters": schemas, "strict": st.booleans()}
 )
 tools = st.lists(
     st.one_of(

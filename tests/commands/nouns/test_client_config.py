@@ -249,11 +249,7 @@ def settings_of_coding_client(client, printed):
 
 @pytest.mark.parametrize(
     ("client", "family"),
-    [
-        ("claude-code", "messages"),
-        ("codex", "responses"),
-        ("gemini-cli", "generate_content"),
-    ],
+    [("claude-code", "messages"), ("codex", "responses"), ("gemini-cli", "generate_content")],
 )
 def test_coding_clients(printed, client, family):
     """Their requests as captured, sent with what is printed for them."""

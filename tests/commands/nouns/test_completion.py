@@ -79,10 +79,7 @@ def test_bash_completes(tmp_path):
         pytest.skip("bash is not installed")
     done = subprocess.run([bash, "-c", script], check=True, capture_output=True, text=True)
     assert done.stderr == ""
-    assert done.stdout.splitlines() == [
-        "complete -o nosort -F _sluice_completion sluice",
-        "rotate",
-    ]
+    assert done.stdout.splitlines() == ["complete -o nosort -F _sluice_completion sluice", "rotate"]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

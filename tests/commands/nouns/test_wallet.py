@@ -73,7 +73,7 @@ def test_a_call_is_refunded_once(filled, call):
     assert wallet(filled)["balance"] == "9.999999994"
     first = filled.json("wallet", "refund", "--call", call.id, "--reason", "vendor was wrong")
     assert list(first) == [
-        *("user", "at", "kind", "amount", "balance_after", "reference", "reason"),
+        *("user", "at", "kind", "amount", "balance_after", "reference", "reason")
     ]
     assert (first["user"], first["kind"], first["amount"]) == ("alice", "refund", "0.000000006")
     assert (first["reference"], first["reason"]) == (call.id, "vendor was wrong")
