@@ -205,6 +205,10 @@ def none(offenders: Iterable[str]) -> None:
     assert not found, "\n" + "\n".join(found)
 
 
+def at_most(most: int, unit: str, counts: dict[str, int]) -> None:
+    none(f"{where} has {count} {unit}" for where, count in counts.items() if count > most)
+
+
 def test_imports_follow_the_layers():
     none(
         f"{name}:{line} imports {module}"
@@ -269,17 +273,13 @@ def test_no_circle_between_folders():
     )
 
 
-def test_folders_are_small():
-    files = Counter(
-        str(path.parent.relative_to(ROOT))
-        for path in MODULES.values()
-        if path.name != "__init__.py"
-    )
-    none(
-        f"{folder}: {count} files"
-        for folder, count in files.items()
-        if count > MAX_FOLDER_FILES and folder not in LARGE_FOLDERS
-    )
+def test_folders_and_files_are_small():
+    paths = [path for path in MODULES.values() if path.name != "__init__.py"]
+    files = Counter(str(path.parent.relative_to(ROOT)) for path in paths)
+    at_most(MAX_FOLDER_FILES, "files", {k: v for k, v in files.items() if k not in LARGE_FOLDERS})
+    lines = {name: path.read_text().count("\n") for name, path in MODULES.items()}
+    at_most(MAX_APP_LINES, "lines", {"app": lines.pop("app")})
+    at_most(MAX_FILE_LINES, "lines", lines)
 
 
 def test_modules_are_documented():
@@ -287,15 +287,6 @@ def test_modules_are_documented():
         f"{name} has no docstring"
         for name, tree in trees().items()
         if tree.body and not ast.get_docstring(tree)
-    )
-
-
-def test_files_are_small():
-    lines = {name: path.read_text().count("\n") for name, path in MODULES.items()}
-    none(
-        f"{name} has {count} lines"
-        for name, count in lines.items()
-        if count > (MAX_APP_LINES if name == "app" else MAX_FILE_LINES)
     )
 
 
@@ -353,9 +344,7 @@ def test_names_say_something():
 
 def test_functions_are_short():
     lines = {where: node.end_lineno - node.lineno + 1 for where, node in nodes(*FUNCTION)}
-    none(
-        f"{where} has {count} lines" for where, count in lines.items() if count > MAX_FUNCTION_LINES
-    )
+    at_most(MAX_FUNCTION_LINES, "lines", lines)
 
 
 def test_functions_take_few_parameters():
@@ -365,30 +354,15 @@ def test_functions_take_few_parameters():
         for where, node in nodes(*FUNCTION)
         if not is_click_command(node)
     }
-    none(
-        f"{where} has {count} parameters"
-        for where, count in counts.items()
-        if count > MAX_PARAMETERS
-    )
+    at_most(MAX_PARAMETERS, "parameters", counts)
 
 
 def test_classes_have_few_public_methods():
-    counts = {
-        where: len(
-            [
-                one
-                for one in node.body
-                if isinstance(one, FUNCTION)
-                and not (one.name.startswith("_") or one.decorator_list)
-            ]
-        )
-        for where, node in nodes(ast.ClassDef)
-    }
-    none(
-        f"{where} has {count} public methods"
-        for where, count in counts.items()
-        if count > MAX_PUBLIC_METHODS
-    )
+    def is_public(one: ast.stmt) -> bool:
+        return isinstance(one, FUNCTION) and not (one.name.startswith("_") or one.decorator_list)
+
+    counts = {where: sum(map(is_public, node.body)) for where, node in nodes(ast.ClassDef)}
+    at_most(MAX_PUBLIC_METHODS, "public methods", counts)
 
 
 def is_click_command(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

@@ -12,6 +12,11 @@ from tests.handlers.hub.script import CHANNEL, MODEL, UPSTREAM_KEY
 
 PAGES = ("users", "groups", "models", "channels", "plans", "codes", "audit", "system")
 PLAN = {"name": "monthly", "quota": "20", "window": "month"}
+FULL_CHANNEL = {
+    **{**CHANNEL, "models": {"gpt-4.1": "gpt-4.1"}, "weight": 3, "draining": True},
+    **{"extra_headers": {"x-org": "secret"}, "proxy": "http://user:pw@127.0.0.1:3128"},
+    "options": {"images": True, "max_budget_tokens": 1, "efforts": ["low", "high"]},
+}
 SUBSCRIPTION = {"user": "alice", "plan": "monthly"}
 SCRIPT = "<script>alert(7)</script>"
 
@@ -56,12 +61,12 @@ def test_a_refusal_names_the_field_and_changes_nothing(api):
         ("models", {"name": "bad", "price": {"input": "1"}}, "price"),
         ("models", {"name": "bad name", "price": {"input": "1", "output": "1"}}, "name"),
         ("channels", CHANNEL | {"name": "bad", "vendor": "nobody"}, "vendor"),
-        ("channels", CHANNEL | {"name": "bad", "keys": ["env:HOME"]}, "keys"),
-        ("channels", CHANNEL | {"name": "bad", "keys": ["file:/etc/passwd"]}, "keys"),
-        ("channels", CHANNEL | {"name": "bad", "keys": ["***"]}, "keys"),
+        *(
+            ("channels", CHANNEL | {"name": "bad", "keys": [key]}, "keys")
+            for key in ("env:HOME", "file:/etc/passwd", "***")
+        ),
         ("users", {"name": "bad", "role": "king"}, "role"),
         ("users", {"name": "bad", "password": "too short"}, "password"),
-        ("users", {"name": "A name so long", "password": "a name so long"}, "password"),
         ("plans", PLAN | {"quota": "0"}, "quota"),
         ("subscriptions", {"user": "alice", "plan": "none"}, "plan"),
     ):
@@ -235,18 +240,7 @@ def submitted_by(page):
         ("groups", {"name": "one, two", "models": ["gpt-4.1"], "entries": ["messages"]}),
         ("models", {**MODEL, "name": "a/b", "context_tokens": 1000}),
         ("plans", {"name": "m", "quota": "20.5", "window": "week", "enabled": False}),
-        (
-            "channels",
-            {
-                **CHANNEL,
-                "models": {"gpt-4.1": "gpt-4.1"},
-                "extra_headers": {"x-org": "secret"},
-                "proxy": "http://user:pw@127.0.0.1:3128",
-                "options": {"images": True, "max_budget_tokens": 1, "efforts": ["low", "high"]},
-                "weight": 3,
-                "draining": True,
-            },
-        ),
+        ("channels", FULL_CHANNEL),
     ],
 )
 def test_saving_an_untouched_form_changes_nothing(boss, api, db, plural, body):

@@ -112,7 +112,9 @@ def test_a_proxy_has_no_limit_but_each_address_behind_it(hub, monkeypatch, opene
     [
         ({"server": {"header_timeout_s": 1}}, b"GET / HTTP/1.1\r\n", b""),
         ({"server": {"body_timeout_s": 1}}, BEGUN % b"", b"HTTP/1.1 408 "),
-        ({"server": {"keepalive_timeout_s": 1}}, WHOLE, b"HTTP/1.1 200 "),
+        pytest.param(
+            {"server": {"keepalive_timeout_s": 1}}, WHOLE, b"HTTP/1.1 200 ", marks=pytest.mark.long
+        ),
     ],
     indirect=["hub"],
 )

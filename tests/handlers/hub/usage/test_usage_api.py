@@ -140,13 +140,14 @@ def test_sums_are_those_of_the_calls(alice, boss, calls):
         assert alice.get(f"/api/usage/stats?{query}").status == 400
 
 
-@pytest.mark.parametrize("path", ["stats?by=status", "stats?status=200", "errors?status=429"])
-def test_sums_are_not_made_from_too_many_calls(alice, boss, calls, monkeypatch, path):
-    assert boss.get(f"/api/usage/{path}").status == 200
+def test_sums_are_not_made_from_too_many_calls(alice, boss, calls, monkeypatch):
+    paths = ("stats?by=status", "stats?status=200", "errors?status=429")
+    assert {boss.get(f"/api/usage/{path}").status for path in paths} == {200}
     monkeypatch.setattr(usage, "READ_AT_MOST", 2)
-    assert alice.get(f"/api/usage/{path}").status == 200  # of whose calls there are two
-    answer = boss.get(f"/api/usage/{path}")
-    assert (answer.status, answer.json["error"]["field"]) == (400, "since")
+    for path in paths:
+        assert alice.get(f"/api/usage/{path}").status == 200  # of whose calls there are two
+        answer = boss.get(f"/api/usage/{path}")
+        assert (answer.status, answer.json["error"]["field"]) == (400, "since")
     for told in ("stats?by=user,outcome", "errors", "stats?by=status&client_request_id=x"):
         assert boss.get(f"/api/usage/{told}").status == 200
 
