@@ -131,18 +131,16 @@ def test_signing_in(world, open_page):
     page.said.clear()  # the browser notes the 401
 
 
-def test_one_time_codes_from_set_up_to_sign_in(world, visit, open_page, picture):
+def test_one_time_codes_from_set_up_to_sign_in(world, visit, open_page):
     page = visit("carol", "/account")
     section = page.locator("section", has=page.get_by_role("heading", name="One-time codes"))
     section.get_by_label("Your password").fill(PASSWORDS["carol"])
     section.get_by_role("button", name="Set up codes").click()
     secret = page.locator("code.break").inner_text()
     assert page.locator("svg.qr").bounding_box()["width"] > 100
-    picture(page, "account-codes-desk")
     page.get_by_label("Code").fill(pyotp.TOTP(secret).at(time.time() - 30))
     page.get_by_role("button", name="Confirm").click()
     expect(page.get_by_role("heading", name="Recovery codes")).to_be_visible()
-    picture(page, "account-recovery-desk")
 
     other = open_page(world.hub_url, "phone")
     other.goto("/account")
@@ -150,7 +148,6 @@ def test_one_time_codes_from_set_up_to_sign_in(world, visit, open_page, picture)
     other.get_by_label("Password").fill(PASSWORDS["carol"])
     other.keyboard.press("Enter")
     expect(other.get_by_role("heading", name="One-time code")).to_be_visible()
-    picture(other, "sign-in-code-phone")
     other.keyboard.type(pyotp.TOTP(secret).now())
     other.keyboard.press("Enter")
     other.wait_for_url("**/account")
@@ -158,13 +155,12 @@ def test_one_time_codes_from_set_up_to_sign_in(world, visit, open_page, picture)
     assert Browser(world.hub_port).sign_in("carol", PASSWORDS["carol"]).status == 303
 
 
-def test_a_token_is_made_copied_and_revoked(visit, picture):
+def test_a_token_is_made_copied_and_revoked(visit):
     page = visit("boss", "/account")
     page.get_by_label("Purpose").fill("nightly")
     page.get_by_role("button", name="Create token").click()
     token = page.locator("code.value").inner_text()
     assert token.startswith("slt-")
-    picture(page, "account-token-desk")
     page.get_by_role("link", name="I have stored it").click()
     assert token not in page.content()
     row = page.get_by_role("row", name=re.compile("nightly"))

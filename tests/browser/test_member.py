@@ -13,17 +13,15 @@ BROKEN = "claude-sonnet-4-5"
 VISIBLE_MS = 8000
 
 
-def test_the_first_call_appears_by_itself_on_the_empty_home(visit, world, picture):
+def test_the_first_call_appears_by_itself_on_the_empty_home(visit, world):
     page = visit("carol")
     expect(page.get_by_text("Waiting for the first call")).to_be_visible()
     expect(page.locator("#first-call")).to_contain_text("$SLUICE_API_KEY")
     expect(page.locator("#first-call")).to_contain_text(world.base_url)
-    picture(page, "home-empty")
     assert world.call("carol") == 200
     expect(page.get_by_text("Latest failures")).to_be_visible()
     expect(page.locator(".figures").get_by_text("Calls, 24 h")).to_be_visible()
     expect(page.locator("table code", has_text=MODEL).first).to_be_visible()
-    picture(page, "home-first-call")
 
 
 def test_filters_of_the_status_page_change_it_in_place(visit):
@@ -53,7 +51,7 @@ def test_a_bar_says_its_hour_and_the_name_is_copied(visit, world):
     assert page.evaluate("navigator.clipboard.readText()") == MODEL
 
 
-def test_a_code_is_redeemed_by_keyboard_alone(visit, world, picture):
+def test_a_code_is_redeemed_by_keyboard_alone(visit, world):
     [made] = json.loads(world.gateway.run("code", "create", "--amount", "5", "--json"))
     page = visit("alice", "/wallet")
     page.locator("#code").focus()
@@ -61,7 +59,6 @@ def test_a_code_is_redeemed_by_keyboard_alone(visit, world, picture):
     page.keyboard.press("Enter")
     expect(page.get_by_text("This code is worth 5 USD.")).to_be_visible()
     expect(page.get_by_role("button", name="Redeem 5 USD")).to_be_focused()
-    picture(page, "wallet-confirm")
     page.keyboard.press("Enter")
     expect(page.locator(".toast")).to_contain_text("5 USD redeemed.")
     expect(page.locator(".ledger tr.row").first).to_contain_text("Redeemed")
@@ -162,10 +159,9 @@ def reloaded_until(page, found):
     raise AssertionError(f"not shown: {found}")
 
 
-def test_a_key_is_made_and_used_with_an_official_sdk_and_its_record_seen(visit, world, picture):
+def test_a_key_is_made_and_used_with_an_official_sdk_and_its_record_seen(visit, world):
     page = visit("alice")
     secret = make(page, "sdk")
-    picture(page, "key-made")
     page.get_by_role("button", name="Copy", exact=True).first.click()
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
     client = openai.OpenAI(base_url=f"{world.base_url}/v1", api_key=secret)
@@ -183,7 +179,6 @@ def test_a_key_is_made_and_used_with_an_official_sdk_and_its_record_seen(visit, 
     assert secret not in page.content()
     page.goto("/keys")
     expect(row(page, "sdk")).to_contain_text("OpenAI")
-    picture(page, "keys")
 
 
 def test_a_secret_that_was_not_copied_asks_before_it_is_left(visit):
@@ -205,7 +200,7 @@ def test_a_secret_that_was_not_copied_asks_before_it_is_left(visit):
     assert asked == ["beforeunload"]
 
 
-def test_snippets_of_each_client_and_a_test_call(visit, picture):
+def test_snippets_of_each_client_and_a_test_call(visit):
     page = visit("alice")
     secret = make(page, "snippets")
     expect(page.locator("pre:visible")).to_contain_text(f"ANTHROPIC_AUTH_TOKEN={secret}")

@@ -37,11 +37,10 @@ def see(page, count):
     expect(table(page)).to_have_count(count)
 
 
-def test_a_failed_call_is_found_by_its_error(visit, called, picture):
+def test_a_failed_call_is_found_by_its_error(visit, called):
     page = visit("alice", "/usage")
     see(page, 5)
     expect(page.locator(".kinds")).to_contain_text("not ok")
-    picture(page, "usage")
     page.locator(".kinds .kind", has_text="Upstream").first.click()
     page.wait_for_url(re.compile(r"error_code=upstream_"))
     expect(table(page)).to_have_count(1)
@@ -50,7 +49,6 @@ def test_a_failed_call_is_found_by_its_error(visit, called, picture):
     expect(drawer).to_contain_text("503 after")
     expect(drawer).to_contain_text("Nothing was charged")
     expect(page).to_have_url(re.compile(r"/usage/[0-9A-Z]{26}$"))
-    picture(page, "usage-call")
     page.keyboard.press("Escape")
     expect(drawer).to_have_count(0)
     expect(page).to_have_url(re.compile(r"/usage\?.*error_code=upstream_"))
@@ -70,7 +68,7 @@ def test_the_export_is_the_rows(visit, called):
     assert exported == sorted(shown) and len(exported) >= 3
 
 
-def test_the_live_tail_shows_a_call_and_pauses(visit, called, picture):
+def test_the_live_tail_shows_a_call_and_pauses(visit, called):
     page = visit("alice", "/usage")
     see(page, 5)
     live = page.locator("[data-tail]")
@@ -81,7 +79,6 @@ def test_the_live_tail_shows_a_call_and_pauses(visit, called, picture):
     expect(page.locator("tr.row.new")).to_have_count(1, timeout=SECONDS)
     assert table(page).count() == before + 1
     expect(live).to_contain_text("1 new in 10 s")
-    picture(page, "usage-live")
     page.keyboard.press("p")
     expect(live).to_contain_text("Paused")
     assert called.call(prompt="another one") == 200
@@ -125,7 +122,7 @@ def test_filters_are_added_from_the_menu(visit, called):
     expect(page.locator(".chip.set")).to_have_count(0)
 
 
-def test_a_call_on_a_phone_is_not_wider_than_the_window(visit, called, picture):
+def test_a_call_on_a_phone_is_not_wider_than_the_window(visit, called):
     page = visit("alice", "/usage", "phone")
     see(page, 5)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
@@ -133,5 +130,4 @@ def test_a_call_on_a_phone_is_not_wider_than_the_window(visit, called, picture):
     expect(page.locator("dialog.drawer")).to_be_visible()
     page.reload()  # the same markup as a page
     expect(page.locator("article.call")).to_be_visible()
-    picture(page, "usage-call-phone")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -4,6 +4,7 @@ import json
 import re
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -13,9 +14,11 @@ from store.admin.export import show
 from store.catalog.suspended_keys import SuspendedKey, suspend
 from store.db.tables.catalog import ChannelKey
 from tests.handlers.hub.script import CHANNEL, MODEL, UPSTREAM_KEY, http
+from tests.support.client import wait_until
 from tests.support.ports import HOST, free_port
 from tests.support.upstream import RawUpstream, ScriptedUpstream
 
+SCRIPT = "<script>alert(7)</script>"
 TESTS = "/api/admin/channel-tests"
 LIST = "/api/admin/channels/main/upstream-models"
 
@@ -79,10 +82,8 @@ def test_a_channel_that_cannot_be_tested_is_named(create, api, monkeypatch):
 class SlowUpstream(RawUpstream):
     """Answers each connection in a thread of its own; counts those that it serves at a time."""
 
-    def __init__(self):
-        self.running = self.most = 0
-        self._lock = threading.Lock()
-        super().__init__(REFUSAL)
+    running = most = 0
+    _lock = threading.Lock()
 
     def _serve(self, peer, answer):
         with self._lock:
@@ -107,17 +108,14 @@ def test_few_channels_are_called_at_a_time_and_others_are_served_meanwhile(
     create, api, boss, monkeypatch
 ):
     monkeypatch.setattr(channel_test, "CALLS_AT_ONCE", 2)
-    with SlowUpstream() as slow:
+    with SlowUpstream(REFUSAL) as slow:
         for number in range(5):
             create(f"c{number}", base_url=slow.url)
-        answers = []
-        test = threading.Thread(target=lambda: answers.append(api.call("POST", TESTS).json))
-        test.start()
-        while slow.most == 0:
-            time.sleep(0.01)
-        assert boss.get("/api/me").status == 200 and not answers
-        test.join(20)
-    assert len(answers[0]["items"]) == 5 and slow.most == 2
+        with ThreadPoolExecutor(1) as pool:
+            test = pool.submit(api.call, "POST", TESTS)
+            assert wait_until(lambda: slow.most)
+            assert boss.get("/api/me").status == 200 and not test.done()
+    assert len(test.result().json["items"]) == 5 and slow.most == 2
 
 
 def test_a_copy_begins_with_everything_but_secrets(create, boss, db):
@@ -140,21 +138,18 @@ def test_a_copy_begins_with_everything_but_secrets(create, boss, db):
 
 def test_models_of_the_upstream_are_selected_and_added(create, api, boss, db):
     api.create("models", MODEL | {"name": "known"})
-    names = ["unknown", "known", "up-model", "<script>alert(7)</script>", "bad\ud800name", ""]
+    names = ["unknown", "known", "up-model", SCRIPT, "bad\ud800name", ""]
     with RawUpstream(http({"data": [{"id": name} for name in names]})) as upstream:
         create("main", base_url=upstream.url)
         answer = api.get(LIST).json
         assert (answer["ok"], answer["status"], answer["error"]) == (True, 200, None)
-        assert [(row["name"], row["served_as"], row["known"]) for row in answer["items"]] == [
-            ("<script>alert(7)</script>", [], False),
-            ("known", [], True),
-            ("unknown", [], False),
-            ("up-model", ["gpt-4.1"], False),
-        ]
+        rows = {row["name"]: (row["served_as"], row["known"]) for row in answer["items"]}
+        expected = {SCRIPT: ([], False), "known": ([], True), "unknown": ([], False)}
+        assert rows == {**expected, "up-model": (["gpt-4.1"], False)}
         place = "/admin/channels/main/models"
         text = boss.get(place).text
         assert re.search(r'name="models" value="known"', text)
-        assert "served as gpt-4.1" in text and "<script>alert(7)" not in text
+        assert "served as gpt-4.1" in text and SCRIPT not in text
         assert "/admin/models?new=1&amp;name=unknown" in text
         assert 'value="unknown"' in boss.get("/admin/models?new=1&name=unknown").text
         answer = boss.send(place, [("models", "unknown")])

@@ -76,12 +76,10 @@ def test_it_is_kept_as_a_digest_and_the_newest_are_kept(db, link):
 def test_of_eight_at_once_one_becomes_administrator(hub, db, links):
     """All with one link, or each with one of its own."""
     made = [first_run.make_link(db) for _ in range(links)] * (8 // links)
+    names = [f"root-{number}" for number in range(8)]
     with ThreadPoolExecutor(8) as pool:
-        works = [
-            pool.submit(begin, Browser(hub.port), link, name=f"root-{number}")
-            for number, link in enumerate(made)
-        ]
-    assert sorted(work.result().status for work in works) == [303, *[403] * 7]
+        answers = pool.map(lambda *row: begin(Browser(hub.port), row[0], name=row[1]), made, names)
+    assert sorted(answer.status for answer in answers) == [303, *[403] * 7]
     assert len(list_objects(db, "user")) == 1
     assert select_rows(db, FirstRunLink.select(FirstRunLink.digest)) == []
 
@@ -160,9 +158,8 @@ def test_from_the_link_to_a_key(browser, db, link, vendor):
     assert "First channel" in browser.get("/first-run").text
     answer = browser.send("/first-run/channel", channel_fields(vendor))
     assert answer.status == 200 and "The answer is complete." in answer.text
-    assert ("root", "test", "channel") in {
-        (row["actor"], row["action"], row["kind"]) for row in entries(db, 9)
-    }
+    acts = {(row["actor"], row["action"], row["kind"]) for row in entries(db, 9)}
+    assert ("root", "test", "channel") in acts
     continued = channel_fields(vendor, do="continue", keep="demo-chat")
     assert browser.send("/first-run/channel", continued).place == "/first-run?step=3"
     browser.get("/first-run?step=3")

@@ -94,9 +94,8 @@ def test_wrong_codes_are_slowed_and_told(alice, carol):
     answer = alice.api("POST", "/api/wallet/redeem", {"code": "x"})
     assert answer.status == 429 and int(answer.headers["Retry-After"]) > 0
     assert carol.api("POST", "/api/wallet/redeem", {"code": "x"}).status == 400
-    assert (
-        "The code is mistyped" in answers[0].text and "Try again in 10 minutes" in answers[-1].text
-    )
+    assert "The code is mistyped" in answers[0].text
+    assert "Try again in 10 minutes" in answers[-1].text
 
 
 def test_the_ledger_page_by_page_and_as_csv(alice, carol, db):
