@@ -1,11 +1,9 @@
 """A small upstream for tests: one answer for each request, on a connection of its own."""
 
-import contextlib
 import json
-import socket
-import threading
 
-PATIENCE_S = 20
+from tests.support.upstream import RawUpstream
+
 ANSWER = {
     "id": "chatcmpl-1",
     "object": "chat.completion",
@@ -43,48 +41,15 @@ def events_of(*events):
 GOOD = answer_of(200, ANSWER)
 
 
-class Echo:
+class Echo(RawUpstream):
     """Keeps the requests, answers each, closes. `answer`: bytes, or a function of the request."""
 
     def __init__(self, tls=None):
         self.requests = []
         self.answer = GOOD
-        self._tls = tls
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
-        threading.Thread(target=self._listen, daemon=True).start()
+        super().__init__(self._kept, tls)
 
-    def close(self):
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-
-    def _listen(self):
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _ = self._listener.accept()
-                with connection, contextlib.suppress(OSError):
-                    self._serve(connection)
-
-    def _serve(self, connection):
-        if self._tls is None:
-            self._answer(connection)
-        else:
-            with self._tls.wrap_socket(connection, server_side=True) as wrapped:
-                self._answer(wrapped)
-
-    def _answer(self, connection):
-        connection.settimeout(PATIENCE_S)
-        with connection.makefile("rb") as reader:
-            head = b""
-            while not head.endswith(b"\r\n\r\n"):
-                line = reader.readline()
-                if not line:
-                    return
-                head += line
-            lines = head.decode().lower().splitlines()
-            sizes = [int(line[15:]) for line in lines if line.startswith("content-length:")]
-            size = sizes[0] if sizes else 0
-            request = (head + reader.read(size)).decode()
-            self.requests.append(request)
-        connection.sendall(self.answer(request) if callable(self.answer) else self.answer)
+    def _kept(self, received):
+        request = received.decode()
+        self.requests.append(request)
+        return self.answer(request) if callable(self.answer) else self.answer

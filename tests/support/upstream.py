@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import select
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -168,7 +170,12 @@ class RawUpstream:
     function says of the request.
     """
 
-    def __init__(self, answer: bytes | Callable[[bytes], bytes] | None = None) -> None:
+    def __init__(
+        self,
+        answer: bytes | Callable[[bytes], bytes] | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._tls = tls
         self._listener = socket.create_server((HOST, 0))
         self._listener.settimeout(PATIENCE_S)
         self.port = int(self._listener.getsockname()[1])
@@ -180,22 +187,20 @@ class RawUpstream:
     def accept(self) -> Peer:
         """The next connection, its request read."""
         connection, _ = self._listener.accept()
-        connection.settimeout(PATIENCE_S)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        data = b""
-        while b"\r\n\r\n" not in data:
-            data += _received(connection)
-        head, _, body = data.partition(b"\r\n\r\n")
-        size = 0
-        for line in head.split(b"\r\n"):
-            if line.lower().startswith(b"content-length:"):
-                size = int(line.partition(b":")[2])
-        while len(body) < size:
-            body += _received(connection)
-        return Peer(connection, head + b"\r\n\r\n" + body)
+        try:
+            connection.settimeout(PATIENCE_S)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._tls is not None:
+                connection = self._tls.wrap_socket(connection, server_side=True)
+            return Peer(connection, _request(connection))
+        except OSError:
+            connection.close()
+            raise
 
     def close(self) -> None:
         self._closed = True
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
     def _answer_all(self, answer: bytes | Callable[[bytes], bytes]) -> None:
@@ -212,6 +217,21 @@ class RawUpstream:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _request(connection: socket.socket) -> bytes:
+    data = b""
+    while b"\r\n\r\n" not in data:
+        data += _received(connection)
+    head, _, body = data.partition(b"\r\n\r\n")
+    lengths = [
+        int(line.partition(b":")[2])
+        for line in head.split(b"\r\n")
+        if line.lower().startswith(b"content-length:")
+    ]
+    while len(body) < sum(lengths[:1]):
+        body += _received(connection)
+    return head + b"\r\n\r\n" + body
 
 
 def _received(connection: socket.socket) -> bytes:
