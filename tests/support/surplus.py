@@ -12,6 +12,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
+from tests.support.upstream import read_request
+
 HOST = "127.0.0.1"
 LATER_S = 0.003
 MARK = re.compile(rb"<[0-9a-z-]+>")
@@ -159,7 +161,8 @@ class SurplusVendor:
             connection.close()
 
     def _answer_all(self, connection: socket.socket) -> None:
-        while (request := _read_request(connection)) is not None:
+        while True:
+            request = read_request(connection)
             with self._lock:
                 self.requests += 1
                 self.sending += 1
@@ -170,23 +173,3 @@ class SurplusVendor:
             finally:
                 with self._lock:
                     self.sending -= 1
-
-
-def _read_request(connection: socket.socket) -> bytes | None:
-    data = b""
-    while b"\r\n\r\n" not in data:
-        piece = connection.recv(65536)
-        if not piece:
-            return None
-        data += piece
-    head, _, body = data.partition(b"\r\n\r\n")
-    length = re.search(rb"(?i)content-length: *([0-9]+)", head)
-    size = int(length.group(1)) if length else 0
-    parts, have = [body], len(body)
-    while have < size:
-        piece = connection.recv(65536)
-        if not piece:
-            return None
-        parts.append(piece)
-        have += len(piece)
-    return b"".join(parts)

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import socket
 import struct
 import threading
@@ -9,9 +10,11 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from tests.support.echo import ANSWER, CHUNK, ERROR, answer_of, events_of
+from tests.support.upstream import read_request
 
 LIST = {"object": "list", "data": [{"id": "up", "object": "model"}]}
 HOST = "127.0.0.1"
+KEY = re.compile(rb"(?i)\r\nauthorization: *bearer ([^\r]*)")
 WRONG = {"error": {"message": "Incorrect API key provided", "code": "invalid_api_key"}}
 HEAD_ONLY = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -139,9 +142,8 @@ class Switched:
 
     def _answer(self, peer):
         with peer, contextlib.suppress(OSError):
-            key, request = _request(peer)
-            if not request:
-                return
+            request = read_request(peer)
+            key = KEY.search(request)[1].decode()
             way, delay_s = self.way, self.delay_s
             if self.bad_keys and key not in self.bad_keys:
                 way = None
@@ -155,18 +157,3 @@ class Switched:
             peer.sendall(data)
             if reset:
                 peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-
-
-def _request(peer):
-    """The upstream key and the body; empty when the peer has gone."""
-    data = b""
-    while b"\r\n\r\n" not in data:
-        piece = peer.recv(65536)
-        if not piece:
-            return "", b""
-        data += piece
-    head, _, body = data.partition(b"\r\n\r\n")
-    fields = dict(line.lower().split(b":", 1) for line in head.split(b"\r\n")[1:])
-    while len(body) < int(fields.get(b"content-length", b"0")):
-        body += peer.recv(65536)
-    return fields[b"authorization"].decode().split()[1], body

@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -137,6 +138,7 @@ class ScriptedUpstream:
 
 HOST = "127.0.0.1"
 PATIENCE_S = 20
+CONTENT_LENGTH = re.compile(rb"(?i)\r\ncontent-length: *([0-9]+)")
 STREAM_HEAD = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 )
@@ -192,7 +194,7 @@ class RawUpstream:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._tls is not None:
                 connection = self._tls.wrap_socket(connection, server_side=True)
-            return Peer(connection, _request(connection))
+            return Peer(connection, read_request(connection))
         except OSError:
             connection.close()
             raise
@@ -219,19 +221,18 @@ class RawUpstream:
         self.close()
 
 
-def _request(connection: socket.socket) -> bytes:
+def read_request(connection: socket.socket) -> bytes:
+    """Return the bytes of the next request; ConnectionError where the gateway sends none."""
     data = b""
     while b"\r\n\r\n" not in data:
         data += _received(connection)
     head, _, body = data.partition(b"\r\n\r\n")
-    lengths = [
-        int(line.partition(b":")[2])
-        for line in head.split(b"\r\n")
-        if line.lower().startswith(b"content-length:")
-    ]
-    while len(body) < sum(lengths[:1]):
-        body += _received(connection)
-    return head + b"\r\n\r\n" + body
+    length = CONTENT_LENGTH.search(head)
+    parts, missing = [body], (int(length[1]) if length else 0) - len(body)
+    while missing > 0:
+        parts.append(_received(connection))
+        missing -= len(parts[-1])
+    return b"".join((head, b"\r\n\r\n", *parts))
 
 
 def _received(connection: socket.socket) -> bytes:
