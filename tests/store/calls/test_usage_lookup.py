@@ -5,41 +5,12 @@ from fractions import Fraction
 import pytest
 
 from store.calls.usage_lookup import MATCHES_MAX, cost_lines, find
-from store.values.ids import ulid
 from store.values.pricing import Prices, cost_nanos
 from tests.support.usage_records import NOW_MS, record, store
 
 pytestmark = pytest.mark.databases("sqlite")
 
-HOUR_MS = 3_600_000
-DAY_MS = 24 * HOUR_MS
 PRICES = Prices(2 * 10**9, 8 * 10**9, 5 * 10**8, 3, 32 * 10**8, 9 * 10**9, 7)
-
-
-@pytest.fixture
-def db(database):
-    """Calls of some days, one each six hours, with ids of client and vendor."""
-    made = [
-        record(n, NOW_MS - n * 6 * HOUR_MS, client_request_id=f"c{n % 10}",
-               upstream_request_id=f"v{n}")
-        for n in range(40)
-    ]  # fmt: skip
-    store(database, made)
-    return database
-
-
-def ids(rows):
-    return [(row["client_request_id"], row["upstream_request_id"]) for row in rows]
-
-
-def test_each_id_finds_its_call(db):
-    [row] = find(db, record(7, NOW_MS - 42 * HOUR_MS).id, NOW_MS)  # no time counts
-    assert row["upstream_request_id"] == "v7"
-    assert ids(find(db, "v7")) == [("c7", "v7")]
-    assert ids(find(db, "c7", NOW_MS - DAY_MS * 5)) == [("c7", "v7"), ("c7", "v17")]
-    assert ids(find(db, "c7")) == [("c7", f"v{n}") for n in (7, 17, 27, 37)]
-    assert find(db, "c") == []
-    assert find(db, ulid(NOW_MS, b"x" * 10)) == []
 
 
 def test_matches_are_bounded(database):

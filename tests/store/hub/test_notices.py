@@ -3,20 +3,10 @@
 import pytest
 
 from store.db import audit
-from store.db.database import database_ms
 from store.hub import notices
 from store.values.errors import NotFound, Refused
 
 pytestmark = pytest.mark.databases("sqlite")
-
-
-def test_what_is_told_now_is_neither_over_nor_yet_to_come(database):
-    first = notices.create(database, {"text": " Ümlaut 中文 "}, "boss")
-    notices.create(database, {"text": "later", "since": "2039-01-01T00:00:00Z"}, "boss")
-    assert notices.current(database) == [first]
-    assert (first.text, first.level, first.until_ms) == ("Ümlaut 中文", "info", None)
-    assert abs(first.since_ms - database_ms(database)) < 60_000
-    assert len(notices.listed(database)) == 2
 
 
 def test_at_most_so_many_are_told_at_a_time(database):

@@ -3,15 +3,12 @@
 import pytest
 
 from store.admin.export import show
-from store.catalog import keys, wrong_paths
-from store.catalog.wrong_paths import Noticed
 from store.db.database import database_ms, transaction
 from store.db.tables.money import Quota
 from store.db.tables.users import User
 from store.hub import own_keys
 from store.hub.key_groups import groups_for_keys, key_groups
 from store.money.accounts import quota_at
-from store.values.errors import NotFound
 from store.values.ids import HOUR_MS, ulid
 from store.values.usage_record import Charge
 from tests.support.usage_records import store, usage_record
@@ -42,22 +39,6 @@ def call(alice, key_id, number, at_ms, **fields):
     facts |= {"group": "default", "endpoint": "/v1/messages", "family": "messages", "model": "m"}
     facts |= {"cost_nanos": 5, "charges": (Charge("wallet", 5),), "outcome": "ok"}
     return usage_record(id=ulid(at_ms, number.to_bytes(10)), started_ms=at_ms, **(facts | fields))
-
-
-def test_one_sees_ones_own(database, alice, laptop, editor):
-    editor.create("key", "alice/phone", {"group": "plain", "limit": "5", "networks": "10.0.0.0/8"})
-    phone, other = own_keys.owned(database, alice, database_ms(database))
-    head = (other.id, other.name, other.group, other.multiplier_ppm)
-    assert head == (laptop, "laptop", "default", 1_000_000)
-    assert (phone.name, phone.limit_nanos, phone.networks) == ("phone", 5 * 10**9, ["10.0.0.0/8"])
-    assert phone.enabled and phone.last_use is None and phone.spent_nanos == 0
-    desk = show(database, "key", "bob/desk")["id"]
-    for unknown in (desk, "no-such-key"):
-        with pytest.raises(NotFound):
-            own_keys.show(database, alice, unknown, 0)
-        with pytest.raises(NotFound):
-            own_keys.owner_of(database, alice, unknown)
-    assert own_keys.owner_of(database, alice, laptop) == laptop
 
 
 def test_use_of_the_limit_and_of_the_month(database, alice, laptop, editor):
@@ -101,22 +82,7 @@ def test_the_last_use(database, alice, laptop, editor):
     assert (other.last_use.agent, phone.last_use.address) == ("curl/8", "192.0.2.4")
 
 
-def test_an_exchanged_secret_and_wrong_paths(database, alice, laptop, pepper):
-    at_ms = database_ms(database)
-    keys.rotate(database, laptop, keys.Rotation([pepper], 3600), "alice")
-    noticed = Noticed(laptop, "POST", "/nothing", 3, at_ms, at_ms, "192.0.2.1", "x")
-    wrong_paths.add(database, [noticed])
-    key = own_keys.show(database, alice, laptop, at_ms)
-    assert abs(key.replaced_until_ms - at_ms - HOUR_MS) < 60_000 and key.wrong == (noticed,)
-    later_ms = at_ms + 2 * HOUR_MS
-    assert own_keys.show(database, alice, laptop, later_ms).replaced_until_ms is None
-
-
-def test_groups_for_keys(database, alice, editor):
-    assert groups_for_keys(database, alice, admin=False) == ["default"]
-    assert groups_for_keys(database, alice, admin=True) == ["default", "plain"]
-    editor.change("user", "alice", {"groups": "plain"})
-    assert groups_for_keys(database, alice, admin=False) == ["plain"]
+def test_users_that_were_made_before_groups_have_the_default_one(database, alice):
     none = User.update(groups=None).where(User.id == alice)
     transaction(database, lambda: none.execute(database))
     assert groups_for_keys(database, alice, admin=False) == ["default"]

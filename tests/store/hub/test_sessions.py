@@ -1,4 +1,4 @@
-"""Sessions: whose a cookie is, until when, and what ends it."""
+"""Passwords, sessions and tokens: whose they are, until when, and what ends them."""
 
 import pytest
 
@@ -8,6 +8,7 @@ from store.db.tables.hub import ApiToken, Session
 from store.db.tables.users import User
 from store.hub import people, sessions, tokens
 from store.hub.membership import user_id_of
+from store.values.errors import NotFound, Refused
 
 pytestmark = pytest.mark.databases("sqlite")
 
@@ -135,3 +136,67 @@ def test_a_user_has_so_many_sessions_at_most(database, alice, monkeypatch):
     assert [sessions.find(database, cookie) is not None for cookie in cookies] == [
         *(False, False, True, True, True)
     ]
+
+
+def test_name_and_password_must_both_be_right(database, applied):
+    assert people.check(database, "alice", OLD).name == "alice"
+    wrong = [("alice", "wrong"), ("alice", ""), ("bob", ""), ("bob", OLD)]
+    wrong += [("nobody", OLD), ("nobody", "nobody has this password")]
+    assert [people.check(database, *pair) for pair in wrong] == [None] * len(wrong)
+    transaction(database, lambda: User.update(disabled=True).execute(database))
+    assert people.check(database, "alice", OLD) is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("wrong", "battery staple"), (OLD, ""), (OLD, "x" * 1025)]
+)
+def test_what_is_no_change_of_a_password(database, applied, old, new):
+    with pytest.raises(Refused, match="password"):
+        people.change_password(database, "alice", old, new)
+    assert people.check(database, "alice", OLD) is not None
+
+
+@pytest.fixture
+def made(database, applied):
+    """(id, token) of alice, to read."""
+    return tokens.create(database, "alice", ["read"], name="ci", actor="tester")
+
+
+@pytest.mark.parametrize("token", ["", "slt-", "sk-slc-something", "slt-\udc80"])
+def test_what_is_no_token(database, made, token):
+    assert tokens.find(database, token) is None
+
+
+def test_a_revoked_token_and_one_of_a_disabled_user_open_nothing(database, made):
+    other = tokens.create(database, "bob", ["keys"], actor="tester")
+    tokens.revoke(database, made[0], actor="tester")
+    tokens.revoke(database, made[0], actor="tester")
+    assert tokens.find(database, made[1]) is None and tokens.find(database, other[1]) is not None
+    transaction(database, lambda: User.update(disabled=True).execute(database))
+    assert tokens.find(database, other[1]) is None
+    acts = audit.entries(database, 10, audit.AuditFilter(kind="token"))
+    names = sorted((act["action"], act["name"]) for act in acts)
+    assert names == sorted([("create", made[0]), ("create", other[0]), ("revoke", made[0])])
+    assert made[1] not in str(audit.entries(database, 10))
+
+
+def test_a_token_of_somebody_else_cannot_be_revoked(database, made):
+    with pytest.raises(NotFound):
+        tokens.revoke(database, made[0], user_id="somebody-else", actor="tester")
+    assert tokens.find(database, made[1]) is not None
+
+
+@pytest.mark.parametrize(
+    ("user", "scopes", "name", "error"),
+    [
+        ("nobody", ["read"], "", NotFound),
+        ("alice", [], "", Refused),
+        ("alice", ["write"], "", Refused),
+        ("alice", ["admin"], "", Refused),
+        ("alice", ["read"], "x" * 129, Refused),
+    ],
+)
+def test_what_cannot_be_made(database, applied, user, scopes, name, error):
+    with pytest.raises(error):
+        tokens.create(database, user, scopes, name=name, actor="tester")
+    assert tokens.listed(database) == []

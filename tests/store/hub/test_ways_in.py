@@ -7,7 +7,7 @@ from store.db.base_url import set_base_url, stored_base_url
 from store.db.changes import current_version
 from store.db.database import transaction
 from store.db.tables.users import User
-from store.hub import first_run, one_time, openid_links, people
+from store.hub import one_time, openid_links
 from store.hub.membership import user_id_of
 from store.values.cipher import Cipher, Unreadable
 from store.values.errors import Conflict, NotFound, Refused
@@ -27,15 +27,6 @@ def update(database, **fields):
     """Change a row of users beside the store's own functions."""
     query = User.update(**fields).where(User.name == "alice")
     transaction(database, lambda: query.execute(database))
-
-
-def test_links_end_with_the_first_password_of_an_administrator(database, applied):
-    token = first_run.make_link(database).partition("=")[2]
-    assert first_run.opens(database, token) and not first_run.opens(database, "made-up")
-    people.set_password(database, "alice", "a long password", "tester")
-    assert first_run.opens(database, token)  # she is a member
-    update(database, role="admin")
-    assert not first_run.opens(database, token) and first_run.make_link(database) is None
 
 
 @pytest.mark.databases("sqlite", "mariadb")
