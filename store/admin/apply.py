@@ -16,6 +16,7 @@ from store.admin.kinds import plain
 from store.admin.objects import Sealing, Stored, StoreState, Writer, find, load
 from store.admin.plan import (
     CREATE,
+    IN_USE,
     REMOVE,
     PlanStep,
     Upstreams,
@@ -191,7 +192,7 @@ class Editor:
         """Refuse a secret that is in use; the plan knows only the secrets that were loaded."""
         secret = entry.fields.get("secret")
         if secret is not None and keys.in_use(self._db, secret, self._sealing.peppers) is not None:
-            raise Refused([f"{entry.where('secret')}: secret: it is in use by another key"])
+            raise Refused([entry.fault("secret", IN_USE)])
 
     def set_enabled(self, kind: str, name: str, enabled: bool) -> Outcome:
         """Enable or disable one object; so already: changes nothing. NotFound, Refused.
@@ -260,7 +261,7 @@ class Editor:
                 called = UsageByKey.select(UsageByKey.user).where(UsageByKey.user == name)
                 if first_row(self._db, called.limit(1)) is not None:
                     faults.append(
-                        f"{step.where()}: calls of an earlier user of this name are recorded;"
+                        f"{step.named.where()}: calls of an earlier user of this name are recorded;"
                         " choose another name"
                     )
         if faults:

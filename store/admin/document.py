@@ -55,6 +55,10 @@ class Entry:
         """Return the beginning of a message about a field: `setup.toml:12: channel "main"`."""
         return f"{self.place(name)}{label(self.kind, self.identity)}"
 
+    def fault(self, name: str, message: str) -> str:
+        """Return the whole message about a field."""
+        return f"{self.where(name)}: {name.partition('.')[0]}: {message}"
+
 
 @dataclass(frozen=True, slots=True)
 class Report:

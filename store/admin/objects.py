@@ -58,17 +58,8 @@ COLUMNS: Mapping[str, str] = {
 }
 """Fields whose column has another name; those not listed and not special: the same name."""
 SPECIAL = frozenset(
-    {
-        "price",
-        "price_changes",
-        "keys",
-        "balance",
-        "secret",
-        "group",
-        "enabled",
-        "extra_headers",
-        "proxy",
-    }
+    {"price", "price_changes", "keys", "balance", "secret", "group", "enabled", "extra_headers"}
+    | {"proxy"}
 )
 """Fields that live in other tables, or that are translated."""
 

@@ -25,6 +25,7 @@ REMOVE = "remove"
 
 DAY_MS = 24 * 3600 * 1000
 EVERYTHING = "*"
+IN_USE = "it is in use by another key"
 _PORTS = {"http": 80, "https": 443}
 
 Vendors = Mapping[str, frozenset[str]]
@@ -57,14 +58,10 @@ class PlanStep:
     made_secret: bool = False
     entry: Entry | None = None
 
-    def where(self, name: str = "") -> str:
-        """Return the beginning of a fault of a field."""
-        return self.entry.where(name) if self.entry else label(self.kind, self.identity)
-
     @property
-    def bad(self) -> frozenset[str]:
-        """Fields that have a fault already."""
-        return self.entry.bad if self.entry else frozenset()
+    def named(self) -> Entry:
+        """Return the entry, or one that only names the object: for faults."""
+        return self.entry or Entry(self.kind, self.identity, {})
 
 
 def make_plan(
@@ -121,9 +118,9 @@ def judge(
             if goal in removed:
                 user = label(kind, identity)
                 faults.append(f"{label(*goal)} cannot be removed: {user} refers to it")
-            elif step is not None and where not in step.bad:
+            elif step is not None and where not in step.named.bad:
                 hint = nearest(name, names[target])
-                faults.append(f'{step.where(where)}: {where}: there is no {target} "{name}"{hint}')
+                faults.append(step.named.fault(where, f'there is no {target} "{name}"{hint}'))
     for step in touched.values():
         if step.kind == "channel":
             _judge_vendor(step, final[step.kind, step.identity], upstreams.vendors, faults)
@@ -212,10 +209,9 @@ def _timed(step: PlanStep, final: FinalFields, at_ms: int, faults: list[str]) ->
     if expires_ms is None:
         return step  # There is no such plan, which is a fault of its own.
     if expires_ms <= starts_ms:
-        faults.append(f"{step.where('expires_at')}: expires_at: must be later than starts_at")
+        faults.append(step.named.fault("expires_at", "must be later than starts_at"))
     if expires_ms > MAX_INSTANT_MS:
-        where = step.where("expires_at")
-        faults.append(f"{where}: expires_at: would lie beyond the year 9999; give it")
+        faults.append(step.named.fault("expires_at", "would lie beyond the year 9999; give it"))
     if step.action != CREATE:
         return step
     return replace(step, fields={**step.fields, "starts_at": starts_ms, "expires_at": expires_ms})
@@ -228,8 +224,7 @@ def _merged_price(stored: Mapping[str, int], changes: Mapping[str, int | None]) 
 
 def _judge_price(entry: Entry, price: Mapping[str, int], faults: list[str]) -> None:
     missing = [name for name in ("input", "output") if name not in price]
-    where = entry.where("price")
-    faults.extend(f"{where}: price: {name} is missing" for name in missing)
+    faults.extend(entry.fault("price", f"{name} is missing") for name in missing)
 
 
 def _seal_password(
@@ -240,7 +235,7 @@ def _seal_password(
         return
     fault = fault_of(password, entry.identity[-1])
     if fault:
-        faults.append(f"{entry.where('password')}: password: {FAULTS[fault]}")
+        faults.append(entry.fault("password", FAULTS[fault]))
     else:
         fields["password"] = sealing.password_hash(password)
 
@@ -295,29 +290,22 @@ def _judge_vendor(
         # Missing in a new channel, which is a fault already.
         return
     if vendor not in vendors:
-        vendor_names = ", ".join(vendors)
-        hint = nearest(vendor, vendors)
-        where = step.where("vendor")
-        faults.append(
-            f'{where}: vendor: there is no vendor "{vendor}" (known: {vendor_names}){hint}'
-        )
+        message = f'there is no vendor "{vendor}" (known: {", ".join(vendors)})'
+        faults.append(step.named.fault("vendor", message + nearest(vendor, vendors)))
     elif family not in vendors[vendor]:
         spoken = ", ".join(sorted(vendors[vendor]))
-        where = step.where("family")
-        faults.append(f"{where}: family: channels of vendor {vendor} speak {spoken}, not {family}")
+        message = f"channels of vendor {vendor} speak {spoken}, not {family}"
+        faults.append(step.named.fault("family", message))
 
 
 def _judge_options(step: PlanStep, upstreams: Upstreams, faults: list[str]) -> None:
     for name, value in step.fields.get("options", {}).items():
-        where, form = step.where(f"options.{name}"), upstreams.options.get(name)
+        field_name, form = f"options.{name}", upstreams.options.get(name)
         if form is None:
-            option_names = ", ".join(upstreams.options)
-            hint = nearest(name, upstreams.options)
-            faults.append(
-                f'{where}: options: there is no option "{name}" (known: {option_names}){hint}'
-            )
+            message = f'there is no option "{name}" (known: {", ".join(upstreams.options)})'
+            faults.append(step.named.fault(field_name, message + nearest(name, upstreams.options)))
         elif not upstreams.fits(name, value):
-            faults.append(f"{where}: options: {name} must be {form}")
+            faults.append(step.named.fault(field_name, f"{name} must be {form}"))
 
 
 def _judge_secrets(
@@ -335,7 +323,7 @@ def _judge_secrets(
             continue
         marks = digests(step.fields["secret"], sealing.peppers)
         if any(owners.get(mark, step.identity) != step.identity for mark in marks):
-            faults.append(f"{step.where('secret')}: secret: it is in use by another key")
+            faults.append(step.named.fault("secret", IN_USE))
         owners |= dict.fromkeys(marks, step.identity)
 
 
@@ -391,9 +379,9 @@ def refuse_moves(steps: Sequence[PlanStep]) -> None:
             if step.stored.fields[name] and name not in step.entry.fields
         ]
         if moved and not_given:
+            message = f"{' and '.join(moved)} would send what is stored to another place;"
             faults.append(
-                f"{step.where('keys')}: keys: {' and '.join(moved)} would send what is stored to"
-                f" another place; give {' and '.join(not_given)} again"
+                step.named.fault("keys", f"{message} give {' and '.join(not_given)} again")
             )
     if faults:
         raise Refused(faults)

@@ -8,10 +8,11 @@ cure, never with the value of a secret. Pure.
 import datetime
 import json
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Any, ClassVar
 
 from store.values import texts
 from store.values.passwords import MIN_PASSWORD_CHARS
@@ -107,9 +108,7 @@ class Integer(FieldType):
 class Boolean(FieldType):
     """true or false."""
 
-    @property
-    def form(self) -> str:
-        return "true or false"
+    form: ClassVar[str] = "true or false"
 
     def parse(self, value: object) -> bool:
         if not isinstance(value, bool):
@@ -127,15 +126,27 @@ class Number(FieldType):
     read: Callable[[str], int]
     write: Callable[[int], str]
 
-    @property
-    def form(self) -> str:
-        return 'a decimal string like `"2.50"`'
+    form: ClassVar[str] = 'a decimal string like `"2.50"`'
 
     def parse(self, value: object) -> int:
         return self.read(_decimal_text(value))
 
     def plain(self, value: Any) -> str:
         return self.write(value)
+
+
+@contextmanager
+def _within(place: str) -> Iterator[None]:
+    """Put the place before the message of a ValueError."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{place} {error}") from None
+
+
+def _pairs(text: str) -> list[tuple[str, str, str]]:
+    """Split `a=b,c` into names and values, each with what parts them; empty: there is no value."""
+    return [part.strip().partition("=") for part in text.split(",") if part.strip()]
 
 
 def _decimal_text(value: object) -> str:
@@ -188,10 +199,8 @@ class ListOf(FieldType):
             raise ValueError(f"has more than {MAX_LIST_LENGTH} elements")
         items = []
         for index, element in enumerate(value):
-            try:
+            with _within(f"element {index + 1}"):
                 items.append(self.item.parse(element))
-            except ValueError as error:
-                raise ValueError(f"element {index + 1} {error}") from None
         return list(dict.fromkeys(items))
 
     def plain(self, value: Any) -> list[Any]:
@@ -205,9 +214,7 @@ class ListOf(FieldType):
 class ModelMap(FieldType):
     """Public model name -> upstream name; `a=b,c` on the command line (c goes by its own name)."""
 
-    @property
-    def form(self) -> str:
-        return "a table of public name = upstream name"
+    form: ClassVar[str] = "a table of public name = upstream name"
 
     def parse(self, value: object) -> dict[str, str]:
         if not isinstance(value, dict):
@@ -216,15 +223,12 @@ class ModelMap(FieldType):
             raise ValueError(f"has more than {MAX_LIST_LENGTH} entries")
         names = {}
         for public, upstream in value.items():
-            try:
+            with _within(f'entry "{public}"'):
                 names[texts.model_name(public)] = UPSTREAM_NAME.parse(upstream)
-            except ValueError as error:
-                raise ValueError(f'entry "{public}" {error}') from None
         return names
 
     def from_text(self, text: str) -> object:
-        pairs = [part.strip().partition("=") for part in text.split(",") if part.strip()]
-        return {public: upstream or public for public, _, upstream in pairs}
+        return {public: upstream or public for public, _, upstream in _pairs(text)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,9 +242,7 @@ class Sealed:
 class HeaderMap(FieldType):
     """Header name in lower case -> value; a single edit leaves the others Sealed."""
 
-    @property
-    def form(self) -> str:
-        return "a table of header = value"
+    form: ClassVar[str] = "a table of header = value"
 
     def parse(self, value: object) -> dict[str, str | Sealed]:
         if not isinstance(value, dict):
@@ -249,19 +251,16 @@ class HeaderMap(FieldType):
             raise ValueError(f"has more than {MAX_EXTRA_HEADERS} entries")
         headers: dict[str, str | Sealed] = {}
         for key, content in value.items():
-            try:
+            with _within(f'entry "{key}"'):
                 name = texts.header_name(key)
                 if name in headers:
                     raise ValueError("is given twice")
                 sealed = isinstance(content, Sealed)
                 headers[name] = content if sealed else _HEADER_VALUE.parse(content)
-            except ValueError as error:
-                raise ValueError(f'entry "{key}" {error}') from None
         return headers
 
     def from_text(self, text: str) -> object:
-        pairs = [part.strip().partition("=") for part in text.split(",") if part.strip()]
-        return {name: value for name, _, value in pairs}
+        return {name: value for name, _, value in _pairs(text)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,9 +268,7 @@ class OptionMap(FieldType):
     """Name of an option -> a word, number, true, false or a list of words; which there are, and
     what each may be, is known to the wire formats (``store.admin.plan.Upstreams``)."""
 
-    @property
-    def form(self) -> str:
-        return "a table of option = value"
+    form: ClassVar[str] = "a table of option = value"
 
     def parse(self, value: object) -> dict[str, object]:
         if not isinstance(value, dict):
@@ -291,8 +288,7 @@ class OptionMap(FieldType):
         return dict(value)
 
     def from_text(self, text: str) -> object:
-        pairs = [part.strip().partition("=") for part in text.split(",") if part.strip()]
-        return {name: self.value_from_text(value) for name, _, value in pairs}
+        return {name: self.value_from_text(value) for name, _, value in _pairs(text)}
 
     def value_from_text(self, text: str) -> object:
         """One value: a word, a number, true or false, or a list in JSON."""
@@ -323,10 +319,8 @@ class PriceTable(FieldType):
                 raise ValueError(f'has no field "{name}"{nearest(name, PRICE_NAMES)}')
             if amount is None and name in ("input", "output"):
                 raise ValueError(f"{name} is always needed")
-            try:
+            with _within(f"{name}:"):
                 prices[name] = None if amount is None else parse_price(_decimal_text(amount))
-            except ValueError as error:
-                raise ValueError(f"{name}: {error}") from None
         return prices
 
     def plain(self, value: Any) -> dict[str, str]:
@@ -337,9 +331,7 @@ class PriceTable(FieldType):
 class Instant(FieldType):
     """A moment with its time zone, kept in milliseconds since 1970 UTC."""
 
-    @property
-    def form(self) -> str:
-        return "a time like `2027-01-01T00:00:00Z`"
+    form: ClassVar[str] = "a time like `2027-01-01T00:00:00Z`"
 
     def parse(self, value: object) -> int:
         if isinstance(value, str) and _RFC_3339.fullmatch(value):
@@ -362,9 +354,7 @@ class Instant(FieldType):
 class PriceChanges(FieldType):
     """Whole prices and the moments from which they hold: (ms, prices in nanos), earliest first."""
 
-    @property
-    def form(self) -> str:
-        return "a list of tables, each a `from` (a time) and prices as in `price`"
+    form: ClassVar[str] = "a list of tables, each a `from` (a time) and prices as in `price`"
 
     def parse(self, value: object) -> list[tuple[int, dict[str, int]]]:
         if not isinstance(value, list):
@@ -373,22 +363,18 @@ class PriceChanges(FieldType):
             raise ValueError(f"has more than {MAX_PRICE_CHANGES} elements")
         changes: dict[int, dict[str, int]] = {}
         for index, table in enumerate(value, 1):
-            try:
+            with _within(f"element {index}"):
                 at_ms, prices = self._change(table)
-            except ValueError as error:
-                raise ValueError(f"element {index} {error}") from None
-            if at_ms in changes:
-                raise ValueError(f"element {index} has the same `from` as another one")
-            changes[at_ms] = prices
+                if at_ms in changes:
+                    raise ValueError("has the same `from` as another one")
+                changes[at_ms] = prices
         return sorted(changes.items())
 
     def _change(self, table: object) -> tuple[int, dict[str, int]]:
         if not isinstance(table, dict) or "from" not in table:
             raise ValueError("must be a table with `from` and prices")
-        try:
+        with _within("from:"):
             at_ms = Instant().parse(table["from"])
-        except ValueError as error:
-            raise ValueError(f"from: {error}") from None
         prices = PriceTable().parse(
             {name: price for name, price in table.items() if name != "from"}
         )
