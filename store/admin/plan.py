@@ -379,10 +379,9 @@ def refuse_moves(steps: Sequence[PlanStep]) -> None:
             if step.stored.fields[name] and name not in step.entry.fields
         ]
         if moved and not_given:
-            message = f"{' and '.join(moved)} would send what is stored to another place;"
-            faults.append(
-                step.named.fault("keys", f"{message} give {' and '.join(not_given)} again")
-            )
+            fields, again = " and ".join(moved), " and ".join(not_given)
+            message = f"{fields} would send what is stored to another place; give {again} again"
+            faults.append(step.named.fault("keys", message))
     if faults:
         raise Refused(faults)
 

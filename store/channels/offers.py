@@ -3,7 +3,7 @@ which it can be called, and its uptime. What users see; no accounts. For command
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import peewee
@@ -116,16 +116,7 @@ def with_uptime(db: peewee.Database, offering: Offering, offers: Sequence[Offer]
     span = Span(min(models), max(models))
     uptimes = uptime_of(db, offering.at_ms, [group], offering.channels, span)
     nothing = empty_uptime(offering.at_ms)
-    return [
-        Offer(
-            offer.group,
-            offer.status,
-            offer.prices,
-            offer.entries,
-            uptimes.get((group, offer.model), nothing),
-        )
-        for offer in offers
-    ]
+    return [replace(offer, uptime=uptimes.get((group, offer.model), nothing)) for offer in offers]
 
 
 def to_plain(offer: Offer) -> dict[str, Any]:

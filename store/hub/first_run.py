@@ -4,7 +4,6 @@
 when anybody becomes administrator (`administrators.keep`).
 """
 
-import hashlib
 import secrets
 
 import peewee
@@ -13,6 +12,7 @@ from store.db import changes
 from store.db.database import database_ms, first_row, select_rows, transaction
 from store.db.tables.hub import FirstRunLink
 from store.hub import administrators
+from store.hub.sessions import digest_of
 from store.values.errors import NotFound
 from store.values.ids import DAY_MS
 
@@ -37,7 +37,7 @@ def make_link(db: peewee.Database) -> str | None:
         newest = FirstRunLink.select(FirstRunLink.digest).order_by(FirstRunLink.created_ms.desc())
         for (digest,) in select_rows(db, newest)[MAX_LINKS - 1 :]:
             FirstRunLink.delete().where(FirstRunLink.digest == digest).execute(db)
-        FirstRunLink.insert({"digest": _digest(token), "created_ms": at_ms}).execute(db)
+        FirstRunLink.insert({"digest": digest_of(token), "created_ms": at_ms}).execute(db)
         return PATH + token
 
     return transaction(db, work)
@@ -60,9 +60,4 @@ def use_up(db: peewee.Database, token: str) -> None:
 
 def _is_open(db: peewee.Database, token: str) -> peewee.Expression:
     young = FirstRunLink.created_ms > database_ms(db) - LIFETIME_MS
-    return (FirstRunLink.digest == _digest(token)) & young
-
-
-def _digest(token: str) -> bytes:
-    """A token has 256 random bits: no pepper is needed to keep its digest."""
-    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+    return (FirstRunLink.digest == digest_of(token)) & young

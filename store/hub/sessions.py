@@ -71,7 +71,7 @@ def begin(db: peewee.Database, user_id: str, address: str, agent: str) -> str:
         at_ms = database_ms(db)
         _clear(db, user_id, at_ms)
         row = {
-            "digest": _digest(cookie),
+            "digest": digest_of(cookie),
             "id": new_ulid(),
             "user_id": user_id,
             "created_ms": at_ms,
@@ -88,7 +88,7 @@ def begin(db: peewee.Database, user_id: str, address: str, agent: str) -> str:
 def find(db: peewee.Database, cookie: str, *, used: bool = True) -> SignedIn | None:
     """Return the session of a cookie; None for an ended or unknown one, or a user that is disabled
     or gone. `used`: this counts as use of the session."""
-    digest = _digest(cookie)
+    digest = digest_of(cookie)
     query = (
         Session.select(
             Session.id, Session.created_ms, Session.seen_ms, User.id, User.name, User.role
@@ -160,6 +160,7 @@ def _clear(db: peewee.Database, user_id: str, at_ms: int) -> None:
         Session.delete().where(Session.id.in_(surplus)).execute(db)
 
 
-def _digest(cookie: str) -> bytes:
-    """A cookie has 256 random bits: no pepper is needed to keep its digest."""
-    return hashlib.sha256(cookie.encode("utf-8", "surrogatepass")).digest()
+def digest_of(secret: str) -> bytes:
+    """Return the digest of a cookie or token. These have 240 random bits or more: no pepper is
+    needed to keep it."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()

@@ -5,7 +5,6 @@ A token acts for its user, within its scopes: "read" looks, "keys" also changes 
 "admin" also does what the user may do as an administrator.
 """
 
-import hashlib
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from store.db.database import database_ms, first_row, in_transaction, select_row
 from store.db.tables.hub import ApiToken
 from store.db.tables.users import User
 from store.hub.membership import user_id_of
+from store.hub.sessions import digest_of
 from store.values.errors import NotFound, Refused
 from store.values.ids import new_ulid
 from store.values.usage_record import rfc3339
@@ -77,7 +77,7 @@ def create(
     ordered = [scope for scope in SCOPES if scope in scopes]
     row = {
         "id": token_id,
-        "digest": _digest(token),
+        "digest": digest_of(token),
         "user_id": user_id,
         "name": name,
         "scopes": ordered,
@@ -95,7 +95,7 @@ def find(db: peewee.Database, token: str) -> TokenUse | None:
     user is disabled or gone."""
     if not token.startswith(PREFIX):
         return None
-    digest = _digest(token)
+    digest = digest_of(token)
     query = (
         ApiToken.select(
             ApiToken.id, ApiToken.scopes, ApiToken.used_ms, User.id, User.name, User.role
@@ -164,8 +164,3 @@ def revoke(db: peewee.Database, token_id: str, *, user_id: str | None = None, ac
         ended = ApiToken.update(revoked_ms=database_ms(db)).where(ApiToken.id == token_id)
         ended.execute(db)
         audit.write(db, audit.Act(actor, "revoke", "token", token_id))
-
-
-def _digest(token: str) -> bytes:
-    """A token has 240 random bits: no pepper is needed to keep its digest."""
-    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
