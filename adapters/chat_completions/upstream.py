@@ -121,14 +121,18 @@ def read_usage(usage: object) -> Usage | None:
     completion = token_count(usage.get("completion_tokens"))
     if prompt is None or completion is None:
         return None
-    cached = written = reasoning = 0
+    written = reasoning = 0
     details = usage.get("prompt_tokens_details")
+    cached = token_count(details.get("cached_tokens")) if isinstance(details, dict) else None
+    cached = min(_cached_elsewhere(usage) if cached is None else cached, prompt)
     if isinstance(details, dict):
-        cached = min(token_count(details.get("cached_tokens")) or 0, prompt)
         written = min(token_count(details.get("cache_write_tokens")) or 0, prompt - cached)
     details = usage.get("completion_tokens_details")
     if isinstance(details, dict):
-        reasoning = min(token_count(details.get("reasoning_tokens")) or 0, completion)
+        reasoning = token_count(details.get("reasoning_tokens")) or 0
+    if reasoning and usage.get("total_tokens") == prompt + completion + reasoning:
+        completion += reasoning  # xAI counts reasoning beside the completion, and its total says so
+    reasoning = min(reasoning, completion)
     return Usage(
         input_tokens=prompt - cached - written,
         output_tokens=completion - reasoning,
@@ -136,6 +140,14 @@ def read_usage(usage: object) -> Usage | None:
         cache_write_tokens=written,
         reasoning_tokens=reasoning,
     )
+
+
+def _cached_elsewhere(usage: dict[str, Any]) -> int:
+    """Return the cached tokens where Moonshot and DeepSeek have them: beside the prompt's."""
+    cached = token_count(usage.get("cached_tokens"))
+    if cached is None:
+        cached = token_count(usage.get("prompt_cache_hit_tokens"))
+    return cached or 0
 
 
 _READER = AnswerReader(_fields, _odd_fields, read_usage, _weight_of_choice)

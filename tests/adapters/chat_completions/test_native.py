@@ -172,6 +172,20 @@ def counts(prompt, completion, prompt_details=..., completion_details=...):
             Usage(10, 5),
         ),
         (counts(10, 5, None, []), Usage(10, 5)),
+        # Moonshot, DeepSeek: what the details say counts first.
+        (counts(1900, 70) | {"cached_tokens": 1792}, Usage(108, 70, 1792)),
+        (counts(10, 5) | {"prompt_cache_hit_tokens": 64}, Usage(0, 5, 10)),
+        (counts(10, 5, {"cached_tokens": 0}) | {"cached_tokens": 4}, Usage(10, 5)),
+        (counts(10, 5) | {"cached_tokens": "4", "prompt_cache_hit_tokens": 3}, Usage(7, 5, 3)),
+        # xAI: reasoning beside the completion, as the total says.
+        (
+            counts(10120, 1499, {}, {"reasoning_tokens": 2809}) | {"total_tokens": 14428},
+            Usage(10120, 1499, reasoning_tokens=2809),
+        ),
+        (
+            counts(10, 50, {}, {"reasoning_tokens": 30}) | {"total_tokens": 60},
+            Usage(10, 20, reasoning_tokens=30),
+        ),
     ],
 )
 def test_disjoint_counts(usage, expected):
