@@ -373,24 +373,3 @@ def documented_cells(text):
         elif section == "Failures inside a stream" and re.match(r"\| E\d\d \|", line):
             in_stream |= {(line[2:5], family) for family in ALL}
     return answers, in_stream
-
-
-# Whose message has an example in it: a field, a number, a path, words of a vendor.
-WITH_EXAMPLES = ("E07", "E12", "E15", "E20", "E21", "E22", "E23", "E31", "E35")
-
-
-def test_the_document_says_what_is_sent():
-    """Its rows are what the cells were checked against: status, type or name, code, message."""
-    text = (ROOT / "docs/errors.md").read_text()
-    for cell in CELLS:
-        row = REFUSALS[cell.number]
-        status, kind = row.of(cell.family)
-        code = row.code_of(cell.family)
-        section = text.split(f"## {cell.family} (")[1].split("\n## ")[0]
-        [line] = [one for one in section.splitlines() if one.endswith(f"| {cell.number} |")]
-        assert line.startswith(f"| {status} | `{kind}` | `{code}`"), line
-        for name, value in row.headers.items():
-            assert f"`{name}: {value}`" in line
-        says = cell.way.says
-        if not says.startswith("re:") and cell.number not in WITH_EXAMPLES:
-            assert f"| {says.format(model='demo-large', url='{base_url}')} |" in line

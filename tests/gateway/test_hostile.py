@@ -94,8 +94,8 @@ def objects_in(stream, array):
 
 
 def verdict(family, stream, array=False):
-    """What a client takes the bytes for: "whole", "failed" (it raises), or "unfinished", which
-    some take for whole."""
+    """Return what a client takes the bytes for: "whole", "failed" (it raises), or "unfinished",
+    which some take for whole."""
     open_choices, done = set(), set()
     ended = False
     try:
@@ -210,7 +210,7 @@ def tap_of(family, array, public):
 
 
 def relayed(family, array, chunks, public, limit_bytes=LIMIT_BYTES):
-    """What a client gets of a stream that ends properly: (bytes, whole, whether it was dropped)."""
+    """Relay a stream that ends properly: (the client's bytes, whole, whether it was dropped)."""
     stream = NativeBridge(tap_of(family, array, public), limit_bytes)
     sent = b"".join([stream.feed(chunk) for chunk in chunks])
     sent += stream.close()

@@ -112,7 +112,7 @@ def send(gateway, family, path, *, key_in_query=False, model=MODEL):
 
 
 def fault_of(answer, family):
-    """What is wrong with a refusal, which has the family's shape and is no failure of ours."""
+    """Return what is wrong with a refusal: not in the family's shape, or a failure of ours."""
     try:
         assert answer.whole and 400 <= answer.status < 500, (answer.head, answer.body)
         _, _, message = error_of(family, answer.body, answer.call_id)

@@ -122,7 +122,7 @@ def test_without_money_a_stream_ends_and_what_was_delivered_is_paid(
 
 
 def is_split(gateway):
-    """Whether a mark in the journal holds of two payers and costs more than the plan has."""
+    """Return whether a mark in the journal has two payers and costs more than the plan has."""
     return any(
         len(mark.holds) == 2 and mark.output_tokens * TOKEN > Decimal(PLAN)
         for mark in marks(gateway)

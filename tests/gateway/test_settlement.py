@@ -304,7 +304,7 @@ def test_a_way_out_is_recorded_and_charged_once(case, request):
 
 
 def check_answer(case, answer):
-    """What the client was told is the ending that is recorded."""
+    """The client has seen the ending that is recorded."""
     way = case.way
     if way.outcome == "ok" and way.client == "reads" and case.stream:
         check_whole_stream(answer)
@@ -335,7 +335,7 @@ def check_left(case, record):
 
 
 def check_paid(case, answer, record):
-    """What was delivered is charged: as the vendor counts it, else as it was seen to pass."""
+    """Delivered content is charged: as the vendor counts it, else as it was seen to pass."""
     cost = check_charged(record)
     if case.way.floods:  # far beyond what the call had asked for, and held in the beginning
         assert cost > bound_of(case) and MAX_TOKENS < record["output_tokens"] <= FLOOD_TOKENS_MAX
@@ -357,7 +357,7 @@ def check_paid(case, answer, record):
 
 
 def bound_of(case):
-    """What a call is held for: half its bytes as input, all the output it allows."""
+    """Return what a call is held for: half its bytes as input, all the output it allows."""
     tokens = len(body_of(case)) * Decimal(PRICE["input"]) / 2 + MAX_TOKENS * Decimal(
         PRICE["output"]
     )

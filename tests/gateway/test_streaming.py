@@ -235,7 +235,7 @@ class Streaming:
         return data
 
     def end(self):
-        """What ends the upstream's body: only generate_content has no event that does."""
+        """End the upstream's body: only generate_content has no event that does."""
         if self.family == GENERATE:
             self.peer.chunk(b"")
 
