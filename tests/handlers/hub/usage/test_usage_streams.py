@@ -1,6 +1,5 @@
 """Exports and tails of clients that leave or do not take what comes."""
 
-import asyncio
 import functools
 import http.client
 import itertools
@@ -117,22 +116,17 @@ def test_an_export_ends_when_its_client_leaves(db, alice, stream, monkeypatch):
     assert 0 < before < PIECES
 
 
-def test_what_a_viewer_does_not_take_is_bounded_and_counted(db, monkeypatch):
+async def test_what_a_viewer_does_not_take_is_bounded_and_counted(db, monkeypatch):
     monkeypatch.setattr(live_tail, "WAITING_MAX", 3)
     put(db, *[call(db, number) for number in range(5)], failed(db, 9))
-    rows = history(db, Filters(), 10)
-
-    async def given():
-        news = NewCalls(db)
-        all_of_it, some = TailViewer(Filters(), "a"), TailViewer(Filters(outcome="timeout"), "a")
-        news._viewers |= {all_of_it, some}
-        news._give(rows)
-        assert all_of_it.wake.is_set() and not some.wake.is_set()
-        return all_of_it.take(), all_of_it.take(), some.take()
-
-    (taken, missed), after, nothing = asyncio.run(given())
-    assert (len(taken), missed) == (3, 3)
-    assert after == nothing == ([], 0)
+    news = NewCalls(db)
+    everything, timeouts = (TailViewer(Filters(outcome=name), "a") for name in (None, "timeout"))
+    news._viewers |= {everything, timeouts}
+    news._give(history(db, Filters(), 10))
+    assert everything.wake.is_set() and not timeouts.wake.is_set()
+    rows, missed = everything.take()
+    assert (len(rows), missed) == (3, 3)
+    assert everything.take() == timeouts.take() == ([], 0)
 
 
 @pytest.mark.parametrize("limit", ["VIEWERS_MAX", "VIEWERS_OF_USER_MAX"])

@@ -8,82 +8,62 @@ import pytest
 from handlers.hub.web.site import Busy, FairThreads
 
 
-def run(scenario):
-    asyncio.run(asyncio.wait_for(scenario, 20))
-
-
-def test_slow_work_of_one_party_leaves_places_for_others():
-    async def scenario():
-        places, held = FairThreads(4, "test", 1000, 100), threading.Event()
-        slow = [asyncio.create_task(places.run("alice", held.wait)) for _ in range(24)]
+async def test_slow_work_of_one_party_leaves_places_for_others():
+    places, held = FairThreads(4, "test", 1000, 100), threading.Event()
+    slow = [asyncio.create_task(places.run("alice", held.wait)) for _ in range(24)]
+    await asyncio.sleep(0)
+    try:
+        assert await places.run("boss", lambda: "done") == "done"
+        other = [asyncio.create_task(places.run("carol", held.wait)) for _ in range(24)]
         await asyncio.sleep(0)
-        try:
-            assert await places.run("boss", lambda: "done") == "done"
-            other = [asyncio.create_task(places.run("carol", held.wait)) for _ in range(24)]
-            await asyncio.sleep(0)
-            last = asyncio.create_task(places.run("boss", lambda: "done"))
-        finally:
-            held.set()
-        assert all(await asyncio.gather(*slow, *other)) and await last == "done"
-
-    run(scenario())
-
-
-def test_whoever_waits_gets_a_place_in_turn():
-    async def scenario():
-        places, held, order = FairThreads(2, "test", 1000, 100), threading.Event(), []
-        first = [asyncio.create_task(places.run(who, held.wait)) for who in "ab"]
-        await asyncio.sleep(0)
-        waiting = [
-            asyncio.create_task(places.run(who, lambda who=who: order.append(who)))
-            for who in "aaaabc"
-        ]
-        await asyncio.sleep(0)
+        last = asyncio.create_task(places.run("boss", lambda: "done"))
+    finally:
         held.set()
-        await asyncio.gather(*first, *waiting)
-        # One of `a` at a time, so that those of b and c come before the third of a.
-        assert {order.index("b"), order.index("c")} <= {0, 1, 2, 3}
+    assert all(await asyncio.gather(*slow, *other)) and await last == "done"
 
-    run(scenario())
+
+async def test_whoever_waits_gets_a_place_in_turn():
+    places, held, order = FairThreads(2, "test", 1000, 100), threading.Event(), []
+    first = [asyncio.create_task(places.run(who, held.wait)) for who in "ab"]
+    await asyncio.sleep(0)
+    waiting = [
+        asyncio.create_task(places.run(who, lambda who=who: order.append(who))) for who in "aaaabc"
+    ]
+    await asyncio.sleep(0)
+    held.set()
+    await asyncio.gather(*first, *waiting)
+    # One of `a` at a time, so that those of b and c come before the third of a.
+    assert {order.index("b"), order.index("c")} <= {0, 1, 2, 3}
 
 
 @pytest.mark.parametrize(("in_all", "of_party"), [(3, 100), (100, 3)])
-def test_more_than_may_wait_is_refused_and_leaves_nothing(in_all, of_party):
-    async def scenario():
-        places, held = FairThreads(2, "test", in_all, of_party), threading.Event()
-        taken = [asyncio.create_task(places.run("alice", held.wait)) for _ in range(4)]
-        await asyncio.sleep(0)
-        with pytest.raises(Busy):
-            await places.run("alice", held.wait)
-        held.set()
-        await asyncio.gather(*taken)
-        assert await places.run("alice", lambda: 1) == 1
-
-    run(scenario())
+async def test_more_than_may_wait_is_refused_and_leaves_nothing(in_all, of_party):
+    places, held = FairThreads(2, "test", in_all, of_party), threading.Event()
+    taken = [asyncio.create_task(places.run("alice", held.wait)) for _ in range(4)]
+    await asyncio.sleep(0)
+    with pytest.raises(Busy):
+        await places.run("alice", held.wait)
+    held.set()
+    await asyncio.gather(*taken)
+    assert await places.run("alice", lambda: 1) == 1
 
 
-def test_who_leaves_while_waiting_or_working_gives_the_place_back():
-    async def scenario():
-        places, held = FairThreads(1, "test", 100, 100), threading.Event()
-        working = asyncio.create_task(places.run("alice", held.wait))
-        await asyncio.sleep(0)
-        waiting = asyncio.create_task(places.run("boss", lambda: 1))
-        await asyncio.sleep(0)
-        for task in (waiting, working):
-            task.cancel()
-        last = asyncio.create_task(places.run("carol", lambda: "done"))
-        await asyncio.sleep(0)
-        held.set()
-        assert await last == "done"
-
-    run(scenario())
+async def test_who_leaves_while_waiting_or_working_gives_the_place_back():
+    places, held = FairThreads(1, "test", 100, 100), threading.Event()
+    working = asyncio.create_task(places.run("alice", held.wait))
+    await asyncio.sleep(0)
+    waiting = asyncio.create_task(places.run("boss", lambda: 1))
+    await asyncio.sleep(0)
+    for task in (waiting, working):
+        task.cancel()
+    last = asyncio.create_task(places.run("carol", lambda: "done"))
+    await asyncio.sleep(0)
+    held.set()
+    assert await last == "done"
 
 
-def test_an_exception_is_the_callers():
-    async def scenario():
-        places = FairThreads(1, "test", 100, 100)
-        for _ in range(3):
-            with pytest.raises(ZeroDivisionError):
-                await places.run("alice", lambda: 1 / 0)
-
-    run(scenario())
+async def test_an_exception_is_the_callers():
+    places = FairThreads(1, "test", 100, 100)
+    for _ in range(3):
+        with pytest.raises(ZeroDivisionError):
+            await places.run("alice", lambda: 1 / 0)
