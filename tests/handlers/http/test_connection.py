@@ -492,6 +492,9 @@ async def test_an_answer_that_has_begun_is_cut_when_the_request_turns_into_nonse
                 pass
 
 
+EXPECT = {"Expect": "100-continue", "Content-Length": "4"}
+
+
 @pytest.mark.parametrize("method", ["PROPFIND", "TRACE", "PURGE", "SOURCE", "MKCOL", "SUBSCRIBE"])
 async def test_other_methods_of_http(method):
     async with peer_of(None, f"{method} /livez HTTP/1.1\r\nHost: x\r\n\r\n".encode()) as peer:
@@ -501,9 +504,11 @@ async def test_other_methods_of_http(method):
         assert (await peer.ask("GET", "/livez")).body == LIVE
 
 
-async def test_connect():
+async def test_connect_and_what_is_refused_instead_of_continue():
     async with peer_of(None, b"CONNECT example.com:443 HTTP/1.1\r\nHost: x\r\n\r\n") as peer:
         assert (await peer.last_answer()).status == 405
+    async with peer_of(None, encode_head("POST", "/no/such/path", EXPECT)) as peer:
+        assert (await peer.last_answer()).status == 404
 
 
 @pytest.mark.parametrize("behind", [b"", b"\x81\x05hello", GET])
@@ -585,8 +590,6 @@ async def test_what_never_ends_is_not_read_for_ever(start, endless):
 
 # ---- Expect: 100-continue ------------------------------------------------------------------------
 
-EXPECT = {"Expect": "100-continue", "Content-Length": "4"}
-
 
 @pytest.mark.parametrize("slow_head", [False, True])
 async def test_continue_is_sent_once_and_then_the_answer(slow_head):
@@ -604,27 +607,21 @@ async def test_continue_is_sent_once_and_then_the_answer(slow_head):
         assert (await peer.ask("POST", "/acted", None, b"next")).body == b"next"
 
 
-async def test_a_client_that_does_not_wait_for_continue():
-    async with peer_of(ECHO, post(b"body", EXPECT)) as peer:
-        assert (await peer.answer()).status == 100
-        assert (await peer.answer()).body.endswith(b"body")
-
-
-@pytest.mark.parametrize(("headers", "version", "body"), [
-    ({"Expect": "100-continue"}, "1.1", b""),
-    ({"Expect": "100-continue", "Content-Length": "4"}, "1.0", b"body"),
-    ({"Expect": "tea", "Content-Length": "4"}, "1.1", b"body"),
+@pytest.mark.parametrize(("headers", "version", "body", "continues"), [
+    (EXPECT, "1.1", b"body", True),  # it does not wait
+    ({"Expect": "100-continue"}, "1.1", b"", False),
+    (EXPECT, "1.0", b"body", False),
+    ({"Expect": "tea", "Content-Length": "4"}, "1.1", b"body", False),
 ])  # fmt: skip
-async def test_no_continue_for_who_cannot_expect_it(headers, version, body):
+async def test_continue_for_who_does_not_wait_or_cannot_expect_it(
+    headers, version, body, continues
+):
     sent = encode_head("POST", "/echo", headers, None, version) + body
     async with peer_of(ECHO, sent) as peer:
+        if continues:
+            assert (await peer.answer()).status == 100
         answer = await peer.answer()
         assert (answer.status, answer.body.endswith(b"\n\n" + body)) == (200, True)
-
-
-async def test_a_refusal_instead_of_continue():
-    async with peer_of(None, encode_head("POST", "/no/such/path", EXPECT)) as peer:
-        assert (await peer.last_answer()).status == 404
 
 
 # ---- streams and back-pressure -------------------------------------------------------------------
@@ -776,13 +773,14 @@ _HEAD = encode_head("POST", "/acted", {"Content-Length": "4"})
     (_HEAD, ["closed", "left"]),
     (_HEAD + b"ha", ["closed", "left"]),
     (_HEAD + b"haha", ["complete"]),
+    (encode_head("POST", "/acted", {"Content-Length": "2000"}), ["refused", "closed"]),
 ])  # fmt: skip
 async def test_leaving_before_the_head_before_the_end_and_after_the_answer(sent, events, reset):
-    handler = acting()
-    async with peer_of({"/acted": handler}, sent) as peer:
+    handler = acting(head_act=lambda handler: handler.check_size())
+    async with peer_of({"/acted": handler}, sent, max_body_bytes=1024) as peer:
         await until(lambda: handler.seen if events else peer.served.server.connections)
-        if events == ["complete"]:
-            assert (await peer.answer()).status == 200
+        if events and "left" not in events:
+            assert (await peer.answer()).status == (200 if events == ["complete"] else 413)
         await gone(peer, reset)
         assert [one.events for one in handler.seen] == ([events] if events else [])
         assert peer.served.waiting_bodies == 0
@@ -839,16 +837,6 @@ async def test_leaving_in_the_middle_of_a_stream(reset):
         peer.leave(reset)
         await until(lambda: ended)
         assert ended == ["ended"] and handler.seen[0].events == ["complete", "closed"]
-
-
-@BOTH_WAYS
-async def test_leaving_after_an_early_answer(reset):
-    handler = acting(head_act=lambda handler: handler.check_size())
-    head = encode_head("POST", "/acted", {"Content-Length": "2000"})
-    async with peer_of({"/acted": handler}, head, max_body_bytes=1024) as peer:
-        assert (await peer.answer()).status == 413
-        await gone(peer, reset)
-        assert handler.seen[0].events == ["refused", "closed"]
 
 
 @BOTH_WAYS
