@@ -1,10 +1,11 @@
-"""Builders that the tests of all families share: slots of a stream, and the fault of a call."""
+"""Builders that the tests of all families share: slots of a stream, what a bridge sends, faults."""
 
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from adapters.bridge import Bridge
 from adapters.faults import Condition, Fault
 from adapters.ir.answer import Closed, Delta, Event, Opened, Sealed
 
@@ -31,3 +32,9 @@ def refusal_of(
     """Return the condition and the parameter of the fault that a call raises."""
     fault = fault_of(function, *args, **fields)
     return fault.condition, fault.param
+
+
+def fed(bridge: Bridge, chunk: bytes) -> bytes:
+    """Return what is sent of a chunk that is offered to a bridge as the pump does."""
+    out = bridge.feed_repeat(chunk) if bridge.aligned else None
+    return bridge.feed(chunk) if out is None else out

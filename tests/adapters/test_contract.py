@@ -13,8 +13,7 @@ from adapters.faults import Condition, Fault
 from adapters.json.jsonio import top_level
 from adapters.registry import FAMILIES, VENDORS
 from adapters.upstream_errors.read import read_upstream_error
-from tests.adapters.builders import fault_of
-from tests.adapters.streams import fed
+from tests.adapters.builders import fault_of, fed
 
 WIRE = pathlib.Path(__file__).parent.parent / "wire"
 MAX_EVENT_BYTES = 65536

@@ -13,6 +13,7 @@ from adapters.faults import Condition, Fault
 from adapters.json.jsonio import top_level
 from adapters.json.structure import at_once
 from adapters.registry import CODECS, FAMILIES, FAMILY_NAMES
+from tests.adapters.builders import fed
 from tests.adapters.mutants import as_json, mutant, spoiled
 from tests.adapters.pairs import (
     ANSWERS,
@@ -26,7 +27,6 @@ from tests.adapters.pairs import (
     opened,
     serving,
 )
-from tests.adapters.streams import fed
 
 REQUEST_MUTANTS = 1000  # of each family, each for all families
 STREAM_MUTANTS = 1000  # of each pair

@@ -11,6 +11,7 @@ from adapters.faults import Condition, Fault
 from adapters.json.structure import at_once
 from adapters.large_answers import LONG_FIELD_BYTES, read_large
 from adapters.registry import FAMILIES
+from tests.adapters.builders import fault_of
 from tests.adapters.json.odd_bodies import filled, longest_step_s, string_of
 
 PUBLIC, UPSTREAM = "public-name", "upstream-name"
@@ -71,18 +72,20 @@ def test_without_a_usage_it_is_weighed(name):
     b'{"choices":[' + b"{}," * 1_000_000, b'{"x":"' + b"\xff" * 1_000_000 + b'"}',
 ])  # fmt: skip
 def test_what_is_no_answer(name, body):
-    with pytest.raises(Fault) as caught:
-        at_once(read_large(body, reader(name)))
-    assert caught.value.condition is Condition.UPSTREAM_INVALID
+    assert (
+        fault_of(lambda: at_once(read_large(body, reader(name)))).condition
+        is Condition.UPSTREAM_INVALID
+    )
 
 
 @FAMILY
 def test_a_doubled_model_has_no_place(name):
     field = "modelVersion" if name == "generate_content" else "model"
     body = json.dumps(ANSWERS[name]).encode().replace(b"{", b'{"%b":"x",' % field.encode(), 1)
-    with pytest.raises(Fault) as caught:
-        at_once(read_large(body, reader(name)))
-    assert caught.value.condition is Condition.UPSTREAM_INVALID
+    assert (
+        fault_of(lambda: at_once(read_large(body, reader(name)))).condition
+        is Condition.UPSTREAM_INVALID
+    )
 
 
 def test_many_short_fields_are_no_long_answer(monkeypatch):

@@ -97,37 +97,22 @@ def test_each_trait_is_an_option_and_says_what_it_must_be():
     assert OPTIONS["efforts"].startswith("a list of at least one, each one of off, min")
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("images", False),
-        ("images", True),
-        ("token_bound", "max_tokens"),
-        ("max_budget_tokens", 1),
-        ("efforts", ["low", "high"]),
-    ],
-)
-def test_what_an_option_may_be_overrides_the_table(name, value):
-    assert is_option(name, value)
-    found = getattr(traits_of("nobody", "messages", "m", {name: value}), name)
-    assert found == (tuple(value) if isinstance(value, list) else value)
+def test_what_an_option_may_be_overrides_the_table():
+    options = {"token_bound": "max_tokens", "max_budget_tokens": 1, "efforts": ["low", "high"]}
+    for name, value in [("images", False), ("images", True), *options.items()]:
+        assert is_option(name, value)
+        found = getattr(traits_of("nobody", "messages", "m", {name: value}), name)
+        assert found == (tuple(value) if isinstance(value, list) else value)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("imags", True),
-        ("images", "yes"),
-        ("images", 1),
-        ("images", 0),
-        ("token_bound", "tokens"),
-        ("max_budget_tokens", 0),
-        ("max_budget_tokens", -5),
-        ("max_budget_tokens", True),
-        ("efforts", "low"),
-        ("efforts", []),
-        ("efforts", ["lowest"]),
-    ],
-)
-def test_what_it_may_not_be(name, value):
-    assert not is_option(name, value)
+def test_what_it_may_not_be():
+    bad = {
+        "imags": [True],
+        "images": ["yes", 1, 0],
+        "token_bound": ["tokens"],
+        "max_budget_tokens": [0, -5, True],
+        "efforts": ["low", [], ["lowest"]],
+    }
+    for name, values in bad.items():
+        for value in values:
+            assert not is_option(name, value), (name, value)

@@ -22,8 +22,7 @@ from adapters.json.jsonio import top_level
 from adapters.json.structure import at_once
 from adapters.registry import FAMILIES, TRANSLATORS
 from adapters.translate import MAX_DROPPED, TranslatedBridge, Translator
-from tests.adapters.builders import fault_of
-from tests.adapters.streams import fed
+from tests.adapters.builders import fault_of, fed
 from tests.handlers.relay import toy
 from tests.handlers.relay.toy import CLIENT, END, SAY, TRANSLATIONS, piece
 

@@ -10,8 +10,8 @@ from adapters.family.traits import Traits
 from adapters.json.structure import at_once
 from adapters.registry import FAMILIES
 from adapters.translate import TranslatedBridge, Translation, Translator
+from tests.adapters.builders import fed
 from tests.adapters.chat_completions.calls import CONTEXT, WIRE, chunks, decoded
-from tests.adapters.streams import fed
 
 FAMILY = FAMILIES["chat_completions"]
 GENERATE = FAMILY.client.operations["generate"]

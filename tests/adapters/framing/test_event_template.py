@@ -9,7 +9,7 @@ from adapters.bridge import NativeBridge
 from adapters.framing import event_template
 from adapters.framing.event_template import LEARNED_MAX, EventTemplate
 from adapters.registry import FAMILIES
-from tests.adapters.streams import fed
+from tests.adapters.builders import fed
 
 EVENT = b'data: {"delta":{"content":"abc"},"finish_reason":null}\n\n'
 

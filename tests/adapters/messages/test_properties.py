@@ -21,9 +21,8 @@ from adapters.messages.parts import sealed_thought, thought_of
 from adapters.registry import FAMILIES
 from adapters.translate import Translator
 from demo.messages import sign_thought
-from tests.adapters.builders import slot
+from tests.adapters.builders import fed, slot
 from tests.adapters.messages.calls import CONTEXT, WIRE, events_of, sent, written
-from tests.adapters.streams import fed
 from tests.vendor.messages_request import check_request
 
 # A translation of the family to itself, which the registry does not have: streams must be equal.
