@@ -1,24 +1,20 @@
 """Channels are changed while calls run: those end as they began, new ones have what is new."""
 
+import contextlib
 import json
 import time
 
 import pytest
 
-from tests.support.client import Connection, encode_head, exchange, wait_until
+from tests.support.client import Connection, exchange, wait_until
 from tests.support.dialects import CHAT, PATHS, RESPONSES, ask, check_refusal, credentials
 from tests.support.documents import channel, document
-from tests.support.echo import Echo, answer_of
+from tests.support.echo import CHUNK, Echo, answer_of
 from tests.support.upstream import STREAM_HEAD, RawUpstream
 
 CHANGES_AFTER_S = 2.5  # a running gateway has taken them in
-PIECE = {
-    "id": "chatcmpl-1",
-    "object": "chat.completion.chunk",
-    "model": "up",
-    "choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": None}],
-}
-LAST = {**PIECE, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+LAST = json.dumps(CHUNK).encode()
+PIECE = LAST.replace(b'"stop"', b"null")
 CHANGES = {
     "disabled": ("channel", "disable", "disabled"),
     "draining": ("channel", "drain", "draining"),
@@ -28,23 +24,16 @@ CHANGES = {
 }
 
 
-def event(data):
-    return b"data: %b\n\n" % json.dumps(data).encode()
-
-
 @pytest.fixture(scope="module")
 def elsewhere():
-    upstream = Echo()
-    yield upstream
-    upstream.close()
+    with contextlib.closing(Echo()) as upstream:
+        yield upstream
 
 
 @pytest.fixture(scope="module")
 def upstreams():
-    running = {name: RawUpstream() for name in CHANGES}
-    yield running
-    for one in running.values():
-        one.close()
+    with contextlib.ExitStack() as stack:
+        yield {name: stack.enter_context(RawUpstream()) for name in CHANGES}
 
 
 @pytest.fixture(scope="module")
@@ -61,19 +50,17 @@ class Stream:
     """A streamed call that is half way."""
 
     def __init__(self, gateway, upstream, model):
-        body = json.dumps(ask(CHAT, model, stream=True)).encode()
         self.client = Connection(gateway.port)
-        headers = {**credentials(CHAT), "Content-Type": "application/json"}
-        self.client.send(encode_head("POST", PATHS[CHAT], headers, body) + body)
+        self.client.request("POST", PATHS[CHAT], credentials(), ask(CHAT, model, stream=True))
         self.peer = upstream.accept()
         self.peer.send(STREAM_HEAD)
-        self.peer.chunk(event(PIECE))
+        self.peer.chunk(b"data: %b\n\n" % PIECE)
         self.answer = self.client.read_head()
         assert b"Hi" in self.client.read_chunk()
 
     def end(self):
         """The rest of what the client gets."""
-        self.peer.chunk(event(PIECE) + event(LAST) + b"data: [DONE]\n\n")
+        self.peer.chunk(b"data: %b\n\ndata: [DONE]\n\n" % LAST)
         self.peer.send(b"0\r\n\r\n")
         self.client.read_body(self.answer)
         self.client.close()
@@ -130,13 +117,10 @@ def test_new_calls_use_what_is_new(gateway, changed, upstreams, elsewhere):
     assert call(gateway, "moved").status == 200
     assert "Bearer sk-old" in elsewhere.requests[-1]
     with Connection(gateway.port) as client:
-        body = json.dumps(ask(CHAT, "new-key")).encode()
-        headers = {**credentials(CHAT), "Content-Type": "application/json"}
-        client.send(encode_head("POST", PATHS[CHAT], headers, body) + body)
-        peer = upstreams["new-key"].accept()
-        assert b"Bearer sk-brand-new" in peer.request
-        peer.send(answer_of(400, {"error": {"message": "no"}}))
-        peer.close()
+        client.request("POST", PATHS[CHAT], credentials(), ask(CHAT, "new-key"))
+        with contextlib.closing(upstreams["new-key"].accept()) as peer:
+            assert b"Bearer sk-brand-new" in peer.request
+            peer.send(answer_of(400, {"error": {"message": "no"}}))
 
 
 def test_stored_responses_of_a_draining_channel_can_be_asked_for(gateway, changed):

@@ -8,16 +8,17 @@ import tarfile
 import pytest
 
 from tests.support import commands
+from tests.support.client import exchange
+from tests.support.dialects import CHAT, PATHS, ask, credentials
+from tests.support.documents import channel, document
 
-KEY = "sk-of-alice-0123456789"
 NAMES = ("first", "second")
-PATH = "/v1/chat/completions"
 
 
 @pytest.fixture(scope="module")
 def nodes(launch, vendor):
     """Node name -> its Gateway. The node that gateway.toml itself describes has never run."""
-    described = launch(document(vendor.url), {"server.workers": 1}, follow=False)
+    described = launch(content(vendor.url), {"server.workers": 1}, follow=False)
     described.stop()
     for path in (described.folder / "journal").iterdir():
         path.unlink()
@@ -35,15 +36,8 @@ def nodes(launch, vendor):
         sibling.close()
 
 
-def document(url):
-    channel = {"vendor": "openai", "family": "chat_completions", "base_url": url}
-    return {
-        "model": [{"name": "tea", "price": {"input": "1", "output": "1"}}],
-        "group": [{"name": "default"}],
-        "channel": [{**channel, "name": "c", "keys": ["sk-up"], "models": {"tea": "demo-small"}}],
-        "user": [{"name": "alice", "balance": "100"}],
-        "key": [{"user": "alice", "name": "laptop", "secret": KEY}],
-    }
+def content(url):
+    return document(["tea"], [channel("c", CHAT, url, {"tea": "demo-small"})])
 
 
 def run(nodes, *args):
@@ -53,9 +47,8 @@ def run(nodes, *args):
     return done.returncode, done.stdout, done.stderr
 
 
-def asked(gateway):
-    body = {"model": "tea", "messages": [{"role": "user", "content": "hi"}]}
-    return gateway.call("POST", PATH, body, {"Authorization": f"Bearer {KEY}"})[0]
+def status_of_call(gateway):
+    return exchange(gateway.port, "POST", PATHS[CHAT], credentials(), ask(CHAT, "tea")).status
 
 
 @pytest.mark.parametrize("command", [("status",), ("doctor",), ("status", "--log-level", "debug")])
@@ -103,11 +96,11 @@ def test_the_journal_of_another_store_is_left_out(nodes, tmp_path):
 
 
 def test_secrets_are_taken_by_all(nodes):
-    assert [asked(gateway) for gateway in nodes.values()] == [200, 200]
+    assert [status_of_call(gateway) for gateway in nodes.values()] == [200, 200]
     for args in (("rotate", "cipher"), ("remove-old", "cipher")):
         code, _, err = run(nodes, "secrets", *args)
         assert code == 0, err
-    assert [asked(gateway) for gateway in nodes.values()] == [200, 200]
+    assert [status_of_call(gateway) for gateway in nodes.values()] == [200, 200]
 
 
 def test_a_store_in_use_by_one_of_them_is_not_moved(nodes, tmp_path):
@@ -116,7 +109,7 @@ def test_a_store_in_use_by_one_of_them_is_not_moved(nodes, tmp_path):
 
 
 def test_a_node_that_runs_as_the_file_says_is_meant_without_a_name(launch_own, vendor):
-    gateway = launch_own(document(vendor.url), follow=False)
+    gateway = launch_own(content(vendor.url), follow=False)
     other = gateway.sibling("other")
     other.start()
     try:

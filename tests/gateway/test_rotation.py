@@ -17,41 +17,32 @@ from conf.configuration import SECRETS_VARIABLE
 from store.values.cipher import Cipher
 from tests.gateway.conftest import MS_RDONLY
 from tests.support import commands, leash
-from tests.support.client import wait_until
+from tests.support.client import exchange, wait_until
+from tests.support.dialects import CHAT, PATHS, SECRET, ask, credentials
+from tests.support.documents import channel, document
 from tests.support.gateway import ROOT
 
-KEY = "sk-from-before-0123456789"
-CHANNELS = 160
-PATH = "/v1/chat/completions"
+CHANNELS = 160  # so many that a rotation can be killed in its middle
 
 
-def document(url):
-    served = {
-        "vendor": "openai",
-        "family": "chat_completions",
-        "base_url": url,
-        "keys": ["sk-upstream-1", "sk-upstream-2"],
-    }
-    price = {"input": "1", "output": "1"}
-    return {
-        "model": [{"name": name, "price": price} for name in ("tea", "water")],
-        "group": [{"name": "default"}],
-        "channel": [
-            {
-                **served,
-                "name": f"c{number}",
-                "models": {"water" if number > 3 else "tea": "demo-small"},
-            }
-            for number in range(CHANNELS)
-        ],
-        "user": [{"name": "alice", "balance": "100"}],
-        "key": [{"user": "alice", "name": "laptop", "secret": KEY}],
-    }
+def content(url, count=8):
+    keys = ["sk-upstream-1", "sk-upstream-2"]
+    channels = [
+        channel(
+            f"c{number}", CHAT, url, {"water" if number > 3 else "tea": "demo-small"}, keys=keys
+        )
+        for number in range(count)
+    ]
+    return document(("tea", "water"), channels)
 
 
 @pytest.fixture
 def gateway(launch_own, vendor):
-    return launch_own(document(vendor.url), {"server.workers": 2}, follow=False, shared=False)
+    return start(launch_own, content(vendor.url))
+
+
+def start(launch_own, made):
+    return launch_own(made, {"server.workers": 2}, follow=False, shared=False)
 
 
 class Calls:
@@ -64,7 +55,7 @@ class Calls:
 
     def _run(self):
         while self._going:
-            self.statuses.append(call(self.gateway, KEY))
+            self.statuses.append(call(self.gateway, SECRET))
             time.sleep(0.05)
 
     def close(self):
@@ -75,8 +66,8 @@ class Calls:
 
 
 def call(gateway, secret):
-    body = {"model": "tea", "messages": [{"role": "user", "content": "hi"}]}
-    return gateway.call("POST", PATH, body, {"Authorization": f"Bearer {secret}"})[0]
+    headers = credentials(CHAT, secret)
+    return exchange(gateway.port, "POST", PATHS[CHAT], headers, ask(CHAT, "tea")).status
 
 
 def status(gateway, kind):
@@ -96,7 +87,8 @@ def begun(gateway, process):
     return Cipher([newest]).by_newest(token)
 
 
-def test_a_killed_rotation_of_the_cipher_key_goes_on(gateway):
+def test_a_killed_rotation_of_the_cipher_key_goes_on(launch_own, vendor):
+    gateway = start(launch_own, content(vendor.url, CHANNELS))
     calls = Calls(gateway)
     argv = [sys.executable, str(ROOT / "app.py"), "secrets", "rotate", "cipher"]
     process = leash.Popen(
@@ -116,16 +108,16 @@ def test_a_killed_rotation_of_the_cipher_key_goes_on(gateway):
     calls.close()
     gateway.kill()
     gateway.start()
-    assert call(gateway, KEY) == 200
+    assert call(gateway, SECRET) == 200
     calls = Calls(gateway)
     done = json.loads(gateway.run("secrets", "rotate", "cipher", "--json"))
     assert done["resealed"] == middle["by_older"] and done["by_older"] == 0
     gateway.run("secrets", "remove-old")
-    assert call(gateway, KEY) == 200
+    assert call(gateway, SECRET) == 200
     calls.close()
     gateway.stop()
     gateway.start()
-    assert call(gateway, KEY) == 200
+    assert call(gateway, SECRET) == 200
     assert "is left out" not in gateway.log()
 
 
@@ -134,18 +126,18 @@ def test_the_pepper_is_replaced_and_keys_move_when_they_are_used(gateway):
     gateway.run("secrets", "rotate", "pepper")
     made = json.loads(
         gateway.run(
-            *("key", "create", "--user", "alice", "--group", "default", "--name", "new", "--json")
+            *("key", "create", "--user", "owner", "--group", "all", "--name", "new", "--json")
         )
     )
     assert call(gateway, made["secret"]) == 200
     wait_until(lambda: status(gateway, "pepper")["by_older"] == 0, 20, 0.2)
     gateway.run("secrets", "remove-old", "pepper")
     assert len(secrets.read(gateway.folder / "secrets.toml").peppers) == 1
-    assert call(gateway, KEY) == call(gateway, made["secret"]) == 200
+    assert call(gateway, SECRET) == call(gateway, made["secret"]) == 200
     calls.close()
     gateway.stop()
     gateway.start()
-    assert call(gateway, KEY) == call(gateway, made["secret"]) == 200
+    assert call(gateway, SECRET) == call(gateway, made["secret"]) == 200
 
 
 @pytest.fixture
@@ -165,7 +157,7 @@ def test_secrets_on_a_read_only_mount(launch_own, vendor, read_only_secrets, mon
     """The recipe of docs/operations.md: a copy is changed, and brought to its source thrice."""
     mounted, bring = read_only_secrets
     monkeypatch.setenv(SECRETS_VARIABLE, str(mounted))
-    gateway = launch_own(document(vendor.url), {"server.workers": 2}, follow=False, shared=False)
+    gateway = start(launch_own, content(vendor.url))
     bring(mounted)
     before = mounted.read_bytes()
     said = refused(gateway, "rotate", "cipher")

@@ -12,9 +12,11 @@ from store.db.database import discard, execute, open_database, snapshot_read
 from store.money import wallet
 from tests.support.client import Connection, wait_until
 from tests.support.dialects import ALL, CHAT, check_refusal
+from tests.support.documents import document
 from tests.support.gateway import Gateway
 from tests.support.load import MODEL, NAME, channels_of, check_record, names_in, send
 from tests.support.upstream import ScriptedUpstream
+from tests.support.wallets import owners, secret_of
 
 CALLS, PAID = 200, 100
 PRICE = {"input": "0", "output": "0", "call": "0.01"}
@@ -27,22 +29,10 @@ USERS, SHORT_CALLS, CALLERS = 50, 1000, 10
 AT_REST_WITHIN_S = SHOWN_WITHIN_S = 2
 
 
-def user_document(vendor, users, money, price):
-    """Users with a key each, whose secrets are `secret_of`; one model."""
-    return {
-        "model": [{"name": MODEL, "price": price}],
-        "group": [{"name": "all"}],
-        "channel": channels_of(vendor),
-        "user": [{"name": user, "balance": money} for user in users],
-        "key": [
-            {"user": user, "name": "main", "group": "all", "secret": secret_of(user)}
-            for user in users
-        ],
-    }
-
-
-def secret_of(user):
-    return f"sk-test-of-{user}-0123456789"
+def content(vendor, users, money, price):
+    """Users with a key each; one model."""
+    made = document([MODEL], channels_of(vendor))
+    return {**made, **owners(users, money), "model": [{"name": MODEL, "price": price}]}
 
 
 class Lowest:
@@ -99,7 +89,7 @@ def two_workers(vendor, tmp_path):
 def spend_all(gateways, shares, vendor, log_path):
     """200 calls at once on a wallet for 100; `shares`: how many of ten calls each gateway gets."""
     first = gateways[0]
-    first.apply(user_document(vendor, ["owner"], MONEY, PRICE))
+    first.apply(content(vendor, ["owner"], MONEY, PRICE))
     for gateway in gateways:
         gateway.start()
     turns = [gateway for gateway, share in zip(gateways, shares, strict=True) for _ in range(share)]
@@ -151,7 +141,7 @@ def test_two_nodes_spend_the_last_coins_exactly(two_nodes, shares, vendor, tmp_p
 
 def test_what_running_calls_hold_is_shown_and_nothing_is_held_at_rest(two_workers, vendor):
     users = [f"user{number}" for number in range(USERS)]
-    two_workers.apply(user_document(vendor, users, "10", {"input": "3", "output": "15"}))
+    two_workers.apply(content(vendor, users, "10", {"input": "3", "output": "15"}))
     two_workers.start()
     db = open_database(two_workers.settings["store.url"])
 

@@ -12,7 +12,6 @@ import shutil
 import signal
 import subprocess
 import sysconfig
-import threading
 import venv
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from store.db.nodes import states
 from tests.support import leash
 from tests.support.client import exchange, wait_until
 from tests.support.dialects import CHAT, ask, credentials, path_of
-from tests.support.load import MODEL, gateway_before
+from tests.support.load import MODEL, Load, Manner, gateway_before
 from tests.support.upstream import ScriptedUpstream
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,6 +33,7 @@ COPIED += " Makefile pyproject.toml"
 UPGRADE = "stop at the first line that fails"
 ROLLBACK = "Back to the version before"
 PATIENCE_S = 40
+STEADY = Manner(callers=2, prompts=(("[[demo ms=20 chunks=10]]", True),))
 GOODBYE = "systemctl restart sluice"
 
 
@@ -142,75 +142,41 @@ def machine(tmp_path):
             discard(installed.store)
 
 
-class Load:
-    """One call after the other; while the port refuses connections, it tries again."""
-
-    def __init__(self, gateway) -> None:
-        self.ids, self.faults = [], []
-        self._gateway = gateway
-        self._ended = threading.Event()
-        self._threads = [threading.Thread(target=self._run, daemon=True) for _ in range(2)]
-
-    def _run(self) -> None:
-        body = ask(CHAT, MODEL, "[[demo ms=20 chunks=10]]", stream=True)
-        path = path_of(CHAT, MODEL, stream=True)
-        while not self._ended.is_set():
-            try:
-                answer = exchange(self._gateway.port, "POST", path, credentials(CHAT), body)
-            except (ConnectionRefusedError, ConnectionResetError):  # before it was accepted
-                self._ended.wait(0.1)
-                continue
-            self.ids.append(answer.call_id)
-            if answer.status != 200 or b"[DONE]" not in answer.body:
-                self.faults.append(answer)
-
-    def __enter__(self):
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_) -> None:
-        self._ended.set()
-        for thread in self._threads:
-            thread.join(PATIENCE_S)
-
-
 @pytest.mark.parametrize("rounds", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_upgrades_and_rollbacks_under_load(machine, rounds):
     gateway = machine.gateway
     upgrade, rollback = recipe(UPGRADE), recipe(ROLLBACK)
     machine.start()
     versions = [machine.revision()]
-    with Load(gateway) as load:
-        for _ in range(rounds):
-            machine.edit_release()
-            (before,) = gateway.worker_pids()
-            old = machine.folder_of(before)
-            machine.follow(upgrade)
-            # a worker that dies now is replaced by one of the version that runs
-            os.kill(before, signal.SIGKILL)
-            assert wait_until(lambda b=before: gateway.worker_pids() not in ([], [b]), PATIENCE_S)
-            assert wait_until(gateway.ready, PATIENCE_S)
-            assert machine.folder_of(gateway.worker_pids()[0]) == old
-            assert machine.revision() == versions[-1]
-            machine.restart()
-            versions.append(machine.revision())
-        assert len(set(versions)) == rounds + 1
-        for _ in range(rounds):
-            machine.follow(rollback)
-            machine.restart()
-            assert machine.revision() == versions[rounds - 1], (
-                "not the version before the last upgrade"
-            )
-        calls = len(load.ids)
-        assert wait_until(lambda: len(load.ids) > calls + 5, PATIENCE_S)
-    cut = [answer for answer in load.faults if answer.status == 200]
-    assert len(cut) == len(load.faults) <= 2 * rounds, "beside the streams of killed workers"
-
-    def all_recorded():
-        return set(load.ids) <= {record["id"] for record in gateway.usage()}
-
-    assert wait_until(all_recorded, PATIENCE_S, step_s=1)
+    load = Load(gateway.port, "upgrade", STEADY)
+    for _ in range(rounds):
+        machine.edit_release()
+        (before,) = gateway.worker_pids()
+        old = machine.folder_of(before)
+        machine.follow(upgrade)
+        # a worker that dies now is replaced by one of the version that runs
+        os.kill(before, signal.SIGKILL)
+        assert wait_until(lambda b=before: gateway.worker_pids() not in ([], [b]), PATIENCE_S)
+        assert wait_until(gateway.ready, PATIENCE_S)
+        assert machine.folder_of(gateway.worker_pids()[0]) == old
+        assert machine.revision() == versions[-1]
+        machine.restart()
+        versions.append(machine.revision())
+    assert len(set(versions)) == rounds + 1
+    for _ in range(rounds):
+        machine.follow(rollback)
+        machine.restart()
+        assert machine.revision() == versions[rounds - 1], "not the version before the last upgrade"
+    load.wait_for(len(load.seen) + 5)
+    load.stop()
+    assert load.seen[-1].served
+    # While the port refuses connections there is no answer.
+    answered = [seen for seen in load.seen if seen.answer is not None]
+    cut = [seen for seen in answered if not seen.served]
+    assert {seen.answer.status for seen in cut} <= {200}
+    assert len(cut) <= 2 * rounds, "beside the streams of killed workers"
+    ids = {seen.answer.call_id for seen in answered}
+    assert wait_until(lambda: ids <= {one["id"] for one in gateway.usage()}, PATIENCE_S, step_s=1)
     gateway.run("books", "verify")
 
 
