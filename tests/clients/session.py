@@ -1,6 +1,6 @@
 """The session that each client plays: five rounds of tools that read, change and run files.
 
-The vendor plays it from the plan in the prompt (demo/script/sessions.py), with the client's own
+The vendor plays it from the plan in the prompt (tests/vendor/sessions.py), with the client's own
 tools. The client runs them; what they gave must reach the vendor, and the files must be what they
 made of them. Imported by the tests of this folder.
 """

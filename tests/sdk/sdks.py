@@ -1,5 +1,6 @@
 """The four families as their official SDKs speak them: one way to call each, to read what came."""
 
+import base64
 import contextlib
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -9,10 +10,36 @@ import httpx2
 import openai
 from google import genai
 from google.genai import errors, types
+from pydantic import BaseModel
 
 from tests.sdk.world import TIMEOUT_S, TLS, Wire, World
 
 Facts = tuple[Any, ...]
+PIXEL = b"\x89PNG\r\n\x1a\n" + bytes(600)
+PDF = b"%PDF-1.7\n" + bytes(600)
+PIXEL_BASE64, PDF_BASE64 = (base64.b64encode(data).decode() for data in (PIXEL, PDF))
+IMAGE_URL = f"data:image/png;base64,{PIXEL_BASE64}"
+PDF_URL = f"data:application/pdf;base64,{PDF_BASE64}"
+
+
+class Kettle(BaseModel):
+    """What structured answers are parsed into."""
+
+    name: str
+    cups: int
+
+
+class Weather(BaseModel):
+    """The weather of a harbour."""
+
+    harbour: str
+
+
+class Tide(BaseModel):
+    """The tide of a harbour."""
+
+    harbour: str
+    day: int
 
 
 class Sdk:

@@ -1,17 +1,14 @@
 """The official anthropic SDK, as people use it, against a real gateway before a scripted vendor."""
 
-import base64
 import json
 
 import anthropic
 import pytest
-from pydantic import BaseModel
 
+from tests.sdk.sdks import PDF_BASE64, PIXEL_BASE64, Kettle
 from tests.sdk.world import MODELS_OF_ALICE, TIMEOUT_S
 
 FAMILY = "messages"
-PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(600)).decode()
-PDF = base64.b64encode(b"%PDF-1.7\n" + bytes(600)).decode()
 TOOLS = [
     {
         "name": name,
@@ -24,11 +21,6 @@ TOOLS = [
     for name in ("get_weather", "get_tide")
 ]
 BOTH_TOOLS = "Call get_weather and get_tide"
-
-
-class Kettle(BaseModel):
-    name: str
-    cups: int
 
 
 def user(text):
@@ -94,8 +86,8 @@ def source(kind, data):
 @pytest.mark.parametrize(
     ("word", "part"),
     [
-        ("kettle-photograph", {"type": "image", "source": source("image/png", PIXEL)}),
-        ("kettle-handbook", {"type": "document", "source": source("application/pdf", PDF)}),
+        ("kettle-photograph", {"type": "image", "source": source("image/png", PIXEL_BASE64)}),
+        ("kettle-handbook", {"type": "document", "source": source("application/pdf", PDF_BASE64)}),
     ],
 )
 def test_media(client, world, word, part):

@@ -8,18 +8,9 @@ import base64
 import pytest
 from google import genai
 from google.genai import types
-from pydantic import BaseModel
 
-from tests.sdk.sdks import Generate
+from tests.sdk.sdks import PDF, PIXEL, Generate, Kettle
 from tests.sdk.world import MODELS_OF_ALICE, TIMEOUT_S, Wire
-
-PIXEL = b"\x89PNG\r\n\x1a\n" + bytes(600)
-PDF = b"%PDF-1.7\n" + bytes(600)
-
-
-class Kettle(BaseModel):
-    name: str
-    cups: int
 
 
 @pytest.fixture(scope="module", params=["v1", "v1beta"])

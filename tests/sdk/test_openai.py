@@ -1,39 +1,16 @@
 """The official openai SDK, as people use it, against a real gateway before a scripted vendor."""
 
-import base64
 import threading
 import time
 
 import openai
 import pytest
-from pydantic import BaseModel
 
+from tests.sdk.sdks import IMAGE_URL, PDF_BASE64, PDF_URL, PIXEL_BASE64, Kettle, Tide, Weather
 from tests.sdk.world import TIMEOUT_S
 
 FAMILY = "chat_completions"
 LEAVES_WITHIN_MS = 500
-PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(600)).decode()
-PDF = base64.b64encode(b"%PDF-1.7\n" + bytes(600)).decode()
-IMAGE_URL = f"data:image/png;base64,{PIXEL}"
-PDF_URL = f"data:application/pdf;base64,{PDF}"
-
-
-class Kettle(BaseModel):
-    name: str
-    cups: int
-
-
-class Weather(BaseModel):
-    """The weather of a harbour."""
-
-    harbour: str
-
-
-class Tide(BaseModel):
-    """The tide of a harbour."""
-
-    harbour: str
-    day: int
 
 
 TOOLS = [openai.pydantic_function_tool(Weather), openai.pydantic_function_tool(Tide)]
@@ -104,11 +81,11 @@ def test_tools_in_parallel_streamed(client):
 @pytest.mark.parametrize(
     ("word", "part", "data"),
     [
-        ("kettle-picture", {"type": "image_url", "image_url": {"url": IMAGE_URL}}, PIXEL),
+        ("kettle-picture", {"type": "image_url", "image_url": {"url": IMAGE_URL}}, PIXEL_BASE64),
         (
             "kettle-manual",
             {"type": "file", "file": {"filename": "t.pdf", "file_data": PDF_URL}},
-            PDF,
+            PDF_BASE64,
         ),
     ],
 )
@@ -155,14 +132,6 @@ def test_a_timeout_of_the_client_closes_the_upstream(client, world):
         )
     assert world.left("too-slow") - gives_up_ms < LEAVES_WITHIN_MS
     assert world.asked("too-slow")["status"] is None
-
-
-def test_a_stream_without_done_is_whole(client, world):
-    stream = client.chat.completions.create(
-        model=world.frail(FAMILY), messages=user("hello [[demo no_done]]"), stream=True
-    )
-    assert [c for c in stream if c.choices[0].finish_reason == "stop"]
-    assert world.gateway.record(stream.response.headers["x-request-id"])["outcome"] == "ok"
 
 
 def test_a_vendor_that_closes_before_its_head_is_asked_twice_at_most(client, world):

@@ -1,37 +1,14 @@
 """The openai SDK on its responses side, against a real gateway before a scripted vendor."""
 
-import base64
 from decimal import Decimal
 
 import openai
 import pytest
-from pydantic import BaseModel
 
+from tests.sdk.sdks import IMAGE_URL, PDF_BASE64, PDF_URL, PIXEL_BASE64, Kettle, Tide, Weather
 from tests.sdk.world import ALIAS, TIMEOUT_S, counts_of
 
-PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(600)).decode()
-PDF = base64.b64encode(b"%PDF-1.7\n" + bytes(600)).decode()
-IMAGE_URL = f"data:image/png;base64,{PIXEL}"
-PDF_URL = f"data:application/pdf;base64,{PDF}"
 BOTH_TOOLS = "Tell me Weather and Tide"
-
-
-class Kettle(BaseModel):
-    name: str
-    cups: int
-
-
-class Weather(BaseModel):
-    """The weather of a harbour."""
-
-    harbour: str
-
-
-class Tide(BaseModel):
-    """The tide of a harbour."""
-
-    harbour: str
-    day: int
 
 
 TOOLS = [
@@ -142,9 +119,13 @@ def test_custom_tools(client, stream):
         (
             "kettle-drawing",
             {"type": "input_image", "detail": "auto", "image_url": IMAGE_URL},
-            PIXEL,
+            PIXEL_BASE64,
         ),
-        ("tea-manual", {"type": "input_file", "filename": "t.pdf", "file_data": PDF_URL}, PDF),
+        (
+            "tea-manual",
+            {"type": "input_file", "filename": "t.pdf", "file_data": PDF_URL},
+            PDF_BASE64,
+        ),
     ],
 )
 def test_media(client, world, word, part, data):

@@ -133,31 +133,10 @@ def _join(one: socket.socket, other: socket.socket) -> None:
             ways[peer].sendall(data)
 
 
-class Switch:
+class Switch(Proxy):
     """A port that leads to another one, as a name does: what is connected stays where it is."""
 
-    def __init__(self, goal: int) -> None:
-        self.goal = goal
-        self._listener = socket.create_server((HOST, 0))
-        self.port = int(self._listener.getsockname()[1])
-        threading.Thread(target=self._listen, daemon=True).start()
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-
-    def _listen(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                client, _ = self._listener.accept()
-                threading.Thread(target=self._lead, args=(client,), daemon=True).start()
-
-    def _lead(self, client: socket.socket) -> None:
-        with (
-            client,
-            contextlib.suppress(OSError),
-            socket.create_connection((HOST, self.goal), timeout=PATIENCE_S) as goal,
-        ):
+    def _serve(self, client: socket.socket) -> None:
+        with client, contextlib.suppress(OSError), self._connect() as goal:
             client.settimeout(PATIENCE_S)
             _join(client, goal)

@@ -1,7 +1,7 @@
 """The messages of the generate-content vendor, and the strict reading of their JSON.
 
 Here: which fields a message has, and proto3 JSON (both spellings of a name, numbers as strings,
-both base64 alphabets). Not here: what the values mean (request.py). Source: proto3
+both base64 alphabets). Not here: what the values mean (generate_request.py). Source: proto3
 JSON mapping; fields of the official types of the google-genai SDK that its builder of requests
 for the public API passes on. Pure.
 """
