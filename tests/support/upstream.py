@@ -108,7 +108,7 @@ class ScriptedUpstream:
         return [json.loads(line) for line in self._ask("GET", "/__log").splitlines()]
 
     def stats(self) -> dict[str, int]:
-        """connections, streams (open now), accepted, requests (since the start)."""
+        """Return the numbers of open `connections` and `streams`."""
         answer: dict[str, int] = json.loads(self._ask("GET", "/__stats"))
         return answer
 

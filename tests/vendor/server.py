@@ -49,7 +49,6 @@ class VendorServer:
         self._samples = samples
         self._wires: dict[Wire, asyncio.Task[None] | None] = {}
         self._accepted = 0
-        self._requests = 0
         self._streams = 0
         self._server: asyncio.Server | None = None
 
@@ -104,7 +103,6 @@ class VendorServer:
         if request is None:
             return False
         wire.busy = True
-        self._requests += 1
         own = self._own_page(request)
         entry = self._own_entry(request, wire) if own else self._log.arrived(request, wire.number)
         answer = own or self._answer(request, entry)
@@ -180,12 +178,7 @@ class VendorServer:
 
     def _stats(self) -> dict[str, int]:
         """The connection that asks is not counted."""
-        return {
-            "connections": len(self._wires) - 1,
-            "streams": self._streams,
-            "accepted": self._accepted - 1,
-            "requests": self._requests - 1,
-        }
+        return {"connections": len(self._wires) - 1, "streams": self._streams}
 
 
 def _headers(request: Request) -> dict[str, str]:

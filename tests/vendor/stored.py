@@ -35,9 +35,7 @@ class Stored:
 class Shelf:
     """The last responses that were to be stored, the oldest dropped first."""
 
-    def __init__(self, count_max: int = STORED_MAX, bytes_max: int = STORED_BYTES_MAX) -> None:
-        self._count_max = count_max
-        self._bytes_max = bytes_max
+    def __init__(self) -> None:
         self._found: OrderedDict[str, Stored] = OrderedDict()
         self._bytes = 0
 
@@ -59,7 +57,7 @@ class Shelf:
         self.drop(response["id"])
         self._found[response["id"]] = entry
         self._bytes += entry.size_bytes
-        while len(self._found) > self._count_max or self._bytes > self._bytes_max:
+        while len(self._found) > STORED_MAX or self._bytes > STORED_BYTES_MAX:
             _, oldest = self._found.popitem(last=False)
             self._bytes -= oldest.size_bytes
 

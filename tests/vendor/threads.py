@@ -20,8 +20,7 @@ CREATE_ONLY = ("system", "tools")  # are part of the thread, and not repeated
 class Threads:
     """History behind the last message of each thread, the oldest dropped first."""
 
-    def __init__(self, count_max: int = THREADS_MAX) -> None:
-        self._count_max = count_max
+    def __init__(self) -> None:
         self._found: OrderedDict[str, dict[str, Any]] = OrderedDict()
 
     def resumed(self, body: dict[str, Any]) -> dict[str, Any]:
@@ -54,5 +53,5 @@ class Threads:
         reply = {"role": "assistant", "content": content}
         history = {part: ask.body[part] for part in CREATE_ONLY if part in ask.body}
         self._found[name] = {**history, "messages": [*ask.body["messages"], reply]}
-        if len(self._found) > self._count_max:
+        if len(self._found) > THREADS_MAX:
             self._found.popitem(last=False)
