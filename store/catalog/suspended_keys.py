@@ -72,17 +72,15 @@ def suspend(db: peewee.Database, suspended: SuspendedKey) -> bool:
     `since_ms` of an existing row stays. Idempotent.
     """
     changes.lock(db)
-    row_before = load_suspended_keys(db).get(suspended.name)
-    if row_before is not None:
-        if suspended.since_ms < row_before.until_ms <= suspended.since_ms + MAX_SUSPENDED_MS:
-            return (
-                row_before.until_ms == suspended.until_ms
-            )  # this very row: the answer had been lost
-    elif not _is_used(db, suspended.name):
-        return False
-    since_ms = (
-        suspended.since_ms if row_before is None else min(row_before.since_ms, suspended.since_ms)
-    )
+    before = load_suspended_keys(db).get(suspended.name)
+    since_ms = suspended.since_ms
+    if before is None:
+        if not _is_used(db, suspended.name):
+            return False
+    elif since_ms < before.until_ms <= since_ms + MAX_SUSPENDED_MS:
+        return before.until_ms == suspended.until_ms  # this very row: the answer had been lost
+    else:
+        since_ms = min(before.since_ms, since_ms)
     row = asdict(replace(suspended, since_ms=since_ms))
     insert_rows(db, Row, [row], replace=("since_ms", "until_ms", "times", "reason"))
     changes.bump(db, changes.CATALOG, [suspended.channel_id])
@@ -238,9 +236,8 @@ class _Report:
     def take_lead(self, db: peewee.Database) -> None:
         if self.suspended is not None and not self.by_database:
             ahead_ms = lead_ms(db)
-            since_ms, until_ms = (
-                self.suspended.since_ms + ahead_ms,
-                self.suspended.until_ms + ahead_ms,
+            since_ms, until_ms = self.suspended.since_ms, self.suspended.until_ms
+            self.suspended = replace(
+                self.suspended, since_ms=since_ms + ahead_ms, until_ms=until_ms + ahead_ms
             )
-            self.suspended = replace(self.suspended, since_ms=since_ms, until_ms=until_ms)
             self.by_database = True

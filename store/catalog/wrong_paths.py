@@ -8,12 +8,14 @@ Blocking, except `Notices.note`.
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import reduce
+from operator import and_
 
 import peewee
 
-from store.db.database import insert_rows, portions, select_rows, transaction
+from store.db.database import in_transaction, insert_rows, portions, select_rows, transaction
 from store.db.tables.users import WRONG_PATH, WrongPath
 from store.values.ids import DAY_MS
 
@@ -52,6 +54,7 @@ class Noticed:
 
 
 _Name = tuple[str, str, str]
+_KEY = ("key_id", "method", "path")
 
 
 class Notices:
@@ -102,26 +105,19 @@ class Notices:
         return count < PER_MINUTE
 
 
-def add(db: peewee.Database, noticed: Iterable[Noticed]) -> None:
+@in_transaction
+def add(db: peewee.Database, noticed: Collection[Noticed]) -> None:
     """Add calls to what is known of their paths; of a key the newest MAX_PATHS stay."""
-
-    def work() -> None:
-        # In one order, so that two workers do not wait for each other.
-        for entry in sorted(noticed, key=lambda entry: (entry.key_id, entry.method, entry.path)):
-            _add(db, entry)
-        for key_id in sorted({entry.key_id for entry in noticed}):
-            _keep_newest(db, key_id)
-
-    noticed = list(noticed)
-    transaction(db, work)
+    # In one order, so that two workers do not wait for each other.
+    for entry in sorted(noticed, key=lambda entry: (entry.key_id, entry.method, entry.path)):
+        _add(db, entry)
+    for key_id in sorted({entry.key_id for entry in noticed}):
+        _keep_newest(db, key_id)
 
 
 def of_keys(db: peewee.Database, key_ids: Sequence[str], since_ms: int) -> list[Noticed]:
     """Return the paths of some keys requested since then and not dismissed, newest first."""
-    columns = (
-        *(WrongPath.key_id, WrongPath.method, WrongPath.path, WrongPath.calls),
-        *(WrongPath.first_ms, WrongPath.last_ms, WrongPath.address, WrongPath.agent),
-    )
+    columns = [getattr(WrongPath, field.name) for field in fields(Noticed)]
     not_dismissed = WrongPath.dismissed_ms.is_null() | (WrongPath.last_ms > WrongPath.dismissed_ms)
     entries: list[Noticed] = []
     for portion in portions(key_ids):
@@ -146,21 +142,13 @@ def forget_old(db: peewee.Database, at_ms: int) -> None:
 
 
 def _add(db: peewee.Database, entry: Noticed) -> None:
-    own = (
-        (WrongPath.key_id == entry.key_id)
-        & (WrongPath.method == entry.method)
-        & (WrongPath.path == entry.path)
-    )
-    more = WrongPath.update(
-        calls=WrongPath.calls + entry.calls,
-        last_ms=entry.last_ms,
-        address=entry.address,
-        agent=entry.agent,
-    )
+    row = asdict(entry)
+    own = reduce(and_, (getattr(WrongPath, name) == row[name] for name in _KEY))
+    last = {name: row[name] for name in ("last_ms", "address", "agent")}
+    more = WrongPath.update(calls=WrongPath.calls + entry.calls, **last)
     if not more.where(own).execute(db):
-        row = {name: getattr(entry, name) for name in Noticed.__dataclass_fields__}
         # Another worker may have been first since: its few calls are overwritten.
-        insert_rows(db, WrongPath, [row], replace=("calls", "last_ms", "address", "agent"))
+        insert_rows(db, WrongPath, [row], replace=("calls", *last))
 
 
 def _keep_newest(db: peewee.Database, key_id: str) -> None:

@@ -40,18 +40,6 @@ def load_serving(db: peewee.Database) -> list[ServingChannel]:
         *(Channel.family, Channel.translate, Channel.enabled, Channel.draining),
     )
     return [
-        ServingChannel(
-            id=channel_id,
-            name=name,
-            groups=frozenset(groups),
-            models=models,
-            family=family,
-            translate=translate,
-            enabled=enabled,
-            draining=draining,
-            fingerprints=tuple(marks.get(channel_id, ("",))),
-        )
-        for channel_id, name, groups, models, family, translate, enabled, draining in select_rows(
-            db, query
-        )
+        ServingChannel(key, name, frozenset(groups), *(*rest, tuple(marks.get(key, ("",)))))
+        for key, name, groups, *rest in select_rows(db, query)
     ]

@@ -8,6 +8,7 @@ of a user end together with the user's tokens of the JSON API (`end_all`).
 import hashlib
 import secrets
 from dataclasses import dataclass
+from typing import Any
 
 import peewee
 
@@ -63,25 +64,15 @@ class SessionRow:
     agent: str
 
 
+@in_transaction
 def begin(db: peewee.Database, user_id: str, address: str, agent: str) -> str:
     """A new session of a user; the value of its cookie, which is not kept."""
-    cookie = secrets.token_urlsafe(COOKIE_BYTES)
-
-    def work() -> None:
-        at_ms = database_ms(db)
-        _clear(db, user_id, at_ms)
-        row = {
-            "digest": digest_of(cookie),
-            "id": new_ulid(),
-            "user_id": user_id,
-            "created_ms": at_ms,
-            "seen_ms": at_ms,
-            "address": address[:ADDRESS_CHARS],
-            "agent": agent[:AGENT_CHARS],
-        }
-        Session.insert(row).execute(db)
-
-    transaction(db, work)
+    cookie, at_ms = secrets.token_urlsafe(COOKIE_BYTES), database_ms(db)
+    _clear(db, user_id, at_ms)
+    row: dict[str, Any] = {"digest": digest_of(cookie), "id": new_ulid(), "user_id": user_id}
+    row |= {"created_ms": at_ms, "seen_ms": at_ms}
+    row |= {"address": address[:ADDRESS_CHARS], "agent": agent[:AGENT_CHARS]}
+    Session.insert(row).execute(db)
     return cookie
 
 
