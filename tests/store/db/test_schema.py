@@ -5,12 +5,6 @@ import pytest
 from store.db import schema
 from store.db.database import discard, execute, is_mysql, open_database, transaction
 from store.db.schema import all_tables
-from store.values.errors import Conflict
-
-CODE = (
-    'INSERT INTO "codes" ("id", "digest", "pepper_id", "last_four", "amount", "created_ms")'
-    " VALUES (?, ?, 'p', 'abcd', 1, 0)"
-)
 
 
 @pytest.fixture
@@ -103,12 +97,6 @@ def test_names_compare_byte_by_byte(database):
         for column in ("name", "id"):
             query = f'SELECT "name" FROM "users" WHERE "{column}" = ?'
             assert [row[0] for row in execute(database, query, (name,)).fetchall()] == [name]
-
-
-def test_two_codes_cannot_be_the_same(database):
-    transaction(database, lambda: execute(database, CODE, ("a", bytes(32))))
-    with pytest.raises(Conflict):
-        transaction(database, lambda: execute(database, CODE, ("b", bytes(32))))
 
 
 def test_pages_of_a_user_are_read_by_an_index(database):
