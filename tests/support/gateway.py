@@ -84,7 +84,9 @@ class Gateway:
         with self.log_path.open("a") as log:
             # Not what the command prints for the operator: that may be a new secret.
             log.write(done.stderr)
-        assert done.returncode == code, f"{args}: exit {done.returncode}: {done.stderr[-2000:]}"
+        assert done.returncode == code, (
+            f"{args}: exit {done.returncode}: {(done.stdout + done.stderr)[-2000:]}"
+        )
         return done.stdout
 
     def apply(self, document: dict[str, Any]) -> Any:
