@@ -19,6 +19,7 @@ def filled(database, applied, editor):
     return database
 
 
+@pytest.mark.databases("sqlite")
 @pytest.mark.parametrize("kind", KINDS)
 def test_pages_together_are_the_whole_list(filled, kind):
     seen, after = [], ""
@@ -52,6 +53,7 @@ def test_an_unknown_name_is_told_the_nearest(filled):
         listing.show_one(filled, "channel", "openai-mian")
 
 
+@pytest.mark.databases("sqlite")
 def test_the_history_of_prices_has_the_newest_first(filled, editor):
     editor.change("model", "gpt-4.1", {"price.input": "1"})
     new, old = listing.price_history(filled, "gpt-4.1")

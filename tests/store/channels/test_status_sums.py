@@ -70,6 +70,7 @@ def test_the_minute_is_that_of_the_end(database):
     assert minutes == [(NOW_S, 1), (NOW_S + 60, 1)]
 
 
+@pytest.mark.databases("sqlite")
 @pytest.mark.parametrize(
     ("duration_ms", "bucket"),
     [(0, "le_50"), (50, "le_50"), (51, "le_100"), (409_600, "le_409600"), (409_601, "more")],
@@ -114,6 +115,7 @@ BLAMELESS += ("not_found",)
 BLAMED = ("upstream_error", "upstream_rate_limited", "channel_misconfigured")
 
 
+@pytest.mark.databases("sqlite")
 @pytest.mark.parametrize(
     ("outcome", "code", "attempt_error", "channel", "group"),
     [
@@ -146,6 +148,7 @@ OWN = ("no_channel_available", "upstream_rate_limited", "unavailable")
 OTHERS = ("rate_limit_exceeded", "insufficient_quota", "model_not_found", "invalid_json")
 
 
+@pytest.mark.databases("sqlite")
 @pytest.mark.parametrize("code", OWN + OTHERS)
 def test_a_refusal_fails_when_the_gateway_could_not_serve(database, code):
     store(database, record(attempts=(), channel=None, outcome="refused", error_code=code))

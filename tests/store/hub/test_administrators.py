@@ -57,6 +57,7 @@ def test_two_who_take_each_other_away_at_once(database, sealing, way):
         left = pair[raised[0] is None]
 
 
+@pytest.mark.databases("sqlite")
 @pytest.mark.parametrize("way", WAYS)
 def test_the_last_one_stays_and_a_second_may_go(database, editor, way):
     make(database, "last")
@@ -106,6 +107,7 @@ def test_an_edit_of_users_without_any_administrator_is_no_loss(database, editor)
     editor.remove("user", "without a way in")
 
 
+@pytest.mark.databases("sqlite")
 @pytest.mark.parametrize(
     "become",
     [

@@ -44,6 +44,7 @@ def test_pages_are_the_ledger_backwards(database, alice):
     assert (today.amount_nanos, ledger.charged_day(whole[-1])) == (-10, None)
 
 
+@pytest.mark.databases("sqlite")
 @pytest.mark.parametrize("cursor", ["", "x", "1-2", "1-2-short", "9" * 30 + "-0-" + "A" * 26])
 def test_a_cursor_that_is_none(database, alice, cursor):
     with pytest.raises(Refused):
@@ -70,6 +71,7 @@ def test_who_pays_in_which_order(database, editor, alice):
     assert first.state == "waiting"
 
 
+@pytest.mark.databases("sqlite")
 @pytest.mark.parametrize(
     ("order", "names"),
     [

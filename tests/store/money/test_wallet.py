@@ -100,6 +100,7 @@ def test_a_debit_takes_no_more_than_there_is(db):
         debit(db, "alice", Movement(1, "all"))
 
 
+@pytest.mark.databases("sqlite")
 def test_what_cannot_be_is_refused_with_all_faults(db):
     with pytest.raises(Refused) as refused:
         credit(db, "alice", Movement(0, "", idempotency_id="charges:x"))
@@ -114,6 +115,7 @@ def test_what_cannot_be_is_refused_with_all_faults(db):
         credit(db, "alice", Movement(1, "more"))
 
 
+@pytest.mark.databases("sqlite")
 def test_unknown_users_and_missing_wallets(db):
     add_user(db, "carol", wallet=False)
     with pytest.raises(NotFound, match="carol"):
@@ -172,6 +174,7 @@ def test_what_cost_the_wallet_nothing_is_not_refunded(db, charges):
     assert ledger(db, "alice") == []
 
 
+@pytest.mark.databases("sqlite")
 @pytest.mark.parametrize("call_id", ["", "x", "0" * 25, "7" + "Z" * 25, "0" * 26, "a" * 26])
 def test_an_unknown_call_is_not_refunded(db, call_id):
     with pytest.raises(NotFound, match=f"call.*{call_id}|{call_id}.*call"):
