@@ -48,8 +48,7 @@ def end_of(path: str) -> tuple[str | None, str]:
 
 
 def before_end(path: str) -> str:
-    """Return a path without the end that a client built; of one without such an end, the versions
-    that it begins with."""
+    """Return a path without the end that a client built, else the versions that it begins with."""
     _, end = end_of(path)
     return path.rstrip("/").removesuffix(end) if end else leading_versions(path)
 

@@ -121,8 +121,7 @@ class Bridge(Protocol):
 
 
 class NativeBridge:
-    """A bridge between two sides of the same family: bytes pass, cut by the framing of a tap that
-    reads and edits them."""
+    """A bridge within one family: bytes pass, cut by the framing of a tap that edits them."""
 
     __slots__ = (
         "_held",
@@ -258,8 +257,7 @@ class NativeBridge:
         return b""
 
     def _accept_unread(self, piece: bytes) -> None:
-        """Accept an event over the limit, which is not read, if it has data; anything else is
-        garbage."""
+        """Accept an event over the limit, which is not read, if it has data; else it is garbage."""
         if (_DATA_LINE if self._of_events else FIRST_OBJECT).search(piece):
             self._tap.accepted = True
         else:

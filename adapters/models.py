@@ -26,14 +26,12 @@ _OLD_GPT = Traits(
 
 
 def _o_series() -> Traits:
-    """Return the traits of an OpenAI model that reasons before it answers, and so accepts no
-    sampling."""
+    """Return the traits of an OpenAI model that reasons, and so accepts no sampling."""
     return Traits(openai_extras=True, sampling=False, efforts=_THREE)
 
 
 def _gpt5(*efforts: Effort, effort_with_tools: bool = True) -> Traits:
-    """Return the traits of such a model since GPT-5; since 5.4 chat completions refuse efforts
-    beside tools."""
+    """Return such traits since GPT-5; since 5.4 chat refuses efforts beside tools."""
     return Traits(
         openai_extras=True,
         sampling=False,
@@ -164,11 +162,7 @@ _CLAUDE = Traits(
     prefill=False,
 )
 _CLAUDE_SONNET_5 = replace(_CLAUDE, efforts=("off", *_CLAUDE.efforts))  # reasons by default
-_CLAUDE_4_6 = Traits(
-    thinking="adaptive",
-    efforts=("low", "medium", "high", "max"),
-    prefill=False,
-)
+_CLAUDE_4_6 = Traits(thinking="adaptive", efforts=("low", "medium", "high", "max"), prefill=False)
 _CLAUDE_4_5 = Traits(thinking="budget", max_budget_tokens=60_000)
 _CLAUDE_4 = Traits(structured="tool", thinking="budget")
 _CLAUDE_3_5 = Traits(structured="tool", thinking="none")
@@ -238,8 +232,7 @@ TABLE: dict[tuple[str, str, str], Traits] = {
 def traits_of(
     vendor: str, family: str, model: str, options: Mapping[str, object] | None = None
 ) -> Traits:
-    """Return the traits of a model; ``options`` are a channel's. Raises msgspec.ValidationError for
-    options that are none."""
+    """Return a model's traits; raises msgspec.ValidationError for a channel's wrong ``options``."""
     traits = _of_table(vendor, family, model)
     if not options:
         return traits

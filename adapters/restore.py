@@ -159,16 +159,14 @@ _KINDS: dict[type, str] = {ToolCall: "call", Refusal: "refusal"}
 
 
 def _finish(finish: Finish, kinds: set[str]) -> Finish:
-    """Return the reason for which an answer ended, corrected by its parts: many vendors report stop
-    for everything."""
+    """Return the finish, corrected by the parts: many vendors report stop for everything."""
     if finish not in ("stop", "tools"):
         return finish
     return "tools" if "call" in kinds else "refusal" if "refusal" in kinds else "stop"
 
 
 def free_text(arguments: str) -> str:
-    """Return the text for a free-text tool, from the arguments of the function that stands for
-    it."""
+    """Return the text for a free-text tool, from its function's arguments."""
     decoded = loads_or_none(arguments.encode()) if arguments else None
     text = decoded.get("input") if isinstance(decoded, dict) else None
     return text if isinstance(text, str) else arguments

@@ -72,8 +72,7 @@ class Translator:
 
     @property
     def counts(self) -> bool:
-        """True when upstreams of the family have an endpoint that counts the tokens of a
-        request."""
+        """True when upstreams of the family have an endpoint that counts tokens."""
         return self.to_upstream.decode_count is not None
 
     def begin(

@@ -34,12 +34,7 @@ ACTIONS = {
     "countTokens": "count",
 }
 SIGNING_PREFIX = "gemini-3"  # models of this name sign their function calls
-FINISH_REASONS = {
-    "stop": "STOP",
-    "stop_sequence": "STOP",
-    "length": "MAX_TOKENS",
-    "tools": "STOP",
-}
+FINISH_REASONS = {"stop": "STOP", "stop_sequence": "STOP", "length": "MAX_TOKENS", "tools": "STOP"}
 
 
 class GenerateContent(Family):

@@ -26,8 +26,7 @@ GENERATE = Operation("/v1/chat/completions")
 
 
 def peek(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
-    """Read the few fields of a request. Raises Fault MODEL_MISSING, INVALID_FIELD, FIELD_MISSING
-    with the field's name."""
+    """Read the few fields of a request. Raises MODEL_MISSING, INVALID_FIELD, FIELD_MISSING."""
     model = model_name(spans)
     required_array(spans, "messages")
     newer, older = count(spans, "max_completion_tokens"), count(spans, "max_tokens")
@@ -77,8 +76,7 @@ STORED_FIELDS = StoredFields(frozenset({"audio"}), (("messages", _MARKS),), _rea
 
 
 def encode_fault(fault: Fault, request_id: str) -> Envelope:
-    """Encode the whole answer to a call that is refused or failed; its id travels in headers
-    only."""
+    """Encode the answer to a call that is refused or failed; its id travels in headers only."""
     return envelope(fault, error_of(fault))
 
 

@@ -101,8 +101,7 @@ def read_arguments(value: object) -> str:
 
 
 def read_signature(call: dict[str, Any]) -> str:
-    """Return the signature that Google's endpoint of this family adds to a call; empty without
-    one."""
+    """Return the signature that Google's endpoint of this family adds to a call; else empty."""
     extra = call.get("extra_content")
     google = extra.get("google") if isinstance(extra, dict) else None
     signature = google.get("thought_signature") if isinstance(google, dict) else None

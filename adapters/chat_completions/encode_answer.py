@@ -130,8 +130,7 @@ def encode_annotation(citation: Citation, start: int, end: int) -> dict[str, Any
 
 
 def finish_reason(finish: Finish, context: AnswerContext) -> str:
-    """Encode the reason for which a choice ended, for a client that knows tools, or only
-    functions."""
+    """Encode why a choice ended, for a client that knows tools, or only functions."""
     if finish == "tools" and context.function_call:
         return "function_call"
     return _FINISH_REASONS[finish]
@@ -184,8 +183,7 @@ def _encode_choice(choice: Choice, index: int, context: AnswerContext) -> Steps[
 def _calls(
     choice: Choice, places_by_part: dict[int, tuple[int, int]], context: AnswerContext
 ) -> Steps[tuple[list[dict[str, Any]], list[str]]]:
-    """Encode the calls, each with the opaque pieces since the last one; return the pieces behind
-    all of them, too."""
+    """Encode the calls, each with the opaque pieces before it; return the pieces left over, too."""
     calls: list[dict[str, Any]] = []
     waiting: list[str] = []
     used_ids: set[str] = set()
@@ -279,8 +277,7 @@ class _Slot:
 
 
 class ChatEncoder(StreamEncoder):
-    """Encoder of one stream: the role, deltas, a finish for each choice, usage if requested,
-    [DONE]."""
+    """Encoder of one stream: the role, deltas, a finish for each choice, usage, [DONE]."""
 
     def __init__(self, context: AnswerContext) -> None:
         super().__init__(context)
@@ -338,8 +335,7 @@ class ChatEncoder(StreamEncoder):
         return encode_stream_fault(fault)
 
     def _roles_up_to(self, index: int) -> bytes:
-        """Begin the choices up to an index: clients expect them in order, each with its role
-        first."""
+        """Begin the choices up to an index: clients expect them in order, the role first."""
         frames = []
         while len(self._choices) <= index:
             role = b'"role":"assistant","content":"","refusal":null'

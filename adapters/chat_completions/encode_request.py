@@ -60,8 +60,7 @@ def encode_request(request: Request, target: Target, count: bool) -> Steps[Encod
 def _add_output(
     body: dict[str, Any], output: Output, traits: Traits, names: ChatToolNames
 ) -> tuple[str, tuple[Feature, ...]]:
-    """Ask for the form of the answer; return the tool that stands for it, if any, and the dropped
-    features."""
+    """Ask for the form of the answer; return the tool that stands for it, and dropped features."""
     messages = body["messages"]
     if output.kind == "schema" and not _has_object(output):
         # Upstreams accept only schemas of objects; any other goes into the instructions.
@@ -234,8 +233,7 @@ def free_text_schema(tool: Tool) -> dict[str, Any]:
 
 
 def encode_tools(request: Request, traits: Traits, names: ChatToolNames) -> dict[str, Any]:
-    """Encode the fields ``tools``, ``tool_choice``, ``parallel_tool_calls``; empty without
-    tools."""
+    """Encode ``tools``, ``tool_choice`` and ``parallel_tool_calls``; empty without tools."""
     choice = request.choice
     tools = list(names.tools)
     allowed = _allowed(choice, names)
@@ -252,8 +250,7 @@ def encode_tools(request: Request, traits: Traits, names: ChatToolNames) -> dict
 
 
 def with_output_tool(fields: dict[str, Any], output: Output, name: str) -> dict[str, Any]:
-    """Return the fields with the tool that stands for structured output; it or another must be
-    called."""
+    """Return the fields with the tool that stands for structured output; one must be called."""
     described: dict[str, Any] = {
         "name": name,
         "description": output.description or "Give the final answer by calling this tool.",

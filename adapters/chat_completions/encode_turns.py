@@ -83,8 +83,7 @@ Message = dict[str, Any]
 
 
 def encode_turns(request: Request, traits: Traits, names: ChatToolNames) -> Steps[list[Message]]:
-    """Encode all messages, a step for each turn. Raises Fault UNSUPPORTED with the client's
-    path."""
+    """Encode all messages, a step for each turn. Raises UNSUPPORTED with the client's path."""
     writer = _Writer(traits, names)
     if request.system:
         writer.add_system(request.system)

@@ -41,8 +41,7 @@ def extra_content(pieces: list[str]) -> dict[str, Any]:
 
 
 def pieces_of_call(call: dict[str, Any]) -> str:
-    """Return the pieces in the ``extra_content`` of a call from a client, which may have any
-    shape."""
+    """Return the pieces in the ``extra_content``, of any shape, of a client's call."""
     extra = call.get("extra_content")
     if not isinstance(extra, dict):
         return ""

@@ -13,12 +13,7 @@ from adapters.family.estimate import ASCII_WEIGHT, output_weight
 from adapters.family.tap import Tap
 from adapters.faults import Condition, Fault
 from adapters.framing.event_template import EventTemplate
-from adapters.json.jsonio import (
-    DECODE_ERRORS,
-    Struct,
-    decoder,
-    dumps,
-)
+from adapters.json.jsonio import DECODE_ERRORS, Struct, decoder, dumps
 from adapters.upstream_errors.read import read_embedded_error
 from store.values.usage import Usage
 
@@ -90,8 +85,7 @@ class ChatTap(Tap):
 
     @property
     def whole(self) -> bool:
-        """True when [DONE] was seen, or every choice had its finish reason: the marker may be
-        missing."""
+        """True when [DONE], which may be missing, or the finish of every choice was seen."""
         return self.fault is None and (self.ended or self.finished)
 
     def feed(self, event: bytes) -> bytes | None:
@@ -232,6 +226,5 @@ def _is_error(chunk: dict[str, Any], name: str | None) -> bool:
 
 
 def _is_other_error(chunk: dict[str, Any]) -> bool:
-    """Return true when a first event is an error of some other shape, not the beginning of an
-    answer."""
+    """Return true when a first event is an error of some other shape."""
     return "choices" not in chunk and not _ERROR_WORDS.isdisjoint(chunk)

@@ -16,8 +16,7 @@ _TO_STANDARD = str.maketrans("-_", "+/", " \t\r\n")
 
 
 def standard_base64(text: str, path: str) -> str:
-    """Return ``text`` in the standard alphabet with padding; raise Fault INVALID_FIELD for ``path``
-    when it is no base64."""
+    """Return ``text`` in the standard alphabet, padded; raise INVALID_FIELD if it is no base64."""
     plain = text.translate(_TO_STANDARD).rstrip("=")
     if not _ALPHABET.fullmatch(plain) or len(plain) % 4 == 1:
         raise wrong_value(path, "expected base64")
@@ -36,8 +35,7 @@ def split_data_url(url: str, path: str) -> tuple[str, str] | None:
 
 
 def text_of(data: str, path: str) -> str:
-    """Return the text in the base64 of a text document; raise Fault INVALID_FIELD when it is not
-    UTF-8."""
+    """Return the text in base64 of a document; raise Fault INVALID_FIELD when it is not UTF-8."""
     try:
         return base64.b64decode(data).decode("utf-8-sig")
     except (binascii.Error, UnicodeDecodeError):

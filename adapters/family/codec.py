@@ -29,8 +29,7 @@ MAX_EVENTS_AT_ONCE = 8192
 
 
 def bounded(values: list[T]) -> list[T]:
-    """Return the same list. Raise Fault UPSTREAM_INVALID when one event of a stream must not have
-    as many."""
+    """Return the list; raise UPSTREAM_INVALID when one event must not have as many values."""
     if len(values) > MAX_EVENTS_AT_ONCE:
         raise Fault(Condition.UPSTREAM_INVALID)
     return values
@@ -124,8 +123,7 @@ class StreamDecoder(ABC):
         return True
 
     def end(self) -> list[Event]:
-        """Return what is missing when the stream has ended well: slots are closed, then
-        finished."""
+        """Return what a stream that has ended well lacks: slots are closed, then finished."""
         return [self._close(slot) for slot in list(self._slots)]
 
     def _open(self, kind: SlotKind, **fields: Any) -> Opened:
@@ -161,8 +159,7 @@ class StreamEncoder(ABC):
 
     @abstractmethod
     def end(self, usage: Usage | None) -> bytes:
-        """Return the last frames of an answer that is whole. ``usage``: what was reported or
-        estimated."""
+        """Return the last frames of a whole answer; ``usage``: reported or estimated."""
 
     @abstractmethod
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:

@@ -27,8 +27,7 @@ def explicit_name(value: object) -> bytes:
 
 
 def text_field(spans: Spans, name: str) -> object:
-    """Return the value of a field that should be a string; None when it is of another kind, or so
-    long that it is no name."""
+    """Return a field that should be a string; None when it is none, or too long for a name."""
     place = spans.get(name)
     if place is None or not spans.body.startswith(b'"', place.start):
         return None
@@ -82,8 +81,7 @@ def _first_turns(body: bytes, start: int, end: int) -> list[str]:
 
 
 def _to_user(text: str) -> tuple[list[str], int | None]:
-    """Return the words up to the user's first turn; and where the text stopped short of it, if it
-    did."""
+    """Return the words up to the user's first turn, and where the text stopped short of it."""
     texts: list[str] = []
     at = 1
     for _ in range(MAX_TURNS):
@@ -105,8 +103,7 @@ def _to_user(text: str) -> tuple[list[str], int | None]:
 
 
 def _texts(value: object) -> list[str]:
-    """Return the strings in a turn in their order, so that a text is the same in whatever it is
-    packed."""
+    """Return the strings in a turn in their order, in whatever they are packed."""
     texts: list[str] = []
     rest = [value]
     while rest and len(texts) < MAX_TEXTS:

@@ -62,8 +62,7 @@ _WIDE = re.compile("[\u2e80-\uffff\U00010000-\U0010ffff]+")
 
 
 def input_bound_tokens(body: bytes) -> int:
-    """Return more tokens than the request ``body`` is likely to be billed for as input; media count
-    by a rule."""
+    """Return more tokens than the input is likely to be billed for; media count by a rule."""
     text_bytes = len(body)
     tokens = 0
     if text_bytes >= _MEDIA_FROM_BODY_BYTES:
@@ -137,8 +136,7 @@ def _is_image(head: bytes) -> bool:
 
 
 def estimate_tokens(text: str) -> int:
-    """Return the tokens of ``text``, within 10 % for prose, code, JSON and CJK. Long base64 counts
-    as media."""
+    """Return the tokens of ``text``, within 10 %; long base64 counts as media."""
     media_tokens = 0
 
     def count_media(match: re.Match[str]) -> str:
@@ -182,8 +180,7 @@ def _unescape(match: re.Match[str]) -> str:
 
 
 def output_weight(text: str) -> int:
-    """Return the weight of a piece of output, in sixteenths of a token: small pieces add up
-    well."""
+    """Return the weight of a piece of output, in sixteenths of a token."""
     if text.isascii():
         return ASCII_WEIGHT * len(text)
     return _OTHER_WEIGHT * len(text) + _WIDE_EXTRA_WEIGHT * len("".join(_WIDE.findall(text)))

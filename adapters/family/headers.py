@@ -73,8 +73,7 @@ def refusal_headers(fault: Fault) -> dict[str, str]:
 def rename_model(
     spans: Spans, read: Peek, operation: Operation, upstream_model: str, vendor: Vendor
 ) -> bytes:
-    """Return the body with the upstream's name of the model; the same object when it is the same
-    name."""
+    """Return the body with the upstream's name of the model; the same object if it is the same."""
     model = spans.get("model")
     if model is None or read.model == upstream_model:
         return spans.body

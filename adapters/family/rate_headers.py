@@ -43,8 +43,7 @@ def no_rate_lines(_: Sequence[RateLevel], now_s: float) -> Lines:
 
 
 def openai_rate_lines(levels: Sequence[RateLevel], now_s: float) -> Lines:
-    """Return ``x-ratelimit-*`` lines: the reset is a duration such as ``6m0s``, ``1s`` or
-    ``20ms``."""
+    """Return ``x-ratelimit-*`` lines; the reset is a duration: ``6m0s``, ``1s``, ``20ms``."""
     lines: list[tuple[str, str]] = []
     for level in levels:
         limit, remaining, reset = _OPENAI[level.kind]
@@ -57,8 +56,7 @@ def openai_rate_lines(levels: Sequence[RateLevel], now_s: float) -> Lines:
 
 
 def anthropic_rate_lines(levels: Sequence[RateLevel], now_s: float) -> Lines:
-    """Return ``anthropic-ratelimit-*`` lines: the reset is a time of RFC 3339; ``now_s`` since
-    1970."""
+    """Return ``anthropic-ratelimit-*`` lines; the reset is a time of RFC 3339."""
     lines: list[tuple[str, str]] = []
     for level in levels:
         limit, remaining, reset = _ANTHROPIC[level.kind]

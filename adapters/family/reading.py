@@ -32,8 +32,7 @@ def model_name(spans: Spans, target: str | None = None) -> str:
 
 
 def required_array(spans: Spans, name: str) -> None:
-    """Raise Fault FIELD_MISSING when the field is absent, INVALID_FIELD when it is no array; its
-    elements are not read."""
+    """Raise Fault FIELD_MISSING for an absent field, INVALID_FIELD for one that is no array."""
     span = spans.get(name)
     if span is None:
         raise Fault(Condition.FIELD_MISSING, param=name)
@@ -102,8 +101,7 @@ def string(holder: dict[str, Any], name: str, at: str) -> str:
 
 
 def nonempty(holder: dict[str, Any], name: str, at: str) -> str:
-    """Return a string that must be present and not empty. Raise Fault FIELD_MISSING,
-    INVALID_FIELD."""
+    """Return a string that is not empty. Raise Fault FIELD_MISSING, INVALID_FIELD."""
     value = required(holder, name, at, str)
     if not value:
         raise wrong_value(field_path(at, name), "expected a string that is not empty")
@@ -141,8 +139,7 @@ def number(holder: dict[str, Any], name: str, lowest: int, highest: int) -> floa
 
 
 def strings(holder: dict[str, Any], name: str, at: str) -> tuple[str, ...]:
-    """Return the strings of an array, none when absent. Raise Fault INVALID_FIELD, FIELD_MISSING
-    for null among them."""
+    """Return the strings of an array. Raise Fault INVALID_FIELD, FIELD_MISSING for a null in it."""
     path = field_path(at, name)
     values = optional(holder, name, at, list) or ()
     for index, value in enumerate(values):
@@ -154,8 +151,7 @@ def strings(holder: dict[str, Any], name: str, at: str) -> tuple[str, ...]:
 
 
 def objects(holder: dict[str, Any], name: str, at: str) -> list[tuple[dict[str, Any], str]]:
-    """Return the objects of an array, each with its path; none when absent. Raise Fault
-    INVALID_FIELD."""
+    """Return the objects of an array, each with its path. Raise Fault INVALID_FIELD."""
     path = field_path(at, name)
     pairs = []
     for index, element in enumerate(optional(holder, name, at, list) or ()):

@@ -66,8 +66,7 @@ class AnswerReader:
 
 
 def weight_of_items(items: list[Any], weight_of_item: Callable[[dict[str, Any]], int]) -> int:
-    """Return the output weight of all items that are objects; those that are a Raw are decoded
-    first."""
+    """Return the output weight of the items that are objects; a Raw is decoded first."""
     weight = 0
     for item in items:
         try:

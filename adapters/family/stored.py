@@ -46,8 +46,7 @@ class StoredRefs:
         self._refs: dict[tuple[Kind, str], StoredRef] = {}
 
     def add(self, kind: Kind, param: str, value: object, **more: Any) -> None:
-        """Add an id; what is no text, or empty, is the vendor's to judge. Raise Fault INVALID_FIELD
-        for more than MAX_REFS."""
+        """Add an id, unless it is empty or no text. Raise INVALID_FIELD for more than MAX_REFS."""
         if not isinstance(value, str) or not value:
             return
         self._refs.setdefault((kind, value), StoredRef(kind, param, value, **more))

@@ -140,8 +140,7 @@ class Tap(ABC):
         return event[: place.start] + dumps(self._public) + event[place.end :]
 
     def _place_of_model(self, event: bytes) -> Span | None:
-        """Return the place of the model's name in an event; raise Fault UPSTREAM_INVALID when it is
-        ambiguous."""
+        """Return the place of the model's name; raise UPSTREAM_INVALID when it is ambiguous."""
         data = event_fields(event)[1] or b""
         place = locate(data, *self.model_path)
         if place is None or not data.startswith(b'"', place.start):

@@ -335,8 +335,7 @@ class Fault(Exception):
 
 
 def wrong_type(param: str, expected: str) -> Fault:
-    """Return INVALID_FIELD for a field of the wrong type; ``expected`` reads like "expected an
-    array"."""
+    """Return INVALID_FIELD for a wrong type; ``expected`` reads like "expected an array"."""
     return Fault(Condition.INVALID_FIELD, param=param, detail=expected)
 
 

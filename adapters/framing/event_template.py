@@ -32,8 +32,7 @@ class EventTemplate:
         return -1
 
     def text(self, event: bytes) -> bytes | None:
-        """Return the text of an event that fits the template, as it stands there; None of any
-        other."""
+        """Return the text, as it stands there, of an event that fits the template; else None."""
         chars = self.text_length(event)
         if chars < 0:
             return None

@@ -143,8 +143,7 @@ class EventSplitter:
 
 
 def _plain_blank_line(data: bytes) -> bytes:
-    """Return the blank line that ends each event of ``data``; empty when its lines end in several
-    ways."""
+    """Return the blank line that ends each event; empty when lines end in several ways."""
     line_end = b"\r\n" if _CR in data else b"\n"
     if line_end == b"\r\n" and not (data.count(b"\r") == data.count(b"\n") == data.count(line_end)):
         return b""

@@ -81,8 +81,7 @@ def peek(spans: Spans, operation: Operation, target: str | None) -> Peek:
 
 
 def conversation(spans: Spans) -> bytes:
-    """Return the identity of the conversation: the cached content it builds on has all of its
-    beginning."""
+    """Return the conversation's identity: the cached content has all of its beginning."""
     name = explicit_name(text_field(spans, _CACHED) or text_field(spans, snake(_CACHED)))
     return name or opening(spans, ("systemInstruction", "system_instruction"), "contents")
 
@@ -132,8 +131,7 @@ def _bound(config: Spans | None, name: str) -> int | None:
 
 
 def _refuse_twins(names: Iterable[str], prefix: str) -> None:
-    """Raise Fault INVALID_FIELD when a field stands there in both spellings: vendors differ in
-    which they obey."""
+    """Raise INVALID_FIELD for a field in both spellings: vendors differ in which they obey."""
     present = set(names)
     for name in names:
         if "_" not in name:
@@ -191,8 +189,7 @@ def _read_parts(value: object, start: str, refs: StoredRefs) -> None:
 
 
 def file_id(uri: object) -> str | None:
-    """Return the id of a file that the vendor keeps, as "files/abc"; None for an address
-    elsewhere."""
+    """Return the id of a file that the vendor keeps, as "files/abc"; None for other addresses."""
     if not isinstance(uri, str):
         return None
     try:
@@ -261,8 +258,7 @@ _IN_STREAM: dict[Condition, tuple[int, str]] = {
 
 
 def encode_fault(fault: Fault, request_id: str) -> Envelope:
-    """Return the whole answer to a call that is refused or failed; its id travels in headers
-    only."""
+    """Return the answer to a call that is refused or failed; its id travels in headers only."""
     code, status = FAULT_TABLE[fault.condition].google
     error: dict[str, object] = {"code": code, "message": _message(fault), "status": status}
     if fault.wait_s is not None:
@@ -353,6 +349,5 @@ def _model_fields(model: ModelEntry) -> dict[str, object]:
 
 
 def keep_alive(started: bool) -> bytes:
-    """Return an empty line, between events as between elements: comments break this family's
-    clients."""
+    """Return an empty line: comments break this family's clients."""
     return b"\r\n"

@@ -100,8 +100,7 @@ class ChunkDecoder(StreamDecoder):
             self._blocked = str(feedback["blockReason"])
 
     def end(self) -> list[Event]:
-        """Return the last events (see ``StreamDecoder``). A prompt that was blocked has no
-        candidates."""
+        """Return the last events; a prompt that was blocked has no candidates."""
         events: list[Event] = super().end()
         if self._blocked and not self._candidates:
             events.append(Finished("filter", detail=self._blocked))
@@ -220,14 +219,12 @@ class ChunkDecoder(StreamDecoder):
 
 
 def _character(encoded: bytes, at_byte: int | None) -> int | None:
-    """Return the character at an offset in bytes; of a text in ASCII, which is not given, it is the
-    same."""
+    """Return the character at an offset in bytes; of ASCII, not passed, it is the same."""
     return len(encoded[:at_byte].decode(errors="ignore")) if encoded else at_byte
 
 
 def _prefix(response_id: object) -> str:
-    """Return a prefix that tells the calls of one answer from those of others, which may have no
-    ids of their own."""
+    """Return a prefix that tells the calls of one answer from those of others."""
     if not isinstance(response_id, str) or not response_id:
         return secrets.token_hex(8)
     return hashlib.sha256(response_id.encode(errors="replace")).hexdigest()[:16]
@@ -326,8 +323,7 @@ def _dicts(value: object) -> list[dict[str, Any]]:
 
 
 def decode_answer(body: bytes) -> Steps[tuple[Choice, ...]]:
-    """Return the candidates, in steps (see ``UpstreamCodec``); of a prompt that was blocked one
-    without parts."""
+    """Return the candidates, in steps; of a blocked prompt one without parts."""
     chunk = loads_or_none(body)
     if not isinstance(chunk, dict):
         raise Fault(Condition.UPSTREAM_INVALID)

@@ -130,8 +130,7 @@ _FUNCTIONS = "functionDeclarations"
 
 
 def decode_tools(body: ApiFields) -> Steps[tuple[list[Tool], list[Ask]]]:
-    """Return all tools, and what some upstreams lack of them, in steps. Raise Fault
-    INVALID_FIELD."""
+    """Return all tools and what some upstreams lack of them. Raise Fault INVALID_FIELD."""
     tools: list[Tool] = []
     asks: list[Ask] = []
     for entry in body.objects("tools"):
@@ -342,8 +341,7 @@ def _asks_of_config(config: ApiFields, n: int, logprobs: int | None) -> list[Ask
 
 
 def _output(config: ApiFields) -> tuple[Output, list[Ask]]:
-    """Return the form of the text. One word out of a list (text/x.enum) is no JSON: no other family
-    has such an answer."""
+    """Return the form of the text. No other family has one word out of a list (text/x.enum)."""
     mime = config.text("responseMimeType").lower()
     name = "responseJsonSchema" if "responseJsonSchema" in config else "responseSchema"
     value = config.value(name)

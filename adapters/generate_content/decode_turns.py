@@ -22,8 +22,7 @@ _DETAILS = {"MEDIA_RESOLUTION_LOW": "low", "MEDIA_RESOLUTION_HIGH": "high"}
 
 
 def decode_inline(blob: ApiFields, detail: str = "") -> tuple[Media, Ask]:
-    """Return the media of ``inlineData``. Raise Fault INVALID_FIELD when it is no base64 or has no
-    type."""
+    """Return media of ``inlineData``. Raise INVALID_FIELD without base64 or type."""
     mime = _plain_mime(blob.text("mimeType"))
     if not mime:
         raise wrong_value(blob.at("mimeType"), "expected the MIME type of the data")
@@ -56,8 +55,7 @@ def decode_file(file: ApiFields, detail: str = "") -> tuple[Media, Ask]:
 
 
 def decode_detail(resolution: object) -> str:
-    """Return the level of detail of an image, by a MediaResolution; empty when that is the
-    vendor's."""
+    """Return an image's level of detail; empty when that is the vendor's."""
     return _DETAILS.get(resolution.upper(), "") if isinstance(resolution, str) else ""
 
 
@@ -324,8 +322,7 @@ def decode_texts(content: ApiFields) -> tuple[Text, ...]:
 
 
 def _result_text(response: dict[str, Any]) -> str:
-    """Return the text of a function's response: the output or the error when there is nothing
-    else."""
+    """Return the text of a function's response: its only output or error, else all of it."""
     if len(response) == 1:
         output = response.get("output", response.get("error", response))
         if isinstance(output, str):

@@ -68,8 +68,7 @@ def base_fields(context: AnswerContext) -> dict[str, Any]:
 
 
 def usage_fields(usage: Usage) -> dict[str, int]:
-    """Return ``usageMetadata``: what was read from a cache is part of the prompt, thoughts are not
-    part of the output."""
+    """Return ``usageMetadata``: the prompt includes the cache, the output no thoughts."""
     prompt = usage.input_tokens + usage.cache_read_tokens
     prompt += usage.written
     fields = {"promptTokenCount": prompt, "candidatesTokenCount": usage.output_tokens}
@@ -82,15 +81,13 @@ def usage_fields(usage: Usage) -> dict[str, int]:
 
 
 def finish_fields(finish: Finish, detail: str) -> dict[str, str]:
-    """Return ``finishReason``, and the vendor's own message of why it withheld something or
-    failed."""
+    """Return ``finishReason``, and the vendor's message of why it withheld or failed."""
     message = detail if finish in ("filter", "refusal", "error") else ""
     return {"finishReason": _REASONS[finish]} | ({"finishMessage": message} if message else {})
 
 
 def keeps_broken_calls(finish: Finish) -> bool:
-    """Return true when a call whose arguments break off is shown: not that of an answer that was
-    cut."""
+    """Return true when a call whose arguments break off is shown: unless the answer was cut."""
     return finish not in _CUT
 
 
@@ -112,8 +109,7 @@ def logprobs_fields(logprobs: Iterable[Logprob]) -> dict[str, Any]:
 
 
 def grounding_fields(sources: list[tuple[Citation, int | None, int | None]]) -> dict[str, Any]:
-    """Return ``groundingMetadata``: sources, each with the bytes of the text it is for, if
-    known."""
+    """Return ``groundingMetadata``: sources, with the bytes of their texts if known."""
     if not sources:
         return {}
     places: dict[str, int] = {}

@@ -97,8 +97,7 @@ class _SubsetConverter:
     def _resolved(
         self, schema: dict[str, Any], inside: tuple[str, ...]
     ) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """Return the schema with the target of its reference; one that leads back to itself says
-        nothing."""
+        """Return the schema its reference means; one that leads to itself says nothing."""
         while isinstance(name := schema.get("$ref"), str):
             if len(inside) >= MAX_REFERENCES:
                 raise wrong_value(self._path, "the schema is nested too deeply")
@@ -123,8 +122,7 @@ class _SubsetConverter:
     def _merged(
         self, schema: dict[str, Any], inside: tuple[str, ...]
     ) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """Return the schema with those of its ``allOf`` in it, and the references that led to
-        these."""
+        """Return the schema with its ``allOf`` merged, and the references that led there."""
         if not isinstance(schema.get("allOf"), list):
             return schema, inside
         merged = {key: value for key, value in schema.items() if key != "allOf"}
@@ -355,8 +353,7 @@ def encode_schema(
 
 
 def _allowed(request: Request) -> list[Tool]:
-    """Return the tools that may be called: a subset with a free choice can only be expressed by
-    leaving out the others."""
+    """Return the tools that may be called; a subset is expressed by leaving out the others."""
     choice = request.choice
     if choice is None or choice.mode != "auto" or not choice.names:
         return list(request.tools)
@@ -461,8 +458,7 @@ _TIERS = {"default": "standard", "flex": "flex", "priority": "priority"}
 def _config(
     request: Request, traits: Traits, budget: SchemaBudget
 ) -> tuple[_Wire, tuple[Feature, ...], tuple[str, ...]]:
-    """Return ``generationConfig``, what was left out of it, and the stop sequences beyond the
-    vendor's bound."""
+    """Return ``generationConfig``, dropped features, and stop sequences over the bound."""
     config, dropped = _sampling(request) if traits.sampling else ({}, ())
     if request.max_output_tokens:
         config["maxOutputTokens"] = request.max_output_tokens

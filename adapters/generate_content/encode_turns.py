@@ -53,8 +53,7 @@ class ToolNames:
         return sent_name if sent_name is not None else fitting(namespace, name)
 
     def named(self, name: str) -> list[str]:
-        """Return the names sent for the tools that a client means by a name alone, in whatever
-        namespace."""
+        """Return the names sent for tools that a client means by a name, of any namespace."""
         return self._named.get(name, [])
 
 
@@ -155,8 +154,7 @@ class ContentWriter:
             self._contents.append({"role": role, "parts": parts})
 
     def _answer_open(self) -> None:
-        """Add results for calls that have none, for the vendor refuses a history without; and what
-        was held back for them."""
+        """Add results for calls without any, which the vendor refuses, and the held texts."""
         if self._open or self._held:
             self._extend("user", self._user_parts(()))
             self._open = []
@@ -233,8 +231,7 @@ class ContentWriter:
 
 
 def _has_words(content: _Wire) -> bool:
-    """Return true when the user says something here, beside results; the first content always
-    does."""
+    """Return true when the user says something besides results; the first content always does."""
     return content["role"] == "user" and any(
         "functionResponse" not in part for part in content["parts"]
     )

@@ -120,8 +120,7 @@ class ApiFields:
         return reading.optional(self._values, name, self.path, dict)
 
     def items(self, name: str) -> list[tuple[Any, str]]:
-        """Return the elements of an array, each with its path; the vendor takes one for a list of
-        one."""
+        """Return an array's elements with their paths; the vendor takes one for a list of one."""
         value = self._values.get(name)
         if value is None:
             return []
@@ -176,16 +175,14 @@ def _number_of(text: str) -> float | None:
 
 
 def call_part(call: ToolCall, name: str) -> dict[str, Any]:
-    """Return the part of a call, whose arguments are an object here; those of a tool for free text
-    are one of its own."""
+    """Return the part of a call; free text is an object of its own."""
     arguments = {"input": call.arguments} if call.custom else arguments_of(call.arguments)
     named = {"id": call.id} if call.id else {}
     return {"functionCall": {**named, "name": name, "args": arguments}}
 
 
 def arguments_of(text: str) -> dict[str, Any]:
-    """Return the arguments in a JSON text as an object. What is no JSON, or no object, stands in
-    one."""
+    """Return arguments as an object. What is no JSON, or no object, stands in one."""
     whole, value = _read_arguments(text)
     if not whole:
         return {"_raw": text}
@@ -267,8 +264,7 @@ def without_reasoning(spans: Spans, model: str) -> bytes:
 def _without(
     spans: Spans, model: str, mark: bytes, is_removed: Callable[[dict[str, Any]], bool]
 ) -> bytes:
-    """Return the body without the signatures of parts that ``is_removed`` selects, in contents with
-    ``mark``."""
+    """Return the body without selected signatures, in contents with ``mark``."""
     edits: dict[Span, bytes] = {}
     for fields, offset in _requests(spans):
         place = fields.get("contents")
@@ -347,6 +343,5 @@ _UNSIGNING = re.compile(r"(?:.*/)?gemini-(?:1|2)\b")
 
 
 def wants_signatures(model: str) -> bool:
-    """Return true when a model refuses calls without a signature; those before the third generation
-    do not."""
+    """Return true for models that refuse unsigned calls, since the third generation."""
     return _UNSIGNING.match(model.removeprefix("models/")) is None

@@ -11,12 +11,7 @@ from adapters.family.estimate import output_weight
 from adapters.family.tap import Tap
 from adapters.faults import Fault
 from adapters.generate_content.client import encode_stream_fault
-from adapters.generate_content.upstream import (
-    MODEL_FIELD,
-    read_usage,
-    renamed,
-    weight_of_candidate,
-)
+from adapters.generate_content.upstream import MODEL_FIELD, read_usage, renamed, weight_of_candidate
 from adapters.json.jsonio import (
     DECODE_ERRORS,
     Raw,
@@ -139,8 +134,7 @@ class _ChunkTap(Tap):
 
     @property
     def reported(self) -> object | None:
-        """Usage as the vendor reported it, later numbers in place of earlier ones; None when there
-        is none."""
+        """Usage as reported, later numbers in place of earlier ones; None without any."""
         return self._usage.read() or None
 
     @property
@@ -149,8 +143,7 @@ class _ChunkTap(Tap):
         return read_usage(self._usage.read())
 
     def _read_plain(self, data: bytes) -> bool:
-        """Count the text of a chunk that goes on with one candidate; False when it is anything
-        else."""
+        """Count the text of a chunk that goes on with one candidate; false for any other."""
         try:
             chunk = _decode_chunk(data)
         except DECODE_ERRORS:
@@ -268,8 +261,7 @@ class EventTap(_ChunkTap):
         return b"data: %b\r\n\r\n%b\n" % (error, error)
 
     def _read_marker(self, event: bytes) -> None:
-        """Drop the marker, which some servers copy from another family; clients of this one
-        break."""
+        """Drop the marker, which some servers copy: this family's clients break on it."""
 
 
 class ElementTap(_ChunkTap):
@@ -305,15 +297,13 @@ class ElementTap(_ChunkTap):
         return self._read_data(None, data, event)
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
-        """Return the last element of an array that failed, and the bracket; nothing behind a
-        bracket."""
+        """Return the last element of an array that failed, with the bracket, if it is open."""
         if self._closed:
             return b""
         return (b"," if self.accepted else b"[") + encode_stream_fault(fault) + b"]"
 
     def _behind(self, event: bytes, text: bytes) -> bytes | None:
-        """Return what to send of bytes behind the bracket: white space; anything else ends the
-        answer."""
+        """Return the white space behind the bracket; anything else ends the answer."""
         if not text:
             return event
         self.ended = True

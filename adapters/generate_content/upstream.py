@@ -21,12 +21,7 @@ from adapters.family.reply import (
     read_count,
 )
 from adapters.faults import Condition, Fault
-from adapters.generate_content.client import (
-    METHODS,
-    MODELS,
-    model_mentions,
-    top_level_object,
-)
+from adapters.generate_content.client import METHODS, MODELS, model_mentions, top_level_object
 from adapters.generate_content.parts import COUNTED
 from adapters.json.jsonio import (
     Raw,
@@ -88,8 +83,7 @@ def _resource(upstream_model: str) -> str:
 
 
 def read_models(body: bytes) -> list[str]:
-    """Return the models in a vendor's page that can generate; raise Fault UPSTREAM_INVALID when it
-    is no page."""
+    """Return the models in a page that can generate; raise UPSTREAM_INVALID when it is none."""
     entries = [entry for entry in list_page(body, "models") if _generates(entry)]
     return [name.removeprefix("models/") for name in list_names(entries, "name")]
 

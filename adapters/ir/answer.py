@@ -33,8 +33,7 @@ class Logprob(Struct, frozen=True):
 
 
 class Choice(Struct, frozen=True):
-    """One of the answers: its parts in their order. ``detail``: the vendor's own reason (a category
-    of safety)."""
+    """One of the answers; ``detail``: the vendor's own reason (a category of safety)."""
 
     parts: tuple[Part, ...]
     finish: Finish = "stop"
@@ -44,8 +43,7 @@ class Choice(Struct, frozen=True):
 
 
 class Opened(Struct, frozen=True, gc=False):
-    """The beginning of a slot; ``id``, ``name``, ``custom``, ``namespace`` of a call; ``summary``
-    of reasoning."""
+    """The beginning of a slot; the last fields are of a call, ``summary`` of reasoning."""
 
     slot: int
     kind: SlotKind

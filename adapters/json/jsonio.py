@@ -77,8 +77,7 @@ class Span(Struct, frozen=True, order=True, gc=False):
 
 
 class Spans(Struct, frozen=True):
-    """The top-level fields of a JSON object, by the place of their values; nothing is decoded
-    yet."""
+    """The top-level fields of a JSON object, by the place of their undecoded values."""
 
     body: bytes
     opening: int  # offset just behind the opening brace
@@ -92,8 +91,7 @@ class Spans(Struct, frozen=True):
         return name in self.places
 
     def raw(self, name: str) -> bytes | None:
-        """Return the text of the value of ``name``, as it was sent; None when the field is
-        absent."""
+        """Return the text of the value of ``name``, as it was sent; None when absent."""
         span = self.places.get(name)
         return None if span is None else self.body[span.start : span.end]
 
@@ -154,8 +152,7 @@ def compact(value: object) -> str:
 
 
 def loads(data: bytes) -> Any:
-    """Decode strictly. Raise Fault INVALID_JSON with line and column, INVALID_FIELD for a number
-    out of range."""
+    """Decode strictly. Raise INVALID_JSON with line and column, INVALID_FIELD for huge numbers."""
     _check_utf8(data)
     try:
         return msgspec.json.decode(data)
@@ -180,8 +177,7 @@ def loads_unique(data: bytes, path: str) -> Any:
 
 
 def loads_loose(data: bytes) -> Any:
-    """Decode what an upstream sent, as leniently as possible. Raise ValueError when it is not
-    JSON."""
+    """Decode leniently what an upstream sent. Raise ValueError when it is not JSON."""
     return ujson.loads(data)
 
 
@@ -211,8 +207,7 @@ def top_level(body: bytes) -> Spans:
 
 
 def inner_level(text: bytes) -> Spans:
-    """Find the places of the fields of an object inside a text that has gone through
-    ``top_level``."""
+    """Find the fields of an object inside a text that has gone through ``top_level``."""
     return _plain_spans(text) or _walk(text, _entries(text))
 
 

@@ -119,8 +119,7 @@ def _outside_strings(text: bytes) -> Iterator[tuple[int, int]]:
 
 
 class _FieldReader:
-    """Reader of top-level fields: follows the depth of the brackets; where it comes to that of the
-    fields, token by token."""
+    """Reader of top-level fields by the depth of brackets; token by token at their depth."""
 
     def __init__(self) -> None:
         self.fields: list[TopLevelField] = []

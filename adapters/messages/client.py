@@ -99,8 +99,7 @@ def _read_container(value: object, refs: StoredRefs) -> None:
 
 
 def _read_content(value: object, start: str, refs: StoredRefs) -> None:
-    """Read the blocks that show a file to the model; results of the vendor's own tools only repeat
-    what an answer said."""
+    """Read the blocks that show a file to the model; hosted results only repeat an answer."""
     for path, block in objects(value, start):
         kind = block.get("type")
         if kind == "container_upload":

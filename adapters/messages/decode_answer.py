@@ -124,8 +124,7 @@ _DELTAS: dict[str, tuple[str, str]] = {
 
 
 class _Block(Struct):
-    """An open block. ``input``: arguments that came with its start, for the case that no more
-    come."""
+    """An open block. ``input``: arguments that came with its start, if no more come."""
 
     slot: int
     kind: SlotKind
@@ -160,8 +159,7 @@ class MessagesDecoder(StreamDecoder):
         return []
 
     def may_skip(self, event: Delta) -> bool:
-        """Return false for thoughts: they are gathered, and go back to the vendor with their
-        signature."""
+        """Return false for thoughts: they are gathered, to go back with their signature."""
         return self._slots.get(event.slot) != "reasoning"
 
     def end(self) -> list[Event]:

@@ -81,8 +81,7 @@ def _tool(fields: dict[str, Any], path: str, asks: list[Ask]) -> Tool:
 def decode_choice(
     fields: dict[str, Any], tools: tuple[Tool, ...], asks: list[Ask]
 ) -> tuple[ToolChoice | None, bool | None]:
-    """Return the choice among the tools, and whether several may be called at once (None: not
-    set)."""
+    """Return the choice among the tools, and whether several may be called at once."""
     choice = optional(fields, "tool_choice", "", dict)
     if not choice:
         return None, None

@@ -38,8 +38,7 @@ STOP_REASONS: dict[Finish, str] = {
 def encode_answer(
     choices: tuple[Choice, ...], usage: Usage, context: AnswerContext
 ) -> Steps[bytes]:
-    """Return a whole answer, in steps; raise Fault UPSTREAM_FAILED when the model has failed and
-    said nothing."""
+    """Return a whole answer, in steps; raise UPSTREAM_FAILED when the model failed at once."""
     choice = choices[0] if choices else Choice(())
     content: list[dict[str, Any]] = []
     for place, part in enumerate(choice.parts):
@@ -85,17 +84,13 @@ def stop_fields(finished: Finished) -> dict[str, Any]:
 
 
 def usage_fields(usage: Usage) -> dict[str, Any]:
-    """Return all counts: input without what the cache was read or written for, output with
-    thinking."""
+    """Return all counts: input without the cache, output with thinking."""
     short, long = usage.cache_write_tokens, usage.cache_write_1h_tokens
     return {
         "input_tokens": usage.input_tokens,
         "cache_creation_input_tokens": short + long,
         "cache_read_input_tokens": usage.cache_read_tokens,
-        "cache_creation": {
-            "ephemeral_5m_input_tokens": short,
-            "ephemeral_1h_input_tokens": long,
-        },
+        "cache_creation": {"ephemeral_5m_input_tokens": short, "ephemeral_1h_input_tokens": long},
         "output_tokens": usage.output_tokens + usage.reasoning_tokens,
         "output_tokens_details": {"thinking_tokens": usage.reasoning_tokens},
         "service_tier": "standard",
@@ -160,8 +155,7 @@ class MessagesEncoder(StreamEncoder):
         self._finished = Finished("stop")
 
     def begin(self) -> bytes:
-        """Return ``message_start`` with the estimate of the input, and the ping that vendors
-        send."""
+        """Return ``message_start`` with an estimate of the input, and the vendors' ping."""
         self.started = True
         usage = usage_fields(Usage(self.context.input_tokens))
         message = message_head(self.context) | {
@@ -266,8 +260,7 @@ class MessagesEncoder(StreamEncoder):
         return sent if self._draining else sent + self._next()
 
     def _of_closed_block(self, event: _OfSlot) -> bytes:
-        """Return the frames of a slot whose block was closed early: the end of it needs nothing,
-        more of it a block."""
+        """Return the frames of a slot whose block was closed early: more of it needs a block."""
         slot = event.slot
         if isinstance(event, Closed):
             del self._slots[slot]

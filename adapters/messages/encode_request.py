@@ -185,8 +185,7 @@ _SEARCH = {"type": "web_search_20250305", "name": "web_search"}
 
 
 def encode_tools(request: Request, target: Target) -> tuple[list[dict[str, Any]], dict[str, Tool]]:
-    """Return the tools, in the client's order, and the client's tools by names that differ from
-    theirs."""
+    """Return the tools in their order, and the client's tools by names that differ."""
     allowed = _allowed(request)
     tools: list[dict[str, Any]] = []
     names: dict[str, Tool] = {}
@@ -276,8 +275,7 @@ def _flat(tool: Tool) -> str:
 
 
 def _called_before(request: Request) -> list[dict[str, Any]]:
-    """Return the tools of the history, for a request that offers none: the vendor wants them
-    declared."""
+    """Return the tools of the history, for a request without: the vendor wants them declared."""
     calls = [part for turn in request.turns for part in turn.parts if isinstance(part, ToolCall)]
     names = dict.fromkeys(sent_name(call.name, call.namespace) for call in calls)
     return [{"name": name, "input_schema": NO_ARGUMENTS} for name in names]
@@ -302,12 +300,7 @@ _EFFORTS: tuple[Effort, ...] = ("low", "medium", "high", "xhigh", "max")  # of t
 
 
 def encode_thinking(
-    request: Request,
-    target: Target,
-    messages: list[dict[str, Any]],
-    bound: int,
-    *,
-    bare: bool,
+    request: Request, target: Target, messages: list[dict[str, Any]], bound: int, *, bare: bool
 ) -> tuple[dict[str, Any], int]:
     """Return the fields ``thinking`` and ``effort`` as far as there are any, and the bound of the
     answer to ``messages``.
@@ -526,8 +519,7 @@ def _add_options(
 def _add_sampling(
     body: dict[str, Any], request: Request, target: Target, dropped: list[Feature]
 ) -> None:
-    """Add one of temperature and top_p, for models take no two of them, and none beside
-    thinking."""
+    """Add temperature or top_p: models take no two of them, and none beside thinking."""
     values: dict[Feature, float] = {}
     if request.temperature is not None:
         values["temperature"] = min(request.temperature, 1)

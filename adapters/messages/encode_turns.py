@@ -47,8 +47,7 @@ _HASH_CHARS = 8
 
 
 def sent_name(name: str, namespace: str = "") -> str:
-    """Return the name of a tool as the vendor takes it: the same for the same tool in every
-    call."""
+    """Return a tool's name as the vendor takes it, the same in every call."""
     full = f"{namespace}__{name}" if namespace else name
     fit = _UNFIT.sub("_", full)
     if fit == full and 0 < len(fit) <= MAX_NAME_CHARS:

@@ -135,8 +135,7 @@ def without_foreign(spans: Spans, upstream_model: str) -> bytes:
 
 
 def without_reasoning(spans: Spans, upstream_model: str) -> bytes:
-    """Return a body of this family without any thoughts, of whatever origin; the same when there
-    are none."""
+    """Return a body without any thoughts, of whatever origin; the same when there are none."""
     return _without(spans, b'thinking"', _is_thought)
 
 
@@ -145,8 +144,7 @@ def _is_thought(block: object) -> bool:
 
 
 def _without(spans: Spans, mark: bytes, is_removed: Callable[[object], bool]) -> bytes:
-    """Return the body without the blocks that ``is_removed`` selects; only turns with ``mark`` are
-    read."""
+    """Return the body without the selected blocks; only turns with ``mark`` are read."""
     place = spans.get("messages")
     listed = elements(spans.body[place.start : place.end]) if place is not None else None
     if place is None or not listed:
@@ -182,8 +180,7 @@ def is_foreign(block: object) -> bool:
 
 
 def _goes_on(turn: bytes) -> bool:
-    """Return true when a round of tools is not over with this turn: it is the assistant's or has
-    results."""
+    """Return true when a round of tools goes on: the turn is the assistant's or has results."""
     return b'"assistant"' in turn or b'"tool_result"' in turn
 
 

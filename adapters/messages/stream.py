@@ -50,8 +50,7 @@ class MessagesTap(Tap):
 
     @property
     def reported(self) -> object | None:
-        """Usage as the vendor reported it, later numbers in place of earlier ones; None when there
-        is none."""
+        """Usage as reported, later numbers in place of earlier ones; None without any."""
         return self._reported or None
 
     @property

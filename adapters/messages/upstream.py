@@ -125,8 +125,7 @@ def _counts(usage: dict[str, Any]) -> Usage | None:
 
 
 def _cache_writes(usage: dict[str, Any]) -> tuple[int, int]:
-    """Return the tokens written to the cache for five minutes and for an hour; they add up to the
-    total."""
+    """Return the tokens cached for five minutes and for an hour; they add up to the total."""
     split = usage.get("cache_creation")
     short = long = 0
     if isinstance(split, dict):

@@ -35,12 +35,7 @@ def model_entry(model: ModelEntry) -> bytes:
 
 
 def _fields(model: ModelEntry) -> dict[str, object]:
-    return {
-        "id": model.name,
-        "object": "model",
-        "created": model.created_s,
-        "owned_by": "gateway",
-    }
+    return {"id": model.name, "object": "model", "created": model.created_s, "owned_by": "gateway"}
 
 
 def keep_alive(started: bool) -> bytes:
@@ -49,8 +44,7 @@ def keep_alive(started: bool) -> bytes:
 
 
 def envelope(fault: Fault, error: dict[str, str | None]) -> Envelope:
-    """Return the whole answer to a call that is refused or failed; ``error`` is that of
-    ``error_of``."""
+    """Return the answer to a call that is refused or failed; ``error``: of ``error_of``."""
     status, _ = FAULT_TABLE[fault.condition].openai
     return Envelope(status, refusal_headers(fault), dumps({"error": error}))
 

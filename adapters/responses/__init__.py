@@ -13,13 +13,7 @@ from adapters.family.reading import model_name
 from adapters.family.reply import read_models
 from adapters.family.verdicts import verdict_of
 from adapters.openai import LIST_MODELS, keep_alive, model_entry, model_list
-from adapters.responses.client import (
-    OPERATIONS,
-    STORED_FIELDS,
-    conversation,
-    encode_fault,
-    peek,
-)
+from adapters.responses.client import OPERATIONS, STORED_FIELDS, conversation, encode_fault, peek
 from adapters.responses.decode_answer import ResponsesDecoder, decode_answer, decode_count
 from adapters.responses.decode_request import FIELDS, decode_request
 from adapters.responses.encode_answer import encode_answer, encode_count

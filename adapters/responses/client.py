@@ -79,8 +79,7 @@ def _peek_other(spans: Spans) -> Peek:
 
 
 def conversation(spans: Spans) -> bytes:
-    """Return what names the conversation. Not ``previous_response_id``, which differs in each
-    turn."""
+    """Return what names the conversation; ``previous_response_id`` differs in each turn."""
     name = explicit_name(
         text_field(spans, "conversation")
         or object_field(spans, "conversation", "id")
@@ -200,8 +199,7 @@ _RESPONSE_CODES = {
 
 
 def encode_fault(fault: Fault, request_id: str) -> Envelope:
-    """Encode the whole answer to a call that is refused or failed; its id travels in headers
-    only."""
+    """Encode the answer to a call that is refused or failed; its id travels in headers only."""
     return envelope(fault, _error_of(fault))
 
 

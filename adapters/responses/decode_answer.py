@@ -67,10 +67,7 @@ def _by_parts(parts: list[Part]) -> Finish:
     return "refusal" if any(isinstance(part, Refusal) for part in parts) else "stop"
 
 
-CALLS = {
-    "function_call": "arguments",
-    "custom_tool_call": "input",
-}
+CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
 _REASONS: dict[str, Finish] = {"max_output_tokens": "length", "content_filter": "filter"}
 
 
@@ -292,8 +289,7 @@ class ResponsesDecoder(StreamDecoder):
         return [*events, Delta(slot, text, read_logprobs(logprobs) if logprobs else ())]
 
     def _arguments(self, item: _Item, text: str) -> list[Event]:
-        """Decode arguments of a call that is known: without its name they wait for the whole
-        item."""
+        """Decode arguments of a call; without its name they wait for the whole item."""
         slot = item.slots.get(("call", 0))
         if slot is None:
             return []

@@ -19,8 +19,7 @@ from store.values.usage import Usage
 def encode_answer(
     choices: tuple[Choice, ...], usage: Usage, context: AnswerContext
 ) -> Steps[bytes]:
-    """Encode a whole answer, in steps (see ``family.codec.ClientCodec``); the family has one
-    choice."""
+    """Encode a whole answer, in steps; the family has one choice."""
     choice = choices[0] if choices else Choice(())
     output = yield from _output(choice, context)
     closing = finish_fields(choice.finish, bool(output))

@@ -161,8 +161,7 @@ def _level(thinking: Thinking, traits: Traits) -> Effort | None:
 
 
 def _add_settings(body: Json, request: Request, traits: Traits) -> tuple[Feature, ...]:
-    """Add what bears on an answer, and not on the count of its input; return the dropped
-    features."""
+    """Add what bears on an answer, not on a count; return the dropped features."""
     body["store"] = False
     if request.stream:
         body["stream"] = True

@@ -47,8 +47,7 @@ class EventWriter:
         self.number = 0
 
     def write(self, kind: bytes, fields: bytes) -> bytes:
-        """Return one event of the kind ``response.KIND`` with these fields, JSON without its
-        braces."""
+        """Return one event ``response.KIND`` with fields: JSON without its braces."""
         number, self.number = self.number, self.number + 1
         frame = b'event: response.%b\ndata: {"type":"response.%b","sequence_number":%d,%b}\n\n'
         return frame % (kind, kind, number, fields)

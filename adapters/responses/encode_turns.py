@@ -31,8 +31,7 @@ class ResponsesToolNames:
 
 
 def call_id(name: str) -> str:
-    """Return the id of a call, not longer than upstreams accept; the same for the call and its
-    result."""
+    """Return the id of a call and of its result, not longer than upstreams accept."""
     return name if 0 < len(name) <= MAX_ID_CHARS else f"call_{_hash(name)[:32]}"
 
 
@@ -81,8 +80,7 @@ class InputItems:
                 self._add_part(part, role)
 
     def end(self) -> None:
-        """Add results to the calls of the last turn, which have none yet: upstreams refuse such
-        calls."""
+        """Add results to calls without any, which upstreams refuse."""
         self._answer_open_calls()
 
     def _add_part(self, part: Part, role: str) -> None:

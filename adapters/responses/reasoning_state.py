@@ -6,14 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from adapters.family.opaque import PREFIX, is_wrapped
-from adapters.json.jsonio import (
-    Span,
-    Spans,
-    dumps,
-    elements,
-    loads_or_none,
-    replace,
-)
+from adapters.json.jsonio import Span, Spans, dumps, elements, loads_or_none, replace
 
 # The beginning of the ids of reasoning in translated answers: no vendor of this family knows them,
 # and those without anything encrypted must be found in a client's history, too.
@@ -21,8 +14,7 @@ THOUGHT_ID = f"rs_{PREFIX}"
 
 
 def seal(item: dict[str, Any]) -> str:
-    """Return the text that brings a reasoning item back to its maker; empty when it has nothing
-    encrypted."""
+    """Return the text that brings a reasoning item back to its maker; empty if not encrypted."""
     content = item.get("encrypted_content")
     if not isinstance(content, str) or not content:
         return ""
@@ -31,8 +23,7 @@ def seal(item: dict[str, Any]) -> str:
 
 
 def unseal(opaque: str, text: str) -> dict[str, Any] | None:
-    """Return the reasoning item that ``seal`` got, with the text that the client has of it; None
-    for any other text."""
+    """Return the item that ``seal`` got, with the client's text of it; None for other texts."""
     values = loads_or_none(opaque.encode(errors="replace")) if opaque else None
     if not isinstance(values, list) or [type(value) for value in values] != [str, str]:
         return None

@@ -12,12 +12,7 @@ from adapters.family.reply import weight_of_items
 from adapters.family.tap import Tap
 from adapters.faults import Fault
 from adapters.framing.sse import event_fields
-from adapters.json.jsonio import (
-    DECODE_ERRORS,
-    Struct,
-    decoder,
-    loads_loose,
-)
+from adapters.json.jsonio import DECODE_ERRORS, Struct, decoder, loads_loose
 from adapters.responses.client import encode_stream_fault
 from adapters.responses.upstream import issued_by_event, read_failure, read_usage, weight_of_item
 from store.values.usage import Usage
@@ -96,8 +91,7 @@ class ResponsesTap(Tap):
         return self._feed_any(event)
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
-        """Encode the last events of a stream that failed: numbers and the response object continue
-        those that the client got."""
+        """Encode the last events of a stream that failed: numbers and the response go on."""
         number = self._next_number()
         blank = _blank_response(self._public)
         blank["id"] = self.upstream_id or f"resp_{request_id}"
@@ -111,8 +105,7 @@ class ResponsesTap(Tap):
             return encode_stream_fault(fault, blank, number)
 
     def _read_delta(self, event: bytes) -> bool:
-        """Count the text of a delta on a line of its own; False when the event is anything
-        else."""
+        """Count the text of a delta on a line of its own; False for anything else."""
         start = 0
         if event.startswith(_EVENT):
             start = event.find(b"\n") + 1

@@ -18,8 +18,7 @@ from store.values.usage import Usage, token_count
 
 
 def path(operation: Operation, upstream_model: str, target: str | None) -> str:
-    """Return the path of a call at the upstream; ``target``: the id of a stored response,
-    checked."""
+    """Return the upstream's path of a call; ``target``: the checked id of a stored response."""
     return operation.endpoint if target is None else operation.endpoint.replace("{id}", target)
 
 
@@ -105,8 +104,7 @@ def read_failure(answer: object) -> Fault:
 
 
 def _error_of(answer: object) -> dict[str, Any]:
-    """Return the innermost error object: of the response in an event, of a body, or the event
-    itself."""
+    """Return the innermost error object: of a response in an event, of a body, or itself."""
     if not isinstance(answer, dict):
         return {}
     response = answer.get("response")
@@ -125,8 +123,7 @@ def weight_of_item(item: dict[str, Any]) -> int:
 
 
 def _texts(item: dict[str, Any]) -> Iterator[str]:
-    """Yield text and refusals of a message, reasoning and its summary, and the arguments of a
-    call."""
+    """Yield text and refusals of a message, reasoning, and the arguments of a call."""
     yield from _strings(item, ("arguments", "input", "code"))
     for name in ("content", "summary"):
         parts = item.get(name)

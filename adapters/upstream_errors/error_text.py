@@ -61,8 +61,7 @@ def read_body(body: bytes) -> ErrorText:
 
 
 def read_error(error: object) -> ErrorText:
-    """Read any of the shapes: {"error":{…}}, [{"error":{…}}], {"detail"}, {"message"},
-    {"error":"…"}."""
+    """Read {"error":{…}}, [{"error":{…}}], {"detail"}, {"message"}, {"error":"…"}."""
     if isinstance(error, list):
         error = error[0] if error else None
     if not isinstance(error, dict):
@@ -129,8 +128,7 @@ def _param_of(error: dict[str, Any]) -> str | None:
 
 
 def _retry_delay_s(details: list[dict[str, Any]]) -> int | None:
-    """Return the wait of a RetryInfo, which writes a duration like "34.07s"; None when none says
-    one."""
+    """Return the wait of a RetryInfo, a duration like "34.07s"; None without one."""
     for entry in details:
         delay = entry.get("retryDelay")
         if str(entry.get("@type")).endswith(_RETRY_INFO) and isinstance(delay, str):

@@ -331,8 +331,7 @@ def _condition_by_wording(error: ErrorText) -> Condition | None:
 
 
 def _unquoted(words: str) -> str:
-    """Return the text without what stands in quotes: it may be the client's, who could speak of our
-    account."""
+    """Return the text without its quotes, which may be the client's and speak of our account."""
     first = _QUOTE.search(words)
     if first is None:
         return words
@@ -371,8 +370,7 @@ def _fault(
 def _set_operator_message(
     fault: Fault, error: ErrorText, secrets: Sequence[str], status: int | None
 ) -> None:
-    """Set the message for operators: the vendor's sentence with its error code, and a used-up
-    quota."""
+    """Set the message for operators: the vendor's sentence with its code, and a used-up quota."""
     fault.quota_used = fault.key_refused and (
         status == 402 or _QUOTA.search(_unquoted(error.words)) is not None
     )
@@ -399,8 +397,7 @@ def _retry_without(status: int, error: ErrorText) -> RetryWithout | None:
 
 
 def retry_after_s(headers: Mapping[str, str]) -> int | None:
-    """Return whole seconds, 1 to 60, of ``retry-after-ms`` or ``retry-after``; None when neither is
-    a number."""
+    """Return whole seconds, 1 to 60, of ``retry-after-ms`` or ``retry-after``; None without."""
     for name, per_second in (("retry-after-ms", 1000), ("retry-after", 1)):
         try:
             seconds = float(headers.get(name, "")) / per_second
