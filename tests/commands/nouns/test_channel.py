@@ -122,10 +122,8 @@ def test_a_disabled_channel_can_be_tried_and_leaves_no_record(channels):
     assert channels.json("wallet", "show", "--user", "alice")["balance"] == "10"
 
 
-def test_what_cannot_be_tried_is_told_with_the_cure(channels):
+def test_what_cannot_be_tried_names_the_remedy(channels):
     assert 'did you mean "messages"' in channels.refused("channel", "test", "mesages")
-    text = channels.refused("channel", "test", "messages", "--model", "plane")
-    assert 'did you mean "plain"' in text
     channels.ok("channel", "set", "chat_completions", "models=")
     assert "models.NAME" in channels.refused("channel", "test", "chat_completions")
 
@@ -193,24 +191,13 @@ def test_the_parser_is_not_loaded_by_other_verbs(channels, monkeypatch):
     assert "commands.nouns.channel_probe" not in sys.modules
 
 
-def test_the_list_tells_the_state_of_each_channel(filled):
+def test_the_list_shows_the_state_of_each_channel(filled):
     [item] = filled.json("channel", "list")
-    assert (item["name"], item["state"]) == ("main", "available")
-    assert item["reason"] == "no_recent_traffic"
+    shown = [item[name] for name in ("name", "state", "reason")]
+    assert shown == ["main", "available", "no_recent_traffic"]
     [model] = item["status"]
     assert model["model"] == "gpt-4.1" and set(model["windows"]) == {"5m", "24h", "30d"}
     head, line = filled.ok("channel", "list").splitlines()
     assert head.split()[:4] == ["name", "enabled", "draining", "state"]
     assert line.split()[:4] == ["main", "yes", "no", "available"]
     assert "windows" not in filled.ok("channel", "show", "main")
-    filled.ok("channel", "disable", "main")
-    assert filled.json("channel", "show", "main")["state"] == "disabled"
-
-
-def test_the_fields_of_the_document_are_not_touched(filled):
-    [item] = filled.json("channel", "list")
-    entry = {name: value for name, value in item.items() if name not in ("id", "keys")}
-    for name in ("state", "since", "reason", "status", "keys_aside", "entries", "windows"):
-        del entry[name]
-    assert filled.apply({"channel": [entry]})["changes"] == []
-    assert not {"state", "status"} & set(filled.ok("export").replace(" ", "\n").splitlines())

@@ -43,8 +43,9 @@ def told(monkeypatch, capsys, line, shell="zsh"):
     ],
 )
 def test_words(monkeypatch, capsys, line, words):
-    assert told(monkeypatch, capsys, line) == words
-    assert told(monkeypatch, capsys, line, "bash") == words
+    for shell in ("zsh", "bash", "fish"):
+        shown = told(monkeypatch, capsys, line, shell)
+        assert [word.partition("\t")[0] for word in shown] == words
 
 
 def test_all_commands_without_importing_them(monkeypatch, capsys):
@@ -55,14 +56,6 @@ def test_all_commands_without_importing_them(monkeypatch, capsys):
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True)
     assert done.returncode == 0
-
-
-def test_verbs_have_their_words_in_every_shell(monkeypatch, capsys):
-    for shell in ("bash", "zsh", "fish"):
-        found = told(monkeypatch, capsys, "sluice usage ", shell)
-        assert {"tail", "show", "export", "stats", "verify", "prune"} <= {
-            one.partition("\t")[0] for one in found
-        }
 
 
 def test_bash_completes(tmp_path):

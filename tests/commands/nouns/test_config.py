@@ -18,13 +18,11 @@ def test_a_setting_is_written_and_in_force(installation):
 
 def test_a_password_is_read_from_stdin_and_not_shown(installation):
     ended = installation.run("config", "set", "store.url", "-", "--json", stdin=f"{URL}\n")
-    answer = json.loads(ended.out)
     assert ended.code == 0 and "s3cret" not in ended.out + ended.err
-    assert answer["value"] == "mysql://***@db.internal:3306/sluice"
+    assert json.loads(ended.out)["value"] == "mysql://***@db.internal:3306/sluice"
     assert f'url = "{URL}"' in installation.config.read_text()
     checked = installation.run("check")
     assert "store: db.internal:3306/sluice" in checked.out and "s3cret" not in checked.out
-    assert installation.json("check")["store"] == "db.internal:3306/sluice"
 
 
 def test_what_is_not_in_order_is_not_written(installation):
@@ -32,18 +30,13 @@ def test_what_is_not_in_order_is_not_written(installation):
     for name, value, text in (
         ("store.ulr", URL, "did you mean store.url?"),
         ("server.port", "eighty", "server.port: an integer from"),
-        ("store.url", "postgres://x", "store.url: sqlite:///FILE or mysql://"),
         ("hub.port", "8000", "hub.port 8000 is also server.port"),
-        ("ops.host", "0.0.0.0", "set ops.token"),
     ):
         ended = installation.run("config", "set", name, value)
         assert (ended.code, ended.out) == (3, "") and text in ended.err
     assert installation.config.read_text() == before
-
-
-def test_a_wrong_value_can_be_set_right(installation):
-    installation.ok("config", "set", "server.port", "8100")
-    installation.config.write_text(installation.config.read_text().replace("8100", '"x"'))
+    # what was wrong before can be set right
+    installation.config.write_text(before.replace("#port = 8000", 'port = "x"'))
     assert installation.run("check").code == 3
     installation.ok("config", "set", "server.port", "8200")
     installation.ok("check")

@@ -2,7 +2,6 @@
 
 import stat
 import tomllib
-from urllib.parse import quote
 
 import pytest
 
@@ -71,21 +70,19 @@ def test_a_value_for_a_file_that_is_there_is_told_to_be_ignored(run, tmp_path):
     assert contents(tmp_path) == before
 
 
-@pytest.mark.parametrize("mark", ["@", "/", "?", "#", "[", " ", "%", "é"])
-def test_a_password_that_is_not_encoded_leaves_no_trace(run, tmp_path, mark):
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("store.url=mysql://u:hid@zen@db:3306/sluice", "write it as %40"),
+        ("store.url=mysql://u:hidézen@db:3306/sluice", "write it as %C3%A9"),
+        ("server.prot=1", "did you mean server.port"),
+    ],
+)
+def test_bad_settings_leave_no_trace(run, tmp_path, value, message):
     folder = tmp_path / "gw"
-    code, out, err = run(folder, "--set", f"store.url=mysql://u:hid{mark}zen@db:3306/sluice")
+    code, out, err = run(folder, "--set", value)
     assert (code, out) == (3, "")
-    assert mark in err and quote(mark, safe="") in err and "hid" not in err
-    assert not folder.exists()
-
-
-def test_bad_settings_leave_no_trace(run, tmp_path):
-    folder = tmp_path / "gw"
-    code, out, err = run(folder, "--set", "server.prot=1", "--set", "server.workers=x")
-    assert (code, out) == (3, "")
-    assert "did you mean server.port" in err and "server.workers" in err
-    assert not folder.exists()
+    assert message in err and "hid" not in err and not folder.exists()
 
 
 def test_secrets_elsewhere(run, tmp_path, monkeypatch):

@@ -1,6 +1,5 @@
 """list, show, create, set, disable, enable, remove."""
 
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -61,54 +60,44 @@ def test_an_empty_list_says_how_to_begin(installation, kind):
     assert installation.run(kind, "list", "--json") == (0, "[]\n", "")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_unknown_names_are_answered_with_the_nearest(filled, kind):
-    [item] = filled.json(kind, "list")
-    name = name_of(kind, item)
+def test_unknown_names_are_answered_with_the_nearest(filled):
     for verb in ("show", "disable", "enable", "remove", "set"):
         words = ["enabled=true"] if verb == "set" else []
-        text = filled.refused(kind, verb, name[:-1] + "x", *words)
-        assert f'did you mean "{name}"?' in text and "the store" not in text
+        text = filled.refused("user", verb, "alicx", *words)
+        assert 'did you mean "alice"?' in text and "the store" not in text
 
 
 def test_users_are_made_and_removed(filled):
     assert filled.ok("user", "create", "bob", "balance=5", "role=admin") == 'user "bob" created\n'
-    assert filled.json("user", "show", "bob")["role"] == "admin"
-    assert filled.json("wallet", "show", "--user", "bob")["balance"] == "5"
+    shown = filled.json("user", "show", "bob")
+    assert (shown["role"], shown["enabled"]) == ("admin", True)
     assert 'user "bob" exists' in filled.refused("user", "create", "bob")
-    text = filled.refused("user", "set", "bob", "balance=7")
-    assert 'user "bob": balance counts only when a user is made' in text
-    assert "./sluice wallet credit" in text
+    assert "./sluice wallet credit" in filled.refused("user", "set", "bob", "balance=7")
     removed = filled.json("user", "remove", "bob")["changes"]
     assert removed == [{"kind": "user", "name": "bob", "action": "remove"}]
-    assert "bob" in filled.refused("user", "show", "bob")
 
 
-def test_lists_have_commas(filled):
-    filled.ok("group", "create", "second", "entries=chat_completions,messages", "multiplier=1.5")
-    group = filled.json("group", "show", "second")
-    assert group["entries"] == ["chat_completions", "messages"] and group["multiplier"] == "1.5"
-    filled.ok("channel", "set", "main", "groups=default,second", "priority=-1", "keys=one,two")
+def test_values_are_lists_and_may_come_from_the_environment(filled, monkeypatch):
+    monkeypatch.setenv("NEW_KEY", "another-upstream-key")
+    filled.ok("channel", "set", "main", "priority=-1", "keys=env:NEW_KEY,two")
     channel = filled.json("channel", "show", "main")
-    assert channel["groups"] == ["default", "second"] and channel["priority"] == -1
-    assert channel["keys"] == ["***", "***"]
+    assert (channel["priority"], channel["keys"]) == (-1, ["***", "***"])
+    # the same keys again change nothing, so they are what was read
+    same = ("channel", "set", "main", "keys=another-upstream-key,two")
+    assert filled.ok(*same) == "nothing to change\n"
+    assert "MISSING_KEY" in filled.refused("channel", "set", "main", "keys=env:MISSING_KEY")
 
 
 def test_subscriptions_show_what_their_window_spent(filled):
     [item] = filled.json("subscription", "list")
     assert item["spent"] == "0"
-    resets_ms = Instant().parse(item["resets_at"])
-    first_day, _ = window_at("month", resets_ms - 1)
+    first_day, _ = window_at("month", Instant().parse(item["resets_at"]) - 1)
     with filled.store() as db:
         account = f"{item['id']}:month:{first_day}"
         transaction(db, lambda: Quota.insert(account=account, spent=12 * 10**8).execute(db))
-    assert filled.json("subscription", "list") == [item | {"spent": "1.2"}]
-    assert filled.json("subscription", "show", "alice/monthly")["spent"] == "1.2"
-
-
-def test_help_says_how_a_subscription_is_named(installation):
-    text = installation.ok("subscription", "create", "--help")
-    assert "USER/PLAN" in text and "PLAN user=USER" in " ".join(text.split())
+    spent = item | {"spent": "1.2"}
+    assert filled.json("subscription", "list") == [spent]
+    assert filled.json("subscription", "show", "alice/monthly") == spent
 
 
 def test_wrong_usage_ends_with_2(filled):
@@ -119,29 +108,12 @@ def test_wrong_usage_ends_with_2(filled):
     assert "did you mean 'list'" in filled.misused("user", "lst")
 
 
-def test_values_may_come_from_the_environment(filled, monkeypatch):
-    monkeypatch.setenv("NEW_KEY", "another-upstream-key")
-    filled.ok("channel", "set", "main", "keys=env:NEW_KEY")
-    # the same key again changes nothing, so it is what was read
-    assert filled.ok("channel", "set", "main", "keys=another-upstream-key") == "nothing to change\n"
-    assert "MISSING_KEY" in filled.refused("channel", "set", "main", "keys=env:MISSING_KEY")
-
-
-def cpu_of_children_s():
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
-def test_a_list_starts_fast_and_without_the_heavy_libraries(filled):
+def test_a_list_starts_without_the_heavy_libraries(filled):
     program = (
         "import sys, app; code = app.main(sys.argv[1:]);"
         "sys.exit(code or sum(name in sys.modules for name in ('tornado', 'pycurl', 'asyncio')))"
     )
-    took_s = []
-    for kind in ("channel", "user", "channel"):
+    for kind in ("channel", "user"):
         argv = [sys.executable, "-c", program, kind, "list", "--config", str(filled.config)]
-        begun_s = cpu_of_children_s()
         done = subprocess.run(argv, check=False, capture_output=True, text=True, cwd=ROOT)
-        took_s.append(cpu_of_children_s() - begun_s)
         assert done.returncode == 0, done.stderr
-    assert min(took_s) < 1  # 0.25 s on a quiet machine

@@ -79,26 +79,19 @@ def calls(installation):
 )
 def test_filters_choose_records(installation, calls, options, which):
     expected = [calls[index].id for index in which]
-    for since in ((), ("--since", "2026-11-18")):
-        assert ids(export(installation, *since, *options)) == expected
-    assert ids(installation.json("usage", "tail", *since, *options)) == expected
+    assert ids(export(installation, *options)) == expected
+    assert ids(installation.json("usage", "tail", "--since", "2026-11-18", *options)) == expected
 
 
-def test_the_forms_of_an_export(installation, calls):
+def test_the_forms_of_an_export_and_of_a_tail(installation, calls):
     [found] = export(installation, "--request-id", calls[2].id)
-    assert list(found) == list(FIELDS)
-    assert found["cost"] == "0.000000006" and found["error_code"] == "insufficient_quota"
+    assert list(found) == list(FIELDS) and found["cost"] == "0.000000006"
     rows = list(csv.DictReader(io.StringIO(installation.ok("usage", "export", "--format=csv"))))
-    assert list(rows[0]) == list(FIELDS)
-    assert [row["id"] for row in rows] == ids(calls)
-    assert rows[5]["error_message"] == "'=1+1"
+    assert list(rows[0]) == list(FIELDS) and [row["id"] for row in rows] == ids(calls)
     assert installation.ok("usage", "export", "--format=csv", "--model=none").count("\n") == 1
     assert ids(installation.json("usage", "export")) == ids(calls)
     for verb in ("export", "tail"):
         assert installation.json("usage", verb, "--model", "none") == []
-
-
-def test_tail_shows_the_newest_with_whole_ids(installation, calls):
     assert ids(installation.json("usage", "tail", "--limit", "2")) == ids(calls[-2:])
     head, *lines = installation.ok("usage", "tail", "--limit", "3").splitlines()
     assert head.split()[:2] == ["recorded_at", "id"]
@@ -131,16 +124,17 @@ def test_an_export_is_whole_in_utf_8_under_any_locale_and_ends_quietly(installat
 
 
 def test_verify_recomputes_every_cost(installation, calls):
-    assert "is right\n" in installation.ok("usage", "verify")
     place = str(installation.folder / "sluice.db")
+    assert installation.ok("usage", "verify") == f"every cost of {place} is right\n"
     assert installation.json("usage", "verify") == {"ok": True, "store": place, "faults": []}
     with installation.store() as db:
         wrong = f'UPDATE "usage_records" SET "cost_nanos" = 1 WHERE "id" = \'{calls[1].id}\''
         db.execute_sql(wrong)
-    ended = installation.run("usage", "verify")
+    ended = installation.run("usage", "verify", "--since", "2026-11-18")
     assert ended.code == 1 and ended.out.startswith(calls[1].id)
     answer = json.loads(installation.run("usage", "verify", "--json").out)
     assert answer["ok"] is False and ids(answer["faults"]) == [calls[1].id]
+    assert installation.run("usage", "verify", "--since", "2026-11-19").code == 0
 
 
 def test_stats_sum_up_calls(installation, calls):
@@ -149,8 +143,6 @@ def test_stats_sum_up_calls(installation, calls):
         ("2026-11-18", "claude", 1),
         ("2026-11-18", "gpt-4.1", 5),
     ]
-    assert [rows[1][name] for name in ("ok", "refused", "failed")] == [4, 1, 0]
-    assert rows[1]["input_tokens"] == 5000 and rows[1]["cost"] == "0.00000003"
     assert installation.json("usage", "stats") == rows
     head, line = installation.ok("usage", "stats", "--by=user", "--user=bob").splitlines()
     columns = ["user", "calls", "ok", "refused", "client_gone", "failed", "tokens", "cost"]
@@ -158,12 +150,11 @@ def test_stats_sum_up_calls(installation, calls):
     assert line.split() == ["bob", "1", "1", "0", "0", "0", "1000/500", "0.000000006"]
     by_key = installation.json("usage", "stats", "--by", "key")
     assert by_key == installation.json("usage", "stats", "--by", "key-id") and by_key[0]["key_id"]
-    assert "once" in installation.misused("usage", "stats", "--by", "key,key_id")
-    [found] = installation.json("usage", "stats", "--by", "status", "--status", "429")
-    assert (found["status"], found["calls"]) == (429, 1)
-    since = ("--since", "2026-11-18T11:06:43Z")
-    assert [row["calls"] for row in installation.json("usage", "stats", "--by=day", *since)] == [4]
     assert installation.json("usage", "stats", "--until", "2026-11-18") == []
+    text = installation.ok("usage", "stats", "--format=csv")
+    texts = [{name: str(value) for name, value in row.items()} for row in rows]
+    assert list(csv.DictReader(io.StringIO(text))) == texts
+    installation.misused("usage", "stats", "--format", "pdf")
 
 
 def test_stats_end_with_totals_of_all_such_calls(installation, calls):
@@ -175,14 +166,6 @@ def test_stats_end_with_totals_of_all_such_calls(installation, calls):
     assert (first.split()[1], total.split()[:2]) == ("5", ["total", "6"])
     empty = installation.ok("usage", "stats", "--by=user", "--until=2026-11-18")
     assert empty.count("\n") == 1
-
-
-def test_stats_as_csv(installation, calls):
-    text = installation.ok("usage", "stats", "--by=user", "--format=csv")
-    rows = installation.json("usage", "stats", "--by=user")
-    texts = [{name: str(value) for name, value in row.items()} for row in rows]
-    assert list(csv.DictReader(io.StringIO(text))) == texts
-    installation.misused("usage", "stats", "--format", "pdf")
 
 
 def test_stats_of_yesterday_and_of_this_month(installation):
@@ -197,39 +180,22 @@ def test_stats_of_yesterday_and_of_this_month(installation):
     assert "this-month" in installation.misused("usage", "stats", "--since", "next-month")
 
 
-def test_verify_from_a_day_on(installation, calls):
-    with installation.store() as db:
-        db.execute_sql('UPDATE "usage_records" SET "cost_nanos" = 1')
-    assert installation.run("usage", "verify", "--since", "2026-11-18").code == 1
-    place = installation.folder / "sluice.db"
-    text = installation.ok("usage", "verify", "--since", "2026-11-19")
-    assert text == f"every cost of {place} is right\n"
-    with installation.store() as db:
-        db.execute_sql('UPDATE "usage_by_key" SET "calls" = 77 WHERE "user" = \'bob\'')
-    assert installation.run("usage", "verify", "--since", "2026-11-19").code == 0
-
-
 def test_stats_show_what_cost_most_first(installation, calls):
-    dear = record(7, user="carl", output_tokens=900_000)
-    installation.write_records(dear)
-    options = ("--by", "user", "--sort", "cost")
-    rows = installation.json("usage", "stats", *options)
+    installation.write_records(record(7, user="carl", output_tokens=900_000))
+    options = ("usage", "stats", "--by", "user", "--sort", "cost")
+    rows = installation.json(*options)
     assert [row["user"] for row in rows] == ["carl", "alice", "bob"]
-    assert installation.json("usage", "stats", *options, "--top", "2") == rows[:2]
-    rows = installation.json("usage", "stats", "--by", "user", "--sort", "calls", "--top", "1")
-    assert [(row["user"], row["calls"]) for row in rows] == [("alice", 5)]
-    rows = installation.json("usage", "stats", "--by", "user", "--top", "2")
-    assert [row["user"] for row in rows] == ["alice", "bob"]
+    assert installation.json(*options, "--top", "2") == rows[:2]
     assert "cost" in installation.misused("usage", "stats", "--sort", "price")
     installation.misused("usage", "stats", "--top", "0")
 
 
-@pytest.mark.parametrize("by", ["day,colour", "", "day,day", "key-id,key_id"])
-def test_stats_by_something_else_is_wrong_usage(installation, by):
-    assert "key_id" in installation.misused("usage", "stats", "--by", by)
+def test_stats_by_something_else_is_wrong_usage(installation):
+    for by in ("day,colour", "", "day,day", "key-id,key_id"):
+        assert "key_id" in installation.misused("usage", "stats", "--by", by)
 
 
-def test_wrong_sums_are_told_and_made_anew(installation, calls):
+def test_wrong_sums_are_named_and_made_anew(installation, calls):
     with installation.store() as db:
         db.execute_sql('UPDATE "usage_by_key" SET "calls" = 77 WHERE "user" = \'bob\'')
     ended = installation.run("usage", "verify")
@@ -237,7 +203,6 @@ def test_wrong_sums_are_told_and_made_anew(installation, calls):
     answer = json.loads(installation.run("usage", "verify", "--json").out)
     assert [fault["id"] for fault in answer["faults"]] == [None]
     assert installation.json("usage", "rebuild-rollups") == {"days": 1}
-    assert installation.ok("usage", "rebuild-rollups") == "the sums of 1 days are made anew\n"
     assert "is right\n" in installation.ok("usage", "verify")
 
 
@@ -248,22 +213,20 @@ def test_prune_removes_old_days_and_keeps_their_sums(installation):
     old = [record(n, id=ulid(today_ms - 100 * DAY_MS, bytes([n] * 10))) for n in range(3)]
     young = record(9, id=ulid(today_ms - 20 * DAY_MS, bytes(10)))
     installation.write_records(*old, young)
-    assert installation.json("usage", "prune", "--older-than", "200d")["records"] == 0
-    shown = installation.json("usage", "prune", "--older-than", "90d", "--dry-run")
-    text = installation.ok("usage", "prune", "--older-than", "90d", "--dry-run")
+    prune = ("usage", "prune", "--older-than", "90d")
+    shown = installation.json(*prune, "--dry-run")
+    text = installation.ok(*prune, "--dry-run")
     assert text == f"would remove what began before {shown['before']}: 3 records\n"
-    assert shown["records"] == 3 and len(export(installation)) == 4
-    answer = installation.json("usage", "prune", "--older-than", "90d")
+    assert len(export(installation)) == 4
+    answer = installation.json(*prune)
     assert (answer["partitions"], answer["records"]) == (0, 3)
-    assert answer["before"].count("-") == 2
     assert ids(export(installation)) == [young.id]
     assert sum(row["calls"] for row in installation.json("usage", "stats", "--by=day")) == 4
     assert "is right\n" in installation.ok("usage", "verify")
-    assert installation.ok("usage", "prune", "--older-than=1d").startswith("removed what began")
-    assert export(installation) == []
+    assert installation.ok(*prune).startswith("removed what began")
     with installation.store() as db:
         acts = [(entry["action"], entry["kind"]) for entry in entries(db, 9)]
-        assert acts == [("prune", "usage")] * 3
+        assert acts == [("prune", "usage")] * 2
 
 
 @pytest.mark.parametrize(
@@ -324,20 +287,8 @@ def test_following_in_an_empty_store_with_a_filter(installation):
     installation.apply({"user": [{"name": "bob"}]})
     with following(installation, "--user", "bob") as process:
         assert lines_of(process, 1)[0].split()[:2] == ["recorded_at", "id"]
-        now = now_ms()
-        installation.write_records(record(1), record(2, user="bob"), recorded_ms=now)
+        installation.write_records(record(1), record(2, user="bob"), recorded_ms=now_ms())
         assert lines_of(process, 1)[0].split()[1] == record(2).id
-        process.send_signal(signal.SIGINT)
-        assert process.wait(WAIT_S) == 0
-
-
-def test_recent_records_are_not_cut_off_by_the_limit_twice(installation):
-    """The newest ones are written just now, more of them than are asked for."""
-    installation.write_records(*(record(n) for n in range(9)), recorded_ms=now_ms())
-    with following(installation, "--json", "--limit", "3") as process:
-        assert ids(map(json.loads, lines_of(process, 3))) == [record(n).id for n in (6, 7, 8)]
-        time.sleep(1.2)
-        assert not select.select([process.stdout], [], [], 0)[0]
 
 
 def test_the_columns_of_the_text_form_stand_under_their_names():
@@ -349,17 +300,12 @@ def test_the_columns_of_the_text_form_stand_under_their_names():
     assert line.count("…") == len(names) - 1
 
 
-VERBS = ("tail", "export", "stats")
-
-
 UNKNOWN = [
     ("--user", "alicia", 'there is no user "alicia"; did you mean "alice"?'),
     ("--user", "x", 'there is no user "x"\n'),
     ("--group", "defualt", 'there is no group "defualt"; did you mean "default"?'),
     ("--channel", "mian", 'there is no channel "mian"; did you mean "main"?'),
     ("--key-id", "alice/labtop", 'there is no key "alice/labtop"; did you mean "alice/laptop"'),
-    ("--key-id", "01ABC", 'there is no key "01ABC"; write USER/NAME or an id'),
-    ("--outcome", "upstream-error", 'there is no outcome "upstream-error"; did you mean'),
     ("--outcome", "x", "there are: ok, refused"),
     ("--error-code", "insuficient_quota", 'did you mean "insufficient_quota"?'),
 ]
@@ -367,30 +313,24 @@ KNOWN = ["--user=alice", "--group=default", "--channel=main", "--key-id=alice/la
 KNOWN += ["--outcome=drained", "--error-code=gateway_lost"]
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_what_a_filter_names_must_exist(filled, verb):
+def test_what_a_filter_names_must_exist(filled):
     for option, value, problem in UNKNOWN:
-        assert problem in filled.refused("usage", verb, option, value)
+        assert problem in filled.refused("usage", "tail", option, value)
     span = ("--since", "2026-11-02", "--until", "2026-11-01")
-    assert "--since must be before --until" in filled.misused("usage", verb, *span)
+    assert "--since must be before --until" in filled.misused("usage", "export", *span)
     for option in KNOWN:  # and may have no calls
-        assert filled.json("usage", verb, option, "--since=1h") == []
+        assert filled.json("usage", "stats", option, "--since=1h") == []
 
 
-def test_a_key_is_named_as_key_show_names_it(filled):
+def test_keys_by_name_or_id_and_what_was_removed_are_found(filled):
     [key] = filled.json("key", "list")
-    made = record(1, key_id=key["id"])
-    filled.write_records(made, record(2))
+    own = record(2, key_id=key["id"])
+    gone = record(1, user="gone", key_id="old-key", channel="away")
+    filled.write_records(own, gone)
     for name in ("alice/laptop", key["id"]):
-        [found] = filled.json("usage", "tail", "--key-id", name)
-        assert found["id"] == made.id
-
-
-def test_what_was_removed_is_still_found(filled):
-    filled.write_records(record(1, user="gone", key_id="old-key", channel="away"))
+        assert ids(filled.json("usage", "tail", "--key-id", name)) == [own.id]
     for option in ("--user=gone", "--key-id=old-key", "--channel=away"):
-        [found] = filled.json("usage", "tail", option)
-        assert found["user"] == "gone"
+        assert ids(filled.json("usage", "tail", option)) == [gone.id]
 
 
 def test_what_no_index_knows_is_looked_for_in_the_last_days(filled):

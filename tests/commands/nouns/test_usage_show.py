@@ -81,29 +81,20 @@ def test_a_call_that_was_refused_cost_nothing(installation, failed):
     text = installation.ok("usage", "show", failed[1].id)
     assert "error        model_not_found: Model 'x' is not available." in text
     assert "nothing was charged (usage: none)" in text and "attempts" not in text
-    assert installation.json("usage", "show", failed[1].id)["cost_lines"] == []
 
 
 def test_the_newest_of_several_calls_is_shown_and_the_others_are_named(installation):
-    made = [recent(n, minutes_ago=60 * n, client_request_id="same") for n in (1, 2, 3)]
+    made = [recent(n, minutes_ago=n * 9 * 24 * 60, client_request_id="same") for n in (1, 2, 3)]
     installation.write_records(*made, recent(9))
     ended = installation.run("usage", "show", "same", "--json")
     assert json.loads(ended.out)["id"] == made[0].id
     assert "the newest of 3 calls" in ended.err
     named = [line.split()[0] for line in ended.err.splitlines()[1:]]
     assert named == [made[1].id, made[2].id]
+    assert "--since" in installation.refused("usage", "show", "same", "--since", "8d")
 
 
-def test_an_id_that_nothing_has_ends_with_1_and_says_where_was_looked(installation, failed):
-    for nothing in ("chatcmpl-none", ulid(now_ms(), bytes(10))):
-        text = installation.refused("usage", "show", nothing)
-        assert f'no record has the id "{nothing}"' in text
-        assert "--since" not in text and "log" in text
-
-
-def test_calls_of_any_age_are_found_unless_a_time_is_given(installation):
-    old = recent(1, minutes_ago=9 * 24 * 60, client_request_id="long-ago")
-    installation.write_records(old)
-    assert installation.json("usage", "show", "long-ago")["id"] == old.id
-    assert "--since" in installation.refused("usage", "show", "long-ago", "--since", "8d")
-    assert installation.json("usage", "show", old.id)["id"] == old.id
+def test_an_id_that_nothing_has_ends_with_1_and_says_where_was_looked(installation):
+    text = installation.refused("usage", "show", "chatcmpl-none")
+    assert 'no record has the id "chatcmpl-none"' in text
+    assert "--since" not in text and "log" in text

@@ -21,34 +21,33 @@ def db(installation: Installation):
     discard(db)
 
 
-def test_a_password_from_stdin_ends_sessions_and_is_audited(installation, db):
-    cookie = sessions.begin(db, people.check(db, "alice", OLD).id, "192.0.2.7", "Browser/1")
+def test_a_password_ends_sessions_and_is_audited(installation, db):
+    def begin():
+        return sessions.begin(db, people.check(db, "alice", OLD).id, "192.0.2.7", "Browser/1")
+
+    cookie, (_, token) = begin(), tokens.create(db, "alice", ["read"], actor="tester")
     text = installation.ok("user", "password", "alice", "--stdin", stdin=f"{NEW}\nmore\n")
     assert "password set" in text and NEW not in text
     assert people.check(db, "alice", NEW) and people.check(db, "alice", OLD) is None
-    assert sessions.find(db, cookie) is None
+    assert sessions.find(db, cookie) is None and tokens.find(db, token) is None
     acts = {row["action"]: row["after"] for row in entries(db, 9) if row["name"] == "alice"}
     assert acts["set"] == {"password": "***"}
-    assert acts["end_session"] == {"sessions": 1, "tokens": 0}
+    assert acts["end_session"] == {"sessions": 1, "tokens": 1}
+    installation.ok("user", "set", "alice", f"password={OLD}")
+    cookie = begin()
+    installation.ok("user", "set", "alice", "rpm=10")
+    assert sessions.find(db, cookie)
+    installation.ok("user", "set", "alice", f"password={NEW}")
+    assert sessions.find(db, cookie) is None
 
 
 def test_a_password_that_cannot_be_one_changes_nothing(installation, db):
-    for given, hint in (("", "12"), ("short", "12"), ("qwerty123456", "guessed")):
-        text = installation.refused("user", "password", "alice", "--stdin", stdin=f"{given}\n")
-        assert hint in text
+    text = installation.refused("user", "password", "alice", "--stdin", stdin="\n")
+    assert "12" in text
     for way in (("create", "dora"), ("set", "alice")):
         assert "guessed" in installation.refused("user", *way, "password=qwerty123456")
     assert people.check(db, "alice", OLD)
     installation.refused("user", "password", "nobody", "--stdin", stdin=f"{NEW}\n")
-
-
-def test_a_password_by_set_or_apply_ends_sessions_too(installation, db):
-    cookie = sessions.begin(db, people.check(db, "alice", OLD).id, "192.0.2.7", "Browser/1")
-    _, token = tokens.create(db, "alice", ["read"], actor="tester")
-    installation.ok("user", "set", "alice", "rpm=10")
-    assert sessions.find(db, cookie) and tokens.find(db, token)
-    installation.ok("user", "set", "alice", f"password={NEW}")
-    assert sessions.find(db, cookie) is None and tokens.find(db, token) is None
 
 
 def test_one_time_codes_are_switched_off(installation, db):

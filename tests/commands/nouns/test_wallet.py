@@ -10,14 +10,6 @@ from store.money.wallet import find_owner
 from tests.commands.conftest import record
 
 
-def wallet(filled, user="alice"):
-    return filled.json("wallet", "show", "--user", user)
-
-
-def move(filled, verb, amount, *more):
-    return filled.json("wallet", verb, "--user", "alice", "--amount", amount, *more)
-
-
 @pytest.fixture
 def call(filled):
     """A call of alice in the books; its record."""
@@ -28,10 +20,21 @@ def call(filled):
     return made
 
 
-def test_a_wallet_is_shown(filled):
+def test_a_wallet_and_its_ledger_are_shown(filled):
+    of_alice = ("--user", "alice")
     amounts = {"balance": "10", "held": "0", "leased": "0"}
-    assert wallet(filled) == {"user": "alice", "currency": "USD", **amounts}
-    assert "balance   10\n" in filled.ok("wallet", "show", "--user", "alice")
+    shown = filled.json("wallet", "show", *of_alice)
+    assert shown == {"user": "alice", "currency": "USD", **amounts}
+    assert "balance   10\n" in filled.ok("wallet", "show", *of_alice)
+    filled.ok("wallet", "debit", *of_alice, "--amount", "0.000000001", "--reason", "fee")
+    lines = filled.json("wallet", "ledger", *of_alice)
+    fields = ["at", "kind", "amount", "balance_after", "reference", "reason"]
+    assert [list(line) for line in lines] == [fields] * 2
+    assert [line["amount"] for line in lines] == ["10", "-0.000000001"]
+    assert (lines[1]["balance_after"], lines[1]["reason"]) == ("9.999999999", "fee")
+    assert "9.999999999" in filled.ok("wallet", "ledger", *of_alice)
+    for verb in ("show", "ledger"):
+        assert 'did you mean "alice"' in filled.refused("wallet", verb, "--user", "alise")
 
 
 def test_what_was_booked_before_is_said(filled):
@@ -45,46 +48,18 @@ def test_what_was_booked_before_is_said(filled):
     assert 'the id i-1 is that of a credit of 5, reason "x"; ' in text
 
 
-def test_ledger_lines_add_up(filled):
-    move(filled, "credit", "2.5", "--reason", "gift", "--id", "gift-1")
-    move(filled, "debit", "0.000000001", "--reason", "fee")
-    lines = filled.json("wallet", "ledger", "--user", "alice")
-    fields = ["at", "kind", "amount", "balance_after", "reference", "reason"]
-    assert [list(line) for line in lines] == [fields] * 3
-    shown = [(line["kind"], line["amount"], line["balance_after"]) for line in lines]
-    assert shown == [
-        ("credit", "10", "10"),
-        ("credit", "2.5", "12.5"),
-        ("debit", "-0.000000001", "12.499999999"),
-    ]
-    assert (lines[1]["reference"], lines[1]["reason"]) == ("gift-1", "gift")
-    assert wallet(filled)["balance"] == "12.499999999"
-    assert "gift-1" in filled.ok("wallet", "ledger", "--user", "alice")
-
-
 def test_what_is_no_amount_is_wrong_usage(filled):
-    for amount in ("1e3", "-1", "", "1.0000000001", "ten"):
-        args = ("--user=alice", f"--amount={amount}", "--reason=r")
-        assert "--amount" in filled.misused("wallet", "credit", *args)
+    args = ("--user=alice", "--amount=1e3", "--reason=r")
+    assert "--amount" in filled.misused("wallet", "credit", *args)
 
 
 def test_a_call_is_refunded_once(filled, call):
-    assert call.cost_nanos == 6
-    assert wallet(filled)["balance"] == "9.999999994"
-    first = filled.json("wallet", "refund", "--call", call.id, "--reason", "vendor was wrong")
-    assert list(first) == [
-        *("user", "at", "kind", "amount", "balance_after", "reference", "reason")
-    ]
-    assert (first["user"], first["kind"], first["amount"]) == ("alice", "refund", "0.000000006")
-    assert (first["reference"], first["reason"]) == (call.id, "vendor was wrong")
-    ended = filled.run("wallet", "refund", "--call", call.id, "--json")
+    refund = ("wallet", "refund", "--call", call.id)
+    first = filled.json(*refund, "--reason", "vendor was wrong")
+    expected = {"user": "alice", "kind": "refund", "amount": "0.000000006", "balance_after": "10"}
+    expected |= {"at": first["at"], "reference": call.id, "reason": "vendor was wrong"}
+    assert first == expected
+    ended = filled.run(*refund, "--json")
     assert (ended.code, json.loads(ended.out)) == (0, first)
     assert f"refunded before, at {first['at']}: nothing is changed" in ended.err
-    assert wallet(filled)["balance"] == "10"
-    assert "10" in filled.ok("wallet", "refund", "--call", call.id)
-    assert filled.ok("books", "verify")
-
-
-def test_a_misspelt_user_is_answered_with_the_nearest(filled):
-    for verb in ("show", "ledger"):
-        assert 'did you mean "alice"' in filled.refused("wallet", verb, "--user", "alise")
+    assert "10" in filled.ok(*refund) and filled.ok("books", "verify")
