@@ -5,7 +5,7 @@ another family. Source: the request types of the official OpenAI SDK 3.57, and w
 family take besides.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from adapters.chat_completions.decode_turns import decode_turns
@@ -27,37 +27,25 @@ from adapters.ir.request import Ask, Effort, Feature, Output, Request, Thinking,
 from adapters.json.jsonio import Spans, loads
 from adapters.json.structure import Steps
 
+_OF_OWN_NAME: tuple[Feature, ...] = (  # fields that ask for the feature of their name
+    *("frequency_penalty", "logit_bias", "logprobs", "metadata", "moderation", "n", "prediction"),
+    *("presence_penalty", "seed", "stop", "temperature", "top_k", "top_p", "verbosity"),
+)
 FIELDS: Mapping[str, Asking] = {
     **dict.fromkeys(("model", "messages", "stream", "max_tokens", "max_completion_tokens"), ""),
-    **dict.fromkeys(("tools", "tool_choice", "functions", "function_call"), ""),
-    "audio": "output_modalities",
-    "frequency_penalty": "frequency_penalty",
-    "logit_bias": "logit_bias",
-    "logprobs": "logprobs",
-    "metadata": "metadata",
-    "modalities": "output_modalities",
-    "moderation": "moderation",
-    "n": "n",
+    **dict.fromkeys(("tools", "tool_choice", "functions", "function_call", "stream_options"), ""),
+    **{feature: feature for feature in _OF_OWN_NAME},
+    **dict.fromkeys(("audio", "modalities"), "output_modalities"),
+    **dict.fromkeys(
+        ("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"), "cache_key"
+    ),
+    **dict.fromkeys(("safety_identifier", "user"), "end_user"),
     "parallel_tool_calls": "parallel_tools",
-    "prediction": "prediction",
-    "presence_penalty": "presence_penalty",
-    "prompt_cache_key": "cache_key",
-    "prompt_cache_options": "cache_key",
-    "prompt_cache_retention": "cache_key",
     "reasoning_effort": "reasoning",
     "response_format": "schema_output",
-    "safety_identifier": "end_user",
-    "seed": "seed",
     "service_tier": "tier",
-    "stop": "stop",
     "store": "other",
-    "stream_options": "",
-    "temperature": "temperature",
-    "top_k": "top_k",
     "top_logprobs": "logprobs",
-    "top_p": "top_p",
-    "user": "end_user",
-    "verbosity": "verbosity",
     "web_search_options": "hosted_search",
 }
 
@@ -67,12 +55,7 @@ _LARGE_BYTES = 262_144  # of messages; larger ones are decoded after a yield
 
 _EFFORTS: dict[str, Effort] = {
     "none": "off",
-    "minimal": "minimal",
-    "low": "low",
-    "medium": "medium",
-    "high": "high",
-    "xhigh": "xhigh",
-    "max": "max",
+    **{effort: effort for effort in ("minimal", "low", "medium", "high", "xhigh", "max")},
 }
 _EFFORT_WORDS = tuple(_EFFORTS)
 _TIERS = ("auto", "default", "flex", "priority")
@@ -154,36 +137,27 @@ def _settings(fields: dict[str, Any], asks: list[Ask]) -> dict[str, Any]:
     }
 
 
-def _is_one(value: object) -> bool:
-    return value == 1
-
-
-# Fields that ask for the feature of their name, unless they have their default.
-_PLAIN: dict[str, tuple[Feature, Callable[[object], bool]]] = {
-    "temperature": ("temperature", _is_one),
-    "top_p": ("top_p", _is_one),
-    "top_k": ("top_k", lambda value: value == -1),
-    "seed": ("seed", lambda value: False),
-    "frequency_penalty": ("frequency_penalty", lambda value: not value),
-    "presence_penalty": ("presence_penalty", lambda value: not value),
-    "logit_bias": ("logit_bias", lambda value: not value),
-    "stop": ("stop", lambda value: not value),
-    "n": ("n", _is_one),
-    "verbosity": ("verbosity", lambda value: value == "medium"),
-    "user": ("end_user", lambda value: not value),
-    "safety_identifier": ("end_user", lambda value: not value),
-    "metadata": ("metadata", lambda value: not value),
-    "prompt_cache_key": ("cache_key", lambda value: not value),
-    "store": ("other", lambda value: not value),
-    "modalities": ("output_modalities", lambda value: value in ([], ["text"])),
+_EMPTY: tuple[object, ...] = (0, "", [], {})  # and false, which equals 0
+# Fields that ask for their feature, unless they have one of these values.
+_DEFAULTS: dict[str, tuple[object, ...]] = {
+    "temperature": (1,),
+    "top_p": (1,),
+    "top_k": (-1,),
+    "seed": (),
+    **dict.fromkeys(("frequency_penalty", "presence_penalty", "logit_bias", "stop"), _EMPTY),
+    "n": (1,),
+    "verbosity": ("medium",),
+    **dict.fromkeys(("user", "safety_identifier", "metadata"), _EMPTY),
+    **dict.fromkeys(("prompt_cache_key", "store"), _EMPTY),
+    "modalities": ([], ["text"]),
 }
 
 
 def _ask_for(fields: dict[str, Any], asks: list[Ask]) -> None:
-    for name, (feature, is_nothing) in _PLAIN.items():
+    for name, defaults in _DEFAULTS.items():
         value = fields.get(name)
-        if value is not None and not is_nothing(value):
-            asks.append(Ask(feature, name))
+        if value is not None and value not in defaults:
+            asks.append(Ask(FIELDS[name] or "other", name))
 
 
 def _parallel(fields: dict[str, Any], asks: list[Ask]) -> bool | None:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from adapters.family.codec import Asking, stop_sequences
 from adapters.faults import wrong_type, wrong_value
-from adapters.generate_content.decode_turns import TurnReader, decode_texts
+from adapters.generate_content.decode_turns import TurnReader, decode_detail, decode_texts
 from adapters.generate_content.parts import (
     COUNT_KEYWORDS,
     COUNTED,
@@ -37,32 +37,28 @@ BODY_FIELDS: Mapping[str, Asking] = {
 }
 CONFIG_FIELDS: Mapping[str, Asking] = {
     "maxOutputTokens": "",
-    "audioTimestamp": "output_modalities",
-    "audioTranscriptionConfig": "output_modalities",
+    **dict.fromkeys(
+        (
+            *("audioTimestamp", "audioTranscriptionConfig", "imageConfig", "responseFormat"),
+            *("responseModalities", "speechConfig", "translationConfig"),
+        ),
+        "output_modalities",
+    ),
+    **dict.fromkeys(("enableAffectiveDialog", "enableEnhancedCivicAnswers"), "other"),
+    **dict.fromkeys(("modelSelectionConfig", "routingConfig"), "other"),
+    **dict.fromkeys(("logprobs", "responseLogprobs"), "logprobs"),
+    **dict.fromkeys(("responseJsonSchema", "responseSchema"), "schema_output"),
     "candidateCount": "n",
-    "enableAffectiveDialog": "other",
-    "enableEnhancedCivicAnswers": "other",
     "frequencyPenalty": "frequency_penalty",
-    "imageConfig": "output_modalities",
-    "logprobs": "logprobs",
     "mediaResolution": "image_detail",
-    "modelSelectionConfig": "other",
     "presencePenalty": "presence_penalty",
-    "responseFormat": "output_modalities",
-    "responseJsonSchema": "schema_output",
-    "responseLogprobs": "logprobs",
     "responseMimeType": "json_output",
-    "responseModalities": "output_modalities",
-    "responseSchema": "schema_output",
-    "routingConfig": "other",
     "seed": "seed",
-    "speechConfig": "output_modalities",
     "stopSequences": "stop",
     "temperature": "temperature",
     "thinkingConfig": "reasoning",
     "topK": "top_k",
     "topP": "top_p",
-    "translationConfig": "output_modalities",
 }
 FIELDS: Mapping[str, Asking] = {
     **BODY_FIELDS,
@@ -217,13 +213,8 @@ _READ_OF_CONFIG = frozenset({
     "maxOutputTokens", "candidateCount", "responseLogprobs", "logprobs", "responseMimeType",
     "responseSchema", "responseJsonSchema", "responseModalities",
 })  # fmt: skip
-_EFFORTS: dict[str, Effort] = {
-    "MINIMAL": "minimal",
-    "LOW": "low",
-    "MEDIUM": "medium",
-    "HIGH": "high",
-    "XHIGH": "xhigh",
-}
+_LEVELS: tuple[Effort, ...] = ("minimal", "low", "medium", "high", "xhigh")
+_EFFORTS: dict[str, Effort] = {level.upper(): level for level in _LEVELS}
 
 
 def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Request]:
@@ -231,7 +222,7 @@ def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Requ
     spans, prefix = _inner(spans)
     body = ApiFields(_without_contents(spans), prefix)
     config = body.object("generationConfig") or ApiFields({}, body.at("generationConfig"))
-    reader = TurnReader(detail=_detail(config))
+    reader = TurnReader(detail=decode_detail(config.text("mediaResolution")))
     contents = spans.raw(_CONTENTS) or b"[]"
     yield True
     listed = _elements(contents, body.at(_CONTENTS))
@@ -382,11 +373,6 @@ def _thinking(config: ApiFields) -> Thinking | None:
     if level and level not in _EFFORTS and level != "THINKING_LEVEL_UNSPECIFIED":
         raise wrong_value(thinking.at("thinkingLevel"), "expected MINIMAL, LOW, MEDIUM or HIGH")
     return Thinking(_EFFORTS.get(level), show=show)
-
-
-def _detail(config: ApiFields) -> str:
-    word = config.text("mediaResolution").upper()
-    return {"MEDIA_RESOLUTION_LOW": "low", "MEDIA_RESOLUTION_HIGH": "high"}.get(word, "")
 
 
 def _at_least_one(config: ApiFields, name: str) -> int | None:

@@ -16,32 +16,27 @@ from adapters.json.jsonio import Spans, loads
 from adapters.json.structure import Steps
 from adapters.messages.decode_turns import blocks, decode_mark, decode_system, turn_steps
 
+_OF_OWN_NAME: tuple[Feature, ...] = (  # fields that ask for the feature of their name
+    *("container", "context_management", "speed", "temperature", "top_k", "top_p"),
+)
 FIELDS: Mapping[str, Asking] = {
     **dict.fromkeys(("model", "messages", "max_tokens", "system", "stream"), ""),
     **dict.fromkeys(("tools", "tool_choice", "betas"), ""),
-    "billing_policy": "vendor_terms",
+    **{feature: feature for feature in _OF_OWN_NAME},
+    **dict.fromkeys(
+        ("billing_policy", "inference_geo", "user_profile_id", "workspace_id"), "vendor_terms"
+    ),
+    **dict.fromkeys(("fallback_credit_token", "fallbacks"), "other"),
+    **dict.fromkeys(("output_config", "output_format"), "schema_output"),
     "cache_control": "cache_mark",
     "compaction": "output_modalities",
-    "container": "container",
-    "context_management": "context_management",
     "diagnostics": "include",
-    "fallback_credit_token": "other",
-    "fallbacks": "other",
-    "inference_geo": "vendor_terms",
     "mcp_servers": "hosted_tool",
     "metadata": "end_user",
-    "output_config": "schema_output",
-    "output_format": "schema_output",
     "service_tier": "tier",
-    "speed": "speed",
     "stop_sequences": "stop",
-    "temperature": "temperature",
     "thinking": "reasoning",
     "thread": "stored_state",
-    "top_k": "top_k",
-    "top_p": "top_p",
-    "user_profile_id": "vendor_terms",
-    "workspace_id": "vendor_terms",
 }
 
 
@@ -108,11 +103,7 @@ def decode_choice(
 
 
 _EFFORTS: dict[str, Effort] = {
-    "low": "low",
-    "medium": "medium",
-    "high": "high",
-    "xhigh": "xhigh",
-    "max": "max",
+    effort: effort for effort in ("low", "medium", "high", "xhigh", "max")
 }
 _READ = frozenset(
     {

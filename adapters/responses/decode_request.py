@@ -16,36 +16,28 @@ from adapters.json.jsonio import Spans, elements, loads
 from adapters.json.structure import Steps
 from adapters.responses.decode_turns import TurnBuilder
 
+_OF_OWN_NAME: tuple[Feature, ...] = (  # fields that ask for the feature of their name
+    *("context_management", "include", "metadata", "moderation", "reasoning", "temperature"),
+    *("top_p", "truncation"),
+)
 FIELDS: Mapping[str, Asking] = {
     **dict.fromkeys(("model", "input", "instructions", "stream", "max_output_tokens"), ""),
     **dict.fromkeys(("tools", "tool_choice", "stream_options"), ""),
+    **dict.fromkeys(("background", "background_options"), "background"),
+    **dict.fromkeys(("conversation", "previous_response_id", "prompt"), "stored_state"),
+    **dict.fromkeys(
+        ("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"), "cache_key"
+    ),
+    **dict.fromkeys(("safety_identifier", "user"), "end_user"),
+    **dict.fromkeys(("max_tool_calls", "store"), "other"),
+    **{feature: feature for feature in _OF_OWN_NAME},
     "access_programs": "vendor_terms",
-    "background": "background",
-    "background_options": "background",
-    "context_management": "context_management",
-    "conversation": "stored_state",
     "image": "image_detail",
-    "include": "include",
-    "max_tool_calls": "other",
-    "metadata": "metadata",
-    "moderation": "moderation",
     "parallel_tool_calls": "parallel_tools",
     "personality": "verbosity",
-    "previous_response_id": "stored_state",
-    "prompt": "stored_state",
-    "prompt_cache_key": "cache_key",
-    "prompt_cache_options": "cache_key",
-    "prompt_cache_retention": "cache_key",
-    "reasoning": "reasoning",
-    "safety_identifier": "end_user",
     "service_tier": "tier",
-    "store": "other",
-    "temperature": "temperature",
     "text": "schema_output",
     "top_logprobs": "logprobs",
-    "top_p": "top_p",
-    "truncation": "truncation",
-    "user": "end_user",
 }
 
 _EFFORTS: dict[str, Effort] = {
@@ -55,12 +47,7 @@ _EFFORTS: dict[str, Effort] = {
 _SEALED = "reasoning.encrypted_content"
 _LOGPROBS = "message.output_text.logprobs"
 Tier = Literal["", "auto", "default", "flex", "priority"]
-_TIERS: dict[str, Tier] = {
-    "auto": "auto",
-    "default": "default",
-    "flex": "flex",
-    "priority": "priority",
-}
+_TIERS: dict[str, Tier] = {tier: tier for tier in ("auto", "default", "flex", "priority")}
 _UNREAD = frozenset({"context", "mode"})  # of ``reasoning``
 _NOTHING = (b"null", b"{}", b"[]", b'""', b"false")
 # Fields that are decoded, each with its asks, or that have no influence on the answer.

@@ -38,25 +38,15 @@ _REQUEST = "invalid_request_error"
 _POLICY = "content_policy"
 # Error codes that only this family has -> codes that all families know.
 _KINDS = {
-    "invalid_prompt": _REQUEST,
-    "data_residency_mismatch": _REQUEST,
-    "bio_policy": _POLICY,
-    "misalignment_policy_violation": _POLICY,
+    **dict.fromkeys(("invalid_prompt", "data_residency_mismatch"), _REQUEST),
+    **dict.fromkeys(("bio_policy", "misalignment_policy_violation"), _POLICY),
     "image_content_policy_violation": _POLICY,
     "vector_store_timeout": "timeout",
-    "invalid_image": _REQUEST,
-    "invalid_image_format": _REQUEST,
-    "invalid_base64_image": _REQUEST,
-    "invalid_image_url": _REQUEST,
-    "image_too_large": _REQUEST,
-    "image_too_small": _REQUEST,
-    "image_parse_error": _REQUEST,
-    "invalid_image_mode": _REQUEST,
-    "image_file_too_large": _REQUEST,
-    "unsupported_image_media_type": _REQUEST,
-    "empty_image_file": _REQUEST,
-    "failed_to_download_image": _REQUEST,
-    "image_file_not_found": _REQUEST,
+    **dict.fromkeys(("invalid_image", "invalid_image_format", "invalid_base64_image"), _REQUEST),
+    **dict.fromkeys(("invalid_image_url", "invalid_image_mode", "image_parse_error"), _REQUEST),
+    **dict.fromkeys(("image_too_large", "image_too_small", "image_file_too_large"), _REQUEST),
+    **dict.fromkeys(("unsupported_image_media_type", "empty_image_file"), _REQUEST),
+    **dict.fromkeys(("failed_to_download_image", "image_file_not_found"), _REQUEST),
 }
 
 

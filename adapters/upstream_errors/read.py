@@ -8,7 +8,7 @@ public documents show them.
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -77,117 +77,44 @@ _UNKNOWN_ID = "previous_response_not_found"
 _PAGE = re.compile(r"<(?:!doctype|html|head|body)\b", re.IGNORECASE)
 _RATE_LIMITED = frozenset(
     {
-        "rate_limit_error",
-        "rate_limit_exceeded",
-        "rate_limit_reached",
-        "rate_limit_reached_error",
-        "too_many_requests",
-        "requests",
-        "tokens",
+        *("rate_limit_error", "rate_limit_exceeded", "rate_limit_reached"),
+        *("rate_limit_reached_error", "too_many_requests", "requests", "tokens"),
         "resource_exhausted",
     }
 )
+_NO_ACCESS = frozenset({"permission_error", "permission_denied_error", "permission_denied"})
+_NOT_FOUND = frozenset({"model_not_found", "not_found_error", "not_found"})
 # The condition by the vendors' own names of errors, the most specific first.
-_BY_NAME: tuple[tuple[Condition, frozenset[str]], ...] = (
-    (Condition.ID_NOT_FOUND, frozenset({_UNKNOWN_ID})),
-    (
-        Condition.CONTEXT_LENGTH,
-        frozenset({"context_length_exceeded", "model_context_window_exceeded"}),
-    ),
-    (
-        Condition.CONTENT_POLICY,
-        frozenset(
-            {
-                "content_policy_violation",
-                "content_filter",
-                "content_policy",
-                "data_inspection_failed",
-                "responsibleaipolicyviolation",
-            }
-        ),
-    ),
-    (
-        Condition.CHANNEL_MISCONFIGURED,
-        frozenset(
-            {
-                "insufficient_quota",
-                "credit_balance_exhausted",
-                "billing_error",
-                "billing_hard_limit_reached",
-                "authentication_error",
-                "permission_error",
-                "permission_denied_error",
-                "invalid_api_key",
-                "api_key_invalid",
-                "account_deactivated",
-                "unauthenticated",
-                "permission_denied",
-                "model_not_found",
-                "not_found_error",
-                "not_found",
-            }
-        ),
-    ),
-    (
-        Condition.UPSTREAM_OVERLOADED,
-        frozenset(
-            {
-                "overloaded_error",
-                "overloaded",
-                "server_is_overloaded",
-                "service_unavailable",
-                "service_unavailable_error",
-                "slow_down",
-                "unavailable",
-                "engine_overloaded",
-                "engine_overloaded_error",
-            }
-        ),
-    ),
+_BY_NAME: tuple[tuple[Condition, Collection[str]], ...] = (
+    (Condition.ID_NOT_FOUND, (_UNKNOWN_ID,)),
+    (Condition.CONTEXT_LENGTH, ("context_length_exceeded", "model_context_window_exceeded")),
+    (Condition.CONTENT_POLICY, ("content_policy_violation", "content_filter", "content_policy")),
+    (Condition.CONTENT_POLICY, ("data_inspection_failed", "responsibleaipolicyviolation")),
+    (Condition.CHANNEL_MISCONFIGURED, ("insufficient_quota", "credit_balance_exhausted")),
+    (Condition.CHANNEL_MISCONFIGURED, ("billing_error", "billing_hard_limit_reached")),
+    (Condition.CHANNEL_MISCONFIGURED, ("authentication_error", "unauthenticated")),
+    (Condition.CHANNEL_MISCONFIGURED, _NO_ACCESS),
+    (Condition.CHANNEL_MISCONFIGURED, ("invalid_api_key", "api_key_invalid")),
+    (Condition.CHANNEL_MISCONFIGURED, ("account_deactivated", *_NOT_FOUND)),
+    (Condition.UPSTREAM_OVERLOADED, ("overloaded_error", "overloaded", "server_is_overloaded")),
+    (Condition.UPSTREAM_OVERLOADED, ("service_unavailable", "service_unavailable_error")),
+    (Condition.UPSTREAM_OVERLOADED, ("slow_down", "unavailable")),
+    (Condition.UPSTREAM_OVERLOADED, ("engine_overloaded", "engine_overloaded_error")),
     (Condition.UPSTREAM_RATE_LIMITED, _RATE_LIMITED),
-    (
-        Condition.UPSTREAM_TIMEOUT,
-        frozenset({"timeout_error", "timeout", "upstream_timeout", "deadline_exceeded"}),
-    ),
-    (
-        Condition.UPSTREAM_FAILED,
-        frozenset(
-            {
-                "server_error",
-                "internal_error",
-                "internal_server_error",
-                "internal",
-                "api_error",
-                "upstream_error",
-                "conflict_error",
-                "aborted",
-                "unknown",
-            }
-        ),
-    ),
-    (
-        Condition.UPSTREAM_REFUSED,
-        frozenset(
-            {
-                "invalid_request_error",
-                "invalid_request",
-                "invalid_argument",
-                "failed_precondition",
-                "out_of_range",
-                "request_too_large",
-                "unprocessable_entity_error",
-                "bad_request",
-            }
-        ),
-    ),
+    (Condition.UPSTREAM_TIMEOUT, ("timeout_error", "timeout", "upstream_timeout")),
+    (Condition.UPSTREAM_TIMEOUT, ("deadline_exceeded",)),
+    (Condition.UPSTREAM_FAILED, ("server_error", "api_error", "upstream_error", "conflict_error")),
+    (Condition.UPSTREAM_FAILED, ("internal_error", "internal_server_error", "internal")),
+    (Condition.UPSTREAM_FAILED, ("aborted", "unknown")),
+    (Condition.UPSTREAM_REFUSED, ("invalid_request_error", "invalid_request", "bad_request")),
+    (Condition.UPSTREAM_REFUSED, ("invalid_argument", "failed_precondition", "out_of_range")),
+    (Condition.UPSTREAM_REFUSED, ("request_too_large", "unprocessable_entity_error")),
 )
 
 _FAILED_STATUSES = frozenset({408, 409, 425, 499})
 _MISCONFIGURED_STATUSES = frozenset({405, 407, 410, 421})  # the base URL or the model is wrong
 _KEY_STATUSES = frozenset({401, 402, 403})
 _OF_NO_KEY = _MISCONFIGURED_STATUSES | {404}
-_NO_ACCESS = frozenset({"permission_error", "permission_denied_error", "permission_denied"})
-_NOT_FOUND = frozenset({"model_not_found", "not_found_error", "not_found"})
 
 _FAIL_OVER = frozenset(
     {
@@ -341,7 +268,7 @@ def _unquoted(words: str) -> str:
 
 def _condition_by_name(error: ErrorText) -> Condition | None:
     for condition, names in _BY_NAME:
-        if error.names & names:
+        if not error.names.isdisjoint(names):
             return condition
     return None
 
