@@ -77,11 +77,12 @@ async def test_nothing_comes_while_the_sink_is_full(open_stream, collect):
     exchange.cancel()
 
 
-async def test_own_bound_before_there_is_a_sink(open_stream, collect):
+async def test_own_bound_before_there_is_a_sink(pass_s, open_stream, collect):
     data, sent = noise(12 << 20), [0]
-    exchange, _ = await open_stream(flood(data, sent))
+    exchange, _ = await open_stream(flood(data, sent), idle_timeout_s=3)
     assert await stands_still(lambda: sent[0]) < KERNEL_BUFFERS_BYTES
     assert 0 < held_bytes(exchange) <= STREAM_BUFFER_BYTES
+    await pass_s(9)  # it waits for us, and is not idle
     sink = collect(exchange)
     assert await sink.ended is None
     assert sink.data == data
