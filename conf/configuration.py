@@ -87,10 +87,7 @@ def find_config(option: Path | None, environ: Mapping[str, str]) -> Path:
 
 
 def load(
-    path: Path | None,
-    overrides: Sequence[str],
-    environ: Mapping[str, str],
-    text: str | None = None,
+    path: Path | None, overrides: Sequence[str], environ: Mapping[str, str], text: str | None = None
 ) -> Loaded:
     """Gather and check all values. `path` None: no file, relative paths start here. `text`: what
     the file will contain, instead of its present content.

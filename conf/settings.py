@@ -77,8 +77,7 @@ class ServerSettings(_Section, frozen=True):
     ] = 30
     body_timeout_s: Annotated[int, _number(1, 3600, "s", "Time for a complete request body.")] = 60
     keepalive_timeout_s: Annotated[
-        int,
-        _number(1, 3600, "s", "How long an idle client connection is kept; above the proxy's."),
+        int, _number(1, 3600, "s", "How long an idle client connection is kept; above the proxy's.")
     ] = 75
     drain_timeout_s: Annotated[
         int, _number(0, DAY_S, "s", "How long running calls may continue after SIGTERM.")
@@ -221,8 +220,7 @@ class UsageSettings(_Section, frozen=True):
     """Retention of usage; ledger, wallets and audit log are kept for ever."""
 
     keep_days: Annotated[
-        int,
-        _number(0, MAX_KEEP_DAYS, "days", "How long records of calls are kept; 0: for ever."),
+        int, _number(0, MAX_KEEP_DAYS, "days", "How long records of calls are kept; 0: for ever.")
     ] = 0
     keep_sums_days: Annotated[
         int,

@@ -60,7 +60,7 @@ VENDOR_STARTS = (
                 "cache_read": "0.30",
                 "cache_write": "3.75",
                 "cache_write_1h": "6.00",
-            },
+            }
         },
     ),
     VendorStart(

@@ -26,13 +26,7 @@ from conf import secrets
 from conf.configuration import FILE_NAME, Loaded, load
 from operations.client_settings import CURL_TITLES, base_url, curl
 from operations.edits import editor
-from operations.first_steps import (
-    DEMO_MODELS,
-    DEMO_PRICES,
-    VENDOR_STARTS,
-    Prices,
-    VendorStart,
-)
+from operations.first_steps import DEMO_MODELS, DEMO_PRICES, VENDOR_STARTS, Prices, VendorStart
 from store.admin.document import parse
 from store.admin.export import export
 from store.admin.objects import Sealing

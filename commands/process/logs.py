@@ -189,10 +189,7 @@ class Log:
         )
 
     def _uncaught(
-        self,
-        kind: type[BaseException],
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException], error: BaseException | None, trace: TracebackType | None
     ) -> None:
         text = "".join(traceback.format_exception(kind, error, trace))
         self._line("error", f"uncaught: {text.rstrip()}", {})

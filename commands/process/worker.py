@@ -237,10 +237,7 @@ class Worker:
             ),
             live=live,
             health=Health(
-                random,
-                live.attempts_health,
-                self._share_key_news,
-                self._begin_key_check,
+                random, live.attempts_health, self._share_key_news, self._begin_key_check
             ),
             telemetry=self._telemetry,
             limits=Limits(shared_cells(self._orders.limits_fd), count_refused),

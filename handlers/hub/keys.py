@@ -243,8 +243,7 @@ ORDERS: Mapping[str, KeyOrder] = {
     "name": KeyOrder(lambda key: (key.name.casefold(),)),
     "spent": KeyOrder(lambda key: (key.spent_nanos,), greatest_first=True),
     LAST_USED: KeyOrder(
-        lambda key: (key.last_use.at_ms if key.last_use else 0, key.created_ms),
-        greatest_first=True,
+        lambda key: (key.last_use.at_ms if key.last_use else 0, key.created_ms), greatest_first=True
     ),
     "expires": KeyOrder(lambda key: (key.expires_ms is None, key.expires_ms or 0, key.name)),
 }
@@ -389,11 +388,7 @@ def key_to_plain(key: OwnKey, at_ms: int, base_url: str) -> dict[str, Any]:
         "revoked_at": _time(key.revoked_ms),
         "replaced_until": _time(key.replaced_until_ms),
         "last_used": last
-        and {
-            "at": _time(last.at_ms),
-            "address": last.address,
-            "user_agent": last.agent,
-        },
+        and {"at": _time(last.at_ms), "address": last.address, "user_agent": last.agent},
         "wrong_paths": [_path_to_plain(path, base_url) for path in key.wrong],
     }
 

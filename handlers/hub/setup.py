@@ -25,14 +25,7 @@ from handlers.hub.keys import WORKING, state_of
 from handlers.hub.web.base import Api, Failure, HubHandler, Page, invalid
 from handlers.hub.web.formats import MONEY_CODES, failure_reason
 from operations.base_url_check import KINDS, Check, Kind, check
-from operations.client_settings import (
-    CLIENTS,
-    FILE,
-    Client,
-    base_url,
-    sample_request,
-    setups,
-)
+from operations.client_settings import CLIENTS, FILE, Client, base_url, sample_request, setups
 from store.calls.usage_queries import Filters, history
 from store.catalog.keys import find_key
 from store.channels.status import AVAILABLE, DOWN, of_models

@@ -62,10 +62,7 @@ class Logged(RequestHandler):
     """A request whose log lines are bounded and without query: codes may stand there."""
 
     def log_exception(
-        self,
-        typ: type[BaseException] | None,
-        value: BaseException | None,
-        tb: TracebackType | None,
+        self, typ: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None
     ) -> None:
         """Log a fault of ours as an error, and what the client is answered for debugging."""
         expected = isinstance(value, (HTTPError, StoreUnavailable, Busy))
@@ -320,12 +317,7 @@ class Page(HubHandler):
         """Set a sealed cookie of this name with these values, for a time."""
         token = cross_site.seal(self.site.sealing.cipher, purpose, seconds, values)
         self.set_cookie(
-            purpose,
-            token,
-            max_age=seconds,
-            httponly=True,
-            samesite="Lax",
-            secure=self.site.secure,
+            purpose, token, max_age=seconds, httponly=True, samesite="Lax", secure=self.site.secure
         )
 
     def carried(self, purpose: str) -> dict[str, Any] | None:
@@ -410,10 +402,7 @@ class Api(HubHandler):
         self.finish(json.dumps(value, ensure_ascii=False))
 
     def answer_list(
-        self,
-        items: Sequence[object],
-        following: str | None = None,
-        status: int = HTTPStatus.OK,
+        self, items: Sequence[object], following: str | None = None, status: int = HTTPStatus.OK
     ) -> None:
         """Answer with a page of a list; `following`: the cursor of the next page."""
         self.answer({"items": items, "next": following}, status)
