@@ -15,7 +15,10 @@ from store.admin.apply import Editor, Outcome
 from store.admin.objects import Sealing
 from store.values.cipher import Cipher
 
+FIELD = "FIELD=VALUE"
 DONE = {"create": "created", "update": "changed", "remove": "removed"}
+
+Edits = dict[str, str]
 
 
 def editor(access: Access) -> Editor:
@@ -25,9 +28,12 @@ def editor(access: Access) -> Editor:
     return edits.editor(access.db, sealing, actor(), os.environ)
 
 
-def edits_of(assignments: Sequence[str]) -> dict[str, str]:
-    """Arguments `field=value` by field; UsageError for anything else and for a doubled field."""
-    fields: dict[str, str] = {}
+def _edits(
+    _context: click.Context, _argument: click.Parameter, assignments: Sequence[str]
+) -> Edits:
+    """Return arguments `field=value` by field; UsageError for anything else and for a doubled
+    field."""
+    fields: Edits = {}
     for assignment in assignments:
         field, separator, value = assignment.partition("=")
         if not separator or not field:
@@ -36,6 +42,10 @@ def edits_of(assignments: Sequence[str]) -> dict[str, str]:
             raise click.UsageError(f"the field {field} is given twice")
         fields[field] = value
     return fields
+
+
+EDITS = click.argument("edits", nargs=-1, required=True, metavar=f"{FIELD}...", callback=_edits)
+NEW_FIELDS = click.argument("edits", nargs=-1, metavar=f"[{FIELD}]...", callback=_edits)
 
 
 def print_outcome(

@@ -81,6 +81,14 @@ def print_json(data: object) -> None:
     click.echo(json.dumps(data, ensure_ascii=False, default=str))
 
 
+def print_result(as_json: bool, data: object, text: str) -> None:
+    """Print data as JSON, or for people the text."""
+    if as_json:
+        print_json(data)
+    else:
+        click.echo(text)
+
+
 def print_table(
     rows: Sequence[Mapping[str, object]], columns: Sequence[str], as_json: bool = False
 ) -> None:

@@ -4,16 +4,18 @@ A command works on the database alone: no gateway has to run, and a running one 
 within 2 s. Nothing is created here: a missing database is a mistake in the configuration.
 """
 
+import functools
 import getpass
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import peewee
 
-from commands.output import configuration, note
+from commands.output import configuration, data_options, note
 from conf import secrets
 from conf.configuration import ConfigError, Loaded, which
 from conf.store_url import SQLITE
@@ -24,6 +26,8 @@ from store.db.database import READ_TIMEOUT_S, discard, open_database
 from store.values.errors import Conflict, NotFound, Refused, StoreUnavailable
 
 FULL_SCAN_TIMEOUT_S = 3600.0  # of statements that read all records
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,22 @@ def opened_store(config: Path | None, read_timeout_s: float = READ_TIMEOUT_S) ->
     except StoreUnavailable as error:
         error.add_note(which(loaded.path))
         raise
+
+
+def on_store(command: F, read_timeout_s: float = READ_TIMEOUT_S) -> F:
+    """Add --config and --json; the command is run with the open store as `access`."""
+
+    @functools.wraps(command)
+    def opened(config: Path | None, **options: Any) -> Any:
+        with opened_store(config, read_timeout_s) as access:
+            return command(access=access, **options)
+
+    return cast(F, data_options(opened))
+
+
+def on_whole_store(command: F) -> F:
+    """Do as `on_store`, for a command that reads all records."""
+    return on_store(command, FULL_SCAN_TIMEOUT_S)
 
 
 @contextmanager

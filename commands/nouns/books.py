@@ -1,12 +1,10 @@
 """`books`: proves wallets, ledger, records and leases against each other."""
 
-from pathlib import Path
-
 import click
 
-from commands.output import FAILED, data_options, print_json
+from commands.output import FAILED, print_result
 from commands.progress import progress
-from commands.store_access import opened_store
+from commands.store_access import Access, on_store
 from commands.subcommands import Noun
 from commands.times import since_option
 from store.db.database import place
@@ -21,39 +19,34 @@ command = Noun("books", help="Verify the books; release a lost node.", no_args_i
 
 @command.command()
 @since_option
-@data_options
-def verify(config: Path | None, as_json: bool, since_ms: int | None) -> int:
+@on_store
+def verify(access: Access, as_json: bool, since_ms: int | None) -> int:
     """Verify all wallets, leases and daily charges; exit code 1 if anything differs.
 
     With --since the charges of the days (UTC) from then on; wallets and leases always whole.
     """
     since_day = 0 if since_ms is None else day_at(since_ms)
-    with opened_store(config) as access, progress(as_json) as line:
+    with progress(as_json) as line:
         faults = verify_books(access.db, lambda day: line.tell(f"verifying {day}"), since_day)
-        if not faults:
-            note_done(access.db, BOOKS_VERIFY)
-        store = place(access.db)
-    if as_json:
-        print_json({"ok": not faults, "store": store, "faults": faults})
-    else:
-        click.echo("\n".join(faults) or f"the books of {store} are right")
+    if not faults:
+        note_done(access.db, BOOKS_VERIFY)
+    store = place(access.db)
+    plain = {"ok": not faults, "store": store, "faults": faults}
+    print_result(as_json, plain, "\n".join(faults) or f"the books of {store} are right")
     return FAILED if faults else 0
 
 
 @command.command("release-node")
 @click.argument("node")
-@data_options
-def release_node(node: str, config: Path | None, as_json: bool) -> int:
+@on_store
+def release_node(access: Access, node: str, as_json: bool) -> None:
     """Release the leases of NODE, a machine that is permanently lost.
 
     What it spent but did not write yet is lost with its journal. A node that is only stopped
     returns its leases itself when it starts again.
     """
-    with opened_store(config) as access:
-        released = release(access.db, node)
+    released = release(access.db, node)
     amount = format_money(released.nanos)
-    if as_json:
-        print_json({"node": node, "leases": released.leases, "amount": amount})
-    else:
-        click.echo(f"released {released.leases} leases of {node}, together {amount}")
-    return 0
+    plain = {"node": node, "leases": released.leases, "amount": amount}
+    text = f"released {released.leases} leases of {node}, together {amount}"
+    print_result(as_json, plain, text)

@@ -4,14 +4,12 @@
 every other verb slow.
 """
 
-from pathlib import Path
-
 import click
 
 from commands.edits import editor, print_outcome
 from commands.nouns.kinds import noun
-from commands.output import data_options, print_json
-from commands.store_access import actor, opened_store
+from commands.output import print_result
+from commands.store_access import Access, actor, on_store
 from commands.subcommands import LazyVerb
 from operations.edits import reinstate_keys, with_status
 
@@ -31,15 +29,14 @@ command.add_command(
 
 @command.command("drain")
 @click.argument("name")
-@data_options
-def drain(name: str, config: Path | None, as_json: bool) -> None:
+@on_store
+def drain(access: Access, name: str, as_json: bool) -> None:
     """Stop new calls to a channel; calls in flight finish. `enable` reverts it.
 
     Unlike with disable, its models stay listed (503 while no other channel serves them), and
     responses stored there can still be fetched and continued.
     """
-    with opened_store(config) as access:
-        outcome = editor(access).drain(name)
+    outcome = editor(access).drain(name)
     as_before = "" if outcome.changes else ", as before"
     state = f'channel "{name}": draining{as_before}; no new calls, calls in flight finish'
     print_outcome(outcome, as_json, state=state)
@@ -48,12 +45,9 @@ def drain(name: str, config: Path | None, as_json: bool) -> None:
 @command.command("reinstate")
 @click.argument("name")
 @click.option("--key", type=click.IntRange(1), help="Position of the key.  [default: all of them]")
-@data_options
-def reinstate(name: str, key: int | None, config: Path | None, as_json: bool) -> None:
+@on_store
+def reinstate(access: Access, name: str, key: int | None, as_json: bool) -> None:
     """Use upstream keys again that were suspended because their vendor refused them."""
-    with opened_store(config) as access:
-        count = reinstate_keys(access.db, name, key, actor())
-    if as_json:
-        print_json({"channel": name, "reinstated": count})
-    else:
-        click.echo(f'channel "{name}": {count} {"key" if count == 1 else "keys"} reinstated')
+    count = reinstate_keys(access.db, name, key, actor())
+    text = f'channel "{name}": {count} {"key" if count == 1 else "keys"} reinstated'
+    print_result(as_json, {"channel": name, "reinstated": count}, text)

@@ -2,12 +2,11 @@
 
 import asyncio
 from dataclasses import asdict
-from pathlib import Path
 
 import click
 
-from commands.output import FAILED, data_options, print_fields, print_json
-from commands.store_access import opened_store
+from commands.output import FAILED, print_fields, print_json
+from commands.store_access import Access, on_store
 from operations import channel_test
 from store.values.cipher import Cipher
 
@@ -16,14 +15,12 @@ from store.values.cipher import Cipher
 @click.argument("name")
 @click.option("--model", help="Public name of the model.  [default: the channel's first]")
 @click.option("--stream", is_flag=True, help="Ask for a stream.")
-@data_options
-def command(name: str, model: str | None, stream: bool, config: Path | None, as_json: bool) -> int:
+@on_store
+def command(access: Access, name: str, model: str | None, stream: bool, as_json: bool) -> int:
     """Make a real call through a channel; exit code 1 when it fails."""
-    with opened_store(config) as access:
-        cipher = Cipher(access.secrets().cipher_keys)
-        target = channel_test.target_of(access.db, cipher, name, model, stream=stream)
-        limits = access.loaded.settings.upstream
-    result = asyncio.run(channel_test.call(target, limits))
+    cipher = Cipher(access.secrets().cipher_keys)
+    target = channel_test.target_of(access.db, cipher, name, model, stream=stream)
+    result = asyncio.run(channel_test.call(target, access.loaded.settings.upstream))
     if as_json:
         print_json(channel_test.to_plain(result))
     else:

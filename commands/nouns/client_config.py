@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from commands.output import configuration, data_options, print_json
+from commands.output import configuration, data_options, print_result
 from commands.store_access import clients_base_url
 from operations.client_settings import CLIENT_SETTINGS
 
@@ -22,7 +22,4 @@ def command(client: str, key: str, model: str | None, config: Path | None, as_js
     """
     base = clients_base_url(configuration(config))
     text = CLIENT_SETTINGS[client](base, key, model).text
-    if as_json:
-        print_json({"client": client, "base_url": base, "settings": text})
-    else:
-        click.echo(text)
+    print_result(as_json, {"client": client, "base_url": base, "settings": text}, text)

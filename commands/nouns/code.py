@@ -1,16 +1,14 @@
 """`code`: redeem codes. A code is shown when it is made, and never again."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
 
-from commands.edits import edits_of, print_outcome
-from commands.nouns.kinds import FIELD
+from commands.edits import EDITS, Edits, print_outcome
 from commands.nouns.wallet import USER, Amount, named_user, print_line
-from commands.output import data_options, note, print_fields, print_json, print_table
-from commands.store_access import actor, opened_store
+from commands.output import note, print_fields, print_result, print_table
+from commands.store_access import Access, actor, on_store
 from commands.subcommands import Noun
 from operations.edits import create_codes
 from store.admin.apply import ObjectChange, Outcome
@@ -42,25 +40,21 @@ class Expiry(click.ParamType[int]):
 @click.option("-n", "count", type=int, default=1, show_default=True, help="How many.")
 @click.option("--amount", type=Amount(), required=True, help="Worth of each.")
 @click.option("--expires", type=Expiry(), help='Expiry, like "2027-01-01T00:00:00Z".')
-@data_options
-def create(
-    count: int, amount: int, expires: int | None, config: Path | None, as_json: bool
-) -> None:
+@on_store
+def create(access: Access, count: int, amount: int, expires: int | None, as_json: bool) -> None:
     """Create codes and print them; they are not shown again."""
     batch = codes.NewCodes(count, amount, expires)
-    with opened_store(config) as access:
-        rows = create_codes(access.db, batch, access.secrets().peppers[0], actor())
+    rows = create_codes(access.db, batch, access.secrets().peppers[0], actor())
     print_table(rows, ("id", "code", "amount", "expires_at"), as_json)
     if not as_json:
         note("Codes are shown once: keep them now.")
 
 
 @command.command("list")
-@data_options
-def list_codes(config: Path | None, as_json: bool) -> None:
+@on_store
+def list_codes(access: Access, as_json: bool) -> None:
     """List codes; of each only the last four characters are stored."""
-    with opened_store(config) as access:
-        listed, at_ms = codes.list_codes(access.db), database_ms(access.db)
+    listed, at_ms = codes.list_codes(access.db), database_ms(access.db)
     rows = [codes.public(code, at_ms) for code in listed]
     print_table(rows, COLUMNS, as_json)
     if not rows and not as_json:
@@ -69,29 +63,24 @@ def list_codes(config: Path | None, as_json: bool) -> None:
 
 @command.command("show")
 @ID
-@data_options
-def show_code(code: str, config: Path | None, as_json: bool) -> None:
+@on_store
+def show_code(access: Access, code: str, as_json: bool) -> None:
     """Show one code, given by id."""
-    with opened_store(config) as access:
-        stored, at_ms = codes.show(access.db, code), database_ms(access.db)
-    fields = codes.public(stored, at_ms)
-    print_fields(fields, as_json)
+    print_fields(codes.public(codes.show(access.db, code), database_ms(access.db)), as_json)
 
 
 @command.command("set")
 @ID
-@click.argument("assignments", nargs=-1, required=True, metavar=f"{FIELD}...")
-@data_options
-def set_fields(code: str, assignments: tuple[str, ...], config: Path | None, as_json: bool) -> None:
+@EDITS
+@on_store
+def set_fields(access: Access, code: str, edits: Edits, as_json: bool) -> None:
     """Change fields of a code, given by id; refused if it has been used.
 
     \b
     FIELD=VALUE:
       amount; expires_at, as in 2027-01-01T00:00:00Z, an empty value: never, as in expires_at=
     """
-    edits = edits_of(assignments)
-    with opened_store(config) as access:
-        changed = codes.set_fields(access.db, code, edits, actor())
+    changed = codes.set_fields(access.db, code, edits, actor())
     print_outcome(Outcome([ObjectChange("code", code, "update")] if changed else [], []), as_json)
 
 
@@ -100,14 +89,11 @@ def _of_all(name: str, done: str, change: Callable[..., int]) -> click.Command:
 
     @click.command(name, help=summary)
     @click.argument("ids", nargs=-1, required=True, metavar="ID...")
-    @data_options
-    def verb(ids: tuple[str, ...], config: Path | None, as_json: bool) -> None:
-        with opened_store(config) as access:
-            changed = change(access.db, ids, actor())
-        if as_json:
-            print_json({done: changed})
-        else:
-            click.echo(f"{changed} {done}" if changed else "nothing to change")
+    @on_store
+    def verb(access: Access, ids: tuple[str, ...], as_json: bool) -> None:
+        changed = change(access.db, ids, actor())
+        text = f"{changed} {done}" if changed else "nothing to change"
+        print_result(as_json, {done: changed}, text)
 
     return verb
 
@@ -120,9 +106,9 @@ command.add_command(_of_all("remove", "removed", codes.remove))
 @command.command()
 @USER
 @click.argument("code")
-@data_options
-def redeem(user: str, code: str, config: Path | None, as_json: bool) -> None:
+@on_store
+def redeem(access: Access, user: str, code: str, as_json: bool) -> None:
     """Credit a code to a wallet, once. Case, blanks and hyphens do not matter."""
-    with opened_store(config) as access, named_user(access, user):
+    with named_user(access, user):
         line = codes.redeem(access.db, user, code, access.secrets().peppers, actor())
     print_line(user, line, as_json)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from commands.output import configuration, data_options, note, print_json
+from commands.output import configuration, data_options, note, print_result
 from commands.subcommands import Noun
 from conf.configuration import MAX_FILE_BYTES, find_config, with_setting
 from conf.settings import masked_rows
@@ -33,9 +33,6 @@ def set_value(name: str, value: str, config: Path | None, as_json: bool) -> None
     loaded = configuration(path)
     row = next(row for row in masked_rows(loaded.settings, loaded.origins) if row["name"] == name)
     change = {"name": name, "value": row["value"], "origin": row["origin"], "config": str(path)}
-    if as_json:
-        print_json(change)
-    else:
-        click.echo(f"{name} is written to {path}")
+    print_result(as_json, change, f"{name} is written to {path}")
     if not str(row["origin"]).startswith(str(path)):
         note(f"warning: {row['origin']} sets {name}, too, and takes precedence over the file")

@@ -1,25 +1,23 @@
 """`export`: prints what `apply` reads, from the store and without secrets."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import click
 
-from commands.output import data_options, note, print_json
-from commands.store_access import opened_store
+from commands.output import note, print_json
+from commands.store_access import Access, on_store
 from store.admin.export import export, left_out, to_toml
 
 
 @click.command()
-@data_options
-def command(config: Path | None, as_json: bool) -> None:
+@on_store
+def command(access: Access, as_json: bool) -> None:
     """Print users, groups, models, channels, plans, subscriptions, keys as a document for `apply`.
 
     Secrets and balances are omitted, as comments at its head say (with --json: on standard
     error). Applying it to the same store changes nothing.
     """
-    with opened_store(config) as access:
-        document, omitted = export(access.db), left_out(access.db)
+    document, omitted = export(access.db), left_out(access.db)
     if as_json:
         for line in _remarks(omitted):
             note(line)

@@ -8,15 +8,15 @@ from typing import Any
 
 import click
 
-from commands.edits import editor, edits_of, print_outcome
-from commands.nouns.kinds import FIELD
-from commands.output import data_options, print_fields, print_json, print_table
-from commands.store_access import Access, actor, opened_store
+from commands.edits import EDITS, NEW_FIELDS, Edits, editor, print_outcome
+from commands.output import data_options, note, print_fields, print_result, print_table
+from commands.store_access import Access, actor, on_store, opened_store
 from commands.subcommands import Noun
 from commands.times import Duration
 from store.admin.document import resolver
 from store.admin.export import list_objects, show
 from store.catalog import keys
+from store.catalog.keys import set_key_enabled
 from store.db.database import database_ms
 from store.money.quota import with_use_of_keys
 from store.values.errors import Refused
@@ -39,16 +39,10 @@ command = Noun(
     help="A secret of your own: 16 to 200 of A-Z a-z 0-9 . _ -; also env:NAME or file:PATH."
     "  [default: generated]",
 )
-@click.argument("assignments", nargs=-1, metavar=f"[{FIELD}]...")
+@NEW_FIELDS
 @data_options
 def create(
-    user: str,
-    group: str,
-    name: str,
-    secret: str | None,
-    assignments: tuple[str, ...],
-    config: Path | None,
-    as_json: bool,
+    name: str, secret: str | None, edits: Edits, config: Path | None, as_json: bool, **owner: str
 ) -> None:
     """Create a key and print its secret, which is not shown again.
 
@@ -57,7 +51,7 @@ def create(
       expires_at, models, networks, limit, limit_window, rpm, tpm, concurrency as in the document
       of apply
     """
-    edits = {**edits_of(assignments), "user": user, "group": group}
+    edits |= owner
     if secret is not None:
         edits["secret"] = secret = _resolved(secret)
     with opened_store(config) as access:
@@ -67,32 +61,29 @@ def create(
 
 @command.command("list")
 @click.option("--user", help="Only the keys of this user.")
-@data_options
-def list_keys(user: str | None, config: Path | None, as_json: bool) -> None:
+@on_store
+def list_keys(access: Access, user: str | None, as_json: bool) -> None:
     """List keys; of each secret only a few characters are stored."""
-    with opened_store(config) as access:
-        if user is not None:
-            show(access.db, "user", user)  # a misspelt name is told from a user without keys
-        keys = _with_status(access, list_objects(access.db, "key"))
+    if user is not None:
+        show(access.db, "user", user)  # a misspelt name is told from a user without keys
+    keys = _with_status(access, list_objects(access.db, "key"))
     rows = [key for key in keys if user is None or key["user"] == user]
     print_table(rows, ("id", "user", "name", "group", "status", "secret", "expires_at"), as_json)
 
 
 @command.command("show")
 @KEY
-@data_options
-def show_key(key: str, config: Path | None, as_json: bool) -> None:
+@on_store
+def show_key(access: Access, key: str, as_json: bool) -> None:
     """Show one key, given by id or as USER/NAME."""
-    with opened_store(config) as access:
-        fields = _with_status(access, [show(access.db, "key", key)])[0]
-    print_fields(fields, as_json)
+    print_fields(_with_status(access, [show(access.db, "key", key)])[0], as_json)
 
 
 @command.command("set")
 @KEY
-@click.argument("assignments", nargs=-1, required=True, metavar=f"{FIELD}...")
+@EDITS
 @data_options
-def set_fields(key: str, assignments: tuple[str, ...], config: Path | None, as_json: bool) -> None:
+def set_fields(key: str, edits: Edits, config: Path | None, as_json: bool) -> None:
     """Change fields of a key, given by id or as USER/NAME; rotate changes its secret.
 
     \b
@@ -100,7 +91,6 @@ def set_fields(key: str, assignments: tuple[str, ...], config: Path | None, as_j
       group, expires_at, models, networks, limit, limit_window, rpm, tpm, concurrency as in the
       document of apply; an empty value clears a field, as in limit=
     """
-    edits = edits_of(assignments)
     if "secret" in edits:
         raise Refused(["secret: a key gets a new one by: key rotate"])
     with opened_store(config) as access:
@@ -117,55 +107,38 @@ def set_fields(key: str, assignments: tuple[str, ...], config: Path | None, as_j
     show_default=True,
     help="How long the old secret stays valid; 0s: not at all.",
 )
-@data_options
-def rotate(key: str, overlap: int, config: Path | None, as_json: bool) -> None:
+@on_store
+def rotate(access: Access, key: str, overlap: int, as_json: bool) -> None:
     """Give a key a new secret, shown only now; the old one stays valid for a while."""
-    with opened_store(config) as access:
-        key_id = _id_of(access, key)
-        rotation = keys.Rotation(access.secrets().peppers, overlap)
-        secret = keys.rotate(access.db, key_id, rotation, actor())
+    key_id = str(show(access.db, "key", key)["id"])
+    rotation = keys.Rotation(access.secrets().peppers, overlap)
+    secret = keys.rotate(access.db, key_id, rotation, actor())
     _print_secret(key_id, secret, as_json)
 
 
-@command.command()
-@KEY
-@data_options
-def disable(key: str, config: Path | None, as_json: bool) -> None:
-    """Disable a key until it is enabled again."""
-    _end(key, config, as_json, lambda db, key_id: keys.set_key_enabled(db, key_id, False, actor()))
+def _change(name: str, summary: str, change: Callable[..., None], **how: bool) -> click.Command:
+    """Return the verb that changes the state of a key, and says which state it has."""
 
-
-@command.command()
-@KEY
-@data_options
-def enable(key: str, config: Path | None, as_json: bool) -> None:
-    """Enable a disabled key."""
-    _end(key, config, as_json, lambda db, key_id: keys.set_key_enabled(db, key_id, True, actor()))
-
-
-@command.command()
-@KEY
-@data_options
-def revoke(key: str, config: Path | None, as_json: bool) -> None:
-    """Revoke a key permanently."""
-    _end(key, config, as_json, lambda db, key_id: keys.revoke(db, key_id, actor()))
-
-
-def _end(key: str, config: Path | None, as_json: bool, change: Callable[[Any, str], None]) -> None:
-    """Make a change of a key's state, then say which state it has."""
-    with opened_store(config) as access:
-        key_id = _id_of(access, key)
-        change(access.db, key_id)
+    @click.command(name, help=summary)
+    @KEY
+    @on_store
+    def verb(access: Access, key: str, as_json: bool) -> None:
+        key_id = str(show(access.db, "key", key)["id"])
+        change(access.db, key_id, actor=actor(), **how)
         fields = _with_status(access, [show(access.db, "key", key_id)])[0]
-    if as_json:
-        print_json({"id": key_id, "status": fields["status"]})
-    else:
-        click.echo(f'key "{fields["user"]}/{fields["name"]}" ({key_id}): {fields["status"]}')
+        status = fields["status"]
+        text = f'key "{fields["user"]}/{fields["name"]}" ({key_id}): {status}'
+        print_result(as_json, {"id": key_id, "status": status}, text)
+
+    return verb
 
 
-def _id_of(access: Access, key: str) -> str:
-    """The id of a key given as id or USER/NAME; NotFound with the nearest name."""
-    return str(show(access.db, "key", key)["id"])
+for _verb in (
+    _change("disable", "Disable a key until it is enabled again.", set_key_enabled, enabled=False),
+    _change("enable", "Enable a disabled key.", set_key_enabled, enabled=True),
+    _change("revoke", "Revoke a key permanently.", keys.revoke),
+):
+    command.add_command(_verb)
 
 
 def _resolved(secret: str) -> str:
@@ -176,11 +149,9 @@ def _resolved(secret: str) -> str:
 
 
 def _print_secret(key_id: str, secret: str | None, as_json: bool) -> None:
-    if as_json:
-        print_json({"id": key_id, "secret": secret})
-    else:
-        print_fields({"id": key_id, "secret": secret})
-        click.echo("The secret is shown once: keep it now.", err=True)
+    print_fields({"id": key_id, "secret": secret}, as_json)
+    if not as_json:
+        note("The secret is shown once: keep it now.")
 
 
 def _with_status(access: Access, keys: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

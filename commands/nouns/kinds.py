@@ -5,34 +5,27 @@ One file a noun (users, groups, models, channels, plans, subscriptions) makes it
 """
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import click
 import peewee
 
-from commands.edits import editor, edits_of, print_outcome
-from commands.output import data_options, note, print_fields, print_table
-from commands.store_access import opened_store
+from commands.edits import EDITS, FIELD, NEW_FIELDS, Edits, editor, print_outcome
+from commands.output import note, print_fields, print_table
+from commands.store_access import Access, on_store
 from commands.subcommands import Noun
 from store.admin.export import list_objects, show
 from store.admin.kinds import KINDS
 
-FIELD = "FIELD=VALUE"
-
 Objects = list[dict[str, Any]]
 Complete = Callable[[peewee.Database, Objects], Objects]
-
-
-def _as_they_are(db: peewee.Database, found: Objects) -> Objects:
-    return found
 
 
 def noun(
     kind: str,
     columns: Sequence[str],
     remark: str = "",
-    complete: Complete = _as_they_are,
+    complete: Complete = lambda _, objects: objects,
     json_only: Sequence[str] = (),
 ) -> Noun:
     """The command of a kind; `columns` are the fields that its table shows.
@@ -62,10 +55,9 @@ def _name(kind: str) -> str:
 
 def _list(kind: str, columns: Sequence[str], complete: Complete) -> click.Command:
     @click.command("list", help=f"List all {kind}s.")
-    @data_options
-    def verb(config: Path | None, as_json: bool) -> None:
-        with opened_store(config) as access:
-            objects = complete(access.db, list_objects(access.db, kind))
+    @on_store
+    def verb(access: Access, as_json: bool) -> None:
+        objects = complete(access.db, list_objects(access.db, kind))
         print_table(objects, columns, as_json)
         if not objects and not as_json:
             note(f"there is none; make one: ./sluice {kind} create {_name(kind)} {FIELD} …")
@@ -76,10 +68,9 @@ def _list(kind: str, columns: Sequence[str], complete: Complete) -> click.Comman
 def _show(kind: str, complete: Complete, json_only: Sequence[str]) -> click.Command:
     @click.command("show", help=f"Show one {kind}.")
     @click.argument("name", metavar=_name(kind))
-    @data_options
-    def verb(name: str, config: Path | None, as_json: bool) -> None:
-        with opened_store(config) as access:
-            [fields] = complete(access.db, [show(access.db, kind, name)])
+    @on_store
+    def verb(access: Access, name: str, as_json: bool) -> None:
+        [fields] = complete(access.db, [show(access.db, kind, name)])
         if not as_json:
             fields = {n: value for n, value in fields.items() if n not in json_only}
         print_fields(fields, as_json)
@@ -90,13 +81,10 @@ def _show(kind: str, complete: Complete, json_only: Sequence[str]) -> click.Comm
 def _create(kind: str, remark: str) -> click.Command:
     @click.command("create", help=_edit_help(f"Create a {kind}.", kind, remark))
     @click.argument("name", metavar=_name(kind))
-    @click.argument("assignments", nargs=-1, metavar=f"[{FIELD}]...")
-    @data_options
-    def verb(name: str, assignments: tuple[str, ...], config: Path | None, as_json: bool) -> None:
-        edits = edits_of(assignments)
-        with opened_store(config) as access:
-            outcome = editor(access).create(kind, name, edits)
-        print_outcome(outcome, as_json)
+    @NEW_FIELDS
+    @on_store
+    def verb(access: Access, name: str, edits: Edits, as_json: bool) -> None:
+        print_outcome(editor(access).create(kind, name, edits), as_json)
 
     return verb
 
@@ -104,13 +92,10 @@ def _create(kind: str, remark: str) -> click.Command:
 def _set(kind: str, remark: str) -> click.Command:
     @click.command("set", help=_edit_help(f"Change fields of a {kind}.", kind, remark))
     @click.argument("name", metavar=_name(kind))
-    @click.argument("assignments", nargs=-1, required=True, metavar=f"{FIELD}...")
-    @data_options
-    def verb(name: str, assignments: tuple[str, ...], config: Path | None, as_json: bool) -> None:
-        edits = edits_of(assignments)
-        with opened_store(config) as access:
-            outcome = editor(access).change(kind, name, edits)
-        print_outcome(outcome, as_json)
+    @EDITS
+    @on_store
+    def verb(access: Access, name: str, edits: Edits, as_json: bool) -> None:
+        print_outcome(editor(access).change(kind, name, edits), as_json)
 
     return verb
 
@@ -118,10 +103,9 @@ def _set(kind: str, remark: str) -> click.Command:
 def _switch(kind: str, verb_name: str, *, enabled: bool) -> click.Command:
     @click.command(verb_name, help=f"{verb_name.capitalize()} a {kind}.")
     @click.argument("name", metavar=_name(kind))
-    @data_options
-    def verb(name: str, config: Path | None, as_json: bool) -> None:
-        with opened_store(config) as access:
-            outcome = editor(access).set_enabled(kind, name, enabled)
+    @on_store
+    def verb(access: Access, name: str, as_json: bool) -> None:
+        outcome = editor(access).set_enabled(kind, name, enabled)
         as_before = "" if outcome.changes else ", as before"
         state = f'{kind} "{name}": {"enabled" if enabled else "disabled"}{as_before}'
         print_outcome(outcome, as_json, state=state)
@@ -132,11 +116,9 @@ def _switch(kind: str, verb_name: str, *, enabled: bool) -> click.Command:
 def _remove(kind: str) -> click.Command:
     @click.command("remove", help=f"Remove a {kind}; refused while it is referenced.")
     @click.argument("name", metavar=_name(kind))
-    @data_options
-    def verb(name: str, config: Path | None, as_json: bool) -> None:
-        with opened_store(config) as access:
-            outcome = editor(access).remove(kind, name)
-        print_outcome(outcome, as_json)
+    @on_store
+    def verb(access: Access, name: str, as_json: bool) -> None:
+        print_outcome(editor(access).remove(kind, name), as_json)
 
     return verb
 

@@ -12,7 +12,7 @@ import click
 import peewee
 
 from commands.nouns.local_nodes import local_nodes
-from commands.output import configuration, data_options, print_json, print_table
+from commands.output import configuration, data_options, print_json, print_result, print_table
 from commands.process import node
 from commands.progress import progress
 from conf import store_url
@@ -70,10 +70,8 @@ def up(config: Path | None, as_json: bool) -> None:
     """
     with _database(config) as db, _progress(as_json) as report:
         applied = migrate.up(db, report)
-    if as_json:
-        print_json({"applied": applied})
-    else:
-        click.echo("\n".join(f"applied {name}" for name in applied) or "nothing was pending")
+    text = "\n".join(f"applied {name}" for name in applied) or "nothing was pending"
+    print_result(as_json, {"applied": applied}, text)
 
 
 @command.command()

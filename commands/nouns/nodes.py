@@ -1,12 +1,11 @@
 """`nodes`: every node of the store, as its processes have told the store."""
 
-from pathlib import Path
 from typing import Any
 
 import click
 
-from commands.output import data_options, note, print_table
-from commands.store_access import opened_store
+from commands.output import note, print_table
+from commands.store_access import Access, on_store
 from store.db.nodes import NodeState, states
 from store.values.usage_record import rfc3339
 
@@ -15,8 +14,8 @@ _COLUMNS = ("node", "state", "why", "version", "workers", "clock_behind_ms", "ba
 
 
 @click.command()
-@data_options
-def command(config: Path | None, as_json: bool) -> None:
+@on_store
+def command(access: Access, as_json: bool) -> None:
     """Show every node of the store: version, clock, readiness, journal.
 
     As each reported to the store in the last ten seconds. state: ready, not ready (no worker takes
@@ -24,8 +23,7 @@ def command(config: Path | None, as_json: bool) -> None:
     far its clock is behind the database's, minus: ahead. backlog_bytes: of its journals, not yet in
     the store.
     """
-    with opened_store(config) as access:
-        nodes = states(access.db)
+    nodes = states(access.db)
     print_table([_row(node) for node in nodes], (*_COLUMNS, "seen_at"), as_json)
     versions = {version for node in nodes for version in node.versions}
     if len(versions) > 1 and not as_json:

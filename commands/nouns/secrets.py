@@ -4,15 +4,14 @@ secret_rotation.py has the steps, store/admin/secret_use.py what still needs an 
 """
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import click
 
 from commands.nouns import secret_rotation as rotation
-from commands.output import data_options, note, print_json, print_table
+from commands.output import note, print_json, print_result, print_table
 from commands.progress import progress
-from commands.store_access import FULL_SCAN_TIMEOUT_S, Access, actor, opened_store
+from commands.store_access import Access, actor, on_whole_store
 from commands.subcommands import Noun
 from conf.secrets import KINDS, read
 from store.admin import secret_use
@@ -28,11 +27,10 @@ _NODES = click.option(
 
 
 @command.command()
-@data_options
-def status(config: Path | None, as_json: bool) -> None:
+@on_whole_store
+def status(access: Access, as_json: bool) -> None:
     """Show how many secrets there are of each kind, and what still needs an old one."""
-    with opened_store(config, FULL_SCAN_TIMEOUT_S) as access:
-        rows = [_row(access, kind) for kind in KINDS]
+    rows = [_row(access, kind) for kind in KINDS]
     if as_json:
         print_json(rows)
         return
@@ -45,8 +43,8 @@ def status(config: Path | None, as_json: bool) -> None:
 @command.command()
 @click.argument("kind", type=_KIND)
 @_NODES
-@data_options
-def rotate(kind: str, nodes_reloaded: bool, config: Path | None, as_json: bool) -> None:
+@on_whole_store
+def rotate(access: Access, kind: str, nodes_reloaded: bool, as_json: bool) -> None:
     """Replace a secret by a new one; the old one stays valid until `remove-old`.
 
     Adds the new one, has the running gateway of this node take it (SIGHUP), uses it from then on,
@@ -54,16 +52,15 @@ def rotate(kind: str, nodes_reloaded: bool, config: Path | None, as_json: bool) 
     is used. May be ended and run again at any moment: it goes on. Other nodes need a copy of the
     file and a reload first; this says so.
     """
-    with opened_store(config, FULL_SCAN_TIMEOUT_S) as access:
-        nodes = rotation.Nodes(access.loaded, access.db, nodes_reloaded)
-        if rotation.add(access.loaded, kind):
-            secret_use.note_rotation(access.db, actor(), "rotate", kind)
-        if rotation.is_upcoming(access.loaded, kind):
-            nodes.take()
-            rotation.promote(access.loaded, kind)
-        rotation.Nodes(access.loaded, access.db, reloaded=True).take()
-        resealed = _reseal(access, as_json) if kind == "cipher" else 0
-        row = _row(access, kind)
+    nodes = rotation.Nodes(access.loaded, access.db, nodes_reloaded)
+    if rotation.add(access.loaded, kind):
+        secret_use.note_rotation(access.db, actor(), "rotate", kind)
+    if rotation.is_upcoming(access.loaded, kind):
+        nodes.take()
+        rotation.promote(access.loaded, kind)
+    rotation.Nodes(access.loaded, access.db, reloaded=True).take()
+    resealed = _reseal(access, as_json) if kind == "cipher" else 0
+    row = _row(access, kind)
     if as_json:
         print_json({**row, "resealed": resealed})
         return
@@ -73,29 +70,25 @@ def rotate(kind: str, nodes_reloaded: bool, config: Path | None, as_json: bool) 
 @command.command("remove-old")
 @click.argument("kind", type=_KIND, required=False)
 @_NODES
-@data_options
-def remove_old(kind: str | None, nodes_reloaded: bool, config: Path | None, as_json: bool) -> None:
+@on_whole_store
+def remove_old(access: Access, kind: str | None, nodes_reloaded: bool, as_json: bool) -> None:
     """Remove old secrets, of one kind or of all; refused while something needs one."""
-    with opened_store(config, FULL_SCAN_TIMEOUT_S) as access:
-        kinds = [kind] if kind else list(KINDS)
-        if any(rotation.has_old(access.loaded, name) for name in kinds):
-            # no process may use an old secret while its uses are counted
-            rotation.Nodes(access.loaded, access.db, nodes_reloaded).take()
-        rows = [_row(access, name) for name in kinds]
-        faults = [fault for row in rows for fault in _still_needed(row)]
-        if faults:
-            raise Refused(faults)
-        old = [row["kind"] for row in rows if row["secrets"] > 1]
-        removed = {name: rotation.remove_old(access.loaded, name) for name in old}
-        for name in removed:
-            secret_use.note_rotation(access.db, actor(), "remove_old", name)
-        if removed:
-            rotation.Nodes(access.loaded, access.db, reloaded=True).take()
-    if as_json:
-        print_json({"removed": removed})
-    else:
-        lines = [f"{name}: {count} old removed" for name, count in removed.items()]
-        click.echo("\n".join(lines) or "there is no old one")
+    kinds = [kind] if kind else list(KINDS)
+    if any(rotation.has_old(access.loaded, name) for name in kinds):
+        # no process may use an old secret while its uses are counted
+        rotation.Nodes(access.loaded, access.db, nodes_reloaded).take()
+    rows = [_row(access, name) for name in kinds]
+    faults = [fault for row in rows for fault in _still_needed(row)]
+    if faults:
+        raise Refused(faults)
+    old = [row["kind"] for row in rows if row["secrets"] > 1]
+    removed = {name: rotation.remove_old(access.loaded, name) for name in old}
+    for name in removed:
+        secret_use.note_rotation(access.db, actor(), "remove_old", name)
+    if removed:
+        rotation.Nodes(access.loaded, access.db, reloaded=True).take()
+    lines = [f"{name}: {count} old removed" for name, count in removed.items()]
+    print_result(as_json, {"removed": removed}, "\n".join(lines) or "there is no old one")
 
 
 def _row(access: Access, kind: str) -> dict[str, Any]:

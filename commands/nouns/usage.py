@@ -17,7 +17,7 @@ from commands.nouns.usage_filters import bounded, filter_options, filters_of, ne
 from commands.nouns.usage_show import show
 from commands.output import FAILED, data_options, print_json, print_table, printable
 from commands.progress import Line, progress
-from commands.store_access import FULL_SCAN_TIMEOUT_S, opened_store
+from commands.store_access import Access, on_store, on_whole_store, opened_store
 from commands.subcommands import Noun
 from commands.tables import room
 from commands.times import since_option
@@ -125,14 +125,14 @@ def tail(config: Path | None, as_json: bool, following: bool, limit: int, **filt
     help="One JSON object a line, or one line of CSV.",
 )
 @filter_options
-@data_options
-def export(config: Path | None, as_json: bool, form: str, **filters: Any) -> None:
+@on_store
+def export(access: Access, as_json: bool, form: str, **filters: Any) -> None:
     """Print all records, ordered by id.
 
     With --json: one array instead of one object a line.
     """
     out = sys.stdout.buffer
-    with opened_store(config) as access, progress(as_json or sys.stdout.isatty()) as line:
+    with progress(as_json or sys.stdout.isatty()) as line:
         rows = _counted(export_rows(access.db, filters_of(access.db, filters)), line)
         records = map(to_public, rows)
         for piece in _array(records) if as_json else _lines(records, form):
@@ -159,26 +159,18 @@ def export(config: Path | None, as_json: bool, form: str, **filters: Any) -> Non
     help="A table with a line of totals, or CSV.",
 )
 @filter_options
-@data_options
-def stats(
-    config: Path | None,
-    as_json: bool,
-    form: str,
-    by: list[str],
-    sort: str | None,
-    top: int | None,
-    **filters: Any,
-) -> None:
+@on_whole_store
+def stats(access: Access, as_json: bool, form: str, by: list[str], **filters: Any) -> None:
     """Sum up calls, tokens and cost, including days whose records were pruned.
 
     Sums by status, by user, key or group together with channel, or over times that are not whole
     hours are computed from the records: that takes longer and covers only days that were not
     pruned. The totals are those of all such calls, also with --top; CSV and JSON have none.
     """
-    with opened_store(config, FULL_SCAN_TIMEOUT_S) as access:
-        selected = filters_of(access.db, filters)
-        rows = sums_of(access.db, by, selected, Order(sort, top))
-        totals = sums_of(access.db, (), selected) if form == "text" and not as_json else []
+    order = Order(filters.pop("sort"), filters.pop("top"))
+    selected = filters_of(access.db, filters)
+    rows = sums_of(access.db, by, selected, order)
+    totals = sums_of(access.db, (), selected) if form == "text" and not as_json else []
     if as_json:
         print_json(rows)
         return
@@ -187,7 +179,7 @@ def stats(
         lines = [csv_row(columns), *(csv_row(row[name] for name in columns) for row in rows)]
         sys.stdout.buffer.write("".join(lines).encode())
         return
-    if len(rows) > 1 or top is not None:
+    if len(rows) > 1 or order.top is not None:
         rows += [{by[0]: "total", **row} for row in totals]
     for row in rows:
         row["tokens"] = f"{_read_tokens(row)}/{_written_tokens(row)}"
@@ -196,21 +188,21 @@ def stats(
 
 @command.command()
 @since_option
-@data_options
-def verify(config: Path | None, as_json: bool, since_ms: int | None) -> int:
+@on_whole_store
+def verify(access: Access, as_json: bool, since_ms: int | None) -> int:
     """Recompute every cost from its record; exit code 1 and the ids of those that differ.
 
     Also checks the sums behind `usage stats`, with --since those of the days (UTC) from then on;
     `usage rebuild-rollups` repairs them.
     """
     faults = []
-    with opened_store(config, FULL_SCAN_TIMEOUT_S) as access, progress(as_json) as line:
+    with progress(as_json) as line:
         for call_id, fault in _faults(access.db, line, since_ms):
             faults.append({"id": call_id, "fault": fault})
             line.clear()
             if not as_json:
                 click.echo(f"{call_id}: {fault}" if call_id else fault)
-        store = place(access.db)
+    store = place(access.db)
     if as_json:
         print_json({"ok": not faults, "store": store, "faults": faults})
     elif not faults:

@@ -1,13 +1,12 @@
 """`usage show`: one call, with its cost line by line and what each attempt met."""
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import click
 
-from commands.output import data_options, note, print_json, print_table, printable
-from commands.store_access import FULL_SCAN_TIMEOUT_S, opened_store
+from commands.output import note, print_json, print_table, printable
+from commands.store_access import Access, on_whole_store
 from commands.times import Moment
 from store.calls.usage_lookup import cost_lines, find
 from store.calls.usage_queries import Row
@@ -41,25 +40,23 @@ _LINES: Mapping[str, tuple[str, ...]] = {
     type=Moment(),
     help="How far back to search for a client's or vendor's id.  [default: all records]",
 )
-@data_options
-def show(config: Path | None, as_json: bool, call_id: str, since: int | None) -> None:
+@on_whole_store
+def show(access: Access, as_json: bool, call_id: str, since: int | None) -> None:
     """Show one call, given by its request id, the client's id or the vendor's id.
 
     If several calls share a client's id, the newest is shown and the others are listed.
     """
-    with opened_store(config, FULL_SCAN_TIMEOUT_S) as access:
-        rows = find(access.db, call_id, since or 0)
-        if not rows:
-            raise NotFound(_nowhere(call_id, since))
-        currency = access.currency
-        newest, *older = rows
-        line = refund_of(access.db, newest["id"])
+    rows = find(access.db, call_id, since or 0)
+    if not rows:
+        raise NotFound(_nowhere(call_id, since))
+    newest, *older = rows
+    line = refund_of(access.db, newest["id"])
     refund = None if line is None else ledger.to_public(line)
     record = {**to_public(newest), "cost_lines": cost_lines(newest), "refund": refund}
     if as_json:
         print_json(record)
     else:
-        _print(record, newest, currency)
+        _print(record, newest, access.currency)
     if older:
         note(f"the newest of {len(rows)} calls with this id; the others, newest first:")
         for row in older:

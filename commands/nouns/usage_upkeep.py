@@ -4,13 +4,12 @@ import functools
 import itertools
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import click
 
-from commands.output import FAILED, data_options, note, print_json
+from commands.output import FAILED, note, print_result
 from commands.progress import Line, progress
-from commands.store_access import FULL_SCAN_TIMEOUT_S, actor, opened_store
+from commands.store_access import Access, actor, on_whole_store
 from commands.times import Duration
 from store.calls import rollups
 from store.db import audit, partitions
@@ -28,43 +27,36 @@ from store.values.ids import day_at
 )
 @click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
 @click.option("--yes", is_flag=True, help="Remove without asking.")
-@data_options
-def prune(config: Path | None, as_json: bool, age_s: int, dry_run: bool, yes: bool) -> int | None:
+@on_whole_store
+def prune(access: Access, as_json: bool, age_s: int, dry_run: bool, yes: bool) -> int:
     """Remove the records of old days (UTC); sums, ledger and balances stay.
 
     Asks on a terminal. Safe while gateways run. MySQL drops each day's partition; SQLite deletes in
     small batches and reuses the space for new records.
     """
     asking = not yes and sys.stdin.isatty() and sys.stderr.isatty()
-    with opened_store(config, FULL_SCAN_TIMEOUT_S) as access:
-        before = day_at(max(0, database_ms(access.db) - age_s * 1000))
-        text = f"{before // 10_000}-{before // 100 % 100:02d}-{before % 100:02d}"
-        if dry_run:
-            count = partitions.count_before(access.db, before)
-            if as_json:
-                print_json({"before": text, "records": count, "dry_run": True})
-            else:
-                click.echo(f"would remove what began before {text}: {count} records")
-            return None
-        if asking:
-            count = partitions.count_before(access.db, before)
-            question = f"Remove what began before {text}, {count} records, from {place(access.db)}?"
-            if not click.confirm(question, err=True, default=False):
-                note("nothing is removed")
-                return FAILED
-        act = audit.Act(actor(), "prune", "usage", text)
-        transaction(access.db, functools.partial(audit.write, access.db, act))
-        with progress(as_json) as line:
-            removed = partitions.prune(access.db, before, _telling_pause(line))
-    if as_json:
-        counts = {"partitions": removed.partitions, "records": removed.records}
-        print_json({"before": text, **counts})
-        return None
-    click.echo(
-        f"removed what began before {text}: {removed.partitions} partitions dropped,"
-        f" {removed.records} records deleted"
-    )
-    return None
+    before = day_at(max(0, database_ms(access.db) - age_s * 1000))
+    day = f"{before // 10_000}-{before // 100 % 100:02d}-{before % 100:02d}"
+    if dry_run:
+        count = partitions.count_before(access.db, before)
+        text = f"would remove what began before {day}: {count} records"
+        print_result(as_json, {"before": day, "records": count, "dry_run": True}, text)
+        return 0
+    if asking:
+        count = partitions.count_before(access.db, before)
+        question = f"Remove what began before {day}, {count} records, from {place(access.db)}?"
+        if not click.confirm(question, err=True, default=False):
+            note("nothing is removed")
+            return FAILED
+    act = audit.Act(actor(), "prune", "usage", day)
+    transaction(access.db, functools.partial(audit.write, access.db, act))
+    with progress(as_json) as line:
+        removed = partitions.prune(access.db, before, _telling_pause(line))
+    counts = {"partitions": removed.partitions, "records": removed.records}
+    text = f"{removed.partitions} partitions dropped, {removed.records} records deleted"
+    text = f"removed what began before {day}: {text}"
+    print_result(as_json, {"before": day, **counts}, text)
+    return 0
 
 
 def _telling_pause(line: Line) -> Callable[[], None]:
@@ -79,18 +71,14 @@ def _telling_pause(line: Line) -> Callable[[], None]:
 
 
 @click.command("rebuild-rollups")
-@data_options
-def rebuild_rollups(config: Path | None, as_json: bool) -> None:
+@on_whole_store
+def rebuild_rollups(access: Access, as_json: bool) -> None:
     """Rebuild the sums behind `usage stats` from the records.
 
     Safe while gateways run. Sums of days whose records were pruned are kept as they are.
     """
-    with opened_store(config, FULL_SCAN_TIMEOUT_S) as access:
-        days = 0
-        with progress(as_json) as line:
-            for days, day in enumerate(rollups.rebuild(access.db), 1):
-                line.tell(f"rebuilding: {days} days, {day} is done")
-    if as_json:
-        print_json({"days": days})
-    else:
-        click.echo(f"the sums of {days} days are made anew")
+    days = 0
+    with progress(as_json) as line:
+        for days, day in enumerate(rollups.rebuild(access.db), 1):
+            line.tell(f"rebuilding: {days} days, {day} is done")
+    print_result(as_json, {"days": days}, f"the sums of {days} days are made anew")

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import click
 
-from commands.edits import editor, edits_of, print_outcome
-from commands.nouns.kinds import FIELD, noun
-from commands.output import data_options, print_fields, print_json
-from commands.store_access import actor, opened_store
+from commands.edits import EDITS, Edits, editor, print_outcome
+from commands.nouns.kinds import noun
+from commands.output import data_options, print_fields, print_result
+from commands.store_access import Access, actor, on_store, opened_store
 from operations.edits import link_account
 from store.admin.apply import Outcome
 from store.hub import one_time, openid_links, people
@@ -38,18 +38,15 @@ def password(name: str, from_stdin: bool, config: Path | None, as_json: bool) ->
         )
     with opened_store(config) as access:
         people.set_password(access.db, name, password, actor())
-    if as_json:
-        print_json({"user": name, "password": "set"})
-    else:
-        click.echo(f'user "{name}": password set; all sessions and tokens have ended')
+    text = f'user "{name}": password set; all sessions and tokens have ended'
+    print_result(as_json, {"user": name, "password": "set"}, text)
 
 
 @command.command("set", help=f"{_set_fields.help}\n\n{TOTP}")
 @click.argument("name")
-@click.argument("assignments", nargs=-1, required=True, metavar=f"{FIELD}...")
+@EDITS
 @data_options
-def set_fields(name: str, assignments: tuple[str, ...], config: Path | None, as_json: bool) -> None:
-    edits = edits_of(assignments)
+def set_fields(name: str, edits: Edits, config: Path | None, as_json: bool) -> None:
     totp = edits.pop("totp", None)
     if totp not in (None, "off"):
         raise Refused(["totp: only off can be set; its user sets it up at /account of the Hub"])
@@ -65,20 +62,18 @@ def set_fields(name: str, assignments: tuple[str, ...], config: Path | None, as_
 @command.command("link")
 @click.argument("name")
 @click.option("--subject", required=True, help="The user's name at the provider (sub).")
-@data_options
-def link(name: str, subject: str, config: Path | None, as_json: bool) -> None:
+@on_store
+def link(access: Access, name: str, subject: str, as_json: bool) -> None:
     """Let a user of the OpenID provider (hub.oidc_issuer) sign in to the Hub as this user."""
-    with opened_store(config) as access:
-        issuer = access.loaded.settings.hub.oidc_issuer
-        link_account(access.db, issuer, name, subject, actor())
+    issuer = access.loaded.settings.hub.oidc_issuer
+    link_account(access.db, issuer, name, subject, actor())
     print_fields({"user": name, "issuer": issuer, "subject": subject}, as_json)
 
 
 @command.command("unlink")
 @click.argument("name")
-@data_options
-def unlink(name: str, config: Path | None, as_json: bool) -> None:
+@on_store
+def unlink(access: Access, name: str, as_json: bool) -> None:
     """End all links of a user to accounts of OpenID providers."""
-    with opened_store(config) as access:
-        ended = openid_links.unlink_all(access.db, name, actor())
+    ended = openid_links.unlink_all(access.db, name, actor())
     print_fields({"user": name, "ended": ended}, as_json)

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import click
 
-from commands.output import data_options, note, print_fields, print_table
-from commands.store_access import Access, actor, opened_store
+from commands.output import note, print_fields, print_table
+from commands.store_access import Access, actor, on_store
 from commands.subcommands import Noun
 from store.admin.export import show as show_object
 from store.money import wallet
@@ -38,21 +37,20 @@ class Amount(click.ParamType[int]):
 
 @command.command()
 @USER
-@data_options
-def show(user: str, config: Path | None, as_json: bool) -> None:
+@on_store
+def show(access: Access, user: str, as_json: bool) -> None:
     """Show a balance, the holds of calls in flight, and what is leased to workers."""
-    with opened_store(config) as access, named_user(access, user):
+    with named_user(access, user):
         view = wallet.show(access.db, user)
-    fields = wallet.to_public(view, access.currency)
-    print_fields(fields, as_json)
+    print_fields(wallet.to_public(view, access.currency), as_json)
 
 
 @command.command()
 @USER
-@data_options
-def ledger(user: str, config: Path | None, as_json: bool) -> None:
+@on_store
+def ledger(access: Access, user: str, as_json: bool) -> None:
     """List the lines of a ledger, oldest first; the charges of a UTC day are one line."""
-    with opened_store(config) as access, named_user(access, user):
+    with named_user(access, user):
         lines = [to_public(line) for line in wallet.ledger(access.db, user)]
     print_table(lines, LEDGER_COLUMNS, as_json)
 
@@ -63,10 +61,10 @@ def _movement(name: str, summary: str, move: Callable[..., Line]) -> click.Comma
     @click.option("--amount", type=Amount(), required=True, help='A decimal number like "12.50".')
     @click.option("--reason", required=True, help="Reason, kept in the ledger.")
     @click.option("--id", "own_id", help="Idempotency id: a movement given twice is booked once.")
-    @data_options
-    def verb(config: Path | None, as_json: bool, user: str, **given: Any) -> None:
+    @on_store
+    def verb(access: Access, as_json: bool, user: str, **given: Any) -> None:
         movement = wallet.Movement(given["amount"], given["reason"], given["own_id"], actor())
-        with opened_store(config) as access, named_user(access, user):
+        with named_user(access, user):
             line = move(access.db, user, movement)
         if line.again:
             when = rfc3339(line.at_ms)
@@ -85,11 +83,10 @@ command.add_command(
 @command.command()
 @click.option("--call", required=True, metavar="ID", help="The call: its x-request-id.")
 @click.option("--reason", help="Reason, kept in the ledger.  [default: refund of call ID]")
-@data_options
-def refund(call: str, reason: str | None, config: Path | None, as_json: bool) -> None:
+@on_store
+def refund(access: Access, call: str, reason: str | None, as_json: bool) -> None:
     """Refund what a call was charged to a wallet; a call is refunded only once."""
-    with opened_store(config) as access:
-        done = wallet.refund(access.db, call, reason, actor())
+    done = wallet.refund(access.db, call, reason, actor())
     if done.again:
         when = rfc3339(done.line.at_ms)
         note(f"the call {call} was refunded before, at {when}: nothing is changed")
@@ -98,8 +95,7 @@ def refund(call: str, reason: str | None, config: Path | None, as_json: bool) ->
 
 def print_line(user: str, line: Line, as_json: bool) -> None:
     """A movement that was made, and whose it is."""
-    fields = {"user": user, **to_public(line)}
-    print_fields(fields, as_json)
+    print_fields({"user": user, **to_public(line)}, as_json)
 
 
 @contextmanager
