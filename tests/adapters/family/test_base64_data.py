@@ -10,13 +10,7 @@ from adapters.faults import Condition, Fault
 
 @pytest.mark.parametrize(
     ("sent", "kept"),
-    [
-        ("-_-_", "+/+/"),
-        ("aGk", "aGk="),
-        ("aGk=", "aGk="),
-        ("aG\nk=", "aGk="),
-        ("", ""),
-    ],
+    [("-_-_", "+/+/"), ("aGk", "aGk="), ("aGk=", "aGk="), ("aG\nk=", "aGk="), ("", "")],
 )
 def test_base64_is_brought_to_the_standard_alphabet_with_padding(sent, kept):
     assert standard_base64(sent, "x") == kept

@@ -227,10 +227,7 @@ KEY_HEADERS = "the header 'x-goog-api-key: <API_KEY>' or 'Authorization: Bearer 
     ("fault", "message"),
     [
         (Fault(Condition.MISSING_KEY), f"No API key was sent. Use {KEY_HEADERS}"),
-        (
-            Fault(Condition.MODEL_MISSING),
-            NO_MODEL,
-        ),
+        (Fault(Condition.MODEL_MISSING), NO_MODEL),
         (Fault(Condition.MODEL_NOT_FOUND, model="demo-huge"), f"models/demo-huge {UNAVAILABLE}"),
         (Fault(Condition.MODEL_NOT_FOUND), f"This model {UNAVAILABLE}"),
         (Fault(Condition.MODEL_NOT_FOUND, "Words."), "Words."),
@@ -238,10 +235,7 @@ KEY_HEADERS = "the header 'x-goog-api-key: <API_KEY>' or 'Authorization: Bearer 
         (wrong_type("a[0].b", "expected an array"), "Wrong type for 'a[0].b': expected an array."),
         (wrong_value("a", "expected 0 or more"), "Wrong value for 'a': expected 0 or more."),
         *(
-            (
-                Fault(Condition.INVALID_KEY, detail=detail),
-                NOT_VALID,
-            )
+            (Fault(Condition.INVALID_KEY, detail=detail), NOT_VALID)
             for detail in (None, "sk-slc-…wxyz")
         ),
     ],

@@ -152,18 +152,9 @@ LOGPROB = Logprob("a", -0.5, (Logprob("a", -0.5),))
 @pytest.mark.parametrize(
     ("chunks", "events"),
     [
-        (
-            [chunk(A, B), chunk(NOTHING), last(A)],
-            [*text(0, "a", "b", "a"), END],
-        ),
-        (
-            [chunk(THOUGHT), last(THOUGHT, A)],
-            [*thought(0, "Hm.", "Hm."), *text(1, "a"), END],
-        ),
-        (
-            [last(THOUGHT, SIGNED_CALL)],
-            [*thought(0, "Hm.", SEAL), *CALLED, END],
-        ),
+        ([chunk(A, B), chunk(NOTHING), last(A)], [*text(0, "a", "b", "a"), END]),
+        ([chunk(THOUGHT), last(THOUGHT, A)], [*thought(0, "Hm.", "Hm."), *text(1, "a"), END]),
+        ([last(THOUGHT, SIGNED_CALL)], [*thought(0, "Hm.", SEAL), *CALLED, END]),
         (
             [chunk(A, SIGNED_CALL)],
             [
@@ -194,14 +185,8 @@ LOGPROB = Logprob("a", -0.5, (Logprob("a", -0.5),))
         ([last(), chunk(B)], [END]),
         ([last(A, *RUN_BY_VENDOR, B)], [*text(0, "a", "b"), END]),
         ([chunk(A, logprobsResult=LOGPROBS)], text(0, Delta(0, "a", (LOGPROB, Logprob("b", 0.0))))),
-        (
-            [{"promptFeedback": {"blockReason": "SAFETY"}}],
-            [Finished("filter", detail="SAFETY")],
-        ),
-        (
-            [last(A, UNWRITABLE)],
-            [*text(0, "a"), *CALLED, END],
-        ),
+        ([{"promptFeedback": {"blockReason": "SAFETY"}}], [Finished("filter", detail="SAFETY")]),
+        ([last(A, UNWRITABLE)], [*text(0, "a"), *CALLED, END]),
     ],
     ids=[
         *("neighbours_are_one_slot", "a_switch_keeps_its_text", "a_call_seals_the_thought_before"),

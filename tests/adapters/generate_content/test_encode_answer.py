@@ -258,10 +258,7 @@ def sealed(part, opaque="gw1.x"):
             [*thought(0, "Hm.", "gw1.x"), *text(1, "a"), *call(2, "{}"), *call(3)],
             [THOUGHT, {"text": "a"}, sealed(called("id2")), called("id3"), EMPTY],
         ),
-        (
-            [*thought(0, "Hm.", "gw1.x"), *text(1, "a")],
-            [THOUGHT, {"text": "a"}, sealed(EMPTY)],
-        ),
+        ([*thought(0, "Hm.", "gw1.x"), *text(1, "a")], [THOUGHT, {"text": "a"}, sealed(EMPTY)]),
         (
             [*thought(0, "", "gw1.x"), *thought(1, "Hm.", "gw1.y"), *call(2)],
             [sealed(EMPTY), THOUGHT, sealed(called("id2"), "gw1.y"), EMPTY],

@@ -170,10 +170,7 @@ def test_a_keyword_that_the_dialect_does_not_know_is_dropped(keyword):
         ),
         ({"anyOf": [TEXT, {"type": "null"}]}, {**STRING, "nullable": True}),
         ({"oneOf": [TEXT, {"const": None}]}, {**STRING, "nullable": True}),
-        (
-            {"oneOf": [TEXT, {"type": "boolean"}]},
-            {"anyOf": [STRING, {"type": "BOOLEAN"}]},
-        ),
+        ({"oneOf": [TEXT, {"type": "boolean"}]}, {"anyOf": [STRING, {"type": "BOOLEAN"}]}),
         ({"const": "x"}, {**STRING, "enum": ["x"]}),
         ({"const": 7}, {"type": "INTEGER", "description": "One of: 7."}),
         ({"enum": ["a", None]}, {**STRING, "enum": ["a"], "nullable": True}),
@@ -186,14 +183,8 @@ def test_a_keyword_that_the_dialect_does_not_know_is_dropped(keyword):
         ({"type": "integer", "exclusiveMinimum": 0}, {"type": "INTEGER", "minimum": 1}),
         ({"type": "integer", "exclusiveMaximum": 9}, {"type": "INTEGER", "maximum": 8}),
         ({"type": "number", "exclusiveMinimum": 0.5}, {"type": "NUMBER", "minimum": 0.5}),
-        (
-            {**WHOLE, "exclusiveMinimum": 0},
-            {"type": "INTEGER", "minimum": 5},
-        ),
-        (
-            {**WHOLE, "exclusiveMinimum": True},
-            {"type": "INTEGER", "minimum": 6},
-        ),
+        ({**WHOLE, "exclusiveMinimum": 0}, {"type": "INTEGER", "minimum": 5}),
+        ({**WHOLE, "exclusiveMinimum": True}, {"type": "INTEGER", "minimum": 6}),
         ({"type": "string", "format": "uri"}, STRING),
         ({"type": "integer", "format": "double"}, INTEGER),
         ({"type": "array"}, {"type": "ARRAY", "items": STRING}),
@@ -207,10 +198,7 @@ def test_a_keyword_that_the_dialect_does_not_know_is_dropped(keyword):
             {"type": "ARRAY", "items": {**STRING, "description": "D"}},
         ),
         ({"type": "object"}, {"type": "OBJECT", "properties": UNUSED}),
-        (
-            {"properties": {"a": TEXT}},
-            {"type": "OBJECT", "properties": {"a": STRING}},
-        ),
+        ({"properties": {"a": TEXT}}, {"type": "OBJECT", "properties": {"a": STRING}}),
         ({"type": "string", "example": "e"}, {**STRING, "example": "e"}),
         ({}, STRING),
         (True, STRING),
@@ -249,20 +237,14 @@ def test_a_schema_that_refers_to_itself_ends():
 
 
 MULTIPLYING = {
-    f"d{n}": {
-        "type": "object",
-        "properties": {key: {"$ref": f"#/$defs/d{n + 1}"} for key in "ab"},
-    }
+    f"d{n}": {"type": "object", "properties": {key: {"$ref": f"#/$defs/d{n + 1}"} for key in "ab"}}
     for n in range(30)
 }
 
 
 @pytest.mark.parametrize(
     "schema",
-    [
-        {"$ref": "#/$defs/d0", "$defs": MULTIPLYING},
-        {"type": "object", "allOf": [{}] * 30_000},
-    ],
+    [{"$ref": "#/$defs/d0", "$defs": MULTIPLYING}, {"type": "object", "allOf": [{}] * 30_000}],
     ids=["references_that_multiply", "an_all_of_without_end"],
 )
 def test_schemas_without_end_are_refused(schema):
@@ -283,10 +265,7 @@ def test_schemas_of_one_request_share_a_bound():
 
 def test_all_of_is_merged():
     schema = {
-        "allOf": [
-            {"properties": {"a": TEXT}, "required": ["a"]},
-            {"$ref": "#/$defs/b"},
-        ],
+        "allOf": [{"properties": {"a": TEXT}, "required": ["a"]}, {"$ref": "#/$defs/b"}],
         "properties": {"c": {"type": "boolean"}},
         "required": ["c"],
         "$defs": {"b": {"allOf": [{"type": "object", "properties": {"b": DECIMAL}}]}},

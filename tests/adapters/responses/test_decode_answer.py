@@ -184,10 +184,7 @@ def test_sources_and_log_probabilities():
 
 def test_items_that_only_the_last_event_has_are_added():
     done = message(text("Tea"), id="m")
-    events = events_of(
-        ("output_item.done", done),
-        completed(done, item("function_call", **CALL)),
-    )
+    events = events_of(("output_item.done", done), completed(done, item("function_call", **CALL)))
     assert [kind for kind, _, _ in spoken(events)] == ["text", "call"]
     assert events[-1] == Finished("stop")
 

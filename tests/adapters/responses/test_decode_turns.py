@@ -149,11 +149,7 @@ def test_items_that_stand_for_what_the_vendor_has(kind):
         (call(None), ".call_id", "E13"),
         (call("a", name=2), ".name", "E12"),
         ({"type": "function_call_output"}, ".call_id", "E13"),
-        (
-            {"type": "reasoning", "encrypted_content": 1},
-            ".encrypted_content",
-            "E12",
-        ),
+        ({"type": "reasoning", "encrypted_content": 1}, ".encrypted_content", "E12"),
     ],
 )
 def test_a_wrong_item_is_named(item, place, condition):

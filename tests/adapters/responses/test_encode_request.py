@@ -38,10 +38,7 @@ def test_a_short_request():
         ({"system": (Text("One."), Text(""), Text("Two."))}, {"instructions": "One.\n\nTwo."}),
         ({"max_output_tokens": 5}, {"max_output_tokens": 16}),
         ({"temperature": 0.5, "top_p": 0.9}, {"temperature": 0.5, "top_p": 0.9}),
-        (
-            {"logprobs": 2},
-            {"top_logprobs": 2, "include": ["message.output_text.logprobs", STATE]},
-        ),
+        ({"logprobs": 2}, {"top_logprobs": 2, "include": ["message.output_text.logprobs", STATE]}),
         ({"metadata": {"a": "b", "n": 1}}, {"metadata": {"a": "b"}}),
         ({"end_user": "u"}, {"safety_identifier": "u"}),
         ({"tier": "flex", "cache_key": "k"}, {"service_tier": "flex", "prompt_cache_key": "k"}),
