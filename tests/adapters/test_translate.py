@@ -4,6 +4,7 @@ import dataclasses
 import json
 import random
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -32,6 +33,7 @@ ORIGIN = Origin("chat_completions", "mark", b"k" * 32, "user")
 TARGET = Target("demo", "up", Traits())
 REQUEST = Request("toy", False, (Turn("user", (Text("Who?"),)),))
 MAX_EVENT_BYTES = 4096
+WIRE = Path(__file__).parents[1] / "wire"
 
 
 def begun(request=REQUEST, translator=TRANSLATOR, **fields):
@@ -301,6 +303,27 @@ def test_many_parallel_calls_are_written_in_a_time_that_grows_with_their_number(
         request = at_once(translator.decode(top_level(body), False, None))
         at_once(translator.begin(request, TARGET, CONTEXT, ORIGIN, count=False))
         assert time.thread_time() - begun_s < 1.0
+
+
+@pytest.mark.parametrize(
+    ("sample", "fields", "sent"),
+    [
+        ("text", {"stop": ["cups"]}, [b'"content":"three "}', b'"finish_reason":"stop"']),
+        (
+            "tools_parallel",
+            {"functions": [{"name": "get_tide"}]},
+            [b'"function_call":{"name":"get_tide"', b'"finish_reason":"function_call"'],
+        ),
+    ],
+)
+def test_what_the_client_alone_knows_is_made_of_the_stream(sample, fields, sent):
+    translator = TRANSLATORS["chat_completions", "responses"]
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "?"}], **fields})
+    request = at_once(translator.decode(top_level(body.encode()), True, None))
+    made = begun(request, translator).open_bridge("m", "up", False, SAY, 1 << 20)
+    stream = made.feed((WIRE / f"responses/{sample}.sse").read_bytes()) + made.close()
+    assert made.whole and b"tool_calls" not in stream and b"one pot" not in stream
+    assert [part in stream for part in sent] == [True, True]
 
 
 def test_ids_that_look_like_those_made_from_the_position():

@@ -17,9 +17,8 @@ from adapters.ir.answer import Choice
 from adapters.ir.parts import Reasoning, Text, ToolCall
 from adapters.json.jsonio import top_level
 from adapters.json.structure import at_once
-from adapters.registry import FAMILIES, TRANSLATORS
 from store.values.usage import Usage
-from tests.adapters.generate_content.calls import CONTEXT, FAMILY, USER, decoded, target
+from tests.adapters.generate_content.calls import CONTEXT, USER, decoded
 
 WRAPPED = wrap("value", Origin("messages", "mark", b"secret", "user"))
 OURS = base64.b64encode(WRAPPED.encode()).decode()
@@ -112,67 +111,7 @@ def test_a_number_out_of_range_is_refused():
         cleaned(body)
 
 
-# ---- signatures through clients of other families ------------------------------------------------
-
-FIRST = {"role": "user", "content": "?"}
-
-
-def attempt_of(client, body):
-    """An attempt at a vendor of this family for a body."""
-    translator = TRANSLATORS[client, FAMILY]
-    spans = top_level(json.dumps({"model": "m", "max_tokens": 5, **body}).encode())
-    request = at_once(translator.decode(spans, False, "m"))
-    origin = Origin(FAMILY, "mark", b"secret", "user")
-    return at_once(translator.begin(request, target("gemini-3-pro"), CONTEXT, origin, count=False))
-
-
-def sent_back(client, parts):
-    """The parts of an answer as they come back in the client's next request."""
-    candidate = {"content": {"role": "model", "parts": parts}, "finishReason": "STOP"}
-    said = json.dumps({"candidates": [candidate], "responseId": "r"}).encode()
-    place = "input" if client == "responses" else "messages"
-    operation = FAMILIES[client].client.operations["generate"]
-    answer = attempt_of(client, {place: [FIRST]}).read_answer(said, "m", "up", operation)
-    conversation = [FIRST, *turns_of(client, json.loads(answer.body)), {**FIRST, "content": "!"}]
-    return json.loads(attempt_of(client, {place: conversation}).body)["contents"][1]["parts"]
-
-
-def turns_of(client, answer):
-    """An answer as it stands in the client's next request, with the results of its calls."""
-    if client == "responses":
-        calls = [item["call_id"] for item in answer["output"] if item["type"] == "function_call"]
-        result = {"type": "function_call_output", "output": "r"}
-        return [*answer["output"], *({**result, "call_id": call} for call in calls)]
-    if client == "chat_completions":
-        message = answer["choices"][0]["message"]
-        calls = [call["id"] for call in message.get("tool_calls", ())]
-        result = {"role": "tool", "content": "r"}
-        return [message, *({**result, "tool_call_id": call} for call in calls)]
-    calls = [block["id"] for block in answer["content"] if block["type"] == "tool_use"]
-    result = {"type": "tool_result", "content": "r"}
-    results = [{**result, "tool_use_id": call} for call in calls]
-    turn = {"role": "assistant", "content": answer["content"]}
-    return [turn, *([{"role": "user", "content": results}] if results else [])]
-
-
-THOUGHT, TEXT = {"text": "Hm.", "thought": True}, {"text": "Let me look."}
-SIGNED = {"functionCall": {"id": "x1", "name": "f", "args": {"a": 1}}, "thoughtSignature": "QUFB"}
-SECOND = {"functionCall": {"id": "y2", "name": "f", "args": {}}}
-
-
-@pytest.mark.parametrize("client", ["chat_completions", "responses", "messages"])
-@pytest.mark.parametrize(
-    "parts", [[THOUGHT, TEXT, SIGNED, SECOND], [SIGNED, SECOND], [TEXT, SIGNED]]
-)
-def test_signatures_of_calls_come_back_through_all_clients(client, parts):
-    assert sent_back(client, parts) == [part for part in parts if part is not THOUGHT]
-
-
-@pytest.mark.parametrize("client", ["chat_completions", "responses"])
-def test_signatures_of_texts_come_back(client):
-    text = {**TEXT, "thoughtSignature": "QUFB"}
-    assert sent_back(client, [THOUGHT, text]) == [text]
-
+# ---- state of others through clients of this family ---------------------------------------------
 
 HM, SO = Reasoning("Hm.", True, "gw1.a"), Reasoning("So.", True, "gw1.b")
 WORD, TOOL_CALL = Text("t"), ToolCall("x", "f", "{}")

@@ -1,5 +1,4 @@
-"""The codecs of messages against random requests and streams: what the hub carries comes back, and
-a strict vendor takes every request."""
+"""The codecs of messages against random requests and streams: what the hub carries comes back."""
 
 import json
 
@@ -17,13 +16,11 @@ from adapters.ir.request import Output, Request, Thinking, Tool, ToolChoice
 from adapters.json.jsonio import dumps, top_level
 from adapters.json.structure import at_once
 from adapters.messages import CODECS
-from adapters.messages.parts import sealed_thought, thought_of
+from adapters.messages.parts import thought_of
 from adapters.registry import FAMILIES
 from adapters.translate import Translator
-from demo.messages import sign_thought
 from tests.adapters.builders import fed, slot
 from tests.adapters.messages.calls import CONTEXT, WIRE, events_of, sent, written
-from tests.vendor.messages_request import check_request
 
 # A translation of the family to itself, which the registry does not have: streams must be equal.
 SELF = Translator(FAMILIES["messages"], CODECS.client, CODECS.upstream)
@@ -114,53 +111,6 @@ def test_a_request_comes_back(request):
     if not request.tools:  # those that are declared for calls of the history
         again = replace(again, tools=(), choice=None)
     assert plain(again) == plain(request)
-
-
-@st.composite
-def wild_conversations(draw):
-    """Turns as clients of other families may send them: in any order, with anything missing."""
-    ids = st.sampled_from(["a", "b", "functions.x:0", ""])
-    parts = {
-        "user": st.one_of(
-            st.text(max_size=3).map(Text),
-            st.just(IMAGE),
-            st.builds(ToolResult, ids, st.just((Text("r"),)), error=st.booleans()),
-            st.builds(ToolResult, ids, st.just(())),
-        ),
-        "assistant": st.one_of(
-            st.text(max_size=3).map(Text),
-            st.builds(ToolCall, ids, st.sampled_from(["tide", "a.b", ""]), st.text(max_size=4)),
-            st.just(Reasoning("hm", opaque=sealed_thought("hm", sign_thought("hm")))),
-            st.just(Reasoning("lost")),
-        ),
-        "system": st.text(max_size=3).map(Text),
-    }
-    turns = []
-    for role in draw(st.lists(st.sampled_from(list(parts)), min_size=1, max_size=7)):
-        turns.append(Turn(role, tuple(draw(st.lists(parts[role], max_size=4)))))
-    return (*turns, Turn("user", (Text("And now?"),)))
-
-
-@given(wild_conversations(), st.sampled_from(["budget", "adaptive"]), st.booleans(), st.booleans())
-@settings(max_examples=100, deadline=None)
-def test_a_strict_vendor_takes_every_request(turns, thinking, forced, auto_cache):
-    request = Request(
-        "chat_completions",
-        True,
-        turns,
-        tools=(Tool("function", "tide"), Tool("custom", "a.b")),
-        choice=ToolChoice("any") if forced else None,
-        parallel_tools=False,
-        temperature=1.7,
-        top_p=0.5,
-        thinking=Thinking("high"),
-        output=Output("schema", {"type": "object", "properties": {}}),
-        stop=("END", "\n"),
-    )
-    body, _ = sent(request, thinking=thinking, auto_cache=auto_cache)
-    check_request(body, "2023-06-01", counting=False)
-    counted, _ = sent(request, count=True, thinking=thinking)
-    check_request(counted, "2023-06-01", counting=True)
 
 
 @st.composite
