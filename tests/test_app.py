@@ -1,6 +1,7 @@
 """The entry: finds commands by name, answers fast, and imports nothing that was not asked for."""
 
 import importlib
+import json
 import os
 import shutil
 import subprocess
@@ -43,6 +44,7 @@ def test_version_and_help():
     printed = run("version")
     assert (printed.returncode, printed.stdout) == (0, f"sluice {VERSION} ({revision()})\n")
     assert run("--version").stdout == printed.stdout
+    assert json.loads(run("version", "--json").stdout)["revision"] == revision()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["version"] == VERSION
     printed = run("--help")

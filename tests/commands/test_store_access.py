@@ -5,21 +5,22 @@ import pytest
 import app
 from commands import store_access
 from store.db.audit import entries
-from store.db.database import execute, transaction
 from tests.commands.conftest import UPSTREAM_KEY
 
 
-def test_a_missing_sqlite_file_is_named_and_not_made(installation):
+def test_a_file_that_is_missing_or_behind_is_named_and_not_made(installation):
     path = installation.folder / "sluice.db"
+    path.write_bytes(b"")
+    assert "./sluice migrate up" in installation.refused("user", "list")
     path.unlink()
     text = installation.refused("user", "list")
-    assert str(path) in text and "./sluice init" in text
-    assert not path.exists()
-
-
-def test_a_schema_that_is_behind_is_told_with_the_remedy(installation):
-    (installation.folder / "sluice.db").write_bytes(b"")
-    assert "./sluice migrate up" in installation.refused("user", "list")
+    assert str(path) in text and "./sluice init" in text and not path.exists()
+    # what stops a command names the configuration
+    assert str(installation.config) in text.splitlines()[-1] and NAMED in text.splitlines()[-1]
+    (installation.folder / "secrets.toml").unlink()
+    ended = installation.run("check")
+    assert ended.code == 3
+    assert str(installation.config) in ended.err and NAMED in ended.err
 
 
 @pytest.mark.parametrize(
@@ -44,13 +45,6 @@ def test_missing_secrets_stop_only_what_needs_them(filled):
     assert filled.json("user", "list")[0]["name"] == "alice"
     ended = filled.run("user", "set", "alice", "role=admin")
     assert ended.code == 3 and "secrets.toml" in ended.err
-
-
-def test_the_connection_is_closed_at_the_end(installation):
-    with store_access.opened_store(installation.config) as access:
-        transaction(access.db, lambda: execute(access.db, "SELECT 1"))
-        assert not access.db.is_closed()
-    assert access.db.is_closed()
 
 
 def test_the_actor_is_the_user_of_the_system(monkeypatch):
@@ -88,16 +82,6 @@ def test_changes_are_audited_with_the_actor_and_without_secrets(
 
 
 NAMED = "name another with --config FILE or SLUICE_CONFIG"
-
-
-def test_what_stops_a_command_names_the_configuration(installation):
-    (installation.folder / "sluice.db").unlink()
-    last = installation.refused("user", "list").splitlines()[-1]
-    assert str(installation.config) in last and NAMED in last
-    (installation.folder / "secrets.toml").unlink()
-    ended = installation.run("check")
-    assert ended.code == 3
-    assert str(installation.config) in ended.err and NAMED in ended.err
 
 
 def test_a_configuration_that_was_not_named_is_told_with_a_wrong_name(filled, monkeypatch, capsys):

@@ -59,7 +59,5 @@ def test_help_names_a_lazy_verb_without_its_module(noun, capsys, monkeypatch):
 
 def test_the_help_of_a_lazy_verb_is_that_of_its_command(noun, capsys):
     assert output.run(noun, ["heavy", "--help"], "thing") == 0
-    assert "Usage: thing heavy" in capsys.readouterr().out
-    lazy = noun.commands["heavy"]
-    text = lazy.get_help(click.Context(lazy, info_name="thing heavy"))
+    text = capsys.readouterr().out
     assert text.startswith("Usage: thing heavy") and "--json" in text

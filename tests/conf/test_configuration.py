@@ -174,19 +174,16 @@ def test_relative_paths_start_at_the_folder_of_the_file(file, tmp_path, monkeypa
     assert absolute.secrets_path == tmp_path / "secrets.toml"
 
 
-@pytest.mark.parametrize(
-    "host", ["0.0.0.0", "::", "10.0.0.1", "gateway.internal", "::ffff:1.2.3.4"]
-)
-def test_the_ops_port_leaves_this_machine_with_a_token_only(host, tmp_path):
-    (fault,) = faults(None, [f"ops.host={host}"], {})
-    assert fault.startswith("--set ops.host: ") and "ops.token" in fault
-    path = tmp_path / "gateway.toml"
-    path.write_text(f'[ops]\nhost = "{host}"\n')
-    assert faults(path, [], {})[0].startswith(f"{path}:2: ")
+def test_the_ops_port_leaves_this_machine_with_a_token_only(file):
     secret = "s3cret-token"
-    loaded = load(None, [f"ops.host={host}"], {"SLUICE_OPS__TOKEN": secret})
-    assert loaded.settings.ops.token == secret and secret not in repr(loaded.settings)
-    assert load(None, [f"ops.host={host}", "ops.enabled=false"], {})
+    for host in ("0.0.0.0", "::", "10.0.0.1", "gateway.internal", "::ffff:1.2.3.4"):
+        (fault,) = faults(None, [f"ops.host={host}"], {})
+        assert fault.startswith("--set ops.host: ") and "ops.token" in fault
+        loaded = load(None, [f"ops.host={host}"], {"SLUICE_OPS__TOKEN": secret})
+        assert loaded.settings.ops.token == secret and secret not in repr(loaded.settings)
+        assert load(None, [f"ops.host={host}", "ops.enabled=false"], {})
+    path = file('[ops]\nhost = "::"\n')
+    assert faults(path, [], {})[0].startswith(f"{path}:2: ")
 
 
 def test_on_loopback_it_needs_none_and_a_token_is_never_quoted():
@@ -195,9 +192,6 @@ def test_on_loopback_it_needs_none_and_a_token_is_never_quoted():
     for override in ("ops.token=s3cret token", "ops.token=s3cret\u00e9"):
         (fault,) = faults(None, [override], {})
         assert "ops.token" in fault and "s3cret" not in fault
-
-
-def test_names_of_the_ops_port():
     loaded = load(None, ['ops.hosts=["Gateway.Internal.", "10.0.0.7"]'], {})
     assert loaded.settings.ops.hosts == ("gateway.internal", "10.0.0.7")
     for bad in ('["gateway:9000"]', '["a b"]', '"gateway"', "[1]"):
@@ -230,18 +224,6 @@ def test_the_sample_is_never_a_configuration(name, monkeypatch):
         load(Path(name), (), {})
 
 
-def test_what_is_refused_names_the_file_and_how_to_name_another(tmp_path):
-    path = tmp_path / "gateway.toml"
-    path.write_text("[server]\nprot = 1\n")
-    with pytest.raises(ConfigError) as refused:
-        load(path, (), {})
-    last = refused.value.lines[-1]
-    assert str(path) in last and "--config FILE" in last and "SLUICE_CONFIG" in last
-    with pytest.raises(ConfigError) as refused:
-        load(None, ["server.prot=1"], {})
-    assert refused.value.lines == refused.value.faults
-
-
 BODY = (
     "server.body_memory_bytes {} is less than server.max_body_bytes {}: the largest body must fit"
 )
@@ -266,31 +248,26 @@ def test_settings_that_exclude_each_other(overrides, fault):
 
 
 def test_settings_that_go_together():
-    assert load(None, ["server.port=9000", "ops.enabled=false"], {})
-    assert load(None, ["server.port=9000", "ops.host=10.0.0.1", "ops.token=t"], {})
-    both = load(None, ["usage.keep_sums_days=30", "usage.keep_days=30"], {}).settings.usage
-    assert (both.keep_days, both.keep_sums_days) == (30, 30)
-    assert load(None, ["usage.keep_days=30"], {}).settings.usage.keep_sums_days == 0
+    for overrides in (
+        ["server.port=9000", "ops.enabled=false"],
+        ["server.port=9000", "ops.host=10.0.0.1", "ops.token=t"],
+        ["usage.keep_sums_days=30", "usage.keep_days=30"],
+        ["usage.keep_days=30"],
+    ):
+        assert load(None, overrides, {})
 
 
-def test_without_values_it_says_nothing_and_shows_everything(tmp_path):
+def test_without_values_it_says_nothing_and_shows_everything(file):
     text = sample_text({})
     assert all(not section for section in tomllib.loads(text).values())
     uncommented = "".join(
         line[1:] if line.startswith("#") and line[1:2].strip() else line
         for line in text.splitlines(keepends=True)
     )
-    path = tmp_path / "gateway.toml"
-    path.write_text(uncommented)
-    loaded = load(path, (), {})
-    path.write_text("")
-    assert loaded.settings == load(path, (), {}).settings
+    loaded = load(file(uncommented), (), {})
+    assert loaded.settings == load(file(""), (), {}).settings
     assert {name for name, origin in loaded.origins.items() if origin != "default"} == {*SETTINGS}
-
-
-def test_values_are_set_in_their_section():
     values = {"server.port": 1, "ops.port": 2, "server.trusted_proxies": ("::1",)}
     document = tomllib.loads(sample_text(values))
     assert document["server"] == {"port": 1, "trusted_proxies": ["::1"]}
-    assert document["ops"] == {"port": 2}
-    assert document["hub"] == {}
+    assert (document["ops"], document["hub"]) == ({"port": 2}, {})

@@ -46,16 +46,13 @@ def test_what_is_in_it(filled, tmp_path):
     assert {oct(member.mode) for member in names.values()} == {"0o600"}
     assert oct((tmp_path / "b.tar").stat().st_mode & 0o777) == "0o600"
     assert [path.name for path in tmp_path.glob(".sluice-backup-*")] == []
+    before = (tmp_path / "b.tar").read_bytes()
+    assert "b.tar exists already" in filled.refused("backup", str(tmp_path / "b.tar"))
+    assert (tmp_path / "b.tar").read_bytes() == before
     ended = filled.run("backup", str(tmp_path / "c.tar"), "--with-secrets", "--json")
     assert "secrets.toml" in members(tmp_path / "c.tar") and ended.err == ""
     answer = json.loads(ended.out)
-    assert answer["store"] == "sqlite" and answer["missing"] == {} and answer["journals"] == []
-
-
-def test_a_file_is_never_overwritten(filled, tmp_path):
-    (tmp_path / "b.tar").write_text("precious")
-    assert "b.tar exists already" in filled.refused("backup", str(tmp_path / "b.tar"))
-    assert (tmp_path / "b.tar").read_text() == "precious"
+    assert (answer["store"], answer["missing"], answer["journals"]) == ("sqlite", {}, [])
 
 
 def test_journals_that_are_elsewhere_are_named(filled, tmp_path):
@@ -76,6 +73,9 @@ def test_journals_that_are_elsewhere_are_named(filled, tmp_path):
 
 
 def test_there_and_back(filled, tmp_path, restore):
+    """The restored configuration names what was restored."""
+    elsewhere = f'[journal]\ndir = "{tmp_path}/elsewhere"\n'
+    filled.config.write_text(filled.config.read_text().replace("[journal]\n", elsewhere, 1))
     filled.ok("backup", str(tmp_path / "b.tar"), "--with-secrets")
     folder = tmp_path / "restored"
     code, out, err = restore(tmp_path / "b.tar", folder)
@@ -83,21 +83,12 @@ def test_there_and_back(filled, tmp_path, restore):
     assert {path.name for path in folder.iterdir()} >= {"gateway.toml", "secrets.toml", "sluice.db"}
     assert not (folder / "manifest.json").exists()
     assert oct(folder.stat().st_mode & 0o777) == "0o700"
+    config = tomllib.loads((folder / "gateway.toml").read_text())
+    assert config["store"]["url"] == "sqlite:///sluice.db" and config["journal"]["dir"] == "journal"
     exported = filled.ok("usage", "export", "--format", "ndjson")
     assert exported.count("\n") == 5
     filled.config = folder / "gateway.toml"
     assert filled.ok("usage", "export", "--format", "ndjson") == exported
-
-
-def test_the_restored_configuration_names_what_was_restored(filled, tmp_path, restore):
-    text = filled.config.read_text()
-    assert "[journal]\n" in text
-    elsewhere = f'[journal]\ndir = "{tmp_path}/elsewhere"\n'
-    filled.config.write_text(text.replace("[journal]\n", elsewhere, 1))
-    filled.ok("backup", str(tmp_path / "b.tar"))
-    restore(tmp_path / "b.tar", tmp_path / "restored")
-    config = tomllib.loads((tmp_path / "restored/gateway.toml").read_text())
-    assert config["store"]["url"] == "sqlite:///sluice.db" and config["journal"]["dir"] == "journal"
 
 
 def test_only_an_empty_place_is_filled(filled, tmp_path, restore):

@@ -112,19 +112,15 @@ def test_secrets(filled):
     assert (code, states(found, "secrets")) == (0, ["ok", "warning"])
 
 
-@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1beta"])
-def test_a_public_url_with_a_path_too_much(filled, monkeypatch, path):
-    monkeypatch.setenv("SLUICE_SERVER__PUBLIC_URL", f"https://gw.example{path}")
-    code, found = looked(filled)
-    assert (code, states(found, "url")) == (1, ["failed"])
-    assert 'public_url = "https://gw.example"' in found["url"][0]["cure"]
-
-
-def test_nothing_answers_at_the_url(filled):
+def test_urls_with_a_path_too_much_or_nobody_behind_them(filled, monkeypatch):
     code, found = looked(filled, "--url", "http://127.0.0.1:1", "--key", "sk-x")
     assert (code, states(found, "url")) == (1, ["ok", "failed"])
     assert "stream" not in found
     assert "--url" in filled.misused("doctor", "--url", "gw.example")  # without a scheme
+    monkeypatch.setenv("SLUICE_SERVER__PUBLIC_URL", "https://gw.example/v1beta")
+    code, found = looked(filled)
+    assert (code, states(found, "url")) == (1, ["failed"])
+    assert 'public_url = "https://gw.example"' in found["url"][0]["cure"]
 
 
 def test_a_person_is_asked_before_anything_is_spent(installation):

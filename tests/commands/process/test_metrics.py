@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -112,8 +111,8 @@ def test_a_histogram_has_cumulated_buckets_in_seconds(node):
     scrape = node.print()
     name = "sluice_request_duration_seconds"
     buckets = {one.labels["le"]: one.value for one in scrape.of(f"{name}_bucket")}
-    assert (buckets["0.005"], buckets["0.01"], buckets["300"]) == (1, 2, 2)
-    assert (buckets["600"], buckets["+Inf"], scrape.one(f"{name}_count")) == (3, 4, 4)
+    picked = [buckets[le] for le in ("0.005", "0.01", "300", "600", "+Inf")]
+    assert picked == [1, 2, 2, 3, 4] and scrape.one(f"{name}_count") == 4
     assert scrape.one(f"{name}_sum") == pytest.approx(1200.012)
     assert [float(le) for le in buckets] == sorted(map(float, buckets))
 
@@ -130,49 +129,6 @@ def test_money_is_exact_names_are_escaped_and_the_supervisors_own_is_there(node)
     assert sample.labels["model"] == odd
     assert scrape.one("sluice_build_info", version="1.2", python="3.11") == 1
     assert scrape.one("sluice_worker_restarts_total") == 2
-
-
-def test_200_models_of_two_workers_take_little_time(node):
-    """Some 30,000 lines; the bound is ten times what they take, since machines differ."""
-    for metrics in (node.worker(), node.worker()):
-        metrics.models = {f"model-{number}" for number in range(200)}
-        for model in metrics.models:
-            for family in ("messages", "responses"):
-                one = ended(model=model, family=family, endpoint=f"/{family}", stream=True)
-                metrics.call_ended(one, 300)
-    began = time.process_time()
-    text = text_of(node.totals.read(node.readers), ())
-    took_s = time.process_time() - began
-    lines = len(text.splitlines())
-    print(f"{len(text)} bytes, {lines} lines, {took_s * 1000:.1f} ms")
-    assert took_s < 2.5
-    assert Scrape(text.decode()).sum("sluice_requests_total") == 800
-
-
-def test_channels_and_codes_of_the_same_model_are_added_up(node):
-    metrics = node.worker()
-    metrics.models = {"m"}
-    failed = AttemptRecord("main", 500, "upstream_error")
-    metrics.call_ended(ended(input_tokens=5, cost_nanos=7), 250)
-    metrics.call_ended(
-        ended(attempts=(AttemptRecord("other", 200),), channel="other", input_tokens=6), 250
-    )
-    code = {"status": 502, "error_code": "upstream_error", "outcome": "upstream_error"}
-    metrics.call_ended(ended(attempts=(failed,), channel="main", **code), 9000)
-    metrics.call_ended(ended(attempts=(), channel=None, **code), 250)
-    scrape = node.print()
-    assert scrape.one("sluice_requests_total", status="200") == 2
-    assert scrape.one("sluice_requests_total", error_code="upstream_error") == 2
-    assert scrape.one("sluice_request_duration_seconds_count") == 4
-    assert scrape.one("sluice_overhead_seconds_count") == 3
-    assert scrape.one("sluice_overhead_seconds_sum") == pytest.approx(0.0095)
-    assert scrape.one("sluice_tokens_total", type="input") == 11
-    assert scrape.one("sluice_cost_total") == 7e-9
-    outcomes = {
-        (one.labels["channel"], one.labels["outcome"]): one.value
-        for one in scrape.of("sluice_upstream_requests_total")
-    }
-    assert outcomes == {("main", "ok"): 1, ("other", "ok"): 1, ("main", "upstream_error"): 1}
 
 
 def test_every_series_of_a_call_has_the_labels_of_the_table(node):
@@ -233,26 +189,20 @@ def reader():
     made.close()
 
 
-def test_a_worker_that_has_not_begun_has_nothing(reader):
-    assert list(reader.read()) == [] and reader.series == []
-
-
 def test_what_is_counted_is_read_at_once(reader):
+    assert list(reader.read()) == [] and reader.series == []  # of a worker that has not begun
     table = WordTable(reader.descriptor)
     first = table.add(TOKENS, ("m", "input"))
     table.words[first] += 2**53 + 1
     assert reader.read()[first] == 2**53 + 1
-    assert [(one.metric, one.labels, one.first) for one in reader.series] == [
-        (TOKENS, ("m", "input"), first)
-    ]
     second = table.add(DURATION, ("messages", 'odd "name"\n\udce9'))
     third = table.add(TOKENS, ("m", "output"))
-    assert third == second + DURATION.words
     table.words[third] = 3
-    assert reader.read()[third] == 3
-    assert [one.labels for one in reader.series[1:]] == [
-        ("messages", 'odd "name"\n\udce9'),
-        ("m", "output"),
+    assert third == second + DURATION.words and reader.read()[third] == 3
+    assert [(one.metric, one.labels, one.first) for one in reader.series] == [
+        (TOKENS, ("m", "input"), first),
+        (DURATION, ("messages", 'odd "name"\n\udce9'), second),
+        (TOKENS, ("m", "output"), third),
     ]
 
 

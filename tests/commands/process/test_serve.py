@@ -1,6 +1,5 @@
 """`serve` on the command line, up to the point where a worker would start."""
 
-import json
 import socket
 import subprocess
 import sys
@@ -9,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import app
-from commands.process import supervisor
 from conf import secrets
 
 APP = Path(app.__file__)
@@ -41,12 +39,6 @@ def test_help_and_wrong_usage(serve):
         assert code == 2 and "Usage: sluice serve" in err
 
 
-def test_arguments():
-    typed = ["--config", "f", "--set", "a=b=c", "--set=d=e", "--demo-port", "9"]
-    assert supervisor._parse(typed) == ("f", ["a=b=c", "d=e"], "9", "")
-    assert supervisor._parse([]) == ("", [], "", "")
-
-
 def test_a_bad_setting_exits_3(serve, config):
     code, _, err = serve("--config", config, "--set", "server.workrs=2")
     assert code == 3
@@ -74,10 +66,3 @@ def test_a_port_in_use_exits_1(config):
     assert got.returncode == 1
     assert got.stderr.startswith(f"error: server.port {port} ")
     assert got.stderr.count("\n") == 1
-
-
-def test_fixed_changes(config):
-    old = supervisor.load(config, [], {})
-    new = supervisor.load(config, ["server.port=1", "ops.port=2", "upstream.heartbeat_s=1"], {})
-    assert supervisor._fixed_changes(old, new) == ["server.port", "ops.port"]
-    assert json.dumps(supervisor.to_plain(new.settings))

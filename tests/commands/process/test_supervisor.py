@@ -174,17 +174,6 @@ def test_early_deaths_are_backed_off_and_close_the_slot(start):
     assert gateway.wait(HUNG_S) == 0  # nothing ran that could be lost
 
 
-def test_other_slots_serve_while_one_is_backed_off(start):
-    gateway = start("good", server__workers=2)
-    victim, other = until(gateway.all_ready)
-    for _ in range(2):
-        os.kill(victim, signal.SIGKILL)
-        until(lambda dead=victim: not alive(dead))
-        victim = until(lambda: [p for p in gateway.all_ready() if p != other])[0]
-    assert alive(other)
-    assert {line["slot"] for line in gateway.lines("worker died")} == {0}
-
-
 def test_drain_waits_for_the_workers_and_exits_0(start):
     gateway = start("slow-drain", server__workers=2)
     until(gateway.all_ready)
