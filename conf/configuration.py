@@ -204,20 +204,14 @@ class _Values:
         for section, other in (("server", "hub"), ("server", "ops"), ("hub", "ops")):
             ports, hosts = self._both(section, other, "port"), self._both(section, other, "host")
             overlap = len(set(hosts)) == 1 or any(host in ANY_ADDRESS for host in hosts)
-            if (
-                len(set(ports)) == 1
-                and overlap
-                and False not in self._both(section, other, "enabled")
-            ):
+            on = False not in self._both(section, other, "enabled")
+            if len(set(ports)) == 1 and overlap and on:
                 named = self.origins.get(f"{other}.port") or self.origins.get(f"{section}.port")
                 self.faults.append(f"{named}: {other}.port {ports[0]} is also {section}.port")
 
     def check_ops(self) -> None:
         """Require a token beyond loopback, where anybody may ask."""
-        enabled, host, token = (
-            self.values.get(name, SETTINGS[name].default)
-            for name in ("ops.enabled", "ops.host", "ops.token")
-        )
+        enabled, host, token = map(self._value, ("ops.enabled", "ops.host", "ops.token"))
         if enabled and not token and not is_loopback(str(host)):
             self.faults.append(
                 f"{self.origins.get('ops.host', 'default')}: ops.host {host} is reached from other"
@@ -226,20 +220,13 @@ class _Values:
 
     def check_openid(self) -> None:
         """A provider knows the Hub by a name."""
-        issuer, client = (
-            self.values.get(name, "") for name in ("hub.oidc_issuer", "hub.oidc_client_id")
-        )
-        if issuer and not client:
-            self.faults.append(
-                f"{self.origins['hub.oidc_issuer']}: hub.oidc_issuer needs hub.oidc_client_id"
-            )
+        if self._value("hub.oidc_issuer") and not self._value("hub.oidc_client_id"):
+            origin = self.origins["hub.oidc_issuer"]
+            self.faults.append(f"{origin}: hub.oidc_issuer needs hub.oidc_client_id")
 
     def check_retention(self) -> None:
         """Sums are verified against the records, so they outlive them."""
-        records, sums = (
-            int(str(self.values.get(name, SETTINGS[name].default)))
-            for name in ("usage.keep_days", "usage.keep_sums_days")
-        )
+        records, sums = map(self._number, ("usage.keep_days", "usage.keep_sums_days"))
         if sums and (not records or sums < records):
             self.faults.append(
                 f"{self.origins['usage.keep_sums_days']}: usage.keep_sums_days {sums} is less than"
@@ -248,22 +235,24 @@ class _Values:
 
     def check_body_memory(self) -> None:
         """One whole body must fit."""
-        memory, largest = (
-            int(str(self.values.get(name, SETTINGS[name].default)))
-            for name in ("server.body_memory_bytes", "server.max_body_bytes")
-        )
+        names = ("server.body_memory_bytes", "server.max_body_bytes")
+        memory, largest = map(self._number, names)
         if memory < largest:
-            origin = self.origins.get("server.body_memory_bytes") or self.origins.get(
-                "server.max_body_bytes", "default"
-            )
+            origin = next((self.origins[name] for name in names if name in self.origins), "default")
             self.faults.append(
                 f"{origin}: server.body_memory_bytes {memory} is less than server.max_body_bytes"
                 f" {largest}: the largest body must fit"
             )
 
-    def _both(self, one: str, other: str, key: str) -> list[object]:
-        rows = [SETTINGS[name] for name in (f"{one}.{key}", f"{other}.{key}") if name in SETTINGS]
-        return [self.values.get(row.name, row.default) for row in rows]
+    def _value(self, name: str) -> object:
+        return self.values.get(name, SETTINGS[name].default)
+
+    def _number(self, name: str) -> int:
+        return int(str(self._value(name)))
+
+    def _both(self, section: str, other: str, key: str) -> list[object]:
+        names = (f"{section}.{key}", f"{other}.{key}")
+        return [self._value(name) for name in names if name in SETTINGS]
 
     def text_of(self, path: Path) -> str | None:
         """Return what a file holds; None, and a fault more, when that cannot be read."""

@@ -28,7 +28,12 @@ def _number(low: int, high: int, unit: str | None, description: str) -> Meta:
     return Meta(ge=low, le=high, description=description, extra={"unit": unit})
 
 
-def _flag(description: str) -> Meta:
+def _optional(description: str, most: int = 4096, *, secret: bool = False) -> Meta:
+    extra = {"secret": True} if secret else None
+    return Meta(max_length=most, description=description, extra=extra)
+
+
+def _meaning(description: str) -> Meta:
     return Meta(description=description)
 
 
@@ -46,14 +51,13 @@ class ServerSettings(_Section, frozen=True):
     ] = 1
     public_url: Annotated[
         str,
-        Meta(
-            max_length=4096,
-            description="Address of the relay as clients see it, without /v1; empty: http://host:port."
-            " Hints, the Hub and client-config print it.",
+        _optional(
+            "Address of the relay as clients see it, without /v1; empty: http://host:port."
+            " Hints, the Hub and client-config print it."
         ),
     ] = ""
     trusted_proxies: Annotated[
-        tuple[str, ...], Meta(description="Networks whose X-Forwarded-For is trusted.")
+        tuple[str, ...], _meaning("Networks whose X-Forwarded-For is trusted.")
     ] = ()
     max_body_bytes: Annotated[
         int, _number(1024, GIB, "bytes", "Largest request body, also after unpacking.")
@@ -118,7 +122,7 @@ class UpstreamSettings(_Section, frozen=True):
     ] = 67108864
     allow_private: Annotated[
         bool,
-        _flag(
+        _meaning(
             "false refuses channels to loopback, private, link-local and cloud metadata addresses."
         ),
     ] = True
@@ -133,11 +137,11 @@ class RoutingSettings(_Section, frozen=True):
     total_time_s: Annotated[int, _number(1, DAY_S, "s", "No attempt is begun after this time.")] = (
         60
     )
-    retry_timeouts: Annotated[bool, _flag("Whether a call fails over after a time-out.")] = False
+    retry_timeouts: Annotated[bool, _meaning("Whether a call fails over after a time-out.")] = False
     unknown_responses: Annotated[
         Literal["refuse", "pass"],
-        Meta(
-            description="What happens to the id of something that an upstream account keeps, such"
+        _meaning(
+            "What happens to the id of something that an upstream account keeps, such"
             " as a response or a file, that was not given out here and that no channel shares:"
             " refuse answers 404; pass sends it on (of a response, a conversation, cached content:"
             " when the group has one channel of the family), so whoever knows an id can read it."
@@ -237,34 +241,25 @@ class UsageSettings(_Section, frozen=True):
 class HubSettings(_Section, frozen=True):
     """The web interface for people."""
 
-    enabled: Annotated[bool, _flag("Whether the Hub is started.")] = True
+    enabled: Annotated[bool, _meaning("Whether the Hub is started.")] = True
     host: Annotated[str, _text("Address the Hub listens on.")] = "127.0.0.1"
     port: Annotated[int, _number(1, 65535, None, "Port of the Hub.")] = 8001
     public_url: Annotated[
         str,
-        Meta(
-            max_length=4096,
-            description="Address of the Hub as browsers see it; with https its cookies are Secure.",
-        ),
+        _optional("Address of the Hub as browsers see it; with https its cookies are Secure."),
     ] = ""
     oidc_issuer: Annotated[
         str,
-        Meta(
-            max_length=255,
-            description="OpenID provider by which linked users may sign in, as it names itself:"
+        _optional(
+            "OpenID provider by which linked users may sign in, as it names itself:"
             " https, or http on loopback. Needs oidc_client_id; empty: none.",
+            255,
         ),
     ] = ""
-    oidc_client_id: Annotated[
-        str, Meta(max_length=255, description="Name of the Hub at the OpenID provider.")
-    ] = ""
+    oidc_client_id: Annotated[str, _optional("Name of the Hub at the OpenID provider.", 255)] = ""
     oidc_client_secret: Annotated[
         str,
-        Meta(
-            max_length=4096,
-            description="Secret of the Hub at the OpenID provider; empty: a public client.",
-            extra={"secret": True},
-        ),
+        _optional("Secret of the Hub at the OpenID provider; empty: a public client.", secret=True),
     ] = ""
 
     def __repr__(self) -> str:
@@ -274,24 +269,23 @@ class HubSettings(_Section, frozen=True):
 class OpsSettings(_Section, frozen=True):
     """Liveness, readiness, state and drain, for orchestration and monitoring."""
 
-    enabled: Annotated[bool, _flag("Whether the ops port is opened.")] = True
+    enabled: Annotated[bool, _meaning("Whether the ops port is opened.")] = True
     host: Annotated[
         str, _text("Address of the ops port; one that is not loopback needs ops.token.")
     ] = "127.0.0.1"
     port: Annotated[int, _number(1, 65535, None, "The ops port.")] = 9000
     token: Annotated[
         str,
-        Meta(
-            max_length=4096,
-            description="Secret that every route but /livez and /readyz requires as"
+        _optional(
+            "Secret that every route but /livez and /readyz requires as"
             " `Authorization: Bearer …`; empty: none.",
-            extra={"secret": True},
+            secret=True,
         ),
     ] = ""
     hosts: Annotated[
         tuple[str, ...],
-        Meta(
-            description="Host names it accepts besides loopback and its own address, without port;"
+        _meaning(
+            "Host names it accepts besides loopback and its own address, without port;"
             " /livez and /readyz accept any."
         ),
     ] = ()
@@ -305,20 +299,18 @@ class LogSettings(_Section, frozen=True):
 
     level: Annotated[
         Literal["debug", "info", "warning", "error"],
-        Meta(
-            description="Lowest level that is logged; `status --log-level` changes it until the"
-            " next reload."
+        _meaning(
+            "Lowest level that is logged; `status --log-level` changes it until the next reload."
         ),
     ] = "info"
     format: Annotated[
-        Literal["json", "text"], Meta(description="One JSON object a line, or text for people.")
+        Literal["json", "text"], _meaning("One JSON object a line, or text for people.")
     ] = "json"
     file: Annotated[
         str,
-        Meta(
-            max_length=4096,
-            description="File to append to; SIGUSR1 opens it anew, after it was moved away. Empty:"
-            " standard error.",
+        _optional(
+            "File to append to; SIGUSR1 opens it anew, after it was moved away. Empty:"
+            " standard error."
         ),
     ] = ""
 
@@ -328,11 +320,10 @@ class TelemetrySettings(_Section, frozen=True):
 
     otlp_endpoint: Annotated[
         str,
-        Meta(
-            max_length=4096,
-            description="Collector that gets the spans of calls over OTLP/HTTP, as"
+        _optional(
+            "Collector that gets the spans of calls over OTLP/HTTP, as"
             " http://127.0.0.1:4318; empty: calls are not traced, and a client's traceparent is"
-            " passed on as it is.",
+            " passed on as it is."
         ),
     ] = ""
 

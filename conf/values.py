@@ -124,24 +124,18 @@ def _networks(value: Any) -> tuple[str, ...]:
 
 
 def _public_url(value: Any) -> str:
-    if not value:
-        return ""
-    url = _split(value)
-    if url is None or url.scheme not in ("http", "https") or not url.hostname:
-        raise ValueError("an address like https://gateway.example expected")
-    if url.username is not None or url.query or url.fragment:
-        raise ValueError("an address without user, query and fragment expected")
-    if url.path.rstrip("/").endswith(("/v1", "/v1/messages")):
+    url = _endpoint(value, "https://gateway.example")
+    if url.endswith(("/v1", "/v1/messages")):
         raise ValueError("the address without /v1 expected: clients append their own path")
-    return str(value).rstrip("/")
+    return url
 
 
-def _endpoint(value: Any) -> str:
+def _endpoint(value: Any, example: str = "http://127.0.0.1:4318") -> str:
     if not value:
         return ""
     url = _split(value)
     if url is None or url.scheme not in ("http", "https") or not url.hostname:
-        raise ValueError("an address like http://127.0.0.1:4318 expected")
+        raise ValueError(f"an address like {example} expected")
     if url.username is not None or url.query or url.fragment:
         raise ValueError("an address without user, query and fragment expected")
     return str(value).rstrip("/")
@@ -156,10 +150,6 @@ def _issuer(value: Any) -> str:
     if url.scheme != "https" and not (url.scheme == "http" and is_loopback(url.hostname)):
         raise ValueError("an address with https:// expected")
     return str(value)
-
-
-def _store_url(value: Any) -> str:
-    return store_url.checked(value)
 
 
 def _host(value: Any) -> str:
@@ -203,7 +193,7 @@ def _currency(value: Any) -> str:
     raise ValueError("three capital letters expected, like USD")
 
 
-_CHECKS: Mapping[str, Callable[[object], object]] = {
+_CHECKS: Mapping[str, Callable[[Any], object]] = {
     "server.host": _host,
     "hub.host": _host,
     "hub.public_url": _public_url,
@@ -214,7 +204,7 @@ _CHECKS: Mapping[str, Callable[[object], object]] = {
     "ops.hosts": _hosts,
     "server.trusted_proxies": _networks,
     "server.public_url": _public_url,
-    "store.url": _store_url,
+    "store.url": store_url.checked,
     "telemetry.otlp_endpoint": _endpoint,
     "money.currency": _currency,
 }

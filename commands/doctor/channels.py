@@ -1,7 +1,6 @@
 """Checks of channels: a real call through each, as the relay would make it."""
 
 import asyncio
-from collections.abc import Sequence
 
 import click
 import peewee
@@ -15,7 +14,6 @@ from operations import channel_test
 from store.catalog.catalog import Channel, Snapshot, load_snapshot
 from store.values.cipher import Cipher
 
-AT_ONCE = 8
 QUESTION = "Call {count} channels now? A short call each, which its vendor charges."
 _CHECK = "channel"
 
@@ -30,10 +28,8 @@ def look(
     for channel in enabled:
         findings += _doubled(channel)
     if not enabled:
-        return [
-            *findings,
-            skipped(_CHECK, "no channel is enabled", "create one: ./sluice apply FILE"),
-        ]
+        remedy = "create one: ./sluice apply FILE"
+        return [*findings, skipped(_CHECK, "no channel is enabled", remedy)]
     if spend is not True:
         why = "no terminal to ask on" if spend is None else "declined"
         message = (
@@ -41,9 +37,13 @@ def look(
         )
         return [*findings, skipped(_CHECK, message, "run: ./sluice doctor --yes")]
     findings += [_without_models(channel) for channel in enabled if not channel.models]
-    return findings + asyncio.run(
-        _call_all([channel for channel in enabled if channel.models], limits)
-    )
+    targets = [
+        Target(channel, next(iter(channel.models)), channel_test.first_key(channel), stream=False)
+        for channel in enabled
+        if channel.models
+    ]
+    results = asyncio.run(channel_test.call_each(targets, limits))
+    return findings + [_finding(result) for result in results]
 
 
 def count(snapshot: Snapshot) -> int:
@@ -77,18 +77,6 @@ def _doubled(channel: Channel) -> list[Finding]:
 def _without_models(channel: Channel) -> Finding:
     remedy = f"./sluice channel set {channel.name} models.NAME=UPSTREAM"
     return failed(_CHECK, f"{channel.name} serves no model", remedy)
-
-
-async def _call_all(channels: Sequence[Channel], limits: UpstreamSettings) -> list[Finding]:
-    semaphore = asyncio.Semaphore(AT_ONCE)
-
-    async def call(channel: Channel) -> Finding:
-        key = channel.keys[0] if channel.keys else ""
-        target = Target(channel, next(iter(channel.models)), key, stream=False)
-        async with semaphore:
-            return _finding(await channel_test.call(target, limits))
-
-    return list(await asyncio.gather(*map(call, channels)))
 
 
 def _finding(result: channel_test.ChannelTest) -> Finding:

@@ -6,7 +6,8 @@ import re
 import socket
 import ssl
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -46,6 +47,7 @@ LONGER = (
     "raise its time-outs above upstream.first_byte_timeout_s: nginx: proxy_read_timeout 620s;"
     " send_timeout 60s. Others: no write or response time-out"
 )
+PASS_ALL = "let the proxy pass all request headers on"
 ENDINGS = (
     *("/chat/completions", "/responses", "/messages", "/messages/count_tokens", "/models"),
     *("/v1", "/v1beta"),
@@ -113,20 +115,13 @@ class Front:
 
     def ask(self, path: str, headers: Mapping[str, str] | None = None) -> Answer:
         """Send a GET; raise OSError or HTTPException when no answer comes."""
-        connection = self.open()
-        try:
+        with closing(self.open()) as connection:
             connection.request("GET", self.path(path), headers=dict(headers or {}))
             return read(connection.getresponse())
-        finally:
-            connection.close()
 
     def send(self, path: str, size: int) -> Answer:
         """Send a POST of `size` bytes and return the answer, even to a body that was cut short."""
-        connection = self.open()
-        try:
-            connection.putrequest("POST", self.path(path))
-            connection.putheader("Content-Type", "application/json")
-            connection.putheader("Content-Length", str(size))
+        with closing(self._post(path, size)) as connection:
             connection.endheaders()
             try:
                 for begin in range(0, size, PIECE_BYTES):
@@ -134,21 +129,21 @@ class Front:
             except (BrokenPipeError, ConnectionResetError):
                 pass  # the answer may have come before the body was sent
             return read(connection.getresponse())
-        finally:
-            connection.close()
 
     def announce(self, path: str, size: int) -> int:
         """Return the first status for a body that is announced and never sent."""
-        connection = self.open()
-        try:
-            connection.putrequest("POST", self.path(path))
-            connection.putheader("Content-Type", "application/json")
-            connection.putheader("Content-Length", str(size))
+        with closing(self._post(path, size)) as connection:
             connection.putheader("Expect", "100-continue")
             connection.endheaders()
             return _first_status(connection.sock)
-        finally:
-            connection.close()
+
+    def _post(self, path: str, size: int) -> http.client.HTTPConnection:
+        """Begin the head of a POST with a body of `size` bytes."""
+        connection = self.open()
+        connection.putrequest("POST", self.path(path))
+        connection.putheader("Content-Type", "application/json")
+        connection.putheader("Content-Length", str(size))
+        return connection
 
 
 def read(answer: http.client.HTTPResponse) -> Answer:
@@ -183,14 +178,12 @@ def look(url: str, key: str | None) -> list[Finding]:
         return [*findings, reached]
     findings += [reached, *_errors(front)]
     if key is None:
-        findings += [skipped("stream", "no key was given", "add --key KEY"), _body(front)]
-        return findings
+        return [*findings, skipped("stream", "no key was given", "add --key KEY"), _body(front)]
     seen, streamed = _stream(front, key)
     findings += streamed
     if seen:
         findings += [*_seen(seen), *_credentials(front, key)]
-    findings.append(_body(front))
-    return findings + _announced(front, seen)
+    return [*findings, _body(front), *_announced(front, seen)]
 
 
 # ---- is it ours ----------------------------------------------------------------------------------
@@ -311,13 +304,10 @@ def _read_events(
 
 def _seen(seen: dict[str, Any]) -> list[Finding]:
     missing = [name for name in SENT if name not in seen.get("headers", ())]
-    findings = []
+    findings = [ok("headers", "the headers of clients arrive")]
     if missing:
-        remedy = "let the proxy pass all request headers on"
         message = f"the proxy strips from requests: {', '.join(missing)}"
-        findings.append(failed("headers", message, remedy))
-    else:
-        findings.append(ok("headers", "the headers of clients arrive"))
+        findings = [failed("headers", message, PASS_ALL)]
     proxied = seen["server"] != "sluice" or seen.get("forwarded")
     if proxied and not seen.get("forwarded"):
         remedy = "nginx: proxy_set_header X-Forwarded-For $remote_addr"
@@ -344,7 +334,7 @@ def _credentials(front: Front, key: str) -> list[Finding]:
     if not stripped:
         return []
     message = f"the proxy strips {', '.join(stripped)}: clients of these families get 401"
-    return [failed("headers", message, "let the proxy pass all request headers on")]
+    return [failed("headers", message, PASS_ALL)]
 
 
 # ---- bodies --------------------------------------------------------------------------------------
@@ -414,16 +404,12 @@ def judge(arrivals: Arrivals) -> list[Finding]:
             f" {span_s:.1f} s, the first after {at_s[0]:.1f} s"
         )
         return [failed("stream", message, UNBUFFERED)]
-    clusters = _clusters(at_s)
+    clusters = 1 + sum(later - earlier > TOGETHER_S for earlier, later in pairwise(at_s))
     if clusters < count * CLUSTERS_SHARE:
         message = f"the stream is partly buffered: {count} events came in {clusters} bundles"
         return [warning("stream", message, UNBUFFERED)]
     message = f"{count} events came one by one, the first after {at_s[0] * 1000:.0f} ms"
     return [ok("stream", message)]
-
-
-def _clusters(at_s: Sequence[float]) -> int:
-    return 1 + sum(later - earlier > TOGETHER_S for earlier, later in pairwise(at_s))
 
 
 # ---- base URLs --------------------------------------------------------------------------------

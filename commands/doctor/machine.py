@@ -44,7 +44,7 @@ def look(loaded: Loaded) -> list[Finding]:
     url = loaded.settings.store.url
     if url.startswith(SQLITE):
         folder = Path(url.removeprefix(SQLITE)).parent
-        if _device(folder) != _device(journal):
+        if _existing(folder).stat().st_dev != _existing(journal).stat().st_dev:
             findings += _space("disk", "the folder of store.url", folder)
     return [*findings, _open_files(journal), *_running(loaded)]
 
@@ -60,9 +60,8 @@ def _secrets(loaded: Loaded) -> list[Finding]:
     findings = [_rights("secrets", loaded.secrets_path)]
     for kind in secrets.read(loaded.secrets_path).upcoming:
         message = f"the rotation of {kind} is not finished: the new one is not used yet"
-        findings.append(
-            warning("secrets", message, f"go on with it: ./sluice secrets rotate {kind}")
-        )
+        remedy = f"go on with it: ./sluice secrets rotate {kind}"
+        findings.append(warning("secrets", message, remedy))
     if loaded.path is not None and "@" in loaded.settings.store.url:
         findings.append(_rights("secrets", loaded.path))
     return findings
@@ -81,9 +80,7 @@ def _rights(check: str, path: Path) -> Finding:
 
 
 def _space(check: str, what: str, folder: Path) -> list[Finding]:
-    existing = folder
-    while not existing.exists() and existing != existing.parent:
-        existing = existing.parent
+    existing = _existing(folder)
     free = shutil.disk_usage(existing).free
     message = f"{what} {folder}: {free // MIB} MiB free"
     if not os.access(existing, os.W_OK | os.X_OK):
@@ -92,16 +89,14 @@ def _space(check: str, what: str, folder: Path) -> list[Finding]:
     if free < DISK_FAILED_BYTES:
         return [failed(check, message, "make room: calls are refused when the journal cannot grow")]
     if free < DISK_WARNED_BYTES:
-        return [
-            warning(check, message, "make room: ./sluice usage prune --older-than 90d, or a disk")
-        ]
+        remedy = "make room: ./sluice usage prune --older-than 90d, or a disk"
+        return [warning(check, message, remedy)]
     return [ok(check, message)]
 
 
-def _device(folder: Path) -> int:
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    return folder.stat().st_dev
+def _existing(folder: Path) -> Path:
+    """Return a folder, or the nearest one above it that exists."""
+    return next(path for path in (folder, *folder.parents) if path.exists())
 
 
 def _open_files(journal: Path) -> Finding:
@@ -115,11 +110,9 @@ def _open_files(journal: Path) -> Finding:
     remedy = "raise it: LimitNOFILE=65536 in the unit, or ulimit -n 65536"
     if limit < FILES_FAILED:
         return failed("open files", message, remedy)
-    return (
-        warning("open files", message, remedy)
-        if limit < FILES_WARNED
-        else ok("open files", message)
-    )
+    if limit < FILES_WARNED:
+        return warning("open files", message, remedy)
+    return ok("open files", message)
 
 
 def _limit_of_gateway(journal: Path) -> tuple[int | None, str]:
@@ -139,25 +132,19 @@ def _running(loaded: Loaded) -> list[Finding]:
     journal = Path(loaded.settings.journal.dir)
     findings = []
     if parked := parked_in(journal):
-        remedy = (
-            f"{journal}/parked.ndjson lists them with the reason; move it away when that is settled"
-        )
+        remedy = "lists them with the reason; move it away when that is settled"
         message = f"{parked} damaged lines or refused records are parked"
-        findings.append(warning("journal", message, remedy))
+        findings.append(warning("journal", message, f"{journal}/parked.ndjson {remedy}"))
     try:
         status = ask_status(loaded)
     except Refused as error:
-        return [
-            *findings,
-            skipped("gateway", error.faults[0].partition(";")[0], "start it: ./sluice serve"),
-        ]
+        problem = error.faults[0].partition(";")[0]
+        return [*findings, skipped("gateway", problem, "start it: ./sluice serve")]
     backlog = status["journal_backlog_bytes"]
     message = f"{backlog} bytes are not booked yet"
-    if backlog > BACKLOG_WARNED_BYTES:
-        remedy = "check the store: ./sluice status, and the log for `writer`"
-        findings.append(failed("journal", message, remedy))
-    else:
-        findings.append(ok("journal", message))
+    remedy = "check the store: ./sluice status, and the log for `writer`"
+    late = backlog > BACKLOG_WARNED_BYTES
+    findings.append(failed("journal", message, remedy) if late else ok("journal", message))
     if not status["ready"]:
         remedy = "the log of the gateway says more"
         return [*findings, failed("gateway", f"not ready: {status['reason']}", remedy)]

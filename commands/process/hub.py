@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 from tornado.ioloop import IOLoop
 
-from commands.process.logs import FORMS, redact, sink_of
+from commands.process.logs import FORMS, LogFile, redact
 from commands.process.memory import find_malloc_trim, one_arena
 from commands.process.metrics import WordTable
 from commands.process.store_check import announce
@@ -77,7 +77,7 @@ def main(args: Sequence[str]) -> int:
     one_arena()
     orders = msgspec.json.decode(io.FileIO(0, closefd=False).readline(), type=Orders)
     settings = from_plain(orders.settings)
-    logs = LogThread(FORMS[settings.log.format], sink_of(settings.log.file), redact)
+    logs = LogThread(FORMS[settings.log.format], LogFile(settings.log.file), redact)
     logs.start(settings.log.level)
     try:
         if orders.build != build_id():

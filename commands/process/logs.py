@@ -15,7 +15,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import TracebackType
 
 MASK = "***"
@@ -47,41 +46,28 @@ def _masked(match: re.Match[str]) -> str:
 _MODE = 0o640
 
 
-class StandardError:
-    """Standard error, as it is when a line is written."""
-
-    def write(self, line: bytes) -> None:
-        """Write a line. Raises OSError when nobody reads it any more."""
-        stream = sys.stderr
-        stream.buffer.write(line)
-        stream.buffer.flush()
-
-    def reopen(self) -> None:
-        """Do nothing: there is no file."""
-
-    def close(self) -> None:
-        """Do nothing: it belongs to the process."""
-
-
 class LogFile:
-    """A file that can be moved away and opened anew. While it cannot be opened, lines go to
-    standard error."""
+    """The file of `log.file`, which can be moved away and opened anew. Without one (""), and while
+    it cannot be opened, lines go to standard error."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str) -> None:
         self._path = path
-        self._other = StandardError()
         self._file = -1
         self.reopen()
 
     def write(self, line: bytes) -> None:
-        """Write a line. Raises OSError when the disk refuses it."""
+        """Write a line. Raises OSError when the disk refuses it, or nobody reads standard error."""
         if self._file < 0:
-            self._other.write(line)
-            return
-        os.write(self._file, line)
+            stream = sys.stderr.buffer  # as it is now
+            stream.write(line)
+            stream.flush()
+        else:
+            os.write(self._file, line)
 
     def reopen(self) -> None:
         """Open the file of that name, which may be a new one. Never raises."""
+        if not self._path:
+            return
         before = self._file
         try:
             self._file = os.open(
@@ -90,7 +76,7 @@ class LogFile:
         except OSError as error:
             self._file = -1
             cause = error.strerror or str(error)
-            self._other.write(f"log.file {self._path} cannot be opened: {cause}\n".encode())
+            self.write(f"log.file {self._path} cannot be opened: {cause}\n".encode())
         if before >= 0:
             os.close(before)
 
@@ -99,14 +85,6 @@ class LogFile:
         if self._file >= 0:
             os.close(self._file)
         self._file = -1
-
-
-Sink = StandardError | LogFile
-
-
-def sink_of(file: str) -> Sink:
-    """Return the sink for `log.file`."""
-    return LogFile(Path(file)) if file else StandardError()
 
 
 LineForm = Callable[[int, str, str, str, Mapping[str, object]], str]
@@ -142,10 +120,6 @@ def stamp(at_ms: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{ms:03d}Z"
 
 
-def _clean(value: object) -> object:
-    return redact(value) if isinstance(value, str) else value
-
-
 def _word(value: object) -> str:
     """Return a value as one word: a model's name is the caller's and could imitate our lines."""
     if isinstance(value, bool):
@@ -158,12 +132,10 @@ def _word(value: object) -> str:
 class Log:
     """Writes lines of at least one level, as JSON objects or as text."""
 
-    def __init__(self, level: str, form: str, sink: Sink | None = None) -> None:
-        self.level = level
-        self._form = FORMS[form]
-        self._sink = sink or StandardError()
+    def __init__(self, level: str, form: str, sink: LogFile) -> None:
+        self.level, self._form, self._sink = level, FORMS[form], sink
 
-    def renew(self, level: str, form: str, sink: Sink) -> None:
+    def renew(self, level: str, form: str, sink: LogFile) -> None:
         """Apply changed settings."""
         self._sink.close()
         self.level, self._form, self._sink = level, FORMS[form], sink
@@ -197,7 +169,8 @@ class Log:
     def _line(self, level: str, message: str, fields: Mapping[str, object]) -> None:
         if LEVELS.index(level) < LEVELS.index(self.level):
             return
-        at_ms, masked = time.time_ns() // 1_000_000, {n: _clean(v) for n, v in fields.items()}
+        at_ms = time.time_ns() // 1_000_000
+        masked = {n: redact(v) if isinstance(v, str) else v for n, v in fields.items()}
         line = self._form(at_ms, level, "supervisor", redact(message), masked)
         try:
             self._sink.write(line.encode("utf-8", "backslashreplace") + b"\n")

@@ -77,9 +77,7 @@ def name_of(folder: Path) -> str:
     path = folder / NAME_FILE
     try:
         if not path.exists():
-            fresh = path.with_suffix(".new")  # so that a crash leaves no empty name
-            fresh.write_text(_made_name() + "\n", encoding="utf-8")
-            fresh.replace(path)
+            _put(path, _made_name() + "\n")  # a crash leaves no empty name
         return path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise StartError(f"journal.dir: {path}: {error}") from None
@@ -113,11 +111,9 @@ def tell_places(folder: Path, ops: Mapping[str, object], secrets: Path) -> None:
     commands, to which --set and environment of the node are unknown. The folder has to be claimed.
     """
     path = folder / PLACES_FILE
-    fresh = path.with_suffix(".new")
     places = {"ops": {name: ops[name] for name in OPS_FIELDS}, "secrets": str(secrets)}
     try:
-        fresh.write_text(json.dumps(places), encoding="utf-8")
-        fresh.replace(path)
+        _put(path, json.dumps(places))
     except OSError as error:
         raise StartError(f"journal.dir: {path}: {error}") from None
 
@@ -139,6 +135,13 @@ def parked_in(folder: Path) -> int:
             return file.read(PARKED_COUNT_BYTES).count(b"\n")
     except OSError:  # there is none; or a log line of the worker has to do
         return 0
+
+
+def _put(path: Path, text: str) -> None:
+    """Write a whole file, or none."""
+    fresh = path.with_suffix(".new")
+    fresh.write_text(text, encoding="utf-8")
+    fresh.replace(path)
 
 
 def _made_name() -> str:

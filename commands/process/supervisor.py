@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from commands.process import listeners, node
 from commands.process.child import CLOSE_LOOKS, Companion, Slot, Worker
-from commands.process.logs import Log, sink_of
+from commands.process.logs import Log, LogFile
 from commands.process.metrics import WordReader
 from commands.process.node import PortTaken, StartError
 from commands.process.notifier import Notifier
@@ -69,7 +69,7 @@ class Supervisor:
         self._reload = reload
         self._drain_margin_s = drain_margin_s
         log = loaded.settings.log
-        self.log = Log(log.level, log.format, sink_of(log.file))
+        self.log = Log(log.level, log.format, LogFile(log.file))
         self._notifier = Notifier(os.environ)
         self._selector = selectors.DefaultSelector()
         self.slots: list[Slot] = []
@@ -376,7 +376,7 @@ class Supervisor:
         self.loaded = fresh
         self._answers.reloaded(ok=True)
         log = fresh.settings.log
-        self.log.renew(log.level, log.format, sink_of(log.file))
+        self.log.renew(log.level, log.format, LogFile(log.file))
         self.log.info("reloading")
         if self._hub is not None:
             self._hub.renew(self._orders())
@@ -459,9 +459,8 @@ def main(args: Sequence[str]) -> int:
         sys.stderr.write("".join(f"{line}\n" for line in error.lines))
         return CONFIG_REFUSED
     except PortTaken as error:
-        sys.stderr.write(
-            f"error: {error}; {_other_port(error, quickstart=bool(options.welcome_fd))}\n"
-        )
+        advice = _other_port(error, quickstart=bool(options.welcome_fd))
+        sys.stderr.write(f"error: {error}; {advice}\n")
         return 1
     except StartError as error:
         sys.stderr.write(f"error: {error}\n")
@@ -498,10 +497,8 @@ class _Options(NamedTuple):
 
 def _parse(args: Sequence[str]) -> _Options | None:
     """None when it makes no sense."""
-    values: dict[str, list[str]] = {
-        **{"--config": [], "--set": []},
-        **{"--demo-port": [], "--welcome-fd": []},
-    }
+    names = ("--config", "--set", "--demo-port", "--welcome-fd")
+    values: dict[str, list[str]] = {name: [] for name in names}
     rest = list(args)
     while rest:
         name, joined, value = rest.pop(0).partition("=")

@@ -28,7 +28,7 @@ from tornado.ioloop import IOLoop, PeriodicCallback
 
 from adapters.registry import LOSSES
 from commands.process import store_check
-from commands.process.logs import FORMS, redact, sink_of, text_line
+from commands.process.logs import FORMS, LogFile, redact, text_line
 from commands.process.memory import MemoryPolicy
 from commands.process.metrics import WordTable
 from commands.process.node_clock import NodeClock
@@ -127,7 +127,7 @@ def main(args: Sequence[str]) -> int:
     # Unbuffered: what follows the first line is read by the loop.
     orders = msgspec.json.decode(io.FileIO(0, closefd=False).readline(), type=Orders)
     settings = from_plain(orders.settings)
-    logs = LogThread(FORMS[settings.log.format], sink_of(settings.log.file), redact)
+    logs = LogThread(FORMS[settings.log.format], LogFile(settings.log.file), redact)
     logs.start(settings.log.level)
     try:
         if orders.build != build_id():  # since the supervisor has looked

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from commands.process.logs import FORMS, Log, LogFile, StandardError, redact, sink_of
+from commands.process.logs import FORMS, Log, LogFile, redact
 
 
 class Written:
@@ -100,7 +100,7 @@ def test_it_is_renewed_and_opened_anew():
 def test_a_file_is_appended_to_and_opened_anew(tmp_path):
     path = tmp_path / "log"
     path.write_bytes(b"before\n")
-    one, other = LogFile(path), LogFile(path)
+    one, other = LogFile(str(path)), LogFile(str(path))
     one.write(b"one\n")
     other.write(b"other\n")
     path.rename(tmp_path / "log.1")
@@ -116,7 +116,7 @@ def test_a_file_is_appended_to_and_opened_anew(tmp_path):
 
 def test_a_file_that_cannot_be_opened_is_said_on_standard_error(tmp_path, capfdbinary):
     folder = tmp_path / "missing"
-    sink = LogFile(folder / "log")
+    sink = LogFile(str(folder / "log"))
     sink.write(b"a line\n")
     sys.stderr.flush()
     text = capfdbinary.readouterr().err
@@ -130,11 +130,13 @@ def test_a_file_that_cannot_be_opened_is_said_on_standard_error(tmp_path, capfdb
 
 
 def test_by_the_setting(tmp_path, capfdbinary):
-    assert isinstance(sink_of(""), StandardError)
-    made = sink_of(str(tmp_path / "x"))
-    made.close()
-    made.write(b"late\n")
-    assert capfdbinary.readouterr().err == b"late\n"
+    for name in ("", str(tmp_path / "x")):
+        made = LogFile(name)
+        made.close()
+        made.reopen()
+        made.close()
+        made.write(b"late\n")
+        assert capfdbinary.readouterr().err == b"late\n"
 
 
 SECRETS = {
