@@ -18,7 +18,7 @@ from adapters.chat_completions.encode_request import encode_request
 from adapters.chat_completions.reasoning_state import without_foreign
 from adapters.chat_completions.stream import ChatTap
 from adapters.chat_completions.upstream import edit_request, issued_ids, read_answer
-from adapters.family import ClientSide, Family, Operation, UpstreamSide
+from adapters.family import ClientSide, Family, UpstreamSide
 from adapters.family.codec import ClientCodec, Codecs, UpstreamCodec
 from adapters.family.headers import openai_lines, path
 from adapters.family.rate_headers import openai_rate_lines
@@ -26,13 +26,6 @@ from adapters.family.reading import model_name
 from adapters.family.reply import read_models
 from adapters.family.verdicts import verdict_of
 from adapters.openai import LIST_MODELS, keep_alive, model_entry, model_list
-
-
-def _stream_tap(
-    public: str, upstream_model: str, drop_usage: bool, operation: Operation
-) -> ChatTap:
-    return ChatTap(public, upstream_model, drop_usage)
-
 
 FAMILY = Family(
     "chat_completions",
@@ -56,7 +49,7 @@ FAMILY = Family(
         request_headers=openai_lines,
         edit_request=edit_request,
         read_answer=read_answer,
-        stream_tap=_stream_tap,
+        stream_tap=lambda public, model, drop_usage, operation: ChatTap(public, model, drop_usage),
         read_models=read_models,
         issued_ids=issued_ids,
         reasoning_beyond_bound=True,

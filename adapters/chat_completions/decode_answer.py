@@ -7,6 +7,7 @@ treat in many ways.
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from adapters.family.codec import StreamDecoder, bounded
@@ -201,29 +202,19 @@ _MARKS = re.compile(r'["\\{}\[\]]')
 _MAX_CALLS = 1024  # of one choice; no request has as many
 
 
+@dataclass(slots=True)
 class _StreamedCall:
     """A call of a choice. It is opened when its name is known."""
 
-    __slots__ = (
-        "_depth",
-        "_escaped",
-        "_in_string",
-        "_seen",
-        "custom",
-        "done",
-        "held",
-        "id",
-        "slot",
-    )
-
-    def __init__(self, call_id: str, custom: bool) -> None:
-        self.id = call_id
-        self.custom = custom
-        self.slot: int | None = None
-        self.done = False  # it was opened, and is closed
-        self.held = ""  # arguments that came before the name
-        self._depth = 0
-        self._in_string = self._escaped = self._seen = False
+    id: str
+    custom: bool
+    slot: int | None = None
+    done: bool = False  # it was opened, and is closed
+    held: str = ""  # arguments that came before the name
+    _depth: int = 0
+    _in_string: bool = False
+    _escaped: bool = False
+    _seen: bool = False
 
     @property
     def whole(self) -> bool:
@@ -250,18 +241,14 @@ class _StreamedCall:
                 self._seen = True
 
 
+@dataclass(slots=True)
 class _StreamedChoice:
-    __slots__ = ("calls", "finished", "index", "kind", "last", "slot")
-
-    def __init__(self, index: int) -> None:
-        self.index = index
-        self.kind: SlotKind | None = None  # of the slot that takes text
-        self.slot = 0
-        self.calls: dict[
-            int, _StreamedCall
-        ] = {}  # by the upstream's index; closed ones have no slot
-        self.last = -1  # index of the last call
-        self.finished = False
+    index: int
+    kind: SlotKind | None = None  # of the slot that takes text
+    slot: int = 0
+    calls: dict[int, _StreamedCall] = field(default_factory=dict)  # by the upstream's index
+    last: int = -1  # index of the last call
+    finished: bool = False
 
 
 class ChatDecoder(StreamDecoder):

@@ -6,6 +6,7 @@ made when a slot opens.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from adapters.chat_completions.client import encode_stream_fault
@@ -232,48 +233,32 @@ _FIELDS: dict[SlotKind, bytes] = {
 }
 
 
+@dataclass(slots=True)
 class _StreamedChoice:
     """The state of one choice of a stream."""
 
-    __slots__ = ("annotations", "calls", "ids", "pieces", "spoken", "text_chars", "thought_chars")
-
-    def __init__(self) -> None:
-        self.spoken = False  # a slot was opened
-        self.calls = 0
-        self.ids: set[str] = set()
-        self.text_chars = 0
-        self.thought_chars = 0
-        self.pieces: list[str] = []  # of opaque reasoning since the last call
-        self.annotations: list[dict[str, Any]] = []
+    spoken: bool = False  # a slot was opened
+    calls: int = 0
+    ids: set[str] = field(default_factory=set)
+    text_chars: int = 0
+    thought_chars: int = 0
+    pieces: list[str] = field(default_factory=list)  # of opaque reasoning since the last call
+    annotations: list[dict[str, Any]] = field(default_factory=list)
 
 
+@dataclass(slots=True)
 class _Slot:
     """A slot that is open, with the bytes before and behind its text in a frame."""
 
-    __slots__ = (
-        "before",
-        "behind",
-        "chars",
-        "choice",
-        "cited",
-        "kind",
-        "opaque",
-        "start",
-        "summary",
-    )
-
-    def __init__(
-        self, kind: SlotKind, choice: _StreamedChoice, before: bytes, behind: bytes
-    ) -> None:
-        self.kind = kind
-        self.choice = choice
-        self.before = before
-        self.behind = behind
-        self.chars = 0
-        self.start = 0
-        self.opaque = ""
-        self.summary = False
-        self.cited: list[Citation] = []
+    kind: SlotKind
+    choice: _StreamedChoice
+    before: bytes
+    behind: bytes
+    chars: int = 0
+    start: int = 0
+    opaque: str = ""
+    summary: bool = False
+    cited: list[Citation] = field(default_factory=list)
 
 
 class ChatEncoder(StreamEncoder):

@@ -7,7 +7,7 @@ counts of ``adapters.ir`` are disjoint.
 from collections.abc import Iterator
 from typing import Any
 
-from adapters.family import Operation, Peek, UpstreamAnswer, Vendor
+from adapters.family import Operation, Peek, Vendor
 from adapters.family.estimate import output_weight
 from adapters.family.reading import optional_object
 from adapters.family.reply import AnswerReader, ReplyFields, embedded_fault
@@ -45,13 +45,6 @@ class _Answer(Struct):
 
 
 _decode_answer = decoder(_Answer)
-
-
-def read_answer(
-    body: bytes, public: str, upstream_model: str, operation: Operation
-) -> UpstreamAnswer:
-    """Read a whole answer (see ``family.UpstreamSide``)."""
-    return _READER.read(body, public, upstream_model)
 
 
 def _fields(body: bytes) -> ReplyFields | None:
@@ -150,7 +143,8 @@ def _cached_elsewhere(usage: dict[str, Any]) -> int:
     return cached or 0
 
 
-_READER = AnswerReader(_fields, _odd_fields, read_usage, _weight_of_choice)
+# A whole answer (see ``family.UpstreamSide``).
+read_answer = AnswerReader(_fields, _odd_fields, read_usage, _weight_of_choice).read
 _SPOKEN = b'"audio":'
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from adapters.family import UpstreamAnswer
+from adapters.family import Operation, UpstreamAnswer
 from adapters.family.estimate import tokens_of_weight
 from adapters.faults import Condition, Fault
 from adapters.json.jsonio import DECODE_ERRORS, Raw, dumps, loads_loose, locate, replace
@@ -17,6 +17,11 @@ from store.values.usage import Usage, token_count
 
 # id, usage and the items of the output; an item is a Raw, or decoded when the body was odd
 ReplyFields = tuple[object, object | None, list[Any]]
+
+
+def embedded_fault(error: object) -> Fault:
+    """Return the fault of a decoded body or event that is an error where an answer should be."""
+    return read_embedded_error(error).fault
 
 
 def rename_model(body: bytes, public: str, upstream_model: str) -> bytes:
@@ -40,14 +45,19 @@ class AnswerReader:
     read_usage: Callable[[object], Usage | None]
     weight_of_item: Callable[[dict[str, Any]], int]
     rename: Callable[[bytes, str, str], bytes] = rename_model
+    counted: str = ""  # the field of a count's answer
+    fault_of: Callable[[object], Fault] = embedded_fault
 
-    def read(self, body: bytes, public: str, upstream_model: str) -> UpstreamAnswer:
+    def read(
+        self, body: bytes, public: str, upstream_model: str, operation: Operation
+    ) -> UpstreamAnswer:
         """Return an answer with its usage, its id, and the model's public name in place of the
-        upstream's.
+        upstream's; a count as it is, which costs nothing.
 
-        Raise Fault UPSTREAM_INVALID when it is no answer, or the condition of an error in its
-        place.
+        Raise Fault UPSTREAM_INVALID when it is no answer, or the condition of an error.
         """
+        if operation.job == "count":
+            return self._read_count(body)
         try:
             if not body.isascii():
                 body.decode()  # the decoder does not check what it skips
@@ -63,6 +73,12 @@ class AnswerReader:
             body = self.rename(body, public, upstream_model)
         named = upstream_id if isinstance(upstream_id, str) else None
         return UpstreamAnswer(body, counts, usage, named, units)
+
+    def _read_count(self, body: bytes) -> UpstreamAnswer:
+        answer = loads_answer(body)
+        if not isinstance(answer, dict) or token_count(answer.get(self.counted)) is None:
+            raise self.fault_of(answer)
+        return UpstreamAnswer(body, None, None, None)
 
 
 def weight_of_items(items: list[Any], weight_of_item: Callable[[dict[str, Any]], int]) -> int:
@@ -86,20 +102,13 @@ def loads_answer(body: bytes) -> Any:
         raise Fault(Condition.UPSTREAM_INVALID) from None
 
 
-def embedded_fault(error: object) -> Fault:
-    """Return the fault of a decoded body or event that is an error where an answer should be."""
-    return read_embedded_error(error).fault
-
-
-def read_count(
-    body: bytes, field: str, fault_of: Callable[[object], Fault] = embedded_fault
-) -> UpstreamAnswer:
-    """Return the answer to a request to count tokens, a number in ``field``, as it is; it costs
-    nothing. Raise the Fault of an error in its place."""
+def counted_tokens(field: str, body: bytes) -> int:
+    """Return the tokens in ``field`` that an upstream has counted."""
     answer = loads_answer(body)
-    if not isinstance(answer, dict) or token_count(answer.get(field)) is None:
-        raise fault_of(answer)
-    return UpstreamAnswer(body, None, None, None)
+    tokens = token_count(answer.get(field)) if isinstance(answer, dict) else None
+    if tokens is None:
+        raise Fault(Condition.UPSTREAM_INVALID)
+    return tokens
 
 
 def list_page(body: bytes, field: str) -> list[Mapping[str, Any]]:

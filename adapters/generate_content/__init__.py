@@ -5,18 +5,19 @@ The path names the model and whether the answer is a stream. Source of its facts
 behaviour of the official Google Gen AI SDKs. Imported by the registry only.
 """
 
-from adapters.family import ClientSide, Family, Operation, UpstreamSide
+from functools import partial
+
+from adapters.family import ClientSide, Family, UpstreamSide
 from adapters.family.codec import ClientCodec, Codecs, UpstreamCodec
 from adapters.family.headers import base_lines
 from adapters.family.rate_headers import no_rate_lines
+from adapters.family.reply import counted_tokens
 from adapters.family.verdicts import verdict_of
 from adapters.generate_content.client import (
-    COUNT,
-    GENERATE,
     LIST_MODELS,
     MAX_PAGE,
+    OPERATIONS,
     STORED_FIELDS,
-    STREAM,
     STREAM_ARRAY,
     conversation,
     encode_fault,
@@ -26,32 +27,18 @@ from adapters.generate_content.client import (
     model_name,
     peek,
 )
-from adapters.generate_content.decode_answer import ChunkDecoder, decode_answer, decode_count
+from adapters.generate_content.decode_answer import ChunkDecoder, decode_answer
 from adapters.generate_content.decode_request import FIELDS, decode_request
 from adapters.generate_content.encode_answer import ChunkEncoder, encode_answer, encode_count
 from adapters.generate_content.encode_request import encode_request
 from adapters.generate_content.parts import MARK, without_foreign, without_reasoning
-from adapters.generate_content.stream import ElementTap, EventTap
+from adapters.generate_content.stream import TAPS
 from adapters.generate_content.upstream import edit_request, path, read_answer, read_models
-
-
-def _stream_tap(
-    public: str, upstream_model: str, drop_usage: bool, operation: Operation
-) -> ElementTap | EventTap:
-    """Return the tap of a stream. Usage is part of every stream and never dropped."""
-    of_array = operation.framing == "json_array"
-    return ElementTap(public, upstream_model) if of_array else EventTap(public, upstream_model)
-
 
 FAMILY = Family(
     "generate_content",
     ClientSide(
-        operations={
-            "generate": GENERATE,
-            "stream": STREAM,
-            "stream_array": STREAM_ARRAY,
-            "count": COUNT,
-        },
+        operations={**OPERATIONS, "stream_array": STREAM_ARRAY},
         credentials=("x-goog-api-key", "?key", "authorization"),
         conversation=conversation,
         model_name=model_name,
@@ -64,17 +51,14 @@ FAMILY = Family(
         stored_fields=STORED_FIELDS,
     ),
     UpstreamSide(
-        operations={
-            "generate": GENERATE,
-            "stream": STREAM,
-            "count": COUNT,
-            "list_models": LIST_MODELS,
-        },
+        operations={**OPERATIONS, "list_models": LIST_MODELS},
         path=path,
         request_headers=base_lines,
         edit_request=edit_request,
         read_answer=read_answer,
-        stream_tap=_stream_tap,
+        stream_tap=lambda public, model, drop_usage, operation: TAPS[operation.framing](
+            public, model
+        ),
         read_models=read_models,
         models_query=f"?pageSize={MAX_PAGE}",
     ),
@@ -96,6 +80,6 @@ CODECS = Codecs(
         encode_request=encode_request,
         decode_answer=decode_answer,
         open_decoder=ChunkDecoder,
-        decode_count=decode_count,
+        decode_count=partial(counted_tokens, "totalTokens"),
     ),
 )

@@ -33,10 +33,12 @@ from adapters.json.structure import Steps
 _MODEL = "/v1beta/models/{model}:"
 _STREAM = _MODEL + "streamGenerateContent"
 
-GENERATE = Operation(_MODEL + "generateContent")
-STREAM = Operation(_STREAM, "stream")
+OPERATIONS = {
+    "generate": Operation(_MODEL + "generateContent"),
+    "stream": Operation(_STREAM, "stream"),
+    "count": Operation(_MODEL + "countTokens", "count", free=True),
+}
 STREAM_ARRAY = Operation(_STREAM, "stream", framing="json_array")
-COUNT = Operation(_MODEL + "countTokens", "count", free=True)
 LIST_MODELS = Operation("/v1beta/models", "list_models", free=True)
 
 

@@ -9,6 +9,7 @@ official SDK. Imported by this folder's ``__init__``.
 import hashlib
 import secrets
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -32,7 +33,6 @@ from adapters.ir.answer import (
 from adapters.ir.parts import Citation, Part, Reasoning, Text, ToolCall
 from adapters.json.jsonio import compact, loads_or_none
 from adapters.json.structure import VALUES_AT_ONCE, Steps
-from store.values.usage import token_count
 
 MAX_CHOICES = 128  # more than any vendor gives; each has a state
 
@@ -55,19 +55,17 @@ _WITHHELD = frozenset({
 })  # fmt: skip
 
 
+@dataclass(slots=True)
 class _Candidate:
     """The open slot of one candidate."""
 
-    __slots__ = ("ascii", "called", "cited", "finished", "kind", "slot", "texts")
-
-    def __init__(self) -> None:
-        self.slot = -1  # that is open, of texts or thoughts
-        self.kind: SlotKind | None = None
-        self.called = False
-        self.finished = False
-        self.ascii = True  # the text of the slot so far: bytes are characters
-        self.texts: list[str] | None = None  # of the slot, in whole answers
-        self.cited: set[Citation] = set()  # of the slot: some vendors repeat them
+    slot: int = -1  # that is open, of texts or thoughts
+    kind: SlotKind | None = None
+    called: bool = False
+    finished: bool = False
+    ascii: bool = True  # the text of the slot so far: bytes are characters
+    texts: list[str] | None = None  # of the slot, in whole answers
+    cited: set[Citation] = field(default_factory=set)  # of the slot: some vendors repeat them
 
 
 class ChunkDecoder(StreamDecoder):
@@ -338,21 +336,12 @@ def decode_answer(body: bytes) -> Steps[tuple[Choice, ...]]:
     return choices.all()
 
 
-def decode_count(body: bytes) -> int:
-    """Return the tokens that the upstream has counted."""
-    answer = loads_or_none(body)
-    tokens = token_count(answer.get("totalTokens")) if isinstance(answer, dict) else None
-    if tokens is None:
-        raise Fault(Condition.UPSTREAM_INVALID)
-    return tokens
-
-
+@dataclass(slots=True)
 class _Slot:
-    def __init__(self, opened: Opened) -> None:
-        self.opened = opened
-        self.pieces: list[str] = []
-        self.opaque = ""
-        self.citations: list[Citation] = []
+    opened: Opened
+    pieces: list[str] = field(default_factory=list)
+    opaque: str = ""
+    citations: list[Citation] = field(default_factory=list)
 
     def part(self) -> Part:
         text = "".join(self.pieces)

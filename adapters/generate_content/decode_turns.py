@@ -6,6 +6,7 @@ matched to calls by id, else by name in their order. Imported by ``decode_reques
 
 import re
 from collections import deque
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from adapters.family.base64_data import standard_base64, text_of
@@ -138,30 +139,26 @@ PARTS_AT_ONCE = 1000  # between two rests
 _EXPECTED = "expected a text, inlineData, fileData, a functionCall or a functionResponse"
 
 
+@dataclass(slots=True)
 class _Thought:
     """A thought whose text comes in parts; ``opaque`` once."""
 
-    __slots__ = ("opaque", "pieces")
-
-    def __init__(self, text: str, opaque: str) -> None:
-        self.pieces = [text]
-        self.opaque = opaque
+    pieces: list[str]
+    opaque: str
 
     def made(self) -> Reasoning:
         text = "".join(self.pieces)
         return Reasoning(text, summary=bool(text), opaque=self.opaque)
 
 
+@dataclass(slots=True)
 class _Turn:
     """A turn that more contents may be part of."""
 
-    __slots__ = ("parts", "results", "role", "run")
-
-    def __init__(self, role: Role) -> None:
-        self.role = role
-        self.parts: list[Part | _Thought] = []
-        self.results: list[tuple[int, ToolResult]] = []  # by the places of their calls
-        self.run = 0  # where the texts begin that a signature may belong to the thought before of
+    role: Role
+    parts: list[Part | _Thought] = field(default_factory=list)
+    results: list[tuple[int, ToolResult]] = field(default_factory=list)  # by their calls
+    run: int = 0  # where the texts begin that a signature may belong to the thought before of
 
     def think(self, text: str, opaque: str) -> None:
         """Add a thought, or more of the one right before."""
@@ -170,7 +167,7 @@ class _Turn:
             last.pieces.append(text)
             last.opaque = opaque
         elif text or opaque:
-            self.parts.append(_Thought(text, opaque))
+            self.parts.append(_Thought([text], opaque))
 
     def seal(self, opaque: str) -> None:
         """Add state that belongs to the thought before: on the call or text that follows it, or on
@@ -180,7 +177,7 @@ class _Turn:
         if isinstance(before, _Thought) and not before.opaque:
             before.opaque = opaque
         else:
-            self.parts.insert(self.run, _Thought("", opaque))
+            self.parts.insert(self.run, _Thought([""], opaque))
 
     def made(self) -> Turn:
         results = sorted(self.results, key=lambda placed: placed[0])

@@ -6,6 +6,7 @@ Imported by this folder's ``__init__``.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 from adapters.family.codec import AnswerContext, StreamEncoder
@@ -203,29 +204,25 @@ def _size(text: str) -> int:
     return len(text.encode(errors="replace"))
 
 
+@dataclass(slots=True)
 class _Slot:
     """An open slot; of a call the arguments so far, of a text its beginning."""
 
-    __slots__ = ("ascii", "base_bytes", "opened", "pieces")
-
-    def __init__(self, opened: Opened, base_bytes: int) -> None:
-        self.opened = opened
-        self.pieces: list[str] = []
-        self.base_bytes = base_bytes  # of the candidate's text before
-        self.ascii = True  # so far: characters are bytes
+    opened: Opened
+    base_bytes: int  # of the candidate's text before
+    pieces: list[str] = field(default_factory=list)
+    ascii: bool = True  # so far: characters are bytes
 
 
+@dataclass(slots=True)
 class _Candidate:
     """The state of a choice until its last chunk, or the next part that takes it."""
 
-    __slots__ = ("broken", "finish", "pending", "sources", "text_bytes")
-
-    def __init__(self) -> None:
-        self.pending = ""  # opaque state that waits for its part
-        self.broken: list[dict[str, Any]] = []  # calls whose arguments are no JSON
-        self.sources: list[tuple[Citation, int | None, int | None]] = []
-        self.text_bytes = 0
-        self.finish: Finished | None = None
+    pending: str = ""  # opaque state that waits for its part
+    broken: list[dict[str, Any]] = field(default_factory=list)  # calls whose arguments are no JSON
+    sources: list[tuple[Citation, int | None, int | None]] = field(default_factory=list)
+    text_bytes: int = 0
+    finish: Finished | None = None
 
 
 class ChunkEncoder(StreamEncoder):
@@ -240,7 +237,8 @@ class ChunkEncoder(StreamEncoder):
         self._candidates: dict[int, _Candidate] = {}
         self._behind = b',"index":%%d}],%b' % dumps(base_fields(context))[1:].replace(b"%", b"%%")
         self._around = b"", b""  # the bytes before and behind the text of the last Delta
-        self._last = _Candidate()  # of the last Delta
+        self._thoughts = _Candidate()  # they are no text: repeats of one count nowhere
+        self._last = self._thoughts  # of the last Delta
 
     def begin(self) -> bytes:
         """Return nothing: a stream of this family begins with its first part."""
@@ -319,7 +317,7 @@ class ChunkEncoder(StreamEncoder):
             slot.ascii = slot.ascii and event.text.isascii()
             candidate.text_bytes += len(event.text.encode(errors="replace"))
         else:
-            self._last = _Candidate()  # a thought is no text: repeats of it count nowhere
+            self._last = self._thoughts
         if event.logprobs:
             part = {"text": event.text}
             return self._chunk(choice, [part], logprobs_fields(event.logprobs))

@@ -15,7 +15,7 @@ from adapters.faults import Condition, Fault, wrong_value
 from adapters.generate_content.encode_turns import ContentWriter, ToolNames, text_parts
 from adapters.generate_content.parts import COUNT_KEYWORDS, MAX_SCHEMA_DEPTH, wants_signatures
 from adapters.ir.request import Effort, Feature, Request, Thinking, Tool, ToolChoice
-from adapters.json.jsonio import dumps
+from adapters.json.jsonio import Struct, dumps
 from adapters.json.structure import Steps
 
 # Of all schemas of a request: references may be repeated until they fill the memory.
@@ -35,14 +35,11 @@ _BOUNDS = ("minimum", "maximum")
 _ANYTHING = "string"  # stands for a value of any type, which the subset cannot express
 
 
-class SchemaBudget:
+class SchemaBudget(Struct):
     """The nodes, and their entries, that the schemas of one request may still have."""
 
-    __slots__ = ("entries", "nodes")
-
-    def __init__(self) -> None:
-        self.nodes = MAX_NODES
-        self.entries = MAX_ENTRIES
+    nodes: int = MAX_NODES
+    entries: int = MAX_ENTRIES
 
 
 def to_subset(schema: dict[str, Any], path: str, budget: SchemaBudget) -> dict[str, Any]:

@@ -317,6 +317,9 @@ class ElementTap(_ChunkTap):
         return Span(skipped + place.start, skipped + place.end)
 
 
+TAPS: dict[str, type[EventTap | ElementTap]] = {"sse": EventTap, "json_array": ElementTap}
+
+
 def _fault_of(text: bytes) -> Fault:
     """Return the fault of what stands where an element should: an error alone can be read."""
     return read_embedded_error(loads_or_none(text)).fault

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from adapters.family import Operation, Peek, UpstreamAnswer, Vendor
+from adapters.family import Operation, Peek, Vendor
 from adapters.family.estimate import output_weight
 from adapters.family.reply import (
     AnswerReader,
@@ -18,7 +18,6 @@ from adapters.family.reply import (
     embedded_fault,
     list_names,
     list_page,
-    read_count,
 )
 from adapters.faults import Condition, Fault
 from adapters.generate_content.client import METHODS, MODELS, model_mentions, top_level_object
@@ -106,16 +105,6 @@ class _Reply(Struct):
 
 
 _decode_reply = decoder(_Reply)
-
-
-def read_answer(
-    body: bytes, public: str, upstream_model: str, operation: Operation
-) -> UpstreamAnswer:
-    """Read a whole answer (see ``family.UpstreamSide``); a prompt that was blocked is an answer
-    without candidates."""
-    if operation.job == "count":
-        return read_count(body, "totalTokens")
-    return _READER.read(body, public, upstream_model)
 
 
 def _rename(body: bytes, public: str, upstream_model: str) -> bytes:
@@ -212,4 +201,7 @@ def read_usage(usage: object) -> Usage | None:
     )
 
 
-_READER = AnswerReader(_fields, _odd_fields, read_usage, weight_of_candidate, _rename)
+# A whole answer (see ``family.UpstreamSide``); a blocked prompt is one without candidates.
+read_answer = AnswerReader(
+    _fields, _odd_fields, read_usage, weight_of_candidate, _rename, "totalTokens"
+).read

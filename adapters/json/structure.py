@@ -10,7 +10,7 @@ import re
 from array import array
 from collections.abc import Generator, Iterator
 from itertools import accumulate
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 T = TypeVar("T")
 
@@ -44,13 +44,12 @@ def at_once(steps: Steps[T]) -> T:
     return result
 
 
-class TopLevelField:
+class TopLevelField(NamedTuple):
     """A top-level field: the text of its name, with quotes, and the place of its value."""
 
-    __slots__ = ("end", "name", "start")
-
-    def __init__(self, name: bytes, start: int, end: int) -> None:
-        self.name, self.start, self.end = name, start, end
+    name: bytes
+    start: int
+    end: int
 
 
 def has_more_values(text: bytes, limit: int) -> Steps[bool]:

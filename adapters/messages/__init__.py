@@ -5,18 +5,19 @@ Source of its facts: the types and behaviour of the official Anthropic SDKs. Imp
 registry only.
 """
 
-from adapters.family import ClientSide, Family, Operation, UpstreamSide
+from functools import partial
+
+from adapters.family import ClientSide, Family, UpstreamSide
 from adapters.family.codec import ClientCodec, Codecs, UpstreamCodec
 from adapters.family.headers import path, rename_model
 from adapters.family.rate_headers import anthropic_rate_lines
 from adapters.family.reading import model_name
-from adapters.family.reply import read_models
+from adapters.family.reply import counted_tokens, read_models
 from adapters.family.verdicts import verdict_of
 from adapters.messages.client import (
-    COUNT,
-    GENERATE,
     LIST_MODELS,
     MAX_PAGE,
+    OPERATIONS,
     STORED_FIELDS,
     conversation,
     encode_fault,
@@ -25,7 +26,7 @@ from adapters.messages.client import (
     model_list,
     peek,
 )
-from adapters.messages.decode_answer import MessagesDecoder, decode_answer, decode_count
+from adapters.messages.decode_answer import MessagesDecoder, decode_answer
 from adapters.messages.decode_request import FIELDS, decode_request
 from adapters.messages.encode_answer import MessagesEncoder, encode_answer, encode_count
 from adapters.messages.encode_request import encode_request
@@ -33,18 +34,10 @@ from adapters.messages.parts import without_foreign, without_reasoning
 from adapters.messages.stream import MessagesTap
 from adapters.messages.upstream import issued_ids, read_answer, request_headers
 
-
-def _stream_tap(
-    public: str, upstream_model: str, drop_usage: bool, operation: Operation
-) -> MessagesTap:
-    """Return the tap of a stream. Usage is part of every stream and never dropped."""
-    return MessagesTap(public, upstream_model)
-
-
 FAMILY = Family(
     "messages",
     ClientSide(
-        operations={"generate": GENERATE, "count": COUNT},
+        operations=OPERATIONS,
         credentials=("authorization", "x-api-key"),
         conversation=conversation,
         model_name=model_name,
@@ -57,17 +50,12 @@ FAMILY = Family(
         stored_fields=STORED_FIELDS,
     ),
     UpstreamSide(
-        operations={
-            "generate": GENERATE,
-            "stream": GENERATE,
-            "count": COUNT,
-            "list_models": LIST_MODELS,
-        },
+        operations={**OPERATIONS, "stream": OPERATIONS["generate"], "list_models": LIST_MODELS},
         path=path,
         request_headers=request_headers,
         edit_request=rename_model,
         read_answer=read_answer,
-        stream_tap=_stream_tap,
+        stream_tap=lambda public, model, drop_usage, operation: MessagesTap(public, model),
         read_models=read_models,
         issued_ids=issued_ids,
         models_query=f"?limit={MAX_PAGE}",
@@ -89,6 +77,6 @@ CODECS = Codecs(
         encode_request=encode_request,
         decode_answer=decode_answer,
         open_decoder=MessagesDecoder,
-        decode_count=decode_count,
+        decode_count=partial(counted_tokens, "input_tokens"),
     ),
 )

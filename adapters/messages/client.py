@@ -27,8 +27,10 @@ from adapters.faults import Condition, Fault, wrong_value
 from adapters.json.jsonio import Spans, dumps
 from adapters.json.structure import Steps
 
-GENERATE = Operation("/v1/messages")
-COUNT = Operation("/v1/messages/count_tokens", "count", free=True)
+OPERATIONS = {
+    "generate": Operation("/v1/messages"),
+    "count": Operation("/v1/messages/count_tokens", "count", free=True),
+}
 LIST_MODELS = Operation("/v1/models", "list_models", free=True)
 
 

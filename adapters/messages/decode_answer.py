@@ -58,13 +58,6 @@ def decode_answer(body: bytes) -> Steps[tuple[Choice, ...]]:
     return (Choice(tuple(parts), finish, stop if isinstance(stop, str) else None, detail),)
 
 
-def decode_count(body: bytes) -> int:
-    """Return the tokens that a vendor has counted."""
-    tokens = loads_answer(body)["input_tokens"]
-    assert isinstance(tokens, int)
-    return tokens
-
-
 def finish_of(reason: object, details: object) -> tuple[Finish, str]:
     """Return why an answer has ended, and the vendor's explanation of a refusal."""
     finish = FINISHES.get(reason, "stop") if isinstance(reason, str) else "stop"

@@ -8,10 +8,10 @@ the counts of ``adapters.ir`` are disjoint.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from adapters.family import Operation, UpstreamAnswer, Vendor
+from adapters.family import Vendor
 from adapters.family.estimate import output_weight
 from adapters.family.headers import base_lines, is_safe
-from adapters.family.reply import AnswerReader, ReplyFields, embedded_fault, read_count
+from adapters.family.reply import AnswerReader, ReplyFields, embedded_fault
 from adapters.json.jsonio import DECODE_ERRORS, Raw, Struct, decoder, dumps
 from store.values.usage import Usage, token_count
 
@@ -49,15 +49,6 @@ class _Reply(Struct):
 
 
 _decode_reply = decoder(_Reply)
-
-
-def read_answer(
-    body: bytes, public: str, upstream_model: str, operation: Operation
-) -> UpstreamAnswer:
-    """Read a whole answer (see ``family.UpstreamSide``)."""
-    if operation.job == "count":
-        return read_count(body, "input_tokens")
-    return _READER.read(body, public, upstream_model)
 
 
 def _fields(body: bytes) -> ReplyFields | None:
@@ -138,7 +129,10 @@ def _cache_writes(usage: dict[str, Any]) -> tuple[int, int]:
     return total - long, long
 
 
-_READER = AnswerReader(_fields, _odd_fields, read_usage, _weight_of_block)
+# A whole answer (see ``family.UpstreamSide``).
+read_answer = AnswerReader(
+    _fields, _odd_fields, read_usage, _weight_of_block, counted="input_tokens"
+).read
 
 
 _CONTAINER = b'"container":'

@@ -5,16 +5,18 @@ Source of its facts: the types and behaviour of the official OpenAI SDKs and of 
 the registry only.
 """
 
-from adapters.family import ClientSide, Family, Operation, UpstreamSide
+from functools import partial
+
+from adapters.family import ClientSide, Family, UpstreamSide
 from adapters.family.codec import ClientCodec, Codecs, UpstreamCodec
 from adapters.family.headers import openai_lines, rename_model
 from adapters.family.rate_headers import openai_rate_lines
 from adapters.family.reading import model_name
-from adapters.family.reply import read_models
+from adapters.family.reply import counted_tokens, read_models
 from adapters.family.verdicts import verdict_of
 from adapters.openai import LIST_MODELS, keep_alive, model_entry, model_list
 from adapters.responses.client import OPERATIONS, STORED_FIELDS, conversation, encode_fault, peek
-from adapters.responses.decode_answer import ResponsesDecoder, decode_answer, decode_count
+from adapters.responses.decode_answer import ResponsesDecoder, decode_answer
 from adapters.responses.decode_request import FIELDS, decode_request
 from adapters.responses.encode_answer import encode_answer, encode_count
 from adapters.responses.encode_request import encode_request
@@ -22,15 +24,6 @@ from adapters.responses.encode_stream import ResponsesEncoder
 from adapters.responses.reasoning_state import without_foreign, without_reasoning
 from adapters.responses.stream import ResponsesTap
 from adapters.responses.upstream import issued_ids, path, read_answer
-
-
-def _stream_tap(
-    public: str, upstream_model: str, drop_usage: bool, operation: Operation
-) -> ResponsesTap:
-    """Open a tap. Usage is part of every stream and never dropped. The public name that a stored
-    response had is unknown: its model stays."""
-    return ResponsesTap(upstream_model if operation.stored else public, upstream_model)
-
 
 FAMILY = Family(
     "responses",
@@ -54,7 +47,10 @@ FAMILY = Family(
         request_headers=openai_lines,
         edit_request=rename_model,
         read_answer=read_answer,
-        stream_tap=_stream_tap,
+        # The public name that a stored response had is unknown: its model stays.
+        stream_tap=lambda public, model, drop_usage, operation: ResponsesTap(
+            model if operation.stored else public, model
+        ),
         read_models=read_models,
         issued_ids=issued_ids,
     ),
@@ -75,6 +71,6 @@ CODECS = Codecs(
         encode_request=encode_request,
         decode_answer=decode_answer,
         open_decoder=ResponsesDecoder,
-        decode_count=decode_count,
+        decode_count=partial(counted_tokens, "input_tokens"),
     ),
 )

@@ -6,6 +6,7 @@ has it, and once. Of a text only whether some of it came is remembered.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from adapters.family.codec import StreamDecoder, bounded
@@ -27,7 +28,6 @@ from adapters.ir.parts import Citation, Part, Reasoning, Refusal, Text, ToolCall
 from adapters.json.jsonio import compact, loads_or_none
 from adapters.json.structure import VALUES_AT_ONCE, Steps
 from adapters.responses.reasoning_state import seal
-from store.values.usage import token_count
 
 
 def decode_answer(body: bytes) -> Steps[tuple[Choice, ...]]:
@@ -50,15 +50,6 @@ def decode_answer(body: bytes) -> Steps[tuple[Choice, ...]]:
     if finish == "stop":
         finish = _by_parts(parts)
     return (Choice(tuple(parts), finish, detail=detail, logprobs=tuple(logprobs)),)
-
-
-def decode_count(body: bytes) -> int:
-    """Return the tokens that the upstream counted."""
-    answer = loads_or_none(body)
-    tokens = token_count(answer.get("input_tokens")) if isinstance(answer, dict) else None
-    if tokens is None:
-        raise Fault(Condition.UPSTREAM_INVALID)
-    return tokens
 
 
 def _by_parts(parts: list[Part]) -> Finish:
@@ -221,18 +212,16 @@ _ENDS = frozenset({"response.completed", "response.incomplete"})
 _Place = tuple[str, int]
 
 
+@dataclass(slots=True)
 class _Item:
     """The state of one output item."""
 
-    __slots__ = ("done", "form", "last", "name", "seen", "slots")
-
-    def __init__(self) -> None:
-        self.name = ""  # its id
-        self.slots: dict[_Place, int] = {}  # that are open
-        self.seen: set[_Place] = set()  # of which text came, or a source
-        self.form = ""  # of reasoning: the one of its two forms that is read
-        self.last = 0  # of reasoning: the part that came last
-        self.done = False
+    name: str = ""  # its id
+    slots: dict[_Place, int] = field(default_factory=dict)  # that are open
+    seen: set[_Place] = field(default_factory=set)  # of which text came, or a source
+    form: str = ""  # of reasoning: the one of its two forms that is read
+    last: int = 0  # of reasoning: the part that came last
+    done: bool = False
 
 
 class ResponsesDecoder(StreamDecoder):

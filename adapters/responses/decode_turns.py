@@ -3,6 +3,7 @@
 Items are smaller than turns: a message, a call, a result, a reasoning each have their own.
 """
 
+from dataclasses import dataclass, field
 from typing import Any
 
 from adapters.family.base64_data import split_data_url, standard_base64, text_of
@@ -47,18 +48,16 @@ _HOSTED = frozenset(
 _REASONING_IDS = "rs_"
 
 
+@dataclass(slots=True)
 class _Draft:
     """A turn that is being built."""
 
-    __slots__ = ("answers", "calls", "late", "parts", "results", "role")
-
-    def __init__(self, role: Role) -> None:
-        self.role = role
-        self.parts: list[Part] = []
-        self.results: list[ToolResult] = []
-        self.calls: dict[str, int] = {}  # ids of the calls of an assistant's turn -> their order
-        self.answers: _Draft | None = None  # the user's turn behind an assistant's
-        self.late = False  # that turn came behind other turns, and is not in the list of them
+    role: Role
+    parts: list[Part] = field(default_factory=list)
+    results: list[ToolResult] = field(default_factory=list)
+    calls: dict[str, int] = field(default_factory=dict)  # ids of calls -> their order
+    answers: "_Draft | None" = None  # the user's turn behind an assistant's
+    late: bool = False  # that turn came behind other turns, and is not in the list of them
 
     def turn(self, order: dict[str, int]) -> Turn:
         """Return the turn, its results first and in the order of the calls that they answer."""

@@ -7,6 +7,7 @@ out the items: output is estimated by the larger of both.
 
 from typing import Any
 
+from adapters.family.codec import AnswerContext
 from adapters.family.estimate import output_weight, tokens_of_weight
 from adapters.family.reply import weight_of_items
 from adapters.family.tap import Tap
@@ -14,6 +15,7 @@ from adapters.faults import Fault
 from adapters.framing.sse import event_fields
 from adapters.json.jsonio import DECODE_ERRORS, Struct, decoder, loads_loose
 from adapters.responses.client import encode_stream_fault
+from adapters.responses.encode_answer import blank_response
 from adapters.responses.upstream import issued_by_event, read_failure, read_usage, weight_of_item
 from store.values.usage import Usage
 
@@ -52,6 +54,13 @@ _DELTAS = frozenset(
 _CREATED = "response.created"
 _FAILED = "response.failed"
 _LAST = frozenset({"response.completed", "response.incomplete"})
+# Fields of a response that clients can do without.
+_OPTIONAL = frozenset(
+    {
+        *("max_tool_calls", "prompt_cache_key", "reasoning", "safety_identifier", "service_tier"),
+        *("text", "top_logprobs", "truncation", "user"),
+    }
+)
 
 
 class ResponsesTap(Tap):
@@ -93,9 +102,10 @@ class ResponsesTap(Tap):
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
         """Encode the last events of a stream that failed: numbers and the response go on."""
         number = self._next_number()
-        blank = _blank_response(self._public)
-        blank["id"] = self.upstream_id or f"resp_{request_id}"
-        blank["created_at"] = self._created_at
+        context = AnswerContext(self._public, request_id, self._created_at, 0, True)
+        fields = blank_response(context).items()
+        blank = {name: value for name, value in fields if name not in _OPTIONAL}
+        blank["id"] = self.upstream_id or blank["id"]
         response = {**blank, **self._known_response(), "id": blank["id"]}
         if self._renaming:
             response["model"] = self._public
@@ -195,29 +205,3 @@ class ResponsesTap(Tap):
             return {}
         response: dict[str, Any] = loads_loose(self._first_response)["response"]
         return response
-
-
-def _blank_response(model: str) -> dict[str, Any]:
-    """Return a response without content, with the fields that clients require."""
-    return {
-        "id": "",
-        "object": "response",
-        "created_at": 0,
-        "status": "failed",
-        "background": False,
-        "error": None,
-        "incomplete_details": None,
-        "instructions": None,
-        "max_output_tokens": None,
-        "model": model,
-        "output": [],
-        "parallel_tool_calls": True,
-        "previous_response_id": None,
-        "store": False,
-        "temperature": None,
-        "tool_choice": "auto",
-        "tools": [],
-        "top_p": None,
-        "usage": None,
-        "metadata": {},
-    }

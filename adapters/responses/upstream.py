@@ -9,7 +9,7 @@ from typing import Any
 
 from adapters.family import Operation, UpstreamAnswer
 from adapters.family.estimate import output_weight
-from adapters.family.reply import AnswerReader, ReplyFields, loads_answer, read_count
+from adapters.family.reply import AnswerReader, ReplyFields, loads_answer
 from adapters.family.stored import objects
 from adapters.faults import Condition, Fault
 from adapters.json.jsonio import DECODE_ERRORS, Raw, Struct, decoder
@@ -55,15 +55,9 @@ def read_answer(
 ) -> UpstreamAnswer:
     """Read a response, a compaction, a count or the answer about something stored (see
     ``family.UpstreamSide``); a response whose status is "failed" is an error."""
-    if operation.job == "count":
-        return read_count(body, "input_tokens", read_failure)
-    if operation.stored:
-        return _read_stored(body)
-    return _READER.read(body, public, upstream_model)
-
-
-def _read_stored(body: bytes) -> UpstreamAnswer:
-    """Pass any object as it is, also a response that failed when it was generated."""
+    if not operation.stored:
+        return _READER.read(body, public, upstream_model, operation)
+    # Any object passes as it is, also a response that failed when it was generated.
     if not isinstance(loads_answer(body), dict):
         raise Fault(Condition.UPSTREAM_INVALID)
     return UpstreamAnswer(body, None, None, None)
@@ -174,7 +168,14 @@ def _details(holder: dict[str, Any], name: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-_READER = AnswerReader(_fields, _odd_fields, read_usage, weight_of_item)
+_READER = AnswerReader(
+    _fields,
+    _odd_fields,
+    read_usage,
+    weight_of_item,
+    counted="input_tokens",
+    fault_of=read_failure,
+)
 _HANDED_OUT = (b'"container_id"', b'"conversation":')
 
 

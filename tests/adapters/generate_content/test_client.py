@@ -11,7 +11,7 @@ from adapters.faults import Condition, Fault, wrong_type, wrong_value
 from adapters.generate_content import FAMILY
 from adapters.json.jsonio import top_level
 
-PLAIN, EVENTS, ARRAY, COUNT = FAMILY.client.operations.values()
+PLAIN, EVENTS, COUNT, ARRAY = FAMILY.client.operations.values()
 TURN = [{"role": "user", "parts": [{"text": "x"}]}]
 GEMINI = Vendor("gemini", frozenset({"generate_content"}), "x-goog-api-key")
 
