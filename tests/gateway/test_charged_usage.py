@@ -1,13 +1,13 @@
-"""What vendors say of usage, what is charged for it, and at which prices, in every family.
+"""What vendors say of usage and what is charged for it: once in every family.
 
 The counts are written here by hand, so that they, and the cost worked out from them, are known
 beforehand. Each case has a wallet of its own.
 """
 
+import itertools
 import json
 import math
 import re
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
@@ -16,7 +16,7 @@ import pytest
 
 from store.values.pricing import format_money
 from tests.support.chat_streams import spelt
-from tests.support.client import Connection, exchange, wait_until
+from tests.support.client import exchange
 from tests.support.dialects import (
     ALL,
     CHAT,
@@ -25,7 +25,6 @@ from tests.support.dialects import (
     RESPONSES,
     ask,
     check_refusal,
-    check_whole_stream,
     credentials,
     path_of,
     text_of,
@@ -38,7 +37,6 @@ CREDIT = "100"
 TEXT = "Tea is ready: three cups, one pot - enjoy."
 TEXT_TOKENS = 11  # some four characters each
 TINY_CREDIT = "0.006"  # covers the hold of one call
-ACTS_WITHIN_S = 2
 CALLS_AT_ONCE = 12
 PLAIN, STREAM = "plain", "stream"
 
@@ -49,17 +47,16 @@ ALL_PRICES = {
     "cache_write_1h": "6.2", "reasoning": "17", "call": "0.001",
 }  # fmt: skip
 TWO_PRICES = {"input": "3", "output": "15"}
-DETAILED, SIMPLE, WINDOWED, REPRICED = "detailed", "simple", "windowed", "repriced"
+DETAILED, SIMPLE, WINDOWED = "detailed", "simple", "windowed"
 WINDOW, MOST_OUTPUT = 2000, 500
 MODELS = [
     {"name": DETAILED, "price": ALL_PRICES},
     {"name": SIMPLE, "price": TWO_PRICES},
     {"name": WINDOWED, "price": TWO_PRICES, "context_tokens": WINDOW,
      "max_output_tokens": MOST_OUTPUT},
-    {"name": REPRICED, "price": TWO_PRICES},
 ]  # fmt: skip
 BIG = 2**31 - 1  # the greatest count that is believed to be one
-MULTIPLIERS = {"all": "1", "dear": "1.5", "odd": "0.333333"}
+MULTIPLIERS = {"all": "1", "odd": "0.333333"}
 
 # ---- usage as the families spell it --------------------------------------------------------------
 
@@ -143,26 +140,19 @@ class Case:
 
 
 def in_each(what, usage, counts=None, **more):
-    """The case in each family and mode; `usage` and `counts` are made by the family."""
+    """The case in each family, plain and streamed in turn; `usage` and `counts` by the family."""
+    modes = itertools.cycle((PLAIN, STREAM))
     return [
-        Case(what, family, mode, usage(family), counts and counts(family), **more)
-        for family in ALL for mode in (PLAIN, STREAM)
-    ]  # fmt: skip
-
-
-def everything(what, **more):
-    return in_each(what, EVERYTHING.get, EVERYTHING_COUNTED.get, **more)
+        Case(what, family, next(modes), usage(family), counts and counts(family), **more)
+        for family in ALL
+    ]
 
 
 # What is believed of counts: tests/handlers/relay/test_settle.py.
 USAGE_CASES = [
-    *everything("everything", model=DETAILED),
-    *everything("dear", model=DETAILED, group="dear"),
-    *everything("odd", model=DETAILED, group="odd"),
-    *everything("two prices"),
+    *in_each("everything", EVERYTHING.get, EVERYTHING_COUNTED.get, model=DETAILED, group="odd"),
+    *in_each("two prices", EVERYTHING.get, EVERYTHING_COUNTED.get),
     *in_each("nothing at a price per call", lambda _: None, model=DETAILED),
-    *in_each("zero at a price per call", lambda f: spelt(f, 0, 0), lambda _: (0,) * 6,
-             model=DETAILED),
     *in_each("beyond a small wallet", lambda f: spelt(f, BIG, BIG),
              lambda _: (WINDOW, MOST_OUTPUT, 0, 0, 0, 0), told=True, model=WINDOWED,
              credit=TINY_CREDIT),
@@ -185,11 +175,11 @@ def speaker():
 
 
 @pytest.fixture(scope="module")
-def gateway(launch, speaker, vendor):
+def gateway(launch, speaker):
     names = [model["name"] for model in MODELS]
     channels = [
-        channel(f"{name}-{family}", family, vendor.url if name == REPRICED else speaker.url,
-                {name: "demo-small"}, groups=list(MULTIPLIERS))
+        channel(f"{name}-{family}", family, speaker.url, {name: "demo-small"},
+                groups=list(MULTIPLIERS))
         for name in names for family in ALL
     ]  # fmt: skip
     made = {
@@ -198,7 +188,7 @@ def gateway(launch, speaker, vendor):
         "channel": channels,
     }
     people = [owners([case.name], case.credit, group=case.group) for case in USAGE_CASES]
-    return launch(joined(made, *people, owners(["watcher"], CREDIT)), shared=False)
+    return launch(joined(made, *people), shared=False)
 
 
 @pytest.fixture(scope="module")
@@ -262,51 +252,14 @@ def test_what_is_reported_is_what_is_charged(case, gateway, wallets, answered):
 def test_absurd_usage_takes_no_more_than_its_bound(family, gateway, wallets, answered):
     """A wallet that covered the hold only is overdrawn by the bound of the call at most."""
     bound = expected_cost((WINDOW, MOST_OUTPUT, 0, 0, 0, 0), TWO_PRICES, 1)
-    for mode in (PLAIN, STREAM):
-        name = Case("beyond a small wallet", family, mode, None).name
-        gateway.record(answered[name].call_id)
-        left = Fraction(wallets.balance(name)) * 10**9
-        assert -bound < left < 0
-        again = call(gateway, BY_NAME[name])
-        check_refusal(again, family, "E18")
-        assert gateway.record(again.call_id)["cost"] == "0"
-        assert Fraction(wallets.balance(name)) * 10**9 == left
-
-
-# ---- prices that change --------------------------------------------------------------------------
-
-NEW_PRICES = {"input": "7", "output": "0.123456789"}
-
-
-def call_of_watcher(connection, prompt, stream=False):
-    headers = credentials(CHAT, secret_of("watcher"))
-    connection.request(
-        "POST", path_of(CHAT, REPRICED), headers, ask(CHAT, REPRICED, prompt, stream)
-    )
-
-
-def test_a_call_has_the_prices_of_its_arrival(gateway, wallets):
-    with Connection(gateway.port) as before, Connection(gateway.port) as after:
-        call_of_watcher(before, "[[demo ms=60 chunks=60]] go on", stream=True)
-        running = before.read_head()
-        running.pieces.append(before.read_chunk())
-        fields = [f"price.{name}={value}" for name, value in NEW_PRICES.items()]
-        gateway.run("model", "set", REPRICED, *fields)
-        time.sleep(ACTS_WITHIN_S)
-        call_of_watcher(after, "Say something.")
-        later = after.read()
-        before.read_body(running)
-    check_whole_stream(running)
-    records = []
-    for answer, prices in ((running, TWO_PRICES), (later, NEW_PRICES)):
-        record = gateway.record(answer.call_id)
-        assert {name: record["prices"][name] for name in prices} == prices
-        counts = tuple(record[name] for name in COUNTS.values())
-        assert record["cost"] == format_money(expected_cost(counts, prices, 1))
-        assert check_charged(record) > 0
-        records.append(record)
-    assert wait_until(lambda: len(gateway.usage(user="watcher")) == len(records), step_s=0.3)
-    wallets.check("watcher", CREDIT, records)
+    (case,) = [c for c in USAGE_CASES if c.credit == TINY_CREDIT and c.family == family]
+    gateway.record(answered[case.name].call_id)
+    left = Fraction(wallets.balance(case.name)) * 10**9
+    assert -bound < left < 0
+    again = call(gateway, case)
+    check_refusal(again, family, "E18")
+    assert gateway.record(again.call_id)["cost"] == "0"
+    assert Fraction(wallets.balance(case.name)) * 10**9 == left
 
 
 def test_every_cost_can_be_worked_out_again(gateway, answered):

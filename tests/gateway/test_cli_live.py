@@ -7,26 +7,17 @@ everything has been used before it is changed, so that no worker is helped by no
 import contextlib
 import datetime
 import json
-import re
-import signal
-import subprocess
-import sys
-import threading
 import time
 from decimal import Decimal
 
 import pytest
 
-from conf.version import VERSION
-from tests.support import leash
 from tests.support.client import Connection, exchange, wait_until
 from tests.support.dialects import CHAT, PATHS, ask, credentials
 from tests.support.documents import channel, document
-from tests.support.gateway import ROOT
 from tests.support.wallets import cost_of
 
-ACTS_AFTER_S = 2.0  # what is promised
-ACTS_WITHIN_S = 10 * ACTS_AFTER_S  # what a busy machine is given
+ACTS_WITHIN_S = 20.0  # 2 are promised; what a busy machine is given
 ASKED_TIMES = 8  # on as many connections; that all go to one of two workers happens once in 128
 PRICE = {"input": "1", "output": "4"}
 OVERLAP_S = 2
@@ -100,18 +91,10 @@ def running(launch, vendor):
     made |= {
         "model": [{"name": name, "price": PRICE} for name in ("tea", "coffee")],
         "group": [{"name": name} for name in groups],
-        "user": [{"name": "alice", "balance": "100"}, {"name": "bob", "balance": "0"}],
+        "user": [{"name": "alice", "balance": "100"}],
         "key": [],
     }
     return Running(launch(made, {"server.workers": 2}, shared=False))
-
-
-def test_the_node_is_shown_as_it_says_itself(running):
-    """Its first words are those of its first second; ten seconds later it says more."""
-    [shown], node = running.run_json("nodes"), running.run_json("status")
-    assert (shown["state"], shown["node"]) == ("ready", node["node"])
-    assert shown["version"] == f"{VERSION} {node['revision']}"
-    assert shown["clock_behind_ms"] == 0 and shown["backlog_bytes"] >= 0
 
 
 # ---- what may be called --------------------------------------------------------------------------
@@ -119,11 +102,8 @@ def test_the_node_is_shown_as_it_says_itself(running):
 # command: the model of the calls, what they get then, and the command that ends it
 SWITCHES = {
     "key disable {key}": ("tea", "api_key_disabled", "key enable {key}"),
-    "key revoke {key}": ("tea", "api_key_disabled", None),
     "user disable alice": ("tea", "api_key_disabled", "user enable alice"),
-    "channel disable only": ("coffee", "model_not_found", "channel enable only"),
     "model disable coffee": ("coffee", "model_not_found", "model enable coffee"),
-    "group set apart models=coffee": ("tea", "model_not_found", "group set apart models=*"),
     "group set apart entries=messages": (
         *("coffee", "entry_point_not_allowed"),
         "group set apart entries=chat_completions",
@@ -138,9 +118,8 @@ def test_what_is_switched_off_and_on(running, command):
     running.check_says("ok", secret, model)
     running.run(*command.format(key=key_id).split())
     running.check_says(code, secret, model)
-    if back is not None:
-        running.run(*back.format(key=key_id).split())
-        running.check_says("ok", secret, model)
+    running.run(*back.format(key=key_id).split())
+    running.check_says("ok", secret, model)
 
 
 def test_what_is_new(running):
@@ -170,23 +149,6 @@ def test_rotating_a_key(running):
     third = rotate(f"{OVERLAP_S}s")
     running.check_says("invalid_api_key", second)
     assert running.codes(third) == {"ok"}
-    fourth = rotate("0s")
-    running.check_says("invalid_api_key", third)
-    running.check_says("ok", fourth)
-    assert running.record_of_call(fourth)["key_id"] == key_id
-
-
-def test_a_running_stream_comes_to_its_end(running):
-    key_id, secret = running.key("undisturbed")
-    with running.stream(secret, "ms=100 chunks=30") as (connection, answer):
-        running.run("key", "revoke", key_id)
-        running.run("channel", "disable", "first")
-        running.check_says("api_key_disabled", secret)
-        connection.read_body(answer)
-    running.run("channel", "enable", "first")
-    assert answer.body.endswith(b"data: [DONE]\n\n")
-    record = running.record(answer.call_id)
-    assert (record["outcome"], record["channel"]) == ("ok", "first")
 
 
 # ---- what is recorded, and money -----------------------------------------------------------------
@@ -245,103 +207,11 @@ def test_a_price_from_a_time_on(running):
     assert running.run_json("model", "show", "tea")["price_changes"] == []
 
 
-def test_credit_and_debit(running):
-    _, secret = running.key("wallet", user="bob")
-    running.check_says("insufficient_quota", secret)
-    running.run("wallet", "credit", "--user", "bob", "--amount", "1", "--reason", "a present")
-    running.check_says("ok", secret)
-    time.sleep(RECORDED_WITHIN_S)
-    left = running.run_json("wallet", "show", "--user", "bob")["balance"]
-    running.run("wallet", "debit", "--user", "bob", "--reason", "taken back", "--amount", left)
-    time.sleep(ACTS_AFTER_S)  # a call before would still be served, and charged
-    running.check_says("insufficient_quota", secret)
-    check_books(running)
-    lines = running.run_json("wallet", "ledger", "--user", "bob")
-    amounts = {line["kind"]: Decimal(line["amount"]) for line in lines}
-    assert amounts["credit"] == 1
-    assert abs(amounts["charges"]) == Decimal(1) - Decimal(left)
-
-
 def check_books(running):
     """Every wallet is what its lines say, every cost what its record says."""
     time.sleep(RECORDED_WITHIN_S)
     running.run("books", "verify")
     running.run("usage", "verify")
-
-
-# ---- watching ------------------------------------------------------------------------------------
-
-
-def tail_argv(running, *args):
-    argv = [sys.executable, str(ROOT / "app.py"), "usage", "tail", *args]
-    return [*argv, "--config", str(running.gateway.config)]
-
-
-class Watching:
-    """`usage tail -f` in a terminal: `lines` so far, and how it ended after Ctrl-C."""
-
-    def __init__(self, running, *args):
-        argv = tail_argv(running, "-f", *args)
-        self.lines: list[str] = []
-        self._process = leash.Popen(argv, stdout=subprocess.PIPE, text=True)
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
-
-    def _read(self):
-        self.lines.extend(self._process.stdout)
-
-    def wait_for(self, call_id):
-        shown = wait_until(lambda: any(call_id in line for line in self.lines), 10)
-        assert shown, f"{call_id} is not shown: {self.lines}"
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self._process.send_signal(signal.SIGINT)
-        self.code = self._process.wait(10)
-        self._reader.join()
-        self._process.stdout.close()
-
-
-def test_tail_shows_a_long_stream_that_began_earlier(running):
-    """Records are shown as they are written, not in the order of their calls' beginnings."""
-    key_id, secret = running.key("watched")
-    with (
-        Watching(running, "--json", "--key-id", key_id) as watching,
-        running.stream(secret, "ms=150 chunks=20") as (connection, answer),
-    ):
-        ids = [running.ask(secret)[1] for _ in range(10)]
-        watching.wait_for(ids[-1])
-        assert not any(answer.call_id in line for line in watching.lines)
-        connection.read_body(answer)
-        watching.wait_for(answer.call_id)
-    assert watching.code == 0 and answer.call_id < min(ids)
-    records = [json.loads(line) for line in watching.lines]
-    *shown, last = [record["id"] for record in records]
-    assert (sorted(shown), last) == (sorted(ids), answer.call_id), "each once, as recorded"
-    assert list(records[0]) == list(running.gateway.usage(request_id=answer.call_id)[0])
-
-
-def test_tail_for_people(running):
-    key_id, secret = running.key("for-people")
-    with Watching(running, "--key-id", key_id) as watching:
-        other = running.ask(running.key("someone-else")[1])[1]
-        call_id = running.ask(secret)[1]
-        watching.wait_for(call_id)
-    assert watching.code == 0
-    heading, line = watching.lines
-    assert "outcome" in heading
-    assert re.search(r"\balice\b.*\btea\b.*\bfirst\b.*\b200\b.*\bok\b", line)
-    assert other not in line, "the filter does not act"
-
-
-def test_tail_ends_when_its_reader_does(running):
-    argv = tail_argv(running, "--limit", "5")
-    line = ["sh", "-c", '"$@" | head -n 1', "sh", *argv]
-    shell = subprocess.run(line, check=True, capture_output=True, text=True, timeout=20)
-    assert shell.stdout.startswith("recorded_at")
-    assert "Traceback" not in shell.stderr
 
 
 def test_the_books_are_right_in_the_end(running):

@@ -21,7 +21,6 @@ CASES = {
     "well": "main",
     "disable": "model_not_found",
     "drain": "no_channel_available",
-    "model": "model_not_found",
     "failing": "main",
     "rate_limited": "spare",
     "refused": "channel_misconfigured",
@@ -123,12 +122,6 @@ def test_switches(case):
     assert wait_until(lambda: case.call()[2] == [f"{case.name}-spare"], CHANGES_WITHIN_S)
     assert case.check_agreement() == "spare"
     case.run("channel", case.name, f"{case.name}-spare")
-    case.wait_for_code(CASES[case.name])
-
-
-@in_case("model")
-def test_the_model_is_switched_off(case):
-    case.run("model", "disable", case.name)
     case.wait_for_code(CASES[case.name])
 
 

@@ -19,9 +19,7 @@ from tests.support.coins import check_free_refusal
 from tests.support.dialects import (
     ALL,
     CHAT,
-    GENERATE,
     MESSAGES,
-    RESPONSES,
     ask,
     check_refusal,
     credentials,
@@ -35,23 +33,13 @@ CROWD = 500
 ENDLESS = "[[demo ms=1000 chunks=900]]"
 SHORT = "[[demo ms=50 chunks=10]]"
 STALL = "[[demo stall_before_head]]"
-COUNTS = {
-    RESPONSES: "/v1/responses/input_tokens",
-    MESSAGES: "/v1/messages/count_tokens",
-    GENERATE: "/v1beta/models/{model}:countTokens",
-}
 KINDS, WORDS = ("requests", "tokens"), ("limit", "remaining", "reset")
-OPENAI_LIMITS = [f"x-ratelimit-{word}-{kind}" for kind in KINDS for word in WORDS]
 LIMITS_OF = {
-    CHAT: OPENAI_LIMITS,
-    RESPONSES: OPENAI_LIMITS,
+    CHAT: [f"x-ratelimit-{word}-{kind}" for kind in KINDS for word in WORDS],
     MESSAGES: [f"anthropic-ratelimit-{kind}-{word}" for kind in KINDS for word in WORDS],
-    GENERATE: [],
 }
 OUTS = [  # how an attempt fails, and whether the call streams
-    *((script, False) for script in ("status=500", "status=400", "status=429")),
-    *((script, False) for script in ("reset_before_head", "html200")),
-    *((script, True) for script in ("cut=3", "error_event=2", "garbage=1")),
+    *(("status=500", False), ("reset_before_head", False), ("cut=3", True)),
 ]
 # Where calls are when their clients leave: (prompt, stream).
 PHASES = (
@@ -70,38 +58,32 @@ def dashed(family):
 TWO_KEYS, SOME_KEYS = ["sk-up-1", "sk-up-2"], [f"sk-up-{number}" for number in range(4)]
 # model: the channels that serve it, highest priority first
 PLACES = {
-    **{f"free-{dashed(family)}": [{}] for family in ALL},
-    "crowd": [{"concurrency": 60}],
+    **{f"free-{dashed(family)}": [{}] for family in LIMITS_OF},
     "crowd-keys": [{"keys": SOME_KEYS, "key_concurrency": 15}],
     "crowd-both": [{"keys": SOME_KEYS, "key_concurrency": 20, "concurrency": 50}],
-    "comers": [{"concurrency": 250}],
+    "left": [{"concurrency": 100}],
     "killed": [{"concurrency": 30, "keys": TWO_KEYS, "key_concurrency": 20}],
-    "spill": [{"rpm": 3}, {}],
     "spill-keys": [{"keys": TWO_KEYS, "key_rpm": 2}, {}],
-    "full": [{"rpm": 2}, {"rpm": 1}],
     "one": [{"concurrency": 1, "rpm": 1000, "tpm": 10**6}],
     **{f"out-{number}": [{"concurrency": 1}] for number in range(len(OUTS))},
-    "tokens": [{"tpm": 4000}],
     "tokens-keys": [{"keys": TWO_KEYS, "key_tpm": 4000}],
     "late": [{"rpm": 1}],
     "costly": [{"rpm": 1}],
     "changed": [{"rpm": 1}],
-    "counts-messages": [{"rpm": 2, "tpm": 1}],
 }
 FREE = "free-chat-completions"
 # Users of their own with one key, and its limits
 LIMITS = {
     "many": {"rpm": 200},
     "crowd": {"concurrency": 100},
-    "comers": {"concurrency": 250},
     "killed": {"concurrency": 30},
     "killed-rpm": {"rpm": 1},
     "one": {"concurrency": 1},
     "tokens": {"tpm": 3000},
     "changed": {"rpm": 1},
     "own-rpm": {"rpm": 1},
-    **{f"told-{dashed(family)}": {"rpm": 2, "tpm": 10**6} for family in ALL},
-    **{f"counts-{dashed(family)}": {"rpm": 1, "concurrency": 1} for family in COUNTS},
+    **{f"told-{dashed(family)}": {"rpm": 2, "tpm": 10**6} for family in LIMITS_OF},
+    "counts": {"rpm": 1, "concurrency": 1},
 }
 GROUPS = {"few": {"rpm": 3}, "swapped": {"concurrency": 1}, "left": {"concurrency": 100}}
 USERS = {"user-rpm": {"rpm": 4}, "user-tpm": {"tpm": 10**6}, "user-calls": {"concurrency": 1}}
@@ -158,12 +140,11 @@ def statuses_of(gateway, who=None, place=FREE, times=6):
     return [call(gateway, who, place).status for _ in range(times)]
 
 
-def count(gateway, family, who, place):
-    body = ask(family, place)
-    for word in ("max_tokens", "max_output_tokens", "generationConfig"):
-        body.pop(word, None)
-    headers = credentials(family, secret_of(who)) if who else credentials(family)
-    return exchange(gateway.port, "POST", COUNTS[family].format(model=place), headers, body)
+def count(gateway, who, place):
+    body = ask(MESSAGES, place)
+    del body["max_tokens"]
+    headers = credentials(MESSAGES, secret_of(who))
+    return exchange(gateway.port, "POST", "/v1/messages/count_tokens", headers, body)
 
 
 def send(gateway, who=None, place=FREE, prompt=ENDLESS, *, stream=True):
@@ -237,14 +218,13 @@ def test_running_calls_are_exact_over_two_workers(gateway):
     check_free_refusal(gateway.record(answer.call_id))
 
 
-@pytest.mark.parametrize(("place", "most"), [("crowd", 60), ("crowd-both", 50)])
-def test_running_calls_of_a_channel_are_exact_over_two_workers(gateway, place, most):
-    with running(gateway, 200, place=place) as (streams, refused):
-        assert (len(streams), len(refused)) == (most, 200 - most)
+def test_running_calls_of_a_channel_are_exact_over_two_workers(gateway):
+    with running(gateway, 200, place="crowd-both") as (streams, refused):
+        assert (len(streams), len(refused)) == (50, 150)
         asked = who_serves(gateway, *streams, *(one for one, _ in refused))
         assert set(asked) == set(gateway.worker_pids())
     check_refusal(refused[0][1], CHAT, "E09")
-    assert wait_until(lambda: call(gateway, place=place).status == 200)
+    assert wait_until(lambda: call(gateway, place="crowd-both").status == 200)
 
 
 def test_every_upstream_key_is_used_to_its_limit(gateway, vendor):
@@ -259,25 +239,13 @@ def test_every_upstream_key_is_used_to_its_limit(gateway, vendor):
 # ---- passed over ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("place", "first"), [("spill", 3), ("spill-keys", 4)])
-def test_what_is_full_is_passed_over_and_nothing_is_held_against_it(gateway, place, first):
-    answers = [call(gateway, place=place) for _ in range(12)]
+def test_what_is_full_is_passed_over_and_nothing_is_held_against_it(gateway):
+    answers = [call(gateway, place="spill-keys") for _ in range(12)]
     assert {answer.status for answer in answers} == {200}
     attempts = [gateway.record(answer.call_id)["attempts"] for answer in answers]
     served = Counter(attempt["channel"] for [attempt] in attempts)  # each was asked once
-    assert served == {f"{place}-0": first, f"{place}-1": 12 - first}
-    assert f"channel {place}-0" not in gateway.log()
-
-
-def test_when_all_are_full_the_client_is_told_the_true_wait(gateway):
-    answers = [call(gateway, place="full") for _ in range(4)]
-    assert [answer.status for answer in answers[:3]] == [200] * 3
-    # The next request of the first channel, two a minute, fits sooner than that of the second.
-    assert 20 <= int(answers[3].headers["retry-after"]) <= 30
-    check_full(answers[3])
-    record = gateway.record(answers[3].call_id)
-    assert (record["outcome"], record["error_code"]) == ("refused", "no_channel_available")
-    assert (record["attempts"], record["cost"]) == ([], "0")
+    assert served == {"spill-keys-0": 4, "spill-keys-1": 8}
+    assert "channel spill-keys-0" not in gateway.log()
 
 
 def test_what_is_refused_costs_nothing_of_other_limits(gateway):
@@ -297,26 +265,13 @@ def test_what_is_refused_costs_nothing_of_other_limits(gateway):
 # ---- given back ----------------------------------------------------------------------------------
 
 
-def test_hundreds_of_disconnects_leave_no_slot_taken(gateway):
-    for turn in range(2):
-        with running(gateway, 250, "comers", "comers") as (streams, refused):
-            assert (len(streams), len(refused)) == (250, 0), turn
-            check_refusal(call(gateway, "comers"), CHAT, "E20")
-            check_refusal(call(gateway, place="comers"), CHAT, "E09")
-            for connection in streams[::2]:
-                connection.reset()
-        assert wait_until(lambda: gateway_calls(gateway) == 0), turn
-    with running(gateway, 251, "comers", "comers") as (streams, refused):
-        assert (len(streams), len(refused)) == (250, 1)
-
-
-def test_clients_that_leave_in_any_phase_give_back_what_their_group_may_use(gateway):
+def test_clients_that_leave_in_any_phase_give_back_what_group_and_channel_allow(gateway):
     assert wait_until(lambda: gateway_calls(gateway) == 0)
     for turn in range(2):  # a slot that stays taken is missed at the end
         with contextlib.ExitStack() as stack:
             sent = [
                 stack.enter_context(
-                    send(gateway, f"left-{1 + number % 2}", prompt=prompt, stream=stream)
+                    send(gateway, f"left-{1 + number % 2}", "left", prompt, stream=stream)
                 )
                 for number, (prompt, stream) in zip(range(100), itertools.cycle(PHASES))
             ]
@@ -324,19 +279,10 @@ def test_clients_that_leave_in_any_phase_give_back_what_their_group_may_use(gate
             for connection in sent:
                 connection.reset()
         assert wait_until(lambda: gateway_calls(gateway) == 0), turn
-    with running(gateway, 101, "left-1") as (streams, refused):
-        assert (len(streams), len(refused)) == (100, 1)
-
-
-def test_a_client_that_leaves_before_the_first_byte_gives_its_slot_back(gateway):
-    # What is told may be a moment old: a call that is over must not be taken for this one.
-    assert wait_until(lambda: gateway_calls(gateway) == 0)
-    with send(gateway, "one", "one", STALL):
-        assert wait_until(lambda: gateway_calls(gateway) == 1)
-        check_refusal(call(gateway, "one"), CHAT, "E20")
-        check_refusal(call(gateway, place="one"), CHAT, "E09")
-    assert wait_until(lambda: gateway_calls(gateway) == 0)
-    assert statuses_of(gateway, "one", "one") == [200] * 6
+    for who in ("left-1", None):  # the group's limit, the channel's
+        with running(gateway, 101, who, "left") as (streams, refused):
+            assert (len(streams), len(refused)) == (100, 1)
+        assert wait_until(lambda: gateway_calls(gateway) == 0)
 
 
 def test_a_stream_holds_its_slot_until_it_ends(gateway):
@@ -381,21 +327,6 @@ def test_a_killed_workers_slots_are_free_and_its_rates_are_not_forgotten(gateway
 # ---- tokens --------------------------------------------------------------------------------------
 
 
-def test_an_absurd_bound_locks_nobody_out_and_is_settled_by_usage(gateway):
-    for _ in range(3):
-        answer = call(gateway, "tokens", max_tokens=10**6)
-        assert answer.status == 200
-        assert answer.headers["x-ratelimit-limit-tokens"] == "3000"
-    with send(gateway, "tokens") as connection:
-        assert connection.read_head().status == 200
-        with send(gateway, "tokens") as other:
-            head = other.read_head()  # asks for 300, and there are more
-            assert 2000 < int(head.headers["x-ratelimit-remaining-tokens"]) < 2500
-    assert wait_until(lambda: call(gateway, "tokens").status == 200)
-    message = check_wait(use_up(gateway, "tokens"), CHAT, 60, within_s=59)
-    assert message.startswith("Rate limit reached: 3000 tokens per minute. Try again in ")
-
-
 def use_up(gateway, who=None, place=FREE):
     """Calls until one is refused: that answer."""
     deadline = time.monotonic() + 30
@@ -404,23 +335,26 @@ def use_up(gateway, who=None, place=FREE):
     return answer
 
 
-@pytest.mark.parametrize("place", ["tokens", "tokens-keys"])
-def test_tokens_of_a_channel_are_settled_by_usage(gateway, place):
+@pytest.mark.parametrize(("who", "place"), [("tokens", FREE), (None, "tokens-keys")])
+def test_tokens_of_keys_and_channels_are_settled_by_usage(gateway, who, place):
     # Reserved whole, and given back but for the few that were used.
-    answers = [call(gateway, place=place, max_tokens=10**6) for _ in range(5)]
+    answers = [call(gateway, who, place, max_tokens=10**6) for _ in range(5)]
     # What was not sent, or failed, used none.
     script = "[[demo status=400]]"
-    answers += [call(gateway, None, place, script, max_tokens=3000) for _ in range(5)]
+    answers += [call(gateway, who, place, script, max_tokens=3000) for _ in range(5)]
     assert [answer.status for answer in answers] == [200] * 5 + [400] * 5
-    check_full(use_up(gateway, place=place))
+    refused = use_up(gateway, who, place)
+    if who is None:
+        check_full(refused)
+    else:
+        message = check_wait(refused, CHAT, 60, within_s=59)
+        assert message.startswith("Rate limit reached: 3000 tokens per minute. Try again in ")
 
 
 # ---- what a client sees --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("family", "stream"), [(CHAT, True), (RESPONSES, False), (MESSAGES, True), (GENERATE, False)]
-)
+@pytest.mark.parametrize(("family", "stream"), [(CHAT, True), (MESSAGES, False)])
 def test_a_client_is_told_its_limits_in_its_dialect(gateway, family, stream):
     who, place = f"told-{dashed(family)}", f"free-{dashed(family)}"
     answers = [call(gateway, who, place, stream=stream) for _ in range(3)]
@@ -436,25 +370,14 @@ def test_a_client_is_told_its_limits_in_its_dialect(gateway, family, stream):
         }
 
 
-def test_without_limits_nothing_is_told(gateway):
-    assert not [n for n in call(gateway, "one").headers if "ratelimit" in n]
-
-
-@pytest.mark.parametrize("family", COUNTS)
-def test_counting_calls_have_a_class_of_their_own(gateway, family):
-    who, place = f"counts-{dashed(family)}", f"free-{dashed(family)}"
-    with send(gateway, who, place) as connection:
+def test_counting_calls_have_a_class_of_their_own(gateway):
+    place = f"free-{dashed(MESSAGES)}"
+    with send(gateway, "counts", place) as connection:
         assert connection.read_head().status == 200
-        answer = count(gateway, family, who, place)
+        answer = count(gateway, "counts", place)
         assert answer.status == 200, answer.body
-        check_wait(count(gateway, family, who, place), family, 60)
-        check_wait(call(gateway, who, place), family, 60)
-
-
-def test_counting_calls_are_requests_of_the_channel_without_tokens(gateway):
-    answers = [count(gateway, MESSAGES, None, "counts-messages") for _ in range(3)]
-    assert [answer.status for answer in answers[:2]] == [200, 200], answers[0].body
-    check_full(answers[2], MESSAGES)
+        check_wait(count(gateway, "counts", place), MESSAGES, 60)
+        check_wait(call(gateway, "counts", place), MESSAGES, 60)
 
 
 # ---- groups, users, and changes ------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""`log.file`, its rotation, the level at run time, and credentials, in all processes of a node."""
+"""`log.file`, its rotation and the level at run time, in all processes of a node."""
 
 import contextlib
 import http.client
@@ -10,25 +10,17 @@ import pytest
 
 from tests.support.call_line import FIELDS
 from tests.support.client import exchange, wait_until
-from tests.support.dialects import ALL, CHAT, ask, credentials, path_of
+from tests.support.dialects import CHAT, PATHS, ask, credentials
 from tests.support.documents import channel, document
 from tests.support.gateway import Gateway
 from tests.support.ports import free_port
 
 MODEL = "demo-small"
-PLANTED = {
-    "of a caller": "sk-slc-PlantedKeyOfACaller0123456789ab",
-    "as a model": "sk-slc-PlantedAsAModel0123456789abcdef",
-    "a token": "slt-PlantedTokenOfTheApi0123456789",
-    "of an upstream": "sk-vendor-planted-upstream-key-0123456789",
-    "in a query": "AIzaPlantedInAQuery0123456789abcdefghij",
-    "of a store": "planted-password-of-the-store",
-}
 
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory, vendor):
-    """A running node of two workers and a Hub that logs into a file; the last test stops it."""
+    """A running node of two workers and a Hub that logs into a file."""
     hub_port = free_port()
     gateway = Gateway(
         tmp_path_factory.mktemp("log-files") / "node",
@@ -42,27 +34,23 @@ def node(tmp_path_factory, vendor):
     )
     gateway.hub_port = hub_port
     gateway.file = gateway.folder / "gateway.log"
-    keys = [PLANTED["of an upstream"]]
-    channels = [channel(one, one, vendor.url, {MODEL: MODEL}, keys=keys) for one in ALL]
-    gateway.apply(document([MODEL], channels))
+    gateway.apply(document([MODEL], [channel("first", CHAT, vendor.url, {MODEL: MODEL})]))
     gateway.start()
     assert wait_until(lambda: hub(gateway) == 404, 15)
     yield gateway
     gateway.close()
 
 
-def hub(gateway, path="/no-such-page", headers=None):
-    """The status of a page of the Hub; a 404 is a warning in its log."""
+def hub(gateway):
+    """The status of a page that the Hub does not have; a 404 is a warning in its log."""
     try:
-        return gateway.call("GET", path, headers=headers, port=gateway.hub_port)[0]
+        return gateway.call("GET", "/no-such-page", port=gateway.hub_port)[0]
     except (OSError, http.client.HTTPException):
         return 0
 
 
-def call(gateway, model=MODEL):
-    return exchange(
-        gateway.port, "POST", path_of(CHAT, model), credentials(CHAT), ask(CHAT, model)
-    ).call_id
+def call(gateway):
+    return exchange(gateway.port, "POST", PATHS[CHAT], credentials(CHAT), ask(CHAT, MODEL)).call_id
 
 
 def lines(path):
@@ -118,7 +106,7 @@ def test_the_level_reaches_all_processes_and_those_that_follow(node):
 
     def calls_are_logged():
         ids = [call(node) for _ in range(8)]  # both workers
-        return wait_until(lambda: all(one in node.file.read_text() for one in ids), 2.5)
+        return wait_until(lambda: all(one in node.file.read_text() for one in ids), 1.5)
 
     assert calls_are_logged()
     assert level(node, "error") == {"level": "error", "configured": "info"}
@@ -127,10 +115,6 @@ def test_the_level_reaches_all_processes_and_those_that_follow(node):
     os.kill(node.worker_pids()[0], signal.SIGKILL)
     assert wait_until(lambda: len(node.worker_pids()) == 2 == node.ready_workers(), 20)
     assert not calls_are_logged()
-    assert level(node, "debug")["level"] == "debug"
-    assert wait_until(calls_are_logged, 10)
-    assert hub_warns()
-    level(node, "error")
     node.process.send_signal(signal.SIGHUP)
     assert wait_until(calls_are_logged, 15)
     assert node.call("GET", "/log-level", port=node.ops_port)[2].startswith(b'{"level": "info"')
@@ -147,41 +131,3 @@ def test_the_ops_port_takes_a_level_as_json_or_a_word_and_nothing_else(node):
     assert put(b"info", Host="evil.example") == 403
     assert node.call("POST", "/log-level", b"info", port=node.ops_port)[0] == 405
     level(node, "loud", code=2)
-
-
-def test_no_credential_is_in_any_log_at_debug_level(node):
-    level(node, "debug")
-    key, body = PLANTED["of a caller"], ask(CHAT, MODEL)
-    for headers in (
-        {"Authorization": f"Bearer {key}"},
-        {"x-api-key": key},
-        {"x-goog-api-key": key},
-        {"Authorization": key},
-        {"Cookie": f"sluice_session={key}", "User-Agent": key, "X-Client-Request-Id": key},
-    ):
-        exchange(node.port, "POST", path_of(CHAT, MODEL), headers, body)
-    for path in (f"/v1beta/models?key={PLANTED['in a query']}", f"/{key}", f"/v1/models/{key}"):
-        exchange(node.port, "GET", path, {})
-    call_id = call(node, PLANTED["as a model"])
-    for script in ("status=401", "status=500", "reset_before_head", "garbage=0"):
-        for family in ALL:
-            asked = ask(family, MODEL, f"[[demo {script}]]")
-            exchange(node.port, "POST", path_of(family, MODEL), credentials(family), asked)
-    for secret in (PLANTED["a token"], key):
-        hub(node, "/api/me", {"Authorization": f"Bearer {secret}"})
-        hub(node, f"/no-such-page?key={secret}", {"Cookie": f"sluice_session={secret}"})
-    refused = node.config.read_text().replace(
-        f"sqlite:///{node.folder}", f"mysql://root:{PLANTED['of a store']}@127.0.0.1:1/x?"
-    )
-    node.config.write_text(refused + '\n[nonsense]\nkey = "' + key + '"\n')
-    node.process.send_signal(signal.SIGHUP)
-    assert wait_until(lambda: "reload refused" in node.file.read_text(), 10)
-    assert wait_until(lambda: call_id in node.file.read_text(), 5)
-    assert node.stop() == 0
-    written = node.file.read_text() + node.log()
-    [line] = [one for one in lines(node.file) if one.get("request_id") == call_id]
-    assert line["model"] == "***" and line["error_code"] == "model_not_found"
-    assert "channel fails" in written
-    found = {name: secret for name, secret in PLANTED.items() if secret in written}
-    assert found == {}
-    assert "Planted" not in written and "planted" not in written

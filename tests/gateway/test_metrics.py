@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from conf.metrics import OTHER
 from tests.support.client import Connection, exchange, wait_until
 from tests.support.dialects import ALL, CHAT, ask, credentials, path_of
 from tests.support.documents import channel, document
@@ -23,12 +22,11 @@ SETTINGS = {"server.workers": 2, "log.level": "warning"}
 def gateway(launch, vendor):
     """Its figures add up from test to test; the last ones drain and reload it."""
     channels = [channel(one, one, vendor.url, {MODEL: MODEL}) for one in ALL]
-    channels.append(channel("failing", CHAT, vendor.url, {"failing": MODEL}))
-    return launch(document([MODEL, "failing"], channels), SETTINGS, follow=False, shared=False)
+    return launch(document([MODEL], channels), SETTINGS, follow=False, shared=False)
 
 
-def call(gateway, family, text="hello", stream=False, model=MODEL):
-    path, body = path_of(family, model, stream), ask(family, model, text, stream=stream)
+def call(gateway, family, stream=False):
+    path, body = path_of(family, MODEL, stream), ask(family, MODEL, "hello", stream=stream)
     return exchange(gateway.port, "POST", path, credentials(family), body)
 
 
@@ -45,12 +43,7 @@ def counted(metrics):
 
 def recorded(gateway):
     return Counter(
-        (
-            record["endpoint"],
-            MODEL if record["model"] == MODEL else OTHER,
-            str(record["status"] or ""),
-            record["error_code"] or "",
-        )
+        (record["endpoint"], MODEL, str(record["status"] or ""), record["error_code"] or "")
         for record in gateway.usage()
     )
 
@@ -129,19 +122,6 @@ def test_what_runs_and_who_leaves(gateway):
         assert wait_until(lambda: all(scrape(gateway).one(one) >= 1 for one in running), 5)
     assert wait_until(lambda: not any(scrape(gateway).one(one) for one in running), 5)
     assert scrape(gateway).one("sluice_client_disconnects_total", phase="answer") == 1
-
-
-def test_a_failing_channel_is_down(gateway):
-    name, of = "sluice_channel_circuit_state", {"channel": "failing"}
-    assert scrape(gateway).one("sluice_channel_up", model="failing", **of) == 1
-    for _ in range(30):
-        call(gateway, CHAT, "[[demo status=500]]", model="failing")
-    assert wait_until(lambda: scrape(gateway).one(name, **of) >= 1, 5)
-    metrics = scrape(gateway)
-    assert metrics.sum("sluice_upstream_requests_total", outcome="ok", **of) == 0
-    assert metrics.sum("sluice_upstream_requests_total", **of) >= 10
-    gateway.run("channel", "remove", "failing")
-    assert wait_until(lambda: not scrape(gateway).of("sluice_channel_up", **of), 5)
 
 
 def test_backup_proof_of_the_books_and_parked_records_are_seen(gateway):

@@ -17,7 +17,6 @@ from tests.support.dialects import (
     RESPONSES,
     SECRET,
     ask,
-    check_refusal,
     credentials,
     error_of,
     text_of,
@@ -44,44 +43,29 @@ def gateway(launch, vendor):
 
 # Names of models that nobody has, as they may stand in a path.
 ODD_NAMES = [
-    "..", "../..", "../../v1/chat/completions", "%2e%2e", "%2E%2E/x", ".%2e", "..%2f..%2fx",
-    "..%2F..%2Fv1%2Fmessages", "%2e%2e%2f%2e%2e%2f", "..;/x", "..\\x", "..%5cx", "x/../y",
-    f"../models/{MODEL}", f"./{MODEL}", f"/{MODEL}", f"//{MODEL}", f"{MODEL}/", f"{MODEL}//",
-    f"{MODEL}/.", f"{MODEL}/..", f"{MODEL}.", f"{MODEL}..", f".{MODEL}", f"{MODEL}%2e",
-    f"{MODEL};v=1", f"{MODEL}%3bv=1", f"{MODEL}%3F", f"{MODEL}%3Falt=sse", f"{MODEL}%23",
-    f"{MODEL}%00", f"%00{MODEL}", f"{MODEL}%0a", f"{MODEL}%0d%0aHost:%20evil.test", f"{MODEL}%20",
-    f"%20{MODEL}", f"{MODEL}+", "a%20b", f"{MODEL}%09", MODEL.upper(), "Plain-Model",
-    "plain%252Dmodel", "%2570lain-model", f"models%2F{MODEL}%252F", f"models/models/{MODEL}",
-    f"models%2fmodels%2f{MODEL}", "models/", f"Models/{MODEL}", f"tunedModels/{MODEL}",
-    f"{MODEL}:generateContent", f"{MODEL}:", f":{MODEL}", f"{MODEL}:8b", "vendor/qwen3", "qwen3:8b",
-    "vendor//qwen3:8b", "vendor/./qwen3:8b", "vendor/../vendor/qwen3:8b", "vendor%252Fqwen3:8b",
-    "Vendor/qwen3:8b", "vendor/qwen3:8B", "vendor\\qwen3:8b", "vendor/qwen3%3A%3A8b", "*", "$", "~",
-    "{model}", "[x]", "%", "%zz", "%u0041", "%ff%fe", "%c0%ae%c0%ae/", "%ef%bc%8e%ef%bc%8e/x",
-    "x" * 5000, "@evil.test", "user:pw@evil.test",
-    "http://evil.test/", "//evil.test", "127.0.0.1:9", "x'--", 'x"', "<x>", "x|y", "x^y", "x,y",
+    "../../v1/chat/completions", "%2E%2E/x", "..%2F..%2Fv1%2Fmessages", "..;/x", "..%5cx",
+    f"../models/{MODEL}", f"//{MODEL}", f"{MODEL}/", f"{MODEL}/..", f"{MODEL}..", f"{MODEL};v=1",
+    f"{MODEL}%3Falt=sse", f"{MODEL}%23", f"{MODEL}%00", f"{MODEL}%0d%0aHost:%20evil.test",
+    f"{MODEL}%20", f"{MODEL}+", MODEL.upper(), "plain%252Dmodel", f"models%2F{MODEL}%252F",
+    f"models/models/{MODEL}", f"tunedModels/{MODEL}", f"{MODEL}:generateContent", f"{MODEL}:8b",
+    "vendor/qwen3", "vendor/../vendor/qwen3:8b", "vendor%252Fqwen3:8b", "*", "{model}", "%zz",
+    "%c0%ae%c0%ae/", "%ef%bc%8e%ef%bc%8e/x", "x" * 5000, "user:pw@evil.test", "//evil.test",
+    "127.0.0.1:9", 'x"',
 ]  # fmt: skip
-CALLED_WITH = ("/v1beta/models/{}:generateContent", "/v1/models/{}:streamGenerateContent")
 
 # Other paths beside those of calls of a model; all in the shape of generate_content.
 ODD_CALLS = [
     *(f"/v1beta/models/{MODEL}:{verb}" for verb in (
-        "", "generate", "GenerateContent", "generatecontent", "GENERATECONTENT", "generateContent/",
-        "generateContent.array", "streamGenerateContent.array", "countTokens/..", "embedContent",
-        "batchGenerateContent", "generateContent;x", "generateContent%20", "generate%43ontent",
-        "generateContent%3F", ":generateContent", "predict", "countTokens:", "constructor",
+        "", "GenerateContent", "generateContent/", "generateContent.array", "countTokens/..",
+        "embedContent", "generateContent%20", "generate%43ontent", ":generateContent",
     )),
     *(f"/{version}/models/{MODEL}:generateContent" for version in (
-        "v1alpha", "v1beta1", "v1beta2", "v1beta3", "v2", "v3", "v0", "v1.1", "V1", "V1BETA",
-        "v1Beta", "v1%62eta", "%761beta", "v1beta%2f", "v1beta;", "v1beta.", "./v1beta",
-        "v1/v1beta", "v1beta/v1beta", "v1beta/../v1beta", "/v1beta", "x/../v1beta", "v1beta//",
+        "v1alpha", "v2", "V1BETA", "v1%62eta", "v1beta%2f", "./v1beta", "v1beta/v1beta",
+        "v1beta/../v1beta", "x/../v1beta", "v1beta//",
     )),
     f"/v1beta/Models/{MODEL}:generateContent",
-    f"/v1beta/model/{MODEL}:generateContent",
-    "/v1beta/models:generateContent",
     "/v1beta/models/:generateContent",
-    f"/v1beta/tunedModels/{MODEL}:generateContent",
     f"/v1beta/publishers/google/models/{MODEL}:generateContent",
-    f"/v1beta/models/{MODEL}",
     f"/v1beta/models/{MODEL}?:generateContent",
 ]  # fmt: skip
 
@@ -130,19 +114,17 @@ def check_arrived(vendor, family):
     return len(entries)
 
 
-ODD_CALLED = [path.format(name) for name in ODD_NAMES for path in CALLED_WITH]
-REFUSED = {
-    "odd names of models": [(GENERATE, path) for path in ODD_CALLED],
-    "odd calls of a model": [(GENERATE, path) for path in ODD_CALLS],
-    "beside the endpoints": [(family, path) for family, paths in BESIDE.items() for path in paths],
-}
+ODD_CALLED = [f"/v1beta/models/{name}:generateContent" for name in ODD_NAMES]
+REFUSED = [
+    *((GENERATE, path) for path in (*ODD_CALLED, *ODD_CALLS)),
+    *((family, path) for family, paths in BESIDE.items() for path in paths),
+]
 
 
-@pytest.mark.parametrize("kind", REFUSED)
-def test_odd_paths_are_refused(gateway, vendor, kind):
+def test_odd_paths_are_refused(gateway, vendor):
     vendor.reset()
     wrong = []
-    for number, (family, path) in enumerate(REFUSED[kind]):
+    for number, (family, path) in enumerate(REFUSED):
         key_in_query = family == GENERATE and number % 4 > 1
         answer = send(gateway, family, path, key_in_query=key_in_query)
         if (fault := fault_of(answer, family)) is not None:
@@ -151,7 +133,7 @@ def test_odd_paths_are_refused(gateway, vendor, kind):
     assert vendor.log() == []
 
 
-@pytest.mark.parametrize("name", ["ä", "．．", "\x00", "\x7f", "\t", "a b"], ids=ascii)
+@pytest.mark.parametrize("name", ["ä", "\x00", "a b"], ids=ascii)
 def test_bytes_that_no_path_has_are_no_request(gateway, vendor, name):
     vendor.reset()
     path = f"/v1beta/models/{name}:generateContent".encode().decode("latin-1")
@@ -162,14 +144,12 @@ def test_bytes_that_no_path_has_are_no_request(gateway, vendor, name):
 
 
 ODD_QUERIES = [
-    "?", "?alt", "?alt=", "?alt=json", "?alt=sse", "?alt=SSE", "?alt=sse&alt=json", "?alt=%73se",
-    "?;alt=sse", "?&&&", "?=", "?/../../v1/models", "?x=..%2F..", "?x#alt=sse", "?%00", "?%", "?+",
-    "?" + "a=1&" * 5, "?" + "a&" * 90, "?" + "a&" * 5000, "?" + "x" * 20000, "?key", "?beta=true",
-    "??alt=sse",
+    "?", "?alt", "?alt=SSE", "?alt=sse&alt=json", "?&&&", "?/../../v1/models", "?x=..%2F..",
+    "?x#alt=sse", "?%00", "?%", "?" + "a&" * 90, "?" + "a&" * 5000, "?key", "??alt=sse",
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("family", ALL)
+@pytest.mark.parametrize("family", [MESSAGES, GENERATE])
 def test_odd_queries_change_no_path(gateway, vendor, family):
     vendor.reset()
     path = PATHS[family].replace("{model}", MODEL)
@@ -181,14 +161,10 @@ def test_odd_queries_change_no_path(gateway, vendor, family):
     assert check_arrived(vendor, family) == len(answers) - len(refused) > 0
 
 
-GOOD_NAMES = [
-    MODEL, LONG_NAME, DOTTED, f"models/{MODEL}", f"models/{LONG_NAME}", "vendor%2Fqwen3:8b",
-    "vendor%2fqwen3%3A8b", "vendor/qwen3%3a8b", f"models%2F{MODEL}", "pl%61in-model",
-    "%76endor/qwen3:8b", "models%2fvendor%2fqwen3%3a8b",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("name", GOOD_NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [DOTTED, f"models/{MODEL}", LONG_NAME, "pl%61in-model", "models%2fvendor%2fqwen3%3a8b"],
+)
 def test_legal_names_work_in_either_version(gateway, vendor, name):
     vendor.reset()
     for number, verb in enumerate(VERBS):
@@ -203,43 +179,3 @@ def test_legal_names_work_in_either_version(gateway, vendor, name):
     paths = [entry["path"] for entry in vendor.log()]
     assert paths == [f"/v1beta/models/{UPSTREAM}:{verb}" for verb in VERBS]
     assert check_arrived(vendor, GENERATE) == len(VERBS)
-
-
-def test_a_name_that_is_not_here_is_e08(gateway):
-    answer = send(gateway, GENERATE, "/v1/models/a%20b:generateContent")
-    check_refusal(answer, GENERATE, "E08")
-    assert gateway.record(answer.call_id)["model"] == "a b"
-
-
-@pytest.mark.parametrize("verb", ["generateContent", "countTokens"])
-def test_a_body_names_the_model_of_the_path_or_is_e12(gateway, vendor, verb):
-    vendor.reset()
-    contents = [{"parts": [{"text": "x"}]}]
-    path = f"/v1beta/models/{LONG_NAME}:{verb}"
-
-    def post(body):
-        return exchange(gateway.port, "POST", path, credentials(GENERATE), body)
-
-    for body in (
-        {"model": "models/" + MODEL, "contents": contents},
-        {"contents": contents, "generateContentRequest": {"model": MODEL, "contents": contents}},
-    ):
-        answer = post(body)
-        check_refusal(answer, GENERATE, "E12")
-        record = gateway.record(answer.call_id)
-        assert (record["outcome"], record["model"]) == ("refused", LONG_NAME)
-    assert vendor.log() == []
-    for name in (LONG_NAME, "models/" + LONG_NAME):
-        post({"contents": contents, "model": name})
-    models = [json.loads(entry["body"])["model"] for entry in vendor.log()]
-    assert models == [UPSTREAM, "models/" + UPSTREAM]
-
-
-def test_a_key_in_a_path_is_in_no_file(gateway):
-    """The last test of this file: all that was written here is looked through."""
-    answer = send(gateway, GENERATE, f"/v1beta/models/{MODEL}:generateContent", key_in_query=True)
-    gateway.record(answer.call_id)
-    assert SECRET not in json.dumps(gateway.usage())
-    files = [path for path in gateway.folder.rglob("*") if path.is_file()]
-    assert gateway.log_path in files and any(path.suffix == ".db" for path in files)
-    assert [path for path in files if SECRET.encode() in path.read_bytes()] == []

@@ -1,16 +1,13 @@
-"""Every fault of an upstream in every phase: what the client sees, what is recorded, who is asked
-next.
+"""Faults of an upstream in each phase: what the client sees, what is recorded, who is asked next.
 
-A case has models and channels of its own, so that no case can change what another one meets. All
-cases are played at once before the first is judged: many of them wait for a time-out. The families
-take turns: what each says of a condition is in test_errors.py, also in a stream that was
-committed before the upstream began; JSON arrays of generate_content are in test_streaming.py.
+What each family says of a condition is in test_errors.py, how every status, body and broken stream
+is understood in tests/adapters/upstream_errors and tests/handlers/relay. A case has a model and
+channels of its own. All are played at once before the first is judged: many wait for a time-out.
 """
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
-from functools import cached_property
 
 import pytest
 
@@ -48,165 +45,91 @@ SETTINGS = {
     "upstream.max_answer_bytes": 1048576,
     "routing.max_attempts": 2,
 }
-PLAIN, STREAM = "plain", "stream"
 GREETING = "Hello from the built-in demo upstream!"
 CALLS_AT_ONCE = 24
 
 
 @dataclass(frozen=True)
-class Fault:
-    """One fault: the vendor's script (or where the channel leads), and what must come of it."""
+class Case:
+    """One fault in one call: the vendor's script (or where the channel leads), and what comes."""
 
     name: str
     condition: str | None  # None: it does no harm
+    script: str
+    family: str
+    stream: bool = False
     fail_over: bool = False
-    script: str = ""
     place: str = "vendor"
-    modes: tuple[str, ...] = (PLAIN, STREAM)
-    families: tuple[str, ...] = ALL
     retry_after: str | None = None  # where it is not that of the table
     outcome: str = "upstream_error"
     broken: bool = False  # the stream fails after its acceptance
+    second: bool = True  # there is another channel
+
+    @property
+    def model(self):
+        label = self.name if self.second else f"{self.name}, alone"
+        return "".join(c if c.isalnum() else "-" for c in label)
 
 
-def faults(*rows, **shared):
-    """A fault of each row: (name, condition, whether another channel is asked, script, more)."""
+def cases(*rows, **shared):
+    """Cases of (name, condition, script, fields); with fail-over also without another channel."""
     made = []
-    for number, (name, condition, fail_over, script, *more) in enumerate(rows):
-        fields = {"families": (ALL[number % len(ALL)],), **shared, **(more[0] if more else {})}
-        made.append(Fault(name, condition, fail_over, script, **fields))
+    for number, (name, condition, script, *more) in enumerate(rows):
+        fields = {"family": ALL[number % len(ALL)], **shared, **(more[0] if more else {})}
+        made.append(Case(name, condition, script, **fields))
+        if made[-1].fail_over:
+            made.append(replace(made[-1], second=False))
     return made
 
 
 TIMES_OUT = {"outcome": "timeout"}
-OVERLOAD, RATE = "type=overloaded_error", "type=rate_limit_error"
-BEFORE_HEAD = faults(
-    ("refused", "E29", True, "", {"place": "dead"}),
-    ("no such host", "E29", True, "", {"place": "nowhere"}),
-    ("no TLS", "E29", True, "", {"place": "tls"}),
-    ("no answer to the SYN", "E29", True, "", {"place": "full"}),
-    ("no HTTP", "E30", True, "", {"place": "nonsense"}),
-    ("reset before the head", "E26", True, "reset_before_head"),
-    ("closed before the head", "E26", True, "close_before_head"),
-    ("silent before the head", "E28", False, "stall_before_head", TIMES_OUT),
-    ("200 KB of headers", "E30", True, "big_headers=200"),
-    ("20 KB of headers", None, False, "big_headers=20"),
-)  # fmt: skip
-# How every status and body is understood: tests/adapters/upstream_errors.
-REFUSED = faults(
-    ("400", "E22", False, "status=400"),
-    ("401", "E24", True, "status=401"),
-    ("408", "E26", True, "status=408"),
-    ("413", "E22", False, "status=413"),
-    ("504", "E28", False, "status=504", TIMES_OUT),
-    ("529", "E27", True, "status=529"),
-    ("429, wait 7", "E25", True, "status=429.retry_after=7", {"retry_after": "7"}),
-    ("429, wait 500", "E25", True, "status=429.retry_after=500", {"retry_after": "60"}),
-    ("503, wait 9", "E27", True, "status=503.retry_after=9", {"retry_after": "9"}),
-    ("400 HTML", "E22", False, "status=400.body=html"),
-    ("500 empty", "E26", True, "status=500.body=empty"),
-    ("400 bad key", "E24", True, "status=400.message=API_KEY_INVALID"),
-)  # fmt: skip
-INSTEAD = faults(
-    ("redirect", "E30", True, "redirect"),
-    ("200 HTML", "E30", True, "html200"),
-    ("200 empty", "E30", True, "empty200"),
-    ("200 other JSON", "E30", True, "json200"),
-    ("200 error", "E26", True, "error200"),
-    ("200 error of an overload", "E27", True, f"error200.{OVERLOAD}"),
-    ("gzip", None, False, "gzip"),
-    ("gzip bomb", "E30", True, "gzip_bomb"),
-    ("flood without an end", "E30", True, "flood=2", {"modes": (PLAIN,)}),
-)  # fmt: skip
-AFTER_HEAD = [
-    *faults(
-        ("silent after the head", "E28", False, "stall_after_head", TIMES_OUT),
-        ("cut after the head", "E26", True, "cut=0"),
-        ("reset after the head", "E26", True, "reset=0"),
-        ("nothing after the head", "E30", True, "clean_end=0"),
-    ),
-    *faults(
-        ("first event garbage", "E30", True, "garbage=0"),
-        ("first event an error", "E27", True, f"error_event=0.{OVERLOAD}"),
-        ("first event a rate limit", "E25", True, f"error_event=0.{RATE}"),
-        ("first event behind comments", "E27", True, f"comments.error_event=0.{OVERLOAD}"),
-        modes=(STREAM,),
-    ),
-]  # fmt: skip
-MIDDLE_PLAIN = faults(
-    ("cut within", "E26", True, "cut=50"),
-    ("reset within", "E26", True, "reset=50"),
-    ("half a JSON", "E30", True, "clean_end=50"),
-    ("silent within", "E28", False, "stall=50", TIMES_OUT),
-    ("wrong length", "E26", True, "wrong_length"),
-    ("slowly", None, False, "slow_body"),
-    modes=(PLAIN,),
-)
 TRUNCATED = {"outcome": "upstream_truncated"}
-MIDDLE_STREAM = faults(  # {at}: an event behind the first text
-    ("cut, CRLF", "E26", False, "crlf.cut={at}", TRUNCATED),
-    ("reset", "E26", False, "reset={at}", TRUNCATED),
-    ("end", "E26", False, "clean_end={at}", TRUNCATED),
-    ("cut, gzip", "E26", False, "gzip.cut={at}", TRUNCATED),
-    ("silent", "E28", False, "stall={at}", TIMES_OUT),
-    ("garbage", "E30", False, "garbage={at}"),
-    ("error", "E27", False, f"error_event={{at}}.{OVERLOAD}"),
-    ("rate limit", "E25", False, f"error_event={{at}}.{RATE}"),
-    modes=(STREAM,), broken=True,
-)  # fmt: skip
-AT_END = [
-    # Streams of generate_content never have a marker.
-    *faults(("no marker", None, False, "no_done"), families=(CHAT, GENERATE), modes=(STREAM,)),
-    *faults(("no last event", "E26", False, "no_done"), families=(MESSAGES, RESPONSES),
-            modes=(STREAM,), broken=True, **TRUNCATED),
-    # 999 is behind the marker: what happens then is nobody's concern any more.
-    *faults(
-        ("cut behind the marker", None, False, "cut=999"),
-        ("reset behind the marker", None, False, "reset=999"),
-        ("silent behind the marker", None, False, "stall=999"),
-        ("wrong length behind the marker", None, False, "wrong_length"),
-        families=(CHAT, RESPONSES, MESSAGES), modes=(STREAM,),
+CASES = [
+    *cases(
+        ("no such host", "E29", "", {"place": "nowhere"}),
+        ("no TLS", "E29", "", {"place": "tls"}),
+        ("no HTTP", "E30", "", {"place": "nonsense"}),
+        ("closed before the head", "E26", "close_before_head"),
+        ("200 KB of headers", "E30", "big_headers=200"),
+        ("429, wait 500", "E25", "status=429.retry_after=500", {"retry_after": "60"}),
+        ("503, wait 9", "E27", "status=503.retry_after=9", {"retry_after": "9"}),
+        ("redirect", "E30", "redirect"),
+        ("200 empty", "E30", "empty200"),
+        ("200 error of an overload", "E27", "error200.type=overloaded_error"),
+        ("gzip bomb", "E30", "gzip_bomb"),
+        ("flood without an end", "E30", "flood=2"),
+        ("cut within", "E26", "cut=50"),
+        ("half a JSON", "E30", "clean_end=50"),
+        ("nothing after the head", "E30", "clean_end=0", {"stream": True}),
+        ("reset after the head", "E26", "reset=0", {"stream": True}),
+        ("behind comments", "E27", "comments.error_event=0.type=overloaded_error",
+         {"stream": True}),
+        fail_over=True,
+    ),
+    *cases(
+        ("504", "E28", "status=504", TIMES_OUT),
+        ("silent within", "E28", "stall=50", TIMES_OUT),
+        ("silent after the head", "E28", "stall_after_head", {"stream": True, **TIMES_OUT}),
+        ("20 KB of headers", None, "big_headers=20"),
+        ("gzip", None, "gzip", {"stream": True}),
+        ("slowly", None, "slow_body"),
+    ),
+    *cases(  # behind the first text
+        ("cut, CRLF", "E26", "crlf.cut=6", TRUNCATED),
+        ("cut, gzip", "E26", "gzip.cut=6", TRUNCATED),
+        ("silent", "E28", "stall=6", TIMES_OUT),
+        ("garbage", "E30", "garbage=6"),
+        ("rate limit", "E25", "error_event=6.type=rate_limit_error"),
+        ("no last event", "E26", "no_done", {"family": MESSAGES, **TRUNCATED}),
+        stream=True, broken=True,
+    ),
+    *cases(  # what happens behind the marker is nobody's concern any more
+        ("no marker", None, "no_done"),
+        ("reset behind the marker", None, "reset=999", {"family": RESPONSES}),
+        ("silent behind the marker", None, "stall=999", {"family": MESSAGES}),
+        stream=True,
     ),
 ]  # fmt: skip
-FAULTS = [
-    *BEFORE_HEAD, *REFUSED, *INSTEAD, *AFTER_HEAD, *MIDDLE_PLAIN, *MIDDLE_STREAM, *AT_END,
-]  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Case:
-    """A fault met by one call: of which family, streamed or not, with a second channel or not."""
-
-    fault: Fault
-    family: str
-    mode: str
-    second: bool
-
-    @property
-    def label(self):
-        also = ", second channel" if self.second else ""
-        return f"{self.fault.name}, {self.family}, {self.mode}{also}"
-
-    @cached_property
-    def model(self):
-        return "".join(c if c.isalnum() else "-" for c in self.label)
-
-    @property
-    def stream(self):
-        return self.mode == STREAM
-
-    @property
-    def script(self):
-        return self.fault.script.replace("{at}", "6" if self.family == RESPONSES else "3")
-
-
-CASES = [
-    Case(fault, family, mode, second)
-    for fault in FAULTS
-    for family in fault.families
-    for mode in fault.modes
-    for second in (False, True)
-]
 
 
 @pytest.fixture(scope="module")
@@ -223,7 +146,7 @@ def played(launch, vendor, places, nonsense):
 
 def channels_of(case, places):
     models = {case.model: f"script.{case.script}" if case.script else "demo-small"}
-    url = places[case.fault.place]
+    url = places[case.place]
     made = [channel(f"{case.model}-first", case.family, url, models, priority=5)]
     if case.second:
         spare = {case.model: "demo-small"}
@@ -243,14 +166,13 @@ def play(port, case):
     return exchange(port, "POST", path, credentials(case.family), body_of(case))
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.label)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.model)
 def test_a_fault_is_told_recorded_and_charged_rightly(case, played):
     gateway, answer = played(case)
-    fault = case.fault
     record = gateway.record(answer.call_id)
-    if fault.broken:
+    if case.broken:
         check_broken(case, answer, record)
-    elif fault.condition is None or (case.second and fault.fail_over):
+    elif case.condition is None or (case.second and case.fail_over):
         check_answered(case, answer, record)
     else:
         check_failed(case, answer, record)
@@ -270,11 +192,11 @@ def check_record(case, record, attempts, **fields):
 
 def check_answered(case, answer, record):
     """The client got a whole answer, from the second channel when the first one failed."""
-    failed_over = case.fault.condition is not None
+    failed_over = case.condition is not None
     assert answer.status == 200, answer.body
     check_ids(answer)
     assert answer.whole and "content-encoding" not in answer.headers
-    if case.stream and (case.fault.name != "no marker" or case.family == GENERATE):
+    if case.stream and (case.name != "no marker" or case.family == GENERATE):
         check_whole_stream(answer)
     assert text_of(case.family, answer.body).startswith(GREETING)
     check_record(case, record, 2 if failed_over else 1, status=200, outcome="ok", error_code=None,
@@ -287,27 +209,25 @@ def check_answered(case, answer, record):
 
 def check_failed(case, answer, record):
     """Nothing was delivered: the family's error with its status, and no charge."""
-    fault = case.fault
-    waits = {"retry_after": fault.retry_after} if fault.retry_after else {}
-    message = check_refusal(answer, case.family, fault.condition, **waits)
+    waits = {"retry_after": case.retry_after} if case.retry_after else {}
+    message = check_refusal(answer, case.family, case.condition, **waits)
     for secret in (UPSTREAM_KEY, "127.0.0.1", "nowhere.invalid", "http"):
         assert secret not in message
-    code = REFUSALS[fault.condition].code
-    check_record(case, record, 1, status=answer.status, outcome=fault.outcome, error_code=code)
+    code = REFUSALS[case.condition].code
+    check_record(case, record, 1, status=answer.status, outcome=case.outcome, error_code=code)
     assert record["attempts"][0]["error"] and record["error_message"]
     check_free(record)
 
 
 def check_broken(case, answer, record):
     """The stream began and broke: what came stays, then one error event, and no further channel."""
-    fault = case.fault
-    check_stream_failure(answer, case.family, fault.condition)
+    check_stream_failure(answer, case.family, case.condition)
     first, *others = events(answer.body)
     assert not is_error(first) and len(others) > 1
     assert [data_of(event) for event in (first, *others[:-1])]  # each is readable
-    truncated = fault.outcome == "upstream_truncated"
-    code = fault.outcome if truncated else REFUSALS[fault.condition].code
-    check_record(case, record, 1, status=200, outcome=fault.outcome, error_code=code)
+    truncated = case.outcome == "upstream_truncated"
+    code = case.outcome if truncated else REFUSALS[case.condition].code
+    check_record(case, record, 1, status=200, outcome=case.outcome, error_code=code)
     assert record["error_message"]
     assert record["input_tokens"] > 0 and record["output_tokens"] > 0
     assert 0 < check_charged(record) < bound_of(case)
@@ -327,13 +247,9 @@ PATIENT_SETTINGS = {
     "routing.total_time_s": 4,  # attempts that time out take 2 to 3 s
     "routing.retry_timeouts": "true",
 }
-COUNT_PATH = "/v1/messages/count_tokens"
 CHAINS = {
     # model: (what its channels do in turn, how many are asked, condition; None: one answers)
-    "four broken, three asked": (["status=500"] * 4, 3, "E26"),
-    "the most useful is told": (["status=429", "status=500", "status=401"], 3, "E26"),
-    "the third answers": (["status=503", "reset_before_head", ""], 3, None),
-    "a refusal ends it": (["status=500", "status=400", ""], 2, "E22"),
+    "the most useful is told": (["status=429", "status=500", "status=401", ""], 3, "E26"),
     "a time-out is retried when asked for": (["stall_before_head", ""], 2, None),
     "none is begun when the time is up": (["stall_before_head"] * 3, 2, "E28"),
 }
@@ -348,28 +264,16 @@ def chained(launch, vendor):
                 {name: f"script.{words}" if words else "demo-small"}, priority=9 - place)
         for label, name in names.items() for place, words in enumerate(CHAINS[label][0])
     ]  # fmt: skip
-    channels += [
-        channel("counts-first", MESSAGES, vendor.url, {"counts": "script.status=500"}, priority=1),
-        channel("counts-second", MESSAGES, vendor.url, {"counts": "demo-small"}),
-        channel("no-counts", MESSAGES, vendor.url, {"no-counts": "script.status=529"}),
-        channel("usual", MESSAGES, vendor.url, {"usual": "demo-small"}),
-    ]
-    models = [*names.values(), "counts", "no-counts", "usual"]
-    gateway = launch(document(models, channels), PATIENT_SETTINGS)
+    gateway = launch(document(names.values(), channels), PATIENT_SETTINGS)
     with ThreadPoolExecutor(CALLS_AT_ONCE) as pool:
-        yield (
-            gateway,
-            {
-                label: pool.submit(
-                    post, gateway, PATHS[CHAT], CHAT, ask(CHAT, name, stream=bool(turn % 2))
-                )
-                for turn, (label, name) in enumerate(names.items())
-            },
-        )
-
-
-def post(gateway, path, family, body):
-    return exchange(gateway.port, "POST", path, credentials(family), body)
+        running = {
+            label: pool.submit(
+                exchange, gateway.port, "POST", PATHS[CHAT], credentials(CHAT),
+                ask(CHAT, name, stream=bool(turn % 2)),
+            )
+            for turn, (label, name) in enumerate(names.items())
+        }  # fmt: skip
+        yield gateway, running
 
 
 @pytest.mark.parametrize("label", CHAINS)
@@ -386,28 +290,3 @@ def test_how_many_channels_are_asked(chained, label):
     else:
         check_refusal(answer, CHAT, condition)
         assert record["error_code"] == REFUSALS[condition].code
-
-
-@pytest.mark.parametrize(("model", "attempts"), [("counts", 2), ("no-counts", 1)])
-def test_a_token_count_fails_over_and_fails_as_a_call_does(chained, model, attempts):
-    gateway, _ = chained
-    body = ask(MESSAGES, model)
-    del body["max_tokens"]
-    answer = post(gateway, COUNT_PATH, MESSAGES, body)
-    record = gateway.record(answer.call_id)
-    assert len(record["attempts"]) == attempts and record["endpoint"] == COUNT_PATH
-    check_free(record)
-    if model == "counts":
-        assert answer.status == 200 and answer.json["input_tokens"] > 0
-        assert record["outcome"] == "ok"
-    else:
-        check_refusal(answer, MESSAGES, "E27")
-        assert record["outcome"] == "upstream_error"
-
-
-def test_a_redirect_is_not_followed(chained, vendor):
-    gateway, _ = chained
-    vendor.reset()
-    body = ask(MESSAGES, "usual", "[[demo redirect]]", stream=True)
-    check_refusal(post(gateway, PATHS[MESSAGES], MESSAGES, body), MESSAGES, "E30")
-    assert [entry["path"] for entry in vendor.log()] == [PATHS[MESSAGES]]

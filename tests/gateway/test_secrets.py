@@ -1,6 +1,7 @@
 """No key and no body in anything that a gateway writes, however talkative its log is."""
 
 import contextlib
+import itertools
 import json
 import socket
 import time
@@ -53,9 +54,9 @@ SETTINGS = {
     "server.drain_timeout_s": 1,
 }
 SCRIPTS = (
-    "", "status=400", "status=401", "status=429 retry_after=1", "status=500 body=html", "html200",
-    "error200", "redirect", "garbage=3", "error_event=3", "cut=3", "reset_before_head",
-    "stall_before_head", "stall=3", "gzip_bomb", "big_headers=200", "flood=2", "usage=absurd",
+    "", "status=400", "status=401", "status=500 body=html", "html200", "error200", "redirect",
+    "garbage=3", "error_event=3", "cut=3", "reset_before_head", "stall_before_head", "stall=3",
+    "gzip_bomb", "big_headers=200", "flood=2", "usage=absurd",
 )  # fmt: skip
 
 # Each script has a model and channels of its own: what fails too often opens its circuit.
@@ -121,12 +122,10 @@ def node(tmp_path_factory):
             operate(gateway)
             assert gateway.stop() == 0
             gateway.start()  # the journal's and the database's other files are there, too
-            died = [long_stream(gateway, family) for family in ALL]
-            gateway.kill()
-            for connection in died:
-                connection.close()
+            with long_stream(gateway, RESPONSES):
+                gateway.kill()
             gateway.start()
-            assert wait_until(lambda: len(lost(gateway)) == len(ALL), 10)
+            assert wait_until(lambda: lost(gateway), 10)
             yield gateway, calls
         finally:
             gateway.close()
@@ -173,9 +172,10 @@ def scripted(gateway, family, words, stream):
 def everything(gateway):
     """All kinds of calls; how many were answered."""
     answered = shown = 0
-    calls = [(family, words, flag) for family in ALL for words in SCRIPTS for flag in (True, False)]
+    turns = itertools.cycle(ALL)
+    calls = [(next(turns), words, flag) for flag in (True, False) for words in SCRIPTS]
     with ThreadPoolExecutor(CALLS_AT_ONCE) as pool:
-        leaving = [pool.submit(leave, gateway, family) for family in ALL]
+        leaving = [pool.submit(leave, gateway, family) for family in (MESSAGES, GENERATE)]
         for answer in pool.map(lambda call: scripted(gateway, *call), calls):
             assert not any(key.encode() in answer.body for key in (CLIENT_KEY, *UPSTREAM_KEYS))
             answered += 1
@@ -187,7 +187,7 @@ def everything(gateway):
     in_the_query(gateway)
     post(gateway, MESSAGES, body_of(MESSAGES, ""), {"x-api-key": CLIENT_KEY})
     broken_heads(gateway)
-    assert shown > len(ALL) * 4, "what must not be logged was not even said"
+    assert shown > len(ALL), "what must not be logged was not even said"
     return answered
 
 
@@ -271,11 +271,9 @@ def operate(gateway):
     """Commands that touch keys and channels, right and wrong ones."""
     for family in ALL:
         gateway.run("channel", "test", f"{family}-0")
+    for line in ("export", "key list", "channel list", "usage export --format csv"):
+        gateway.run(*line.split())
     gateway.run("client-config", "curl", "--key", CLIENT_KEY)
-    gateway.run("export")
-    gateway.run("key", "list", "--json")
-    gateway.run("channel", "list", "--json")
-    gateway.run("usage", "export", "--format", "csv")
     twice = {"key": [{"user": "owner", "name": "again", "group": "all", "secret": CLIENT_KEY}]}
     gateway.run("apply", "-", stdin=json.dumps(twice), code=1)
     wrong = {"channel": [{"name": "wrong", "keys": [UPSTREAM_KEYS[0]], "vendr": "demo"}]}
@@ -284,7 +282,7 @@ def operate(gateway):
 
 def test_the_calls_were_made_and_logged(node):
     gateway, answered = node
-    assert answered == len(ALL) * 2 * len(SCRIPTS)
+    assert answered == 2 * len(SCRIPTS)
     log = gateway.log()
     assert log.count('"event":"call"') >= answered
     outcomes = {record["outcome"] for record in gateway.usage()}
@@ -300,7 +298,7 @@ def test_no_secret_is_in_the_log(node):
     leaks = {
         word: line for line in lines for word in (*SECRETS, ECHOED, LEAKY_HOST) if word in line
     }
-    assert leaks == {}
+    assert leaks == {} and "Traceback" not in gateway.log()
 
 
 def test_details_of_attempts_hold_no_key_and_no_address(node):
@@ -325,7 +323,3 @@ def test_no_secret_is_in_a_file(node):
     assert holders == []
     # Nobody else may read those of the operator.
     assert (gateway.folder / "secrets.toml").stat().st_mode & 0o777 == 0o600
-
-
-def test_there_is_no_traceback_in_the_log(node):
-    assert "Traceback" not in node[0].log()

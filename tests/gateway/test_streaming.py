@@ -4,27 +4,21 @@ That any sample passes in any cut, and what stands between its events, is held b
 adapters and of the pump; here it goes through sockets.
 """
 
-import asyncio
 import contextlib
-import hashlib
 import json
 import re
 import signal
 import socket
 import time
-from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
-from commands.process.supervisor import SECOND_SIGNAL_S
 from tests.support.client import (
     HOST,
-    Closed,
     Connection,
     data_of,
-    encode_head,
     events,
     exchange,
     wait_until,
@@ -50,7 +44,6 @@ QUIET = {"upstream.heartbeat_s": 0, "upstream.commit_after_s": 0}
 BEATING = {
     "upstream.heartbeat_s": 1,
     "upstream.commit_after_s": 2,
-    "upstream.max_event_bytes": 65536,
 }
 SAMPLE_MODEL = "demo-large"  # the name in the sample files
 PUBLIC = "a-public-name/of-it"
@@ -67,25 +60,25 @@ def raw():
         yield upstream
 
 
-def content(vendor, raw, full_port):
+def content(vendor, raw):
     names = {SAMPLE_MODEL: SAMPLE_MODEL, PUBLIC: SAMPLE_MODEL}
-    channels = [channel("silent", CHAT, f"http://127.0.0.1:{full_port}", {"unreachable": "x"})]
+    channels = []
     for family in ALL:
         channels.append(channel(f"vendor-{family}", family, vendor.url, names))
         channels.append(channel(f"raw-{family}", family, raw.url, {RAW_MODEL: RAW_MODEL}))
-    return document([*names, RAW_MODEL, "unreachable"], channels)
+    return document([*names, RAW_MODEL], channels)
 
 
 @pytest.fixture(scope="module")
-def gateway(launch, vendor, raw, full_port):
+def gateway(launch, vendor, raw):
     """Nothing of its own in any stream."""
-    return launch(content(vendor, raw, full_port), QUIET)
+    return launch(content(vendor, raw), QUIET)
 
 
 @pytest.fixture(scope="module")
-def beating(launch, vendor, raw, full_port):
+def beating(launch, vendor, raw):
     """A heartbeat each second, a commit after two."""
-    return launch(content(vendor, raw, full_port), BEATING)
+    return launch(content(vendor, raw), BEATING)
 
 
 def post(gateway, family, body, model=SAMPLE_MODEL, *, stream=False, array=False):
@@ -112,6 +105,12 @@ def begin(connection, family, prompt, stream=True, model=SAMPLE_MODEL, **headers
     connection.request("POST", path_of(family, model, stream), sent, body)
 
 
+def began(port, family, prompt, stream=True):
+    connection = Connection(port)
+    begin(connection, family, prompt, stream)
+    return connection
+
+
 # ---- bytes ---------------------------------------------------------------------------------------
 
 
@@ -121,44 +120,21 @@ def sample(family, name="text", ending="sse", model=SAMPLE_MODEL):
     return data.replace(json.dumps(SAMPLE_MODEL).encode(), json.dumps(model).encode())
 
 
-@pytest.mark.parametrize("model", [SAMPLE_MODEL, PUBLIC])
 @pytest.mark.parametrize("family", ALL)
-def test_only_the_models_name_differs_in_a_stream(gateway, family, model):
-    body = streamed(family, "[[demo sample=text ms=0 split=7]]", model)
-    answer = post(gateway, family, body, model, stream=True)
-    assert answer.status == 200 and answer.whole
+def test_only_the_models_name_differs_in_an_answer_and_a_stream(gateway, family):
+    for stream, ending in ((False, "json"), (True, "sse")):
+        words = "[[demo sample=text ms=0 split=7]]"
+        body = streamed(family, words, PUBLIC) if stream else ask(family, PUBLIC, words)
+        answer = post(gateway, family, body, PUBLIC, stream=stream)
+        assert answer.status == 200 and answer.whole
+        assert answer.body == sample(family, ending=ending, model=PUBLIC)
+        assert ("content-length" in answer.headers) is not stream
     headers = {"content-type": "text/event-stream", "cache-control": "no-cache, no-transform",
                "x-accel-buffering": "no"}  # fmt: skip
     assert {name: answer.headers[name].partition(";")[0] for name in headers} == headers
-    assert "content-length" not in answer.headers
-    assert answer.body == sample(family, model=model)
 
 
-@pytest.mark.parametrize("model", [SAMPLE_MODEL, PUBLIC])
-@pytest.mark.parametrize("family", ALL)
-def test_only_the_models_name_differs_in_an_answer(gateway, family, model):
-    answer = post(gateway, family, ask(family, model, "[[demo sample=text split=50]]"), model)
-    assert (answer.status, answer.whole) == (200, True)
-    assert answer.headers["content-type"] == "application/json"
-    assert answer.body == sample(family, ending="json", model=model)
-
-
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("family", ALL)
-def test_the_request_reaches_the_vendor_byte_for_byte(gateway, vendor, family, stream):
-    vendor.reset()
-    body = streamed(family, "häy 🍵 \u0000", SAMPLE_MODEL) if stream else ask(family, SAMPLE_MODEL)
-    more = {"labels": {"a": "x"}} if family == GENERATE else {"metadata": {"user_id": "x"}}
-    data = json.dumps({**body, **more}, indent=1, ensure_ascii=False).encode()
-    assert post(gateway, family, data, stream=stream).status == 200
-    (entry,) = vendor.log()
-    assert entry["sha256"] == hashlib.sha256(data).hexdigest()
-
-
-@pytest.mark.parametrize(
-    "options",
-    [None, {"include_usage": False}, {"include_obfuscation": False}, {"include_usage": True}],
-)
+@pytest.mark.parametrize("options", [None, {"include_usage": True}])
 def test_usage_of_chat_streams_is_asked_for_and_shown_to_who_asks(gateway, vendor, options):
     vendor.reset()
     body = ask(CHAT, SAMPLE_MODEL, "[[demo ms=0]]", stream=True)
@@ -179,32 +155,21 @@ def test_usage_of_chat_streams_is_asked_for_and_shown_to_who_asks(gateway, vendo
 # ---- the JSON array of generate_content ----------------------------------------------------------
 
 
-@pytest.mark.parametrize("model", [SAMPLE_MODEL, PUBLIC])
-def test_an_array_passes_byte_for_byte_but_for_the_models_name(gateway, model):
-    answer = post_array(gateway, "[[demo sample=text_stream_array ms=0 split=7]]", model)
+def test_an_array_passes_byte_for_byte_but_for_the_models_name(gateway):
+    answer = post_array(gateway, "[[demo sample=text_stream_array ms=0 split=7]]", PUBLIC)
     assert answer.status == 200 and answer.whole
     assert answer.headers["content-type"].startswith("application/json")
-    assert answer.body == sample(GENERATE, "text_stream_array", "json", model)
+    assert answer.body == sample(GENERATE, "text_stream_array", "json", PUBLIC)
     record = gateway.record(answer.call_id)
     assert record["outcome"] == "ok" and record["output_tokens"] == 11 and record["stream"]
     assert record["endpoint"] == "/v1beta/models/{model}:streamGenerateContent"
 
 
-@pytest.mark.parametrize("fault", ["cut=0", "html200", "error_event=0"])
-def test_an_array_that_fails_before_its_first_element_is_a_refusal(gateway, fault):
-    answer = post_array(gateway, f"[[demo ms=0 {fault}]]")
+def test_an_array_that_fails_before_its_first_element_is_a_refusal(gateway):
+    answer = post_array(gateway, "[[demo ms=0 error_event=0]]")
     assert answer.status >= 500
     assert list(answer.json) == ["error"] and answer.json["error"]["code"] == answer.status
     assert gateway.record(answer.call_id)["cost"] == "0"
-
-
-def test_white_space_keeps_an_array_alive(beating):
-    answer = post_array(beating, "[[demo first_ms=2600 ms=2400 chunks=2]]")
-    assert answer.whole and "error" not in answer.json[-1]
-    assert answer.body.startswith(b"\r\n")
-    gaps = re.findall(rb"\}(\s*),\s*\{", answer.body)
-    assert b"\r\n" in b"".join(gaps), answer.body
-    assert beating.record(answer.call_id)["outcome"] == "ok"
 
 
 # ---- straight through, heartbeats, commits -------------------------------------------------------
@@ -240,7 +205,7 @@ class Streaming:
             self.peer.chunk(b"")
 
 
-@pytest.mark.parametrize("family", ALL)
+@pytest.mark.parametrize("family", [MESSAGES, GENERATE])
 def test_each_event_arrives_before_the_next_one_is_sent(gateway, raw, family):
     with Streaming(gateway, raw, family) as stream:
         stream.peer.send(STREAM_HEAD)
@@ -306,20 +271,6 @@ def test_committed_streams_begin_with_heartbeats_and_have_them_in_gaps(beating, 
             assert beating.record(answer.call_id)["outcome"] == "ok"
 
 
-def test_a_cut_within_an_event_over_the_limit_drops_the_connection(beating, raw):
-    with Streaming(beating, raw, CHAT) as stream:
-        stream.peer.send(STREAM_HEAD)
-        stream.peer.chunk(stream.events[0] + b"data: " + b"x" * 200_000)
-        answer = stream.connection.read_head()
-        stream.received(100_000)
-        stream.peer.close()
-        with pytest.raises((Closed, ConnectionError)):
-            stream.connection.read_body(answer)
-    assert not answer.whole  # nobody can take it for a whole one
-    record = beating.record(answer.call_id)
-    assert record["outcome"] == "upstream_truncated" and Decimal(record["cost"]) > 0
-
-
 # ---- slow readers --------------------------------------------------------------------------------
 
 
@@ -369,16 +320,6 @@ def test_a_slow_reader_of_a_flood_costs_little_and_disturbs_nobody(gateway, vend
     assert wait_until(lambda: gone_at(vendor, "flood"), LEAVES_WITHIN_S)
 
 
-def test_a_reader_that_pauses_gets_everything(gateway):
-    body = streamed(CHAT, "[[demo flood=24 ms=0]]", max_tokens=10**7)
-    with Connection(gateway.port, receive_bytes=8192) as connection:
-        connection.request("POST", path_of(CHAT, SAMPLE_MODEL), credentials(), body)
-        time.sleep(1)
-        answer = connection.read()
-    assert len(check_whole_stream(answer)) > 24 * 256
-    assert len(text_of(CHAT, answer.body)) >= 24 << 20
-
-
 # ---- clients that leave --------------------------------------------------------------------------
 
 
@@ -390,13 +331,9 @@ def gone_at(vendor, marker):
 PHASES = [
     # (name, family, script, streamed, how far the client waits)
     ("before the head", CHAT, "stall_before_head", False, "request"),
-    ("before the head of a stream", MESSAGES, "stall_before_head", True, "request"),
     ("after the head", RESPONSES, "stall_after_head", True, "request"),
     ("within an answer", GENERATE, "stall=50", False, "request"),
-    ("within a slow answer", CHAT, "slow_body ms=100", False, "request"),
-    ("in a silent stream", MESSAGES, "stall=3", True, "chunks"),
-    ("in a running stream", RESPONSES, "ms=50 chunks=1000", True, "chunks"),
-    ("in a flood", GENERATE, "flood=512 ms=0", True, "chunks"),
+    ("in a running stream", MESSAGES, "ms=50 chunks=1000", True, "chunks"),
     ("blocked in a flood", CHAT, "flood=512 ms=1", True, "blocked"),
 ]
 
@@ -432,53 +369,24 @@ def test_a_client_that_leaves_closes_the_upstream(
         assert record["status"] == 200
 
 
-def test_a_client_that_leaves_while_the_gateway_connects(gateway):
-    with Connection(gateway.port) as connection:
-        begin(connection, CHAT, "x", False, "unreachable", **{"X-Client-Request-Id": "connecting"})
-        time.sleep(0.3)
-    record = gateway.tail.find(LEAVES_WITHIN_S + 1, client_request_id="connecting")
-    assert (record["outcome"], record["cost"]) == ("client_gone", "0")
-    assert record["duration_ms"] < LEAVES_WITHIN_S * 1000
-
-
 # ---- many ----------------------------------------------------------------------------------------
 
 STREAMS = 1000
 
 
-async def one_of_many(port, number):
-    reader, writer = await asyncio.open_connection(HOST, port)
-    body = json.dumps(streamed(CHAT, f"[[demo chunks=4 ms=400]] {number}")).encode()
-    headers = {**credentials(), "Connection": "close"}
-    writer.write(encode_head("POST", path_of(CHAT, SAMPLE_MODEL), headers, body) + body)
-    answer = await reader.read(-1)
-    writer.close()
-    head, _, framed = answer.partition(b"\r\n\r\n")
-    whole = b"data: [DONE]" in framed and framed.endswith(b"0\r\n\r\n")
-    good = head.startswith(b"HTTP/1.1 200") and whole and framed.count(b'"content":') == 5
-    return call_id_of(head), good
-
-
-def call_id_of(head):
-    return re.search(rb"(?i)\nx-request-id: (\w+)", head)[1].decode()
-
-
-async def many(port):
-    return await asyncio.gather(*(one_of_many(port, number) for number in range(STREAMS)))
-
-
 def test_a_thousand_streams_of_one_key(gateway, vendor):
     raise_descriptor_limit()
-    most = 0
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(asyncio.run, many(gateway.port))
-        while not running.done():
-            most = max(most, vendor.stats()["streams"])
-            time.sleep(0.1)
-    seen = running.result()
-    assert [call_id for call_id, good in seen if not good] == []
-    assert most > STREAMS * 0.9, "they did not run at one time"
-    ids = {call_id for call_id, _ in seen}
+    with contextlib.ExitStack() as stack:
+        connections = [
+            stack.enter_context(began(gateway.port, CHAT, "[[demo first_ms=5000 chunks=4 ms=0]]"))
+            for _ in range(STREAMS)
+        ]
+        at_one_time = wait_until(lambda: vendor.stats()["streams"] > STREAMS * 0.9)
+        assert at_one_time, "they did not run at one time"
+        answers = [connection.read() for connection in connections]
+    for answer in answers:
+        check_whole_stream(answer)
+    ids = {answer.call_id for answer in answers}
     assert len(ids) == STREAMS
     assert {gateway.record(call_id, 20)["outcome"] for call_id in ids} == {"ok"}
     assert vendor.stats()["streams"] == 0
@@ -489,16 +397,10 @@ def test_a_thousand_streams_of_one_key(gateway, vendor):
 
 
 @pytest.fixture(scope="module")
-def drained(launch, vendor, raw, full_port):
+def drained(launch, vendor, raw):
     """A gateway that tests end; three seconds for running calls."""
     settings = {**QUIET, "server.drain_timeout_s": 3}
-    return launch(content(vendor, raw, full_port), settings, follow=False)
-
-
-def began(port, family, prompt, stream=True):
-    connection = Connection(port)
-    begin(connection, family, prompt, stream)
-    return connection
+    return launch(content(vendor, raw), settings, follow=False)
 
 
 def refuses(port):
@@ -542,21 +444,3 @@ def test_a_drain_lets_running_calls_end(drained, vendor):
     assert drained.process.wait(10) == 0
     records = drained.usage()
     assert [record["outcome"] for record in records] == ["ok"] * (2 * len(ALL) + 1)
-
-
-def test_a_second_signal_ends_it(drained, vendor):
-    drained.start()
-    vendor.reset()
-    with began(drained.port, CHAT, "[[demo ms=100 chunks=2000]]") as connection:
-        assert wait_until(lambda: len(vendor.log()) == 1)
-        call_id = connection.read_head().call_id
-        before = drained.log().count("gateway draining")
-        drained.process.send_signal(signal.SIGTERM)
-        assert wait_until(lambda: drained.log().count("gateway draining") > before)
-        time.sleep(SECOND_SIGNAL_S)
-        drained.process.send_signal(signal.SIGTERM)
-        assert connection.read_chunk()  # what is in the pipe
-        assert drained.process.wait(10) == 1
-    drained.start()  # whatever was lost is found again
-    assert drained.record(call_id, 10)["outcome"] in ("drained", "gateway_lost")
-    assert drained.stop() == 0

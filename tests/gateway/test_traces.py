@@ -27,7 +27,7 @@ class Collector:
     """Takes OTLP over HTTP, as a collector does."""
 
     def __init__(self):
-        self.spans, self.resources, self.status = [], [], 200
+        self.spans, self.resources = [], []
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -37,9 +37,8 @@ class Collector:
                     body = gzip.decompress(body)
                 assert self.path == "/v1/traces"
                 assert self.headers["content-type"] == "application/x-protobuf"
-                if outer.status == 200:
-                    outer.take(ExportTraceServiceRequest.FromString(body))
-                self.send_response(outer.status)
+                outer.take(ExportTraceServiceRequest.FromString(body))
+                self.send_response(200)
                 self.send_header("content-length", "0")
                 self.end_headers()
 
@@ -136,13 +135,6 @@ def test_off_the_clients_trace_is_passed_on_and_recorded(plain, vendor):
     assert plain.run("usage", "export", "--format", "csv").splitlines()[0].endswith(",trace_id")
 
 
-def test_off_no_trace_is_begun(plain, vendor):
-    call_id = call(plain, headers={**PARENT, "traceparent": "garbage"})
-    assert told(vendor) == (None, None)
-    assert plain.record(call_id)["trace_id"] is None
-    assert log_line(plain, call_id)["trace_id"] is None
-
-
 def test_a_call_is_two_spans_with_the_names_of_gen_ai(traced, vendor, collector):
     call_id = call(traced, headers=PARENT)
     server, client = collector.of_call(call_id, 2)
@@ -152,16 +144,20 @@ def test_a_call_is_two_spans_with_the_names_of_gen_ai(traced, vendor, collector)
     assert told(vendor) == (f"00-{TRACE}-{client.span_id.hex()}-01", "vendor=1")
     assert server.name == client.name == f"chat {MODEL}"
     record = traced.record(call_id)
+    expected = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "openai",
+        "gen_ai.request.model": MODEL,
+        "gen_ai.response.model": MODEL,
+        "gen_ai.usage.input_tokens": record["input_tokens"],
+        "gen_ai.usage.output_tokens": record["output_tokens"],
+        "sluice.channel": "first",
+        "http.response.status_code": 200,
+    }
     for span in (server, client):
-        found = values(span.attributes)
-        assert found["gen_ai.operation.name"] == "chat"
-        assert found["gen_ai.provider.name"] == "openai"
-        assert found["gen_ai.request.model"] == found["gen_ai.response.model"] == MODEL
-        assert found["gen_ai.usage.input_tokens"] == record["input_tokens"]
-        assert found["gen_ai.usage.output_tokens"] == record["output_tokens"]
-        assert found["sluice.channel"] == "first"
-        assert found["http.response.status_code"] == 200 and "error.type" not in found
-        assert span.status.code == 0
+        attributes = values(span.attributes)
+        assert attributes.items() >= expected.items()
+        assert "error.type" not in attributes and span.status.code == 0
     assert server.start_time_unix_nano <= client.start_time_unix_nano + 2_000_000
     assert server.end_time_unix_nano - server.start_time_unix_nano < 60 * 10**9
     assert record["trace_id"] == TRACE == log_line(traced, call_id)["trace_id"]
@@ -172,11 +168,9 @@ def test_a_call_is_two_spans_with_the_names_of_gen_ai(traced, vendor, collector)
 def test_other_families_and_streams(traced, collector):
     server, client = collector.of_call(call(traced, GENERATE, stream=True), 2)
     assert server.parent_span_id == b"" and len(server.trace_id) == 16
+    expected = {"gen_ai.operation.name": "generate_content", "gen_ai.provider.name": "gcp.gemini"}
     for span in (server, client):
-        found = values(span.attributes)
-        assert (found["gen_ai.operation.name"], found["gen_ai.provider.name"]) == (
-            *("generate_content", "gcp.gemini"),
-        )
+        assert values(span.attributes).items() >= expected.items()
     assert values(server.attributes)["sluice.stream"] is True
 
 
