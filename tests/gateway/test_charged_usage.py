@@ -24,7 +24,6 @@ from tests.support.dialects import (
     MESSAGES,
     RESPONSES,
     ask,
-    check_refusal,
     credentials,
     path_of,
     text_of,
@@ -246,20 +245,6 @@ def test_what_is_reported_is_what_is_charged(case, gateway, wallets, answered):
     check_charged(record)
     wallets.check(case.name, case.credit, [record])
     assert record["reported_usage"] == (case.usage if case.told else None)
-
-
-@pytest.mark.parametrize("family", ALL)
-def test_absurd_usage_takes_no_more_than_its_bound(family, gateway, wallets, answered):
-    """A wallet that covered the hold only is overdrawn by the bound of the call at most."""
-    bound = expected_cost((WINDOW, MOST_OUTPUT, 0, 0, 0, 0), TWO_PRICES, 1)
-    (case,) = [c for c in USAGE_CASES if c.credit == TINY_CREDIT and c.family == family]
-    gateway.record(answered[case.name].call_id)
-    left = Fraction(wallets.balance(case.name)) * 10**9
-    assert -bound < left < 0
-    again = call(gateway, case)
-    check_refusal(again, family, "E18")
-    assert gateway.record(again.call_id)["cost"] == "0"
-    assert Fraction(wallets.balance(case.name)) * 10**9 == left
 
 
 def test_every_cost_can_be_worked_out_again(gateway, answered):

@@ -29,7 +29,7 @@ def gateway(tmp_path_factory):
         "hub.port": hub_port,
         "hub.oidc_issuer": f"http://127.0.0.1:{free_port()}",
         "hub.oidc_client_id": "sluice",
-        "server.header_timeout_s": 5,
+        "server.header_timeout_s": 2,
         "log.level": "info",
     }
     gateway = Gateway(tmp_path_factory.mktemp("hub-attacks"), settings)

@@ -13,7 +13,6 @@ from tests.support.dialects import (
     CHAT,
     GENERATE,
     MESSAGES,
-    PATHS,
     RESPONSES,
     SECRET,
     ask,
@@ -26,12 +25,6 @@ from tests.support.documents import channel, document
 MODEL, LONG_NAME, DOTTED = "plain-model", "vendor/qwen3:8b", "gemini-2.5.x_1"
 UPSTREAM = "demo-small"
 VERBS = ("generateContent", "streamGenerateContent?alt=sse", "streamGenerateContent", "countTokens")
-OWN_PATHS = {
-    CHAT: {PATHS[CHAT]},
-    RESPONSES: {PATHS[RESPONSES], "/v1/responses/input_tokens", "/v1/responses/compact"},
-    MESSAGES: {PATHS[MESSAGES], "/v1/messages/count_tokens"},
-    GENERATE: {f"/v1beta/models/{UPSTREAM}:{verb}" for verb in VERBS},
-}
 
 
 @pytest.fixture(scope="module")
@@ -106,14 +99,6 @@ def fault_of(answer, family):
     return None
 
 
-def check_arrived(vendor, family):
-    """Nothing but calls to the family's own paths arrived upstream; how many did."""
-    entries = vendor.log()
-    assert {entry["path"] for entry in entries} <= OWN_PATHS[family], entries
-    assert SECRET not in json.dumps(entries)
-    return len(entries)
-
-
 ODD_CALLED = [f"/v1beta/models/{name}:generateContent" for name in ODD_NAMES]
 REFUSED = [
     *((GENERATE, path) for path in (*ODD_CALLED, *ODD_CALLS)),
@@ -133,34 +118,6 @@ def test_odd_paths_are_refused(gateway, vendor):
     assert vendor.log() == []
 
 
-@pytest.mark.parametrize("name", ["ä", "\x00", "a b"], ids=ascii)
-def test_bytes_that_no_path_has_are_no_request(gateway, vendor, name):
-    vendor.reset()
-    path = f"/v1beta/models/{name}:generateContent".encode().decode("latin-1")
-    answer = send(gateway, GENERATE, path)
-    assert answer.status == 400 and answer.whole
-    error_of(CHAT, answer.body, answer.call_id)  # whose path it is cannot be told
-    assert vendor.log() == []
-
-
-ODD_QUERIES = [
-    "?", "?alt", "?alt=SSE", "?alt=sse&alt=json", "?&&&", "?/../../v1/models", "?x=..%2F..",
-    "?x#alt=sse", "?%00", "?%", "?" + "a&" * 90, "?" + "a&" * 5000, "?key", "??alt=sse",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("family", [MESSAGES, GENERATE])
-def test_odd_queries_change_no_path(gateway, vendor, family):
-    vendor.reset()
-    path = PATHS[family].replace("{model}", MODEL)
-    path = path.replace("generateContent", "streamGenerateContent")
-    answers = [send(gateway, family, path + query) for query in ODD_QUERIES]
-    assert {answer.status for answer in answers} <= {200, 400, 401}
-    refused = [answer for answer in answers if answer.status != 200]
-    assert [fault for answer in refused if (fault := fault_of(answer, family))] == []
-    assert check_arrived(vendor, family) == len(answers) - len(refused) > 0
-
-
 @pytest.mark.parametrize(
     "name",
     [DOTTED, f"models/{MODEL}", LONG_NAME, "pl%61in-model", "models%2fvendor%2fqwen3%3a8b"],
@@ -178,4 +135,4 @@ def test_legal_names_work_in_either_version(gateway, vendor, name):
         assert record["endpoint"] == f"/v1beta/models/{{model}}:{verb.partition('?')[0]}"
     paths = [entry["path"] for entry in vendor.log()]
     assert paths == [f"/v1beta/models/{UPSTREAM}:{verb}" for verb in VERBS]
-    assert check_arrived(vendor, GENERATE) == len(VERBS)
+    assert SECRET not in json.dumps(vendor.log())
