@@ -13,13 +13,7 @@ from collections.abc import Callable, Sequence
 from email.utils import formatdate
 
 from conf.settings import ServerSettings
-from handlers.http.connection import (
-    LINGER_S,
-    LONG_LINGERS_MAX,
-    ClientConnection,
-    Delegate,
-    Header,
-)
+from handlers.http.connection import LINGER_S, LONG_LINGERS_MAX, ClientConnection, Delegate, Header
 from handlers.http.request import Request
 
 log = logging.getLogger("sluice.http")

@@ -78,12 +78,7 @@ class Telemetry:
     _unrecorded: int = 0  # of this second
 
     def call_ended(
-        self,
-        record: UsageRecord,
-        own_us: int = 0,
-        trace: Trace | None = None,
-        *,
-        line: bool = True,
+        self, record: UsageRecord, own_us: int = 0, trace: Trace | None = None, *, line: bool = True
     ) -> None:
         """Count a settled call, hand over its spans, and add its line, if it is to have one, to the
         next write."""

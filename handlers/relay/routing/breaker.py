@@ -289,10 +289,7 @@ def _ms(at_s: float) -> int:
 
 
 def restore(
-    breakers: Breakers,
-    snapshot: Snapshot,
-    stored: Iterable[StoredBreaker],
-    now_s: float,
+    breakers: Breakers, snapshot: Snapshot, stored: Iterable[StoredBreaker], now_s: float
 ) -> None:
     """Open for display the circuits that workers have stored as open.
 

@@ -70,11 +70,7 @@ MAX_TURNS = 50_000
 
 _ONE_FAULT_LEFT = CONSECUTIVE_FAULTS - 1
 _WAITS = frozenset(
-    {
-        Condition.UPSTREAM_RATE_LIMITED,
-        Condition.UPSTREAM_FAILED,
-        Condition.UPSTREAM_OVERLOADED,
-    }
+    {Condition.UPSTREAM_RATE_LIMITED, Condition.UPSTREAM_FAILED, Condition.UPSTREAM_OVERLOADED}
 )
 
 

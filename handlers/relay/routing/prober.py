@@ -46,11 +46,7 @@ class Prober:
     """
 
     def __init__(
-        self,
-        settings: Settings,
-        client: UpstreamClient,
-        health: Health,
-        post: Callable[..., None],
+        self, settings: Settings, client: UpstreamClient, health: Health, post: Callable[..., None]
     ) -> None:
         self.rota = Rota(settings.probe.interval_s, lambda pair: post(self._begin_probe, pair))
         self._limits = settings.upstream
