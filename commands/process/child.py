@@ -49,10 +49,8 @@ class BackOff:
 
 
 class Silence:
-    """Looks in a row that found no beat of an event loop.
-
-    Looks are counted, not seconds: while a machine sleeps, nobody beats and nobody looks.
-    """
+    """Looks in a row that found no beat of an event loop. Looks are counted, not seconds: while a
+    machine sleeps, nobody beats and nobody looks."""
 
     def __init__(self, allowance: int = 0) -> None:
         self.looks = -allowance
@@ -110,7 +108,6 @@ class Child:
             pass
 
     def close(self) -> None:
-        """Close our ends of the pipes."""
         try:
             self._stdin.close()
         except BrokenPipeError:
@@ -123,7 +120,6 @@ class Child:
         self._process.kill()
 
     def wait(self, timeout_s: float) -> None:
-        """Until it has ended, at most so long."""
         try:
             self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -214,11 +210,9 @@ class Worker(Child):
 
 
 class Slot:
-    """A socket that outlives its workers, the worker on it, and when to start the next.
-
-    `silence` is that of all workers on the socket, one after the other. A closed socket refuses
-    connections and keeps its descriptors, so a worker that hung goes on with it.
-    """
+    """A socket that outlives its workers, the worker on it, and when to start the next. `silence`
+    is that of all workers on the socket, one after the other. A closed socket refuses connections
+    and keeps its descriptors, so a worker that hung goes on with it."""
 
     def __init__(self, number: int, listener: socket.socket) -> None:
         self.number = number
@@ -242,11 +236,9 @@ class Slot:
 
 
 class Companion:
-    """A child that is kept alive beside the workers: the demo vendor, the Hub.
-
-    `orders` is told to it first; its listening socket, if it has one, outlives it. The loop of one
-    with a socket beats each second; when it has not for SILENT_LOOKS it is killed, and so replaced.
-    """
+    """A child that is kept alive beside the workers: the demo vendor, the Hub. `orders` is told to
+    it first; its listening socket, if it has one, outlives it. The loop of one with a socket beats
+    each second; when it has not for SILENT_LOOKS it is killed, and so replaced."""
 
     def __init__(
         self,
@@ -343,7 +335,6 @@ class Companion:
         return child
 
     def end(self) -> None:
-        """Terminate it, then kill it."""
         if self._child is not None:
             self._child.close()
             self._child.terminate()

@@ -85,6 +85,5 @@ def reopen(listener: socket.socket) -> None:
 
 
 def close_all(sockets: Sequence[socket.socket]) -> None:
-    """Close all sockets; idempotent."""
     for listener in sockets:
         listener.close()

@@ -136,7 +136,6 @@ class Log:
         self.level, self._form, self._sink = level, FORMS[form], sink
 
     def renew(self, level: str, form: str, sink: LogFile) -> None:
-        """Apply changed settings."""
         self._sink.close()
         self.level, self._form, self._sink = level, FORMS[form], sink
 

@@ -14,10 +14,8 @@ _US = 1_000_000
 
 
 class Notifier:
-    """The service manager of this process, if there is one.
-
-    The variables are taken out of the environment: they are not for the processes started here.
-    """
+    """The service manager of this process, if there is one. The variables are taken out of the
+    environment: they are not for the processes started here."""
 
     def __init__(self, environ: MutableMapping[str, str]) -> None:
         address = environ.pop("NOTIFY_SOCKET", "")
@@ -42,7 +40,6 @@ class Notifier:
             self._send("WATCHDOG=1")
 
     def stopping(self) -> None:
-        """Report that the gateway drains."""
         self._ready = True  # whatever it was: it will not be
         self._send("STOPPING=1")
         self._report_status("draining: running calls finish")

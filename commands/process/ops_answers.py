@@ -69,7 +69,6 @@ class OpsAnswers:
         self._reloaded_at = time.time()
 
     def routes(self) -> Routes:
-        """Return the answers by method and path."""
         return {
             ("GET", "/livez"): self._livez,
             ("GET", "/readyz"): self._readyz,
@@ -88,11 +87,9 @@ class OpsAnswers:
         return Guard(frozenset((bound.host.lower(), *ops.hosts)), token)
 
     def counted(self, counts: WordReader) -> None:
-        """Keep the counts of a process that has ended."""
         self._totals.ended(counts)
 
     def reloaded(self, *, ok: bool) -> None:
-        """Note that the configuration was read again."""
         self._reload_ok = ok
         if ok:
             self._reloaded_at = time.time()
@@ -109,7 +106,6 @@ class OpsAnswers:
         return HTTPStatus.OK, {"live": True}
 
     def not_ready_because(self) -> str | None:
-        """Return the reason not to be ready; None when calls are taken."""
         if self._gateway.draining or self._out_of_rotation:
             return "draining"
         now = time.monotonic()
@@ -225,9 +221,7 @@ class OpsAnswers:
 
 def _last_done(seen: Iterable[object]) -> Iterator[Sample]:
     """Return how long ago the jobs that operators start went well; nothing of those that never did.
-
-    `seen` is store.upkeep.lease.last_done, which the workers put into their states.
-    """
+    `seen` is store.upkeep.lease.last_done, which the workers put into their states."""
     newest: dict[str, int] = {}
     for done in seen:
         if isinstance(done, dict):
@@ -239,9 +233,7 @@ def _last_done(seen: Iterable[object]) -> Iterator[Sample]:
 
 def _upkeep(seen: Iterable[object]) -> Iterator[Sample]:
     """Yield the result of the last run of the upkeep that a worker has seen; nothing before one.
-
-    `seen` is store.upkeep.lease.to_public, which the workers put into their states.
-    """
+    `seen` is store.upkeep.lease.to_public, which the workers put into their states."""
     ended = [
         (str(run["ended_at"]), run) for run in seen if isinstance(run, dict) and run["ended_at"]
     ]

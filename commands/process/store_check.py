@@ -47,11 +47,9 @@ def check(settings: Settings, *, first: bool) -> StoreCheck | None:
 
 
 def announce(db: peewee.Database, settings: Settings) -> None:
-    """Print a new link, if one is needed, in the form of the log. Raises StoreUnavailable.
-
-    On standard error and not through the log, which takes tokens out, may have a level above and
-    may be kept in a file.
-    """
+    """Print a new link, if one is needed, in the form of the log. Raises StoreUnavailable. On
+    standard error and not through the log, which takes tokens out, may have a level above and may
+    be kept in a file."""
     link = first_run.make_link(db) if settings.hub.enabled else None
     if link:
         message = (

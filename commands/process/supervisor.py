@@ -92,9 +92,7 @@ class Supervisor:
 
     def run(self, started: Callable[[], None] | None = None) -> int:
         """Until a signal ends it: 0 after a drain, 1 when it had to be forced. StartError.
-
-        `started` is called when the ports are ours.
-        """
+        `started` is called when the ports are ours."""
         self._start()
         if started is not None:
             started()
@@ -169,14 +167,12 @@ class Supervisor:
                 self._stop("a second signal")
 
     def tell_all(self, message: Mapping[str, object]) -> None:
-        """One line to every process that takes orders."""
         for worker in self.workers():
             worker.send(message)
         for companion in self._companions:
             companion.tell(message)
 
     def counts(self) -> Iterator[WordReader]:
-        """Return where every running process counts."""
         yield from (worker.counts for worker in self.workers())
         yield from (
             companion.counts for companion in self._companions if companion.counts is not None

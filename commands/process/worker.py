@@ -501,7 +501,6 @@ class Worker:
             self._begin_drain()
 
     def _log_from(self, level: str) -> None:
-        """Log calls, or none."""
         self._telemetry.write = self._logs.write if level in CALLS_LOGGED else None
 
     def _begin_drain(self) -> None:

@@ -78,7 +78,6 @@ class WorkerMetrics:
             self.spans.stop()
 
     def take_snapshot(self, snapshot: Snapshot) -> None:
-        """Take over the models and channels of a new snapshot."""
         self._metrics.models = snapshot.models
         self._channels.take_snapshot(snapshot, time.monotonic())
         names_by_id = {channel.id: channel.name for channel in snapshot.channels}
@@ -101,7 +100,6 @@ class WorkerMetrics:
             self._metrics.call_ended(record, 0)
 
     def publish(self, server: Server, writer: Writer, db: Database, logs: LogThread) -> None:
-        """Publish what is counted elsewhere."""
         live, metrics = self._relay.live, self._metrics
         metrics.set(names.STREAMS, value=live.streams)
         metrics.set(names.CALLS, value=live.calls)

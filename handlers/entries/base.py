@@ -45,10 +45,8 @@ class Expiring(Protocol):
 
 @dataclass(slots=True)
 class Deadlines:
-    """Deadlines of what waits for bytes of a client.
-
-    One sweep a second serves all: a timer costs a request 15 us.
-    """
+    """Deadlines of what waits for bytes of a client. One sweep a second serves all: a timer costs a
+    request 15 us."""
 
     now_s: int = field(default_factory=lambda: int(time.monotonic()))
     _due_s: dict[Expiring, int] = field(default_factory=dict)
@@ -58,7 +56,6 @@ class Deadlines:
         self._due_s[waiting] = self.now_s + seconds + 1
 
     def drop(self, waiting: Expiring) -> None:
-        """Remove the deadline. Idempotent."""
         self._due_s.pop(waiting, None)
 
     def sweep(self, now_s: int) -> None:
@@ -116,7 +113,6 @@ class RelayHandler(RequestHandler):
         self.initialize(site)
 
     def initialize(self, site: Site) -> None:
-        """Set what the URL table passes."""
         self.site = site
         self.call_id = new_ulid()
 
@@ -157,7 +153,6 @@ class RelayHandler(RequestHandler):
         return self.request.headers.get(source)
 
     def arrival(self) -> Arrival:
-        """Return what the head has about the caller."""
         headers = self.request.headers
         client_id = headers.get("x-client-request-id")
         if client_id is not None and not _visible_ascii(client_id):
@@ -184,7 +179,6 @@ class RelayHandler(RequestHandler):
         return client_address(peer, self.request.headers.get("x-forwarded-for"), trusted)
 
     def respond(self, body: bytes, status: int = 200, headers: tuple[Header, ...] = JSON) -> None:
-        """End the request with a whole answer."""
         self.connection.answer(status, (*self.base_headers(), *headers), body)
 
     def answer_fault(self, fault: Fault) -> None:

@@ -34,12 +34,10 @@ class RootHandler(BodyHandler):
     BODY = b'{"service":"sluice"}'
 
     def check_head(self) -> None:
-        """Check the method."""
         if self.request.method not in ("GET", "HEAD"):
             raise Fault(Condition.METHOD_NOT_ALLOWED, allow=self.ALLOW)
 
     def complete(self, body: bytes) -> None:
-        """Answer the constant."""
         self.respond(self.BODY)
 
 
@@ -63,7 +61,6 @@ class FallbackHandler(BodyHandler):
         return FAMILIES[family] if family else super().dialect
 
     def check_head(self) -> None:
-        """Refuse, with a message that names the right base URL."""
         if self.site.wrong_paths is not None:
             self.site.wrong_paths.note(self)
         path = self.request.path
@@ -81,7 +78,6 @@ class FallbackHandler(BodyHandler):
         raise Fault(Condition.UNKNOWN_PATH, f"No such endpoint: {target}{remedy}.")
 
     def complete(self, body: bytes) -> None:
-        """Never called: the head is always refused."""
         raise AssertionError
 
 

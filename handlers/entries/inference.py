@@ -59,7 +59,6 @@ class InferenceHandler(KeyedHandler):
 
     @property
     def endpoint(self) -> str:
-        """The path as records name it."""
         return self.operation.endpoint
 
     @property
@@ -107,7 +106,6 @@ class InferenceHandler(KeyedHandler):
             self.unpack(encoding)
 
     def complete(self, body: bytes) -> Coroutine[Any, Any, None]:
-        """Relay the call."""
         assert self._call is not None
         self._running = True
         downstream = Downstream(self.connection, self.base_headers())
@@ -150,15 +148,11 @@ class InferenceHandler(KeyedHandler):
 
 
 class ChatCompletionsHandler(InferenceHandler):
-    """Chat completions, plain and streamed."""
-
     family = FAMILIES["chat_completions"]
     operation = family.client.operations["generate"]
 
 
 class ResponsesHandler(InferenceHandler):
-    """Responses, plain and streamed."""
-
     family = FAMILIES["responses"]
     operation = family.client.operations["generate"]
 
@@ -237,7 +231,6 @@ class GenerateContentHandler(InferenceHandler):
 
 
 def is_stored(path: str) -> bool:
-    """Return whether a path names a stored response."""
     if not path.startswith(RESPONSES_PREFIX) or path.endswith("/"):
         return False
     id_, _, rest = path.removeprefix(RESPONSES_PREFIX).partition("/")

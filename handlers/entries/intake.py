@@ -32,10 +32,8 @@ _UNROUTABLE = "0.0.0.0"
 
 class BodyHandler(RelayHandler):
     """A handler that receives a body within its limits, then calls `complete` or `refused`.
-
     Subclasses check the head in `check_head` (raising Fault to refuse) and take the body in
-    `complete`; `refused` ends the request with the refusal.
-    """
+    `complete`; `refused` ends the request with the refusal."""
 
     READS_BODY = True  # False: it is received and discarded
     KEEP_OF_REFUSED_BYTES = 0  # after one of LOOKED_INTO

@@ -29,7 +29,6 @@ class ModelsHandler(KeyedHandler):
 
     @property
     def endpoint(self) -> str:
-        """The path without a model's name."""
         return PREFIXES[self.request.path.startswith(PREFIXES[1])]
 
     @property
@@ -40,13 +39,11 @@ class ModelsHandler(KeyedHandler):
         return super().dialect
 
     def check_head(self) -> Awaitable[None] | None:
-        """Check method and key."""
         if self.request.method not in ("GET", "HEAD"):
             raise Fault(Condition.METHOD_NOT_ALLOWED, allow=self.ALLOW)
         return self.check_credential()
 
     def complete(self, body: bytes) -> None:
-        """Answer the list, or one entry."""
         family = self.dialect
         snapshot = self.site.relay.snapshot
         lists = (

@@ -38,11 +38,9 @@ class StreamCheckHandler(KeyedHandler):
 
     @property
     def endpoint(self) -> str:
-        """The path."""
         return PATH
 
     def check_head(self) -> Awaitable[None] | None:
-        """Check method and key."""
         if self.request.method != "GET":
             raise Fault(Condition.METHOD_NOT_ALLOWED, allow=self.ALLOW)
         return self.check_credential()

@@ -24,10 +24,8 @@ _SMALL_PIECE_BYTES = 1024
 
 
 class PackedBody:
-    """A gzipped body: `feed` takes what arrives, `step` unpacks some of it.
-
-    It never holds more than one piece beyond `limit_bytes` of unpacked data.
-    """
+    """A gzipped body: `feed` takes what arrives, `step` unpacks some of it. It never holds more
+    than one piece beyond `limit_bytes` of unpacked data."""
 
     __slots__ = ("_left_bytes", "_limit_bytes", "_machine", "_packed", "_parts")
 
@@ -47,11 +45,8 @@ class PackedBody:
         self._packed += packed
 
     def step(self) -> bool:
-        """Unpack about STEP_BYTES; return whether there is more to do.
-
-        Raises Fault TOO_LARGE beyond the limit, CONTENT_ENCODING for bytes that are not gzip or
-        follow its end.
-        """
+        """Unpack about STEP_BYTES; return whether there is more to do. Raises Fault TOO_LARGE
+        beyond the limit, CONTENT_ENCODING for bytes that are not gzip or follow its end."""
         done = 0
         while done < STEP_BYTES:
             input_bytes, output_bytes = self._unpack_piece()

@@ -46,10 +46,8 @@ _STATUS_LINES[529] = "HTTP/1.1 529 Overloaded\r\n"
 
 
 class Delegate(Protocol):
-    """The server of one request: gets its head (a future: the body has to wait), body, end.
-
-    Gets nothing more once it has answered, or after `on_connection_close`.
-    """
+    """The server of one request: gets its head (a future: the body has to wait), body, end. Gets
+    nothing more once it has answered, or after `on_connection_close`."""
 
     def headers_received(self) -> "asyncio.Future[None] | None": ...
 
@@ -131,11 +129,8 @@ class _Outgoing(asyncio.Protocol):
 
 
 class ClientConnection(_Outgoing, httputil.HTTPConnection):
-    """One connection, from accept to close.
-
-    A handler starts when the head is complete (`prepare`); body and end follow when `prepare` is
-    done. The next request waits for the end of the answer.
-    """
+    """One connection, from accept to close. A handler starts when the head is complete (`prepare`);
+    body and end follow when `prepare` is done. The next request waits for the end of the answer."""
 
     SERVER_FIELD = "Server: sluice\r\n"
 

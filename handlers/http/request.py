@@ -61,11 +61,9 @@ class Request(httputil.HTTPServerRequest):
 
 
 class ChunkExtensions:
-    """A count of the bytes of extensions in the size lines of a chunked body.
-
-    The parser does not report them: they are the bytes given less data, sizes and line ends. In the
-    bytes that also hold the head, or the end of the body, they are searched for.
-    """
+    """A count of the bytes of extensions in the size lines of a chunked body. The parser does not
+    report them: they are the bytes given less data, sizes and line ends. In the bytes that also
+    hold the head, or the end of the body, they are searched for."""
 
     __slots__ = (
         "_before_bytes", "_chunk_bytes", "_data", "_in_chunk", "_in_line", "_only_body",

@@ -53,11 +53,9 @@ class HandlerRun:
         return self._preparing
 
     def data_received(self, chunk: bytes) -> None:
-        """Handle a piece of the body."""
         self.handler.data_received(chunk)
 
     def finish(self) -> None:
-        """Handle the end of the body."""
         try:
             self._work = self.handler.body_done()
         except Exception:

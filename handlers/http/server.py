@@ -24,11 +24,8 @@ CLOSED_PAUSE_S = 0.1  # until a listening socket that the supervisor has closed 
 
 
 class Server:
-    """Connections of listening sockets that the supervisor has bound.
-
-    `delegate` finds the delegate of a request. Beyond `connections_max` new connections wait in
-    the socket's queue.
-    """
+    """Connections of listening sockets that the supervisor has bound. `delegate` finds the delegate
+    of a request. Beyond `connections_max` new connections wait in the socket's queue."""
 
     def __init__(
         self,
@@ -76,11 +73,9 @@ class Server:
         return True
 
     def opened(self, connection: ClientConnection) -> None:
-        """Note that a connection was accepted."""
         self._connections.add(connection)
 
     def closed(self, connection: ClientConnection) -> None:
-        """Note that a connection was closed."""
         self._connections.discard(connection)
         self._lingering_long.discard(connection)
 

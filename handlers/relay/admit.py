@@ -41,11 +41,9 @@ LEAST_OUTPUT_TOKENS = 256  # an answer worth starting when little money is left
 
 
 def credential(header: Callable[[str], str | None], sources: Sequence[str]) -> str:
-    """Return the API key of a request: the first source that is present decides, alone.
-
-    `header` gives a header's value by its lower-case name. Raises Fault MISSING_KEY,
-    MALFORMED_AUTHORIZATION.
-    """
+    """Return the API key of a request: the first source that is present decides, alone. `header`
+    gives a header's value by its lower-case name. Raises Fault MISSING_KEY,
+    MALFORMED_AUTHORIZATION."""
     for source in sources:
         value = header(source)
         if value is None:

@@ -73,11 +73,9 @@ class Attempts:
     translations: Translations
 
     async def first(self, call: Call, channels: tuple[Channel, ...]) -> Attempt:
-        """Plan the first attempt at one of these channels and take what it needs of limits.
-
-        Raises Fault when none can be made: NO_CHANNEL, what all candidates have lately failed with,
-        or why no channel of another family can carry the request.
-        """
+        """Plan the first attempt at one of these channels and take what it needs of limits. Raises
+        Fault when none can be made: NO_CHANNEL, what all candidates have lately failed with, or why
+        no channel of another family can carry the request."""
         head, model, preference = call.head, call.requested.model or "", None
         assert call.admitted is not None
         if conversation := conversation_of(call, channels):
@@ -89,10 +87,8 @@ class Attempts:
         return await self._next(call, NONE_TRIED)
 
     async def run(self, call: Call, attempt: Attempt, downstream: Downstream) -> Ending:
-        """Try channels until one answer is accepted, or none is left that may be tried.
-
-        Raises Fault as `first` does when none could be tried because circuits opened in between.
-        """
+        """Try channels until one answer is accepted, or none is left that may be tried. Raises
+        Fault as `first` does when none could be tried because circuits opened in between."""
         routing = self.settings.routing
         last_start_s = time.monotonic() + routing.total_time_s
         pump = self._pump(call, downstream) if call.requested.stream else None
@@ -114,7 +110,9 @@ class Attempts:
                 used_tokens = 0 if ending is not None else None
                 self.limits.leave(attempt.candidate.slots, used_tokens)
             left = routing.max_attempts - len(faults)
-            if left <= 0 or (faults and (time.monotonic() > last_start_s or downstream.head_sent)):
+            if left <= 0 or (
+                faults and (time.monotonic() > last_start_s or downstream.connection.head_sent)
+            ):
                 return _failed(most_useful(faults))
             again = _note_tried(tried, attempt.candidate, ending) and left > 1
             call.running.check()
@@ -404,11 +402,8 @@ def _failed(fault: Fault, *, fail_over: bool = False, retry_without: str | None 
 
 def _note_tried(tried: dict[str, set[int]], candidate: Candidate, ending: Ending | None) -> bool:
     """Note which upstream keys an attempt rules out; return whether another one of the channel is
-    due.
-
-    A key that was refused, or may not be asked just now, says nothing of the next one. After two
-    of them the channel's others come after all other channels: it may be the account.
-    """
+    due. A key that was refused, or may not be asked just now, says nothing of the next one. After
+    two of them the channel's others come after all other channels: it may be the account."""
     channel = candidate.channel
     keys = tried.setdefault(channel.id, set())
     if ending is None or _is_of_key(ending.fault):

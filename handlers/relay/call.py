@@ -155,10 +155,8 @@ class Outcome(Struct, gc=False):
 
 
 class Call(Struct, eq=False):
-    """A call with the value of each phase that it has reached; None: not yet.
-
-    The pipeline and the attempts replace these values, the records those of the outcome.
-    """
+    """A call with the value of each phase that it has reached; None: not yet. The pipeline and the
+    attempts replace these values, the records those of the outcome."""
 
     id: str  # the request id
     head: RequestHead

@@ -58,9 +58,7 @@ def _usefulness(fault: Fault) -> tuple[int, int]:
 
 def from_store(error: StoreError, currency: str = "") -> Fault:
     """Return the fault for the client when the store, the journal or its money refuses a call.
-
-    `currency`: behind amounts; empty: none.
-    """
+    `currency`: behind amounts; empty: none."""
     if isinstance(error, WalletEmpty):
         message = _ADD_BALANCE.format(_lacking(error, currency)) if error.left_nanos else None
         return Fault(Condition.WALLET_EMPTY, message)

@@ -47,10 +47,8 @@ class Holding:
         self, head: RequestHead, admitted: Admitted, body: bytes
     ) -> tuple[Hold, Admitted]:
         """Return a hold of what a call needs, or of what is left when that is enough for a short
-        answer; and the call with a better estimate of its input if that was necessary.
-
-        Raises Fault WALLET_EMPTY, QUOTA_USED, UNAVAILABLE.
-        """
+        answer; and the call with a better estimate of its input if that was necessary. Raises Fault
+        WALLET_EMPTY, QUOTA_USED, UNAVAILABLE."""
         payment = payment_of(head.key, head.arrival.started_ms)
         try:
             try:
@@ -65,10 +63,8 @@ class Holding:
 
     def follow(self, stream: LiveStream, grown: int) -> None:
         """Raise the hold of a stream, grown by so many tokens in a second, before it costs more.
-
         Does not wait. When the leases here have too little, a task asks for more; a stream that
-        costs more than can be had is interrupted by MoneyUsedUp.
-        """
+        costs more than can be had is interrupted by MoneyUsedUp."""
         call, units = stream.call, stream.pump.output_units
         hold, admitted = call.held.hold, call.admitted
         if hold is None or not hold.amount_nanos or units + grown <= stream.covered_units:

@@ -40,11 +40,9 @@ class LiveCalls:
 
     @property
     def streams(self) -> int:
-        """Return the number of streaming calls in flight."""
         return len(self._streams)
 
     def enter(self, call: Call) -> None:
-        """Add a call."""
         self._calls[call.id] = call
 
     def stream(self, call: Call, pump: StreamPump, downstream: Downstream) -> None:
@@ -57,15 +55,12 @@ class LiveCalls:
         self._streams.pop(call.id, None)
 
     def plain_calls(self) -> list[Call]:
-        """Return the calls that do not stream."""
         return [call for call in self._calls.values() if not call.requested.stream]
 
     def open_streams(self) -> list[LiveStream]:
-        """Return the streaming calls."""
         return list(self._streams.values())
 
     def attempts_health(self) -> Iterator[AttemptHealth]:
-        """Return the attempts in flight."""
         attempts = (call.attempt for call in self._calls.values())
         return (
             attempt.health

@@ -13,10 +13,8 @@ from handlers.relay.upstream.client import UpstreamRequest
 
 
 def request_of(call: Call, attempt: Attempt, limits: UpstreamSettings) -> UpstreamRequest:
-    """Return the request of an attempt, without the part that `attempt.without` names.
-
-    Raises Fault INVALID_FIELD, CHANNEL_MISCONFIGURED when it cannot be made for this channel.
-    """
+    """Return the request of an attempt, without the part that `attempt.without` names. Raises Fault
+    INVALID_FIELD, CHANNEL_MISCONFIGURED when it cannot be made for this channel."""
     head, stream = call.head, bool(call.requested.stream)
     candidate, pairing, client_headers = attempt.candidate, attempt.pairing, head.client_headers
     if pairing.translated:

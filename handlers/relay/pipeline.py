@@ -108,7 +108,6 @@ class Relay:
         )
 
     def take_snapshot(self, snapshot: Snapshot) -> None:
-        """Use a new catalog for the calls that come."""
         self.snapshot = snapshot
 
     def sweep(self, now_s: int) -> None:
@@ -224,14 +223,14 @@ class Relay:
     def end(self, call: Call, ending: Ending, downstream: Downstream) -> None:
         """Settle the call, then write its last bytes. For refusals of the head, too."""
         self.live.leave(call)
-        if ending.outcome == "refused" and downstream.gone:
+        if ending.outcome == "refused" and downstream.connection.closed:
             ending = Ending("client_gone")
-        envelope, begun = ending.envelope, downstream.head_sent
+        envelope, begun = ending.envelope, downstream.connection.head_sent
         if envelope is None and ending.fault is not None and not begun:
             envelope = call.head.family.client.encode_fault(ending.fault, call.id)
         if begun:
             call.outcome.status = 200
-        elif envelope is not None and not downstream.gone:
+        elif envelope is not None and not downstream.connection.closed:
             call.outcome.status = envelope.status
         self._settle(call, ending)
         if begun:
@@ -302,12 +301,12 @@ class Relay:
 
     def _end_stream(self, call: Call, ending: Ending, downstream: Downstream) -> None:
         """Write the last bytes of a stream whose head was sent."""
-        if ending.fault is None or downstream.gone:
-            downstream.finish(ending.tail)
+        if ending.fault is None or downstream.connection.closed:
+            downstream.connection.finish(ending.tail)
             return
         if not ending.at_boundary:
             # An error event inside a half sent one would be read as a part of it.
-            downstream.drop()
+            downstream.connection.drop()
             return
         attempt = call.attempt
         assert attempt is not None
@@ -318,4 +317,4 @@ class Relay:
                 name, name, False, operation, self._max_event_bytes
             )
         event = bridge.encode_fault(ending.fault, call.id)
-        downstream.finish(ending.tail + event)
+        downstream.connection.finish(ending.tail + event)

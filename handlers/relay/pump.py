@@ -65,13 +65,13 @@ class StreamPump:
         self._exchange, self._bridge, self._awaits_id = exchange, bridge, awaits_id
         self._headers = headers + STREAM_HEADERS
         self.ended = asyncio.get_running_loop().create_future()
-        self._downstream.when_drained(exchange.resume)
+        self._downstream.connection.on_drained = exchange.resume
         exchange.pipe(self._data, self._end, self._pass_on)
         return self.ended
 
     def begin(self) -> None:
         """Send the head of an accepted answer that is so short that it is over already."""
-        if self.accepted and not self._downstream.head_sent:
+        if self.accepted and not self._downstream.connection.head_sent:
             self._downstream.start(200, self._headers, b"")
 
     def commit(self, headers: tuple[Header, ...]) -> None:
@@ -81,7 +81,11 @@ class StreamPump:
     def heartbeat(self, now_s: int, silent_s: int) -> None:
         """Write the family's keep-alive when nothing went down for `silent_s` seconds."""
         downstream, bridge = self._downstream, self._bridge
-        if not downstream.head_sent or now_s - self.last_sent_s < silent_s or downstream.blocked:
+        if (
+            not downstream.connection.head_sent
+            or now_s - self.last_sent_s < silent_s
+            or downstream.connection.full
+        ):
             return
         if bridge is not None and not bridge.at_boundary:
             return
@@ -133,7 +137,7 @@ class StreamPump:
         assert bridge is not None and exchange is not None
         has_room = self._pass(bridge, bridge.feed(chunk))
         exchange.unread = bridge.busy
-        self._flowing = has_room and bridge.aligned and self._downstream.head_sent
+        self._flowing = has_room and bridge.aligned and self._downstream.connection.head_sent
         return has_room
 
     def _pass(self, bridge: Bridge, out: bytes) -> bool:
@@ -157,7 +161,7 @@ class StreamPump:
         if not out:
             return True
         self.last_sent_s = -1
-        if self._downstream.head_sent:
+        if self._downstream.connection.head_sent:
             return self._downstream.write(out)
         return self._downstream.start(200, self._headers, out)
 
@@ -176,7 +180,6 @@ class StreamPump:
         return True
 
     def _end(self, error: UpstreamError | None) -> None:
-        """End with the upstream's body."""
         bridge, ended = self._bridge, self.ended
         assert bridge is not None and ended is not None
         if ended.done():

@@ -192,10 +192,8 @@ def private_recent_responses() -> RecentResponses:
 
 
 def shared_recent_responses(descriptor: int, journal_id: str) -> RecentResponses:
-    """Join the node's memory, or make one for this worker alone when it cannot be shared.
-
-    The latter has no columns and is never settled: the other workers' ids are unknown then.
-    """
+    """Join the node's memory, or make one for this worker alone when it cannot be shared. The
+    latter has no columns and is never settled: the other workers' ids are unknown then."""
     try:
         recent = RecentResponses(descriptor)
         recent.join(journal_id)

@@ -86,10 +86,8 @@ class Running(Struct, eq=False):
 
 
 async def run_in_slices(steps: Steps[T], running: Running) -> T:
-    """Return the result of `steps`, run in slices with other work in between.
-
-    Raises what they raise, and the call's Interrupt as soon as it has one.
-    """
+    """Return the result of `steps`, run in slices with other work in between. Raises what they
+    raise, and the call's Interrupt as soon as it has one."""
     try:
         while True:
             await asyncio.sleep(0)

@@ -74,11 +74,9 @@ def _partial(bounded: Usage, usage: Usage, delivered: int, reported: object) -> 
 
 
 def text_tokens(admitted: Admitted, units: int) -> int:
-    """Return the output tokens to charge for text that was counted here, as `units`.
-
-    Beyond the bound that the client set it counts in part: a vendor that keeps the bound may count
-    fewer tokens for the same text, and one that ignores it gives more than was requested.
-    """
+    """Return the output tokens to charge for text that was counted here, as `units`. Beyond the
+    bound that the client set it counts in part: a vendor that keeps the bound may count fewer
+    tokens for the same text, and one that ignores it gives more than was requested."""
     bound, peek = admitted.output_bound_tokens, admitted.peek
     if units <= bound:
         return units

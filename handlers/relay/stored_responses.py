@@ -28,11 +28,9 @@ Look = Callable[[str, Sequence[str], int], Found]
 
 
 class StoredResponses:
-    """The channel and upstream key that made each user's responses.
-
-    `look` is find_stored: it blocks and is called in `executor`; `clock_ms` is the wall clock.
-    `refuse`: unknown ids are refused; otherwise they go to the only channel, if there is one.
-    """
+    """The channel and upstream key that made each user's responses. `look` is find_stored: it
+    blocks and is called in `executor`; `clock_ms` is the wall clock. `refuse`: unknown ids are
+    refused; otherwise they go to the only channel, if there is one."""
 
     def __init__(
         self,
@@ -66,12 +64,10 @@ class StoredResponses:
         return StoredAt(mark)
 
     async def find(self, user_id: str, ids: Sequence[str]) -> list[StoredAt | None]:
-        """Return the places of a user's responses, in the order of their ids.
-
-        A place without a channel: it is another user's; None: nobody was given the id. One look-up
-        for those that are not in memory. Raises StoreUnavailable when only the store knows, and it
-        is unreachable or does not have all records yet.
-        """
+        """Return the places of a user's responses, in the order of their ids. A place without a
+        channel: it is another user's; None: nobody was given the id. One look-up for those that are
+        not in memory. Raises StoreUnavailable when only the store knows, and it is unreachable or
+        does not have all records yet."""
         marks = [mark_of(id_) for id_ in ids]
         places = {mark: self._in_memory(user_id, mark) for mark in marks}
         missing = [mark for mark, place in places.items() if place is None or not place.channel_id]

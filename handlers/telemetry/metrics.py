@@ -219,9 +219,7 @@ def _phase_of(record: UsageRecord) -> str:
 
 class LoopLag:
     """The lag of the event loop's timers: the first sign of an overloaded or blocked worker.
-
-    Measured from `start` to `stop`; `observe` gets microseconds.
-    """
+    Measured from `start` to `stop`; `observe` gets microseconds."""
 
     def __init__(self, observe: Callable[[int], None]) -> None:
         self._observe = observe

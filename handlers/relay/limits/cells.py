@@ -5,8 +5,7 @@ GCRA cells, for requests and tokens, each the nanosecond at which its bucket is 
 each worker's column the number of its calls in flight. A byte-range lock of the file protects read
 and write; the kernel frees it when its holder is killed. Only its own worker writes a column; a
 second byte-range lock, held for life, shows that this worker lives: `sweep` empties the columns of
-dead ones. Belongs to one event loop; nothing here knows a call. A store that several nodes share
-would be another implementation of `Cells`.
+dead ones. Belongs to one event loop; nothing here knows a call.
 
 Memory, not a file in the journal's folder: a full disk would kill whoever writes to the map.
 """
@@ -17,7 +16,7 @@ import os
 import time
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import Literal, Protocol
+from typing import Literal
 
 from msgspec import Struct
 
@@ -43,10 +42,8 @@ class IncompatibleMemory(Exception):
 
 
 class Claim(Struct, eq=False, gc=False):
-    """A subject and its limits; 0: no limit. Reuse it with one `Cells`: it remembers its row.
-
-    `each_ns`: time that one request takes from the bucket. `tag` and `row`: where it was last.
-    """
+    """A subject and its limits; 0: no limit. Reuse it with one `SharedCells`: it remembers its row.
+    `each_ns`: time that one request takes from the bucket. `tag` and `row`: where it was last."""
 
     subject: str
     rpm: int
@@ -61,10 +58,8 @@ class Claim(Struct, eq=False, gc=False):
 
 
 class Reservation(Struct, gc=False):
-    """The part of one row that a call has, and the buckets' state after it.
-
-    `requests_ns` and `tokens_ns`: the time until the buckets are full again.
-    """
+    """The part of one row that a call has, and the buckets' state after it. `requests_ns` and
+    `tokens_ns`: the time until the buckets are full again."""
 
     claim: Claim
     row: int
@@ -85,10 +80,8 @@ LimitKind = Literal["requests", "tokens", "calls"]
 
 
 class LimitRefusal(Struct, frozen=True):
-    """The limit that stops a call; `wait_ns` None: until a call ends.
-
-    The buckets as in Reservation.
-    """
+    """The limit that stops a call; `wait_ns` None: until a call ends. The buckets as in
+    Reservation."""
 
     claim: Claim
     kind: LimitKind
@@ -97,36 +90,9 @@ class LimitRefusal(Struct, frozen=True):
     tokens_ns: int
 
 
-class Cells(Protocol):
-    """The counts of limits."""
-
-    def enter(
-        self, claims: Sequence[Claim], tokens: int = 0, least: int = 0
-    ) -> Slots | LimitRefusal:
-        """Take a call's part of all claims, or nothing. A refusal has the longest wait.
-
-        When a limit has less left than `tokens`, the rest is reserved, unless that is less than
-        `least`. Both are capped by the limit.
-        """
-        ...  # pragma: no cover
-
-    def leave(self, slots: Slots, used_tokens: int | None) -> None:
-        """Give slots back, settled by the tokens used; None: as if the call had never come.
-
-        Idempotent.
-        """
-        ...  # pragma: no cover
-
-    def sweep(self) -> list[str]:
-        """Free the slots of dead workers; return warnings for the log. Once a second."""
-        ...  # pragma: no cover
-
-
 class SharedCells:
-    """Cells in a memory file, by its descriptor. Raises IncompatibleMemory, OSError.
-
-    Nothing else in the process may open and close the file: that would free its locks.
-    """
+    """Cells in a memory file, by its descriptor. Raises IncompatibleMemory, OSError. Nothing else
+    in the process may open and close the file: that would free its locks."""
 
     def __init__(self, descriptor: int, rows: int = ROWS) -> None:
         self._file = descriptor
@@ -183,10 +149,8 @@ class SharedCells:
     # ---- the lock of the table -------------------------------------------------------------------
 
     def _lock(self) -> None:
-        """Take the lock; go on without it when its holder was stopped while it had it.
-
-        A limit that is wrong by one call is better than a blocked loop.
-        """
+        """Take the lock; go on without it when its holder was stopped while it had it. A limit that
+        is wrong by one call is better than a blocked loop."""
         try:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _TABLE_LOCK)
         except BlockingIOError:
@@ -215,7 +179,9 @@ class SharedCells:
     def enter(
         self, claims: Sequence[Claim], tokens: int = 0, least: int = 0
     ) -> Slots | LimitRefusal:
-        """Take a call's part of all claims, or nothing."""
+        """Take a call's part of all claims, or nothing. A refusal has the longest wait. When a
+        limit has less left than `tokens`, the rest is reserved, unless that is less than `least`.
+        Both are capped by the limit."""
         self._lock()
         try:
             now_ns = time.monotonic_ns()
@@ -278,7 +244,8 @@ class SharedCells:
             cells[at + 2] = now_ns + reservation.tokens_ns
 
     def leave(self, slots: Slots, used_tokens: int | None) -> None:
-        """Give slots back, settled by the tokens used; None: as if the call had never come."""
+        """Give slots back, settled by the tokens used; None: as if the call had never come.
+        Idempotent."""
         if slots.left:
             return
         slots.left = True
@@ -343,7 +310,7 @@ class SharedCells:
     # ---- once a second ---------------------------------------------------------------------------
 
     def sweep(self) -> list[str]:
-        """Empty the columns of dead workers; return warnings for the log."""
+        """Empty the columns of dead workers; return warnings for the log. Once a second."""
         for column in range(self._header[_WIDTH_AT]):
             owned = self._header[_OWNED_AT + column] != 0
             if owned and column != self._column and self._lock_column(column):

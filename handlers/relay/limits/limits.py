@@ -16,7 +16,6 @@ from adapters.family.rate_headers import RateLevel
 from adapters.faults import Condition, Fault
 from handlers.relay.limits.cells import (
     MINUTE_NS,
-    Cells,
     Claim,
     IncompatibleMemory,
     LimitRefusal,
@@ -61,11 +60,9 @@ NO_TOKENS = Demand(0, 0, 0)
 
 
 class AtLimit(Struct, frozen=True, gc=False):
-    """An upstream key at a limit, for `wait_s`, 0 when that is unknown.
-
-    `of_channel`: so are its other keys. `never`: waiting is no help, since the input alone exceeds
-    a limit of tokens per minute.
-    """
+    """An upstream key at a limit, for `wait_s`, 0 when that is unknown. `of_channel`: so are its
+    other keys. `never`: waiting is no help, since the input alone exceeds a limit of tokens per
+    minute."""
 
     wait_s: float
     of_channel: bool
@@ -94,7 +91,7 @@ class Limits:
     limit, as `key_rpm`."""
 
     def __init__(
-        self, cells: Cells, on_refused: Callable[[str], None] = lambda limit: None
+        self, cells: SharedCells, on_refused: Callable[[str], None] = lambda limit: None
     ) -> None:
         self._cells = cells
         self._on_refused = on_refused
@@ -106,10 +103,8 @@ class Limits:
     def enter(
         self, key: KeyEntry, group: Group, demand: Demand, *, free: bool = False
     ) -> tuple[tuple[RateLevel, ...], Slots | Fault]:
-        """Take what a call needs.
-
-        Return what is left then, and the slots, or RATE_LIMITED when it may not go on.
-        """
+        """Take what a call needs. Return what is left then, and the slots, or RATE_LIMITED when it
+        may not go on."""
         remembered = self._free if free else self._paid
         callers = remembered.get(key.id)
         if callers is None or callers.key is not key or callers.group is not group:
@@ -150,9 +145,7 @@ class Limits:
 
     def leave(self, slots: Slots, used_tokens: int | None) -> None:
         """Give slots back, settled by the tokens used; None: as if the call had never come.
-
-        Idempotent.
-        """
+        Idempotent."""
         self._cells.leave(slots, used_tokens)
 
     def sweep(self) -> None:

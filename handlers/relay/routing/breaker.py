@@ -175,7 +175,6 @@ class Breaker(Struct, eq=False):
         return self.good >= MIN_WINDOW_CALLS and not self.slow
 
     def clear(self, head_start: int = 0) -> None:
-        """Forget all counts."""
         self.calls = self.failed = self.calls_before = self.failed_before = self.slow = 0
         self.good, self.head_start = 0, head_start
         self.recent.clear()
@@ -189,11 +188,9 @@ class Breaker(Struct, eq=False):
         self.calls = self.failed = 0
 
     def _consecutive_faults(self) -> int:
-        """Return the consecutive faults, in the order in which the calls began.
-
-        0 while a call that began before them is in flight, since it may go well. Faults of calls
-        that began before an older call was seen to go well do not count.
-        """
+        """Return the consecutive faults, in the order in which the calls began. 0 while a call that
+        began before them is in flight, since it may go well. Faults of calls that began before an
+        older call was seen to go well do not count."""
         faults_s: list[float] = []
         ended, succeeded_at_s = False, -math.inf
         for attempt in reversed(self.recent):
@@ -229,10 +226,8 @@ class Breakers(dict[BreakerName, Breaker]):
 
 
 def secret_of(channel: Channel, key: int) -> str:
-    """Return an upstream key itself, "" without keys.
-
-    A replaced key is another one, with a closed circuit.
-    """
+    """Return an upstream key itself, "" without keys. A replaced key is another one, with a closed
+    circuit."""
     return channel.keys[key] if channel.keys else ""
 
 
@@ -263,7 +258,6 @@ class OpenBreakers:
         self._since_ms: dict[BreakerName, int] = {}
 
     def update(self, snapshot: Snapshot) -> None:
-        """Update `rows` from the breakers."""
         if not (self._breakers or self.rows):
             return
         channels = {channel.id: channel for channel in snapshot.channels}
@@ -291,11 +285,8 @@ def _ms(at_s: float) -> int:
 def restore(
     breakers: Breakers, snapshot: Snapshot, stored: Iterable[StoredBreaker], now_s: float
 ) -> None:
-    """Open for display the circuits that workers have stored as open.
-
-    Of several workers' circuits for the same key the one that is open longest counts. `now_s`:
-    when the snapshot was read.
-    """
+    """Open for display the circuits that workers have stored as open. Of several workers' circuits
+    for the same key the one that is open longest counts. `now_s`: when the snapshot was read."""
     channels = {channel.id: channel for channel in snapshot.channels}
     for row in sorted(stored, key=lambda row: row.until_ms):
         channel = channels.get(row.channel_id)

@@ -75,11 +75,9 @@ _WAITS = frozenset(
 
 
 class StartTimes:
-    """The usual time until an answer begins, of each channel, model and kind of call.
-
-    A moving average; a start far above it counts as twice the average. Slow is what is slow for
-    that channel: some models think before they speak.
-    """
+    """The usual time until an answer begins, of each channel, model and kind of call. A moving
+    average; a start far above it counts as twice the average. Slow is what is slow for that
+    channel: some models think before they speak."""
 
     def __init__(self) -> None:
         self._usual_s: dict[tuple[str, str, str], float] = {}
@@ -105,12 +103,10 @@ class StartTimes:
 
 
 class LastResorts:
-    """The calls of one worker at each channel, and those of last resort in flight.
-
-    When the circuits of all candidates of a call are open, the least bad one is tried all the same.
-    One that fails quickly costs nothing by that; one that hangs, or says "too many requests", gets
-    one call at a time for each CALLS_PER_LAST_RESORT of the last WINDOW_S.
-    """
+    """The calls of one worker at each channel, and those of last resort in flight. When the
+    circuits of all candidates of a call are open, the least bad one is tried all the same. One that
+    fails quickly costs nothing by that; one that hangs, or says "too many requests", gets one call
+    at a time for each CALLS_PER_LAST_RESORT of the last WINDOW_S."""
 
     def __init__(self) -> None:
         self._running: dict[str, dict[AttemptHealth, None]] = {}  # the oldest first
@@ -143,7 +139,6 @@ class LastResorts:
         return list(running)[too_many].begun_s + LAST_RESORT_WAIT_S - now_s
 
     def take(self, attempt: AttemptHealth) -> None:
-        """Take a place for the attempt."""
         attempt.limited = True
         self._running.setdefault(attempt.channel.id, {})[attempt] = None
 
@@ -195,11 +190,9 @@ class Health:
         return self._turns.get(channel.id, 0) % count if count > 1 else 0
 
     def fault_of(self, channel: Channel, model: str, key: int, now_s: float) -> tuple[str, float]:
-        """Return the reason of an upstream key's open circuit, and its remaining seconds.
-
-        ("", 0) when the key may be used; SLOW: usable, but try it last. At -inf the reason of an
-        open breaker, its cool-down over or not.
-        """
+        """Return the reason of an upstream key's open circuit, and its remaining seconds. ("", 0)
+        when the key may be used; SLOW: usable, but try it last. At -inf the reason of an open
+        breaker, its cool-down over or not."""
         slow = ("", 0.0)
         for name in names_of(channel, model, key):
             breaker = self.breakers.get(name)
@@ -226,10 +219,8 @@ class Health:
     def begin(
         self, channel: Channel, model: str, key: int, now_s: float, kind: str = STREAM
     ) -> AttemptHealth | None:
-        """Begin an attempt, which may be a probe; None when it may not begin any more.
-
-        `kind`: STREAM, PLAIN, or "" for a call whose time says nothing of others.
-        """
+        """Begin an attempt, which may be a probe; None when it may not begin any more. `kind`:
+        STREAM, PLAIN, or "" for a call whose time says nothing of others."""
         self.last_resorts.note(channel.id, now_s)
         if len(channel.keys) > 1:
             if len(self._turns) >= MAX_TURNS:
@@ -262,10 +253,8 @@ class Health:
         return attempt
 
     def started(self, attempt: AttemptHealth, now_s: float, first_byte_s: float) -> None:
-        """Note that the answer of a stream was accepted, so long after the request.
-
-        That closes what the attempt probes; `succeeded` or `failed` follows all the same.
-        """
+        """Note that the answer of a stream was accepted, so long after the request. That closes
+        what the attempt probes; `succeeded` or `failed` follows all the same."""
         self._learn(attempt, now_s, first_byte_s)
         # It counts now, not at its end: new calls may have failed for long by then.
         attempt.succeeded_at_s = now_s
@@ -298,10 +287,8 @@ class Health:
     def failed(
         self, attempt: AttemptHealth, now_s: float, fault: Fault, refusal: KeyRefusal | None = None
     ) -> None:
-        """Note that the attempt failed. `refusal`: the upstream refused the key.
-
-        Faults of the client do not count.
-        """
+        """Note that the attempt failed. `refusal`: the upstream refused the key. Faults of the
+        client do not count."""
         if refusal is not None:
             if self.keys.refused(attempt, now_s, refusal):
                 self._count(attempt, now_s, fault)
@@ -399,10 +386,8 @@ class Health:
                 self._log_opened(attempt, key, breaker, now_s, fault.code)
 
     def _model_breaker(self, attempt: AttemptHealth, key: int, now_s: float) -> Breaker:
-        """Return the breaker of a key for the attempt's model.
-
-        A closed one counts the attempt from now on, a new one all attempts in flight.
-        """
+        """Return the breaker of a key for the attempt's model. A closed one counts the attempt from
+        now on, a new one all attempts in flight."""
         name = model_name(attempt.channel, attempt.model, key)
         breaker = self.breakers.get(name)
         if breaker is None:

@@ -38,11 +38,9 @@ NONE_TRIED: Tried = {}
 
 
 class Candidate(Struct, frozen=True, gc=False):
-    """One attempt: a channel and the position of the upstream key to use (0 without keys).
-
-    `moved`: not where the token of the call's conversation selects. `anyway`: a last resort, its
-    circuit is open like all others. `slots`: what the selector took of its limits.
-    """
+    """One attempt: a channel and the position of the upstream key to use (0 without keys). `moved`:
+    not where the token of the call's conversation selects. `anyway`: a last resort, its circuit is
+    open like all others. `slots`: what the selector took of its limits."""
 
     channel: Channel
     key: int
@@ -60,10 +58,8 @@ class Preference(Struct, frozen=True, gc=False):
 
 
 class RoutingRequest(Struct, frozen=True, gc=False):
-    """A call's request for one of these channels for a model, within its limits.
-
-    `channels` come sorted by rank, the best first. `family`: of the client.
-    """
+    """A call's request for one of these channels for a model, within its limits. `channels` come
+    sorted by rank, the best first. `family`: of the client."""
 
     channels: Sequence[Channel]
     family: str
@@ -160,11 +156,9 @@ class Planner:
         self, request: RoutingRequest, now_s: float, tried: Tried = NONE_TRIED
     ) -> LastResort | None:
         """Return the candidates of a call whose circuits are all open; None when one is not: it was
-        tried already, or is at its limit.
-
-        First those that fail quickly, in the order of a plan, then those that limit us or hang,
-        while they may have one more call. Suspended upstream keys are not tried.
-        """
+        tried already, or is at its limit. First those that fail quickly, in the order of a plan,
+        then those that limit us or hang, while they may have one more call. Suspended upstream keys
+        are not tried."""
         model, preference = request.model, request.preference
         if any(self._candidate_of(c, model, now_s) is not None for c in request.channels):
             return None
@@ -304,9 +298,7 @@ def _drawn(tier: Tier, chance: Callable[[], float] | int) -> Iterator[Channel]:
 
 def _lateness(weight: int, point: float) -> tuple[bool, float]:
     """Return a sort key that orders channels as if drawn one by one: a wait at the weight's rate.
-
-    After Efraimidis and Spirakis; `point` is random, in [0, 1).
-    """
+    After Efraimidis and Spirakis; `point` is random, in [0, 1)."""
     return weight == 0, -math.log1p(-point) / (weight or 1)
 
 

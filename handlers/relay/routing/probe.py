@@ -56,9 +56,8 @@ PROBES: dict[str, Probe] = {
 @dataclass(slots=True)
 class Outcome:
     """The outcome of a call. `fault` None: a whole answer of the family came; times from the start.
-
-    `error` is the word that an attempt of a record would have, `message` what helps the operator.
-    """
+    `error` is the word that an attempt of a record would have, `message` what helps the
+    operator."""
 
     status: int | None = None
     first_byte_ms: int | None = None

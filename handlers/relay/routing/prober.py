@@ -59,7 +59,6 @@ class Prober:
         self._closed = False
 
     def take_snapshot(self, snapshot: Snapshot) -> None:
-        """Set what there is to probe."""
         self._snapshot = snapshot
         if self.rota.interval_s:
             self.rota.pairs = _pairs(snapshot)

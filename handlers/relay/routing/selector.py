@@ -36,9 +36,7 @@ class Selector:
         again: Channel | None = None,
     ) -> Candidate | list[LeftOut]:
         """Return the next attempt, with what it takes of limits; when there is none, the reasons.
-
-        `again`: a tried channel of which another upstream key comes first.
-        """
+        `again`: a tried channel of which another upstream key comes first."""
         planner = self._planner
         candidates = planner.plan(request, now_s, tried=tried)
         if again is not None:

@@ -47,10 +47,8 @@ class KeyRefusal(Struct, frozen=True):
 
 
 def refusal_of(fault: Fault, status: int | None, caller: str = "") -> KeyRefusal | None:
-    """Return the refusal of the used upstream key that a fault reports, else None.
-
-    `caller`: id of the user whose call failed, "" for a call of our own.
-    """
+    """Return the refusal of the used upstream key that a fault reports, else None. `caller`: id of
+    the user whose call failed, "" for a call of our own."""
     if not fault.key_refused:
         return None
     reason = f"upstream status {status}"
@@ -127,11 +125,8 @@ class KeyReport(Struct, frozen=True):
 
 
 class SuspendedKeys:
-    """The suspended keys of one worker.
-
-    `on_check` begins a check of a key that one caller was refused, unless it returns False;
-    `checked` gets the result.
-    """
+    """The suspended keys of one worker. `on_check` begins a check of a key that one caller was
+    refused, unless it returns False; `checked` gets the result."""
 
     def __init__(
         self,
@@ -149,10 +144,8 @@ class SuspendedKeys:
 
     def take(self, snapshot: Snapshot, now_s: float, now_ms: int) -> None:
         """Open the circuits of the keys that the store lists, close those it lists no more.
-
         `now_ms`: the database's clock. However wrong it is, no circuit stays open for longer than
-        KEY_COOLDOWN_MAX_S after its row was seen first.
-        """
+        KEY_COOLDOWN_MAX_S after its row was seen first."""
         before, stored = self._stored, snapshot.suspended_keys
         if not (before or stored):
             return
@@ -171,9 +164,7 @@ class SuspendedKeys:
 
     def refused(self, attempt: AttemptHealth, now_s: float, refusal: KeyRefusal) -> bool:
         """Note that an attempt was refused its key; return whether that is a fault of the model.
-
-        This call avoids the key, all calls do once the refusal is known to be about it.
-        """
+        This call avoids the key, all calls do once the refusal is known to be about it."""
         channel, key = attempt.channel, attempt.key
         name = key_name(channel, key)
         breaker = self._breakers.named(name)

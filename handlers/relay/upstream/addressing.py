@@ -20,9 +20,7 @@ def url_of(channel: Channel, path: str) -> str:
 
 def headers_of(channel: Channel, vendor: Vendor, key: str, client: Mapping[str, str]) -> list[str]:
     """Return the header lines for a channel: its key, the client's that pass, the channel's own.
-
-    Raises Fault CHANNEL_MISCONFIGURED for a key that cannot stand in a header.
-    """
+    Raises Fault CHANNEL_MISCONFIGURED for a key that cannot stand in a header."""
     lines = FAMILIES[channel.family].upstream.request_headers(client, vendor, key)
     extra = channel.extra_headers
     return with_extra_headers(lines, extra) if extra else lines
@@ -39,15 +37,12 @@ class Target:
 
     @property
     def upstream_model(self) -> str:
-        """Return the model's name at the channel."""
         return self.channel.models[self.model]
 
     @property
     def family(self) -> Family:
-        """Return the family that the channel speaks."""
         return FAMILIES[self.channel.family]
 
     @property
     def operation(self) -> Operation:
-        """Return the operation of the family that is called."""
         return self.family.upstream.operations["stream" if self.stream else "generate"]

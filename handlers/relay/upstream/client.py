@@ -126,10 +126,8 @@ def _discard(_: bytes) -> None:
 
 class UpstreamClient(CurlAsyncHTTPClient):
     """Starts exchanges; `fetch()` of Tornado's client works beside them on the same multi handle.
-
     To be made and used in one loop, with force_instance=True. `allow_private` False: no connection
-    to loopback, private, link-local and other addresses that are not public.
-    """
+    to loopback, private, link-local and other addresses that are not public."""
 
     def initialize(self, allow_private: bool = True) -> None:  # type: ignore[override]
         self._allow_private = allow_private

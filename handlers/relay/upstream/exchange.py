@@ -166,10 +166,8 @@ class Exchange:
     @property
     def handed_over(self) -> bool:
         """Return whether the vendor was given the whole request and has not reported a failure.
-
-        Whole: libcurl has written the last byte of the body into the connection; what only waits
-        in its buffer does not count. To be read before `cancel`.
-        """
+        Whole: libcurl has written the last byte of the body into the connection; what only waits in
+        its buffer does not count. To be read before `cancel`."""
         if self.handle is None:  # the body went with it, while the answer may still be unpacked
             return self._error is None and 0 < self.status < 300 and not self.head.cancelled()
         source = self.source
@@ -207,10 +205,8 @@ class Exchange:
             self._engine.flush_dirty()
 
     def accept(self) -> None:
-        """Free the request's body: the answer is good, there will be no other attempt.
-
-        When the upstream answered before it had all of it, it is freed at the end instead.
-        """
+        """Free the request's body: the answer is good, there will be no other attempt. When the
+        upstream answered before it had all of it, it is freed at the end instead."""
         if self.source is not None and self.source.taken:
             self.source.close()
             self.source = None
@@ -413,10 +409,8 @@ class Exchange:
 
     def _deliver(self, *, again: bool = False) -> None:
         """Give the sink its share of this turn while it has room; then let more come, or end.
-
         `again`: it had some in the turn before. Then it gets no more in this one, whatever libcurl
-        has.
-        """
+        has."""
         sink = self._sink
         if sink is None or self._gate is not OPEN:
             return

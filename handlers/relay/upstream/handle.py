@@ -62,11 +62,9 @@ def _never_ready(timeout_ms: int) -> list[tuple[int, int]]:
 
 class Handle:
     """A handle of libcurl, its connection, the request's body, the answer's head lines and the
-    options set last. All of it serves one exchange after the other, at one destination.
-
-    `fd` is the socket of its idle connection, -1 without one; `rests`: how often that was left idle
-    for a while before it was used again.
-    """
+    options set last. All of it serves one exchange after the other, at one destination. `fd` is the
+    socket of its idle connection, -1 without one; `rests`: how often that was left idle for a while
+    before it was used again."""
 
     __slots__ = (
         "_configured",

@@ -57,11 +57,9 @@ class UpstreamError(Exception):
 
 class UpstreamRequest(Struct, frozen=True, gc=False):
     """One request to an upstream; GET and DELETE have no body (None), a POST always has one.
-
-    `stream`: the client wants a stream. Only then, and with the content type `stream_type`, may
-    the answer be handed over piece by piece. `max_answer_bytes` bounds every answer that is read
-    whole, before and after unpacking.
-    """
+    `stream`: the client wants a stream. Only then, and with the content type `stream_type`, may the
+    answer be handed over piece by piece. `max_answer_bytes` bounds every answer that is read whole,
+    before and after unpacking."""
 
     method: str
     url: str
@@ -78,11 +76,9 @@ class UpstreamRequest(Struct, frozen=True, gc=False):
 
 class RequestBody(BytesIO):
     """The body of a handle's request, one after the other; `read` is the READFUNCTION, and `close`
-    frees the bytes, whoever still refers to this.
-
-    libcurl may send a body again once, on a new connection, when a kept one had died; it would go
-    on to six times, and a vendor may bill each of them.
-    """
+    frees the bytes, whoever still refers to this. libcurl may send a body again once, on a new
+    connection, when a kept one had died; it would go on to six times, and a vendor may bill each of
+    them."""
 
     def fill(self, body: bytes) -> None:
         """Take the next body, without a copy; also after `close`."""
@@ -159,9 +155,7 @@ def _ipv4_inside(address: IPv6Address) -> IPv4Address | None:
 
 def leads_to_public(url: str) -> bool:
     """Return False when the host of a URL is an address, in whatever spelling, that is not public.
-
-    For upstreams behind a proxy, which alone knows where a name leads.
-    """
+    For upstreams behind a proxy, which alone knows where a name leads."""
     # A dot at the end says that nothing is to be added to a name; addresses are read with it, too.
     host = (urlsplit(url).hostname or "").rstrip(".")
     try:
@@ -176,12 +170,10 @@ ANSWERED = frozenset((200, 201))
 
 
 class AnswerHead:
-    """The last header block of an answer, kept raw; fields are looked up when asked for.
-
-    `raw` may hold 1xx blocks before it and trailers behind it; both are left out. `complete` is
-    False while the blank line has not arrived (then `status` is 0). libcurl has accepted what is
-    read here, so only what it lets through is cared for.
-    """
+    """The last header block of an answer, kept raw; fields are looked up when asked for. `raw` may
+    hold 1xx blocks before it and trailers behind it; both are left out. `complete` is False while
+    the blank line has not arrived (then `status` is 0). libcurl has accepted what is read here, so
+    only what it lets through is cared for."""
 
     __slots__ = ("_block", "_lower", "status")
 
@@ -219,12 +211,10 @@ def _beginning_of_field(name: str) -> bytes:
 
 
 class Unpacker:
-    """Undoes the content-encoding that was not asked for, a bounded piece at a time.
-
-    `feed` takes packed bytes; while there is `more`, `piece` gives the next of what they unpack to,
-    at most UNPACKED_PIECE_BYTES, the last one maybe empty. All methods raise
-    UpstreamError("protocol") for bytes that are not what the encoding says.
-    """
+    """Undoes the content-encoding that was not asked for, a bounded piece at a time. `feed` takes
+    packed bytes; while there is `more`, `piece` gives the next of what they unpack to, at most
+    UNPACKED_PIECE_BYTES, the last one maybe empty. All methods raise UpstreamError("protocol") for
+    bytes that are not what the encoding says."""
 
     def __init__(self, encoding: str) -> None:
         if encoding not in _WINDOW_BITS:

@@ -109,7 +109,9 @@ async def test_a_stream_that_breaks_ends_in_the_words_of_the_client(relay, serve
         peer.reset()
 
     waiting = asyncio.create_task(relayed(relay, channel(await serve(script)), live=True))
-    await until(lambda: any(one.downstream.head_sent for one in relay.live._streams.values()))
+    await until(
+        lambda: any(one.downstream.connection.head_sent for one in relay.live._streams.values())
+    )
     relay.pass_s(1 + relay.settings.upstream.heartbeat_s)
     beats.set()
     sent, record = await waiting
