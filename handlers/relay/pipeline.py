@@ -301,12 +301,13 @@ class Relay:
 
     def _end_stream(self, call: Call, ending: Ending, downstream: Downstream) -> None:
         """Write the last bytes of a stream whose head was sent."""
-        if ending.fault is None or downstream.connection.closed:
-            downstream.connection.finish(ending.tail)
+        connection = downstream.connection
+        if ending.fault is None or connection.closed:
+            connection.finish(ending.tail)
             return
         if not ending.at_boundary:
             # An error event inside a half sent one would be read as a part of it.
-            downstream.connection.drop()
+            connection.drop()
             return
         attempt = call.attempt
         assert attempt is not None
@@ -317,4 +318,4 @@ class Relay:
                 name, name, False, operation, self._max_event_bytes
             )
         event = bridge.encode_fault(ending.fault, call.id)
-        downstream.connection.finish(ending.tail + event)
+        connection.finish(ending.tail + event)

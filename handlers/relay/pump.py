@@ -80,17 +80,13 @@ class StreamPump:
 
     def heartbeat(self, now_s: int, silent_s: int) -> None:
         """Write the family's keep-alive when nothing went down for `silent_s` seconds."""
-        downstream, bridge = self._downstream, self._bridge
-        if (
-            not downstream.connection.head_sent
-            or now_s - self.last_sent_s < silent_s
-            or downstream.connection.full
-        ):
+        connection, bridge = self._downstream.connection, self._bridge
+        if not connection.head_sent or now_s - self.last_sent_s < silent_s or connection.full:
             return
         if bridge is not None and not bridge.at_boundary:
             return
         started = self.accepted and bridge is not None and bridge.started
-        downstream.write(self._client.keep_alive(started))
+        connection.send(self._client.keep_alive(started))
         self.last_sent_s = now_s
 
     @property

@@ -42,10 +42,10 @@ class Sweep:
             self._note_waiting(call)
 
     def _look_at(self, stream: LiveStream, now_s: int) -> None:
-        pump, limits = stream.pump, self._limits
+        pump, connection, limits = stream.pump, stream.downstream.connection, self._limits
         if pump.last_sent_s < 0:
             pump.last_sent_s = now_s
-        if not stream.downstream.connection.head_sent:
+        if not connection.head_sent:
             if limits.commit_after_s and now_s - stream.started_s >= limits.commit_after_s:
                 _commit(stream)
                 pump.last_sent_s = now_s
@@ -55,7 +55,7 @@ class Sweep:
             self._note_waiting(stream.call)
         if self._is_stuck(stream, now_s):
             # It holds an upstream connection and money, and may never go on.
-            stream.downstream.connection.drop()
+            connection.drop()
             stream.call.running.interrupt(ClientGone())
         units = pump.output_units
         if units > stream.marked_units:
@@ -72,9 +72,8 @@ class Sweep:
     def _is_stuck(self, stream: LiveStream, now_s: int) -> bool:
         """Return whether a client under back-pressure has read nothing for
         `upstream.idle_timeout_s`."""
-        unsent_bytes = (
-            stream.downstream.connection.unsent_bytes if stream.downstream.connection.full else 0
-        )
+        connection = stream.downstream.connection
+        unsent_bytes = connection.unsent_bytes if connection.full else 0
         if unsent_bytes == 0 or unsent_bytes != stream.unsent_bytes:
             stream.unsent_bytes, stream.stuck_since_s = unsent_bytes, now_s
             return False

@@ -166,37 +166,34 @@ def _list_request(
     channel: Channel, key: str, limits: UpstreamSettings, query: str = ""
 ) -> UpstreamRequest:
     listing = FAMILIES[channel.family].upstream.operations["list_models"]
-    return UpstreamRequest(
-        method="GET",
-        url=url_of(channel, listing.endpoint + query),
-        headers=headers_of(channel, VENDORS[channel.vendor], key, {}),
-        body=None,
-        connect_timeout_s=limits.connect_timeout_s,
-        first_byte_timeout_s=min(limits.first_byte_timeout_s, PATIENCE_S),
-        idle_timeout_s=min(limits.idle_timeout_s, PATIENCE_S),
-        max_answer_bytes=min(limits.max_answer_bytes, MAX_LIST_BYTES),
-        stream=False,
-        route=channel.route,
-    )
+    target = Target(channel, "", key, stream=False)
+    return _request_to(target, listing.endpoint + query, None, limits, MAX_LIST_BYTES)
 
 
 def _request(target: Target, limits: UpstreamSettings) -> UpstreamRequest:
-    family, channel, operation = target.family, target.channel, target.operation
-    probe, vendor = PROBES[family.name], VENDORS[channel.vendor]
+    family, operation, vendor = target.family, target.operation, VENDORS[target.channel.vendor]
+    probe = PROBES[family.name]
     named = {} if probe.in_path else {"model": target.model, "stream": target.stream}
-    body = dumps(named | probe.fields)
-    spans = top_level(body)
+    spans = top_level(dumps(named | probe.fields))
     peek = family.client.peek(spans, operation, target.model)
     path = family.upstream.path(operation, target.upstream_model, target.model)
+    body = family.upstream.edit_request(spans, peek, operation, target.upstream_model, vendor)
+    return _request_to(target, path, body, limits, MAX_ANSWER_BYTES)
+
+
+def _request_to(
+    target: Target, path: str, body: bytes | None, limits: UpstreamSettings, max_bytes: int
+) -> UpstreamRequest:
+    channel = target.channel
     return UpstreamRequest(
-        method="POST",
+        method="GET" if body is None else "POST",
         url=url_of(channel, path),
-        headers=headers_of(channel, vendor, target.key, {}),
-        body=family.upstream.edit_request(spans, peek, operation, target.upstream_model, vendor),
+        headers=headers_of(channel, VENDORS[channel.vendor], target.key, {}),
+        body=body,
         connect_timeout_s=limits.connect_timeout_s,
         first_byte_timeout_s=min(limits.first_byte_timeout_s, PATIENCE_S),
         idle_timeout_s=min(limits.idle_timeout_s, PATIENCE_S),
-        max_answer_bytes=min(limits.max_answer_bytes, MAX_ANSWER_BYTES),
+        max_answer_bytes=min(limits.max_answer_bytes, max_bytes),
         stream=target.stream,
         route=channel.route,
     )
