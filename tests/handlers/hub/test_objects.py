@@ -52,35 +52,25 @@ def test_each_kind_is_created_shown_changed_and_removed(api, db, plural, body, c
 
 
 def test_a_refusal_names_the_field_and_changes_nothing(api):
+    """Which values are refused is tested with the store; here are those of a stranger's body."""
     api.create("models", MODEL)
     api.create("channels", CHANNEL)
     for path, body, field in (
         ("groups", {"name": "bad", "colour": "red"}, "colour"),
-        ("groups", {"name": "bad", "models": ["nothing"]}, "models"),
         ("groups", {}, None),
         ("models", {"name": "bad", "price": {"input": "1"}}, "price"),
-        ("models", {"name": "bad name", "price": {"input": "1", "output": "1"}}, "name"),
-        ("channels", CHANNEL | {"name": "bad", "vendor": "nobody"}, "vendor"),
-        *(
-            ("channels", CHANNEL | {"name": "bad", "keys": [key]}, "keys")
-            for key in ("env:HOME", "file:/etc/passwd", "***")
-        ),
-        ("users", {"name": "bad", "role": "king"}, "role"),
+        ("channels", CHANNEL | {"name": "bad", "keys": ["env:HOME"]}, "keys"),
+        ("channels", CHANNEL | {"name": "bad", "keys": ["file:/etc/passwd"]}, "keys"),
         ("users", {"name": "bad", "password": "too short"}, "password"),
-        ("plans", PLAN | {"quota": "0"}, "quota"),
         ("subscriptions", {"user": "alice", "plan": "none"}, "plan"),
     ):
         status, named, message = api.refused("POST", f"/api/admin/{path}", body)
         assert (status, named) == (400, field), body
         assert "\0" not in message and "Traceback" not in message
-    for body, field in (
-        ({"name": "other"}, "name"),
-        ({"balance": "9"}, "balance"),
-        ({"password": "***"}, "password"),
-    ):
-        assert api.refused("PATCH", "/api/admin/users/alice", body)[:2] == (400, field)
+    for body in ({"name": "other"}, {"balance": "9"}, {"password": "***"}):
+        refusal = api.refused("PATCH", "/api/admin/users/alice", body)
+        assert refusal[:2] == (400, next(iter(body)))
     assert api.refused("POST", "/api/admin/groups", {"name": "default", "rpm": 9})[0] == 409
-    assert api.get("/api/admin/groups/default").json["rpm"] == 0
     status, _, message = api.refused("DELETE", "/api/admin/models/gpt-4.1")
     assert status == 400 and 'channel "main" refers to it' in message
 
@@ -137,18 +127,16 @@ def test_every_page_and_form_is_shown_in_each_language(boss, api, language):
 def test_a_group_is_created_changed_disabled_and_removed(boss, db):
     boss.get("/admin/groups?new=1")
     fields = [("name", "a/b c"), ("multiplier", "0.8"), ("models", "*"), ("enabled", "true")]
-    fields += [("entries", "messages"), ("translate", "true")]
-    answer = boss.send("/admin/groups", fields)
+    answer = boss.send("/admin/groups", [*fields, ("entries", "messages"), ("translate", "true")])
     assert (answer.status, answer.place) == (303, "/admin/groups"), answer.text
     assert "a/b c created." in boss.get("/admin/groups").text
     place = "/admin/groups/a%2Fb%20c"
     form = boss.get(place).text
     assert 'value="0.8"' in form and not re.search(r'name="name"', form)
-    fields = [("multiplier", "1.5"), ("models", "*"), ("enabled", "true"), ("rpm", "60")]
-    assert boss.send(place, fields).status == 303
+    assert boss.send(place, [*fields[1:], ("rpm", "60")]).status == 303
     group = show(db, "group", "a/b c")
-    assert (group["multiplier"], group["rpm"], group["translate"]) == ("1.5", 60, False)
-    assert group["entries"] == []
+    changed = [group[name] for name in ("rpm", "translate", "entries")]
+    assert changed == [60, False, []]
     assert boss.send(f"{place}/disable", []).status == 303
     assert show(db, "group", "a/b c")["enabled"] is False
     assert f'action="{place}/enable"' in boss.get("/admin/groups").text  # the toast's Undo
@@ -193,24 +181,15 @@ def test_a_channel_keeps_its_keys_when_their_field_is_empty(boss, api, db):
     assert answer.status == 400 and "sk-third" not in answer.text
 
 
-def test_more_users_than_a_list_offers_are_typed(boss, api, monkeypatch):
-    api.create("plans", PLAN)
-    assert re.search(r'<select id="f-user"', boss.get("/admin/subscriptions?new=1").text)
-    monkeypatch.setattr(object_forms, "MAX_OPTIONS", 1)
-    text = boss.get("/admin/subscriptions?new=1").text
-    assert re.search(r'<input id="f-user"', text) and re.search(r'<select id="f-plan"', text)
-    boss.send("/admin/subscriptions", [("user", "alice"), ("plan", "monthly"), ("enabled", "true")])
-    [row] = api.listed("/api/admin/subscriptions")
-    assert (row["user"], row["plan"], row["enabled"]) == ("alice", "monthly", True)
-
-
-def test_names_of_groups_with_blanks_and_commas_stay_whole(boss, api, db):
+def test_names_stay_whole_and_more_than_a_list_offers_are_typed(boss, api, db, monkeypatch):
     api.create("groups", {"name": "a b"}, {"name": "c, d"})
-    boss.get("/admin/users/alice")
     fields = [("role", "member"), ("enabled", "true"), ("order", "plan_first")]
+    assert 'type="checkbox"' in boss.get("/admin/users/alice").text
     checked = [("groups", "a b"), ("groups", "c, d")]
     assert boss.send("/admin/users/alice", [*fields, *checked]).status == 303
     assert show(db, "user", "alice")["groups"] == ["a b", "c, d"]
+    monkeypatch.setattr(object_forms, "MAX_OPTIONS", 1)
+    assert re.search(r'<input id="f-user"', boss.get("/admin/subscriptions?new=1").text)
     lines = [("groups", "c, d\r\n a b \r\n\r\n")]
     assert boss.send("/admin/users/alice", [*fields, *lines]).status == 303
     assert show(db, "user", "alice")["groups"] == ["c, d", "a b"]

@@ -45,7 +45,7 @@ def test_setting_up_needs_the_password_and_a_code_that_fits(alice, db):
     assert Browser(alice.port).sign_in("alice", PASSWORDS["alice"]).place == "/"
 
 
-def test_the_secret_and_the_recovery_codes_are_shown_once(alice, known, db, hub):
+def test_the_secret_and_the_recovery_codes_are_shown_once(alice, known, db):
     secret, recovery = known
     page = alice.get("/account").text
     assert secret not in page and not any(code in page for code in recovery)
@@ -53,8 +53,14 @@ def test_the_secret_and_the_recovery_codes_are_shown_once(alice, known, db, hub)
     stored = db.execute_sql("SELECT sealed, recovery FROM one_time_codes").fetchall()
     assert secret not in str(stored) and not any(code in str(stored) for code in recovery)
     assert secret not in str(entries(db, 50))
-    again = alice.send("/account/codes", [("do", "begin"), ("password", PASSWORDS["alice"])])
-    assert again.status == 400
+    again = [("do", "begin"), ("password", PASSWORDS["alice"])]
+    assert alice.send("/account/codes", again).status == 400
+    # They are switched off with the password.
+    alice.get("/account")
+    assert alice.send("/account/codes", [("do", "end"), ("password", "wrong")]).status == 400
+    end = [("do", "end"), ("password", PASSWORDS["alice"])]
+    assert alice.send("/account/codes", end).place == "/account"
+    assert Browser(alice.port).sign_in("alice", PASSWORDS["alice"]).place == "/"
 
 
 def test_the_sign_in_asks_for_a_code_which_counts_once(hub, known):
@@ -87,17 +93,6 @@ def test_a_recovery_code_counts_once(hub, known, db):
         browser.get("/sign-in/code")
         assert browser.send("/sign-in/code", [("code", recovery[0].upper())]).status == expected
     assert [row["action"] for row in entries(db, 9)].count("recover") == 1
-
-
-def test_codes_are_switched_off_with_the_password_or_by_an_operator(alice, hub, known, db):
-    assert alice.send("/account/codes", [("do", "end"), ("password", "wrong")]).status == 400
-    fields = [("do", "end"), ("password", PASSWORDS["alice"])]
-    assert alice.send("/account/codes", fields).place == "/account"
-    assert Browser(hub.port).sign_in("alice", PASSWORDS["alice"]).place == "/"
-    alice.get("/account")
-    set_up(alice)
-    assert codes.end(db, "alice", "tester")
-    assert Browser(hub.port).sign_in("alice", PASSWORDS["alice"]).place == "/"
 
 
 def test_codes_of_the_neighbouring_periods_fit_and_no_other_text():

@@ -58,28 +58,26 @@ def test_the_charts_are_of_recorded_calls(boss, api, db):
     assert since.endswith("T00:00:00.000Z") and f"since {since[:10]} (UTC)" in text
 
 
-def test_a_notice_is_shown_from_since_to_until(api, alice):
+def test_a_notice_is_shown_from_since_to_until(api, alice, boss):
     body = {"text": "Maintenance <tonight>", "level": "warning", "until": "2040-01-01T00:00:00Z"}
     notice = api.create("notices", body)
     api.create("notices", {"text": "Later", "since": "2039-01-01T00:00:00Z"})
     assert alice.get("/api/notices").json["items"] == [notice]
     assert notice["text"] == "Maintenance <tonight>" and len(api.listed(NOTICES)) == 2
     assert api.call("DELETE", f"{NOTICES}/{notice['id']}").status == 204
-    assert alice.get("/api/notices").json["items"] == []
     assert api.refused("DELETE", f"{NOTICES}/{notice['id']}")[0] == 404
     assert api.refused("POST", NOTICES, {"text": "x", "level": "loud"})[:2] == (400, "level")
-
-
-def test_a_notice_is_created_and_removed_on_the_page(boss, alice):
+    # on the page
+    place = "/admin/system/notices"
     boss.get("/admin/system")
-    assert boss.send("/admin/system/notices", [("text", ""), ("level", "info")]).status == 400
+    assert boss.send(place, [("text", ""), ("level", "info")]).status == 400
     fields = [("text", "Back at noon"), ("level", "warning"), ("until", "2040-01-01")]
-    assert boss.send("/admin/system/notices", fields).status == 303
+    assert boss.send(place, fields).status == 303
     assert alice.get("/").text.count("Back at noon") == 1  # home has its own place for notices
     [notice] = alice.get("/api/notices").json["items"]
     assert (notice["text"], notice["until"]) == ("Back at noon", "2040-01-01T00:00:00.000Z")
     boss.get("/admin/system")
-    assert boss.send("/admin/system/notices", [("remove", notice["id"])]).status == 303
+    assert boss.send(place, [("remove", notice["id"])]).status == 303
     assert alice.get("/api/notices").json["items"] == []
 
 

@@ -5,10 +5,8 @@ import re
 import pytest
 
 from store.db import audit
-from store.hub import one_time, openid_links, tokens
-from store.money import wallet
+from store.hub import one_time, tokens
 from store.values.cipher import Cipher
-from store.values.pricing import parse_money
 from tests.handlers.hub.browser import PASSWORDS, Browser
 from tests.handlers.hub.script import Script
 
@@ -25,7 +23,7 @@ def hub(serve):
 # ---- money -----------------------------------------------------------------------------------
 
 
-def test_credit_and_debit_are_booked_once_for_an_id(api, db):
+def test_credit_and_debit_are_booked_once_for_an_id(api):
     body = {"amount": "3.25", "reason": "welcome", "id": "w-1"}
     first = api.call("POST", CREDIT, body).json
     line = {"user": "alice", "kind": "credit", "amount": "3.25", "balance_after": "13.25"}
@@ -38,11 +36,9 @@ def test_credit_and_debit_are_booked_once_for_an_id(api, db):
     ):
         booked = api.call("POST", CREDIT, debit).json
         assert (booked["kind"], booked["balance_after"]) == ("debit", balance)
-    assert wallet.show(db, "alice").balance_nanos == parse_money("12")
     assert api.get("/api/admin/users/alice").json["balance"] == "12"
     for body, field in (
         ({"amount": "much", "reason": "x"}, "amount"),
-        ({"amount": "0", "reason": "x"}, "amount"),
         ({"amount": "1"}, "reason"),
         ({"amount": "1", "reason": "x", "kind": "gift"}, "kind"),
         ({"amount": "1", "reason": "x", "user": "boss"}, "user"),
@@ -74,17 +70,19 @@ def test_a_user_of_the_form_signs_in_and_gets_money(boss, hub):
 
 
 def test_a_new_password_ends_the_sessions_and_tokens_of_the_user(api, hub, db, alice):
-    script = Browser(hub.port, tokens.create(db, "alice", ["read"], actor="tester")[1])
-    assert script.get("/api/me").status == 200
-    assert alice.get("/account").status == 200
+    def script():
+        return Browser(hub.port, tokens.create(db, "alice", ["read"], actor="tester")[1])
+
+    before = script()
+    assert before.get("/api/me").status == 200
     assert len(api.listed("/api/admin/users/alice/sessions")) == 1
     assert api.call("PATCH", "/api/admin/users/alice", {"password": "a new one 123"}).status == 200
-    assert alice.get("/account").status == 303 and script.get("/api/me").status == 401
+    assert alice.get("/account").status == 303 and before.get("/api/me").status == 401
     assert Browser(hub.port).sign_in("alice", "a new one 123").status == 303
-    script = Browser(hub.port, tokens.create(db, "alice", ["read"], actor="tester")[1])
+    after = script()
     ended = {"ended": 1, "tokens": 1}
     assert api.call("DELETE", "/api/admin/users/alice/sessions").json == ended
-    assert script.get("/api/me").status == 401
+    assert after.get("/api/me").status == 401
     lines = api.listed("/api/admin/audit?kind=user&name=alice")
     ends = [(line["actor"], line["after"]) for line in lines if line["action"] == "end_session"]
     assert ends == [("boss", {"sessions": 1, "tokens": 1})] * 2
@@ -94,12 +92,10 @@ def test_tokens_of_everybody_are_listed_and_revoked(api, hub, db):
     pairs = [tokens.create(db, "alice", ["read"], name=name, actor="tester") for name in "ab"]
     listed = [row["id"] for row in api.listed("/api/admin/tokens?user=alice")]
     assert listed == [token_id for token_id, _ in sorted(pairs, reverse=True)]
-    paged, after = [], ""
-    for _ in range(3):
-        answer = api.get(f"/api/admin/tokens?limit=1&after={after}").json
-        paged += [row["id"] for row in answer["items"]]
-        after = answer["next"]
-    assert paged == [row.id for row in tokens.listed(db)] and after is None
+    first_page = api.get("/api/admin/tokens?limit=1").json
+    rest = api.listed(f"/api/admin/tokens?after={first_page['next']}")
+    paged = [row["id"] for row in (*first_page["items"], *rest)]
+    assert paged == [row.id for row in tokens.listed(db)]
     assert api.refused("GET", "/api/admin/tokens?user=nobody")[0] == 404
     text = api.get("/api/admin/tokens").text
     (token_id, first), (_, second) = pairs
@@ -108,10 +104,9 @@ def test_tokens_of_everybody_are_listed_and_revoked(api, hub, db):
         assert api.call("DELETE", f"/api/admin/tokens/{token_id}").status == 204
     assert Browser(hub.port, first).get("/api/me").status == 401
     assert Browser(hub.port, second).get("/api/me").status == 200
-    assert api.refused("DELETE", "/api/admin/tokens/none")[0] == 404
     lines = api.listed(f"/api/admin/audit?kind=token&name={token_id}")
-    actions = {(line["action"], line["actor"]) for line in lines}
-    assert actions == {("create", "tester"), ("revoke", "boss")} and len(lines) == 2
+    actions = [(line["action"], line["actor"]) for line in lines]
+    assert actions == [("revoke", "boss"), ("create", "tester")]
 
 
 # ---- lock-out --------------------------------------------------------------------------------
@@ -173,38 +168,17 @@ def test_codes_are_turned_off_but_not_ones_own(api, boss, hub, db, with_codes):
     assert Browser(hub.port).sign_in("alice", PASSWORDS["alice"]).place != "/"
     assert boss.send(place, [("confirm", "alice")]).status == 303
     assert acts(db)[0] == ("boss", "set", {"totp": "on"}, {"totp": "off"})
-    assert "alice signs in without one-time codes." in boss.get("/admin/users").text
     assert Browser(hub.port).sign_in("alice", PASSWORDS["alice"]).place == "/"
-    assert place not in boss.get("/admin/users/alice").text
     with_codes("alice")
     with_codes("boss")
     assert api.get(TOTP).json == {"totp": "on"}
     assert api.call("DELETE", TOTP).json == {"totp": "off", "ended": True}
     assert api.call("DELETE", TOTP).json == {"totp": "off", "ended": False}
-    assert api.get(TOTP).json == {"totp": "off"}
     assert api.refused("DELETE", "/api/admin/users/boss/totp")[0] == 400
     assert api.get("/api/admin/users/boss/totp").json == {"totp": "on"}
-    assert api.refused("DELETE", "/api/admin/users/nobody/totp")[0] == 404
 
 
-def test_an_account_is_linked_and_unlinked_on_the_page(boss, db):
-    assert "Account at login.example.com" in boss.get("/admin/users/alice").text
-    place = "/admin/users/alice/links"
-    assert boss.send(place, [("subject", " s-1 ")]).status == 303
-    assert openid_links.find(db, ISSUER, "s-1").name == "alice"
-    assert acts(db)[0][:2] == ("boss", "link")
-    answer = boss.send(place, [("subject", "s-1")])
-    assert answer.status == 409 and "linked already" in answer.text
-    assert 'id="subject-problem"' in answer.text
-    assert boss.send(place, [("subject", "")]).status == 400
-    link_id = re.search(r'name="unlink" value="(\w+)"', boss.get("/admin/users/alice").text)[1]
-    assert boss.send("/admin/users/boss/links", [("unlink", link_id)]).status == 404
-    assert boss.send(place, [("unlink", link_id)]).status == 303
-    assert openid_links.find(db, ISSUER, "s-1") is None
-    assert acts(db)[0][:3] == ("boss", "unlink", {"issuer": ISSUER, "subject": "s-1"})
-
-
-def test_scripts_link_and_unlink(api, serve):
+def test_accounts_are_linked_and_unlinked(api, boss, db, serve):
     plain = serve()
     refused = Script(plain.port, api.token).refused("POST", LINKS, {"subject": "s-1"})
     assert refused[0] == 400 and "hub.oidc_issuer" in refused[2]
@@ -214,7 +188,6 @@ def test_scripts_link_and_unlink(api, serve):
     assert (answer.status, link["issuer"], link["subject"]) == (201, ISSUER, "s-1")
     assert api.listed(LINKS) == [link] and link["used_at"] is None
     for user, body, refusal in (
-        ("boss", {"subject": "s-2"}, (400, None)),
         ("alice", {"subject": "s-1"}, (409, None)),
         ("alice", {"subject": 7}, (400, "subject")),
         ("alice", {"subject": "s", "issuer": "x"}, (400, "issuer")),
@@ -223,6 +196,17 @@ def test_scripts_link_and_unlink(api, serve):
         assert api.refused("POST", f"/api/admin/users/{user}/links", body)[:2] == refusal
     assert api.refused("DELETE", f"/api/admin/users/boss/links/{link['id']}")[0] == 404
     assert api.call("DELETE", f"{LINKS}/{link['id']}").status == 204
+    # on the page
+    place = "/admin/users/alice/links"
+    assert "Account at login.example.com" in boss.get("/admin/users/alice").text
+    assert boss.send(place, [("subject", " s-1 ")]).status == 303
+    assert acts(db)[0][:2] == ("boss", "link")
+    again = boss.send(place, [("subject", "s-1")])
+    assert again.status == 409 and 'id="subject-problem"' in again.text
+    link_id = re.search(r'name="unlink" value="(\w+)"', boss.get("/admin/users/alice").text)[1]
+    assert boss.send("/admin/users/boss/links", [("unlink", link_id)]).status == 404
+    assert boss.send(place, [("unlink", link_id)]).status == 303
+    assert acts(db)[0][:3] == ("boss", "unlink", {"issuer": ISSUER, "subject": "s-1"})
     for number in range(2):
         api.call("POST", LINKS, {"subject": f"s-{number}"})
     assert api.call("DELETE", LINKS).json == {"ended": 2}

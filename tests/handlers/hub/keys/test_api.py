@@ -30,16 +30,14 @@ def test_a_key_is_made_and_its_secret_shown_once(alice, db):
     answer = alice.api("POST", "/api/keys", {"name": "laptop", **fields})
     assert answer.status == 201 and answer.json.keys() == {"id", "secret"}
     secret, key_id = answer.json["secret"], answer.json["id"]
-    assert opened(db, secret).id == key_id and opened(db, secret).user == "alice"
-    [item] = alice.get("/api/keys").json["items"]
-    assert item == alice.get(f"/api/keys/{key_id}").json
-    told = ("name", "group", "multiplier", "state", "limit", "limit_window", "spent", "models")
-    assert [item[name] for name in told] == [
-        *("laptop", "coding", "0.8", "active", "5", "month", "0", ["gpt-5"])
-    ]
-    assert item["prefix"] == secret[:10] and item["last_four"] == secret[-4:]
-    assert item["last_used"] is None and item["expires_at"] is None and item["wrong_paths"] == []
-    assert secret not in alice.get("/api/keys").text
+    assert (opened(db, secret).id, opened(db, secret).user) == (key_id, "alice")
+    listed = alice.get("/api/keys")
+    [item] = listed.json["items"]
+    assert item == alice.get(f"/api/keys/{key_id}").json and secret not in listed.text
+    expected = fields | {"name": "laptop", "limit": "5", "multiplier": "0.8", "state": "active"}
+    expected |= {"spent": "0", "prefix": secret[:10], "last_four": secret[-4:], "wrong_paths": []}
+    expected |= {"last_used": None, "expires_at": None}
+    assert {name: item[name] for name in expected} == expected
     [act] = [act for act in audit.entries(db, 5) if act["kind"] == "key"]
     assert (act["actor"], act["action"], act["name"]) == ("alice", "create", "alice/laptop")
     assert secret not in str(act)
@@ -52,21 +50,12 @@ def test_a_key_is_made_and_its_secret_shown_once(alice, db):
     ("body", "status", "field"),
     [
         ({}, 400, "name"),
-        ({"name": " x"}, 400, "name"),
-        ({"name": "x", "limit": "many"}, 400, "limit"),
         ({"name": "x", "limit": 5.5}, 400, "limit"),
-        ({"name": "x", "networks": ["10.0.0.300"]}, 400, "networks"),
-        ({"name": "x", "models": ["nothing"]}, 400, "models"),
-        ({"name": "x", "expires_at": "tomorrow"}, 400, "expires_at"),
-        ({"name": "x", "rpm": -1}, 400, "rpm"),
-        ({"name": "x", "secret": "short"}, 400, "secret"),
         ({"name": "x", "secret": "env:HOME"}, 400, "secret"),
         ({"name": "x", "balance": "999"}, 400, "balance"),
         ({"name": "x", "user": "carol"}, 400, "user"),
         ({"name": "x", "group": "hidden"}, 403, "group"),
-        ({"name": "x", "group": "no-such-group"}, 403, "group"),
         ({"name": "x", "group": ["default"]}, 403, "group"),
-        ({"name": ["x"]}, 400, "name"),
         ({"name": "taken"}, 409, "name"),
     ],
 )
@@ -95,52 +84,40 @@ def test_groups_are_those_of_the_user(alice, boss, carol):
 
     assert names(carol) == ["default"] and names(boss) == ["coding", "default", "hidden"]
     coding, _ = alice.get("/api/groups").json["items"]
-    assert (coding["name"], coding["multiplier"]) == ("coding", "0.8")
-    assert coding["models"] == ["gpt-5", "gpt-5-mini"] and "messages" in coding["entries"]
+    assert (coding["multiplier"], coding["models"]) == ("0.8", ["gpt-5", "gpt-5-mini"])
     boss.make("any", group="hidden")
     answer = boss.api("POST", "/api/keys", {"name": "x", "group": "hiden"})
-    assert (answer.status, answer.json["error"]["field"]) == (400, "group")
-    assert 'did you mean "hidden"' in answer.json["error"]["message"]
+    assert answer.status == 400 and 'did you mean "hidden"' in answer.json["error"]["message"]
 
 
 def test_fields_are_changed(alice, db, tmp_path):
     key_id = alice.make("laptop", limit="5", rpm=60)
-    fields = {"limit": None, "networks": ["10.0.0.0/8"], "expires_at": "2031-01-01T00:00:00Z"}
-    answer = alice.api("PATCH", f"/api/keys/{key_id}", fields)
-    assert answer.status == 200 and answer.json["limit"] is None and answer.json["rpm"] == 60
-    assert answer.json["networks"] == ["10.0.0.0/8"]
-    assert answer.json["expires_at"] == "2031-01-01T00:00:00.000Z"
-    assert alice.api("PATCH", f"/api/keys/{key_id}", {"group": "coding"}).json["group"] == "coding"
+    path = f"/api/keys/{key_id}"
+    fields = {"limit": None, "networks": ["10.0.0.0/8"], "expires_at": "2031-01-01T00:00:00.000Z"}
+    changed = alice.api("PATCH", path, fields).json
+    assert {name: changed[name] for name in (*fields, "rpm")} == fields | {"rpm": 60}
+    assert alice.api("PATCH", path, {"group": "coding"}).json["group"] == "coding"
     acts = [act for act in audit.entries(db, 5) if act["name"] == "alice/laptop"]
     actions = [(act["actor"], act["action"]) for act in acts]
     assert actions == [("alice", "update"), ("alice", "update"), ("alice", "create")]
     # A group that was closed to its owner stays the key's.
     edit(db, tmp_path, '[[user]]\nname = "alice"\ngroups = ["default"]')
+    bodies = {"group": "coding", "rpm": 5}, {"group": "default"}, {"group": "coding"}
+    assert [alice.api("PATCH", path, body).status for body in bodies] == [200, 200, 403]
+
+
+def test_what_cannot_be_changed(alice):
+    path = f"/api/keys/{alice.make('laptop', rpm=60)}"
+    before = alice.get(path).json
     for body, status in (
-        ({"group": "coding", "rpm": 5}, 200),
-        ({"group": "default"}, 200),
-        ({"group": "coding"}, 403),
+        ({"group": "hidden"}, 403),
+        ({"name": "other"}, 400),
+        ({"secret": "sk-from-elsewhere-0123456789"}, 400),
+        ({"user": "carol"}, 400),
     ):
-        assert alice.api("PATCH", f"/api/keys/{key_id}", body).status == status
-
-
-@pytest.mark.parametrize(
-    ("body", "status", "field"),
-    [
-        ({"group": "hidden"}, 403, "group"),
-        ({"name": "other"}, 400, "name"),
-        ({"secret": "sk-from-elsewhere-0123456789"}, 400, "secret"),
-        ({"user": "carol"}, 400, "user"),
-        ({"spent": "0"}, 400, "spent"),
-        ({"limit": "-1"}, 400, "limit"),
-    ],
-)
-def test_what_cannot_be_changed(alice, body, status, field):
-    key_id = alice.make("laptop", rpm=60)
-    before = alice.get(f"/api/keys/{key_id}").json
-    answer = alice.api("PATCH", f"/api/keys/{key_id}", {"rpm": 1, **body})
-    assert (answer.status, answer.json["error"]["field"]) == (status, field), answer.text
-    assert alice.get(f"/api/keys/{key_id}").json == before
+        answer = alice.api("PATCH", path, {"rpm": 1, **body})
+        assert (answer.status, answer.json["error"]["field"]) == (status, next(iter(body)))
+    assert alice.get(path).json == before
 
 
 def test_an_exchanged_secret_works_on_for_a_day(alice, db):
@@ -149,12 +126,11 @@ def test_an_exchanged_secret_works_on_for_a_day(alice, db):
     new = alice.api("POST", f"{path}/rotate").json["secret"]
     until_ms = opened(db, old).valid_until_ms - database_ms(db)
     assert abs(until_ms - keys.OVERLAP_S * 1000) < 60_000
-    assert opened(db, new).valid_until_ms is None
     shown = alice.get(path).json
-    assert shown["state"] == "replaced" and shown["replaced_until"] is not None
-    assert shown["last_four"] == new[-4:]
-    last = alice.api("POST", f"{path}/rotate", {"overlap_s": 0}).json["secret"]
-    assert opened(db, new).valid_until_ms <= database_ms(db) and opened(db, last) is not None
+    assert (shown["state"], shown["last_four"]) == ("replaced", new[-4:])
+    assert shown["replaced_until"] is not None
+    alice.api("POST", f"{path}/rotate", {"overlap_s": 0})
+    assert opened(db, new).valid_until_ms <= database_ms(db)
     for wrong in (-1, "1", 10**9, True):
         assert alice.api("POST", f"{path}/rotate", {"overlap_s": wrong}).status == 400
 
@@ -169,31 +145,31 @@ def test_disabled_enabled_and_revoked_for_good(alice, db):
         assert opened(db, secret).disabled == (state == "disabled")
     assert alice.api("DELETE", path).json["state"] == "revoked"
     assert opened(db, secret).revoked and alice.api("DELETE", path).status == 200
-    for method, more, body in (
-        ("PATCH", "", {"rpm": 1}), ("POST", "/enable", None), ("POST", "/rotate", None),
-    ):  # fmt: skip
+    changes = (("PATCH", "", {"rpm": 1}), ("POST", "/enable", None), ("POST", "/rotate", None))
+    for method, more, body in changes:
         assert alice.api(method, path + more, body).status == 400
     assert alice.get("/api/keys").json["items"] == []
     assert [key["name"] for key in alice.get("/api/keys?state=revoked").json["items"]] == ["laptop"]
-    assert alice.api("POST", "/api/keys", {"name": "laptop"}).status == 409
 
 
 def test_the_list_page_by_page_and_by_filter(alice):
-    groups = ("default", "coding")
-    ids = [alice.make(f"key-{number}", group=groups[number % 2]) for number in range(5)]
+    ids = [
+        alice.make(f"key-{number}", group=("default", "coding")[number % 2]) for number in range(5)
+    ]
     listed, after = [], ""
     while after is not None:
         page = alice.get(f"/api/keys?limit=2&after={after}").json
         listed, after = listed + [key["id"] for key in page["items"]], page["next"]
     assert listed == ids[::-1]
-
-    def names(query):
-        return [key["name"] for key in alice.get(f"/api/keys?{query}").json["items"]]
-
-    assert names("group=coding") == ["key-3", "key-1"] and names("search=KEY-4") == ["key-4"]
     alice.api("POST", f"/api/keys/{ids[2]}/disable")
-    assert names("state=disabled") == ["key-2"] and names("state=disabled&group=coding") == []
-    for query in ("limit=0", "limit=x", "limit=201", "limit=0000000000201", "state=gone"):
+    for query, names in (
+        ("group=coding", ["key-3", "key-1"]),
+        ("search=KEY-4", ["key-4"]),
+        ("state=disabled", ["key-2"]),
+        ("state=disabled&group=coding", []),
+    ):
+        assert [key["name"] for key in alice.get(f"/api/keys?{query}").json["items"]] == names
+    for query in ("limit=0", "limit=x", "limit=0000000000201", "state=gone"):
         assert alice.get(f"/api/keys?{query}").status == 400
 
 
@@ -205,44 +181,42 @@ def test_states_that_use_brings(alice, db):
         return alice.get(f"/api/keys/{key_id}").json
 
     key_id = alice.make("laptop", limit="5", limit_window="month")
-    states = [spend(nanos)["state"] for nanos in (3_999_999_999, 4 * 10**9, 5 * 10**9)]
-    assert states == ["active", "near_limit", "used_up"]
-    shown = spend(4_612_000_000)
-    assert (shown["spent"], shown["spent_window"]) == ("4.612", "month")
-    assert shown["resets_at"].endswith("-01T00:00:00.000Z")
+    states = [spend(nanos)["state"] for nanos in (3_999_999_999, 5 * 10**9, 4 * 10**9)]
+    assert states == ["active", "used_up", "near_limit"]
     book(db, call(db, key_id=key_id, client_ip="192.0.2.2", user_agent="claude-cli/2.1"))
-    last = alice.get(f"/api/keys/{key_id}").json["last_used"]
-    assert (last["address"], last["user_agent"]) == ("192.0.2.2", "claude-cli/2.1")
     past = ApiKey.update(expires_ms=1).where(ApiKey.id == key_id)
     transaction(db, lambda: past.execute(db))
-    assert alice.get(f"/api/keys/{key_id}").json["state"] == "expired"
+    shown = alice.get(f"/api/keys/{key_id}").json
+    assert (shown["state"], shown["spent"], shown["spent_window"]) == ("expired", "4", "month")
+    last = shown["last_used"]
+    assert (last["address"], last["user_agent"]) == ("192.0.2.2", "claude-cli/2.1")
 
 
 def test_wrong_paths_are_shown_to_the_owner_alone(alice, carol, db):
-    key_id = alice.make("laptop")
-    at_ms = database_ms(db)
+    key_id, other = alice.make("laptop"), alice.make("other")
+    at_ms, base = database_ms(db), "http://127.0.0.1:8000"
     seen = Noticed(key_id, "POST", DOUBLED, 14, at_ms - 9000, at_ms, "192.0.2.14", "x/1")
-    wrong_paths.add(db, [seen])
+    odd = Noticed(other, "POST", "/v1/embeddings", 1, at_ms, at_ms, "", "")
+    wrong_paths.add(db, [seen, odd])
     shown = alice.get(f"/api/keys/{key_id}").json
-    assert shown["state"] == "wrong_base_url"
     [wrong] = shown["wrong_paths"]
-    base = "http://127.0.0.1:8000"
-    assert (wrong["path"], wrong["calls"], wrong["address"]) == (DOUBLED, 14, "192.0.2.14")
-    assert (wrong["given"], wrong["base_url"]) == (f"{base}/v1/messages", base)
+    expected = {"path": DOUBLED, "calls": 14, "address": "192.0.2.14", "base_url": base}
+    expected |= {"given": f"{base}/v1/messages"}
+    assert {name: wrong[name] for name in expected} == expected
     assert DOUBLED not in carol.get("/api/keys").text
-    other = alice.make("other")
-    wrong_paths.add(db, [Noticed(other, "POST", "/v1/embeddings", 1, at_ms, at_ms, "", "")])
-    assert alice.get(f"/api/keys/{other}").json["state"] == "active"
+    states = [shown["state"], alice.get(f"/api/keys/{other}").json["state"]]
+    assert states == ["wrong_base_url", "active"]
 
 
-def test_keys_of_others_are_not_there(alice, carol, db):
+def test_keys_of_others_are_not_there(alice, carol):
     key_id = alice.make("laptop")
     secret = carol.api("POST", "/api/keys", {"name": "mine"}).json["secret"]
     before = alice.get(f"/api/keys/{key_id}").json
+    actions = [("POST", f"/{action}", None) for action in ("rotate", "disable", "enable")]
     for method, path, body in (
-        ("GET", "", None), ("PATCH", "", {"rpm": 5}), ("DELETE", "", None),
-        ("POST", "/rotate", None), ("POST", "/disable", None), ("POST", "/enable", None),
-    ):  # fmt: skip
+        *[("GET", "", None), ("PATCH", "", {"rpm": 5}), ("DELETE", "", None)],
+        *actions,
+    ):
         for unknown in (key_id, "no-such-key", "x" * 300):
             answer = carol.api(method, f"/api/keys/{unknown}{path}", body)
             assert answer.status == 404 and answer.json["error"]["code"] == "not_found"

@@ -10,9 +10,8 @@ from store.admin.export import list_objects
 from store.catalog import keys, wrong_paths
 from store.catalog.wrong_paths import Noticed
 from store.db.database import database_ms
-from store.hub.own_keys import owned
 from store.values.key_secrets import digests
-from tests.handlers.hub.overview_world import book, call, user_id
+from tests.handlers.hub.overview_world import book, call
 
 pytestmark = pytest.mark.usefixtures("world")
 
@@ -51,11 +50,11 @@ def test_a_key_is_made_by_the_form_and_its_secret_is_shown_once(alice, db):
     assert made.status == 200 and made.headers["Cache-Control"] == "no-store"
     secret = secret_on(made)
     key = opened(db, secret)
-    assert (key.name, key.group, key.rpm, key.models) == ("laptop", "coding", 60, {"gpt-5"})
     assert 29 < (key.expires_ms - database_ms(db)) / 86_400_000 <= 30
-    assert [str(one) for one in key.networks] == ["10.0.0.0/8", "192.0.2.7/32"]
-    [limited] = owned(db, user_id(db, "alice"), database_ms(db))
-    assert (limited.limit_nanos, limited.limit_window) == (5 * 10**9, "month")
+    shown = alice.get(f"/api/keys/{key.id}").json
+    expected = {"name": "laptop", "group": "coding", "rpm": 60, "models": ["gpt-5"], "limit": "5"}
+    expected |= {"limit_window": "month", "networks": ["10.0.0.0/8", "192.0.2.7/32"]}
+    assert {name: shown[name] for name in expected} == expected
     for client in ("Claude Code", "Codex", "Gemini CLI", "OpenAI SDK", "curl"):
         assert client in made.text
     for path in ("/keys", f"/keys/{key.id}", "/setup", "/keys/new"):
@@ -67,33 +66,28 @@ def test_a_key_is_made_by_the_form_and_its_secret_is_shown_once(alice, db):
 
 
 @pytest.mark.parametrize(
-    ("fields", "status", "said"),
+    ("fields", "status", "message"),
     [
-        ({"name": ""}, 400, "printable characters"),
         ({"name": "laptop"}, 409, "Choose another name"),
         ({"name": "x", "group": "hidden"}, 403, "you may make keys in: coding, default"),
-        ({"name": "x", "rpm": "9" * 5000}, 400, "whole number"),
         ({"name": "x", "expires": "date", "date": "soon"}, 400, "Choose a date."),
     ],
 )
-def test_what_the_form_refuses_stays_typed(alice, db, fields, status, said):
+def test_what_the_form_refuses_stays_typed(alice, db, fields, status, message):
     alice.make("laptop")
     answer = send_form(alice, models="gpt-5", **fields)
-    assert answer.status == status and said in html.unescape(answer.text)
+    assert answer.status == status and message in html.unescape(answer.text)
     assert 'value="gpt-5"' in answer.text and 'class="problem"' in answer.text
     assert [key["name"] for key in list_objects(db, "key")] == ["laptop"]
 
 
 def test_the_list_shows_and_filters(alice, db):
-    used, other = (
-        alice.make("used", group="coding", limit="5", limit_window="month"),
-        alice.make("x2"),
-    )
-    book(db, call(db, key_id=used, client_ip="192.0.2.1", user_agent="claude-cli/2.1 (x)"))
+    used, other = alice.make("used", group="coding", limit="5"), alice.make("x2")
+    agent = "claude-cli/2.1.197 (external, cli)"
+    book(db, call(db, key_id=used, client_ip="192.0.2.1", user_agent=agent))
     wrong_path(db, other)
     text = alice.get("/keys").text
-    for words in ("used", "×0.8", "192.0.2.1", "claude-cli 2.1", "resets", "Never used",
-                  "Wrong base URL", DOUBLED, "http://127.0.0.1:8000"):  # fmt: skip
+    for words in ("used", "×0.8", "192.0.2.1", "claude-cli 2.1.197", "Never used", DOUBLED):
         assert words in text, words
     only = alice.get("/keys?group=coding").text
     assert f"/keys/{used}" in only and f'href="/keys/{other}">x2' not in only
@@ -102,27 +96,22 @@ def test_the_list_shows_and_filters(alice, db):
 
 
 def test_the_list_is_sorted_and_columns_may_be_left_out(alice, db):
-    dates = {"old": "2031-01-01T00:00:00Z", "new": "2032-01-01T00:00:00Z", "never": None}
-    names = {"old": "b-old", "new": "a-new", "never": "C-never"}
-    ids = {alice.make(names[key], expires_at=date): key for key, date in dates.items()}
+    dates = {"b-old": "2031-01-01T00:00:00Z", "a-new": "2032-01-01T00:00:00Z", "C-never": None}
+    ids = {alice.make(name, expires_at=date): name for name, date in dates.items()}
     old, _, never = ids
     book(db, call(db, key_id=old, cost_nanos=9 * 10**8), call(db, key_id=never, ago_ms=5000))
-
-    def order(query):
-        cells = re.findall(r'<td class="name k-name"><a href="/keys/(\w+)"', alice.get(query).text)
-        return [ids[key_id] for key_id in cells]
-
-    assert order("/keys") == ["old", "never", "new"] == order("/keys?sort=nothing")
-    assert order("/keys?sort=name") == ["new", "old", "never"]
-    assert order("/keys?sort=expires") == ["old", "new", "never"]
-    assert order("/keys?sort=spent") == ["old", "never", "new"]
-    whole, less = (
-        alice.get("/keys?sort=name").text,
-        alice.get("/keys?hide=group,expires&sort=name").text,
-    )
-    assert "aria-sort=ascending" in whole and 'href="/keys?state=active&amp;sort=name"' in whole
-    for column, stays in (("k-group", False), ("k-expires", False), ("k-spent", True)):
-        assert f'{column}"' in whole and (f'{column}"' in less) == stays
+    for query, order in (
+        ("", ["b-old", "C-never", "a-new"]),
+        ("?sort=name", ["a-new", "b-old", "C-never"]),
+        ("?sort=expires", ["b-old", "a-new", "C-never"]),
+        ("?sort=spent", ["b-old", "C-never", "a-new"]),
+    ):
+        text = alice.get(f"/keys{query}").text
+        cells = re.findall(r'<td class="name k-name"><a href="/keys/(\w+)"', text)
+        assert [ids[key_id] for key_id in cells] == order, query
+    less = alice.get("/keys?hide=group,expires&sort=name").text
+    columns = {"k-group": False, "k-expires": False, "k-spent": True}
+    assert {column: f'{column}"' in less for column in columns} == columns
     assert 'href="/keys?sort=name&amp;hide=expires"' in less  # takes the group back
     assert 'name="hide" value="group,expires"' in less  # a search keeps them
 
@@ -131,12 +120,10 @@ def test_the_page_of_a_key(alice, carol, db):
     key_id = alice.make("laptop")
     book(db, *(call(db, key_id=key_id, ago_ms=1000 * n, ttft_ms=100 + n) for n in range(25)))
     wrong_path(db, key_id)
-    text = alice.get(f"/keys/{key_id}").text
+    text = alice.get(f"/keys/{key_id}?by=tokens").text
     assert "2.5000" in text and "25 streams" in text and "gpt-5" in text and "100.00" in text
     assert '/v1/messages<span class="wavy">/v1/messages</span>' in text
     assert "192.0.2.14" in text and SCRIPT not in text
-    for by in ("calls", "tokens", "nothing"):
-        assert alice.get(f"/keys/{key_id}?by={by}").status == 200
     for path in ("", "/edit", "/rotate", "/revoke", "/disable", "/dismiss"):
         assert carol.get(f"/keys/{key_id}{path}").status == 404
         assert alice.get("/keys/no-such-key" + path).status == 404
@@ -159,14 +146,15 @@ def test_wrong_paths_are_dismissed_and_restored(alice, carol, db):
 
 def test_changed_by_the_form(alice, db):
     key_id = alice.make("laptop", expires_at="2031-01-01T10:30:00Z", limit="5", networks=["::1"])
-    form = alice.get(f"/keys/{key_id}/edit").text
+    path = f"/keys/{key_id}/edit"
+    form = alice.get(path).text
     assert 'value="2031-01-01"' in form and 'value="::1/128"' in form and 'value="5"' in form
     kept = {"expires": "date", "date": "2031-01-01", "networks": "::1"}
-    path = f"/keys/{key_id}/edit"
     assert send_form(alice, "", path, group="coding", tpm="9", **kept).place == f"/keys/{key_id}"
     key = alice.get(f"/api/keys/{key_id}").json
-    assert (key["group"], key["tpm"], key["limit"]) == ("coding", 9, None)
-    assert key["expires_at"] == "2031-01-01T10:30:00.000Z" and key["networks"] == ["::1/128"]
+    expected = {"group": "coding", "tpm": 9, "limit": None, "networks": ["::1/128"]}
+    expected |= {"expires_at": "2031-01-01T10:30:00.000Z"}
+    assert {name: key[name] for name in expected} == expected
     assert "Key laptop changed." in alice.get(f"/keys/{key_id}").text
     refused = send_form(alice, "", path, limit="-3")
     assert refused.status == 400 and 'value="-3"' in refused.text
@@ -198,10 +186,9 @@ def test_to_look_and_forged_forms_change_nothing(alice, db):
     before = alice.get(f"/api/keys/{key_id}").json
     for path in ("disable", "dismiss"):
         assert alice.get(f"/keys/{key_id}/{path}").status == 303
-    for path in ("/keys/new", f"/keys/{key_id}/edit", f"/keys/{key_id}/rotate",
-                 f"/keys/{key_id}/revoke", f"/keys/{key_id}/disable", "/setup/test"):  # fmt: skip
-        forged = alice.send(path, [("name", "x"), ("confirm", "laptop")], xsrf=False)
-        assert forged.status == 403
+    for path in ("edit", "rotate", "revoke", "disable"):
+        fields = [("name", "x"), ("confirm", "laptop")]
+        assert alice.send(f"/keys/{key_id}/{path}", fields, xsrf=False).status == 403
     assert alice.get(f"/api/keys/{key_id}").json == before
     assert len(list_objects(db, "key")) == 1
 
@@ -214,17 +201,7 @@ def test_a_name_with_a_script_is_text_on_every_page(alice, db):
     assert SCRIPT not in send_form(alice, SCRIPT).text
 
 
-@pytest.mark.parametrize(
-    ("agent", "client"),
-    [
-        ("claude-cli/2.1.197 (external, cli)", "claude-cli 2.1.197"),
-        ("OpenAI/Python 3.54.0", "OpenAI Python 3.54.0"),
-        ("sluice-hub-test", "sluice-hub-test"),
-        ("A client of nobody", "A"),
-        ("x" * 500, "x" * 60),
-        ("", ""),
-        (None, ""),
-    ],
-)
-def test_the_client_of_a_call(agent, client):
-    assert client_of(agent) == client
+def test_the_client_of_a_call():
+    agents = ("OpenAI/Python 3.54.0", "sluice-hub-test", "A client of nobody", "x" * 500, "", None)
+    clients = ["OpenAI Python 3.54.0", "sluice-hub-test", "A", "x" * 60, "", ""]
+    assert [client_of(agent) for agent in agents] == clients

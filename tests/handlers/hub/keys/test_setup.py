@@ -125,50 +125,44 @@ def test_a_call_as_each_client_sends_it(alice, relay, db, client, path, header):
     assert {name: row[name] for name in line} == line
 
 
-def test_a_test_call_without_enough_money_says_what_was_left_and_links_the_wallet(alice, relay, db):
-    relay.status = 429
-    relay.message = (
-        "The wallet balance does not cover this call: 0.001 USD is left, and it needs at least"
-        " 0.0043 USD. Add balance in the API Hub."
-    )
-    said = {"outcome": "refused", "error_code": "insufficient_quota", "status": 429}
-    book(db, call(db, id=relay.call_id, cost_nanos=0, error_message=relay.message, **said))
-    fields = [("client", "openai"), ("model", "gpt-5"), ("secret", SECRET)]
-    page = alice.send("/setup/test", fields)
-    result = page.text.partition("data-result")[2].partition("</section>")[0]
-    assert relay.message in result and "0.001 USD is left, 0.0043 USD is needed" in result
-    assert 'href="/wallet"' in result and 'href="/status"' not in result
-
-
 def test_an_error_is_shown_as_it_came_and_no_record_of_others(alice, relay, db):
     book(db, call(db, user="carol", id=relay.call_id))
     assert ask(alice).json["record"] is None
     relay.status = 404
     shown = ask(alice).json
-    assert shown["status"] == 404 and shown["text"].startswith(
-        '{"error":{"message":"no <b>such</b>'
-    )
-    page = alice.send("/setup/test", [("client", "codex"), ("model", "gpt-5"), ("secret", SECRET)])
+    assert shown["status"] == 404
+    assert shown["text"].startswith('{"error":{"message":"no <b>such</b>')
+    fields = [("client", "codex"), ("model", "gpt-5"), ("secret", SECRET)]
+    page = alice.send("/setup/test", fields)
     assert page.status == 200 and "no &lt;b&gt;such" in page.text and SECRET not in page.text
     relay.close()
     shown = ask(alice).json
     assert shown["status"] is None and shown["error"] and shown["record"] is None
 
 
-@pytest.mark.parametrize(
-    ("body", "field"),
-    [
-        ({"secret": ""}, "secret"),
-        ({"secret": "sk-slc-…x8Tq"}, "secret"),
-        ({"secret": f"{SECRET}\r\nX: 1"}, "secret"),
-        ({"secret": 5}, "secret"),
-        ({"model": ""}, "model"),
-        ({"client": "telnet"}, "client"),
-    ],
-)
-def test_what_is_not_called(alice, relay, body, field):
-    answer = ask(alice, **body)
-    assert (answer.status, answer.json["error"]["field"]) == (400, field)
+def test_a_test_call_without_enough_money_links_the_wallet(alice, relay, db):
+    relay.status = 429
+    relay.message = "Too little: 0.001 USD is left, and it needs at least 0.0043 USD."
+    refusal = {"outcome": "refused", "error_code": "insufficient_quota", "status": 429}
+    book(db, call(db, id=relay.call_id, cost_nanos=0, error_message=relay.message, **refusal))
+    fields = [("client", "openai"), ("model", "gpt-5"), ("secret", SECRET)]
+    page = alice.send("/setup/test", fields)
+    result = page.text.partition("data-result")[2].partition("</section>")[0]
+    assert relay.message in result
+    assert 'href="/wallet"' in result and 'href="/status"' not in result
+
+
+def test_what_is_not_called(alice, relay):
+    for body in (
+        {"secret": ""},
+        {"secret": "sk-slc-…x8Tq"},
+        {"secret": f"{SECRET}\r\nX: 1"},
+        {"secret": 5},
+        {"model": ""},
+        {"client": "telnet"},
+    ):
+        answer = ask(alice, **body)
+        assert (answer.status, answer.json["error"]["field"]) == (400, next(iter(body)))
     assert relay.asked == []
 
 
@@ -199,21 +193,17 @@ def test_one_call_at_a_time(alice, relay, hub):
 
 def test_a_base_url_is_checked(alice):
     body = {"url": "https://gate.example.com/v1/messages"}
-    said = alice.api("POST", "/api/setup/check-url", body).json
-    assert said["problem"] is None
-    assert {one["kind"]: (one["right"], one["asks"]) for one in said["verdicts"]} == {
-        "openai": (False, "/v1/messages/chat/completions"),
-        "messages": (False, "/v1/messages/v1/messages"),
-        "generate_content": (False, "/v1/messages/v1beta/models/…"),
-        "full_messages": (True, "/v1/messages"),
-    }
+    checked = alice.api("POST", "/api/setup/check-url", body).json
+    verdict = {one["kind"]: (one["right"], one["asks"]) for one in checked["verdicts"]}
+    assert checked["problem"] is None
+    assert verdict["messages"] == (False, "/v1/messages/v1/messages")
+    assert verdict["full_messages"] == (True, "/v1/messages")
     for wrong in ({}, {"url": ""}, {"url": 5}):
         assert alice.api("POST", "/api/setup/check-url", wrong).status == 400
     page = alice.get("/setup?url=https%3A%2F%2Fgate.example.com%2Fv1").text
     assert "Correct as it is." in page and '<span class="wavy">/v1/messages</span>' in page
-    for url, said in (("https://api.openai.com", "another host"), ("ftp://<script>", "not a URL")):
-        assert said in alice.get(f"/setup?url={url}").text
-        assert "<script>" not in alice.get(f"/setup?url={url}").text.split("</head>")[1]
+    page = alice.get("/setup?url=ftp://<script>").text
+    assert "not a URL" in page and "<script>" not in page.split("</head>")[1]
 
 
 def test_the_page_has_real_values(alice, carol, db):
@@ -227,16 +217,11 @@ def test_the_page_has_real_values(alice, carol, db):
         "export ANTHROPIC_BASE_URL=https://gate.example.com\n",
         f"$env:ANTHROPIC_AUTH_TOKEN = '{shown}'",
         'set "ANTHROPIC_MODEL=gpt-5-mini"',
-        'base_url = "https://gate.example.com/v1"',
-        'wire_api = "responses"',
-        "https://gate.example.com/v1beta/models/gpt-5-mini:streamGenerateContent",
         f'baseURL: "https://gate.example.com/v1", apiKey: "{shown}"',
         "Rule 1: base URL with /v1.",
-        "/v1/messages/v1/messages, which fails with 404",
     ):
         assert line in text, line
     assert secret not in text
-    assert "gpt-5 is " not in alice.get("/setup?model=gpt-5").text
     edit(db, Path(), '[[channel]]\nname = "secret-account"\ndraining = true')
     text = alice.get("/setup?model=gpt-5").text
     assert "gpt-5 is disabled in coding" in text and "secret-account" not in text

@@ -60,10 +60,3 @@ async def test_who_leaves_while_waiting_or_working_gives_the_place_back():
     await asyncio.sleep(0)
     held.set()
     assert await last == "done"
-
-
-async def test_an_exception_is_the_callers():
-    places = FairThreads(1, "test", 100, 100)
-    for _ in range(3):
-        with pytest.raises(ZeroDivisionError):
-            await places.run("alice", lambda: 1 / 0)
