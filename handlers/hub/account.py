@@ -7,19 +7,8 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, TypeVar
 
-from handlers.hub.sign_in import (
-    SECONDS_PER_MINUTE,
-    SIGN_IN_S,
-    OpenIdRedirect,
-    begin_session,
-    end_session,
-    new_totp_secret,
-    qr_code,
-    session_fields,
-    totp_period,
-    totp_uri,
-)
-from handlers.hub.web.base import Api, Failure, Page, invalid
+from handlers.hub import sign_in
+from handlers.hub.web.base import Api, Failure, Page, invalid, or_refused
 from handlers.hub.web.openid import provider_name
 from handlers.hub.web.throttle import Throttle, TooManyTries
 from store.hub import membership, one_time, openid_links, people, sessions, tokens
@@ -41,13 +30,8 @@ BROWSERS = (  # the first that matches: many also name those below
     ("curl", re.compile(r"^curl/(\d+)")),
 )
 SYSTEMS = (
-    ("Android", "Android"),
-    ("iPhone", "iPhone"),
-    ("iPad", "iPad"),
-    ("Windows", "Windows"),
-    ("Mac OS", "macOS"),
-    ("CrOS", "ChromeOS"),
-    ("Linux", "Linux"),
+    *(("Android", "Android"), ("iPhone", "iPhone"), ("iPad", "iPad"), ("Windows", "Windows")),
+    *(("Mac OS", "macOS"), ("CrOS", "ChromeOS"), ("Linux", "Linux")),
 )
 AGENT_CHARS = 40
 
@@ -74,14 +58,7 @@ class AccountPage(Page):
         """Answer with the page. `problem`: of the form of a section; `once`: values that only this
         response shows."""
         me = self.me
-        values = {
-            "token": "",
-            "qr": "",
-            "setup_secret": "",
-            "recovery": (),
-            "link_go": False,
-            **once,
-        }
+        nothing = {"token": "", "qr": "", "setup_secret": "", "recovery": (), "link_go": False}
         issued = await self.store(tokens.listed, me.user)
         self.show(
             "account.html",
@@ -95,7 +72,7 @@ class AccountPage(Page):
             links=await self.store(openid_links.of_user, me.user_id),
             shortcuts=self.get_cookie("shortcuts") != "off",
             browser_of=browser_of,
-            **values,
+            **{**nothing, **once},
         )
 
     async def done(self, text: str, **values: object) -> None:
@@ -120,21 +97,22 @@ class AccountPage(Page):
         try:
             return await self.check_secret(throttle, self.me.user, check)
         except TooManyTries as error:
-            minutes = -(-error.wait_s // SECONDS_PER_MINUTE)
+            minutes = -(-error.wait_s // sign_in.SECONDS_PER_MINUTE)
             text = self.words["sign_in_wait"].format(minutes=minutes)
             status = HTTPStatus.TOO_MANY_REQUESTS
             raise Failure(status, "too_many", text, wait_s=error.wait_s) from None
 
-    async def refuse(self, section: str, failure: Failure) -> None:
-        """Answer with the page and the problem of a section."""
-        self.set_status(failure.status_code)
-        if failure.wait_s:
-            self.set_header("Retry-After", str(failure.wait_s))
-        await self.page(section, self.in_words(failure.message))
-
 
 class AccountForm(AccountPage):
     """A form of the page; each section has a path of its own."""
+
+    section = ""
+
+    async def refuse(self, failure: Failure) -> None:
+        """Answer with the page and the problem of the form's section."""
+        if failure.wait_s:
+            self.set_header("Retry-After", str(failure.wait_s))
+        await self.page(self.section, self.in_words(failure.message))
 
     async def get(self) -> None:
         self.redirect("/account", status=303)
@@ -148,21 +126,22 @@ class PasswordForm(AccountForm):
     """Changes the password, which ends all other sessions and all tokens, and gives this session a
     new id."""
 
+    section = "password"
+
+    @or_refused
     async def post(self) -> None:
-        try:
-            old, new = self.secret("old"), self.secret("new")
-            await self.check_password(old)
-            await self.hashing(people.change_password, self.me.user, old, new)
-        except Failure as failure:
-            await self.refuse("password", failure)
-            return
+        old, new = self.secret("old"), self.secret("new")
+        await self.check_password(old)
+        await self.hashing(people.change_password, self.me.user, old, new)
         # This session has ended, too, and gets a new id: whoever has copied the old one is out.
-        await begin_session(self, self.me.user_id)
+        await sign_in.begin_session(self, self.me.user_id)
         await self.done("password_changed")
 
 
 class OneTimeCodesForm(AccountForm):
     """Sets one-time codes up, in two steps, and disables them."""
+
+    section = "codes"
 
     async def post(self) -> None:
         steps = {"begin": self._begin, "confirm": self._confirm, "end": self._end}
@@ -171,16 +150,17 @@ class OneTimeCodesForm(AccountForm):
         except KeyError:
             raise invalid("do", "no such step") from None
         except Failure as failure:
-            await self.refuse("codes", failure)
+            self.set_status(failure.status_code)
+            await self.refuse(failure)
 
     async def _begin(self) -> None:
         await self.check_password(self.secret("password"))
-        secret = new_totp_secret()
+        secret = sign_in.new_totp_secret()
         await self.store(one_time.begin, self.site.sealing.cipher, self.me.user_id, secret)
         await self._show_secret(secret)
 
     async def _show_secret(self, secret: str, problem: str = "") -> None:
-        qr = qr_code(totp_uri(secret, self.me.user))
+        qr = sign_in.qr_code(sign_in.totp_uri(secret, self.me.user))
         await self.page("codes", problem, qr=qr, setup_secret=secret)
 
     async def _confirm(self) -> None:
@@ -190,7 +170,7 @@ class OneTimeCodesForm(AccountForm):
         secret, code = authenticator.secret, self.get_body_argument("code", "")
 
         async def check() -> int | None:
-            return totp_period(secret, code, time.time())
+            return sign_in.totp_period(secret, code, time.time())
 
         period = await self.check_own_secret(self.site.one_time, check)
         if period is None:
@@ -209,24 +189,22 @@ class OneTimeCodesForm(AccountForm):
 class LinksForm(AccountForm):
     """Links an account of the OpenID provider, and unlinks it."""
 
+    section = "links"
+
+    @or_refused
     async def post(self) -> None:
-        unlinked = self.get_body_argument("unlink", "")
-        try:
-            if unlinked:
-                me = self.me
-                await self.store(openid_links.unlink, me.user_id, me.user, unlinked, me.user)
-                await self.done("access.unlinked")
-                return
-            await self.check_password(self.secret("password"))
-        except Failure as failure:
-            await self.refuse("links", failure)
+        if unlinked := self.get_body_argument("unlink", ""):
+            me = self.me
+            await self.store(openid_links.unlink, me.user_id, me.user, unlinked, me.user)
+            await self.done("access.unlinked")
             return
-        self.carry(LINKING_COOKIE, SIGN_IN_S, session=self.me.session_id)
+        await self.check_password(self.secret("password"))
+        self.carry(LINKING_COOKIE, sign_in.SIGN_IN_S, session=self.me.session_id)
         # A link and no redirect: a form may lead to the Hub alone (form-action of the policy).
         await self.page("links", link_go=True)
 
 
-class LinkRedirect(OpenIdRedirect):
+class LinkRedirect(sign_in.OpenIdRedirect):
     """GET /account/openid: to the provider, in order to link the account that signs in there."""
 
     public = False
@@ -254,13 +232,15 @@ class SessionsForm(AccountForm):
             ended = await self.store(sessions.end_all, me.user_id, me.user, me.session_id)
             await self.done("access.others_ended", sessions=ended.sessions, tokens=ended.tokens)
             return
-        if not await end_session(self, self.me, session_id):
+        if not await sign_in.end_session(self, self.me, session_id):
             raise Failure(HTTPStatus.NOT_FOUND, "not_found", "there is no such session")
         await self.done("session_ended")
 
 
 class TokensForm(AccountForm):
     """Makes and revokes tokens of the JSON API."""
+
+    section = "tokens"
 
     async def post(self) -> None:
         if revoked := self.get_body_argument("revoke", ""):
@@ -272,7 +252,8 @@ class TokensForm(AccountForm):
         try:
             _, token = await self.store(tokens.create, user, scopes, name=name, actor=user)
         except Failure as failure:
-            await self.refuse("tokens", failure)
+            self.set_status(failure.status_code)
+            await self.refuse(failure)
             return
         await self.page("tokens", token=token)
 
@@ -297,7 +278,7 @@ class OwnSessionsApi(Api):
     async def get(self) -> None:
         items = [
             {
-                **session_fields(session),
+                **sign_in.session_fields(session),
                 "browser": browser_of(session.agent),
                 "user_agent": session.agent,
                 "current": session.id == self.me.session_id,
@@ -311,7 +292,7 @@ class OwnSessionApi(Api):
     """DELETE /api/sessions/ID."""
 
     async def delete(self, session_id: str) -> None:
-        if not await end_session(self, self.me, session_id):
+        if not await sign_in.end_session(self, self.me, session_id):
             raise Failure(HTTPStatus.NOT_FOUND, "not_found", "there is no such session")
         self.answer({"ended": session_id})
 

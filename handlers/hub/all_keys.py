@@ -4,16 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-from handlers.hub.web.admin import (
-    ActionPage,
-    AdminApi,
-    AdminPage,
-    Confirmation,
-    ConfirmationPage,
-    limit_of,
-    paging_of,
-    path_of,
-)
+from handlers.hub.keys import last_use_to_plain
+from handlers.hub.web.admin import ActionPage, AdminApi, AdminPage, ConfirmationPage, path_of
 from handlers.hub.web.base import Failure, HubHandler, invalid
 from store.admin.listing import ListPage
 from store.catalog import keys
@@ -40,7 +32,7 @@ def state_of(key: UserKey, at_ms: int) -> str:
 
 def to_plain(key: UserKey, at_ms: int) -> dict[str, Any]:
     """Return a key as JSON; `spent` is of the window of its limit, without a limit of the month."""
-    own, last = key.key, key.key.last_use
+    own = key.key
     times = {
         "created_at": own.created_ms,
         "expires_at": own.expires_ms,
@@ -58,8 +50,7 @@ def to_plain(key: UserKey, at_ms: int) -> dict[str, Any]:
         "spent_window": own.spent_window,
         "limit": None if own.limit_nanos is None else format_money(own.limit_nanos),
         **{name: None if ms is None else rfc3339(ms) for name, ms in times.items()},
-        "last_used": last
-        and {"at": rfc3339(last.at_ms), "address": last.address, "user_agent": last.agent},
+        "last_used": last_use_to_plain(own),
     }
 
 
@@ -95,7 +86,7 @@ class AllKeysApi(AdminApi):
 
     async def get(self) -> None:
         after, at_ms = self.get_query_argument("after", ""), now_ms()
-        key_filter, limit = filter_of(self, "text"), limit_of(self)
+        key_filter, limit = filter_of(self, "text"), self.limit()
         items, following = await self.store(all_keys.page, key_filter, limit, after, at_ms)
         self.answer_list([to_plain(key, at_ms) for key in items], following)
 
@@ -135,7 +126,7 @@ class AllKeysPage(AdminPage):
 
     async def show_keys(self, problem: str = "") -> None:
         """Answer with the list; `problem`: why the key of a secret was not found."""
-        paging, key_filter, at_ms = paging_of(self), filter_of(self, "search"), now_ms()
+        paging, key_filter, at_ms = self.paging(), filter_of(self, "search"), now_ms()
         keys_page = await self.store(all_keys.page, key_filter, paging.limit, paging.after, at_ms)
         items, following = keys_page
         self.show_list(
@@ -152,8 +143,7 @@ class AllKeysPage(AdminPage):
 class KeyAction(ActionPage):
     """The target of a form in the list."""
 
-    def back(self, key_id: str = "", action: str = "") -> str:
-        return path_of("keys")
+    plural = "keys"
 
 
 class FindKeyPage(KeyAction, AllKeysPage):
@@ -183,16 +173,11 @@ class SwitchKeyPage(KeyAction):
 class RevokeKeyPage(ConfirmationPage):
     """Revokes a key when its name is typed."""
 
-    async def confirmation(self, key_id: str) -> Confirmation:
+    async def prepare_question(self, key_id: str) -> None:
         key = await self.store(all_keys.show, key_id, now_ms())
-        return Confirmation(
-            title=self.words["admin.revoke_of"].format(name=key.key.name, user=key.user),
-            effect=self.words["keys.revoke_help"],
-            name=key.key.name,
-            action=path_of("keys", key_id, "revoke"),
-            button=self.words["keys.revoke"],
-            back=path_of("keys"),
-        )
+        texts = ("admin.revoke_of", "keys.revoke_help", "keys.revoke")
+        action, back = path_of("keys", key_id, "revoke"), path_of("keys")
+        self.ask(texts, key.key.name, action, back, user=key.user)
 
     async def confirmed(self, key_id: str) -> None:
         key = await revoke(self, key_id)

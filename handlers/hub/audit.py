@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import peewee
 
 from handlers.hub.web import exports
-from handlers.hub.web.admin import AdminApi, AdminPage, limit_of, part_of, path_of
-from handlers.hub.web.base import HubHandler, invalid
+from handlers.hub.web.admin import AdminApi, AdminPage, path_of
+from handlers.hub.web.base import invalid
 from store.admin.listing import ListPage
 from store.db import audit
 from store.values.fields import Instant
@@ -30,7 +30,7 @@ class AuditQuery:
     before: str
 
 
-def query_of(handler: HubHandler) -> AuditQuery:
+def query_of(handler: AdminApi | AdminPage) -> AuditQuery:
     """Return the query of a request. Raises Failure."""
     argument = handler.get_query_argument
     since = argument("since", "")
@@ -40,13 +40,14 @@ def query_of(handler: HubHandler) -> AuditQuery:
         raise invalid("since", f"since {error}") from None
     actor, kind, name = (argument(field, "").strip() for field in ("actor", "kind", "name"))
     lines = audit.AuditFilter(actor, kind, name, since_ms)
-    return AuditQuery(lines, limit_of(handler), argument("after", ""))
+    return AuditQuery(lines, handler.limit(), argument("after", ""))
 
 
 def load_page(db: peewee.Database, query: AuditQuery) -> ListPage:
     """Return lines of the log, the newest first."""
     rows = audit.entries(db, query.limit + 1, query.lines, query.before)
-    return part_of([to_plain(row) for row in rows], query.limit)
+    items = [to_plain(row) for row in rows[: query.limit]]
+    return ListPage(items, items[-1]["id"] if len(rows) > query.limit else None)
 
 
 def to_plain(row: Mapping[str, Any]) -> dict[str, Any]:

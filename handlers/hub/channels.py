@@ -11,15 +11,7 @@ from urllib.parse import urlencode
 
 from handlers.hub import objects
 from handlers.hub.objects import ObjectForm
-from handlers.hub.web.admin import (
-    MAX_ITEMS,
-    ActionPage,
-    AdminApi,
-    AdminPage,
-    edit,
-    paging_of,
-    path_of,
-)
+from handlers.hub.web.admin import MAX_ITEMS, ActionPage, AdminApi, AdminPage, path_of
 from handlers.hub.web.base import MAX_DIGITS, Failure, HubHandler, invalid
 from operations import channel_test
 from operations.channel_test import ChannelTest, ModelOffer, UpstreamList
@@ -93,12 +85,12 @@ async def list_models(handler: HubHandler, name: str) -> tuple[UpstreamList, lis
     return listed, await handler.store(channel_test.offers_of, channel, listed.names)
 
 
-async def switch(handler: HubHandler, name: str, action: str) -> None:
+async def switch(handler: AdminApi | AdminPage, name: str, action: str) -> None:
     """Enable, disable or drain a channel. Raises Failure."""
     if action == "drain":
-        await edit(handler, lambda it: it.drain(name))
+        await handler.edit(lambda it: it.drain(name))
     else:
-        await edit(handler, lambda it: it.set_enabled("channel", name, action == "enable"))
+        await handler.edit(lambda it: it.set_enabled("channel", name, action == "enable"))
 
 
 async def reinstate(handler: HubHandler, name: str, position: int | None) -> int:
@@ -276,7 +268,7 @@ class ChannelPage(ObjectForm):
 
     async def selection(self) -> ChannelSelection:
         """Return the channels that the query of the page selects."""
-        paging = replace(paging_of(self), limit=MAX_ITEMS)
+        paging = replace(self.paging(), limit=MAX_ITEMS)
         part = await self.store(objects.load_page, "channel", paging)
         arguments = {name: self.get_query_argument(name, "") for name in FILTERS}
         filters = {name: value for name, value in arguments.items() if value}
@@ -314,8 +306,7 @@ class ChannelListPage(ChannelPage):
 class ChannelAction(ActionPage):
     """The target of a form beside a channel."""
 
-    def back(self, name: str, action: str = "") -> str:
-        return path_of("channels", name)
+    plural, of_object = "channels", True
 
 
 class OpenChannelPage(ChannelPage):

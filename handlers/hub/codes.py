@@ -6,17 +6,8 @@ from typing import Any
 
 import peewee
 
-from handlers.hub.web.admin import (
-    ActionPage,
-    AdminApi,
-    AdminPage,
-    Confirmation,
-    ConfirmationPage,
-    paging_of,
-    part_of,
-    path_of,
-)
-from handlers.hub.web.base import MAX_DIGITS, Failure, HubHandler, invalid
+from handlers.hub.web.admin import ActionPage, AdminApi, AdminPage, ConfirmationPage, path_of
+from handlers.hub.web.base import MAX_DIGITS, Failure, HubHandler, invalid, or_refused
 from operations.edits import create_codes
 from store.admin.listing import ListPage, Paging
 from store.db.database import database_ms
@@ -32,7 +23,8 @@ def load_page(db: peewee.Database, paging: Paging) -> ListPage:
     """Return a page of the list, the newest first."""
     rows = codes.page(db, paging.limit + 1, paging.after, paging.search)
     at_ms = database_ms(db)
-    return part_of([codes.public(code, at_ms) for code in rows], paging.limit)
+    items = [codes.public(code, at_ms) for code in rows[: paging.limit]]
+    return ListPage(items, items[-1]["id"] if len(rows) > paging.limit else None)
 
 
 def load(db: peewee.Database, code_id: str) -> dict[str, Any]:
@@ -90,7 +82,7 @@ class CodeListApi(AdminApi):
     """GET and POST /api/admin/codes."""
 
     async def get(self) -> None:
-        part = await self.store(load_page, paging_of(self))
+        part = await self.store(load_page, self.paging())
         self.answer_list(part.items, part.next)
 
     async def post(self) -> None:
@@ -118,23 +110,21 @@ class CodeListPage(AdminPage):
 
     async def get(self) -> None:
         if self.get_query_argument("new", None) is not None:
-            self._form()
+            await self.refuse(None)
             return
-        paging = paging_of(self)
+        paging = self.paging()
         self.show_list("codes", await self.store(load_page, paging), paging)
 
+    @or_refused
     async def post(self) -> None:
         body = {name: self.get_body_argument(name, "").strip() for name in BATCH_FIELDS}
         if len(body["expires_at"]) == len("2027-01-01"):
             body["expires_at"] += "T00:00:00Z"
-        try:
-            created = await create(self, batch_of(body))
-        except Failure as failure:
-            self._form(failure)
-            return
+        created = await create(self, batch_of(body))
         self.show("admin/codes_created.html", codes=created, back=path_of("codes"))
 
-    def _form(self, failure: Failure | None = None) -> None:
+    async def refuse(self, failure: Failure | None) -> None:
+        """Answer with the form; after a failure with what was typed."""
         values = self.form_values(BATCH_FIELDS, failure)
         self.show("admin/codes_form.html", back=path_of("codes"), **values)
 
@@ -142,8 +132,7 @@ class CodeListPage(AdminPage):
 class SwitchCodePage(ActionPage):
     """Enables and disables a code; the toast takes it back."""
 
-    def back(self, code_id: str, action: str) -> str:
-        return path_of("codes")
+    plural = "codes"
 
     async def post(self, code_id: str, action: str) -> None:
         enabled = action == "enable"
@@ -154,16 +143,11 @@ class SwitchCodePage(ActionPage):
 class RemoveCodePage(ConfirmationPage):
     """Removes a code when its last characters are typed."""
 
-    async def confirmation(self, code_id: str) -> Confirmation:
+    async def prepare_question(self, code_id: str) -> None:
         code = (await self.store(load, code_id))["code"]
-        return Confirmation(
-            title=self.words["admin.remove_title"].format(name=code),
-            effect=self.words["admin.remove_code"],
-            name=code[-4:],
-            action=path_of("codes", code_id, "remove"),
-            button=self.words["admin.remove"],
-            back=path_of("codes"),
-        )
+        texts = ("admin.remove_title", "admin.remove_code", "admin.remove")
+        action, back = path_of("codes", code_id, "remove"), path_of("codes")
+        self.ask(texts, code[-4:], action, back, name=code)
 
     async def confirmed(self, code_id: str) -> None:
         code = await self.store(load, code_id)

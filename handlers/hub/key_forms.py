@@ -7,19 +7,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http import HTTPStatus
 
-from handlers.hub.keys import (
-    KeyHandler,
-    change_key,
-    enable_key,
-    group_to_plain,
-    make_key,
-    revoke_key,
-    rotate_key,
-)
+from handlers.hub.keys import KeyHandler, group_to_plain
 from handlers.hub.setup import SnippetValues, panels
 from handlers.hub.web.base import Failure, Page, invalid
 from store.catalog import keys, wrong_paths
-from store.hub import own_keys
 from store.hub.key_groups import groups_for_keys, key_groups
 from store.hub.own_keys import OwnKey
 from store.values.fields import Instant
@@ -129,7 +120,7 @@ class KeyFormPage(KeyHandler, Page):
 
     async def key(self, key_id: str) -> OwnKey:
         """Return a key of this user. Raises Failure 404."""
-        return await self.store(own_keys.show, self.me.user_id, key_id, now_ms())
+        return await self.store(self.owner.show, key_id)
 
     def fields(self) -> dict[str, str]:
         """Return the fields that were sent."""
@@ -193,7 +184,7 @@ class NewKeyForm(KeyFormPage):
         fields = self.fields()
         values = {"name": fields["name"], **values_of(fields, now_ms())}
         try:
-            key = await self.store(make_key, self.owner, values)
+            key = await self.store(self.owner.make, values)
         except Failure as failure:
             await self.refuse(failure, fields)
             return
@@ -212,7 +203,7 @@ class EditKeyForm(KeyFormPage):
         key, fields = await self.key(key_id), self.fields()
         values = changed(values_of(fields, now_ms()), key)
         try:
-            await self.store(change_key, self.owner, key_id, values)
+            await self.store(self.owner.change, key_id, values)
         except Failure as failure:
             await self.refuse(failure, {**fields, "name": key.name}, key)
             return
@@ -229,7 +220,7 @@ class RotateKeyForm(KeyFormPage):
     async def post(self, key_id: str) -> None:
         text = self.get_body_argument("overlap_s", "")
         overlap_s = int(text) if text in map(str, OVERLAPS) else None
-        secret = await self.store(rotate_key, self.owner, key_id, overlap_s)
+        secret = await self.store(self.owner.rotate, key_id, overlap_s)
         await self.show_secret(key_id, secret, rotated=True)
 
 
@@ -245,7 +236,7 @@ class RevokeKeyForm(KeyFormPage):
             self.set_status(HTTPStatus.BAD_REQUEST)
             self.show("keys/revoke.html", key=key, differs=True)
             return
-        await self.store(revoke_key, self.owner, key_id)
+        await self.store(self.owner.revoke, key_id)
         self.say(self.words["keys.revoked_done"].format(name=key.name))
         self.redirect("/keys", status=303)
 
@@ -263,7 +254,7 @@ class EnableKeyAction(KeyAction):
 
     async def post(self, key_id: str, action: str) -> None:
         enabled = action == "enable"
-        key = await self.store(enable_key, self.owner, key_id, enabled)
+        key = await self.store(self.owner.enable, key_id, enabled)
         text = self.words["keys.enabled_done" if enabled else "keys.disabled_done"]
         undo = "disable" if enabled else "enable"
         self.say(text.format(name=key.name), undo=f"/keys/{key_id}/{undo}")

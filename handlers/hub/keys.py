@@ -18,7 +18,7 @@ from handlers.hub.web.base import Api, Failure, HubHandler, Page, invalid
 from handlers.hub.web.parts import Column
 from operations.base_url_check import Diagnosis, diagnose
 from operations.edits import editor
-from store.admin.apply import MadeKey
+from store.admin.apply import Editor, MadeKey
 from store.admin.kinds import DEFAULT_GROUP, KINDS
 from store.admin.objects import Sealing
 from store.calls.reading.sums import KEY_DAYS, CallSums, key_usage
@@ -132,10 +132,71 @@ def client_of(agent: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KeyOwner:
-    """The owner of the keys, and the secrets that seal them."""
+    """The owner of keys, who makes and changes them, and the secrets that seal them."""
 
     me: SignedIn
     sealing: Sealing
+
+    def make(self, db: peewee.Database, values: Mapping[str, object]) -> MadeKey:
+        """Make a key of these fields of the document's `[[key]]`. Raises Failure: an unknown field,
+        a group that is not for its owner, a name that exists; Refused."""
+        me = self.me
+        _check_fields(values)
+        if "name" not in values:
+            raise invalid("name", "name is missing")
+        _check_group(db, me, values.get("group", DEFAULT_GROUP))
+        if not me.admin and own_keys.count_alive(db, me.user_id) >= MAX_KEYS:
+            text = f"you have {MAX_KEYS} keys; revoke one that you do not need"
+            raise Failure(HTTPStatus.BAD_REQUEST, "invalid", text)
+        try:
+            return self._editor(db).create("key", None, {**values, "user": me.user}).keys[0]
+        except Conflict:
+            text = f'you have a key "{values.get("name")}" already, or had it and it is revoked'
+            raise Failure(HTTPStatus.CONFLICT, "conflict", text, "name") from None
+
+    def change(self, db: peewee.Database, key_id: str, values: Mapping[str, object]) -> OwnKey:
+        """Change some fields of a key, and return it. Raises as `make`; NotFound."""
+        _check_fields(values)
+        key = self.show(db, key_id)
+        if key.revoked_ms is not None:
+            raise Failure(HTTPStatus.BAD_REQUEST, "invalid", "the key is revoked; that is for good")
+        if "secret" in values:
+            raise invalid("secret", "a key gets a new secret by rotate")
+        if "group" in values and values["group"] != key.group:
+            _check_group(db, self.me, values["group"])
+        self._editor(db).change("key", key_id, values)
+        return self.show(db, key_id)
+
+    def rotate(self, db: peewee.Database, key_id: str, overlap_s: object = None) -> str:
+        """Return a new secret of a key; the old one works for another `overlap_s`. Raises NotFound,
+        Refused, Failure for an overlap out of range."""
+        own_keys.owner_of(db, self.me.user_id, key_id)
+        if overlap_s is None:
+            overlap_s = keys.OVERLAP_S
+        if type(overlap_s) is not int or not 0 <= overlap_s <= MAX_OVERLAP_S:
+            text = f"overlap_s must be a whole number from 0 to {MAX_OVERLAP_S}"
+            raise invalid("overlap_s", text)
+        rotation = keys.Rotation(self.sealing.peppers, overlap_s)
+        return keys.rotate(db, key_id, rotation, self.me.user)
+
+    def enable(self, db: peewee.Database, key_id: str, enabled: bool) -> OwnKey:
+        """Enable or disable a key, and return it. Raises NotFound; Refused when it is revoked."""
+        own_keys.owner_of(db, self.me.user_id, key_id)
+        keys.set_key_enabled(db, key_id, enabled, self.me.user)
+        return self.show(db, key_id)
+
+    def revoke(self, db: peewee.Database, key_id: str) -> OwnKey:
+        """Revoke a key for good, and return it. Raises NotFound."""
+        own_keys.owner_of(db, self.me.user_id, key_id)
+        keys.revoke(db, key_id, self.me.user)
+        return self.show(db, key_id)
+
+    def show(self, db: peewee.Database, key_id: str) -> OwnKey:
+        """Return a key. Raises NotFound."""
+        return own_keys.show(db, self.me.user_id, key_id, now_ms())
+
+    def _editor(self, db: peewee.Database) -> Editor:
+        return editor(db, self.sealing, self.me.user, remote=True)
 
 
 class KeyHandler(HubHandler):
@@ -145,68 +206,6 @@ class KeyHandler(HubHandler):
     def owner(self) -> KeyOwner:
         """Return the owner of the keys."""
         return KeyOwner(self.me, self.site.sealing)
-
-
-def make_key(db: peewee.Database, owner: KeyOwner, values: Mapping[str, object]) -> MadeKey:
-    """Make a key of these fields of the document's `[[key]]`. Raises Failure: an unknown field, a
-    group that is not for its owner, a name that exists; Refused."""
-    _check_fields(values)
-    if "name" not in values:
-        raise invalid("name", "name is missing")
-    _check_group(db, owner.me, values.get("group", DEFAULT_GROUP))
-    if not owner.me.admin and own_keys.count_alive(db, owner.me.user_id) >= MAX_KEYS:
-        text = f"you have {MAX_KEYS} keys; revoke one that you do not need"
-        raise Failure(HTTPStatus.BAD_REQUEST, "invalid", text)
-    try:
-        outcome = editor(db, owner.sealing, owner.me.user, remote=True).create(
-            "key", None, {**values, "user": owner.me.user}
-        )
-    except Conflict:
-        text = f'you have a key "{values.get("name")}" already, or had it and it is revoked'
-        raise Failure(HTTPStatus.CONFLICT, "conflict", text, "name") from None
-    return outcome.keys[0]
-
-
-def change_key(
-    db: peewee.Database, owner: KeyOwner, key_id: str, values: Mapping[str, object]
-) -> OwnKey:
-    """Change some fields of a key, and return it. Raises as `make_key`; NotFound."""
-    _check_fields(values)
-    key = own_keys.show(db, owner.me.user_id, key_id, now_ms())
-    if key.revoked_ms is not None:
-        raise Failure(HTTPStatus.BAD_REQUEST, "invalid", "the key is revoked; that is for good")
-    if "secret" in values:
-        raise invalid("secret", "a key gets a new secret by rotate")
-    if "group" in values and values["group"] != key.group:
-        _check_group(db, owner.me, values["group"])
-    editor(db, owner.sealing, owner.me.user, remote=True).change("key", key_id, values)
-    return own_keys.show(db, owner.me.user_id, key_id, now_ms())
-
-
-def rotate_key(db: peewee.Database, owner: KeyOwner, key_id: str, overlap_s: object = None) -> str:
-    """Return a new secret of a key; the old one works for another `overlap_s`. Raises NotFound,
-    Refused, Failure for an overlap out of range."""
-    own_keys.owner_of(db, owner.me.user_id, key_id)
-    if overlap_s is None:
-        overlap_s = keys.OVERLAP_S
-    if type(overlap_s) is not int or not 0 <= overlap_s <= MAX_OVERLAP_S:
-        text = f"overlap_s must be a whole number from 0 to {MAX_OVERLAP_S}"
-        raise invalid("overlap_s", text)
-    rotation = keys.Rotation(owner.sealing.peppers, overlap_s)
-    return keys.rotate(db, key_id, rotation, owner.me.user)
-
-
-def enable_key(db: peewee.Database, owner: KeyOwner, key_id: str, enabled: bool) -> OwnKey:
-    """Enable or disable a key, and return it. Raises NotFound; Refused when it is revoked."""
-    own_keys.owner_of(db, owner.me.user_id, key_id)
-    keys.set_key_enabled(db, key_id, enabled, owner.me.user)
-    return own_keys.show(db, owner.me.user_id, key_id, now_ms())
-
-
-def revoke_key(db: peewee.Database, owner: KeyOwner, key_id: str) -> None:
-    """Revoke a key for good. Raises NotFound."""
-    own_keys.owner_of(db, owner.me.user_id, key_id)
-    keys.revoke(db, key_id, owner.me.user)
 
 
 def _check_fields(values: Mapping[str, object]) -> None:
@@ -363,7 +362,6 @@ def chart_columns(
 
 def key_to_plain(key: OwnKey, at_ms: int, base_url: str) -> dict[str, Any]:
     """Return the JSON of a key: the fields of its entry in the document, then its state and use."""
-    last = key.last_use
     return {
         "id": key.id,
         "name": key.name,
@@ -387,10 +385,17 @@ def key_to_plain(key: OwnKey, at_ms: int, base_url: str) -> dict[str, Any]:
         "expires_at": _time(key.expires_ms),
         "revoked_at": _time(key.revoked_ms),
         "replaced_until": _time(key.replaced_until_ms),
-        "last_used": last
-        and {"at": _time(last.at_ms), "address": last.address, "user_agent": last.agent},
+        "last_used": last_use_to_plain(key),
         "wrong_paths": [_path_to_plain(path, base_url) for path in key.wrong],
     }
+
+
+def last_use_to_plain(key: OwnKey) -> dict[str, Any] | None:
+    """Return the last use of a key; None: it was never used."""
+    last = key.last_use
+    if last is None:
+        return None
+    return {"at": rfc3339(last.at_ms), "address": last.address, "user_agent": last.agent}
 
 
 def group_to_plain(group: KeyGroup) -> dict[str, Any]:
@@ -454,7 +459,7 @@ class KeyListApi(KeyApiBase):
         self.answer_list(items, page[-1].id if len(following) > limit else None)
 
     async def post(self) -> None:
-        key = await self.store(make_key, self.owner, values := self.body())
+        key = await self.store(self.owner.make, values := self.body())
         secret = values["secret"] if key.secret is None else key.secret
         self.answer({"id": key.id, "secret": secret}, HTTPStatus.CREATED)
 
@@ -463,22 +468,20 @@ class KeyApi(KeyApiBase):
     """GET, PATCH and DELETE /api/keys/ID."""
 
     async def get(self, key_id: str) -> None:
-        self.answer_key(await self.store(own_keys.show, self.me.user_id, key_id, now_ms()))
+        self.answer_key(await self.store(self.owner.show, key_id))
 
     async def patch(self, key_id: str) -> None:
-        self.answer_key(await self.store(change_key, self.owner, key_id, self.body()))
+        self.answer_key(await self.store(self.owner.change, key_id, self.body()))
 
     async def delete(self, key_id: str) -> None:
-        await self.store(revoke_key, self.owner, key_id)
-        await self.get(key_id)
+        self.answer_key(await self.store(self.owner.revoke, key_id))
 
 
 class RotateKeyApi(KeyApiBase):
     """POST /api/keys/ID/rotate."""
 
     async def post(self, key_id: str) -> None:
-        overlap_s = self.body().get("overlap_s")
-        secret = await self.store(rotate_key, self.owner, key_id, overlap_s)
+        secret = await self.store(self.owner.rotate, key_id, self.body().get("overlap_s"))
         self.answer({"id": key_id, "secret": secret})
 
 
@@ -486,7 +489,7 @@ class EnableKeyApi(KeyApiBase):
     """POST /api/keys/ID/disable and /enable."""
 
     async def post(self, key_id: str, action: str) -> None:
-        self.answer_key(await self.store(enable_key, self.owner, key_id, action == "enable"))
+        self.answer_key(await self.store(self.owner.enable, key_id, action == "enable"))
 
 
 class KeyGroupsApi(Api):

@@ -7,7 +7,7 @@ import peewee
 
 from handlers.hub.objects import ObjectPage
 from handlers.hub.web.admin import AdminApi, AdminPage, path_of
-from handlers.hub.web.base import Failure, HubHandler, invalid
+from handlers.hub.web.base import Failure, HubHandler, invalid, or_refused
 from operations import edits
 from store.admin import listing, price_list
 from store.admin.price_list import PriceChange, PriceRow
@@ -73,28 +73,25 @@ class PriceImportPage(AdminPage):
     """A table of new prices: first its effect is shown, then it is applied, all or nothing."""
 
     async def get(self) -> None:
-        self._form("")
+        self._form()
 
+    @or_refused
     async def post(self) -> None:
         table, apply = self.get_body_argument("table", ""), self.get_body_argument("take", "")
-        try:
-            rows = await self.store(lambda _: price_list.read_csv(table))
-            changes = await change_prices(self, rows, dry_run=not apply)
-        except Failure as failure:
-            self.set_status(failure.status_code)
-            self._form(table, problem=failure.message)
-            return
+        rows = await self.store(lambda _: price_list.read_csv(table))
+        changes = await change_prices(self, rows, dry_run=not apply)
         if apply:
             self.done("done_prices", path_of("models"), count=len(changes))
         else:
-            self._form(table, changes)
+            self._form(changes)
 
-    def _form(
-        self, table: str, changes: list[PriceChange] | None = None, problem: str = ""
-    ) -> None:
+    async def refuse(self, failure: Failure) -> None:
+        self._form(problem=failure.message)
+
+    def _form(self, changes: list[PriceChange] | None = None, problem: str = "") -> None:
         self.show(
             "admin/prices.html",
-            table=table,
+            table=self.get_body_argument("table", ""),
             changes=changes,
             problem=problem,
             price_names=PRICE_NAMES,

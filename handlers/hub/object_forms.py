@@ -12,21 +12,7 @@ from typing import Any
 
 from store.admin.kinds import KINDS, REQUIRED, Field
 from store.db.audit import MASK
-from store.values.fields import (
-    NAME,
-    Boolean,
-    Choice,
-    FieldType,
-    HeaderMap,
-    Instant,
-    Integer,
-    ListOf,
-    ModelMap,
-    Optional,
-    OptionMap,
-    PriceChanges,
-    PriceTable,
-)
+from store.values import fields as types
 from store.values.pricing import PRICE_NAMES
 
 ADVANCED: Mapping[str, frozenset[str]] = {
@@ -93,7 +79,7 @@ def form_fields(kind: str, contents: FormContents) -> list[FormField]:
         identity = {name: Field(type_, "") for name, type_ in spec.identity.items()}
         fields = [_form_field(kind, name, row, contents) for name, row in identity.items()]
     for name, row in spec.fields.items():
-        if (row.once and not new) or isinstance(row.type, PriceChanges):
+        if (row.once and not new) or isinstance(row.type, types.PriceChanges):
             continue
         if row.local and not (contents.stored or {}).get(name):
             continue  # only commands set it; here it can be removed
@@ -107,7 +93,7 @@ def document_values(kind: str, submitted: Submitted, *, new: bool) -> dict[str, 
     if new:
         values = {name: (submitted.get(name) or [""])[0].strip() for name in spec.identity}
     for name, row in spec.fields.items():
-        if (not new and row.once) or isinstance(row.type, PriceChanges):
+        if (not new and row.once) or isinstance(row.type, types.PriceChanges):
             continue  # future prices: by the JSON API and commands only
         texts = [text for text in submitted.get(name, ()) if text.strip()]
         value = _value(name, row, submitted, texts, new=new)
@@ -121,23 +107,23 @@ _LEFT_OUT: Any = object()
 
 def _value(name: str, row: Field, submitted: Submitted, texts: Sequence[str], *, new: bool) -> Any:
     kind = _inner(row.type)
-    if isinstance(kind, Boolean):
+    if isinstance(kind, types.Boolean):
         return bool(texts)
-    if isinstance(kind, PriceTable):
+    if isinstance(kind, types.PriceTable):
         return _prices(submitted, new=new)
     text = texts[0].strip() if texts else ""
     if row.secret and (not texts or MASK in text):
         # Not for a proxy, which is shown: emptying its field removes it.
         return None if name == "proxy" and not texts and not new else _LEFT_OUT
-    if isinstance(kind, ListOf):
+    if isinstance(kind, types.ListOf):
         # Names of groups may hold blanks and commas; nothing else that is listed may.
-        gaps = _LINES if kind.item is NAME else _GAPS
+        gaps = _LINES if kind.item is types.NAME else _GAPS
         return [part for text in texts for part in gaps.split(text.strip()) if part]
-    if isinstance(kind, (ModelMap, HeaderMap, OptionMap)):
+    if isinstance(kind, (types.ModelMap, types.HeaderMap, types.OptionMap)):
         return _table(kind, texts)
     if not text:
-        return None if isinstance(row.type, Optional) else _LEFT_OUT
-    if isinstance(kind, Instant) and _DATE.fullmatch(text):
+        return None if isinstance(row.type, types.Optional) else _LEFT_OUT
+    if isinstance(kind, types.Instant) and _DATE.fullmatch(text):
         return f"{text}T00:00:00Z"
     return kind.from_text(text)
 
@@ -153,20 +139,22 @@ def _prices(submitted: Submitted, *, new: bool) -> dict[str, Any]:
     return prices
 
 
-def _table(kind: FieldType, texts: Sequence[str]) -> dict[str, Any]:
+def _table(kind: types.FieldType, texts: Sequence[str]) -> dict[str, Any]:
     """Read lines `name = value`; a name alone stands for itself."""
     table: dict[str, Any] = {}
-    mark = ":" if isinstance(kind, HeaderMap) else "="
+    mark = ":" if isinstance(kind, types.HeaderMap) else "="
     for line in (line.strip() for text in texts for line in text.splitlines()):
         if not line:
             continue
         name, _, value = (part.strip() for part in line.partition(mark))
-        table[name] = kind.value_from_text(value) if isinstance(kind, OptionMap) else value or name
+        table[name] = value or name
+        if isinstance(kind, types.OptionMap):
+            table[name] = kind.value_from_text(value)
     return table
 
 
-def _inner(kind: FieldType) -> FieldType:
-    return kind.inner if isinstance(kind, Optional) else kind
+def _inner(kind: types.FieldType) -> types.FieldType:
+    return kind.inner if isinstance(kind, types.Optional) else kind
 
 
 def _form_field(kind: str, name: str, row: Field, contents: FormContents) -> FormField:
@@ -188,28 +176,28 @@ def _form_field(kind: str, name: str, row: Field, contents: FormContents) -> For
     )
 
 
-def _options(name: str, inner: FieldType, contents: FormContents) -> Sequence[str]:
-    if isinstance(inner, Choice):
+def _options(name: str, inner: types.FieldType, contents: FormContents) -> Sequence[str]:
+    if isinstance(inner, types.Choice):
         return list(inner.options)
-    if isinstance(inner, ListOf) and isinstance(inner.item, Choice):
+    if isinstance(inner, types.ListOf) and isinstance(inner.item, types.Choice):
         return list(inner.item.options)
     return contents.names.get(name, ())
 
 
-def _widget(name: str, row: Field, inner: FieldType, options: Sequence[str]) -> str:
-    if isinstance(inner, Boolean):
+def _widget(name: str, row: Field, inner: types.FieldType, options: Sequence[str]) -> str:
+    if isinstance(inner, types.Boolean):
         return "check"
-    if isinstance(inner, PriceTable):
+    if isinstance(inner, types.PriceTable):
         return "prices"
     if row.secret and name != "proxy":
         return "secret" if name == "password" else "secret_lines"
-    if isinstance(inner, ListOf):
+    if isinstance(inner, types.ListOf):
         return "checks" if 0 < len(options) <= MAX_CHECKBOXES else "lines"
-    if isinstance(inner, (ModelMap, HeaderMap, OptionMap)):
+    if isinstance(inner, (types.ModelMap, types.HeaderMap, types.OptionMap)):
         return "lines"
     if 0 < len(options) <= MAX_OPTIONS:
         return "choice"
-    return "number" if isinstance(inner, Integer) else "text"
+    return "number" if isinstance(inner, types.Integer) else "text"
 
 
 def _field_values(name: str, row: Field, widget: str, contents: FormContents) -> list[str]:

@@ -13,17 +13,8 @@ import peewee
 from adapters.models import OPTIONS
 from adapters.registry import VENDORS
 from handlers.hub.object_forms import MAX_OPTIONS, FormContents, document_values, form_fields
-from handlers.hub.web.admin import (
-    ActionPage,
-    AdminApi,
-    AdminPage,
-    Confirmation,
-    ConfirmationPage,
-    edit,
-    paging_of,
-    path_of,
-)
-from handlers.hub.web.base import Failure, HubHandler, invalid
+from handlers.hub.web.admin import ActionPage, AdminApi, AdminPage, ConfirmationPage, path_of
+from handlers.hub.web.base import Failure, invalid
 from operations.edits import with_status, with_use
 from store.admin import listing
 from store.admin.kinds import KINDS
@@ -46,6 +37,7 @@ _PAGE_OF_LIST = {"subscriptions": "plans"}
 MAX_SUBSCRIPTIONS = 100
 
 Objects = Sequence[dict[str, Any]]
+Administering = AdminApi | AdminPage
 
 
 def _with_balances(db: peewee.Database, users: Objects) -> list[dict[str, Any]]:
@@ -73,29 +65,28 @@ def load(db: peewee.Database, kind: str, name: str) -> dict[str, Any]:
     return _COMPLETE[kind](db, [fields])[0] if kind in _COMPLETE else fields
 
 
-async def create(handler: HubHandler, kind: str, values: Mapping[str, Any]) -> str:
+async def create(handler: Administering, kind: str, values: Mapping[str, Any]) -> str:
     """Create an object; return its name. Raises Failure."""
-    outcome = await edit(
-        handler, lambda it: it.create(kind, None, values), hashes="password" in values
-    )
+    hashes = "password" in values
+    outcome = await handler.edit(lambda it: it.create(kind, None, values), hashes=hashes)
     return outcome.changes[0].name
 
 
-async def change(handler: HubHandler, kind: str, name: str, values: Mapping[str, Any]) -> None:
+async def change(handler: Administering, kind: str, name: str, values: Mapping[str, Any]) -> None:
     """Change fields of an object. Raises Failure."""
     if kind == "user":
         _refuse_lock_out(handler, name, values)
-    await edit(handler, lambda it: it.change(kind, name, values), hashes="password" in values)
+    await handler.edit(lambda it: it.change(kind, name, values), hashes="password" in values)
 
 
-async def remove(handler: HubHandler, kind: str, name: str) -> None:
+async def remove(handler: Administering, kind: str, name: str) -> None:
     """Remove an object. Raises Failure."""
     if kind == "user":
         _refuse_lock_out(handler, name, {"enabled": False})
-    await edit(handler, lambda it: it.remove(kind, name))
+    await handler.edit(lambda it: it.remove(kind, name))
 
 
-def _refuse_lock_out(handler: HubHandler, name: str, values: Mapping[str, Any]) -> None:
+def _refuse_lock_out(handler: Administering, name: str, values: Mapping[str, Any]) -> None:
     """Refuse what would lock out the signed-in user; an own password needs the old one."""
     if name != handler.me.user:
         return
@@ -110,7 +101,7 @@ class ObjectListApi(AdminApi):
     """GET and POST /api/admin/KIND."""
 
     async def get(self, plural: str) -> None:
-        part = await self.store(load_page, PLURALS[plural], paging_of(self))
+        part = await self.store(load_page, PLURALS[plural], self.paging())
         self.answer_list(part.items, part.next)
 
     async def post(self, plural: str) -> None:
@@ -226,7 +217,7 @@ class ObjectListPage(ObjectForm):
         if plural in _PAGE_OF_LIST:
             self.redirect(list_path(plural), status=HTTPStatus.SEE_OTHER)
             return
-        paging = paging_of(self)
+        paging = self.paging()
         part = await self.store(load_page, PLURALS[plural], paging)
         subscriptions = await self._subscriptions(paging.search) if plural == "plans" else None
         self.show_list(plural, part, paging, price_names=PRICE_NAMES, subscriptions=subscriptions)
@@ -261,16 +252,10 @@ class ObjectPage(ObjectForm):
 class RemoveObjectPage(ConfirmationPage):
     """Removes an object when its name is typed."""
 
-    async def confirmation(self, plural: str, name: str) -> Confirmation:
+    async def prepare_question(self, plural: str, name: str) -> None:
         await self.store(load, PLURALS[plural], name)
-        return Confirmation(
-            title=self.words["admin.remove_title"].format(name=name),
-            effect=self.words[f"admin.remove_{PLURALS[plural]}"],
-            name=name,
-            action=path_of(plural, name, "remove"),
-            button=self.words["admin.remove"],
-            back=list_path(plural),
-        )
+        texts = ("admin.remove_title", f"admin.remove_{PLURALS[plural]}", "admin.remove")
+        self.ask(texts, name, path_of(plural, name, "remove"), list_path(plural))
 
     async def confirmed(self, plural: str, name: str) -> None:
         await remove(self, PLURALS[plural], name)
@@ -280,12 +265,12 @@ class RemoveObjectPage(ConfirmationPage):
 class SwitchObjectPage(ActionPage):
     """Enables and disables an object; the toast takes it back."""
 
-    def back(self, plural: str, name: str, action: str) -> str:
-        return path_of(plural, name)
+    def back(self, *names: str) -> str:
+        return path_of(*names[:2])
 
     async def post(self, plural: str, name: str, action: str) -> None:
         kind, enabled = PLURALS[plural], action == "enable"
         if kind == "user" and name == self.me.user and not enabled:
             raise invalid(None, self.words["admin.not_oneself"])
-        await edit(self, lambda it: it.set_enabled(kind, name, enabled))
+        await self.edit(lambda it: it.set_enabled(kind, name, enabled))
         self.done_switched(name, path_of(plural, name), list_path(plural), enabled=enabled)

@@ -22,7 +22,7 @@ from tornado.simple_httpclient import SimpleAsyncHTTPClient
 from conf.settings import ServerSettings
 from handlers.client_address import is_within
 from handlers.hub.keys import WORKING, state_of
-from handlers.hub.web.base import Api, Failure, HubHandler, Page, invalid
+from handlers.hub.web.base import Api, Failure, HubHandler, Page, invalid, or_refused
 from handlers.hub.web.formats import MONEY_CODES, failure_reason
 from operations.base_url_check import KINDS, Check, Kind, check
 from operations.client_settings import CLIENTS, FILE, Client, base_url, sample_request, setups
@@ -371,16 +371,14 @@ class SetupTestForm(SetupPage):
     async def get(self) -> None:
         self.redirect("/setup", status=303)
 
+    @or_refused
     async def post(self) -> None:
         arguments = (self.get_body_argument(name, "") for name in ("client", "model", "secret"))
         client, model, secret = (text.strip() for text in arguments)
-        try:
-            test = await run_test(self, client, model, secret)
-        except Failure as failure:
-            self.set_status(failure.status_code)
-            await self.page(failure=failure)
-            return
-        await self.page(test)
+        await self.page(await run_test(self, client, model, secret))
+
+    async def refuse(self, failure: Failure) -> None:
+        await self.page(failure=failure)
 
 
 class CheckUrlApi(Api):

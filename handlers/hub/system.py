@@ -16,14 +16,7 @@ from tornado.httpclient import AsyncHTTPClient, HTTPClientError
 
 from conf.settings import masked_rows
 from handlers.hub.system_charts import CHART_HEIGHT, Hour, bar_text, charts_of, last_hours
-from handlers.hub.web.admin import (
-    ActionPage,
-    AdminApi,
-    AdminPage,
-    Confirmation,
-    ConfirmationPage,
-    path_of,
-)
+from handlers.hub.web.admin import ActionPage, AdminApi, AdminPage, ConfirmationPage, path_of
 from handlers.hub.web.base import Api, Failure, HubHandler, invalid
 from handlers.hub.web.site import Site
 from store.calls.usage_stats import CLASSES
@@ -245,8 +238,7 @@ class SystemPage(AdminPage):
 class NoticesPage(ActionPage, SystemPage):
     """Creates a notice, and removes one."""
 
-    def back(self) -> str:
-        return path_of("system")
+    plural = "system"
 
     async def post(self) -> None:
         if notice_id := self.get_body_argument("remove", ""):
@@ -268,18 +260,12 @@ class NoticesPage(ActionPage, SystemPage):
 class DrainPage(ConfirmationPage):
     """Takes this node out of rotation when its name is typed."""
 
-    async def confirmation(self) -> Confirmation:
+    async def prepare_question(self) -> None:
         state = await node_state(self.site)
-        name = state["node"] or NO_NODE
-        return Confirmation(
-            title=self.words["admin.drain_title"].format(name=name),
-            effect=self.words["admin.drain_effect"],
-            name=name,
-            action=path_of("system", action="drain"),
-            button=self.words["admin.drain"],
-            back=path_of("system"),
-            problem=state["problem"] or "",
-        )
+        texts = ("admin.drain_title", "admin.drain_effect", "admin.drain")
+        action = path_of("system", action="drain")
+        self.ask(texts, state["node"] or NO_NODE, action, path_of("system"))
+        self.confirmation.problem = state["problem"] or ""
 
     async def confirmed(self) -> None:
         if problem := await drain(self):

@@ -13,17 +13,8 @@ import peewee
 from handlers.hub import objects
 from handlers.hub.objects import ObjectForm, ObjectPage
 from handlers.hub.sign_in import session_fields
-from handlers.hub.web.admin import (
-    ActionPage,
-    AdminApi,
-    AdminPage,
-    Confirmation,
-    ConfirmationPage,
-    limit_of,
-    part_of,
-    path_of,
-)
-from handlers.hub.web.base import Failure, HubHandler, invalid
+from handlers.hub.web.admin import ActionPage, AdminApi, AdminPage, ConfirmationPage, path_of
+from handlers.hub.web.base import Failure, HubHandler, invalid, or_refused
 from operations.edits import link_account
 from store.admin import listing
 from store.hub import one_time, openid_links, sessions, tokens
@@ -114,7 +105,7 @@ class LedgerApi(AdminApi):
     async def get(self, name: str) -> None:
         user = await self.store(listing.show_one, "user", name)
         after = self.get_query_argument("after", None)
-        page = await self.store(ledger.page_of, user["id"], limit_of(self), after)
+        page = await self.store(ledger.page_of, user["id"], self.limit(), after)
         self.answer_list([ledger.to_public(line) for line in page.lines], page.next)
 
 
@@ -122,19 +113,17 @@ class CreditPage(AdminPage):
     """Adds money to a wallet or takes it, with a reason."""
 
     async def get(self, name: str) -> None:
-        await self._form(name)
+        await self.refuse(None, name)
 
+    @or_refused
     async def post(self, name: str) -> None:
         body = {field: self.get_body_argument(field, "") for field in MONEY_FIELDS}
-        try:
-            line = await book(self, name, booking_of(body))
-        except Failure as failure:
-            await self._form(name, failure)
-            return
+        line = await book(self, name, booking_of(body))
         balance = f"{format_money(line.balance_after_nanos)} {self.site.settings.money.currency}"
         self.done("done_money", path_of("users"), name=name, balance=balance)
 
-    async def _form(self, name: str, failure: Failure | None = None) -> None:
+    async def refuse(self, failure: Failure | None, name: str) -> None:
+        """Answer with the form; after a failure with what was typed."""
         self.show(
             "admin/credit.html",
             user=await self.store(objects.load, "user", name),
@@ -147,8 +136,8 @@ class CreditPage(AdminPage):
 class RefundPage(ActionPage):
     """Returns what a call was charged to a wallet; its form stands on the page of the call."""
 
-    def back(self, call_id: str) -> str:
-        return f"/usage/{call_id}"
+    def back(self, *names: str) -> str:
+        return f"/usage/{names[0]}"
 
     async def post(self, call_id: str) -> None:
         reason = reason_of({"reason": self.get_body_argument("reason", "")})
@@ -192,18 +181,12 @@ class SessionsApi(AdminApi):
 class EndSessionsPage(ActionPage):
     """Ends the sessions and tokens of a user."""
 
-    def back(self, name: str) -> str:
-        return path_of("users", name)
+    plural, of_object = "users", True
 
     async def post(self, name: str) -> None:
         ended = await end_sessions(self, name)
-        self.done(
-            "done_sessions",
-            path_of("users"),
-            name=name,
-            sessions=ended.sessions,
-            tokens=ended.tokens,
-        )
+        back = path_of("users")
+        self.done("done_sessions", back, name=name, sessions=ended.sessions, tokens=ended.tokens)
 
 
 class AllTokensApi(AdminApi):
@@ -211,10 +194,10 @@ class AllTokensApi(AdminApi):
 
     async def get(self) -> None:
         user, after = (self.get_query_argument(name, "") for name in ("user", "after"))
-        limit = limit_of(self)
+        limit = self.limit()
         rows = await self.store(tokens.listed, user or None, limit + 1, after)
-        part = part_of([tokens.public(row) for row in rows], limit)
-        self.answer_list(part.items, part.next)
+        items = [tokens.public(row) for row in rows[:limit]]
+        self.answer_list(items, items[-1]["id"] if len(rows) > limit else None)
 
 
 class RevokeTokenApi(AdminApi):
@@ -317,16 +300,10 @@ class LinkApi(AdminApi):
 class EndOneTimeCodesPage(ConfirmationPage):
     """Signs a user in without one-time codes when the name is typed."""
 
-    async def confirmation(self, name: str) -> Confirmation:
+    async def prepare_question(self, name: str) -> None:
         await self.store(objects.load, "user", name)
-        return Confirmation(
-            title=self.words["admin.codes_of"].format(name=name),
-            effect=self.words["admin.codes_effect"],
-            name=name,
-            action=path_of("users", name, "totp"),
-            button=self.words["admin.codes_end"],
-            back=path_of("users"),
-        )
+        texts = ("admin.codes_of", "admin.codes_effect", "admin.codes_end")
+        self.ask(texts, name, path_of("users", name, "totp"), path_of("users"))
 
     async def confirmed(self, name: str) -> None:
         await end_one_time_codes(self, name)
@@ -351,18 +328,16 @@ class UserPage(UserForm, ObjectPage):
 class LinksPage(ActionPage, UserForm):
     """Links an account of the OpenID provider to a user, and ends a link."""
 
-    def back(self, name: str) -> str:
-        return path_of("users", name)
+    plural, of_object = "users", True
 
+    async def refuse(self, failure: Failure, name: str) -> None:
+        await self.form("users", name, beside=failure.message)
+
+    @or_refused
     async def post(self, name: str) -> None:
         link_id = self.get_body_argument("unlink", "")
-        try:
-            if link_id:
-                await unlink(self, name, link_id)
-            else:
-                await link(self, name, self.get_body_argument("subject", "").strip())
-        except Failure as failure:
-            self.set_status(failure.status_code)
-            await self.form("users", name, beside=failure.message)
-            return
+        if link_id:
+            await unlink(self, name, link_id)
+        else:
+            await link(self, name, self.get_body_argument("subject", "").strip())
         self.done("done_unlinked" if link_id else "done_linked", self.back(name), name=name)

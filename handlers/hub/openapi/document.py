@@ -13,21 +13,7 @@ from typing import Any
 from handlers.hub.openapi.table import ADMIN, OPEN, PARAMETERS, ROWS, Endpoint
 from handlers.hub.web.base import Api, Failure
 from store.admin.kinds import KINDS, REQUIRED, SPEND_ORDERS
-from store.values.fields import (
-    Boolean,
-    Choice,
-    FieldType,
-    HeaderMap,
-    Instant,
-    Integer,
-    ListOf,
-    ModelMap,
-    Number,
-    Optional,
-    OptionMap,
-    PriceChanges,
-    PriceTable,
-)
+from store.values import fields as types
 from store.values.pricing import PRICE_NAMES
 from store.values.usage_record import FIELDS as RECORD_FIELDS
 
@@ -223,26 +209,26 @@ def _field(row: Any) -> Schema:
     return {**_of_type(row.type), "description": description}
 
 
-def _of_type(kind: FieldType) -> Schema:
-    if isinstance(kind, Optional):
+def _of_type(kind: types.FieldType) -> Schema:
+    if isinstance(kind, types.Optional):
         inner = _of_type(kind.inner)
         return {**inner, "type": [inner.get("type", "string"), "null"]}
-    for plain, schema in ((Boolean, _FLAG), (Number, _MONEY), (Instant, _TIME)):
-        if isinstance(kind, plain) and not isinstance(kind, Integer):
+    for plain, schema in ((types.Boolean, _FLAG), (types.Number, _MONEY), (types.Instant, _TIME)):
+        if isinstance(kind, plain) and not isinstance(kind, types.Integer):
             return schema
-    if isinstance(kind, Integer):
+    if isinstance(kind, types.Integer):
         return {"type": "integer", "minimum": kind.least, "maximum": kind.most}
-    if isinstance(kind, Choice):
+    if isinstance(kind, types.Choice):
         return _choice(*kind.options)
-    if isinstance(kind, ListOf):
+    if isinstance(kind, types.ListOf):
         return {"type": "array", "items": _of_type(kind.item)}
-    if isinstance(kind, PriceTable):
+    if isinstance(kind, types.PriceTable):
         return _object(_PRICES)
-    if isinstance(kind, PriceChanges):
+    if isinstance(kind, types.PriceChanges):
         return {"type": "array", "items": _object({"from": _TIME, **_PRICES})}
-    if isinstance(kind, OptionMap):
+    if isinstance(kind, types.OptionMap):
         return {"type": "object", "additionalProperties": True}
-    if isinstance(kind, (ModelMap, HeaderMap)):
+    if isinstance(kind, (types.ModelMap, types.HeaderMap)):
         return {"type": "object", "additionalProperties": _TEXT}
     return _TEXT
 

@@ -20,46 +20,40 @@ DEFAULT_ITEMS = 50
 MAX_ITEMS = 500  # of one page of a list
 
 
-def limit_of(handler: HubHandler) -> int:
-    """Return the requested number of items. Raises Failure."""
-    return handler.number("limit", DEFAULT_ITEMS, MAX_ITEMS)
-
-
-def paging_of(handler: HubHandler) -> Paging:
-    """Return the requested part of a list. Raises Failure."""
-    argument = handler.get_query_argument
-    return Paging(limit_of(handler), argument("after", ""), argument("search", "").strip())
-
-
-def part_of(items: Sequence[dict[str, Any]], limit: int) -> ListPage:
-    """Return a page of at most `limit` items, of which one more was read if there is one."""
-    page = list(items[:limit])
-    return ListPage(page, page[-1]["id"] if len(items) > limit else None)
-
-
-async def edit(
-    handler: HubHandler, change: Callable[[Editor], Outcome], *, hashes: bool = False
-) -> Outcome:
-    """Make a change in the name of the signed-in user; `hashes`: it may hash a password. Raises
-    Failure."""
-    actor, sealing = handler.me.user, handler.site.sealing
-
-    def work(db: peewee.Database) -> Outcome:
-        return change(edits.editor(db, sealing, actor, remote=True))
-
-    return await (handler.hashing(work) if hashes else handler.store(work))
-
-
 def path_of(plural: str, name: str = "", action: str = "") -> str:
     """Return the path of a list, of one of its objects, or of an action on it."""
     parts = [plural, *([quote(name, safe="")] if name else []), *([action] if action else [])]
     return "/admin/" + "/".join(parts)
 
 
-class AdminApi(Api):
-    """An endpoint for administrators, and for their tokens with the scope `admin`."""
+class AdminHandler(HubHandler):
+    """A handler for administrators."""
 
     admin = True
+
+    def limit(self) -> int:
+        """Return the requested number of items. Raises Failure."""
+        return self.number("limit", DEFAULT_ITEMS, MAX_ITEMS)
+
+    def paging(self) -> Paging:
+        """Return the requested part of a list. Raises Failure."""
+        argument = self.get_query_argument
+        return Paging(self.limit(), argument("after", ""), argument("search", "").strip())
+
+    async def edit(self, change: Callable[[Editor], Outcome], *, hashes: bool = False) -> Outcome:
+        """Make a change in the name of the signed-in user; `hashes`: it may hash a password. Raises
+        Failure."""
+        actor, sealing = self.me.user, self.site.sealing
+
+        def work(db: peewee.Database) -> Outcome:
+            return change(edits.editor(db, sealing, actor, remote=True))
+
+        return await (self.hashing(work) if hashes else self.store(work))
+
+
+class AdminApi(AdminHandler, Api):
+    """An endpoint for administrators, and for their tokens with the scope `admin`."""
+
     scope = change_scope = "admin"
 
     def body(self) -> dict[str, Any]:
@@ -86,7 +80,7 @@ class AdminApi(Api):
         return value
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Confirmation:
     """A question before something that cannot be undone: its effect, the name to type, where the
     form goes, the text of its button, where it leads back to, a problem that is known before."""
@@ -100,10 +94,8 @@ class Confirmation:
     problem: str = ""
 
 
-class AdminPage(Page):
+class AdminPage(AdminHandler, Page):
     """A page for administrators."""
-
-    admin = True
 
     def show_list(self, plural: str, part: ListPage, paging: Paging, **values: Any) -> None:
         """Answer with a page of a list."""
@@ -162,11 +154,15 @@ class AdminPage(Page):
 
 
 class ActionPage(AdminPage):
-    """The target of a form: opened as a page, it leads to the page of the form."""
+    """The target of a form: opened as a page, it leads to the page of the form, the list `plural`
+    or, if `of_object`, one of its objects."""
 
-    def back(self, *args: Any, **kwargs: Any) -> str:
+    plural = ""
+    of_object = False
+
+    def back(self, *names: str) -> str:
         """Return the path of the page of the form."""
-        raise NotImplementedError
+        return path_of(self.plural, names[0] if self.of_object else "")
 
     async def get(self, *names: str) -> None:
         self.redirect(self.back(*names), status=HTTPStatus.SEE_OTHER)
@@ -175,30 +171,39 @@ class ActionPage(AdminPage):
 class ConfirmationPage(AdminPage):
     """A question before something that cannot be undone; it is done when its name is typed."""
 
-    async def confirmation(self, *args: Any, **kwargs: Any) -> Confirmation:
-        """Return the question. Raises Failure."""
+    confirmation: Confirmation
+
+    async def prepare_question(self, *args: Any, **kwargs: Any) -> None:
+        """Ask the question, by `ask`. Raises Failure."""
         raise NotImplementedError
 
     async def confirmed(self, *args: Any, **kwargs: Any) -> None:
         """Do it, and lead to what follows. Raises Failure."""
         raise NotImplementedError
 
+    def ask(
+        self, texts: tuple[str, str, str], typed: str, action: str, back: str, **values: str
+    ) -> None:
+        """Set the question: `texts` are the names of its title, with `values`, of the effect and of
+        the button; `typed`: the name to type."""
+        title, effect, button = (self.words[text] for text in texts)
+        title = title.format(**{"name": typed, **values})
+        self.confirmation = Confirmation(title, effect, typed, action, button, back)
+
     async def get(self, *names: str) -> None:
-        self._show(await self.confirmation(*names))
+        await self.prepare_question(*names)
+        self._show(self.confirmation.problem)
 
     async def post(self, *names: str) -> None:
-        confirmation = await self.confirmation(*names)
-        if self.get_body_argument("confirm", "") != confirmation.name:
-            problem = self.words["confirm_differs"].format(name=confirmation.name)
-            self._show(confirmation, invalid(None, problem))
-            return
+        await self.prepare_question(*names)
+        name = self.confirmation.name
         try:
+            if self.get_body_argument("confirm", "") != name:
+                raise invalid(None, self.words["confirm_differs"].format(name=name))
             await self.confirmed(*names)
         except Failure as failure:
-            self._show(confirmation, failure)
-
-    def _show(self, confirmation: Confirmation, failure: Failure | None = None) -> None:
-        if failure is not None:
             self.set_status(failure.status_code)
-        problem = failure.message if failure else confirmation.problem
-        self.show("admin/confirm.html", confirmation=confirmation, problem=problem)
+            self._show(failure.message)
+
+    def _show(self, problem: str) -> None:
+        self.show("admin/confirm.html", confirmation=self.confirmation, problem=problem)

@@ -4,11 +4,11 @@ A page needs a session and redirects to the sign-in without one; an endpoint of 
 session or a token and answers 401. Each answers errors in its own form.
 """
 
+import functools
 import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import cached_property
 from http import HTTPStatus
 from types import TracebackType
 from typing import Any, TypeVar
@@ -97,7 +97,7 @@ class HubHandler(Logged):
         self.set_header("Cache-Control", "no-store")
         self.clear_header("Server")
 
-    @cached_property
+    @functools.cached_property
     def address(self) -> str:
         """Return the caller's address, as trusted proxies report it."""
         forwarded = self.request.headers.get("X-Forwarded-For")
@@ -124,7 +124,7 @@ class HubHandler(Logged):
 
     # ---- forms of other sites --------------------------------------------------------------------
 
-    @cached_property
+    @functools.cached_property
     def xsrf_token(self) -> bytes:
         """Return the token of this response's forms."""
         owner = self._form_owner(new=True)
@@ -285,7 +285,7 @@ class Page(HubHandler):
         elif self.admin and not self.signed_in.admin:
             raise HTTPError(HTTPStatus.NOT_FOUND)
 
-    @cached_property
+    @functools.cached_property
     def language(self) -> str:
         """Return the language of the page."""
         accepted = self.request.headers.get("Accept-Language", "")[:ACCEPT_LANGUAGE_CHARS]
@@ -349,6 +349,20 @@ class Page(HubHandler):
         if failure.wait_s:
             self.set_header("Retry-After", str(failure.wait_s))
         self.show("error.html", failure=failure)
+
+
+def or_refused(post: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    """Make the POST of a form answer a Failure with its status, by `refuse(failure, *names)`."""
+
+    @functools.wraps(post)
+    async def answered(page: Any, *names: str) -> None:
+        try:
+            await post(page, *names)
+        except Failure as failure:
+            page.set_status(failure.status_code)
+            await page.refuse(failure, *names)
+
+    return answered
 
 
 class Api(HubHandler):
