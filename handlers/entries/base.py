@@ -161,14 +161,8 @@ class RelayHandler(RequestHandler):
         if parent is not None or self.site.telemetry.spans is not None:
             exporting = self.site.telemetry.spans is not None
             trace = trace_of(parent, headers.get("tracestate"), exporting=exporting)
-        return Arrival(
-            call_id=self.call_id,
-            started_ms=now_ms(),
-            client_ip=self.client_ip(),
-            user_agent=agent[:USER_AGENT_MAX] if agent else None,
-            client_request_id=client_id,
-            trace=trace,
-        )
+        agent = agent[:USER_AGENT_MAX] if agent else None
+        return Arrival(self.call_id, now_ms(), self.client_ip(), agent, client_id, trace)
 
     def client_ip(self) -> str:
         """Return the caller's address, behind trusted proxies."""

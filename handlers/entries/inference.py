@@ -80,23 +80,22 @@ class InferenceHandler(KeyedHandler):
         if operation.stored:
             method = request.method or ""
             query = f"?{request.query}" if request.query else ""
-        self._call = Call(
-            self.call_id,
-            RequestHead(
-                arrival,
-                self.family,
-                operation,
-                key,
-                snapshot.groups.get(key.group),
-                headers,
-                snapshot,
-                self.target,
-                method,
-                query,
-            ),
+        family, group = self.family, snapshot.groups.get(key.group)
+        head = RequestHead(
+            arrival,
+            self.family,
+            operation,
+            key,
+            group,
+            headers,
+            snapshot,
+            self.target,
+            method,
+            query,
         )
+        self._call = Call(self.call_id, head)
         admit.check_key(key, arrival.client_ip, arrival.started_ms)
-        admit.check_entry(snapshot, key, self.family)
+        admit.check_entry(snapshot, key, family)
         if operation.stored:
             return
         if headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:

@@ -73,9 +73,5 @@ class ModelsHandler(KeyedHandler):
 
 
 def _entry(model: Model) -> ModelEntry:
-    return ModelEntry(
-        name=model.name,
-        created_s=model.created_ms // 1000,
-        context_tokens=model.context_tokens,
-        max_output_tokens=model.max_output_tokens,
-    )
+    created_s = model.created_ms // 1000
+    return ModelEntry(model.name, created_s, model.context_tokens, model.max_output_tokens)

@@ -7,6 +7,7 @@ upstream's fault ends the pump, never the client's stream: the pipeline writes t
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from adapters.bridge import Bridge
 from adapters.family import ClientSide
@@ -28,34 +29,24 @@ NOTHING_DELIVERED = Delivery()
 _STOPPED = "The upstream channel stopped answering."
 
 
+@dataclass(slots=True, eq=False)
 class StreamPump:
     """The streamed answer of one call in a family. `on_accepted` is called once; `on_identified`
     before the client can read the id of an answer that the vendor keeps."""
 
-    __slots__ = ("_awaits_id", "_begun", "_bridge", "_client", "_downstream", "_exchange",
-                 "_flowing", "_headers", "_on_accepted", "_on_identified", "accepted", "ended",
-                 "last_sent_s")  # fmt: skip
-
-    def __init__(
-        self,
-        client: ClientSide,
-        downstream: Downstream,
-        on_accepted: Callable[[], None],
-        on_identified: Callable[[], None],
-    ) -> None:
-        self._client = client
-        self._downstream = downstream
-        self._on_accepted = on_accepted
-        self._on_identified = on_identified
-        self._awaits_id = False
-        self._bridge: Bridge | None = None
-        self._exchange: Exchange | None = None
-        self._headers: tuple[Header, ...] = STREAM_HEADERS
-        self.accepted = False
-        self._begun = False  # accepted, and its id is known if the vendor keeps the answer
-        self._flowing = False  # the head is out, the answer accepted, the client not paused
-        self.ended: asyncio.Future[Ending] | None = None
-        self.last_sent_s = 0
+    _client: ClientSide
+    _downstream: Downstream
+    _on_accepted: Callable[[], None]
+    _on_identified: Callable[[], None]
+    _awaits_id: bool = False
+    _bridge: Bridge | None = None
+    _exchange: Exchange | None = None
+    _headers: tuple[Header, ...] = STREAM_HEADERS
+    accepted: bool = False
+    _begun: bool = False  # accepted, and its id is known if the vendor keeps the answer
+    _flowing: bool = False  # the head is out, the answer accepted, the client not paused
+    ended: asyncio.Future[Ending] | None = None
+    last_sent_s: int = 0
 
     def attach(
         self, exchange: Exchange, bridge: Bridge, headers: tuple[Header, ...], *, awaits_id: bool

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 
 from handlers.relay.recent_responses import Owned, RecentResponses
 from store.calls.stored_responses import Found, mark_of
@@ -174,11 +175,9 @@ class StoredResponses:
             self._known.popitem(last=False)
 
 
+@dataclass(slots=True)
 class _Queue:
     """The look-ups of one user, running and queued."""
 
-    __slots__ = ("count", "slots")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.slots = asyncio.Semaphore(LOOK_UPS_PER_USER)
+    count: int = 0
+    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LOOK_UPS_PER_USER))

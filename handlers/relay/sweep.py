@@ -5,6 +5,7 @@ pipeline.
 """
 
 import time
+from dataclasses import dataclass
 
 from conf.settings import UpstreamSettings
 from handlers.relay.call import Call
@@ -16,33 +17,26 @@ from handlers.relay.routing.health import Health
 from handlers.relay.running import ClientGone
 
 
+@dataclass(slots=True)
 class Sweep:
     """The sweep of one worker's calls."""
 
-    def __init__(
-        self,
-        limits: UpstreamSettings,
-        live: LiveCalls,
-        health: Health,
-        holding: Holding,
-        records: Records,
-    ) -> None:
-        self._limits = limits
-        self._live = live
-        self._health = health
-        self._holding = holding
-        self._records = records
+    limits: UpstreamSettings
+    live: LiveCalls
+    health: Health
+    holding: Holding
+    records: Records
 
     def run(self, now_s: int) -> None:
         """Do what is due at `now_s`, by a monotonic clock. Once a second."""
-        self._live.now_s = now_s
-        for stream in self._live.open_streams():
+        self.live.now_s = now_s
+        for stream in self.live.open_streams():
             self._look_at(stream, now_s)
-        for call in self._live.plain_calls():
+        for call in self.live.plain_calls():
             self._note_waiting(call)
 
     def _look_at(self, stream: LiveStream, now_s: int) -> None:
-        pump, connection, limits = stream.pump, stream.downstream.connection, self._limits
+        pump, connection, limits = stream.pump, stream.downstream.connection, self.limits
         if pump.last_sent_s < 0:
             pump.last_sent_s = now_s
         if not connection.head_sent:
@@ -59,15 +53,15 @@ class Sweep:
             stream.call.running.interrupt(ClientGone())
         units = pump.output_units
         if units > stream.marked_units:
-            self._holding.follow(stream, units - stream.marked_units)
+            self.holding.follow(stream, units - stream.marked_units)
             stream.marked_units = units
-            self._records.mark(stream.call, units)
+            self.records.mark(stream.call, units)
 
     def _note_waiting(self, call: Call) -> None:
         """Tell the circuit breaker of a late answer."""
         attempt = call.attempt
         if attempt is not None and attempt.health is not None:
-            self._health.late(attempt.health, time.monotonic())
+            self.health.late(attempt.health, time.monotonic())
 
     def _is_stuck(self, stream: LiveStream, now_s: int) -> bool:
         """Return whether a client under back-pressure has read nothing for
@@ -77,7 +71,7 @@ class Sweep:
         if unsent_bytes == 0 or unsent_bytes != stream.unsent_bytes:
             stream.unsent_bytes, stream.stuck_since_s = unsent_bytes, now_s
             return False
-        return now_s - stream.stuck_since_s >= self._limits.idle_timeout_s
+        return now_s - stream.stuck_since_s >= self.limits.idle_timeout_s
 
 
 def _commit(stream: LiveStream) -> None:

@@ -111,28 +111,14 @@ class Telemetry:
         if self.write is None or self._unrecorded > UNRECORDED_MAX:
             return
         self._make_lines()  # those of before
-        line = _Line(
-            at=_stamp(at_ms),
-            request_id=one.request_id,
-            family=one.family,
-            endpoint=one.endpoint,
-            status=one.status,
-            error_code=one.error_code,
-            outcome=one.outcome,
-            client_ip=one.client_ip,
-        )
+        line = _Line(_stamp(at_ms), **msgspec.structs.asdict(one))
         self._lines.append(_json_line(line) if self.text is None else self._text_line(line, at_ms))
 
     def refused_without_line(self, count: int, record: UsageRecord) -> None:
         """Say how many refused calls of a key in a past minute have no line; `record`: the last."""
         call = record.call
-        log.info(
-            "%d more calls of key %s (%s) were refused in the minute before; the last: %s",
-            count,
-            call.key_id,
-            call.user,
-            record.error_code,
-        )
+        text = "%d more calls of key %s (%s) were refused in the minute before; the last: %s"
+        log.info(text, count, call.key_id, call.user, record.error_code)
 
     def flush(self) -> None:
         """Hand the collected lines to the log; called once a second."""

@@ -6,6 +6,7 @@ handed on. Each worker counts for itself: the memory is its own.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import NoReturn
 
 from adapters.faults import Condition, Fault
@@ -16,15 +17,13 @@ RETRY_AFTER_S = 1
 _MIB = 1 << 20
 
 
+@dataclass(slots=True)
 class _Holder:
     """The bodies of a user or a key."""
 
-    __slots__ = ("bodies", "held_bytes", "unfinished")
-
-    def __init__(self) -> None:
-        self.held_bytes = 0
-        self.bodies = 0
-        self.unfinished: dict[BodyHold, None] = {}  # the oldest first
+    held_bytes: int = 0
+    bodies: int = 0
+    unfinished: "dict[BodyHold, None]" = field(default_factory=dict)  # the oldest first
 
 
 class BodyMemory:

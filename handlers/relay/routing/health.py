@@ -454,25 +454,16 @@ class Health:
             attempt.begun_s = now_s  # so that its end counts for the closed breakers
             if attempt.counted_by is not None:
                 attempt.counted_by.count(attempt, now_s)
-            log.warning(
-                "circuit closed: channel=%s model=%s upstream_key=%d",
-                attempt.channel.name,
-                attempt.model,
-                attempt.key + 1,
-            )
+            place = attempt.channel.name, attempt.model, attempt.key + 1
+            log.warning("circuit closed: channel=%s model=%s upstream_key=%d", *place)
 
     @staticmethod
     def _log_opened(
         attempt: AttemptHealth, key: int, breaker: Breaker, now_s: float, cause: str
     ) -> None:
-        log.warning(
-            "circuit opened for %.0f s: channel=%s model=%s upstream_key=%d cause=%s",
-            breaker.until_s - now_s,
-            attempt.channel.name,
-            attempt.model,
-            key + 1,
-            cause,
-        )
+        text = "circuit opened for %.0f s: channel=%s model=%s upstream_key=%d cause=%s"
+        place = attempt.channel.name, attempt.model, key + 1
+        log.warning(text, breaker.until_s - now_s, *place, cause)
 
 
 def _reason_of(fault: Fault, silent_s: float) -> str:

@@ -116,21 +116,10 @@ class Prober:
         self._note(channel, model, outcome)
 
     def _note(self, channel: Channel, model: str, outcome: probe.Outcome) -> None:
-        log.info(
-            "probe of channel %s for model %s: %s in %d ms",
-            channel.name,
-            model,
-            outcome.error or "ok",
-            outcome.total_ms,
-        )
-        result = Probed(
-            channel.name,
-            model,
-            int(time.time() * 1000),
-            outcome.error,
-            outcome.first_byte_ms,
-            outcome.total_ms,
-        )
+        name, error, ms = channel.name, outcome.error, outcome.total_ms
+        log.info("probe of channel %s for model %s: %s in %d ms", name, model, error or "ok", ms)
+        at_ms = int(time.time() * 1000)
+        result = Probed(name, model, at_ms, error, outcome.first_byte_ms, ms)
         if not self.rota.note(result):
             log.warning("probe result dropped: the store is unavailable")
 

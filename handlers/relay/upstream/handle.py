@@ -66,25 +66,9 @@ class Handle:
     socket of its idle connection, -1 without one; `rests`: how often that was left idle for a while
     before it was used again."""
 
-    __slots__ = (
-        "_configured",
-        "_polled_fd",
-        "_share",
-        "body",
-        "curl",
-        "destination",
-        "fd",
-        "getinfo",
-        "head_lines",
-        "holding",
-        "idle_since_s",
-        "idle_since_tick",
-        "pool",
-        "ready",
-        "rests",
-        "setopt",
-        "tls",
-    )  # fmt: skip
+    __slots__ = ("_configured", "_polled_fd", "_share", "body", "curl", "destination", "fd",
+                 "getinfo", "head_lines", "holding", "idle_since_s", "idle_since_tick", "pool",
+                 "ready", "rests", "setopt", "tls")  # fmt: skip
 
     def __init__(self) -> None:
         self.body = RequestBody()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from io import BytesIO
 
 from handlers.relay.upstream.request import Unpacker, UpstreamError
@@ -17,29 +18,21 @@ UNPACKED_PIECES_PER_TURN = 64  # 64 KiB each: some 5 ms
 _DONE = object()
 
 
+@dataclass(slots=True, eq=False)
 class PackedAnswer:
     """The unpacking of `pieces`, to which more may be added. `on_end` gets the whole answer, or the
     error when it does not unpack, or to more than `max_bytes`."""
 
-    __slots__ = ("_all_here", "_counted_pieces", "_is_due", "_is_over", "_loop", "_max_bytes",
-                 "_on_end", "_pieces", "_unpacked_bytes", "_unpacker")  # fmt: skip
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        unpacker: Unpacker,
-        pieces: list[bytes],
-        max_bytes: int,
-        on_end: Callable[[bytes | UpstreamError], None],
-    ) -> None:
-        self._loop = loop
-        self._unpacker = unpacker
-        self._pieces = pieces
-        self._max_bytes = max_bytes
-        self._on_end = on_end
-        self._counted_pieces = 0
-        self._unpacked_bytes = 0  # what they make
-        self._all_here = self._is_due = self._is_over = False
+    _loop: asyncio.AbstractEventLoop
+    _unpacker: Unpacker
+    _pieces: list[bytes]
+    _max_bytes: int
+    _on_end: Callable[[bytes | UpstreamError], None]
+    _counted_pieces: int = 0
+    _unpacked_bytes: int = 0  # what they make
+    _all_here: bool = False
+    _is_due: bool = False
+    _is_over: bool = False
 
     def go_on_soon(self) -> None:
         """Count in the loop's next turn."""
