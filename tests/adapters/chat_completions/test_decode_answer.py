@@ -16,7 +16,6 @@ from tests.adapters.chat_completions.calls import (
     custom_call,
     function_call,
     read,
-    read_stream,
 )
 
 TEA = "Tea is ready: three cups, one pot — enjoy."
@@ -147,47 +146,120 @@ def call(index=None, call_id=None, name=None, arguments=None, **more):
 
 
 def calls(*deltas, finish="tool_calls"):
-    """Return the events of a stream with these deltas of tool calls, each in its own chunk."""
-    return read(*(chunk(tool_calls=[delta]) for delta in deltas), chunk(finish=finish))
+    """Return the chunks of a stream with these deltas of tool calls, each in its own."""
+    return [*(chunk(tool_calls=[delta]) for delta in deltas), chunk(finish=finish)]
 
 
 STOP, TOOLS = Finished("stop"), Finished("tools")
+A, B = call(0, "a", "f", "{}"), call(1, "b", "g", "{}")
+SLOT_A = slot(0, "call", "{}", id="a", name="f")
+OPENED_A, OPENED_B = Opened(0, "call", id="a", name="f"), Opened(1, "call", id="b", name="g")
+ANNOTATIONS = [{"type": "url_citation", "url_citation": {"url": "https://a"}}]
+PROBABLE = {"content": [{"token": "Tea", "logprob": -0.5}]}
+PROBABLE_TEXT = {"choices": [{"delta": {"content": "Tea"}, "logprobs": PROBABLE}]}
+PATCH = [{"index": 0, **custom_call("c", "patch", "")}]
+MORE_PATCH = [{"index": 0, "custom": {"input": "+a}"}}]
+OLD_CALL = {"function_call": {"name": "f", "arguments": ""}}
+NOTHING = [{"choices": choices} for choices in (None, [1], [], [{"delta": None}])]
 
 
-def test_streamed_samples():
-    def sample(name):
-        return read_stream((WIRE / f"{name}.sse").read_bytes())
-
-    pieces = ("Tea is ready: ", "three cups, ", "one pot — enjoy.")
-    assert sample("text") == [*slot(0, "text", *pieces), STOP]
-    thoughts = ("The harbour has two gauges. ", "I should ask both.")
-    assert sample("reasoning")[:5] == [*slot(0, "reasoning", *thoughts), Opened(1, "text")]
-    assert sample("reasoning")[-2:] == [Closed(1), STOP]
-    refusal = sample("refusal")
-    assert refusal[0] == Opened(0, "refusal") and len(refusal) == 5
-    assert sample("tools_parallel") == [
-        *slot(0, "call", '{"port"', ':"Brest"}', id="call_tide1", name="get_tide"),
-        *slot(1, "call", '{"port":"Brest",', '"unit":"knots"}', id="call_wind2", name="get_wind"),
-        TOOLS,
-    ]
-
-
-def test_a_chunk_that_changes_the_slot_and_brings_its_text():
-    events = [*slot(0, "reasoning", "Hm."), *slot(1, "text", "Tea."), STOP]
-    assert read(chunk(reasoning="Hm.", content="Tea.")) == events
-
-
-def test_parallel_calls_that_are_mixed():
-    assert calls(
-        call(0, "a", "f", ""),
-        call(1, "b", "g", ""),
-        call(0, arguments="{}"),
-        call(1, arguments="{}"),
-    ) == [
-        Opened(0, "call", id="a", name="f"),
-        Opened(1, "call", id="b", name="g"),
-        *(Delta(0, "{}"), Delta(1, "{}"), Closed(0), Closed(1), TOOLS),
-    ]
+@pytest.mark.parametrize(
+    ("chunks", "events"),
+    [
+        (
+            [chunk(reasoning="Hm.", content="Tea.")],
+            [*slot(0, "reasoning", "Hm."), *slot(1, "text", "Tea."), STOP],
+        ),
+        (
+            calls(
+                *(call(0, "a", "f", ""), call(1, "b", "g", "")),
+                *(call(0, arguments="{}"), call(1, arguments="{}")),
+            ),
+            [OPENED_A, OPENED_B, Delta(0, "{}"), Delta(1, "{}"), Closed(0), Closed(1), TOOLS],
+        ),
+        (
+            [chunk(content="Look."), chunk(tool_calls=[A]), chunk(content="Done."), *calls()],
+            [
+                *slot(0, "text", "Look."),
+                *slot(1, "call", "{}", id="a", name="f"),
+                *slot(2, "text", "Done."),
+                TOOLS,
+            ],
+        ),
+        (
+            calls(call(0, "a", "f", {"x": 1})),
+            [*slot(0, "call", '{"x":1}', id="a", name="f"), TOOLS],
+        ),
+        (
+            [chunk(**OLD_CALL), chunk(function_call={"arguments": "{}"}), *calls()],
+            [*slot(0, "call", "{}", name="f"), TOOLS],
+        ),
+        (
+            [chunk(tool_calls=PATCH), chunk(tool_calls=MORE_PATCH)],
+            [*slot(0, "call", "+a}", id="c", name="patch", custom=True), STOP],
+        ),
+        (
+            calls(call(0, "a", "f", "{}", **SIGNED)),
+            [
+                *slot(0, "reasoning", seal="c2ln"),
+                *slot(1, "call", "{}", id="a", name="f"),
+                TOOLS,
+            ],
+        ),
+        (
+            [PROBABLE_TEXT, chunk(annotations=ANNOTATIONS), chunk(finish="stop")],
+            [
+                *(Opened(0, "text"), Delta(0, "Tea", (Logprob("Tea", -0.5),))),
+                *(Cited(0, Citation("https://a")), Closed(0), STOP),
+            ],
+        ),
+        ([chunk(annotations=ANNOTATIONS)], [STOP]),
+        (
+            [
+                chunk(0, content="a"),
+                chunk(1, content="b"),
+                chunk(0, "length"),
+                chunk(1, content="c"),
+            ],
+            [
+                *(Opened(0, "text"), Delta(0, "a"), Opened(1, "text", choice=1), Delta(1, "b")),
+                *(Closed(0), Finished("length", 0), Delta(1, "c"), Closed(1), Finished("stop", 1)),
+            ],
+        ),
+        ([chunk(finish="stop"), chunk(content="more"), chunk(finish="length")], [STOP]),
+        (
+            [{"choices": [{"message": {"content": "Tea."}, "finish_reason": "stop"}]}],
+            [*slot(0, "text", "Tea."), STOP],
+        ),
+        ([{}, *NOTHING, chunk(content="", tool_calls=None)], [STOP]),
+        ([], []),
+        (calls(A, B, A), [*SLOT_A, *slot(1, "call", "{}", id="b", name="g"), TOOLS]),
+        (
+            calls(call(0, "a", "f", '{"x":"\\'), call(0, arguments='"}"}'), B),
+            [
+                *slot(0, "call", '{"x":"\\', '"}"}', id="a", name="f"),
+                *slot(1, "call", "{}", id="b", name="g"),
+                TOOLS,
+            ],
+        ),
+        (
+            calls(call(0, "a", "f", '{"x":"}\\"'), B, call(0, arguments='\\\\"}')),
+            [
+                *(OPENED_A, Delta(0, '{"x":"}\\"'), OPENED_B, Delta(1, "{}")),
+                *(Delta(0, '\\\\"}'), Closed(0), Closed(1), TOOLS),
+            ],
+        ),
+    ],
+    ids=[
+        *("a_chunk_that_changes_the_slot", "mixed_calls", "text_and_calls", "an_object"),
+        *("a_function_of_old", "free_text", "a_signature_of_google", "citations_and_logprobs"),
+        *("citations_without_a_text", "several_choices", "behind_the_finish", "a_message"),
+        *("nothing_said", "nothing", "a_call_that_is_repeated", "a_bracket_in_a_string"),
+        "brackets_in_strings_of_an_open_call",
+    ],
+)
+def test_events(chunks, events):
+    assert read(*chunks) == events
 
 
 @pytest.mark.parametrize(
@@ -208,97 +280,11 @@ def test_parallel_calls_that_are_mixed():
     ],
 )
 def test_calls_are_told_apart(deltas):
-    found = calls(*deltas)
+    found = read(*calls(*deltas))
     opened = [event for event in found if isinstance(event, Opened)]
     assert [(each.id, each.name) for each in opened] == [("a", "f"), ("b", "g")]
     text = "".join(each.text for each in found if isinstance(each, Delta) and each.slot == 1)
     assert text == '{"x":1}'
-
-
-def test_brackets_in_strings_do_not_end_a_call():
-    found = calls(
-        call(0, "a", "f", '{"x":"}\\"'), call(1, "b", "g", "{}"), call(0, arguments='\\\\}"}')
-    )
-    assert found.index(Closed(0)) > found.index(Delta(0, '\\\\}"}'))
-    found = calls(call(0, "a", "f", '{"x":"\\'), call(0, arguments='"}"}'), call(1, "b", "g", "{}"))
-    assert found.index(Closed(0)) < found.index(Opened(1, "call", id="b", name="g"))
-
-
-def test_text_ends_where_a_call_begins_and_whole_calls_where_text_does():
-    chunks = chunk(content="Look."), chunk(tool_calls=[call(0, "a", "f", "{}")])
-    assert read(*chunks, chunk(content="Done."), chunk(finish="tool_calls")) == [
-        *slot(0, "text", "Look."),
-        *slot(1, "call", "{}", id="a", name="f"),
-        *slot(2, "text", "Done."),
-        TOOLS,
-    ]
-
-
-def test_arguments_as_an_object_and_functions_of_old():
-    (_, delta, *_) = calls(call(0, "a", "f", {"x": 1}))
-    assert delta == Delta(0, '{"x":1}')
-    old = [chunk(function_call={"name": "f", "arguments": ""})]
-    old += [chunk(function_call={"arguments": "{}"}), chunk(finish="function_call")]
-    assert read(*old) == [*slot(0, "call", "{}", name="f"), TOOLS]
-
-
-def test_free_text_calls():
-    custom = [{"index": 0, **custom_call("c", "patch", "")}]
-    more = [{"index": 0, "custom": {"input": "+a}"}}]
-    found = read(chunk(tool_calls=custom), chunk(tool_calls=more))
-    assert found[:2] == slot(0, "call", "+a}", id="c", name="patch", custom=True)[:2]
-
-
-def test_a_signature_of_google_is_a_thought_before_its_call():
-    found = calls(call(0, "a", "f", "{}", **SIGNED))
-    opened = Opened(1, "call", id="a", name="f")
-    assert found[:4] == [*slot(0, "reasoning", seal="c2ln"), opened]
-
-
-ANNOTATIONS = [{"type": "url_citation", "url_citation": {"url": "https://a"}}]
-
-
-def test_citations_and_log_probabilities():
-    probable = {"content": [{"token": "Tea", "logprob": -0.5}]}
-    first = {"choices": [{"delta": {"content": "Tea"}, "logprobs": probable}]}
-    text = Opened(0, "text"), Delta(0, "Tea", (Logprob("Tea", -0.5),))
-    cited = Cited(0, Citation("https://a"))
-    found = read(first, chunk(annotations=ANNOTATIONS), chunk(finish="stop"))
-    assert found == [*text, cited, Closed(0), STOP]
-    assert read(chunk(annotations=ANNOTATIONS)) == [STOP]  # without a text they are left out
-
-
-def test_several_choices():
-    found = read(
-        chunk(0, content="a"), chunk(1, content="b"), chunk(0, "length"), chunk(1, content="c")
-    )
-    assert found == [
-        *(Opened(0, "text"), Delta(0, "a"), Opened(1, "text", choice=1), Delta(1, "b")),
-        *(Closed(0), Finished("length", 0), Delta(1, "c"), Closed(1), Finished("stop", 1)),
-    ]
-
-
-def test_what_comes_after_the_finish_is_ignored():
-    found = read(chunk(finish="stop"), chunk(content="more"), chunk(finish="length"))
-    assert found == [STOP]
-
-
-def test_a_whole_message_in_place_of_a_delta():
-    whole = {"choices": [{"message": {"content": "Tea."}, "finish_reason": "stop"}]}
-    assert read(whole) == [*slot(0, "text", "Tea."), STOP]
-
-
-def test_what_says_nothing():
-    empty = [None, [1], [], [{"delta": None}]]
-    chunks = [{}, *({"choices": choices} for choices in empty)]
-    assert read(*chunks, chunk(content="", tool_calls=None)) == [STOP]
-    assert read() == []
-
-
-def test_a_call_that_is_repeated_when_it_is_whole_is_not_made_twice():
-    found = calls(call(0, "a", "f", "{}"), call(1, "b", "g", "{}"), call(0, "a", "f", "{}"))
-    assert [event.id for event in found if isinstance(event, Opened)] == ["a", "b"]
-    assert found.count(Delta(0, "{}")) == 1
 
 
 def test_calls_without_end_are_left_out():

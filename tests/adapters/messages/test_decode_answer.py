@@ -11,7 +11,7 @@ from adapters.json.structure import at_once
 from adapters.messages import CODECS
 from adapters.messages.parts import sealed_data, sealed_thought
 from tests.adapters.builders import fault_of, slot
-from tests.adapters.messages.calls import WIRE, events_of, events_read, text
+from tests.adapters.messages.calls import WIRE, events_read, text
 
 SAID = "Tea is ready: three cups, one pot — enjoy."
 THOUGHTS = "The harbour has two gauges. ", "I should ask both."
@@ -128,23 +128,6 @@ def stop(index):
 
 def arguments(index, partial_json):
     return delta(index, "input_json_delta", partial_json=partial_json)
-
-
-def test_the_streamed_samples():
-    def sample(name):
-        return events_of((WIRE / f"{name}.sse").read_bytes())
-
-    pieces = ("Tea is ready: ", "three cups, ", "one pot — enjoy.")
-    assert sample("text") == [*slot(0, "text", *pieces), Finished("stop")]
-    wind = ('{"port":"Brest",', '"unit":"knots"}')
-    assert sample("tools_parallel") == [
-        *slot(0, "call", '{"port"', ':"Brest"}', id="toolu_tide1", name="get_tide"),
-        *slot(1, "call", *wind, id="toolu_wind2", name="get_wind"),
-        Finished("tools"),
-    ]
-    assert sample("thinking")[:5] == slot(0, "reasoning", *THOUGHTS, seal=OPAQUE)
-    refusal = [*slot(0, "refusal", WHY), Finished("refusal", detail=WHY)]
-    assert sample("refusal")[-4:] == refusal
 
 
 def test_hidden_thoughts_and_those_without_signature():

@@ -10,7 +10,6 @@ from adapters.ir.parts import Citation, Reasoning, Refusal, Text, ToolCall
 from adapters.json.jsonio import dumps
 from adapters.json.structure import at_once
 from adapters.responses import CODECS
-from tests.adapters.responses.calls import read
 
 WIRE = pathlib.Path(__file__).parents[2] / "wire" / "responses"
 TEXT = "Tea is ready: three cups, one pot — enjoy."
@@ -55,22 +54,6 @@ def completed(*items):
 TEA, M = message(text("Tea")), {"output_index": 0, "item_id": "m"}
 CALL = {"call_id": "c1", "name": "tide", "arguments": '{"a":1}'}
 BEGUN = {**CALL, "arguments": ""}
-
-
-def test_samples_of_streams():
-    events = read((WIRE / "text.sse").read_bytes())
-    assert [type(one) for one in events] == [Opened, Delta, Delta, Delta, Closed, Finished]
-    assert spoken(events) == [("text", "", TEXT)]
-    events = read((WIRE / "tools_parallel.sse").read_bytes())
-    assert [one.id for one in events if isinstance(one, Opened)] == ["call_tide1", "call_wind2"]
-    assert [kind for kind, _, _ in spoken(events)] == ["call", "call"]
-    assert isinstance(events[0], Opened) and isinstance(events[3], Closed)
-    events = read((WIRE / "reasoning.sse").read_bytes())
-    assert events[0] == Opened(0, "reasoning", summary=True)
-    assert isinstance(events[3], Sealed) and "rs_gw01" in events[3].opaque
-    assert spoken(read((WIRE / "refusal.sse").read_bytes()))[0][0] == "refusal"
-    events = read((WIRE / "incomplete.sse").read_bytes())
-    assert events[-1] == Finished("length", detail="max_output_tokens")
 
 
 @pytest.mark.parametrize(
