@@ -314,22 +314,6 @@ def test_an_array_of_our_own_that_failed_is_read_back_as_an_error():
             assert sent == before and stream.fault is not None and not stream.whole
 
 
-def test_only_white_space_stands_behind_the_bracket():
-    data = ARRAY_SAMPLE.read_bytes()
-    for chunks in cuts(data + b"\r\n [1] more", random.Random(14)):
-        sent, stream = run_array(chunks)
-        assert sent.rstrip() == data.rstrip() and stream.whole
-        assert stream.encode_fault(Fault(Condition.UPSTREAM_FAILED), "req_1") == b""
-
-
-def test_white_space_between_elements_passes():
-    beat = GENERATE.client.keep_alive(True)
-    data = ARRAY_SAMPLE.read_bytes().replace(b"  },\n", b"  }" + beat * 3 + b",\n").rstrip()
-    for chunks in cuts(data, random.Random(13)):
-        sent, stream = run_array(chunks)
-        assert sent == data and stream.whole
-
-
 # ---- requests ------------------------------------------------------------------------------------
 
 # A streaming request of each family, model m, at most 5 tokens of output.

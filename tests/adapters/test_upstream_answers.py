@@ -6,6 +6,7 @@ import pytest
 
 from adapters.registry import FAMILIES
 from store.values.usage import MAX_TOKENS
+from tests.adapters.builders import fault_of
 
 SAID = "x" * 16
 # family: an answer of 16 characters, the field of its usage, and the two counts it must have
@@ -77,3 +78,24 @@ def test_output_that_cannot_be_read_counts_nothing(family, monkeypatch):
 
     monkeypatch.setattr("adapters.family.reply.loads_loose", refuse)
     assert read(family, json.dumps(ANSWERS[family][0]).encode()).output_units == 0
+
+
+COUNTS = {
+    "responses": b'{ "object":"response.input_tokens", "input_tokens":14, "model":"m" }',
+    "messages": b'{ "input_tokens": 14, "x": 1 }',
+    "generate_content": b'{ "totalTokens": 14, "x": 1 }',
+}
+
+
+@pytest.mark.parametrize("family", COUNTS)
+def test_token_counts_pass_as_they_are(family):
+    body, (answer, _) = COUNTS[family], ANSWERS[family]
+    count = FAMILIES[family].client.operations["count"]
+    found = FAMILIES[family].upstream.read_answer(body, "pub", "m", count)
+    assert found.body is body and found.usage is None and found.output_units == 0
+    error = b'{"error":{"code":"server_error","type":"api_error","status":"INTERNAL"}}'
+    bad = [body.replace(b"14", b'"x"'), b"[]", b"", json.dumps(answer).encode(), error]
+    faults = [
+        fault_of(FAMILIES[family].upstream.read_answer, each, "pub", "m", count) for each in bad
+    ]
+    assert [fault.condition.value for fault in faults] == ["E30"] * 4 + ["E26"]
