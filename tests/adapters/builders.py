@@ -8,6 +8,7 @@ import pytest
 from adapters.bridge import Bridge
 from adapters.faults import Condition, Fault
 from adapters.ir.answer import Closed, Delta, Event, Opened, Sealed
+from adapters.ir.request import Request
 
 
 def slot(
@@ -32,6 +33,11 @@ def refusal_of(
     """Return the condition and the parameter of the fault that a call raises."""
     fault = fault_of(function, *args, **fields)
     return fault.condition, fault.param
+
+
+def features(request: Request) -> dict[str, str]:
+    """Return the path of the last that asks for each feature."""
+    return {ask.feature: ask.path for ask in request.asks}
 
 
 def fed(bridge: Bridge, chunk: bytes) -> bytes:

@@ -166,17 +166,6 @@ def test_events_that_end_with_crlf_pass_alike_in_every_cut(public):
     assert one_by_one.feed(b"\r\n\r\n") == b"\r\n\r\n"
 
 
-def test_messages_are_whole_only_with_their_last_event():
-    stream = PAIRINGS["messages", "messages"].open_bridge("m", "m", True, CREATE, 65536)
-    stream.feed(b'event: message_start\ndata: {"type":"message_start","message":{}}\n\n')
-    stream.feed(
-        b"event: message_delta\n"
-        b'data: {"type":"message_delta","delta":{"stop_reason":"end_turn"}}\n\n'
-    )
-    assert stream.started and stream.finished and not stream.whole
-    assert stream.feed(b'event: message_stop\ndata: {"type":"message_stop"}\n\n') and stream.whole
-
-
 def test_behind_its_bracket_an_array_may_break_off_and_events_behind_their_marker():
     array = FAMILIES["generate_content"].client.operations["stream_array"]
     pairing = PAIRINGS["generate_content", "generate_content"]

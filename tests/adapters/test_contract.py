@@ -317,10 +317,12 @@ def test_an_array_of_our_own_that_failed_is_read_back_as_an_error():
 # ---- requests ------------------------------------------------------------------------------------
 
 # A streaming request of each family, model m, at most 5 tokens of output.
-TURN = b'"messages":[{"role":"user","content":"x"}]'
+TURN = b'"messages":[{"role":"user","content":"model"}],"metadata":{"model":"m"}'
 REQUESTS = {
-    "chat_completions": b'{"model":"m", ' + TURN + b',"max_tokens":5,"stream":true}',
-    "responses": b'{"model":"m","input":"x","max_output_tokens":5,"stream":true}',
+    "chat_completions": b'{"model":"m", ' + TURN + b',"max_tokens":5,"stream":true,'
+    b'"stream_options":{"include_usage":true}}',
+    "responses": b' {"input":"model" , "model" : "m","max_output_tokens":5,"stream":true,'
+    b'"metadata":{"model":"m"}}\n',
     "messages": b' {"max_tokens":5,"stream":true,"model":"m",' + TURN + b"}",
     # Model and stream stand in the path; some clients name the model once more.
     "generate_content": b'{"contents":[{"parts":[{"text":"x"}]}],"model":"m",'
@@ -344,7 +346,7 @@ def test_a_request_passes_when_nothing_needs_editing(family):
     renamed = family.upstream.edit_request(
         spans, told, streamed(family), "up/stream", VENDORS["demo"]
     )
-    assert renamed == body.replace(b'"m"', b'"up/stream"')
+    assert renamed == body.replace(b'"m"', b'"up/stream"', 1)
 
 
 @of_families

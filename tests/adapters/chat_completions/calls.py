@@ -58,11 +58,6 @@ def decoded(messages: object = HI, stream: bool = False, **fields: object) -> Re
     return at_once(CODECS.client.decode_request(top_level(body), stream, None))
 
 
-def features(request: Request) -> dict[str, str]:
-    """Return the path of the last that asks for each feature."""
-    return {ask.feature: ask.path for ask in request.asks}
-
-
 def encoded(request: Request, **traits: Any) -> tuple[dict, Encoded]:
     """Return the body for an upstream, and what its answer is read with."""
     target = Target("openai", "up", Traits(**traits))

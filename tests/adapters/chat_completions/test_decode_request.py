@@ -5,13 +5,12 @@ import pytest
 from adapters.faults import Condition
 from adapters.ir.parts import CacheMark, Media, Reasoning, Refusal, Text, ToolCall, ToolResult, Turn
 from adapters.ir.request import Output, Thinking, Tool, ToolChoice
-from tests.adapters.builders import refusal_of
+from tests.adapters.builders import features, refusal_of
 from tests.adapters.chat_completions.calls import (
     HI,
     assistant,
     custom_call,
     decoded,
-    features,
     function_call,
     function_tool,
     tool_result,

@@ -195,21 +195,6 @@ def test_calls_are_opened_once_and_never_empty():
     ]
 
 
-def test_the_sdk_puts_it_together():
-    thought = slot(9, "reasoning", "Hm, ", "yes.", seal="sig")
-    answer = accumulated(written([*thought, *TEXT, *CALLS, TOOLS]))
-    (choice,) = answer.choices
-    assert choice.message.content == "Tea is ready." and choice.finish_reason == "tool_calls"
-    calls = choice.message.tool_calls
-    assert [(call.id, call.function.name, call.function.arguments) for call in calls] == [
-        ("c1", "f", '{"x":1}'),
-        ("c2", "g", "{}"),
-    ]
-    assert choice.message.reasoning_content == "Hm, yes."
-    assert choice.message.tool_calls[0].extra_content == {"gw": "sig/0:8"}
-    assert answer.usage.total_tokens == 25
-
-
 def test_free_text_calls():
     patch = {"name": "patch", "custom": True}
     events = [*slot(0, "call", "+a", id="c", **patch), *slot(1, "call", id="d", **patch), TOOLS]

@@ -47,11 +47,6 @@ def refused(messages: object = None, **fields: object) -> tuple[Condition, str |
     return refusal_of(decoded, messages, **fields)
 
 
-def features(request: Request) -> dict[str, str]:
-    """Return the path of the last that asks for each feature."""
-    return {ask.feature: ask.path for ask in request.asks}
-
-
 def asking(*turns: Turn, **fields: Any) -> Request:
     """Return a request of the hub; without turns it says hello."""
     turns = turns or (Turn("user", (Text("Is tea ready?"),)),)

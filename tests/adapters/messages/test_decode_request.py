@@ -19,7 +19,8 @@ from adapters.json.jsonio import dumps, top_level
 from adapters.json.structure import at_once
 from adapters.messages import CODECS
 from adapters.messages.parts import fit_id
-from tests.adapters.messages.calls import HELLO, assistant, decoded, features, refused, text, user
+from tests.adapters.builders import features
+from tests.adapters.messages.calls import HELLO, assistant, decoded, refused, text, user
 
 INVALID, MISSING = Condition.INVALID_FIELD, Condition.FIELD_MISSING
 SCHEMA = {"type": "object", "properties": {"cups": {"type": "integer"}}}

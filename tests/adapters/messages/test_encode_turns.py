@@ -151,6 +151,7 @@ def test_ids_are_fit_and_come_once():
         (" \n", {}),
         ("[1]", {"value": [1]}),
         ("7", {"value": 7}),
+        ("null", {"value": None}),
         ('{"a":', {"_raw": '{"a":'}),
         ('{"a":NaN}', {"_raw": '{"a":NaN}'}),
         ("\ud800", {"_raw": "?"}),

@@ -14,7 +14,6 @@ from adapters.json.jsonio import dumps, top_level
 from adapters.messages import CODECS
 from adapters.messages.parts import (
     UNSIGNED,
-    arguments_of,
     decode_citations,
     encode_citation,
     fit_id,
@@ -25,14 +24,6 @@ from adapters.messages.parts import (
     without_reasoning,
 )
 from tests.adapters.messages.calls import assistant, text, user
-
-
-def test_arguments_are_an_object_whatever_they_were():
-    assert arguments_of('{"a":1}') == {"a": 1}
-    assert arguments_of(" ") == {}
-    assert arguments_of("null") == {"value": None}
-    assert arguments_of("{oops") == {"_raw": "{oops"}
-    assert arguments_of("\ud800") == {"_raw": "?"}
 
 
 def test_fit_ids_and_what_only_looks_like_ours_stay():

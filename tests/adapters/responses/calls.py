@@ -49,11 +49,6 @@ def assistant(*parts: Part) -> Turn:
     return Turn("assistant", parts)
 
 
-def asked_for(request: Request) -> dict[str, str]:
-    """Features -> paths."""
-    return {ask.feature: ask.path for ask in request.asks}
-
-
 def written(events: Iterable[Event], usage: Usage = USAGE) -> bytes:
     """The whole stream of events for a client."""
     encoder = CODECS.client.open_encoder(CONTEXT)

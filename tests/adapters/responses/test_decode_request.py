@@ -4,7 +4,8 @@ import pytest
 
 from adapters.ir.parts import Text, Turn
 from adapters.ir.request import Output, Thinking, Tool, ToolChoice
-from tests.adapters.responses.calls import asked_for, decoded, refusal
+from tests.adapters.builders import features
+from tests.adapters.responses.calls import decoded, refusal
 
 LOGPROBS = "message.output_text.logprobs"
 
@@ -75,7 +76,7 @@ def test_a_short_request():
 def test_fields_and_what_they_ask_for(sent, fields, asks):
     request = decoded(**sent)
     assert {field: getattr(request, field) for field in fields} == fields
-    assert asked_for(request) == asks
+    assert features(request) == asks
 
 
 def test_what_changes_nothing_asks_for_nothing():
@@ -95,7 +96,7 @@ def test_an_output_schema():
     form = {"type": "json_schema", "name": "tea", "schema": {"type": "object"}, "strict": True}
     request = decoded(text={"format": form})
     assert request.output == Output("schema", {"type": "object"}, "tea", strict=True)
-    assert asked_for(request) == {"schema_output": "text.format"}
+    assert features(request) == {"schema_output": "text.format"}
 
 
 @pytest.mark.parametrize(
@@ -151,7 +152,7 @@ def test_tools_as_codex_sends_them():
         Tool("hosted", SEARCH["type"], search=True, raw=SEARCH, path="tools[3]"),
         Tool("hosted", "local_shell", raw=SHELL, path="tools[4]"),
     )
-    assert asked_for(request) == {
+    assert features(request) == {
         "tool_namespace": "tools[1]",
         "strict_tool": "tools[1].tools[0].strict",
         "custom_tool": "tools[2]",
@@ -184,12 +185,12 @@ def allowed(mode, *tools):
 def test_choices(choice, read, asks):
     request = decoded(tools=[TIDE], tool_choice=choice)
     assert request.choice == read
-    assert asked_for(request) == dict.fromkeys(asks, "tool_choice")
+    assert features(request) == dict.fromkeys(asks, "tool_choice")
 
 
 def test_any_tool_of_the_vendors_own_is_forced():
     request = decoded(tools=[SHELL], tool_choice="required")
-    assert asked_for(request)["forced_hosted_tool"] == "tool_choice"
+    assert features(request)["forced_hosted_tool"] == "tool_choice"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from adapters.ir import parts as ir
 from adapters.ir.parts import Media, Reasoning, Text, ToolCall, ToolResult, Turn
-from tests.adapters.responses.calls import asked_for, assistant, decoded, refusal, user
+from tests.adapters.builders import features
+from tests.adapters.responses.calls import assistant, decoded, refusal, user
 
 A, B = Text("A"), Text("B")
 
@@ -56,7 +57,7 @@ def test_neighbours_of_one_role_are_one_turn():
         user(TIDE, Text("And wind?")),
         assistant(Reasoning("Hm.", summary=True), Text("Yes."), sea, ir.Refusal("No.")),
     )
-    assert asked_for(request) == {"prefill": "input"}
+    assert features(request) == {"prefill": "input"}
 
 
 PATCH = {"type": "custom_tool_call", "call_id": "p", "name": "patch", "input": "*** Begin"}
@@ -125,7 +126,7 @@ SEARCH, SHELL = {"type": "web_search_call", "id": "ws"}, {"type": "shell_call_ou
 def test_items(items, turns, asks):
     request = decoded([USER, *items])
     assert request.turns == (user(TIDE), *turns)
-    assert asked_for(request) == asks
+    assert features(request) == asks
 
 
 def test_a_result_of_no_call_is_kept_for_the_upstream_to_say():
@@ -134,7 +135,7 @@ def test_a_result_of_no_call_is_kept_for_the_upstream_to_say():
 
 @pytest.mark.parametrize("kind", ["item_reference", "compaction", "additional_tools", "new"])
 def test_items_that_stand_for_what_the_vendor_has(kind):
-    assert asked_for(decoded([USER, {"type": kind, "id": "x"}])) == {"stored_state": "input[1]"}
+    assert features(decoded([USER, {"type": kind, "id": "x"}])) == {"stored_state": "input[1]"}
 
 
 @pytest.mark.parametrize(
@@ -253,7 +254,7 @@ def test_parts(part, read, asks):
     request = decoded([{"role": "user", "content": [part]}])
     expected = replace(read, path=PATH) if isinstance(read, Media) else read
     assert request.turns == (user(expected),)
-    assert asked_for(request) == {feature: PATH + place for feature, place in asks.items()}
+    assert features(request) == {feature: PATH + place for feature, place in asks.items()}
 
 
 def test_sources_of_an_answer():
