@@ -41,54 +41,20 @@ class Bridge(Protocol):
     ended: bool  # the terminal marker was seen, or ``fault`` is set
     aligned: bool  # the next byte begins an event of an accepted stream that has not ended
 
-    @property
-    def accepted(self) -> bool:
-        """True when the answer may be relayed; no other channel is tried from then on."""
-        ...  # pragma: no cover
-
-    @property
-    def started(self) -> bool:
-        """True when the client's reader is inside an answer: its keep-alive may depend on it."""
-        ...  # pragma: no cover
-
-    @property
-    def finished(self) -> bool:
-        """True when the output is complete; the report of its usage may still come."""
-        ...  # pragma: no cover
-
-    @property
-    def whole(self) -> bool:
-        """True when the upstream may end here with nothing missing."""
-        ...  # pragma: no cover
+    # The following are read, never set.
+    accepted: bool  # the answer may be relayed; no other channel is tried from then on
+    started: bool  # the client's reader is inside an answer: its keep-alive may depend on it
+    finished: bool  # the output is complete; the report of its usage may still come
+    whole: bool  # the upstream may end here with nothing missing
+    fault: Fault | None  # the vendor's error event, or an unreadable one; it was not passed on
+    usage: Usage | None  # the usage reported so far, disjoint
+    reported: object | None  # the usage in the vendor's words
+    output_units: int  # estimated output tokens so far: text, reasoning and tool arguments
+    upstream_id: str | None  # the answer's id at the vendor
 
     @property
     def end_seen(self) -> bool:
         """True when nothing is missing even if the upstream breaks off here."""
-        ...  # pragma: no cover
-
-    @property
-    def fault(self) -> Fault | None:
-        """The vendor's error event, or an unreadable one; it was not passed on."""
-        ...  # pragma: no cover
-
-    @property
-    def usage(self) -> Usage | None:
-        """The usage reported so far, disjoint."""
-        ...  # pragma: no cover
-
-    @property
-    def reported(self) -> object | None:
-        """The usage in the vendor's words."""
-        ...  # pragma: no cover
-
-    @property
-    def output_units(self) -> int:
-        """Estimated output tokens so far: text, reasoning and tool arguments."""
-        ...  # pragma: no cover
-
-    @property
-    def upstream_id(self) -> str | None:
-        """The answer's id at the vendor."""
         ...  # pragma: no cover
 
     @property

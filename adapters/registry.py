@@ -1,38 +1,24 @@
 """The tables of families and vendors: the only file of this package that lists them.
 
-A family is a folder and a line here; with its codecs, another line, it is translated to and from
-all others that have some. A vendor of a known family is a row. Imported by handlers, the relay,
-commands and tests.
+A family is a folder and a word in ``_MODULES``; its codecs translate to and from all others. A
+vendor of a known family is a row. Imported by handlers, the relay, commands and tests.
 """
 
+from adapters import chat_completions, generate_content, messages, responses
 from adapters.bridge import Pairing, native
-from adapters.chat_completions import CODECS as CHAT_COMPLETIONS_CODECS
-from adapters.chat_completions import FAMILY as CHAT_COMPLETIONS
 from adapters.family import Family, Vendor
 from adapters.family.codec import Codecs
-from adapters.generate_content import CODECS as GENERATE_CONTENT_CODECS
-from adapters.generate_content import FAMILY as GENERATE_CONTENT
-from adapters.messages import CODECS as MESSAGES_CODECS
-from adapters.messages import FAMILY as MESSAGES
-from adapters.responses import CODECS as RESPONSES_CODECS
-from adapters.responses import FAMILY as RESPONSES
 from adapters.translate import Translator
 
-FAMILIES: dict[str, Family] = {
-    family.name: family for family in (CHAT_COMPLETIONS, RESPONSES, MESSAGES, GENERATE_CONTENT)
-}
+_MODULES = (chat_completions, responses, messages, generate_content)
+FAMILIES: dict[str, Family] = {module.FAMILY.name: module.FAMILY for module in _MODULES}
 
 # how a channel (the second family) serves clients of the first
 PAIRINGS: dict[tuple[str, str], Pairing] = {
     (family.name, family.name): native(family) for family in FAMILIES.values()
 }
 
-CODECS: dict[str, Codecs] = {
-    CHAT_COMPLETIONS.name: CHAT_COMPLETIONS_CODECS,
-    RESPONSES.name: RESPONSES_CODECS,
-    MESSAGES.name: MESSAGES_CODECS,
-    GENERATE_CONTENT.name: GENERATE_CONTENT_CODECS,
-}
+CODECS: dict[str, Codecs] = {module.FAMILY.name: module.CODECS for module in _MODULES}
 
 # how a channel of the second family serves clients of the first, where they differ
 TRANSLATORS: dict[tuple[str, str], Translator] = {

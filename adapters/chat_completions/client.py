@@ -9,14 +9,7 @@ from typing import Any
 from adapters.family import Envelope, Operation, Peek
 from adapters.family.conversation import explicit_name, opening, text_field
 from adapters.family.reading import count, flag, model_name, optional_object, required_array
-from adapters.family.stored import (
-    FieldMarks,
-    StoredFields,
-    StoredRefs,
-    field_value,
-    marked_elements,
-    objects,
-)
+from adapters.family.stored import FieldMarks, StoredFields, StoredRefs
 from adapters.faults import Fault, wrong_type
 from adapters.json.jsonio import Spans, dumps
 from adapters.json.structure import Steps
@@ -56,20 +49,14 @@ def conversation(spans: Spans) -> bytes:
 _MARKS = FieldMarks("file_id", "audio")
 
 
-def _read_ids(spans: Spans, refs: StoredRefs) -> Steps[None]:
-    for path, audio in objects(field_value(spans, "audio"), "audio"):
-        for inner, voice in objects(audio.get("voice"), f"{path}.voice"):
-            refs.add("given", f"{inner}.id", voice.get("id"))
+def _read_ids(refs: StoredRefs) -> Steps[None]:
+    refs.add_at("given", refs.field("audio"), "audio", "voice", "id")
 
-    def message(start: str, value: Any) -> None:
-        for path, turn in objects(value, start):
-            for inner, part in objects(turn.get("content"), f"{path}.content"):
-                for place, file in objects(part.get("file"), f"{inner}.file"):
-                    refs.add("given", f"{place}.file_id", file.get("file_id"))
-            for inner, audio in objects(turn.get("audio"), f"{path}.audio"):
-                refs.add("answer", f"{inner}.id", audio.get("id"))
+    def message(value: Any, path: str) -> None:
+        refs.add_at("given", value, path, "content", "file", "file_id")
+        refs.add_at("answer", value, path, "audio", "id")
 
-    yield from marked_elements(spans, "messages", _MARKS, message)
+    yield from refs.elements("messages", _MARKS, message)
 
 
 STORED_FIELDS = StoredFields(frozenset({"audio"}), (("messages", _MARKS),), _read_ids)

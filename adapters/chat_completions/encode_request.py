@@ -11,7 +11,7 @@ from typing import Any
 
 from adapters.chat_completions.encode_turns import ChatToolNames, encode_turns
 from adapters.family.codec import Encoded, Target
-from adapters.family.traits import Traits
+from adapters.family.traits import Traits, nearest_effort, requested_effort
 from adapters.faults import Condition, Fault
 from adapters.ir.request import Effort, Feature, Output, Request, Thinking, Tool, ToolChoice
 from adapters.json.jsonio import compact, dumps
@@ -20,12 +20,6 @@ from adapters.openai import fit_name
 
 MAX_STOPS = 4
 MAX_END_USER_CHARS = 64  # longer ones are refused
-
-_LEVELS: tuple[Effort, ...] = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
-# A budget of at most so many tokens is this level; a rule of the gateway.
-_BUDGETS: tuple[tuple[int, Effort], ...] = (
-    (0, "off"), (1024, "minimal"), (4096, "low"), (12_288, "medium"), (24_576, "high"),
-)  # fmt: skip
 
 
 def encode_request(request: Request, target: Target, count: bool) -> Steps[Encoded]:
@@ -136,22 +130,13 @@ def _fit_thinking(
 def effort_of(thinking: Thinking, traits: Traits) -> Effort | None:
     """Return the requested effort, the nearest lower one that the model has, or its lowest; None:
     the model decides."""
-    effort = thinking.effort
-    if effort is None and thinking.budget_tokens is not None:
-        budget = thinking.budget_tokens
-        effort = "auto" if budget < 0 else _level_of(budget)
-    if effort in (None, "auto") or traits.thinking == "none":
+    effort = requested_effort(thinking)
+    if effort is None or traits.thinking == "none":
         return None
-    levels = [level for level in _LEVELS if level in traits.efforts]
-    lower = [level for level in levels if _LEVELS.index(level) <= _LEVELS.index(effort)]
-    if effort != "off" and lower == ["off"]:
-        lower = []  # a little reasoning is nearer than none
-        levels.remove("off")
-    return lower[-1] if lower else next(iter(levels), None)
-
-
-def _level_of(budget: int) -> Effort:
-    return next((level for most, level in _BUDGETS if budget <= most), "xhigh")
+    # A little reasoning is nearer than none.
+    return nearest_effort(
+        effort, [level for level in traits.efforts if level != "off" or effort == "off"]
+    )
 
 
 def _response_format(output: Output) -> dict[str, Any] | None:

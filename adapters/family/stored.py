@@ -40,10 +40,34 @@ class StoredRef(Struct, frozen=True, gc=False):
 
 
 class StoredRefs:
-    """The references of one request, each id once."""
+    """The references of one request, each id once; readers of its fields raise Fault INVALID_FIELD
+    when an object in one has a key twice."""
 
-    def __init__(self) -> None:
+    def __init__(self, spans: Spans) -> None:
+        self._spans = spans
         self._refs: dict[tuple[Kind, str], StoredRef] = {}
+
+    def field(self, name: str) -> Any:
+        """Return the decoded value of a top-level field; None when it is absent."""
+        text = self._spans.raw(name)
+        return None if text is None else loads_unique(text, name)
+
+    def elements(
+        self, name: str, marks: "FieldMarks", each: Callable[[Any, str], None]
+    ) -> Steps[None]:
+        """Call ``each`` with value and path of those elements of a top-level array in which a mark
+        stands, in steps."""
+        text = self._spans.raw(name)
+        if text is None or not text.startswith(b"["):
+            return
+        listed = elements(text)
+        yield False
+        for index, element in enumerate(listed or ()):
+            inner = bytes(element)
+            if marks.stand_in(inner, 0, len(inner)):
+                path = f"{name}[{index}]"
+                each(loads_unique(inner, path), path)
+                yield False
 
     def add(self, kind: Kind, param: str, value: object, **more: Any) -> None:
         """Add an id, unless it is empty or no text. Raise INVALID_FIELD for more than MAX_REFS."""
@@ -53,6 +77,11 @@ class StoredRefs:
         if len(self._refs) > MAX_REFS:
             detail = f"the request names more than {MAX_REFS} kept things"
             raise Fault(Condition.INVALID_FIELD, f"{detail}.", param=param, detail=detail)
+
+    def add_at(self, kind: Kind, value: object, path: str, *names: str, **more: Any) -> None:
+        """Add the ids under ``names``, one inside the other, of the objects in a value."""
+        for place, inner in inner_values(value, path, *names):
+            self.add(kind, place, inner, **more)
 
     def add_all(self, kind: Kind, param: str, values: object) -> None:
         """Add the ids of a list."""
@@ -96,7 +125,7 @@ class StoredFields:
 
     fields: frozenset[str]
     marks: tuple[tuple[str, FieldMarks], ...]
-    read: Callable[[Spans, StoredRefs], Steps[None]]
+    read: Callable[[StoredRefs], Steps[None]]
 
     def may_name(self, spans: Spans) -> bool:
         """Return true when a request may have references; nothing of it is decoded."""
@@ -125,42 +154,17 @@ class StoredFields:
 
     def refs(self, spans: Spans) -> Steps[tuple[StoredRef, ...]]:
         """Return the references of a request that may have some, in steps."""
-        refs = StoredRefs()
-        yield from self.read(spans, refs)
+        refs = StoredRefs(spans)
+        yield from self.read(refs)
         return refs.all
 
 
-def _nothing(spans: Spans, refs: StoredRefs) -> Steps[None]:
+def _nothing(refs: StoredRefs) -> Steps[None]:
     yield from ()
 
 
 NO_STORED_FIELDS = StoredFields(frozenset(), (), _nothing)
 """Of a family whose requests name nothing."""
-
-
-def field_value(spans: Spans, name: str) -> Any:
-    """Return the decoded value of a top-level field; None when it is absent. Raise Fault
-    INVALID_FIELD when an object in it has a key twice."""
-    text = spans.raw(name)
-    return None if text is None else loads_unique(text, name)
-
-
-def marked_elements(
-    spans: Spans, name: str, marks: FieldMarks, each: Callable[[str, Any], None]
-) -> Steps[None]:
-    """Call ``each`` with path and value of those elements of a top-level array in which a mark
-    stands, in steps. Raise Fault INVALID_FIELD when an object in one has a key twice."""
-    text = spans.raw(name)
-    if text is None or not text.startswith(b"["):
-        return
-    listed = elements(text)
-    yield False
-    for index, element in enumerate(listed or ()):
-        inner = bytes(element)
-        if marks.stand_in(inner, 0, len(inner)):
-            path = f"{name}[{index}]"
-            each(path, loads_unique(inner, path))
-            yield False
 
 
 def objects(value: object, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -170,3 +174,20 @@ def objects(value: object, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
     for index, element in enumerate(value if isinstance(value, list) else ()):
         if isinstance(element, dict):
             yield f"{path}[{index}]", element
+
+
+def inner_values(
+    value: object,
+    path: str,
+    *names: str,
+    spellings: Callable[[str], tuple[str, ...]] = lambda name: (name,),
+) -> Iterator[tuple[str, Any]]:
+    """Yield the values under ``names``, one inside the other, with their paths."""
+    if not names:
+        yield path, value
+        return
+    for place, holder in objects(value, path):
+        for name in spellings(names[0]):
+            if name in holder:
+                inner = f"{place}.{name}"
+                yield from inner_values(holder[name], inner, *names[1:], spellings=spellings)

@@ -1,11 +1,12 @@
 """Traits of an upstream's model, as far as they decide how a request is written.
 
-Shape only; the table is ``adapters/models.py``. Imported by the encoders of requests.
+The table is ``adapters/models.py``. Imported by the encoders of requests.
 """
 
+from collections.abc import Collection
 from typing import Literal
 
-from adapters.ir.request import Effort
+from adapters.ir.request import Effort, Thinking
 from adapters.json.jsonio import Struct
 
 ALL_EFFORTS: tuple[Effort, ...] = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
@@ -54,3 +55,25 @@ class Traits(Struct, frozen=True):
     verbosity: bool = False  # takes a verbosity
     # searches the web by itself: chat completions by web_search_options, messages by a tool
     search: bool = False
+
+
+# A budget of at most so many tokens is this level; a rule of the gateway.
+_BUDGETS: tuple[tuple[int, Effort], ...] = (
+    (0, "off"), (1024, "minimal"), (4096, "low"), (12_288, "medium"), (24_576, "high"),
+)  # fmt: skip
+
+
+def requested_effort(thinking: Thinking) -> Effort | None:
+    """Return the requested effort, or that of the requested budget; None: the model decides."""
+    budget = thinking.budget_tokens
+    if thinking.effort is None and budget is not None:
+        return next((level for most, level in _BUDGETS if budget <= most), "xhigh")
+    return None if thinking.effort == "auto" else thinking.effort
+
+
+def nearest_effort(effort: Effort, levels: Collection[Effort]) -> Effort | None:
+    """Return the effort, the nearest lower one of ``levels``, or else their lowest."""
+    present = [level for level in ALL_EFFORTS if level in levels]
+    order = ALL_EFFORTS.index(effort)
+    lower = [level for level in present if ALL_EFFORTS.index(level) <= order]
+    return lower[-1] if lower else next(iter(present), None)

@@ -43,139 +43,119 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]+")
 
 
 class Condition(StrEnum):
-    """The kind of a call's failure; the value is its number in documents and tests."""
+    """The kind of a call's failure: its number in documents and tests, its code in usage records,
+    and its message.
 
-    MISSING_KEY = "E01"
-    MALFORMED_AUTHORIZATION = "E02"
-    INVALID_KEY = "E03"
-    KEY_DISABLED = "E04"
-    KEY_EXPIRED = "E05"
-    IP_NOT_ALLOWED = "E06"
-    ENTRY_NOT_ALLOWED = "E07"
-    MODEL_NOT_FOUND = "E08"
-    NO_CHANNEL = "E09"
-    MODEL_MISSING = "E10"
-    INVALID_JSON = "E11"
-    INVALID_FIELD = "E12"
-    FIELD_MISSING = "E13"
-    UNSUPPORTED = "E14"
-    TOO_LARGE = "E15"
-    CONTENT_TYPE = "E16"
-    CONTENT_ENCODING = "E17"
-    WALLET_EMPTY = "E18"
-    QUOTA_USED = "E19"
-    RATE_LIMITED = "E20"
-    CONTEXT_LENGTH = "E21"
-    UPSTREAM_REFUSED = "E22"
-    CONTENT_POLICY = "E23"
-    CHANNEL_MISCONFIGURED = "E24"
-    UPSTREAM_RATE_LIMITED = "E25"
-    UPSTREAM_FAILED = "E26"
-    UPSTREAM_OVERLOADED = "E27"
-    UPSTREAM_TIMEOUT = "E28"
-    UPSTREAM_UNREACHABLE = "E29"
-    UPSTREAM_INVALID = "E30"
-    UNKNOWN_PATH = "E31"
-    DUPLICATED_PATH = "E32"
-    METHOD_NOT_ALLOWED = "E33"
-    ID_NOT_FOUND = "E35"
-    BODY_TIMEOUT = "E36"
-    INTERNAL = "E37"
-    UNAVAILABLE = "E38"
-    UPGRADE_NOT_SUPPORTED = "E39"
+    {model}, {param}, {detail}, {key}, {wait} and {allow} are filled in from the fault. The messages
+    are those of the chat completions shape; a family that words one differently does so itself.
+    """
+
+    code: str
+    template: str
+
+    def __new__(cls, number: str, code: str = "", template: str = "") -> "Condition":
+        condition = str.__new__(cls, number)
+        condition._value_ = number
+        condition.code, condition.template = code, template
+        return condition
+
+    MISSING_KEY = (
+        "E01",
+        "missing_api_key",
+        "No API key was sent. Use the header 'Authorization: Bearer <API_KEY>'.",
+    )
+    MALFORMED_AUTHORIZATION = (
+        "E02",
+        "malformed_authorization",
+        "The Authorization header must be the word Bearer, one blank, then the API key.",
+    )
+    INVALID_KEY = "E03", "invalid_api_key", "Incorrect API key provided{key}."
+    KEY_DISABLED = "E04", "api_key_disabled", "The API key is disabled."
+    KEY_EXPIRED = "E05", "api_key_expired", "The API key has expired."
+    IP_NOT_ALLOWED = "E06", "ip_not_allowed", "This address may not use the API key."
+    ENTRY_NOT_ALLOWED = (
+        "E07",
+        "entry_point_not_allowed",
+        "The group of this API key may not use this entry point.",
+    )
+    MODEL_NOT_FOUND = (
+        "E08",
+        "model_not_found",
+        "{Model} is not available to this API key. Check the name and the channel status.",
+    )
+    NO_CHANNEL = (
+        "E09",
+        "no_channel_available",
+        "No channel for {model} can take the request right now.",
+    )
+    MODEL_MISSING = "E10", "missing_required_parameter", "Missing required field: 'model'."
+    INVALID_JSON = "E11", "invalid_json", "The body is not valid JSON."
+    INVALID_FIELD = "E12", "invalid_type", "Wrong type for '{param}': {detail}."
+    FIELD_MISSING = "E13", "missing_required_parameter", "Missing required field: '{param}'."
+    UNSUPPORTED = "E14", "unsupported_parameter", "'{param}' is not supported for {model}."
+    TOO_LARGE = "E15", "request_too_large", "The body is too large."
+    CONTENT_TYPE = (
+        "E16",
+        "unsupported_content_type",
+        "Send the body with content-type: application/json.",
+    )
+    CONTENT_ENCODING = (
+        "E17",
+        "unsupported_content_encoding",
+        "This content-encoding is not supported.",
+    )
+    WALLET_EMPTY = (
+        "E18",
+        "insufficient_quota",
+        "The wallet balance is used up. Add balance in the API Hub.",
+    )
+    QUOTA_USED = "E19", "subscription_quota_exceeded", "The subscription quota is used up."
+    RATE_LIMITED = "E20", "rate_limit_exceeded", "Rate limit reached. Try again in {wait}s."
+    CONTEXT_LENGTH = (
+        "E21",
+        "context_length_exceeded",
+        "The prompt is longer than the model's context window.",
+    )
+    UPSTREAM_REFUSED = "E22", "upstream_invalid_request", "The upstream refused the request."
+    CONTENT_POLICY = (
+        "E23",
+        "content_policy_violation",
+        "The upstream refused the request for its content.",
+    )
+    CHANNEL_MISCONFIGURED = (
+        "E24",
+        "channel_misconfigured",
+        "The channel for {model} is not usable; tell the operator.",
+    )
+    UPSTREAM_RATE_LIMITED = (
+        "E25",
+        "upstream_rate_limited",
+        "All channels for {model} are rate limited. Try again in {wait}s.",
+    )
+    UPSTREAM_FAILED = "E26", "upstream_error", "The upstream channel stopped answering."
+    UPSTREAM_OVERLOADED = "E27", "upstream_overloaded", "The upstream is overloaded."
+    UPSTREAM_TIMEOUT = "E28", "upstream_timeout", "The upstream did not answer in time."
+    UPSTREAM_UNREACHABLE = "E29", "upstream_unreachable", "The upstream could not be reached."
+    UPSTREAM_INVALID = "E30", "upstream_invalid_response", "The upstream sent an unreadable answer."
+    UNKNOWN_PATH = "E31", "unknown_path", "No such endpoint."
+    DUPLICATED_PATH = (
+        "E32",
+        "duplicated_path",
+        "No such endpoint: the base URL already contains the path.",
+    )
+    METHOD_NOT_ALLOWED = "E33", "method_not_allowed", "Use {allow} for this endpoint."
+    ID_NOT_FOUND = "E35", "not_found", "The id {id} is not known here."
+    BODY_TIMEOUT = "E36", "request_timeout", "The body did not arrive in time."
+    INTERNAL = "E37", "internal_error", "Internal error, see request id."
+    UNAVAILABLE = "E38", "unavailable", "The gateway cannot take calls right now."
+    UPGRADE_NOT_SUPPORTED = (
+        "E39",
+        "upgrade_not_supported",
+        "Websockets are not supported here; use POST.",
+    )
 
 
-CODES: dict[Condition, str] = {
-    Condition.MISSING_KEY: "missing_api_key",
-    Condition.MALFORMED_AUTHORIZATION: "malformed_authorization",
-    Condition.INVALID_KEY: "invalid_api_key",
-    Condition.KEY_DISABLED: "api_key_disabled",
-    Condition.KEY_EXPIRED: "api_key_expired",
-    Condition.IP_NOT_ALLOWED: "ip_not_allowed",
-    Condition.ENTRY_NOT_ALLOWED: "entry_point_not_allowed",
-    Condition.MODEL_NOT_FOUND: "model_not_found",
-    Condition.NO_CHANNEL: "no_channel_available",
-    Condition.MODEL_MISSING: "missing_required_parameter",
-    Condition.INVALID_JSON: "invalid_json",
-    Condition.INVALID_FIELD: "invalid_type",
-    Condition.FIELD_MISSING: "missing_required_parameter",
-    Condition.UNSUPPORTED: "unsupported_parameter",
-    Condition.TOO_LARGE: "request_too_large",
-    Condition.CONTENT_TYPE: "unsupported_content_type",
-    Condition.CONTENT_ENCODING: "unsupported_content_encoding",
-    Condition.WALLET_EMPTY: "insufficient_quota",
-    Condition.QUOTA_USED: "subscription_quota_exceeded",
-    Condition.RATE_LIMITED: "rate_limit_exceeded",
-    Condition.CONTEXT_LENGTH: "context_length_exceeded",
-    Condition.UPSTREAM_REFUSED: "upstream_invalid_request",
-    Condition.CONTENT_POLICY: "content_policy_violation",
-    Condition.CHANNEL_MISCONFIGURED: "channel_misconfigured",
-    Condition.UPSTREAM_RATE_LIMITED: "upstream_rate_limited",
-    Condition.UPSTREAM_FAILED: "upstream_error",
-    Condition.UPSTREAM_OVERLOADED: "upstream_overloaded",
-    Condition.UPSTREAM_TIMEOUT: "upstream_timeout",
-    Condition.UPSTREAM_UNREACHABLE: "upstream_unreachable",
-    Condition.UPSTREAM_INVALID: "upstream_invalid_response",
-    Condition.UNKNOWN_PATH: "unknown_path",
-    Condition.DUPLICATED_PATH: "duplicated_path",
-    Condition.METHOD_NOT_ALLOWED: "method_not_allowed",
-    Condition.ID_NOT_FOUND: "not_found",
-    Condition.BODY_TIMEOUT: "request_timeout",
-    Condition.INTERNAL: "internal_error",
-    Condition.UNAVAILABLE: "unavailable",
-    Condition.UPGRADE_NOT_SUPPORTED: "upgrade_not_supported",
-}
-
-# {model}, {param}, {detail}, {key}, {wait} and {allow} are filled in from the fault. These are the
-# words of the chat completions shape; a family that words one differently does so in its fault.py.
-_MESSAGES: dict[Condition, str] = {
-    Condition.MISSING_KEY: (
-        "No API key was sent. Use the header 'Authorization: Bearer <API_KEY>'."
-    ),
-    Condition.MALFORMED_AUTHORIZATION: (
-        "The Authorization header must be the word Bearer, one blank, then the API key."
-    ),
-    Condition.INVALID_KEY: "Incorrect API key provided{key}.",
-    Condition.KEY_DISABLED: "The API key is disabled.",
-    Condition.KEY_EXPIRED: "The API key has expired.",
-    Condition.IP_NOT_ALLOWED: "This address may not use the API key.",
-    Condition.ENTRY_NOT_ALLOWED: "The group of this API key may not use this entry point.",
-    Condition.MODEL_NOT_FOUND: (
-        "{Model} is not available to this API key. Check the name and the channel status."
-    ),
-    Condition.NO_CHANNEL: "No channel for {model} can take the request right now.",
-    Condition.MODEL_MISSING: "Missing required field: 'model'.",
-    Condition.INVALID_JSON: "The body is not valid JSON.",
-    Condition.INVALID_FIELD: "Wrong type for '{param}': {detail}.",
-    Condition.FIELD_MISSING: "Missing required field: '{param}'.",
-    Condition.UNSUPPORTED: "'{param}' is not supported for {model}.",
-    Condition.TOO_LARGE: "The body is too large.",
-    Condition.CONTENT_TYPE: "Send the body with content-type: application/json.",
-    Condition.CONTENT_ENCODING: "This content-encoding is not supported.",
-    Condition.WALLET_EMPTY: "The wallet balance is used up. Add balance in the API Hub.",
-    Condition.QUOTA_USED: "The subscription quota is used up.",
-    Condition.RATE_LIMITED: "Rate limit reached. Try again in {wait}s.",
-    Condition.CONTEXT_LENGTH: "The prompt is longer than the model's context window.",
-    Condition.UPSTREAM_REFUSED: "The upstream refused the request.",
-    Condition.CONTENT_POLICY: "The upstream refused the request for its content.",
-    Condition.CHANNEL_MISCONFIGURED: ("The channel for {model} is not usable; tell the operator."),
-    Condition.UPSTREAM_RATE_LIMITED: (
-        "All channels for {model} are rate limited. Try again in {wait}s."
-    ),
-    Condition.UPSTREAM_FAILED: "The upstream channel stopped answering.",
-    Condition.UPSTREAM_OVERLOADED: "The upstream is overloaded.",
-    Condition.UPSTREAM_TIMEOUT: "The upstream did not answer in time.",
-    Condition.UPSTREAM_UNREACHABLE: "The upstream could not be reached.",
-    Condition.UPSTREAM_INVALID: "The upstream sent an unreadable answer.",
-    Condition.UNKNOWN_PATH: "No such endpoint.",
-    Condition.DUPLICATED_PATH: "No such endpoint: the base URL already contains the path.",
-    Condition.METHOD_NOT_ALLOWED: "Use {allow} for this endpoint.",
-    Condition.ID_NOT_FOUND: "The id {id} is not known here.",
-    Condition.BODY_TIMEOUT: "The body did not arrive in time.",
-    Condition.INTERNAL: "Internal error, see request id.",
-    Condition.UNAVAILABLE: "The gateway cannot take calls right now.",
-    Condition.UPGRADE_NOT_SUPPORTED: "Websockets are not supported here; use POST.",
-}
+CODES: dict[Condition, str] = {condition: condition.code for condition in Condition}
 
 # Seconds for a client to wait when the true wait is not known.
 _RETRY_AFTER_S: dict[Condition, int] = {
@@ -281,7 +261,7 @@ class Fault(Exception):
         if self.explicit_message is not None:
             return self.explicit_message
         model = f"model '{self.model}'" if self.model else "this model"
-        return _MESSAGES[self.condition].format(
+        return self.condition.template.format(
             model=model,
             Model=model[0].upper() + model[1:],
             param=self.param,
@@ -299,7 +279,7 @@ class Fault(Exception):
     @property
     def code(self) -> str:
         """The code of usage records, the same in every family."""
-        return CODES[self.condition]
+        return self.condition.code
 
     @property
     def blame(self) -> Literal["client", "gateway", "upstream"]:

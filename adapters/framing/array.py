@@ -7,7 +7,7 @@ valid JSON is for its reader to say. Imported by the bridge and by families that
 
 import re
 
-from adapters.framing.sse import RawPiece, read_or_raw
+from adapters.framing.sse import RawPiece, Splitter, read_or_raw
 
 # How a piece begins that holds the first element, when that is an object.
 FIRST_OBJECT = re.compile(rb"\A[ \t\r\n\xef\xbb\xbf]*\[[ \t\r\n]*\{")
@@ -22,7 +22,7 @@ _ARRAY, _BACKSLASH = 91, 92
 _OPENING = frozenset(b"[{")
 
 
-class JsonArraySplitter:
+class JsonArraySplitter(Splitter):
     """Splitter of a stream of bytes into the elements of one JSON array, each with the bytes before
     it.
 
@@ -34,36 +34,15 @@ class JsonArraySplitter:
     that follows an end as it arrives.
     """
 
-    __slots__ = (
-        "_depth",
-        "_escaped",
-        "_floor",
-        "_in_string",
-        "_max_event_bytes",
-        "_over",
-        "_tail",
-        "oversized",
-    )
+    __slots__ = ("_depth", "_escaped", "_floor", "_in_string", "_over")
 
     def __init__(self, max_event_bytes: int) -> None:
-        self._max_event_bytes = max_event_bytes
-        self._tail = bytearray()
+        super().__init__(max_event_bytes)
         self._depth = 0  # brackets that are open
         self._floor = 1  # as many are open between two elements
         self._in_string = False
         self._escaped = False  # in a string, behind a backslash
         self._over = False  # the array has ended, or there is none
-        self.oversized = False
-
-    @property
-    def rest(self) -> bytes:
-        """The beginning of a piece that has not ended yet."""
-        return bytes(self._tail)
-
-    @property
-    def empty(self) -> bool:
-        """True when the next byte begins a piece."""
-        return not self._tail and not self.oversized
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Take any part of the stream; return the pieces that are complete now, bytes exact."""

@@ -47,7 +47,28 @@ class IdlePiece(bytes):
     __slots__ = ()
 
 
-class EventSplitter:
+class Splitter:
+    """The base of splitters: the piece that has begun, and its limit."""
+
+    __slots__ = ("_max_event_bytes", "_tail", "oversized")
+
+    def __init__(self, max_event_bytes: int) -> None:
+        self._max_event_bytes = max_event_bytes
+        self._tail = bytearray()
+        self.oversized = False
+
+    @property
+    def rest(self) -> bytes:
+        """The beginning of a piece that has not ended yet."""
+        return bytes(self._tail)
+
+    @property
+    def empty(self) -> bool:
+        """True when the next byte begins a piece."""
+        return not self._tail and not self.oversized
+
+
+class EventSplitter(Splitter):
     """Splitter of a stream of bytes into events, each with the blank line that ends it.
 
     What ``feed`` returned, joined, plus ``rest`` is what was fed. An event of more than
@@ -55,23 +76,11 @@ class EventSplitter:
     What stands between two events is one ``IdlePiece``, as far as it has come.
     """
 
-    __slots__ = ("_edge", "_max_event_bytes", "_tail", "oversized")
+    __slots__ = ("_edge",)
 
     def __init__(self, max_event_bytes: int) -> None:
-        self._max_event_bytes = max_event_bytes
-        self._tail = bytearray()
+        super().__init__(max_event_bytes)
         self._edge = b""  # last bytes of an oversized event that were passed on
-        self.oversized = False
-
-    @property
-    def rest(self) -> bytes:
-        """The beginning of an event that has not ended yet."""
-        return bytes(self._tail)
-
-    @property
-    def empty(self) -> bool:
-        """True when the next byte begins an event."""
-        return not self._tail and not self.oversized
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Take any piece of the stream; return the events that are complete now, bytes exact."""

@@ -9,7 +9,7 @@ Imported by this folder.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from functools import partial
 from urllib.parse import urlsplit
 
 from adapters.family import Envelope, ModelEntry, Operation, Peek
@@ -17,14 +17,7 @@ from adapters.family.conversation import explicit_name, opening, text_field
 from adapters.family.fault_table import FAULT_TABLE
 from adapters.family.headers import refusal_headers
 from adapters.family.reading import count, required_array
-from adapters.family.stored import (
-    FieldMarks,
-    StoredFields,
-    StoredRefs,
-    field_value,
-    marked_elements,
-    objects,
-)
+from adapters.family.stored import FieldMarks, StoredFields, StoredRefs, inner_values, objects
 from adapters.faults import Condition, Fault, doubled_field, wrong_type, wrong_value
 from adapters.generate_content.parts import COUNTED, long_camel, snake, spellings
 from adapters.json.jsonio import Span, Spans, dumps, inner_level
@@ -152,22 +145,25 @@ _IN_TURNS = FieldMarks(*spellings("fileUri"))
 _IN_TOOLS = FieldMarks(*spellings("fileSearchStoreNames"), "retrieval")
 
 
-def _read_refs(spans: Spans, refs: StoredRefs) -> Steps[None]:
+def _read_refs(refs: StoredRefs) -> Steps[None]:
     for name in _CACHED_NAMES:
-        _read_cached(field_value(spans, name), name, refs)
+        _read_cached(refs.field(name), name, refs)
     for name in _SYSTEM_NAMES:
-        _read_turn(field_value(spans, name), name, refs)
-    yield from marked_elements(spans, "contents", _IN_TURNS, lambda p, v: _read_turn(v, p, refs))
-    yield from marked_elements(spans, "tools", _IN_TOOLS, lambda p, v: _read_tool(v, p, refs))
+        _read_turn(refs.field(name), name, refs)
+    yield from refs.elements("contents", _IN_TURNS, lambda turn, path: _read_turn(turn, path, refs))
+    yield from refs.elements("tools", _IN_TOOLS, lambda tool, path: _read_tool(tool, path, refs))
     for name in _COUNTED_NAMES:
-        for path, counted in objects(field_value(spans, name), name):
-            for inner, value in _values(counted, "cachedContent", path):
+        for path, counted in objects(refs.field(name), name):
+            for inner, value in _inner(counted, path, "cachedContent"):
                 _read_cached(value, inner, refs)
             for part in ("contents", "systemInstruction"):
-                for inner, value in _values(counted, part, path):
+                for inner, value in _inner(counted, path, part):
                     _read_turn(value, inner, refs)
             _read_tool(counted.get("tools"), f"{path}.tools", refs)
             yield False
+
+
+_inner = partial(inner_values, spellings=spellings)
 
 
 def _read_cached(value: object, path: str, refs: StoredRefs) -> None:
@@ -177,17 +173,16 @@ def _read_cached(value: object, path: str, refs: StoredRefs) -> None:
 
 
 def _read_turn(value: object, start: str, refs: StoredRefs) -> None:
-    for path, turn in objects(value, start):
-        _read_parts(turn.get("parts"), f"{path}.parts", refs)
+    for path, parts in _inner(value, start, "parts"):
+        _read_parts(parts, path, refs)
 
 
 def _read_parts(value: object, start: str, refs: StoredRefs) -> None:
     for path, part in objects(value, start):
-        for inner, file in _objects(part, "fileData", path):
-            for place, uri in _values(file, "fileUri", inner):
-                refs.add("given", place, file_id(uri))
-        for inner, answer in _objects(part, "functionResponse", path):
-            _read_parts(answer.get("parts"), f"{inner}.parts", refs)
+        for place, uri in _inner(part, path, "fileData", "fileUri"):
+            refs.add("given", place, file_id(uri))
+        for place, parts in _inner(part, path, "functionResponse", "parts"):
+            _read_parts(parts, place, refs)
 
 
 def file_id(uri: object) -> str | None:
@@ -205,40 +200,24 @@ def file_id(uri: object) -> str | None:
     return _FILES + name.partition(":")[0] if prefix else uri
 
 
+# Where tools name what is stored; the last name of some is a list.
+_PATHS_IN_TOOLS = (
+    ("fileSearch", "fileSearchStoreNames"),
+    ("retrieval", "vertexAiSearch", "datastore"),
+    ("retrieval", "vertexAiSearch", "engine"),
+    ("retrieval", "vertexAiSearch", "dataStoreSpecs", "dataStore"),
+    ("retrieval", "vertexRagStore", "ragCorpora"),
+    ("retrieval", "vertexRagStore", "ragResources", "ragCorpus"),
+)
+_LISTS = ("fileSearchStoreNames", "ragCorpora")
+
+
 def _read_tool(value: object, start: str, refs: StoredRefs) -> None:
     for path, tool in objects(value, start):
-        for inner, search in _objects(tool, "fileSearch", path):
-            for place, names in _values(search, "fileSearchStoreNames", inner):
-                refs.add_all("given", place, names)
-        for inner, retrieval in objects(tool.get("retrieval"), f"{path}.retrieval"):
-            _read_retrieval(retrieval, inner, refs)
-
-
-def _read_retrieval(retrieval: dict[str, Any], path: str, refs: StoredRefs) -> None:
-    for inner, search in _objects(retrieval, "vertexAiSearch", path):
-        for name in ("datastore", "engine"):
-            refs.add("given", f"{inner}.{name}", search.get(name))
-        for place, store in _objects(search, "dataStoreSpecs", inner):
-            for last, value in _values(store, "dataStore", place):
-                refs.add("given", last, value)
-    for inner, rag in _objects(retrieval, "vertexRagStore", path):
-        for place, corpora in _values(rag, "ragCorpora", inner):
-            refs.add_all("given", place, corpora)
-        for place, resource in _objects(rag, "ragResources", inner):
-            for last, value in _values(resource, "ragCorpus", place):
-                refs.add("given", last, value)
-
-
-def _values(holder: dict[str, Any], name: str, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield a field in either spelling, with its path."""
-    for spelling in spellings(name):
-        if spelling in holder:
-            yield f"{path}.{spelling}", holder[spelling]
-
-
-def _objects(holder: dict[str, Any], name: str, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    for inner, value in _values(holder, name, path):
-        yield from objects(value, inner)
+        for names in _PATHS_IN_TOOLS:
+            add = refs.add_all if names[-1] in _LISTS else refs.add
+            for place, inner in _inner(tool, path, *names):
+                add("given", place, inner)
 
 
 STORED_FIELDS = StoredFields(

@@ -14,6 +14,7 @@ from adapters.generate_content.decode_turns import TurnReader, decode_detail, de
 from adapters.generate_content.parts import (
     COUNT_KEYWORDS,
     COUNTED,
+    LEVELS,
     MAX_SCHEMA_DEPTH,
     ApiFields,
     camel,
@@ -213,8 +214,7 @@ _READ_OF_CONFIG = frozenset({
     "maxOutputTokens", "candidateCount", "responseLogprobs", "logprobs", "responseMimeType",
     "responseSchema", "responseJsonSchema", "responseModalities",
 })  # fmt: skip
-_LEVELS: tuple[Effort, ...] = ("minimal", "low", "medium", "high", "xhigh")
-_EFFORTS: dict[str, Effort] = {level.upper(): level for level in _LEVELS}
+_EFFORTS: dict[str, Effort] = {level.upper(): level for level in LEVELS}
 
 
 def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Request]:

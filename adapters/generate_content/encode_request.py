@@ -10,10 +10,15 @@ from collections.abc import Callable
 from typing import Any
 
 from adapters.family.codec import Encoded, Target
-from adapters.family.traits import Traits
+from adapters.family.traits import Traits, nearest_effort
 from adapters.faults import Condition, Fault, wrong_value
 from adapters.generate_content.encode_turns import ContentWriter, ToolNames, text_parts
-from adapters.generate_content.parts import COUNT_KEYWORDS, MAX_SCHEMA_DEPTH, wants_signatures
+from adapters.generate_content.parts import (
+    COUNT_KEYWORDS,
+    LEVELS,
+    MAX_SCHEMA_DEPTH,
+    wants_signatures,
+)
 from adapters.ir.request import Effort, Feature, Request, Thinking, Tool, ToolChoice
 from adapters.json.jsonio import Struct, dumps
 from adapters.json.structure import Steps
@@ -402,8 +407,6 @@ _BUDGETS: dict[Effort, int] = {
     "xhigh": 32_768,
     "max": 2**31,
 }
-_DEPTHS: tuple[Effort, ...] = tuple(_BUDGETS)
-_LEVELS: tuple[Effort, ...] = ("minimal", "low", "medium", "high", "xhigh")
 _LEAST_BUDGET = 128  # of models that always think
 # From how many tokens on a budget counts as this depth.
 _DEPTH_OF_BUDGET: tuple[tuple[int, Effort], ...] = (
@@ -521,19 +524,11 @@ def _thinking(thinking: Thinking | None, traits: Traits) -> _Wire:
     else:
         if effort is None and budget is not None:
             effort = next(depth for least, depth in _DEPTH_OF_BUDGET if budget >= least)
-        if effort not in (None, "auto"):
-            config["thinkingLevel"] = _level(effort, traits).upper()
+        if effort is not None and effort != "auto":
+            levels = [level for level in LEVELS if level in traits.efforts]
+            config["thinkingLevel"] = (nearest_effort(effort, levels) or "low").upper()
     off = effort == "off" or (effort is None and budget == 0)
     visible = thinking.show in ("summary", "full")
     if not off and (visible or (thinking.show is None and (effort or budget))):
         config["includeThoughts"] = True
     return config
-
-
-def _level(effort: Effort | None, traits: Traits) -> Effort:
-    """Return the level that the model has for a depth: the nearest that is not deeper, else its
-    least."""
-    levels = [level for level in _LEVELS if level in traits.efforts] or ["low"]
-    depth = _DEPTHS.index(effort) if effort in _DEPTHS else len(_DEPTHS)
-    fitting = [level for level in levels if _DEPTHS.index(level) <= depth]
-    return fitting[-1] if fitting else levels[0]

@@ -17,6 +17,7 @@ from adapters.family import reading
 from adapters.family.opaque import PREFIX
 from adapters.faults import doubled_field, wrong_type, wrong_value
 from adapters.ir.parts import ToolCall
+from adapters.ir.request import Effort
 from adapters.json.jsonio import (
     Raw,
     Span,
@@ -31,6 +32,7 @@ from adapters.json.jsonio import (
 
 COUNTED = "generateContentRequest"  # of a request to count tokens: the request itself
 MAX_NAME_CHARS = 64
+LEVELS: tuple[Effort, ...] = ("minimal", "low", "medium", "high", "xhigh")  # of thinking
 MAX_SCHEMA_DEPTH = 60
 COUNT_KEYWORDS = (  # of schemas
     *("minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties"),
@@ -140,9 +142,9 @@ class ApiFields:
         return tuple(inner for inner, _ in self.items(name))
 
 
-def spellings(name: str) -> tuple[str, str]:
+def spellings(name: str) -> tuple[str, ...]:
     """Return a field's name as proto JSON may have it: maxOutputTokens and max_output_tokens."""
-    return name, snake(name)
+    return tuple(dict.fromkeys((name, snake(name))))
 
 
 @lru_cache(maxsize=512)

@@ -15,14 +15,7 @@ from adapters.family.conversation import explicit_name, object_field, opening
 from adapters.family.fault_table import FAULT_TABLE
 from adapters.family.headers import refusal_headers
 from adapters.family.reading import count, flag, model_name, required_array
-from adapters.family.stored import (
-    FieldMarks,
-    StoredFields,
-    StoredRefs,
-    field_value,
-    marked_elements,
-    objects,
-)
+from adapters.family.stored import FieldMarks, StoredFields, StoredRefs, inner_values, objects
 from adapters.faults import Condition, Fault, wrong_value
 from adapters.json.jsonio import Spans, dumps
 from adapters.json.structure import Steps
@@ -76,28 +69,24 @@ _THREAD_UNSUPPORTED = {"error_code": "thread_unsupported_request", "unsupported"
 _THREAD_NOT_FOUND = {"error_code": "thread_not_found"}
 
 
-def _read_refs(spans: Spans, refs: StoredRefs) -> Steps[None]:
-    for path, thread in objects(field_value(spans, "thread"), "thread"):
+def _read_refs(refs: StoredRefs) -> Steps[None]:
+    for path, thread in objects(refs.field("thread"), "thread"):
         refs.need_thread(path, _THREAD_UNSUPPORTED)
-        refs.add("answer", f"{path}.{_PREVIOUS}", thread.get(_PREVIOUS), details=_THREAD_NOT_FOUND)
-    for path, diagnostics in objects(field_value(spans, "diagnostics"), "diagnostics"):
-        refs.add("answer", f"{path}.{_PREVIOUS}", diagnostics.get(_PREVIOUS))
-    _read_container(field_value(spans, "container"), refs)
-
-    def message(start: str, value: Any) -> None:
-        for path, turn in objects(value, start):
-            _read_content(turn.get("content"), f"{path}.content", refs)
-
-    yield from marked_elements(spans, "messages", _MARKS, message)
-
-
-def _read_container(value: object, refs: StoredRefs) -> None:
-    refs.add("either", "container", value)
-    for path, container in objects(value, "container"):
-        refs.add("either", f"{path}.id", container.get("id"))
-        for inner, skill in objects(container.get("skills"), f"{path}.skills"):
+        refs.add_at("answer", thread, path, _PREVIOUS, details=_THREAD_NOT_FOUND)
+    refs.add_at("answer", refs.field("diagnostics"), "diagnostics", _PREVIOUS)
+    container = refs.field("container")
+    refs.add("either", "container", container)
+    refs.add_at("either", container, "container", "id")
+    for path, skills in inner_values(container, "container", "skills"):
+        for inner, skill in objects(skills, path):
             if skill.get("type") != "anthropic":  # those are everybody's
                 refs.add("given", f"{inner}.skill_id", skill.get("skill_id"))
+
+    def message(value: Any, start: str) -> None:
+        for path, content in inner_values(value, start, "content"):
+            _read_content(content, path, refs)
+
+    yield from refs.elements("messages", _MARKS, message)
 
 
 def _read_content(value: object, start: str, refs: StoredRefs) -> None:

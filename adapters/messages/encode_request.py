@@ -15,6 +15,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from adapters.family.codec import Encoded, Target
+from adapters.family.traits import nearest_effort, requested_effort
 from adapters.faults import Condition, Fault
 from adapters.ir.parts import Text, ToolCall
 from adapters.ir.request import Effort, Feature, Request, Thinking, Tool
@@ -290,12 +291,6 @@ _BUDGETS: dict[Effort, int] = {  # of max, all that the bound leaves
     "high": 16384,
     "xhigh": 32768,
 }
-_LEVELS: tuple[tuple[int, Effort], ...] = (
-    (1024, "minimal"),
-    (4096, "low"),
-    (12288, "medium"),
-    (24576, "high"),
-)
 _EFFORTS: tuple[Effort, ...] = ("low", "medium", "high", "xhigh", "max")  # of the family
 
 
@@ -320,10 +315,11 @@ def encode_thinking(
             return {}, bound
         return _by_budget(request, target, bound)
     fields: dict[str, Any] = {}
-    level = requested.effort if requested.budget_tokens is None else _level(requested.budget_tokens)
-    if level not in (None, "auto"):
-        fields["effort"] = _nearest(level, traits.efforts)
-    if traits.thinking == "adaptive" and level is not None:
+    level = requested_effort(requested)
+    if level is not None:
+        levels = [effort for effort in _EFFORTS if effort in traits.efforts]
+        fields["effort"] = nearest_effort(level, levels) or "low"
+    if traits.thinking == "adaptive" and (level is not None or requested.effort == "auto"):
         thinking = {"type": "adaptive"}
         if requested.show is not None:
             thinking["display"] = "omitted" if requested.show == "none" else "summarized"
@@ -365,18 +361,6 @@ def _by_budget(request: Request, target: Target, bound: int) -> tuple[dict[str, 
     if bound <= budget:
         return {}, bound
     return {"thinking": {"type": "enabled", "budget_tokens": budget}}, bound
-
-
-def _level(budget_tokens: int) -> Effort:
-    return next((level for most, level in _LEVELS if budget_tokens <= most), "xhigh")
-
-
-def _nearest(level: Effort, efforts: tuple[Effort, ...]) -> str:
-    """Return the level, or the next lower one that the model has, or else its lowest."""
-    fit = [each for each in _EFFORTS if each in efforts] or ["low"]
-    order = ("minimal", *_EFFORTS)
-    lower = [each for each in fit if order.index(each) <= order.index(level)]
-    return lower[-1] if lower else fit[0]
 
 
 MAX_MARKS = 4

@@ -12,14 +12,7 @@ from adapters.family import Envelope, Operation, Peek
 from adapters.family.conversation import explicit_name, object_field, opening, text_field
 from adapters.family.fault_table import INVALID_REQUEST, PERMISSION, QUOTA, RATE_LIMIT, SERVER
 from adapters.family.reading import count, flag, model_name
-from adapters.family.stored import (
-    FieldMarks,
-    StoredFields,
-    StoredRefs,
-    field_value,
-    marked_elements,
-    objects,
-)
+from adapters.family.stored import FieldMarks, StoredFields, StoredRefs, objects
 from adapters.faults import Condition, Fault, wrong_type
 from adapters.json.jsonio import Spans, dumps
 from adapters.json.structure import Steps
@@ -110,24 +103,21 @@ _OF_CLIENT = ("function", "custom", "namespace")  # a tuple: any JSON may be loo
 _PLAIN_FIELDS = frozenset({"type", "id", "status", "role"})  # of an item without content
 
 
-def _read_ids(spans: Spans, refs: StoredRefs) -> Steps[None]:
-    previous = field_value(spans, "previous_response_id")
+def _read_ids(refs: StoredRefs) -> Steps[None]:
+    previous = refs.field("previous_response_id")
     if previous is not None and not isinstance(previous, str):
         raise wrong_type("previous_response_id", "expected a string")
     refs.add("answer", "previous_response_id", previous, alone=True)
-    _read_conversation(field_value(spans, "conversation"), refs)
-    for path, options in objects(
-        field_value(spans, "prompt_cache_options"), "prompt_cache_options"
-    ):
-        name = "comparison_response_id"
-        refs.add("answer", f"{path}.{name}", options.get(name))
-    for path, prompt in objects(field_value(spans, "prompt"), "prompt"):
+    _read_conversation(refs.field("conversation"), refs)
+    options = "prompt_cache_options"
+    refs.add_at("answer", refs.field(options), options, "comparison_response_id")
+    for path, prompt in objects(refs.field("prompt"), "prompt"):
         refs.add("given", f"{path}.id", prompt.get("id"))
         variables = prompt.get("variables")
         for name, value in variables.items() if isinstance(variables, dict) else ():
-            _read_parts(value, f"{path}.variables.{name}", refs)
-    yield from marked_elements(spans, "input", _IN_INPUT, lambda p, v: _read_item(v, p, refs))
-    yield from marked_elements(spans, "tools", _IN_TOOLS, lambda p, v: _read_tools(v, p, refs))
+            refs.add_at("given", value, f"{path}.variables.{name}", "file_id")
+    yield from refs.elements("input", _IN_INPUT, lambda item, path: _read_item(item, path, refs))
+    yield from refs.elements("tools", _IN_TOOLS, lambda tool, path: _read_tools(tool, path, refs))
 
 
 def _read_conversation(value: object, refs: StoredRefs) -> None:
@@ -148,13 +138,8 @@ def _read_item(value: object, start: str, refs: StoredRefs) -> None:
         if reference and not str(item.get("id")).startswith(THOUGHT_ID):
             refs.add("answer", f"{path}.id", item.get("id"))
         for name in ("content", "output"):
-            _read_parts(item.get(name), f"{path}.{name}", refs)
+            refs.add_at("given", item.get(name), f"{path}.{name}", "file_id")
         _read_tools(item.get("tools"), f"{path}.tools", refs)
-
-
-def _read_parts(value: object, start: str, refs: StoredRefs) -> None:
-    for path, part in objects(value, start):
-        refs.add("given", f"{path}.file_id", part.get("file_id"))
 
 
 def _read_tools(value: object, start: str, refs: StoredRefs) -> None:
@@ -166,15 +151,14 @@ def _read_tools(value: object, start: str, refs: StoredRefs) -> None:
         refs.add("either", f"{path}.container", tool.get("container"))
         for name in ("container", "environment"):
             _read_container(tool.get(name), f"{path}.{name}", refs)
-        _read_parts(tool.get("input_image_mask"), f"{path}.input_image_mask", refs)
+        refs.add_at("given", tool, path, "input_image_mask", "file_id")
 
 
-def _read_container(value: object, start: str, refs: StoredRefs) -> None:
-    for path, container in objects(value, start):
-        refs.add("either", f"{path}.container_id", container.get("container_id"))
-        refs.add_all("given", f"{path}.file_ids", container.get("file_ids"))
-        for inner, skill in objects(container.get("skills"), f"{path}.skills"):
-            refs.add("given", f"{inner}.skill_id", skill.get("skill_id"))
+def _read_container(value: object, path: str, refs: StoredRefs) -> None:
+    for place, container in objects(value, path):
+        refs.add("either", f"{place}.container_id", container.get("container_id"))
+        refs.add_all("given", f"{place}.file_ids", container.get("file_ids"))
+        refs.add_at("given", container, place, "skills", "skill_id")
 
 
 STORED_FIELDS = StoredFields(

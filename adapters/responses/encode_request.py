@@ -7,10 +7,10 @@ sent again.
 from typing import Any
 
 from adapters.family.codec import Encoded, Target
-from adapters.family.traits import Traits
+from adapters.family.traits import Traits, nearest_effort, requested_effort
 from adapters.faults import Condition, Fault
 from adapters.ir.parts import Text
-from adapters.ir.request import Effort, Feature, Output, Request, Thinking, Tool, ToolChoice
+from adapters.ir.request import Feature, Output, Request, Thinking, Tool, ToolChoice
 from adapters.json.jsonio import dumps
 from adapters.json.structure import Steps
 from adapters.openai import fit_name
@@ -19,15 +19,6 @@ from adapters.responses.encode_turns import InputItems, ResponsesToolNames, shor
 MIN_OUTPUT_TOKENS = 16  # upstreams refuse less
 MAX_METADATA = 16
 SCHEMA_NAME = "response"
-# In ascending order; a budget of tokens is the first level that it does not exceed.
-_LEVELS: tuple[Effort, ...] = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
-_BUDGETS: tuple[tuple[int, Effort], ...] = (
-    (0, "off"),
-    (1024, "minimal"),
-    (4096, "low"),
-    (12288, "medium"),
-    (24576, "high"),
-)
 
 Json = dict[str, Any]
 
@@ -135,29 +126,14 @@ def _add_reasoning(body: Json, thinking: Thinking | None, traits: Traits) -> Non
     if thinking is None:
         return
     reasoning: Json = {}
-    level = _level(thinking, traits)
+    effort = requested_effort(thinking)
+    level = None if effort is None else nearest_effort(effort, traits.efforts)
     if level is not None:
         reasoning["effort"] = "none" if level == "off" else level
     if thinking.show in ("summary", "full") and level != "off":
         reasoning["summary"] = "auto"
     if reasoning:
         body["reasoning"] = reasoning
-
-
-def _level(thinking: Thinking, traits: Traits) -> Effort | None:
-    """Return the requested effort, the next lower one that the model has, or its lowest; None
-    leaves it to the model."""
-    effort = thinking.effort
-    if effort is None and thinking.budget_tokens is not None:
-        budget = thinking.budget_tokens
-        effort = next((level for most, level in _BUDGETS if budget <= most), "xhigh")
-    if effort is None or effort == "auto":
-        return None
-    having = [level for level in _LEVELS if level in traits.efforts]
-    lower = [level for level in having if _LEVELS.index(level) <= _LEVELS.index(effort)]
-    if not having:
-        return None
-    return lower[-1] if lower else having[0]
 
 
 def _add_settings(body: Json, request: Request, traits: Traits) -> tuple[Feature, ...]:

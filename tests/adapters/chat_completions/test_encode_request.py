@@ -132,7 +132,6 @@ def test_structured_output_as_a_tool():
         (Thinking("auto"), ("low",), None),
         (Thinking(), ("low",), None),
         (Thinking(budget_tokens=0), ("off", "low"), "off"),
-        (Thinking(budget_tokens=-1), ("off", "low"), None),
         (Thinking(budget_tokens=1024), ("minimal", "low"), "minimal"),
         (Thinking(budget_tokens=4096), ("minimal", "low"), "low"),
         (Thinking(budget_tokens=12288), ("medium", "high"), "medium"),
