@@ -85,7 +85,6 @@ def test_set_takes_the_value_without_quotes(text, want):
         ("server.public_url=https://u:p@gw.example", "without user"),
         ("server.public_url=https://gw.example:x", "an address like https://"),
         ("money.currency=usd", "three capital letters"),
-        ("store.url=postgres://h/d", "sqlite:///FILE or mysql://"),
         ("store.url=sqlite://file", "sqlite:///FILE or mysql://"),
         ("store.url=sqlite:///", "sqlite:///FILE or mysql://"),
         ("store.url=sqlite:///:memory:", "a file is needed"),

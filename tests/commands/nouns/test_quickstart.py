@@ -146,20 +146,6 @@ def test_no_demo_beside_vendors_for_all_families(run, tmp_path, monkeypatch):
     assert all(row["family"] in VENDORS[row["vendor"]].families for row in channels)
 
 
-def test_a_gateway_of_an_older_version_gets_the_families_it_lacks(run, tmp_path, monkeypatch):
-    with monkeypatch.context() as older:
-        older.setattr(quickstart, "FAMILIES", ("chat_completions", "messages"))
-        older.setenv("OPENAI_API_KEY", "sk-vendor-0123456789")
-        run()
-    before = stored(tmp_path)["channel"]
-    assert sorted(before) == ["demo-messages", "openai"]
-    run()
-    after = stored(tmp_path)["channel"]
-    assert {name: after[name] for name in before} == before
-    assert set(after) - set(before) == {"demo-responses", "demo-generate-content"}
-    assert len({c["base_url"] for c in after.values() if c["vendor"] == "demo"}) == 1
-
-
 def test_a_bad_setting_is_refused_before_anything_is_made(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     code = output.run(quickstart.command, ["--set", "server.prot=1"], "sluice quickstart")

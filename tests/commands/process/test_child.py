@@ -1,17 +1,11 @@
 """A child process: its back-off, its silence, and its state in shared memory."""
 
-import json
 import os
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import pytest
 
 from commands.process.child import SILENT_LOOKS, BackOff, Silence
 from commands.process.worker_state import STATE_AT, StateReader, StateWriter
-from tests.support import leash
 
 
 def test_early_deaths_wait_longer_each_time_up_to_30_s():
@@ -52,16 +46,6 @@ def test_a_start_may_take_longer():
     assert not silence.hangs
     silence.look(200.0, beaten=False)
     assert silence.hangs
-
-
-ROOT = Path(__file__).resolve().parents[3]
-WRITES = """
-import sys
-from commands.process.worker_state import StateWriter
-writer = StateWriter(int(sys.argv[1]))
-for number in range(10**9):
-    writer.write({"number": number, "filled": str(number % 10) * (number * 7919 % 300_000)})
-"""
 
 
 @pytest.fixture
@@ -114,20 +98,3 @@ def test_a_state_that_is_half_written_is_not_read(reader, cut):
     assert reader.read() is None
     os.pwrite(reader.descriptor, whole, STATE_AT)
     assert reader.read() == {"streams": 3, "why": "longer"}
-
-
-def test_a_reader_beside_a_writer_sees_whole_states_only(reader):
-    command = [sys.executable, "-c", WRITES, str(reader.descriptor)]
-    writer = leash.Popen(command, cwd=ROOT, pass_fds=[reader.descriptor], stdin=subprocess.DEVNULL)
-    try:
-        states, end = [], time.monotonic() + 10
-        while len(states) < 100 and time.monotonic() < end:
-            if (state := reader.read()) is not None:
-                states.append(state)
-    finally:
-        writer.kill()
-        writer.wait()
-    assert len(states) == 100
-    for state in states:
-        assert set(state["filled"]) <= {str(state["number"] % 10)}, json.dumps(state)[:80]
-        assert len(state["filled"]) == state["number"] * 7919 % 300_000

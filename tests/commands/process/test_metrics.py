@@ -1,11 +1,5 @@
 """What a scrape prints, of several workers and of those that have ended."""
 
-import os
-import signal
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from commands.process import metrics as module
@@ -34,7 +28,6 @@ from conf.metrics import (
 )
 from handlers.telemetry.metrics import Metrics
 from store.values.usage_record import AttemptRecord
-from tests.support import leash
 from tests.support.metrics import Scrape
 from tests.support.usage_records import usage_record
 
@@ -165,23 +158,6 @@ def test_percentiles_are_of_all_series_of_a_histogram(node):
     assert percentile_ms(found, LOOP_LAG, 99) == LOOP_LAG.bounds[-1] / 1000
 
 
-ROOT = Path(__file__).resolve().parents[3]
-COUNTS = """
-import sys
-from commands.process.metrics import WordTable
-from conf.metrics import TOKENS
-table = WordTable(int(sys.argv[1]))
-first = table.add(TOKENS, ("", "0"))
-for number in range(1, 20_000):
-    index = table.add(TOKENS, ("m" * (number % 300), str(number)))
-    table.words[index] = number + 1
-    if number == 500:
-        print("begun", flush=True)
-while True:
-    table.words[first] += 1
-"""
-
-
 @pytest.fixture
 def reader():
     made = WordReader()
@@ -214,26 +190,3 @@ def test_a_full_table_counts_what_it_leaves_out(reader, monkeypatch):
     assert table.add(REQUESTS, ("x",) * 6) != SCRATCH  # one word still fits
     reader.read()
     assert len(reader.series) == len(added) - table.dropped + 1
-
-
-def test_what_a_killed_worker_counted_stays(reader):
-    """Read while it counts, and after SIGKILL: names and words are whole at any time."""
-    command = [sys.executable, "-c", COUNTS, str(reader.descriptor)]
-    worker = leash.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, pass_fds=(reader.descriptor,))
-    assert worker.stdout.readline() == b"begun\n"
-    for _ in range(50):
-        check(reader)
-    os.kill(worker.pid, signal.SIGKILL)
-    worker.wait(10)
-    worker.stdout.close()
-    seen = check(reader)
-    assert seen > 500 and check(reader) == seen
-
-
-def check(reader):
-    words = reader.read()
-    for number, series in enumerate(reader.series):
-        assert series.labels == ("m" * (number % 300), str(number))
-        # the last one may have its name and no value yet
-        assert words[series.first] == number + 1 or number in (0, len(reader.series) - 1)
-    return len(reader.series)

@@ -60,26 +60,11 @@ def bind():
     listeners.close_all(made)
 
 
-def test_every_slot_gets_connections(bind, port):
-    sockets = bind("server", "127.0.0.1", port, 3)
-    accepted = set()
-    for _ in range(200):
-        client = socket.create_connection(("127.0.0.1", port))
-        for number, one in enumerate(sockets):
-            try:
-                one.accept()[0].close()
-                accepted.add(number)
-            except BlockingIOError:
-                pass
-        client.close()
-    assert accepted == {0, 1, 2}
-
-
-@pytest.mark.parametrize(("first", "second"), [(1, 1), (3, 1), (1, 3), (3, 3)])
-def test_a_second_gateway_is_refused(bind, port, first, second):
-    bind("server", "127.0.0.1", port, first)
-    with pytest.raises(StartError, match=f"server.port {port} on 127.0.0.1 is in use"):
-        listeners.bind("server", "127.0.0.1", port, second)
+def test_a_second_gateway_is_refused(bind, port):
+    bind("server", "127.0.0.1", port, 3)
+    for slots in (1, 3):
+        with pytest.raises(StartError, match=f"server.port {port} on 127.0.0.1 is in use"):
+            listeners.bind("server", "127.0.0.1", port, slots)
 
 
 def test_the_port_is_free_again_after_close(bind, port):

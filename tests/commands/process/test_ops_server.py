@@ -190,21 +190,15 @@ def test_the_address_that_was_asked_is_its_own():
 
 
 @pytest.mark.parametrize(
-    "fields",
+    "value",
     [
-        *(
-            [],
-            ["Authorization: Bearer"],
-            ["Authorization: Bearer "],
-            ["Authorization: Bearer wrong"],
-        ),
-        *([f"Authorization: {TOKEN}"], [f"Authorization: Basic {TOKEN}"]),
-        *([f"Authorization: Bearer {TOKEN}x"], ["Authorization: Bearer \xff\xfe"]),
-        [f"Authorization: Bearer {TOKEN}", "authorization: Bearer x"],
+        *(None, "Bearer", "Bearer ", "Bearer wrong", TOKEN, f"Basic {TOKEN}", f"Bearer {TOKEN}x"),
+        *("Bearer \xff\xfe", f"Bearer {TOKEN}\nauthorization: Bearer x"),
     ],
 )
-def test_a_token_is_wanted(fields):
+def test_all_but_health_needs_the_token(value):
     guard = Guard(frozenset(), TOKEN)
+    fields = [] if value is None else f"Authorization: {value}".split("\n")
     for path in ("/status", "/drain", "/metrics", "/nothing"):
         assert status(guard, "Host: localhost", *fields, path=path) == HTTPStatus.UNAUTHORIZED
     for path in ("/livez", "/readyz"):

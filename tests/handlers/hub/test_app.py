@@ -5,7 +5,6 @@ import re
 
 import pytest
 
-from handlers.hub.app import LeanLoader
 from handlers.hub.web.strings import LANGUAGES, strings
 from store.values.errors import StoreUnavailable
 from tests.handlers.hub.browser import Browser
@@ -69,15 +68,3 @@ def test_all_languages_have_the_same_words():
     for code, texts in words.items():
         assert all(text.strip() for text in texts.values()), code
         assert {name: set(re.findall(r"\{\w+\}", text)) for name, text in texts.items()} == braces
-
-
-def test_templates_are_compiled_once_and_their_code_has_no_text(tmp_path):
-    (tmp_path / "base.html").write_text("<p>{% block content %}{% end %}</p>")
-    (tmp_path / "page.html").write_text(
-        '{% extends "base.html" %}{% block content %}{{ name }}{% end %}'
-    )
-    loader = LeanLoader(str(tmp_path))
-    page = loader.load("page.html")
-    assert page.generate(name="a < b") == b"<p>a &lt; b</p>"
-    assert loader.load("page.html") is page
-    assert not any(one.code for one in loader.templates.values())

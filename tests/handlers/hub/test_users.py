@@ -56,12 +56,9 @@ def test_a_user_of_the_form_signs_in_and_gets_money(boss, hub):
     assert boss.send("/admin/users", fields).status == 303
     assert Browser(hub.port).sign_in("dora", "a long password").status == 303
     boss.get("/admin/users/dora/credit")
-    answer = boss.send("/admin/users/dora/credit", [("amount", "x"), ("reason", "gift")])
-    assert answer.status == 400 and 'value="gift"' in answer.text
     money = [("amount", "1.5"), ("reason", "gift"), ("kind", "credit")]
     assert boss.send("/admin/users/dora/credit", money).status == 303
     assert "dora has 4.5 USD" in boss.get("/admin/users").text
-    boss.get("/admin/users/dora")
     assert boss.send("/admin/users/dora/sessions", []).status == 303
     assert "Ended for dora: 1 sessions, 0 tokens." in boss.get("/admin/users").text
 
