@@ -84,10 +84,6 @@ class Case:
         assert (explained["reason"], explained["status"], asked) == (code, status, [])
         return code
 
-    def wait_for_code(self, code):
-        assert wait_until(lambda: self.call()[0] == code, CHANGES_WITHIN_S)
-        assert self.check_agreement() == code
-
     def fail(self, number, reason, how=(500, ERROR, {})):
         """A vendor fails until explain says this reason of its channel."""
         self.vendors[number].behave = lambda prompt, key: how
@@ -122,7 +118,8 @@ def test_switches(case):
     assert wait_until(lambda: case.call()[2] == [f"{case.name}-spare"], CHANGES_WITHIN_S)
     assert case.check_agreement() == "spare"
     case.run("channel", case.name, f"{case.name}-spare")
-    case.wait_for_code(CASES[case.name])
+    assert wait_until(lambda: case.call()[0] == CASES[case.name], CHANGES_WITHIN_S)
+    assert case.check_agreement() == CASES[case.name]
 
 
 @in_case("failing", "rate_limited")

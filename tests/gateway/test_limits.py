@@ -59,7 +59,7 @@ TWO_KEYS, SOME_KEYS = ["sk-up-1", "sk-up-2"], [f"sk-up-{number}" for number in r
 # model: the channels that serve it, highest priority first
 PLACES = {
     **{f"free-{dashed(family)}": [{}] for family in LIMITS_OF},
-    "crowd-both": [{"keys": SOME_KEYS, "key_concurrency": 20, "concurrency": 50}],
+    "crowd-keys": [{"keys": SOME_KEYS, "key_concurrency": 12, "concurrency": 50}],
     "left": [{"concurrency": 100}],
     "killed": [{"concurrency": 30, "keys": TWO_KEYS, "key_concurrency": 20}],
     "spill-keys": [{"keys": TWO_KEYS, "key_rpm": 2}, {}],
@@ -217,13 +217,17 @@ def test_running_calls_are_exact_over_two_workers(gateway):
     check_free_refusal(gateway.record(answer.call_id))
 
 
-def test_running_calls_of_a_channel_are_exact_over_two_workers(gateway):
-    with running(gateway, 200, place="crowd-both") as (streams, refused):
-        assert (len(streams), len(refused)) == (50, 150)
+def test_every_upstream_key_is_used_to_its_limit_over_two_workers(gateway, vendor):
+    assert wait_until(lambda: gateway_calls(gateway) == 0)
+    vendor.reset()
+    with running(gateway, 200, place="crowd-keys") as (streams, refused):
+        assert (len(streams), len(refused)) == (48, 152)
+        used = Counter(entry["headers"]["authorization"] for entry in vendor.log())
+        assert used == {f"Bearer {key}": 12 for key in SOME_KEYS}
         asked = who_serves(gateway, *streams, *(one for one, _ in refused))
         assert set(asked) == set(gateway.worker_pids())
     check_refusal(refused[0][1], CHAT, "E09")
-    assert wait_until(lambda: call(gateway, place="crowd-both").status == 200)
+    assert wait_until(lambda: call(gateway, place="crowd-keys").status == 200)
 
 
 # ---- passed over ---------------------------------------------------------------------------------
