@@ -40,6 +40,25 @@ def features(request: Request) -> dict[str, str]:
     return {ask.feature: ask.path for ask in request.asks}
 
 
+def whole_answers(text: str) -> dict[str, tuple[dict[str, Any], tuple[str, str, str]]]:
+    """Return whole answers of all families that say a text, with ids that are none, each with its
+    field of usage and the two counts that this must have."""
+    message = {"type": "message", "content": [{"type": "text", "text": text}]}
+    tokens = ("usage", "input_tokens", "output_tokens")
+    return {
+        "chat_completions": (
+            {"id": 7, "choices": [{"message": {"content": text}}]},
+            ("usage", "prompt_tokens", "completion_tokens"),
+        ),
+        "responses": ({"id": 7, "output": [message]}, tokens),
+        "messages": ({"id": 7, **message}, tokens),
+        "generate_content": (
+            {"responseId": 7, "candidates": [{"content": {"parts": [{"text": text}]}}]},
+            ("usageMetadata", "promptTokenCount", "candidatesTokenCount"),
+        ),
+    }
+
+
 def fed(bridge: Bridge, chunk: bytes) -> bytes:
     """Return what is sent of a chunk that is offered to a bridge as the pump does."""
     out = bridge.feed_repeat(chunk) if bridge.aligned else None

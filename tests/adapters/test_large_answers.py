@@ -11,32 +11,16 @@ from adapters.faults import Condition, Fault
 from adapters.json.structure import at_once
 from adapters.large_answers import LONG_FIELD_BYTES, read_large
 from adapters.registry import FAMILIES
-from tests.adapters.builders import fault_of
+from tests.adapters.builders import fault_of, whole_answers
 from tests.adapters.json.odd_bodies import filled, longest_step_s, string_of
 
 PUBLIC, UPSTREAM = "public-name", "upstream-name"
 LONG = "A harbour, “zwei” Pegel and 二つ. " * 4000
+MODEL = {"generate_content": "modelVersion"}
 ANSWERS = {
-    "chat_completions": {
-        "id": "c1", "model": UPSTREAM, "choices": [{"message": {"content": LONG}}],
-        "usage": {"prompt_tokens": 3, "completion_tokens": 5},
-    },
-    "responses": {
-        "id": "r1", "status": "completed", "model": UPSTREAM,
-        "output": [{"type": "message", "content": [{"type": "output_text", "text": LONG}]}],
-        "usage": {"input_tokens": 3, "output_tokens": 5},
-    },
-    "messages": {
-        "id": "m1", "type": "message", "model": UPSTREAM,
-        "content": [{"type": "text", "text": LONG}],
-        "usage": {"input_tokens": 3, "output_tokens": 5},
-    },
-    "generate_content": {
-        "responseId": "g1", "modelVersion": UPSTREAM,
-        "candidates": [{"content": {"parts": [{"text": LONG}]}}],
-        "usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": 5},
-    },
-}  # fmt: skip
+    family: {**fields, MODEL.get(family, "model"): UPSTREAM, usage: {read: 3, written: 5}}
+    for family, (fields, (usage, read, written)) in whole_answers(LONG).items()
+}
 USAGE = {"generate_content": "usageMetadata"}
 CREATE = Operation("/v1/some/endpoint")
 FAMILY = pytest.mark.parametrize("name", ANSWERS)
@@ -80,8 +64,8 @@ def test_what_is_no_answer(name, body):
 
 @FAMILY
 def test_a_doubled_model_has_no_place(name):
-    field = "modelVersion" if name == "generate_content" else "model"
-    body = json.dumps(ANSWERS[name]).encode().replace(b"{", b'{"%b":"x",' % field.encode(), 1)
+    field = MODEL.get(name, "model").encode()
+    body = json.dumps(ANSWERS[name]).encode().replace(b"{", b'{"%b":"x",' % field, 1)
     assert (
         fault_of(lambda: at_once(read_large(body, reader(name)))).condition
         is Condition.UPSTREAM_INVALID

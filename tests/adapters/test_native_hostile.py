@@ -13,13 +13,7 @@ import pytest
 from adapters.bridge import NativeBridge
 from adapters.faults import Condition, Fault
 from adapters.registry import FAMILIES
-from tests.support.dialects import (
-    ALL,
-    CHAT,
-    GENERATE,
-    MESSAGES,
-    RESPONSES,
-)
+from tests.support.dialects import ALL, CHAT, GENERATE, MESSAGES, RESPONSES
 from tests.support.hostile import hostile_bytes
 from tests.support.upstream import SAMPLES
 
@@ -92,10 +86,7 @@ def verdict(family, stream, array=False):
     return "whole" if ended or finished else "unfinished"
 
 
-ENDS = {
-    RESPONSES: ("response.completed", "response.incomplete"),
-    MESSAGES: ("message_stop",),
-}
+ENDS = {RESPONSES: ("response.completed", "response.incomplete"), MESSAGES: ("message_stop",)}
 
 
 def _note_finishes(family, said, open_choices, done):

@@ -6,28 +6,9 @@ import pytest
 
 from adapters.registry import FAMILIES
 from store.values.usage import MAX_TOKENS
-from tests.adapters.builders import fault_of
+from tests.adapters.builders import fault_of, whole_answers
 
-SAID = "x" * 16
-# family: an answer of 16 characters, the field of its usage, and the two counts it must have
-ANSWERS = {
-    "chat_completions": (
-        {"id": 7, "choices": [{"message": {"content": SAID}}]},
-        ("usage", "prompt_tokens", "completion_tokens"),
-    ),
-    "responses": (
-        {"id": 7, "output": [{"type": "message", "content": [{"text": SAID}]}]},
-        ("usage", "input_tokens", "output_tokens"),
-    ),
-    "messages": (
-        {"id": 7, "type": "message", "content": [{"type": "text", "text": SAID}]},
-        ("usage", "input_tokens", "output_tokens"),
-    ),
-    "generate_content": (
-        {"responseId": 7, "candidates": [{"content": {"parts": [{"text": SAID}]}}]},
-        ("usageMetadata", "promptTokenCount", "candidatesTokenCount"),
-    ),
-}
+ANSWERS = whole_answers("x" * 16)
 ENDLESS = {
     "chat_completions": b'{"choices":[{"message":{"content":{"a":1e999}}}],"id":7}',
     "responses": b'{"output":[{"type":"function_call","arguments":{"a":1e999}}]}',

@@ -10,13 +10,7 @@ from adapters.ir.answer import Choice, Cited, Closed, Delta, Finished, Logprob, 
 from adapters.ir.parts import Citation, Reasoning, Refusal, Text, ToolCall
 from adapters.json.structure import at_once
 from tests.adapters.builders import fault_of, slot
-from tests.adapters.chat_completions.calls import (
-    WIRE,
-    chunk,
-    custom_call,
-    function_call,
-    read,
-)
+from tests.adapters.chat_completions.calls import WIRE, chunk, custom_call, function_call, read
 
 TEA = "Tea is ready: three cups, one pot — enjoy."
 CALLS = (
@@ -200,11 +194,7 @@ NOTHING = [{"choices": choices} for choices in (None, [1], [], [{"delta": None}]
         ),
         (
             calls(call(0, "a", "f", "{}", **SIGNED)),
-            [
-                *slot(0, "reasoning", seal="c2ln"),
-                *slot(1, "call", "{}", id="a", name="f"),
-                TOOLS,
-            ],
+            [*slot(0, "reasoning", seal="c2ln"), *slot(1, "call", "{}", id="a", name="f"), TOOLS],
         ),
         (
             [PROBABLE_TEXT, chunk(annotations=ANNOTATIONS), chunk(finish="stop")],

@@ -35,12 +35,6 @@ COUNTED = {
         "Wenn die Flut dreht, geht der zweite immer zehn Minuten nach, und niemand weiß"
         " mehr, warum das so ist.",
     ),
-    "french": (
-        44,
-        "Le port possède deux marégraphes, l'un sur la vieille jetée, l'autre sous le p"
-        "ont. Quand la marée tourne, le second retarde toujours de dix minutes et perso"
-        "nne ne sait plus pourquoi.",
-    ),
     "russian": (
         45,
         "В гавани два водомерных поста: один на старом пирсе, другой под мостом. Когда "
@@ -72,20 +66,6 @@ COUNTED = {
         '        raise ValueError("no readings")\n'
         "    late = [r for r in readings if r.delay >= offset_s]\n"
         "    return sum(late) / len(readings)\n",
-    ),
-    "go": (
-        79,
-        "func (g *Gauge) Level(ctx context.Context) (float64, error) {\n"
-        "\tif g.closed {\n"
-        "\t\treturn 0, ErrClosed\n"
-        "\t}\n"
-        "\tfor _, r := range g.readings {\n"
-        "\t\tif r.Delay >= offset {\n"
-        "\t\t\treturn r.Value, nil\n"
-        "\t\t}\n"
-        "\t}\n"
-        '\treturn 0, fmt.Errorf("gauge %s: no reading", g.name)\n'
-        "}\n",
     ),
     "json": (
         66,

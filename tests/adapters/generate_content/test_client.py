@@ -55,7 +55,6 @@ DOUBLED = {"max_output_tokens": 5, "maxOutputTokens": 50000}
     ("fields", "condition", "param"),
     [
         ({"contents": ...}, "E13", "contents"),
-        ({"contents": "x"}, "E12", "contents"),
         ({"contents": {}}, "E12", "contents"),
         ({"generationConfig": []}, "E12", "generationConfig"),
         ({"generation_config": 7}, "E12", "generation_config"),

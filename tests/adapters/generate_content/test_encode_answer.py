@@ -8,10 +8,11 @@ from msgspec.structs import replace
 
 from adapters.faults import Condition, Fault
 from adapters.generate_content import CODECS
-from adapters.ir.answer import Choice, Cited, Closed, Delta, Finished, Logprob, Opened, Sealed
+from adapters.ir.answer import Choice, Cited, Closed, Delta, Finished, Logprob, Opened
 from adapters.ir.parts import Citation, Hosted, Reasoning, Refusal, Text, ToolCall
 from adapters.json.structure import at_once
 from store.values.usage import Usage
+from tests.adapters.builders import slot
 from tests.adapters.generate_content.calls import CONTEXT, called, chunks_of
 
 USAGE = Usage(200, 90, 2000, 300, 100, 60)
@@ -173,18 +174,16 @@ def parts_of(*events):
     return [chunk["candidates"][0]["content"]["parts"] for chunk in chunks], last["candidates"][0]
 
 
-def text(slot, *texts, kind="text", choice=0):
-    return (Opened(slot, kind, choice), *(Delta(slot, said) for said in texts), Closed(slot))
+def text(number, *texts, kind="text", choice=0):
+    return slot(number, kind, *texts, choice=choice)
 
 
-def call(slot, *pieces, name="f"):
-    opened = Opened(slot, "call", id=f"id{slot}", name=name)
-    return (opened, *(Delta(slot, piece) for piece in pieces), Closed(slot))
+def call(number, *pieces):
+    return slot(number, "call", *pieces, id=f"id{number}", name="f")
 
 
-def thought(slot, said, opaque):
-    inner = [Delta(slot, said)] if said else []
-    return (Opened(slot, "reasoning"), *inner, Sealed(slot, opaque), Closed(slot))
+def thought(number, said, opaque):
+    return slot(number, "reasoning", *([said] if said else []), seal=opaque)
 
 
 def test_each_piece_is_a_chunk_and_the_last_has_finish_and_usage():

@@ -306,14 +306,6 @@ def test_a_doubled_model_is_not_let_through(operation):
         assert tap.accepted == (len(chunks) > 1)
 
 
-def test_renaming_over_several_data_lines():
-    multi = b'data: {"candidates":[],\r\ndata:"modelVersion":\r\ndata: "up"}\r\n\r\n'
-    for public in ("up", "a/b"):
-        tap = FAMILY.upstream.stream_tap(public, "up", True, EVENTS)
-        expected = multi.replace(b'"up"', f'"{public}"'.encode())
-        assert [tap.feed(multi) for _ in range(3)] == [expected] * 3
-
-
 def stream_of():
     return NativeBridge(FAMILY.upstream.stream_tap("up", "up", True, ARRAY), 20)
 

@@ -44,12 +44,10 @@ def test_counting_needs_no_bound():
     ("fields", "condition", "param"),
     [
         ({"model": ...}, "E10", "model"),
-        ({"model": ""}, "E10", "model"),
         ({"model": {}}, "E12", "model"),
         ({"messages": ...}, "E13", "messages"),
         ({"messages": "x"}, "E12", "messages"),
         ({"max_tokens": ...}, "E13", "max_tokens"),
-        ({"max_tokens": "5"}, "E12", "max_tokens"),
         ({"max_tokens": -1}, "E12", "max_tokens"),
         ({"stream": 1}, "E12", "stream"),
     ],
@@ -471,11 +469,6 @@ def test_the_model_is_renamed_in_the_start_only():
     _, sent = tap_after(*events, public="a/b")
     assert sent[0] == events[0].replace(b'"model": "up"', b'"model": "a/b"', 1)
     assert sent[1:] == events[1:]
-    over_lines = (
-        b'event: message_start\r\ndata: {"type":"message_start",\r\n'
-        b'data: "message":{"id":"x",\r\ndata:"model":"up"}}\r\n\r\n'
-    )
-    assert tap_after(over_lines, public="a/b")[1] == [over_lines.replace(b'"up"', b'"a/b"')]
     doubled = start().replace(b'"model": "up"', b'"model": "up", "model": "up"')
     tap, sent = tap_after(doubled, public="a/b")
     assert sent == [None] and tap.fault.condition == "E30"

@@ -77,7 +77,6 @@ def test_the_vendor_may_have_the_input(instead, operation):
         ({"input": {}}, "E12", "input"),
         ({"input": 7, "prompt": {"id": "pmpt_1"}}, "E12", "input"),
         ({"stream": 1}, "E12", "stream"),
-        ({"max_output_tokens": "5"}, "E12", "max_output_tokens"),
         ({"max_output_tokens": -1}, "E12", "max_output_tokens"),
         ({"background": True}, "E14", "background"),
         ({"background": "yes"}, "E12", "background"),

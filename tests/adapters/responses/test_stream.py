@@ -215,15 +215,6 @@ def test_a_delta_may_carry_a_response():
     assert sent[1] == one.replace(b'"up"', b'"a/b"') and tap.output_units == 4
 
 
-def test_renaming_over_several_data_lines():
-    multi = (
-        b'event: response.created\r\ndata: {"type":"response.created",\r\n'
-        b'data: "response":{"id":"x",\r\ndata:"model":"up"}}\r\n\r\n'
-    )
-    tap, sent = tap_after(multi, public="a/b")
-    assert sent == [multi.replace(b'"up"', b'"a/b"')] and tap.started and tap.upstream_id == "x"
-
-
 @pytest.mark.parametrize("kind", ["created", "completed"])
 def test_a_doubled_model_is_not_let_through(kind):
     doubled = response_event(kind, usage=USAGE)
