@@ -147,3 +147,14 @@ def filled(installation):
     """An installation that holds what `document` says."""
     installation.apply(document())
     return installation
+
+
+@pytest.fixture
+def restore(capsys):
+    """restore(args) -> exit code, output, errors."""
+
+    def run(*args):
+        capsys.readouterr()
+        return app.main(["restore", *map(str, args)]), *capsys.readouterr()
+
+    return run

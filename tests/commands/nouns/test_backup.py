@@ -6,7 +6,6 @@ import tomllib
 
 import pytest
 
-import app
 from commands import archive
 from store.copies import snapshot
 from store.db.migrations import FORERUNNERS
@@ -20,17 +19,6 @@ def filled(installation):
     installation.apply(document())
     installation.write_records(*(record(number) for number in range(5)))
     return installation
-
-
-@pytest.fixture
-def restore(capsys):
-    """restore(args) -> exit code, output, errors."""
-
-    def run(*args):
-        capsys.readouterr()
-        return app.main(["restore", *map(str, args)]), *capsys.readouterr()
-
-    return run
 
 
 def members(file):

@@ -86,18 +86,6 @@ def backup(documented_url, backups, capsys, monkeypatch):
     return file
 
 
-@pytest.fixture
-def restore(capsys):
-    """restore(file, folder, URL) -> exit code, output, errors."""
-
-    def run(file, folder, url):
-        capsys.readouterr()
-        code = app.main(["restore", str(file), str(folder), "--store", url])
-        return code, *capsys.readouterr()
-
-    return run
-
-
 def with_text(file, target, text):
     """Return the same backup, with more text at the end of its dump."""
     with tarfile.open(file) as tar, tarfile.open(target, "w") as other:
@@ -112,7 +100,7 @@ def with_text(file, target, text):
 def test_there_and_back_with_the_documented_rights(
     backup, restore, documented_url, tmp_path, capsys, monkeypatch
 ):
-    code, out, err = restore(backup, tmp_path / "again", documented_url("restored"))
+    code, out, err = restore(backup, tmp_path / "again", "--store", documented_url("restored"))
     assert (code, err) == (0, "") and "books and records are correct" in out
     exported = []
     for folder in (backup.parent / "node", tmp_path / "again"):
@@ -130,7 +118,7 @@ def test_nothing_that_an_archive_says_is_run(
     statements.write_text("CREATE TABLE taken (line TEXT);\n")
     text = text.format(mark=mark, secret=secret, statements=statements)
     file = with_text(backup, tmp_path / "c.tar", text)
-    code, _, err = restore(file, tmp_path / "r", documented_url("restored"))
+    code, _, err = restore(file, tmp_path / "r", "--store", documented_url("restored"))
     assert code == 1 and "failed (1): " in err
     assert not mark.exists() and not (tmp_path / "r").exists()
     with contextlib.suppress(pymysql.err.ProgrammingError):  # the table need not be there
@@ -145,11 +133,11 @@ def test_what_runs_by_itself_in_a_database_is_refused(
     documented_url("restored")
     file = with_text(backup, tmp_path / "c.tar", PROGRAMS[kind])
     root = f"mysql://root@127.0.0.1:{server.port}/restored"
-    code, _, err = restore(file, tmp_path / "r", root)
+    code, _, err = restore(file, tmp_path / "r", "--store", root)
     assert code == 1 and f"the store of the backup holds {kind} " in err
 
 
-def test_a_trigger_in_a_sqlite_file_is_refused(filled, tmp_path, capsys):
+def test_a_trigger_in_a_sqlite_file_is_refused(filled, tmp_path, restore):
     filled.ok("backup", str(tmp_path / "b.tar"))
     with tarfile.open(tmp_path / "b.tar") as tar:
         tar.extract(archive.SQLITE_FILE, tmp_path / "changed", filter="data")
@@ -159,8 +147,8 @@ def test_a_trigger_in_a_sqlite_file_is_refused(filled, tmp_path, capsys):
     with tarfile.open(tmp_path / "c.tar", "w") as tar:
         archive.add_file(tar, archive.SQLITE_FILE, tmp_path / "changed" / archive.SQLITE_FILE)
         archive.add_bytes(tar, archive.MANIFEST, manifest)
-    assert app.main(["restore", str(tmp_path / "c.tar"), str(tmp_path / "r")]) == 1
-    assert "the store of the backup holds trigger 't'" in capsys.readouterr().err
+    code, _, err = restore(tmp_path / "c.tar", tmp_path / "r")
+    assert code == 1 and "the store of the backup holds trigger 't'" in err
 
 
 @pytest.mark.parametrize(
@@ -182,7 +170,7 @@ def test_a_client_that_cannot_be_confined_is_refused(
     )
     client.chmod(0o755)
     monkeypatch.setenv("PATH", str(client.parent))
-    _, _, err = restore(backup, tmp_path / "r", documented_url("restored"))
+    _, _, err = restore(backup, tmp_path / "r", "--store", documented_url("restored"))
     if options is None:
         assert "its option --sandbox is missing" in err and "apt-get install" in err
         assert not calls.exists()
@@ -190,9 +178,9 @@ def test_a_client_that_cannot_be_confined_is_refused(
         assert {*options, "--binary-mode", "--local-infile=0"} <= set(calls.read_text().split())
 
 
-def test_a_manifest_without_a_field_is_no_backup(tmp_path, capsys):
+def test_a_manifest_without_a_field_is_no_backup(tmp_path, restore):
     manifest = {"format": 1, "store": "sqlite", "version": "1", "migrations": []}
     with tarfile.open(tmp_path / "b.tar", "w") as tar:
         archive.add_bytes(tar, archive.MANIFEST, json.dumps(manifest).encode())
-    assert app.main(["restore", str(tmp_path / "b.tar"), str(tmp_path / "r")]) == 1
-    assert "is no backup of a gateway" in capsys.readouterr().err
+    code, _, err = restore(tmp_path / "b.tar", tmp_path / "r")
+    assert code == 1 and "is no backup of a gateway" in err

@@ -22,7 +22,7 @@ from handlers.relay import records
 from store.calls.journal_lines import LOST_OUTCOME
 from store.db.audit import entries
 from store.values.ids import now_ms, ulid
-from store.values.usage_record import FIELDS, rfc3339
+from store.values.usage_record import FIELDS
 from tests.commands.conftest import record
 from tests.support import terminal
 
@@ -166,18 +166,6 @@ def test_stats_end_with_totals_of_all_such_calls(installation, calls):
     assert (first.split()[1], total.split()[:2]) == ("5", ["total", "6"])
     empty = installation.ok("usage", "stats", "--by=user", "--until=2026-11-18")
     assert empty.count("\n") == 1
-
-
-def test_stats_of_yesterday_and_of_this_month(installation):
-    today_ms = now_ms() // DAY_MS * DAY_MS
-    for number, at_ms in enumerate((today_ms, today_ms - 1, today_ms - DAY_MS - 1)):
-        installation.write_records(record(number, id=ulid(at_ms, bytes([number] * 10))))
-    since = ("--since", "yesterday", "--until", "today")
-    [row] = installation.json("usage", "stats", "--by=day", *since)
-    assert row["calls"] == 1 and row["day"] == rfc3339(today_ms - 1)[:10]
-    month = installation.json("usage", "stats", "--by=day", "--since=this-month")
-    assert {row["day"][:7] for row in month} == {rfc3339(today_ms)[:7]}
-    assert "this-month" in installation.misused("usage", "stats", "--since", "next-month")
 
 
 def test_stats_show_what_cost_most_first(installation, calls):

@@ -24,7 +24,6 @@ from tests.handlers.hub.browser import PASSWORDS, Browser
 from tests.handlers.hub.overview_world import SEALING, edit
 from tests.handlers.hub.script import Script
 from tests.support.ports import HOST, free_port
-from tests.support.stores import sqlite_store
 
 COOKIE_SECRETS = ["cookie secret of the tests"]
 DOCUMENT = f"""
@@ -108,14 +107,6 @@ def db(filled_store, tmp_path):
 def world(db, tmp_path):
     """Groups, models, a channel and a third user."""
     edit(db, tmp_path)
-
-
-@pytest.fixture
-def empty_store(tmp_path):
-    """A store with its schema and nothing in it; a module may take it as its `db`."""
-    db = open_database(sqlite_store(tmp_path / "empty.db"))
-    yield db
-    discard(db)
 
 
 @pytest.fixture

@@ -12,13 +12,14 @@ from handlers.hub.web import site
 from operations.first_steps import DEMO_URL
 from store.admin.export import list_objects, show
 from store.db.audit import entries
-from store.db.database import select_rows
+from store.db.database import discard, open_database, select_rows
 from store.db.tables.hub import FirstRunLink
 from store.hub import administrators, first_run, people
 from store.money import wallet
 from tests.handlers.hub.browser import Browser
 from tests.handlers.hub.script import http
 from tests.support.ports import HOST
+from tests.support.stores import sqlite_store
 from tests.support.upstream import RawUpstream, ScriptedUpstream
 
 PASSWORD = "a password of the first run"
@@ -31,8 +32,11 @@ def vendor():
 
 
 @pytest.fixture
-def db(empty_store):
-    return empty_store
+def db(tmp_path):
+    """A store with its schema and nothing in it."""
+    db = open_database(sqlite_store(tmp_path / "empty.db"))
+    yield db
+    discard(db)
 
 
 @pytest.fixture
