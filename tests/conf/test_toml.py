@@ -142,10 +142,10 @@ def test_every_setting_of_the_sample_in_turn():
         assert changed.count("\n") == whole.count("\n"), "in the place of the default"
 
 
-@pytest.mark.parametrize("text", ["[store\n", "store.x = 1\n", "store = 1\n", "a = " + "[" * 5000])
-def test_what_cannot_be_changed_is_refused(text):
-    with pytest.raises(ValueError, match=r".+"):
-        with_value(text, "store", "url", URL)
+def test_what_cannot_be_changed_is_refused():
+    for text in ("[store\n", "store.x = 1\n", "store = 1\n", "a = " + "[" * 5000):
+        with pytest.raises(ValueError, match=r".+"):
+            with_value(text, "store", "url", URL)
 
 
 def test_a_file_keeps_its_mode_and_stays_a_link(tmp_path):

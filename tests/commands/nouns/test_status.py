@@ -60,17 +60,19 @@ def test_settings_in_force(installation, monkeypatch):
     assert head.split() == ["name", "value", "origin"] and len(lines) == len(answer)
 
 
-@pytest.mark.parametrize(
-    ("fields", "line"),
-    [
-        ({"clock_lead_s": 0}, "agrees with the database's"),
-        ({"clock_lead_s": 312.04}, "312.0 s ahead of the database's"),
-        ({"clock_lead_s": -61.5}, "61.5 s behind the database's"),
-    ],
-)
-def test_the_clock_is_a_line(installation, ops, fields, line):
-    ops.answer = json.dumps(NODE | fields).encode()
-    assert line in installation.ok("status")
+def test_the_clock_and_another_store_are_shown(installation, ops):
+    own = str(installation.folder / "sluice.db")
+    for fields, line in (
+        ({"clock_lead_s": 0, "store": own}, "agrees with the database's"),
+        ({"clock_lead_s": 312.04, "store": own}, "312.0 s ahead of the database's"),
+        ({"clock_lead_s": -61.5, "store": "db:3306/sluice"}, "61.5 s behind the database's"),
+    ):
+        ops.answer = json.dumps(NODE | fields).encode()
+        ended = installation.run("status")
+        assert ended.code == 0 and line in ended.out
+        assert f"store                  {fields['store']}" in ended.out
+        warning = f"uses the store {fields['store']}, the configuration names {own}"
+        assert (warning in ended.err) == (fields["store"] != own)
 
 
 def test_a_stranger_at_the_ops_port_is_told(installation, ops):
@@ -156,12 +158,3 @@ def test_the_store_is_away_and_the_gateway_runs(filled, ops, tmp_path):
     assert ended.code == 0 and "the store" in ended.err
     assert answer["node"] == "web-1" and answer["channels"] is answer["groups"] is None
     assert "web-1" in filled.ok("status")
-
-
-def test_a_gateway_that_uses_another_store_is_told(installation, ops):
-    own = str(installation.folder / "sluice.db")
-    for running, warned in ((own, False), ("db.internal:3306/sluice", True)):
-        ops.answer = json.dumps({**NODE, "store": running}).encode()
-        ended = installation.run("status")
-        assert ended.code == 0 and f"store                  {running}" in ended.out
-        assert (f"uses the store {running}, the configuration names {own}" in ended.err) == warned
