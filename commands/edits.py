@@ -31,8 +31,7 @@ def editor(access: Access) -> Editor:
 def _edits(
     _context: click.Context, _argument: click.Parameter, assignments: Sequence[str]
 ) -> Edits:
-    """Return arguments `field=value` by field; UsageError for anything else and for a doubled
-    field."""
+    """Return arguments `field=value` by field; UsageError for others and for a doubled field."""
     fields: Edits = {}
     for assignment in assignments:
         field, separator, value = assignment.partition("=")

@@ -103,8 +103,7 @@ def _opened(loaded: Loaded, read_timeout_s: float) -> Iterator[peewee.Database]:
 
 
 def clients_base_url(loaded: Loaded) -> str:
-    """{base_url}: of the file, else as it was set in the Hub; where the store is away, what is
-    known without it."""
+    """Return {base_url}: of the file, else as set in the Hub; without the store what is known."""
     server = loaded.settings.server
     if server.public_url:
         return base_url(server)

@@ -26,8 +26,7 @@ def room() -> int:
 
 
 def fitted(head: Line, rows: Sequence[Line], width: int) -> tuple[list[str], list[str]]:
-    """The lines of a table with these column names, and the names that were left out; `width` 0:
-    as wide as it is."""
+    """Return the lines of a table, and the column names left out; `width` 0: as wide as it is."""
     count = len(head)
     while True:
         columns = [[line[number] for line in (head, *rows)] for number in range(count)]

@@ -1,5 +1,4 @@
-"""Times as people type them: 90m, 24h, 7d; yesterday; 2026-11-21; RFC 3339. Imported by commands
-only."""
+"""Times as people type them: 90m, 24h, 7d; yesterday; 2026-11-21; RFC 3339. For commands only."""
 
 import time
 from collections.abc import Callable

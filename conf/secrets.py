@@ -109,8 +109,7 @@ def of(loaded: Loaded) -> Secrets:
 
 
 def load(path: Path) -> Secrets:
-    """Read the file: what a rotation has added is the last of its list, too. ConfigError names the
-    remedy."""
+    """Read the file, upcoming secrets last in their lists. ConfigError names the remedy."""
     stored = read(path)
     lists = {
         name: [

@@ -379,8 +379,7 @@ def mask(text: str) -> str:
 
 
 def masked_rows(settings: Settings, origins: Mapping[str, str] | None) -> list[dict[str, Any]]:
-    """Return name and value of each setting, secrets masked; with `origins` also where each value
-    comes from."""
+    """Return name and value of each setting, secrets masked; with `origins` also its origin."""
     plain, rows = to_plain(settings), []
     for name, setting in SETTINGS.items():
         value = plain[setting.section][setting.key]

@@ -117,8 +117,7 @@ def to_plain(why: ModelLookup) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class UnofferedModel:
-    """A model that calls of a key requested and that nobody offers to it: how often, when last, and
-    why it was refused."""
+    """A model requested with a key and not offered to it: how often, when last, why refused."""
 
     model: str
     key: OwnKey

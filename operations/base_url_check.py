@@ -38,8 +38,7 @@ KINDS: Mapping[str, Kind] = {
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A base URL for one kind of client. `path`: of the URL, `appended`: by the client, `use`: the
-    base URL to set."""
+    """A base URL for a kind of client: its `path`, what the client `appended`, the URL to `use`."""
 
     kind: str
     rule: int

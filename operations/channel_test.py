@@ -31,8 +31,7 @@ PROBE, UPSTREAM = "handlers.relay.routing.probe", "handlers.relay.upstream.clien
 
 @dataclass(frozen=True, slots=True)
 class ChannelTest:
-    """The outcome of a call. `error` None: a whole answer of the family came; times from the
-    start."""
+    """The outcome of a call. `error` None: a whole answer came; times are from the start."""
 
     channel: str
     model: str
@@ -158,8 +157,7 @@ class ModelOffer:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamList:
-    """The answer to a list of models. `error` None: a list came; `status`: of the answer, if
-    any."""
+    """The answer to a list of models; `error` None: a list came; `status` None: no answer."""
 
     names: Sequence[str]
     status: int | None

@@ -44,8 +44,7 @@ class ClientSettings:
 
 
 def base_url(server: ServerSettings, stored: str = "") -> str:
-    """Return the gateway's address as clients see it: of the file, else of the store, else where it
-    listens."""
+    """Return the gateway's address for clients: of the file, else stored, else where it listens."""
     if server.public_url or stored:
         return server.public_url or stored
     return _listening(server.host, server.port)

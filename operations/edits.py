@@ -79,8 +79,7 @@ def with_use(db: peewee.Database, subscriptions: Objects) -> list[dict[str, Any]
 
 
 def with_status(db: peewee.Database, channels: Objects) -> list[dict[str, Any]]:
-    """Return channels with the worst state of their models, the status of each model, and
-    suspended upstream keys."""
+    """Return channels with the status of each model, the worst of them, and suspended keys."""
     by_name: defaultdict[str, list[Status]] = defaultdict(list)
     for status in of_channels(db, database_ms(db), LOSSES):
         by_name[status.name].append(status)

@@ -20,19 +20,10 @@ from handlers.relay import admit, faults
 from handlers.relay.call import Arrival, Offer, RequestHead
 from handlers.relay.limits.cells import private_cells
 from handlers.relay.limits.limits import Limits
+from handlers.relay.routing import plan
 from handlers.relay.routing.breaker import restore
 from handlers.relay.routing.health import Health
-from handlers.relay.routing.plan import (
-    DISABLED,
-    OTHER_FAMILY,
-    OTHER_GROUP,
-    TRANSLATE_OFF,
-    Candidate,
-    LeftOut,
-    Planner,
-    RoutingRequest,
-    not_candidates,
-)
+from handlers.relay.routing.plan import Candidate, LeftOut, Planner, RoutingRequest, not_candidates
 from handlers.relay.routing.selector import Selector
 from operations.availability import CALLABLE, Availability, ModelLookup
 from store.catalog.catalog import Channel, Snapshot
@@ -47,7 +38,9 @@ from store.values.ids import now_ms
 from store.values.usage_record import WALLET, rfc3339
 
 NO_COUNTING = "counts_no_tokens"
-_NEVER_TRIED = frozenset({DISABLED, OTHER_GROUP, OTHER_FAMILY, TRANSLATE_OFF, NO_COUNTING})
+_NEVER_TRIED = frozenset(
+    {plan.DISABLED, plan.OTHER_GROUP, plan.OTHER_FAMILY, plan.TRANSLATE_OFF, NO_COUNTING}
+)
 LIMITS = ("rpm", "tpm", "concurrency", "key_rpm", "key_tpm", "key_concurrency")
 
 _PLACEHOLDER = re.compile(r"\\\{[a-z_]+\\\}")
@@ -195,7 +188,7 @@ def _channels(world: _World, head: RequestHead, model: str) -> list[ChannelState
     states = [_state(world, family, model, row, usable=True) for row in rows]
     planned = {candidate.channel.id for candidate in candidates}
     unplanned = [row for row in left_out if row.channel.id not in planned]
-    reason = NO_COUNTING if head.operation.job == "count" else OTHER_FAMILY
+    reason = NO_COUNTING if head.operation.job == "count" else plan.OTHER_FAMILY
     unplanned += [LeftOut(channel, reason) for channel in channels if channel not in capable]
     unplanned += not_candidates(snapshot, group, model, family)
     return states + [_state(world, family, model, row, usable=False) for row in unplanned]

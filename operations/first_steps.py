@@ -171,8 +171,7 @@ def make_admin(db: peewee.Database, sealing: Sealing, token: str, admin: FirstAd
 
 
 def make_channel(db: peewee.Database, sealing: Sealing, actor: str, first: FirstChannel) -> None:
-    """Create the first channel, its group and its models, or change the channel of this name.
-    Raises Refused."""
+    """Create or change the first channel, with its group and its models. Raises Refused."""
     if first.vendor not in START_URLS:
         raise Refused([f'vendor "{first.vendor}" is not offered here'])
     if not first.models:
@@ -230,8 +229,7 @@ def channels_of(db: peewee.Database, group: str) -> list[dict[str, Any]]:
 def make_key(
     db: peewee.Database, sealing: Sealing, user: str, group: str, name: str
 ) -> tuple[str, str]:
-    """Create a key of a user; return its id and its secret, which is not stored. Raises Conflict,
-    Refused."""
+    """Create a key; return its id and its secret, which is not stored. Conflict, Refused."""
     key = {"user": user, "name": name, "group": group}
     outcome = _apply(db, sealing, user, {"group": [{"name": group}], "key": [key]})
     if not outcome.keys or outcome.keys[0].secret is None:

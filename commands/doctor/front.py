@@ -186,9 +186,6 @@ def look(url: str, key: str | None) -> list[Finding]:
     return [*findings, _body(front), *_announced(front, seen)]
 
 
-# ---- is it ours ----------------------------------------------------------------------------------
-
-
 def _reach(front: Front, url: str) -> Finding:
     try:
         answer = front.ask("/livez")
@@ -221,9 +218,6 @@ def _errors(front: Front) -> list[Finding]:
         return [ok("errors", "errors of the gateway come through")]
     message = f"the proxy replaces the gateway's errors: {answer.description}"
     return [failed("errors", message, "nginx: proxy_intercept_errors off; others: pass errors on")]
-
-
-# ---- the stream ----------------------------------------------------------------------------------
 
 
 def _stream(front: Front, key: str) -> tuple[dict[str, Any], list[Finding]]:
@@ -299,9 +293,6 @@ def _read_events(
     return first
 
 
-# ---- what arrives of requests --------------------------------------------------------------------
-
-
 def _seen(seen: dict[str, Any]) -> list[Finding]:
     missing = [name for name in SENT if name not in seen.get("headers", ())]
     findings = [ok("headers", "the headers of clients arrive")]
@@ -335,9 +326,6 @@ def _credentials(front: Front, key: str) -> list[Finding]:
         return []
     message = f"the proxy strips {', '.join(stripped)}: clients of these families get 401"
     return [failed("headers", message, PASS_ALL)]
-
-
-# ---- bodies --------------------------------------------------------------------------------------
 
 
 def _body(front: Front) -> Finding:
@@ -385,9 +373,6 @@ def _words(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-# ---- judging the arrivals ---------------------------------------------------------------------
-
-
 def judge(arrivals: Arrivals) -> list[Finding]:
     """Tell a stream that was cut or buffered from one that arrived as it was sent."""
     count, at_s = len(arrivals.at_s), arrivals.at_s
@@ -410,9 +395,6 @@ def judge(arrivals: Arrivals) -> list[Finding]:
         return [warning("stream", message, UNBUFFERED)]
     message = f"{count} events came one by one, the first after {at_s[0] * 1000:.0f} ms"
     return [ok("stream", message)]
-
-
-# ---- base URLs --------------------------------------------------------------------------------
 
 
 def without_endpoint(url: str) -> str:

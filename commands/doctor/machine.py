@@ -49,9 +49,6 @@ def look(loaded: Loaded) -> list[Finding]:
     return [*findings, _open_files(journal), *_running(loaded)]
 
 
-# ---- secrets -------------------------------------------------------------------------------------
-
-
 def _secrets(loaded: Loaded) -> list[Finding]:
     try:
         secrets.of(loaded)
@@ -74,9 +71,6 @@ def _rights(check: str, path: Path) -> Finding:
         remedy = f"chmod 600 {path}"
         return warning(check, f"{path} holds secrets and others may read it ({mode:o})", remedy)
     return ok(check, f"{path} is in order, for its owner alone")
-
-
-# ---- disk and descriptors ------------------------------------------------------------------------
 
 
 def _space(check: str, what: str, folder: Path) -> list[Finding]:
@@ -125,9 +119,6 @@ def _limit_of_gateway(journal: Path) -> tuple[int | None, str]:
         return None, ""
 
 
-# ---- the running gateway -------------------------------------------------------------------------
-
-
 def _running(loaded: Loaded) -> list[Finding]:
     journal = Path(loaded.settings.journal.dir)
     findings = []
@@ -149,9 +140,6 @@ def _running(loaded: Loaded) -> list[Finding]:
         remedy = "the log of the gateway says more"
         return [*findings, failed("gateway", f"not ready: {status['reason']}", remedy)]
     return [*findings, ok("gateway", f"ready, {len(status['workers'])} workers")]
-
-
-# ---- the store -----------------------------------------------------------------------------------
 
 
 @contextmanager

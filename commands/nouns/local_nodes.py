@@ -44,8 +44,7 @@ def local_nodes(loaded: Loaded) -> list[LocalNode]:
 
 
 def nodes_of_store(loaded: Loaded, db: peewee.Database) -> list[LocalNode]:
-    """Return the configured node, and those beside it that have served from the store. Raises
-    StoreUnavailable."""
+    """Return the configured node and those beside it that served the store. StoreUnavailable."""
     own = Path(loaded.settings.journal.dir)
     seen = snapshot_read(db, lambda: last_seen(db))
     return [entry for entry in local_nodes(loaded) if entry.journal == own or entry.name in seen]

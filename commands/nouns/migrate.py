@@ -142,8 +142,7 @@ def _stopped(config: Path | None) -> Iterator[None]:
 
 @contextmanager
 def _progress(as_json: bool) -> Iterator[Callable[[str], None]]:
-    """Yield a function that reports progress on stderr: at once on a terminal, else the last of it
-    every PROGRESS_S."""
+    """Yield a function that reports on stderr: at once on a terminal, else every PROGRESS_S."""
     if sys.stderr.isatty() and not as_json:
         with progress(as_json) as line:
             yield line.tell

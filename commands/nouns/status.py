@@ -90,9 +90,6 @@ def command(
         _print_states(title, statuses)
 
 
-# ---- a running gateway ---------------------------------------------------------------------------
-
-
 def _warn_of_another_gateway(loaded: Loaded, node: str) -> None:
     """Warn when the gateway at the ops port is not that of this configuration."""
     try:

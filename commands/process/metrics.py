@@ -19,20 +19,8 @@ from itertools import accumulate
 from operator import add
 from typing import NamedTuple
 
-from conf.metrics import (
-    BLOCK_SUMS,
-    CALLS_ENDED,
-    COST,
-    COUNTED,
-    DURATION,
-    METRICS,
-    OVERHEAD,
-    REQUESTS,
-    TOKENS,
-    UPSTREAM,
-    UPSTREAM_FIRST_BYTE,
-    Metric,
-)
+from conf import metrics as names
+from conf.metrics import COUNTED, METRICS, Metric
 
 WORDS = 1 << 20  # of 8 bytes; only pages that are used take memory
 NAMES_MAX_BYTES = 1 << 24
@@ -46,8 +34,7 @@ _NAMES_AT = WORDS * 8
 
 
 class WordTable:
-    """The worker's side, by the descriptor of the file; `words` may be changed by index, `memory`
-    has the same as bytes."""
+    """The worker's side of the file; `words` may be changed by index, `memory` is their bytes."""
 
     def __init__(self, descriptor: int) -> None:
         # All of it through memory: a limit on the size of files must not fail a call that counts.
@@ -141,7 +128,7 @@ class Totals:
             words = reader.read()
             for series in reader.series:
                 _add(totals, series, words)
-        for key in [key for key in totals if key[0] == CALLS_ENDED.name]:
+        for key in [key for key in totals if key[0] == names.CALLS_ENDED.name]:
             for part, own in _parts(key[1], totals.pop(key)):
                 before = totals.get(part)
                 totals[part] = own if before is None else list(map(add, own, before))
@@ -164,8 +151,7 @@ def _add(totals: dict[Key, list[int]], series: Series, words: "array[int]") -> N
 
 
 def _buckets(metric: Metric) -> str:
-    """The lines of a histogram's buckets as a format: 0 is what stands before the bound, then the
-    counts."""
+    """Return a histogram's lines of buckets as a format: 0 stands before the bound, then counts."""
     bounds = (*(f"{bound / metric.per:.15g}" for bound in metric.bounds), "+Inf")
     lines = (f'{{0}}{bound}"}}}} {{{place}}}\n' for place, bound in enumerate(bounds, 1))
     return "".join(lines)
@@ -174,23 +160,24 @@ def _buckets(metric: Metric) -> str:
 def _parts(labels: tuple[str, ...], words: list[int]) -> Iterator[tuple[Key, list[int]]]:
     """Add a block of CALLS_ENDED to the metrics."""
     family, endpoint, model, group, status, code, channel, result, currency = labels
-    calls, duration_ms, own_us, cost_nanos, input_, output, first_byte_ms = words[: len(BLOCK_SUMS)]
-    own_at = len(BLOCK_SUMS) + len(DURATION.bounds) + 1
-    first_byte_at = own_at + len(OVERHEAD.bounds) + 1
-    durations, owns = words[len(BLOCK_SUMS) : own_at], words[own_at:first_byte_at]
+    sums = len(names.BLOCK_SUMS)
+    calls, duration_ms, own_us, cost_nanos, input_, output, first_byte_ms = words[:sums]
+    own_at = sums + len(names.DURATION.bounds) + 1
+    first_byte_at = own_at + len(names.OVERHEAD.bounds) + 1
+    durations, owns = words[sums:own_at], words[own_at:first_byte_at]
     first_bytes = words[first_byte_at:]
-    yield (REQUESTS.name, (family, endpoint, model, group, status, code)), [calls]
-    yield (DURATION.name, (family, model)), [*durations, duration_ms]
+    yield (names.REQUESTS.name, (family, endpoint, model, group, status, code)), [calls]
+    yield (names.DURATION.name, (family, model)), [*durations, duration_ms]
     if input_ or output:
-        yield (TOKENS.name, (model, "input")), [input_]
-        yield (TOKENS.name, (model, "output")), [output]
+        yield (names.TOKENS.name, (model, "input")), [input_]
+        yield (names.TOKENS.name, (model, "output")), [output]
     if cost_nanos:
-        yield (COST.name, (currency, model)), [cost_nanos]
+        yield (names.COST.name, (currency, model)), [cost_nanos]
     if channel:
-        yield (UPSTREAM.name, (channel, result)), [calls]
-        yield (OVERHEAD.name, (family,)), [*owns, own_us]
+        yield (names.UPSTREAM.name, (channel, result)), [calls]
+        yield (names.OVERHEAD.name, (family,)), [*owns, own_us]
         if any(first_bytes):
-            yield (UPSTREAM_FIRST_BYTE.name, (channel,)), [*first_bytes, first_byte_ms]
+            yield (names.UPSTREAM_FIRST_BYTE.name, (channel,)), [*first_bytes, first_byte_ms]
 
 
 def percentile_ms(totals: Mapping[Key, list[int]], metric: Metric, percent: int) -> float | None:

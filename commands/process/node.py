@@ -84,8 +84,7 @@ def name_of(folder: Path) -> str:
 
 
 def written_name(folder: Path) -> str:
-    """Return the name of the node whose journal folder it is; "": none has started on it, or the
-    folder is somebody else's."""
+    """Return the node's name by its journal folder; "": never started, or not ours."""
     try:
         return (folder / NAME_FILE).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
@@ -119,8 +118,7 @@ def tell_places(folder: Path, ops: Mapping[str, object], secrets: Path) -> None:
 
 
 def written_places(folder: Path) -> tuple[dict[str, object], Path | None]:
-    """Return what `tell_places` left; empty and None where no gateway has run, or power was lost
-    while it was written."""
+    """Return what `tell_places` left; empty and None without it, or if power was lost meanwhile."""
     try:
         places = json.loads((folder / PLACES_FILE).read_bytes())
         return {name: places["ops"][name] for name in OPS_FIELDS}, Path(places["secrets"])

@@ -13,17 +13,9 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Protocol
 
-from commands.process import node
+from commands.process import metrics, node
 from commands.process.child import SILENT_LOOKS, Slot, Worker
 from commands.process.logs import LEVELS, Log
-from commands.process.metrics import (
-    CONTENT_TYPE,
-    Sample,
-    Totals,
-    WordReader,
-    percentile_ms,
-    text_of,
-)
 from commands.process.ops_server import Answer, Guard, Routes, Text
 from conf import metrics as names
 from conf.configuration import Loaded
@@ -49,7 +41,7 @@ class Gateway(Protocol):
 
     def workers(self) -> Iterator[Worker]: ...
 
-    def counts(self) -> Iterator[WordReader]: ...
+    def counts(self) -> Iterator[metrics.WordReader]: ...
 
     def read_states(self, now: float) -> None: ...
 
@@ -64,7 +56,7 @@ class OpsAnswers:
         self._gateway = gateway
         self._bound = gateway.loaded.settings.ops  # as it was when its port was bound
         self._out_of_rotation = False  # POST /drain: not ready, all else goes on
-        self._totals = Totals()
+        self._totals = metrics.Totals()
         self._reload_ok = True
         self._reloaded_at = time.time()
 
@@ -86,15 +78,13 @@ class OpsAnswers:
         token = ops.token or ("" if is_loopback(bound.host) else bound.token)
         return Guard(frozenset((bound.host.lower(), *ops.hosts)), token)
 
-    def counted(self, counts: WordReader) -> None:
+    def counted(self, counts: metrics.WordReader) -> None:
         self._totals.ended(counts)
 
     def reloaded(self, *, ok: bool) -> None:
         self._reload_ok = ok
         if ok:
             self._reloaded_at = time.time()
-
-    # ---- liveness, readiness ---------------------------------------------------------------------
 
     def _livez(self, body: bytes) -> Answer:
         """Answer 503 when every slot hangs, but not during a drain, which empties slots."""
@@ -126,8 +116,6 @@ class OpsAnswers:
         self._out_of_rotation = True
         self._gateway.log.info("not ready until restart: POST /drain")
         return HTTPStatus.OK, {"ready": False, "reason": "draining"}
-
-    # ---- state -----------------------------------------------------------------------------------
 
     def _status(self, body: bytes) -> Answer:
         now, gateway = time.monotonic(), self._gateway
@@ -171,13 +159,11 @@ class OpsAnswers:
 
     def _measured(self) -> dict[str, object]:
         """Return percentiles over all workers, since the start of the node."""
-        totals = self._totals.read(self._gateway.counts())
+        totals, ms = self._totals.read(self._gateway.counts()), metrics.percentile_ms
         return {
-            name: {f"p{percent}": percentile_ms(totals, metric, percent) for percent in (50, 99)}
+            name: {f"p{percent}": ms(totals, metric, percent) for percent in (50, 99)}
             for name, metric in (("overhead_ms", names.OVERHEAD), ("loop_lag_ms", names.LOOP_LAG))
         }
-
-    # ---- log level -------------------------------------------------------------------------------
 
     def _level(self, body: bytes) -> Answer:
         configured = self._gateway.loaded.settings.log.level
@@ -194,13 +180,11 @@ class OpsAnswers:
         self._gateway.log.warning("log level changed until the next reload", to=level)
         return self._level(body)
 
-    # ---- metrics ---------------------------------------------------------------------------------
-
     def _metrics(self, body: bytes) -> Answer:
         totals = self._totals.read(self._gateway.counts())
-        return HTTPStatus.OK, Text(CONTENT_TYPE, text_of(totals, self._own()))
+        return HTTPStatus.OK, Text(metrics.CONTENT_TYPE, metrics.text_of(totals, self._own()))
 
-    def _own(self) -> Iterator[Sample]:
+    def _own(self) -> Iterator[metrics.Sample]:
         now, gateway = time.monotonic(), self._gateway
         gateway.read_states(now)
         ready = [worker for worker in gateway.workers() if worker.not_ready_because() is None]
@@ -219,7 +203,7 @@ class OpsAnswers:
         yield names.BUILD_INFO, (VERSION, platform.python_version(), gateway.revision), 1
 
 
-def _last_done(seen: Iterable[object]) -> Iterator[Sample]:
+def _last_done(seen: Iterable[object]) -> Iterator[metrics.Sample]:
     """Return how long ago the jobs that operators start went well; nothing of those that never did.
     `seen` is store.upkeep.lease.last_done, which the workers put into their states."""
     newest: dict[str, int] = {}
@@ -231,7 +215,7 @@ def _last_done(seen: Iterable[object]) -> Iterator[Sample]:
             yield metric, (), max(0.0, round(time.time() - newest[job] / 1000, 1))
 
 
-def _upkeep(seen: Iterable[object]) -> Iterator[Sample]:
+def _upkeep(seen: Iterable[object]) -> Iterator[metrics.Sample]:
     """Yield the result of the last run of the upkeep that a worker has seen; nothing before one.
     `seen` is store.upkeep.lease.to_public, which the workers put into their states."""
     ended = [

@@ -93,8 +93,7 @@ Routes = Mapping[tuple[str, str], Callable[[bytes], Answer]]
 
 
 class OpsServer:
-    """Serves (method, path) -> answer on one listening socket until `close`, to whom the guard of
-    the moment lets in."""
+    """Serves (method, path) -> answer on a listening socket until `close`, by the guard's leave."""
 
     def __init__(
         self,

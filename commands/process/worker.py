@@ -343,8 +343,7 @@ class Worker:
         self._write_state()
 
     def _compare_channels(self, snapshot: Snapshot) -> None:
-        """Note the channels that take no new calls but may have running ones; reset the health of
-        those that lead elsewhere."""
+        """Note channels that take no new calls; reset the health of those that lead elsewhere."""
         before = {channel.id: channel for channel in self._relay.snapshot.channels}
         names = {channel.id: channel.name for channel in (*before.values(), *snapshot.channels)}
         running = self._relay.live.running_at(self._left)

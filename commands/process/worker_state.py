@@ -60,8 +60,7 @@ class StateReader:
         return True
 
     def read(self) -> Mapping[str, object] | None:
-        """Return the state when it is newer than the last one; None otherwise, or while it is being
-        written."""
+        """Return the state if it is newer than the last one and whole; else None."""
         for _ in range(READ_TRIES):
             data = os.pread(self.descriptor, os.fstat(self.descriptor).st_size, STATE_AT)
             if len(data) < _JSON_AT:

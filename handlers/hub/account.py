@@ -1,5 +1,4 @@
-"""The account of a user: password, one-time codes, linked accounts, sessions, tokens; as a page and
-as JSON."""
+"""The account of a user: password, one-time codes, linked accounts, sessions, tokens."""
 
 import re
 import time
@@ -45,9 +44,6 @@ def browser_of(agent: str) -> str:
     return agent[:AGENT_CHARS] or "–"
 
 
-# ---- the page ------------------------------------------------------------------------------------
-
-
 class AccountPage(Page):
     """/account."""
 
@@ -55,8 +51,7 @@ class AccountPage(Page):
         await self.page()
 
     async def page(self, section: str = "", problem: str = "", **once: Any) -> None:
-        """Answer with the page. `problem`: of the form of a section; `once`: values that only this
-        response shows."""
+        """Answer with the page. `problem`: of a section; `once`: values of this response alone."""
         me = self.me
         nothing = {"token": "", "qr": "", "setup_secret": "", "recovery": (), "link_go": False}
         issued = await self.store(tokens.listed, me.user)
@@ -92,8 +87,7 @@ class AccountPage(Page):
     async def check_own_secret(
         self, throttle: Throttle, check: Callable[[], Awaitable[Result | None]]
     ) -> Result | None:
-        """Return the result of a try at a secret of the user; None: it was wrong. Raises Failure
-        when too many were."""
+        """Return the result of a try at a secret; None: wrong. Failure when too many were."""
         try:
             return await self.check_secret(throttle, self.me.user, check)
         except TooManyTries as error:
@@ -256,9 +250,6 @@ class TokensForm(AccountForm):
             await self.refuse(failure)
             return
         await self.page("tokens", token=token)
-
-
-# ---- the JSON API --------------------------------------------------------------------------------
 
 
 class MeApi(Api):

@@ -86,8 +86,7 @@ class FieldChange(NamedTuple):
 def field_changes(
     before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
 ) -> Iterator[FieldChange]:
-    """Return the fields of a change in their order; of a created object those that are not
-    empty."""
+    """Return the fields of a change in order; of a created object those that are not empty."""
     old, new = before or {}, after or {}
     if before is None:
         new = {name: value for name, value in new.items() if value not in _EMPTY}

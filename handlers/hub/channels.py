@@ -30,9 +30,6 @@ SHAPES = {"available": "ok", "degraded": "warn", "down": "bad", "disabled": "idl
 _SHAPES_BY_URGENCY = ("bad", "warn", "live", "none", "idle", "ok")
 
 
-# ---- tests and switches ----------------------------------------------------------------------
-
-
 async def test(handler: HubHandler, name: str, model: str | None, *, stream: bool) -> ChannelTest:
     """Make a real call through a channel, with a line in the audit log. Raises Failure."""
     cipher = handler.site.sealing.cipher
@@ -78,8 +75,7 @@ async def _note(handler: HubHandler, result: ChannelTest) -> None:
 
 
 async def list_models(handler: HubHandler, name: str) -> tuple[UpstreamList, list[ModelOffer]]:
-    """Ask the upstream of a channel for its models; return them with their use here. Raises
-    Failure."""
+    """Return the models that a channel's upstream lists, with their use here. Raises Failure."""
     channel = await handler.store(channel_test.load_channel, handler.site.sealing.cipher, name)
     listed = await channel_test.list_upstream_models(channel, handler.site.settings.upstream)
     return listed, await handler.store(channel_test.offers_of, channel, listed.names)
@@ -160,9 +156,6 @@ class ReinstateApi(AdminApi):
         if position is not None and (isinstance(position, bool) or not isinstance(position, int)):
             raise invalid("key", "key must be the position of an upstream key, from 1")
         self.answer({"channel": name, "reinstated": await reinstate(self, name, position)})
-
-
-# ---- pages -----------------------------------------------------------------------------------
 
 
 def state_of(channel: dict[str, Any]) -> tuple[str, str]:

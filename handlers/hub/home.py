@@ -1,5 +1,4 @@
-"""Home: money, the calls of the last day, alerts; before the first call, the steps to it. As a page
-and as JSON."""
+"""Home: money, the calls of the last day, alerts; before the first call, the steps to it."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -188,9 +187,6 @@ def _limit_alert(key: OwnKey) -> Alert | None:
     return Alert(shape, "need_limit", detail, "need_limit_link", f"/keys/{key.id}", values)
 
 
-# ---- the page ------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class HomeView:
     """The values of the page; either `calls` or, before the first one, `first`."""
@@ -273,9 +269,6 @@ class HomePage(Page):
         )
 
 
-# ---- the JSON API --------------------------------------------------------------------------------
-
-
 class HomeApi(Api):
     """GET /api/home."""
 
@@ -336,8 +329,7 @@ def _sums_to_plain(sums: CallSums) -> dict[str, Any]:
 
 
 def _alert_to_plain(alert: Alert) -> dict[str, Any]:
-    """Return the kind of an alert, its values, and the page with the remedy; an unknown time is
-    null."""
+    """Return the kind of an alert, its page and its values, of which unknown times are null."""
     values = {
         name: (rfc3339(value.at_ms) if value.at_ms else None) if isinstance(value, At) else value
         for name, value in alert.values.items()

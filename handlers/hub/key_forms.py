@@ -1,5 +1,4 @@
-"""The forms of a key: a new one, changes, a new secret, its end. A secret is in the one response
-that made it."""
+"""The forms of a key: create, change, rotate, revoke. A secret is in one response alone."""
 
 import re
 from collections.abc import Mapping
@@ -34,8 +33,6 @@ _NUMBER = re.compile(r"[0-9]{1,19}")  # more digits than any limit has
 _UNSAFE_IN_FILE_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 _INSTANT = Instant()
 
-# ---- fields --------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True, slots=True)
 class KeyForm:
@@ -58,8 +55,7 @@ NEW_KEY = KeyForm({"group": "default", "expires": "never", "limit_window": "mont
 
 
 def values_of(fields: Mapping[str, str], at_ms: int) -> dict[str, object]:
-    """Return document values of a form; what cannot be read stays text, for the editor to
-    refuse."""
+    """Return document values of a form; what cannot be read stays text, which is then refused."""
     values: dict[str, object] = {
         "group": fields["group"],
         "expires_at": _expires_at(fields["expires"], fields["date"], at_ms),
@@ -110,9 +106,6 @@ def _split(text: str) -> list[str]:
 
 def _day(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d")
-
-
-# ---- pages ---------------------------------------------------------------------------------------
 
 
 class KeyFormPage(KeyHandler, Page):

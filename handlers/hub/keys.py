@@ -226,9 +226,6 @@ def _check_group(db: peewee.Database, me: SignedIn, group: object) -> None:
         raise Failure(HTTPStatus.FORBIDDEN, "forbidden", text, "group")
 
 
-# ---- pages ---------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class KeyOrder:
     """An order of the keys of a page."""
@@ -355,9 +352,6 @@ def chart_columns(
         tick = str(day.day) if back % 2 == (KEY_DAYS - 1) % 2 else ""
         columns.append(Column((float(value),), tick, f"{day}: {value:,f}", href if sums else ""))
     return columns
-
-
-# ---- the JSON API --------------------------------------------------------------------------------
 
 
 def key_to_plain(key: OwnKey, at_ms: int, base_url: str) -> dict[str, Any]:

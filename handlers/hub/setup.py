@@ -250,8 +250,7 @@ def _ms(seconds: float) -> int:
 
 
 async def run_test(handler: HubHandler, client: str, model: str, secret: str) -> SetupTest:
-    """Make a test call for the user. Raises Failure: no such client, no model, a malformed secret,
-    too many calls."""
+    """Make a test call. Failure: unknown client, no model, malformed secret, too many calls."""
     me = handler.me
     if client not in CLIENTS:
         raise invalid("client", f"client is one of {', '.join(CLIENTS)}")
@@ -276,8 +275,7 @@ async def run_test(handler: HubHandler, client: str, model: str, secret: str) ->
 
 
 def _check_networks(db: peewee.Database, handler: HubHandler, secret: str) -> None:
-    """Raise Failure for a key that may not be used from the user's address: the relay sees that of
-    the Hub instead."""
+    """Raise Failure for a key not for the user's address: the relay sees that of the Hub."""
     peppers = handler.site.sealing.peppers
     key = find_key(db, key_secrets.digests(secret, peppers))
     if key is not None and key.networks and not is_within(handler.address, key.networks):
@@ -307,9 +305,6 @@ def own_record(db: peewee.Database, user: str, call_id: str) -> Mapping[str, Any
     return {name: rows[0][name] for name in RECORD_FIELDS} | {
         "cost": format_money(rows[0]["cost_nanos"])
     }
-
-
-# ---- pages and the JSON API ----------------------------------------------------------------------
 
 
 class SetupPage(Page):

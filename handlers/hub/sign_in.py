@@ -100,9 +100,6 @@ def qr_code(text: str) -> str:
     return svg
 
 
-# ---- pages ---------------------------------------------------------------------------------------
-
-
 class SignInPage(Page):
     """/sign-in: the form, and its submission, which redirects to the requested page."""
 
@@ -150,8 +147,7 @@ class SignInPage(Page):
         self.site.sign_ins.ended(outcome, network, now_s, reason)
 
     async def let_in(self, person: Person, path: str, method: str) -> None:
-        """Begin the session, or request the one-time code first. `method`: of identification, for
-        the audit log."""
+        """Begin the session, or request the code first. `method`: for the audit log."""
         if await self.store(one_time.is_on, person.id):
             self.carry(
                 CODE_COOKIE,

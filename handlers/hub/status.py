@@ -25,22 +25,11 @@ from operations.availability import (
 from operations.availability import to_plain as why_to_plain
 from store.catalog.catalog import Group
 from store.channels import offers
+from store.channels import status as statuses
 from store.channels.entries import NATIVE
 from store.channels.figures import Figures
 from store.channels.offers import Offer, Offering
-from store.channels.status import (
-    AVAILABLE,
-    DEGRADED,
-    DISABLED,
-    DOWN,
-    MODEL_DISABLED,
-    NO_CHANNEL,
-    Status,
-    add_channel_figures,
-    add_model_figures,
-    by_name,
-    of_channels,
-)
+from store.channels.status import AVAILABLE, DEGRADED, DISABLED, DOWN, Status, by_name, of_channels
 from store.db.database import database_ms
 from store.hub import membership, own_keys
 from store.hub.own_keys import OwnKey
@@ -115,7 +104,11 @@ def reasons_of(status: Status, why: ModelLookup, day: Figures, at_ms: int) -> li
     it is tried again, where it works."""
     if status.state not in (DEGRADED, DOWN, DISABLED):
         return []
-    reasons = [] if status.reason in (NO_CHANNEL, MODEL_DISABLED) else [_begin_of(status)]
+    reasons = (
+        []
+        if status.reason in (statuses.NO_CHANNEL, statuses.MODEL_DISABLED)
+        else [_begin_of(status)]
+    )
     if status.reason in _EXPLAINED:
         counts = {"well": status.well, "serving": status.serving, "group": status.name}
         reasons.append((f"status.why_{status.reason}", counts))
@@ -136,9 +129,6 @@ def _begin_of(status: Status) -> Reason:
         return f"status.{status.state}_now", {"group": status.name}
     since = {"group": status.name, "time": At(status.since_ms)}
     return f"status.{status.state}_since", since
-
-
-# ---- the page ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,8 +348,6 @@ TEMPLATE_VALUES: Mapping[str, Any] = {
     **{"LEGEND": LEGEND, "price": price, "first_byte": first_byte, "multiplier": multiplier},
 }
 
-# ---- the JSON API --------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True, slots=True)
 class StatusPosition:
@@ -411,9 +399,9 @@ def status_to_plain(
     page = [*islice(rows, limit + 1)]  # the one beyond tells whether another page follows
     more, page = len(page) > limit, page[:limit]
     offered = [row.offer.status for row in page if row.offer is not None]
-    add_model_figures(db, offered, world.channels, world.at_ms)
+    statuses.add_model_figures(db, offered, world.channels, world.at_ms)
     served = [row.status for row in page if row.status is not None]
-    add_channel_figures(db, served, world.at_ms)
+    statuses.add_channel_figures(db, served, world.at_ms)
     plain: dict[str, Any] = {"groups": _groups_to_plain(db, world, page, status_filter.model)}
     if me.admin:
         plain["channels"] = by_name(served)

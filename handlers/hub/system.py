@@ -60,8 +60,7 @@ async def system_state(handler: HubHandler, hours: Sequence[Hour]) -> dict[str, 
 
 
 async def node_state(site: Site) -> dict[str, Any]:
-    """Return the state of this node by its ops port; without an answer `node` is None, and
-    `problem` says why."""
+    """Return the node's state by its ops port; else `node` is None, and `problem` says why."""
     try:
         status = json.loads(await _ask_ops_port(site, "GET", "/status"))
         workers = [
@@ -85,8 +84,7 @@ async def node_state(site: Site) -> dict[str, Any]:
 
 
 async def drain(handler: HubHandler) -> str | None:
-    """Take this node out of rotation until it is started again; return the reason when it
-    fails."""
+    """Take this node out of rotation until its restart; return the reason when it fails."""
     try:
         await _ask_ops_port(handler.site, "POST", "/drain")
     except _OpsPortSilent as error:

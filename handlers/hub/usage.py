@@ -1,5 +1,4 @@
-"""Usage: the calls of a user, and for administrators everybody's; as pages, as JSON, as exports,
-and as live tails."""
+"""Usage: the calls of a user or of everybody; as pages, as JSON, as exports and as live tails."""
 
 import functools
 import time
@@ -23,15 +22,8 @@ from handlers.hub.web.base import Api, Failure, HubHandler, Page, invalid
 from handlers.hub.web.formats import FUNCTIONS, code_word, shape_of, short_word
 from handlers.hub.web.live_tail import LiveTail, TailViewer
 from handlers.hub.web.parts import Column
+from store.calls.reading import usage_page
 from store.calls.reading.errors import BY, errors
-from store.calls.reading.usage_page import (
-    READ_AT_MOST,
-    SORTED_AT_MOST,
-    SumsBar,
-    UsagePart,
-    UsageView,
-    load_usage,
-)
 from store.calls.usage_queries import Filters, Row, export_rows, page
 from store.calls.usage_stats import DIMENSIONS, Order, calls_to_read, stats
 from store.calls.usage_stats import SORTS as STATS_SORTS
@@ -79,9 +71,6 @@ def cursor_of(handler: HubHandler) -> str | None:
     return after
 
 
-# ---- pages ---------------------------------------------------------------------------------------
-
-
 class UsagePage(Page):
     """/usage: the calls of the user."""
 
@@ -92,8 +81,8 @@ class UsagePage(Page):
         after = cursor_of(self)
         limit = PAGE_ROWS if after is None else MORE_ROWS
         at_ms = time.time_ns() // 1_000_000
-        part = UsagePart(limit, after, self.get_query_argument("sort", "") or None)
-        view = await self.store(load_usage, filters.filters, at_ms, part, ERROR_CODES)
+        part = usage_page.UsagePart(limit, after, self.get_query_argument("sort", "") or None)
+        view = await self.store(usage_page.load_usage, filters.filters, at_ms, part, ERROR_CODES)
         keys: list[str] = []
         if not self.everybody:
             keys = await self.store(own_keys.names_of, self.me.user_id, KEYS_LISTED)
@@ -143,7 +132,7 @@ class UsagePage(Page):
         }
 
     def page_values(
-        self, filters: UsageFilters, view: UsageView, keys: Sequence[str]
+        self, filters: UsageFilters, view: usage_page.UsageView, keys: Sequence[str]
     ) -> dict[str, Any]:
         """Return the template values of the page."""
         query = filters.query
@@ -161,7 +150,7 @@ class UsagePage(Page):
             "link": self.link,
             "after": cursor_of(self),
             "limit": limit,
-            "SORTED_AT_MOST": SORTED_AT_MOST,
+            "SORTED_AT_MOST": usage_page.SORTED_AT_MOST,
             "searching": view.next is not None and len(view.rows) < limit,
             "ulid_ms": ulid_ms,
             "chart": chart,
@@ -181,7 +170,7 @@ class UsagePage(Page):
             "hide": [name for name in self.get_query_argument("hide", "").split(",") if name],
             "KINDS_SHOWN": KINDS_SHOWN,
             "MORE_ROWS": MORE_ROWS,
-            "READ_AT_MOST": READ_AT_MOST,
+            "READ_AT_MOST": usage_page.READ_AT_MOST,
             "CHART_HEIGHT": CHART_HEIGHT,
             "HOUR_MS": HOUR_MS,
             "shape_of": shape_of,
@@ -205,7 +194,7 @@ class UsagePage(Page):
             if self.everybody or name not in ADMIN_ONLY
         }
 
-    def chart_columns(self, view: UsageView, chart: str) -> list[Column]:
+    def chart_columns(self, view: usage_page.UsageView, chart: str) -> list[Column]:
         """Return the bars of the chart."""
         bars = view.bars or []
         every = max(1, -(-len(bars) // TICKS))
@@ -229,7 +218,7 @@ class UsagePage(Page):
         return columns
 
 
-def _parts(bar: SumsBar, chart: str) -> tuple[float, ...]:
+def _parts(bar: usage_page.SumsBar, chart: str) -> tuple[float, ...]:
     if chart == "calls":
         return (bar.ok + bar.client_gone, bar.refused, bar.failed)
     if chart == "tokens":
@@ -276,9 +265,6 @@ class AdminUsageTail(UsageTail):
     everybody = True
 
 
-# ---- the JSON API --------------------------------------------------------------------------------
-
-
 class UsageApiBase(Api):
     """The base of the endpoints of usage."""
 
@@ -296,8 +282,9 @@ class UsageApiBase(Api):
 
     async def require_few(self, by: Sequence[str], filters: Filters) -> None:
         """Refuse sums for which too many calls would have to be read."""
-        if await self.store(calls_to_read, by, filters) > READ_AT_MOST:
-            text = f"these sums are made from the calls themselves, of at most {READ_AT_MOST:,}"
+        most = usage_page.READ_AT_MOST
+        if await self.store(calls_to_read, by, filters) > most:
+            text = f"these sums are made from the calls themselves, of at most {most:,}"
             raise invalid("since", f"{text}: choose a shorter time, or leave a filter out")
 
 
@@ -354,8 +341,7 @@ class UsageExportApi(UsageApiBase):
 
 
 class UsageTailApi(LiveTail, UsageApiBase):
-    """GET /api/usage/tail: a message for each new call, its data a record; `missed` for those that
-    were too many."""
+    """GET /api/usage/tail: a record for each new call; `missed` for those that were too many."""
 
     async def get(self) -> None:
         filters = await self.read_filters()

@@ -15,14 +15,8 @@ from urllib.parse import urlencode
 
 import peewee
 
+from handlers.hub.web import formats
 from handlers.hub.web.base import Api, Page
-from handlers.hub.web.formats import (
-    MONEY_CODES,
-    code_word,
-    failure_reason,
-    is_upstream_fault,
-    shape_of,
-)
 from handlers.hub.web.strings import strings
 from store.calls.usage_lookup import cost_lines, find
 from store.calls.usage_queries import Filters
@@ -98,12 +92,12 @@ class CallRow:
     @property
     def upstreams_fault(self) -> bool:
         """Tell whether its reason is emphasised."""
-        return is_upstream_fault(self.row["outcome"])
+        return formats.is_upstream_fault(self.row["outcome"])
 
     @property
     def shape(self) -> str:
         """The shape of its result."""
-        return shape_of(self.row["outcome"])
+        return formats.shape_of(self.row["outcome"])
 
     @property
     def result(self) -> str:
@@ -113,7 +107,8 @@ class CallRow:
     @property
     def reason(self) -> str:
         """The reason of its failure in short."""
-        return failure_reason(self.words, self.row["error_code"], self.row["error_message"]) or ""
+        code, message = self.row["error_code"], self.row["error_message"]
+        return formats.failure_reason(self.words, code, message) or ""
 
     @property
     def status(self) -> int | str:
@@ -183,7 +178,7 @@ def attempt_details(row: Mapping[str, Any], words: Mapping[str, str]) -> list[st
     if details and row["outcome"] != "ok" and errors[-1] == row["error_code"]:
         details[-1] = details[-1] or row["error_message"] or ""
     return [
-        detail or code_word(words, error) or ""
+        detail or formats.code_word(words, error) or ""
         for detail, error in zip(details, errors, strict=True)
     ]
 
@@ -217,7 +212,8 @@ def _end_of(
 ) -> tuple[str, str]:
     """Return the shape at the end of an attempt, and its label."""
     error, status = attempt.get("error"), attempt.get("status")
-    text = str(status) if status else code_word(words, _CONDITIONS.get(error or "", error)) or ""
+    condition = _CONDITIONS.get(error or "", error)
+    text = str(status) if status else formats.code_word(words, condition) or ""
     if error is None and row["outcome"] == "ok":
         return "ok", ", ".join(filter(None, (text, words["usage.complete"])))
     shape = "idle" if row["outcome"] == "client_gone" and error is None else "bad"
@@ -227,8 +223,7 @@ def _end_of(
 
 
 def flow_path(lanes: Sequence[AttemptLane]) -> str:
-    """Return the path of the flow line in FLOW_UNITS: along each attempt, and from its end one step
-    down to the next."""
+    """Return the flow line in FLOW_UNITS: along each attempt, then a step down to the next."""
     parts = []
     for number, lane in enumerate(lanes):
         end = lane.end * FLOW_UNITS / 100
@@ -248,9 +243,6 @@ def time_axis(row: Mapping[str, Any]) -> list[tuple[float, str]]:
     whole_ms = row["duration_ms"] or 0
     parts = range(AXIS_PARTS + 1)
     return [(100 * n / AXIS_PARTS, f"{whole_ms * n / AXIS_PARTS / 1000:,.2f}") for n in parts]
-
-
-# ---- records -------------------------------------------------------------------------------------
 
 
 def public_record(row: Mapping[str, Any], *, admin: bool) -> dict[str, Any]:
@@ -289,9 +281,6 @@ class CallApi(Api):
         self.answer({**record, "cost_lines": cost_lines(row), "refund": row["refund"]})
 
 
-# ---- the page ------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class CostLine:
     """A kind of tokens, its price and its amount, in decimal text; for `call` a price per call."""
@@ -303,8 +292,7 @@ class CostLine:
 
 
 def cost_table(row: dict[str, Any]) -> tuple[list[CostLine], str]:
-    """Return every kind of tokens with its price and amount, also those without any, and their
-    sum."""
+    """Return every kind of tokens, used or not, with its price and amount, and their sum."""
     if row["prices"] is None or row["usage_source"] == "none":
         return [], "0"
     amounts = {line["class"]: line["amount"] for line in cost_lines(row)}
@@ -323,8 +311,7 @@ def cost_table(row: dict[str, Any]) -> tuple[list[CostLine], str]:
 def load_call(
     db: peewee.Database, me: SignedIn, call_id: str, at_ms: int
 ) -> tuple[dict[str, Any], int]:
-    """Read a call, and how many of the same user ended with the same error in the last day. Raises
-    NotFound."""
+    """Read a call, and the number of the user's with its error in the last day. NotFound."""
     row = find_call(db, me, call_id)
     if not row["error_code"]:
         return row, 0
@@ -362,7 +349,7 @@ class CallPage(Page):
             trace_link=_trace_link(row, admin=me.admin),
             others_link=_others_link(row, me),
             help_word=_help(row, words),
-            of_money=row["error_code"] in MONEY_CODES and row["user"] == me.user,
+            of_money=row["error_code"] in formats.MONEY_CODES and row["user"] == me.user,
             started=rfc3339(row["started_ms"]).replace("T", " ").replace("Z", " UTC"),
         )
 
@@ -375,8 +362,7 @@ def _others_link(row: Mapping[str, Any], me: SignedIn) -> str:
 
 
 def _trace_link(row: Mapping[str, Any], *, admin: bool) -> str:
-    """Return the address of the calls of the same trace about the time of this one: no index has
-    traces."""
+    """Return the address of the trace's calls about this time: no index has traces."""
     begin_ms, end_ms = (row["started_ms"] + ms for ms in (-HOUR_MS, HOUR_MS))
     times = {"since": rfc3339(begin_ms), "until": rfc3339(end_ms)}
     path = "/admin/usage?" if admin else "/usage?"

@@ -48,8 +48,7 @@ Query = Mapping[str, list[str]]
 
 @dataclass(frozen=True, slots=True)
 class UsageFilters:
-    """The filters of a request, the user whose calls are read (None: everybody's), and the query by
-    name."""
+    """The filters of a request, the user whose calls are read (None: all), the query by name."""
 
     filters: Filters
     user: str | None
@@ -115,8 +114,7 @@ def _require(db: peewee.Database, me: SignedIn, name: str, value: str) -> None:
 
 
 def _require_own_group(db: peewee.Database, me: SignedIn, group: str) -> None:
-    """Raise NotFound unless a member may use the group or has called in it: the existence of others
-    is not revealed."""
+    """Raise NotFound unless a member may use the group or has called in it: others stay hidden."""
     own = groups_of(db, me.user_id, admin=False)
     if group not in own and not has_called_in(db, me.user, group):
         raise NotFound(f'there is no group "{group}"')

@@ -29,15 +29,7 @@ from store.hub.sessions import SignedIn
 from store.money import codes, ledger, subscriptions, wallet
 from store.money.codes import NotTaken
 from store.money.ledger import Line
-from store.money.subscriptions import (
-    ACTIVE,
-    DISABLED,
-    EXPIRED,
-    PLANS_ONLY,
-    USED_UP,
-    WAITING,
-    Payers,
-)
+from store.money.subscriptions import ACTIVE, DISABLED, EXPIRED, USED_UP, WAITING
 from store.values.ids import DAY_MS, day_at, day_begin_ms
 from store.values.pricing import AmountError, format_money, parse_money
 from store.values.usage_record import WALLET, csv_text, rfc3339
@@ -67,7 +59,7 @@ class WalletSummary:
 
     at_ms: int
     view: wallet.View
-    payers: Payers
+    payers: subscriptions.Payers
     days: Sequence[DaySpend]
     below_nanos: int | None = None
 
@@ -88,8 +80,7 @@ class WalletSummary:
 
     @property
     def daily_nanos(self) -> int:
-        """The average that the wallet pays a day, of the last whole days since it first paid; 0: it
-        paid nothing on them."""
+        """The wallet's average a day, of the last whole days since it first paid; 0: nothing."""
         before = [day.wallet for day in self.days[-RUNWAY_DAYS - 1 : -1]]
         while before and not before[0]:
             before.pop(0)
@@ -105,7 +96,7 @@ class WalletSummary:
     def low(self) -> bool:
         """Tell whether the balance is below the user's threshold, else whether it is about to end;
         a user whose plans alone pay needs none."""
-        if self.payers.spend_order == PLANS_ONLY:
+        if self.payers.spend_order == subscriptions.PLANS_ONLY:
             return False
         if self.below_nanos is not None:
             return self.view.balance_nanos < self.below_nanos
@@ -196,12 +187,8 @@ async def _try_code(handler: HubHandler, work: Callable[..., Any], code: str, **
 
 
 def set_order(db: peewee.Database, me: SignedIn, sealing: Sealing, order: object) -> None:
-    """Set who pays first for the calls of a user, in that user's own name. Raises Refused: there is
-    no such order."""
+    """Set who pays first for a user's calls, in the user's name. Refused: no such order."""
     editor(db, sealing, me.user, remote=True).change("user", me.user, {"order": order})
-
-
-# ---- the page ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,8 +203,7 @@ class WalletView:
 
 @dataclass(frozen=True, slots=True)
 class WalletForms:
-    """The fields of the page's forms and their result: the worth of a code, or the problem, a
-    sentence with its values."""
+    """The fields of the page's forms, and the worth of a code, or a sentence with its values."""
 
     code: str = ""
     worth: str = ""
@@ -408,8 +394,6 @@ TEMPLATE_VALUES: dict[str, Any] = {
     **{"SPEND_ORDERS": SPEND_ORDERS, "day_link": _day_link, "USED_UP": USED_UP, "EXPIRED": EXPIRED},
 }
 
-# ---- the JSON API --------------------------------------------------------------------------------
-
 
 class WalletApi(Api):
     """GET /api/wallet; PATCH changes the user's own choices."""
@@ -419,8 +403,7 @@ class WalletApi(Api):
         self.answer(summary_to_plain(summary, self.site.settings.money.currency))
 
     async def patch(self) -> None:
-        """Set `low_below`, the balance below which the user is warned (null: none), and
-        `spend_order`."""
+        """Set `low_below`, the balance that warns the user (null: none), and `spend_order`."""
         body = self.body()
         if not body or body.keys() - set(OWN_CHOICES):
             raise invalid(OWN_CHOICES[0], f"expected: {', '.join(OWN_CHOICES)}")

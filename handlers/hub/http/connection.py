@@ -56,8 +56,7 @@ class HubConnection(ClientConnection):
 
     @property
     def idle_since_s(self) -> int | None:
-        """Since when it has waited for bytes of an unauthenticated client; None: a request is being
-        answered."""
+        """Since when it waits for an unauthenticated client; None: a request is being answered."""
         if self.waits_for_head or self.lingers:
             return self.since_s
         return None if self.authenticated else self.body_began_s
@@ -136,8 +135,6 @@ class HubConnection(ClientConnection):
         super().connection_lost(exc)
         self._end_flush()
 
-    # ---- the answer ------------------------------------------------------------------------------
-
     def _end_answer(self) -> None:
         self._on_close = None
         delegate = self._delegate
@@ -147,8 +144,7 @@ class HubConnection(ClientConnection):
         self._end_flush()
 
     def _flushed(self) -> "asyncio.Future[None]":
-        """Return a future that is done when there is room for more, and fails when the client has
-        left."""
+        """Return a future: done when there is room for more; it fails when the client has left."""
         future = asyncio.get_running_loop().create_future()
         if self._transport is None or self._transport.is_closing():
             future.set_exception(StreamClosedError())

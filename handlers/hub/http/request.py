@@ -154,8 +154,6 @@ class HubRequest:
         self._server.ended(self._connection)
         self._connection.left()
 
-    # ---- parts -----------------------------------------------------------------------------------
-
     def _announced(self) -> int:
         length = self._request.headers.get("content-length", "0")
         return int(length) if length.isdigit() and len(length) < 20 else LARGE_BODY_BYTES + 1

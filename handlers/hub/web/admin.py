@@ -41,8 +41,7 @@ class AdminHandler(HubHandler):
         return Paging(self.limit(), argument("after", ""), argument("search", "").strip())
 
     async def edit(self, change: Callable[[Editor], Outcome], *, hashes: bool = False) -> Outcome:
-        """Make a change in the name of the signed-in user; `hashes`: it may hash a password. Raises
-        Failure."""
+        """Make a change in the user's name; `hashes`: it may hash a password. Raises Failure."""
         actor, sealing = self.me.user, self.site.sealing
 
         def work(db: peewee.Database) -> Outcome:
@@ -57,14 +56,12 @@ class AdminApi(AdminHandler, Api):
     scope = change_scope = "admin"
 
     def body(self) -> dict[str, Any]:
-        """Return the JSON object of the request, numbers with all their decimals: they may be
-        money. Raises Failure."""
+        """Return the JSON object; numbers keep their decimals: they may be money. Failure."""
         super().body()
         return json.loads(self.request.body, parse_float=Decimal) if self.request.body else {}
 
     def fields(self, *names: str) -> dict[str, Any]:
-        """Return the JSON object of the request, which may have these fields only. Raises
-        Failure."""
+        """Return the JSON object of the request, of these fields only. Raises Failure."""
         body = self.body()
         for name in body:
             if name not in names:
@@ -140,8 +137,7 @@ class AdminPage(AdminHandler, Page):
         }
 
     def problems_of(self, failure: Failure, fields: Sequence[str]) -> dict[str, str]:
-        """Return the problems of a refusal by the field that each is shown beside; above the form
-        ("") for others."""
+        """Return the problems of a refusal by field; "" (above the form) for others."""
         problems: dict[str, str] = {}
         for field, text in (failure.problems or {failure.field or "": failure.message}).items():
             # Beside its field a problem need not name it.

@@ -165,8 +165,7 @@ class HubHandler(Logged):
         return int(text)
 
     async def store(self, work: Callable[..., Result], *args: Any, **named: Any) -> Result:
-        """Return `work(db, …)`, run in a thread of the store. Raises Failure for what the store
-        refuses."""
+        """Return `work(db, …)`, run in a thread of the store; its refusals are Failures."""
         return await self._as_failure(self.site.store(work, *args, **named))
 
     async def note(self, action: str, kind: str, name: str, **after: Any) -> None:

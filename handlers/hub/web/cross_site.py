@@ -95,8 +95,7 @@ def make_form_token(keys: Sequence[str], owner: str) -> str:
 
 
 def is_form_token(keys: Sequence[str], owner: str, token: str) -> bool:
-    """Return whether a token was made for this owner, by any of the keys; an empty owner has
-    none."""
+    """Return whether a token was made for this owner by any of the keys; "" has none."""
     if not owner or len(token) != MAX_CHARS or not token.isascii():
         return False
     salt, mac = token[:SALT_CHARS], token[SALT_CHARS:]
@@ -119,8 +118,7 @@ def seal(cipher: Cipher, purpose: str, seconds: int, values: Mapping[str, Any]) 
 
 
 def unseal(cipher: Cipher, purpose: str, token: str) -> dict[str, Any] | None:
-    """Return the values of a sealed cookie; None for another purpose, a forgery, or an expired
-    one."""
+    """Return the values of a sealed cookie; None: another purpose, forged, or expired."""
     try:
         content = json.loads(cipher.decrypt(token))
     except Unreadable:

@@ -41,8 +41,7 @@ async def send(
     rows: Iterator[dict[str, Any]],
     to_record: Callable[[dict[str, Any]], Record],
 ) -> None:
-    """Answer with all rows, read as the client takes them. `fields`: the columns of CSV. Raises
-    Failure."""
+    """Answer with all rows as the client takes them. `fields`: columns of CSV. Raises Failure."""
     form = requested_format(handler)
     await note(handler, name, form)
     handler.set_header("Content-Type", TYPES[form])

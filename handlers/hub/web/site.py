@@ -60,8 +60,7 @@ class FairThreads:
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 
     async def run(self, owner: str, work: Callable[[], Result]) -> Result:
-        """Return the result of `work`, run in a thread when it is this party's turn. Raises
-        Busy."""
+        """Return the result of `work`, run in a thread at this party's turn. Raises Busy."""
         if self._free and self._running[owner] < self._of_party:
             self._take(owner)
         else:
@@ -212,8 +211,7 @@ class Site:
         return await self._run(self._store, owner, partial(work, self.db, *args, **named))
 
     async def password(self, work: Callable[..., Result], *args: Any, **named: Any) -> Result:
-        """Return the same for work that hashes passwords: PASSWORD_THREADS at a time, half of them
-        for one party."""
+        """Return the same for work that hashes passwords, in PASSWORD_THREADS."""
         return await self._run(self._passwords, party.get(), partial(work, self.db, *args, **named))
 
     async def _run(self, threads: FairThreads, owner: str, work: Callable[[], Result]) -> Result:

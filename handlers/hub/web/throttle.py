@@ -75,8 +75,7 @@ class Throttle:
                 tries.remove(at_s)
 
     def succeeded(self, name: str, address: str, at_s: float) -> None:
-        """Count the try at `at_s` as right. Those of the network may be somebody else's, and
-        stay."""
+        """Count the try at `at_s` as right; others of the network, maybe somebody else's, stay."""
         self.take_back(name, address, at_s)
         if self._forgives:
             self._tries.pop(_keys(name, address)[0], None)

@@ -24,8 +24,7 @@ def strings(language: str) -> Mapping[str, str]:
 
 
 def preferred_language(cookie: str | None, accepted: str) -> str:
-    """Return the language of a browser: that of its cookie, else the first known one it
-    accepts."""
+    """Return the language of a browser: of its cookie, else the first known one it accepts."""
     if cookie in LANGUAGES:
         return str(cookie)
     for part in accepted.split(","):
