@@ -31,44 +31,32 @@ F = TypeVar("F", bound=Callable[..., Any])
 _NO_NUMBER = re.compile(r"is not a valid integer(?: range)?\.$")  # click's words
 
 
-def config_option(command: F) -> F:
-    """--config FILE, given to the command as `config: Path | None`."""
-    return click.option(
-        "--config",
-        type=click.Path(path_type=Path, dir_okay=False),
-        help="Configuration file.  [default: SLUICE_CONFIG, gateway.toml, run/gateway.toml]",
-    )(command)
-
-
-def json_option(command: F) -> F:
-    """--json, given to the command as `as_json: bool`."""
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(command)
+# Given to commands as `config: Path | None`, `as_json: bool`, `node: str | None`, `overrides:
+# tuple[str, ...]`.
+config_option = click.option(
+    "--config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Configuration file.  [default: SLUICE_CONFIG, gateway.toml, run/gateway.toml]",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+node_option = click.option(
+    "--node",
+    metavar="NAME",
+    help="Of several nodes of this machine that share the configuration file, the one that"
+    " `nodes` lists by this name.",
+)
+set_option = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="SECTION.KEY=VALUE",
+    help="Set a value; takes precedence over environment and file. Repeatable.",
+)
 
 
 def data_options(command: F) -> F:
     """--config and --json, as commands that read the store take them."""
     return config_option(json_option(command))
-
-
-def node_option(command: F) -> F:
-    """--node NAME, given to the command as `node: str | None`."""
-    return click.option(
-        "--node",
-        metavar="NAME",
-        help="Of several nodes of this machine that share the configuration file, the one that"
-        " `nodes` lists by this name.",
-    )(command)
-
-
-def set_option(command: F) -> F:
-    """--set k=v, given to the command as `overrides: tuple[str, ...]`."""
-    return click.option(
-        "--set",
-        "overrides",
-        multiple=True,
-        metavar="SECTION.KEY=VALUE",
-        help="Set a value; takes precedence over environment and file. Repeatable.",
-    )(command)
 
 
 def configuration(config: Path | None, overrides: Sequence[str] = ()) -> Loaded:

@@ -1,14 +1,11 @@
 """Times as people type them: 90m, 24h, 7d; yesterday; 2026-11-21; RFC 3339. For commands only."""
 
 import time
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from store.values.times import WORDS, duration_s, moment_ms, word_ms
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Duration(click.ParamType[int]):
@@ -46,7 +43,10 @@ class Moment(click.ParamType[int]):
         return at_ms
 
 
-def since_option(verb: F) -> F:
-    """--since, given to the command as `since_ms: int | None`, for verbs that verify."""
-    text = "Only what began since: a time, a day, how long ago (24h), or the begin of yesterday …"
-    return click.option("--since", "since_ms", type=Moment(), help=text)(verb)
+since_option = click.option(
+    "--since",
+    "since_ms",
+    type=Moment(),
+    help="Only what began since: a time, a day, how long ago (24h), or the begin of yesterday …",
+)
+"""Given to verbs that verify, as `since_ms: int | None`."""

@@ -58,7 +58,7 @@ def entry_lines(text: str) -> dict[EntryPath, int]:
     for number, statement, document in _statements(text):
         ((outer, value),) = document.items()
         if statement.lstrip().startswith("["):
-            name, inner = outer, _header(document)[1:]
+            name, inner = outer, list(_paths(document))[-1][1:]
             if statement.lstrip().startswith("[[") and not inner:
                 counts[name] = counts.get(name, 0) + 1
             lines.setdefault((name, counts.get(name, 1) - 1, ".".join(inner)), number)
@@ -68,11 +68,6 @@ def entry_lines(text: str) -> dict[EntryPath, int]:
             for path in _paths(document):
                 lines.setdefault((name, counts.get(name, 1) - 1, ".".join((*inner, *path))), number)
     return lines
-
-
-def _header(document: dict[str, object]) -> KeyPath:
-    """The path of a table by its header alone."""
-    return list(_paths(document))[-1]
 
 
 def _statements(text: str) -> Iterator[tuple[int, str, dict[str, object]]]:

@@ -13,7 +13,7 @@ from commands.output import (
     set_option,
 )
 from conf import secrets
-from conf.configuration import ConfigError, Loaded
+from conf.configuration import ConfigError
 from conf.settings import mask, masked_rows
 from conf.store_url import place
 
@@ -34,7 +34,8 @@ def command(
     if origin and not settings:
         raise click.UsageError("--origin goes with --settings")
     try:
-        loaded = _checked(config, overrides)
+        loaded = configuration(config, overrides)
+        secrets.of(loaded)
     except ConfigError as error:
         if as_json:
             print_json({"ok": False, "faults": list(map(mask, error.faults))})
@@ -49,9 +50,3 @@ def command(
     click.echo(f"store: {store} (not asked whether it answers)")
     if settings:
         print_table(settings_rows, ("name", "value", "origin") if origin else ("name", "value"))
-
-
-def _checked(config: Path | None, overrides: tuple[str, ...]) -> Loaded:
-    loaded = configuration(config, overrides)
-    secrets.of(loaded)
-    return loaded

@@ -33,10 +33,9 @@ def command(folder: Path, overrides: tuple[str, ...]) -> None:
         click.echo(line)
     ignored = left_as_it_is(folder / FILE_NAME, overrides) if existed else []
     if ignored:
-        note(
-            f"warning: {folder / FILE_NAME} exists and is not changed, so this was"
-            f" ignored: {', '.join(f'--set {name}' for name in ignored)}; edit the file"
-        )
+        names = ", ".join(f"--set {name}" for name in ignored)
+        text = f"{folder / FILE_NAME} exists and is not changed, so this was ignored: {names}"
+        note(f"warning: {text}; edit the file")
 
 
 def _first_run(loaded: Loaded) -> list[str]:
@@ -47,12 +46,10 @@ def _first_run(loaded: Loaded) -> list[str]:
         link = None if migrate.behind(db) else first_run.make_link(db)
     finally:
         discard(db)
-    url = link and hub_url(loaded.settings.hub) + link
-    return (
-        [f"first run, once serve runs, for 24 hours: {url}"]
-        if url and loaded.settings.hub.enabled
-        else []
-    )
+    hub = loaded.settings.hub
+    if not link or not hub.enabled:
+        return []
+    return [f"first run, once serve runs, for 24 hours: {hub_url(hub)}{link}"]
 
 
 def left_as_it_is(path: Path, overrides: tuple[str, ...]) -> list[str]:

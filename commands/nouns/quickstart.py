@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import click
-import peewee
 
 from adapters.registry import FAMILIES, VENDORS
 from commands.nouns.init import left_as_it_is, make_schema, prepare
@@ -120,16 +119,13 @@ def fill_store(loaded: Loaded, folder: Path) -> Start:
             password = random_secrets.token_urlsafe(PASSWORD_BYTES)
             fresh: dict[str, Any] = next(iter(document["user"]), {"name": USER, "role": "admin"})
             document["user"] = [{**fresh, "password": password}]
-        _apply(db, owned, document)
+        sealing = Sealing(Cipher(owned.cipher_keys), owned.peppers)
+        parsed = parse(json.dumps(document), os.environ, Path.cwd())
+        editor(db, sealing, actor()).apply(parsed)
         start = _start(export(db), secret, fresh_key, password)
         return start._replace(base_url=stored_base_url(db))
     finally:
         discard(db)
-
-
-def _apply(db: peewee.Database, owned: secrets.Secrets, document: Document) -> None:
-    sealing = Sealing(Cipher(owned.cipher_keys), owned.peppers)
-    editor(db, sealing, actor()).apply(parse(json.dumps(document), os.environ, Path.cwd()))
 
 
 def _stored_secret(path: Path) -> str:

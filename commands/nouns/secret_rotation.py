@@ -144,16 +144,6 @@ def promote(loaded: Loaded, kind: str) -> bool:
     return True
 
 
-def is_upcoming(loaded: Loaded, kind: str) -> bool:
-    """Return whether a rotation has added a secret that is not used yet."""
-    return kind in secrets.read(loaded.secrets_path).upcoming
-
-
-def has_old(loaded: Loaded, kind: str) -> bool:
-    """Return whether there is an older secret beside the newest."""
-    return len(getattr(secrets.read(loaded.secrets_path), secrets.KINDS[kind])) > 1
-
-
 def remove_old(loaded: Loaded, kind: str) -> int:
     """Remove all but the newest secret and return how many were removed."""
     stored = secrets.read(loaded.secrets_path)

@@ -55,7 +55,7 @@ def rotate(access: Access, kind: str, nodes_reloaded: bool, as_json: bool) -> No
     nodes = rotation.Nodes(access.loaded, access.db, nodes_reloaded)
     if rotation.add(access.loaded, kind):
         secret_use.note_rotation(access.db, actor(), "rotate", kind)
-    if rotation.is_upcoming(access.loaded, kind):
+    if kind in read(access.loaded.secrets_path).upcoming:
         nodes.take()
         rotation.promote(access.loaded, kind)
     rotation.Nodes(access.loaded, access.db, reloaded=True).take()
@@ -74,7 +74,8 @@ def rotate(access: Access, kind: str, nodes_reloaded: bool, as_json: bool) -> No
 def remove_old(access: Access, kind: str | None, nodes_reloaded: bool, as_json: bool) -> None:
     """Remove old secrets, of one kind or of all; refused while something needs one."""
     kinds = [kind] if kind else list(KINDS)
-    if any(rotation.has_old(access.loaded, name) for name in kinds):
+    stored = read(access.loaded.secrets_path)
+    if any(len(getattr(stored, KINDS[name])) > 1 for name in kinds):
         # no process may use an old secret while its uses are counted
         rotation.Nodes(access.loaded, access.db, nodes_reloaded).take()
     rows = [_row(access, name) for name in kinds]

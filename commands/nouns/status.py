@@ -74,14 +74,14 @@ def command(
     loaded = of_node(loaded, node)
     if log_level is not None:
         level = set_log_level(loaded, log_level)
-        print_json(level) if as_json else print_fields(level)
+        print_fields(level, as_json)
         return
     fields = ask_status(loaded)
     _warn_of_another_gateway(loaded, fields["node"])
     _warn_of_another_store(loaded, fields.get("store"))
-    channels, models = _states(config)
+    channels, models, upkeep = _stored_state(config)
     fields["probe"] = to_plain(loaded.settings)["probe"]
-    fields["upkeep"] = _upkeep(config) if channels is not None else None
+    fields["upkeep"] = upkeep
     if as_json:
         print_json({**fields, "channels": _named(channels), "groups": _named(models)})
         return
@@ -116,26 +116,20 @@ def _warn_of_another_store(loaded: Loaded, running: object) -> None:
         )
 
 
-def _states(config: Path | None) -> tuple[list[Status] | None, list[Status] | None]:
-    """Of channels and of models for groups; None while the store is unavailable."""
+def _stored_state(
+    config: Path | None,
+) -> tuple[list[Status] | None, list[Status] | None, dict[str, Any] | None]:
+    """Return the states of channels and of models for groups, and the last run of the upkeep and
+    the next one; None while the store is unreachable."""
     try:
         with opened_store(config) as access:
             at_ms = database_ms(access.db)
-            return of_channels(access.db, at_ms, LOSSES), of_models(access.db, at_ms)
+            channels, models = of_channels(access.db, at_ms, LOSSES), of_models(access.db, at_ms)
+            upkeep = lease.state(access.db)
     except StoreError as error:
         note(f"the store: {error}")
-        return None, None
-
-
-def _upkeep(config: Path | None) -> dict[str, Any] | None:
-    """Return the last run of the upkeep and the next one; None while the store is unreachable."""
-    try:
-        with opened_store(config) as access:
-            state = lease.state(access.db)
-            return None if state is None else lease.to_public(state)
-    except StoreError as error:
-        note(f"the store: {error}")
-        return None
+        return None, None, None
+    return channels, models, lease.to_public(upkeep) if upkeep else None
 
 
 def _upkeep_line(upkeep: dict[str, Any] | None) -> str | None:

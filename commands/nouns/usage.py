@@ -1,6 +1,5 @@
 """`usage`: the records of calls: the newest, a live tail, all of them, their sums, their check."""
 
-import functools
 import sys
 import time
 from collections import deque
@@ -223,17 +222,16 @@ def _faults(
 ) -> Iterator[tuple[str | None, str]]:
     """Ids and what is wrong; None: not a record but a sum."""
     right = True
-    report = functools.partial(_tell_count, line)
+
+    def report(count: int) -> None:
+        line.tell(f"verifying: {count} records")
+
     for call_id, fault in verify_costs(db, report, since_ms):
         right = False
         yield call_id, fault
     if right:  # a wrong record makes many sums wrong
         for fault in rollups.verify(db, day_at(since_ms or 0)):
             yield None, fault
-
-
-def _tell_count(line: Line, count: int) -> None:
-    line.tell(f"verifying: {count} records")
 
 
 def _follow(db: peewee.Database, filters: Filters, limit: int, write: Write) -> None:
@@ -328,6 +326,4 @@ def _text_line(record: Mapping[str, Any], columns: Mapping[str, int]) -> str:
 
 def _fitted(text: str, width: int) -> str:
     """In its column: a longer text is cut, and shows that; --json has all of it."""
-    return (
-        text if not width else text[: width - 1] + "…" if len(text) > width else text.ljust(width)
-    )
+    return text[: width - 1] + "…" if 0 < width < len(text) else text.ljust(width)

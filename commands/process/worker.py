@@ -156,10 +156,7 @@ def main(args: Sequence[str]) -> int:
 async def _serve(
     orders: Orders, settings: Settings, keys: secrets.Secrets, logs: LogThread, away: str
 ) -> int:
-    worker = Worker(orders, settings, keys, logs)
-    if away:
-        worker.begin_without_store(away)
-    return await worker.run()
+    return await Worker(orders, settings, keys, logs).run(away)
 
 
 class Worker:
@@ -381,13 +378,12 @@ class Worker:
     def _begin_key_check(self, check: KeyCheck) -> bool:
         return self._prober.begin_check(check)
 
-    def begin_without_store(self, why: str) -> None:
-        """Say at once what the first look at the store has found."""
-        self._writer.note_unavailable(why)
-        self._write_state()
-
-    async def run(self) -> int:
-        """Serve until drained; return the exit code."""
+    async def run(self, away: str) -> int:
+        """Serve until drained; return the exit code. `away`: what the first look at the store has
+        found, which is said at once."""
+        if away:
+            self._writer.note_unavailable(away)
+            self._write_state()
         self._writer.start()
         self._upkeep.start()
         self._metrics.start(self._settings.telemetry.otlp_endpoint, self._orders.node)

@@ -89,11 +89,6 @@ async def switch(handler: AdminApi | AdminPage, name: str, action: str) -> None:
         await handler.edit(lambda it: it.set_enabled("channel", name, action == "enable"))
 
 
-async def reinstate(handler: HubHandler, name: str, position: int | None) -> int:
-    """Use suspended upstream keys again; return their number. Raises Failure."""
-    return await handler.store(reinstate_keys, name, position, handler.me.user)
-
-
 class ChannelTestApi(AdminApi):
     """POST /api/admin/channels/NAME/test."""
 
@@ -155,7 +150,8 @@ class ReinstateApi(AdminApi):
         position = self.fields("key").get("key")
         if position is not None and (isinstance(position, bool) or not isinstance(position, int)):
             raise invalid("key", "key must be the position of an upstream key, from 1")
-        self.answer({"channel": name, "reinstated": await reinstate(self, name, position)})
+        count = await self.store(reinstate_keys, name, position, self.me.user)
+        self.answer({"channel": name, "reinstated": count})
 
 
 def state_of(channel: dict[str, Any]) -> tuple[str, str]:
@@ -341,7 +337,7 @@ class ReinstatePage(ChannelAction):
         text = self.get_body_argument("key", "")
         position = int(text) if text.isdecimal() and len(text) <= MAX_DIGITS else None
         try:
-            await reinstate(self, name, position)
+            await self.store(reinstate_keys, name, position, self.me.user)
         except Failure as failure:
             self.say(failure.message)
             self.redirect(self.back(name), status=303)

@@ -7,13 +7,12 @@ from typing import Any
 import peewee
 
 from handlers.hub.web.admin import ActionPage, AdminApi, AdminPage, ConfirmationPage, path_of
-from handlers.hub.web.base import MAX_DIGITS, Failure, HubHandler, invalid, or_refused
+from handlers.hub.web.base import MAX_DIGITS, Failure, HubHandler, amount, invalid, or_refused
 from operations.edits import create_codes
 from store.admin.listing import ListPage, Paging
 from store.db.database import database_ms
 from store.money import codes
 from store.values.fields import Instant
-from store.values.pricing import AmountError, parse_money
 
 FIELDS = ("amount", "expires_at", "enabled")
 BATCH_FIELDS = ("amount", "count", "expires_at")
@@ -39,15 +38,12 @@ def batch_of(body: Mapping[str, Any]) -> codes.NewCodes:
         count = int(count)
     if isinstance(count, bool) or not isinstance(count, int):
         raise invalid("count", "count must be a whole number")
-    try:
-        amount = parse_money(str(body.get("amount", "")).strip())
-    except AmountError as error:
-        raise invalid("amount", f"amount: {error}") from None
+    nanos = amount("amount", str(body.get("amount", "")).strip())
     try:
         expires_ms = None if expires_at is None else Instant().parse(expires_at)
     except ValueError as error:
         raise invalid("expires_at", f"expires_at {error}") from None
-    return codes.NewCodes(count, amount, expires_ms)
+    return codes.NewCodes(count, nanos, expires_ms)
 
 
 async def create(handler: HubHandler, batch: codes.NewCodes) -> list[dict[str, Any]]:
@@ -73,11 +69,6 @@ async def change(handler: HubHandler, code_id: str, body: Mapping[str, Any]) -> 
         await handler.store(switch, [code_id], handler.me.user)
 
 
-async def remove(handler: HubHandler, code_id: str) -> None:
-    """Remove an unused code. Raises Failure."""
-    await handler.store(codes.remove, [code_id], handler.me.user)
-
-
 class CodeListApi(AdminApi):
     """GET and POST /api/admin/codes."""
 
@@ -101,7 +92,7 @@ class CodeApi(AdminApi):
         self.answer(await self.store(load, code_id))
 
     async def delete(self, code_id: str) -> None:
-        await remove(self, code_id)
+        await self.store(codes.remove, [code_id], self.me.user)
         self.answer_nothing()
 
 
@@ -151,5 +142,5 @@ class RemoveCodePage(ConfirmationPage):
 
     async def confirmed(self, code_id: str) -> None:
         code = await self.store(load, code_id)
-        await remove(self, code_id)
+        await self.store(codes.remove, [code_id], self.me.user)
         self.done("done_removed", path_of("codes"), name=code["code"])

@@ -11,14 +11,13 @@ from http import HTTPStatus
 from urllib.parse import urlsplit
 
 from handlers.hub.sign_in import begin_session
-from handlers.hub.web.base import Failure, Page, invalid
+from handlers.hub.web.base import Failure, Page, amount, invalid
 from operations import channel_test, first_steps
 from operations.channel_test import ChannelTest
 from operations.client_settings import base_url, curl
 from store.db.base_url import set_base_url
 from store.hub import first_run
 from store.money import wallet
-from store.values.pricing import parse_money
 
 MAX_MODELS = 10  # of the first channel, each with a real call
 CREDIT = "10.00"
@@ -206,31 +205,15 @@ class KeyStep(FirstRunStep):
         fields = self.fields("group", "key_name", "credit")
         try:
             if fields["credit"]:
-                amount_nanos = _nanos(fields["credit"])
-                await self.store(first_steps.credit_once, self.me.user, amount_nanos)
-            _, secret = await self.store(
-                first_steps.make_key,
-                self.site.sealing,
-                self.me.user,
-                fields["group"],
-                fields["key_name"],
-            )
+                nanos = amount("credit", fields["credit"], "the credit {}")
+                await self.store(first_steps.credit_once, self.me.user, nanos)
+            sealing, group, name = self.site.sealing, fields["group"], fields["key_name"]
+            key = await self.store(first_steps.make_key, sealing, self.me.user, group, name)
         except Failure as failure:
             await self.refuse(FirstRunView(3, fields=fields), failure)
             return
-        curl = await self._curl(fields["group"], secret)
-        await self.page(FirstRunView(4, fields=fields, secret=secret, curl=curl))
-
-    async def _curl(self, group: str, secret: str) -> str:
-        channels = await self.store(first_steps.channels_of, group)
-        if not channels:
-            return ""
-        family, model = channels[0]["family"], next(iter(channels[0]["models"]))
-        return curl(family, self.site.base_url, secret, model)
-
-
-def _nanos(text: str) -> int:
-    try:
-        return parse_money(text)
-    except ValueError as error:
-        raise invalid("credit", f"the credit {error}") from None
+        command, serving = "", await self.store(first_steps.channels_of, group)
+        if serving:
+            family, model = serving[0]["family"], next(iter(serving[0]["models"]))
+            command = curl(family, self.site.base_url, key[1], model)
+        await self.page(FirstRunView(4, fields=fields, secret=key[1], curl=command))

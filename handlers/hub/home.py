@@ -10,13 +10,13 @@ from urllib.parse import urlencode
 import peewee
 
 from adapters.registry import LOSSES
+from handlers.hub.keys import misdirected
 from handlers.hub.status import price
 from handlers.hub.wallet import WalletSummary, load_summary, summary_to_plain
 from handlers.hub.web.base import Api, Page
 from handlers.hub.web.formats import days_word, failure_reason, money, shape_of
 from handlers.hub.web.parts import At, Column
 from operations.availability import Availability, unoffered_models
-from operations.base_url_check import diagnose
 from operations.client_settings import curl
 from store.calls.reading.sums import (
     FAILED,
@@ -48,6 +48,7 @@ KEY_VARIABLE = "SLUICE_API_KEY"
 MODELS_SHOWN = 5
 FAMILIES_FIRST = ("chat_completions", "responses", "messages", "generate_content")
 SHARE_DIGITS = 6
+HOUR_COUNTS = ("ok", "refused", "failed", "client_gone")
 FAILURE_FIELDS = (
     *("id", "outcome", "status", "model", "endpoint", "key_id", "key_name"),
     *("error_code", "error_message"),
@@ -163,14 +164,12 @@ def _model_alert(status: Status, availability: Availability) -> Alert:
 
 def _base_url_alert(key: OwnKey, base_url: str) -> Alert | None:
     """Return the alert of a client whose wrong paths another base URL would fix."""
-    for path in key.wrong:
-        use = diagnose(path.path, base_url).use
-        if use is not None:
-            values = {"key": key.name, "calls": path.calls, "path": path.path, "use": use}
-            values["since"] = At(path.first_ms)
-            href = f"/keys/{key.id}"
-            return Alert("warn", "need_url", "need_url_under", "need_fix", href, values)
-    return None
+    if (wrong := misdirected(key, base_url)) is None:
+        return None
+    path, diagnosis = wrong
+    values = {"key": key.name, "calls": path.calls, "path": path.path, "use": diagnosis.use}
+    values["since"] = At(path.first_ms)
+    return Alert("warn", "need_url", "need_url_under", "need_fix", f"/keys/{key.id}", values)
 
 
 def _limit_alert(key: OwnKey) -> Alert | None:
@@ -298,7 +297,10 @@ def _calls_to_plain(calls: RecentCalls, keys: Mapping[str, OwnKey]) -> dict[str,
         "first_byte_p50_ms": calls.day.first_byte(50),
         "first_byte_p95_ms": calls.day.first_byte(95),
         "cost_yesterday_by_now": format_money(calls.yesterday_nanos),
-        "hours": [_hour_to_plain(hour) for hour in calls.hours],
+        "hours": [
+            {"at": rfc3339(hour.at_ms), **{name: getattr(hour, name) for name in HOUR_COUNTS}}
+            for hour in calls.hours
+        ],
         "models": [{"model": sums.name, **_sums_to_plain(sums)} for sums in calls.by_model],
         "keys": [
             {"key_id": sums.name, "key_name": names.get(sums.name or ""), **_sums_to_plain(sums)}
@@ -312,11 +314,6 @@ def _calls_to_plain(calls: RecentCalls, keys: Mapping[str, OwnKey]) -> dict[str,
             for row in calls.failures
         ],
     }
-
-
-def _hour_to_plain(hour: HourOfCalls) -> dict[str, Any]:
-    counts = {name: getattr(hour, name) for name in ("ok", "refused", "failed", "client_gone")}
-    return {"at": rfc3339(hour.at_ms), **counts}
 
 
 def _sums_to_plain(sums: CallSums) -> dict[str, Any]:

@@ -226,23 +226,14 @@ def _check_group(db: peewee.Database, me: SignedIn, group: object) -> None:
         raise Failure(HTTPStatus.FORBIDDEN, "forbidden", text, "group")
 
 
-@dataclass(frozen=True, slots=True)
-class KeyOrder:
-    """An order of the keys of a page."""
-
-    sort_key: Callable[[OwnKey], tuple[object, ...]]
-    greatest_first: bool = False
-
-
 LAST_USED = "last_used"
-ORDERS: Mapping[str, KeyOrder] = {
-    "name": KeyOrder(lambda key: (key.name.casefold(),)),
-    "spent": KeyOrder(lambda key: (key.spent_nanos,), greatest_first=True),
-    LAST_USED: KeyOrder(
-        lambda key: (key.last_use.at_ms if key.last_use else 0, key.created_ms), greatest_first=True
-    ),
-    "expires": KeyOrder(lambda key: (key.expires_ms is None, key.expires_ms or 0, key.name)),
+ORDERS: Mapping[str, tuple[bool, Callable[[OwnKey], tuple[object, ...]]]] = {
+    "name": (False, lambda key: (key.name.casefold(),)),
+    "spent": (True, lambda key: (key.spent_nanos,)),
+    LAST_USED: (True, lambda key: (key.last_use.at_ms if key.last_use else 0, key.created_ms)),
+    "expires": (False, lambda key: (key.expires_ms is None, key.expires_ms or 0, key.name)),
 }
+"""The orders of a page's keys: whether the greatest comes first, and by what."""
 
 
 class KeyListPage(Page):
@@ -260,9 +251,10 @@ class KeyListPage(Page):
         current = [key for key in own if key.revoked_ms is None]
         sort = self.get_query_argument("sort", "")
         sort = sort if sort in ORDERS else LAST_USED
+        greatest_first, sort_key = ORDERS[sort]
         self.show(
             "keys/list.html",
-            keys=sorted(page, key=ORDERS[sort].sort_key, reverse=ORDERS[sort].greatest_first),
+            keys=sorted(page, key=sort_key, reverse=greatest_first),
             sort=sort,
             columns=COLUMNS,
             hide=[name for name in self.get_query_argument("hide", "").split(",") if name],

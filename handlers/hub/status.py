@@ -104,11 +104,8 @@ def reasons_of(status: Status, why: ModelLookup, day: Figures, at_ms: int) -> li
     it is tried again, where it works."""
     if status.state not in (DEGRADED, DOWN, DISABLED):
         return []
-    reasons = (
-        []
-        if status.reason in (statuses.NO_CHANNEL, statuses.MODEL_DISABLED)
-        else [_begin_of(status)]
-    )
+    unserved = status.reason in (statuses.NO_CHANNEL, statuses.MODEL_DISABLED)
+    reasons = [] if unserved else [_begin_of(status)]
     if status.reason in _EXPLAINED:
         counts = {"well": status.well, "serving": status.serving, "group": status.name}
         reasons.append((f"status.why_{status.reason}", counts))

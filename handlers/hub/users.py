@@ -14,7 +14,7 @@ from handlers.hub import objects
 from handlers.hub.objects import ObjectForm, ObjectPage
 from handlers.hub.sign_in import session_fields
 from handlers.hub.web.admin import ActionPage, AdminApi, AdminPage, ConfirmationPage, path_of
-from handlers.hub.web.base import Failure, HubHandler, invalid, or_refused
+from handlers.hub.web.base import Failure, HubHandler, amount, invalid, or_refused
 from operations.edits import link_account
 from store.admin import listing
 from store.hub import one_time, openid_links, sessions, tokens
@@ -22,7 +22,7 @@ from store.hub.openid_links import Link
 from store.hub.sessions import Ended
 from store.money import ledger, wallet
 from store.money.ledger import Line
-from store.values.pricing import AmountError, format_money, parse_money
+from store.values.pricing import format_money
 from store.values.usage_record import rfc3339
 
 BOOKINGS = {"credit": wallet.credit, "debit": wallet.debit}
@@ -44,15 +44,12 @@ class Booking:
 
 def booking_of(body: Mapping[str, Any]) -> Booking:
     """Read a booking of a body or a form; a minus takes money from the wallet. Raises Failure."""
-    kind, amount = body.get("kind") or "credit", str(body.get("amount", "")).strip()
+    kind, text = body.get("kind") or "credit", str(body.get("amount", "")).strip()
     if not isinstance(kind, str) or kind not in BOOKINGS:
         raise invalid("kind", "kind must be credit or debit")
-    if amount.startswith("-") and kind == "credit":
-        kind, amount = "debit", amount.removeprefix("-")
-    try:
-        nanos = parse_money(amount)
-    except AmountError as error:
-        raise invalid("amount", f"amount: {error}") from None
+    if text.startswith("-") and kind == "credit":
+        kind, text = "debit", text.removeprefix("-")
+    nanos = amount("amount", text)
     if nanos == 0:
         raise invalid("amount", "amount must not be 0")
     reason, own_id = reason_of(body), body.get("id") or None
@@ -77,11 +74,6 @@ async def book(handler: HubHandler, user: str, booking: Booking) -> Line:
     return await handler.store(BOOKINGS[booking.kind], user, movement)
 
 
-async def refund(handler: HubHandler, call_id: str, reason: str) -> wallet.Refund:
-    """Return what a call took from a wallet, once. Raises Failure."""
-    return await handler.store(wallet.refund, call_id, reason, handler.me.user)
-
-
 class CreditApi(AdminApi):
     """POST /api/admin/users/NAME/credit."""
 
@@ -94,7 +86,8 @@ class RefundApi(AdminApi):
     """POST /api/admin/usage/ID/refund."""
 
     async def post(self, call_id: str) -> None:
-        refunded = await refund(self, call_id, reason_of(self.fields("reason")))
+        reason = reason_of(self.fields("reason"))
+        refunded = await self.store(wallet.refund, call_id, reason, self.me.user)
         line = ledger.to_public(refunded.line)
         self.answer({"user": refunded.user, **line, "again": refunded.again})
 
@@ -141,11 +134,11 @@ class RefundPage(ActionPage):
 
     async def post(self, call_id: str) -> None:
         reason = reason_of({"reason": self.get_body_argument("reason", "")})
-        refunded = await refund(self, call_id, reason)
+        refunded = await self.store(wallet.refund, call_id, reason, self.me.user)
         currency = self.site.settings.money.currency
-        amount = f"{format_money(refunded.line.amount_nanos)} {currency}"
+        text = f"{format_money(refunded.line.amount_nanos)} {currency}"
         word = "refunded_before" if refunded.again else "done_refund"
-        self.done(word, self.back(call_id), name=refunded.user, amount=amount)
+        self.done(word, self.back(call_id), name=refunded.user, amount=text)
 
 
 # ---- sessions and tokens ---------------------------------------------------------------------
@@ -153,8 +146,7 @@ class RefundPage(ActionPage):
 
 async def end_sessions(handler: HubHandler, name: str) -> Ended:
     """End the sessions and tokens of a user, but for the one of the request. Raises Failure."""
-    me = handler.signed_in
-    assert me is not None
+    me = handler.me
     user = await handler.store(listing.show_one, "user", name)
     return await handler.store(sessions.end_all, user["id"], me.user, me.session_id)
 

@@ -15,7 +15,7 @@ import peewee
 from tornado.iostream import StreamClosedError
 
 from handlers.hub.web import exports
-from handlers.hub.web.base import Api, Failure, HubHandler, Page, invalid
+from handlers.hub.web.base import Api, Failure, HubHandler, Page, amount, invalid
 from handlers.hub.web.formats import countdown, day_text, days_word
 from handlers.hub.web.parts import At, Column
 from handlers.hub.web.throttle import TooManyTries
@@ -292,8 +292,8 @@ class RedeemForm(WalletForm):
         except Failure as failure:
             await self.page(self._problem(code, failure), failure.status_code)
             return
-        amount = format_money(line.amount_nanos)
-        self.say(self.words["wallet.redeemed"].format(amount=amount, currency=currency))
+        text = self.words["wallet.redeemed"]
+        self.say(text.format(amount=format_money(line.amount_nanos), currency=currency))
         self.redirect("/wallet", status=HTTPStatus.SEE_OTHER)
 
     def _problem(self, code: str, failure: Failure) -> WalletForms:
@@ -425,10 +425,7 @@ def _amount(value: object) -> int | None:
         return None
     if not isinstance(value, str):
         raise invalid("low_below", "low_below must be an amount as a string")
-    try:
-        return parse_money(value)
-    except AmountError as error:
-        raise invalid("low_below", f"low_below {error}") from None
+    return amount("low_below", value, "low_below {}")
 
 
 class WalletLedgerApi(Api):

@@ -32,7 +32,7 @@ class HubServer(Server):
     """Serves the Hub's application."""
 
     def __init__(self, site: Site, app: Application) -> None:
-        super().__init__(site.settings.server, self._hub_request)
+        super().__init__(site.settings.server, lambda request: HubRequest(self, request))
         self.site, self.app = site, app
         self.held = HeldBytes()
         # By address, those first that have waited longest for a request.
@@ -76,9 +76,6 @@ class HubServer(Server):
         if connection in self._connections:
             proxy = self.site.trusts(connection.peer)
             self._hold(connection, PROXY if proxy else connection.holder)
-
-    def _hub_request(self, request: Request) -> HubRequest:
-        return HubRequest(self, request)
 
     def _hold(self, connection: HubConnection, holder: str) -> None:
         """Count a connection for an address; beyond its limit close one."""

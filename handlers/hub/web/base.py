@@ -7,6 +7,7 @@ session or a token and answers 401. Each answers errors in its own form.
 import functools
 import json
 import logging
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
@@ -27,6 +28,7 @@ from store.hub import sessions, tokens
 from store.hub.sessions import SignedIn
 from store.values.errors import Conflict, NotFound, Refused, StoreUnavailable
 from store.values.passwords import FAULTS
+from store.values.pricing import AmountError, parse_money
 
 Result = TypeVar("Result")
 log = logging.getLogger("sluice.hub")
@@ -150,7 +152,7 @@ class HubHandler(Logged):
             return f"session {session}"
         value = self.get_cookie(FORM_COOKIE, "")
         if new and not value:
-            value = cross_site.random_value()
+            value = secrets.token_hex(cross_site.SALT_CHARS)
             self.set_cookie(
                 FORM_COOKIE, value, httponly=True, samesite="Lax", secure=self.site.secure
             )
@@ -254,6 +256,14 @@ class Failure(HTTPError):
 def invalid(field: str | None, message: str) -> Failure:
     """Return the 400 for a field with a value that cannot be."""
     return Failure(HTTPStatus.BAD_REQUEST, "invalid", message, field)
+
+
+def amount(field: str, text: str, problem: str = "amount: {}") -> int:
+    """Return an amount of money in nanos. Raises Failure with the problem of its field."""
+    try:
+        return parse_money(text)
+    except AmountError as error:
+        raise invalid(field, problem.format(error)) from None
 
 
 def _is_sound(value: object) -> bool:

@@ -83,11 +83,6 @@ def _is_local(name: str) -> bool:
 # ---- form tokens ---------------------------------------------------------------------------------
 
 
-def random_value() -> str:
-    """Return a value that no other browser has."""
-    return secrets.token_hex(SALT_CHARS)
-
-
 def make_form_token(keys: Sequence[str], owner: str) -> str:
     """Return a new token for an owner."""
     salt = secrets.token_hex(SALT_CHARS // 2)

@@ -120,7 +120,7 @@ def test_sums_are_those_of_the_calls(alice, boss, calls):
 def test_sums_are_not_made_from_too_many_calls(alice, boss, calls, monkeypatch):
     paths = ("stats?by=status", "stats?status=200", "errors?status=429")
     assert {boss.get(f"/api/usage/{path}").status for path in paths} == {200}
-    monkeypatch.setattr(usage, "READ_AT_MOST", 2)
+    monkeypatch.setattr(usage.usage_page, "READ_AT_MOST", 2)
     for path in paths:
         assert alice.get(f"/api/usage/{path}").status == 200  # of whose calls there are two
         answer = boss.get(f"/api/usage/{path}")
