@@ -8,44 +8,31 @@ from commands.process.child import SILENT_LOOKS, BackOff, Silence
 from commands.process.worker_state import STATE_AT, StateReader, StateWriter
 
 
-def test_early_deaths_wait_longer_each_time_up_to_30_s():
+@pytest.mark.parametrize(("lives_s", "waits_s"), [
+    # early deaths wait longer each time, up to 30 s
+    ([0.1] * 9, [0.5, 1, 2, 4, 8, 16, 30, 30, 30]),
+    ([4.9, 4.9, 5.0, 0.0], [0.5, 1.0, 0.0, 0.5]),  # a long life starts anew
+])  # fmt: skip
+def test_the_wait_before_a_start(lives_s, waits_s):
     back_off = BackOff()
-    waits = [back_off.died(0.1) for _ in range(9)]
-    assert waits == [0.5, 1, 2, 4, 8, 16, 30, 30, 30]
+    assert [back_off.died(lived_s) for lived_s in lives_s] == waits_s
 
 
-def test_a_long_life_starts_anew():
-    back_off = BackOff()
-    assert [back_off.died(4.9), back_off.died(4.9)] == [0.5, 1.0]
-    assert back_off.died(5.0) == 0.0
-    assert back_off.died(0.0) == 0.5
-
-
-def test_looks_without_a_beat_are_counted_a_second_apart():
-    silence = Silence()
-    silence.look(100.0, beaten=True)
-    for now in (100.5, 100.9, 101.0, 101.5, 102.0):
+@pytest.mark.parametrize(("allowance", "silent_at", "looks"), [
+    (0, [100.5, 100.9, 101.0, 101.5, 102.0], 2),  # a second apart
+    (0, [9000.0, 9000.1], 1),  # hours without a look are one look
+    (3, range(100, 102 + SILENT_LOOKS), SILENT_LOOKS - 1),  # a start may take longer
+    (3, range(100, 103 + SILENT_LOOKS), SILENT_LOOKS),
+])  # fmt: skip
+def test_looks_without_a_beat_are_counted(allowance, silent_at, looks):
+    silence = Silence(allowance)
+    if not allowance:
+        silence.look(100.0, beaten=True)
+    for now in silent_at:
         silence.look(now, beaten=False)
-    assert silence.looks == 2
-    silence.look(102.1, beaten=True)
+    assert (silence.looks, silence.hangs) == (looks, looks >= SILENT_LOOKS)
+    silence.look(99_999.0, beaten=True)
     assert silence.looks == 0
-
-
-def test_hours_without_a_look_are_one_look():
-    silence = Silence()
-    silence.look(100.0, beaten=True)
-    silence.look(9000.0, beaten=False)
-    silence.look(9000.1, beaten=False)
-    assert silence.looks == 1
-
-
-def test_a_start_may_take_longer():
-    silence = Silence(allowance=3)
-    for second in range(3 + SILENT_LOOKS - 1):
-        silence.look(100.0 + second, beaten=False)
-    assert not silence.hangs
-    silence.look(200.0, beaten=False)
-    assert silence.hangs
 
 
 @pytest.fixture

@@ -196,10 +196,3 @@ async def test_a_path_cannot_break_out_of_the_answer(served):
     answer = await served.ask("GET", '/"},{"x":"<script>%22%0d%0a')
     assert answer.status == 404
     assert '/"},{"x":"<script>%22%0d%0a' in answer.json["error"]["message"]
-
-
-async def test_the_body_of_an_unknown_path_passes_by(served):
-    peer = await served.peer()
-    answer = await peer.ask("POST", "/nothing", None, bytes(1_000_000))
-    assert answer.status == 404 and "connection" not in answer.headers
-    assert (await peer.ask("GET", "/livez")).status == 200

@@ -11,13 +11,11 @@ from unittest.mock import patch
 import pytest
 
 from adapters.faults import Condition, Fault
-from handlers.entries.intake import BodyHandler
 from handlers.entries.unpack import STATE_BYTES, PackedBody
 from handlers.relay.limits.body_memory import BodyMemory
 from tests.support.client import encode_head
 from tests.support.served import (
     CHUNKED,
-    VERSION,
     acting,
     chunks,
     held,
@@ -106,25 +104,6 @@ async def test_tiny_pieces_take_no_more_memory_than_their_bytes():
         assert (await peer.answer()).body == b"ab" * count + b"x" * 2048 + b"abab"
 
 
-async def test_a_request_without_a_body_waits_for_none():
-    handler = echoing()
-    async with serving({"/acted": handler}) as served:
-        answer = await served.ask("GET", "/acted")
-        assert (answer.status, answer.body) == (200, b"")
-        assert handler.seen[0].events == ["complete"]
-
-
-async def test_a_slow_check_of_the_head_comes_before_the_body():
-    async def wait(handler):
-        await turns(20)
-        handler.events.append("checked")
-
-    handler = echoing(head_act=wait)
-    async with serving({"/acted": handler}) as served:
-        assert (await served.ask("POST", "/acted", None, b"body")).body == b"body"
-        assert handler.seen[0].events == ["checked", "complete"]
-
-
 # ---- refusals wait for the body ------------------------------------------------------------------
 
 
@@ -150,13 +129,6 @@ async def test_a_refusal_without_a_body_comes_at_once(check):
             answer = await peer.ask(method, "/acted")
             assert answer.status == 401 and "connection" not in answer.headers
         assert {tuple(one.events) for one in handler.seen} == {("refused",)}
-
-
-@pytest.mark.parametrize("headers", [{}, VERSION])
-async def test_a_refusal_is_in_the_callers_dialect(headers):
-    async with serving({"/acted": acting(head_act=refuse)}) as served:
-        error = (await served.ask("POST", "/acted", headers, b"{}")).json["error"]
-        assert error["type"] == ("authentication_error" if headers else "invalid_request_error")
 
 
 @pytest.mark.parametrize("attributes", [{}, LOOKED_INTO, {"KEEP_OF_REFUSED_BYTES": 100}])
@@ -388,14 +360,6 @@ async def test_a_packed_body_is_handed_over_unpacked(coding, chunked):
         assert peer.served.waiting_bodies == 0
 
 
-async def test_packed_and_plain_bodies_take_turns_on_a_connection():
-    packed = gzip.compress(bytes(500_000))
-    both = post(packed, PACKED, "/acted") + post(b"plain", {}, "/acted")
-    async with peer_of({"/acted": unpacking()}, both * 3) as peer:
-        for body in [bytes(500_000), b"plain"] * 3:
-            assert (await peer.answer()).body == body
-
-
 async def test_a_packed_body_may_be_waited_upon():
     async def act(handler, body):
         await turns(20)
@@ -426,16 +390,6 @@ async def test_other_codings_and_damaged_bodies_are_refused_when_they_have_passe
         answer = await check_stays(peer, 415)
         assert answer.json["error"]["code"] == "unsupported_content_encoding"
         assert handler.seen[0].events == ["refused"] and peer.served.waiting_bodies == 0
-
-
-async def test_the_limit_holds_for_what_a_body_unpacks_to():
-    async with peer_of({"/acted": unpacking()}, max_body_bytes=LIMIT) as peer:
-        await peer.send(post(gzip.compress(bytes(LIMIT)), PACKED, "/acted"))
-        assert (await peer.answer()).body == bytes(LIMIT)
-        await peer.send(post(gzip.compress(bytes(LIMIT + 1)), PACKED, "/acted"))
-        answer = await peer.answer()
-        assert answer.status == 413
-        assert answer.json["error"]["message"] == "The body is larger than 2000 bytes."
 
 
 NOISY = gzip.compress(NOISE[:LIMIT])  # noise gets longer by packing
@@ -651,17 +605,3 @@ async def test_a_closed_connection_gets_no_handler_to_work():
         assert len(handler.seen) == 1 and not checked
         assert "complete" not in handler.seen[0].events
         peer.leave()
-
-
-class Idle(BodyHandler):
-    """Checks the head, but does not say what it does with the body."""
-
-    def check_head(self):
-        return None
-
-
-@pytest.mark.parametrize("handler", [BodyHandler, Idle])
-async def test_a_handler_must_say_what_it_does(handler):
-    async with serving({"/acted": handler}) as served:
-        answer = await served.ask("POST", "/acted", None, b"body")
-        assert (answer.status, len(served.errors.take())) == (500, 1)

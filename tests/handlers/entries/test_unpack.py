@@ -47,11 +47,6 @@ def test_a_body_may_be_split_anywhere(name):
         assert unpacked(pieces) == BODIES[name]
 
 
-def test_a_body_may_come_byte_by_byte():
-    packed = gzip.compress(BODIES["text"])
-    assert unpacked([packed[i : i + 1] for i in range(len(packed))]) == BODIES["text"]
-
-
 def test_pieces_may_pile_up_before_a_step():
     packed, body = gzip.compress(NOISE), PackedBody(LIMIT)
     for start in range(0, len(packed), 1000):

@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import random
 from types import SimpleNamespace
 
 import pytest
@@ -149,32 +148,6 @@ async def test_a_request_is_split_in_two_anywhere_and_comes_byte_by_byte():
             for _ in range(2):
                 answer = await peer.answer()
                 assert (answer.status, answer.body[-22:]) == (200, b"\na" + b"b" * 20), at
-
-
-@pytest.mark.parametrize("seed", range(5))
-async def test_requests_are_cut_at_random(seed):
-    draw = random.Random(seed)
-    bodies = [draw.randbytes(draw.choice((0, 1, 100, 70_000))) for _ in range(20)]
-    stream = b""
-    for body in bodies:
-        cut = draw.randrange(len(body) + 1)
-        parts = [part for part in (body[:cut], body[cut:]) if part]
-        stream += draw.choice((post(body), post(chunks(*parts), CHUNKED)))
-
-    async def send(peer):
-        at = 0
-        while at < len(stream):
-            size = draw.choice((1, 3, 50, 5_000, 100_000))
-            await peer.send(stream[at : at + size])
-            at += size
-            await turns(draw.randrange(8))
-
-    async with peer_of(ECHO) as peer:
-        sending = asyncio.create_task(send(peer))
-        for body in bodies:
-            answer = await peer.answer()
-            assert answer.status == 200 and answer.body.partition(b"\n\n")[2] == body
-        await sending
 
 
 async def test_chunks_may_have_extensions_and_trailers():

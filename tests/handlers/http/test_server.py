@@ -30,16 +30,6 @@ from tests.support.served import (
 # ---- accepting -----------------------------------------------------------------------------------
 
 
-async def test_it_serves_several_connections_at_once():
-    async with serving() as served:
-        peers = [await served.peer() for _ in range(3)]
-        await until(lambda: served.server.connections == 3)
-        for peer in reversed(peers):
-            assert (await peer.ask("GET", "/livez")).body == b'{"live":true}'
-        peers[0].leave()
-        await until(lambda: served.server.connections == 2)
-
-
 async def test_it_listens_on_several_sockets():
     async with serving() as served:
         second = bound()
@@ -153,9 +143,6 @@ async def test_a_connection_that_fails_at_its_start_is_logged(monkeypatch):
         await until(lambda: served.errors.records)
         assert served.errors.take() == ["a connection failed at its start: no transport"]
         assert (await served.ask("GET", "/livez")).status == 200
-
-
-# ---- silence -------------------------------------------------------------------------------------
 
 
 async def test_the_first_head_has_its_time():
@@ -292,9 +279,6 @@ async def test_a_closed_connection_sends_all_when_its_client_reads():
         await peer.served.pass_s(11)
         assert len((await peer.answer()).body) == LARGE_BYTES
         assert await peer.rest() == b""
-
-
-# ---- drain ---------------------------------------------------------------------------------------
 
 
 def connected(port):

@@ -137,9 +137,6 @@ def read_s(body):
     return time.thread_time() - began_s
 
 
-# ---- interrupts ----------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def waiting(io_loop):
     """await waiting() -> (call, the future it waits for, the task that waits)."""
@@ -187,9 +184,6 @@ async def test_an_interrupt_that_comes_with_the_result_leaves_the_result(waiting
     await task
     with pytest.raises(ClientGone):
         await call.wait(asyncio.get_running_loop().create_future())
-
-
-# ---- the stopwatch -------------------------------------------------------------------------------
 
 
 def test_a_stopwatch_adds_what_lies_between_start_and_stop(monkeypatch):

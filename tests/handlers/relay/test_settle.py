@@ -23,9 +23,6 @@ def counts_of(delivery, **changes):
     return charged_counts(a_call(**changes), delivery)
 
 
-# ---- counts --------------------------------------------------------------------------------------
-
-
 FREE = {"operation": Operation("/v1/some/count", free=True)}
 
 
@@ -159,9 +156,6 @@ def test_the_estimate_of_a_broken_stream_is_bounded_too(max_output, charged):
     counts = counts_of(broken, model=model(None, max_output))
     assert counts.usage == Usage(10, charged)
     assert counts.source == "estimated"
-
-
-# ---- cost ----------------------------------------------------------------------------------------
 
 
 def test_every_kind_of_token_has_its_price():

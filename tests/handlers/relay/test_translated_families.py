@@ -145,13 +145,6 @@ async def test_a_translated_answer_is_never_stored(relay, serve, stream):
     assert "store" not in json.loads(upstream.requests[0][1])
 
 
-async def test_what_only_the_own_family_has_is_not_asked_of_others(relay, serve):
-    upstream = await serve(chat)
-    body = {"model": "m", "input": "Hi"}
-    _, record = await relayed(relay, RESPONSES, body, channel(upstream, CHAT), job="compact")
-    assert record.error_code == "unknown_path" and upstream.requests == []
-
-
 _MODEL_TURNS = {
     CHAT: lambda state: [{"role": "assistant", "content": "a", "reasoning_opaque": state}],
     RESPONSES: lambda state: [
@@ -199,22 +192,6 @@ async def test_a_conversation_stays_at_its_translated_channel(relay, serve):
     for _ in range(6):
         await relayed(relay, MESSAGES, conversation(MESSAGES), *channels)
     assert sorted(len(one.requests) for one in upstreams) == [0, 0, 0, 6]
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_native_channel_that_fails_is_followed_by_a_translated_one(relay, serve, stream):
-    bad, good = await serve(refusing("500 No", "no")), await serve(chat)
-    first, second = channel(bad, MESSAGES, "native"), channel(good, CHAT, "other", priority=9)
-    body = conversation(MESSAGES) | {"stream": stream, "top_k": 3}
-    sent, record = await relayed(relay, MESSAGES, body, first, second)
-    assert record.outcome == "ok" and b"llo" in b"".join(one[-1] for one in sent)
-    assert record.attempts[-1].channel == "other"
-    assert record.attempts[-1].dropped == ("top_k",)
-    assert (record.upstream_family, record.usage.input_tokens, record.usage.output_tokens) == (
-        CHAT,
-        5,
-        2,
-    )
 
 
 INVALID_SIGNATURE = refusing("400 No", "Invalid signature in thinking block")

@@ -71,9 +71,6 @@ def taken(cells, claim, most=10_000):
     return most
 
 
-# ---- requests a minute ---------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("rpm", [1, 2, 7, 60, 500, 999])
 def test_a_minutes_requests_may_come_at_once_and_then_evenly(clock, rpm):
     cells = private_cells()
@@ -134,9 +131,6 @@ def test_the_longest_wait_is_told(clock):
     assert cells.enter(other, 60, 60).kind == "tokens"
 
 
-# ---- tokens a minute -----------------------------------------------------------------------------
-
-
 def test_what_was_reserved_and_not_used_comes_back(clock):
     cells = private_cells()
     first = cells.enter(*tokens(1000, 900))
@@ -193,9 +187,6 @@ def test_a_call_longer_than_a_minute_is_not_paid_for_twice(clock):
     assert cells.enter(*tokens(100, 100, 100)).__class__ is Slots
 
 
-# ---- running calls -------------------------------------------------------------------------------
-
-
 def test_running_calls_are_counted_until_they_leave():
     cells = private_cells()
     running = [cells.enter([calls(3)]) for _ in range(3)]
@@ -213,9 +204,6 @@ def test_calls_count_from_before_their_limit_was_set():
     assert taken(cells, calls(1)) == 0
     cells.leave(running, 0)
     assert taken(cells, calls(1)) == 1
-
-
-# ---- the table -----------------------------------------------------------------------------------
 
 
 def test_rows_that_say_nothing_are_used_again(clock, memory):
@@ -256,9 +244,6 @@ def test_a_running_call_keeps_its_row(clock, memory):
     assert cells.enter([calls(1, "b")]).reservations == []
     cells.leave(slots, 200)
     assert isinstance(cells.enter(*tokens(100, 100)), LimitRefusal)
-
-
-# ---- several processes ---------------------------------------------------------------------------
 
 
 def in_process(work, *args):

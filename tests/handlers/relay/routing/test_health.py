@@ -116,41 +116,50 @@ def test_calls_are_counted_by_their_beginning_not_by_what_ends_first(health, see
         now += 1.0
 
 
-def test_with_few_calls_one_in_flight_that_began_before_may_still_go_well(health):
-    [older] = begin(health, 0.0)
-    for at in range(1, 2 * CONSECUTIVE_FAULTS):
-        fail(health, at)
-        assert why(health, at) == ""
-    health.succeeded(older, 20.0)  # it was well all the while
-    for at in range(21, 20 + CONSECUTIVE_FAULTS):
-        fail(health, at)
-    assert why(health, 25.0) == ""
-    fail(health, 26.0)
-    assert why(health, 26.0) == FAILING
+def play(health, events):
+    """The reason after events a second apart: F a fault, R a call released, C the client's fault,
+    - nothing; a( call a begins, a~ its answer begins, a. it was whole, a! it fails."""
+    running = {}
+    health._running = lambda: [
+        one for one in running.values() if one.succeeded_at_s is None and not one.failed
+    ]
+    for at, event in enumerate(events.split()):
+        name, kind = event[:-1], event[-1]
+        if kind == "F":
+            fail(health, at)
+        elif kind == "C":
+            fail(health, at, error=fault(Condition.UPSTREAM_REFUSED))
+        elif kind == "R":
+            health.release(health.begin(ONE, MODEL, 0, at))
+        elif kind == "(":
+            running[name] = health.begin(ONE, MODEL, 0, at)
+        elif kind == "~":
+            health.started(running[name], at, 0.2)
+        elif kind == ".":
+            health.succeeded(running[name], at)
+        elif kind == "!":
+            health.failed(running[name], at, fault())
+    return why(health, at)
 
 
-def test_one_in_flight_that_fails_too_is_one_of_the_row(health):
-    [older] = begin(health, 0.0)
-    fail(health, 1.0, times=CONSECUTIVE_FAULTS - 1)
-    assert why(health, 9.0) == ""
-    health.failed(older, 10.0, fault())
-    assert why(health, 10.0) == TIMING_OUT
-
-
-def test_one_that_began_later_does_not_hide_the_row(health):
-    fail(health, 1.0, times=CONSECUTIVE_FAULTS - 1)
-    bad, _ = begin(health, 5.0), begin(health, 6.0)
-    health.failed(*bad, 7.0, fault())
-    assert why(health, 7.0) == FAILING
-
-
-def test_what_says_nothing_is_no_call(health):
-    fail(health, 0.0)
-    for _ in range(100):
-        health.release(health.begin(ONE, MODEL, 0, 0.0))
-        fail(health, 0.0, error=fault(Condition.UPSTREAM_REFUSED))
-    fail(health, 0.0, times=CONSECUTIVE_FAULTS - 1)
-    assert why(health, 0.0) == FAILING
+@pytest.mark.parametrize(("events", "reason"), [
+    # one in flight that began before may still go well, and was well all the while
+    ("a( F F F F F F F F F", ""),
+    ("a( F F F F F F F F F a. F F F F", ""),
+    ("a( F F F F F F F F F a. F F F F F", FAILING),
+    # or fails too; one that began later hides nothing
+    ("a( F F F F - - - - -", ""),
+    ("a( F F F F - - - - - a!", TIMING_OUT),
+    ("F F F F a( b( a!", FAILING),
+    # what says nothing is no call
+    ("F R C R C R C F F F", ""),
+    ("F R C R C R C F F F F", FAILING),
+    # streams that begin well and break off are faults in a row
+    ("a( a~ a! a( a~ a! a( a~ a! a( a~ a!", ""),
+    ("a( a~ a! a( a~ a! a( a~ a! a( a~ a! a( a~ a!", FAILING),
+])  # fmt: skip
+def test_faults_in_a_row_are_of_calls_in_the_order_of_their_beginning(health, events, reason):
+    assert CONSECUTIVE_FAULTS == 5 and play(health, events) == reason
 
 
 def test_an_outage_under_many_calls_is_seen_after_a_row_of_many(health):
@@ -256,15 +265,6 @@ def test_streams_that_were_well_once_do_not_hide_that_new_calls_fail(health):
     assert why(health, 20.0) == ""
     fail(health, 20.0)
     assert why(health, 20.0) == FAILING
-
-
-def test_streams_that_begin_well_and_break_off_are_faults_in_a_row(health):
-    for at in range(CONSECUTIVE_FAULTS):
-        assert why(health, at) == ""
-        one = health.begin(ONE, MODEL, 0, at)
-        health.started(one, at, 0.2)
-        health.failed(one, at + 0.5, fault())
-    assert why(health, CONSECUTIVE_FAULTS) == FAILING
 
 
 def test_a_probe_without_a_verdict_leaves_its_place_to_the_next(health):

@@ -167,15 +167,6 @@ def test_slow_ones_are_asked_last_but_asked():
     assert names(make.plan(request, 10.0, 2)) == ["quick", "slow"]
 
 
-def test_native_channels_come_before_others_whatever_the_priority():
-    """No snapshot has others among the candidates until calls are translated."""
-    foreign = [channel("m", 9, family="messages"), channel("g", 9, family="generate_content")]
-    channels = [channel("a", 5), channel("b"), *foreign, channel("late", 5, family="messages")]
-    make, _ = planner()
-    orders = {tuple(names(make.plan(routing_request(channels), 0.0, 5))) for _ in range(100)}
-    assert orders == {("a", "b", "m", "g", "late"), ("a", "b", "g", "m", "late")}
-
-
 def test_what_is_remembered_of_candidates_is_bounded():
     make, _ = planner()
     for _ in range(3 * plan._MAX_REMEMBERED):
@@ -183,32 +174,25 @@ def test_what_is_remembered_of_candidates_is_bounded():
     assert len(make._remembered) <= plan._MAX_REMEMBERED
 
 
-@pytest.mark.parametrize(("changes", "reason"), [
-    ({"enabled": False}, "disabled"),
-    ({"groups": frozenset({"others"})}, "not_for_this_group"),
-    ({"family": "messages"}, "other_family"),
-])  # fmt: skip
-def test_reasons_of_channels_that_are_no_candidates(changes, reason):
-    channels = (channel("a", **changes), channel("b"), channel("c", models={"n": "up"}))
-    snapshot = Snapshot(1, {}, {}, channels)
-    (one,) = not_candidates(snapshot, "all", MODEL, "chat_completions")
-    assert (one.channel.name, one.reason) == ("a", reason)
+OTHER = {"family": "messages", "losses": {"chat_completions": 1}}
 
 
-@pytest.mark.parametrize(("of_group", "fields", "reason"), [
-    (True, {}, ""),
-    (False, {}, plan.TRANSLATE_OFF),
-    (True, {"translate": False}, plan.TRANSLATE_OFF),
-    (True, {"losses": {}}, plan.OTHER_FAMILY),
-    (False, {"losses": {}, "draining": True}, plan.OTHER_FAMILY),
-    (True, {"draining": True}, plan.DRAINING),
+@pytest.mark.parametrize(("translates", "fields", "reason"), [
+    (True, {"enabled": False}, plan.DISABLED),
+    (True, {"groups": frozenset({"others"})}, plan.OTHER_GROUP),
+    (True, {"models": {"n": "up"}}, ""),
+    (True, OTHER, ""),
+    (False, OTHER, plan.TRANSLATE_OFF),
+    (True, {**OTHER, "translate": False}, plan.TRANSLATE_OFF),
+    (True, {**OTHER, "losses": {}}, plan.OTHER_FAMILY),
+    (False, {**OTHER, "losses": {}, "draining": True}, plan.OTHER_FAMILY),
+    (True, {**OTHER, "draining": True}, plan.DRAINING),
 ])  # fmt: skip
-def test_why_a_channel_of_another_family_is_no_candidate(of_group, fields, reason):
-    group = Group("all", 10**6, None, frozenset(), False, translate=of_group)
-    values = {"family": "messages", "losses": {"chat_completions": 1}, **fields}
-    snapshot = Snapshot(0, {"all": group}, {}, (channel("a", **values),))
-    reasons = [one.reason for one in not_candidates(snapshot, "all", MODEL, "chat_completions")]
-    assert reasons == ([reason] if reason else [])
+def test_reasons_of_channels_that_are_no_candidates(translates, fields, reason):
+    group = Group("all", 10**6, None, frozenset(), False, translate=translates)
+    snapshot = Snapshot(0, {"all": group}, {}, (channel("a", **fields), channel("b")))
+    rows = not_candidates(snapshot, "all", MODEL, "chat_completions")
+    assert [(row.channel.name, row.reason) for row in rows] == ([("a", reason)] if reason else [])
 
 
 def test_a_call_fails_over_from_native_to_what_loses_less_then_to_what_loses_more():
@@ -227,9 +211,6 @@ def test_a_call_fails_over_from_native_to_what_loses_less_then_to_what_loses_mor
     assert names(make.plan(routing_request(channels), 0.0, 2)) == ["near", "far"]
     fail(health, near)
     assert names(make.plan(routing_request(channels), 0.0)) == ["far"]
-
-
-# ---- conversations -------------------------------------------------------------------------------
 
 
 def first(make, channels, preference, now_s=0.0):

@@ -116,9 +116,6 @@ def test_a_full_neighbour_leaves_the_call_to_other_channels():
     assert candidate.channel is other
 
 
-# ---- given back ----------------------------------------------------------------------------------
-
-
 def test_an_attempt_that_was_not_sent_costs_nothing():
     world = World(channel("a", rpm=1, concurrency=1))
     for sent in (False, False, True):

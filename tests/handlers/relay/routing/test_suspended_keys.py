@@ -12,7 +12,6 @@ from handlers.relay.routing.suspended_keys import (
     HISTORY_S,
     NEXT_CHECK_S,
     KeyRefusal,
-    RefusalHistory,
 )
 from tests.handlers.relay.routing.channels import MODEL, channel
 
@@ -45,6 +44,66 @@ class World:
         return self.health.fault_of(ONE, MODEL, 0, self.now_s)[0] == KEY_SUSPENDED
 
 
+RESULTS = {"refused": True, "answered": False, "undecided": None}  # of a check
+OFTEN = " ann" * CONSECUTIVE_FAULTS
+
+
+def play(events, checks=True):
+    """A world after these events: a result of a check, `well` (a call with the key), seconds that
+    pass, or the caller who is refused the key, or what it may do."""
+    world = World(checks)
+    for event in events.split():
+        if event in RESULTS:
+            world.checked(RESULTS[event])
+        elif event == "well":
+            attempt = world.health.begin(ONE, MODEL, 0, world.now_s)
+            world.health.succeeded(attempt, world.now_s)
+        elif event[0].isdigit():
+            world.now_s += float(event)
+        else:
+            caller, _, about = event.partition(":")
+            world.refuse("" if caller == "probe" else caller, about or "access")
+    return world
+
+
+@pytest.mark.parametrize(("events", "aside", "due"), [
+    ("ann refused", True, 0),
+    # what a check has cleared no second caller confirms, for a while
+    ("ann answered ann bob ann bob", False, 0),
+    (f"ann answered ann bob ann bob {CLEARED_S} ann", False, 1),
+    # while a check runs a second caller confirms that a key is wrong; the check comes too late
+    ("ann:key bob:key", True, 1),
+    ("ann:key bob:key answered", True, 0),
+    # of what a key may do a check speaks first; when it cannot tell, two callers do
+    *((f"ann:{about} bob:{about}", False, 1) for about in ("access", "quota")),
+    *((f"ann:{about} bob:{about} undecided", True, 0) for about in ("access", "quota")),
+    # a check that could not tell is not repeated as often as the key is refused
+    (f"ann undecided {OFTEN}", False, 0),
+    (f"ann undecided {OFTEN} {NEXT_CHECK_S} ann", False, 1),
+    (f"ann undecided {OFTEN} {NEXT_CHECK_S} ann undecided bob", True, 0),
+    # probes confirm at once, but for what the key may do; then the first caller is no second one
+    ("probe:key", True, 0),
+    ("probe:quota", True, 0),
+    ("probe", False, 1),
+    ("probe ann undecided", False, 0),
+    ("probe ann undecided bob", True, 0),
+])  # fmt: skip
+def test_what_refusals_and_checks_make_of_a_key(events, aside, due):
+    world = play(events)
+    assert (world.aside, len(world.due), len(world.told)) == (aside, due, aside)
+    assert world.health.fault_of(ONE, MODEL, 1, world.now_s)[0] == ""  # its neighbour
+
+
+@pytest.mark.parametrize(("events", "aside"), [
+    ("ann ann ann", False),
+    ("ann ann ann bob", True),
+    ("ann well bob", False),  # a call that goes well clears the key
+    (f"ann well bob {HISTORY_S + 1} ann", False),  # long after
+])  # fmt: skip
+def test_without_checks_a_second_caller_confirms(events, aside):
+    assert play(events, checks=False).aside is aside
+
+
 def test_a_refusal_to_one_caller_asks_for_one_check_and_no_more():
     world = World()
     for _ in range(3 * CONSECUTIVE_FAULTS):
@@ -54,26 +113,6 @@ def test_a_refusal_to_one_caller_asks_for_one_check_and_no_more():
     assert not world.aside and world.told == []
     world.refuse("ann", key=1)
     assert [one.key for one in world.due] == [0, 1]  # each key for itself
-
-
-def test_a_check_that_is_refused_puts_the_key_aside():
-    world = World()
-    world.refuse("ann")
-    world.checked(True)
-    assert world.aside and len(world.told) == 1
-    assert world.health.fault_of(ONE, MODEL, 1, 0.0)[0] == ""
-
-
-def test_what_a_check_has_cleared_no_second_caller_confirms():
-    world = World()
-    world.refuse("ann")
-    world.checked(False)
-    for caller in ("ann", "bob") * 2:
-        world.refuse(caller)
-    assert not world.aside and world.due == []
-    world.now_s = CLEARED_S
-    world.refuse("ann")
-    assert len(world.due) == 1
 
 
 def test_one_caller_alone_never_opens_a_circuit_and_several_do_for_the_model():
@@ -87,78 +126,6 @@ def test_one_caller_alone_never_opens_a_circuit_and_several_do_for_the_model():
         world.refuse(f"user {number}")
     assert world.health.fault_of(ONE, MODEL, 0, 0.0)[0] not in ("", KEY_SUSPENDED)
     assert world.health.fault_of(ONE, "another", 0, 0.0)[0] == ""
-
-
-def test_while_a_check_runs_a_second_caller_confirms_that_a_key_is_wrong():
-    world = World()
-    world.refuse("ann", "key")
-    world.refuse("bob", "key")
-    assert world.aside
-    world.checked(False)  # too late
-    assert world.aside
-
-
-@pytest.mark.parametrize("about", ["access", "quota"])
-def test_of_what_a_key_may_do_a_check_speaks_first(about):
-    world = World()
-    world.refuse("ann", about)
-    world.refuse("bob", about)
-    assert not world.aside
-    world.checked(None)  # it could not tell: two callers do
-    assert world.aside
-
-
-def test_a_second_caller_confirms_what_no_check_could_tell():
-    world = World()
-    world.refuse("ann")
-    world.checked(None)
-    for _ in range(CONSECUTIVE_FAULTS):
-        world.refuse("ann")
-    assert not world.aside and world.due == []  # not as often as it is refused
-    world.now_s = NEXT_CHECK_S
-    world.refuse("ann")
-    assert not world.aside and len(world.due) == 1
-    world.checked(None)
-    world.refuse("bob")
-    assert world.aside
-
-
-def test_without_checks_a_second_caller_confirms():
-    world = World(checks=False)
-    for _ in range(3):
-        world.refuse("ann")
-    assert not world.aside
-    world.refuse("bob")
-    assert world.aside
-
-
-def test_a_call_that_goes_well_clears_the_key():
-    world = World(checks=False)
-    world.refuse("ann")
-    world.health.succeeded(world.health.begin(ONE, MODEL, 0, 0.0), 0.0)
-    world.refuse("bob")
-    assert not world.aside
-    world.now_s = HISTORY_S + 1
-    world.refuse("ann")  # long after
-    assert not world.aside
-
-
-@pytest.mark.parametrize("about", ["key", "quota"])
-def test_probes_confirm_at_once(about):
-    world = World()
-    world.refuse("", about)
-    assert world.aside and world.due == []
-
-
-def test_a_probe_that_may_not_do_what_it_asks_for_is_checked():
-    world = World()
-    world.refuse("")
-    assert not world.aside and len(world.due) == 1
-    world.refuse("ann")  # not a second user: the first one
-    world.checked(None)
-    assert not world.aside
-    world.refuse("bob")
-    assert world.aside
 
 
 def test_a_key_that_is_aside_stays_so_until_a_check_of_its_refused_probe_ends():
@@ -211,7 +178,3 @@ def test_a_check_of_a_key_that_is_no_suspect_any_more_says_nothing():
     world.refuse("bob", "key")
     world.health.keys.checked(late, 1.0, None)
     assert len(world.told) == 1
-
-
-def test_the_first_refusal_is_unknown():
-    assert RefusalHistory().record_refusal(KeyRefusal("ann"), 0.0) == "unknown"

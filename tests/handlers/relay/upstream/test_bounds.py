@@ -66,17 +66,6 @@ async def test_full_sink_pauses_the_upstream(open_stream, collect):
     assert sink.data == data
 
 
-async def test_nothing_comes_while_the_sink_is_full(open_stream, collect):
-    data, sent = noise(4 << 20), [0]
-    exchange, _ = await open_stream(flood(data, sent))
-    sink = collect(exchange, capacity_bytes=1)
-    for parts in (1, 2):
-        await stands_still(lambda: sent[0])
-        assert len(sink.parts) == parts
-        exchange.resume()
-    exchange.cancel()
-
-
 async def test_own_bound_before_there_is_a_sink(pass_s, open_stream, collect):
     data, sent = noise(12 << 20), [0]
     exchange, _ = await open_stream(flood(data, sent), idle_timeout_s=3)
@@ -325,12 +314,6 @@ async def test_whole_answers_are_bounded(start, stream, limit, excess):
         assert exchange.body == noise(limit + 16)[:limit]
 
 
-async def test_large_whole_answer(ask):
-    data = noise(10 << 20)
-    exchange, _ = await ask(answering(data))
-    assert exchange.body == data
-
-
 async def test_endless_answer_ends(fail):
     gone = asyncio.Event()
 
@@ -371,11 +354,6 @@ async def test_packed_whole_answer(ask, encoding):
     assert exchange.body == data
 
 
-async def test_packed_answer_without_a_body(ask):
-    exchange, _ = await ask(answering(b"", headers=["Content-Encoding: gzip"]))
-    assert exchange.body == b""
-
-
 async def test_packed_stream_comes_event_by_event(open_stream, collect):
     go = asyncio.Semaphore(0)
 
@@ -393,21 +371,6 @@ async def test_packed_stream_comes_event_by_event(open_stream, collect):
     sink = collect(exchange, came=go.release)
     assert await sink.ended is None
     assert sink.parts == [b"data: %d\n\n" % number for number in range(10)]
-
-
-async def test_packed_stream_obeys_a_full_sink(open_stream, collect):
-    data = bytes(8 << 20)  # unpacks a thousandfold
-    script = streaming(gzip.compress(data), headers=["Content-Encoding: gzip"])
-    exchange, _ = await open_stream(script)
-    sink = collect(exchange, capacity_bytes=100_000)
-    for _ in range(1000):
-        await asyncio.sleep(0)
-        assert sink.waiting_bytes < 200_000
-        if sink.ended.done():
-            break
-        sink.drain()
-    assert await sink.ended is None
-    assert sink.data == data
 
 
 MEGABYTE = 1 << 20

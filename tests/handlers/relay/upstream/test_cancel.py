@@ -97,15 +97,6 @@ async def test_a_request_that_the_vendor_refuses_is_not_in_its_hands(start, stat
     exchange.cancel()
 
 
-async def test_cancel_wakes_who_waits(start):
-    exchange, upstream = await start(hang)
-    waiting = asyncio.ensure_future(asyncio.wait([exchange.head]))
-    await until(lambda: upstream.requests)
-    exchange.cancel()
-    await waiting
-    assert exchange.head.cancelled()
-
-
 async def test_cancel_while_connecting_and_resolving(client, ask, request_to, full_backlog):
     for url in (full_backlog, "http://nowhere.invalid/"):
         for pause_s in (0, 0.02):
@@ -188,27 +179,6 @@ async def test_cancelling_each_other_at_the_end(client, serve, request_to):
     await later[0].head
     assert later[0].body == b"later"
     assert ends == [None]
-
-
-async def test_many_streams_at_once(client, serve, request_to, collect):
-    async def script(peer, head, body):
-        await peer.begin_stream()
-        for number in range(20):
-            await peer.chunk(b"data: %b %d\n\n" % (body, number))
-            await asyncio.sleep(0.001)
-        await peer.end_stream()
-
-    upstream = await serve(script, backlog=256)
-
-    async def stream(number):
-        exchange = client.start(request_to(upstream.url, body=b"%d" % number, stream=True))
-        await exchange.head
-        sink = collect(exchange)
-        assert await sink.ended is None
-        assert sink.data == b"".join(b"data: %d %d\n\n" % (number, n) for n in range(20))
-
-    await asyncio.gather(*[stream(number) for number in range(100)])
-    assert upstream.connections <= 100
 
 
 async def test_fetch_beside_exchanges(client, serve, request_to, collect):

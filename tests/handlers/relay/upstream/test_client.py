@@ -97,18 +97,6 @@ async def test_only_names_that_resolve_and_only_http_and_https(client, request_t
     assert (await failure(client.start(request_to(url)))).kind == kind
 
 
-# Connections
-
-
-async def test_connections_are_kept(client, serve, request_to):
-    upstream = await serve(echo)
-    for number in range(20):
-        exchange = client.start(request_to(upstream.url, body=b"%d" % number))
-        await exchange.head
-        assert exchange.body == b"%d" % number
-    assert (upstream.connections, len(upstream.requests)) == (1, 20)
-
-
 async def test_request_is_sent_again_when_a_kept_connection_is_dead(client, serve, request_to):
     async def script(peer, head, body):
         if upstream.connections == 1 and len(upstream.requests) == 2:
@@ -214,12 +202,6 @@ async def test_tls_with_a_certificate_of_the_systems_store(
     client.close()
 
 
-async def test_tls_with_an_unknown_certificate(client, authority, serve, request_to):
-    upstream = await serve(echo, ssl=authority.server_context())
-    assert (await failure(client.start(request_to(upstream.url)))).kind == "tls"
-    assert upstream.requests == []
-
-
 async def test_tls_to_a_plain_port(client, serve, request_to):
     async def garbage(reader, writer):
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -230,9 +212,6 @@ async def test_tls_to_a_plain_port(client, serve, request_to):
     error = await failure(client.start(request_to(f"https://127.0.0.1:{port}/")))
     assert error.kind == "tls"
     server.close()
-
-
-# Broken answers
 
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -281,9 +260,6 @@ async def test_head_that_never_ends_is_bounded(pass_s, start):
 async def test_large_head_within_the_bound(ask):
     exchange, _ = await ask(answering(headers=filled(20)))
     assert exchange.header("x-filler-19") == "x" * 3000
-
-
-# Sockets
 
 
 async def test_descriptor_that_was_closed_and_used_again(client, caplog):

@@ -176,9 +176,6 @@ async def test_bare_line_feeds(ask):
     assert (exchange.status, exchange.body, exchange.header("X-A")) == (201, b"ok", "b")
 
 
-# Cut answers
-
-
 CUT = [
     b"Transfer-Encoding: chunked\r\n\r\na\r\n" + EVENT + b"\r\n",
     b"Transfer-Encoding: chunked\r\n\r\n40\r\n" + EVENT,
@@ -219,9 +216,6 @@ async def test_bytes_behind_the_content_length_are_left(client, serve, request_t
         assert exchange.body == b"ok"
 
 
-# Deadlines
-
-
 _STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 
 
@@ -251,25 +245,6 @@ async def test_silent_upstream(pass_s, start, stream, sent, kind, seconds):
     await pass_s(1)
     assert (await failure(exchange)).kind == kind
     await asyncio.wait_for(gone.wait(), 5)
-
-
-async def test_first_byte_limit_is_not_for_later_ones(pass_s, start):
-    go = asyncio.Semaphore(0)
-
-    async def script(peer, head, body):
-        await peer.begin_stream("Content-Type: a/b")
-        for _ in range(4):
-            await go.acquire()
-            await peer.chunk(b"x")
-        await peer.end_stream()
-
-    exchange, _ = await start(script, first_byte_timeout_s=6, idle_timeout_s=20)
-    for number in range(1, 5):
-        await pass_s(6)
-        go.release()
-        await until(lambda number=number: exchange._size == number or exchange.head.done())
-    await exchange.head
-    assert exchange.body == b"x" * 4
 
 
 async def test_stream_falls_silent(pass_s, open_stream, collect):
@@ -371,9 +346,6 @@ def test_a_body_follows_another_and_each_may_be_sent_twice():
         source.close()
     source.fill(b"left unread")
     assert not source.taken
-
-
-# After the terminal marker
 
 
 async def test_finish_within_gives_the_connection_back(open_stream, collect, client, request_to):

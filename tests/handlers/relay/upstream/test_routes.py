@@ -53,13 +53,15 @@ def behind(serve, proxy_to, authority):
     return begin
 
 
-async def test_a_plain_upstream_is_asked_through_the_proxy(client, request_to, behind):
-    upstream, proxy, route = await behind()
+@pytest.mark.parametrize(("scheme", "tls"), [("http", False), ("socks5", False), ("socks5", True)])
+async def test_an_upstream_is_asked_through_the_proxy(client, request_to, behind, scheme, tls):
+    upstream, proxy, route = await behind(scheme, tls=tls)
     exchange = client.start(request_to(named(upstream), route=route))
     await exchange.head
     assert (exchange.status, exchange.body) == (200, b'{"model":"m"}')
-    assert proxy.asked == [f"POST {named(upstream)}"]
-    assert b"Authorization: Bearer upstream-key" in proxy.heads[0]
+    url = named(upstream)
+    assert proxy.asked == [f"POST {url}" if scheme == "http" else f"SOCKS {url.split('/')[2]}"]
+    assert scheme != "http" or b"Authorization: Bearer upstream-key" in proxy.heads[0]
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -77,15 +79,6 @@ async def test_a_tls_upstream_is_asked_through_a_tunnel(client, request_to, behi
     # What is for the upstream is not told the proxy, nor the other way round.
     assert b"upstream-key" not in proxy.heads[0]
     assert b"roxy-" not in upstream.requests[0][0]
-
-
-@pytest.mark.parametrize("tls", [False, True])
-async def test_socks(client, request_to, behind, tls):
-    upstream, proxy, route = await behind("socks5", tls=tls)
-    exchange = client.start(request_to(named(upstream), route=route))
-    await exchange.head
-    assert exchange.body == b'{"model":"m"}'
-    assert proxy.asked == [f"SOCKS {named(upstream).split('/')[2]}"]
 
 
 async def test_a_proxy_that_speaks_tls(client, serve, request_to, proxy_to, authority):
@@ -158,9 +151,6 @@ async def test_handles_of_routes_serve_no_other(client, request_to, behind):
     assert (client.idle_connections.spare, client.idle_connections.connections) == (0, 2)
 
 
-# Certificates
-
-
 async def test_certificates_of_a_private_authority(client, serve, request_to, authority, tmp_path):
     upstream = await serve(echo, ssl=authority.server_context())
     other = Authority(tmp_path, "other")
@@ -205,9 +195,6 @@ async def test_a_file_that_is_gone_or_changed(
     authority.ca_file.write_bytes(renewed.ca_file.read_bytes())
     other = await serve(script, ssl=renewed.server_context())
     await client.start(request_to(other.url, route=route)).head
-
-
-# Private addresses
 
 
 async def test_a_private_proxy_may_lead_to_the_internet_alone(
