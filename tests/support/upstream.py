@@ -75,20 +75,15 @@ class VendorProcess:
 
 
 class ScriptedUpstream:
-    """Starts the vendor on a free port (or the given one); ends it with `close` or `with`.
-
-    It streams fast, unless `paced` as an operator's demo vendor is.
-    """
+    """Starts the vendor on a free port (or the given one); ends it with `close` or `with`."""
 
     def __init__(
         self,
         samples: Path | None = None,
         log_file: Path | None = None,
         port: int = 0,
-        *,
-        paced: bool = False,
     ) -> None:
-        arguments = [f"--port={port}", *(["--paced"] if paced else ())]
+        arguments = [f"--port={port}"]
         if samples is None and SAMPLES.is_dir():
             samples = SAMPLES
         if samples is not None:

@@ -15,13 +15,11 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.vendor import perform
 from tests.vendor.log import RequestLog
 from tests.vendor.server import VendorServer, raise_descriptor_limit
 
 HOST = "127.0.0.1"
 MESSAGE_BYTES_MAX = 65_536
-GAP_MS = 2  # what a person sees as a stream takes tests too long
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -31,13 +29,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     start.add_argument("--port", type=int, help="0: a free one")
     parser.add_argument("--samples", type=Path, help="directory of sample files")
     parser.add_argument("--log", type=Path, help="file that gets a line for each request")
-    parser.add_argument("--paced", action="store_true", help="stream as an operator's demo does")
     options = parser.parse_args(arguments)
     if options.fork is not None:
         fork_vendors(socket.socket(fileno=options.fork))
         return
-    if not options.paced:
-        perform.STREAM_GAP_MS = GAP_MS
     raise_descriptor_limit()
     server = VendorServer(RequestLog(options.log), options.samples)
     asyncio.run(serve(server, options.port))

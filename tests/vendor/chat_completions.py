@@ -94,8 +94,6 @@ class ChatCompletions(OpenAIFamily, demo.ChatCompletions):
         self, request: ModelRequest, answer: ModelAnswer, script: Script
     ) -> dict[str, Any]:
         value = self.plain(request, answer)
-        if script.usage == "none":
-            del value["usage"]
         if script.refusal:
             for choice in value["choices"]:
                 choice["message"] |= {"content": None, "refusal": "".join(answer.pieces)}
@@ -108,7 +106,7 @@ class ChatCompletions(OpenAIFamily, demo.ChatCompletions):
         output = answer.counts.reasoning
         for event in self.events(request, answer):
             if not event["choices"]:
-                if script.usage not in ("none", "finish_chunk", "cumulative"):
+                if script.usage not in ("finish_chunk", "cumulative"):
                     yield from (event,) * (2 if script.usage == "repeated" else 1)
                 continue
             [choice] = event["choices"]

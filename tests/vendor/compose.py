@@ -32,9 +32,7 @@ ARRAY_END = b"]"
 COMMENT = b": keep-alive\n\n"
 BOMB_BLOCKS = 256  # of one MiB each
 SLOW_PIECE_BYTES = 16
-WRONG_LENGTH_EXTRA_BYTES = 1000
-SAMPLE_NAME = re.compile(r"([a-z0-9_]+)(\.json|\.sse)?")
-SAMPLE_STATUS = re.compile(r"error_([0-9]{3})")
+SAMPLE_NAME = re.compile(r"[a-z0-9_]+")
 EVENT = re.compile(rb".*?(?:\r\n\r\n|\n\n|\r\r)|.+\Z", re.DOTALL)
 
 
@@ -125,24 +123,13 @@ class Composer:
 
     def _error(self, status: int) -> Answer:
         refusal = self._refusal(status)
-        shaped = self.family.refusal(refusal, self.request_id)
-        message = refusal.message
-        match self.script.body:
-            case "html":
-                page = HTML_PAGE.replace(b"Not the answer you asked for", message.encode())
-                return plain_answer(status, HTML_TYPE, page)
-            case "text":
-                return plain_answer(status, "text/plain; charset=utf-8", message.encode())
-            case "empty":
-                return plain_answer(status, JSON_TYPE, b"")
-            case "array":
-                return json_answer(status, [shaped])
-            case "detail" | "message" as name:
-                return json_answer(status, {name: message})
-            case "error_text":
-                return json_answer(status, {"error": message})
-            case _:
-                return json_answer(status, shaped)
+        message = refusal.message.encode()
+        if self.script.body == "html":
+            page = HTML_PAGE.replace(b"Not the answer you asked for", message)
+            return plain_answer(status, HTML_TYPE, page)
+        if self.script.body == "text":
+            return plain_answer(status, "text/plain; charset=utf-8", message)
+        return json_answer(status, self.family.refusal(refusal, self.request_id))
 
     def _usual(self) -> Answer:
         if self.route.task == "count":
@@ -155,20 +142,18 @@ class Composer:
         return self._plain(encode_json(self.family.scripted(self.request, answer, self.script)))
 
     def _sample(self) -> Answer:
-        match = SAMPLE_NAME.fullmatch(self.script.sample or "")
-        ending = ".sse" if self.request.stream else ".json"
-        if match is None or self.samples is None:
+        name = self.script.sample or ""
+        if not SAMPLE_NAME.fullmatch(name) or self.samples is None:
             raise Refusal("no such sample, or no --samples directory", kind="plain")
-        path = self.samples / self.family.name / (match[1] + (match[2] or ending))
-        if not path.is_file() and match[2] is None:
+        path = self.samples / self.family.name / f"{name}.sse"
+        if not self.request.stream or not path.is_file():
             path = path.with_suffix(".json")
         if not path.is_file():
             raise Refusal(f"no sample {path.name} of {self.family.name}", kind="plain")
         data = path.read_bytes()
         if path.suffix == ".sse":
             return self._stream(iter(EVENT.findall(data)))
-        status = SAMPLE_STATUS.match(path.name)
-        return replace(self._plain(data), status=int(status[1]) if status else 200)
+        return self._plain(data)
 
     def _plain(self, body: bytes) -> Answer:
         script = self.script
@@ -178,11 +163,7 @@ class Composer:
         steps: list[Step] = [shown[start : start + size] for start in range(0, len(shown), size)]
         if ending is not None:
             steps.append(ending)
-        length = None if clean else len(body)
-        if script.wrong_length:
-            steps.append(Ending.CUT)
-            length = len(body) + WRONG_LENGTH_EXTRA_BYTES
-        return Answer(200, JSON_TYPE, steps, length)
+        return Answer(200, JSON_TYPE, steps, None if clean else len(body))
 
     def _stream(self, events: Iterator[bytes]) -> Answer:
         array = self.request.framing == "json_array"
@@ -192,12 +173,7 @@ class Composer:
         steps = self._faulted(events)
         if array:
             steps = _array(steps)
-        if not self.script.wrong_length:
-            return Answer(200, kind, steps, streaming=True)
-        listed = list(steps)
-        size = sum(len(step) for step in listed if isinstance(step, bytes))
-        length = size + WRONG_LENGTH_EXTRA_BYTES
-        return Answer(200, kind, [*listed, Ending.CUT], length, streaming=True)
+        return Answer(200, kind, steps, streaming=True)
 
     def _end(self) -> tuple[int | None, Ending | None, bool]:
         """Where the answer ends before its time, how, and whether its body is ended properly."""
@@ -216,34 +192,30 @@ class Composer:
         at, ending, _ = self._end()
         if script.error_event is not None:
             at = script.error_event
-        index = 0
         first = last = b""
         for index, event in enumerate(events):
             if index == at:
                 break
             if index == script.garbage:
-                yield self._dressed(index, self.family.garbage)
-            yield self._dressed(index, event)
+                yield self._dressed(self.family.garbage)
+            yield self._dressed(event)
             first, last = first or event, event
         if script.error_event is not None:
             refusal = self._refusal(self.family.error_event_status)
             refusal.after = first, last
-            yield self._dressed(index, self.family.error_event(refusal, self.request_id))
+            yield self._dressed(self.family.error_event(refusal, self.request_id))
             if self.request.framing == "json_array":
                 yield ARRAY_END
         if ending is not None:
             yield ending
 
-    def _dressed(self, index: int, event: bytes) -> bytes:
+    def _dressed(self, event: bytes) -> bytes:
         """The event with what the script puts before it, and with its line ends."""
         if self.script.comments:
             event = COMMENT + event
-        if self.script.ping and index:
-            event = self.family.ping + event
-        if not (self.script.crlf or self.script.cr):
-            return event
-        ends = b"\r\n" if self.script.crlf else b"\r"
-        return event.replace(b"\r\n", b"\n").replace(b"\n", ends)
+        if self.script.crlf:
+            event = event.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
+        return event
 
 
 def _array(steps: Iterable[Step]) -> Iterator[Step]:

@@ -104,23 +104,19 @@ class Script:
     refusal: bool = _flag()  # the model declines
     sample: str | None = _text()  # a sample file, byte for byte
     tokens: tuple[int, ...] | None = _counts()  # that are reported in place of the counted ones
-    usage: str | None = _choice("none", "zero", "absurd", "repeated", "cumulative", "finish_chunk")
+    usage: str | None = _choice("absurd", "repeated", "cumulative", "finish_chunk")
     no_done: bool = _flag()  # the stream lacks its terminal marker
     flood: int | None = _number(1, MEBIBYTES_MAX)  # MiB of 4 KiB deltas at full speed
     # How the bytes travel.
     split: int | None = _number(1, PIECE_BYTES_MAX)  # pieces of so many bytes
-    batch: int | None = _number(1, EVENTS_MAX)  # events a write
     comments: bool = _flag()
-    ping: bool = _flag()
     crlf: bool = _flag()
-    cr: bool = _flag()
     gzip: bool = _flag()
     gzip_bomb: bool = _flag()
     big_headers: int | None = _number(1, HEADERS_KIBIBYTES_MAX)
-    wrong_length: bool = _flag()
     # Errors of the vendor.
     status: int | None = _number(400, 599)
-    body: str | None = _choice("html", "text", "empty", "array", "detail", "message", "error_text")
+    body: str | None = _choice("html", "text")
     type: str | None = _text()
     code: str | None = _text()
     message: str | None = _text()

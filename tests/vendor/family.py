@@ -55,7 +55,6 @@ class StrictFamily(demo.Family):
     """A family of demo with checks of requests, and with hooks for the script."""
 
     garbage: bytes  # an event whose data is no JSON
-    ping = b""  # the keep-alive event
     error_event_status = 503
     headers: Mapping[str, str] = {}
 

@@ -50,7 +50,6 @@ HEADERS = {
 
 class GenerateContent(StrictFamily, demo.GenerateContent):
     garbage = b'data: {"candidates":[{"content":{"par\r\n\r\n'
-    ping = b"\r\n"
     headers = HEADERS
 
     def find(self, path: str, headers: Mapping[str, str]) -> Route | None:
@@ -111,10 +110,7 @@ class GenerateContent(StrictFamily, demo.GenerateContent):
     def scripted(
         self, request: ModelRequest, answer: ModelAnswer, script: Script
     ) -> dict[str, Any]:
-        value = self.plain(request, _shown(answer, script))
-        if script.usage == "none":
-            del value["usageMetadata"]
-        return _marked(value, script)
+        return _marked(self.plain(request, _shown(answer, script)), script)
 
     def scripted_events(
         self, request: ModelRequest, answer: ModelAnswer, script: Script
@@ -123,7 +119,7 @@ class GenerateContent(StrictFamily, demo.GenerateContent):
         for event in self.events(request, _shown(answer, script)):
             is_last = "finishReason" in event["candidates"][0]
             usage = event["usageMetadata"]
-            if script.usage == "none" or (script.usage == "finish_chunk" and not is_last):
+            if script.usage == "finish_chunk" and not is_last:
                 event = {name: value for name, value in event.items() if value is not usage}
             yield _marked(event, script)
         if script.usage == "repeated":

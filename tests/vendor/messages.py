@@ -43,7 +43,6 @@ HEADERS = {
 
 class Messages(StrictFamily, demo.Messages):
     garbage = b'event: content_block_delta\ndata: {"type":"content_block_delta","ind\n\n'
-    ping = b'event: ping\ndata: {"type":"ping"}\n\n'
     error_event_status = 529
     headers = HEADERS
 
@@ -94,8 +93,6 @@ class Messages(StrictFamily, demo.Messages):
         self._threads.keep(request, value["id"], value["content"])
         if script.refusal:
             value |= REFUSED
-        if script.usage == "none":
-            del value["usage"]
         return value
 
     def scripted_events(
@@ -103,16 +100,12 @@ class Messages(StrictFamily, demo.Messages):
     ) -> Iterator[dict[str, Any]]:
         events = self.events(request, answer)
         start = next(events)
-        if script.usage == "none":
-            del start["message"]["usage"]
         yield start
         output = answer.counts.reasoning
         for event in without(events, "message_stop"):
             if event["type"] == "message_delta":
                 if script.refusal:
                     event["delta"] |= REFUSED
-                if script.usage == "none":
-                    del event["usage"]
                 yield from (event,) * (2 if script.usage == "repeated" else 1)
                 continue
             yield event

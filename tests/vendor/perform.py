@@ -14,7 +14,7 @@ from tests.vendor.compose import Answer, Ending
 from tests.vendor.http1 import ClientGone, Hangup, Wire
 from tests.vendor.log import Entry
 
-STREAM_GAP_MS = 30  # slow enough that a person sees the answer stream
+STREAM_GAP_MS = 2
 FLOOD_BATCH = 16
 GZIP_WINDOW_BITS = 31
 LAST_CHUNK = b"0\r\n\r\n"
@@ -85,7 +85,7 @@ class Performance:
 
     async def _send_steps(self) -> None:
         script = self._script
-        batch_max = script.batch or (FLOOD_BATCH if script.flood else 1)
+        batch_max = FLOOD_BATCH if script.flood else 1
         gap_ms = script.ms
         if gap_ms is None:
             paced = (self._answer.streaming and not script.flood) or script.slow_body

@@ -78,9 +78,7 @@ class Responses(OpenAIFamily, demo.Responses):
         self, request: ModelRequest, answer: ModelAnswer, script: Script
     ) -> dict[str, Any]:
         finished = self.plain(request, answer)
-        if script.usage == "none":
-            finished["usage"] = None
-        if _refuses(script):
+        if script.refusal:
             for item in finished["output"]:
                 _refuse_item(item)
         self._keep(request, finished, script)
@@ -102,7 +100,7 @@ class Responses(OpenAIFamily, demo.Responses):
     ) -> Iterator[dict[str, Any]]:
         padded = (request.body.get("stream_options") or {}).get("include_obfuscation")
         for event in events:
-            if _refuses(script):
+            if script.refusal:
                 event = _refused(event)
             if padded and "delta" in event:
                 event["obfuscation"] = "x" * (-len(event["delta"]) % PADDED_CHARACTERS)
@@ -112,8 +110,6 @@ class Responses(OpenAIFamily, demo.Responses):
                     queued = {**event["response"], "status": "queued"}
                     yield {"type": "queued", "response": queued}
                 continue
-            if script.usage == "none":
-                event["response"]["usage"] = None
             # Before the last event: who has seen that may name the response at once.
             self._keep(request, event["response"], script)
             if not script.no_done:
@@ -167,11 +163,6 @@ class Responses(OpenAIFamily, demo.Responses):
     def _keep(self, request: ModelRequest, finished: dict[str, Any], script: Script) -> None:
         if finished["store"] and script.flood is None:
             self._shelf.put(finished, _input_items(request))
-
-
-def _refuses(script: Script) -> bool:
-    # `type` names the kind of an error; where none is asked for, that of the answer's part.
-    return script.refusal or script.type == "refusal"
 
 
 def _refuse_item(item: dict[str, Any]) -> None:

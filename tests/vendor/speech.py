@@ -50,8 +50,6 @@ def _answer(request: ModelRequest, script: Script, turn: Turn | None) -> ModelAn
 
 
 def _counts(counts: TokenCounts, script: Script) -> TokenCounts:
-    if script.usage == "zero":
-        return TokenCounts(0, 0, 0)
     if script.usage == "absurd":
         return TokenCounts(ABSURD_TOKENS, ABSURD_TOKENS, 0)
     if script.tokens is not None:
