@@ -39,31 +39,12 @@ TALK = {
     ],
 }
 ENABLED = {"type": "enabled", "budget_tokens": 1024}
-ANSWERED = TALK["messages"][:2]
-
-
-def system(content):
-    return {"role": "system", "content": content}
 
 
 def json_answer(**schema):
     return {"format": {"type": "json_schema", "schema": {**CLOSED, **schema}}}
 
 
-MESSAGES_ACCEPTED = [
-    {"max_tokens": 0, "messages": [user(), user("more")]},
-    {"temperature": 1, "top_p": 0.5, "top_k": 3, "stop_sequences": ["x"], "system": "s"},
-    {"metadata": {"user_id": "u"}, "system": [MARKED], "messages.0.content": [MARKED, MARKED]},
-    {"messages": [user(), system("reminder")]},
-    {"messages": [*ANSWERED, user([RESULT]), user([RESULT2])]},
-    {"messages": [*ANSWERED, system("x"), user([RESULT, RESULT2])]},
-    {"tools": [*TALK["tools"], {"type": "web_search_20260318", "name": "web_search"}]},
-    {"tool_choice": {"type": "tool", "name": "f"}},
-    {"thinking": ENABLED, "tools.0": TALK["tools"][0] | MARK},
-    {"thinking": {"type": "adaptive", "display": "omitted"}, "output_config": {"effort": "high"}},
-    {"thinking": {"type": "adaptive"}, "messages.1.content.0": TEXT},
-    {"output_config": json_answer()},
-]
 MESSAGES_REFUSED = [
     wrong("unknown_field", 1),
     wrong("stream_options", {"include_usage": True}),
@@ -132,11 +113,6 @@ MESSAGES_REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("changes", MESSAGES_ACCEPTED)
-def test_messages_accepted(changes):
-    assert read_messages(changed(TALK, changes)).model == "m"
-
-
 @pytest.mark.parametrize(("changes", "place"), MESSAGES_REFUSED)
 def test_messages_refused(changes, place):
     assert refused_at(read_messages, changed(TALK, changes)) == place
@@ -152,7 +128,7 @@ def test_messages_refused(changes, place):
 )
 def test_messages_of_the_old_version(changes):
     body = changed(TALK, changes)
-    read_messages(body)
+    assert read_messages(body).model == "m"
     with pytest.raises(Refusal):
         read_messages(body, NEW)
 

@@ -58,24 +58,3 @@ def test_refused(model, fields, words):
     with pytest.raises(Refusal, match=words):
         check(model, fields)
     check(f"another {model}", fields)
-
-
-@pytest.mark.parametrize(
-    ("model", "fields"),
-    [
-        ("gpt-5.5", {"max_completion_tokens": 5, "temperature": 1, "reasoning_effort": "low"}),
-        ("gpt-5-chat-latest", {"temperature": 0.5}),
-        ("gpt-4o", {"max_tokens": 5, "temperature": 0.5}),
-        ("gpt-4o", SCHEMA),
-        ("gpt-4", {}),
-        ("claude-3-7-sonnet", ENABLED),
-        ("claude-sonnet-4-5", ENABLED | EFFORT | {"temperature": 1}),
-        ("claude-sonnet-4-5", PREFILL),
-        ("claude-opus-4-6", ENABLED),
-        ("claude-opus-4-6", {"temperature": 0.5}),
-        ("claude-opus-5", ADAPTIVE | EFFORT | {"temperature": 1}),
-        *(("gemini-2.5-pro", fields) for fields in (BUDGET, ANSWER, TOOL)),
-    ],
-)
-def test_taken(model, fields):
-    check(model, fields)

@@ -1,14 +1,10 @@
 """What the families of the openai SDK refuse, and where: one change to a good request."""
 
-from typing import get_args
-
 import pytest
-from openai.types.responses.response_includable import ResponseIncludable
 
 from demo.family import Route
 from demo.speech import sign
 from tests.vendor.chat_completions import ChatCompletions
-from tests.vendor.directives import PLAIN_SCRIPT
 from tests.vendor.family import Refusal
 from tests.vendor.request_rows import (
     ABSENT,
@@ -22,7 +18,6 @@ from tests.vendor.request_rows import (
     wrong,
 )
 from tests.vendor.responses import Responses
-from tests.vendor.speech import compose
 
 # Chat completions.
 
@@ -54,17 +49,6 @@ def described(**fields):
     return {"type": "json_schema", "json_schema": {"name": "n", **fields}}
 
 
-CHAT_ACCEPTED = [
-    {"unknown_field": {"anything": [1]}, "stream_options": {"include_usage": True}},
-    {"temperature": 2, "top_p": 0.5, "presence_penalty": -2, "n": 3, "seed": 1, "stop": "x"},
-    {"stop": ["a", "b"], "max_tokens": 5, "logprobs": True, "top_logprobs": 3, "user": "u"},
-    {"tool_choice": "required", "parallel_tool_calls": False, "messages": [user()]},
-    {"tool_choice": {"type": "function", "function": {"name": "f"}}},
-    {"tool_choice": {"type": "allowed_tools", "allowed_tools": ALLOWED}},
-    {"tools.0.function": {**STRICT_FUNCTION, "parameters": STRICT}},
-    {"response_format": described(schema={})},
-    {"response_format": described(schema=STRICT, strict=True)},
-]
 CHAT_REFUSED = [
     wrong(
         "tools.0.function", {**STRICT_FUNCTION, "parameters": OPEN}, "tools.0.function.parameters"
@@ -75,13 +59,10 @@ CHAT_REFUSED = [
         "response_format.json_schema.schema",
     ),
     wrong("max_output_tokens", 5),
-    wrong("system", "s"),
     *(wrong("model", value) for value in (ABSENT, "", 4)),
     *(wrong("messages", value) for value in (ABSENT, [], "hi")),
     wrong("messages.1", {"role": "robot", "content": "x"}, "messages.1.role"),
-    wrong("messages.1.role", ABSENT),
     *(wrong("messages.1.content", value) for value in (ABSENT, 4, [])),
-    wrong("messages.1.content.0.type", "tool_use"),
     wrong("messages.1.content.1.image_url.url", "x.png"),
     wrong("messages.0.content.0", IMAGE, "messages.0.content.0.type"),
     wrong("messages.2.tool_calls", ABSENT, "messages.2.content"),
@@ -89,10 +70,7 @@ CHAT_REFUSED = [
     wrong("messages.4", user(), "messages.4"),
     wrong("messages.4", ABSENT, "messages.3"),
     wrong("messages.2.tool_calls.0.id", "c2", "messages.2.tool_calls"),
-    wrong("stream", "yes"),
-    wrong("stream_options", {"include_usage": True}, stream=ABSENT),
     wrong("stream_options", {}, stream=False),
-    wrong("stream_options", {"include_usage": 1}, "stream_options.include_usage"),
     *(wrong("temperature", value) for value in (2.1, "1")),
     wrong("top_p", 1.1),
     wrong("presence_penalty", 3),
@@ -101,23 +79,13 @@ CHAT_REFUSED = [
     wrong("max_tokens", 1, max_completion_tokens=1),
     wrong("stop", ["a"] * 5),
     wrong("top_logprobs", 2),
-    wrong("reasoning_effort", "huge"),
     wrong("tools", []),
-    wrong("tools.0.function", ABSENT),
     wrong("tools.0.function.name", "not ok"),
     wrong("tools.0.function.parameters.type", "array"),
-    wrong("tools.0", {"name": "f", "input_schema": {}}, "tools.0.type"),
     wrong("tool_choice", "auto", tools=ABSENT),
-    wrong("tool_choice", "any"),
     wrong("tool_choice", {"type": "function", "function": {"name": "g"}}),
-    wrong("response_format", {"type": "json"}, "response_format.type"),
     wrong("response_format", described(), "response_format.json_schema.schema"),
 ]
-
-
-@pytest.mark.parametrize("changes", CHAT_ACCEPTED)
-def test_chat_accepted(changes):
-    assert read_chat(changed(CHAT, changes)).model == "m"
 
 
 @pytest.mark.parametrize(("changes", "place"), CHAT_REFUSED)
@@ -183,68 +151,22 @@ def nested(levels):
     return {**STRICT, "properties": {"a": inner}}
 
 
-RESPONSES_ACCEPTED = [
-    {},
-    {"input": "hi", "tools.0.strict": None, "tools.0.parameters": None},
-    {"input.0.content": [{"type": "input_image", "file_id": "file-1", "detail": "low"}]},
-    {"input.0.content": [{"type": "input_file", "file_url": "https://x/a.pdf"}]},
-    {"input": [{"type": "message", "role": "developer", "content": "d"}, user()]},
-    {"input": [user(), assistant("output_text", "text"), assistant("refusal", "refusal")]},
-    {"input.1": {**ITEM_CALL, "id": "fc_9"}, "input.2.output": [WORDS, PHOTO]},
-    {
-        "input.1": {"type": "custom_tool_call", "call_id": "c1", "name": "n", "input": "free"},
-        "input.2.type": "custom_tool_call_output",
-    },
-    {"input": [user(), REASONING, ITEM_CALL, OUTPUT], "instructions": "i", "store": False},
-    {"input": [user(), REASONING, REASONING, ANSWER, user()]},
-    {"input.3": KNOWN_THOUGHT},
-    {"input": [{"type": "compaction", "encrypted_content": sign(b"all of it")}, user()]},
-    {"input": [{"type": "item_reference", "id": "fc_1"}, OUTPUT]},
-    {"input": [{"id": "fc_1"}, OUTPUT]},
-    {"input": [OUTPUT], "previous_response_id": "resp_1"},
-    {"input": [{"type": "web_search_call", "id": "ws_1", "anything": 1}, user()]},
-    {"input": ABSENT, "previous_response_id": "resp_2"},
-    {"stream": True, "stream_options": {"include_obfuscation": False}},
-    {"temperature": 2, "top_p": 0.5, "top_logprobs": 20, "max_output_tokens": 16},
-    {"include": list(get_args(ResponseIncludable)), "metadata": {"a": "b"}, "max_tool_calls": 1},
-    {"client_metadata": {"x": {}}, "user": "u", "background": True},
-    {"reasoning": {"effort": "xhigh", "summary": "auto", "context": "auto"}},
-    {"text": {"format": {"type": "json_object"}, "verbosity": "low"}},
-    {"text": {"format": {"type": "text"}}, "service_tier": "ultrafast", "truncation": "auto"},
-    {"text": {"verbosity": "high"}, "prompt_cache_retention": "24h"},
-    {"text": text_format(strict=True, schema=nested(1))},
-    dict.fromkeys(("store", "tools", "tool_choice", "text", "reasoning")),
-    {"tool_choice": "required", "parallel_tool_calls": False},
-    {"tool_choice": {"type": "function", "name": "f"}},
-    {"tool_choice": {"type": "custom", "name": "n"}},
-    {"tool_choice": ALLOWED_TOOLS},
-    {"tools": [{"type": "web_search", "anything": 1}], "tool_choice": {"type": "web_search"}},
-    {"tools.0": {**TOOL, "strict": True, "parameters": STRICT}},
-]
 FOREIGN = ("messages", "max_tokens", "max_completion_tokens", "response_format", "stop", "n")
 RESPONSES_REFUSED = [
     *(wrong(name, 1) for name in (*FOREIGN, "reasoning_effort")),
     *(wrong("model", value) for value in (ABSENT, "", 4)),
     *(wrong("input", value) for value in (ABSENT, [], 4)),
     wrong("input.0", "hi"),
-    wrong("stream", "yes"),
     wrong("stream_options", {}),
     wrong("stream_options", {"include_usage": True}, "stream_options.include_usage", stream=True),
-    wrong("store", "no"),
     *(wrong("temperature", value) for value in (2.1, "1")),
     wrong("top_p", 1.1),
     wrong("top_logprobs", 21),
     *(wrong("max_output_tokens", value) for value in (15, 16.5)),
     wrong("include", ["usage"], "include.0"),
-    wrong("metadata", {"a": 1}, "metadata.a"),
     wrong("metadata", {str(index): "x" for index in range(17)}),
-    wrong("instructions", ["i"]),
-    wrong("service_tier", "standard"),
-    wrong("truncation", "none"),
     wrong("background", True, store=False),
     wrong("reasoning", {"effort": "huge"}, "reasoning.effort"),
-    wrong("reasoning", {"budget_tokens": 5}, "reasoning.budget_tokens"),
-    wrong("reasoning", {"summary": True}, "reasoning.summary"),
     # State.
     wrong("previous_response_id", "resp_0"),
     wrong("previous_response_id", "resp_2", conversation="conv_1"),
@@ -323,11 +245,6 @@ RESPONSES_REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("changes", RESPONSES_ACCEPTED)
-def test_responses_accepted(changes):
-    assert read_responses(changed(ASKED, changes)).model == "m"
-
-
 @pytest.mark.parametrize(("changes", "place"), RESPONSES_REFUSED)
 def test_responses_refused(changes, place):
     assert refused_at(read_responses, changed(ASKED, changes)) == place
@@ -383,28 +300,3 @@ def test_counting_and_compacting_of_responses(task, body, place):
         assert read_responses(body, task).input_tokens > 0
     else:
         assert refused_at(lambda sent: read_responses(sent, task), body) == place
-
-
-def places(value, path=""):
-    """Yield the places inside a JSON value, as `changed` takes them."""
-    if isinstance(value, (dict, list)):
-        for key, entry in value.items() if isinstance(value, dict) else enumerate(value):
-            yield f"{path}{key}"
-            yield from places(entry, f"{path}{key}.")
-
-
-def test_any_other_value_is_refused_or_answered():
-    family, refused = responses(), 0
-    body = {**ASKED, "stream": True, "reasoning": {"effort": "low"}, "text": text_format()}
-    for place in places(body):
-        for value in (None, True, -1, 2**70, 0.5, "", "x", [], [7], [[]], {}, {"type": "x"}):
-            try:
-                asked = family.read(Route("generate", "POST"), {}, changed(body, {place: value}))
-            except Refusal as refusal:
-                assert family.refusal(refusal, "req_1")["error"]["message"]
-                refused += 1
-                continue
-            answer = compose(asked, PLAIN_SCRIPT)
-            assert family.scripted(asked, answer, PLAIN_SCRIPT)["object"] == "response"
-            assert list(family.stream(asked, answer, PLAIN_SCRIPT))
-    assert refused
