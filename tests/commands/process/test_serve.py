@@ -1,9 +1,16 @@
 """`serve` on the command line, up to the point where a worker would start."""
 
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 import app
 from conf import secrets
+
+APP = Path(app.__file__)
 
 
 @pytest.fixture
@@ -49,3 +56,13 @@ def test_no_configuration_or_secrets_exit_3_with_a_remedy(serve, config, tmp_pat
     monkeypatch.chdir(tmp_path / "empty")
     code, _, err = serve()
     assert code == 3 and "./sluice init" in err and "Traceback" not in err
+
+
+def test_a_port_in_use_exits_1(config):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        argv = [sys.executable, APP, "serve", "--config", config, "--set", f"server.port={port}"]
+        got = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=20)
+    assert got.returncode == 1
+    assert got.stderr.startswith(f"error: server.port {port} ")
+    assert got.stderr.count("\n") == 1
