@@ -48,8 +48,6 @@ class BodyHandler(RelayHandler):
     _unpacking: asyncio.Handle | None = None  # the next step
     _over = False  # `complete` or `refused` was called, or the client disconnected
 
-    # ---- for subclasses --------------------------------------------------------------------------
-
     def check_head(self) -> Awaitable[None] | None:
         """Check the head; return what has to be awaited, None when nothing has."""
         raise NotImplementedError
@@ -81,8 +79,6 @@ class BodyHandler(RelayHandler):
             self._packed = PackedBody(self.site.settings.server.max_body_bytes)
         elif coding != "identity":
             raise Fault(Condition.CONTENT_ENCODING)
-
-    # ---- for HandlerRun --------------------------------------------------------------------------
 
     def prepare(self) -> Coroutine[Any, Any, None] | None:
         """Check the head; the body, if any, comes afterwards."""
@@ -155,8 +151,6 @@ class BodyHandler(RelayHandler):
             self.refusal = self.refusal or Fault(Condition.BODY_TIMEOUT)
             self._end_refused()
 
-    # ---- the body's bytes ------------------------------------------------------------------------
-
     def _evict(self, fault: Fault) -> None:
         """Refuse the unfinished body, whose memory is needed, or store no more of it."""
         if self.refusal is None:
@@ -204,8 +198,6 @@ class BodyHandler(RelayHandler):
         """Return the whole body, without keeping a copy."""
         parts, self._parts = self._parts, None
         return b"".join(parts or ())
-
-    # ---- packed bodies ---------------------------------------------------------------------------
 
     def _unpack_soon(self) -> None:
         if self._unpacking is None:
@@ -259,8 +251,6 @@ class BodyHandler(RelayHandler):
 
     def _worded(self, fault: Fault) -> Fault:
         return self._too_large() if fault.condition is Condition.TOO_LARGE else fault
-
-    # ---- refusals --------------------------------------------------------------------------------
 
     def _refuse_head(self, fault: Fault) -> None:
         if fault.condition in self.LOOKED_INTO:

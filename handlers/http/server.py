@@ -53,8 +53,6 @@ class Server:
         self._listeners.append(listener)
         self._loop.add_reader(listener, self._accept_some, listener)
 
-    # ---- for connections -------------------------------------------------------------------------
-
     def malformed(
         self, message: str, request: Request | None
     ) -> tuple[int, Sequence[Header], bytes]:
@@ -78,8 +76,6 @@ class Server:
     def closed(self, connection: ClientConnection) -> None:
         self._connections.discard(connection)
         self._lingering_long.discard(connection)
-
-    # ---- for the process -------------------------------------------------------------------------
 
     @property
     def connections(self) -> int:

@@ -71,8 +71,6 @@ class RecentResponses:
         finally:
             fcntl.lockf(descriptor, fcntl.LOCK_UN, _HEADER_BYTES)
 
-    # ---- ids -------------------------------------------------------------------------------------
-
     def put(self, user_id: str, stored: StoredAt) -> None:
         """Add the id of a response that a user is about to get; one that does not fit is left to
         the store."""
@@ -123,8 +121,6 @@ class RecentResponses:
         _, mark, place = _ENTRY.unpack(fields)
         user_id, channel_id, fingerprint = place.rstrip(b"\0").decode().split(_SEPARATOR)
         return user_id, StoredAt(mark.hex(), channel_id, fingerprint)
-
-    # ---- columns ---------------------------------------------------------------------------------
 
     def join(self, journal_id: str) -> None:
         """Claim a column for the journal of this worker. Raises

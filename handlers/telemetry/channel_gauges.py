@@ -46,7 +46,6 @@ class ChannelGauges:
         self._affected: set[str] = set()  # ids of channels with an open circuit
 
     def take_snapshot(self, snapshot: Snapshot, now_s: float) -> None:
-        """Take a new catalogue."""
         channels = [channel for channel in snapshot.channels if channel.takes_calls]
         self._channels = {channel.id: channel for channel in channels}
         pairs = {(channel.name, model) for channel in channels for model in channel.models}
@@ -57,7 +56,6 @@ class ChannelGauges:
         self.update(now_s)
 
     def update(self, now_s: float) -> None:
-        """Show what has changed."""
         left = PER_UPDATE
         while self._due and left > 0:
             channel = self._due.pop()

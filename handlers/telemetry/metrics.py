@@ -92,8 +92,6 @@ class Metrics:
         self._indices: dict[tuple[str, ...], int] = {}
         self._kinds: dict[tuple[object, ...], int] = {}
 
-    # ---- calls -----------------------------------------------------------------------------------
-
     def call_ended(self, record: UsageRecord, own_us: int) -> str | None:
         """Count a settled call; the name of its model, or OTHER. `own_us`: the time it took here,
         its upstream's left out."""
@@ -171,10 +169,7 @@ class Metrics:
             self.count(UPSTREAM, attempt.channel, failed)
             self.count(RETRIES, failed)
 
-    # ---- anything else ---------------------------------------------------------------------------
-
     def count(self, metric: Metric, *labels: str, by: int = 1) -> None:
-        """Add to a counter."""
         self._words[self._index(metric, labels)] += by
 
     def set(self, metric: Metric, *labels: str, value: int) -> None:
@@ -227,7 +222,6 @@ class LoopLag:
         self._due_ns = 0
 
     def start(self) -> None:
-        """Start; to be called on the loop."""
         self._due_ns = time.monotonic_ns() + round(LAG_INTERVAL_S * 1e9)
         self._timer = asyncio.get_running_loop().call_later(LAG_INTERVAL_S, self._tick)
 

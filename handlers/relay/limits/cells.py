@@ -146,8 +146,6 @@ class SharedCells:
             bytes(_COUNT_BYTES * self._rows)
         ).cast("I")
 
-    # ---- the lock of the table -------------------------------------------------------------------
-
     def _lock(self) -> None:
         """Take the lock; go on without it when its holder was stopped while it had it. A limit that
         is wrong by one call is better than a blocked loop."""
@@ -173,8 +171,6 @@ class SharedCells:
 
     def _unlock(self) -> None:
         fcntl.lockf(self._file, fcntl.LOCK_UN, 1, _TABLE_LOCK)
-
-    # ---- calls -----------------------------------------------------------------------------------
 
     def enter(
         self, claims: Sequence[Claim], tokens: int = 0, least: int = 0
@@ -275,8 +271,6 @@ class SharedCells:
             else:
                 cells[at + 2] += more_ns
 
-    # ---- rows ------------------------------------------------------------------------------------
-
     def _find(self, claim: Claim, now_ns: int, reservations: Sequence[Reservation]) -> bool:
         """Find a claim's row, else an unused one; False when all are used."""
         cells, rows = self._cells, self._rows
@@ -306,8 +300,6 @@ class SharedCells:
         """Return the calls in flight of a row, of all workers."""
         width = self._header[_WIDTH_AT]
         return sum(self._counts[row : row + width * self._rows : self._rows])
-
-    # ---- once a second ---------------------------------------------------------------------------
 
     def sweep(self) -> list[str]:
         """Empty the columns of dead workers; return warnings for the log. Once a second."""

@@ -77,8 +77,6 @@ class Prober:
         task.add_done_callback(self._checks.discard)
         return True
 
-    # ---- probes ----------------------------------------------------------------------------------
-
     def _begin_probe(self, pair: Pair) -> None:
         name, model = pair
         if self._closed or len(self._probes) >= PROBES_MAX:
@@ -122,8 +120,6 @@ class Prober:
         result = Probed(name, model, at_ms, error, outcome.first_byte_ms, ms)
         if not self.rota.note(result):
             log.warning("probe result dropped: the store is unavailable")
-
-    # ---- key checks ------------------------------------------------------------------------------
 
     async def _check(self, check: KeyCheck) -> None:
         refused: bool | None = None

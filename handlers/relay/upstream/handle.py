@@ -146,7 +146,6 @@ class Handle:
             setopt(pycurl.POST, 1)
 
     def trust(self, ca_file: str | None, ca_dir: str | None) -> None:
-        """Trust the certificates of the system."""
         if ca_file is not None:
             self.setopt(pycurl.CAINFO, ca_file)
         if ca_dir is not None:
@@ -205,7 +204,6 @@ class Handle:
         self.fd, self.rests = -1, 0
 
     def close(self) -> None:
-        """Close the handle and its connection."""
         self.curl.close()
         self._share.close()
 

@@ -75,12 +75,10 @@ class IdleConnections:
 
     @property
     def connections(self) -> int:
-        """Return the number of idle connections."""
         return sum(map(len, self._pools.values()))
 
     @property
     def spare(self) -> int:
-        """Return the number of handles without a connection."""
         return len(self._spare)
 
     def put(self, handle: Handle, fd: int) -> None:
@@ -117,7 +115,6 @@ class IdleConnections:
         return self._spare.pop() if self._spare and isinstance(destination, str) else None
 
     def pool_of(self, destination: Destination) -> deque[Handle]:
-        """Return the pool of a destination."""
         return self._pools.setdefault(destination, deque())
 
     def remaining_rest_s(self, handle: Handle) -> float:
@@ -185,7 +182,6 @@ class IdleConnections:
                 del self._distrusted[destination], self._suspected[destination]
 
     def close(self) -> None:
-        """Close all handles."""
         for handles in (*self._pools.values(), self._spare):
             for handle in handles:
                 handle.close()

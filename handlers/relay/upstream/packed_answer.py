@@ -84,7 +84,6 @@ class PackedAnswer:
         self._loop.call_soon(self._unpack, whole, steps)
 
     def _steps(self, whole: BytesIO) -> Iterator[None]:
-        """Unpack the counted answer, a piece a step."""
         if self._unpacked_bytes:  # all of its memory at once: none is copied while it grows
             whole.seek(self._unpacked_bytes - 1)
             whole.write(b"\0")

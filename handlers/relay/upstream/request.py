@@ -227,7 +227,6 @@ class Unpacker:
         self.more = False
 
     def feed(self, packed: bytes) -> None:
-        """Take more packed bytes."""
         if not packed:
             return
         if not self._begun:
