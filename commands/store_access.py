@@ -127,6 +127,5 @@ def actor() -> str:
 def _require_file(path: Path, loaded: Loaded) -> None:
     # SQLite would create an empty file, and the next message would mislead
     if not path.is_file():
-        raise StoreUnavailable(
-            f"{path} (store.url) does not exist; make it: ./sluice init {loaded.config_dir}"
-        )
+        remedy = f"make it: ./sluice init {loaded.config_dir}"
+        raise StoreUnavailable(f"{path} (store.url) does not exist; {remedy}")

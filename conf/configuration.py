@@ -77,13 +77,9 @@ def find_config(option: Path | None, environ: Mapping[str, str]) -> Path:
     for candidate in (Path(FILE_NAME), Path(QUICKSTART_FOLDER) / FILE_NAME):
         if os.path.isfile(candidate):  # also false in a folder that may not be read
             return candidate
-    raise ConfigError(
-        [
-            f"no configuration: there is no {FILE_NAME} and no {QUICKSTART_FOLDER}/{FILE_NAME} in"
-            f" {Path.cwd()}; name one with --config FILE or {CONFIG_VARIABLE},"
-            " or make one: ./sluice init DIR"
-        ]
-    )
+    problem = f"no configuration: there is no {FILE_NAME} and no {QUICKSTART_FOLDER}/{FILE_NAME}"
+    remedy = f"name one with --config FILE or {CONFIG_VARIABLE}, or make one: ./sluice init DIR"
+    raise ConfigError([f"{problem} in {Path.cwd()}; {remedy}"])
 
 
 def load(
@@ -126,12 +122,9 @@ def load(
 def _refuse_sample(path: Path) -> None:
     # Its store and its secrets would be in the source tree.
     if path.resolve() == SAMPLE:
-        raise ConfigError(
-            [
-                f"{path} is the sample, which is never a configuration itself; make a gateway's own"
-                f" with: ./sluice init DIR, and name that with --config FILE or {CONFIG_VARIABLE}"
-            ]
-        )
+        remedy = "make a gateway's own with: ./sluice init DIR, and name that with --config FILE"
+        problem = f"{path} is the sample, which is never a configuration itself; {remedy}"
+        raise ConfigError([f"{problem} or {CONFIG_VARIABLE}"])
 
 
 def with_setting(path: Path, name: str, value: str) -> str:
@@ -213,10 +206,9 @@ class _Values:
         """Require a token beyond loopback, where anybody may ask."""
         enabled, host, token = map(self._value, ("ops.enabled", "ops.host", "ops.token"))
         if enabled and not token and not is_loopback(str(host)):
-            self.faults.append(
-                f"{self.origins.get('ops.host', 'default')}: ops.host {host} is reached from other"
-                " machines: set ops.token, or leave ops.host at 127.0.0.1"
-            )
+            problem = f"{self.origins.get('ops.host', 'default')}: ops.host {host} is reached from"
+            remedy = "set ops.token, or leave ops.host at 127.0.0.1"
+            self.faults.append(f"{problem} other machines: {remedy}")
 
     def check_openid(self) -> None:
         """A provider knows the Hub by a name."""

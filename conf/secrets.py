@@ -111,13 +111,9 @@ def of(loaded: Loaded) -> Secrets:
 def load(path: Path) -> Secrets:
     """Read the file, upcoming secrets last in their lists. ConfigError names the remedy."""
     stored = read(path)
-    lists = {
-        name: [
-            *getattr(stored, name),
-            *([stored.upcoming[kind]] if kind in stored.upcoming else []),
-        ]
-        for kind, name in KINDS.items()
-    }
+    lists = {name: [*getattr(stored, name)] for name in KINDS.values()}
+    for kind, secret in stored.upcoming.items():
+        lists[KINDS[kind]].append(secret)
     return msgspec.structs.replace(stored, **lists)
 
 
@@ -147,9 +143,8 @@ def read(path: Path) -> Secrets:
 def _checked(path: Path, document: dict[str, object]) -> Secrets:
     if "cipher_keys" in document and "translation_secrets" not in document:
         remedy = f"run ./sluice secrets rotate translation of {_BRIDGE_VERSION} first"
-        raise ConfigError(
-            [f"{path} has no translation_secrets, too old for this version: {remedy}"]
-        )
+        problem = f"{path} has no translation_secrets, too old for this version"
+        raise ConfigError([f"{problem}: {remedy}"])
     try:
         secrets = msgspec.convert(document, Secrets)
     except msgspec.ValidationError as error:

@@ -134,9 +134,8 @@ def with_value(text: str, section: str, key: str, value: object) -> str:
         lines += [f"[{section}]", setting, ""]
     changed = "\n".join(lines)
     if _decoded(changed) != {**document, section: {**table, key: _plain(value)}}:
-        raise ValueError(
-            f"[{section}] is written in a form that cannot be changed: edit it by hand"
-        )
+        problem = "is written in a form that cannot be changed: edit it by hand"
+        raise ValueError(f"[{section}] {problem}")
     return changed
 
 

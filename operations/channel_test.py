@@ -136,9 +136,8 @@ def _channel_of(snapshot: Snapshot, db: peewee.Database, name: str) -> Channel:
 def _model(channel: Channel, requested: str | None) -> str:
     label = f'channel "{channel.name}"'
     if not channel.models:
-        raise Refused(
-            [f"{label} serves no model: ./sluice channel set {channel.name} models.NAME=UPSTREAM"]
-        )
+        remedy = f"./sluice channel set {channel.name} models.NAME=UPSTREAM"
+        raise Refused([f"{label} serves no model: {remedy}"])
     if requested is not None and requested not in channel.models:
         hint = nearest(requested, channel.models)
         raise Refused([f'{label} does not serve model "{requested}"{hint}'])

@@ -20,7 +20,7 @@ from store.money import codes
 from store.money.quota import with_use_of_subscriptions
 from store.values.errors import Refused
 from store.values.pricing import format_money
-from store.values.usage_record import rfc3339
+from store.values.usage_record import rfc3339, rfc3339_or_none
 
 _UPSTREAMS = Upstreams(
     {name: vendor.families for name, vendor in VENDORS.items()}, OPTIONS, is_option
@@ -67,7 +67,7 @@ def create_codes(
             "id": code.id,
             "code": code.code,
             "amount": format_money(batch.amount_nanos),
-            "expires_at": codes.time_text(batch.expires_ms),
+            "expires_at": rfc3339_or_none(batch.expires_ms),
         }
         for code in codes.create(db, batch, pepper, actor)
     ]

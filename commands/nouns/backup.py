@@ -61,10 +61,8 @@ def command(
         print_fields({"file": str(file), "bytes": file.stat().st_size, **summary})
     if summary["missing"]:
         nodes = ", ".join(sorted(set(summary["missing"].values())))
-        note(
-            f"warning: the journals of {nodes} are not in it; if they are on this machine, add"
-            " their folders with --journal"
-        )
+        remedy = "if they are on this machine, add their folders with --journal"
+        note(f"warning: the journals of {nodes} are not in it; {remedy}")
     if not with_secrets:
         note("secrets.toml is not in it: keep a copy of that file in another safe place")
 

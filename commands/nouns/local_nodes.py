@@ -63,21 +63,16 @@ def of_node(loaded: Loaded, name: str | None) -> Loaded:
         running = [str(entry) for entry in siblings if entry.pid]
         own_node = [entry for entry in nodes if entry.journal == own]
         if siblings and not (own_node and (own_node[0].pid or not running)):
-            raise Refused(
-                [
-                    f"no node runs on {own} (journal.dir); nodes beside it: {_listed(siblings)};"
-                    f" name one with --node NAME; {which(loaded.path)}"
-                ]
-            )
+            problem = f"no node runs on {own} (journal.dir); nodes beside it: {_listed(siblings)}"
+            raise Refused([f"{problem}; name one with --node NAME; {which(loaded.path)}"])
         if running:
             note(f"also on this machine: {', '.join(running)}; --node NAME means one of them")
         return loaded
     for entry in nodes:
         if entry.name == name:
             return as_node(loaded, entry)
-    raise Refused(
-        [f"no node {name!r} beside journal.dir; there are: {_listed(nodes)}; {which(loaded.path)}"]
-    )
+    problem = f"no node {name!r} beside journal.dir; there are: {_listed(nodes)}"
+    raise Refused([f"{problem}; {which(loaded.path)}"])
 
 
 def as_node(loaded: Loaded, entry: LocalNode) -> Loaded:

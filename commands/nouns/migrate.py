@@ -23,7 +23,7 @@ from store.copies import transfer
 from store.db import migrate
 from store.db.database import discard, open_database
 from store.values.errors import Refused, StoreUnavailable
-from store.values.usage_record import rfc3339
+from store.values.usage_record import rfc3339_or_none
 
 READ_TIMEOUT_S = 3600  # altering a large table takes its time
 PROGRESS_S = 10.0
@@ -40,7 +40,7 @@ def status(config: Path | None, as_json: bool) -> None:
     """List the migrations and when each was applied."""
     with _database(config) as db:
         steps = migrate.status(db)
-    rows = [{"name": step.name, "applied_at": _time(step.applied_ms)} for step in steps]
+    rows = [{"name": step.name, "applied_at": rfc3339_or_none(step.applied_ms)} for step in steps]
     if as_json:
         print_json({"pending": sum(step.applied_ms is None for step in steps), "migrations": rows})
     else:
@@ -56,9 +56,8 @@ def plan(config: Path | None, as_json: bool) -> None:
     if as_json:
         print_json({"statements": statements})
     else:
-        click.echo(
-            "".join(f"{statement.rstrip().rstrip(';')};\n" for statement in statements), nl=False
-        )
+        for statement in statements:
+            click.echo(f"{statement.rstrip().rstrip(';')};")
 
 
 @command.command()
@@ -110,9 +109,8 @@ def copy(url: str, switch: bool, config: Path | None, as_json: bool) -> None:
     if switch:
         click.echo(f"store.url of {path} names it; run on every other node, then start them all:")
     else:
-        click.echo(
-            f"{loaded.path} still names the store before; run on all nodes, then start them:"
-        )
+        text = "still names the store before; run on all nodes, then start them:"
+        click.echo(f"{loaded.path} {text}")
     click.echo("  ./sluice config set store.url URL")
 
 
@@ -176,7 +174,3 @@ def _database(config: Path | None) -> Iterator[peewee.Database]:
         raise
     finally:
         discard(db)
-
-
-def _time(at_ms: int | None) -> str | None:
-    return None if at_ms is None else rfc3339(at_ms)

@@ -88,9 +88,8 @@ def _opened(file: Path) -> Iterator[tarfile.TarFile]:
 def _check(manifest: Mapping[str, Any], url: str, file: Path) -> None:
     mysql = manifest["store"] == "mysql"
     if mysql and not url:
-        raise Refused(
-            ["this is a backup of MariaDB: name an empty database with --store mysql://…"]
-        )
+        remedy = "name an empty database with --store mysql://…"
+        raise Refused([f"this is a backup of MariaDB: {remedy}"])
     if url and not mysql:
         raise Refused(["this is a backup of SQLite: it goes into DIR, without --store"])
     if url:

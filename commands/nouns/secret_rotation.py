@@ -63,9 +63,8 @@ class Nodes:
         try:
             os.kill(pid, signal.SIGHUP)
         except PermissionError:
-            raise Refused(
-                [f"process {pid} cannot be reloaded by this user; reload it, then run this again"]
-            ) from None
+            problem = f"process {pid} cannot be reloaded by this user"
+            raise Refused([f"{problem}; reload it, then run this again"]) from None
         deadline = time.monotonic() + TAKEN_WITHIN_S
         while not self._has(loaded, mark):
             if time.monotonic() > deadline:
@@ -81,13 +80,9 @@ class Nodes:
         ]
         if remote and not self.reloaded:
             names = ", ".join(sorted(remote))
-            raise Refused(
-                [
-                    f"other nodes run, or did a minute ago: {names}; copy"
-                    f" {self.loaded.secrets_path} to them, reload each (SIGHUP), then run this"
-                    " again with --nodes-reloaded"
-                ]
-            )
+            remedy = f"copy {self.loaded.secrets_path} to them, reload each (SIGHUP)"
+            problem = f"other nodes run, or did a minute ago: {names}; {remedy}"
+            raise Refused([f"{problem}, then run this again with --nodes-reloaded"])
 
     def _has(self, loaded: Loaded, mark: str) -> bool:
         """Return whether all workers that take calls have the secrets of the file."""
@@ -111,14 +106,13 @@ def _replace(path: Path, changed: secrets.Secrets) -> None:
     except OSError as error:
         if error.errno not in _CANNOT_BE_REPLACED:
             raise
-        raise Refused(
-            [
-                f"{path}: {error.strerror}: the file cannot be replaced here. Copy it into a folder"
-                f" that can be written, name the copy by {SECRETS_VARIABLE}, run this again, and"
-                ' bring the copy to where the file comes from (docs/operations.md, "Secrets on a'
-                ' read-only mount"). Nothing has been changed'
-            ]
-        ) from None
+        problem = (
+            f"{path}: {error.strerror}: the file cannot be replaced here. Copy it into a folder"
+            f" that can be written, name the copy by {SECRETS_VARIABLE}, run this again, and"
+            ' bring the copy to where the file comes from (docs/operations.md, "Secrets on a'
+            ' read-only mount"). Nothing has been changed'
+        )
+        raise Refused([problem]) from None
 
 
 def add(loaded: Loaded, kind: str) -> bool:

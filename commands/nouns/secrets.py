@@ -148,8 +148,7 @@ def _tell(access: Access, row: dict[str, Any], resealed: int) -> None:
     if kind == "cipher":
         click.echo(f"{resealed} values sealed anew, {row['by_older']} left")
     elif row["by_older"]:
-        click.echo(
-            f"{row['by_older']} keys and codes by an older one: keys move when they are used"
-        )
+        count = row["by_older"]
+        click.echo(f"{count} keys and codes by an older one: keys move when they are used")
     click.echo(f"next: copy {access.loaded.secrets_path} to the other nodes, if there are any, and")
     click.echo(f"reload them; keep a copy. Then: ./sluice secrets remove-old {kind}")

@@ -100,10 +100,8 @@ def _warn_of_another_gateway(loaded: Loaded, node: str) -> None:
         return
     if own != node:
         port = f"{loaded.settings.ops.host}:{loaded.settings.ops.port}"
-        note(
-            f"warning: the gateway at {port} (ops.port) is {node}, that of this configuration is"
-            f" {own} (journal.dir); {which(loaded.path)}"
-        )
+        other = f"that of this configuration is {own} (journal.dir)"
+        note(f"warning: the gateway at {port} (ops.port) is {node}, {other}; {which(loaded.path)}")
 
 
 def _warn_of_another_store(loaded: Loaded, running: object) -> None:

@@ -390,7 +390,8 @@ class Worker:
         listener = socket.socket(fileno=self._orders.listen_fd)
         listener.setblocking(False)
         self._server.listen_on(listener)
-        self._listen_to_supervisor()
+        os.set_blocking(0, False)
+        self._loop.add_handler(0, self._hear, IOLoop.READ)  # orders of the supervisor
         sweeping = PeriodicCallback(self._sweep, SWEEP_MS)
         sweeping.start()
         self._memory.start(self._loop)
@@ -464,10 +465,6 @@ class Worker:
         return ""
 
     # ---- orders of the supervisor ----------------------------------------------------------------
-
-    def _listen_to_supervisor(self) -> None:
-        os.set_blocking(0, False)
-        self._loop.add_handler(0, self._hear, IOLoop.READ)
 
     def _hear(self, fd: int, events: int) -> None:
         try:

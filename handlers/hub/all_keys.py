@@ -14,7 +14,7 @@ from store.hub.all_keys import Filter, UserKey
 from store.values.ids import now_ms
 from store.values.key_secrets import MAX_SECRET_CHARS
 from store.values.pricing import format_money
-from store.values.usage_record import rfc3339
+from store.values.usage_record import rfc3339, rfc3339_or_none
 
 ACTIVE, DISABLED, EXPIRED, REVOKED = "active", "disabled", "expired", "revoked"
 SHAPES: Mapping[str, str] = {ACTIVE: "ok", DISABLED: "idle", EXPIRED: "idle", REVOKED: "idle"}
@@ -33,11 +33,6 @@ def state_of(key: UserKey, at_ms: int) -> str:
 def to_plain(key: UserKey, at_ms: int) -> dict[str, Any]:
     """Return a key as JSON; `spent` is of the window of its limit, without a limit of the month."""
     own = key.key
-    times = {
-        "created_at": own.created_ms,
-        "expires_at": own.expires_ms,
-        "revoked_at": own.revoked_ms,
-    }
     return {
         "id": own.id,
         "user": key.user,
@@ -49,7 +44,9 @@ def to_plain(key: UserKey, at_ms: int) -> dict[str, Any]:
         "spent": format_money(own.spent_nanos),
         "spent_window": own.spent_window,
         "limit": None if own.limit_nanos is None else format_money(own.limit_nanos),
-        **{name: None if ms is None else rfc3339(ms) for name, ms in times.items()},
+        "created_at": rfc3339(own.created_ms),
+        "expires_at": rfc3339_or_none(own.expires_ms),
+        "revoked_at": rfc3339_or_none(own.revoked_ms),
         "last_used": last_use_to_plain(own),
     }
 

@@ -11,7 +11,7 @@ from http import HTTPStatus
 from urllib.parse import urlsplit
 
 from handlers.hub.sign_in import begin_session
-from handlers.hub.web.base import Failure, Page, amount, invalid
+from handlers.hub.web.base import Failure, Page, amount, invalid, or_refused
 from operations import channel_test, first_steps
 from operations.channel_test import ChannelTest
 from operations.client_settings import base_url, curl
@@ -49,9 +49,10 @@ class FirstRunView:
 
 
 class FirstRunPage(Page):
-    """GET /first-run: the step that is due; POST: the first one."""
+    """GET /first-run: the step that is due; POST: the first one. `view`: of the step of a POST."""
 
     public = True
+    view: FirstRunView
 
     async def get(self) -> None:
         token = self.get_query_argument("token", "")
@@ -79,7 +80,9 @@ class FirstRunPage(Page):
         except Failure as failure:
             if failure.status_code == HTTPStatus.NOT_FOUND:
                 raise Failure(HTTPStatus.FORBIDDEN, "first_run_closed", failure.message) from None
-            await self.refuse(FirstRunView(1, token=token, fields=fields), failure)
+            self.set_status(failure.status_code)
+            self.view = FirstRunView(1, token=token, fields=fields)
+            await self.refuse(failure)
             return
         await self.site.read_base_url(0.0, at_once=True)
         await begin_session(self, person.id)
@@ -95,11 +98,10 @@ class FirstRunPage(Page):
         same = server.public_url or url in (base_url(server), self.site.base_url)
         return "" if same else url
 
-    async def refuse(self, view: FirstRunView, failure: Failure) -> None:
-        """Answer with the step again, its fields as they were sent, and the problem."""
-        self.set_status(failure.status_code)
-        view.problem = self.in_words(failure.message)
-        await self.page(view)
+    async def refuse(self, failure: Failure) -> None:
+        """Answer with the step of `view` again, its fields as they were sent, and the problem."""
+        self.view.problem = self.in_words(failure.message)
+        await self.page(self.view)
 
     async def page(self, view: FirstRunView) -> None:
         """Answer with the page."""
@@ -141,13 +143,11 @@ class FirstRunStep(FirstRunPage):
 class BaseUrlStep(FirstRunStep):
     """POST /first-run/address: another base URL."""
 
+    @or_refused
     async def post(self) -> None:
-        try:
-            if url := self._new_url():
-                await self.store(set_base_url, url, self.me.user)
-        except Failure as failure:
-            await self.refuse(FirstRunView(1, fields=self.fields("base_url")), failure)
-            return
+        self.view = FirstRunView(1, fields=self.fields("base_url"))
+        if url := self._new_url():
+            await self.store(set_base_url, url, self.me.user)
         await self.site.read_base_url(0.0, at_once=True)
         self.redirect("/first-run", status=HTTPStatus.SEE_OTHER)
 
@@ -155,20 +155,17 @@ class BaseUrlStep(FirstRunStep):
 class ChannelStep(FirstRunStep):
     """POST /first-run/channel: makes it and tests every model, or goes on with those that work."""
 
+    @or_refused
     async def post(self) -> None:
         names = ("vendor", "base_url", "name", "group", "models", "input_price", "output_price")
-        view = FirstRunView(2, fields=self.fields(*names))
-        try:
-            if self.get_body_argument("do", "test") == "test":
-                view.results = await self._test_all(view.fields)
-                await self.page(view)
-                return
-            models = self.get_body_arguments("keep")
-            sealing, name = self.site.sealing, view.fields["name"]
-            await self.store(first_steps.keep_models, sealing, self.me.user, name, models)
-        except Failure as failure:
-            await self.refuse(view, failure)
+        view = self.view = FirstRunView(2, fields=self.fields(*names))
+        if self.get_body_argument("do", "test") == "test":
+            view.results = await self._test_all(view.fields)
+            await self.page(view)
             return
+        models = self.get_body_arguments("keep")
+        sealing, name = self.site.sealing, view.fields["name"]
+        await self.store(first_steps.keep_models, sealing, self.me.user, name, models)
         self.redirect("/first-run?step=3", status=HTTPStatus.SEE_OTHER)
 
     async def _test_all(self, fields: dict[str, str]) -> list[ChannelTest]:
@@ -201,17 +198,15 @@ class ChannelStep(FirstRunStep):
 class KeyStep(FirstRunStep):
     """POST /first-run/key: group, key and what the first calls cost; ends with a curl."""
 
+    @or_refused
     async def post(self) -> None:
         fields = self.fields("group", "key_name", "credit")
-        try:
-            if fields["credit"]:
-                nanos = amount("credit", fields["credit"], "the credit {}")
-                await self.store(first_steps.credit_once, self.me.user, nanos)
-            sealing, group, name = self.site.sealing, fields["group"], fields["key_name"]
-            key = await self.store(first_steps.make_key, sealing, self.me.user, group, name)
-        except Failure as failure:
-            await self.refuse(FirstRunView(3, fields=fields), failure)
-            return
+        self.view = FirstRunView(3, fields=fields)
+        if fields["credit"]:
+            nanos = amount("credit", fields["credit"], "the credit {}")
+            await self.store(first_steps.credit_once, self.me.user, nanos)
+        sealing, group, name = self.site.sealing, fields["group"], fields["key_name"]
+        key = await self.store(first_steps.make_key, sealing, self.me.user, group, name)
         command, serving = "", await self.store(first_steps.channels_of, group)
         if serving:
             family, model = serving[0]["family"], next(iter(serving[0]["models"]))

@@ -8,7 +8,7 @@ from http import HTTPStatus
 
 from handlers.hub.keys import KeyHandler, group_to_plain
 from handlers.hub.setup import SnippetValues, panels
-from handlers.hub.web.base import Failure, Page, invalid
+from handlers.hub.web.base import Failure, Page, invalid, or_refused
 from store.catalog import keys, wrong_paths
 from store.hub.key_groups import groups_for_keys, key_groups
 from store.hub.own_keys import OwnKey
@@ -134,13 +134,12 @@ class KeyFormPage(KeyHandler, Page):
             limit_windows=LIMIT_WINDOWS,
         )
 
-    async def refuse(
-        self, failure: Failure, fields: dict[str, str], key: OwnKey | None = None
-    ) -> None:
+    async def refuse(self, failure: Failure, key_id: str = "") -> None:
         """Answer with the form as it was sent and its problem."""
         if failure.status_code not in (400, 403, 409):
             raise failure
-        self.set_status(failure.status_code)
+        key = await self.key(key_id) if key_id else None
+        fields = self.fields() | ({"name": key.name} if key else {})
         name = {"expires_at": "date"}.get(failure.field or "", failure.field or "")
         problem = failure.message
         if failure.status_code == HTTPStatus.CONFLICT:
@@ -173,14 +172,11 @@ class NewKeyForm(KeyFormPage):
         chosen = {name: value for name, value in query.items() if value}
         await self.form(KeyForm({**NEW_KEY.fields, **chosen}))
 
+    @or_refused
     async def post(self) -> None:
         fields = self.fields()
         values = {"name": fields["name"], **values_of(fields, now_ms())}
-        try:
-            key = await self.store(self.owner.make, values)
-        except Failure as failure:
-            await self.refuse(failure, fields)
-            return
+        key = await self.store(self.owner.make, values)
         assert key.secret is not None  # the form has no field for it
         await self.show_secret(key.id, key.secret)
 
@@ -192,14 +188,11 @@ class EditKeyForm(KeyFormPage):
         key = await self.key(key_id)
         await self.form(KeyForm(fields_of(key)), key)
 
+    @or_refused
     async def post(self, key_id: str) -> None:
-        key, fields = await self.key(key_id), self.fields()
-        values = changed(values_of(fields, now_ms()), key)
-        try:
-            await self.store(self.owner.change, key_id, values)
-        except Failure as failure:
-            await self.refuse(failure, {**fields, "name": key.name}, key)
-            return
+        key = await self.key(key_id)
+        values = changed(values_of(self.fields(), now_ms()), key)
+        await self.store(self.owner.change, key_id, values)
         self.say(self.words["keys.changed"].format(name=key.name))
         self.redirect(f"/keys/{key_id}", status=303)
 

@@ -32,7 +32,7 @@ from store.values.errors import Conflict
 from store.values.ids import now_ms
 from store.values.pricing import format_money, format_multiplier
 from store.values.texts import nearest
-from store.values.usage_record import rfc3339
+from store.values.usage_record import rfc3339, rfc3339_or_none
 
 PAGE_KEYS = 50
 API_KEYS, API_KEYS_MAX = 100, 200
@@ -363,14 +363,14 @@ def key_to_plain(key: OwnKey, at_ms: int, base_url: str) -> dict[str, Any]:
         "limit_window": key.limit_window,
         "spent": format_money(key.spent_nanos),
         "spent_window": key.spent_window,
-        "resets_at": _time(key.resets_ms),
+        "resets_at": rfc3339_or_none(key.resets_ms),
         "rpm": key.rpm,
         "tpm": key.tpm,
         "concurrency": key.concurrency,
-        "created_at": _time(key.created_ms),
-        "expires_at": _time(key.expires_ms),
-        "revoked_at": _time(key.revoked_ms),
-        "replaced_until": _time(key.replaced_until_ms),
+        "created_at": rfc3339_or_none(key.created_ms),
+        "expires_at": rfc3339_or_none(key.expires_ms),
+        "revoked_at": rfc3339_or_none(key.revoked_ms),
+        "replaced_until": rfc3339_or_none(key.replaced_until_ms),
         "last_used": last_use_to_plain(key),
         "wrong_paths": [_path_to_plain(path, base_url) for path in key.wrong],
     }
@@ -404,17 +404,13 @@ def _path_to_plain(path: Noticed, base_url: str) -> dict[str, Any]:
         "method": path.method,
         "path": path.path,
         "calls": path.calls,
-        "first_at": _time(path.first_ms),
-        "last_at": _time(path.last_ms),
+        "first_at": rfc3339_or_none(path.first_ms),
+        "last_at": rfc3339_or_none(path.last_ms),
         "address": path.address,
         "user_agent": path.agent,
         "given": base_url + diagnosis.base_path if diagnosis.use is not None else None,
         "base_url": diagnosis.use,
     }
-
-
-def _time(at_ms: int | None) -> str | None:
-    return None if at_ms is None else rfc3339(at_ms)
 
 
 class KeyApiBase(KeyHandler, Api):

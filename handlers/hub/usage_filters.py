@@ -151,9 +151,8 @@ def _moment(name: str, text: str, now_ms: int) -> int:
         return at_ms - at_ms % HOUR_MS if ago_s >= WHOLE_HOURS_FROM_S else at_ms
     at = moment_ms(text)
     if at is None:
-        raise invalid(
-            name, f"{text!r} is not a time; write 2026-11-21T14:00:00Z, 2026-11-21, or 24h"
-        )
+        remedy = "write 2026-11-21T14:00:00Z, 2026-11-21, or 24h"
+        raise invalid(name, f"{text!r} is not a time; {remedy}")
     return at
 
 

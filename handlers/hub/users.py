@@ -23,7 +23,7 @@ from store.hub.sessions import Ended
 from store.money import ledger, wallet
 from store.money.ledger import Line
 from store.values.pricing import format_money
-from store.values.usage_record import rfc3339
+from store.values.usage_record import rfc3339, rfc3339_or_none
 
 BOOKINGS = {"credit": wallet.credit, "debit": wallet.debit}
 MONEY_FIELDS = ("amount", "reason", "kind")
@@ -247,7 +247,7 @@ def _link_fields(account: Link) -> dict[str, Any]:
         "issuer": account.issuer,
         "subject": account.subject,
         "created_at": rfc3339(account.created_ms),
-        "used_at": None if account.used_ms is None else rfc3339(account.used_ms),
+        "used_at": rfc3339_or_none(account.used_ms),
     }
 
 

@@ -33,7 +33,7 @@ from store.values.ids import ALPHABET, new_ulid
 from store.values.key_secrets import SHOWN_SUFFIX_CHARS, digest, digests, pepper_id
 from store.values.pricing import MAX_BIGINT, format_money, parse_money
 from store.values.texts import nearest
-from store.values.usage_record import rfc3339
+from store.values.usage_record import rfc3339, rfc3339_or_none
 
 PREFIX = "slc-"
 RANDOM_BITS = 105
@@ -171,7 +171,10 @@ def create(db: peewee.Database, order: NewCodes, pepper: str, actor: str) -> lis
         }
         for code in created
     ]
-    after = {"amount": format_money(order.amount_nanos), "expires_at": time_text(order.expires_ms)}
+    after = {
+        "amount": format_money(order.amount_nanos),
+        "expires_at": rfc3339_or_none(order.expires_ms),
+    }
 
     def work() -> None:
         insert_rows(db, RedeemCode, rows)
@@ -327,7 +330,7 @@ def _hold(db: peewee.Database, code_id: str, done: str) -> Code:
     if code is None:
         raise _no_code(code_id)
     if not held:
-        when = time_text(code.redeemed_ms)
+        when = rfc3339_or_none(code.redeemed_ms)
         raise Refused([f"the code {code_id} was used at {when}: it cannot be {done}"])
     return code
 
@@ -357,8 +360,8 @@ def _act(actor: str, action: str, code: Code, after: Code | None) -> audit.Act:
 def _plain(code: Code) -> dict[str, str | None]:
     return {
         "amount": format_money(code.amount_nanos),
-        "expires_at": time_text(code.expires_ms),
-        "disabled_at": time_text(code.disabled_ms),
+        "expires_at": rfc3339_or_none(code.expires_ms),
+        "disabled_at": rfc3339_or_none(code.disabled_ms),
     }
 
 
@@ -369,17 +372,12 @@ def public(code: Code, at_ms: int) -> dict[str, Any]:
         "code": f"{PREFIX}…{code.last_four}",
         "amount": format_money(code.amount_nanos),
         "status": code.status_at(at_ms),
-        "created_at": time_text(code.created_ms),
-        "expires_at": time_text(code.expires_ms),
-        "disabled_at": time_text(code.disabled_ms),
-        "redeemed_at": time_text(code.redeemed_ms),
+        "created_at": rfc3339_or_none(code.created_ms),
+        "expires_at": rfc3339_or_none(code.expires_ms),
+        "disabled_at": rfc3339_or_none(code.disabled_ms),
+        "redeemed_at": rfc3339_or_none(code.redeemed_ms),
         "user": code.user,
     }
-
-
-def time_text(at_ms: int | None) -> str | None:
-    """A moment in ms as people read it; None for none."""
-    return None if at_ms is None else rfc3339(at_ms)
 
 
 def redeem(db: peewee.Database, user: str, typed: str, peppers: Sequence[str], actor: str) -> Line:

@@ -327,6 +327,11 @@ def _public_attempt(attempt: AttemptRecord) -> dict[str, Any]:
     return public
 
 
+def rfc3339_or_none(at_ms: int | None) -> str | None:
+    """Return a time as `rfc3339` does; None of none."""
+    return None if at_ms is None else rfc3339(at_ms)
+
+
 def rfc3339(at_ms: int) -> str:
     """A time in milliseconds as RFC 3339 UTC with milliseconds."""
     seconds, ms = divmod(at_ms, 1000)

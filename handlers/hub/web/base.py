@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from urllib.parse import urlencode
 
 from tornado.web import HTTPError, MissingArgumentError, RequestHandler
@@ -31,6 +31,7 @@ from store.values.passwords import FAULTS
 from store.values.pricing import AmountError, parse_money
 
 Result = TypeVar("Result")
+Post = TypeVar("Post", bound=Callable[..., Awaitable[None]])
 log = logging.getLogger("sluice.hub")
 
 SESSION_COOKIE = "sluice_session"
@@ -360,7 +361,7 @@ class Page(HubHandler):
         self.show("error.html", failure=failure)
 
 
-def or_refused(post: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+def or_refused(post: Post) -> Post:
     """Make the POST of a form answer a Failure with its status, by `refuse(failure, *names)`."""
 
     @functools.wraps(post)
@@ -371,7 +372,7 @@ def or_refused(post: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[
             page.set_status(failure.status_code)
             await page.refuse(failure, *names)
 
-    return answered
+    return cast(Post, answered)
 
 
 class Api(HubHandler):
