@@ -5,6 +5,7 @@ Imported by the commands that change what the document of `apply` holds.
 
 import os
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import click
 
@@ -55,18 +56,8 @@ def print_outcome(
     for warning in outcome.warnings:
         note(f"warning: {warning}")
     if as_json:
-        print_json(
-            {
-                "changes": [
-                    {"kind": change.kind, "name": change.name, "action": change.action}
-                    for change in outcome.changes
-                ],
-                "keys": [
-                    {"id": key.id, "user": key.user, "name": key.name, "secret": key.secret}
-                    for key in outcome.keys
-                ],
-            }
-        )
+        changes, keys = map(asdict, outcome.changes), map(asdict, outcome.keys)
+        print_json({"changes": list(changes), "keys": list(keys)})
         return
     for change in outcome.changes if state is None else ():
         done = f"would be {DONE[change.action]}" if dry_run else DONE[change.action]

@@ -4,6 +4,7 @@ The checks are in commands/doctor/.
 """
 
 import sys
+from dataclasses import astuple
 from pathlib import Path
 
 import click
@@ -56,19 +57,12 @@ def command(
         findings += front.look(_checked(url) if url else clients_base_url(loaded), key)
     bad = any(finding.state == "failed" for finding in findings)
     if as_json:
-        print_json({"ok": not bad, "findings": [_plain(finding) for finding in findings]})
+        names = ("check", "state", "message", "cure")
+        rows = [dict(zip(names, astuple(finding), strict=True)) for finding in findings]
+        print_json({"ok": not bad, "findings": rows})
     else:
         show(findings)
     return FAILED if bad else 0
-
-
-def _plain(finding: Finding) -> dict[str, str]:
-    return {
-        "check": finding.check,
-        "state": finding.state,
-        "message": finding.message,
-        "cure": finding.remedy,
-    }
 
 
 def _checked(url: str) -> str:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import click
+import peewee
 
 from adapters.registry import FAMILIES, VENDORS
 from commands.nouns.init import left_as_it_is, make_schema, prepare
@@ -122,8 +123,7 @@ def fill_store(loaded: Loaded, folder: Path) -> Start:
         sealing = Sealing(Cipher(owned.cipher_keys), owned.peppers)
         parsed = parse(json.dumps(document), os.environ, Path.cwd())
         editor(db, sealing, actor()).apply(parsed)
-        start = _start(export(db), secret, fresh_key, password)
-        return start._replace(base_url=stored_base_url(db))
+        return _start(db, secret, fresh_key, password)
     finally:
         discard(db)
 
@@ -194,14 +194,15 @@ def _new(
     return [entry for entry in entries if entry["name"] not in names]
 
 
-def _start(stored: Document, secret: str, fresh_key: bool, password: str | None) -> Start:
-    demo_first = sorted(stored.get("channel", ()), key=lambda one: one["vendor"] != "demo")
+def _start(db: peewee.Database, secret: str, fresh_key: bool, password: str | None) -> Start:
+    stored = export(db)
+    demo_first = sorted(stored.get("channel", ()), key=lambda row: row["vendor"] != "demo")
     models = {
         channel["family"]: next(iter(channel["models"]))
         for channel in demo_first  # so that a vendor's model counts where there is one
         if channel["models"]
     }
-    return Start(secret, fresh_key, models, _demo_port(stored), password, "")
+    return Start(secret, fresh_key, models, _demo_port(stored), password, stored_base_url(db))
 
 
 def _demo_port(stored: Document) -> int | None:

@@ -123,15 +123,9 @@ class UpstreamModelsApi(AdminApi):
 
     async def get(self, name: str) -> None:
         upstream_list, offers = await list_models(self, name)
-        self.answer(
-            {
-                "ok": upstream_list.error is None,
-                "status": upstream_list.status,
-                "error": upstream_list.error,
-                "items": [asdict(offer) for offer in offers],
-                "next": None,
-            }
-        )
+        status, error = upstream_list.status, upstream_list.error
+        head = {"ok": error is None, "status": status, "error": error}
+        self.answer({**head, "items": [asdict(offer) for offer in offers], "next": None})
 
 
 class SwitchChannelApi(AdminApi):

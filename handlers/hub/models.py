@@ -1,6 +1,7 @@
 """Models beyond their fields: the history of prices, and lists of new ones."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import peewee
@@ -40,15 +41,7 @@ class PriceImportApi(AdminApi):
     async def post(self) -> None:
         rows, dry_run = await self._request()
         changes = await change_prices(self, rows, dry_run=dry_run)
-        self.answer(
-            {
-                "dry_run": dry_run,
-                "changes": [
-                    {"model": change.model, "before": change.before, "after": change.after}
-                    for change in changes
-                ],
-            }
-        )
+        self.answer({"dry_run": dry_run, "changes": [asdict(change) for change in changes]})
 
     async def _request(self) -> tuple[Sequence[PriceRow], bool]:
         if self.request.headers.get("Content-Type", "").startswith("text/csv"):
