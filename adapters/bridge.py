@@ -86,24 +86,34 @@ class Bridge(Protocol):
         ...  # pragma: no cover
 
 
-class NativeBridge:
+class TapBridge:
+    """What a bridge tells of the tap that reads the upstream's stream."""
+
+    __slots__ = ("_left", "_tap", "aligned", "busy", "ended")
+
+    def __init__(self, tap: Tap) -> None:
+        self._tap = tap
+        self._left: list[bytes] = []  # events that were fed and are not read yet
+        self.aligned = self.busy = self.ended = False
+
+    accepted = property(attrgetter("_tap.accepted"))
+    finished = property(attrgetter("_tap.finished"))
+    whole = property(attrgetter("_tap.whole"))
+    fault = property(attrgetter("_tap.fault"))
+    usage = property(attrgetter("_tap.usage"))
+    reported = property(attrgetter("_tap.reported"))
+    output_units = property(attrgetter("_tap.output_units"))
+    upstream_id = property(attrgetter("_tap.upstream_id"))
+
+
+class NativeBridge(TapBridge):
     """A bridge within one family: bytes pass, cut by the framing of a tap that edits them."""
 
-    __slots__ = (
-        "_held",
-        "_left",
-        "_max_event_bytes",
-        "_of_events",
-        "_splitter",
-        "_tap",
-        "aligned",
-        "busy",
-        "ended",
-        "feed_repeat",
-    )
+    __slots__ = ("_held", "_max_event_bytes", "_of_events", "_splitter", "feed_repeat")
+    started = property(attrgetter("_tap.started"))
 
     def __init__(self, tap: Tap, max_event_bytes: int) -> None:
-        self._tap = tap
+        super().__init__(tap)
         self._of_events = tap.framing == "sse"  # else one JSON array
         self._splitter: EventSplitter | JsonArraySplitter = (
             EventSplitter(max_event_bytes)
@@ -112,21 +122,8 @@ class NativeBridge:
         )
         self._max_event_bytes = max_event_bytes
         self._held = b""
-        self._left: list[bytes] = []  # events that were fed and are not read yet
-        self.aligned = self.busy = False
-        self.ended = False
         # the tap's own method: saves a call per event
         self.feed_repeat: Callable[[bytes], bytes | None] = tap.feed_repeat
-
-    accepted = property(attrgetter("_tap.accepted"))
-    started = property(attrgetter("_tap.started"))
-    finished = property(attrgetter("_tap.finished"))
-    whole = property(attrgetter("_tap.whole"))
-    fault = property(attrgetter("_tap.fault"))
-    usage = property(attrgetter("_tap.usage"))
-    reported = property(attrgetter("_tap.reported"))
-    output_units = property(attrgetter("_tap.output_units"))
-    upstream_id = property(attrgetter("_tap.upstream_id"))
 
     @property
     def end_seen(self) -> bool:

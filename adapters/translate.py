@@ -13,7 +13,7 @@ from operator import attrgetter
 
 from msgspec.structs import replace
 
-from adapters.bridge import EVENTS_AT_ONCE, PREAMBLE_LIMIT_BYTES
+from adapters.bridge import EVENTS_AT_ONCE, PREAMBLE_LIMIT_BYTES, TapBridge
 from adapters.family import Family, Operation, Peek, UpstreamAnswer, UpstreamSide, Vendor
 from adapters.family.codec import (
     AnswerContext,
@@ -120,9 +120,7 @@ def without_opaque(request: Request) -> Request:
 
 def has_opaque(request: Request) -> bool:
     """Return true when some part of the request has opaque state."""
-    return any(
-        isinstance(part, Reasoning) and part.opaque for turn in request.turns for part in turn.parts
-    )
+    return any(map(_turn_has_opaque, request.turns))
 
 
 def _map_opaque(request: Request, change: Callable[[str], str]) -> Request:
@@ -268,7 +266,7 @@ class Translation:
         )
 
 
-class TranslatedBridge:
+class TranslatedBridge(TapBridge):
     """A stream on its way between two families (see ``bridge.Bridge``).
 
     The upstream's tap judges the stream as it does for its own family: acceptance, faults, usage,
@@ -276,18 +274,8 @@ class TranslatedBridge:
     """
 
     __slots__ = (
-        "_decoder",
-        "_encoder",
-        "_finishes",
-        "_left",
-        "_repeating",
-        "_restorer",
-        "_splitter",
-        "_tap",
+        *("_decoder", "_encoder", "_finishes", "_repeating", "_restorer", "_splitter"),
         "_unaccepted_bytes",
-        "aligned",
-        "busy",
-        "ended",
     )
 
     def __init__(
@@ -299,7 +287,7 @@ class TranslatedBridge:
         max_event_bytes: int,
     ) -> None:
         assert tap.framing == "sse"
-        self._tap = tap
+        super().__init__(tap)
         self._decoder = decoder
         self._restorer = restorer
         self._encoder = encoder
@@ -307,19 +295,8 @@ class TranslatedBridge:
         self._finishes: dict[int, Finished] = {}  # by choice
         self._unaccepted_bytes = 0  # that came before the answer was accepted
         self._repeating = False  # the last event was a Delta that the tap's template fits
-        self._left: list[bytes] = []  # events that were fed and are not read yet
-        self.aligned = self.busy = False
-        self.ended = False
 
-    accepted = property(attrgetter("_tap.accepted"))
     started = property(attrgetter("_encoder.started"))
-    finished = property(attrgetter("_tap.finished"))
-    whole = property(attrgetter("_tap.whole"))
-    fault = property(attrgetter("_tap.fault"))
-    usage = property(attrgetter("_tap.usage"))
-    reported = property(attrgetter("_tap.reported"))
-    output_units = property(attrgetter("_tap.output_units"))
-    upstream_id = property(attrgetter("_tap.upstream_id"))
     end_seen = property(attrgetter("ended"))
     at_boundary = True  # frames are written whole
 

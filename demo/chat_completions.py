@@ -1,7 +1,5 @@
 """The demo vendor as a speaker of chat completions. Shapes: public API as of November 2026."""
 
-from __future__ import annotations
-
 import secrets
 import time
 from collections.abc import Iterator, Mapping
@@ -28,12 +26,7 @@ from demo.speech import prompt_tokens
 MODELS_CREATED_S = 1_795_000_000
 FINGERPRINT = "fp_demo"
 DONE = b"data: [DONE]\n\n"
-FINISH_REASONS = {
-    "stop": "stop",
-    "stop_sequence": "stop",
-    "length": "length",
-    "tools": "tool_calls",
-}
+FINISH_REASONS = {"stop_sequence": "stop", "tools": "tool_calls"}  # others go by the same word
 
 
 class ChatCompletions(Family):
@@ -90,7 +83,7 @@ class ChatCompletions(Family):
                 "index": index,
                 "message": message,
                 "logprobs": None,
-                "finish_reason": FINISH_REASONS[answer.finish],
+                "finish_reason": FINISH_REASONS.get(answer.finish, answer.finish),
             }
             for index in range(request.choices)
         ]
@@ -104,7 +97,7 @@ class ChatCompletions(Family):
             for index in range(request.choices):
                 yield {**base, "choices": [_choice(index, delta)], **nulls}
         for index in range(request.choices):
-            last = _choice(index, {}, FINISH_REASONS[answer.finish])
+            last = _choice(index, {}, FINISH_REASONS.get(answer.finish, answer.finish))
             yield {**base, "choices": [last], **nulls}
         if request.include_usage:
             yield {**base, "choices": [], "usage": usage_of(answer.counts, request.choices)}

@@ -3,8 +3,6 @@
 Knows no wire format (one file a family) and no socket (server).
 """
 
-from __future__ import annotations
-
 import json
 import secrets
 from collections.abc import Iterator, Mapping

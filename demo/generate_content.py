@@ -1,7 +1,5 @@
 """The demo vendor as a speaker of generate-content. Shapes: public API as of November 2026."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """The demo vendor as a speaker of messages. Shapes: public API as of November 2026."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
@@ -27,12 +25,7 @@ from demo.speech import last_words, prompt_tokens, sign
 
 MODELS_CREATED_AT = "2026-11-18T00:00:00Z"
 FIRST_OUTPUT_TOKENS = 1  # in message_start, before anything is known
-FINISH_REASONS = {
-    "stop": "end_turn",
-    "stop_sequence": "stop_sequence",
-    "length": "max_tokens",
-    "tools": "tool_use",
-}
+FINISH_REASONS = {"stop": "end_turn", "length": "max_tokens", "tools": "tool_use"}
 
 
 class Messages(Family):
@@ -154,7 +147,7 @@ def _read_tools(body: Mapping[str, Any]) -> tuple[tuple[Tool, ...], ToolMode, bo
 
 
 def _stop(answer: ModelAnswer) -> dict[str, Any]:
-    reason = FINISH_REASONS[answer.finish]
+    reason = FINISH_REASONS.get(answer.finish, answer.finish)
     return {"stop_reason": reason, "stop_sequence": answer.stop_sequence}
 
 

@@ -1,7 +1,5 @@
 """The demo vendor as a speaker of responses. Shapes: official types of the openai SDK, 2026-11."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any

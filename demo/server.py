@@ -1,7 +1,5 @@
 """The demo vendor's server: routing to the families, and the pace of a stream."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

@@ -3,8 +3,6 @@
 Family-neutral, and pure but for the ids of calls; a family encodes the result in its format.
 """
 
-from __future__ import annotations
-
 import base64
 import hmac
 import json

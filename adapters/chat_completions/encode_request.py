@@ -6,7 +6,6 @@ are renamed, and mapped back in the answer. Source: the request types of the off
 what the model cannot take is a trait of it.
 """
 
-import hashlib
 from typing import Any
 
 from adapters.chat_completions.encode_turns import ChatToolNames, encode_turns
@@ -16,10 +15,9 @@ from adapters.faults import Condition, Fault
 from adapters.ir.request import Effort, Feature, Output, Request, Thinking, Tool, ToolChoice
 from adapters.json.jsonio import compact, dumps
 from adapters.json.structure import Steps
-from adapters.openai import fit_name
+from adapters.openai import fit_name, short_name
 
 MAX_STOPS = 4
-MAX_END_USER_CHARS = 64  # longer ones are refused
 
 
 def encode_request(request: Request, target: Target, count: bool) -> Steps[Encoded]:
@@ -98,7 +96,7 @@ def _other_fields(request: Request, traits: Traits) -> dict[str, Any]:
         fields["verbosity"] = request.verbosity
     if request.end_user:
         name = "safety_identifier" if traits.openai_extras else "user"
-        fields[name] = _end_user(request.end_user)
+        fields[name] = short_name(request.end_user)
     if traits.openai_extras:
         if request.tier:
             fields["service_tier"] = request.tier
@@ -176,12 +174,6 @@ def _stops(request: Request, traits: Traits) -> tuple[list[str], tuple[str, ...]
     without sampling take no stop sequences either."""
     most = MAX_STOPS if traits.sampling else 0
     return list(request.stop[:most]), request.stop[most:]
-
-
-def _end_user(end_user: str) -> str:
-    if len(end_user) <= MAX_END_USER_CHARS:
-        return end_user
-    return hashlib.sha256(end_user.encode(errors="replace")).hexdigest()
 
 
 OUTPUT_TOOL = "respond"

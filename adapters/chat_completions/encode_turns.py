@@ -47,11 +47,8 @@ class ChatToolNames:
 
     def free(self, name: str) -> str:
         """Return a name that no tool has."""
-        return (
-            name
-            if name not in self._tools_by_name
-            else fit_name(f"{name} {len(self._tools_by_name)}")
-        )
+        taken = self._tools_by_name
+        return fit_name(f"{name} {len(taken)}") if name in taken else name
 
     def _add(self, tool: Tool) -> None:
         for name in {tool.name, _full(tool.name, tool.namespace), tool.namespace}:
@@ -209,11 +206,8 @@ class _Writer:
         if id(result) not in self._answered:
             text = f"Result of the tool call {name}:\n{_result_text(result)}"
             return [_text(text), *attached]
-        return (
-            [_text(f"Attached to the result of the tool call {name}:"), *attached]
-            if attached
-            else []
-        )
+        title = _text(f"Attached to the result of the tool call {name}:")
+        return [title, *attached] if attached else []
 
     def _content(self, part: Text | Media) -> Message:
         if isinstance(part, Text):

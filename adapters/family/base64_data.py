@@ -8,7 +8,7 @@ import base64
 import binascii
 import re
 
-from adapters.faults import Fault, wrong_value
+from adapters.faults import wrong_value
 
 _DATA_URL = re.compile(r"data:([^;,]*)((?:;[^;,]*)*),", re.IGNORECASE)
 _ALPHABET = re.compile(r"[A-Za-z0-9+/]*={0,2}")
@@ -39,13 +39,9 @@ def text_of(data: str, path: str) -> str:
     try:
         return base64.b64decode(data).decode("utf-8-sig")
     except (binascii.Error, UnicodeDecodeError):
-        raise _no_text(path) from None
+        raise wrong_value(path, "expected text in UTF-8") from None
 
 
 def base64_of(text: str) -> str:
     """Return base64 of a text in UTF-8."""
     return base64.b64encode(text.encode(errors="replace")).decode()
-
-
-def _no_text(path: str) -> Fault:
-    return wrong_value(path, "expected text in UTF-8")

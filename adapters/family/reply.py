@@ -129,3 +129,14 @@ def list_names(entries: Sequence[Mapping[str, Any]], field: str) -> list[str]:
 def read_models(body: bytes) -> list[str]:
     """Return the models' names in a page, as three of the families have it."""
     return list_names(list_page(body, "data"), "id")
+
+
+def dicts(value: object) -> list[dict[str, Any]]:
+    """Return the objects of an array; none of anything else."""
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+
+
+def text_field(holder: dict[str, Any], name: str) -> str:
+    """Return a string; empty when it is missing or anything else."""
+    value = holder.get(name)
+    return value if isinstance(value, str) else ""

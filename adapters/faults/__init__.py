@@ -303,12 +303,9 @@ class Fault(Exception):
 
     def mask(self, secrets: Sequence[str]) -> None:
         """Mask exact strings, such as the key and host of the channel, in the vendor's messages."""
-        if self.explicit_message is not None:
-            self.explicit_message = clean_message(self.explicit_message, secrets)
-        if self.detail is not None:
-            self.detail = clean_message(self.detail, secrets)
-        if self.operator_message is not None:
-            self.operator_message = clean_message(self.operator_message, secrets)
+        for name in ("explicit_message", "detail", "operator_message"):
+            if (text := getattr(self, name)) is not None:
+                setattr(self, name, clean_message(text, secrets))
 
     def __str__(self) -> str:
         return f"{self.condition.value} {self.message}"

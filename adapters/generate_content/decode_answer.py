@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any
 
 from adapters.family.codec import MAX_EVENTS_AT_ONCE, StreamDecoder
+from adapters.family.reply import dicts, text_field
 from adapters.faults import Condition, Fault
 from adapters.generate_content.parts import Place, sealed
 from adapters.ir.answer import (
@@ -87,7 +88,7 @@ class ChunkDecoder(StreamDecoder):
         """Yield the events of a chunk."""
         if not self._id_prefix:
             self._id_prefix = _prefix(chunk.get("responseId"))
-        for raw in _dicts(chunk.get("candidates")):
+        for raw in dicts(chunk.get("candidates")):
             index = raw.get("index")
             index = index if type(index) is int and 0 <= index < MAX_CHOICES else 0
             candidate = self._candidates.setdefault(index, _Candidate())
@@ -109,9 +110,8 @@ class ChunkDecoder(StreamDecoder):
     ) -> Iterator[Event]:
         content = raw.get("content")
         logprobs = _logprobs(raw.get("logprobsResult"))
-        for part in _dicts(content.get("parts") if isinstance(content, dict) else None):
-            signature = part.get("thoughtSignature")
-            signature = signature if isinstance(signature, str) else ""
+        for part in dicts(content.get("parts") if isinstance(content, dict) else None):
+            signature = text_field(part, "thoughtSignature")
             text, call = part.get("text"), part.get("functionCall")
             if isinstance(call, dict):
                 yield from self._call(candidate, index, call, signature)
@@ -155,15 +155,12 @@ class ChunkDecoder(StreamDecoder):
     def _call(
         self, candidate: _Candidate, index: int, call: dict[str, Any], signature: str
     ) -> Iterator[Event]:
-        name = call.get("name")
-        if not isinstance(name, str) or not name:
+        if not (name := text_field(call, "name")):
             return
         if signature:
             yield from self._seal(candidate, index, "call", signature)
         yield from self._close_open(candidate)
-        call_id = call.get("id")
-        if not isinstance(call_id, str) or not call_id:
-            call_id = f"call_{self._id_prefix}_{self._calls}"
+        call_id = text_field(call, "id") or f"call_{self._id_prefix}_{self._calls}"
         self._calls += 1
         candidate.called = True
         opened = self._open("call", choice=index, id=call_id, name=name)
@@ -249,9 +246,9 @@ def _arguments(args: object) -> str:
 def _logprobs(result: object) -> tuple[Logprob, ...]:
     if not isinstance(result, dict):
         return ()
-    chosen = _dicts(result.get("chosenCandidates"))[:MAX_LOGPROBS]
-    listed = _dicts(result.get("topCandidates"))[:MAX_LOGPROBS]
-    tops = [_dicts(each.get("candidates")) for each in listed]
+    chosen = dicts(result.get("chosenCandidates"))[:MAX_LOGPROBS]
+    listed = dicts(result.get("topCandidates"))[:MAX_LOGPROBS]
+    tops = [dicts(each.get("candidates")) for each in listed]
     tops += [[]] * (len(chosen) - len(tops))
     return tuple(
         Logprob(logprob.token, logprob.logprob, tuple(map(_logprob, top)))
@@ -260,11 +257,10 @@ def _logprobs(result: object) -> tuple[Logprob, ...]:
 
 
 def _logprob(candidate: dict[str, Any]) -> Logprob:
-    token, value = candidate.get("token"), candidate.get("logProbability")
+    value = candidate.get("logProbability")
     valid = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e9
     return Logprob(
-        token if isinstance(token, str) else "",
-        float(value) if valid and value is not None else 0.0,
+        text_field(candidate, "token"), float(value) if valid and value is not None else 0.0
     )
 
 
@@ -275,9 +271,9 @@ def _grounding(metadata: object) -> Iterator[_Source]:
     """Yield the pages of a search, with the bytes of the text that each is for."""
     if not isinstance(metadata, dict):
         return
-    pages = [_page(chunk) for chunk in _dicts(metadata.get("groundingChunks"))]
+    pages = [_page(chunk) for chunk in dicts(metadata.get("groundingChunks"))]
     named: set[int] = set()
-    for support in _dicts(metadata.get("groundingSupports")):
+    for support in dicts(metadata.get("groundingSupports")):
         segment = support.get("segment")
         start, end = _segment(segment if isinstance(segment, dict) else {})
         places = support.get("groundingChunkIndices")
@@ -294,18 +290,14 @@ def _citations(metadata: object) -> Iterator[_Source]:
     if not isinstance(metadata, dict):
         return
     for name in ("citations", "citationSources"):
-        for source in _dicts(metadata.get(name)):
-            url, title = source.get("uri"), source.get("title")
-            if isinstance(url, str) and url:
-                yield url, title if isinstance(title, str) else "", *_segment(source)
+        for source in dicts(metadata.get(name)):
+            if url := text_field(source, "uri"):
+                yield url, text_field(source, "title"), *_segment(source)
 
 
 def _page(chunk: dict[str, Any]) -> tuple[str, str]:
     web = chunk.get("web")
-    if not isinstance(web, dict):
-        return "", ""
-    url, title = web.get("uri"), web.get("title")
-    return url if isinstance(url, str) else "", title if isinstance(title, str) else ""
+    return (text_field(web, "uri"), text_field(web, "title")) if isinstance(web, dict) else ("", "")
 
 
 def _segment(source: dict[str, Any]) -> tuple[int | None, int | None]:
@@ -314,10 +306,6 @@ def _segment(source: dict[str, Any]) -> tuple[int | None, int | None]:
     if type(start) is not int or type(end) is not int or not 0 <= start <= end:
         return None, None
     return start, end
-
-
-def _dicts(value: object) -> list[dict[str, Any]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def decode_answer(body: bytes) -> Steps[tuple[Choice, ...]]:

@@ -8,7 +8,7 @@ are the vendor's; slots are counted here. Imported by this folder's ``__init__``
 from typing import Any
 
 from adapters.family.codec import StreamDecoder
-from adapters.family.reply import loads_answer
+from adapters.family.reply import loads_answer, text_field
 from adapters.faults import Condition, Fault
 from adapters.ir.answer import (
     Choice,
@@ -68,11 +68,6 @@ def finish_of(reason: object, details: object) -> tuple[Finish, str]:
     return finish, next((text for text in texts if isinstance(text, str) and text), _REFUSED)
 
 
-def text_of(value: object) -> str:
-    """Return a string; of anything else an empty one."""
-    return value if isinstance(value, str) else ""
-
-
 def arguments_text(value: object) -> str:
     """Return the arguments of a call as text; an object that cannot be written is none."""
     try:
@@ -86,19 +81,19 @@ def _part(block: object) -> Part | None:
         return None
     kind = block.get("type")
     if kind == "text":
-        text = text_of(block.get("text"))
+        text = text_field(block, "text")
         citations = decode_citations(block.get("citations"))
         return Text(text, citations=citations) if text else None
     if kind == "thinking":
-        thinking, signature = text_of(block.get("thinking")), text_of(block.get("signature"))
+        thinking, signature = text_field(block, "thinking"), text_field(block, "signature")
         opaque = sealed_thought(thinking, signature) if signature else ""
         return Reasoning(thinking, opaque=opaque) if thinking or opaque else None
     if kind == "redacted_thinking":
-        data = text_of(block.get("data"))
+        data = text_field(block, "data")
         return Reasoning("", opaque=sealed_data(data)) if data else None
     if kind == "tool_use":
         arguments = arguments_text(block.get("input"))
-        return ToolCall(text_of(block.get("id")), text_of(block.get("name")), arguments)
+        return ToolCall(text_field(block, "id"), text_field(block, "name"), arguments)
     return None
 
 
@@ -159,27 +154,27 @@ class MessagesDecoder(StreamDecoder):
         return self._close_all()
 
     def _start(self, index: object, block: dict[str, Any]) -> list[Event]:
-        kind = _KINDS.get(text_of(block.get("type")))
+        kind = _KINDS.get(text_field(block, "type"))
         events = self._stop(index)  # of a vendor that has closed nothing
         if kind is None:
             return events
         fields = {}
         if kind == "call":
-            fields = {"id": text_of(block.get("id")), "name": text_of(block.get("name"))}
+            fields = {"id": text_field(block, "id"), "name": text_field(block, "name")}
         opened = self._open(kind, **fields)
         arguments = block.get("input")
         opened_block = self._blocks[index] = _Block(opened.slot, kind, [])
         if kind == "reasoning":
-            opened_block.signature = text_of(block.get("signature"))
-            opened_block.data = text_of(block.get("data"))
+            opened_block.signature = text_field(block, "signature")
+            opened_block.data = text_field(block, "data")
         elif kind == "call":
             opened_block.input = arguments if isinstance(arguments, dict) else None
         fields_of = {"text": "text", "reasoning": "thinking"}
-        first = text_of(block.get(fields_of.get(kind, "")))
+        first = text_field(block, fields_of.get(kind, ""))
         return [*events, opened, *([self._text(opened_block, first)] if first else ())]
 
     def _delta(self, index: object, delta: dict[str, Any]) -> list[Event]:
-        kind = text_of(delta.get("type"))
+        kind = text_field(delta, "type")
         if kind in _DELTAS:
             of, field = _DELTAS[kind]
             events: list[Event] = []
@@ -188,13 +183,13 @@ class MessagesDecoder(StreamDecoder):
             block = self._blocks.get(index)
             if block is None or block.kind != _KINDS[of]:
                 return events
-            text = text_of(delta.get(field))
+            text = text_field(delta, field)
             return [*events, self._text(block, text)] if text else events
         block = self._blocks.get(index)
         if block is None:
             return []
         if kind == "signature_delta" and block.kind == "reasoning":
-            block.signature = text_of(delta.get("signature"))
+            block.signature = text_field(delta, "signature")
         elif kind == "citations_delta" and block.kind == "text":
             citation = decode_citation(delta.get("citation"))
             return [Cited(block.slot, citation)] if citation is not None else []

@@ -3,7 +3,7 @@
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from adapters.family.base64_data import standard_base64
 from adapters.family.reading import field_path, objects, optional, required, string
@@ -42,24 +42,39 @@ def decode_mark(block: dict[str, Any], path: str, asks: list[Ask]) -> CacheMark 
 _PDF = "application/pdf"
 
 
-def decode_image(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Part, ...]:
-    """Return an image by its data, its URL, or the vendor's id of a file."""
-    source, kind, at = _source(block, path)
-    mark = decode_mark(block, path, asks)
-    if kind == "base64":
-        mime = required(source, "media_type", at, str).lower()
-        asks.append(Ask("image_data", path))
+def _media(
+    kind: Literal["image", "file"],
+    source: dict[str, Any],
+    path: str,
+    asks: list[Ask],
+    **fields: Any,
+) -> Media | None:
+    """Return media by their data, URL, or the vendor's id of a file; None by anything else."""
+    at, image, by = f"{path}.source", kind == "image", source["type"]
+    if by == "base64":
+        mime = _PDF
+        if image or "media_type" in source:
+            mime = required(source, "media_type", at, str).lower()
         data = standard_base64(required(source, "data", at, str), f"{at}.data")
-        return (Media("image", mime, data=data, cache=mark, path=path),)
-    if kind == "url":
-        asks.append(Ask("image_url", path))
+        asks.append(Ask("image_data" if image else "document_data", path))
+        return Media(kind, mime, data=data, path=path, **fields)
+    if by == "url":
+        asks.append(Ask("image_url" if image else "document_url", path))
         url = required(source, "url", at, str)
-        return (Media("image", url=url, cache=mark, path=path),)
-    if kind == "file":
+        return Media(kind, "" if image else _PDF, url=url, path=path, **fields)
+    if by == "file":
         asks.append(Ask("file_ref", path))
-        ref = required(source, "file_id", at, str)
-        return (Media("image", ref=ref, cache=mark, path=path),)
-    raise wrong_value(f"{at}.type", "expected base64, url or file")
+        return Media(kind, ref=required(source, "file_id", at, str), path=path, **fields)
+    return None
+
+
+def decode_image(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Part, ...]:
+    """Return an image."""
+    source, _, at = _source(block, path)
+    media = _media("image", source, path, asks, cache=decode_mark(block, path, asks))
+    if media is None:
+        raise wrong_value(f"{at}.type", "expected base64, url or file")
+    return (media,)
 
 
 def decode_document(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Part, ...]:
@@ -74,26 +89,13 @@ def decode_document(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[
     name = string(block, "title", path)
     if kind == "content":
         return before + _document_content(source, at, asks, mark)
-    if kind == "base64":
-        mime = _PDF
-        if "media_type" in source:
-            mime = required(source, "media_type", at, str).lower()
-        data = standard_base64(required(source, "data", at, str), f"{at}.data")
-        asks.append(Ask("document_data", path))
-        media = Media("file", mime, data=data, name=name, cache=mark, path=path)
-    elif kind == "text":
+    if kind == "text":
         text = required(source, "data", at, str)
         asks.append(Ask("text_document", path))
-        media = Media("file", "text/plain", data=text, name=name, plain=True, cache=mark, path=path)
-    elif kind == "url":
-        asks.append(Ask("document_url", path))
-        url = required(source, "url", at, str)
-        media = Media("file", _PDF, url=url, name=name, cache=mark, path=path)
-    elif kind == "file":
-        asks.append(Ask("file_ref", path))
-        ref = required(source, "file_id", at, str)
-        media = Media("file", ref=ref, name=name, cache=mark, path=path)
-    else:
+        plain = Media("file", "text/plain", data=text, name=name, plain=True, cache=mark, path=path)
+        return (*before, plain)
+    media = _media("file", source, path, asks, name=name, cache=mark)
+    if media is None:
         raise wrong_value(f"{at}.type", "expected base64, text, url, content or file")
     return (*before, media)
 

@@ -15,6 +15,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from adapters.family.codec import Encoded, Target
+from adapters.family.reply import dicts
 from adapters.family.traits import nearest_effort, requested_effort
 from adapters.faults import Condition, Fault
 from adapters.ir.parts import Text, ToolCall
@@ -145,12 +146,7 @@ def _merged(schema: dict[str, Any]) -> dict[str, Any]:
     properties: dict[str, Any] = {}
     required: list[str] = []
     for name in _ALTERNATIVES:
-        alternatives = schema.get(name)
-        branches = (
-            [each for each in alternatives if isinstance(each, dict)]
-            if isinstance(alternatives, list)
-            else []
-        )
+        branches = dicts(schema.get(name))
         for branch in branches:
             properties |= _schemas_by_name(branch)
         required_names = [_required(branch) for branch in branches]

@@ -15,7 +15,7 @@ from adapters.family.headers import refusal_headers
 from adapters.faults import Fault
 from adapters.json.jsonio import dumps
 
-MAX_NAME_CHARS = 64  # of a tool
+MAX_NAME_CHARS = 64  # of a tool, a user or a cache
 
 _NAME = re.compile(rf"[a-zA-Z0-9_-]{{1,{MAX_NAME_CHARS}}}")
 _OTHER = re.compile(r"[^a-zA-Z0-9_-]")
@@ -55,6 +55,16 @@ def error_of(fault: Fault) -> dict[str, str | None]:
     return {"message": fault.message, "type": kind, "param": fault.param, "code": fault.code}
 
 
+def short_name(name: str) -> str:
+    """Return the name of a user or a cache, not longer than upstreams accept."""
+    return name if len(name) <= MAX_NAME_CHARS else digest_of(name)
+
+
+def digest_of(name: str) -> str:
+    """Return the hash of a name, in 64 digits."""
+    return hashlib.sha256(name.encode(errors="replace")).hexdigest()
+
+
 def fit_name(name: str) -> str:
     """Return the name of a tool where upstreams accept it, else ``hashed_name`` of it."""
     return name if _NAME.fullmatch(name) else hashed_name(name)
@@ -62,5 +72,5 @@ def fit_name(name: str) -> str:
 
 def hashed_name(name: str) -> str:
     """Return a name that upstreams accept, derived from any, always the same."""
-    digest = hashlib.sha256(name.encode(errors="replace")).hexdigest()[:_HASH_CHARS]
+    digest = digest_of(name)[:_HASH_CHARS]
     return f"{_OTHER.sub('_', name)[: MAX_NAME_CHARS - _HASH_CHARS - 1]}_{digest}"

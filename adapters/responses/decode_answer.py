@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adapters.family.codec import StreamDecoder, bounded
+from adapters.family.reply import dicts, text_field
 from adapters.faults import Condition, Fault
 from adapters.ir.answer import (
     MAX_CITATIONS,
@@ -118,9 +119,8 @@ def read_logprobs(entries: object) -> tuple[Logprob, ...]:
     for entry in dicts(entries)[:MAX_LOGPROBS]:
         token = _logprob(entry)
         if token is not None:
-            top = [_logprob(other) for other in dicts(entry.get("top_logprobs"))]
-            top_tokens = tuple(other for other in top if other is not None)
-            tokens.append(Logprob(token.token, token.logprob, top_tokens))
+            top = filter(None, map(_logprob, dicts(entry.get("top_logprobs"))))
+            tokens.append(Logprob(token.token, token.logprob, tuple(top)))
     return tuple(tokens)
 
 
@@ -137,17 +137,6 @@ def read_texts(parts: object) -> list[str]:
     """Return the texts of the parts of a reasoning item."""
     texts = [part.get("text") for part in dicts(parts)]
     return [text for text in texts if isinstance(text, str)]
-
-
-def dicts(value: object) -> list[dict[str, Any]]:
-    """Return the objects of an array; none of anything else."""
-    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
-
-
-def text_field(holder: dict[str, Any], name: str) -> str:
-    """Return a string; empty when it is missing or anything else."""
-    value = holder.get(name)
-    return value if isinstance(value, str) else ""
 
 
 def _logprob(entry: dict[str, Any]) -> Logprob | None:
@@ -171,38 +160,31 @@ def read_citation(annotation: object) -> Citation | None:
     """Decode the source on the web that an annotation names; None for any other annotation."""
     if not isinstance(annotation, dict) or annotation.get("type") != "url_citation":
         return None
-    url, title = annotation.get("url"), annotation.get("title")
-    if not isinstance(url, str) or not url:
+    if not (url := text_field(annotation, "url")):
         return None
     start, end = annotation.get("start_index"), annotation.get("end_index")
     return Citation(
         url,
-        title if isinstance(title, str) else "",
+        text_field(annotation, "title"),
         start if type(start) is int else None,
         end if type(end) is int else None,
     )
 
 
-# Events with a piece of text -> its form, and the field with the part of the item.
-_DELTAS = {
-    "response.output_text.delta": ("text", "content_index"),
-    "response.refusal.delta": ("refusal", "content_index"),
-    "response.reasoning_text.delta": ("full", "content_index"),
-    "response.reasoning_summary_text.delta": ("summary", "summary_index"),
-    "response.function_call_arguments.delta": ("call", ""),
-    "response.custom_tool_call_input.delta": ("call", ""),
+# Texts in streams: the form, the field with the part of the item, and the field of the whole text.
+_TEXTS = {
+    "output_text": ("text", "content_index", "text"),
+    "refusal": ("refusal", "content_index", "refusal"),
+    "reasoning_text": ("full", "content_index", "text"),
+    "reasoning_summary_text": ("summary", "summary_index", "text"),
+    "function_call_arguments": ("call", "", "arguments"),
+    "custom_tool_call_input": ("call", "", "input"),
 }
-# Events with such a text as a whole -> the event with a piece of it, and the field of the text.
+# Events with a piece of such a text, and those with all of it.
+_DELTAS = {f"response.{name}.delta": (form, part) for name, (form, part, _) in _TEXTS.items()}
 _WHOLE = {
-    "response.output_text.done": ("response.output_text.delta", "text"),
-    "response.refusal.done": ("response.refusal.delta", "refusal"),
-    "response.reasoning_text.done": ("response.reasoning_text.delta", "text"),
-    "response.reasoning_summary_text.done": ("response.reasoning_summary_text.delta", "text"),
-    "response.function_call_arguments.done": (
-        "response.function_call_arguments.delta",
-        "arguments",
-    ),
-    "response.custom_tool_call_input.done": ("response.custom_tool_call_input.delta", "input"),
+    f"response.{name}.done": (f"response.{name}.delta", field)
+    for name, (_, _, field) in _TEXTS.items()
 }
 _PARTS = {
     "output_text": ("response.output_text.delta", "text"),

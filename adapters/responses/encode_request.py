@@ -13,8 +13,8 @@ from adapters.ir.parts import Text
 from adapters.ir.request import Feature, Output, Request, Thinking, Tool, ToolChoice
 from adapters.json.jsonio import dumps
 from adapters.json.structure import Steps
-from adapters.openai import fit_name
-from adapters.responses.encode_turns import InputItems, ResponsesToolNames, short_name
+from adapters.openai import fit_name, short_name
+from adapters.responses.encode_turns import InputItems, ResponsesToolNames
 
 MIN_OUTPUT_TOKENS = 16  # upstreams refuse less
 MAX_METADATA = 16

@@ -1,6 +1,5 @@
 """Encoding of turns as the items of an upstream's ``input``, and of the names of tools in them."""
 
-import hashlib
 from typing import Any
 
 from adapters.family.base64_data import base64_of
@@ -9,7 +8,7 @@ from adapters.faults import Condition, Fault
 from adapters.ir.parts import Media, Part, Reasoning, Refusal, Text, ToolCall, ToolResult, Turn
 from adapters.ir.request import Tool
 from adapters.json.jsonio import compact
-from adapters.openai import fit_name
+from adapters.openai import digest_of, fit_name
 from adapters.responses.reasoning_state import unseal
 
 MAX_ID_CHARS = 64
@@ -32,16 +31,7 @@ class ResponsesToolNames:
 
 def call_id(name: str) -> str:
     """Return the id of a call and of its result, not longer than upstreams accept."""
-    return name if 0 < len(name) <= MAX_ID_CHARS else f"call_{_hash(name)[:32]}"
-
-
-def short_name(name: str) -> str:
-    """Return the name of a user or a cache, not longer than upstreams accept."""
-    return name if len(name) <= MAX_ID_CHARS else _hash(name)
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode(errors="replace")).hexdigest()
+    return name if 0 < len(name) <= MAX_ID_CHARS else f"call_{digest_of(name)[:32]}"
 
 
 NO_RESULT = "The tool gave no result."
