@@ -87,7 +87,7 @@ class Bridge(Protocol):
 
 
 class TapBridge:
-    """What a bridge tells of the tap that reads the upstream's stream."""
+    """The base of bridges: the facts of the tap that reads the upstream's stream."""
 
     __slots__ = ("_left", "_tap", "aligned", "busy", "ended")
 
