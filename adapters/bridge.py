@@ -1,9 +1,8 @@
 """Bridges between the family of the client and the family of the channel.
 
 Here: ``Pairing``, how a channel serves the calls of a family; ``Bridge``, the relay's view of a
-streamed answer; and both for the same family on either side, where bytes pass and a tap reads and
-edits. Sans-io; a bridge is made for one answer and accepts any cut of the stream. Imported by the
-relay.
+streamed answer; and both for one family on either side, where bytes pass and a tap edits. Sans-io;
+a bridge is made for one answer and accepts any cut of the stream. Imported by the relay.
 """
 
 import re
@@ -178,8 +177,7 @@ class NativeBridge(TapBridge):
             return b""
         self.ended = tap.ended
         if last and not tap.whole:
-            # The gateway's error event will follow and must not join this one. A CR may be half of
-            # the line's own end.
+            # The gateway's error event must not join this one. A CR may be half of the line's end.
             last += b"\n" if rest.endswith((b"\n", b"\n\r")) else b"\n\n"
         return last
 
@@ -236,8 +234,7 @@ class Pairing:
     """The way in which a channel serves calls of a family: natively, or translated
     (``translate.Translation``, which is made for one attempt, has the same functions).
 
-    Each function gets the client's operation; ``peek`` has the fields that were read of the
-    client's request.
+    Each function gets the client's operation; ``peek``: the fields that were read of its request.
     """
 
     upstream: UpstreamSide

@@ -1,8 +1,7 @@
 """Whole answers that are too large to be decoded at once.
 
-The family's reader gets a shortened answer: the same top-level fields, the long ones emptied.
-Everything that it reads and edits in the others holds for the whole answer. Imported by the
-pairings.
+The family's reader gets a shortened answer: the same top-level fields, the long ones emptied. What
+it reads and edits in the others holds for the whole answer. Imported by the pairings.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,6 @@
 """An estimate of the tokens of a request of ``adapters.ir``, for upstreams that count none.
 
-Texts, schemas and media alone: what stands around them in a body differs between families. Imported
-by the relay.
+Texts, schemas and media alone: the rest differs between families. Imported by the relay.
 """
 
 from collections.abc import Iterator

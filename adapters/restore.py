@@ -2,8 +2,7 @@
 
 Names of tools become the client's, structured output that was requested as a tool becomes text,
 free-text tools get their text, opaque state is wrapped, and text ends at a stop sequence that the
-upstream does not know. For a whole answer and for the events of a stream. Imported by
-``translate``.
+upstream does not know: for whole answers and for events. Imported by ``translate``.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,6 @@
 """The chat completions family: ``POST /v1/chat/completions``, and its translation.
 
-Source of its facts: the types and behaviour of the official OpenAI SDKs. Imported by the registry
-only.
+Source: the types and behaviour of the official OpenAI SDKs. Imported by the registry only.
 """
 
 from adapters.chat_completions.client import (

@@ -39,9 +39,8 @@ def peek(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
 
 
 def conversation(spans: Spans) -> bytes:
-    """Return what names the conversation. ``user`` and ``safety_identifier`` are not read: they
-    name a person, who may have many conversations at a time, and all persons of a program may share
-    one."""
+    """Return what names the conversation. ``user`` and ``safety_identifier`` are not read: persons
+    may have many conversations at a time, and all persons of a program may share one."""
     name = explicit_name(text_field(spans, "prompt_cache_key"))
     return name or opening(spans, (), "messages")
 

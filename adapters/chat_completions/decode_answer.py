@@ -1,8 +1,7 @@
 """Decoding of answers of upstreams of the chat completions family, whole ones and streams.
 
 Vendors differ in much: what cannot be read is skipped, it is no error. In a stream a delta opens
-the slot of its kind and closes that of another; calls are told apart by index and id, which vendors
-treat in many ways.
+the slot of its kind and closes that of another; calls differ by index and id, as vendors have them.
 """
 
 import re

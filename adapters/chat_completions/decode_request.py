@@ -1,8 +1,7 @@
 """Decoding of a client's request of the chat completions family: fields of the body, and tools.
 
-Every field is read, or named in ``asks``, so that nothing gets lost in silence on the way to
-another family. Source: the request types of the official OpenAI SDK 3.57, and what servers of the
-family take besides.
+Every field is read, or named in ``asks``, so that nothing gets lost in silence. Source: the request
+types of the official OpenAI SDK 3.57, and what servers of the family take besides.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,7 @@
 """Encoding of answers for clients of the chat completions family, whole ones and streams.
 
 A message has one text, one reasoning text and a list of calls, so parts are brought together by
-kind. Most frames of a stream differ from the last one in one string alone: what stands around it is
-made when a slot opens.
+kind. Most frames differ from the last one in one string: what is around it is made with the slot.
 """
 
 from collections.abc import Iterable, Sequence

@@ -110,8 +110,7 @@ def _other_fields(request: Request, traits: Traits) -> dict[str, Any]:
 def _fit_thinking(
     body: dict[str, Any], thinking: Thinking | None, traits: Traits
 ) -> tuple[Feature, ...]:
-    """Turn reasoning off for models that refuse it beside tools, or beside a forced one; return the
-    dropped features."""
+    """Turn reasoning off where it is refused beside tools; return the dropped features."""
     off = thinking is not None and thinking.effort == "off"
     if traits.thinking_switch and (off or body.get("tool_choice") not in (None, "auto", "none")):
         body["thinking"] = {"type": "disabled"}
@@ -126,8 +125,7 @@ def _fit_thinking(
 
 
 def effort_of(thinking: Thinking, traits: Traits) -> Effort | None:
-    """Return the requested effort, the nearest lower one that the model has, or its lowest; None:
-    the model decides."""
+    """Return the effort that the model has for the requested one; None: the model decides."""
     effort = requested_effort(thinking)
     if effort is None or traits.thinking == "none":
         return None

@@ -47,8 +47,8 @@ class ChatToolNames:
 
     def free(self, name: str) -> str:
         """Return a name that no tool has."""
-        taken = self._tools_by_name
-        return fit_name(f"{name} {len(taken)}") if name in taken else name
+        used = self._tools_by_name
+        return fit_name(f"{name} {len(used)}") if name in used else name
 
     def _add(self, tool: Tool) -> None:
         for name in {tool.name, _full(tool.name, tool.namespace), tool.namespace}:

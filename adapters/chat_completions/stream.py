@@ -1,8 +1,7 @@
 """The tap of streams of the chat completions family.
 
-It reads leniently what vendors really send (comments, no [DONE], usage in many places, null deltas)
-and changes nothing but the model's name and, where the client did not request it, the event that
-carries only usage.
+It reads leniently what vendors send (comments, no [DONE], usage in many places, null deltas) and
+changes the model's name alone; an event of nothing but usage, if not requested, is left out.
 """
 
 from typing import Any

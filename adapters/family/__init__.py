@@ -113,11 +113,9 @@ class ClientSide:
     # the identity of a request's conversation: another in each of a caller's conversations, the
     # same in all turns of one; empty when nothing does. Makes no faults.
     conversation: Callable[[Spans], bytes]
-    # the model that body or path asks for (fields, target); raises Fault MODEL_MISSING,
-    # INVALID_FIELD
+    # the model of body or path (fields, target); raises Fault MODEL_MISSING, INVALID_FIELD
     model_name: Callable[[Spans, str | None], str]
-    # the few fields that are read (fields, operation, target); raises Fault MODEL_MISSING,
-    # INVALID_FIELD, FIELD_MISSING
+    # a few fields (fields, operation, target); raises MODEL_MISSING, INVALID_FIELD, FIELD_MISSING
     peek: Callable[[Spans, Operation, str | None], Peek]
     # a refusal or failure before the answer began (fault, request id)
     encode_fault: Callable[[Fault, str], Envelope]
@@ -138,18 +136,12 @@ def no_issued_ids(body: bytes, stored: bool) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamSide:
-    """A family as the gateway speaks it with upstreams.
-
-    Their errors are read in one lenient way (``adapters.upstream_errors``), whatever family they
-    speak.
-    """
+    """A family as upstreams speak it; errors are read alike (``adapters.upstream_errors``)."""
 
     operations: Mapping[str, Operation]  # by job
-    # where the upstream takes a call, behind its base URL, with the query if any (operation,
-    # upstream's model, target)
+    # the path of a call, behind the base URL, with its query (operation, upstream's model, target)
     path: Callable[[Operation, str, str | None], str]
-    # header lines (client's headers, vendor, key); CHANNEL_MISCONFIGURED when the key cannot stand
-    # in a header
+    # header lines (client's headers, vendor, key); CHANNEL_MISCONFIGURED when the key fits in none
     request_headers: Callable[[Mapping[str, str], Vendor, str], list[str]]
     # the client's body with the upstream's name of the model and, in streams, the usage option;
     # the same object when nothing has to change (fields, read, operation, upstream's model, vendor)
@@ -157,8 +149,7 @@ class UpstreamSide:
     # a whole answer (body, public name, upstream's name of the model, operation); raises Fault
     # UPSTREAM_INVALID or the condition of an error inside it
     read_answer: Callable[[bytes, str, str, Operation], UpstreamAnswer]
-    # a tap for a streamed answer (public name, upstream's name, whether the client did not ask for
-    # usage, operation)
+    # a tap for a stream (public name, upstream's name, whether usage is dropped, operation)
     stream_tap: Callable[[str, str, bool, Operation], Tap]
     # the names of the models that can answer, in a page of the vendor's list; UPSTREAM_INVALID
     read_models: Callable[[bytes], list[str]]

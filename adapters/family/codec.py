@@ -200,12 +200,10 @@ class UpstreamCodec:
     # the body, in steps, a yield after each turn (request, target, whether it is a count);
     # raises Fault UNSUPPORTED, INVALID_FIELD with the client's path in ``param``
     encode_request: Callable[[Request, Target, bool], Steps[Encoded]]
-    # the choices of a whole answer that ``UpstreamSide.read_answer`` has accepted, in steps; raises
-    # Fault UPSTREAM_INVALID
+    # the choices of a whole answer that ``read_answer`` has accepted, in steps; UPSTREAM_INVALID
     decode_answer: Callable[[bytes], Steps[tuple[Choice, ...]]]
     open_decoder: Callable[[], StreamDecoder]
-    # the tokens that the upstream has counted, of a body that ``read_answer`` has accepted; None:
-    # the family has no such endpoint
+    # the counted tokens in a body that ``read_answer`` has accepted; None: no such endpoint
     decode_count: Callable[[bytes], int] | None = None
 
 

@@ -1,10 +1,9 @@
 """Identity of a request's conversation: the same in all its turns, different between two.
 
-Shared by the families, each of which names its own fields. Prompt caches match the beginning of a
-request, so a conversation is identified by its first texts: the system prompt and the user's first
-turn. Tools are ignored: agents load and drop them in between. Of long texts only the ends and the
-length count, and only the first turns are decoded, so that the thousandth turn costs no more than
-the second.
+Each family names its own fields. Prompt caches match the beginning of a request, so a conversation
+is identified by its first texts: the system prompt and the user's first turn. Tools are ignored:
+agents load and drop them in between. Of long texts only the ends and the length count, and only the
+first turns are decoded, so that the thousandth turn costs no more than the second.
 """
 
 from collections.abc import Iterable
@@ -47,9 +46,8 @@ def object_field(spans: Spans, name: str, inner: str) -> object:
 
 
 def opening(spans: Spans, system: Iterable[str], turns: str) -> bytes:
-    """Return the beginning of a conversation: fields about the system, then the list `turns` up to
-    and with the first turn of the user; a turn without a role is the user's. Empty when there is
-    nothing."""
+    """Return the beginning of a conversation, or nothing: fields about the system, then the list
+    `turns` through the first one of the user, who speaks where there is no role."""
     body, parts = spans.body, []
     for name in system:
         if (place := spans.get(name)) is not None:

@@ -1,8 +1,7 @@
 """Requests to upstreams, as far as the families share them: header lines, the path, the model's
 name; and the headers of our own refusals.
 
-Upstreams get only headers that are on a list and can stand in a header line. Imported by the
-families.
+Upstreams get only listed headers that can stand in a header line. Imported by the families.
 """
 
 import functools

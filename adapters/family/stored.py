@@ -55,8 +55,7 @@ class StoredRefs:
     def elements(
         self, name: str, marks: "FieldMarks", each: Callable[[Any, str], None]
     ) -> Steps[None]:
-        """Call ``each`` with value and path of those elements of a top-level array in which a mark
-        stands, in steps."""
+        """Call ``each`` with value and path of an array's elements with a mark, in steps."""
         text = self._spans.raw(name)
         if text is None or not text.startswith(b"["):
             return
@@ -119,8 +118,7 @@ class StoredFields:
 
     ``fields``: top-level fields that may have a reference whenever they are present. ``marks``: by
     top-level field, names of which one stands in it when it has a reference. ``read`` adds a
-    request's references, in steps; raises Fault INVALID_FIELD for wrong types and keys that come
-    twice.
+    request's references, in steps; raises INVALID_FIELD for wrong types and doubled keys.
     """
 
     fields: frozenset[str]

@@ -1,7 +1,6 @@
 """The base of readers of streamed answers: their state, and the general way of an event.
 
-A family's ``stream.py`` adds how it reads an event. Imported by the families, and by the bridge for
-the type.
+A family's ``stream.py`` adds how it reads an event. Imported by the families and the bridges.
 """
 
 from abc import ABC, abstractmethod

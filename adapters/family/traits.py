@@ -47,8 +47,7 @@ class Traits(Struct, frozen=True):
     custom_tools: bool = False
     # chat completions: takes a level of effort beside tools; false: it refuses both together
     effort_with_tools: bool = True
-    # chat completions: thinks unless the field ``thinking`` turns it off, and cannot be made to
-    # call tools while it thinks
+    # chat completions: thinks, and then calls no forced tool, unless ``thinking`` turns it off
     thinking_switch: bool = False
     choices: bool = True  # gives several answers to one request (n)
     logprobs: bool = True  # log probabilities, and logit_bias

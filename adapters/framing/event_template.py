@@ -45,8 +45,7 @@ class EventTemplate:
             return
         string = b'"%b"' % text.encode()
         start = event.find(string)
-        # Of a string that occurs twice it is not known which one is the text; before a colon it is
-        # the name of a field.
+        # A string that occurs twice is ambiguous; before a colon it is the name of a field.
         if (
             start < 0
             or event.find(string, start + 1) >= 0

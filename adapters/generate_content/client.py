@@ -1,11 +1,10 @@
 """The client side of the generate-content family: operations, what is read of requests, errors,
 lists of models.
 
-Names of fields are taken in both spellings of proto JSON, maxOutputTokens and max_output_tokens,
-for clients mix them. What is not read here is the vendor's to judge and passes as it came. The
-SDK's exception class comes from an error's status; ``code`` and ``status`` are copied from the
-body. In streams clients find an error only when ``error`` is the first key and ``code`` an integer.
-Imported by this folder.
+Clients mix both spellings of proto JSON, maxOutputTokens and max_output_tokens. What is not read
+here is the vendor's to judge and passes as it came. The SDK's exception class comes from an error's
+status; ``code`` and ``status`` are copied from the body. In streams clients find an error only when
+``error`` is the first key and ``code`` an integer. Imported by this folder.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -170,9 +170,8 @@ class _Turn:
             self.parts.append(_Thought([text], opaque))
 
     def seal(self, opaque: str) -> None:
-        """Add state that belongs to the thought before: on the call or text that follows it, or on
-        an empty text behind it. Clients may leave out the thought itself; it came before the
-        texts."""
+        """Add state of the thought before: it stands on the call or text that follows, or on an
+        empty text. Clients may leave out the thought itself, which came before the texts."""
         before = self.parts[self.run - 1] if self.run else None
         if isinstance(before, _Thought) and not before.opaque:
             before.opaque = opaque
@@ -188,8 +187,7 @@ class _Turn:
 class TurnReader:
     """Reader of contents in their order into ``turns``, and of what they ask for into ``asks``.
 
-    Raises Fault INVALID_FIELD with the path. ``detail``: the level of detail of images unless they
-    have their own.
+    Raises Fault INVALID_FIELD with the path. ``detail``: of images that have no level of their own.
     """
 
     def __init__(self, detail: str = "") -> None:

@@ -144,8 +144,7 @@ def _whole_candidate(choice: Choice, index: int) -> Steps[dict[str, Any]]:
 
 
 def _parts(choice: Choice) -> Steps[list[dict[str, Any]]]:
-    """Return the parts of an answer. Opaque state goes with the next call, else with the text
-    before the next thought."""
+    """Return the parts; opaque state goes with the next call, else the text before a thought."""
     parts: list[dict[str, Any]] = []
     pending = ""
     for place, part in enumerate(choice.parts):

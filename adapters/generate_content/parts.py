@@ -252,9 +252,8 @@ _SIGNATURE = "thoughtSignature"
 
 
 def without_foreign(spans: Spans, model: str) -> bytes:
-    """Return the body without signatures of other families (see ``ClientCodec``). A call that loses
-    its own gets the value that is documented for it when the model wants one. Contents without any
-    stay byte for byte."""
+    """Return the body without signatures of other families; contents without any stay as they are.
+    A call that loses its own gets the value that is documented for it if the model wants one."""
     return _without(spans, model, MARK, _is_ours)
 
 

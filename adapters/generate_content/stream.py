@@ -242,8 +242,7 @@ class EventTap(_ChunkTap):
 
     def feed(self, event: bytes) -> bytes | None:
         """Read one event; return what to send of it."""
-        # The way of nearly all events: one line, text of a known candidate. The rest goes the
-        # general way.
+        # Nearly all events are one line, text of a known candidate. The rest go the general way.
         if (
             self._open
             and event.startswith(_PREFIX)
@@ -254,9 +253,8 @@ class EventTap(_ChunkTap):
         return self._feed_any(event)
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
-        """Return the last event of a stream that failed, and the same object bare behind it: some
-        clients see a failure in the one alone, some in the other (Google itself sends the bare
-        one)."""
+        """Return the last event of a stream that failed, and the same object bare behind it, as
+        Google sends it: some clients see a failure in the one alone, some in the other."""
         error = encode_stream_fault(fault)
         return b"data: %b\r\n\r\n%b\n" % (error, error)
 

@@ -1,9 +1,7 @@
-"""The upstream side of the generate-content family: paths and edits of requests, whole answers and
-their usage, lists of models.
+"""The upstream side of the generate-content family: requests, answers, usage, lists of models.
 
 ``promptTokenCount`` includes cache reads and excludes tokens of tool results;
-``candidatesTokenCount`` excludes thoughts; the counts of ``adapters.ir`` are disjoint. Fields that
-are zero may be absent.
+``candidatesTokenCount`` excludes thoughts; our counts are disjoint. Zeros may be absent.
 """
 
 import re

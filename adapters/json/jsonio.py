@@ -5,9 +5,8 @@ could read in two ways is refused, since the gateway bills by its reading and th
 its own. ``loads_loose`` and the decoders of ``decoder`` are for what upstreams send: it must be
 understood, not judged. ``locate`` finds the place of one value, so that it can be replaced and
 every other byte kept; ``decode_element`` stops behind one value, which only the standard library's
-parser can. Facts: ujson takes NaN, lone surrogates, control characters and ``1.``;
-msgspec takes none of them but keeps the last of doubled keys, and neither notices bad UTF-8 in
-what it skips.
+parser can. Facts: ujson takes NaN, lone surrogates, control characters and ``1.``; msgspec none of
+them, but keeps the last of doubled keys; neither notices bad UTF-8 in what it skips.
 """
 
 import json
@@ -29,8 +28,7 @@ T = TypeVar("T")
 MAX_TOP_LEVEL_FIELDS = 1000  # two million one-byte fields would cost 400 MB and a second
 MAX_NAME_CHARS = 128  # of a field's name in a message
 MAX_VALUE_BYTES = 65536  # of a value that is decoded; those that are read are short
-# Of a body, to bound the decoder's time. Each value is at least one token: no request that a model
-# can take has half as many.
+# Of a body, to bound the decoder's time. No request that a model can take has half as many tokens.
 MAX_VALUES = 1_000_000
 BOM = b"\xef\xbb\xbf"
 
@@ -191,8 +189,7 @@ def loads_or_none(data: bytes) -> Any:
 
 def decoder(shape: type[T]) -> Callable[[bytes], T]:
     """Return a fast decoder for one shape, unknown fields skipped. It raises one of DECODE_ERRORS
-    for bytes that do not fit; they may still be good JSON with odd types: try ``loads_loose``
-    then."""
+    for bytes that do not fit; ``loads_loose`` may still read them."""
     return msgspec.json.Decoder(shape).decode
 
 
@@ -245,9 +242,8 @@ def elements(text: bytes) -> list[Raw] | None:
 
 
 def decode_element(array: str, at: int) -> tuple[Any, int] | None:
-    """Return the next element of a JSON array and the offset behind it; None when there is none, or
-    the text ends in it. ``at``: 1, then the offset that was returned. Fit for an array that was
-    found valid."""
+    """Return the next element of a valid JSON array and the offset behind it; None when there is
+    none, or the text ends in it. ``at``: 1, then the offset that was returned."""
     match = _BETWEEN_ELEMENTS.match(array, at)
     try:
         return _decode_one(array, match.end() if match else at)

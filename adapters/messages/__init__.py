@@ -1,8 +1,6 @@
-"""The messages family: ``POST /v1/messages`` and ``POST /v1/messages/count_tokens``, and their
-translation.
+"""The messages family: ``POST /v1/messages``, its counts of tokens, and their translation.
 
-Source of its facts: the types and behaviour of the official Anthropic SDKs. Imported by the
-registry only.
+Source: the types and behaviour of the official Anthropic SDKs. Imported by the registry only.
 """
 
 from functools import partial

@@ -1,6 +1,4 @@
-"""The conversation in requests of clients: system text, turns, and the blocks in them. Imported by
-``decode_request``.
-"""
+"""The conversation in clients' requests: system text, turns, blocks, for ``decode_request``."""
 
 from collections.abc import Callable
 from typing import Any, Literal

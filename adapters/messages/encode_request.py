@@ -330,8 +330,7 @@ def is_off(thinking: Thinking) -> bool:
 
 def _has_lost_thoughts(messages: list[dict[str, Any]]) -> bool:
     """Return true when the calls that are now answered have come back without the thoughts before
-    them: the vendor would refuse to think by a budget. Models that think when they like do
-    without."""
+    them: the vendor would refuse to think by a budget."""
     if len(messages) < 2 or messages[-1]["content"][0]["type"] != "tool_result":
         return False
     return messages[-2]["content"][0]["type"] not in ("thinking", "redacted_thinking")

@@ -1,8 +1,6 @@
-"""The tap of streams of the messages family: it reads events as they pass and renames the model in
-the first.
+"""The tap of streams of the messages family: it reads events and renames the model in the first.
 
-Numbers of ``message_delta`` are totals that overwrite those of ``message_start``; absent ones keep
-theirs.
+Numbers of ``message_delta`` are totals that overwrite those of ``message_start``, if present.
 """
 
 from typing import Any
@@ -61,8 +59,7 @@ class MessagesTap(Tap):
 
     def feed(self, event: bytes) -> bytes | None:
         """Read one event; return what to send of it."""
-        # The way of nearly all events: a content_block_delta on two lines. The rest goes the
-        # general way.
+        # Nearly all events are a content_block_delta on two lines. The rest go the general way.
         if (
             self.started
             and event.startswith(_PREFIX)

@@ -1,8 +1,6 @@
-"""The responses family, and its translation: ``POST /v1/responses``, its token counts, compaction
-and stored responses.
+"""The responses family: ``POST /v1/responses``, counts, compaction, stored responses; translation.
 
-Source of its facts: the types and behaviour of the official OpenAI SDKs and of Codex. Imported by
-the registry only.
+Source: the types and behaviour of the official OpenAI SDKs and of Codex. Imported by the registry.
 """
 
 from functools import partial

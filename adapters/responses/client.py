@@ -57,9 +57,8 @@ def _peek_response(spans: Spans) -> Peek:
 
 
 def _peek_other(spans: Spans) -> Peek:
-    """Read the model of a request to count or to compact, and check that there is input. Raises
-    Fault MODEL_MISSING, INVALID_FIELD, FIELD_MISSING. The answer is never a stream: the field means
-    nothing there."""
+    """Read the model of a request to count or to compact, which has no streams, and check that
+    there is input. Raises Fault MODEL_MISSING, INVALID_FIELD, FIELD_MISSING."""
     model = model_name(spans)
     _check_input(spans)
     return Peek(

@@ -1,7 +1,6 @@
 """Decoding of a client's request of the responses family: fields of the body, and tools.
 
-Source: the request types of the official OpenAI SDK 3.57, of responses, of counts of their input
-tokens and of compacting.
+Source: the request types of the official OpenAI SDK 3.57: responses, counts and compacting.
 """
 
 from collections.abc import Mapping

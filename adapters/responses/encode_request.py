@@ -1,7 +1,6 @@
 """Encoding of a request for an upstream of the responses family: fields of the body, and tools.
 
-The vendor is never to keep the answer; encrypted reasoning is requested instead, so that it can be
-sent again.
+The vendor is never to keep the answer; encrypted reasoning is requested, to be sent again.
 """
 
 from typing import Any

@@ -129,9 +129,8 @@ _FAIL_OVER = frozenset(
 # Coding clients read the figures of these and shorten the conversation by themselves.
 _IN_VENDORS_WORDS = frozenset({Condition.CONTEXT_LENGTH, Condition.CONTENT_POLICY})
 
-# Inside an answer there is no status, so the vendor's sentence is all there is. Not
-# CHANNEL_MISCONFIGURED: its words are about our account, and clients would take them for words
-# about their own.
+# Inside an answer there is no status, so the vendor's sentence is all there is. The words of
+# CHANNEL_MISCONFIGURED are about our account: clients would take them for words about their own.
 _FROM_STREAM = frozenset(
     {
         Condition.UPSTREAM_FAILED,
@@ -167,8 +166,7 @@ def read_embedded_error(error: object, secrets: Sequence[str] = ()) -> UpstreamF
     """Return the meaning of an error inside an answer with status 200, plain or in a stream.
 
     ``error`` is the decoded body or event. UPSTREAM_INVALID when no condition can be read from it.
-    Another channel may always be tried, as long as nothing was relayed and the request itself was
-    not refused.
+    Another channel may be tried, unless something was relayed or the request itself was refused.
     """
     text = read_error(error)
     status = text.status if text.status is not None and 400 <= text.status <= 599 else None
