@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import pytest
 
-from tests.support.client import Connection, exchange, wait_until
+from tests.support.client import exchange, wait_until
 from tests.support.dialects import (
     ALL,
     CHAT,
@@ -25,7 +25,7 @@ from tests.support.documents import PRICE, channel
 from tests.support.wallets import check_charged, check_free, joined, owners, secret_of
 
 CREDIT = "1.000000003"
-PRICED, FREE, INPUT_ONLY, NARROW, MIXED = "priced", "free", "input-only", "narrow", "mixed"
+PRICED, FREE, INPUT_ONLY = "priced", "free", "input-only"
 MOST = 2**31  # what may be asked for
 BOUNDS = {CHAT: "max_completion_tokens", RESPONSES: "max_output_tokens", MESSAGES: "max_tokens",
           GENERATE: "max_output_tokens"}  # fmt: skip
@@ -44,13 +44,6 @@ CASES = [
 # The cheap bound of a text is a token for 2 bytes, the estimate one for about 4.
 TEXT = "the quick brown fox jumps over the lazy dog " * 500
 ENOUGH, TOO_LITTLE = "8", "3"  # at 0.001 a token
-TPM = 1000
-LARGE = "word " * 1000  # some 1250 tokens
-LIMITED = {
-    "limited": {"tpm": TPM},
-    "several": {"tpm": 50 * TPM, "rpm": 100, "group": "tight"},  # whose limit is the smallest
-}
-FOR_GOOD = {"retry_after": None, "x_should_retry": "false"}
 
 
 def owner_of(case):
@@ -60,22 +53,17 @@ def owner_of(case):
 
 @pytest.fixture(scope="module")
 def gateway(launch, vendor):
-    prices = {PRICED: PRICE, FREE: {"input": "0", "output": "0"}, NARROW: PRICE, MIXED: PRICE,
+    prices = {PRICED: PRICE, FREE: {"input": "0", "output": "0"},
               INPUT_ONLY: {"input": "1000", "output": "0"}}  # fmt: skip
-    wide = dict.fromkeys((PRICED, FREE, INPUT_ONLY, MIXED), "demo-small")
-    narrow = dict.fromkeys((NARROW, MIXED), "demo-small")
+    models = dict.fromkeys(prices, "demo-small")
     made = {
         "model": [{"name": name, "price": price} for name, price in prices.items()],
-        "group": [{"name": "all"}, {"name": "tight", "tpm": TPM}],
-        "channel": [
-            *(channel(f, f, vendor.url, wide, groups=["all", "tight"]) for f in ALL),
-            *(channel(f"narrow-{f}", f, vendor.url, narrow, priority=5, tpm=TPM) for f in ALL),
-        ],
+        "group": [{"name": "all"}],
+        "channel": [channel(f, f, vendor.url, models) for f in ALL],
     }
     people = [
-        owners([*map(owner_of, CASES), "big"], CREDIT),
-        *(owners([name], "10", **{"group": "all", **limits}) for name, limits in LIMITED.items()),
-        *(owners([name], ENOUGH) for name in ("rich", "free")),
+        owners([*map(owner_of, CASES)], CREDIT),
+        owners(["rich"], ENOUGH),
         owners(["poor"], TOO_LITTLE),
         owners(["pauper"], "0"),
     ]
@@ -134,29 +122,6 @@ def test_an_absurd_number_is_refused_or_bounded(case, gateway, wallets, answered
     wallets.check(owner, CREDIT, [record])
 
 
-def test_the_greatest_bound_holds_no_more_than_there_is(gateway, wallets):
-    """A call that may cost more than the wallet has takes all of it, until it is over."""
-    body = body_with(CHAT, max_completion_tokens=str(MOST - 1))  # more is refused by the vendor
-    body = body.replace(b"Say something.", b"[[demo ms=100 chunks=20]]")
-    body = body.replace(b"{", b'{"stream": true, ', 1)
-    with Connection(gateway.port) as connection:
-        headers = credentials(CHAT, secret_of("big"))
-        connection.request("POST", path_of(CHAT, PRICED), headers, body)
-        answer = connection.read_head()
-        answer.pieces.append(connection.read_chunk())
-        other = send(gateway, CHAT, "big", "Say something.")
-        held = wait_until(lambda: wallets.held("big"))
-        connection.read_body(answer)
-    assert answer.status == 200 and answer.whole
-    check_refusal(other, CHAT, "E18")
-    after = send(gateway, CHAT, "big", "Say something.")
-    assert after.status == 200
-    records = [gateway.record(one.call_id) for one in (answer, other, after)]
-    assert [record["outcome"] for record in records] == ["ok", "refused", "ok"]
-    assert 0 < held <= Decimal(CREDIT) * 10**9
-    wallets.check("big", CREDIT, records)
-
-
 @pytest.mark.parametrize(("model", "number"), [(PRICED, "E12"), (FREE, "E22")])
 @pytest.mark.parametrize("family", CHOICES)
 def test_numbers_that_only_together_are_beyond_all_money(family, model, number, gateway, wallets):
@@ -176,30 +141,6 @@ def test_a_call_is_counted_better_before_it_is_refused(gateway, wallets):
 
 
 # ---- input that is more than a limit allows in a minute ------------------------------------------
-
-
-@pytest.mark.parametrize("who", LIMITED)
-@pytest.mark.parametrize("family", ALL)
-def test_a_call_larger_than_its_limit_is_refused_for_good_and_takes_nothing(gateway, family, who):
-    for _ in range(3):
-        answer = send(gateway, family, who, LARGE)
-        message = check_refusal(answer, family, "E20", **FOR_GOOD)
-        assert b"RetryInfo" not in answer.body
-        assert "larger than the limit allows in a minute" in message
-        assert f"limit is {TPM} tokens" in message
-    check_free(gateway.record(answer.call_id))
-    if family == GENERATE:
-        assert send(gateway, family, who, "Say something.").status == 200
-
-
-@pytest.mark.parametrize("family", ALL)
-def test_a_channel_that_is_too_small_is_no_candidate(gateway, family):
-    answer = send(gateway, family, "free", LARGE, MIXED)
-    assert answer.status == 200, answer.body
-    record = gateway.record(answer.call_id)
-    assert [attempt["channel"] for attempt in record["attempts"]] == [family]
-    answer = send(gateway, family, "free", LARGE, NARROW)
-    assert "larger than any channel" in check_refusal(answer, family, "E09", **FOR_GOOD)
 
 
 def test_the_books_are_right_after_all_that(gateway, answered):

@@ -23,27 +23,15 @@ KEY_SHARE_KIB = 32 << 10  # of the default of server.body_memory_bytes
 
 
 @pytest.fixture(scope="module")
-def content(vendor):
+def gateway(launch, vendor):
+    """A process that has not read anything yet: its memory is measured."""
     base = {
         "model": [{"name": MODEL, "price": PRICE}],
         "group": [{"name": "all"}],
         "channel": [channel(family, family, vendor.url, {MODEL: MODEL}) for family in ALL],
     }
-    others = [person(name, "1000") for name in ("other", "third", "fourth", "fifth")]
     greedy = [person(name, "1000", rpm=5, concurrency=1) for name in ("greedy", "greedier")]
-    return joined(base, *greedy, *others)
-
-
-@pytest.fixture(scope="module")
-def gateway(launch, content):
-    """A process that has not read anything yet: its memory is measured."""
-    return launch(content, shared=False)
-
-
-@pytest.fixture(scope="module")
-def small(launch, content):
-    """A gateway whose memory for bodies is full with four bodies of users of one key."""
-    return launch(content, {"server.body_memory_bytes": 4 * MIB, "server.max_body_bytes": 4 * MIB})
+    return launch(joined(base, *greedy, person("other", "1000")), shared=False)
 
 
 def plain():
@@ -98,7 +86,10 @@ def call(gateway, name, size=0):
 
 @pytest.mark.parametrize(
     ("name", "body", "coding"),
-    [("greedy", plain, {}), ("greedier", packed, {"Content-Encoding": "gzip"})],
+    [
+        ("greedy", plain, {}),
+        pytest.param("greedier", packed, {"Content-Encoding": "gzip"}, marks=pytest.mark.long),
+    ],
 )
 def test_unfinished_bodies_of_one_key_do_not_fill_the_memory(gateway, name, body, coding):
     (pid,) = gateway.worker_pids()
@@ -123,42 +114,3 @@ def test_unfinished_bodies_of_one_key_do_not_fill_the_memory(gateway, name, body
     assert peak_kib(pid) < RESIDENT_MAX_KIB
     assert peak_kib(pid) - idle_kib < 3 * KEY_SHARE_KIB  # nothing of refused bodies stays
     wait_until(lambda: call(gateway, name, 15_000_000).status == 200)
-
-
-def test_a_body_counts_until_it_is_handed_on(gateway, vendor):
-    """Two bodies that are beyond a key's share together: the first one is at the vendor."""
-    vendor.reset()
-    with Connection(gateway.port) as connection:
-        waiting = body_of("[[demo stall_before_head]]", 20 * MIB)
-        connection.request("POST", path_of(CHAT, MODEL), headers_of(CHAT, "other"), waiting)
-        wait_until(vendor.log)
-        assert call(gateway, "other", 20 * MIB).status == 200
-
-
-def test_beyond_the_total_the_largest_holder_loses_its_oldest_body(small):
-    """Each body is the only one of its user, so that no share holds; the sizes differ."""
-    with contextlib.ExitStack() as stack:
-
-        def hold(name, size):
-            connection = unfinished(small.port, CHAT, name, b" " * size)
-            for _ in range(40):  # in each turn of the loop every connection is read
-                exchange(small.port, "GET", "/livez")
-            return stack.enter_context(connection)
-
-        kept, largest = hold("other", MIB), hold("third", 2 * MIB)
-        last = hold("fourth", 3 * MIB // 2)
-        answer = largest.read()
-        assert "this user" in check_refusal(answer, CHAT, "E20", retry_after="1")
-        check_record(small, answer, "rate_limit_exceeded")
-        for connection in (kept, last):
-            connection.send(b" ")
-            assert check_refusal(connection.read(), CHAT, "E11")
-
-
-def test_a_body_that_fits_beside_no_other_is_unavailable(small):
-    """It is as large as all of the memory, and the state of unpacking comes on top of it."""
-    data = gzip.compress(bytes(4 * MIB - 1000), 0)
-    headers = headers_of(CHAT, "fifth", **{"Content-Encoding": "gzip"})
-    answer = exchange(small.port, "POST", path_of(CHAT, MODEL), headers, data)
-    check_refusal(answer, CHAT, "E38")
-    check_record(small, answer, "unavailable")

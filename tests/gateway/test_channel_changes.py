@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.support.client import Connection, exchange, wait_until
-from tests.support.dialects import CHAT, PATHS, RESPONSES, ask, check_refusal, credentials
+from tests.support.dialects import CHAT, PATHS, ask, check_refusal, credentials
 from tests.support.documents import channel, document
 from tests.support.echo import CHUNK, Echo, answer_of
 from tests.support.upstream import STREAM_HEAD, RawUpstream
@@ -37,13 +37,12 @@ def upstreams():
 
 
 @pytest.fixture(scope="module")
-def gateway(launch, upstreams, vendor, elsewhere):
+def gateway(launch, upstreams):
     channels = [
         channel(name, CHAT, one.url, {name: "up"}, keys=["sk-old"])
         for name, one in upstreams.items()
     ]
-    channels.append(channel("keeper", RESPONSES, vendor.url, {"keeper": "up"}))
-    return launch(document([*CHANGES, "keeper"], channels))
+    return launch(document([*CHANGES], channels))
 
 
 class Stream:
@@ -121,21 +120,3 @@ def test_new_calls_use_what_is_new(gateway, changed, upstreams, elsewhere):
         with contextlib.closing(upstreams["new-key"].accept()) as peer:
             assert b"Bearer sk-brand-new" in peer.request
             peer.send(answer_of(400, {"error": {"message": "no"}}))
-
-
-def test_stored_responses_of_a_draining_channel_can_be_asked_for(gateway, changed):
-    kept = call(gateway, "keeper", RESPONSES).json["id"]
-    gateway.run("channel", "drain", "keeper")
-    time.sleep(CHANGES_AFTER_S)
-    check_refusal(call(gateway, "keeper", RESPONSES), RESPONSES, "E09")
-    path = f"{PATHS[RESPONSES]}/{kept}"
-    assert exchange(gateway.port, "GET", path, credentials(RESPONSES)).status == 200
-
-
-def test_enable_ends_it(gateway, changed, upstreams):
-    said = json.loads(gateway.run("channel", "show", "draining", "--json"))
-    assert (said["enabled"], said["draining"]) == (True, True)
-    gateway.run("channel", "enable", "draining")
-    assert json.loads(gateway.run("channel", "show", "draining", "--json"))["draining"] is False
-    time.sleep(CHANGES_AFTER_S)
-    assert Stream(gateway, upstreams["draining"], "draining").end().status == 200

@@ -27,13 +27,6 @@ def upstream():
 
 
 @pytest.fixture
-def quiet_upstream():
-    made = Switched()
-    yield made
-    made.close()
-
-
-@pytest.fixture
 def start(tmp_path):
     made = []
 
@@ -132,30 +125,3 @@ def test_down_through_a_restart_and_back(start, store, upstream):
     for _ in range(20 * (upstream.asked.count("500") + 1)):
         assert call(gateway) == 200
     wait_for(lambda: status_of(gateway)["state"] == "available")
-
-
-def test_only_what_nobody_calls_is_probed(start, store, upstream, quiet_upstream):
-    gateway = start(
-        [
-            channel("busy", CHAT, upstream.url, {"m1": "up"}),
-            channel("quiet", CHAT, quiet_upstream.url, {"m2": "up"}),
-            channel("off", CHAT, quiet_upstream.url, {"m3": "up"}, enabled=False),
-        ],
-        **{"probe.interval_s": 3600},
-    )
-    assert call(gateway) == 200
-    wait_for(lambda: status_of(gateway, "m2")["probes_24h"]["calls"])
-    # Both workers look again; what was called or probed stays alone.
-    time.sleep(6)
-    status = status_of(gateway, "m2")
-    assert status["probes_24h"] == {"calls": 1, "success": 1.0}
-    assert (status["state"], status["reason"], status["windows"]["24h"]["calls"]) == (
-        *("available", None),
-        0,
-    )
-    assert (len(quiet_upstream.asked), status_of(gateway, "m3")["state"]) == (1, "disabled")
-    assert status_of(gateway, "m1")["probes_24h"]["calls"] == len(upstream.asked) - 1 <= 1
-    query = 'SELECT COUNT(*) FROM "usage_records" WHERE "model" <> \'m1\''
-    assert snapshot_read(store, lambda: execute(store, query).fetchone()) == (0,)
-    assert "probe of channel quiet for model m2: ok" in gateway.log()
-    assert json.loads(gateway.run("status", "--json"))["probe"] == {"interval_s": 3600}

@@ -1,8 +1,6 @@
 """`doctor --url --key` through real proxies: each mistake of a proxy is found and named."""
 
 import json
-import socket
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -168,27 +166,6 @@ def test_a_key_that_nobody_has(gateway):
     # A gateway that runs is looked at.
     assert found["gateway"][0]["message"] == "ready, 1 workers"
     assert f"process {gateway.process.pid}'s limit" in found["open files"][0]["message"]
-
-
-def test_one_stream_at_a_time_over_all_workers_and_a_drain_waits_for_it(launch_own):
-    gateway = launch_own(DOCUMENT, {"server.workers": 3}, follow=False)
-
-    def ask(_):
-        headers = {"Authorization": f"Bearer {KEY}"}
-        return gateway.call("GET", "/v1/sluice/stream", headers=headers)[0]
-
-    with ThreadPoolExecutor(9) as pool:
-        assert sorted(pool.map(ask, range(9))) == [200] + [429] * 8
-    with socket.create_connection((HOST, gateway.port)) as client:
-        head = f"GET /v1/sluice/stream HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\n\r\n"
-        client.sendall(head.encode())
-        client.settimeout(20)
-        came = client.recv(65536)
-        assert came.startswith(b"HTTP/1.1 200")
-        assert gateway.stop() == 0
-        while piece := client.recv(65536):
-            came += piece
-    assert came.count(b"data: ") == 20 and came.endswith(b"0\r\n\r\n")
 
 
 def test_a_skewed_clock(mariadb, tmp_path, monkeypatch):

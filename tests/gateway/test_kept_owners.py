@@ -25,7 +25,6 @@ from tests.support.echo import answer_of
 from tests.support.two_users import MODEL, SECRETS, content
 from tests.support.upstream import STREAM_HEAD, RawUpstream
 
-FILES = "https://generativelanguage.googleapis.com/v1beta/files/"
 FILE = {"type": "document", "source": {"type": "file", "file_id": "x_1"}}
 # what was not made here: fields of a request and their path; adapters know all of these
 GIVEN = {
@@ -115,38 +114,6 @@ def test_what_was_not_made_here_is_refused_with_its_path(gateway, everything, fa
         path = PATHS[family] + ("/input_tokens" if family == RESPONSES else "/count_tokens")
         check_refusal(call(gateway, family, fields, path=path), family, "E35")
     assert everything.asked == []
-
-
-def test_addresses_are_no_ids(gateway):
-    image = {"type": "image", "source": {"type": "url", "url": "https://files.example/file_id"}}
-    fields = {"messages": [{"role": "user", "content": [image]}]}
-    assert call(gateway, MESSAGES, fields).status == 200
-    film = {"contents": [{"parts": [{"fileData": {"fileUri": "https://youtu.be/x"}}]}]}
-    assert call(gateway, GENERATE, film).status == 200
-
-
-def test_a_channel_that_lists_it_is_the_only_candidate(launch, everything):
-    channels = channels_of(everything.url, shared_ids=["x_*", "files/x_*"])
-    sharing = launch(content(channels), {"server.workers": 2})
-    file = {"contents": [{"parts": [{"fileData": {"fileUri": FILES + "x_1"}}]}]}
-    for family, fields in ((RESPONSES, GIVEN[RESPONSES][0]), (GENERATE, file)):
-        for user in SECRETS:
-            for _ in range(6):
-                del everything.asked[:]
-                answer = call(sharing, family, fields, user)
-                assert answer.status == 200, answer.body
-                ((path, body),) = everything.asked
-                assert "at-b" in path + body and "x_1" in body
-        others = json.loads(json.dumps(fields).replace("x_1", "y_1"))
-        check_refusal(call(sharing, family, others), family, "E35")
-
-
-def test_pass_sends_it_on_as_before(launch, everything):
-    settings = {"routing.unknown_responses": "pass"}
-    passing = launch(content(channels_of(everything.url)), settings)
-    assert call(passing, RESPONSES, GIVEN[RESPONSES][0]).status == 200
-    # Which of the two accounts has it nobody knows.
-    check_refusal(call(passing, GENERATE, GIVEN[GENERATE][0]), GENERATE, "E35")
 
 
 # kind: (family, a whole answer, the events of a streamed one, its request, a later request)

@@ -251,6 +251,7 @@ def cut_connections(node, rounds):
                     cursor.execute(f"KILL HARD CONNECTION {connection_id}")
 
 
+@pytest.mark.long
 def test_books_stay_exact_while_somebody_disturbs_every_transaction(node):
     gateway = node.gateway
     gateway.start()
@@ -300,6 +301,7 @@ def sqlite_under_load(disk, vendor, folder):
         node.check(load)
 
 
+@pytest.mark.long
 def test_calls_are_served_while_another_process_holds_sqlite(vendor, tmp_path):
     with (
         sqlite_under_load(tmp_path, vendor, tmp_path) as (_, file),

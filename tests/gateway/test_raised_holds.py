@@ -41,7 +41,6 @@ OVERDRAWN = -LATE_S * PACE * TOKEN
 # How the user of a call runs out of money, in a family each, and what is said of it.
 WAYS = {
     "wallet": (CHAT, "E18", person("wallet", POOR, "wallet_only")),
-    "limit": (MESSAGES, "E19", person("limit", RICH, "wallet_only", limit=POOR)),
     "plan": (GENERATE, "E19", person("plan", RICH, "plan_only", {"small": {"quota": POOR}})),
 }
 PLAN = "0.1"  # more than what is held in the beginning

@@ -38,14 +38,14 @@ def site(request, tmp_path):
     with ScriptedUpstream() as vendor:
         first = Gateway(tmp_path / "node", settings)
         nodes = [first, first.sibling("second")]
-        (secret, _) = (key["secret"] for key in first.apply(document(vendor.url))["keys"])
+        [key] = first.apply(document(vendor.url))["keys"]
         port = free_port()
         text = product_configuration(tmp_path / "nginx", port, nodes)
         nginx = Nginx(tmp_path / "nginx", port, text)
         try:
             for node in nodes:
                 node.start()
-            yield nodes, port, secret
+            yield nodes, port, key["secret"]
         finally:
             nginx.close()
             for node in nodes:

@@ -121,25 +121,6 @@ def test_a_killed_rotation_of_the_cipher_key_goes_on(launch_own, vendor):
     assert "is left out" not in gateway.log()
 
 
-def test_the_pepper_is_replaced_and_keys_move_when_they_are_used(gateway):
-    calls = Calls(gateway)
-    gateway.run("secrets", "rotate", "pepper")
-    made = json.loads(
-        gateway.run(
-            *("key", "create", "--user", "owner", "--group", "all", "--name", "new", "--json")
-        )
-    )
-    assert call(gateway, made["secret"]) == 200
-    wait_until(lambda: status(gateway, "pepper")["by_older"] == 0, 20, 0.2)
-    gateway.run("secrets", "remove-old", "pepper")
-    assert len(secrets.read(gateway.folder / "secrets.toml").peppers) == 1
-    assert call(gateway, SECRET) == call(gateway, made["secret"]) == 200
-    calls.close()
-    gateway.stop()
-    gateway.start()
-    assert call(gateway, SECRET) == call(gateway, made["secret"]) == 200
-
-
 @pytest.fixture
 def read_only_secrets(small_disk, remount):
     """(path on a disk that is about to be read-only, function that puts a file there)."""

@@ -9,9 +9,8 @@ from decimal import Decimal
 import pytest
 
 from store.db.database import discard, execute, open_database, snapshot_read
-from store.money import wallet
 from tests.support.client import Connection, wait_until
-from tests.support.dialects import ALL, CHAT, check_refusal
+from tests.support.dialects import ALL, check_refusal
 from tests.support.documents import document
 from tests.support.gateway import Gateway
 from tests.support.load import MODEL, NAME, channels_of, check_record, names_in, send
@@ -22,11 +21,8 @@ CALLS, PAID = 200, 100
 PRICE = {"input": "0", "output": "0", "call": "0.01"}
 MONEY = "1.00"
 SLOW = "[[demo first_ms=200]]"
-VERY_SLOW = "[[demo first_ms=3500]]"
 POLL_S = 0.005
 PATIENCE_S = 30
-USERS, SHORT_CALLS, CALLERS = 50, 1000, 10
-AT_REST_WITHIN_S = SHOWN_WITHIN_S = 2
 
 
 def content(vendor, users, money, price):
@@ -75,15 +71,6 @@ def two_nodes(mariadb, vendor, tmp_path):
         for gateway in (first, second):
             stack.callback(gateway.close)
         yield first, second
-
-
-@pytest.fixture
-def two_workers(vendor, tmp_path):
-    folder = tmp_path / "node"
-    url = f"sqlite:///{folder}/sluice.db"
-    gateway = Gateway(folder, {"server.workers": 2, "log.level": "info", "store.url": url})
-    yield gateway
-    gateway.close()
 
 
 def spend_all(gateways, shares, vendor, log_path):
@@ -137,50 +124,3 @@ def check_spent(gateway, records):
 @pytest.mark.parametrize("shares", [(1, 9), pytest.param((5, 5), marks=pytest.mark.long)])
 def test_two_nodes_spend_the_last_coins_exactly(two_nodes, shares, vendor, tmp_path):
     spend_all(two_nodes, shares, vendor, tmp_path / "vendor.log")
-
-
-def test_what_running_calls_hold_is_shown_and_nothing_is_held_at_rest(two_workers, vendor):
-    users = [f"user{number}" for number in range(USERS)]
-    two_workers.apply(content(vendor, users, "10", {"input": "3", "output": "15"}))
-    two_workers.start()
-    db = open_database(two_workers.settings["store.url"])
-
-    def held():
-        return sum(wallet.show(db, user).held_nanos for user in users)
-
-    with contextlib.closing(db), Connection(two_workers.port) as slow:
-        send(slow, CHAT, "call-slow-0", VERY_SLOW, secret=secret_of(users[0]))
-        assert wait_until(held, SHOWN_WITHIN_S), "a running call holds nothing"
-        statuses = call_in_turn(two_workers.port, users)
-        assert slow.read().status == 200
-        ended = time.monotonic()
-        assert statuses == [200] * SHORT_CALLS
-        while amount := held():
-            assert time.monotonic() < ended + AT_REST_WITHIN_S, f"{amount} nanos are held at rest"
-            time.sleep(0.05)
-        print(f"nothing was held {time.monotonic() - ended:.2f} s after the last call")
-    assert wait_until(lambda: len(two_workers.usage()) == SHORT_CALLS + 1, 20, step_s=0.3)
-    two_workers.run("books", "verify")
-
-
-def call_in_turn(port, users):
-    """Short calls of all users by some callers at once; their statuses."""
-    numbers, statuses, taking = iter(range(SHORT_CALLS)), [], threading.Lock()
-
-    def call_on():
-        while True:
-            with taking:
-                number = next(numbers, None)
-            if number is None:
-                return
-            family, secret = ALL[number % len(ALL)], secret_of(users[number % len(users)])
-            with Connection(port) as connection:
-                send(connection, family, f"call-short-{number}", secret=secret)
-                statuses.append(connection.read().status)
-
-    callers = [threading.Thread(target=call_on) for _ in range(CALLERS)]
-    for caller in callers:
-        caller.start()
-    for caller in callers:
-        caller.join()
-    return statuses

@@ -11,8 +11,8 @@ import sqlite3
 import pytest
 
 from store.calls.stored_responses import mark_of
-from tests.support.client import Connection, data_of, events, wait_until
-from tests.support.dialects import RESPONSES, ask, check_refusal, credentials
+from tests.support.client import data_of, events, wait_until
+from tests.support.dialects import RESPONSES, ask, check_refusal
 from tests.support.documents import channel
 from tests.support.gateway import Gateway
 from tests.support.two_users import (
@@ -27,9 +27,9 @@ from tests.support.two_users import (
     check_shown,
     content,
 )
-from tests.support.upstream import STREAM_HEAD, RawUpstream, ScriptedUpstream
+from tests.support.upstream import ScriptedUpstream
 
-ELSEWHERE, LATE = "served-by-b-alone", "tells-its-id-late"
+ELSEWHERE = "served-by-b-alone"
 KEYS = {"a": ["sk-of-a-1"], "b": ["sk-of-b-1", "sk-of-b-2"]}
 NOBODYS = "resp_of_nobody_here_0000000000000"
 
@@ -41,15 +41,8 @@ def accounts(vendor, keys=KEYS):
 
 
 @pytest.fixture(scope="module")
-def raw():
-    with RawUpstream() as upstream:
-        yield upstream
-
-
-@pytest.fixture(scope="module")
-def gateway(launch, vendor, raw):
-    late = channel("late", RESPONSES, raw.url, {LATE: "up"})
-    return launch(content([*accounts(vendor), late]), {"server.workers": 2})
+def gateway(launch, vendor):
+    return launch(content(accounts(vendor)), {"server.workers": 2})
 
 
 def asked(vendor):
@@ -132,29 +125,6 @@ def test_before_the_store_knows_of_it(gateway, vendor):
     assert gateway.record(answer.call_id)["attempts"] == []
 
 
-def test_a_running_stream_is_in_the_store_before_it_ends(gateway, vendor):
-    with begun(gateway) as name:
-        assert wait_until(lambda: rows(gateway, name) == 1)
-        check_hidden(gateway, vendor, name)
-
-
-def test_an_id_that_comes_late_in_a_stream(gateway, raw):
-    """The vendor begins with an event that says nothing of the response."""
-    with stalled(gateway), Connection(gateway.port) as connection:
-        body = ask(RESPONSES, LATE, stream=True)
-        connection.request("POST", PATH, credentials(RESPONSES, SECRETS["owner"]), body)
-        with contextlib.closing(raw.accept()) as peer:
-            peer.send(STREAM_HEAD)
-            peer.chunk(b'event: codex.rate_limits\ndata: {"type":"codex.rate_limits"}\n\n')
-            connection.read_head()
-            connection.read_chunk()
-            peer.chunk(b'data: {"type":"response.created","response":{"id":"resp_late"}}\n\n')
-            assert data_of(connection.read_chunk())["response"]["id"] == "resp_late"
-            for _ in range(TRIES):
-                answer = call(gateway, "GET", f"{PATH}/resp_late", user="other")
-                check_refusal(answer, RESPONSES, "E35")
-
-
 # ---- where it goes -------------------------------------------------------------------------------
 
 
@@ -192,36 +162,10 @@ def test_both_workers_and_another_node_know_at_once(gateway, vendor):
         node.stop()  # closing would end the tail, which is shared
 
 
-def test_a_conversation_of_many_answers(gateway, vendor):
-    name, key = create(gateway, vendor, "The first of many.")
-    for number in range(6):
-        body = ask(RESPONSES, MODEL, f"More {number}", previous_response_id=name)
-        name = call(gateway, "POST", PATH, body).json["id"]
-    assert asked(vendor) == [key] * 6
-
-
 def test_what_was_not_to_be_stored_is_not_known(gateway, vendor):
     name, _ = create(gateway, vendor, "Forget this.", store=False)
     check_refusal(call(gateway, "GET", f"{PATH}/{name}"), RESPONSES, "E35")
     assert asked(vendor) == [] and rows(gateway, name) == 0
-
-
-def test_what_was_deleted_is_forgotten(gateway, vendor):
-    name, key = create(gateway, vendor, "Not for long.")
-    assert wait_until(lambda: rows(gateway, name) == 1)
-    answer = call(gateway, "DELETE", f"{PATH}/{name}")
-    assert answer.json["deleted"] is True and asked(vendor) == [key]
-    assert wait_until(lambda: rows(gateway, name) == 0)
-    for user in SECRETS:
-        check_refusal(call(gateway, "GET", f"{PATH}/{name}", user=user), RESPONSES, "E35")
-
-
-def test_a_failure_of_its_channel_is_told_and_no_other_is_asked(gateway, vendor):
-    name, key = create(gateway, vendor, "Then it fails.")
-    body = ask(RESPONSES, MODEL, "[[demo status=500]]", previous_response_id=name)
-    answer = call(gateway, "POST", PATH, body)
-    check_refusal(answer, RESPONSES, "E26")
-    assert asked(vendor) == [key]
 
 
 def statuses(gateway, name):
@@ -263,7 +207,8 @@ def test_a_kill_before_the_writer_loses_nothing(gateway, vendor):
         check_all(gateway, vendor, name, key)
 
 
-@pytest.mark.parametrize("how", ["killed", pytest.param("frozen", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("how", ["killed", "frozen"])
 def test_while_mariadb_is_away(breakable_mariadb, tmp_path, how):
     """Their users go on, and nobody else sees them."""
     settings = {

@@ -76,6 +76,7 @@ def status(gateway, name, secret):
         return connection.read().status
 
 
+@pytest.mark.long
 def test_what_is_disabled_on_the_new_server_is_disabled_for_every_node(node, servers):
     for name, secret in SECRETS.items():
         assert status(node, name, secret) == 200

@@ -217,6 +217,7 @@ def test_what_other_nodes_may_have_to_tell():
 @pytest.mark.parametrize(("changes", "operation", "told"), [
     ({"enabled": False}, "stored", Condition.NO_CHANNEL),
     ({"enabled": False}, "generate", Condition.NO_CHANNEL),
+    ({"draining": True}, "stored", ("b", ("y",))),
     ({"groups": frozenset({"vip"})}, "stored", Condition.ID_NOT_FOUND),
     ({"family": "messages"}, "stored", Condition.ID_NOT_FOUND),
     ({"id": "id-new"}, "stored", Condition.ID_NOT_FOUND),

@@ -94,11 +94,12 @@ async def test_no_call_gets_the_bytes_of_another(ask, vendor, form, tls, callers
 
 
 @pytest.mark.parametrize("tls", [False, True])
-async def test_a_vendor_that_is_mostly_proper(ask, client, vendor, tls):
+async def test_a_vendor_that_is_mostly_proper(ask, client, vendor, tls, caplog):
     forms = [form for other in surplus.FORMS for form in (surplus.proper, surplus.proper, other)]
     upstream = vendor(tls, *forms)
     await alternate(ask, upstream, 2 * FOR_S, callers=3, pause_s=0.03)
     assert client.idle_connections.surplus > 0
+    assert "each connection serves one call until" in caplog.text
 
 
 @pytest.mark.parametrize("tls", [False, True])
