@@ -145,6 +145,13 @@ async def test_a_translated_answer_is_never_stored(relay, serve, stream):
     assert "store" not in json.loads(upstream.requests[0][1])
 
 
+async def test_what_only_the_own_family_has_is_not_asked_of_others(relay, serve):
+    upstream = await serve(chat)
+    body = {"model": "m", "input": "Hi"}
+    _, record = await relayed(relay, RESPONSES, body, channel(upstream, CHAT), job="compact")
+    assert record.error_code == "unknown_path" and upstream.requests == []
+
+
 _MODEL_TURNS = {
     CHAT: lambda state: [{"role": "assistant", "content": "a", "reasoning_opaque": state}],
     RESPONSES: lambda state: [

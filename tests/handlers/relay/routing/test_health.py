@@ -415,6 +415,12 @@ def test_a_channel_that_leads_elsewhere_has_nothing_against_it_but_its_keys(heal
     assert why(health, 0.0, other) == FAILING
 
 
+def test_one_in_flight_with_another_key_hides_nothing(health):
+    other = health.begin(TWO, MODEL, 1, 0.0)
+    health._running = lambda: [other]
+    opened(health, 1.0, TWO)
+
+
 def test_a_host_that_is_not_reached_counts_for_all_keys(health):
     opened(health, one=TWO, error=fault(Condition.UPSTREAM_UNREACHABLE))
     assert [why(health, 0.0, TWO, key=key) for key in (0, 1)] == [FAILING, FAILING]

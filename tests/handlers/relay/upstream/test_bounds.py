@@ -354,6 +354,11 @@ async def test_packed_whole_answer(ask, encoding):
     assert exchange.body == data
 
 
+async def test_packed_answer_without_a_body(ask):
+    exchange, _ = await ask(answering(b"", headers=["Content-Encoding: gzip"]))
+    assert exchange.body == b""
+
+
 async def test_packed_stream_comes_event_by_event(open_stream, collect):
     go = asyncio.Semaphore(0)
 
