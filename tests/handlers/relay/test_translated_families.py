@@ -201,6 +201,22 @@ async def test_a_conversation_stays_at_its_translated_channel(relay, serve):
     assert sorted(len(one.requests) for one in upstreams) == [0, 0, 0, 6]
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_native_channel_that_fails_is_followed_by_a_translated_one(relay, serve, stream):
+    bad, good = await serve(refusing("500 No", "no")), await serve(chat)
+    first, second = channel(bad, MESSAGES, "native"), channel(good, CHAT, "other", priority=9)
+    body = conversation(MESSAGES) | {"stream": stream, "top_k": 3}
+    sent, record = await relayed(relay, MESSAGES, body, first, second)
+    assert record.outcome == "ok" and b"llo" in b"".join(one[-1] for one in sent)
+    assert record.attempts[-1].channel == "other"
+    assert record.attempts[-1].dropped == ("top_k",)
+    assert (record.upstream_family, record.usage.input_tokens, record.usage.output_tokens) == (
+        CHAT,
+        5,
+        2,
+    )
+
+
 INVALID_SIGNATURE = refusing("400 No", "Invalid signature in thinking block")
 
 
