@@ -82,12 +82,13 @@ def changed(gateway, upstreams, elsewhere):
 
 def status_of(gateway):
     _, _, body = gateway.call("GET", "/status", port=gateway.ops_port)
-    return json.loads(body)["workers"][0]["ending"]
+    [worker] = json.loads(body)["workers"]
+    assert worker["upstream_surplus"] == 0
+    return worker["ending"]
 
 
-def call(gateway, model, family=CHAT, **more):
-    path = PATHS[family]
-    return exchange(gateway.port, "POST", path, credentials(family), ask(family, model, **more))
+def call(gateway, model):
+    return exchange(gateway.port, "POST", PATHS[CHAT], credentials(CHAT), ask(CHAT, model))
 
 
 @pytest.mark.parametrize("name", CHANGES)

@@ -169,6 +169,7 @@ def refuses(gateway):
     return False
 
 
+@pytest.mark.long
 def test_a_worker_that_hangs_refuses_and_is_replaced(one_worker):
     gateway = one_worker
     (pid,) = gateway.worker_pids()

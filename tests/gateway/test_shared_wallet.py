@@ -25,10 +25,9 @@ POLL_S = 0.005
 PATIENCE_S = 30
 
 
-def content(vendor, users, money, price):
-    """Users with a key each; one model."""
+def content(vendor):
     made = document([MODEL], channels_of(vendor))
-    return {**made, **owners(users, money), "model": [{"name": MODEL, "price": price}]}
+    return {**made, **owners(["owner"], MONEY), "model": [{"name": MODEL, "price": PRICE}]}
 
 
 class Lowest:
@@ -76,7 +75,7 @@ def two_nodes(mariadb, vendor, tmp_path):
 def spend_all(gateways, shares, vendor, log_path):
     """200 calls at once on a wallet for 100; `shares`: how many of ten calls each gateway gets."""
     first = gateways[0]
-    first.apply(content(vendor, ["owner"], MONEY, PRICE))
+    first.apply(content(vendor))
     for gateway in gateways:
         gateway.start()
     turns = [gateway for gateway, share in zip(gateways, shares, strict=True) for _ in range(share)]
