@@ -1,6 +1,5 @@
 """`usage prune` and `usage rebuild-rollups`: old records removed, sums rebuilt."""
 
-import functools
 import itertools
 import sys
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from commands.store_access import Access, actor, on_whole_store
 from commands.times import Duration
 from store.calls import rollups
 from store.db import audit, partitions
-from store.db.database import database_ms, place, transaction
+from store.db.database import database_ms, place
 from store.values.ids import day_at
 
 
@@ -48,8 +47,7 @@ def prune(access: Access, as_json: bool, age_s: int, dry_run: bool, yes: bool) -
         if not click.confirm(question, err=True, default=False):
             note("nothing is removed")
             return FAILED
-    act = audit.Act(actor(), "prune", "usage", day)
-    transaction(access.db, functools.partial(audit.write, access.db, act))
+    audit.write(access.db, audit.Act(actor(), "prune", "usage", day))
     with progress(as_json) as line:
         removed = partitions.prune(access.db, before, _telling_pause(line))
     counts = {"partitions": removed.partitions, "records": removed.records}

@@ -166,7 +166,7 @@ class SignInPage(Page):
         """Begin the session of a user, write its audit line, and redirect to a page."""
         await begin_session(self, user_id)
         act = audit.Act(name, "sign_in", "user", name, after={"by": method})
-        await self.store(audit.write_alone, act)
+        await self.store(audit.write, act)
         self.ended("ok")
         self.redirect(path, status=303)
 
@@ -310,7 +310,7 @@ class OpenIdCallback(OpenIdRedirect):
             account = {"issuer": provider.issuer, "subject": subject[:255]}
             name = provider_name(self.site)
             act = audit.Act("nobody", "refuse", "sign-in", name, after=account)
-            await self.store(audit.write_alone, act)
+            await self.store(audit.write, act)
             self.ended("not_linked")
             self.set_status(HTTPStatus.FORBIDDEN)
             self.form(problem="access.openid_not_linked")

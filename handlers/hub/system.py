@@ -91,7 +91,7 @@ async def drain(handler: HubHandler) -> str | None:
         return str(error)
     state = await node_state(handler.site)
     act = audit.Act(handler.me.user, "drain", "node", str(state["node"] or "this node"))
-    await handler.store(audit.write_alone, act)
+    await handler.store(audit.write, act)
     return None
 
 

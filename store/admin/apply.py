@@ -10,22 +10,12 @@ from typing import Any
 
 import peewee
 
+from store.admin import plan as planning
 from store.admin.document import Document, Entry, Identity, label
 from store.admin.edits import entry_of_texts, entry_of_values, faults_by_field, with_identity
 from store.admin.kinds import plain
 from store.admin.objects import Sealing, Stored, StoreState, Writer, find, load
-from store.admin.plan import (
-    CREATE,
-    IN_USE,
-    REMOVE,
-    PlanStep,
-    Upstreams,
-    final_fields,
-    judge,
-    make_plan,
-    refuse_moves,
-    warnings_of,
-)
+from store.admin.plan import CREATE, REMOVE, PlanStep, Upstreams
 from store.catalog import keys
 from store.db import audit, changes
 from store.db.database import database_ms, first_row, snapshot_read, transaction
@@ -114,7 +104,7 @@ class Editor:
                 raise Refused([*faults, *error.faults]) from None
             if faults:
                 raise Refused(faults)
-            warnings[:] = warnings_of(final_fields(state, steps), document)
+            warnings[:] = planning.warnings_of(planning.final_fields(state, steps), document)
             return steps
 
         # Once without the write lock, as in _prepared; faults show early, too.
@@ -192,7 +182,7 @@ class Editor:
         """Refuse a secret that is in use; the plan knows only the secrets that were loaded."""
         secret = entry.fields.get("secret")
         if secret is not None and keys.in_use(self._db, secret, self._sealing.peppers) is not None:
-            raise Refused([entry.fault("secret", IN_USE)])
+            raise Refused([entry.fault("secret", planning.IN_USE)])
 
     def set_enabled(self, kind: str, name: str, enabled: bool) -> Outcome:
         """Enable or disable one object; so already: changes nothing. NotFound, Refused.
@@ -226,7 +216,7 @@ class Editor:
                 for item in (*_subscriptions_of(state, stored), stored)
             ]
             faults: list[str] = []
-            judge(state, steps, self._upstreams, faults)
+            planning.judge(state, steps, self._upstreams, faults)
             if faults:
                 raise Refused(faults)
             return steps
@@ -236,19 +226,13 @@ class Editor:
     def _plan(
         self, state: StoreState, document: Document, *, prune: bool = False
     ) -> list[PlanStep]:
-        at_ms = database_ms(self._db)
-        steps = make_plan(
-            state,
-            document,
-            self._sealing,
-            self._upstreams,
-            at_ms=at_ms,
-            prune=prune,
-            remote=self._remote,
+        at_ms, remote = database_ms(self._db), self._remote
+        steps = planning.make_plan(
+            state, document, self._sealing, self._upstreams, at_ms=at_ms, prune=prune, remote=remote
         )
         self._refuse_names_of_others(steps)
-        if self._remote:
-            refuse_moves(steps)
+        if remote:
+            planning.refuse_moves(steps)
         return steps
 
     def _refuse_names_of_others(self, steps: list[PlanStep]) -> None:
@@ -318,8 +302,7 @@ class Editor:
             old = {name: step.stored.fields[name] for name in step.fields}
             before, after = plain(step.kind, old), plain(step.kind, step.fields)
         name = "/".join(step.identity)
-        act = audit.Act(self._actor, step.action, step.kind, name, before, after)
-        audit.write(self._db, act)
+        audit.write(self._db, audit.Act(self._actor, step.action, step.kind, name, before, after))
         return object_id
 
 

@@ -20,6 +20,7 @@ from store.values.texts import nearest
 
 ENV_PREFIX = "env:"
 FILE_PREFIX = "file:"
+PREFIXES = (ENV_PREFIX, FILE_PREFIX)
 BYTE_ORDER_MARK = "\ufeff"
 MAX_FILE_VALUE_BYTES = 65_536
 MAX_DOCUMENT_CHARS = 32 * 1024 * 1024

@@ -11,15 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from store.admin.document import (
-    ENV_PREFIX,
-    FILE_PREFIX,
-    Entry,
-    Report,
-    label,
-    parse_entry,
-    resolver,
-)
+from store.admin.document import PREFIXES, Entry, Report, label, parse_entry, resolver
 from store.admin.kinds import KINDS
 from store.admin.objects import Stored
 from store.db.audit import MASK
@@ -192,6 +184,6 @@ def _literal(value: object) -> Any:
         return [_literal(element) for element in value]
     if isinstance(value, dict):
         return {name: _literal(element) for name, element in value.items()}
-    if isinstance(value, str) and value.startswith((ENV_PREFIX, FILE_PREFIX)):
+    if isinstance(value, str) and value.startswith(PREFIXES):
         raise ValueError("values env: and file: are read by commands only; give the value itself")
     return value

@@ -86,14 +86,13 @@ def reseal(db: peewee.Database, cipher: Cipher, actor: str, report: Report) -> i
         done += transaction(db, lambda batch=batch: _reseal_some(db, cipher, batch))  # type: ignore[misc]
         report(min(begin + BATCH_CHANNELS, len(ids)), len(ids))
     if done:
-        act = audit.Act(actor, "reseal", "channels", "all", None, {"values": done})
-        transaction(db, lambda: audit.write(db, act))
+        audit.write(db, audit.Act(actor, "reseal", "channels", "all", after={"values": done}))
     return done
 
 
 def note_rotation(db: peewee.Database, actor: str, action: str, kind: str) -> None:
     """Write the audit line of a change of the secrets file."""
-    transaction(db, lambda: audit.write(db, audit.Act(actor, action, "secrets", kind)))
+    audit.write(db, audit.Act(actor, action, "secrets", kind))
 
 
 # ---- sealed values -------------------------------------------------------------------------------

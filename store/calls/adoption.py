@@ -14,28 +14,9 @@ from pathlib import Path
 
 import msgspec
 
-from store.calls.journal_files import (
-    SEGMENT_BYTES,
-    lock_path,
-    remove_journal,
-    segment_path,
-    segment_starts,
-    still_named,
-    try_lock,
-)
-from store.calls.journal_lines import (
-    CLOSE,
-    HANDED,
-    MARK,
-    OPEN,
-    HandedLine,
-    MarkLine,
-    OpenLine,
-    line_call_id,
-    line_kind,
-    lost_record,
-    with_check,
-)
+from store.calls import journal_files, journal_lines
+from store.calls.journal_files import SEGMENT_BYTES, segment_path
+from store.calls.journal_lines import CLOSE, HANDED, MARK, OPEN, HandedLine, MarkLine, OpenLine
 from store.calls.journal_reader import Damage, JournalReader
 from store.db.migrations import BRIDGE_VERSION
 from store.values.errors import StoreError
@@ -81,12 +62,12 @@ class Orphan:
     @classmethod
     def take(cls, directory: Path, journal_id: str) -> "Orphan | None":
         """The journal, if its process is dead and nobody else has adopted it."""
-        path = lock_path(directory, journal_id)
+        path = journal_files.lock_path(directory, journal_id)
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
             return None
-        if try_lock(descriptor) and still_named(descriptor, path):
+        if journal_files.try_lock(descriptor) and journal_files.still_named(descriptor, path):
             return cls(directory, journal_id, descriptor)
         os.close(descriptor)
         return None
@@ -97,7 +78,7 @@ class Orphan:
         `applied_offset`: how far the store has applied it. Idempotent. OSError: not done.
         JournalTooOld: nothing was done.
         """
-        starts = segment_starts(self.directory, self.id)
+        starts = journal_files.segment_starts(self.directory, self.id)
         if not starts:
             return applied_offset
         if self.reader.is_too_old():
@@ -121,7 +102,7 @@ class Orphan:
 
     def remove(self) -> None:
         """Delete its files: everything in them has been applied."""
-        remove_journal(self.directory, self.id)
+        journal_files.remove_journal(self.directory, self.id)
         self.release()
 
     def _lost_calls(
@@ -137,7 +118,7 @@ class Orphan:
             # What is torn, with nothing behind it, is what the process was writing at its end.
             if line or (damage is not None and damage.whole):
                 end = line_end
-            call_id, kind = line_call_id(line), line_kind(line)
+            call_id, kind = journal_lines.line_call_id(line), journal_lines.line_kind(line)
             if kind == OPEN:
                 opened[call_id] = line
             elif kind in (MARK, HANDED) and call_id in opened:
@@ -150,7 +131,7 @@ class Orphan:
             mark = marked.get(call_id)
             try:
                 last = None if mark is None else _decode_mark(mark)
-                records.append(lost_record(_decode_open(line), last, node))
+                records.append(journal_lines.lost_record(_decode_open(line), last, node))
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 log.error(
                     "journal %s: open line of call %r is unreadable: %s", self.id, line, error
@@ -170,7 +151,7 @@ class Orphan:
         parts: dict[int, bytearray] = {}
         begin = position
         for record in records:
-            data = with_check(_encode(record))
+            data = journal_lines.with_check(_encode(record))
             start = position - position % SEGMENT_BYTES
             if position - start + len(data) > SEGMENT_BYTES:
                 position = start = start + SEGMENT_BYTES

@@ -24,15 +24,9 @@ from peewee import SQL, Case, fn
 
 from store.db.database import Result, executemany, is_mysql, raw_rows, snapshot_read, transaction
 from store.db.partitions import next_day, pruned_before
+from store.db.tables import usage as tables
 from store.db.tables.channels import BOUNDS_MS, FIRST_BYTE
-from store.db.tables.usage import (
-    UsageByChannel,
-    UsageByDay,
-    UsageByGroup,
-    UsageByKey,
-    UsageByUser,
-    UsageRow,
-)
+from store.db.tables.usage import UsageRow
 from store.values.ids import HOUR_MS, ULID_CHARS, day_at, day_begin_ms, first_ulid, ulid_ms
 from store.values.usage import TOKEN_COUNTS
 from store.values.usage_record import UsageRecord
@@ -50,9 +44,13 @@ _FIRST_BUCKET = len(SUMS)
 Sums = dict[tuple[Any, ...], list[int]]
 
 
-TABLES: tuple[Any, ...] = (UsageByKey, UsageByChannel, UsageByDay, UsageByUser, UsageByGroup)
+TABLES = tables.ROLLUPS
 DAILY: tuple[tuple[Any, Any], ...] = (
-    *((UsageByDay, UsageByChannel), (UsageByUser, UsageByKey), (UsageByGroup, UsageByKey)),
+    *(
+        (tables.UsageByDay, tables.UsageByChannel),
+        (tables.UsageByUser, tables.UsageByKey),
+        (tables.UsageByGroup, tables.UsageByKey),
+    ),
 )
 """Sums of days, each with those of hours that it is made from."""
 
@@ -177,10 +175,10 @@ def _rebuild_hour(db: peewee.Database, day: int, hour: int) -> None:
     at_ms = day_begin_ms(day) + hour * HOUR_MS
     first, end = first_ulid(at_ms), first_ulid(at_ms + HOUR_MS)
     begun = (UsageRow.day == day) & (UsageRow.id >= first) & (UsageRow.id < end)
-    tables: tuple[Any, ...] = (UsageByKey, UsageByChannel)  # in the order of the writers
-    for table in tables:
+    hourly: tuple[Any, ...] = TABLES[:2]  # in the order of the writers
+    for table in hourly:
         table.delete().where(table.day == day, table.hour == hour).execute(db)
-    for table in tables:
+    for table in hourly:
         sums_rows = _sums(db, UsageRow, _names_beside_time(table), begun)
         _insert(db, table, (day, hour), sums_rows)
 

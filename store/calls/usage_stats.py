@@ -15,14 +15,8 @@ from peewee import SQL, Case, fn
 from store.calls.rollups import DAY_HOURS, SUMS, first_byte_sums
 from store.calls.usage_queries import IDS, Filters, conditions, matching, with_user
 from store.db.database import dialect_text, portions, raw_rows
-from store.db.tables.usage import (
-    UsageByChannel,
-    UsageByDay,
-    UsageByGroup,
-    UsageByKey,
-    UsageByUser,
-    UsageRow,
-)
+from store.db.tables import usage as tables
+from store.db.tables.usage import UsageRow
 from store.values.errors import Refused
 from store.values.ids import DAY_MS, HOUR_MS, day_at, day_begin_ms
 from store.values.pricing import format_money
@@ -60,11 +54,11 @@ class _Source:
 
 _CALLED = frozenset({"model", "outcome", "endpoint", "error_code"})
 _SOURCES = (
-    _Source(UsageByDay, _CALLED | {"channel"}, DAY_MS),
-    _Source(UsageByGroup, _CALLED | {"group"}, DAY_MS),
-    _Source(UsageByUser, frozenset({"user", "key_id", "group", "outcome"}), DAY_MS),
-    _Source(UsageByChannel, _CALLED | {"channel"}, HOUR_MS),
-    _Source(UsageByKey, _CALLED | {"key_id", "user", "group"}, HOUR_MS),
+    _Source(tables.UsageByDay, _CALLED | {"channel"}, DAY_MS),
+    _Source(tables.UsageByGroup, _CALLED | {"group"}, DAY_MS),
+    _Source(tables.UsageByUser, frozenset({"user", "key_id", "group", "outcome"}), DAY_MS),
+    _Source(tables.UsageByChannel, _CALLED | {"channel"}, HOUR_MS),
+    _Source(tables.UsageByKey, _CALLED | {"key_id", "user", "group"}, HOUR_MS),
 )
 _RECORDS = _Source(UsageRow, frozenset(), 1)
 
@@ -96,7 +90,7 @@ def stats(
     if order.first_bytes:
         sums += first_byte_sums(source.table)
     terms = _conditions(source, filters)
-    if source.table is UsageByUser and "day" not in by and {"user", "key_id"} & {*by[:1]}:
+    if source.table is tables.UsageByUser and "day" not in by and {"user", "key_id"} & {*by[:1]}:
         query, sums = _of_days(source.table, columns, sums, terms)
     else:
         query = source.table.select(*columns, *sums)
@@ -186,7 +180,7 @@ def _source_of(by: Sequence[str], filters: Filters) -> _Source:
     finest = HOUR_MS if "hour" in by else DAY_MS
     key_alone = filters.key_id is not None and filters.user is None
     for source in _SOURCES:
-        if source.table is UsageByUser and key_alone:
+        if source.table is tables.UsageByUser and key_alone:
             continue  # it is found there by its user alone
         bounds = (filters.since_ms or 0, filters.until_ms or 0)
         whole = all(at_ms % source.unit_ms == 0 for at_ms in bounds)

@@ -21,16 +21,9 @@ from store.db.database import (
     snapshot_read,
 )
 from store.db.tables.users import ApiKey, KeySecret, User
+from store.values import key_secrets
 from store.values.errors import Conflict, NotFound, Refused
 from store.values.ids import now_ms
-from store.values.key_secrets import (
-    check_given,
-    digest,
-    digests,
-    make_secret,
-    pepper_id,
-    shown_parts,
-)
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -186,7 +179,9 @@ def digests_of(db: peewee.Database, key_id: str) -> list[bytes]:
 
 def in_use(db: peewee.Database, secret: str, peppers: Sequence[str]) -> str | None:
     """The id of the key that has this secret under any pepper, or None."""
-    query = KeySecret.select(KeySecret.key_id).where(KeySecret.digest << digests(secret, peppers))
+    query = KeySecret.select(KeySecret.key_id).where(
+        KeySecret.digest << key_secrets.digests(secret, peppers)
+    )
     row = query.bind(db).tuples().first()
     return None if row is None else str(row[0])
 
@@ -196,9 +191,9 @@ def add_secret(db: peewee.Database, key_id: str, secret: str, peppers: Sequence[
     if in_use(db, secret, peppers) is not None:
         raise Conflict("this secret is in use already")
     row = {
-        "digest": digest(secret, peppers[0]),
+        "digest": key_secrets.digest(secret, peppers[0]),
         "key_id": key_id,
-        "pepper_id": pepper_id(peppers[0]),
+        "pepper_id": key_secrets.pepper_id(peppers[0]),
         "valid_until_ms": None,
     }
     KeySecret.insert(row).execute(db)
@@ -208,7 +203,7 @@ def replace_secret(db: peewee.Database, key_id: str, secret: str, peppers: Seque
     """Make a secret the only one of its key, at once. In a transaction."""
     KeySecret.delete().where(KeySecret.key_id == key_id).execute(db)
     add_secret(db, key_id, secret, peppers)
-    ApiKey.update(**shown_parts(secret)).where(ApiKey.id == key_id).execute(db)
+    ApiKey.update(**key_secrets.shown_parts(secret)).where(ApiKey.id == key_id).execute(db)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,9 +221,9 @@ def rotate(db: peewee.Database, key_id: str, rotation: Rotation, actor: str) -> 
 
     NotFound, Refused (revoked, or a given secret that cannot be taken).
     """
-    secret = make_secret() if rotation.secret is None else rotation.secret
+    secret = key_secrets.make_secret() if rotation.secret is None else rotation.secret
     try:
-        check_given(secret)
+        key_secrets.check_given(secret)
     except ValueError as error:
         raise Refused([f"secret {error}"]) from None
     row = _row(db, key_id)
@@ -244,7 +239,7 @@ def rotate(db: peewee.Database, key_id: str, rotation: Rotation, actor: str) -> 
         add_secret(db, key_id, secret, rotation.peppers)
     except Conflict as error:
         raise Refused([str(error)]) from None
-    ApiKey.update(**shown_parts(secret)).where(ApiKey.id == key_id).execute(db)
+    ApiKey.update(**key_secrets.shown_parts(secret)).where(ApiKey.id == key_id).execute(db)
     after = {"secret": secret, "overlap_s": rotation.overlap_s}
     audit.write(db, audit.Act(actor, "rotate", "key", row["display"], None, after))
     changes.bump(db, changes.KEYS, [key_id])

@@ -14,14 +14,7 @@ from typing import Any
 import peewee
 
 from store.db import audit, changes
-from store.db.database import (
-    first_row,
-    in_transaction,
-    insert_rows,
-    lead_ms,
-    select_rows,
-    snapshot_read,
-)
+from store.db.database import in_snapshot, in_transaction, insert_rows, lead_ms, select_rows
 from store.db.tables.catalog import Channel, ChannelKey
 from store.db.tables.catalog import SuspendedKey as Row
 from store.values.errors import Refused, StoreUnavailable
@@ -113,8 +106,7 @@ def reinstate(db: peewee.Database, channel: Mapping[str, Any], key: int | None, 
     for row in chosen:
         _delete(db, (channel["id"], row["key"]))
     before = {"keys_aside": [_shortened(row) for row in chosen]}
-    act = audit.Act(actor, "reinstate", "channel", channel["name"], before, None)
-    audit.write(db, act)
+    audit.write(db, audit.Act(actor, "reinstate", "channel", channel["name"], before))
     changes.bump(db, changes.CATALOG, [channel["id"]])
     return len(chosen)
 
@@ -124,7 +116,7 @@ def with_suspended_keys(
 ) -> list[dict[str, Any]]:
     """Add `keys_aside` to channels of list_objects: for each position, since, until, times, reason,
     and the beginning of the key's fingerprint."""
-    by_channel = snapshot_read(db, lambda: _by_channel(db))
+    by_channel = _by_channel(db)
     return [
         {**channel, "keys_aside": [_shortened(row) for row in by_channel.get(channel["id"], [])]}
         for channel in channels
@@ -138,6 +130,7 @@ def forget_keys(db: peewee.Database, channel_id: str, remaining: Collection[str]
             _delete(db, name)
 
 
+@in_snapshot
 def _by_channel(db: peewee.Database) -> dict[str, list[dict[str, Any]]]:
     """Return the suspended keys by channel id, in order of position."""
     query = ChannelKey.select(ChannelKey.channel_id, ChannelKey.fingerprint, ChannelKey.position)
@@ -169,10 +162,9 @@ def _is_used(db: peewee.Database, name: KeyName) -> bool:
     """Return whether the channel still has the key."""
     channel_id, fingerprint = name
     if not fingerprint:
-        channel = Channel.select(Channel.id).where(Channel.id == channel_id)
-        return first_row(db, channel) is not None
+        return bool(select_rows(db, Channel.select(Channel.id).where(Channel.id == channel_id)))
     own = (ChannelKey.channel_id == channel_id) & (ChannelKey.fingerprint == fingerprint)
-    return first_row(db, ChannelKey.select(ChannelKey.id).where(own)) is not None
+    return bool(select_rows(db, ChannelKey.select(ChannelKey.id).where(own)))
 
 
 def _delete(db: peewee.Database, name: KeyName) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 import peewee
 
-from store.db.database import database_ms, transaction
+from store.db.database import database_ms, in_transaction
 from store.db.tables.fields import MARK
 from store.db.tables.system import AuditRow
 from store.values.ids import new_ulid
@@ -38,8 +38,9 @@ class Act:
     after: Mapping[str, Any] | None = None
 
 
+@in_transaction
 def write(db: peewee.Database, act: Act) -> None:
-    """Add a row for this act; call it inside the transaction of the change."""
+    """Add a row for this act, in the transaction of the change if there is one."""
     row = {
         "id": new_ulid(),
         "at_ms": database_ms(db),
@@ -52,11 +53,6 @@ def write(db: peewee.Database, act: Act) -> None:
         "address": (caller.get() or "")[:MARK] or None,
     }
     AuditRow.insert(row).execute(db)
-
-
-def write_alone(db: peewee.Database, act: Act) -> None:
-    """Add a row for an act that changes nothing in the store, in a transaction of its own."""
-    transaction(db, lambda: write(db, act))
 
 
 def masked(fields: Mapping[str, Any] | None) -> dict[str, Any] | None:

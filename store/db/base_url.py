@@ -34,7 +34,6 @@ def set_base_url(db: peewee.Database, url: str, actor: str) -> str:
     HubValue.delete().where(HubValue.name == NAME).execute(db)
     if url:
         HubValue.insert({"name": NAME, "value": url}).execute(db)
-    act = audit.Act(actor, "set", "hub", NAME, {NAME: before}, {NAME: url})
-    audit.write(db, act)
+    audit.write(db, audit.Act(actor, "set", "hub", NAME, {NAME: before}, {NAME: url}))
     changes.bump(db, changes.CATALOG, [NAME])
     return url

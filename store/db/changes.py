@@ -10,15 +10,7 @@ from dataclasses import dataclass
 
 import peewee
 
-from store.db.database import (
-    first_row,
-    in_snapshot,
-    insert_rows,
-    is_mysql,
-    place,
-    select_rows,
-    snapshot_read,
-)
+from store.db.database import first_row, in_snapshot, insert_rows, is_mysql, place, select_rows
 from store.db.tables.system import ChangeRow, Version
 from store.values.errors import StoreUnavailable
 from store.values.ids import now_ms
@@ -70,7 +62,7 @@ def bump(db: peewee.Database, kind: str, refs: Sequence[str]) -> int:
     if not db.in_transaction():
         raise ValueError("a change is logged in the transaction that makes it")
     Version.update(version=Version.version + len(refs)).where(_IS_COUNTER).execute(db)
-    version = _counter(db)
+    version = current_version(db)
     if refs:
         at_ms = now_ms()
         numbered = enumerate(refs, version - len(refs) + 1)
@@ -82,13 +74,16 @@ def bump(db: peewee.Database, kind: str, refs: Sequence[str]) -> int:
 
 def current_version(db: peewee.Database) -> int:
     """Return the number of the newest change."""
-    return snapshot_read(db, lambda: _counter(db))
+    row = first_row(db, _COUNTER)
+    if row is None:
+        raise StoreUnavailable(f"the schema of {place(db)} is not complete; run: migrate up")
+    return int(row[0])
 
 
 @in_snapshot
 def read_changes(db: peewee.Database, since: int) -> Changes:
     """Return all changes after the number `since`, in order."""
-    version = _counter(db)
+    version = current_version(db)
     if version == since:
         return Changes(version, (), complete=True)
     query = ChangeRow.select(ChangeRow.version, ChangeRow.kind, ChangeRow.ref).where(
@@ -100,10 +95,3 @@ def read_changes(db: peewee.Database, since: int) -> Changes:
     # Every number has one row, so a gap shows in the count. A counter that went back means
     # another database (restored, exchanged): nothing that was remembered is sure.
     return Changes(version, changes, complete=len(changes) == version - since)
-
-
-def _counter(db: peewee.Database) -> int:
-    row = first_row(db, _COUNTER)
-    if row is None:
-        raise StoreUnavailable(f"the schema of {place(db)} is not complete; run: migrate up")
-    return int(row[0])

@@ -14,7 +14,7 @@ import peewee
 
 from store.catalog import keys
 from store.db import audit
-from store.db.database import has_words, select_rows, snapshot_read, transaction
+from store.db.database import has_words, select_rows, snapshot_read
 from store.db.tables.users import ApiKey, User
 from store.hub import own_keys
 from store.hub.own_keys import OwnKey
@@ -71,8 +71,7 @@ def find_by_secret(
     if key_id is None:
         raise NotFound("no key has this secret")
     key = show(db, key_id, at_ms)
-    act = audit.Act(actor, "find", "key", f"{key.user}/{key.key.name}")
-    transaction(db, lambda: audit.write(db, act))
+    audit.write(db, audit.Act(actor, "find", "key", f"{key.user}/{key.key.name}"))
     return key
 
 

@@ -14,15 +14,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import peewee
 
-from store.db.database import (
-    execute,
-    executemany,
-    in_snapshot,
-    is_mysql,
-    portions,
-    snapshot_read,
-    transaction,
-)
+from store.db.database import execute, executemany, in_snapshot, in_transaction, is_mysql, portions
 from store.money.accounts import LIMIT, SUBSCRIPTION, Account, owner_id
 from store.values.usage_record import WALLET
 
@@ -238,12 +230,11 @@ def own_leases(db: peewee.Database, journal_id: str, account_ids: Sequence[str])
     return balances
 
 
+@in_snapshot
 def recalled(db: peewee.Database, journal_id: str) -> list[str]:
     """The accounts of which others want back what this journal's process does not hold."""
     query = 'SELECT "account" FROM "leases" WHERE "journal_id" = ? AND "recall" = 1'
-    return snapshot_read(
-        db, lambda: [row[0] for row in execute(db, query, (journal_id,)).fetchall()]
-    )
+    return [row[0] for row in execute(db, query, (journal_id,)).fetchall()]
 
 
 def write_held(db: peewee.Database, journal_id: str, held: Mapping[str, int]) -> None:
@@ -252,12 +243,10 @@ def write_held(db: peewee.Database, journal_id: str, held: Mapping[str, int]) ->
     executemany(db, update, [(amount, account, journal_id) for account, amount in held.items()])
 
 
+@in_transaction
 def forget_ended(db: peewee.Database, at_ms: int) -> None:
     """Remove quotas whose windows ended so long ago that no call can belong to them."""
-    transaction(
-        db,
-        lambda: execute(db, 'DELETE FROM "quotas" WHERE "ends_ms" < ?', (at_ms - QUOTA_KEPT_MS,)),
-    )
+    execute(db, 'DELETE FROM "quotas" WHERE "ends_ms" < ?', (at_ms - QUOTA_KEPT_MS,))
 
 
 def give_all_back(db: peewee.Database, journal_id: str) -> None:

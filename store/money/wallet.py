@@ -13,14 +13,7 @@ from typing import TypeVar
 import peewee
 
 from store.db import audit
-from store.db.database import (
-    database_ms,
-    first_row,
-    is_mysql,
-    select_rows,
-    snapshot_read,
-    transaction,
-)
+from store.db.database import database_ms, first_row, in_snapshot, is_mysql, raw_rows, transaction
 from store.db.tables.money import LedgerLine, Wallet
 from store.db.tables.usage import UsageRow
 from store.db.tables.users import User
@@ -105,22 +98,15 @@ class Movement:
     reference: str | None = None
 
 
+@in_snapshot
 def show(db: peewee.Database, user: str) -> View:
     """The wallet of a user by name; NotFound."""
-    query = (
-        User.select(User.id, Wallet.balance)
-        .join(Wallet, on=(Wallet.user_id == User.id))
-        .where(User.name == user)
-    )
-
-    def read() -> View:
-        row = first_row(db, query)
-        if row is None:
-            raise _no_wallet(user)
-        leased, held = leases.lent(db, row[0])
-        return View(user, row[1], held, leased)
-
-    return snapshot_read(db, read)
+    query = User.select(User.id, Wallet.balance).join(Wallet, on=(Wallet.user_id == User.id))
+    row = first_row(db, query.where(User.name == user))
+    if row is None:
+        raise _no_wallet(user)
+    leased, held = leases.lent(db, row[0])
+    return View(user, row[1], held, leased)
 
 
 def to_public(view: View, currency: str) -> dict[str, str]:
@@ -137,12 +123,13 @@ def to_public(view: View, currency: str) -> dict[str, str]:
 def balances(db: peewee.Database, user_ids: Sequence[str]) -> dict[str, int]:
     """User id -> balance in nanos, of those that have a wallet."""
     query = Wallet.select(Wallet.user_id, Wallet.balance).where(Wallet.user_id << list(user_ids))
-    return dict(select_rows(db, query))
+    return dict(raw_rows(db, query))
 
 
+@in_snapshot
 def ledger(db: peewee.Database, user: str) -> list[Line]:
     """All lines of a user's ledger in order of time; NotFound. A day's charges are one line."""
-    return snapshot_read(db, lambda: lines_of(db, find_owner(db, user).id))
+    return lines_of(db, find_owner(db, user).id)
 
 
 def credit(db: peewee.Database, user: str, movement: Movement) -> Line:
@@ -372,7 +359,7 @@ def _lock(db: peewee.Database, owner: Owner) -> _Locked:
     if row is None:
         raise _no_wallet(owner.name)
     last_ms = LedgerLine.select(peewee.fn.MAX(LedgerLine.at_ms))
-    [(newest,)] = select_rows(db, last_ms.where(LedgerLine.user_id == owner.id))
+    [(newest,)] = raw_rows(db, last_ms.where(LedgerLine.user_id == owner.id))
     leased, _ = leases.lent(db, owner.id)
     return _Locked(int(row[0]), leased, max(database_ms(db), (newest or 0) + 1))
 

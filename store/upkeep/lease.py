@@ -11,14 +11,7 @@ from typing import Any
 
 import peewee
 
-from store.db.database import (
-    database_ms,
-    first_row,
-    in_transaction,
-    insert_rows,
-    select_rows,
-    transaction,
-)
+from store.db.database import database_ms, in_snapshot, in_transaction, insert_rows, select_rows
 from store.db.tables.system import UpkeepRow
 from store.values.usage_record import rfc3339
 
@@ -56,24 +49,15 @@ class Lost(Exception):
     """Another process has taken the lease over."""
 
 
+@in_snapshot
 def state(db: peewee.Database) -> UpkeepState | None:
     """Return the last run and the next one; None: the row is missing. Raises StoreUnavailable."""
-    columns = (
-        UpkeepRow.owner,
-        UpkeepRow.until_ms,
-        UpkeepRow.node,
-        UpkeepRow.begun_ms,
-        UpkeepRow.ended_ms,
-        UpkeepRow.next_ms,
-    )
-    row = first_row(
-        db, UpkeepRow.select(*columns, UpkeepRow.removed, UpkeepRow.trouble).where(_IS_OURS)
-    )
+    row: UpkeepRow | None = UpkeepRow.select().where(_IS_OURS).bind(db).first()
     if row is None:
         return None
-    owner, until_ms, node, begun_ms, ended_ms, next_ms, removed, trouble = row
-    running = bool(owner) and until_ms >= database_ms(db)
-    return UpkeepState(running, node, begun_ms, ended_ms, next_ms, removed or {}, trouble or "")
+    running = bool(row.owner) and row.until_ms >= database_ms(db)
+    times = (row.begun_ms, row.ended_ms, row.next_ms)
+    return UpkeepState(running, row.node, *times, row.removed or {}, row.trouble or "")
 
 
 def to_public(upkeep: UpkeepState) -> dict[str, Any]:
@@ -102,14 +86,11 @@ def take(db: peewee.Database, owner: str, node: str) -> bool:
     return bool(update.execute(db))
 
 
+@in_transaction
 def renew(db: peewee.Database, owner: str) -> None:
     """Keep the lease for another LEASE_MS. Lost: it is another's."""
-
-    def work() -> bool:
-        update = UpkeepRow.update(until_ms=database_ms(db) + LEASE_MS)
-        return bool(update.where(_IS_OURS, UpkeepRow.owner == owner).execute(db))
-
-    if not transaction(db, work):
+    update = UpkeepRow.update(until_ms=database_ms(db) + LEASE_MS)
+    if not update.where(_IS_OURS, UpkeepRow.owner == owner).execute(db):
         raise Lost
 
 
@@ -128,10 +109,10 @@ def finish(db: peewee.Database, owner: str, removed: Mapping[str, int], trouble:
     UpkeepRow.update(values).where(_IS_OURS, UpkeepRow.owner == owner).execute(db)
 
 
+@in_transaction
 def give_back(db: peewee.Database, owner: str) -> None:
     """Leave a run that has not ended to another process."""
-    update = UpkeepRow.update(owner="", until_ms=0).where(_IS_OURS, UpkeepRow.owner == owner)
-    transaction(db, lambda: update.execute(db))
+    UpkeepRow.update(owner="", until_ms=0).where(_IS_OURS, UpkeepRow.owner == owner).execute(db)
 
 
 @in_transaction

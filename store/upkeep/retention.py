@@ -78,8 +78,7 @@ def _records(db: peewee.Database, before: int, node: str, pause: Pause) -> Count
     oldest = partitions.next_day(db, 0)
     if oldest is not None and oldest < before:
         text = f"{before // 10_000}-{before // 100 % 100:02d}-{before % 100:02d}"
-        act = audit.Act(f"upkeep:{node}"[:128], "prune", "usage", text)
-        transaction(db, functools.partial(audit.write, db, act))
+        audit.write(db, audit.Act(f"upkeep:{node}"[:128], "prune", "usage", text))
     pruned = partitions.prune(db, before, pause)
     return Counter({"partitions": pruned.partitions, "records": pruned.records})
 

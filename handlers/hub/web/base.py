@@ -176,7 +176,7 @@ class HubHandler(Logged):
         actor = self.signed_in.user if self.signed_in is not None else "nobody"
         # User input may hold half a character, which no database takes.
         name = name[:AUDIT_NAME_CHARS].encode("utf-8", "replace").decode("utf-8")
-        await self.store(audit.write_alone, audit.Act(actor, action, kind, name, after=after))
+        await self.store(audit.write, audit.Act(actor, action, kind, name, after=after))
 
     async def hashing(self, work: Callable[..., Result], *args: Any, **named: Any) -> Result:
         """Return the same for work that hashes passwords."""

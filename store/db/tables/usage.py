@@ -1,5 +1,7 @@
 """Usage records, their roll-ups, journals, stored responses: what calls leave behind."""
 
+from typing import Any
+
 from peewee import (
     BigIntegerField,
     CharField,
@@ -187,10 +189,11 @@ class UsageByGroup(UsageSums):
         primary_key = CompositeKey("day", "group", "model", "outcome", "endpoint", "error_code")
 
 
-for _rollup in (UsageByKey, UsageByChannel, UsageByDay, UsageByUser, UsageByGroup):
+ROLLUPS: tuple[Any, ...] = (UsageByKey, UsageByChannel, UsageByDay, UsageByUser, UsageByGroup)
+for _rollup in ROLLUPS:
     for _name in FIRST_BYTE:
         _rollup._meta.add_field(_name, IntegerField(default=0))
-for _table in (UsageRow, UsageByKey, UsageByChannel, UsageByDay, UsageByUser, UsageByGroup):
+for _table in (UsageRow, *ROLLUPS):
     for _name in TOKEN_COUNTS:
         _table._meta.add_field(_name, BigIntegerField(default=0))
 
