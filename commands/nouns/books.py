@@ -8,8 +8,8 @@ from commands.store_access import Access, on_store
 from commands.subcommands import Noun
 from commands.times import since_option
 from store.db.database import place
+from store.money.books import release_node as release
 from store.money.books import verify as verify_books
-from store.money.lease_upkeep import release_node as release
 from store.upkeep.lease import BOOKS_VERIFY, note_done
 from store.values.ids import day_at
 from store.values.pricing import format_money

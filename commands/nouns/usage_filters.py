@@ -14,8 +14,7 @@ from adapters.faults import CODES
 from commands.output import note
 from commands.times import Moment
 from store.admin import listing
-from store.calls.usage_lookup import LOOK_BACK_MS
-from store.calls.usage_queries import Filters
+from store.calls.usage_queries import LOOK_BACK_MS, Filters
 from store.db.database import database_ms
 from store.values.errors import NotFound
 from store.values.texts import nearest

@@ -8,8 +8,7 @@ import click
 from commands.output import note, print_json, print_table, printable
 from commands.store_access import Access, on_whole_store
 from commands.times import Moment
-from store.calls.usage_lookup import cost_lines, find
-from store.calls.usage_queries import Row
+from store.calls.usage_queries import Row, cost_lines, find
 from store.money import ledger
 from store.money.wallet import refund_of
 from store.values.errors import NotFound

@@ -61,12 +61,9 @@ from operations.client_settings import base_url
 from store.calls.journal import Journal
 from store.calls.stored_responses import find_stored
 from store.calls.writer import DOWN, Hooks, Writer
-from store.catalog.catalog import Snapshot
+from store.catalog.catalog import Refresh, Snapshot
 from store.catalog.key_cache import KeyCache
-from store.catalog.keys import KeyEntry, find_key
-from store.catalog.pepper_moves import PepperMoves
-from store.catalog.recent_keys import recent_keys
-from store.catalog.refresh import Refresh
+from store.catalog.keys import KeyEntry, PepperMoves, find_key, recent_keys
 from store.catalog.suspended_keys import KeyReports, SuspendedKey
 from store.catalog.wrong_paths import Notices
 from store.db.changes import KEYS, Changes

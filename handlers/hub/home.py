@@ -21,8 +21,8 @@ from operations.client_settings import curl
 from store.calls.reading.sums import (
     FAILED,
     CallSums,
-    HourOfCalls,
     RecentCalls,
+    SumsBar,
     has_called,
     recent_calls,
 )
@@ -248,7 +248,7 @@ class HomePage(Page):
         reason = failure_reason(self.words, row["error_code"], row["error_message"])
         return reason or row["error_message"]
 
-    def _column(self, index: int, hour: HourOfCalls) -> Column:
+    def _column(self, index: int, hour: SumsBar) -> Column:
         """Return an hour of the chart; every third has its tick, the last one among them."""
         begin = datetime.fromtimestamp(hour.at_ms / MS_PER_S, UTC)
         title = self.words["home.chart_bar"].format(

@@ -10,13 +10,13 @@ from handlers.hub.keys import KeyHandler, group_to_plain
 from handlers.hub.setup import SnippetValues, panels
 from handlers.hub.web.base import Failure, Page, invalid, or_refused
 from store.catalog import keys, wrong_paths
-from store.hub.key_groups import groups_for_keys, key_groups
+from store.hub.membership import groups_for_keys, key_groups
 from store.hub.own_keys import OwnKey
 from store.values.fields import Instant
 from store.values.ids import DAY_MS, now_ms
 from store.values.key_secrets import GIVEN_SECRET
 from store.values.pricing import format_money
-from store.values.windows import NEVER, WINDOWS
+from store.values.times import NEVER, WINDOWS
 
 OVERLAPS = (keys.OVERLAP_S, 3600, 0)
 ENV_NAME = "SLUICE_API_KEY"

@@ -25,7 +25,7 @@ from store.calls.reading.sums import KEY_DAYS, CallSums, key_usage
 from store.catalog import keys
 from store.catalog.wrong_paths import Noticed
 from store.hub import own_keys
-from store.hub.key_groups import KeyGroup, groups_for_keys, key_groups
+from store.hub.membership import KeyGroup, groups_for_keys, key_groups
 from store.hub.own_keys import OwnKey
 from store.hub.sessions import SignedIn
 from store.values.errors import Conflict

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from store.admin.kinds import KINDS, REQUIRED, Field
+from store.admin.kinds import KINDS, NAME, REQUIRED, Field
 from store.db.audit import MASK
 from store.values import fields as types
 from store.values.pricing import PRICE_NAMES
@@ -117,7 +117,7 @@ def _value(name: str, row: Field, submitted: Submitted, texts: Sequence[str], *,
         return None if name == "proxy" and not texts and not new else _LEFT_OUT
     if isinstance(kind, types.ListOf):
         # Names of groups may hold blanks and commas; nothing else that is listed may.
-        gaps = _LINES if kind.item is types.NAME else _GAPS
+        gaps = _LINES if kind.item is NAME else _GAPS
         return [part for text in texts for part in gaps.split(text.strip()) if part]
     if isinstance(kind, (types.ModelMap, types.HeaderMap, types.OptionMap)):
         return _table(kind, texts)

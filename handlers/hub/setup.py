@@ -30,7 +30,7 @@ from store.calls.usage_queries import Filters, history
 from store.catalog.keys import find_key
 from store.channels.status import AVAILABLE, DOWN, of_models
 from store.hub import own_keys
-from store.hub.key_groups import key_groups
+from store.hub.membership import key_groups
 from store.hub.own_keys import OwnKey
 from store.values import key_secrets
 from store.values.ids import now_ms

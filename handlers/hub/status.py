@@ -26,9 +26,9 @@ from operations.availability import to_plain as why_to_plain
 from store.catalog.catalog import Group
 from store.channels import offers
 from store.channels import status as statuses
-from store.channels.entries import NATIVE
 from store.channels.figures import Figures
 from store.channels.offers import Offer, Offering
+from store.channels.serving import NATIVE
 from store.channels.status import AVAILABLE, DEGRADED, DISABLED, DOWN, Status, by_name, of_channels
 from store.db.database import database_ms
 from store.hub import membership, own_keys

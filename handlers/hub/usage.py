@@ -22,7 +22,7 @@ from handlers.hub.web.base import Api, Failure, HubHandler, Page, invalid
 from handlers.hub.web.formats import FUNCTIONS, code_word, shape_of, short_word
 from handlers.hub.web.live_tail import LiveTail, TailViewer
 from handlers.hub.web.parts import Column
-from store.calls.reading import usage_page
+from store.calls.reading import sums, usage_page
 from store.calls.reading.errors import BY, errors
 from store.calls.usage_queries import Filters, Row, export_rows, page
 from store.calls.usage_stats import DIMENSIONS, Order, calls_to_read, stats
@@ -218,7 +218,7 @@ class UsagePage(Page):
         return columns
 
 
-def _parts(bar: usage_page.SumsBar, chart: str) -> tuple[float, ...]:
+def _parts(bar: sums.SumsBar, chart: str) -> tuple[float, ...]:
     if chart == "calls":
         return (bar.ok + bar.client_gone, bar.refused, bar.failed)
     if chart == "tokens":

@@ -18,8 +18,7 @@ import peewee
 from handlers.hub.web import formats
 from handlers.hub.web.base import Api, Page
 from handlers.hub.web.strings import strings
-from store.calls.usage_lookup import cost_lines, find
-from store.calls.usage_queries import Filters
+from store.calls.usage_queries import Filters, cost_lines, find
 from store.calls.usage_stats import stats
 from store.hub.sessions import SignedIn
 from store.money import ledger, wallet

@@ -24,7 +24,7 @@ from store.admin.kinds import SPEND_ORDERS
 from store.admin.objects import Sealing
 from store.calls.reading.sums import DaySpend, spend_by_day
 from store.db.database import database_ms
-from store.hub import low_balance
+from store.hub import notices
 from store.hub.sessions import SignedIn
 from store.money import codes, ledger, subscriptions, wallet
 from store.money.codes import NotTaken
@@ -114,7 +114,7 @@ def load_summary(db: peewee.Database, me: SignedIn) -> WalletSummary:
         view=wallet.show(db, me.user),
         payers=subscriptions.payers_of(db, me.user_id, at_ms),
         days=spend_by_day(db, me.user, me.user_id, since_ms, at_ms),
-        below_nanos=low_balance.threshold(db, me.user_id),
+        below_nanos=notices.low_balance(db, me.user_id),
     )
 
 
@@ -319,7 +319,7 @@ class LowBalanceForm(WalletForm):
             form = WalletForms(below=text, below_problem=self.words["wallet.below_wrong"])
             await self.page(form, HTTPStatus.BAD_REQUEST)
             return
-        await self.store(low_balance.set_threshold, self.me.user_id, below)
+        await self.store(notices.set_low_balance, self.me.user_id, below)
         self.say(self.words["wallet.below_saved"])
         self.redirect("/wallet", status=HTTPStatus.SEE_OTHER)
 
@@ -415,7 +415,7 @@ class WalletApi(Api):
                 failure.field = "spend_order"
                 raise
         if "low_below" in body:
-            await self.store(low_balance.set_threshold, self.me.user_id, below)
+            await self.store(notices.set_low_balance, self.me.user_id, below)
         await self.get()
 
 

@@ -22,7 +22,7 @@ from store.db.database import database_ms, first_row, snapshot_read, transaction
 from store.db.tables.usage import UsageByKey
 from store.db.tables.users import ApiKey, User
 from store.hub import administrators
-from store.values.errors import Conflict, Refused
+from store.values.errors import Conflict, Refused, refuse
 
 CATALOG_KINDS = frozenset({"model", "group", "channel"})
 NOBODY = ""  # the id of no user
@@ -49,10 +49,8 @@ class MadeKey:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Result of an edit, or of its dry run, which makes no `keys`.
-
-    `warnings`: what of a document will hardly do what was meant, though it is no fault.
-    """
+    """Result of an edit, or of its dry run, which makes no `keys`. `warnings`: what of a document
+    will hardly do what was meant, though it is no fault."""
 
     changes: list[ObjectChange]
     keys: list[MadeKey]
@@ -93,8 +91,7 @@ class Editor:
         faults: Sequence[str] = (),
     ) -> Outcome:
         """Bring the store to what the document says; idempotent. Refused with all faults, `faults`
-        that reading the document has found among them.
-        """
+        that reading the document has found among them."""
         warnings: list[str] = []
 
         def plan(state: StoreState) -> list[PlanStep]:
@@ -102,8 +99,7 @@ class Editor:
                 steps = self._plan(state, document, prune=prune)
             except Refused as error:
                 raise Refused([*faults, *error.faults]) from None
-            if faults:
-                raise Refused(faults)
+            refuse(faults)
             warnings[:] = planning.warnings_of(planning.final_fields(state, steps), document)
             return steps
 
@@ -185,10 +181,8 @@ class Editor:
             raise Refused([entry.fault("secret", planning.IN_USE)])
 
     def set_enabled(self, kind: str, name: str, enabled: bool) -> Outcome:
-        """Enable or disable one object; so already: changes nothing. NotFound, Refused.
-
-        A channel that is enabled does not drain any more.
-        """
+        """Enable or disable one object; so already: changes nothing. NotFound, Refused. A channel
+        that is enabled does not drain any more."""
         edits = {"enabled": enabled}
         if enabled and kind == "channel":
             edits["draining"] = False
@@ -204,10 +198,8 @@ class Editor:
         return self.change(kind, name, {field: str(on).lower() for field, on in edits.items()})
 
     def remove(self, kind: str, name: str) -> Outcome:
-        """Remove one object; Refused while others refer to it, NotFound.
-
-        The subscriptions of a user go with the user.
-        """
+        """Remove one object; Refused while others refer to it, NotFound. The subscriptions of a
+        user go with the user."""
 
         def plan(state: StoreState) -> list[PlanStep]:
             stored = find(state, kind, name)
@@ -217,8 +209,7 @@ class Editor:
             ]
             faults: list[str] = []
             planning.judge(state, steps, self._upstreams, faults)
-            if faults:
-                raise Refused(faults)
+            refuse(faults)
             return steps
 
         return self._carry_out(plan)
@@ -236,8 +227,7 @@ class Editor:
         return steps
 
     def _refuse_names_of_others(self, steps: list[PlanStep]) -> None:
-        """Refuse a new user of a removed one's name: records name their user, so another's calls
-        would show."""
+        """Refuse a new user of a removed one's name: its calls would show."""
         faults = []
         for step in steps:
             if step.kind == "user" and step.action == CREATE:
@@ -248,8 +238,7 @@ class Editor:
                         f"{step.named.where()}: calls of an earlier user of this name are recorded;"
                         " choose another name"
                     )
-        if faults:
-            raise Refused(faults)
+        refuse(faults)
 
     def _carry_out(
         self, plan: Callable[[StoreState], list[PlanStep]], owner_id: str | None = None
@@ -260,7 +249,8 @@ class Editor:
             state = load(self._db, owner_id)
             steps = plan(state)
             if any(step.kind == "user" for step in steps):
-                return administrators.keep(self._db, lambda: self._execute(state, steps))
+                with administrators.kept(self._db):
+                    return self._execute(state, steps)
             return self._execute(state, steps)
 
         return transaction(self._db, work)
@@ -319,8 +309,7 @@ def _subscriptions_of(state: StoreState, owner: Stored) -> list[Stored]:
 def _refs(
     state: StoreState, ids: Mapping[tuple[str, Identity], str], step: PlanStep, object_id: str
 ) -> list[str]:
-    """Return the ids under which a change is logged: gateways know plans and subscriptions by
-    users."""
+    """Return the ids that a change is logged by: gateways know plans and subscriptions by users."""
     if step.kind == "subscription":
         return [ids["user", step.identity[:1]]]
     if step.kind == "plan":

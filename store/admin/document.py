@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from store.admin.kinds import KINDS
-from store.values.errors import Refused
-from store.values.local_files import read_regular
-from store.values.texts import nearest
+from store.values.errors import Refused, refuse
+from store.values.texts import nearest, read_regular
 
 ENV_PREFIX = "env:"
 FILE_PREFIX = "file:"
@@ -41,10 +40,8 @@ def nowhere(_: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry: its identity (one name or two, as a key has) and the fields it gives.
-
-    `bad` are given fields that have a fault; `place` tells where in a file they are.
-    """
+    """One entry: its identity (one name or two, as a key has) and the fields it gives. `bad` are
+    given fields that have a fault; `place` tells where in a file they are."""
 
     kind: str
     identity: Identity
@@ -86,8 +83,7 @@ def parse(text: str, environ: Mapping[str, str], folder: Path) -> Document:
     there, relative paths from `folder`; a file loses the line ends at its end.
     """
     entries, faults = read(text, resolver(environ, folder))
-    if faults:
-        raise Refused(faults)
+    refuse(faults)
     return entries
 
 
@@ -95,10 +91,7 @@ def read(
     text: str, resolve: Resolve, places: Places = lambda kind, index: nowhere
 ) -> tuple[Document, list[str]]:
     """Return the entries of a document as far as they can be read, and the faults, each at its
-    place.
-
-    Refused when nothing can be read.
-    """
+    place. Refused when nothing can be read."""
     content = _load(text)
     faults: list[str] = []
     entries: Document = []
@@ -122,8 +115,7 @@ def read(
 
 
 def resolver(environ: Mapping[str, str], folder: Path) -> Resolve:
-    """Return a function that reads env: and file: strings, in lists and tables too; it raises
-    ValueError."""
+    """Return a function that reads env: and file: strings, also inside; it raises ValueError."""
     return lambda value: _resolve(value, environ, folder)
 
 

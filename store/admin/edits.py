@@ -59,8 +59,7 @@ def entry_of_texts(
 
 
 def _price_from(edits: Mapping[str, str], stored: Stored) -> tuple[dict[str, str], dict[str, Any]]:
-    """Return the edits without `from` and prices, and these as `price_changes` of a document.
-    Raises Refused."""
+    """Return the edits without `from` and prices, and these as `price_changes`. Raises Refused."""
     where, inner = label("model", stored.identity), f"{_PRICE}."
     prices_given = {
         name[len(inner) :]: text for name, text in edits.items() if name.startswith(inner)
@@ -85,10 +84,8 @@ def _price_from(edits: Mapping[str, str], stored: Stored) -> tuple[dict[str, str
 
 
 def with_identity(kind: str, name: str, edits: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the edits of a new object with its identity, whose last part is `name`.
-
-    Of two parts the first is among the edits, or the name is written FIRST/LAST.
-    """
+    """Return the edits of a new object with its identity, whose last part is `name`. Of two parts
+    the first is among the edits, or the name is written FIRST/LAST."""
     identity = list(KINDS[kind].identity)
     parts = name.split("/")
     if len(identity) == len(parts) == 2 and identity[0] not in edits:

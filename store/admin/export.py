@@ -24,8 +24,7 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 
 
 def export(db: peewee.Database) -> dict[str, list[dict[str, Any]]]:
-    """Return the document, entries in order of name; fields that are not set and revoked keys are
-    left out."""
+    """Return the document, entries by name; without fields that are not set and revoked keys."""
     state = snapshot_read(db, lambda: load(db))
     document: dict[str, list[dict[str, Any]]] = {}
     for kind, spec in KINDS.items():
@@ -68,10 +67,8 @@ def _first_names(names: list[str]) -> str:
 
 
 def list_objects(db: peewee.Database, kind: str) -> list[dict[str, Any]]:
-    """Return every object of a kind in order of name: `id` and all its fields, secrets masked.
-
-    A key has no secret but the parts by which it is recognised, and its times.
-    """
+    """Return every object of a kind in order of name: `id` and all its fields, secrets masked. A
+    key has no secret but the parts by which it is recognised, and its times."""
     state = snapshot_read(db, lambda: load(db))
     return [shown(stored) for stored in _ordered(state, kind)]
 

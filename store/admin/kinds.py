@@ -9,18 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from store.db.audit import masked
+from store.values import texts
 from store.values.fields import (
-    BASE_URL,
-    CA_FILE,
-    MODEL_NAME,
-    MODEL_OR_ALL,
-    NAME,
-    NETWORK,
-    PASSWORD,
-    PROXY,
-    SECRET,
-    SHARED_ID,
-    UPSTREAM_KEY,
     Boolean,
     Choice,
     FieldType,
@@ -34,9 +24,11 @@ from store.values.fields import (
     OptionMap,
     PriceChanges,
     PriceTable,
+    Text,
 )
+from store.values.passwords import MIN_PASSWORD_CHARS
 from store.values.pricing import format_money, format_multiplier, parse_money, parse_multiplier
-from store.values.windows import NEVER, WINDOWS
+from store.values.times import NEVER, WINDOWS
 
 FAMILIES = ("chat_completions", "responses", "messages", "generate_content")
 ROLES = ("member", "admin")
@@ -51,6 +43,24 @@ MAX_WEIGHT = 1_000_000
 DEFAULT_DAYS = 30
 MAX_DAYS = 36_500
 
+
+NAME = Text(texts.name, f"a name of 1 to {texts.MAX_NAME_CHARS} printable characters")
+MODEL_NAME = Text(texts.model_name, "a name of 1 to 128 of A-Z a-z 0-9 . _ : / @ -")
+MODEL_OR_ALL = Text(texts.model_or_all, 'a name of a model, or `"*"` for all')
+UPSTREAM_KEY = Text(texts.upstream_key, "a credential of visible ASCII characters")
+PASSWORD = Text(
+    texts.password,
+    f"a string of at least {MIN_PASSWORD_CHARS} characters, not the user's name, not one repeated"
+    " character, not in conf/common_passwords.txt",
+)
+SECRET = Text(texts.given_secret, "16 to 200 of A-Z a-z 0-9 . _ -")
+SHARED_ID = Text(
+    texts.shared_id, 'an id, or the beginning of ids with `*` behind it, like `"vs_*"`'
+)
+NETWORK = Text(texts.network, 'an address or a network like `"10.0.0.0/8"`')
+BASE_URL = Text(texts.base_url, 'a URL like `"https://api.example.com"`, without a version path')
+PROXY = Text(texts.proxy, 'a URL like `"http://proxy.example:3128"`')
+CA_FILE = Text(texts.ca_file, "the absolute path of a file with certificates in PEM")
 
 REQUIRED: Any = object()
 """Default of a field that a new entry must give."""

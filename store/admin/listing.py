@@ -5,7 +5,7 @@ which names records may have.
 many users is listed as fast as one with few.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -16,7 +16,7 @@ import peewee
 from store.admin.export import show, shown
 from store.admin.kinds import KINDS
 from store.admin.objects import TABLES, find, of_rows
-from store.db.database import first_row, has_words, in_snapshot, select_rows, snapshot_read
+from store.db.database import first_row, has_words, in_snapshot, select_rows
 from store.db.tables.catalog import Channel, Group, Model, Price
 from store.db.tables.channels import ChannelSums
 from store.db.tables.money import Subscription
@@ -82,8 +82,7 @@ def list_page(db: peewee.Database, kind: str, paging: Paging) -> ListPage:
 
 @in_snapshot
 def show_one(db: peewee.Database, kind: str, name: str) -> Shown:
-    """Return one object by name, a subscription as USER/PLAN or by its id. Raises NotFound with the
-    nearest name."""
+    """Return one object by name, a subscription as USER/PLAN or by its id. Raises NotFound."""
     table: Any = TABLES[kind]
     if "name" in KINDS[kind].identity:
         rows = list(table.select().where(table.name == name).bind(db).dicts())
@@ -110,21 +109,15 @@ def existing(db: peewee.Database, kind: str, candidates: Sequence[str]) -> set[s
     return {row[0] for row in select_rows(db, query)}
 
 
+@in_snapshot
 def price_history(db: peewee.Database, model: str) -> list[Shown]:
     """Return the prices of a model and since when they hold, the newest first; prices that are not
     given are None, as they follow others. Raises NotFound."""
-
-    def read() -> list[Mapping[str, Any]]:
-        show_one(db, "model", model)
-        query = (
-            Price.select(Price)
-            .join(Model, on=(Model.id == Price.model_id))
-            .where(Model.name == model)
-            .order_by(Price.effective_ms.desc())
-        )
-        rows: Any = query.bind(db).dicts()
-        return list(rows)
-
+    show_one(db, "model", model)
+    query = Price.select(Price).join(Model, on=(Model.id == Price.model_id))
+    rows: Any = (
+        query.where(Model.name == model).order_by(Price.effective_ms.desc()).bind(db).dicts()
+    )
     return [
         {
             "effective_at": rfc3339(row["effective_ms"]),
@@ -132,7 +125,7 @@ def price_history(db: peewee.Database, model: str) -> list[Shown]:
                 name: None if row[name] is None else format_money(row[name]) for name in PRICE_NAMES
             },
         }
-        for row in snapshot_read(db, read)
+        for row in rows
     ]
 
 
@@ -145,8 +138,7 @@ def require_name(db: peewee.Database, kind: str, name: str) -> None:
 
 
 def key_id_of(db: peewee.Database, key: str) -> str:
-    """Return the id of a key given by its id or as USER/NAME. Raises NotFound, with the nearest
-    one."""
+    """Return the id of a key given by its id or as USER/NAME. Raises NotFound."""
     if _is_there(db, ApiKey.id, key) or _is_remembered(db, "key", key):
         return key
     return str(show(db, "key", key)["id"])

@@ -141,9 +141,7 @@ def load(db: peewee.Database, owner_id: str | None = None) -> StoreState:
 
 def find(state: StoreState, kind: str, name: str) -> Stored:
     """Return the object of that name; one whose identity has two parts as FIRST/LAST or by its id.
-
-    NotFound; Refused when several are written like that, since names may hold slashes.
-    """
+    NotFound; Refused when several are written like that, since names may hold slashes."""
     two_parts = len(KINDS[kind].identity) > 1
     matches = [
         stored
@@ -163,8 +161,7 @@ def find(state: StoreState, kind: str, name: str) -> Stored:
 def _rows(
     db: peewee.Database, table: Any, *order: Any, of: tuple[Any, Any] | None = None
 ) -> list[dict[str, Any]]:
-    """Return all rows of a table; `of`: those whose column has one of some values, which may be a
-    query; None: any."""
+    """Return all rows of a table; `of`: a column, and its values or a query of them; None: any."""
     query = table.select().order_by(*order)
     if of is not None and of[1] is not None:
         query = query.where(of[0] << (of[1] if isinstance(of[1], peewee.Query) else list(of[1])))
@@ -172,8 +169,7 @@ def _rows(
 
 
 def of_rows(db: peewee.Database, kind: str, rows: list[dict[str, Any]]) -> list[Stored]:
-    """Return the objects of some rows of a kind's table, in their order: a page of a list need not
-    load everything."""
+    """Return the objects of some rows of a kind's table, in their order; no others are loaded."""
     loaded = {kind: rows}
     for part in KINDS[kind].identity:
         if part in NAMED and part != kind:
@@ -249,8 +245,7 @@ def _identity(kind: str, row: dict[str, Any], extras: _Extras) -> Identity:
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Writes objects in one transaction; `ids` finds what they refer to, `actor` is who asks,
-    `remote`: over HTTP."""
+    """Writes objects in one transaction; `ids`: what they refer to, `remote`: over HTTP."""
 
     db: peewee.Database
     sealing: Sealing
@@ -383,8 +378,7 @@ class Writer:
         insert_rows(self.db, ChannelKey, rows)
 
     def _fingerprints(self, channel_id: str) -> dict[str, str]:
-        """Return the fingerprints of the keys that a channel has, by key; of those that can be
-        opened."""
+        """Return the fingerprints of a channel's keys, by key; of those that can be opened."""
         own = ChannelKey.select(ChannelKey.cipher, ChannelKey.fingerprint)
         marks_by_key = {}
         for token, mark in select_rows(self.db, own.where(ChannelKey.channel_id == channel_id)):
@@ -406,14 +400,7 @@ class Writer:
         Wallet.insert({"user_id": user_id, "balance": 0}).execute(self.db)
         if balance:
             opening = Line(
-                id=new_ulid(),
-                user_id=user_id,
-                kind="credit",
-                amount_nanos=balance,
-                balance_after_nanos=balance,
-                reference=None,
-                idempotency_id=f"opening:{user_id}",
-                reason=OPENING_REASON,
-                at_ms=database_ms(self.db),
+                *(new_ulid(), user_id, "credit", balance, balance, None, f"opening:{user_id}"),
+                *(OPENING_REASON, database_ms(self.db)),
             )
             add_line(self.db, opening)

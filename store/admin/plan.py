@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 from store.admin.document import Document, Entry, Identity, label
 from store.admin.kinds import DEFAULT_GROUP, KINDS, REQUIRED
 from store.admin.objects import Sealing, Stored, StoreState
-from store.values.errors import Refused
+from store.values.errors import refuse
+from store.values.ids import DAY_MS
 from store.values.key_secrets import digests, make_secret
 from store.values.passwords import FAULTS, fault_of
 from store.values.pricing import PRICE_NAMES
@@ -23,7 +24,6 @@ CREATE = "create"
 UPDATE = "update"
 REMOVE = "remove"
 
-DAY_MS = 24 * 3600 * 1000
 EVERYTHING = "*"
 IN_USE = "it is in use by another key"
 _PORTS = {"http": 80, "https": 443}
@@ -93,16 +93,14 @@ def make_plan(
     steps = [_timed(step, final, at_ms, faults) for step in steps]
     judge(state, steps, upstreams, faults)
     _judge_secrets(state, steps, sealing, faults)
-    if faults:
-        raise Refused(faults)
+    refuse(faults)
     return steps
 
 
 def judge(
     state: StoreState, steps: list[PlanStep], upstreams: Upstreams, faults: list[str]
 ) -> None:
-    """Add a fault for every reference that the steps would leave or make dangling, and for what no
-    upstream is."""
+    """Add a fault for each dangling reference the steps would leave, and what no upstream is."""
     final = final_fields(state, steps)
     removed = {(step.kind, step.identity) for step in steps if step.action == REMOVE}
     touched = {(step.kind, step.identity): step for step in steps if step.action != REMOVE}
@@ -241,8 +239,7 @@ def _seal_password(
 
 
 def final_fields(state: StoreState, steps: list[PlanStep]) -> FinalFields:
-    """Return the fields of every object as the steps would leave them; revoked keys refer to
-    nothing."""
+    """Return the fields of every object after the steps; revoked keys refer to nothing."""
     final: FinalFields = {
         (kind, identity): stored.fields
         for kind, objects in state.items()
@@ -382,8 +379,7 @@ def refuse_moves(steps: Sequence[PlanStep]) -> None:
             fields, again = " and ".join(moved), " and ".join(not_given)
             message = f"{fields} would send what is stored to another place; give {again} again"
             faults.append(step.named.fault("keys", message))
-    if faults:
-        raise Refused(faults)
+    refuse(faults)
 
 
 def _moved(step: PlanStep) -> Iterator[str]:

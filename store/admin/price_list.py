@@ -15,7 +15,7 @@ from store.admin.apply import Editor
 from store.admin.document import Document
 from store.admin.edits import entry_of_values, faults_by_field
 from store.admin.export import list_objects
-from store.values.errors import Refused
+from store.values.errors import Refused, refuse
 from store.values.pricing import PRICE_NAMES, format_money
 from store.values.texts import nearest
 
@@ -36,8 +36,7 @@ class PriceChange:
 
 
 def read_csv(text: str) -> list[PriceRow]:
-    """Return the rows of a table whose head names `model` and prices; an empty cell changes
-    nothing. Raises Refused."""
+    """Return the rows of a table with a head; an empty cell changes nothing. Raises Refused."""
     try:
         rows = list(csv.reader(io.StringIO(text.lstrip("\ufeff"), newline="")))
     except csv.Error as error:
@@ -58,8 +57,7 @@ def read_csv(text: str) -> list[PriceRow]:
         for number, row in filled[1:]
         if len(row) != len(head)
     ]
-    if faults:
-        raise Refused(faults)
+    refuse(faults)
     return [
         {name: cell.strip() for name, cell in zip(head, row, strict=True) if cell.strip()}
         for _, row in filled[1:]
@@ -102,8 +100,7 @@ def _document(rows: Sequence[PriceRow], models: Mapping[str, Any]) -> Document:
                 entries.append(entry_of_values(MODEL, {"name": name, "price": price}, None))
         except Refused as error:
             faults += [f"row {number}: {fault}" for fault in error.faults]
-    if faults:
-        raise Refused(faults)
+    refuse(faults)
     return entries
 
 

@@ -140,8 +140,7 @@ class Orphan:
 
     def _wipe(self, position: int, starts: list[int]) -> None:
         """Clear what lies behind the end: parts of lines that a power loss left and that must not
-        become part of the lines that are written there.
-        """
+        become part of the lines that are written there."""
         for start in starts:
             if start + SEGMENT_BYTES > position:
                 with _opened(segment_path(self.directory, self.id, start)) as descriptor:

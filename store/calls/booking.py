@@ -33,8 +33,7 @@ class OffsetMoved(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Records of one journal between two of its offsets; `handed`: what calls that may still run
-    have handed out."""
+    """Records of one journal between two offsets; `handed`: by calls that may still run."""
 
     journal_id: str
     old_offset: int

@@ -20,14 +20,8 @@ from zlib import crc32
 import msgspec
 from msgspec.structs import replace
 
-from store.calls.journal_files import (
-    SEGMENT_BYTES,
-    JournalFull,
-    Segments,
-    claim,
-    remove_journal,
-    segment_path,
-)
+from store.calls import journal_files
+from store.calls.journal_files import SEGMENT_BYTES, JournalFull, Segments
 from store.calls.journal_lines import (
     CHECK,
     LINE_MAX_BYTES,
@@ -78,12 +72,12 @@ class Journal:
         self.synced_offset = 0
         self._clock_ms = clock_ms
         self._sync_s = sync_ms / 1000
-        self.id, self._lock_fd = claim(directory)
+        self.id, self._lock_fd = journal_files.claim(directory)
         self._segments = Segments(directory, self.id)
         try:
             self._segments.allocate()
         except OSError as error:
-            remove_journal(directory, self.id)
+            journal_files.remove_journal(directory, self.id)
             os.close(self._lock_fd)
             raise JournalFull(f"no journal can be begun in {directory}: {error}") from error
         encoder = msgspec.json.Encoder()
@@ -223,7 +217,7 @@ class Journal:
         self._segments.close()
         os.close(self._fd)
         if remove:
-            remove_journal(self.directory, self.id)
+            journal_files.remove_journal(self.directory, self.id)
         os.close(self._lock_fd)
 
     def _close_refused(self, refusals: list[tuple[int, UsageRecord]]) -> None:
@@ -249,11 +243,9 @@ class Journal:
         return self._line_of(shorter[0](line), *shorter[1:])
 
     def _has_room(self, lines: int) -> bool:
-        """Return whether so many lines fit, besides the closing ones of all open calls.
-
-        A segment takes at least its size / LINE_MAX_BYTES lines whatever their lengths, since one
-        is only left when the next line does not fit: so whole lines can be counted in bytes.
-        """
+        """Return whether so many lines fit, besides the closing ones of all open calls. A segment
+        takes at least its size / LINE_MAX_BYTES lines whatever their lengths, since one is only
+        left when the next line does not fit: so whole lines can be counted in bytes."""
         room = self._segments.end - self._written
         return room >= (len(self._open) + lines) * LINE_MAX_BYTES
 
@@ -301,7 +293,9 @@ class Journal:
 
     def _carry(self, call_id: str, offset: int) -> None:
         start = offset - offset % SEGMENT_BYTES
-        descriptor = os.open(segment_path(self.directory, self.id, start), os.O_RDONLY)
+        descriptor = os.open(
+            journal_files.segment_path(self.directory, self.id, start), os.O_RDONLY
+        )
         try:
             line, end, _ = os.pread(descriptor, LINE_MAX_BYTES, offset - start).partition(b"\n")
         finally:
@@ -373,7 +367,9 @@ class Journal:
             return  # The loop changed the table meanwhile: at the next tick.
         keep_from = min(self.applied_offset, oldest_open)
         while self._deleted_to + SEGMENT_BYTES <= keep_from:
-            segment_path(self.directory, self.id, self._deleted_to).unlink(missing_ok=True)
+            journal_files.segment_path(self.directory, self.id, self._deleted_to).unlink(
+                missing_ok=True
+            )
             self._deleted_to += SEGMENT_BYTES
 
 

@@ -56,10 +56,8 @@ class Sent(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class MarkLine(msgspec.Struct, array_like=True, frozen=True, tag=MARK_TAG, gc=False):
-    """The progress of a running call; only the last mark of a call counts.
-
-    `holds`: as in OpenLine, when more was reserved since.
-    """
+    """The progress of a running call; only the last mark of a call counts. `holds`: as in OpenLine,
+    when more was reserved since."""
 
     id: str
     at_ms: int
@@ -97,11 +95,8 @@ def line_call_id(line: bytes) -> bytes:
 
 
 def lost_record(opened: OpenLine, mark: MarkLine | HandedLine | None, node: str) -> UsageRecord:
-    """The record of a call whose process died.
-
-    Charged for its input and the output of the last mark when anything was relayed to the client,
-    else not at all.
-    """
+    """The record of a call whose process died. Charged for its input and the output of the last
+    mark when anything was relayed to the client, else not at all."""
     sent = Sent() if mark is None else mark.sent
     record = UsageRecord(
         id=opened.id,

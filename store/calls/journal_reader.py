@@ -40,9 +40,7 @@ _decode_handed = msgspec.json.Decoder(HandedLine).decode
 @dataclass(frozen=True, slots=True)
 class Damage:
     """Bytes of a journal that are no line (at most DAMAGE_SHOWN_BYTES of them), and their end.
-
-    `whole`: they end as a line does and nothing of them is missing, so no power loss tore them.
-    """
+    `whole`: they end as a line does and nothing of them is missing, so no power loss tore them."""
 
     data: bytes
     end: int
@@ -116,8 +114,7 @@ class JournalReader:
         return closed
 
     def is_too_old(self) -> bool:
-        """Return whether a version has written the journal whose tags were small letters: its lines
-        have other fields."""
+        """Return whether a version has written the journal whose lines have other fields."""
         for start in segment_starts(self.directory, self.journal_id)[:1]:
             for _, lines in self._blocks(start, start + SEGMENT_BYTES):
                 return _OLD_BEGIN.match(lines[0]) is not None
@@ -125,20 +122,16 @@ class JournalReader:
 
     def pieces(self, offset: int, limit: int) -> Iterator[tuple[int, bytes, Damage | None]]:
         """Everything from an offset on that ends at or before `limit`: where it ends, the JSON text
-        of a line (empty: there is none), and what is damaged.
-
-        Segments that are gone (applied and deleted) are passed over.
-        """
+        of a line (empty: there is none), and what is damaged. Segments that are gone (applied and
+        deleted) are passed over."""
         for end, lines in self._blocks(offset, limit):
             for line in lines:
                 end += len(line)
                 yield end, *_examined(line, end)
 
     def _blocks(self, offset: int, limit: int) -> Iterator[tuple[int, list[bytes]]]:
-        """Lines with their ends, many at a time, and the offset where the first begins.
-
-        Bytes that are no line come as one, up to the next line end or the end of what is written.
-        """
+        """Lines with their ends, many at a time, and the offset where the first begins. Bytes that
+        are no line come as one, up to the next line end or the end of what is written."""
         while offset < limit:
             start = offset - offset % SEGMENT_BYTES
             chunk = self._chunk(start, offset, min(limit, offset + READ_BYTES))
@@ -170,9 +163,8 @@ class JournalReader:
 
 def _examined(line: bytes, end: int) -> tuple[bytes, Damage | None]:
     """The JSON text of a line that ends at an offset (empty: it has none), and what is damaged.
-
-    Where a line end was damaged, or lines were lost between two, a sound line may be the last part.
-    """
+    Where a line end was damaged, or lines were lost between two, a sound line may be the last
+    part."""
     if _is_sound(line):
         return line[:-CHECK_BYTES], None
     begins = _ANY_BEGIN.finditer(line, max(1, len(line) - LINE_MAX_BYTES))

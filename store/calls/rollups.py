@@ -22,8 +22,9 @@ import peewee
 from msgspec.structs import astuple
 from peewee import SQL, Case, fn
 
+from store.db import database
 from store.db.database import Result, executemany, is_mysql, raw_rows, snapshot_read, transaction
-from store.db.partitions import next_day, pruned_before
+from store.db.partitions import days_after, pruned_before
 from store.db.tables import usage as tables
 from store.db.tables.channels import BOUNDS_MS, FIRST_BYTE
 from store.db.tables.usage import UsageRow
@@ -78,7 +79,7 @@ def add_records(db: peewee.Database, records: Iterable[UsageRecord]) -> None:
     # Rows in order of their key, so that two writers wait for each other instead of deadlocking.
     of_tables = (by_key, by_channel, by_day, by_user, by_group)
     for table, keyed in zip(TABLES, of_tables, strict=True):
-        executemany(db, _upsert(table, mysql), [(*key, *keyed[key]) for key in sorted(keyed)])
+        executemany(db, _upsert(table)[mysql], [(*key, *keyed[key]) for key in sorted(keyed)])
 
 
 def _gather(records: Iterable[UsageRecord]) -> Sums:
@@ -121,22 +122,10 @@ def _hour_of_block(block: str) -> tuple[int, int]:
 
 
 @functools.cache
-def _upsert(table: Any, mysql: bool) -> str:
-    """Adds sums to a row, or makes it. Raw SQL: the writer's, three times a batch."""
-    key, name = _key(table), table._meta.table_name
-    insert = (
-        f'INSERT INTO "{name}" ({_names((*key, *COLUMNS))})'
-        f" VALUES ({', '.join('?' * len((*key, *COLUMNS)))})"
-    )
-    if mysql:
-        sums = ", ".join(f'"{name}" = "{name}" + VALUES("{name}")' for name in COLUMNS)
-        return f"{insert} ON DUPLICATE KEY UPDATE {sums}"
-    sums = ", ".join(f'"{name}" = "{name}" + excluded."{name}"' for name in COLUMNS)
-    return f"{insert} ON CONFLICT ({_names(key)}) DO UPDATE SET {sums}"
-
-
-def _names(names: Iterable[str]) -> str:
-    return ", ".join(f'"{name}"' for name in names)
+def _upsert(table: Any) -> dict[bool, str]:
+    """Return the SQL that adds sums to a row, or makes it: raw, for the writer."""
+    key, sums = _key(table), {name: f'"{name}" + {{{name}}}' for name in COLUMNS}
+    return database.upsert_texts(table._meta.table_name, (*key, *COLUMNS), key, sums)
 
 
 def _key(table: Any) -> tuple[str, ...]:
@@ -155,8 +144,7 @@ def rebuild(db: peewee.Database) -> Iterator[int]:
     Days without records and days that were pruned keep their sums. Gateways may write meanwhile:
     each step locks the rows of one hour (MySQL) or the file (SQLite). Idempotent.
     """
-    day: int | None = pruned_before(db) - 1
-    while day is not None and (day := next_day(db, day)) is not None:
+    for day in days_after(db, pruned_before(db) - 1):
         for hour in range(DAY_HOURS):
             _locking(db, functools.partial(_rebuild_hour, db, day, hour))
         for table, source in DAILY:
@@ -192,7 +180,7 @@ def _rebuild_day(db: peewee.Database, day: int, table: Any, source: Any) -> None
 def _insert(db: peewee.Database, table: Any, when: tuple[int, ...], found: "_Found") -> None:
     if found:
         rows = [(*when, *names, *sums) for names, sums in found.items()]
-        executemany(db, _upsert(table, is_mysql(db)), rows)
+        executemany(db, _upsert(table)[is_mysql(db)], rows)
 
 
 def verify(db: peewee.Database, since_day: int = 0) -> Iterator[str]:
@@ -202,8 +190,7 @@ def verify(db: peewee.Database, since_day: int = 0) -> Iterator[str]:
     A sentence each, at most FAULTS_PER_DAY a day and roll-up. Each day is read in one snapshot,
     so a running gateway does not disturb it. Memory: the sums of one day.
     """
-    day: int | None = max(pruned_before(db), since_day) - 1
-    while day is not None and (day := next_day(db, day)) is not None:
+    for day in days_after(db, max(pruned_before(db), since_day) - 1):
         yield from snapshot_read(db, functools.partial(_day_faults, db, day))
 
 
@@ -255,8 +242,7 @@ def first_byte_sums(table: Any) -> list[Any]:
 
 
 def record_column(table: Any, name: str) -> Any:
-    """A column as a roll-up has it, of that or of the records: a record has nothing where that has
-    an empty text."""
+    """Return a column as a roll-up has it: where a record has nothing, that has an empty text."""
     column = getattr(table, name)
     if table is UsageRow and name in ("channel", "error_code"):
         return fn.COALESCE(column, "")

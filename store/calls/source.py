@@ -1,7 +1,7 @@
 """A journal that the writer brings into the store, its own or one of a dead process.
 
 Closed calls are read from the offset that the store has applied, and booked batch by batch. What
-can never be booked is parked in a file, so that it stops nothing. The SQL is the writer's, and raw.
+can never be booked is parked in a file, so that it stops nothing.
 """
 
 import logging
@@ -15,14 +15,8 @@ from store.calls.booking import Batch, OffsetMoved, account_charges, apply_batch
 from store.calls.journal_reader import Closed, Damage, JournalReader
 from store.calls.stored_responses import note_stored
 from store.channels import breakers
-from store.db.database import (
-    DRIVER_ERRORS,
-    database_ms,
-    execute,
-    lead_of,
-    snapshot_read,
-    transaction,
-)
+from store.db.database import DRIVER_ERRORS, database_ms, first_row, lead_of, transaction
+from store.db.tables.usage import JournalRow
 from store.money import leases
 from store.values.errors import StoreError
 from store.values.ids import now_ms, ulid_ms
@@ -35,17 +29,11 @@ PARKED_FILE = "parked.ndjson"
 
 Applied = Callable[[dict[str, int], dict[str, int]], None]
 
-_FIND = 'SELECT "offset", "finished_ms" FROM "journals" WHERE "id" = ?'
-_ADD = 'INSERT INTO "journals" ("id", "node", "offset", "opened_ms") VALUES (?, ?, 0, ?)'
-_FINISH = 'UPDATE "journals" SET "finished_ms" = ? WHERE "id" = ?'
-
 
 class JournalSource:
     """The progress in a journal: read up to `position`, in the store up to `committed` (None: not
-    known yet). `pending`: read, but not known to be in the store.
-
-    `applied` hears of each batch: the journal's leases after it, and what it charged.
-    """
+    known yet). `pending`: read, but not known to be in the store. `applied` hears of each batch:
+    the journal's leases after it, and what it charged."""
 
     def __init__(
         self, db: peewee.Database, reader: JournalReader, node: str, applied: Applied
@@ -61,10 +49,8 @@ class JournalSource:
         self._applied = applied
 
     def resolve(self) -> bool:
-        """Learn from the store how far a journal is applied; False when it was finished.
-
-        A batch whose transaction ended in an unknown way has happened if the offset says so.
-        """
+        """Learn from the store how far a journal is applied; False when it was finished. A batch
+        whose transaction ended in an unknown way has happened if the offset says so."""
         offset, finished = self._row()
         if self.committed is None:
             self.committed = self.position = offset
@@ -111,16 +97,18 @@ class JournalSource:
         def work() -> None:
             leases.give_all_back(self._db, self.id)
             breakers.forget(self._db, self.id)
-            execute(self._db, _FINISH, (database_ms(self._db), self.id))
+            ended = JournalRow.update(finished_ms=database_ms(self._db))
+            ended.where(JournalRow.id == self.id).execute(self._db)
 
         transaction(self._db, work)
 
     def _row(self) -> tuple[int, bool]:
-        row = snapshot_read(self._db, lambda: execute(self._db, _FIND, (self.id,)).fetchone())
+        query = JournalRow.select(JournalRow.offset, JournalRow.finished_ms)
+        row = first_row(self._db, query.where(JournalRow.id == self.id))
         if row is not None:
             return row[0], row[1] is not None
-        values = (self.id, self._node, ulid_ms(self.id))
-        transaction(self._db, lambda: execute(self._db, _ADD, values))
+        new = {"id": self.id, "node": self._node, "offset": 0, "opened_ms": ulid_ms(self.id)}
+        transaction(self._db, lambda: JournalRow.insert(new).execute(self._db))
         return 0, False
 
     def _book(self, closed: Closed) -> dict[str, int]:
@@ -149,10 +137,8 @@ class JournalSource:
             self._applied(left, account_charges(closed.records))
 
     def _bookable(self, records: list[UsageRecord]) -> list[UsageRecord]:
-        """Try each record alone; those that can be booked, if need be with their texts cut.
-
-        The others are parked before anything is committed.
-        """
+        """Try each record alone; those that can be booked, if need be with their texts cut. The
+        others are parked before anything is committed."""
         bookable: list[UsageRecord] = []
         refused: list[tuple[UsageRecord, str]] = []
 
@@ -214,10 +200,8 @@ _UNBOOKABLE = (StoreError, ArithmeticError, ValueError, TypeError)
 
 
 def _blames_record(error: BaseException) -> bool:
-    """Return whether an error comes from the content of a record; all others are retried.
-
-    The names are those of PEP 249, the same in peewee and in both drivers.
-    """
+    """Return whether an error comes from the content of a record; all others are retried. The names
+    are those of PEP 249, the same in peewee and in both drivers."""
     if isinstance(error, (ArithmeticError, ValueError, TypeError)):
         return True
     origins = (error, error.__cause__)

@@ -15,7 +15,7 @@ import msgspec
 import peewee
 
 from store.calls.journal_lines import HandedLine
-from store.db.database import execute, executemany, in_snapshot, is_mysql, transaction
+from store.db.database import execute, executemany, in_snapshot, is_mysql, transaction, upsert_texts
 from store.values.usage_record import StoredAt, UsageRecord
 
 KEPT_MS = 30 * 86_400_000
@@ -30,16 +30,10 @@ LAGGING_MS = 30_000
 GONE_MS = 600_000
 """A node not seen for so long is not waited for."""
 
-_PUT = (
-    'INSERT INTO "stored_responses"'
-    ' ("mark", "user_id", "channel_id", "fingerprint", "expires_ms") VALUES (?, ?, ?, ?, ?)'
-)
-_ON_PUT = {
-    True: ' ON DUPLICATE KEY UPDATE "channel_id" = VALUES("channel_id"),'
-    ' "fingerprint" = VALUES("fingerprint"), "expires_ms" = VALUES("expires_ms")',
-    False: ' ON CONFLICT ("mark", "user_id") DO UPDATE SET "channel_id" = excluded."channel_id",'
-    ' "fingerprint" = excluded."fingerprint", "expires_ms" = excluded."expires_ms"',
-}
+_KEY = ("mark", "user_id")
+_PLACE = ("channel_id", "fingerprint", "expires_ms")
+_NEW_PLACE = {name: f"{{{name}}}" for name in _PLACE}
+_PUT = upsert_texts("stored_responses", (*_KEY, *_PLACE), _KEY, _NEW_PLACE)
 _DROP = 'DELETE FROM "stored_responses" WHERE "mark" = ? AND "user_id" = ?'
 _FIND = """SELECT "mark", "user_id", "channel_id", "fingerprint" FROM "stored_responses"
   WHERE "mark" IN (%s) AND "expires_ms" > ?"""
@@ -92,7 +86,7 @@ def note_stored(
         else:
             drop.append(row)
     if put:
-        executemany(db, _PUT + _ON_PUT[is_mysql(db)], put)
+        executemany(db, _PUT[is_mysql(db)], put)
     if drop:
         executemany(db, _DROP, drop)
 

@@ -16,11 +16,18 @@ import peewee
 from peewee import Expression, fn
 
 from store.db.database import discard, portions, raw_rows
-from store.db.partitions import next_day, previous_day
+from store.db.partitions import days_after, next_day, previous_day
 from store.db.tables.usage import UsageByChannel, UsageByKey, UsageRow
 from store.values.errors import StoreUnavailable
 from store.values.ids import DAY_MS, HOUR_MS, day_at, day_begin_ms, day_of, first_ulid
-from store.values.pricing import Prices, cost_nanos, format_money, prices_from_json
+from store.values.pricing import (
+    PRICE_NAMES,
+    TOKENS_PER_PRICE,
+    Prices,
+    cost_nanos,
+    format_money,
+    prices_from_json,
+)
 from store.values.usage import TOKEN_COUNTS, Usage
 from store.values.usage_record import COLUMNS, charges_from_json
 
@@ -32,6 +39,11 @@ FOLLOW_PAUSE_S = 0.5
 PAGE_BUDGET_S = 1.0
 """How long is searched for a page before what was found is shown."""
 PRICES_CACHED = 256
+LOOK_BACK_MS = 7 * DAY_MS
+"""How far back a call is looked for by an id of others, unless a time is given."""
+
+MATCHES_MAX = 20
+_DECIMALS = 15  # a price has 9, and is for 10^6 tokens
 
 Row = dict[str, Any]
 
@@ -218,10 +230,8 @@ def export_rows(db: peewee.Database, filters: Filters) -> Iterator[Row]:
 
 
 def with_user(db: peewee.Database, filters: Filters) -> Filters:
-    """The filters with the user whom the roll-ups know as the only one of the key, if one does.
-
-    The same records then, but found by index; of a key alone there is none.
-    """
+    """The filters with the user whom the roll-ups know as the only one of the key, if one does. The
+    same records then, but found by index; of a key alone there is none."""
     if filters.key_id is None or filters.user is not None:
         return filters
     names = UsageByKey.select(fn.MIN(UsageByKey.user), fn.MAX(UsageByKey.user))
@@ -231,9 +241,7 @@ def with_user(db: peewee.Database, filters: Filters) -> Filters:
 
 def _in_order(db: peewee.Database, filters: Filters, columns: Sequence[str]) -> Iterator[Row]:
     terms = conditions(filters)
-    day = 0 if filters.since_ms is None else day_at(filters.since_ms) - 1
-    while (following := next_day(db, day)) is not None:
-        day = following
+    for day in days_after(db, 0 if filters.since_ms is None else day_at(filters.since_ms) - 1):
         if filters.until_ms is not None and day > day_at(filters.until_ms):
             return
         after = ""
@@ -259,10 +267,8 @@ def verify(
 
 
 def fault_of(row: Row) -> str | None:
-    """Return the fault in the money of a row: its cost recomputed, its charges summed up.
-
-    Needs only the columns that `verify` reads.
-    """
+    """Return the fault in the money of a row: its cost recomputed, its charges summed up. Needs
+    only the columns that `verify` reads."""
     cost = row["cost_nanos"]
     try:
         charged = sum(charge.amount_nanos for charge in charges_from_json(row["charges"]))
@@ -411,6 +417,24 @@ _EQUAL = tuple(
 )
 
 
+def matches(filters: Filters, row: Mapping[str, Any]) -> bool:
+    """Return whether a row of usage_records matches: for live tails, which make no query."""
+    for name in _EQUAL:
+        expected = getattr(filters, name)
+        if expected is None:
+            continue
+        if row[name] not in expected if isinstance(expected, tuple) else row[name] != expected:
+            return False
+    started_ms, duration_ms = row["started_ms"], row["duration_ms"] or 0
+    return (
+        (filters.request_id is None or row["id"] == filters.request_id)
+        and (filters.min_duration_ms is None or duration_ms >= filters.min_duration_ms)
+        and (filters.text is None or filters.text.lower() in (row["error_message"] or "").lower())
+        and (filters.since_ms is None or started_ms >= filters.since_ms)
+        and (filters.until_ms is None or started_ms < filters.until_ms)
+    )
+
+
 def rows_where(
     db: peewee.Database,
     terms: Sequence[Any],
@@ -426,3 +450,45 @@ def rows_where(
 
 def _where(query: Any, terms: Sequence[Any]) -> Any:
     return query.where(*terms) if terms else query
+
+
+def find(db: peewee.Database, wanted: str, since_ms: int = 0) -> list[Row]:
+    """The calls with this id, newest first, at most MATCHES_MAX: by the record's, else by the
+    client's or the vendor's among the calls begun since `since_ms`."""
+    try:
+        if rows := rows_where(db, [UsageRow.day == day_of(wanted), UsageRow.id == wanted]):
+            return rows
+    except ValueError:
+        pass  # No id of ours.
+    matches: dict[str, Row] = {}
+    for column in (UsageRow.client_request_id, UsageRow.upstream_request_id):
+        terms = [column == wanted, UsageRow.day >= day_at(since_ms)]
+        terms.append(UsageRow.id >= first_ulid(since_ms))
+        newest = (UsageRow.day.desc(), UsageRow.id.desc())
+        matches |= {row["id"]: row for row in rows_where(db, terms, newest, MATCHES_MAX)}
+    return [matches[call_id] for call_id in sorted(matches, reverse=True)][:MATCHES_MAX]
+
+
+def cost_lines(row: Row) -> list[dict[str, Any]]:
+    """Return the parts of the cost of a record, before its multiplier: class, tokens (None for
+    `call`), price and amount (exact decimal strings). Empty for a record that was not charged."""
+    if row["usage_source"] == "none" or row["prices"] is None:
+        return []
+    prices = prices_from_json(row["prices"])
+    lines = []
+    for name in PRICE_NAMES:
+        price = getattr(prices, name)
+        tokens = None if name == "call" else row[f"{name}_tokens"]
+        units = price * (TOKENS_PER_PRICE if tokens is None else tokens)
+        if units or tokens:
+            amount = _exact(units)
+            lines.append(
+                {"class": name, "tokens": tokens, "price": format_money(price), "amount": amount}
+            )
+    return lines
+
+
+def _exact(units: int) -> str:
+    """Units of 10^-15 as a decimal string."""
+    whole, fraction = divmod(units, 10**_DECIMALS)
+    return f"{whole}.{fraction:0{_DECIMALS}d}".rstrip("0").rstrip(".")

@@ -66,7 +66,6 @@ _RECORDS = _Source(UsageRow, frozenset(), 1)
 @dataclass(frozen=True, slots=True)
 class Order:
     """The order of rows (of SORTS; None: by dimensions), and their number (None: all).
-
     `first_bytes`: with the histogram of the first bytes of streams, for `figures.percentile`."""
 
     sort: str | None = None

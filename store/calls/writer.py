@@ -42,9 +42,7 @@ FOLD_FIRST_S = 5.0  # the first records of a start do not wait for it
 RETRY_FIRST_S = 0.1
 RETRY_MAX_S = 1.0
 UNAVAILABLE_LOG_S = 10.0  # between two log lines about one outage
-IDLE_STOP_S = (
-    0.2  # with nothing to write; a thread that waits for a connection ends with the process
-)
+IDLE_STOP_S = 0.2  # with nothing to write; a thread that still waits ends with the process
 
 UP = "up"
 DOWN = "down"
@@ -221,7 +219,7 @@ class Writer:
             self._own.resolve()
             if not stopping:
                 self._poll()
-        self._isolated(self._tell, "changes for other workers cannot be written")
+        self._isolated(self._hooks.tell, "changes for other workers cannot be written")
         if not stopping:
             self._serve_orders()
             self._look_for_recalls()
@@ -253,7 +251,7 @@ class Writer:
 
     def _poll(self) -> None:
         # First, and also from a server that takes no writes: what was disabled stays disabled.
-        self._isolated(self._take_news, "changes of the store cannot be read")
+        self._isolated(self._hooks.poll, "changes of the store cannot be read")
         require_writable(self._db)
         now = time.monotonic()
         if now >= self._heartbeat_at:
@@ -262,38 +260,34 @@ class Writer:
         self._show_held()
         self._isolated(self._keep_status, "the status of channels cannot be written")
 
-    def _isolated(self, work: Callable[[], None], failure: str) -> None:
+    def _isolated(self, work: Callable[[peewee.Database], None], failure: str) -> None:
         """Do work whose failure must not stop the booking of closed calls."""
         try:
-            work()
+            work(self._db)
         except StoreUnavailable:
             raise
         except Exception:
             log.exception(failure)
             discard(self._db)
 
-    def _take_news(self) -> None:
-        self._hooks.poll(self._db)
-
-    def _tell(self) -> None:
-        self._hooks.tell(self._db)
-
-    def _keep_status(self) -> None:
+    def _keep_status(self, db: peewee.Database) -> None:
         circuits, written = self._hooks.open_breakers(), self._breakers_shown
         if circuits != written:
-            offset_ms = database_ms(self._db) - time.monotonic_ns() // 1_000_000
-            breakers.show(self._db, self._own.id, written, circuits, offset_ms)
+            offset_ms = database_ms(db) - time.monotonic_ns() // 1_000_000
+            breakers.show(db, self._own.id, written, circuits, offset_ms)
         now = time.monotonic()
         if now >= self._fold_at:
             self._fold_at = now + FOLD_INTERVAL_S
-            if status_sums.fold(self._db, database_ms(self._db) // 1000):
+            if status_sums.fold(db, database_ms(db) // 1000):
                 self._fold_at = now  # go on in the next round: others write meanwhile
 
     def _serve_orders(self) -> None:
         """Carry out the orders of the loop, many in one transaction."""
         while orders := self._take_orders():
             try:
-                answers = transaction(self._db, lambda: self._carry_out(orders))
+                answers = transaction(
+                    self._db, lambda: leases.carry_out(self._db, self._own.id, orders)
+                )
             except Exception:
                 # The outcome is unknown: the next order for the account reads the lease.
                 for order in orders:
@@ -301,9 +295,6 @@ class Writer:
                 raise
             for order, answer in zip(orders, answers, strict=True):
                 self._hooks.answered(order, answer)
-
-    def _carry_out(self, orders: list[Order]) -> list[Answer]:
-        return leases.carry_out(self._db, self._own.id, orders)
 
     def _take_orders(self) -> list[Order]:
         orders: list[Order] = []

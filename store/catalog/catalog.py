@@ -4,7 +4,8 @@ Reading it never waits. It holds upstream keys in clear, in memory only: no repr
 is blocking and belongs in a thread.
 """
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,27 +14,32 @@ import peewee
 from store.catalog.keys import KeyEntry
 from store.catalog.suspended_keys import KeyName, SuspendedKey, load_suspended_keys
 from store.db.base_url import stored_base_url
-from store.db.changes import current_version
+from store.db.changes import CATALOG, Changes, current_version, read_changes
 from store.db.database import database_ms, in_snapshot, lead_of, select_rows
 from store.db.tables import catalog as tables
 from store.values.cipher import Cipher, Unreadable
-from store.values.pricing import Prices
+from store.values.pricing import PRICE_NAMES, Prices
 from store.values.sealed_fields import open_headers, open_proxy
 
 EVERYTHING = "*"
+_FOLLOWED = {
+    **{"cache_read": "input", "cache_write": "input", "cache_write_1h": "cache_write"},
+    "reasoning": "output",
+}
+"""Price that is not given -> the price that it follows then."""
 
 Losses = Mapping[tuple[str, str], int]
 """(family of a call, family of a channel) -> how much is lost between them, less before more; what
 is not there cannot be translated."""
 NOTHING_TRANSLATED: Losses = {}
 
+Post = Callable[[Callable[[], None]], None]
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The rights of keys of a group; models None: all. Limits of 0: none.
-
-    `translate`: also channels that speak another family than the call.
-    """
+    """The rights of keys of a group; models None: all. Limits of 0: none. `translate`: also
+    channels that speak another family than the call."""
 
     name: str
     multiplier_ppm: int
@@ -62,10 +68,8 @@ class Model:
     prices: tuple[tuple[int, Prices], ...]
 
     def prices_at(self, now_ms: int) -> Prices | None:
-        """The prices in force; before the first the first ones, None when it has none at all.
-
-        The first ones, so that a clock a little behind the operator's makes no model vanish.
-        """
+        """The prices in force; before the first the first ones, None when it has none at all. The
+        first ones, so that a clock a little behind the operator's makes no model vanish."""
         for effective_ms, prices in reversed(self.prices):
             if effective_ms <= now_ms:
                 return prices
@@ -187,10 +191,8 @@ class Snapshot:
 
     def candidates(self, group: str, model: str, family: str) -> tuple[Channel, ...]:
         """Return the channels that may take a call for a model of a group in a family, native or
-        translated, best rank first.
-
-        Empty when the group may not use the model, or it is disabled or has no prices.
-        """
+        translated, best rank first. Empty when the group may not use the model, or it is disabled
+        or has no prices."""
         key = (group, model, family)
         channels = self._memo.get(key)
         if channels is None:
@@ -227,8 +229,7 @@ class Snapshot:
         return next((channel for channel in self.channels if channel.id == channel_id), None)
 
     def pinned(self, channel: Channel, fingerprint: str) -> tuple[Channel, ...]:
-        """Return the channel as the only candidate, with one of its keys; with all when that one is
-        gone."""
+        """Return the channel as the only candidate, with this key; with all when it is gone."""
         key = ("", channel.id, fingerprint)
         channels = self._memo.get(key)
         if channels is None:
@@ -274,8 +275,7 @@ EMPTY = Snapshot(version=-1, groups={}, models={}, channels=())
 def load_snapshot(
     db: peewee.Database, cipher: Cipher, losses: Losses = NOTHING_TRANSLATED
 ) -> Snapshot:
-    """Read everything at one moment. `losses`: what can be translated. Blocking. Raises
-    StoreUnavailable."""
+    """Read everything at one moment; blocking. `losses`: see Losses. Raises StoreUnavailable."""
     faults: list[str] = []
     at_ms = database_ms(db)
     return Snapshot(
@@ -316,11 +316,9 @@ def load_models(db: peewee.Database, ahead_ms: int = 0) -> list[Model]:
     """All models, in the caller's transaction; times of prices less `ahead_ms`."""
     prices: dict[str, list[tuple[int, Prices]]] = {}
     price, row = tables.Price, tables.Model
-    query = price.select(
-        *(price.model_id, price.effective_ms, price.input, price.output, price.cache_read),
-        *(price.cache_write, price.cache_write_1h, price.reasoning, price.call),
-    ).order_by(price.effective_ms)
-    for model_id, effective_ms, *amounts in select_rows(db, query):
+    columns = (getattr(price, name) for name in PRICE_NAMES)
+    query = price.select(price.model_id, price.effective_ms, *columns)
+    for model_id, effective_ms, *amounts in select_rows(db, query.order_by(price.effective_ms)):
         prices.setdefault(model_id, []).append((effective_ms - ahead_ms, prices_of(amounts)))
     models = row.select(
         *(row.id, row.name, row.context_tokens, row.max_output_tokens),
@@ -334,19 +332,13 @@ def load_models(db: peewee.Database, ahead_ms: int = 0) -> list[Model]:
 
 def prices_of(amounts: Sequence[int | None]) -> Prices:
     """Prices of a row of the prices table, in its order, with the defaults filled in."""
-    given_input, given_output, cache_read, cache_write, cache_write_1h, reasoning, call = amounts
-    if given_input is None or given_output is None:
+    prices = dict(zip(PRICE_NAMES, amounts, strict=True))
+    if prices["input"] is None or prices["output"] is None:
         raise ValueError("a price row has no input or output price")
-    write = given_input if cache_write is None else cache_write
-    return Prices(
-        input=given_input,
-        output=given_output,
-        cache_read=given_input if cache_read is None else cache_read,
-        cache_write=write,
-        cache_write_1h=write if cache_write_1h is None else cache_write_1h,
-        reasoning=given_output if reasoning is None else reasoning,
-        call=call or 0,
-    )
+    for name, followed in _FOLLOWED.items():
+        if prices[name] is None:
+            prices[name] = prices[followed]
+    return Prices(**{name: nanos or 0 for name, nanos in prices.items()})
 
 
 def _channels(
@@ -383,3 +375,47 @@ def _channel(row: dict[str, Any], sealed: Sequence[tuple[str, str]], cipher: Cip
         keys=tuple(cipher.decrypt(token) for token, _ in sealed),
         fingerprints=tuple(fingerprint for _, fingerprint in sealed),
     )
+
+
+class Refresh:
+    """Brings changes of the store into a running worker each second: keys, and a new snapshot.
+
+    Runs in the writer's thread, and in a look-up thread when a key was found there: a new key may
+    come with a new group and new models. `post` hands what it read to the loop's thread, which
+    calls `on_snapshot` and `on_changes`. While the store is unreachable nothing is called, so that
+    the last snapshot stays in use. `losses`: what snapshots can translate.
+    """
+
+    def __init__(
+        self,
+        cipher: Cipher,
+        post: Post,
+        on_snapshot: Callable[[Snapshot], None],
+        on_changes: Callable[[Changes], None],
+        *,
+        losses: Losses = NOTHING_TRANSLATED,
+    ) -> None:
+        self._losses = losses
+        self._cipher = cipher
+        self._post = post
+        self._on_snapshot = on_snapshot
+        self._on_changes = on_changes
+        self._version: int | None = None
+        self._lock = threading.Lock()
+
+    def poll(self, db: peewee.Database) -> None:
+        """Look for changes since the last call. Blocking. Raises StoreUnavailable."""
+        with self._lock:
+            self._poll(db)
+
+    def _poll(self, db: peewee.Database) -> None:
+        changes = read_changes(db, -1 if self._version is None else self._version)
+        if changes.version == self._version:
+            return
+        catalog = any(change.kind == CATALOG for change in changes.changes)
+        if self._version is None or not changes.complete or catalog:
+            snapshot = load_snapshot(db, self._cipher, self._losses)
+            self._post(lambda: self._on_snapshot(snapshot))
+        if self._version is not None:
+            self._post(lambda: self._on_changes(changes))
+        self._version = changes.version

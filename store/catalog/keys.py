@@ -5,30 +5,42 @@ Keys are made, changed and removed by edit.py and apply.py; here is what is spec
 
 import ipaddress
 import json
-from collections.abc import Sequence
+import logging
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import Any
 
 import peewee
+from peewee import fn
 
-from store.db import audit, changes
+from store.db import audit, changes, database
 from store.db.database import (
     database_ms,
     execute,
     in_transaction,
-    lead_ms,
+    raw_rows,
     select_rows,
     snapshot_read,
 )
+from store.db.tables.usage import UsageByUser
 from store.db.tables.users import ApiKey, KeySecret, User
 from store.values import key_secrets
-from store.values.errors import Conflict, NotFound, Refused
+from store.values.errors import Conflict, NotFound, Refused, StoreUnavailable
 from store.values.ids import now_ms
+
+log = logging.getLogger(__name__)
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 OVERLAP_S = 24 * 3600
 """How long an exchanged secret works on, unless it is said."""
+MAX_DAYS = 400  # with calls, that are looked at for the last use of keys
+MAX_MOVES = 10_000
+"""That wait; a key whose move is dropped is noted again at its next look-up."""
+REST_S = 0.01  # between two portions of keys: others need the interpreter, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,20 +122,15 @@ _SUBSCRIPTIONS = """SELECT s."id", p."name", p."window", s."starts_ms", s."expir
 
 def find_key(db: peewee.Database, wanted: Sequence[bytes]) -> KeyEntry | None:
     """The key that has one of these digests, or None; the end of a rotated secret is not judged: it
-    is given by the clock of this process.
-
-    Blocking: in threads only. Raises StoreUnavailable.
-    """
+    is given by the clock of this process. Blocking: in threads only. Raises StoreUnavailable."""
     keys = snapshot_read(db, lambda: _read(db, _FIND, wanted))
     return keys[0][1] if keys else None
 
 
 def keys_of(db: peewee.Database, ids: Sequence[str]) -> list[tuple[bytes, KeyEntry]]:
     """Each digest that opens one of these keys, at most PORTION of them, and the key; in the order
-    of the ids. Those that are revoked, or gone, are left out.
-
-    Blocking: in threads only. Raises StoreUnavailable.
-    """
+    of the ids. Those that are revoked, or gone, are left out. Blocking: in threads only. Raises
+    StoreUnavailable."""
     keys = snapshot_read(db, lambda: _read(db, _OF_IDS, ids))
     place = {key_id: number for number, key_id in enumerate(ids)}
     return sorted(keys, key=lambda key: place[key[1].id])
@@ -133,7 +140,7 @@ def _read(db: peewee.Database, text: str, values: Sequence[Any]) -> list[tuple[b
     tuples = execute(db, _with_marks(text, values), values).fetchall()
     rows = [dict(zip(_COLUMNS, columns, strict=False)) for columns in tuples]
     if any(row["valid_until_ms"] is not None for row in rows):
-        ahead_ms = lead_ms(db)
+        ahead_ms = database.lead_ms(db)
         for row in rows:
             if row["valid_until_ms"] is not None:
                 row["valid_until_ms"] -= ahead_ms
@@ -168,9 +175,7 @@ def _entry(row: dict[str, Any], subscriptions: tuple[Subscription, ...]) -> KeyE
 
 def digests_of(db: peewee.Database, key_id: str) -> list[bytes]:
     """The digests that open a key, the ones without an end first; empty when there is no such key.
-
-    Blocking. Raises StoreUnavailable.
-    """
+    Blocking. Raises StoreUnavailable."""
     end = KeySecret.valid_until_ms
     query = KeySecret.select(KeySecret.digest).where(KeySecret.key_id == key_id)
     rows = select_rows(db, query.order_by(end.is_null(False), end.desc()))
@@ -217,10 +222,8 @@ class Rotation:
 
 @in_transaction
 def rotate(db: peewee.Database, key_id: str, rotation: Rotation, actor: str) -> str:
-    """Give a key a new secret; the old ones work for `overlap_s` more. The new secret.
-
-    NotFound, Refused (revoked, or a given secret that cannot be taken).
-    """
+    """Give a key a new secret; the old ones work for `overlap_s` more. The new secret. NotFound,
+    Refused (revoked, or a given secret that cannot be taken)."""
     secret = key_secrets.make_secret() if rotation.secret is None else rotation.secret
     try:
         key_secrets.check_given(secret)
@@ -282,3 +285,79 @@ def _row(db: peewee.Database, key_id: str) -> dict[str, Any]:
     if row is None:
         raise NotFound(f"there is no key with the id {key_id}")
     return row | {"display": f"{row['user']}/{row['name']}"}
+
+
+def recent_keys(db: peewee.Database, limit: int) -> Iterator[list[tuple[bytes, KeyEntry]]]:
+    """The keys last used, at most ``limit`` of them, latest first, some at a time: each digest that
+    opens one, with the key. Blocking: in threads only. Raises StoreUnavailable."""
+    ids, pause = islice(_ids(db, limit), limit), threading.Event()
+    while portion := list(islice(ids, database.PORTION)):
+        yield keys_of(db, portion)
+        pause.wait(REST_S)
+
+
+def _ids(db: peewee.Database, limit: int) -> Iterator[str]:
+    seen: set[str] = set()
+    for key_id in chain(_used(db), _newest(db, limit)):
+        if key_id not in seen:
+            seen.add(key_id)
+            yield key_id
+
+
+def _used(db: peewee.Database) -> Iterator[str]:
+    """Ids of keys by the last day that they were used; they come again on earlier days."""
+    table = UsageByUser
+    last = raw_rows(db, table.select(fn.MAX(table.day)))
+    for _ in range(MAX_DAYS):
+        day = last[0][0]
+        if day is None:
+            return
+        used = table.select(table.key_id).where(table.day == day).group_by(table.key_id)
+        for row in raw_rows(db, used.order_by(fn.SUM(table.calls).desc())):
+            yield row[0]
+        last = raw_rows(db, table.select(fn.MAX(table.day)).where(table.day < day))
+
+
+def _newest(db: peewee.Database, limit: int) -> Iterator[str]:
+    newest = ApiKey.select(ApiKey.id).where(ApiKey.revoked_ms.is_null())
+    for row in raw_rows(db, newest.order_by(ApiKey.created_ms.desc(), ApiKey.id).limit(limit)):
+        yield row[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    newest: bytes
+    older: Sequence[bytes]
+
+
+class PepperMoves:
+    """Keys whose digests are to move to the first of these peppers; without peppers none is moved.
+
+    A digest can only be made again while the secret is seen, so the look-up of a used key notes it
+    (in its thread), and the writer replaces the old one. Nothing else uses a digest.
+    """
+
+    def __init__(self, peppers: Sequence[str]) -> None:
+        self._pepper_id = key_secrets.pepper_id(peppers[0]) if peppers else ""
+        self._waiting: deque[_Move] = deque(maxlen=MAX_MOVES)
+
+    def note(self, marks: Sequence[bytes]) -> None:
+        """A key was found by one of the digests of its secret, newest pepper first."""
+        if len(marks) > 1 and self._pepper_id:
+            self._waiting.append(_Move(marks[0], marks[1:]))
+
+    def write(self, db: peewee.Database) -> None:
+        """Replace what waits. Blocking, idempotent. StoreUnavailable: the rest waits on."""
+        while self._waiting:
+            move = self._waiting.popleft()
+            try:
+                database.transaction(db, lambda move=move: self._replace(db, move))  # type: ignore[misc]
+            except Conflict:
+                log.warning("a key has digests under two peppers: the older one stays")
+            except StoreUnavailable:
+                self._waiting.appendleft(move)
+                raise
+
+    def _replace(self, db: peewee.Database, move: _Move) -> None:
+        to = {"digest": move.newest, "pepper_id": self._pepper_id}
+        KeySecret.update(**to).where(KeySecret.digest << list(move.older)).execute(db)

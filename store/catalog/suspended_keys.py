@@ -35,8 +35,7 @@ _INSTANT = Instant()
 
 @dataclass(frozen=True, slots=True)
 class SuspendedKey:
-    """A suspended key: not used before `until_ms`, by the database's clock; `times`: refusals in a
-    row."""
+    """A key not used before `until_ms`, by the database's clock; `times`: refusals in a row."""
 
     channel_id: str
     fingerprint: str
@@ -93,9 +92,7 @@ def lift(db: peewee.Database, name: KeyName) -> bool:
 @in_transaction
 def reinstate(db: peewee.Database, channel: Mapping[str, Any], key: int | None, actor: str) -> int:
     """Lift suspensions of a channel by position (from 1; None: all); return how many. Audited.
-
-    `channel`: as list_objects returns it. Refused when no such key is suspended.
-    """
+    `channel`: as list_objects returns it. Refused when no such key is suspended."""
     changes.lock(db)
     keys = _by_channel(db).get(channel["id"], [])
     chosen = [row for row in keys if key in (None, row["position"])]

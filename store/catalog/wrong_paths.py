@@ -16,7 +16,7 @@ from operator import and_
 import peewee
 
 from store.db.database import in_transaction, insert_rows, portions, select_rows, transaction
-from store.db.tables.users import WRONG_PATH, WrongPath
+from store.db.tables.usage import WRONG_PATH, WrongPath
 from store.values.ids import DAY_MS
 
 KEPT_MS = 7 * DAY_MS

@@ -50,10 +50,8 @@ def show(
     now: Mapping[Name, Open],
     offset_ms: int = 0,
 ) -> None:
-    """Write what has changed since `shown`, at most ROWS_MAX rows, and note it there.
-
-    `offset_ms`: the database's clock less that of `now`.
-    """
+    """Write what has changed since `shown`, at most ROWS_MAX rows, and note it there. `offset_ms`:
+    the database's clock less that of `now`."""
     removed = [name for name in shown if name not in now][:ROWS_MAX]
     room = ROWS_MAX - len(removed)
     new = [(name, row) for name, row in now.items() if shown.get(name) != row][:room]

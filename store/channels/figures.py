@@ -75,10 +75,8 @@ class Figures:
 
 
 def percentile(buckets: Sequence[int], percent: int) -> int | None:
-    """The time (ms) below which so many percent of a histogram lie, even within its bucket.
-
-    None: it is empty. Beyond the last bound it is that bound.
-    """
+    """The time (ms) below which so many percent of a histogram lie, even within its bucket. None:
+    it is empty. Beyond the last bound it is that bound."""
     left = sum(buckets) * percent / 100
     if not left:
         return None
@@ -127,7 +125,7 @@ def running_sums(
                 yield name, model, (first, text), tuple(seen)
 
 
-def probes_of_a_day(db: peewee.Database) -> list[tuple[str, str, int, int]]:
+def day_probes(db: peewee.Database) -> list[tuple[str, str, int, int]]:
     """Channel, model and how many probes of the last 24 hours succeeded and failed."""
     row = ChannelSums
     query = row.select(*_PAIR, fn.SUM(row.ok), fn.SUM(row.failed))

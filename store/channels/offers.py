@@ -9,8 +9,7 @@ from typing import Any
 import peewee
 
 from store.catalog.catalog import Group, Losses, Model, load_groups, load_models
-from store.channels.entries import NATIVE, Entries
-from store.channels.serving import ServingChannel, load_serving
+from store.channels.serving import NATIVE, Entries, ServingChannel, load_serving
 from store.channels.status import Status, of_models, to_public
 from store.channels.uptime import Slot, Span, Uptime, empty_uptime, uptime_of
 from store.db.database import in_snapshot
@@ -92,8 +91,7 @@ def load_offering(
     losses: Losses,
     figures_of: Sequence[str] | None = None,
 ) -> Offering:
-    """Load what these groups (None: all) offer now; unknown ones are left out. `figures_of`: as in
-    `of_models`."""
+    """Load what these groups (None: all that exist) offer; `figures_of`: as in `of_models`."""
     known_groups = {
         group.name: group for group in load_groups(db) if groups is None or group.name in groups
     }

@@ -55,9 +55,7 @@ class Rota:
 
     def look(self, db: peewee.Database) -> None:
         """Write results and claim a probe when one is due. Blocking; call it about once a second.
-
-        Raises StoreUnavailable; results are kept then.
-        """
+        Raises StoreUnavailable; results are kept then."""
         if not self.interval_s:
             return
         while not self._results.empty() and len(self._unwritten) < RESULTS_MAX:

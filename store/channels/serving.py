@@ -1,16 +1,21 @@
-"""The channels as their status sees them: what they serve, to whom, by which upstream keys.
+"""The channels as their status sees them: what they serve, to whom, by which upstream keys, and by
+which entries.
 
 Without secrets, and with disabled ones, which the snapshot of the relay needs less often than this.
+Calls are decided by the snapshot (``store.catalog.catalog``), by the same rules.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import peewee
 
+from store.catalog.catalog import Group, Losses, losses_to
 from store.db.database import select_rows
 from store.db.tables.catalog import Channel, ChannelKey
+
+NATIVE = "native"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +48,41 @@ def load_serving(db: peewee.Database) -> list[ServingChannel]:
         ServingChannel(key, name, frozenset(groups), *(*rest, tuple(marks.get(key, ("",)))))
         for key, name, groups, *rest in select_rows(db, query)
     ]
+
+
+class Entries:
+    """The entries by which channels can be asked; `groups` by name, `losses`: see Losses."""
+
+    def __init__(self, groups: Iterable[Group], losses: Losses) -> None:
+        self._groups = {group.name: group for group in groups}
+        self._losses = losses
+        self._known: dict[tuple[str, bool, frozenset[str]], Mapping[str, str]] = {}
+
+    def of(
+        self, family: str, groups: frozenset[str], model: str, *, translate: bool
+    ) -> Mapping[str, str]:
+        """Family of the entry -> native, or from which family it is translated: for a model of a
+        channel that speaks `family` and takes calls of these groups."""
+        # Channels are many, and few differ in this.
+        serving = frozenset(name for name in groups if self._permits(name, model))
+        key = (family, translate, serving)
+        entries = self._known.get(key)
+        if entries is None:
+            entries = self._known[key] = self._of(family, serving, translate=translate)
+        return entries
+
+    def _permits(self, name: str, model: str) -> bool:
+        group = self._groups.get(name)
+        return group is not None and (group.models is None or model in group.models)
+
+    def _of(self, family: str, names: Iterable[str], *, translate: bool) -> Mapping[str, str]:
+        open_to = losses_to(family, self._losses) if translate else {}
+        entries = {}
+        for group in (self._groups[name] for name in names):
+            if family in group.entries:
+                entries[family] = NATIVE
+            if group.translate:
+                # between equals the order of names, so that it is always the same
+                for entry in sorted(group.entries & open_to.keys()):
+                    entries[entry] = f"translated from {family}"
+        return dict(sorted(entries.items(), key=lambda item: (item[1] != NATIVE, item[0])))

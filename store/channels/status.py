@@ -35,26 +35,9 @@ import peewee
 from store.catalog.catalog import NOTHING_TRANSLATED, Losses, load_groups, load_models
 from store.catalog.suspended_keys import load_suspended_keys
 from store.channels.breakers import Breaker, all_open
-from store.channels.entries import Entries
-from store.channels.figures import (
-    Figures,
-    Part,
-    of_windows,
-    probes_of_a_day,
-    recent_sums,
-    running_sums,
-)
-from store.channels.serving import ServingChannel, load_serving
-from store.channels.status_sums import (
-    CHANNEL,
-    GROUP,
-    HOUR,
-    HOUR_S,
-    MINUTE,
-    MINUTE_S,
-    PROBE,
-    WINDOW_S,
-)
+from store.channels.figures import Figures, Part, day_probes, of_windows, recent_sums, running_sums
+from store.channels.serving import Entries, ServingChannel, load_serving
+from store.channels.status_sums import CHANNEL, GROUP, HOUR, MINUTE, PROBE, WIDTH_S, WINDOW_S
 from store.db.database import in_snapshot, raw_rows
 from store.db.tables.channels import ChannelSums as Sums
 from store.values.usage_record import rfc3339
@@ -70,13 +53,12 @@ DOWN_CALLS = 3
 DEGRADED_CALLS = 10
 DEGRADED_RATE = 0.95
 RECENT_MS = WINDOW_S * 1000
-PROBES_S = HOUR_S  # probes are rare
+PROBES_S = WIDTH_S[HOUR]  # probes are rare
 
 Pair = tuple[str, str]
 """Name of a channel or group, and of a model."""
 
 _NO_FIGURES = Figures()
-_WIDTH_S = {MINUTE: MINUTE_S, HOUR: HOUR_S}
 
 
 @dataclass(slots=True)
@@ -413,7 +395,7 @@ def _recently(
     db: peewee.Database, scope: str, since_s: int, spans: Iterable[str] = (MINUTE,)
 ) -> dict[Pair, _Recent]:
     """By pair, the totals of its rows of these spans that end after a moment."""
-    rows = [(Sums.span == span) & (Sums.at_s > since_s - _WIDTH_S[span]) for span in spans]
+    rows = [(Sums.span == span) & (Sums.at_s > since_s - WIDTH_S[span]) for span in spans]
     query = Sums.select(
         *(Sums.name, Sums.model, Sums.ok, Sums.failed, Sums.last_ok_ms, Sums.last_failed_ms),
         *(Sums.last_error, Sums.at_s),
@@ -455,7 +437,7 @@ def _add_probes(
     db: peewee.Database, found: Mapping[Pair, Status], serving: Mapping[str, Collection[str]]
 ) -> None:
     """Give statuses the counts of probes; `serving`: channel -> the names it is probed for."""
-    for channel, model, ok, failed in probes_of_a_day(db):
+    for channel, model, ok, failed in day_probes(db):
         for name in serving.get(channel, ()):
             if (status := found.get((name, model))) is not None:
                 status.probes = status.probes.plus(ok, failed)

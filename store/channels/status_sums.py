@@ -20,13 +20,13 @@ byte and tokens those of streams.
 
 import functools
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import peewee
 
-from store.db.database import execute, executemany, is_mysql, transaction
+from store.db.database import execute, executemany, is_mysql, quoted, transaction, upsert_texts
 from store.db.tables.channels import BOUNDS_MS, FIRST_BYTE, TOTAL, ChannelSums
 from store.values.usage_record import AttemptRecord, UsageRecord
 
@@ -39,6 +39,7 @@ MINUTE, HOUR, DAY = "minute", "hour", "day"
 LAST_DAY, LAST_MONTH = "last_24h", "last_30d"
 
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400
+WIDTH_S = {MINUTE: MINUTE_S, HOUR: HOUR_S, DAY: DAY_S}
 WINDOW_S = 300
 """The shortest window: the minutes that reach into it."""
 
@@ -80,10 +81,8 @@ Rows = dict[tuple[Any, ...], Row]
 
 
 def add_records(db: peewee.Database, records: Iterable[UsageRecord], lead_ms: int = 0) -> None:
-    """Add records to the rows of their minutes, inside the caller's transaction.
-
-    `lead_ms`: how far the database's clock is ahead of the one of the records.
-    """
+    """Add records to the rows of their minutes, inside the caller's transaction. `lead_ms`: how far
+    the database's clock is ahead of the one of the records."""
     rows: Rows = {}
     # Calls that one channel served count alike for their channel and their group: noted once, which
     # takes 1 us less of each call.
@@ -219,9 +218,7 @@ def _merge(rows: Rows, key: tuple[Any, ...], row: Row, sign: int = 1) -> None:
 
 def fold(db: peewee.Database, now_s: int) -> bool:
     """Move some old rows on, see above; return whether there are more. Any number of processes may.
-
-    At most FOLD_ROWS of each span, in a transaction of its own. Raises StoreUnavailable.
-    """
+    At most FOLD_ROWS of each span, in a transaction of its own. Raises StoreUnavailable."""
     spans = ((MINUTE, WINDOW_S + MINUTE_S), (HOUR, DAY_S + HOUR_S), (DAY, MONTH_S + DAY_S))
     # The end of a row of an hour or a day counts, so that a window is never shorter than it says.
     moved = [
@@ -233,8 +230,8 @@ def fold(db: peewee.Database, now_s: int) -> bool:
 def _fold(db: peewee.Database, span: str, before_s: int) -> int:
     lock = " FOR UPDATE" if is_mysql(db) else ""
     query = (
-        f'SELECT {_names(KEY + COLUMNS)} FROM "channel_sums" WHERE "span" = ? AND "at_s" < ?'
-        f" ORDER BY {_names(KEY)} LIMIT {FOLD_ROWS}{lock}"
+        f'SELECT {quoted(KEY + COLUMNS)} FROM "channel_sums" WHERE "span" = ? AND "at_s" < ?'
+        f" ORDER BY {quoted(KEY)} LIMIT {FOLD_ROWS}{lock}"
     )
     old = execute(db, query, (span, before_s)).fetchall()
     rows: Rows = {}
@@ -272,26 +269,16 @@ COLUMNS = (*SUMS, "last_error", *LATEST)
 def _write(db: peewee.Database, rows: Rows) -> None:
     if rows:
         # In order of their key, so that two writers wait for each other instead of deadlocking.
-        executemany(db, _upsert(is_mysql(db)), [(*key, *rows[key]) for key in sorted(rows)])
+        executemany(db, _UPSERT[is_mysql(db)], [(*key, *rows[key]) for key in sorted(rows)])
 
 
-@functools.cache
-def _upsert(mysql: bool) -> str:
-    names = KEY + COLUMNS
-    new = 'VALUES("{}")' if mysql else 'excluded."{}"'
-    insert = f'INSERT INTO "channel_sums" ({_names(names)}) VALUES ({", ".join("?" * len(names))})'
-    latest, failed = "GREATEST" if mysql else "MAX", "last_failed_ms"
-    sets = [f'"{name}" = "{name}" + {new.format(name)}' for name in SUMS]
-    # MySQL sets one after the other: the error is chosen before its time is overwritten.
-    sets.append(
-        f'"last_error" = CASE WHEN {new.format(failed)} > "{failed}"'
-        f' THEN {new.format("last_error")} ELSE "last_error" END'
-    )
-    sets += [f'"{name}" = {latest}("{name}", {new.format(name)})' for name in LATEST]
-    if mysql:
-        return f"{insert} ON DUPLICATE KEY UPDATE {', '.join(sets)}"
-    return f"{insert} ON CONFLICT ({_names(KEY)}) DO UPDATE SET {', '.join(sets)}"
-
-
-def _names(names: Sequence[str]) -> str:
-    return ", ".join(f'"{name}"' for name in names)
+# MySQL sets one column after the other: the error is chosen before its time is overwritten.
+_CHANGES = {name: f'"{name}" + {{{name}}}' for name in SUMS} | {
+    "last_error": 'CASE WHEN {last_failed_ms} > "last_failed_ms" THEN {last_error}'
+    ' ELSE "last_error" END',
+    **{
+        name: f'CASE WHEN {{{name}}} > "{name}" THEN {{{name}}} ELSE "{name}" END'
+        for name in LATEST
+    },
+}
+_UPSERT = upsert_texts("channel_sums", KEY + COLUMNS, KEY, _CHANGES)

@@ -10,20 +10,9 @@ from dataclasses import dataclass, field
 
 import peewee
 
+from store.channels import status_sums
 from store.channels.serving import ServingChannel
-from store.channels.status_sums import (
-    DAY,
-    DAY_S,
-    GROUP,
-    HOUR,
-    HOUR_S,
-    LAST_DAY,
-    LAST_MONTH,
-    MINUTE,
-    MINUTE_S,
-    PROBE,
-    WINDOW_S,
-)
+from store.channels.status_sums import DAY, DAY_S, GROUP, HOUR, HOUR_S, MINUTE, PROBE
 from store.db.database import portions, raw_rows, select_rows
 from store.db.tables.channels import ChannelSums as Sums
 
@@ -33,7 +22,9 @@ DAYS = 30
 Pair = tuple[str, str]
 """Name of a group, and of a model."""
 
-_UNFOLDED_S = WINDOW_S + 10 * MINUTE_S  # minutes become hours once a minute, or a little later
+# Minutes become hours once a minute, or a little later.
+_UNFOLDED_S = status_sums.WINDOW_S + 10 * status_sums.MINUTE_S
+_RUNNING = (status_sums.LAST_DAY, status_sums.LAST_MONTH)
 
 
 @dataclass(slots=True)
@@ -142,7 +133,7 @@ def _probed(db: peewee.Database, names: Sequence[str]) -> list[str]:
     """Those of these channels that were probed within 30 days, but for the last minutes."""
     probed: set[str] = set()
     for portion in portions(names):
-        rows = Sums.span.in_((LAST_DAY, LAST_MONTH)) & (Sums.at_s == 0) & (Sums.scope == PROBE)
+        rows = Sums.span.in_(_RUNNING) & (Sums.at_s == 0) & (Sums.scope == PROBE)
         query = Sums.select(Sums.name).where(rows & Sums.name.in_(portion)).distinct()
         probed.update(name for (name,) in select_rows(db, query))
     return sorted(probed)
@@ -151,11 +142,8 @@ def _probed(db: peewee.Database, names: Sequence[str]) -> list[str]:
 def _rows(
     db: peewee.Database, scope: str, at_s: int, names: Sequence[str], span: Span | None
 ) -> Iterator[tuple[str, str, str, int, int, int]]:
-    """Name, model, span of the row, its time, ok, failed.
-
-    Hours and days are named one by one: the key begins with span and time, and a range of times
-    would pass over the rows of all others.
-    """
+    """Name, model, span of the row, its time, ok, failed. Hours and days are named one by one: the
+    key begins with span and time, and a range of times would pass over the rows of all others."""
     hour_s, day_s = at_s - at_s % HOUR_S, at_s - at_s % DAY_S
     recent = (Sums.span == MINUTE) & (Sums.at_s > at_s - _UNFOLDED_S)
     # An hour stays an hour's row until it is 25 hours old.

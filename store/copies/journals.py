@@ -24,9 +24,7 @@ _LOCK = re.compile(r"([0-9A-Z]{26})\.lock")
 
 class HeldJournals:
     """The journals of some folders, open from the beginning to the end of the `with` block.
-
-    OSError: too many files are open, or one may not be read.
-    """
+    OSError: too many files are open, or one may not be read."""
 
     def __init__(self, folders: list[Path]) -> None:
         self._folders = folders

@@ -42,10 +42,8 @@ def refuse_programs(db: peewee.Database) -> None:
 
 
 def apply_journals(db: peewee.Database, folder: Path, node: str) -> int:
-    """Book what journals in a folder hold and the store has not, and remove them; how many.
-
-    Calls that were running become `gateway_lost`, as after a crash. Repeated, it goes on.
-    """
+    """Book what journals in a folder hold and the store has not, and remove them; how many. Calls
+    that were running become `gateway_lost`, as after a crash. Repeated, it goes on."""
     count = 0
     for orphan in find_orphans(folder, ()):
         source = JournalSource(db, orphan.reader, node, lambda *_: None)
@@ -62,8 +60,7 @@ def apply_journals(db: peewee.Database, folder: Path, node: str) -> int:
 
 
 def unfinished(db: peewee.Database) -> dict[str, str]:
-    """Return the node of each process that has not ended in an orderly way, by the id of its
-    journal."""
+    """Return the node of each process that has not ended in order, by the id of its journal."""
     query = JournalRow.select(JournalRow.id, JournalRow.node)
     return dict(select_rows(db, query.where(JournalRow.finished_ms.is_null())))
 
@@ -79,8 +76,7 @@ def give_up(db: peewee.Database, journal_ids: Iterable[str], actor: str) -> None
 
 
 def faults(db: peewee.Database) -> list[str]:
-    """Return the findings of `books verify` and `usage verify`, one sentence each; empty: there are
-    none."""
+    """Return the findings of `books verify` and `usage verify`, one sentence each."""
     differences = books.verify(db)
     differences += [f"{call_id}: {fault}" for call_id, fault in usage_queries.verify(db)]
     return differences + list(rollups.verify(db))

@@ -43,10 +43,8 @@ _NEEDED = ("host", "port", "user", "password")
 
 
 def copy_to(db: peewee.Database, target: Path) -> None:
-    """Copy the database into a new file: a SQLite file, or SQL text for `load`.
-
-    Refused: there is no dump program; it says what to run elsewhere. StoreError: it failed.
-    """
+    """Copy the database into a new file: a SQLite file, or SQL text for `load`. Refused: there is
+    no dump program; it says what to run elsewhere. StoreError: it failed."""
     if is_mysql(db):
         _dump(db, target)
     else:
@@ -118,8 +116,7 @@ def _program(names: tuple[str, ...], remedy: str) -> str:
 
 @contextlib.contextmanager
 def _login(db: peewee.Database) -> Iterator[str]:
-    """Yield the option by which the programs find host and login: a command line is visible to
-    everybody."""
+    """Yield the option that names a file with host and login: everybody sees command lines."""
     parameters: Mapping[str, Any] = db.connect_params
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", prefix="sluice-login-") as file:
         file.write("[client]\nprotocol=tcp\n")

@@ -15,23 +15,14 @@ import pymysql.cursors
 from peewee import fn
 
 from store.copies import restored
-from store.db import migrate, partitions
-from store.db.database import (
-    database_ms,
-    execute,
-    first_row,
-    insert_columns,
-    is_mysql,
-    place,
-    select_rows,
-    snapshot_read,
-    transaction,
-)
+from store.db import database, migrate, partitions
+from store.db.database import is_mysql, place, transaction
 from store.db.nodes import NODE_ALIVE_MS, last_seen
 from store.db.schema import all_tables
 from store.db.tables.system import UpkeepRow, Version
 from store.db.tables.usage import UsageRow
 from store.values.errors import Refused, StoreError
+from store.values.ids import DAY_MS, day_begin_ms
 
 BATCH_ROWS = 1000
 CHANGES = "changes"
@@ -68,7 +59,7 @@ def _check_source(source: peewee.Database) -> None:
     if waiting := migrate.behind(source):
         raise Refused([waiting])
     # Journals of processes that are dead can be adopted in the copy: their offsets go with it.
-    alive_ms = database_ms(source) - NODE_ALIVE_MS
+    alive_ms = database.database_ms(source) - NODE_ALIVE_MS
     seen = last_seen(source)
     running = {n for n in restored.unfinished(source).values() if seen.get(n, 0) > alive_ms}
     if running:
@@ -84,7 +75,7 @@ def _check_source(source: peewee.Database) -> None:
 def _clear(target: peewee.Database) -> None:
     """Make sure that the target is empty, or has nothing but the rest of an earlier copy."""
     is_mark = Version.name == MARK
-    begun = first_row(target, Version.select(Version.version).where(is_mark))
+    begun = database.first_row(target, Version.select(Version.version).where(is_mark))
     filled = [
         _name(table)
         for table in all_tables()
@@ -100,25 +91,21 @@ def _clear(target: peewee.Database) -> None:
     transaction(target, mark)
     for name in (*filled, _name(UpkeepRow)):
         delete = f'TRUNCATE TABLE "{name}"' if is_mysql(target) else f'DELETE FROM "{name}"'
-        transaction(target, functools.partial(execute, target, delete))
+        transaction(target, functools.partial(database.execute, target, delete))
 
 
 def _has_rows(db: peewee.Database, table: Any) -> bool:
     query = f'SELECT 1 FROM "{_name(table)}" LIMIT 1'
-    return snapshot_read(db, lambda: execute(db, query).fetchone()) is not None
+    return database.snapshot_read(db, lambda: database.execute(db, query).fetchone()) is not None
 
 
 def _make_days(source: peewee.Database, target: peewee.Database) -> None:
     """Give each day of the source a partition while the table is empty and that is quick."""
-    row = first_row(source, UsageRow.select(fn.MIN(UsageRow.day), fn.MAX(UsageRow.day)))
-    day, last = row or (None, None)
-    days = 0
-    first = day
-    while day is not None and day < last:
-        day = partitions.following_day(day)
-        days += 1
-    if first is not None:
-        partitions.make_days(target, first, days)
+    row = database.first_row(source, UsageRow.select(fn.MIN(UsageRow.day), fn.MAX(UsageRow.day)))
+    first, last = row or (None, None)
+    if first is not None and last is not None:
+        ahead = (day_begin_ms(last) - day_begin_ms(first)) // DAY_MS
+        partitions.make_days(target, first, ahead)
 
 
 def _copy_table(
@@ -128,7 +115,7 @@ def _copy_table(
     total = _count(source, table)
     for rows in _portions(source, table):
         columns = dict(zip(names, zip(*rows, strict=True), strict=True))
-        transaction(target, functools.partial(insert_columns, target, name, columns))
+        transaction(target, functools.partial(database.insert_columns, target, name, columns))
         copied += len(rows)
         report(f"{name}: {copied} of {total} rows")
     return copied
@@ -165,11 +152,10 @@ def _verify(source: peewee.Database, target: peewee.Database, counts: dict[str, 
 
 
 def _copy_versions(source: peewee.Database, target: peewee.Database, *, last: bool) -> None:
-    """Copy all counters but that of changes; with `last` that one, in place of the mark, so that
-    gateways start."""
+    """Copy all counters but that of changes; with `last` that one, in place of the mark."""
     counter = Version.name == CHANGES
     query = Version.select(Version.name, Version.version).where(counter if last else ~counter)
-    for name, version in select_rows(source, query):
+    for name, version in database.select_rows(source, query):
         Version.insert(name=name, version=version).execute(target)
     if last:
         Version.delete().where(Version.name == MARK).execute(target)
@@ -177,7 +163,7 @@ def _copy_versions(source: peewee.Database, target: peewee.Database, *, last: bo
 
 def _count(db: peewee.Database, table: Any) -> int:
     query = f'SELECT COUNT(*) FROM "{_name(table)}"'
-    return int(snapshot_read(db, lambda: execute(db, query).fetchone())[0])
+    return int(database.snapshot_read(db, lambda: database.execute(db, query).fetchone())[0])
 
 
 def _columns(table: Any) -> list[str]:

@@ -45,10 +45,8 @@ class Changes:
 
 
 def lock(db: peewee.Database) -> None:
-    """Wait until no other administrative transaction runs, and keep them out until the end.
-
-    As the first step of a transaction that judges what it reads before it writes.
-    """
+    """Wait until no other administrative transaction runs, and keep them out until the end. As the
+    first step of a transaction that judges what it reads before it writes."""
     # SQLite's write transactions exclude each other anyway.
     if is_mysql(db):
         first_row(db, _COUNTER.for_update())
@@ -56,9 +54,7 @@ def lock(db: peewee.Database) -> None:
 
 def bump(db: peewee.Database, kind: str, refs: Sequence[str]) -> int:
     """Log a change of each ref; the newest number. Only inside a transaction, as its last step.
-
-    Last, because every other administrative transaction waits for the counter from here on.
-    """
+    Last, because every other administrative transaction waits for the counter from here on."""
     if not db.in_transaction():
         raise ValueError("a change is logged in the transaction that makes it")
     Version.update(version=Version.version + len(refs)).where(_IS_COUNTER).execute(db)

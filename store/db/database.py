@@ -128,8 +128,7 @@ class _Sqlite(_Counting, peewee.SqliteDatabase):
 
 @dataclass(frozen=True, slots=True)
 class _Session:
-    """A thread's session with a MySQL server. `epoch`: how often sessions had been given up when
-    it was opened."""
+    """A thread's session with a MySQL server. `epoch`: how often all were given up before it."""
 
     opened_at: float
     epoch: int
@@ -274,8 +273,7 @@ def database_ms(db: peewee.Database) -> int:
 
 
 def lead_ms(db: peewee.Database) -> int:
-    """Return by how much the database's clock is ahead of this process's, in ms. Errors:
-    database_ms."""
+    """Return by how much the database's clock is ahead of this process's, in ms. As database_ms."""
     return lead_of(database_ms(db))
 
 
@@ -287,16 +285,13 @@ def lead_of(at_ms: int) -> int:
 
 
 def dialect_text(db: peewee.Database, text: str) -> str:
-    """Return SQL written once (`?` for parameters, "name" quoted) as this database's driver takes
-    it."""
+    """Return SQL (`?` for parameters, "name" quoted) as this database's driver takes it."""
     return _mysql_text(text) if is_mysql(db) else text
 
 
 def execute(db: peewee.Database, text: str, parameters: Sequence[Any] = ()) -> Any:
-    """Run one statement (`?` parameters) on this thread's connection; a DB-API cursor.
-
-    Raises the driver's errors: call it inside `transaction` or `snapshot_read`, which name them.
-    """
+    """Run one statement (`?` parameters) on this thread's connection; a DB-API cursor. Raises the
+    driver's errors: call it inside `transaction` or `snapshot_read`, which name them."""
     driver: Any = db
     return driver.execute_sql(dialect_text(db, text), tuple(parameters))
 
@@ -345,9 +340,29 @@ def insert_columns(db: peewee.Database, table: str, columns: Mapping[str, Sequen
 
 @functools.lru_cache(maxsize=128)
 def _insert_text(table: str, names: tuple[str, ...], rows: int) -> str:
-    listed = ", ".join(f'"{name}"' for name in names)
     places = f"({', '.join('?' * len(names))})"
-    return f'INSERT INTO "{table}" ({listed}) VALUES {", ".join([places] * rows)}'
+    return f'INSERT INTO "{table}" ({quoted(names)}) VALUES {", ".join([places] * rows)}'
+
+
+def quoted(names: Iterable[str]) -> str:
+    """Return the list of some columns, quoted."""
+    return ", ".join(f'"{name}"' for name in names)
+
+
+def upsert_texts(
+    table: str, names: Sequence[str], key: Sequence[str], changes: Mapping[str, str]
+) -> dict[bool, str]:
+    """Return an INSERT of one row that changes the row with that key instead where there is one,
+    by `is_mysql`. `changes`: column -> its value then, with `{column}` for what is inserted."""
+    insert = _insert_text(table, tuple(names), 1)
+    texts = {True: f"{insert} ON DUPLICATE KEY UPDATE "}
+    texts[False] = f"{insert} ON CONFLICT ({quoted(key)}) DO UPDATE SET "
+    for mysql, new in ((True, 'VALUES("{}")'), (False, 'excluded."{}"')):
+        values = {name: new.format(name) for name in names}
+        texts[mysql] += ", ".join(
+            f'"{name}" = {text.format_map(values)}' for name, text in changes.items()
+        )
+    return texts
 
 
 def portions(values: Sequence[Value]) -> Iterator[Sequence[Value]]:
@@ -498,8 +513,7 @@ def discard(db: peewee.Database) -> None:
 
 
 def place(db: peewee.Database) -> str:
-    """Return the name of a database for messages: its file, or host, port and name; never user or
-    password."""
+    """Return the name of a database for messages: its file, or host, port and name; no login."""
     if not is_mysql(db):
         return str(db.database)
     return f"{db.connect_params['host']}:{db.connect_params['port']}/{db.database}"

@@ -9,24 +9,13 @@ import datetime
 import functools
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import peewee
 
-from store.db.database import (
-    DRIVER_ERRORS,
-    classify,
-    database_ms,
-    discard,
-    execute,
-    first_row,
-    is_mysql,
-    place,
-    snapshot_read,
-    transaction,
-)
+from store.db import database
 from store.db.tables.system import Version
 from store.db.tables.usage import UsageRow
 from store.values.errors import StoreError, StoreUnavailable
@@ -81,10 +70,10 @@ def keep_ahead(db: peewee.Database) -> None:
     Never raises StoreError: without them records go into "pmax" and only pruning is slower, so
     the next try is early enough. Any number of processes may do it at once.
     """
-    if not is_mysql(db):
+    if not database.is_mysql(db):
         return
     try:
-        make_days(db, day_at(database_ms(db)), AHEAD_DAYS)
+        make_days(db, day_at(database.database_ms(db)), AHEAD_DAYS)
     except StoreError as error:
         log.warning("the partitions of the coming days cannot be made now: %s", error)
 
@@ -129,7 +118,7 @@ def short_pause() -> None:
 def count_before(db: peewee.Database, before: int) -> int:
     """Return how many records `prune` would remove. Errors: StoreUnavailable."""
     query = UsageRow.select(peewee.fn.COUNT(UsageRow.id)).where(UsageRow.day < before)
-    return int((first_row(db, query) or (0,))[0])
+    return int((database.first_row(db, query) or (0,))[0])
 
 
 def prune(db: peewee.Database, before: int, pause: Callable[[], None] = short_pause) -> Pruned:
@@ -139,33 +128,40 @@ def prune(db: peewee.Database, before: int, pause: Callable[[], None] = short_pa
     with the next pruning. `pause` is called after each portion, so that writers get their turn;
     what it raises ends the pruning. StoreUnavailable: do it again, what is done stays done.
     """
-    transaction(db, lambda: _note_pruned(db, before))
-    if is_mysql(db):
+    database.transaction(db, lambda: _note_pruned(db, before))
+    if database.is_mysql(db):
         dropped = _drop_before(db, before)
         return Pruned(dropped, _delete_before(db, before, pause))
     try:
         for statement in _DELETING_SQLITE:
-            snapshot_read(db, functools.partial(execute, db, statement))
+            database.snapshot_read(db, functools.partial(database.execute, db, statement))
         return Pruned(0, _delete_before(db, before, pause))
     finally:
-        discard(db)  # with the settings of its connection
+        database.discard(db)  # with the settings of its connection
 
 
 def pruned_before(db: peewee.Database) -> int:
     """Return the UTC day (yyyymmdd) before which records may be gone; 0: none was removed yet."""
-    row = first_row(db, Version.select(Version.version).where(Version.name == PRUNED))
+    row = database.first_row(db, Version.select(Version.version).where(Version.name == PRUNED))
     return int(row[0]) if row else 0
 
 
 def next_day(db: peewee.Database, after: int) -> int | None:
     """Return the first UTC day after a day (yyyymmdd) that has records; None: there is none."""
-    row = first_row(db, _DAYS.where(UsageRow.day > after).order_by(UsageRow.day))
+    row = database.first_row(db, _DAYS.where(UsageRow.day > after).order_by(UsageRow.day))
     return int(row[0]) if row else None
+
+
+def days_after(db: peewee.Database, day: int) -> Iterator[int]:
+    """Yield the UTC days after a day (yyyymmdd) that have records, in order."""
+    while (following := next_day(db, day)) is not None:
+        yield following
+        day = following
 
 
 def previous_day(db: peewee.Database, last: int) -> int | None:
     """Return the last UTC day (yyyymmdd), up to a day, that has records; None: there is none."""
-    row = first_row(db, _DAYS.where(UsageRow.day <= last).order_by(UsageRow.day.desc()))
+    row = database.first_row(db, _DAYS.where(UsageRow.day <= last).order_by(UsageRow.day.desc()))
     return int(row[0]) if row else None
 
 
@@ -203,17 +199,17 @@ def _drop_before(db: peewee.Database, before: int) -> int:
 
 
 def _delete_before(db: peewee.Database, before: int, pause: Callable[[], None]) -> int:
-    records = count = transaction(db, lambda: _delete_some(db, before))
+    records = count = database.transaction(db, lambda: _delete_some(db, before))
     while count == DELETE_ROWS:  # fewer: only what comes late could still be there
         pause()
-        count = transaction(db, lambda: _delete_some(db, before))
+        count = database.transaction(db, lambda: _delete_some(db, before))
         records += count
     return records
 
 
 def _delete_some(db: peewee.Database, before: int) -> int:
-    delete = _DELETE_MYSQL if is_mysql(db) else _DELETE_SQLITE
-    return int(execute(db, delete, (before, DELETE_ROWS)).rowcount)
+    delete = _DELETE_MYSQL if database.is_mysql(db) else _DELETE_SQLITE
+    return int(database.execute(db, delete, (before, DELETE_ROWS)).rowcount)
 
 
 def _note_pruned(db: peewee.Database, before: int) -> None:
@@ -221,18 +217,16 @@ def _note_pruned(db: peewee.Database, before: int) -> None:
     Version.update(version=before).where(earlier).execute(db)
 
 
-def _fetch(db: peewee.Database, query: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    rows: list[tuple[Any, ...]]
-    rows = snapshot_read(db, lambda: execute(db, query, values).fetchall())
-    return rows
+def _fetch(db: peewee.Database, query: str, values: tuple[Any, ...] = ()) -> Any:
+    return database.snapshot_read(db, lambda: database.execute(db, query, values).fetchall())
 
 
 def _alter(db: peewee.Database, statement: str) -> None:
     # Not by `transaction`: it would try again at once, and DDL that waits stops all writers.
     try:
-        execute(db, f"SET SESSION lock_wait_timeout = {TABLE_LOCK_WAIT_S}")
-        execute(db, statement)
-    except DRIVER_ERRORS as error:
-        raise classify(error, where=place(db)) from error
+        database.execute(db, f"SET SESSION lock_wait_timeout = {TABLE_LOCK_WAIT_S}")
+        database.execute(db, statement)
+    except database.DRIVER_ERRORS as error:
+        raise database.classify(error, where=database.place(db)) from error
     finally:
-        discard(db)  # with the setting of its session
+        database.discard(db)  # with the setting of its session

@@ -7,13 +7,13 @@ which can be run again; peewee has neither defaults, nor partitions, nor collati
 import importlib
 import pkgutil
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import peewee
 
 from store.db import tables
-from store.db.database import execute, is_mysql, place, snapshot_read
+from store.db.database import execute, is_mysql, place, quoted, snapshot_read
 from store.db.tables.fields import Row
 from store.values.errors import StoreError
 
@@ -52,9 +52,8 @@ def all_tables(base: Any = Row) -> list[Any]:
 
 
 def create_all(db: peewee.Database) -> list[str]:
-    """Return the statements that make every table, its indexes and first rows where missing.
-
-    Raises StoreError where the server has none of COLLATIONS."""
+    """Return the statements that make every table, its indexes and first rows where missing. Raises
+    StoreError where the server has none of COLLATIONS."""
     insert = "INSERT IGNORE" if is_mysql(db) else "INSERT OR IGNORE"
     settings = _mysql_settings(db) if is_mysql(db) else ""
     statements = [text for table in all_tables() for text in _create(db, table, settings)]
@@ -75,7 +74,7 @@ def _create(db: peewee.Database, table: Any, settings: str) -> list[str]:
         f'"{name}" {kind}{"" if nullable else " NOT NULL"}{_default_clause(default)}'
         for name, (kind, nullable, default) in _expected_columns(db, table).items()
     ]
-    parts.append(f"PRIMARY KEY ({_quoted(_primary_key(table))})")
+    parts.append(f"PRIMARY KEY ({quoted(_primary_key(table))})")
     if is_mysql(db):
         parts += map(_mysql_index, meta.fields_to_index())
     lines = ",\n  ".join(parts)
@@ -113,10 +112,6 @@ def _default_clause(default: str | None) -> str:
     if default is None:
         return ""
     return f" DEFAULT {default}" if default else " DEFAULT ''"
-
-
-def _quoted(names: Sequence[str]) -> str:
-    return ", ".join(f'"{name}"' for name in names)
 
 
 def _primary_key(table: Any) -> tuple[str, ...]:
@@ -166,7 +161,7 @@ def _differ(db: Any, table: Any) -> Iterator[str]:
         if expected.get(column) != actual.get(column):
             yield f"{name}.{column} is {actual.get(column)}, not {expected.get(column)}"
     if tuple(db.get_primary_keys(name)) != _primary_key(table):
-        yield f"the primary key of {name} is not {_quoted(_primary_key(table))}"
+        yield f"the primary key of {name} is not {quoted(_primary_key(table))}"
     actual_indexes = {(tuple(index.columns), bool(index.unique)) for index in db.get_indexes(name)}
     for index in table._meta.fields_to_index():
         columns = tuple(getattr(part, "field", part).column_name for part in index._expressions)

@@ -1,21 +1,19 @@
 """Administrators who can sign in: with the first one the first run ends, and the last one stays.
 
 Can sign in: enabled, with a password or an account of an OpenID provider. Everything that changes
-who these are goes through `keep`.
+who these are goes through `kept`.
 """
 
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import peewee
 
 from store.db import changes
-from store.db.database import first_row, in_transaction
+from store.db.database import first_row
 from store.db.tables.hub import FirstRunLink, OpenIdLink
 from store.db.tables.users import User
 from store.values.errors import Refused
-
-Result = TypeVar("Result")
 
 
 def exist(db: peewee.Database) -> bool:
@@ -29,9 +27,9 @@ def exist(db: peewee.Database) -> bool:
     return first_row(db, query) is not None
 
 
-@in_transaction
-def keep(db: peewee.Database, change: Callable[[], Result]) -> Result:
-    """Make a change of users or of their ways in, in one transaction; what `change` returns.
+@contextmanager
+def kept(db: peewee.Database) -> Iterator[None]:
+    """Surround a change of users or of their ways in, inside its transaction.
 
     Changes are made one after another. Raises Refused, and nothing has changed, when the last
     administrator who can sign in would be gone. Once there is one, no link of the first run is
@@ -39,7 +37,7 @@ def keep(db: peewee.Database, change: Callable[[], Result]) -> Result:
     """
     changes.lock(db)
     before = exist(db)
-    result = change()
+    yield
     after = exist(db)
     if before and not after:
         raise Refused(
@@ -50,4 +48,3 @@ def keep(db: peewee.Database, change: Callable[[], Result]) -> Result:
         )
     if after:
         FirstRunLink.delete().execute(db)
-    return result

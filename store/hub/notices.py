@@ -1,4 +1,5 @@
-"""Notices: what administrators tell everybody who signs in, from one moment to another."""
+"""Notices: what administrators tell everybody who signs in, from one moment to another; and below
+which balance a user wants to be told."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +8,8 @@ from typing import Any
 import peewee
 
 from store.db import audit
-from store.db.database import database_ms, in_transaction, select_rows
+from store.db.database import database_ms, first_row, in_transaction, insert_rows, select_rows
+from store.db.tables.hub import LowBalance
 from store.db.tables.hub import Notice as Row
 from store.values.errors import NotFound, Refused
 from store.values.fields import Instant
@@ -108,3 +110,20 @@ def _all() -> Any:
     """Return the query for the fields of Notice, in order."""
     columns = (Row.id, Row.text, Row.level, Row.since_ms, Row.until_ms, Row.created_by)
     return Row.select(*columns).order_by(Row.id.desc())
+
+
+def low_balance(db: peewee.Database, user_id: str) -> int | None:
+    """Return below which balance (nanos) a user wants to be told; None: when it is about to end."""
+    query = LowBalance.select(LowBalance.below).where(LowBalance.user_id == user_id)
+    row = first_row(db, query)
+    return None if row is None else int(row[0])
+
+
+@in_transaction
+def set_low_balance(db: peewee.Database, user_id: str, below_nanos: int | None) -> None:
+    """Set what `low_balance` returns."""
+    if below_nanos is None:
+        LowBalance.delete().where(LowBalance.user_id == user_id).execute(db)
+    else:
+        row = {"user_id": user_id, "below": below_nanos}
+        insert_rows(db, LowBalance, [row], replace=("below",))

@@ -53,8 +53,7 @@ def is_on(db: peewee.Database, user_id: str) -> bool:
 
 @in_transaction
 def begin(db: peewee.Database, cipher: Cipher, user_id: str, secret: str) -> None:
-    """Keep a secret that is not asked for until it is confirmed. Raises Refused when codes are
-    asked for already."""
+    """Keep a secret until it is confirmed. Raises Refused when codes are asked for already."""
     if is_on(db, user_id):
         raise Refused(["one-time codes are set up already"])
     OneTimeCodes.delete().where(OneTimeCodes.user_id == user_id).execute(db)

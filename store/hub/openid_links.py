@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import peewee
 
 from store.db import audit
-from store.db.database import database_ms, first_row, select_rows, transaction
+from store.db.database import database_ms, first_row, in_transaction, select_rows, transaction
 from store.db.tables.fields import TEXT
 from store.db.tables.hub import OpenIdLink
 from store.db.tables.users import User
@@ -28,33 +28,22 @@ class Link:
     used_ms: int | None
 
 
+@in_transaction
 def link(db: peewee.Database, user: str, issuer: str, subject: str, actor: str) -> str:
     """Let a user of a provider sign in as a user of ours; the link's id. Raises NotFound, Conflict
     when somebody is linked to it already, Refused."""
     if not 0 < len(subject) <= TEXT or not 0 < len(issuer) <= TEXT:
         raise Refused([f"issuer and subject have 1 to {TEXT} characters"])
-    link_id = new_ulid()
-
-    def work() -> None:
-        user_id = user_id_of(db, user)
+    account = {"issuer": issuer, "subject": subject}
+    with administrators.kept(db):
+        row = {"id": new_ulid(), "user_id": user_id_of(db, user), "created_ms": database_ms(db)}
         digest = _digest(issuer, subject)
         query = OpenIdLink.select(OpenIdLink.user_id).where(OpenIdLink.digest == digest)
         if first_row(db, query) is not None:
             raise Conflict("this account of the provider is linked already")
-        row = {
-            "digest": digest,
-            "id": link_id,
-            "user_id": user_id,
-            "issuer": issuer,
-            "subject": subject,
-            "created_ms": database_ms(db),
-        }
-        OpenIdLink.insert(row).execute(db)
-        after = {"user": user, "issuer": issuer, "subject": subject}
-        audit.write(db, audit.Act(actor, "link", "user", user, after=after))
-
-    administrators.keep(db, work)
-    return link_id
+        OpenIdLink.insert({"digest": digest, **row, **account}).execute(db)
+        audit.write(db, audit.Act(actor, "link", "user", user, after={"user": user, **account}))
+    return str(row["id"])
 
 
 def find(db: peewee.Database, issuer: str, subject: str) -> Person | None:
@@ -83,11 +72,11 @@ def of_user(db: peewee.Database, user_id: str) -> list[Link]:
     return [Link(*row) for row in select_rows(db, query.order_by(OpenIdLink.id.desc()))]
 
 
+@in_transaction
 def unlink(db: peewee.Database, user_id: str, user: str, link_id: str, actor: str) -> None:
-    """End a link of a user. Raises NotFound, Refused (`administrators.keep`)."""
+    """End a link of a user. Raises NotFound, Refused (`administrators.kept`)."""
     own = (OpenIdLink.id == link_id) & (OpenIdLink.user_id == user_id)
-
-    def work() -> None:
+    with administrators.kept(db):
         query = OpenIdLink.select(OpenIdLink.issuer, OpenIdLink.subject).where(own)
         row = first_row(db, query)
         if row is None:
@@ -96,21 +85,16 @@ def unlink(db: peewee.Database, user_id: str, user: str, link_id: str, actor: st
         before = {"issuer": row[0], "subject": row[1]}
         audit.write(db, audit.Act(actor, "unlink", "user", user, before=before))
 
-    administrators.keep(db, work)
 
-
+@in_transaction
 def unlink_all(db: peewee.Database, user: str, actor: str) -> int:
-    """End all links of a user; how many there were. Raises NotFound, Refused
-    (`administrators.keep`)."""
-
-    def work() -> int:
+    """End all links of a user; how many. Raises NotFound, Refused (`administrators.kept`)."""
+    with administrators.kept(db):
         own = OpenIdLink.user_id == user_id_of(db, user)
         ended = int(OpenIdLink.delete().where(own).execute(db))
         if ended:
             audit.write(db, audit.Act(actor, "unlink", "user", user, before={"links": ended}))
         return ended
-
-    return administrators.keep(db, work)
 
 
 def _digest(issuer: str, subject: str) -> bytes:

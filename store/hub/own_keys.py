@@ -20,7 +20,7 @@ from store.db.tables.users import ApiKey, KeySecret
 from store.money.quota import current_use
 from store.values.errors import NotFound
 from store.values.ids import HOUR_MS, day_begin_ms, first_ulid
-from store.values.windows import MONTH, window_at
+from store.values.times import MONTH, window_at
 
 GONE_GROUP = ""
 NEAR_LIMIT_PERCENT = 80
@@ -102,8 +102,7 @@ def show(db: peewee.Database, user_id: str, key_id: str, at_ms: int) -> OwnKey:
 
 
 def of_ids(db: peewee.Database, ids: Sequence[str], at_ms: int) -> list[OwnKey]:
-    """Return keys by id, with their use, in the caller's transaction; those that are gone are
-    missing."""
+    """Return keys by id, with their use, in the caller's transaction; removed ones are missing."""
     return with_use(db, _complete(db, _read(db, ApiKey.id << list(ids)), at_ms), at_ms)
 
 

@@ -58,17 +58,9 @@ def mark_of(password_hash: str | None) -> str:
 def change_password(db: peewee.Database, name: str, old: str, new: str) -> None:
     """Give a user who knows the old password a new one, and end the user's sessions and tokens.
     Raises Refused when the old one is wrong or the new one cannot be used."""
-    person = check(db, name, old)
-    if person is None:
+    if check(db, name, old) is None:
         raise Refused(["the old password is wrong"])
-    hashed = _hash_of_new(new, name)
-
-    def work() -> None:
-        User.update(password_hash=hashed).where(User.id == person.id).execute(db)
-        sessions.end_all(db, person.id, name)
-        audit.write(db, audit.Act(name, "set", "user", name, after={"password": new}))
-
-    transaction(db, work)
+    set_password(db, name, new, name)
 
 
 def set_password(db: peewee.Database, name: str, new: str, actor: str) -> None:
@@ -77,12 +69,13 @@ def set_password(db: peewee.Database, name: str, new: str, actor: str) -> None:
     hashed = _hash_of_new(new, name)
 
     def work() -> None:
-        user_id = user_id_of(db, name)
-        User.update(password_hash=hashed).where(User.id == user_id).execute(db)
-        sessions.end_all(db, user_id, actor)
-        audit.write(db, audit.Act(actor, "set", "user", name, after={"password": new}))
+        with administrators.kept(db):
+            user_id = user_id_of(db, name)
+            User.update(password_hash=hashed).where(User.id == user_id).execute(db)
+            sessions.end_all(db, user_id, actor)
+            audit.write(db, audit.Act(actor, "set", "user", name, after={"password": new}))
 
-    administrators.keep(db, work)
+    transaction(db, work)
 
 
 def _hash_of_new(password: str, user: str) -> str:

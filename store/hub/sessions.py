@@ -16,9 +16,8 @@ from store.db import audit
 from store.db.database import database_ms, first_row, in_transaction, select_rows, transaction
 from store.db.tables.hub import ApiToken, Session
 from store.db.tables.users import User
-from store.values.ids import new_ulid
+from store.values.ids import HOUR_MS, new_ulid
 
-HOUR_MS = 3_600_000
 IDLE_MS = 24 * HOUR_MS
 LIFETIME_MS = 30 * 24 * HOUR_MS
 SEEN_EVERY_MS = 60_000  # how fine the time of last use is
@@ -40,8 +39,7 @@ class SignedIn:
 
     @property
     def admin(self) -> bool:
-        """Return whether everything of the Hub is open: by the role, and of a token by its scopes,
-        too."""
+        """Return whether the whole Hub is open: by the role, and of a token by its scopes, too."""
         return self.role == "admin" and (self.scopes is None or "admin" in self.scopes)
 
 
@@ -152,6 +150,5 @@ def _clear(db: peewee.Database, user_id: str, at_ms: int) -> None:
 
 
 def digest_of(secret: str) -> bytes:
-    """Return the digest of a cookie or token. These have 240 random bits or more: no pepper is
-    needed to keep it."""
+    """Return the digest of a cookie or token: 240 random bits or more, which need no pepper."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()

@@ -17,7 +17,7 @@ from store.db.database import database_ms, first_row, in_transaction, select_row
 from store.db.tables.hub import ApiToken
 from store.db.tables.users import User
 from store.hub.membership import user_id_of
-from store.hub.sessions import digest_of
+from store.hub.sessions import SignedIn, digest_of
 from store.values.errors import NotFound, Refused
 from store.values.ids import new_ulid
 from store.values.usage_record import rfc3339
@@ -27,17 +27,6 @@ SECRET_BYTES = 30
 SCOPES = ("read", "keys", "admin")
 USED_EVERY_MS = 60_000  # how fine the time of last use is
 MAX_NAME_CHARS = 128
-
-
-@dataclass(frozen=True, slots=True)
-class TokenUse:
-    """The user and scopes of a token."""
-
-    token_id: str
-    user_id: str
-    user: str
-    role: str
-    scopes: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +79,8 @@ def create(
     return token_id, token
 
 
-def find(db: peewee.Database, token: str) -> TokenUse | None:
-    """Return the use of a token, which is noted; None for an unknown or revoked one, or when its
+def find(db: peewee.Database, token: str) -> SignedIn | None:
+    """Return the caller of a token and note its use; None for one unknown or revoked, or when its
     user is disabled or gone."""
     if not token.startswith(PREFIX):
         return None
@@ -115,7 +104,7 @@ def find(db: peewee.Database, token: str) -> TokenUse | None:
     if used_ms is None or at_ms - used_ms > USED_EVERY_MS:
         used = ApiToken.update(used_ms=at_ms).where(ApiToken.id == token_id)
         transaction(db, lambda: used.execute(db))
-    return TokenUse(token_id, user_id, user, role, frozenset(scopes))
+    return SignedIn(token_id, user_id, user, role, frozenset(scopes))
 
 
 def listed(

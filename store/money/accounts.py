@@ -12,8 +12,8 @@ import msgspec
 
 from store.catalog.keys import KeyEntry, Subscription
 from store.values.ids import HOUR_MS
+from store.values.times import window_at
 from store.values.usage_record import WALLET, Charge
-from store.values.windows import window_at
 
 SUBSCRIPTION = "subscription"
 LIMIT = "limit"
@@ -21,9 +21,7 @@ LIMIT = "limit"
 
 class Account(msgspec.Struct, frozen=True, gc=False):
     """`id` is unique over all kinds. `ref`: whose change matters to it, a user's or a key's id.
-
-    `to`: what a charge calls it. `ends_ms`: when its window is over.
-    """
+    `to`: what a charge calls it. `ends_ms`: when its window is over."""
 
     id: str
     kind: str
@@ -40,8 +38,7 @@ class Payment(msgspec.Struct, frozen=True):
 
 
 def payment_of(key: KeyEntry, at_ms: int) -> Payment:
-    """The accounts of a call that arrives now. No payers: no subscription of a plan_only user is
-    in force."""
+    """Return the payers of a call that arrives now; none: plan_only without a subscription."""
     by_wallet = _by_wallet(key.user_id)
     if not key.subscriptions and key.limit_window is None and key.spend_order != "plan_only":
         return by_wallet

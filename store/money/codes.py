@@ -14,20 +14,13 @@ from typing import Any
 
 import peewee
 
-from store.db import audit
-from store.db.database import (
-    database_ms,
-    first_row,
-    insert_rows,
-    select_rows,
-    snapshot_read,
-    transaction,
-)
+from store.db import audit, database
+from store.db.database import database_ms, first_row, in_transaction, insert_rows, select_rows
 from store.db.tables.money import RedeemCode
 from store.db.tables.users import User
 from store.money import wallet
 from store.money.ledger import Line, find_line
-from store.values.errors import NotFound, Refused
+from store.values.errors import NotFound, Refused, refuse
 from store.values.fields import FieldType, Instant, Number, Optional
 from store.values.ids import ALPHABET, new_ulid
 from store.values.key_secrets import SHOWN_SUFFIX_CHARS, digest, digests, pepper_id
@@ -154,6 +147,7 @@ class NewCodes:
     expires_ms: int | None = None
 
 
+@in_transaction
 def create(db: peewee.Database, order: NewCodes, pepper: str, actor: str) -> list[Made]:
     """Make codes, all or none; nobody can read them again. Refused for what cannot be."""
     created_ms = database_ms(db)
@@ -171,17 +165,11 @@ def create(db: peewee.Database, order: NewCodes, pepper: str, actor: str) -> lis
         }
         for code in created
     ]
-    after = {
-        "amount": format_money(order.amount_nanos),
-        "expires_at": rfc3339_or_none(order.expires_ms),
-    }
-
-    def work() -> None:
-        insert_rows(db, RedeemCode, rows)
-        for code in created:
-            audit.write(db, audit.Act(actor, "create", "code", code.id, None, after))
-
-    transaction(db, work)
+    insert_rows(db, RedeemCode, rows)
+    expires_at = rfc3339_or_none(order.expires_ms)
+    after = {"amount": format_money(order.amount_nanos), "expires_at": expires_at}
+    for code in created:
+        audit.write(db, audit.Act(actor, "create", "code", code.id, None, after))
     return created
 
 
@@ -193,8 +181,7 @@ def _judge(wanted: NewCodes, at_ms: int) -> None:
         faults.append(f"the amount {NO_AMOUNT}")
     if wanted.expires_ms is not None and wanted.expires_ms <= at_ms:
         faults.append(f"the time of expiry {OVER}")
-    if faults:
-        raise Refused(faults)
+    refuse(faults)
 
 
 def list_codes(db: peewee.Database) -> list[Code]:
@@ -239,9 +226,7 @@ _FIELDS: Mapping[str, tuple[str, FieldType]] = {
 
 def set_fields(db: peewee.Database, code_id: str, words: Mapping[str, str], actor: str) -> bool:
     """Change the amount and the expiry of a code from command-line words; whether it differed.
-
-    NotFound; Refused with all faults, and for one that has been redeemed.
-    """
+    NotFound; Refused with all faults, and for one that has been redeemed."""
     values = _parsed(code_id, words, database_ms(db))
     change = _Change("update", "changed", lambda code: replace(code, **values))
     return _change_all(db, [code_id], change, actor) == 1
@@ -261,16 +246,13 @@ def _parsed(code_id: str, words: Mapping[str, str], at_ms: int) -> dict[str, Any
     expires_ms = values.get("expires_ms")
     if expires_ms is not None and expires_ms <= at_ms:
         faults.append(f"{where}: expires_at: {OVER}")
-    if faults:
-        raise Refused(faults)
+    refuse(faults)
     return values
 
 
 def disable(db: peewee.Database, ids: Sequence[str], actor: str) -> int:
-    """Keep codes from being redeemed, all or none; how many were not disabled before.
-
-    NotFound; Refused for one that has been redeemed.
-    """
+    """Keep codes from being redeemed, all or none; how many were not disabled before. NotFound;
+    Refused for one that has been redeemed."""
     at_ms = database_ms(db)
 
     def changed(code: Code) -> Code:
@@ -287,38 +269,32 @@ def enable(db: peewee.Database, ids: Sequence[str], actor: str) -> int:
 
 def remove(db: peewee.Database, ids: Sequence[str], actor: str) -> int:
     """Remove codes, all or none; how many. The ledger refers to those that have been redeemed.
-
-    NotFound; Refused for one that has been redeemed.
-    """
+    NotFound; Refused for one that has been redeemed."""
     return _change_all(db, ids, _Change("remove", "removed", lambda code: None), actor)
 
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A change of a code: the audit log's word, the word for refusals, and its state afterwards;
-    None: removed."""
+    """A change of a code: the audit log's word, the refusals' word, its state (None: removed)."""
 
     action: str
     done: str
     of: Callable[[Code], Code | None]
 
 
+@in_transaction
 def _change_all(db: peewee.Database, ids: Sequence[str], change: _Change, actor: str) -> int:
     """Change codes that have not been redeemed, all or none; how many differed."""
-
-    def work() -> int:
-        changed = 0
-        # In order of id, so that two who change the same ones do not wait for each other.
-        for code_id in sorted(set(ids)):
-            code = _hold(db, code_id, change.done)
-            after = change.of(code)
-            if after != code:
-                _write(db, code, after)
-                audit.write(db, _act(actor, change.action, code, after))
-                changed += 1
-        return changed
-
-    return transaction(db, work)
+    changed = 0
+    # In order of id, so that two who change the same ones do not wait for each other.
+    for code_id in sorted(set(ids)):
+        code = _hold(db, code_id, change.done)
+        after = change.of(code)
+        if after != code:
+            _write(db, code, after)
+            audit.write(db, _act(actor, change.action, code, after))
+            changed += 1
+    return changed
 
 
 def _hold(db: peewee.Database, code_id: str, done: str) -> Code:
@@ -381,10 +357,8 @@ def public(code: Code, at_ms: int) -> dict[str, Any]:
 
 
 def redeem(db: peewee.Database, user: str, typed: str, peppers: Sequence[str], actor: str) -> Line:
-    """Put what a code is worth into a user's wallet; the ledger line.
-
-    Once, whoever else redeems it at the same moment. Raises NotFound for the user, and NotTaken.
-    """
+    """Put what a code is worth into a user's wallet; the ledger line. Once, whoever else redeems it
+    at the same moment. Raises NotFound for the user, and NotTaken."""
     code = canonical(typed)
     if code is None:
         raise NotTaken(MISTYPED)
@@ -409,23 +383,20 @@ def redeem(db: peewee.Database, user: str, typed: str, peppers: Sequence[str], a
             raise _why_not(db, code_id)
         return line
 
-    return wallet.until_known(lambda: transaction(db, work))
+    return wallet.until_known(lambda: database.transaction(db, work))
 
 
+@database.in_snapshot
 def worth(db: peewee.Database, typed: str, peppers: Sequence[str]) -> int:
     """Return the amount that a code would credit now. Raises NotTaken as `redeem` does."""
     code = canonical(typed)
     if code is None:
         raise NotTaken(MISTYPED)
-
-    def read() -> int:
-        code_id = _find(db, digests(code, peppers))
-        row = _by_id(db, code_id)
-        if row is None or row.status_at(database_ms(db)) != ACTIVE:
-            raise _why_not(db, code_id)
-        return row.amount_nanos
-
-    return snapshot_read(db, read)
+    code_id = _find(db, digests(code, peppers))
+    row = _by_id(db, code_id)
+    if row is None or row.status_at(database_ms(db)) != ACTIVE:
+        raise _why_not(db, code_id)
+    return row.amount_nanos
 
 
 def _find(db: peewee.Database, marks: Sequence[bytes]) -> str:
@@ -436,10 +407,8 @@ def _find(db: peewee.Database, marks: Sequence[bytes]) -> str:
 
 
 def _take(db: peewee.Database, code_id: str, user_id: str) -> int | None:
-    """Mark a code as used by a user; what it is worth, None when it cannot be used.
-
-    One statement, so that the row lock lets only one do it. The amount is read under that lock.
-    """
+    """Mark a code as used by a user; what it is worth, None when it cannot be used. One statement,
+    so that the row lock lets only one do it. The amount is read under that lock."""
     at_ms = database_ms(db)
     of_id = RedeemCode.id == code_id
     active = RedeemCode.redeemed_ms.is_null() & RedeemCode.disabled_ms.is_null()

@@ -46,10 +46,8 @@ class WalletEmpty(NotCovered):
 
 
 class QuotaUsed(NotCovered):
-    """A subscription's quota or the key's spend limit has too little.
-
-    `account`: whose window it is; None: no subscription is in force.
-    """
+    """A subscription's quota or the key's spend limit has too little. `account`: whose window it
+    is; None: no subscription is in force."""
 
     def __init__(self, account: Account | None, left_nanos: int = 0, needed_nanos: int = 0) -> None:
         super().__init__("the quota does not cover this call", left_nanos, needed_nanos)
@@ -97,10 +95,8 @@ class Hold:
 
 
 class _Need:
-    """The amount that calls lack: of one account, or of several payers together.
-
-    `least`: the least with which one of the calls can go on; 0: nothing is recalled for it.
-    """
+    """The amount that calls lack: of one account, or of several payers together. `least`: the least
+    with which one of the calls can go on; 0: nothing is recalled for it."""
 
     __slots__ = ("least", "nanos", "states")
 
@@ -128,8 +124,7 @@ class _Lack(Exception):
 
 class Funds:
     """Holds and charges of all accounts of this process. All methods are for the loop's thread,
-    except `held`, which any thread may call.
-    """
+    except `held`, which any thread may call."""
 
     def __init__(
         self, send: Callable[[Order], bool], clock: Callable[[], float] = time.monotonic
@@ -190,10 +185,8 @@ class Funds:
         return any(self._state(account).free > 0 for account in payment.payers)
 
     def settle(self, hold: Hold, cost_nanos: int) -> tuple[Charge, ...]:
-        """Give a hold back and charge the cost, which may be more or less; the charges made.
-
-        They count as spent from now on; the caller writes them into the call's record.
-        """
+        """Give a hold back and charge the cost, which may be more or less; the charges made. They
+        count as spent from now on; the caller writes them into the call's record."""
         if hold.settled:
             raise RuntimeError("a hold is settled once")
         hold.settled = True
@@ -213,10 +206,8 @@ class Funds:
     # ---- the writer ----
 
     def applied(self, leases: Mapping[str, int], charged: Mapping[str, int]) -> None:
-        """Take in leases from the store that contain `charged` of this process's charges.
-
-        Both by account id. The writer's posts must arrive in the order it made them.
-        """
+        """Take in leases from the store that contain `charged` of this process's charges. Both by
+        account id. The writer's posts must arrive in the order it made them."""
         for account_id, lease in leases.items():
             if state := self._states.get(account_id):
                 state.lease = lease
@@ -446,8 +437,7 @@ class Funds:
             order.set_result(verdict)
 
     def _costs(self, hold: Hold, cost: int) -> Sequence[_Part]:
-        """Split a cost: each payer up to its reserve, then up to its free money, the last one the
-        rest."""
+        """Split a cost: each payer up to its reserve, then its free money, the last the rest."""
         parts = hold._parts
         if cost == 0:
             return ()

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import peewee
 
+from store.db import database
 from store.db.database import execute, executemany, in_snapshot, in_transaction, is_mysql, portions
 from store.money.accounts import LIMIT, SUBSCRIPTION, Account, owner_id
 from store.values.usage_record import WALLET
@@ -28,18 +29,13 @@ _LENT = """SELECT COALESCE(SUM("amount"), 0),
   FROM "leases" WHERE "account" = ?"""
 _RECALL = """UPDATE "leases" SET "recall" = 1
   WHERE "account" = ? AND "journal_id" <> ? AND "amount" > 0"""
-_SET = 'INSERT INTO "leases" ("account", "journal_id", "amount", "held") VALUES (?, ?, ?, 0)'
-_ON_SET = {
-    True: ' ON DUPLICATE KEY UPDATE "amount" = VALUES("amount")',
-    False: ' ON CONFLICT ("account", "journal_id") DO UPDATE SET "amount" = excluded."amount"',
-}
+_LEASE = ("account", "journal_id")
+_SET = database.upsert_texts("leases", (*_LEASE, "amount", "held"), _LEASE, {"amount": "{amount}"})
 _SPEND = """UPDATE "leases" SET "amount" = CASE WHEN "amount" > ? THEN "amount" - ? ELSE 0 END
   WHERE "account" = ? AND "journal_id" = ?"""
-_QUOTA = 'INSERT INTO "quotas" ("account", "spent", "ends_ms") VALUES (?, ?, ?)'
-_ON_QUOTA = {
-    True: ' ON DUPLICATE KEY UPDATE "spent" = "spent" + VALUES("spent")',
-    False: ' ON CONFLICT ("account") DO UPDATE SET "spent" = "spent" + excluded."spent"',
-}
+_QUOTA = database.upsert_texts(
+    "quotas", ("account", "spent", "ends_ms"), ("account",), {"spent": '"spent" + {spent}'}
+)
 _CREDIT = {
     SUBSCRIPTION: """SELECT p."quota" FROM "subscriptions" s JOIN "plans" p ON p."id" = s."plan_id"
       WHERE s."id" = ? AND s."disabled" = 0 AND p."disabled" = 0""",
@@ -81,9 +77,7 @@ class Order(msgspec.Struct, frozen=True):
 
 class Answer(msgspec.Struct, frozen=True):
     """The answer to an order: the lease after it, what was lent, and whether nothing more is free.
-
-    `others`: the same of the order's further accounts; none when it was AWAY.
-    """
+    `others`: the same of the order's further accounts; none when it was AWAY."""
 
     verdict: Verdict
     lease: int = 0
@@ -111,7 +105,7 @@ class _Seen(msgspec.Struct, frozen=True):
 
 
 def carry_out(db: peewee.Database, journal_id: str, orders: Sequence[Order]) -> list[Answer]:
-    """Lend or take back, an answer for each, in the caller's transaction. Driver errors pass."""
+    """Lend or take back, an answer for each, in the caller's transaction."""
     accounts = {account.id: account for order in orders for account in order.accounts}
     # The locks of wallets come before those of quotas, each in order of id, as in books.
     locked = sorted(accounts.values(), key=lambda account: (account.kind != WALLET, account.id))
@@ -139,8 +133,8 @@ def _take(
             granted += min((lease.free - granted) // AHEAD_SHARE, order.ahead)
         left = max(0, left - granted)
         if granted:
-            values = (lease.account.id, journal_id, lease.own + granted)
-            execute(db, _SET + _ON_SET[is_mysql(db)], values)
+            values = (lease.account.id, journal_id, lease.own + granted, 0)
+            execute(db, _SET[is_mysql(db)], values)
         answers.append(Answer(verdict, lease.own + granted, granted, empty=granted == lease.free))
     return _joined(answers)
 
@@ -171,42 +165,36 @@ def _look(
 
 def _locked_balance(db: peewee.Database, account: Account) -> int:
     """Return the balance, leases included, under the row lock; 0 for an unknown account."""
-    lock = " FOR UPDATE" if is_mysql(db) else ""
+    mysql = is_mysql(db)
+    if account.kind != WALLET:
+        execute(db, _QUOTA[mysql], (account.id, 0, account.ends_ms))
+    return _balance(db, account, " FOR UPDATE" if mysql else "")
+
+
+def _balance(db: peewee.Database, account: Account, lock: str = "") -> int:
     if account.kind == WALLET:
-        query = f'SELECT "balance" FROM "wallets" WHERE "user_id" = ?{lock}'
-        row = execute(db, query, (account.id,)).fetchone()
-        return 0 if row is None else int(row[0])
-    execute(db, _QUOTA + _ON_QUOTA[is_mysql(db)], (account.id, 0, account.ends_ms))
-    query = f'SELECT "spent" FROM "quotas" WHERE "account" = ?{lock}'
-    spent = int(execute(db, query, (account.id,)).fetchone()[0])
-    return _credit(db, account) - spent
+        return _number(db, f'SELECT "balance" FROM "wallets" WHERE "user_id" = ?{lock}', account.id)
+    spent = _number(db, f'SELECT "spent" FROM "quotas" WHERE "account" = ?{lock}', account.id)
+    return _number(db, _CREDIT[account.kind], owner_id(account.id)) - spent
 
 
-def _credit(db: peewee.Database, account: Account) -> int:
-    row = execute(db, _CREDIT[account.kind], (owner_id(account.id),)).fetchone()
+def _number(db: peewee.Database, query: str, row_id: str) -> int:
+    row = execute(db, query, (row_id,)).fetchone()
     return 0 if row is None else int(row[0])
 
 
 @in_snapshot
 def balance(db: peewee.Database, account: Account) -> int:
-    """Return the balance, leases included, without a lock.
-
-    0 for an unknown account; below 0 when more was spent. Raises StoreUnavailable.
-    """
-    if account.kind == WALLET:
-        query = 'SELECT "balance" FROM "wallets" WHERE "user_id" = ?'
-        row = execute(db, query, (account.id,)).fetchone()
-        return 0 if row is None else int(row[0])
-    query = 'SELECT "spent" FROM "quotas" WHERE "account" = ?'
-    row = execute(db, query, (account.id,)).fetchone()
-    return _credit(db, account) - (0 if row is None else int(row[0]))
+    """Return the balance, leases included, without a lock: 0 for an unknown account, below 0 when
+    more was spent. Raises StoreUnavailable."""
+    return _balance(db, account)
 
 
 def charge_quotas(db: peewee.Database, spent: Mapping[str, int]) -> None:
     """Count what was spent against quotas, by account id, in the caller's transaction."""
     rows = [(account_id, amount, None) for account_id, amount in sorted(spent.items())]
     if rows:
-        executemany(db, _QUOTA + _ON_QUOTA[is_mysql(db)], rows)
+        executemany(db, _QUOTA[is_mysql(db)], rows)
 
 
 def spend(db: peewee.Database, journal_id: str, charged: Mapping[str, int]) -> None:

@@ -8,12 +8,13 @@ balance in the same transaction.
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 import peewee
 from peewee import fn
 
+from store.db import database
 from store.db.database import execute, executemany, first_row, is_mysql, portions, select_rows
 from store.db.tables.money import LedgerLine, Wallet
 from store.values.errors import Refused
@@ -36,29 +37,21 @@ _COLUMNS = (
 
 # Raw SQL: the writer's, for all users of a batch at once.
 _LOCK = 'SELECT "user_id", "balance" FROM "wallets" WHERE "user_id" IN ({}) ORDER BY "user_id"'
-_SET_BALANCE = 'INSERT INTO "wallets" ("user_id", "balance") VALUES (?, ?)'
-_ADD_CHARGES = (
-    'INSERT INTO "ledger" ("id", "user_id", "kind", "amount", "balance_after",'
-    ' "idempotency_id", "reason", "at_ms", "day") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)'
+_SET_BALANCE = database.upsert_texts(
+    "wallets", ("user_id", "balance"), ("user_id",), {"balance": "{balance}"}
 )
-_ON_WALLET = {
-    True: ' ON DUPLICATE KEY UPDATE "balance" = VALUES("balance")',
-    False: ' ON CONFLICT ("user_id") DO UPDATE SET "balance" = excluded."balance"',
-}
-_ON_CHARGES = {
-    True: ' ON DUPLICATE KEY UPDATE "amount" = "amount" + VALUES("amount"),'
-    ' "balance_after" = VALUES("balance_after"), "at_ms" = VALUES("at_ms")',
-    False: ' ON CONFLICT ("idempotency_id") DO UPDATE SET "amount" = "amount" + excluded."amount",'
-    ' "balance_after" = excluded."balance_after", "at_ms" = excluded."at_ms"',
-}
+_CHARGE_COLUMNS = (
+    *("id", "user_id", "kind", "amount", "balance_after", "idempotency_id", "reason", "at_ms"),
+    "day",
+)
+_CHARGE = {"amount": '"amount" + {amount}', "balance_after": "{balance_after}", "at_ms": "{at_ms}"}
+_ADD_CHARGES = database.upsert_texts("ledger", _CHARGE_COLUMNS, ("idempotency_id",), _CHARGE)
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a ledger; the amount is signed.
-
-    `again`: a movement asked for now was booked before, as this line, under the same id.
-    """
+    """One line of a ledger; the amount is signed. `again`: a movement asked for now was booked
+    before, as this line, under the same id."""
 
     id: str
     user_id: str
@@ -74,8 +67,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Lines of a ledger, the newest first; `next`: what the page after this one is asked for by,
-    None: there is none."""
+    """Lines of a ledger, the newest first; `next`: the cursor of the page behind it, or None."""
 
     lines: Sequence[Line]
     next: str | None
@@ -90,10 +82,7 @@ def lines_of(db: peewee.Database, user_id: str) -> list[Line]:
 
 def page_of(db: peewee.Database, user_id: str, limit: int, after: str | None) -> Page:
     """Lines of a user, the newest first, at most `limit`; those before a page's `next`. Refused:
-    that is none.
-
-    The charges of a day stand where the last of them was booked.
-    """
+    that is none. The charges of a day stand where the last of them was booked."""
     # Charges of more days may be booked at one moment: then the later day's balance is the later.
     place = (LedgerLine.at_ms, fn.COALESCE(LedgerLine.day, 0), LedgerLine.id)
     query = LedgerLine.select(*_COLUMNS, place[1]).where(LedgerLine.user_id == user_id)
@@ -165,17 +154,7 @@ def add_line(db: peewee.Database, line: Line) -> None:
     of the wallet and has computed `balance_after_nanos` under it."""
     wallet = Wallet.user_id == line.user_id
     Wallet.update(balance=line.balance_after_nanos).where(wallet).execute(db)
-    row = {
-        "id": line.id,
-        "user_id": line.user_id,
-        "kind": line.kind,
-        "amount": line.amount_nanos,
-        "balance_after": line.balance_after_nanos,
-        "reference": line.reference,
-        "idempotency_id": line.idempotency_id,
-        "reason": line.reason,
-        "at_ms": line.at_ms,
-    }
+    row = dict(zip(_COLUMNS, astuple(line), strict=False))  # `again` is no column
     LedgerLine.insert(row).execute(db)
 
 
@@ -204,8 +183,8 @@ def charge_wallets(db: peewee.Database, charges: Mapping[tuple[str, int], int], 
         after = balances[user_id]
         lines.append((new_ulid(), user_id, CHARGES, -amount, after, key, reason, at_ms, day))
     if lines:
-        executemany(db, _SET_BALANCE + _ON_WALLET[mysql], list(balances.items()))
-        executemany(db, _ADD_CHARGES + _ON_CHARGES[mysql], lines)
+        executemany(db, _SET_BALANCE[mysql], list(balances.items()))
+        executemany(db, _ADD_CHARGES[mysql], lines)
 
 
 def _locked_balances(db: peewee.Database, user_ids: Sequence[str]) -> dict[str, int]:

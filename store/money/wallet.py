@@ -19,6 +19,7 @@ from store.db.tables.usage import UsageRow
 from store.db.tables.users import User
 from store.money import leases
 from store.money.ledger import CHARGES, Line, add_line, find_line, lines_of
+from store.values import errors
 from store.values.errors import Conflict, NotFound, OutcomeUnknown, Refused, StoreUnavailable
 from store.values.ids import day_of, new_ulid
 from store.values.pricing import MAX_BIGINT, format_money
@@ -143,10 +144,8 @@ def credit(db: peewee.Database, user: str, movement: Movement) -> Line:
 
 
 def debit(db: peewee.Database, user: str, movement: Movement) -> Line:
-    """Take money from a wallet, as `credit`; Refused when less than the amount is free.
-
-    What gateways have leased and do not hold is recalled first, for at most RECALL_WAIT_S.
-    """
+    """Take money from a wallet, as `credit`; Refused when less than the amount is free. What
+    gateways have leased and do not hold is recalled first, for at most RECALL_WAIT_S."""
     give_up_at = time.monotonic() + RECALL_WAIT_S
     while True:
         try:
@@ -202,7 +201,7 @@ def refund(
         movement = Movement(amount, reason, own_id, actor, reference=call_id)
         return Refund(owner.name, book(db, line_id, owner, REFUND, movement), again=False)
 
-    _refuse(_faults_of_reason(reason))
+    errors.refuse(_faults_of_reason(reason))
     return until_known(lambda: transaction(db, work))
 
 
@@ -241,9 +240,7 @@ def _charged_by(db: peewee.Database, call_id: str) -> tuple[Owner, int]:
 
 def until_known(attempt: Callable[[], Result]) -> Result:
     """Run `attempt`, a transaction that looks up its own line first, until its outcome is known.
-
-    Raises OutcomeUnknown, StoreUnavailable; Refused when others keep using the id.
-    """
+    Raises OutcomeUnknown, StoreUnavailable; Refused when others keep using the id."""
     unknown: OutcomeUnknown | None = None
     for _ in range(COMMIT_ATTEMPTS):
         try:
@@ -301,18 +298,13 @@ def _check(movement: Movement) -> None:
             faults.append(f"the id must have 1 to {ID_LIMIT_CHARS} printable characters")
         if own_id.startswith(OWN_IDS):
             faults.append(f"ids that begin with {' or '.join(OWN_IDS)} are the gateway's own")
-    _refuse(faults)
+    errors.refuse(faults)
 
 
 def _faults_of_reason(reason: str) -> list[str]:
     if 0 < len(reason) <= REASON_LIMIT_CHARS:
         return []
     return [f"the reason must have 1 to {REASON_LIMIT_CHARS} characters"]
-
-
-def _refuse(faults: Sequence[str]) -> None:
-    if faults:
-        raise Refused(faults)
 
 
 def _new_line(line_id: str, user_id: str, kind: str, movement: Movement, wallet: _Locked) -> Line:

@@ -23,9 +23,8 @@ from store.db.tables.hub import Session
 from store.db.tables.usage import JournalRow, UsageByChannel, UsageByKey
 from store.hub.sessions import IDLE_MS, LIFETIME_MS
 from store.money import leases
-from store.values.ids import day_at
+from store.values.ids import DAY_MS, day_at
 
-DAY_MS = 86_400_000
 PORTION_ROWS = 500
 
 Pause = Callable[[], None]
@@ -41,10 +40,8 @@ class Keep:
 
 
 def run(db: peewee.Database, keep: Keep, node: str, pause: Pause) -> dict[str, int]:
-    """Make the partitions of the coming days and remove what is over: how much, by kind.
-
-    `pause` is called after each portion; what it raises ends the run, and so does StoreError.
-    """
+    """Make the partitions of the coming days and remove what is over: how much, by kind. `pause` is
+    called after each portion; what it raises ends the run, and so does StoreError."""
     removed: Counter[str] = Counter()
     at_ms = database_ms(db)
     partitions.keep_ahead(db)

@@ -33,10 +33,8 @@ class NotFound(StoreError):
 
 
 class Refused(StoreError):
-    """Input that was not accepted: `faults` holds every reason, one sentence each.
-
-    `fields`: for each fault the field it is about, "" for none; empty when that is not known.
-    """
+    """Input that was not accepted: `faults` holds every reason, one sentence each. `fields`: for
+    each fault the field it is about, "" for none; empty when that is not known."""
 
     def __init__(self, faults: Sequence[str], fields: Sequence[str] = ()) -> None:
         super().__init__("; ".join(faults))
@@ -47,3 +45,9 @@ class Refused(StoreError):
     def field(self) -> str | None:
         """The first field that a fault is about, if any is known."""
         return next(filter(None, self.fields), None)
+
+
+def refuse(faults: Sequence[str]) -> None:
+    """Raise Refused if there are faults."""
+    if faults:
+        raise Refused(faults)

@@ -15,7 +15,6 @@ from decimal import Decimal
 from typing import Any, ClassVar
 
 from store.values import texts
-from store.values.passwords import MIN_PASSWORD_CHARS
 from store.values.pricing import PRICE_NAMES, format_money, parse_price
 from store.values.texts import nearest
 from store.values.times import MAX_INSTANT_MS
@@ -144,6 +143,22 @@ def _within(place: str) -> Iterator[None]:
         raise ValueError(f"{place} {error}") from None
 
 
+def _list(value: object, message: str, most: int) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError(message)
+    if len(value) > most:
+        raise ValueError(f"has more than {most} elements")
+    return value
+
+
+def _table(value: object, message: str, most: int) -> dict[Any, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(message)
+    if len(value) > most:
+        raise ValueError(f"has more than {most} entries")
+    return value
+
+
 def _pairs(text: str) -> list[tuple[str, str, str]]:
     """Split `a=b,c` into names and values, each with what parts them; empty: there is no value."""
     return [part.strip().partition("=") for part in text.split(",") if part.strip()]
@@ -193,12 +208,8 @@ class ListOf(FieldType):
         return f"a list; each {self.item.form}"
 
     def parse(self, value: object) -> list[Any]:
-        if not isinstance(value, list):
-            raise ValueError("must be a list")
-        if len(value) > MAX_LIST_LENGTH:
-            raise ValueError(f"has more than {MAX_LIST_LENGTH} elements")
         items = []
-        for index, element in enumerate(value):
+        for index, element in enumerate(_list(value, "must be a list", MAX_LIST_LENGTH)):
             with _within(f"element {index + 1}"):
                 items.append(self.item.parse(element))
         return list(dict.fromkeys(items))
@@ -217,12 +228,8 @@ class ModelMap(FieldType):
     form: ClassVar[str] = "a table of public name = upstream name"
 
     def parse(self, value: object) -> dict[str, str]:
-        if not isinstance(value, dict):
-            raise ValueError('must be a table of public name = "upstream name"')
-        if len(value) > MAX_LIST_LENGTH:
-            raise ValueError(f"has more than {MAX_LIST_LENGTH} entries")
-        names = {}
-        for public, upstream in value.items():
+        message, names = 'must be a table of public name = "upstream name"', {}
+        for public, upstream in _table(value, message, MAX_LIST_LENGTH).items():
             with _within(f'entry "{public}"'):
                 names[texts.model_name(public)] = UPSTREAM_NAME.parse(upstream)
         return names
@@ -245,12 +252,9 @@ class HeaderMap(FieldType):
     form: ClassVar[str] = "a table of header = value"
 
     def parse(self, value: object) -> dict[str, str | Sealed]:
-        if not isinstance(value, dict):
-            raise ValueError('must be a table of name = "value"')
-        if len(value) > MAX_EXTRA_HEADERS:
-            raise ValueError(f"has more than {MAX_EXTRA_HEADERS} entries")
+        table = _table(value, 'must be a table of name = "value"', MAX_EXTRA_HEADERS)
         headers: dict[str, str | Sealed] = {}
-        for key, content in value.items():
+        for key, content in table.items():
             with _within(f'entry "{key}"'):
                 name = texts.header_name(key)
                 if name in headers:
@@ -271,11 +275,8 @@ class OptionMap(FieldType):
     form: ClassVar[str] = "a table of option = value"
 
     def parse(self, value: object) -> dict[str, object]:
-        if not isinstance(value, dict):
-            raise ValueError("must be a table of option = value")
-        if len(value) > MAX_OPTIONS:
-            raise ValueError(f"has more than {MAX_OPTIONS} entries")
-        for name, option in value.items():
+        table = _table(value, "must be a table of option = value", MAX_OPTIONS)
+        for name, option in table.items():
             if not isinstance(name, str) or len(name) > texts.MAX_NAME_CHARS:
                 raise ValueError(
                     f"the name of an option has at most {texts.MAX_NAME_CHARS} characters"
@@ -285,7 +286,7 @@ class OptionMap(FieldType):
                 raise ValueError(
                     f'entry "{name}" must be a word, a number, true, false or a list of words'
                 )
-        return dict(value)
+        return dict(table)
 
     def from_text(self, text: str) -> object:
         return {name: self.value_from_text(value) for name, _, value in _pairs(text)}
@@ -357,12 +358,9 @@ class PriceChanges(FieldType):
     form: ClassVar[str] = "a list of tables, each a `from` (a time) and prices as in `price`"
 
     def parse(self, value: object) -> list[tuple[int, dict[str, int]]]:
-        if not isinstance(value, list):
-            raise ValueError("must be a list of tables")
-        if len(value) > MAX_PRICE_CHANGES:
-            raise ValueError(f"has more than {MAX_PRICE_CHANGES} elements")
+        tables = _list(value, "must be a list of tables", MAX_PRICE_CHANGES)
         changes: dict[int, dict[str, int]] = {}
-        for index, table in enumerate(value, 1):
+        for index, table in enumerate(tables, 1):
             with _within(f"element {index}"):
                 at_ms, prices = self._change(table)
                 if at_ms in changes:
@@ -391,22 +389,5 @@ class PriceChanges(FieldType):
         return text if text.strip() else []
 
 
-NAME = Text(texts.name, f"a name of 1 to {texts.MAX_NAME_CHARS} printable characters")
-MODEL_NAME = Text(texts.model_name, "a name of 1 to 128 of A-Z a-z 0-9 . _ : / @ -")
-MODEL_OR_ALL = Text(texts.model_or_all, 'a name of a model, or `"*"` for all')
 UPSTREAM_NAME = Text(texts.upstream_name)
-UPSTREAM_KEY = Text(texts.upstream_key, "a credential of visible ASCII characters")
-PASSWORD = Text(
-    texts.password,
-    f"a string of at least {MIN_PASSWORD_CHARS} characters, not the user's name, not one repeated"
-    " character, not in conf/common_passwords.txt",
-)
-SECRET = Text(texts.given_secret, "16 to 200 of A-Z a-z 0-9 . _ -")
-SHARED_ID = Text(
-    texts.shared_id, 'an id, or the beginning of ids with `*` behind it, like `"vs_*"`'
-)
-NETWORK = Text(texts.network, 'an address or a network like `"10.0.0.0/8"`')
-BASE_URL = Text(texts.base_url, 'a URL like `"https://api.example.com"`, without a version path')
-PROXY = Text(texts.proxy, 'a URL like `"http://proxy.example:3128"`')
-CA_FILE = Text(texts.ca_file, "the absolute path of a file with certificates in PEM")
 _HEADER_VALUE = Text(texts.header_value)

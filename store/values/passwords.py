@@ -25,10 +25,8 @@ _HASHER = argon2.PasswordHasher()
 
 
 def fault_of(password: str, user: str) -> str | None:
-    """Return the key of FAULTS that forbids a new password of this user; None: it may be used.
-
-    One rule for everything that gives somebody a password. One that is set already stays good.
-    """
+    """Return the key of FAULTS that forbids a new password of this user; None: it may be used. One
+    rule for everything that gives somebody a password. One that is set already stays good."""
     folded = password.casefold()
     if len(password) < MIN_PASSWORD_CHARS:
         return "short"
@@ -58,7 +56,5 @@ def verify_password(password_hash: str | None, password: str) -> bool:
         return False
     try:
         return _HASHER.verify(password_hash, password)
-    except (argon2.exceptions.VerifyMismatchError, argon2.exceptions.InvalidHashError):
-        return False
-    except argon2.exceptions.VerificationError:
+    except (argon2.exceptions.VerificationError, argon2.exceptions.InvalidHashError):
         return False

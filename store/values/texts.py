@@ -1,19 +1,21 @@
 """Checks of the strings in the operator's document: names, URLs, keys, networks.
 
 Each takes a string and returns it, perhaps normalised, or raises ValueError with the fact and the
-cure; what may be a secret is never in the message. Pure, but for `ca_file`, which looks at the
-file. For fields.py.
+cure; what may be a secret is never in the message. For fields.py. Pure, but for the files of this
+machine that such a text names: a path may lead to a FIFO, a device or a terminal, which would hold
+whoever opens or reads it, so only regular files are read, and only so much of them.
 """
 
 import difflib
 import ipaddress
+import os
 import re
 import ssl
-from collections.abc import Iterable
+import stat
+from collections.abc import Callable, Iterable
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from store.values.key_secrets import check_given
-from store.values.local_files import read_regular
 from store.values.passwords import MAX_PASSWORD_BYTES
 
 MAX_NAME_CHARS = 128
@@ -22,11 +24,8 @@ MAX_URL_CHARS = 1024
 MAX_CA_FILE_BYTES = 1024 * 1024
 
 _MODEL_NAME = re.compile(r"[A-Za-z0-9._:/@-]{1,128}", re.ASCII)
-_HEADER_VALUE = re.compile(r"[\x21-\x7e]{1,4096}", re.ASCII)
 _VERSION_END = re.compile(r"/v\d+(?:alpha|beta)?\d*$", re.ASCII)
 _HEADER_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,128}", re.ASCII)
-_HEADER_TEXT = re.compile(r"[\x21-\x7e](?:[\t\x20-\x7e]{0,4094}[\x21-\x7e])?", re.ASCII)
-_SHARED_ID = re.compile(r"[\x21-\x29\x2b\x2d-\x7e]{1,255}\*?|\*", re.ASCII)
 PROXY_SCHEMES = ("http", "https", "socks5")
 # Headers of framing and routing, those that the relay needs to read the answer, and credentials,
 # which belong into `keys`.
@@ -83,11 +82,27 @@ def upstream_name(value: str) -> str:
     return value
 
 
-def upstream_key(value: str) -> str:
-    """A credential that can stand in a header line."""
-    if not _HEADER_VALUE.fullmatch(value):
-        raise ValueError("must have 1 to 4096 visible ASCII characters and no space")
-    return value
+def _checked(pattern: re.Pattern[str], message: str) -> Callable[[str], str]:
+    def check(value: str) -> str:
+        if not pattern.fullmatch(value):
+            raise ValueError(message)
+        return value
+
+    return check
+
+
+upstream_key = _checked(
+    re.compile(r"[\x21-\x7e]{1,4096}", re.ASCII),
+    "must have 1 to 4096 visible ASCII characters and no space",
+)
+header_value = _checked(
+    re.compile(r"[\x21-\x7e](?:[\t\x20-\x7e]{0,4094}[\x21-\x7e])?", re.ASCII),
+    "must have 1 to 4096 printable ASCII characters and no space at an end",
+)
+shared_id = _checked(
+    re.compile(r"[\x21-\x29\x2b\x2d-\x7e]{1,255}\*?|\*", re.ASCII),
+    "must have 1 to 256 visible ASCII characters, no comma, and a * only at its end",
+)
 
 
 def header_name(value: str) -> str:
@@ -99,13 +114,6 @@ def header_name(value: str) -> str:
         remedy = "credentials go into keys" if "auth" in name or "key" in name else "leave it out"
         raise ValueError(f"is set by the gateway itself; {remedy}")
     return name
-
-
-def header_value(value: str) -> str:
-    """Return the value if it can be that of a header. Raises ValueError."""
-    if not _HEADER_TEXT.fullmatch(value):
-        raise ValueError("must have 1 to 4096 printable ASCII characters and no space at an end")
-    return value
 
 
 def password(value: str) -> str:
@@ -122,15 +130,6 @@ def password(value: str) -> str:
 def given_secret(value: str) -> str:
     """A secret of a key that its owner has already."""
     check_given(value)
-    return value
-
-
-def shared_id(value: str) -> str:
-    """An id, or the beginning of ids with `*` behind it."""
-    if not _SHARED_ID.fullmatch(value):
-        raise ValueError(
-            "must have 1 to 256 visible ASCII characters, no comma, and a * only at its end"
-        )
     return value
 
 
@@ -215,3 +214,23 @@ def ca_file(value: str) -> str:
     except (ssl.SSLError, ValueError):
         raise ValueError(f"the file {value} holds no certificates in PEM") from None
     return value
+
+
+def read_regular(path: str | os.PathLike[str], most_bytes: int) -> bytes:
+    """The content of a regular file. ValueError with the fact for anything else, and for a file of
+    more than `most_bytes`."""
+    try:
+        with open(path, "rb", opener=_open) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ValueError(f"{path} is not a regular file")
+            content = file.read(most_bytes + 1)
+    except OSError as error:
+        raise ValueError(f"the file {path} cannot be read: {error.strerror}") from None
+    if len(content) > most_bytes:
+        raise ValueError(f"the file {path} has more than {most_bytes} bytes")
+    return content
+
+
+def _open(path: str, flags: int) -> int:
+    # To open a FIFO waits for its writer otherwise, and a terminal may become the process's own.
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)

@@ -1,4 +1,5 @@
-"""Times as people type them: 90m, 24h, 7d; yesterday; 2026-11-21; RFC 3339. Pure."""
+"""Times as people type them: 90m, 24h, 7d; yesterday; 2026-11-21; RFC 3339. Windows of quotas and
+spend limits: UTC days, weeks from Monday, calendar months. Pure."""
 
 import datetime
 import re
@@ -8,6 +9,12 @@ WORDS = ("today", "yesterday", "this-month", "last-month")
 MAX_DURATION_S = 36_500 * UNITS_S["d"]
 MAX_INSTANT_MS = 253_402_300_799_999
 """The end of the year 9999, beyond which times cannot be written."""
+
+NEVER = "never"
+DAY = "day"
+WEEK = "week"
+MONTH = "month"
+WINDOWS = (DAY, WEEK, MONTH)
 
 _DURATION = re.compile(r"([0-9]{1,12})([smhd])", re.ASCII)
 _ZONED = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d+)?)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
@@ -22,32 +29,54 @@ def duration_s(text: str) -> int | None:
 
 
 def word_ms(text: str, now_ms: int) -> int | None:
-    """Return when the period of one of WORDS begins, in milliseconds, UTC; None: it is none of
-    them."""
+    """Return when the period of one of WORDS begins, in ms, UTC; None for another text."""
     if text not in WORDS:
         return None
     now = datetime.datetime.fromtimestamp(now_ms / 1000, datetime.UTC)
-    day = datetime.datetime.combine(now.date(), datetime.time(), datetime.UTC)
+    day = now.date()
     if text == "yesterday":
         day -= datetime.timedelta(1)
     elif text != "today":
         day = day.replace(day=1)
         if text == "last-month":
             day = (day - datetime.timedelta(1)).replace(day=1)
-    return round(day.timestamp() * 1000)
+    return _begin_ms(day)
 
 
 def moment_ms(text: str) -> int | None:
     """The milliseconds of a day (UTC) or of an RFC 3339 time with its zone; None: it is neither."""
     try:
         if _DATE.fullmatch(text):
-            day = datetime.date.fromisoformat(text)
-            moment = datetime.datetime.combine(day, datetime.time(), datetime.UTC)
+            at_ms = _begin_ms(datetime.date.fromisoformat(text))
         elif _ZONED.fullmatch(text):
-            moment = datetime.datetime.fromisoformat(text.upper())
+            at_ms = round(datetime.datetime.fromisoformat(text.upper()).timestamp() * 1000)
         else:
             return None
-        at_ms = round(moment.timestamp() * 1000)
     except ValueError:
         return None
     return at_ms if 0 <= at_ms <= MAX_INSTANT_MS else None
+
+
+def window_at(window: str, at_ms: int) -> tuple[int, int | None]:
+    """The window that a moment lies in: its first day (YYYYMMDD) and when it ends, in ms. A window
+    of `never` has the day 0 and no end. ValueError: no such window."""
+    if window == NEVER:
+        return 0, None
+    day = datetime.datetime.fromtimestamp(at_ms // 1000, datetime.UTC).date()
+    if window == DAY:
+        first, following = day, day + datetime.timedelta(1)
+    elif window == WEEK:
+        first = day - datetime.timedelta(day.weekday())
+        following = first + datetime.timedelta(7)
+    elif window == MONTH:
+        first = day.replace(day=1)
+        following = (first + datetime.timedelta(31)).replace(day=1)
+    else:
+        raise ValueError(f"there is no window {window!r}")
+    return int(first.strftime("%Y%m%d")), _begin_ms(following)
+
+
+def _begin_ms(day: datetime.date) -> int:
+    """Return when a UTC day begins."""
+    moment = datetime.datetime.combine(day, datetime.time(), datetime.UTC)
+    return round(moment.timestamp() * 1000)

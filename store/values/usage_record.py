@@ -15,14 +15,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import astuple
 
+from store.values import pricing
 from store.values.ids import ULID_CHARS, day_of
-from store.values.pricing import (
-    AmountError,
-    format_money,
-    format_multiplier,
-    parse_money,
-    prices_from_text,
-)
+from store.values.pricing import format_money, parse_money, prices_from_text
 from store.values.usage import TOKEN_COUNTS, Usage
 
 WALLET = "wallet"
@@ -38,10 +33,8 @@ CLOSE_TAG = "C"
 
 
 class Charge(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Part of a cost and who pays it: `wallet` or `subscription:PLAN`.
-
-    `account`: the id of a subscription's window; empty for the user's wallet.
-    """
+    """Part of a cost and who pays it: `wallet` or `subscription:PLAN`. `account`: the id of a
+    subscription's window; empty for the user's wallet."""
 
     to: str
     amount_nanos: int
@@ -233,10 +226,8 @@ def _day_of_block(block: str) -> int:
 
 
 def columns_of(records: Sequence[UsageRecord], recorded_ms: int) -> dict[str, Sequence[Any]]:
-    """Return the columns of usage_records, in their order, with a value for each record.
-
-    A sparse column that none of them fills is left out. At least one record.
-    """
+    """Return the columns of usage_records, in their order, with a value for each record. A sparse
+    column that none of them fills is left out. At least one record."""
     columns: dict[str, Sequence[Any]] = {
         **_columns(records),
         **_columns([record.usage for record in records]),
@@ -264,7 +255,7 @@ def _columns(rows: Sequence[CallFacts | Usage | UsageRecord]) -> dict[str, Seque
 def _prices_json(text: str) -> str:
     try:
         return prices_from_text(text).json
-    except AmountError:  # kept as it is: `usage verify` names the record
+    except pricing.AmountError:  # kept as it is: `usage verify` names the record
         return text
 
 
@@ -291,16 +282,13 @@ _decode_charges = msgspec.json.Decoder(list[_PublicCharge]).decode
 
 def to_public(row: Mapping[str, Any]) -> dict[str, Any]:
     """The public form of a row of usage_records (column name to value): FIELDS in order."""
-    public: dict[str, Any] = dict.fromkeys(FIELDS)
-    for name in FIELDS:
-        if name in row:
-            public[name] = row[name]
+    public: dict[str, Any] = {name: row.get(name) for name in FIELDS}
     public["started_at"] = rfc3339(row["started_ms"])
     public["recorded_at"] = rfc3339(row["recorded_ms"])
     public["stream"] = None if row["stream"] is None else bool(row["stream"])
     public["cost"] = format_money(row["cost_nanos"])
     if row["multiplier_ppm"] is not None:
-        public["multiplier"] = format_multiplier(row["multiplier_ppm"])
+        public["multiplier"] = pricing.format_multiplier(row["multiplier_ppm"])
     for name in ("prices", "charges", "reported_usage"):
         if row[name] is not None:
             public[name] = msgspec.json.decode(row[name])
@@ -315,13 +303,8 @@ _decode_attempts = msgspec.json.Decoder(list[AttemptRecord]).decode
 
 
 def _public_attempt(attempt: AttemptRecord) -> dict[str, Any]:
-    public: dict[str, Any] = {
-        "channel": attempt.channel,
-        "status": attempt.status,
-        "error": attempt.error,
-        "detail": attempt.detail,
-        "ms": attempt.ms,
-    }
+    names = ("channel", "status", "error", "detail", "ms")
+    public: dict[str, Any] = {name: getattr(attempt, name) for name in names}
     if attempt.dropped:
         public["dropped"] = list(attempt.dropped)
     return public

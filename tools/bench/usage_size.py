@@ -15,8 +15,7 @@ import click
 import msgspec
 import peewee
 
-from store.calls.usage_lookup import LOOK_BACK_MS, find
-from store.calls.usage_queries import Filters, export_rows, history, tail
+from store.calls.usage_queries import LOOK_BACK_MS, Filters, export_rows, find, history, tail
 from store.calls.usage_stats import stats
 from store.db.database import execute
 from store.db.partitions import following_day, next_day, prune

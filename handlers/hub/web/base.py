@@ -450,13 +450,14 @@ class Api(HubHandler):
     async def _find_token(self, token: str) -> None:
         await self.site.read_base_url(time.monotonic())
         self.signed_in = None
-        use = await self.site.store(tokens.find, token)
-        if use is None:
+        signed_in = await self.site.store(tokens.find, token)
+        if signed_in is None:
             return
+        scopes = signed_in.scopes or frozenset()
         needed = self.scope if self.request.method in ("GET", "HEAD") else self.change_scope
-        if needed not in use.scopes and "admin" not in use.scopes:
+        if needed not in scopes and "admin" not in scopes:
             raise Failure(HTTPStatus.FORBIDDEN, "forbidden", f"the token lacks the scope {needed}")
-        self._set_user(SignedIn(use.token_id, use.user_id, use.user, use.role, use.scopes))
+        self._set_user(signed_in)
 
 
 def bearer_of(authorization: str) -> str:

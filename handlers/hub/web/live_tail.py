@@ -18,8 +18,7 @@ from tornado.iostream import StreamClosedError
 
 from handlers.hub.web.base import Failure, HubHandler
 from handlers.hub.web.site import Busy
-from store.calls.reading.matching import matches
-from store.calls.usage_queries import Filters, Row, follow
+from store.calls.usage_queries import Filters, Row, follow, matches
 from store.db.database import database_ms, discard
 from store.values.errors import StoreError, StoreUnavailable
 

@@ -20,8 +20,8 @@ from store.db.tables.channels import FIRST_BYTE
 from store.money.ledger import charges_by_day
 from store.values.ids import DAY_MS, HOUR_MS, day_at, day_begin_ms
 from store.values.pricing import format_money, parse_money
+from store.values.times import MONTH, window_at
 from store.values.usage_record import OUTCOMES, rfc3339
-from store.values.windows import MONTH, window_at
 
 MIN_STREAMS = 20
 """Of fewer streams no percentile is returned: it would be chance."""
@@ -128,20 +128,11 @@ def sums_by(
 # ---- the calls of a user -------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class HourOfCalls:
-    """Calls that began in an hour, by how they ended."""
+@dataclass(slots=True)
+class SumsBar(CallSums):
+    """Calls that began in an hour or a day."""
 
-    at_ms: int
-    ok: int = 0
-    refused: int = 0
-    failed: int = 0
-    client_gone: int = 0
-
-    @property
-    def calls(self) -> int:
-        """Calls with any outcome."""
-        return self.ok + self.refused + self.failed + self.client_gone
+    at_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -156,7 +147,7 @@ class RecentCalls:
     """Calls of a user: of the last 24 hours by hour, of a week (today and the six days before), of
     today by model and key, the cost of yesterday up to this time, and the newest failures."""
 
-    hours: Sequence[HourOfCalls]
+    hours: Sequence[SumsBar]
     day: CallSums
     week: CallSums
     yesterday_nanos: int
@@ -188,19 +179,18 @@ def recent_calls(db: peewee.Database, user: str, at_ms: int) -> RecentCalls:
     )
 
 
-def _hours(db: peewee.Database, user: str, at_ms: int) -> tuple[list[HourOfCalls], set[str]]:
+def _hours(db: peewee.Database, user: str, at_ms: int) -> tuple[list[SumsBar], set[str]]:
     """Return the last 24 hours, the running one last, and the outcomes in them."""
     first_ms = at_ms - at_ms % HOUR_MS - (RECENT_HOURS - 1) * HOUR_MS
-    counts: dict[str, dict[str, int]] = {}
+    starts = range(first_ms, first_ms + RECENT_HOURS * HOUR_MS, HOUR_MS)
+    hours = {rfc3339(start): SumsBar(at_ms=start) for start in starts}
     outcomes = set()
     filters = Filters(user=user, since_ms=first_ms)
     for row in usage_stats.stats(db, ("hour", "outcome"), filters):
         outcomes.add(row["outcome"])
-        of_hour = counts.setdefault(row["hour"], dict.fromkeys(CLASSES, 0))
-        for name in CLASSES:
-            of_hour[name] += row[name]
-    starts = range(first_ms, first_ms + RECENT_HOURS * HOUR_MS, HOUR_MS)
-    return [HourOfCalls(start, **counts.get(rfc3339(start), {})) for start in starts], outcomes
+        if hour := hours.get(row["hour"]):
+            hour.add(row)
+    return list(hours.values()), outcomes
 
 
 def _yesterday(db: peewee.Database, user: str, at_ms: int) -> int:
@@ -241,8 +231,7 @@ def _failures(db: peewee.Database, user: str, since_ms: int, outcomes: set[str])
 
 @dataclass(frozen=True, slots=True)
 class KeyUsage:
-    """Calls of a key: of this month, of each of the last KEY_DAYS with calls, this month's models,
-    the newest calls."""
+    """Calls of a key: this month's sums and models, the last KEY_DAYS, the newest calls."""
 
     month: CallSums
     days: dict[str, CallSums]
@@ -256,8 +245,7 @@ class KeyUsage:
 
 
 def key_usage(db: peewee.Database, user: str, key_id: str, at_ms: int) -> KeyUsage:
-    """Return the usage of a key of a user. A heavy key has tens of thousands of sums: they are read
-    once."""
+    """Return the usage of a key of a user; its sums, which may be many, are read once."""
     first_day, _ = window_at(MONTH, at_ms)
     days_ms = at_ms - at_ms % DAY_MS - (KEY_DAYS - 1) * DAY_MS
     first_date = datetime.fromtimestamp(days_ms / 1000, UTC).date().isoformat()
@@ -281,8 +269,7 @@ def key_usage(db: peewee.Database, user: str, key_id: str, at_ms: int) -> KeyUsa
 
 @dataclass(frozen=True, slots=True)
 class DaySpend:
-    """The cost of calls of a UTC day (yyyymmdd) or of several, and the part that the wallet paid;
-    in nanos."""
+    """The cost of calls of a UTC day (yyyymmdd) or of several, and the wallet's part; in nanos."""
 
     day: int
     cost: int = 0

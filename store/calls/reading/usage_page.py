@@ -11,7 +11,7 @@ from typing import Any
 
 import peewee
 
-from store.calls.reading.sums import CallSums
+from store.calls.reading.sums import CallSums, SumsBar
 from store.calls.usage_queries import Filters, Row, conditions, page, rows_where, with_user
 from store.calls.usage_stats import Order, calls_to_read, stats
 from store.db.tables.usage import UsageRow
@@ -24,13 +24,6 @@ READ_AT_MOST = 100_000  # records read for sums
 SORTS: Mapping[str, Any] = {"cost": UsageRow.cost_nanos, "duration": UsageRow.duration_ms}
 SORTED_AT_MOST = 20_000  # calls; more are not sorted
 SEARCH_S = 0.15  # for calls of one page; the script goes on with the following ones
-
-
-@dataclass(slots=True)
-class SumsBar(CallSums):
-    """Calls of an hour or a day."""
-
-    at_ms: int = 0
 
 
 @dataclass(slots=True)

@@ -16,10 +16,8 @@ TOTAL = tuple(f"total_{bucket}" for bucket in _BUCKETS)
 
 
 class ChannelSums(Row):
-    """Results of the attempts of a channel, its probes, or the calls of a group, by model.
-
-    The columns of the histograms FIRST_BYTE and TOTAL are added below.
-    """
+    """Results of the attempts of a channel, its probes, or the calls of a group, by model. The
+    columns of the histograms FIRST_BYTE and TOTAL are added below."""
 
     span = CharField(WORD)
     at_s = BigIntegerField()

@@ -74,9 +74,7 @@ class FirstRunLink(Row):
 
 class OneTimeCodes(Row):
     """A user's authenticator: its sealed secret and the digests of unused recovery codes.
-
-    `last_step`: the last period whose code was taken. Not asked for until it is confirmed.
-    """
+    `last_step`: the last period whose code was taken. Not asked for until it is confirmed."""
 
     user_id = CharField(ID, primary_key=True)
     sealed = TextField()

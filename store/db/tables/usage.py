@@ -1,39 +1,21 @@
-"""Usage records, their roll-ups, journals, stored responses: what calls leave behind."""
+"""Usage records, roll-ups, journals, stored responses, wrong paths: what calls leave behind."""
 
 from typing import Any
 
-from peewee import (
-    BigIntegerField,
-    CharField,
-    CompositeKey,
-    IntegerField,
-    SmallIntegerField,
-    TextField,
-)
+import peewee
+from peewee import BigIntegerField, CharField, CompositeKey, IntegerField, TextField
 
+from store.db.tables import fields
 from store.db.tables.channels import FIRST_BYTE
-from store.db.tables.fields import (
-    ID,
-    MARK,
-    MODEL,
-    NAME,
-    TEXT,
-    WORD,
-    Beginning,
-    Digest,
-    Flag,
-    LongText,
-    Row,
-    SparseIndex,
-)
+from store.db.tables.fields import ID, MARK, MODEL, NAME, TEXT, WORD, Digest, Flag, Row
 from store.values.usage import TOKEN_COUNTS
+
+WRONG_PATH = 200
 
 
 class UsageRow(Row):
-    """One usage record; prices, charges, attempts and reported_usage are JSON text.
-
-    The token counts of a usage are added below.
-    """
+    """One usage record; prices, charges, attempts and reported_usage are JSON text. The token
+    counts of a usage are added below."""
 
     day = IntegerField()
     id = CharField(ID)
@@ -61,10 +43,10 @@ class UsageRow(Row):
     cost_nanos = BigIntegerField()
     billed_to = CharField(TEXT, null=True)
     charges = TextField()
-    reported_usage = LongText(null=True)
+    reported_usage = fields.LongText(null=True)
     ttft_ms = BigIntegerField(null=True)
     duration_ms = BigIntegerField(null=True)
-    attempts = LongText()
+    attempts = fields.LongText()
     client_request_id = CharField(TEXT, null=True)
     upstream_request_id = TextField(null=True)
     client_ip = CharField(MARK, null=True)
@@ -82,34 +64,37 @@ UsageRow.add_index(
     *(UsageRow.user, UsageRow.day, UsageRow.id, UsageRow.outcome, UsageRow.key_id),
     name="usage_caller",
 )
-UsageRow.add_index(SparseIndex(UsageRow, [UsageRow.client_request_id], name="usage_client_id"))
-_UPSTREAM_ID = Beginning(UsageRow.upstream_request_id, MARK)
-UsageRow.add_index(SparseIndex(UsageRow, [_UPSTREAM_ID], name="usage_upstream_id"))
+UsageRow.add_index(
+    fields.SparseIndex(UsageRow, [UsageRow.client_request_id], name="usage_client_id")
+)
+_UPSTREAM_ID = fields.Beginning(UsageRow.upstream_request_id, MARK)
+UsageRow.add_index(fields.SparseIndex(UsageRow, [_UPSTREAM_ID], name="usage_upstream_id"))
 
 
 class UsageSums(Row):
-    """Base of the roll-ups: what all of them sum up; no table.
+    """Base of the roll-ups: what all of them sum up; no table. FIRST_BYTE, a histogram of the first
+    bytes of streams, and the token counts of a usage are added to each below."""
 
-    FIRST_BYTE, a histogram of the first bytes of streams, and the token counts of a usage are added
-    to each below.
-    """
-
+    day = IntegerField()
     calls = BigIntegerField(default=0)
     cost_nanos = BigIntegerField(default=0)
 
 
-class UsageByKey(UsageSums):
-    """Sums of one hour, key, model, outcome, endpoint, error code and group; none is an empty
-    text."""
+class CalledSums(UsageSums):
+    """Base of the roll-ups by what was called and how it ended; no table."""
 
-    day = IntegerField()
-    hour = SmallIntegerField()
-    key_id = CharField(ID)
-    user = CharField(NAME)
     model = CharField(MODEL)
     outcome = CharField(WORD)
     endpoint = CharField(NAME, default="")
     error_code = CharField(MARK, default="")
+
+
+class UsageByKey(CalledSums):
+    """Sums of one hour, key, user, model, outcome, endpoint, error code, group; none is empty."""
+
+    hour = peewee.SmallIntegerField()
+    key_id = CharField(ID)
+    user = CharField(NAME)
     group = CharField(NAME, default="")
 
     class Meta:
@@ -124,16 +109,11 @@ UsageByKey.add_index(UsageByKey.key_id, UsageByKey.day, name="usage_by_key_key")
 UsageByKey.add_index(UsageByKey.user, UsageByKey.day, name="usage_by_key_user")
 
 
-class UsageByChannel(UsageSums):
+class UsageByChannel(CalledSums):
     """Sums of one hour, channel, model, outcome, endpoint and error code; none is an empty text."""
 
-    day = IntegerField()
-    hour = SmallIntegerField()
+    hour = peewee.SmallIntegerField()
     channel = CharField(NAME)
-    model = CharField(MODEL)
-    outcome = CharField(WORD)
-    endpoint = CharField(NAME, default="")
-    error_code = CharField(MARK, default="")
 
     class Meta:
         table_name = "usage_by_channel"
@@ -142,15 +122,10 @@ class UsageByChannel(UsageSums):
         )
 
 
-class UsageByDay(UsageSums):
+class UsageByDay(CalledSums):
     """Sums of one UTC day, channel, model, outcome, endpoint and error code."""
 
-    day = IntegerField()
     channel = CharField(NAME)
-    model = CharField(MODEL)
-    outcome = CharField(WORD)
-    endpoint = CharField(NAME, default="")
-    error_code = CharField(MARK, default="")
 
     class Meta:
         table_name = "usage_by_day"
@@ -160,7 +135,6 @@ class UsageByDay(UsageSums):
 class UsageByUser(UsageSums):
     """Sums of one UTC day, user, key, group and outcome."""
 
-    day = IntegerField()
     user = CharField(NAME)
     key_id = CharField(ID)
     group = CharField(NAME, default="")
@@ -174,15 +148,10 @@ class UsageByUser(UsageSums):
 UsageByUser.add_index(UsageByUser.user, UsageByUser.day, name="usage_by_user_user")
 
 
-class UsageByGroup(UsageSums):
+class UsageByGroup(CalledSums):
     """Sums of one UTC day, group, model, outcome, endpoint and error code."""
 
-    day = IntegerField()
     group = CharField(NAME, default="")
-    model = CharField(MODEL)
-    outcome = CharField(WORD)
-    endpoint = CharField(NAME, default="")
-    error_code = CharField(MARK, default="")
 
     class Meta:
         table_name = "usage_by_group"
@@ -219,9 +188,7 @@ class JournalRow(Row):
 
 class StoredResponse(Row):
     """Channel and upstream key of a response that its vendor keeps, and the user it belongs to.
-
-    `mark` is a digest of its id; `fingerprint` is empty for a channel without keys.
-    """
+    `mark` is a digest of its id; `fingerprint` is empty for a channel without keys."""
 
     mark = Digest()
     user_id = CharField(ID)
@@ -235,3 +202,21 @@ class StoredResponse(Row):
 
 
 StoredResponse.add_index(StoredResponse.expires_ms, name="stored_responses_expires")
+
+
+class WrongPath(Row):
+    """A path that calls with a known key asked for and that is no endpoint."""
+
+    key_id = CharField(ID)
+    method = CharField(WORD)
+    path = CharField(WRONG_PATH)
+    calls = BigIntegerField()
+    first_ms = BigIntegerField()
+    last_ms = BigIntegerField(index=True)
+    address = CharField(MARK)
+    agent = CharField(TEXT)
+    dismissed_ms = BigIntegerField(null=True)
+
+    class Meta:
+        table_name = "wrong_paths"
+        primary_key = CompositeKey("key_id", "method", "path")

@@ -1,22 +1,8 @@
 """Users and their API keys."""
 
-from peewee import BigIntegerField, CharField, CompositeKey
+from peewee import BigIntegerField, CharField
 
-from store.db.tables.fields import (
-    ID,
-    MARK,
-    NAME,
-    TEXT,
-    WORD,
-    Digest,
-    Flag,
-    Json,
-    Limited,
-    LongJson,
-    Row,
-)
-
-WRONG_PATH = 200
+from store.db.tables.fields import ID, NAME, TEXT, WORD, Digest, Flag, Json, Limited, LongJson, Row
 
 
 class User(Limited):
@@ -74,21 +60,3 @@ class KeySecret(Row):
 
 
 KeySecret.add_index(KeySecret.key_id, name="key_secrets_key")
-
-
-class WrongPath(Row):
-    """A path that calls with a known key asked for and that is no endpoint."""
-
-    key_id = CharField(ID)
-    method = CharField(WORD)
-    path = CharField(WRONG_PATH)
-    calls = BigIntegerField()
-    first_ms = BigIntegerField()
-    last_ms = BigIntegerField(index=True)
-    address = CharField(MARK)
-    agent = CharField(TEXT)
-    dismissed_ms = BigIntegerField(null=True)
-
-    class Meta:
-        table_name = "wrong_paths"
-        primary_key = CompositeKey("key_id", "method", "path")

@@ -9,7 +9,7 @@ import pytest
 from store.db.database import transaction
 from store.db.tables.money import Quota
 from store.values.fields import Instant
-from store.values.windows import window_at
+from store.values.times import window_at
 from tests.commands.conftest import UPSTREAM_KEY
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from store.db import audit
-from store.hub import low_balance
+from store.hub import notices
 from store.money import codes, wallet
 from store.values.ids import DAY_MS
 from tests.handlers.hub.overview_world import SEALING, book, call, edit, text_of, user_id
@@ -114,13 +114,13 @@ def test_the_ledger_page_by_page_and_as_csv(alice, carol, db):
 def test_a_low_balance_is_shown_below_the_amount_that_was_set(alice, db):
     alice.get("/wallet")
     assert alice.send("/wallet/low-balance", [("below", "12.50")]).status == 303
-    assert low_balance.threshold(db, user_id(db, "alice")) == 125 * 10**8
+    assert notices.low_balance(db, user_id(db, "alice")) == 125 * 10**8
     assert "Redeem a code" in alice.get("/wallet").text
     assert alice.get("/api/wallet").json["low"] is True
     wrong = alice.send("/wallet/low-balance", [("below", "much")])
     assert wrong.status == 400 and "Enter an amount" in wrong.text
     alice.send("/wallet/low-balance", [("below", "")])
-    assert low_balance.threshold(db, user_id(db, "alice")) is None
+    assert notices.low_balance(db, user_id(db, "alice")) is None
 
 
 def test_plans_have_their_window_and_who_pays_first_is_the_users_choice(alice, db, tmp_path):

@@ -8,7 +8,7 @@ import pytest
 
 from store.calls import rollups
 from store.calls.booking import OffsetMoved
-from store.db.database import execute, snapshot_read
+from store.db.database import execute, quoted, snapshot_read
 from store.db.partitions import prune
 from store.values.errors import StoreUnavailable
 from tests.support.stores import at_once, change
@@ -47,7 +47,7 @@ def contents(db):
     def read():
         found = []
         for table in rollups.TABLES:
-            names = rollups._names((*rollups._key(table), *rollups.COLUMNS))
+            names = quoted((*rollups._key(table), *rollups.COLUMNS))
             query = f'SELECT {names} FROM "{table._meta.table_name}"'
             found.append(sorted(tuple(row) for row in execute(db, query).fetchall()))
         return found

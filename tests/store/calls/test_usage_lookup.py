@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from store.calls.usage_lookup import MATCHES_MAX, cost_lines, find
+from store.calls.usage_queries import MATCHES_MAX, cost_lines, find
 from store.values.pricing import Prices, cost_nanos
 from tests.support.usage_records import NOW_MS, record, store
 

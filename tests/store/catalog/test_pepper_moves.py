@@ -3,8 +3,7 @@
 import pytest
 
 from store.admin.secret_use import pepper_use
-from store.catalog.keys import find_key
-from store.catalog.pepper_moves import PepperMoves
+from store.catalog.keys import PepperMoves, find_key
 from store.money import codes
 from store.values.errors import StoreUnavailable
 from store.values.key_secrets import digests
@@ -51,7 +50,7 @@ def test_what_waits_stays_while_the_store_is_away(applied, database, pepper, mon
         raise StoreUnavailable("away")
 
     with monkeypatch.context() as patch:
-        patch.setattr("store.catalog.pepper_moves.transaction", away)
+        patch.setattr("store.catalog.keys.database.transaction", away)
         with pytest.raises(StoreUnavailable):
             moves.write(database)
     moves.write(database)

@@ -2,8 +2,9 @@
 
 import pytest
 
-from store.catalog import recent_keys
+from store.catalog import keys
 from store.catalog.keys import Rotation, find_key, revoke, rotate, set_key_enabled
+from store.db import database as database_module
 from store.db.database import database_ms
 from store.db.tables.users import ApiKey
 from store.values.key_secrets import digests
@@ -14,8 +15,8 @@ NAMES = ("k1", "k2", "k3", "k4", "k5", "k6")  # the last one is the newest
 
 @pytest.fixture(autouse=True)
 def small_portions(monkeypatch):
-    monkeypatch.setattr(recent_keys, "PORTION", 2)
-    monkeypatch.setattr(recent_keys, "REST_S", 0)
+    monkeypatch.setattr(database_module, "PORTION", 2)
+    monkeypatch.setattr(keys, "REST_S", 0)
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def called(db, made, *calls):
 
 
 def read(db, limit=100):
-    portions = list(recent_keys.recent_keys(db, limit))
+    portions = list(keys.recent_keys(db, limit))
     assert all(len({entry.id for _, entry in portion}) <= 2 for portion in portions)
     return [key for portion in portions for key in portion]
 

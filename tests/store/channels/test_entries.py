@@ -1,7 +1,7 @@
 """By which entries channels can be asked, natively and translated."""
 
 from store.catalog.catalog import Group
-from store.channels.entries import Entries
+from store.channels.serving import Entries
 
 CHAT, RESPONSES, MESSAGES = "chat_completions", "responses", "messages"
 LOSSES = {(CHAT, MESSAGES): 2, (RESPONSES, MESSAGES): 1, (MESSAGES, CHAT): 1}

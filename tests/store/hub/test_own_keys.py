@@ -7,7 +7,7 @@ from store.db.database import database_ms, transaction
 from store.db.tables.money import Quota
 from store.db.tables.users import User
 from store.hub import own_keys
-from store.hub.key_groups import groups_for_keys, key_groups
+from store.hub.membership import groups_for_keys, key_groups
 from store.money.accounts import quota_at
 from store.values.ids import HOUR_MS, ulid
 from store.values.usage_record import Charge

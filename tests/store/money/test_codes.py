@@ -341,7 +341,7 @@ def test_a_refusal_of_the_wallet_leaves_the_code_unused(db, code, use):
 
 @pytest.mark.parametrize("booked", [True, False])
 def test_a_lost_reply_to_the_commit_counts_once(db, code, use, monkeypatch, booked):
-    real = codes.transaction
+    real = codes.database.transaction
     tries = []
 
     def transact(db, work):
@@ -352,7 +352,7 @@ def test_a_lost_reply_to_the_commit_counts_once(db, code, use, monkeypatch, book
             real(db, work)
         raise OutcomeUnknown("lost during commit")
 
-    monkeypatch.setattr(codes, "transaction", transact)
+    monkeypatch.setattr(codes.database, "transaction", transact)
     monkeypatch.setattr("store.money.wallet.COMMIT_PAUSE_S", 0)
     line = use(code.code)
     assert ledger(db, "alice") == [line]

@@ -8,8 +8,7 @@ from store.db import database as database_module
 from store.db.audit import AuditFilter, entries
 from store.db.nodes import note_seen
 from store.money.accounts import payment_of
-from store.money.books import verify
-from store.money.lease_upkeep import NODE_ALIVE_MS, NODE_SILENT_MS, Released, release_node
+from store.money.books import NODE_ALIVE_MS, NODE_SILENT_MS, Released, release_node, verify
 from store.money.wallet import Movement, credit, show
 from store.values.errors import NotFound, Refused
 from store.values.ids import now_ms

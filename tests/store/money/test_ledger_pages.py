@@ -3,7 +3,7 @@
 import pytest
 
 from store.admin.export import show
-from store.hub import low_balance
+from store.hub import notices
 from store.money import ledger, subscriptions, wallet
 from store.money.accounts import quota_at
 from store.values.errors import Refused
@@ -90,6 +90,6 @@ def test_the_order_is_the_users(database, editor, alice, order, names):
 
 def test_the_notice_of_a_low_balance(database, alice):
     for below in (None, 5 * 10**9, 0, None):
-        if below is not None or low_balance.threshold(database, alice) is not None:
-            low_balance.set_threshold(database, alice, below)
-        assert low_balance.threshold(database, alice) == below
+        if below is not None or notices.low_balance(database, alice) is not None:
+            notices.set_low_balance(database, alice, below)
+        assert notices.low_balance(database, alice) == below

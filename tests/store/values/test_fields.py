@@ -4,8 +4,8 @@ from decimal import Decimal
 
 import pytest
 
+from store.values import texts
 from store.values.fields import (
-    NAME,
     Boolean,
     Choice,
     HeaderMap,
@@ -18,9 +18,11 @@ from store.values.fields import (
     OptionMap,
     PriceTable,
     Sealed,
+    Text,
 )
 from store.values.pricing import format_money, parse_money
 
+NAME = Text(texts.name)
 MONEY = Number(parse_money, format_money)
 INTEGER = Integer(0, 10)
 SEALED = Sealed("token")

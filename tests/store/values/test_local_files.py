@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from store.values.local_files import read_regular
+from store.values.texts import read_regular
 
 
 def test_a_regular_file_to_its_bound(tmp_path):

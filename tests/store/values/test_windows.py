@@ -4,7 +4,7 @@ import datetime
 
 import pytest
 
-from store.values.windows import window_at
+from store.values.times import window_at
 
 
 def ms(text):

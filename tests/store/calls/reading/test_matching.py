@@ -2,8 +2,7 @@
 
 import pytest
 
-from store.calls.reading.matching import matches
-from store.calls.usage_queries import Filters, history
+from store.calls.usage_queries import Filters, history, matches
 from tests.support.usage_records import MONDAY_MS, record, store
 
 CHOICES = (
