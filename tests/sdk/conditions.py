@@ -4,16 +4,13 @@
 caller gets, `extra_headers` which headers it has, by the table of `dialects.REFUSALS`.
 """
 
-import http.client
-import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from tests.sdk.world import ALIAS, FAMILIES, LACKS, TIMEOUT_S, World
+from tests.sdk.world import ALIAS, FAMILIES, LACKS, World
 from tests.support.dialects import REFUSALS
-from tests.support.gateway import HOST
 
 RETRIES = 2
 # Ways in which a vendor may put the channel aside: further tries are then told the same by us.
@@ -26,7 +23,6 @@ KEY = "{key}"
 ALL = tuple(FAMILIES)
 C, R, M, G = ALL
 OPENAI_FAMILIES, NAMED = (C, R), (C, R, M)  # of one SDK; with the model in the body
-CALL = "/v1/models/tea:generateContent"
 # In raw bodies: the name of the field with the user's words, and the field as a whole.
 FIELD = {C: b"messages", R: b"input", M: b"messages", G: b"contents"}
 WORDS = {
@@ -98,7 +94,6 @@ ASKS = (
         families=NAMED),
     Ask("E03", "wrong checksum", secret="sk-slc-wtdmw3wfjq7hwmow5gn4getaf52sbygm6b4m3ub"),
     Ask("E03", "nobody's", secret="a-key-that-was-never-made"),
-    Ask("E03", "before the model is looked at", secret="a-key-never-made-2", model="no-such"),
     Ask("E03", "the other header is right", families=(G,),
         headers={"x-goog-api-key": "a-key-never-made-3", "Authorization": f"Bearer {KEY}"}),
     Ask("E04", "disabled", key="disabled"),
@@ -117,13 +112,7 @@ ASKS = (
     Ask("E10", "missing", content=b'{"<field>":[]}', families=NAMED),
     Ask("E10", "not in the path", path={G: "/v1/models/:generateContent"}, families=(G,)),
     Ask("E11", "cut", content=b'{"model":"tea","<field>":['),
-    Ask("E11", "an array", content=b'["model","tea"]'),
-    Ask("E11", "not UTF-8", content=b'{"model":"\xff","<field>":[]}'),
-    Ask("E11", "empty", content=b""),
     Ask("E12", "words are a number", content=b'{"model":"tea","max_tokens":9,"<field>":7}'),
-    Ask("E12", "words twice", content=b"{<words>,<words>}"),
-    Ask("E12", "stream is a number", body={"stream": 1}, families=NAMED),
-    Ask("E12", "model twice", content=b'{"model":"tea","model":"tea",<words>}', families=NAMED),
     Ask("E13", "no words", content=b'{"model":"tea","max_tokens":9}'),
     Ask("E13", "max_tokens", content=b'{"model":"tea",<words>}', families=(M,)),
     Ask("E14", "in the background", body={"background": True}, families=(R,)),
@@ -143,8 +132,6 @@ ASKS = (
     vendor("E21", "its words", f'status=400 message="{GEMINI_TOO_LONG}"', families=(G,)),
     vendor("E21", "figures", f'status=400 message="{OPENAI_TOO_LONG}"', families=OPENAI_FAMILIES),
     vendor("E22", "400", 'status=400 message="top_p: out of range"'),
-    vendor("E22", "413", "status=413"),
-    vendor("E22", "422 as text", "status=422 body=text"),
     vendor("E22", "streamed", "status=400", stream=True),
     vendor("E23", "code", "status=400 code=content_policy_violation", families=OPENAI_FAMILIES),
     vendor("E23", "words", 'status=400 message="blocked by the content policy"'),
@@ -162,22 +149,17 @@ ASKS = (
     vendor("E25", "429 for hours", "status=429 retry_after=7200", retry_after="60"),
     vendor("E25", "streamed", "status=429", stream=True),
     vendor("E26", "500", "status=500"),
-    vendor("E26", "524 as a page", "status=524 body=html"),
     vendor("E26", "reset", "reset_before_head"),
-    vendor("E26", "closed", "close_before_head"),
     vendor("E26", "error inside 200", "error200"),
     vendor("E26", "a whole answer cut short", "cut=40"),
     vendor("E27", "503", "status=503"),
-    vendor("E27", "529", "status=529"),
     vendor("E27", "streamed", "status=503", stream=True),
     vendor("E28", "504", "status=504"),
     vendor("E28", "silent", "stall_before_head"),
     Ask("E29", "refused", model="closed"),
     Ask("E29", "streamed", model="closed-too", stream=True),
     vendor("E30", "a page", "html200"),
-    vendor("E30", "nothing", "empty200"),
     vendor("E30", "other JSON", "json200"),
-    vendor("E30", "redirect", "redirect"),
     vendor("E30", "streamed page", "html200", stream=True),
     vendor("E30", "garbage first", "garbage=0", stream=True),
     Ask("E31", "unknown",
@@ -294,22 +276,6 @@ def headers_of(ask: Ask, key: str, tag: str, omitted: object) -> dict[str, Any]:
     return {"X-Client-Request-Id": tag, **filled}
 
 
-def late_body(world: World, path: str) -> tuple[int, dict[str, str], Any]:
-    """(status, headers, decoded body) when an announced body does not come: no SDK does so."""
-    connection = http.client.HTTPConnection(HOST, world.gateway.port, timeout=TIMEOUT_S)
-    try:
-        connection.putrequest("POST", path)
-        connection.putheader("Authorization", f"Bearer {world.keys['main']}")
-        connection.putheader("Content-Type", JSON)
-        connection.putheader("Content-Length", "100")
-        connection.endheaders(b'{"model":')
-        answer = connection.getresponse()
-        headers = {name.lower(): value for name, value in answer.getheaders()}
-        return answer.status, headers, json.loads(answer.read())
-    finally:
-        connection.close()
-
-
 def check_trace(world: World, ask: Ask, outcome: Outcome, records: Mapping[str, Any]) -> None:
     """The vendor was asked as often as it had to be, and each call left its record."""
     calls = len(outcome.answers)
@@ -318,7 +284,7 @@ def check_trace(world: World, ask: Ask, outcome: Outcome, records: Mapping[str, 
     if ask.how in ASIDE:
         # How soon that counts for the tries behind the first is for relay/test_last_resort.py.
         assert 1 <= reached <= expected
-    elif ask.how in ("reset", "closed"):
+    elif ask.how == "reset":
         # A kept connection that has died looks the same, so the request may be sent once more.
         assert reached >= expected
     else:

@@ -1,26 +1,12 @@
 """The official anthropic SDK, as people use it, against a real gateway before a scripted vendor."""
 
-import json
-
 import anthropic
 import pytest
 
-from tests.sdk.sdks import PDF_BASE64, PIXEL_BASE64, Kettle
+from tests.sdk.sdks import PDF_BASE64, PIXEL_BASE64
 from tests.sdk.world import MODELS_OF_ALICE, TIMEOUT_S
 
 FAMILY = "messages"
-TOOLS = [
-    {
-        "name": name,
-        "description": f"The {name} of a harbour.",
-        "input_schema": {
-            "type": "object",
-            "properties": {"harbour": {"type": "string"}, "day": {"type": "integer"}},
-        },
-    }
-    for name in ("get_weather", "get_tide")
-]
-BOTH_TOOLS = "Call get_weather and get_tide"
 
 
 def user(text):
@@ -66,19 +52,6 @@ def test_helper_accumulates(client):
 # ---- tools, images, structures, thinking ---------------------------------------------------------
 
 
-def test_tools_in_parallel_streamed(client):
-    with client.messages.stream(
-        model="tea", max_tokens=500, messages=user(BOTH_TOOLS), tools=TOOLS
-    ) as stream:
-        pieces = [event.partial_json for event in stream if event.type == "input_json"]
-        whole = stream.get_final_message()
-    assert [block.name for block in whole.content] == ["get_weather", "get_tide"]
-    assert [block.input for block in whole.content] == [{"harbour": "demo", "day": 7}] * 2
-    assert len({block.id for block in whole.content}) == 2
-    assert "".join(pieces) == 2 * json.dumps({"harbour": "demo", "day": 7})
-    assert whole.stop_reason == "tool_use"
-
-
 def source(kind, data):
     return {"type": "base64", "media_type": kind, "data": data}
 
@@ -97,15 +70,6 @@ def test_media(client, world, word, part):
     )
     assert word in answer.content[0].text
     assert part["source"]["data"] in world.asked(word)["body"]
-
-
-def test_structured_output(client):
-    asked = {"model": "tea", "max_tokens": 200, "messages": user("a kettle")}
-    asked["output_format"] = Kettle
-    with client.messages.stream(**asked) as stream:
-        streamed = stream.get_final_message()
-    for answer in (client.messages.parse(**asked), streamed):
-        assert answer.parsed_output == Kettle(name="demo", cups=7)
 
 
 # ---- counts and lists ----------------------------------------------------------------------------

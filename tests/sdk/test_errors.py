@@ -14,33 +14,27 @@ from google import genai
 from google.genai import errors, types
 
 from tests.sdk.conditions import (
-    CALL,
     JSON,
     RETRIES,
     UNRECORDED,
     Ask,
-    C,
     G,
     M,
     Outcome,
     Perform,
-    R,
     asks_of,
     check_trace,
     conditions_of,
     expected_of,
     extra_headers,
     headers_of,
-    late_body,
     perform_all,
 )
 from tests.sdk.sdks import SDKS, Sdk
 from tests.sdk.world import FAMILIES, TIMEOUT_S, TLS, Wire, World
 from tests.support.dialects import REFUSALS, SPECIAL_HEADERS
 
-LATE_PATHS = {C: "/v1/chat/completions", R: "/v1/responses", M: "/v1/messages", G: CALL}
 CASES = [(family, ask) for family in FAMILIES for ask in asks_of(family)]
-every_family = pytest.mark.parametrize("family", FAMILIES)
 CREDENTIAL = "x-goog-api-key"
 AT_ONCE = types.HttpRetryOptions(attempts=RETRIES + 1, initial_delay=0.01, jitter=0)
 
@@ -179,24 +173,6 @@ def check_headers(family, ask, outcome):
         assert outcome.raised.body["request_id"] == last
 
 
-@every_family
-def test_a_body_that_does_not_come(world, family):
-    """E36."""
-    status, headers, body = late_body(world, LATE_PATHS[family])
-    assert (status, headers["connection"]) == (408, "close")
-    error = body["error"]
-    if family == G:
-        assert error["status"] == "DEADLINE_EXCEEDED"
-    elif family == M:
-        assert (body["type"], error["type"]) == ("error", "timeout_error")
-        assert body["request_id"] == headers["request-id"]
-    else:
-        assert (error["type"], error["code"]) == ("invalid_request_error", "request_timeout")
-    record = world.gateway.record(headers["x-request-id"])
-    assert (record["outcome"], record["error_code"]) == ("refused", "request_timeout")
-    assert record["status"] == 408
-
-
-@every_family
+@pytest.mark.parametrize("family", FAMILIES)
 def test_no_ask_is_missing(family):
     assert {ask.condition for ask in asks_of(family)} == conditions_of(family)

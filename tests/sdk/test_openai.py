@@ -6,15 +6,11 @@ import time
 import openai
 import pytest
 
-from tests.sdk.sdks import IMAGE_URL, PDF_BASE64, PDF_URL, PIXEL_BASE64, Kettle, Tide, Weather
+from tests.sdk.sdks import IMAGE_URL, PDF_BASE64, PDF_URL, PIXEL_BASE64
 from tests.sdk.world import TIMEOUT_S
 
 FAMILY = "chat_completions"
 LEAVES_WITHIN_MS = 500
-
-
-TOOLS = [openai.pydantic_function_tool(Weather), openai.pydantic_function_tool(Tide)]
-BOTH_TOOLS = "Tell me Weather and Tide"
 
 
 def user(text):
@@ -59,25 +55,6 @@ def test_helper_accumulates(client):
     assert whole.model == "tea"
 
 
-# ---- tools, images, structures, reasoning --------------------------------------------------------
-
-
-def test_tools_in_parallel_streamed(client):
-    with client.chat.completions.stream(
-        model="tea", messages=user(BOTH_TOOLS), tools=TOOLS
-    ) as stream:
-        done = [event for event in stream if event.type == "tool_calls.function.arguments.done"]
-        whole = stream.get_final_completion()
-    calls = whole.choices[0].message.tool_calls
-    assert [event.name for event in done] == ["Weather", "Tide"]
-    assert [call.function.parsed_arguments for call in calls] == [
-        Weather(harbour="demo"),
-        Tide(harbour="demo", day=7),
-    ]
-    assert len({call.id for call in calls}) == 2
-    assert whole.choices[0].finish_reason == "tool_calls"
-
-
 @pytest.mark.parametrize(
     ("word", "part", "data"),
     [
@@ -96,16 +73,6 @@ def test_media(client, world, word, part, data):
     )
     assert word in answer.choices[0].message.content
     assert data in world.asked(word)["body"]
-
-
-def test_structured_output(client):
-    asked = {"model": "tea", "messages": user("a kettle"), "response_format": Kettle}
-    plain = client.chat.completions.parse(**asked)
-    with client.chat.completions.stream(**asked) as stream:
-        list(stream)
-        streamed = stream.get_final_completion()
-    for answer in (plain, streamed):
-        assert answer.choices[0].message.parsed == Kettle(name="demo", cups=7)
 
 
 # ---- bytes and headers ---------------------------------------------------------------------------

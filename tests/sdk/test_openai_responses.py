@@ -5,7 +5,7 @@ from decimal import Decimal
 import openai
 import pytest
 
-from tests.sdk.sdks import IMAGE_URL, PDF_BASE64, PDF_URL, PIXEL_BASE64, Kettle, Tide, Weather
+from tests.sdk.sdks import IMAGE_URL, PDF_BASE64, PDF_URL, PIXEL_BASE64, Tide, Weather
 from tests.sdk.world import ALIAS, TIMEOUT_S, counts_of
 
 BOTH_TOOLS = "Tell me Weather and Tide"
@@ -78,18 +78,6 @@ def test_helper_accumulates(client):
 # ---- tools, images, files, structures, reasoning -------------------------------------------------
 
 
-def test_tools_in_parallel_streamed(client):
-    tools = [openai.pydantic_function_tool(kind) for kind in (Weather, Tide)]
-    flat = [{"type": "function", **tool["function"]} for tool in tools]
-    with client.responses.stream(model="tea", input=BOTH_TOOLS, tools=flat) as stream:
-        events = list(stream)
-        whole = stream.get_final_response()
-    done = [event for event in events if event.type == "response.function_call_arguments.done"]
-    assert [Weather.model_validate_json(e.arguments).harbour for e in done] == ["demo", "demo"]
-    assert [item.name for item in whole.output] == ["Weather", "Tide"]
-    assert len({item.call_id for item in whole.output}) == 2
-
-
 @pytest.mark.parametrize("stream", [False, True])
 def test_custom_tools(client, stream):
     talk = [user(words("Write into the logbook"))]
@@ -132,14 +120,6 @@ def test_media(client, world, word, part, data):
     answer = client.responses.create(model="tea", input=[user(words(word), part)])
     assert word in answer.output_text
     assert data in world.asked(word)["body"]
-
-
-def test_structured_output(client):
-    asked = {"model": "tea", "input": "a kettle", "text_format": Kettle}
-    with client.responses.stream(**asked) as stream:
-        streamed = stream.get_final_response()
-    for answer in (client.responses.parse(**asked), streamed):
-        assert answer.output_parsed == Kettle(name="demo", cups=7)
 
 
 # ---- counts, compaction, what is stored, lists ---------------------------------------------------

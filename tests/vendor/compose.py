@@ -123,12 +123,10 @@ class Composer:
 
     def _error(self, status: int) -> Answer:
         refusal = self._refusal(status)
-        message = refusal.message.encode()
         if self.script.body == "html":
+            message = refusal.message.encode()
             page = HTML_PAGE.replace(b"Not the answer you asked for", message)
             return plain_answer(status, HTML_TYPE, page)
-        if self.script.body == "text":
-            return plain_answer(status, "text/plain; charset=utf-8", message)
         return json_answer(status, self.family.refusal(refusal, self.request_id))
 
     def _usual(self) -> Answer:

@@ -116,7 +116,7 @@ class Script:
     big_headers: int | None = _number(1, HEADERS_KIBIBYTES_MAX)
     # Errors of the vendor.
     status: int | None = _number(400, 599)
-    body: str | None = _choice("html", "text")
+    body: str | None = _choice("html")
     type: str | None = _text()
     code: str | None = _text()
     message: str | None = _text()

@@ -167,14 +167,7 @@ def test_other_refusals():
 
 @pytest.mark.parametrize(
     ("ids", "good"),
-    [
-        (("1", "2"), True),
-        (("2", "1"), True),
-        ((None, None), True),
-        (("1", None), True),
-        (("1", "1"), False),
-        (("1", "3"), False),
-    ],
+    [(("2", "1"), True), (("1", None), True), (("1", "1"), False), (("1", "3"), False)],
 )
 def test_ids_of_calls(ids, good):
     calls = [{"functionCall": {"id": name, "name": "f"}} for name in ("1", "2")]
@@ -198,12 +191,8 @@ def signed(value=SIGNATURE):
     ("contents", "words"),
     [
         ([user(TEXT), model(signed()), user(ANSWER)], None),
-        ([user(TEXT), model(signed(), CALL), user(ANSWER, ANSWER)], None),
         ([user(TEXT), model(signed("skip_thought_signature_validator")), user(ANSWER)], None),
-        ([user(TEXT), model(signed("context_engineering_is_the_way_to_go")), user(ANSWER)], None),
         ([user(TEXT), model(CALL), user(ANSWER), model(TEXT), user(TEXT)], None),
-        ([user(TEXT), model(CALL), user(ANSWER, TEXT)], None),
-        ([user(TEXT), model(signed()), user(ANSWER), model(signed()), user(ANSWER)], None),
         ([user(TEXT), model(CALL), user(ANSWER)], "missing a thought_signature.*`f`"),
         ([user(TEXT), model(CALL, signed()), user(ANSWER, ANSWER)], "missing"),
         ([user(TEXT), model(signed("")), user(ANSWER)], "missing"),
@@ -263,9 +252,7 @@ for _ in range(200):
     ("value", "place", "name"),
     [
         ({"foo": 1}, "", "foo"),
-        ({CONFIG: {"maxTokens": 1}}, "generation_config", "maxTokens"),
         ({"contents": [{"parts": [{"txt": ""}]}]}, "contents[0].parts[0]", "txt"),
-        ({"contents": [{"content": "x"}]}, "contents[0]", "content"),
         (
             {CONFIG: {"responseSchema": {"properties": {"a": {"$ref": "#"}}}}},
             "generation_config.response_schema.properties[0].value",
@@ -280,58 +267,17 @@ def test_unknown_fields(value, place, name):
 
 
 @pytest.mark.parametrize(
-    ("message", "value", "expected"),
-    [
-        ("GenerationConfig", {"temperature": 1}, {"temperature": 1.0}),
-        ("GenerationConfig", {"temperature": "1e-1"}, {"temperature": 0.1}),
-        ("GenerationConfig", {"topK": 64.0, "top_p": "0.5"}, {"topK": 64, "topP": 0.5}),
-        ("GenerationConfig", {"topK": "64", "seed": -(2**31)}, {"topK": 64, "seed": -(2**31)}),
-        ("GenerationConfig", {"stopSequences": "a"}, {"stopSequences": ["a"]}),
-        ("GenerationConfig", {"responseModalities": ["text"]}, {"responseModalities": ["TEXT"]}),
-        ("GenerationConfig", {"speechConfig": {"any": [1]}}, {"speechConfig": {"any": [1]}}),
-        (
-            "GenerateContentRequest",
-            {"generation_config": {"thinking_config": {"includeThoughts": True}}, "tools": None},
-            {CONFIG: {"thinkingConfig": {"includeThoughts": True}}},
-        ),
-        ("GenerateContentRequest", {"labels": {"aB": "c"}}, {"labels": {"aB": "c"}}),
-        (
-            "GenerateContentRequest",
-            {"contents": {"parts": TEXT}, "store": None},
-            {"contents": [{"parts": [TEXT]}]},
-        ),
-        *(
-            ("Blob", {"data": text}, {"data": b"\xfb\xef\xbe\xff"})
-            for text in ("++++/w==", "++++/w", "----_w==", "----_w")
-        ),
-    ],
-)
-def test_values_that_are_read(message, value, expected):
-    found = read_message(message, value)
-    assert repr(found) == repr(expected)
-
-
-@pytest.mark.parametrize(
     ("message", "value", "place", "problem"),
     [
         *(
             ("GenerationConfig", {"temperature": value}, "temperature", "TYPE_FLOAT")
-            for value in ("warm", True, "Infinity", 10**400, float("inf"), {})
+            for value in ("warm", True, float("inf"))
         ),
-        *(
-            ("GenerationConfig", {"topK": value}, "top_k", "TYPE_INT32")
-            for value in (1.5, "1.5", 2**31, False, float("inf"))
-        ),
-        *(
-            ("GenerationConfig", {"responseLogprobs": value}, "response_logprobs", "TYPE_BOOL")
-            for value in ("true", 1)
-        ),
+        *(("GenerationConfig", {"topK": value}, "top_k", "TYPE_INT32") for value in (1.5, 2**31)),
+        ("GenerationConfig", {"responseLogprobs": 1}, "response_logprobs", "TYPE_BOOL"),
         ("GenerationConfig", {"responseMimeType": 5}, "response_mime_type", "TYPE_STRING"),
         ("GenerationConfig", {"stopSequences": [None]}, "stop_sequences[0]", "TYPE_STRING"),
-        *(
-            ("GenerationConfig", {"mediaResolution": value}, "media_resolution", "MediaResolution")
-            for value in ("HUGE", 9)
-        ),
+        ("GenerationConfig", {"mediaResolution": "HUGE"}, "media_resolution", "MediaResolution"),
         ("GenerationConfig", {"speechConfig": "x"}, "speech_config", "Struct"),
         ("GenerationConfig", {"thinkingConfig": "x"}, "thinking_config", "ThinkingConfig"),
         ("GenerationConfig", {"topP": 1, "top_p": 1}, "", "already set"),

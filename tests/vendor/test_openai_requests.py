@@ -268,23 +268,6 @@ def test_responses_that_are_not_found(changes):
 
 
 @pytest.mark.parametrize(
-    ("changes", "code"),
-    [
-        ({"stop": "x"}, "unknown_parameter"),
-        ({"previous_response_id": "resp_0"}, "previous_response_not_found"),
-        ({"input.3.encrypted_content": "x"}, "invalid_encrypted_content"),
-        ({"tools.0.strict": True}, "invalid_function_parameters"),
-        ({"text": text_format(strict=True, schema=SCHEMA)}, "invalid_json_schema"),
-        ({"input": ABSENT}, "missing_required_parameter"),
-    ],
-)
-def test_codes_of_responses(changes, code):
-    with pytest.raises(Refusal) as caught:
-        read_responses(changed(ASKED, changes))
-    assert caught.value.code == code
-
-
-@pytest.mark.parametrize(
     ("task", "body", "place"),
     [
         ("count", {"input": "hi", "personality": "friendly"}, None),

@@ -43,14 +43,6 @@ def test_a_session():
     assert calls(GO, *CALLED, "content-of-b", tools=(became,)) == [("patch", '{"text": "a line"}')]
 
 
-def test_what_is_no_step_of_a_session():
-    assert turn("Hello") is None
-    assert turn(GO, tools=()) is None
-    assert turn(GO, *CALLED, sessions.marker([{"say": "Later."}])).say == "Later."
-    schema = {"parameters": {"properties": {"type": {"type": "string"}}}}
-    assert len(calls(GO, schema)) == 2
-
-
 @pytest.mark.parametrize(
     ("history", "tools", "problem"),
     [
