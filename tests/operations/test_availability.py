@@ -4,10 +4,10 @@ import pytest
 
 from operations import availability
 from operations.availability import Availability
+from store.catalog.catalog import Group
 from store.channels.offers import Offering
 from store.channels.serving import ServingChannel
 from store.channels.status import AVAILABLE, DISABLED, DOWN, Status
-from tests.support.groups import group
 
 
 @pytest.fixture
@@ -25,7 +25,8 @@ def able():
         Status("coding", "kimi", DOWN, since_ms=7, retry_ms=9),
     ]
     multipliers = {"default": 1_000_000, "coding": 800_000, "batch": 500_000}
-    groups = {name: group(name, ppm) for name, ppm in multipliers.items()}
+    entries = frozenset({"chat_completions"})
+    groups = {name: Group(name, ppm, None, entries, False) for name, ppm in multipliers.items()}
     channels = [ServingChannel(*served), ServingChannel(*others)]
     return Availability(Offering(0, groups, {}, channels, statuses, {}))
 

@@ -22,6 +22,12 @@ IMAGE_URL = f"data:image/png;base64,{PIXEL_BASE64}"
 PDF_URL = f"data:application/pdf;base64,{PDF_BASE64}"
 
 
+def openai_client(world: World, **options: Any) -> openai.OpenAI:
+    """Return a client of the key main, where the options name no other."""
+    options = {"api_key": world.keys["main"], "base_url": world.base_url + "/v1", **options}
+    return openai.OpenAI(timeout=TIMEOUT_S, **options)
+
+
 class Kettle(BaseModel):
     """What structured answers are parsed into."""
 

@@ -6,8 +6,7 @@ import time
 import openai
 import pytest
 
-from tests.sdk.sdks import IMAGE_URL, PDF_BASE64, PDF_URL, PIXEL_BASE64
-from tests.sdk.world import TIMEOUT_S
+from tests.sdk.sdks import IMAGE_URL, PDF_BASE64, PDF_URL, PIXEL_BASE64, openai_client
 
 FAMILY = "chat_completions"
 LEAVES_WITHIN_MS = 500
@@ -17,14 +16,9 @@ def user(text):
     return [{"role": "user", "content": text}]
 
 
-def make_client(world, **options):
-    options = {"api_key": world.keys["main"], "base_url": world.base_url + "/v1", **options}
-    return openai.OpenAI(timeout=TIMEOUT_S, **options)
-
-
 @pytest.fixture(scope="module")
 def client(world):
-    with make_client(world) as made:
+    with openai_client(world) as made:
         yield made
 
 

@@ -5,8 +5,16 @@ from decimal import Decimal
 import openai
 import pytest
 
-from tests.sdk.sdks import IMAGE_URL, PDF_BASE64, PDF_URL, PIXEL_BASE64, Tide, Weather
-from tests.sdk.world import ALIAS, TIMEOUT_S, counts_of
+from tests.sdk.sdks import (
+    IMAGE_URL,
+    PDF_BASE64,
+    PDF_URL,
+    PIXEL_BASE64,
+    Tide,
+    Weather,
+    openai_client,
+)
+from tests.sdk.world import ALIAS, counts_of
 
 BOTH_TOOLS = "Tell me Weather and Tide"
 
@@ -32,21 +40,16 @@ def words(text):
     return {"type": "input_text", "text": text}
 
 
-def make_client(world, **options):
-    options = {"api_key": world.keys["main"], "base_url": world.base_url + "/v1", **options}
-    return openai.OpenAI(timeout=TIMEOUT_S, **options)
-
-
 @pytest.fixture(scope="module")
 def client(world):
-    with make_client(world) as made:
+    with openai_client(world) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def solo(world):
     """A client whose group has one channel: what that has stored can be named."""
-    with make_client(world, api_key=world.keys["solo"]) as made:
+    with openai_client(world, api_key=world.keys["solo"]) as made:
         yield made
 
 
@@ -160,7 +163,7 @@ def test_stored_responses(solo, world):
 def test_cancel(solo, world):
     """Only one that runs in the background can be cancelled, and such a one is made at the vendor,
     for a gateway could not bill it: so it was given to nobody here."""
-    with make_client(world, base_url=world.upstream.url + "/v1") as at_the_vendor:
+    with openai_client(world, base_url=world.upstream.url + "/v1") as at_the_vendor:
         made = at_the_vendor.responses.create(model=ALIAS, input="no hurry", background=True)
     assert made.status == "queued"
     for ask_for in (solo.responses.cancel, solo.responses.retrieve):

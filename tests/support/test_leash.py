@@ -60,7 +60,10 @@ def services() -> list[str]:
     return [name for name, program in known.items() if shutil.which(program, path=path)]
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+LATER = (pytest.param(how, marks=pytest.mark.long) for how in (signal.SIGINT, signal.SIGTERM))
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, *LATER])
 def test_nothing_outlives_interrupted_tests(tmp_path, how):
     told = tmp_path / "pids"
     (tmp_path / "test_inner.py").write_text(INNER.format(services=services(), told=str(told)))

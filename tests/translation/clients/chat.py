@@ -13,13 +13,15 @@ FAMILY = "chat_completions"
 ERROR = openai.APIError
 
 
-class Client:
+class OpenAIClient:
     def __init__(self, base_url, key, wire):
         http_client = httpx2.Client(transport=wire, timeout=TIMEOUT_S)
         self._sdk = openai.OpenAI(
             api_key=key, base_url=f"{base_url}/v1", max_retries=0, http_client=http_client
         )
 
+
+class Client(OpenAIClient):
     def ask(self, want, *, stream):
         asked = _request(want)
         if stream:

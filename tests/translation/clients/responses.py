@@ -3,10 +3,9 @@
 import json
 from typing import Any
 
-import httpx2
 import openai
 
-from tests.sdk.world import TIMEOUT_S
+from tests.translation.clients.chat import OpenAIClient
 from tests.translation.talk import KETTLE, PIXEL_BASE64, PLACE, TOOLS, Call, Model, Seen, User
 
 FAMILY = "responses"
@@ -15,13 +14,7 @@ SEALED = "reasoning.encrypted_content"
 ENDS = ("response.completed", "response.incomplete")
 
 
-class Client:
-    def __init__(self, base_url, key, wire):
-        http_client = httpx2.Client(transport=wire, timeout=TIMEOUT_S)
-        self._sdk = openai.OpenAI(
-            api_key=key, base_url=f"{base_url}/v1", max_retries=0, http_client=http_client
-        )
-
+class Client(OpenAIClient):
     def ask(self, want, *, stream):
         asked = _request(want)
         if stream:
