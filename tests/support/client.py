@@ -81,15 +81,7 @@ class Connection:
 
     def read_head(self):
         """The head of the next answer; an interim 100 is an answer, too."""
-        head = self._until(b"\r\n\r\n")
-        lines = head.decode("latin-1").split("\r\n")
-        headers = {}
-        for line in lines[1:]:
-            if line:
-                name, _, value = line.partition(":")
-                assert name.lower() not in headers, f"{name} twice in {head!r}"
-                headers[name.lower()] = value.strip()
-        return Answer(int(lines[0].split()[1]), head, headers)
+        return parse_head(self._until(b"\r\n\r\n"))
 
     def read_chunk(self):
         """The next chunk's data; b"" for the last one; raises Closed when the connection ends."""
@@ -156,6 +148,17 @@ class Connection:
         if not data:
             raise Closed
         self._buffer += data
+
+
+def parse_head(head):
+    """Return an answer that has its status and headers so far; no header may stand there twice."""
+    status, *lines = head.decode("latin-1").split("\r\n")
+    headers = {}
+    for line in filter(None, lines):
+        name, _, value = line.partition(":")
+        assert name.lower() not in headers, f"{name} twice in {head!r}"
+        headers[name.lower()] = value.strip()
+    return Answer(int(status.split()[1]), head, headers)
 
 
 def encode_head(method, path, headers=None, data=None, version="1.1"):

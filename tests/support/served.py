@@ -15,7 +15,7 @@ from handlers.entries.intake import BodyHandler
 from handlers.entries.routes import ROUTES, RelayServer
 from handlers.relay.upstream.idle_connections import max_connections
 from handlers.telemetry.calls import Telemetry
-from tests.support.client import Answer, encode_head
+from tests.support.client import encode_head, parse_head
 
 HOST = "127.0.0.1"
 PATIENCE_S = 5
@@ -216,14 +216,8 @@ class Peer:
         while b"\r\n\r\n" not in self.buffer:
             await self.fill()
         head, _, self.buffer = self.buffer.partition(b"\r\n\r\n")
-        lines = head.decode("latin-1").split("\r\n")
-        headers = {}
-        for line in lines[1:]:
-            name, _, value = line.partition(":")
-            assert name.lower() not in headers, f"{name} twice in {head!r}"
-            headers[name.lower()] = value.strip()
-        assert lines[0].startswith("HTTP/1.1 ")
-        return Answer(int(lines[0].split()[1]), head, headers)
+        assert head.startswith(b"HTTP/1.1 ")
+        return parse_head(head)
 
     async def chunk(self):
         while b"\r\n" not in self.buffer:
