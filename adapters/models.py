@@ -136,23 +136,15 @@ _RESPONSES: dict[tuple[str, str], Traits] = {
 # Gemini, by whatever vendor of the generate-content family. Levels of thinking since the third
 # generation, of which the larger models have fewer; a budget before. No schemas but their own
 # dialect before 2.5.
-_GEMINI: dict[tuple[str, str, str], Traits] = {
-    ("", "generate_content", ""): Traits(audio=True),
-    ("", "generate_content", "gemini-3"): Traits(
-        audio=True, efforts=("minimal", "low", "medium", "high")
-    ),
-    ("", "generate_content", "gemini-3-pro"): Traits(audio=True, efforts=("low", "high")),
-    ("", "generate_content", "gemini-3.1-pro"): Traits(
-        audio=True, efforts=("low", "medium", "high")
-    ),
-    ("", "generate_content", "gemini-2.5"): Traits(
-        audio=True, thinking="budget", max_budget_tokens=24_576
-    ),
-    ("", "generate_content", "gemini-2.5-pro"): Traits(
-        audio=True, thinking="budget", efforts=ALL_EFFORTS[1:], max_budget_tokens=32_768
-    ),
-    ("", "generate_content", "gemini-2.0"): Traits(audio=True, thinking="none", schemas="subset"),
-    ("", "generate_content", "gemini-1.5"): Traits(audio=True, thinking="none", schemas="subset"),
+_GEMINI: dict[str, Traits] = {
+    "": Traits(audio=True),
+    "gemini-3": Traits(audio=True, efforts=("minimal", *_THREE)),
+    "gemini-3-pro": Traits(audio=True, efforts=("low", "high")),
+    "gemini-3.1-pro": Traits(audio=True, efforts=_THREE),
+    "gemini-2.5": Traits(audio=True, thinking="budget", max_budget_tokens=24_576),
+    "gemini-2.5-pro": Traits(audio=True, thinking="budget", efforts=ALL_EFFORTS[1:]),
+    "gemini-2.0": Traits(audio=True, thinking="none", schemas="subset"),
+    "gemini-1.5": Traits(audio=True, thinking="none", schemas="subset"),
 }
 
 _CLAUDE = Traits(
@@ -174,17 +166,10 @@ _CLAUDE_3 = Traits(structured="tool", thinking="none", documents=False)
 _CLAUDES: dict[str, Traits] = {
     "claude": _CLAUDE,  # and new ones
     "claude-sonnet-5": _CLAUDE_SONNET_5,
-    "claude-opus-4-6": _CLAUDE_4_6,
-    "claude-sonnet-4-6": _CLAUDE_4_6,
-    "claude-opus-4-5": _CLAUDE_4_5,
-    "claude-sonnet-4-5": _CLAUDE_4_5,
-    "claude-haiku-4-5": _CLAUDE_4_5,
-    "claude-opus-4-1": _CLAUDE_4,
-    "claude-opus-4-0": _CLAUDE_4,
-    "claude-opus-4-2025": _CLAUDE_4,
-    "claude-sonnet-4-0": _CLAUDE_4,
-    "claude-sonnet-4-2025": _CLAUDE_4,
-    "claude-3-7": _CLAUDE_4,
+    **dict.fromkeys(("claude-opus-4-6", "claude-sonnet-4-6"), _CLAUDE_4_6),
+    **dict.fromkeys(("claude-opus-4-5", "claude-sonnet-4-5", "claude-haiku-4-5"), _CLAUDE_4_5),
+    **dict.fromkeys(("claude-opus-4-1", "claude-opus-4-0", "claude-opus-4-2025"), _CLAUDE_4),
+    **dict.fromkeys(("claude-sonnet-4-0", "claude-sonnet-4-2025", "claude-3-7"), _CLAUDE_4),
     "claude-3-5": _CLAUDE_3_5,
     "claude-3": _CLAUDE_3,
 }
@@ -224,7 +209,7 @@ TABLE: dict[tuple[str, str, str], Traits] = {
     },
     **{(vendor, "chat_completions", prefix): traits for (vendor, prefix), traits in _CHAT.items()},
     **{(vendor, "responses", prefix): traits for (vendor, prefix), traits in _RESPONSES.items()},
-    **_GEMINI,
+    **{("", "generate_content", prefix): traits for prefix, traits in _GEMINI.items()},
     **_MESSAGES,
 }
 

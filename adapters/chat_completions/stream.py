@@ -9,9 +9,8 @@ from typing import Any
 from adapters.chat_completions.client import encode_stream_fault
 from adapters.chat_completions.upstream import read_usage, weight_of_message
 from adapters.family.estimate import ASCII_WEIGHT, output_weight
-from adapters.family.tap import Tap
+from adapters.family.tap import TemplateTap
 from adapters.faults import Condition, Fault
-from adapters.framing.event_template import EventTemplate
 from adapters.json.jsonio import DECODE_ERRORS, Struct, decoder, dumps
 from adapters.upstream_errors.read import read_embedded_error
 from store.values.usage import Usage
@@ -55,7 +54,7 @@ _PREFIX = b"data: {"
 _ERROR_WORDS = frozenset({"message", "msg", "detail", "title", "code"})
 
 
-class ChatTap(Tap):
+class ChatTap(TemplateTap):
     """The tap of one chat completions stream."""
 
     __slots__ = (
@@ -65,7 +64,6 @@ class ChatTap(Tap):
         "_new_head",
         "_old_head",
         "_settled",
-        "_template",
         "reported",
         "usage",
     )
@@ -76,7 +74,6 @@ class ChatTap(Tap):
         self._old_head = b""  # of the last renamed event: everything up to the model's value
         self._new_head = b""
         self._settled = False  # the first event with choices, and so the id, was read in full
-        self._template = EventTemplate()
         self._last_choice = 0
         self._finished_choices: set[int] = set()
         self.usage: Usage | None = None
@@ -106,17 +103,6 @@ class ChatTap(Tap):
             return None
         self._weight += ASCII_WEIGHT * chars
         return self._renamed(chunk) if self._renaming else chunk
-
-    def fits(self, event: bytes) -> bool:
-        """Return true when ``repeat_text`` would accept this event."""
-        return self._template.text_length(event) >= 0
-
-    def repeat_text(self, chunk: bytes) -> bytes | None:
-        """Read an event like the last but for its text, for a translation."""
-        text = self._template.text(chunk)
-        if text is not None:
-            self._weight += ASCII_WEIGHT * len(text)
-        return text
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
         """Encode the last event of a stream that failed."""

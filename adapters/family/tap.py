@@ -7,8 +7,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Literal
 
-from adapters.family.estimate import tokens_of_weight
+from adapters.family.estimate import ASCII_WEIGHT, tokens_of_weight
 from adapters.faults import Condition, Fault
+from adapters.framing.event_template import EventTemplate
 from adapters.framing.sse import event_fields, place_in_event
 from adapters.json.jsonio import Span, dumps, loads_or_none, locate
 from store.values.usage import Usage
@@ -146,3 +147,22 @@ class Tap(ABC):
             return None
         start = place_in_event(event, place.start)
         return Span(start, start + place.end - place.start)
+
+
+class TemplateTap(Tap):
+    """The base of taps of families whose events differ from the last one in their text alone."""
+
+    __slots__ = ("_template",)
+
+    def __init__(self, public: str, upstream_model: str) -> None:
+        super().__init__(public, upstream_model)
+        self._template = EventTemplate()
+
+    def fits(self, event: bytes) -> bool:
+        return self._template.text_length(event) >= 0
+
+    def repeat_text(self, chunk: bytes) -> bytes | None:
+        text = self._template.text(chunk)
+        if text is not None:
+            self._weight += ASCII_WEIGHT * len(text)
+        return text

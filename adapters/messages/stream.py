@@ -6,9 +6,8 @@ Numbers of ``message_delta`` are totals that overwrite those of ``message_start`
 from typing import Any
 
 from adapters.family.estimate import ASCII_WEIGHT, output_weight
-from adapters.family.tap import Tap
+from adapters.family.tap import TemplateTap
 from adapters.faults import Condition, Fault
-from adapters.framing.event_template import EventTemplate
 from adapters.json.jsonio import DECODE_ERRORS, Struct, decoder
 from adapters.messages.client import encode_stream_fault
 from adapters.messages.upstream import read_usage
@@ -35,16 +34,15 @@ _PREFIX = b"event: content_block_delta\ndata: {"
 _DATA = len(_PREFIX) - 1
 
 
-class MessagesTap(Tap):
+class MessagesTap(TemplateTap):
     """The tap of one messages stream; of its events the first alone has the model's name."""
 
     model_path = ("message", "model")
-    __slots__ = ("_reported", "_template")
+    __slots__ = ("_reported",)
 
     def __init__(self, public: str, upstream_model: str) -> None:
         super().__init__(public, upstream_model)
         self._reported: dict[str, Any] = {}
-        self._template = EventTemplate()
 
     @property
     def reported(self) -> object | None:
@@ -76,15 +74,6 @@ class MessagesTap(Tap):
             return None
         self._weight += ASCII_WEIGHT * chars
         return chunk
-
-    def fits(self, event: bytes) -> bool:
-        return self._template.text_length(event) >= 0
-
-    def repeat_text(self, chunk: bytes) -> bytes | None:
-        text = self._template.text(chunk)
-        if text is not None:
-            self._weight += ASCII_WEIGHT * len(text)
-        return text
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
         """Return the last event of a stream that failed."""

@@ -233,15 +233,13 @@ def _all_asks(spans: Spans, asks: list[Ask]) -> tuple[Ask, ...]:
         asks.append(Ask("background", "background"))
     if spans.raw("store") == b"true":  # also the default, but then nobody may need it
         asks.append(Ask("other", "store"))
-    asks += [Ask("other", f"reasoning.{name}") for name in _unread(spans, "reasoning")]
+    for name, value in _object(spans, "reasoning").items():
+        if name in _UNREAD and value:
+            asks.append(Ask("other", f"reasoning.{name}"))
     for name in spans.places:
         if name not in _READ_FIELDS and spans.raw(name) not in _NOTHING:
             asks.append(Ask(FIELDS.get(name) or "other", name))
     return tuple(dict.fromkeys(asks))
-
-
-def _unread(spans: Spans, name: str) -> list[str]:
-    return [field for field, value in _object(spans, name).items() if field in _UNREAD and value]
 
 
 _SEARCH = ("web_search", "web_search_preview")  # and dated ones
