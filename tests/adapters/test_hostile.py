@@ -13,20 +13,9 @@ from adapters.faults import Condition, Fault
 from adapters.json.jsonio import top_level
 from adapters.json.structure import at_once
 from adapters.registry import CODECS, FAMILIES, FAMILY_NAMES
+from tests.adapters import pairs
 from tests.adapters.builders import fed
 from tests.adapters.mutants import as_json, mutant, spoiled
-from tests.adapters.pairs import (
-    ANSWERS,
-    FRAMINGS,
-    PAIRS,
-    REQUESTS,
-    STREAM_PAIRS,
-    STREAMS,
-    data_of,
-    decoded,
-    opened,
-    serving,
-)
 
 REQUEST_MUTANTS = 1000  # of each family, each for all families
 STREAM_MUTANTS = 1000  # of each pair
@@ -58,7 +47,7 @@ def test_mutants_of_requests_are_read_or_a_fault_of_the_client(family):
     chance = random.Random(family)
     read = sent = 0
     for _ in range(REQUEST_MUTANTS):
-        body = as_json(spoiled(REQUESTS[family], chance)).replace(b"\\ud800", b"x")
+        body = as_json(spoiled(pairs.REQUESTS[family], chance)).replace(b"\\ud800", b"x")
         try:
             spans = top_level(body)
             assert json.loads(CODECS[family].client.without_foreign(spans, "up"))
@@ -83,7 +72,7 @@ def test_mutants_of_requests_are_read_or_a_fault_of_the_client(family):
 
 @pytest.mark.parametrize("family", FAMILY_NAMES)
 def test_the_requests_are_sound_before_they_are_spoiled(family):
-    request = decoded(family, REQUESTS[family])
+    request = pairs.decoded(family, pairs.REQUESTS[family])
     assert request.turns and request.tools
     for codecs in CODECS.values():
         target = Target("demo", "up", Traits(openai_extras=True, custom_tools=True))
@@ -94,7 +83,7 @@ def test_the_name_of_a_result_without_one_is_that_of_its_call():
     part = {"functionResponse": {"response": {"output": "r"}}}
     calls = {"role": "model", "parts": [{"functionCall": {"name": "f"}}]}
     body = {"contents": [{"parts": [{"text": "x"}]}, calls, {"parts": [part]}]}
-    assert decoded("generate_content", body).turns[2].parts[0].name == "f"
+    assert pairs.decoded("generate_content", body).turns[2].parts[0].name == "f"
 
 
 @pytest.mark.parametrize("family", FAMILY_NAMES)
@@ -102,7 +91,7 @@ def test_the_name_of_a_result_without_one_is_that_of_its_call():
 def test_a_budget_of_thinking_without_bounds_is_sent(family, traits):
     config = {"thinkingConfig": {"thinkingBudget": 10**30}}
     body = {"contents": [{"parts": [{"text": "x"}]}], "generationConfig": config}
-    request = decoded("generate_content", body)
+    request = pairs.decoded("generate_content", body)
     target = Target("demo", "up", traits)
     assert json.loads(at_once(CODECS[family].upstream.encode_request(request, target, False)).body)
 
@@ -112,7 +101,7 @@ def check_chat_stream(sent):
     assert sent.endswith(b"data: [DONE]\n\n")
     finished, arguments = set(), {}
     roles = set()
-    for chunk in data_of(sent):
+    for chunk in pairs.data_of(sent):
         assert chunk["choices"] or chunk["usage"]
         for choice in chunk["choices"]:
             index, delta = choice["index"], choice["delta"]
@@ -134,21 +123,21 @@ def check_chat_stream(sent):
 
 def check_responses_stream(sent):
     """Assert the rules of streams of responses, for one that ended well."""
-    events = data_of(sent)
+    events = pairs.data_of(sent)
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     assert events[-1]["type"].split(".")[1] in ("completed", "incomplete", "failed")
 
 
 def check_messages_stream(sent):
     """Assert the rules of streams of messages, for one that ended well."""
-    kinds = [event["type"] for event in data_of(sent)]
+    kinds = [event["type"] for event in pairs.data_of(sent)]
     assert kinds[0] == "message_start" and kinds[-2:] == ["message_delta", "message_stop"]
     assert kinds.count("content_block_start") == kinds.count("content_block_stop")
 
 
 def check_generate_content_stream(sent):
     """Assert the rules of streams of generate-content, for one that ended well."""
-    chunks = json.loads(sent) if sent.startswith(b"[") else data_of(sent)
+    chunks = json.loads(sent) if sent.startswith(b"[") else pairs.data_of(sent)
     assert chunks[-1]["candidates"][0]["finishReason"] and chunks[-1]["usageMetadata"]
 
 
@@ -160,15 +149,15 @@ CHECKS = {
 }
 
 
-@pytest.mark.parametrize(("client", "job", "upstream"), STREAM_PAIRS)
+@pytest.mark.parametrize(("client", "job", "upstream"), pairs.STREAM_PAIRS)
 def test_mutants_of_streams_end_well_or_in_a_fault(client, job, upstream):
     chance = random.Random(client + upstream)
-    attempt = serving(client, upstream, FRAMINGS[job])
+    attempt = pairs.serving(client, upstream, pairs.FRAMINGS[job])
     ends = {True: 0, False: 0}
     for _ in range(STREAM_MUTANTS):
-        stream = mutant(chance.choice(STREAMS[upstream]), chance)
+        stream = mutant(chance.choice(pairs.STREAMS[upstream]), chance)
         half = chance.randrange(len(stream) + 1)
-        bridge = opened(client, job, attempt)
+        bridge = pairs.opened(client, job, attempt)
         sent = bridge.feed(stream[:half]) + bridge.feed(stream[half:]) + bridge.close()
         whole = bridge.fault is None and bridge.ended
         ends[whole] += 1
@@ -180,19 +169,19 @@ def test_mutants_of_streams_end_well_or_in_a_fault(client, job, upstream):
         assert LAST_OF[client] not in sent
         sent += bridge.encode_fault(fault, "req")
         assert b'"error"' in sent
-        if FRAMINGS[job] == "json_array":
+        if pairs.FRAMINGS[job] == "json_array":
             assert "error" in json.loads(sent)[-1]
     assert min(ends.values()) > STREAM_MUTANTS / 20
 
 
-@pytest.mark.parametrize(("client", "upstream"), PAIRS)
+@pytest.mark.parametrize(("client", "upstream"), pairs.PAIRS)
 def test_mutants_of_answers_are_read_or_a_fault(client, upstream):
     chance = random.Random(client + upstream)
-    attempt = serving(client, upstream)
+    attempt = pairs.serving(client, upstream)
     operation = FAMILIES[client].client.operations["generate"]
     read = 0
     for _ in range(ANSWER_MUTANTS):
-        body = as_json(spoiled(chance.choice(ANSWERS[upstream]), chance))
+        body = as_json(spoiled(chance.choice(pairs.ANSWERS[upstream]), chance))
         try:
             answer = attempt.read_answer(body, "public", "up", operation)
         except Fault:
@@ -216,29 +205,29 @@ def cuts(stream):
         yield [stream[start:end] for start, end in pairwise([0, *places, len(stream)])]
 
 
-@pytest.mark.parametrize(("client", "job", "upstream"), STREAM_PAIRS)
+@pytest.mark.parametrize(("client", "job", "upstream"), pairs.STREAM_PAIRS)
 def test_any_cut_gives_the_same(client, job, upstream):
-    attempt = serving(client, upstream, FRAMINGS[job])
-    assert len(STREAMS[upstream]) > 4
+    attempt = pairs.serving(client, upstream, pairs.FRAMINGS[job])
+    assert len(pairs.STREAMS[upstream]) > 4
     faults = 0
-    for stream in STREAMS[upstream]:
-        bridge = opened(client, job, attempt)
+    for stream in pairs.STREAMS[upstream]:
+        bridge = pairs.opened(client, job, attempt)
         whole = sent_of(bridge, [stream])
         assert whole and bridge.ended
         assert bridge.fault is not None or (bridge.whole and bridge.usage and bridge.reported)
         faults += bridge.fault is not None
         for pieces in cuts(stream):
-            assert sent_of(opened(client, job, attempt), pieces) == whole
+            assert sent_of(pairs.opened(client, job, attempt), pieces) == whole
     assert faults == 1  # the sample of an error
 
 
-@pytest.mark.parametrize(("client", "job", "upstream"), STREAM_PAIRS)
+@pytest.mark.parametrize(("client", "job", "upstream"), pairs.STREAM_PAIRS)
 def test_a_stream_that_breaks_off_never_looks_whole(client, job, upstream):
-    attempt = serving(client, upstream, FRAMINGS[job])
-    stream = STREAMS[upstream][0]
-    whole = sent_of(opened(client, job, attempt), [stream])
+    attempt = pairs.serving(client, upstream, pairs.FRAMINGS[job])
+    stream = pairs.STREAMS[upstream][0]
+    whole = sent_of(pairs.opened(client, job, attempt), [stream])
     for end in range(0, len(stream) * 2 // 3, 7):
-        bridge = opened(client, job, attempt)
+        bridge = pairs.opened(client, job, attempt)
         sent = sent_of(bridge, [stream[:end]])
         if bridge.fault is None:
             assert not bridge.ended and whole.startswith(sent)

@@ -9,27 +9,19 @@ from decimal import Decimal
 
 import pytest
 
+from tests.support import dialects
 from tests.support.client import exchange, wait_until
-from tests.support.dialects import (
-    ALL,
-    CHAT,
-    GENERATE,
-    MESSAGES,
-    RESPONSES,
-    ask,
-    check_refusal,
-    credentials,
-    path_of,
-)
 from tests.support.documents import PRICE, channel
 from tests.support.wallets import check_charged, check_free, joined, owners, secret_of
 
 CREDIT = "1.000000003"
 PRICED, FREE, INPUT_ONLY = "priced", "free", "input-only"
 MOST = 2**31  # what may be asked for
-BOUNDS = {CHAT: "max_completion_tokens", RESPONSES: "max_output_tokens", MESSAGES: "max_tokens",
-          GENERATE: "max_output_tokens"}  # fmt: skip
-CHOICES = {CHAT: "n", GENERATE: "candidateCount"}
+BOUNDS = {
+    dialects.CHAT: "max_completion_tokens", dialects.RESPONSES: "max_output_tokens",
+    dialects.MESSAGES: "max_tokens", dialects.GENERATE: "max_output_tokens",
+}  # fmt: skip
+CHOICES = {dialects.CHAT: "n", dialects.GENERATE: "candidateCount"}
 # JSON text: whether it is refused here. What is not goes to the vendor, who may refuse it.
 VALUES = {
     "9223372036854775808": True, "1e18": True, "1e400": True, "-9223372036854775809": True,
@@ -59,7 +51,7 @@ def gateway(launch, vendor):
     made = {
         "model": [{"name": name, "price": price} for name, price in prices.items()],
         "group": [{"name": "all"}],
-        "channel": [channel(f, f, vendor.url, models) for f in ALL],
+        "channel": [channel(f, f, vendor.url, models) for f in dialects.ALL],
     }
     people = [
         owners([*map(owner_of, CASES)], CREDIT),
@@ -72,8 +64,8 @@ def gateway(launch, vendor):
 
 def body_with(family, model=PRICED, **numbers):
     """The bytes of a call with these numbers, each given as JSON text."""
-    body = ask(family, model)
-    place = body["generationConfig"] if family == GENERATE else body
+    body = dialects.ask(family, model)
+    place = body["generationConfig"] if family == dialects.GENERATE else body
     for name in ("maxOutputTokens", "max_tokens"):
         if name != BOUNDS[family] and BOUNDS[family] in numbers:
             place.pop(name, None)
@@ -85,12 +77,12 @@ def body_with(family, model=PRICED, **numbers):
 
 
 def post(gateway, family, owner, body, model=PRICED):
-    headers = credentials(family, secret_of(owner))
-    return exchange(gateway.port, "POST", path_of(family, model), headers, body)
+    headers = dialects.credentials(family, secret_of(owner))
+    return exchange(gateway.port, "POST", dialects.path_of(family, model), headers, body)
 
 
 def send(gateway, family, owner, prompt, model=PRICED):
-    return post(gateway, family, owner, ask(family, model, prompt), model)
+    return post(gateway, family, owner, dialects.ask(family, model, prompt), model)
 
 
 @pytest.fixture(scope="module")
@@ -109,11 +101,11 @@ def test_an_absurd_number_is_refused_or_bounded(case, gateway, wallets, answered
     answer, owner = answered[case], owner_of(case)
     record = gateway.record(answer.call_id)
     if VALUES[value]:
-        assert name in check_refusal(answer, family, "E12")
+        assert name in dialects.check_refusal(answer, family, "E12")
         assert record["outcome"] == "refused" and record["attempts"] == []
         check_free(record)
     elif answer.status != 200:
-        check_refusal(answer, family, "E22")
+        dialects.check_refusal(answer, family, "E22")
         assert record["outcome"] == "upstream_error"
         check_free(record)
     else:
@@ -127,17 +119,19 @@ def test_an_absurd_number_is_refused_or_bounded(case, gateway, wallets, answered
 def test_numbers_that_only_together_are_beyond_all_money(family, model, number, gateway, wallets):
     numbers = {BOUNDS[family]: str(MOST), CHOICES[family]: str(MOST)}
     answer = post(gateway, family, "pauper", body_with(family, model, **numbers), model)
-    check_refusal(answer, family, number)
+    dialects.check_refusal(answer, family, number)
     check_free(gateway.record(answer.call_id))
     assert wallets.balance("pauper") == "0"
 
 
 def test_a_call_is_counted_better_before_it_is_refused(gateway, wallets):
     assert len(TEXT) // 2 * Decimal("0.001") > Decimal(ENOUGH)
-    answer = send(gateway, CHAT, "rich", TEXT, INPUT_ONLY)
+    answer = send(gateway, dialects.CHAT, "rich", TEXT, INPUT_ONLY)
     assert answer.status == 200, answer.body
     wallets.check("rich", ENOUGH, [gateway.record(answer.call_id)])
-    check_refusal(send(gateway, CHAT, "poor", TEXT, INPUT_ONLY), CHAT, "E18")
+    dialects.check_refusal(
+        send(gateway, dialects.CHAT, "poor", TEXT, INPUT_ONLY), dialects.CHAT, "E18"
+    )
 
 
 # ---- input that is more than a limit allows in a minute ------------------------------------------

@@ -8,18 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.adapters.json.odd_bodies import encoded, filled, large_requests
+from tests.support import dialects
 from tests.support.client import exchange
-from tests.support.dialects import (
-    ALL,
-    CHAT,
-    GENERATE,
-    MESSAGES,
-    RESPONSES,
-    ask,
-    credentials,
-    error_of,
-    path_of,
-)
 from tests.support.documents import channel, document
 from tests.support.upstream import RawUpstream
 
@@ -79,38 +69,43 @@ def whole(said, *, packed=False):
 
 # Answers of many empty values: (beginning, end, the name of the usage, the usage) in each family.
 ODD_ANSWERS = {
-    CHAT: (b'{"id":"c1","model":"up","choices":[', b"usage",
+    dialects.CHAT: (b'{"id":"c1","model":"up","choices":[', b"usage",
            b'"prompt_tokens":1,"completion_tokens":2'),
-    RESPONSES: (b'{"id":"r1","model":"up","status":"completed","output":[', b"usage",
+    dialects.RESPONSES: (b'{"id":"r1","model":"up","status":"completed","output":[', b"usage",
                 b'"input_tokens":1,"output_tokens":2'),
-    MESSAGES: (b'{"id":"m1","type":"message","model":"up","content":[', b"usage",
+    dialects.MESSAGES: (b'{"id":"m1","type":"message","model":"up","content":[', b"usage",
                b'"input_tokens":1,"output_tokens":2'),
-    GENERATE: (b'{"responseId":"g1","modelVersion":"up","candidates":[', b"usageMetadata",
+    dialects.GENERATE: (b'{"responseId":"g1","modelVersion":"up","candidates":[', b"usageMetadata",
                b'"promptTokenCount":1,"candidatesTokenCount":2'),
 }  # fmt: skip
 
 
 def odd_answer(family):
     begin, name, usage = ODD_ANSWERS[family]
-    piece = b"{}," if family in (CHAT, MESSAGES) else b'"",'
+    piece = b"{}," if family in (dialects.CHAT, dialects.MESSAGES) else b'"",'
     return filled(piece, ANSWER_BYTES, begin, b'{}],"%b":{%b}}' % (name, usage))
 
 
-ODD = {f"odd-{family}".replace("_", "-"): family for family in ALL}
+ODD = {f"odd-{family}".replace("_", "-"): family for family in dialects.ALL}
 # name -> what makes the vendor's answer, its family, the client's, whether a stream is asked for
 CASES = {
-    **{f"packed-{name}": (lambda name=name: answer(stream_of(name), packed=True), CHAT, CHAT, True)
+    **{f"packed-{name}": (lambda name=name: answer(stream_of(name), packed=True), dialects.CHAT,
+        dialects.CHAT, True)
        for name in PIECES},
-    **{f"bare-{name}": (lambda name=name: answer(stream_of(name)), CHAT, CHAT, True)
+    **{f"bare-{name}": (lambda name=name: answer(stream_of(name)), dialects.CHAT, dialects.CHAT,
+        True)
        for name in PIECES},
-    "translated-tiny-data": (lambda: answer(stream_of("tiny-data"), packed=True), CHAT, MESSAGES,
+    "translated-tiny-data": (lambda: answer(stream_of("tiny-data"), packed=True), dialects.CHAT,
+        dialects.MESSAGES,
                              True),
-    "translated-lines": (lambda: answer(stream_of("many-lines"), packed=True), CHAT, MESSAGES,
+    "translated-lines": (lambda: answer(stream_of("many-lines"), packed=True), dialects.CHAT,
+        dialects.MESSAGES,
                          True),
-    "whole-parts": (lambda: whole(of_parts({"text": ""})), GENERATE, CHAT, False),
+    "whole-parts": (lambda: whole(of_parts({"text": ""})), dialects.GENERATE, dialects.CHAT, False),
     "whole-thoughts": (lambda: whole(of_parts({"text": "b", "thought": True}), packed=True),
-                       GENERATE, MESSAGES, False),
-    "stream-of-parts": (lambda: answer(events_of_parts(), packed=True), GENERATE, CHAT, True),
+                       dialects.GENERATE, dialects.MESSAGES, False),
+    "stream-of-parts": (lambda: answer(events_of_parts(), packed=True), dialects.GENERATE,
+        dialects.CHAT, True),
     **{name: (lambda family=family: answer(odd_answer(family), "application/json"),
               family, family, False)
        for name, family in ODD.items()},
@@ -125,28 +120,28 @@ def gateway(launch, vendor):
         channel(name, CASES[name][1], upstream.url, {name: "up"})
         for name, upstream in vendors.items()
     ]
-    channels += [channel(f"good-{f}", f, vendor.url, {"good": "demo-small"}) for f in ALL]
+    channels += [channel(f"good-{f}", f, vendor.url, {"good": "demo-small"}) for f in dialects.ALL]
     yield launch(document([*CASES, "good"], channels))
     for upstream in vendors.values():
         upstream.close()
 
 
 def call(gateway, family, model, body=None, *, stream=False):
-    body = body or ask(family, model, "Hello", stream=stream)
-    headers = {"Content-Type": "application/json", **credentials(family)}
-    path = path_of(family, model, stream)
+    body = body or dialects.ask(family, model, "Hello", stream=stream)
+    headers = {"Content-Type": "application/json", **dialects.credentials(family)}
+    path = dialects.path_of(family, model, stream)
     return exchange(gateway.port, "POST", path, headers, body, PATIENCE_S)
 
 
 def beside_another(gateway, family, model, body=None, *, stream=False):
     """The answer of a call beside which others, of another channel, are served in time."""
-    call(gateway, CHAT, "good")
+    call(gateway, dialects.CHAT, "good")
     calls, longest_s, began_s = 0, 0.0, time.monotonic()
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(call, gateway, family, model, body, stream=stream)
         while not running.done() or not calls:
             other_began_s = time.monotonic()
-            assert call(gateway, CHAT, "good").status == 200
+            assert call(gateway, dialects.CHAT, "good").status == 200
             longest_s = max(longest_s, time.monotonic() - other_began_s)
             calls += 1
             time.sleep(PAUSE_S)
@@ -158,8 +153,7 @@ def beside_another(gateway, family, model, body=None, *, stream=False):
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[] if name in SHORT else pytest.mark.long) for name in CASES],
+    "name", [pytest.param(name, marks=[] if name in SHORT else pytest.mark.long) for name in CASES]
 )
 def test_others_are_served(gateway, name):
     _, _, family, stream = CASES[name]
@@ -174,21 +168,21 @@ def test_others_are_served(gateway, name):
 @pytest.mark.parametrize(
     ("family", "piece", "begin", "end"),
     [
-        (MESSAGES, b"{},", b"[", b"{}]"),
-        (GENERATE, b'";base64,",', b"[", b'""]'),
-        pytest.param(GENERATE, b'"",', b"[", b'""]', marks=pytest.mark.long),
-        pytest.param(MESSAGES, b"[[]],", b"[", b"[]]", marks=pytest.mark.long),
-        pytest.param(GENERATE, b" ", b"[", b"]", marks=pytest.mark.long),
-        pytest.param(MESSAGES, b";base64,", b'"', b'"', marks=pytest.mark.long),
+        (dialects.MESSAGES, b"{},", b"[", b"{}]"),
+        (dialects.GENERATE, b'";base64,",', b"[", b'""]'),
+        pytest.param(dialects.GENERATE, b'"",', b"[", b'""]', marks=pytest.mark.long),
+        pytest.param(dialects.MESSAGES, b"[[]],", b"[", b"[]]", marks=pytest.mark.long),
+        pytest.param(dialects.GENERATE, b" ", b"[", b"]", marks=pytest.mark.long),
+        pytest.param(dialects.MESSAGES, b";base64,", b'"', b'"', marks=pytest.mark.long),
     ],
 )
 def test_others_are_served_while_an_odd_body_is_read(gateway, family, piece, begin, end):
-    before, _, behind = json.dumps(ask(family, "good", "PIECE")).partition('"PIECE"')
+    before, _, behind = json.dumps(dialects.ask(family, "good", "PIECE")).partition('"PIECE"')
     body = filled(piece, REQUEST_BYTES, before.encode() + begin, end + behind.encode())
     answered = beside_another(gateway, family, "good", body)
     if piece.count(b",") and b";" not in piece:
         assert answered.status == 400
-        message = error_of(family, answered.body, answered.call_id)[2]
+        message = dialects.error_of(family, answered.body, answered.call_id)[2]
         assert "more than 1000000 JSON values" in message
     else:
         assert answered.status in (200, 400, 402, 429), answered.body[:500]
@@ -197,6 +191,6 @@ def test_others_are_served_while_an_odd_body_is_read(gateway, family, piece, beg
 def test_large_requests_pass(gateway):
     for name, messages, tools in large_requests():
         body = encoded(messages, tools).replace(b'"m"', b'"good"', 1)
-        answered = beside_another(gateway, CHAT, "good", body)
+        answered = beside_another(gateway, dialects.CHAT, "good", body)
         # The vendor of the tests takes 128 tools.
         assert answered.status == 200 or b"must hold 1 to 128" in answered.body, name

@@ -15,19 +15,9 @@ from fractions import Fraction
 import pytest
 
 from store.values.pricing import format_money
+from tests.support import dialects
 from tests.support.chat_streams import spelt
 from tests.support.client import exchange
-from tests.support.dialects import (
-    ALL,
-    CHAT,
-    GENERATE,
-    MESSAGES,
-    RESPONSES,
-    ask,
-    credentials,
-    path_of,
-    text_of,
-)
 from tests.support.documents import channel
 from tests.support.upstream import SAMPLES, RawUpstream
 from tests.support.wallets import COUNTS, check_charged, joined, owners, secret_of
@@ -61,12 +51,12 @@ MULTIPLIERS = {"all": "1", "odd": "0.333333"}
 
 
 EVERYTHING = {
-    CHAT: {
+    dialects.CHAT: {
         "prompt_tokens": 1000, "completion_tokens": 250, "total_tokens": 1250,
         "prompt_tokens_details": {"cached_tokens": 600, "cache_write_tokens": 150},
         "completion_tokens_details": {"reasoning_tokens": 90},
     },
-    RESPONSES: {
+    dialects.RESPONSES: {
         "input_tokens": 1000, "output_tokens": 250, "total_tokens": 1250,
         "input_tokens_details": {
             "cached_tokens": 600, "cache_write_tokens": 150,
@@ -74,23 +64,23 @@ EVERYTHING = {
         },
         "output_tokens_details": {"reasoning_tokens": 90},
     },
-    MESSAGES: {
+    dialects.MESSAGES: {
         "input_tokens": 250, "output_tokens": 250, "cache_read_input_tokens": 600,
         "cache_creation_input_tokens": 150,
         "cache_creation": {"ephemeral_5m_input_tokens": 100, "ephemeral_1h_input_tokens": 50},
         "output_tokens_details": {"thinking_tokens": 90},
     },
-    GENERATE: {
+    dialects.GENERATE: {
         "promptTokenCount": 850, "candidatesTokenCount": 160, "thoughtsTokenCount": 90,
         "cachedContentTokenCount": 600, "totalTokenCount": 1100,
     },
 }  # fmt: skip
 # In the order of COUNTS. Some families tell no kinds of cache writes, or no cache writes at all.
 EVERYTHING_COUNTED = {
-    CHAT: (250, 160, 600, 150, 0, 90),
-    RESPONSES: (250, 160, 600, 100, 50, 90),
-    MESSAGES: (250, 160, 600, 100, 50, 90),
-    GENERATE: (250, 160, 600, 0, 0, 90),
+    dialects.CHAT: (250, 160, 600, 150, 0, 90),
+    dialects.RESPONSES: (250, 160, 600, 100, 50, 90),
+    dialects.MESSAGES: (250, 160, 600, 100, 50, 90),
+    dialects.GENERATE: (250, 160, 600, 0, 0, 90),
 }
 
 
@@ -98,7 +88,7 @@ def answer_with(family, stream, usage):
     """A sample with this usage wherever it reports its own; None: with no usage."""
     kind, ending = (b"text/event-stream", "sse") if stream else (b"application/json", "json")
     data = (SAMPLES / family / f"cached_usage.{ending}").read_text().replace("—", "-")
-    name = '"usageMetadata":' if family == GENERATE else '"usage":'
+    name = '"usageMetadata":' if family == dialects.GENERATE else '"usage":'
     for match in reversed(list(re.finditer(name + r"\s*(?=\{)", data))):
         _, end = json.JSONDecoder().raw_decode(data, match.end())
         reported = f"{name}{json.dumps(usage)}" if usage else '"odd":0'
@@ -143,7 +133,7 @@ def in_each(what, usage, counts=None, **more):
     modes = itertools.cycle((PLAIN, STREAM))
     return [
         Case(what, family, next(modes), usage(family), counts and counts(family), **more)
-        for family in ALL
+        for family in dialects.ALL
     ]
 
 
@@ -179,7 +169,7 @@ def gateway(launch, speaker):
     channels = [
         channel(f"{name}-{family}", family, speaker.url, {name: "demo-small"},
                 groups=list(MULTIPLIERS))
-        for name in names for family in ALL
+        for name in names for family in dialects.ALL
     ]  # fmt: skip
     made = {
         "model": MODELS,
@@ -199,10 +189,10 @@ def answered(gateway):
 
 
 def call(gateway, case):
-    body = ask(case.family, case.model, f"[{case.name}]", case.stream)
-    path = path_of(case.family, case.model, case.stream)
+    body = dialects.ask(case.family, case.model, f"[{case.name}]", case.stream)
+    path = dialects.path_of(case.family, case.model, case.stream)
     return exchange(
-        gateway.port, "POST", path, credentials(case.family, secret_of(case.name)), body
+        gateway.port, "POST", path, dialects.credentials(case.family, secret_of(case.name)), body
     )
 
 
@@ -226,7 +216,7 @@ def expected_cost(counts, prices, multiplier):
 def test_what_is_reported_is_what_is_charged(case, gateway, wallets, answered):
     answer = answered[case.name]
     assert answer.status == 200 and answer.whole, answer.body
-    assert text_of(case.family, answer.body) == TEXT
+    assert dialects.text_of(case.family, answer.body) == TEXT
     record = gateway.record(answer.call_id)
     counts = tuple(record[name] for name in COUNTS.values())
     if case.counts is not None:

@@ -13,21 +13,13 @@ from pathlib import Path
 import pytest
 
 from demo.messages import sign_thought
+from tests.support import dialects
 from tests.support.client import data_of, exchange
-from tests.support.dialects import (
-    GENERATE,
-    MESSAGES,
-    RESPONSES,
-    SECRET,
-    check_ids,
-    check_whole_stream,
-    text_of,
-)
 from tests.support.documents import UPSTREAM_KEY, channel, document
 
 SAMPLES = Path(__file__).parents[1] / "wire/clients"
 CLAUDE, CODEX, GEMINI = CLIENTS = ("claude-code", "codex", "gemini-cli")
-FAMILY_OF = {CLAUDE: MESSAGES, CODEX: RESPONSES, GEMINI: GENERATE}
+FAMILY_OF = {CLAUDE: dialects.MESSAGES, CODEX: dialects.RESPONSES, GEMINI: dialects.GENERATE}
 MODEL_OF = {CLAUDE: "claude-sonnet-4-6", CODEX: "gpt-5.3-codex", GEMINI: "gemini-3-pro-preview"}
 CONVERSATION = {CLAUDE: "messages", CODEX: "input", GEMINI: "contents"}
 TOOLS = {CLAUDE: 150, CODEX: 80, GEMINI: 85}  # so many make their usual 40 to 80 KB
@@ -58,7 +50,9 @@ class Request:
         return exchange(gateway.port, "POST", self.path, {**self.headers, **headers}, self.body)
 
 
-def request_of(client, model=None, *, secret=SECRET, script="ms=0", turns=(), tools=0, words=1):
+def request_of(
+    client, model=None, *, secret=dialects.SECRET, script="ms=0", turns=(), tools=0, words=1
+):
     """The first call of a client, or a later one with more `turns`.
 
     It has so many tools, which are described in so many times their usual words.
@@ -114,8 +108,8 @@ def test_the_first_call(gateway, vendor, client):
     model, request = MODEL_OF[client], request_of(client)
     assert 35_000 < len(request.body) < 90_000
     answer = request.send(gateway)
-    events = check_whole_stream(answer)
-    assert text_of(FAMILY_OF[client], answer.body) and UPSTREAM.encode() not in answer.body
+    events = dialects.check_whole_stream(answer)
+    assert dialects.text_of(FAMILY_OF[client], answer.body) and UPSTREAM.encode() not in answer.body
     entry = arrived(vendor, request.body, model)
     assert entry["stream"] and entry["family"] == FAMILY_OF[client]
     record = gateway.record(answer.call_id)
@@ -135,7 +129,7 @@ def check_headers(client, entry, request):
     assert {name: headers[name] for name in betas} == {n: request.headers[n] for n in betas}
     assert headers["authorization"] == f"Bearer {UPSTREAM_KEY}"
     assert headers["accept-encoding"] == "identity" and headers["user-agent"] == "sluice"
-    assert SECRET not in json.dumps(entry) and SESSION not in json.dumps(headers)
+    assert dialects.SECRET not in json.dumps(entry) and SESSION not in json.dumps(headers)
 
 
 def check_gemini_stream(events):
@@ -165,7 +159,7 @@ def test_a_megabyte_of_tools(gateway, vendor, client, is_packed):
     assert len(request.body) > 1 << 20
     body = gzip.compress(request.body) if is_packed else request.body
     coding = {"Content-Encoding": "gzip"} if is_packed else {}
-    check_whole_stream(replace(request, body=body).send(gateway, **coding))
+    dialects.check_whole_stream(replace(request, body=body).send(gateway, **coding))
     assert "content-encoding" not in arrived(vendor, request.body)["headers"]
 
 
@@ -201,14 +195,14 @@ TURNS = {
 def test_a_turn_with_the_results_of_tools(gateway, vendor, client):
     vendor.reset()
     request = request_of(client, turns=TURNS[client])
-    check_whole_stream(request.send(gateway))
+    dialects.check_whole_stream(request.send(gateway))
     arrived(vendor, request.body, MODEL_OF[client])
 
 
 def test_codex_brings_back_what_it_was_given(gateway, vendor):
     """Items of the answer, reasoning with what is encrypted in it, and the outputs of its calls."""
     first = request_of(CODEX, script="tools ms=0").send(gateway)
-    data = [data_of(event) for event in check_whole_stream(first)]
+    data = [data_of(event) for event in dialects.check_whole_stream(first)]
     items = [one["item"] for one in data if one["type"] == "response.output_item.done"]
     calls = [item["call_id"] for item in items if item["type"] == "function_call"]
     assert calls and [item for item in items if item.get("encrypted_content")]
@@ -217,7 +211,7 @@ def test_codex_brings_back_what_it_was_given(gateway, vendor):
     ]
     vendor.reset()
     request = request_of(CODEX, turns=[*items, *outputs])
-    check_whole_stream(request.send(gateway))
+    dialects.check_whole_stream(request.send(gateway))
     arrived(vendor, request.body, MODEL_OF[CODEX])
 
 
@@ -237,6 +231,6 @@ def test_the_websocket_probe_of_codex(gateway, vendor):
     answer = exchange(gateway.port, "GET", "/v1/responses", {**headers, **WEBSOCKET})
     assert (answer.status, answer.whole) == (426, True)
     assert answer.json["error"]["code"] == "upgrade_not_supported"
-    check_ids(answer)
+    dialects.check_ids(answer)
     assert vendor.log() == []
     assert exchange(gateway.port, "GET", "/v1/responses", headers).status == 405

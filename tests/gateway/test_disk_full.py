@@ -7,20 +7,10 @@ from decimal import Decimal
 
 import pytest
 
+from tests.support import load
 from tests.support.client import Connection, wait_until
 from tests.support.dialects import ALL, check_refusal, check_whole_stream
 from tests.support.journal import marks
-from tests.support.load import (
-    GOOD_PROMPTS,
-    LOST,
-    Load,
-    Manner,
-    check_books,
-    check_refused_in_all_dialects,
-    gateway_before,
-    names_in,
-    send,
-)
 from tests.support.upstream import ScriptedUpstream
 
 STREAMS_MAX = 700  # more than the open calls that one segment of the journal has room to close
@@ -34,7 +24,7 @@ def node(small_disk, tmp_path):
     """(gateway, vendor's log): the journal's disk has room for one segment."""
     with ScriptedUpstream(log_file=tmp_path / "vendor.log") as vendor:
         settings = {"journal.dir": small_disk / "journal"}
-        gateway = gateway_before(vendor, tmp_path / "node", settings)
+        gateway = load.gateway_before(vendor, tmp_path / "node", settings)
         try:
             yield gateway, tmp_path / "vendor.log"
         finally:
@@ -55,7 +45,7 @@ def open_streams(gateway, stack, tag, scripts):
     for number in range(STREAMS_MAX):
         family, script = ALL[number % len(ALL)], scripts[number % len(scripts)]
         connection = stack.enter_context(Connection(gateway.port, patience_s=60))
-        send(connection, family, f"call-{tag}-{number}", script, stream=True)
+        load.send(connection, family, f"call-{tag}-{number}", script, stream=True)
         answer = connection.read_head()
         if answer.status != 200:
             connection.read_body(answer)
@@ -70,7 +60,7 @@ def fill_journal(gateway, stack, tag, scripts):
     streams = []
     for turn in range(10):
         streams += open_streams(gateway, stack, f"{tag}{turn}", scripts)
-        check_refused_in_all_dialects(gateway.port, "E38")
+        load.check_refused_in_all_dialects(gateway.port, "E38")
         if wait_until(lambda: not gateway.ready(), 3):
             return streams
     raise AssertionError("it stayed ready")
@@ -91,14 +81,14 @@ def test_running_calls_end_new_ones_are_refused_and_space_that_returns_is_used(n
         more = fill_journal(gateway, stack, "more", (LONG,))
         filler.unlink()
         assert wait_until(gateway.ready, 30)
-        again = Load(gateway.port, "again", Manner(callers=4, prompts=GOOD_PROMPTS))
+        again = load.Load(gateway.port, "again", load.Manner(callers=4, prompts=load.GOOD_PROMPTS))
         again.wait_for(20)
         again.stop()
     assert again.not_served() == []
     assert set(gateway.pids()) == pids, "it was restarted"
     assert gateway.stop() == 0
     print(f"{len(streams)} streams until the disk was full, then {len(more)}")
-    records = check_books(gateway, names_in(log_path), [again])
+    records = load.check_books(gateway, load.names_in(log_path), [again])
     outcomes = Counter(record["outcome"] for record in records)
     refused = outcomes.pop("refused")
     assert outcomes == {
@@ -124,7 +114,7 @@ def test_a_gateway_killed_on_a_full_disk_loses_nothing(node, small_disk):
     gateway.kill()
     filler.unlink()
     gateway.start()
-    records = check_books(gateway, names_in(log_path), [])
+    records = load.check_books(gateway, load.names_in(log_path), [])
     outcomes = Counter(record["outcome"] for record in records)
-    assert outcomes[LOST] == len(streams)
+    assert outcomes[load.LOST] == len(streams)
     assert any(Decimal(record["cost"]) > 0 for record in records)

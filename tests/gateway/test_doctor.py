@@ -25,10 +25,7 @@ DOCUMENT = {
 
 @pytest.fixture(scope="module")
 def gateway(launch):
-    settings = {
-        "server.trusted_proxies": '["127.0.0.1/32"]',
-        "server.max_body_bytes": LIMIT_BYTES,
-    }
+    settings = {"server.trusted_proxies": '["127.0.0.1/32"]', "server.max_body_bytes": LIMIT_BYTES}
     return launch(DOCUMENT, settings, follow=False)
 
 

@@ -10,18 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from handlers.entries.routes import ROUTES
+from tests.support import dialects
 from tests.support.client import Closed, Connection
-from tests.support.dialects import (
-    ALL,
-    CHAT,
-    GENERATE,
-    MESSAGES,
-    RESPONSES,
-    ask,
-    check_ids,
-    credentials,
-    error_of,
-)
 from tests.support.documents import channel, document
 from tests.support.hostile import hostile_bytes
 
@@ -44,25 +34,28 @@ HOSTILE_BYTES = [
 ]  # fmt: skip
 TOOL = {"name": "pick", "description": "d", "parameters": {"type": "object", "properties": {}}}
 MORE = {
-    CHAT: {"tools": [{"type": "function", "function": TOOL}], "n": 1, "stop": ["x"], "seed": 1,
+    dialects.CHAT: {"tools": [{"type": "function", "function": TOOL}], "n": 1, "stop": ["x"],
+        "seed": 1,
            "stream_options": {"include_usage": True}, "temperature": 1, "user": "u"},
-    RESPONSES: {"instructions": "i", "tools": [{"type": "function", **TOOL, "strict": False}],
+    dialects.RESPONSES: {"instructions": "i", "tools": [{"type": "function", **TOOL,
+        "strict": False}],
                 "previous_response_id": None, "conversation": None, "metadata": {"a": "b"},
                 "store": False, "reasoning": {"effort": "low"}},
-    MESSAGES: {"system": [{"type": "text", "text": "s"}], "temperature": 1, "metadata": {},
+    dialects.MESSAGES: {"system": [{"type": "text", "text": "s"}], "temperature": 1, "metadata": {},
                "tools": [{"name": "pick", "input_schema": {"type": "object"}}],
                "thinking": {"type": "disabled"}},
-    GENERATE: {"systemInstruction": {"parts": [{"text": "s"}]}, "model": MODEL,
+    dialects.GENERATE: {"systemInstruction": {"parts": [{"text": "s"}]}, "model": MODEL,
                "tools": [{"functionDeclarations": [TOOL]}], "safetySettings": [],
                "cachedContent": None, "generationConfig": {"maxOutputTokens": 9,
                                                            "candidateCount": 1}},
 }  # fmt: skip
 PLACES = {
-    CHAT: ["/v1/chat/completions"],
-    RESPONSES: ["/v1/responses", "/v1/responses", "/v1/responses/input_tokens",
+    dialects.CHAT: ["/v1/chat/completions"],
+    dialects.RESPONSES: ["/v1/responses", "/v1/responses", "/v1/responses/input_tokens",
                 "/v1/responses/compact"],
-    MESSAGES: ["/v1/messages", "/v1/messages", "/v1/messages/count_tokens"],
-    GENERATE: [f"/{version}/models/{MODEL}:{verb}" for version in ("v1", "v1beta") for verb in (
+    dialects.MESSAGES: ["/v1/messages", "/v1/messages", "/v1/messages/count_tokens"],
+    dialects.GENERATE: [f"/{version}/models/{MODEL}:{verb}" for version in ("v1",
+        "v1beta") for verb in (
         "generateContent", "streamGenerateContent?alt=sse", "streamGenerateContent",
         "countTokens")],
 }  # fmt: skip
@@ -88,7 +81,7 @@ ODD = ["", "\xed\xa0\x80", "\xff\xfe", "x" * 3000, "a,b;c=d", "00-" + "0" * 32 +
 @pytest.fixture(scope="module")
 def gateway(launch, vendor):
     models = {MODEL: "script.ms=0"}
-    channels = [channel(f"of-{family}", family, vendor.url, models) for family in ALL]
+    channels = [channel(f"of-{family}", family, vendor.url, models) for family in dialects.ALL]
     return launch(document([MODEL], channels), follow=False)
 
 
@@ -129,7 +122,7 @@ def warp(body, rng):
 def hostile_request(family, rng):
     """The bytes of a request that is wrong in some way, mostly."""
     stream = rng.random() < 0.4
-    body = json.loads(json.dumps({**ask(family, MODEL, "x", stream), **MORE[family]}))
+    body = json.loads(json.dumps({**dialects.ask(family, MODEL, "x", stream), **MORE[family]}))
     for name in rng.sample(sorted(MORE[family]), rng.randrange(len(MORE[family]))):
         body.pop(name, None)
     for _ in range(rng.choice([0, 1, 1, 1, 2, 4])):
@@ -143,18 +136,18 @@ def hostile_request(family, rng):
 def call_of(number):
     """(family, method, path, headers, body) of a call that is wrong in its body, mostly."""
     rng = random.Random(f"{SEED} call {number}")
-    family = ALL[number % len(ALL)]
+    family = dialects.ALL[number % len(dialects.ALL)]
     path, body = rng.choice(PLACES[family]), hostile_request(family, rng)
-    return family, "POST", path, credentials(family), body
+    return family, "POST", path, dialects.credentials(family), body
 
 
 def wild_request_of(number):
     """The same of a request that is wrong anywhere."""
     rng = random.Random(f"{SEED} {number}")
-    family = rng.choice(ALL)
+    family = rng.choice(dialects.ALL)
     path = rng.choice([*ROUTES, *NAMED]).format(rng.choice(IDS))
     path += f"?{query}" if (query := rng.choice(QUERIES)) else ""
-    headers = dict(credentials(family))
+    headers = dict(dialects.credentials(family))
     for name in rng.sample(HEADERS, rng.randrange(3)):
         headers[name] = rng.choice(ODD)
     method = rng.choice(METHODS)
@@ -166,14 +159,14 @@ def wild_request_of(number):
 
 def check_call(family, answer):
     """The answer to a hostile call is whole, in shape, and no failure of ours."""
-    check_ids(answer)
+    dialects.check_ids(answer)
     assert answer.whole
     if answer.status == 200:
         kind = answer.headers["content-type"].split(";")[0]
         assert kind in ("application/json", "text/event-stream")
     else:
         assert 400 <= answer.status < 500
-        error_of(family, answer.body, answer.call_id)
+        dialects.error_of(family, answer.body, answer.call_id)
 
 
 def send_all(port, make, numbers):

@@ -8,18 +8,8 @@ import threading
 
 import pytest
 
+from tests.support import dialects
 from tests.support.client import Connection, exchange, wait_until
-from tests.support.dialects import (
-    ALL,
-    CHAT,
-    GENERATE,
-    MESSAGES,
-    PATHS,
-    RESPONSES,
-    ask,
-    check_refusal,
-    credentials,
-)
 from tests.support.documents import channel
 from tests.support.echo import answer_of
 from tests.support.two_users import MODEL, SECRETS, content
@@ -28,23 +18,24 @@ from tests.support.upstream import STREAM_HEAD, RawUpstream
 FILE = {"type": "document", "source": {"type": "file", "file_id": "x_1"}}
 # what was not made here: fields of a request and their path; adapters know all of these
 GIVEN = {
-    RESPONSES: ({"prompt": {"id": "x_1"}}, "prompt.id"),
-    MESSAGES: (
+    dialects.RESPONSES: ({"prompt": {"id": "x_1"}}, "prompt.id"),
+    dialects.MESSAGES: (
         {"messages": [{"role": "user", "content": [FILE]}]},
         "messages.0.content.0.source.file_id",
     ),
-    CHAT: (
+    dialects.CHAT: (
         {"messages": [{"role": "user", "content": [{"type": "file", "file": {"file_id": "x_1"}}]}]},
         "messages[0].content[0].file.file_id",
     ),
-    GENERATE: ({"cachedContent": "x_1"}, "cachedContent"),
+    dialects.GENERATE: ({"cachedContent": "x_1"}, "cachedContent"),
 }
 ANSWERS = {
-    CHAT: {"id": "c", "choices": [{"index": 0, "message": {"content": "Yes."},
+    dialects.CHAT: {"id": "c", "choices": [{"index": 0, "message": {"content": "Yes."},
                                    "finish_reason": "stop"}]},
-    RESPONSES: {"id": "resp_x", "status": "completed", "output": []},
-    MESSAGES: {"id": "msg_x", "type": "message", "role": "assistant", "content": []},
-    GENERATE: {"candidates": [{"content": {"parts": [{"text": "Yes."}]}, "finishReason": "STOP"}]},
+    dialects.RESPONSES: {"id": "resp_x", "status": "completed", "output": []},
+    dialects.MESSAGES: {"id": "msg_x", "type": "message", "role": "assistant", "content": []},
+    dialects.GENERATE: {"candidates": [{"content": {"parts": [{"text": "Yes."}]},
+        "finishReason": "STOP"}]},
 }  # fmt: skip
 
 
@@ -53,16 +44,16 @@ def channels_of(url, **of_b):
     return [
         channel(f"{place}-{family}", family, url, {MODEL: f"at-{place}"}, keys=["sk-up"],
                 **(of_b if place == "b" else {}))
-        for family in ALL
+        for family in dialects.ALL
         for place in ("a", "b")
     ]  # fmt: skip
 
 
 def call(gateway, family, fields, user="owner", path=""):
     """A usual call with these fields."""
-    path = path or PATHS[family].format(model=MODEL)
-    body = {**ask(family, MODEL), **fields}
-    return exchange(gateway.port, "POST", path, credentials(family, SECRETS[user]), body)
+    path = path or dialects.PATHS[family].format(model=MODEL)
+    body = {**dialects.ask(family, MODEL), **fields}
+    return exchange(gateway.port, "POST", path, dialects.credentials(family, SECRETS[user]), body)
 
 
 class Vendor(RawUpstream):
@@ -80,8 +71,12 @@ class Vendor(RawUpstream):
         head, _, body = request.partition(b"\r\n\r\n")
         path = head.split(b" ", 2)[1].decode()
         self.asked.append((path, body.decode()))
-        families = [family for family in (CHAT, RESPONSES, MESSAGES) if path == PATHS[family]]
-        return answer_of(200, ANSWERS[(*families, GENERATE)[0]], connection="keep-alive")
+        families = [
+            family
+            for family in (dialects.CHAT, dialects.RESPONSES, dialects.MESSAGES)
+            if path == dialects.PATHS[family]
+        ]
+        return answer_of(200, ANSWERS[(*families, dialects.GENERATE)[0]], connection="keep-alive")
 
 
 @pytest.fixture(scope="module")
@@ -100,9 +95,9 @@ def test_what_was_not_made_here_is_refused_with_its_path(gateway, everything, fa
     fields, path = GIVEN[family]
     del everything.asked[:]
     answer = call(gateway, family, fields)
-    message = check_refusal(answer, family, "E35")
+    message = dialects.check_refusal(answer, family, "E35")
     assert "x_1" in message
-    if family in (MESSAGES, GENERATE):
+    if family in (dialects.MESSAGES, dialects.GENERATE):
         assert message.startswith(f"{path}: ")
     else:
         assert answer.json["error"]["param"] == path
@@ -110,9 +105,11 @@ def test_what_was_not_made_here_is_refused_with_its_path(gateway, everything, fa
     assert {name: record[name] for name in ("outcome", "error_code", "channel", "cost")} == {
         "outcome": "refused", "error_code": "not_found", "channel": None, "cost": "0"
     }  # fmt: skip
-    if family in (RESPONSES, MESSAGES):  # counting tokens is no way round
-        path = PATHS[family] + ("/input_tokens" if family == RESPONSES else "/count_tokens")
-        check_refusal(call(gateway, family, fields, path=path), family, "E35")
+    if family in (dialects.RESPONSES, dialects.MESSAGES):  # counting tokens is no way round
+        path = dialects.PATHS[family] + (
+            "/input_tokens" if family == dialects.RESPONSES else "/count_tokens"
+        )
+        dialects.check_refusal(call(gateway, family, fields, path=path), family, "E35")
     assert everything.asked == []
 
 
@@ -123,35 +120,35 @@ CREATED = {"type": "response.created", "response": {"id": "resp_{n}"}}
 STARTED = {"type": "message_start", "message": {"id": "thr_{n}", "type": "message", "content": []}}
 MADE = {
     "thread": (
-        MESSAGES,
-        {**ANSWERS[MESSAGES], "id": "thr_{n}"},
+        dialects.MESSAGES,
+        {**ANSWERS[dialects.MESSAGES], "id": "thr_{n}"},
         [STARTED],
         {"thread": {"type": "create"}},
         {"thread": {"type": "continue", "previous_message_id": "thr_{n}"}},
     ),
     "container": (
-        MESSAGES,
-        {**ANSWERS[MESSAGES], "container": {"id": "container_{n}"}},
+        dialects.MESSAGES,
+        {**ANSWERS[dialects.MESSAGES], "container": {"id": "container_{n}"}},
         [STARTED, {"type": "message_delta", "delta": {"container": {"id": "container_{n}"}}}],
         {},
         {"container": "container_{n}"},
     ),
     "item": (
-        RESPONSES,
-        {**ANSWERS[RESPONSES], "id": "resp_{n}", "output": [ITEM]},
+        dialects.RESPONSES,
+        {**ANSWERS[dialects.RESPONSES], "id": "resp_{n}", "output": [ITEM]},
         [CREATED, {"type": "response.output_item.added", "item": ITEM}],
         {},
         {"input": [{"type": "item_reference", "id": "msg_{n}"}]},
     ),
     "container-of-tool": (
-        RESPONSES,
-        {**ANSWERS[RESPONSES], "id": "resp_{n}", "output": [CODE]},
+        dialects.RESPONSES,
+        {**ANSWERS[dialects.RESPONSES], "id": "resp_{n}", "output": [CODE]},
         [CREATED, {"type": "response.output_item.done", "item": CODE}],
         {"store": False},
         {"tools": [{"type": "code_interpreter", "container": "cntr_{n}"}]},
     ),
     "audio": (
-        CHAT,
+        dialects.CHAT,
         {"id": "c", "choices": [{"index": 0, "message": {"audio": {"id": "audio_{n}"}},
                                  "finish_reason": "stop"}]},
         [{"id": "c", "choices": [{"index": 0, "delta": {"audio": {"id": "audio_{n}"}}}]}],
@@ -169,8 +166,10 @@ def numbered(value, number):
 def asking(gateway, vendor, family, fields):
     """A call of the owner, and the vendor's end of it."""
     with Connection(gateway.port) as connection:
-        body = {**ask(family, MODEL), **fields}
-        connection.request("POST", PATHS[family], credentials(family, SECRETS["owner"]), body)
+        body = {**dialects.ask(family, MODEL), **fields}
+        connection.request(
+            "POST", dialects.PATHS[family], dialects.credentials(family, SECRETS["owner"]), body
+        )
         with contextlib.closing(vendor.accept()) as peer:
             yield connection, peer
 
@@ -202,7 +201,7 @@ def check_owned(gateway, vendor, family, request):
     """Its user alone gets it, at the one place that made it."""
     for _ in range(4):
         del vendor.asked[:]
-        check_refusal(call(gateway, family, request, "other"), family, "E35")
+        dialects.check_refusal(call(gateway, family, request, "other"), family, "E35")
         assert vendor.asked == []
         assert call(gateway, family, request).status == 200
         ((_, body),) = vendor.asked
@@ -218,7 +217,7 @@ def test_what_an_answer_has_made_is_its_users(launch):
         requests += [make_streamed(gateway, vendor, kind, stack) for kind in MADE]
         vendor.begin()
         gateway.apply({"channel": channels_of(vendor.url, enabled=True)})
-        for family in (CHAT, RESPONSES, MESSAGES):
+        for family in (dialects.CHAT, dialects.RESPONSES, dialects.MESSAGES):
             assert wait_until(lambda f=family: reaches_b(gateway, vendor, f), 20)
         for family, request in requests:
             check_owned(gateway, vendor, family, request)
@@ -231,6 +230,6 @@ def test_what_an_answer_has_made_is_its_users(launch):
 
 
 def reaches_b(gateway, vendor, family):
-    body = ask(family, MODEL, f"Question {len(vendor.asked)}?")
+    body = dialects.ask(family, MODEL, f"Question {len(vendor.asked)}?")
     assert call(gateway, family, body).status == 200
     return "at-b" in vendor.asked[-1][1]

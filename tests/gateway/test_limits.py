@@ -14,17 +14,9 @@ from collections import Counter
 
 import pytest
 
+from tests.support import dialects
 from tests.support.client import Closed, Connection, exchange, wait_until
 from tests.support.coins import check_free_refusal
-from tests.support.dialects import (
-    ALL,
-    CHAT,
-    MESSAGES,
-    ask,
-    check_refusal,
-    credentials,
-    path_of,
-)
 from tests.support.documents import CREDIT, channel, document
 from tests.support.served_by import gateway_calls, who_serves
 from tests.support.wallets import joined, owners, secret_of
@@ -35,11 +27,11 @@ SHORT = "[[demo ms=50 chunks=10]]"
 STALL = "[[demo stall_before_head]]"
 KINDS, WORDS = ("requests", "tokens"), ("limit", "remaining", "reset")
 LIMITS_OF = {
-    CHAT: [f"x-ratelimit-{word}-{kind}" for kind in KINDS for word in WORDS],
-    MESSAGES: [f"anthropic-ratelimit-{kind}-{word}" for kind in KINDS for word in WORDS],
+    dialects.CHAT: [f"x-ratelimit-{word}-{kind}" for kind in KINDS for word in WORDS],
+    dialects.MESSAGES: [f"anthropic-ratelimit-{kind}-{word}" for kind in KINDS for word in WORDS],
 }
 OUTS = [  # how an attempt fails, and whether the call streams
-    *(("status=500", False), ("reset_before_head", False), ("cut=3", True)),
+    *(("status=500", False), ("reset_before_head", False), ("cut=3", True))
 ]
 # Where calls are when their clients leave: (prompt, stream).
 PHASES = (
@@ -89,7 +81,7 @@ USERS = {"user-rpm": {"rpm": 4}, "user-tpm": {"tpm": 10**6}, "user-calls": {"con
 
 
 def family_of(place):
-    return next((f for f in ALL if place.endswith("-" + dashed(f))), CHAT)
+    return next((f for f in dialects.ALL if place.endswith("-" + dashed(f))), dialects.CHAT)
 
 
 def channels_of(place, url):
@@ -126,8 +118,12 @@ def gateway(launch, vendor):
 def request_of(who, place, prompt, stream, **more):
     """(path, headers, body) of a call by the key of somebody, if not by that without limits."""
     family = family_of(place)
-    headers = credentials(family, secret_of(who)) if who else credentials(family)
-    return path_of(family, place, stream), headers, ask(family, place, prompt, stream, **more)
+    headers = dialects.credentials(family, secret_of(who)) if who else dialects.credentials(family)
+    return (
+        dialects.path_of(family, place, stream),
+        headers,
+        dialects.ask(family, place, prompt, stream, **more),
+    )
 
 
 def call(gateway, who=None, place=FREE, prompt="Say something.", *, stream=False, **more):
@@ -140,9 +136,9 @@ def statuses_of(gateway, who=None, place=FREE, times=6):
 
 
 def count(gateway, who, place):
-    body = ask(MESSAGES, place)
+    body = dialects.ask(dialects.MESSAGES, place)
     del body["max_tokens"]
-    headers = credentials(MESSAGES, secret_of(who))
+    headers = dialects.credentials(dialects.MESSAGES, secret_of(who))
     return exchange(gateway.port, "POST", "/v1/messages/count_tokens", headers, body)
 
 
@@ -174,15 +170,15 @@ def check_wait(answer, family, expected_s, within_s=10):
     wait_s = answer.headers["retry-after"]
     assert expected_s - within_s <= int(wait_s) <= expected_s
     hidden = {n: answer.headers.pop(n) for n in list(answer.headers) if "ratelimit" in n}
-    message = check_refusal(answer, family, "E20", retry_after=wait_s)
+    message = dialects.check_refusal(answer, family, "E20", retry_after=wait_s)
     answer.headers.update(hidden)
     assert message.endswith(f"Try again in {wait_s}s.")
     return message
 
 
-def check_full(answer, family=CHAT):
+def check_full(answer, family=dialects.CHAT):
     """E09, whatever the wait."""
-    check_refusal(answer, family, "E09", retry_after=answer.headers["retry-after"])
+    dialects.check_refusal(answer, family, "E09", retry_after=answer.headers["retry-after"])
 
 
 # ---- exact ---------------------------------------------------------------------------------------
@@ -200,7 +196,7 @@ def test_requests_a_minute_are_exact_over_two_workers(gateway):
     served = Counter(answer.status for answer in answers)
     assert set(served) == {200, 429}
     assert 198 <= served[200] <= 200 + seconds * 200 / 60
-    messages = {check_wait(answer, CHAT, 1) for answer in answers if answer.status == 429}
+    messages = {check_wait(answer, dialects.CHAT, 1) for answer in answers if answer.status == 429}
     assert messages == {"Rate limit reached: 200 requests per minute. Try again in 1s."}
 
 
@@ -212,7 +208,7 @@ def test_running_calls_are_exact_over_two_workers(gateway):
         with running(gateway, CROWD, "crowd") as (streams, refused):
             assert (len(streams), len(refused)) == (80, CROWD - 80)
     answer = refused[0][1]
-    message = check_refusal(answer, CHAT, "E20")
+    message = dialects.check_refusal(answer, dialects.CHAT, "E20")
     assert message == "Rate limit reached: 100 concurrent calls. Try again in 3s."
     check_free_refusal(gateway.record(answer.call_id))
 
@@ -226,7 +222,7 @@ def test_every_upstream_key_is_used_to_its_limit_over_two_workers(gateway, vendo
         assert used == {f"Bearer {key}": 12 for key in SOME_KEYS}
         asked = who_serves(gateway, *streams, *(one for one, _ in refused))
         assert set(asked) == set(gateway.worker_pids())
-    check_refusal(refused[0][1], CHAT, "E09")
+    dialects.check_refusal(refused[0][1], dialects.CHAT, "E09")
     assert wait_until(lambda: call(gateway, place="crowd-keys").status == 200)
 
 
@@ -247,13 +243,13 @@ def test_what_is_refused_costs_nothing_of_other_limits(gateway):
     assert call(gateway, place="late").status == 200
     for _ in range(3):
         check_full(call(gateway, "own-rpm", "late"))
-        check_refusal(call(gateway, "pauper", "costly"), CHAT, "E18")
-        check_refusal(call(gateway, "killed-rpm", "nobodys"), CHAT, "E08")
-        check_refusal(call(gateway, "killed-rpm", messages=7), CHAT, "E12")
+        dialects.check_refusal(call(gateway, "pauper", "costly"), dialects.CHAT, "E18")
+        dialects.check_refusal(call(gateway, "killed-rpm", "nobodys"), dialects.CHAT, "E08")
+        dialects.check_refusal(call(gateway, "killed-rpm", messages=7), dialects.CHAT, "E12")
     assert statuses_of(gateway, "own-rpm", times=2) == [200, 429]
     assert statuses_of(gateway, place="costly", times=2) == [200, 503]
     assert call(gateway, "pauper").status == 200
-    check_wait(call(gateway, "pauper", "costly"), CHAT, 60)
+    check_wait(call(gateway, "pauper", "costly"), dialects.CHAT, 60)
 
 
 # ---- given back ----------------------------------------------------------------------------------
@@ -283,9 +279,9 @@ def test_a_stream_holds_its_slot_until_it_ends(gateway):
     with send(gateway, "one", "one", SHORT) as connection:
         answer = connection.read_head()
         assert answer.status == 200
-        check_refusal(call(gateway, "one"), CHAT, "E20")
+        dialects.check_refusal(call(gateway, "one"), dialects.CHAT, "E20")
         # The end of a running call is not known.
-        check_refusal(call(gateway, place="one"), CHAT, "E09")
+        dialects.check_refusal(call(gateway, place="one"), dialects.CHAT, "E09")
         connection.read_body(answer)
     assert answer.whole
     # The slot is free before the last bytes are out.
@@ -315,7 +311,7 @@ def test_a_killed_workers_slots_are_free_and_its_rates_are_not_forgotten(gateway
             assert (len(again), len(refused)) == (lost, 5)
     assert wait_until(lambda: len(gateway.worker_pids()) == 2)
     with contextlib.suppress(Closed, ConnectionError):
-        check_wait(call(gateway, "killed-rpm"), CHAT, 60, within_s=50)
+        check_wait(call(gateway, "killed-rpm"), dialects.CHAT, 60, within_s=50)
 
 
 # ---- tokens --------------------------------------------------------------------------------------
@@ -341,14 +337,14 @@ def test_tokens_of_keys_and_channels_are_settled_by_usage(gateway, who, place):
     if who is None:
         check_full(refused)
     else:
-        message = check_wait(refused, CHAT, 60, within_s=59)
+        message = check_wait(refused, dialects.CHAT, 60, within_s=59)
         assert message.startswith("Rate limit reached: 3000 tokens per minute. Try again in ")
 
 
 # ---- what a client sees --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("family", "stream"), [(CHAT, True), (MESSAGES, False)])
+@pytest.mark.parametrize(("family", "stream"), [(dialects.CHAT, True), (dialects.MESSAGES, False)])
 def test_a_client_is_told_its_limits_in_its_dialect(gateway, family, stream):
     who, place = f"told-{dashed(family)}", f"free-{dashed(family)}"
     answers = [call(gateway, who, place, stream=stream) for _ in range(3)]
@@ -365,13 +361,13 @@ def test_a_client_is_told_its_limits_in_its_dialect(gateway, family, stream):
 
 
 def test_counting_calls_have_a_class_of_their_own(gateway):
-    place = f"free-{dashed(MESSAGES)}"
+    place = f"free-{dashed(dialects.MESSAGES)}"
     with send(gateway, "counts", place) as connection:
         assert connection.read_head().status == 200
         answer = count(gateway, "counts", place)
         assert answer.status == 200, answer.body
-        check_wait(count(gateway, "counts", place), MESSAGES, 60)
-        check_wait(call(gateway, "counts", place), MESSAGES, 60)
+        check_wait(count(gateway, "counts", place), dialects.MESSAGES, 60)
+        check_wait(call(gateway, "counts", place), dialects.MESSAGES, 60)
 
 
 # ---- groups, users, and changes ------------------------------------------------------------------
@@ -386,7 +382,7 @@ def test_limits_of_groups_and_users_are_shared_by_their_keys(gateway):
     assert left == ["3", "2", "1", "0", "0", "0"]
     with send(gateway, "user-calls-a") as connection:
         assert connection.read_head().status == 200
-        check_refusal(call(gateway, "user-calls-b"), CHAT, "E20")
+        dialects.check_refusal(call(gateway, "user-calls-b"), dialects.CHAT, "E20")
     assert wait_until(lambda: call(gateway, "user-calls-b").status == 200)
     answer = call(gateway, "user-tpm-b")
     assert answer.headers["x-ratelimit-limit-tokens"] == "1000000"

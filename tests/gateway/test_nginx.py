@@ -61,10 +61,7 @@ class Site:
         (folder / "nginx").mkdir()
         first = Gateway(
             folder / "node",
-            {
-                "server.trusted_proxies": '["127.0.0.1/32"]',
-                "server.max_body_bytes": LIMIT_BYTES,
-            },
+            {"server.trusted_proxies": '["127.0.0.1/32"]', "server.max_body_bytes": LIMIT_BYTES},
         )
         self.nodes = [first, first.sibling("second")]
         made = first.apply(document(self.upstream.url))["keys"]
@@ -179,8 +176,7 @@ def test_events_are_prompt_over_http2(site):
     argv += ["-H", f"Authorization: Bearer {site.keys['anywhere']}"]
     argv += ["-H", "Content-Type: application/json"]
     with subprocess.Popen(
-        [*argv, f"https://{HOST}:{site.port}{PATHS['chat_completions']}"],
-        stdout=subprocess.PIPE,
+        [*argv, f"https://{HOST}:{site.port}{PATHS['chat_completions']}"], stdout=subprocess.PIPE
     ) as shell:
         assert shell.stdout is not None
         last = check_prompt(shell.stdout)
@@ -258,8 +254,7 @@ def test_the_log_names_calls_and_no_keys(site):
 
 
 @pytest.mark.parametrize(
-    ("family", "path"),
-    [*PATHS.items(), *(("generate_content", path) for path in GENERATE_PATHS)],
+    ("family", "path"), [*PATHS.items(), *(("generate_content", path) for path in GENERATE_PATHS)]
 )
 def test_a_body_too_large_for_nginx(site, family, path):
     context = ssl._create_unverified_context()

@@ -7,19 +7,8 @@ import json
 
 import pytest
 
+from tests.support import dialects
 from tests.support.client import exchange
-from tests.support.dialects import (
-    ALL,
-    CHAT,
-    GENERATE,
-    MESSAGES,
-    RESPONSES,
-    SECRET,
-    ask,
-    credentials,
-    error_of,
-    text_of,
-)
 from tests.support.documents import channel, document
 
 MODEL, LONG_NAME, DOTTED = "plain-model", "vendor/qwen3:8b", "gemini-2.5.x_1"
@@ -30,7 +19,7 @@ VERBS = ("generateContent", "streamGenerateContent?alt=sse", "streamGenerateCont
 @pytest.fixture(scope="module")
 def gateway(launch, vendor):
     models = dict.fromkeys((MODEL, LONG_NAME, DOTTED), UPSTREAM)
-    channels = [channel(f"of-{family}", family, vendor.url, models) for family in ALL]
+    channels = [channel(f"of-{family}", family, vendor.url, models) for family in dialects.ALL]
     return launch(document([*models], channels))
 
 
@@ -65,24 +54,26 @@ ODD_CALLS = [
 # Paths beside those of the other families, with the shape of their errors; more of them:
 # tests/handlers/entries/test_fallback.py.
 BESIDE = {
-    CHAT: [
+    dialects.CHAT: [
         "/v1/chat//completions", "//v1/chat/completions", "/v1/chat/completions/..",
         "/v1/./chat/completions", "/v1/chat/../chat/completions", "/v1/chat%2Fcompletions",
         "/v1/chat/completions%20", "/v1/chat/completions%00", "/v1/chat/completions;x=1",
         "/V1/chat/completions", "/%76%31/chat/completions",
     ],
-    MESSAGES: ["/v1/messages/../messages", "/v1/messages/%2e%2e/messages", "/v1/messages;x"],
-    RESPONSES: ["/v1/responses//", "/v1/responses/../responses", "/v1/responses/compact/.."],
+    dialects.MESSAGES: ["/v1/messages/../messages", "/v1/messages/%2e%2e/messages",
+        "/v1/messages;x"],
+    dialects.RESPONSES: ["/v1/responses//", "/v1/responses/../responses",
+        "/v1/responses/compact/.."],
 }  # fmt: skip
 
 
 def send(gateway, family, path, *, key_in_query=False, model=MODEL):
     """A call to a path as it stands here; its answer."""
-    headers = credentials(family)
+    headers = dialects.credentials(family)
     if key_in_query:
         headers = {}
-        path += ("&" if "?" in path else "?") + f"key={SECRET}"
-    body = ask(family, model, "[[demo ms=0]]")
+        path += ("&" if "?" in path else "?") + f"key={dialects.SECRET}"
+    body = dialects.ask(family, model, "[[demo ms=0]]")
     if "countTokens" in path:
         del body["generationConfig"]
     return exchange(gateway.port, "POST", path, headers, body)
@@ -92,8 +83,8 @@ def fault_of(answer, family):
     """Return what is wrong with a refusal: not in the family's shape, or a failure of ours."""
     try:
         assert answer.whole and 400 <= answer.status < 500, (answer.head, answer.body)
-        _, _, message = error_of(family, answer.body, answer.call_id)
-        assert message and SECRET not in message
+        _, _, message = dialects.error_of(family, answer.body, answer.call_id)
+        assert message and dialects.SECRET not in message
     except (AssertionError, ValueError, KeyError) as error:
         return repr(error)
     return None
@@ -101,7 +92,7 @@ def fault_of(answer, family):
 
 ODD_CALLED = [f"/v1beta/models/{name}:generateContent" for name in ODD_NAMES]
 REFUSED = [
-    *((GENERATE, path) for path in (*ODD_CALLED, *ODD_CALLS)),
+    *((dialects.GENERATE, path) for path in (*ODD_CALLED, *ODD_CALLS)),
     *((family, path) for family, paths in BESIDE.items() for path in paths),
 ]
 
@@ -110,7 +101,7 @@ def test_odd_paths_are_refused(gateway, vendor):
     vendor.reset()
     wrong = []
     for number, (family, path) in enumerate(REFUSED):
-        key_in_query = family == GENERATE and number % 4 > 1
+        key_in_query = family == dialects.GENERATE and number % 4 > 1
         answer = send(gateway, family, path, key_in_query=key_in_query)
         if (fault := fault_of(answer, family)) is not None:
             wrong.append((family, path, fault))
@@ -119,20 +110,21 @@ def test_odd_paths_are_refused(gateway, vendor):
 
 
 @pytest.mark.parametrize(
-    "name",
-    [DOTTED, f"models/{MODEL}", LONG_NAME, "pl%61in-model", "models%2fvendor%2fqwen3%3a8b"],
+    "name", [DOTTED, f"models/{MODEL}", LONG_NAME, "pl%61in-model", "models%2fvendor%2fqwen3%3a8b"]
 )
 def test_legal_names_work_in_either_version(gateway, vendor, name):
     vendor.reset()
     for number, verb in enumerate(VERBS):
         version = ("v1", "v1beta")[number % 2]
-        answer = send(gateway, GENERATE, f"/{version}/models/{name}:{verb}", key_in_query=True)
+        answer = send(
+            gateway, dialects.GENERATE, f"/{version}/models/{name}:{verb}", key_in_query=True
+        )
         assert answer.status == 200, answer.body
         counted = answer.json["totalTokens"] if verb == "countTokens" else None
-        assert counted or text_of(GENERATE, answer.body)
+        assert counted or dialects.text_of(dialects.GENERATE, answer.body)
         record = gateway.record(answer.call_id)
         assert record["model"] in (MODEL, LONG_NAME, DOTTED)
         assert record["endpoint"] == f"/v1beta/models/{{model}}:{verb.partition('?')[0]}"
     paths = [entry["path"] for entry in vendor.log()]
     assert paths == [f"/v1beta/models/{UPSTREAM}:{verb}" for verb in VERBS]
-    assert SECRET not in json.dumps(vendor.log())
+    assert dialects.SECRET not in json.dumps(vendor.log())

@@ -8,21 +8,10 @@ from decimal import Decimal
 
 import pytest
 
+from tests.support import dialects
 from tests.support.chat_streams import bounded
 from tests.support.client import Connection, events, wait_until
 from tests.support.coins import person
-from tests.support.dialects import (
-    ALL,
-    CHAT,
-    GENERATE,
-    MESSAGES,
-    REFUSALS,
-    ask,
-    check_stream_failure,
-    check_whole_stream,
-    credentials,
-    path_of,
-)
 from tests.support.documents import channel
 from tests.support.journal import marks
 from tests.support.wallets import cost_of, joined, secret_of
@@ -40,8 +29,12 @@ LATE_S = 4  # from a sweep that sees too much to the end of the stream
 OVERDRAWN = -LATE_S * PACE * TOKEN
 # How the user of a call runs out of money, in a family each, and what is said of it.
 WAYS = {
-    "wallet": (CHAT, "E18", person("wallet", POOR, "wallet_only")),
-    "plan": (GENERATE, "E19", person("plan", RICH, "plan_only", {"small": {"quota": POOR}})),
+    "wallet": (dialects.CHAT, "E18", person("wallet", POOR, "wallet_only")),
+    "plan": (
+        dialects.GENERATE,
+        "E19",
+        person("plan", RICH, "plan_only", {"small": {"quota": POOR}}),
+    ),
 }
 PLAN = "0.1"  # more than what is held in the beginning
 
@@ -51,7 +44,7 @@ def gateway(launch, vendor):
     made = {
         "model": [{"name": MODEL, "price": PRICE}],
         "group": [{"name": "all"}],
-        "channel": [channel(f, f, vendor.url, {MODEL: "demo-small"}) for f in ALL],
+        "channel": [channel(f, f, vendor.url, {MODEL: "demo-small"}) for f in dialects.ALL],
     }
     people = [
         person("rich", RICH, "wallet_only"),
@@ -64,10 +57,10 @@ def gateway(launch, vendor):
 def begin(gateway, family, who, prompt):
     connection = Connection(gateway.port, patience_s=60)
     # Messages cannot do without a bound: there one that is beyond all money.
-    bound = 10**9 if family == MESSAGES else None
-    body = bounded(ask(family, MODEL, prompt, stream=True), family, bound)
-    headers = credentials(family, secret_of(who))
-    connection.request("POST", path_of(family, MODEL, stream=True), headers, body)
+    bound = 10**9 if family == dialects.MESSAGES else None
+    body = bounded(dialects.ask(family, MODEL, prompt, stream=True), family, bound)
+    headers = dialects.credentials(family, secret_of(who))
+    connection.request("POST", dialects.path_of(family, MODEL, stream=True), headers, body)
     return connection
 
 
@@ -87,7 +80,7 @@ def streams(gateway, wallets):
             what: pool.submit(read_stream, gateway, family, what, ENDLESS)
             for what, (family, *_) in WAYS.items()
         }
-        running["rich"] = pool.submit(read_stream, gateway, CHAT, "rich", LONG)
+        running["rich"] = pool.submit(read_stream, gateway, dialects.CHAT, "rich", LONG)
         most_nanos = 0
         while not running["rich"].done():
             most_nanos = max(most_nanos, wallets.held("rich"))
@@ -96,7 +89,7 @@ def streams(gateway, wallets):
 
 def test_more_is_held_for_a_stream_that_goes_on(gateway, wallets, streams):
     answers, most_nanos = streams
-    check_whole_stream(answers["rich"])
+    dialects.check_whole_stream(answers["rich"])
     assert most_nanos > 2 * DEFAULT_HOLD * 10**9
     record = gateway.record(answers["rich"].call_id)
     assert record["outcome"] == "ok"
@@ -108,10 +101,10 @@ def test_without_money_a_stream_ends_and_what_was_delivered_is_paid(
     gateway, wallets, vendor, streams, what
 ):
     answer, (family, number, _) = streams[0][what], WAYS[what]
-    assert "used up" in check_stream_failure(answer, family, number)
+    assert "used up" in dialects.check_stream_failure(answer, family, number)
     record = gateway.record(answer.call_id)
     assert (record["outcome"], record["status"]) == ("refused", 200)
-    assert record["error_code"] == REFUSALS[number].code
+    assert record["error_code"] == dialects.REFUSALS[number].code
     assert Decimal(record["cost"]) == cost_of(record)
     assert OVERDRAWN < Decimal(POOR) - cost_of(record) < 0
     assert 0 < record["output_tokens"] < sum(map(len, events(answer.body))) // 4
@@ -130,7 +123,7 @@ def is_split(gateway):
 
 def test_what_was_raised_is_known_after_a_kill(gateway, streams):
     """The second payer came in when the first had no more: the adopted call is split as it was."""
-    with begin(gateway, CHAT, "split", ENDLESS) as connection:
+    with begin(gateway, dialects.CHAT, "split", ENDLESS) as connection:
         connection.read_head()
         assert wait_until(lambda: is_split(gateway), 20), "no mark is beyond the plan"
         gateway.kill()

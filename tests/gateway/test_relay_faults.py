@@ -11,26 +11,8 @@ from decimal import Decimal
 
 import pytest
 
+from tests.support import dialects
 from tests.support.client import data_of, events, exchange
-from tests.support.dialects import (
-    ALL,
-    CHAT,
-    GENERATE,
-    MAX_TOKENS,
-    MESSAGES,
-    PATHS,
-    REFUSALS,
-    RESPONSES,
-    ask,
-    check_ids,
-    check_refusal,
-    check_stream_failure,
-    check_whole_stream,
-    credentials,
-    is_error,
-    path_of,
-    text_of,
-)
 from tests.support.documents import PRICE, UPSTREAM_KEY, channel, document
 from tests.support.wallets import check_charged, check_free
 
@@ -75,7 +57,11 @@ def cases(*rows, **shared):
     """Cases of (name, condition, script, fields); with fail-over also without another channel."""
     made = []
     for number, (name, condition, script, *more) in enumerate(rows):
-        fields = {"family": ALL[number % len(ALL)], **shared, **(more[0] if more else {})}
+        fields = {
+            "family": dialects.ALL[number % len(dialects.ALL)],
+            **shared,
+            **(more[0] if more else {}),
+        }
         made.append(Case(name, condition, script, **fields))
         if made[-1].fail_over:
             made.append(replace(made[-1], second=False))
@@ -120,13 +106,13 @@ CASES = [
         ("silent", "E28", "stall=6", TIMES_OUT),
         ("garbage", "E30", "garbage=6"),
         ("rate limit", "E25", "error_event=6.type=rate_limit_error"),
-        ("no last event", "E26", "no_done", {"family": MESSAGES, **TRUNCATED}),
+        ("no last event", "E26", "no_done", {"family": dialects.MESSAGES, **TRUNCATED}),
         stream=True, broken=True,
     ),
     *cases(  # what happens behind the marker is nobody's concern any more
         ("no marker", None, "no_done"),
-        ("reset behind the marker", None, "reset=999", {"family": RESPONSES}),
-        ("silent behind the marker", None, "stall=999", {"family": MESSAGES}),
+        ("reset behind the marker", None, "reset=999", {"family": dialects.RESPONSES}),
+        ("silent behind the marker", None, "stall=999", {"family": dialects.MESSAGES}),
         stream=True,
     ),
 ]  # fmt: skip
@@ -156,14 +142,16 @@ def channels_of(case, places):
 
 def body_of(case):
     more = (
-        {"stream_options": {"include_usage": True}} if case.family == CHAT and case.stream else {}
+        {"stream_options": {"include_usage": True}}
+        if case.family == dialects.CHAT and case.stream
+        else {}
     )
-    return ask(case.family, case.model, f"case {case.model}", case.stream, **more)
+    return dialects.ask(case.family, case.model, f"case {case.model}", case.stream, **more)
 
 
 def play(port, case):
-    path = path_of(case.family, case.model, case.stream)
-    return exchange(port, "POST", path, credentials(case.family), body_of(case))
+    path = dialects.path_of(case.family, case.model, case.stream)
+    return exchange(port, "POST", path, dialects.credentials(case.family), body_of(case))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.model)
@@ -182,7 +170,7 @@ def check_record(case, record, attempts, **fields):
     names = [f"{case.model}-first", f"{case.model}-second"][:attempts]
     assert [attempt["channel"] for attempt in record["attempts"]] == names
     # As records have it: the path without query, the model's name replaced.
-    endpoint = path_of(case.family, "{model}", case.stream).partition("?")[0]
+    endpoint = dialects.path_of(case.family, "{model}", case.stream).partition("?")[0]
     fields |= {"channel": names[-1], "model": case.model, "endpoint": endpoint,
                "family": case.family, "stream": case.stream}  # fmt: skip
     assert {name: record[name] for name in fields} == fields
@@ -194,11 +182,11 @@ def check_answered(case, answer, record):
     """The client got a whole answer, from the second channel when the first one failed."""
     failed_over = case.condition is not None
     assert answer.status == 200, answer.body
-    check_ids(answer)
+    dialects.check_ids(answer)
     assert answer.whole and "content-encoding" not in answer.headers
-    if case.stream and (case.name != "no marker" or case.family == GENERATE):
-        check_whole_stream(answer)
-    assert text_of(case.family, answer.body).startswith(GREETING)
+    if case.stream and (case.name != "no marker" or case.family == dialects.GENERATE):
+        dialects.check_whole_stream(answer)
+    assert dialects.text_of(case.family, answer.body).startswith(GREETING)
     check_record(case, record, 2 if failed_over else 1, status=200, outcome="ok", error_code=None,
                  usage_source="reported")  # fmt: skip
     assert 0 < check_charged(record) < bound_of(case) and record["output_tokens"] > 0
@@ -210,10 +198,10 @@ def check_answered(case, answer, record):
 def check_failed(case, answer, record):
     """Nothing was delivered: the family's error with its status, and no charge."""
     waits = {"retry_after": case.retry_after} if case.retry_after else {}
-    message = check_refusal(answer, case.family, case.condition, **waits)
+    message = dialects.check_refusal(answer, case.family, case.condition, **waits)
     for secret in (UPSTREAM_KEY, "127.0.0.1", "nowhere.invalid", "http"):
         assert secret not in message
-    code = REFUSALS[case.condition].code
+    code = dialects.REFUSALS[case.condition].code
     check_record(case, record, 1, status=answer.status, outcome=case.outcome, error_code=code)
     assert record["attempts"][0]["error"] and record["error_message"]
     check_free(record)
@@ -221,12 +209,12 @@ def check_failed(case, answer, record):
 
 def check_broken(case, answer, record):
     """The stream began and broke: what came stays, then one error event, and no further channel."""
-    check_stream_failure(answer, case.family, case.condition)
+    dialects.check_stream_failure(answer, case.family, case.condition)
     first, *others = events(answer.body)
-    assert not is_error(first) and len(others) > 1
+    assert not dialects.is_error(first) and len(others) > 1
     assert [data_of(event) for event in (first, *others[:-1])]  # each is readable
     truncated = case.outcome == "upstream_truncated"
-    code = case.outcome if truncated else REFUSALS[case.condition].code
+    code = case.outcome if truncated else dialects.REFUSALS[case.condition].code
     check_record(case, record, 1, status=200, outcome=case.outcome, error_code=code)
     assert record["error_message"]
     assert record["input_tokens"] > 0 and record["output_tokens"] > 0
@@ -236,7 +224,9 @@ def check_broken(case, answer, record):
 def bound_of(case):
     """Dollars that a call may be held for: half its bytes in, the client's bound out."""
     size = len(repr(body_of(case)))
-    return (size * Decimal(PRICE["input"]) / 2 + MAX_TOKENS * Decimal(PRICE["output"])) / 10**6
+    return (
+        size * Decimal(PRICE["input"]) / 2 + dialects.MAX_TOKENS * Decimal(PRICE["output"])
+    ) / 10**6
 
 
 # ---- how many channels are asked -----------------------------------------------------------------
@@ -260,7 +250,7 @@ def chained(launch, vendor):
     """(gateway, the answer of each chain that is to come); each has a model of its own."""
     names = {label: label.replace(" ", "-").replace(",", "") for label in CHAINS}
     channels = [
-        channel(f"{name}-{place}", CHAT, vendor.url,
+        channel(f"{name}-{place}", dialects.CHAT, vendor.url,
                 {name: f"script.{words}" if words else "demo-small"}, priority=9 - place)
         for label, name in names.items() for place, words in enumerate(CHAINS[label][0])
     ]  # fmt: skip
@@ -268,8 +258,9 @@ def chained(launch, vendor):
     with ThreadPoolExecutor(CALLS_AT_ONCE) as pool:
         running = {
             label: pool.submit(
-                exchange, gateway.port, "POST", PATHS[CHAT], credentials(CHAT),
-                ask(CHAT, name, stream=bool(turn % 2)),
+                exchange, gateway.port, "POST", dialects.PATHS[dialects.CHAT],
+                    dialects.credentials(dialects.CHAT),
+                dialects.ask(dialects.CHAT, name, stream=bool(turn % 2)),
             )
             for turn, (label, name) in enumerate(names.items())
         }  # fmt: skip
@@ -286,7 +277,7 @@ def test_how_many_channels_are_asked(chained, label):
     assert len({attempt["channel"] for attempt in record["attempts"]}) == asked
     if condition is None:
         assert answer.status == 200 and record["outcome"] == "ok"
-        assert text_of(CHAT, answer.body).startswith(GREETING)
+        assert dialects.text_of(dialects.CHAT, answer.body).startswith(GREETING)
     else:
-        check_refusal(answer, CHAT, condition)
-        assert record["error_code"] == REFUSALS[condition].code
+        dialects.check_refusal(answer, dialects.CHAT, condition)
+        assert record["error_code"] == dialects.REFUSALS[condition].code

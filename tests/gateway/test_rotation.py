@@ -92,9 +92,7 @@ def test_a_killed_rotation_of_the_cipher_key_goes_on(launch_own, vendor):
     calls = Calls(gateway)
     argv = [sys.executable, str(ROOT / "app.py"), "secrets", "rotate", "cipher"]
     process = leash.Popen(
-        [*argv, "--config", str(gateway.config)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
+        [*argv, "--config", str(gateway.config)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
     try:
         wait_until(lambda: begun(gateway, process), 60, 0.002)

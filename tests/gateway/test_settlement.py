@@ -17,13 +17,7 @@ from decimal import Decimal
 import pytest
 
 from tests.support.chat_streams import chat_stream, thought
-from tests.support.client import (
-    Connection,
-    encode_head,
-    events,
-    exchange,
-    wait_until,
-)
+from tests.support.client import Connection, encode_head, events, exchange, wait_until
 from tests.support.dialects import (
     ALL,
     CHAT,

@@ -15,36 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.client import (
-    HOST,
-    Connection,
-    data_of,
-    events,
-    exchange,
-    wait_until,
-)
-from tests.support.dialects import (
-    ALL,
-    CHAT,
-    GENERATE,
-    MESSAGES,
-    RESPONSES,
-    ask,
-    check_whole_stream,
-    credentials,
-    is_heartbeat,
-    path_of,
-    text_of,
-)
+from tests.support import client, dialects
 from tests.support.documents import channel, document
 from tests.support.upstream import SAMPLES, STREAM_HEAD, RawUpstream
 from tests.vendor.server import raise_descriptor_limit
 
 QUIET = {"upstream.heartbeat_s": 0, "upstream.commit_after_s": 0}
-BEATING = {
-    "upstream.heartbeat_s": 1,
-    "upstream.commit_after_s": 2,
-}
+BEATING = {"upstream.heartbeat_s": 1, "upstream.commit_after_s": 2}
 SAMPLE_MODEL = "demo-large"  # the name in the sample files
 PUBLIC = "a-public-name/of-it"
 RAW_MODEL = "raw-model"
@@ -63,7 +40,7 @@ def raw():
 def content(vendor, raw):
     names = {SAMPLE_MODEL: SAMPLE_MODEL, PUBLIC: SAMPLE_MODEL}
     channels = []
-    for family in ALL:
+    for family in dialects.ALL:
         channels.append(channel(f"vendor-{family}", family, vendor.url, names))
         channels.append(channel(f"raw-{family}", family, raw.url, {RAW_MODEL: RAW_MODEL}))
     return document([*names, RAW_MODEL], channels)
@@ -83,26 +60,26 @@ def beating(launch, vendor, raw):
 
 def post(gateway, family, body, model=SAMPLE_MODEL, *, stream=False, array=False):
     """A call on a connection of its own."""
-    path = path_of(family, model, stream, array)
-    return exchange(gateway.port, "POST", path, credentials(family), body)
+    path = dialects.path_of(family, model, stream, array)
+    return client.exchange(gateway.port, "POST", path, dialects.credentials(family), body)
 
 
 def streamed(family, prompt, model=SAMPLE_MODEL, **more):
-    body = ask(family, model, prompt, stream=True, **more)
-    if family == CHAT:
+    body = dialects.ask(family, model, prompt, stream=True, **more)
+    if family == dialects.CHAT:
         body["stream_options"] = {"include_usage": True}
     return body
 
 
 def begin(connection, family, prompt, stream=True, model=SAMPLE_MODEL, **headers):
     """Sends a call on a connection; its answer is left to read."""
-    body = streamed(family, prompt, model) if stream else ask(family, model, prompt)
-    sent = {**credentials(family), **headers}
-    connection.request("POST", path_of(family, model, stream), sent, body)
+    body = streamed(family, prompt, model) if stream else dialects.ask(family, model, prompt)
+    sent = {**dialects.credentials(family), **headers}
+    connection.request("POST", dialects.path_of(family, model, stream), sent, body)
 
 
 def began(port, family, prompt, stream=True):
-    connection = Connection(port)
+    connection = client.Connection(port)
     begin(connection, family, prompt, stream)
     return connection
 
@@ -116,11 +93,11 @@ def sample(family, name="text", ending="sse", model=SAMPLE_MODEL):
     return data.replace(json.dumps(SAMPLE_MODEL).encode(), json.dumps(model).encode())
 
 
-@pytest.mark.parametrize("family", ALL)
+@pytest.mark.parametrize("family", dialects.ALL)
 def test_only_the_models_name_differs_in_an_answer_and_a_stream(gateway, family):
     for stream, ending in ((False, "json"), (True, "sse")):
         words = "[[demo sample=text ms=0 split=7]]"
-        body = streamed(family, words, PUBLIC) if stream else ask(family, PUBLIC, words)
+        body = streamed(family, words, PUBLIC) if stream else dialects.ask(family, PUBLIC, words)
         answer = post(gateway, family, body, PUBLIC, stream=stream)
         assert answer.status == 200 and answer.whole
         assert answer.body == sample(family, ending=ending, model=PUBLIC)
@@ -133,11 +110,11 @@ def test_only_the_models_name_differs_in_an_answer_and_a_stream(gateway, family)
 @pytest.mark.parametrize("shown", [False, True])
 def test_usage_of_chat_streams_is_asked_for_and_shown_to_who_asks(gateway, vendor, shown):
     vendor.reset()
-    body = ask(CHAT, SAMPLE_MODEL, "[[demo ms=0]]", stream=True)
+    body = dialects.ask(dialects.CHAT, SAMPLE_MODEL, "[[demo ms=0]]", stream=True)
     options = {"include_usage": True}
     sent = {**body, "stream_options": options} if shown else body
-    answer = post(gateway, CHAT, json.dumps(sent).encode())
-    chunks = [data_of(event) for event in check_whole_stream(answer)[:-1]]
+    answer = post(gateway, dialects.CHAT, json.dumps(sent).encode())
+    chunks = [client.data_of(event) for event in dialects.check_whole_stream(answer)[:-1]]
     (entry,) = vendor.log()
     assert json.loads(entry["body"]) == {**body, "stream_options": options}
     record = gateway.record(answer.call_id)
@@ -150,11 +127,11 @@ def test_usage_of_chat_streams_is_asked_for_and_shown_to_who_asks(gateway, vendo
 
 
 def test_an_array_passes_byte_for_byte_but_for_the_models_name(gateway):
-    body = ask(GENERATE, PUBLIC, "[[demo sample=text_stream_array ms=0 split=7]]")
-    answer = post(gateway, GENERATE, body, PUBLIC, stream=True, array=True)
+    body = dialects.ask(dialects.GENERATE, PUBLIC, "[[demo sample=text_stream_array ms=0 split=7]]")
+    answer = post(gateway, dialects.GENERATE, body, PUBLIC, stream=True, array=True)
     assert answer.status == 200 and answer.whole
     assert answer.headers["content-type"].startswith("application/json")
-    assert answer.body == sample(GENERATE, "text_stream_array", "json", PUBLIC)
+    assert answer.body == sample(dialects.GENERATE, "text_stream_array", "json", PUBLIC)
     record = gateway.record(answer.call_id)
     assert record["outcome"] == "ok" and record["output_tokens"] == 11 and record["stream"]
     assert record["endpoint"] == "/v1beta/models/{model}:streamGenerateContent"
@@ -168,10 +145,10 @@ class Streaming:
 
     def __init__(self, gateway, raw, family):
         self.family = family
-        self.connection = Connection(gateway.port)
+        self.connection = client.Connection(gateway.port)
         begin(self.connection, family, "raw", model=RAW_MODEL)
         self.peer = raw.accept()
-        self.events = events(sample(family))
+        self.events = client.events(sample(family))
 
     def __enter__(self):
         return self
@@ -189,11 +166,11 @@ class Streaming:
 
     def end(self):
         """End the upstream's body: only generate_content has no event that does."""
-        if self.family == GENERATE:
+        if self.family == dialects.GENERATE:
             self.peer.chunk(b"")
 
 
-@pytest.mark.parametrize("family", [MESSAGES, GENERATE])
+@pytest.mark.parametrize("family", [dialects.MESSAGES, dialects.GENERATE])
 def test_each_event_arrives_before_the_next_one_is_sent(gateway, raw, family):
     with Streaming(gateway, raw, family) as stream:
         stream.peer.send(STREAM_HEAD)
@@ -215,13 +192,13 @@ def test_each_event_arrives_before_the_next_one_is_sent(gateway, raw, family):
 def without_heartbeats(family, body):
     """(the vendor's bytes, number of heartbeats): a heartbeat stands only between events."""
     own, beats, started = [], 0, False
-    for event in events(body):
-        if family == GENERATE:  # empty lines, which begin the next event
+    for event in client.events(body):
+        if family == dialects.GENERATE:  # empty lines, which begin the next event
             own.append(event.lstrip(b"\r\n"))
             beats += (len(event) - len(own[-1])) // 2
             continue
-        data = data_of(event)
-        if is_heartbeat(family, event, started):
+        data = client.data_of(event)
+        if dialects.is_heartbeat(family, event, started):
             beats += 1
         else:
             own.append(event)
@@ -231,14 +208,17 @@ def without_heartbeats(family, body):
 
 def test_committed_streams_begin_with_heartbeats_and_have_them_in_gaps(beating, raw):
     with contextlib.ExitStack() as stack:
-        streams = [stack.enter_context(Streaming(beating, raw, family)) for family in ALL]
+        streams = [stack.enter_context(Streaming(beating, raw, family)) for family in dialects.ALL]
         answers, rest = [], []
         for stream in streams:
             answer = stream.connection.read_head()  # nothing came from the upstream so far
             assert answer.status == 200
             assert answer.headers["content-type"].startswith("text/event-stream")
             answer.pieces += [stream.received(1), stream.received(1)]
-            assert all(is_heartbeat(stream.family, one, False) for one in events(answer.body))
+            assert all(
+                dialects.is_heartbeat(stream.family, one, False)
+                for one in client.events(answer.body)
+            )
             first, second, *others = stream.events
             stream.peer.send(STREAM_HEAD)
             stream.peer.chunk(first + second[:20])
@@ -283,21 +263,26 @@ def settled_kib(pid):
 def test_a_slow_reader_of_a_flood_costs_little_and_disturbs_nobody(gateway, vendor):
     (worker,) = gateway.worker_pids()
     flood = "[[demo flood=256 ms=0]]"
-    with Connection(gateway.port) as warm:  # a fast reader first: what stays of that is no matter
-        begin(warm, CHAT, flood)
+    with client.Connection(
+        gateway.port
+    ) as warm:  # a fast reader first: what stays of that is no matter
+        begin(warm, dialects.CHAT, flood)
         warm.read_head()
         for _ in range(300):
             warm.read_chunk()
     vendor.reset()
     before_kib = settled_kib(worker)
-    with Connection(gateway.port, receive_bytes=4096) as slow:
-        begin(slow, CHAT, flood)
+    with client.Connection(gateway.port, receive_bytes=4096) as slow:
+        begin(slow, dialects.CHAT, flood)
         worst_kib, worst_s = 0, 0.0
         for _ in range(40):
             slow.socket.recv(100)
             began = time.monotonic()
-            assert exchange(gateway.port, "GET", "/livez").status == 200
-            assert post(gateway, CHAT, ask(CHAT, SAMPLE_MODEL)).status == 200
+            assert client.exchange(gateway.port, "GET", "/livez").status == 200
+            assert (
+                post(gateway, dialects.CHAT, dialects.ask(dialects.CHAT, SAMPLE_MODEL)).status
+                == 200
+            )
             worst_s = max(worst_s, time.monotonic() - began)
             worst_kib = max(worst_kib, private_kib(worker) - before_kib)
             time.sleep(0.07)
@@ -305,7 +290,7 @@ def test_a_slow_reader_of_a_flood_costs_little_and_disturbs_nobody(gateway, vend
         assert flooding["chunks_sent"] * 4096 < 32 << 20  # the vendor waits; kernels hold some
     assert worst_kib <= 2048, f"{worst_kib} KiB for one slow reader"
     assert worst_s < 2
-    assert wait_until(lambda: gone_at(vendor, "flood"), LEAVES_WITHIN_S)
+    assert client.wait_until(lambda: gone_at(vendor, "flood"), LEAVES_WITHIN_S)
 
 
 # ---- clients that leave --------------------------------------------------------------------------
@@ -318,11 +303,11 @@ def gone_at(vendor, marker):
 
 PHASES = [
     # (name, family, script, streamed, how far the client waits)
-    ("before the head", CHAT, "stall_before_head", False, "request"),
-    ("after the head", RESPONSES, "stall_after_head", True, "request"),
-    ("within an answer", GENERATE, "stall=50", False, "request"),
-    ("in a running stream", MESSAGES, "ms=50 chunks=1000", True, "chunks"),
-    ("blocked in a flood", CHAT, "flood=512 ms=1", True, "blocked"),
+    ("before the head", dialects.CHAT, "stall_before_head", False, "request"),
+    ("after the head", dialects.RESPONSES, "stall_after_head", True, "request"),
+    ("within an answer", dialects.GENERATE, "stall=50", False, "request"),
+    ("in a running stream", dialects.MESSAGES, "ms=50 chunks=1000", True, "chunks"),
+    ("blocked in a flood", dialects.CHAT, "flood=512 ms=1", True, "blocked"),
 ]
 
 
@@ -332,19 +317,19 @@ def test_a_client_that_leaves_closes_the_upstream(
     gateway, vendor, family, words, stream, waits_for
 ):
     marker = f"leaver-{time.monotonic_ns()}"
-    with Connection(gateway.port, receive_bytes=4096) as connection:
+    with client.Connection(gateway.port, receive_bytes=4096) as connection:
         prompt = f"[[demo {words}]] {marker}"
         begin(connection, family, prompt, stream, **{"X-Client-Request-Id": marker})
         if waits_for == "chunks":
             connection.read_head()
             connection.read_chunk()
-        arrived = wait_until(lambda: any(marker in e["body"] for e in vendor.log()))
+        arrived = client.wait_until(lambda: any(marker in e["body"] for e in vendor.log()))
         assert arrived, "the call did not reach the vendor"
         time.sleep(0.8 if waits_for == "blocked" else 0.1)
         left_ms = time.time() * 1000
-        if family in (MESSAGES, GENERATE):
+        if family in (dialects.MESSAGES, dialects.GENERATE):
             connection.reset()
-    gone_ms = wait_until(lambda: gone_at(vendor, marker), 5)
+    gone_ms = client.wait_until(lambda: gone_at(vendor, marker), 5)
     assert gone_ms and gone_ms - left_ms < LEAVES_WITHIN_S * 1000
     record = gateway.tail.find(client_request_id=marker)
     assert (record["outcome"], record["error_code"]) == ("client_gone", "client_gone")
@@ -366,14 +351,16 @@ def test_a_thousand_streams_of_one_key(gateway, vendor):
     raise_descriptor_limit()
     with contextlib.ExitStack() as stack:
         connections = [
-            stack.enter_context(began(gateway.port, CHAT, "[[demo first_ms=5000 chunks=4 ms=0]]"))
+            stack.enter_context(
+                began(gateway.port, dialects.CHAT, "[[demo first_ms=5000 chunks=4 ms=0]]")
+            )
             for _ in range(STREAMS)
         ]
-        at_one_time = wait_until(lambda: vendor.stats()["streams"] > STREAMS * 0.9)
+        at_one_time = client.wait_until(lambda: vendor.stats()["streams"] > STREAMS * 0.9)
         assert at_one_time, "they did not run at one time"
         answers = [connection.read() for connection in connections]
     for answer in answers:
-        check_whole_stream(answer)
+        dialects.check_whole_stream(answer)
     ids = {answer.call_id for answer in answers}
     assert len(ids) == STREAMS
     assert {gateway.record(call_id, 20)["outcome"] for call_id in ids} == {"ok"}
@@ -393,7 +380,7 @@ def drained(launch, vendor, raw):
 
 def refuses(port):
     try:
-        with socket.create_connection((HOST, port), timeout=1):
+        with socket.create_connection((client.HOST, port), timeout=1):
             return False
     except OSError:
         return True
@@ -404,31 +391,31 @@ def test_a_drain_lets_running_calls_end(drained, vendor):
         running = [
             (family, stream, stack.enter_context(
                 began(drained.port, family, "[[demo chunks=4 ms=90 first_ms=600]]", stream)))
-            for family in ALL for stream in (True, False)
+            for family in dialects.ALL for stream in (True, False)
         ]  # fmt: skip
-        kept, idle = (stack.enter_context(Connection(drained.port)) for _ in range(2))
+        kept, idle = (stack.enter_context(client.Connection(drained.port)) for _ in range(2))
         for connection in (kept, idle):
             connection.request("GET", "/livez")
             assert connection.read().status == 200
-        assert wait_until(lambda: vendor.stats()["streams"] >= 1)
+        assert client.wait_until(lambda: vendor.stats()["streams"] >= 1)
         drained.process.send_signal(signal.SIGTERM)
         signalled = time.monotonic()
-        assert wait_until(lambda: refuses(drained.port))
+        assert client.wait_until(lambda: refuses(drained.port))
         assert drained.call("GET", "/readyz", port=drained.ops_port)[0] == 503
         assert drained.call("GET", "/livez", port=drained.ops_port)[0] == 200
         # A request on a kept connection is served, and told that it was the last one.
-        begin(kept, CHAT, "one more", stream=False)
+        begin(kept, dialects.CHAT, "one more", stream=False)
         answer = kept.read()
         assert (answer.status, answer.headers["connection"]) == (200, "close")
         assert kept.until_closed() == b""
         for family, stream, connection in running:
             answer = connection.read()
             assert answer.status == 200 and answer.whole
-            assert text_of(family, answer.body)
+            assert dialects.text_of(family, answer.body)
             if stream:
-                check_whole_stream(answer)
+                dialects.check_whole_stream(answer)
         assert idle.until_closed() == b""
         assert time.monotonic() - signalled > 1, "an idle connection may still bring a request"
     assert drained.process.wait(10) == 0
     records = drained.usage()
-    assert [record["outcome"] for record in records] == ["ok"] * (2 * len(ALL) + 1)
+    assert [record["outcome"] for record in records] == ["ok"] * (2 * len(dialects.ALL) + 1)

@@ -15,31 +15,8 @@ from decimal import Decimal
 import pytest
 
 from store.values.pricing import format_money, parse_money
+from tests.support import coins, dialects
 from tests.support.client import Connection, exchange
-from tests.support.coins import (
-    COIN,
-    FREE,
-    WALLET,
-    WORDS,
-    base,
-    call,
-    charges_of,
-    check_free_refusal,
-    of_plan,
-    paid,
-    person,
-    subscription,
-)
-from tests.support.dialects import (
-    ALL,
-    CHAT,
-    MESSAGES,
-    REFUSALS,
-    ask,
-    check_refusal,
-    credentials,
-    path_of,
-)
 from tests.support.wallets import Wallets, cost_of, joined, secret_of
 
 ACTS_WITHIN_S = 3  # 2 are promised
@@ -50,12 +27,14 @@ TINY = "0.000001"  # less than any call in words costs
 
 # order: what each call of one coin is paid with when both have two and a half, what is left then
 ORDERS = {
-    "plan_first": ([[of_plan("plan_first")]] * 2 + [[of_plan("plan_first", "0.5"),
-                   ("wallet", "0.5")], [WALLET], [WALLET], "E18"], "0", "2.5"),
-    "wallet_first": ([[WALLET]] * 2 + [[("wallet", "0.5"), of_plan("wallet_first", "0.5")],
-                     [of_plan("wallet_first")], [of_plan("wallet_first")], "E18"], "0", "2.5"),
-    "plan_only": ([[of_plan("plan_only")]] * 2 + ["E19", "E19"], "2.5", "2"),
-    "wallet_only": ([[WALLET]] * 2 + ["E18", "E18"], "0.5", "0"),
+    "plan_first": ([[coins.of_plan("plan_first")]] * 2 + [[coins.of_plan("plan_first", "0.5"),
+                   ("wallet", "0.5")], [coins.WALLET], [coins.WALLET], "E18"], "0", "2.5"),
+    "wallet_first": ([[coins.WALLET]] * 2 + [[("wallet", "0.5"), coins.of_plan("wallet_first",
+        "0.5")],
+                     [coins.of_plan("wallet_first")], [coins.of_plan("wallet_first")], "E18"],
+                         "0", "2.5"),
+    "plan_only": ([[coins.of_plan("plan_only")]] * 2 + ["E19", "E19"], "2.5", "2"),
+    "wallet_only": ([[coins.WALLET]] * 2 + ["E18", "E18"], "0.5", "0"),
 }  # fmt: skip
 LACKING = "The {} does not cover this call{}: 0.5 USD is left, and it needs at least 1 USD."
 # name: the message of the refusal
@@ -69,17 +48,19 @@ MESSAGES_OF_E19 = {
 
 def people():
     """Everybody of the tests below who is there from the beginning."""
-    made = [person(f"of-{order}", "2.5", order, {order: {"quota": "2.5"}}) for order in ORDERS]
+    made = [
+        coins.person(f"of-{order}", "2.5", order, {order: {"quota": "2.5"}}) for order in ORDERS
+    ]
     made += [
-        person("plan-week", "10", "plan_only", {"half": {"quota": "0.5", "window": "week"}}),
-        *(person(f"limit-{w}", "10", limit="0.5", limit_window=w) for w in ("day", "never")),
-        person("no-plan", "10", "plan_only"),
-        person("split", "10", plans={"split": {"quota": TINY}}),
-        person("nearly-empty", "0.0010"),
-        person("limited", "10", plans={"small": {"quota": "1.5"}}, limit="2.5"),
-        person("all-used", "0", "plan_only", {"used": {"quota": "0.5"}}, limit="0.5"),
-        person("removed", "10", plans={"removed": {}}, limit="5"),
-        *(person(name, plans=case.plans, **case.fields) for name, case in CHANGES.items()),
+        coins.person("plan-week", "10", "plan_only", {"half": {"quota": "0.5", "window": "week"}}),
+        *(coins.person(f"limit-{w}", "10", limit="0.5", limit_window=w) for w in ("day", "never")),
+        coins.person("no-plan", "10", "plan_only"),
+        coins.person("split", "10", plans={"split": {"quota": TINY}}),
+        coins.person("nearly-empty", "0.0010"),
+        coins.person("limited", "10", plans={"small": {"quota": "1.5"}}, limit="2.5"),
+        coins.person("all-used", "0", "plan_only", {"used": {"quota": "0.5"}}, limit="0.5"),
+        coins.person("removed", "10", plans={"removed": {}}, limit="5"),
+        *(coins.person(name, plans=case.plans, **case.fields) for name, case in CHANGES.items()),
     ]  # fmt: skip
     other = {"user": "limited", "name": "other", "group": "all", "secret": secret_of("limited-2")}
     made.append({"key": [other]})
@@ -105,24 +86,24 @@ def plan_of(name, **fields):
 
 PLAN_ONLY = {"order": "plan_only"}
 CHANGES = {
-    "plan-off": Change([[of_plan("off")]], [[WALLET]], plan_of("off", enabled=False),
+    "plan-off": Change([[coins.of_plan("off")]], [[coins.WALLET]], plan_of("off", enabled=False),
                        plan=("off", {"quota": "10"})),
     "subscribed": Change(
-        ["E19"], [[of_plan("begun")], "E19"],
-        subscription("subscribed", "begun", "1"), **PLAN_ONLY),
-    "quota-raised": Change([[of_plan("raised")], "E19"], [[of_plan("raised")], "E19"],
+        ["E19"], [[coins.of_plan("begun")], "E19"],
+        coins.subscription("subscribed", "begun", "1"), **PLAN_ONLY),
+    "quota-raised": Change([[coins.of_plan("raised")], "E19"], [[coins.of_plan("raised")], "E19"],
                            plan_of("raised", quota="2"),
                            plan=("raised", {"quota": "1"}), **PLAN_ONLY),
-    "limit-set": Change([[WALLET]], [[WALLET], "E19"], key_of("limit-set", limit="1")),
+    "limit-set": Change([[coins.WALLET]], [[coins.WALLET], "E19"], key_of("limit-set", limit="1")),
     # What was spent in windows of another kind does not count in the new ones.
-    "limit-by-day": Change([[WALLET], "E19"], [[WALLET], "E19"],
+    "limit-by-day": Change([[coins.WALLET], "E19"], [[coins.WALLET], "E19"],
                            key_of("limit-by-day", limit_window="day"), limit="1"),
 }  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def gateway(launch, vendor):
-    return launch(joined(base(vendor), people()), shared=False)
+    return launch(joined(coins.base(vendor), people()), shared=False)
 
 
 def spent(gateway):
@@ -147,7 +128,7 @@ def at_once(work, items):
 
 def test_the_orders_of_spending_are_kept(gateway):
     def pay(order):
-        return [paid(gateway, f"of-{order}") for _ in ORDERS[order][0]]
+        return [coins.paid(gateway, f"of-{order}") for _ in ORDERS[order][0]]
 
     assert at_once(pay, ORDERS) == {order: case[0] for order, case in ORDERS.items()}
     used = spent(gateway)
@@ -158,12 +139,12 @@ def test_the_orders_of_spending_are_kept(gateway):
 
 def test_the_last_coins_of_a_plan_are_split_exactly_and_a_refund_gives_back_the_wallets(gateway):
     """The plan's part stays spent: it is no money that could be paid out."""
-    answer = call(gateway, "split", MESSAGES, WORDS, stream=True)
+    answer = coins.call(gateway, "split", dialects.MESSAGES, coins.WORDS, stream=True)
     assert answer.status == 200 and answer.whole
     record = gateway.record(answer.call_id)
     assert Decimal(record["cost"]) == cost_of(record) > Decimal(TINY)
     rest = format_money(parse_money(record["cost"]) - parse_money(TINY))
-    assert charges_of(record) == [of_plan("split", TINY), ("wallet", rest)]
+    assert coins.charges_of(record) == [coins.of_plan("split", TINY), ("wallet", rest)]
     assert spent(gateway)["split/split"] == TINY
     assert Decimal(balance(gateway, "split")) == 10 - Decimal(rest)
     for _ in range(2):
@@ -180,18 +161,20 @@ def test_a_subscription_begins_and_ends_on_time(gateway):
     now = datetime.datetime.now(datetime.UTC)
     starts, ends = (now + datetime.timedelta(seconds=s) for s in (2, 3.5))
     term = {"starts_at": starts.isoformat(), "expires_at": ends.isoformat()}
-    gateway.apply(person("short-term", "1000", plans={"short-term": {"quota": "1000", **term}}))
+    gateway.apply(
+        coins.person("short-term", "1000", plans={"short-term": {"quota": "1000", **term}})
+    )
     payers = []
     while datetime.datetime.now(datetime.UTC) < ends + datetime.timedelta(seconds=0.3):
-        record = gateway.record(call(gateway, "short-term").call_id)
+        record = gateway.record(coins.call(gateway, "short-term").call_id)
         began = datetime.datetime.fromisoformat(record["started_at"])
         in_force = starts.replace(microsecond=starts.microsecond // 1000 * 1000) <= began < ends
         # Moments are kept to the millisecond.
         if min(abs(began - starts), abs(began - ends)) > datetime.timedelta(milliseconds=2):
-            expected = of_plan("short-term") if in_force else WALLET
-            assert charges_of(record) == [expected], record
+            expected = coins.of_plan("short-term") if in_force else coins.WALLET
+            assert coins.charges_of(record) == [expected], record
             payers.append(expected)
-    assert payers[-1] == WALLET and of_plan("short-term") in payers
+    assert payers[-1] == coins.WALLET and coins.of_plan("short-term") in payers
 
 
 # ---- changes while it runs -----------------------------------------------------------------------
@@ -200,10 +183,12 @@ def test_a_subscription_begins_and_ends_on_time(gateway):
 @pytest.fixture(scope="module")
 def changed(gateway):
     """Who paid for the calls of each person before and after it was changed."""
-    before = at_once(lambda name: [paid(gateway, name) for _ in CHANGES[name].before], CHANGES)
+    before = at_once(
+        lambda name: [coins.paid(gateway, name) for _ in CHANGES[name].before], CHANGES
+    )
     gateway.apply(joined(*(case.document for case in CHANGES.values())))
     time.sleep(ACTS_WITHIN_S)
-    after = at_once(lambda name: [paid(gateway, name) for _ in CHANGES[name].after], CHANGES)
+    after = at_once(lambda name: [coins.paid(gateway, name) for _ in CHANGES[name].after], CHANGES)
     return before, after
 
 
@@ -215,8 +200,11 @@ def test_a_change_acts_soon(changed, name):
 
 
 def test_what_is_removed_while_its_call_runs_still_pays(gateway):
-    path, headers = path_of(CHAT, COIN, True), credentials(CHAT, secret_of("removed"))
-    body = ask(CHAT, COIN, "[[demo ms=100 chunks=30]]", stream=True)
+    path, headers = (
+        dialects.path_of(dialects.CHAT, coins.COIN, True),
+        dialects.credentials(dialects.CHAT, secret_of("removed")),
+    )
+    body = dialects.ask(dialects.CHAT, coins.COIN, "[[demo ms=100 chunks=30]]", stream=True)
     with Connection(gateway.port) as connection:
         connection.request("POST", path, headers, body)
         answer = connection.read_head()
@@ -224,8 +212,8 @@ def test_what_is_removed_while_its_call_runs_still_pays(gateway):
         gateway.apply(key_of("removed", limit=None, enabled=False))
         assert answer.call_id not in gateway.tail, "the call ended too early"
         connection.read_body(answer)
-    assert charges_of(gateway.record(answer.call_id)) == [of_plan("removed")]
-    check_refusal(call(gateway, "removed"), CHAT, "E04")
+    assert coins.charges_of(gateway.record(answer.call_id)) == [coins.of_plan("removed")]
+    dialects.check_refusal(coins.call(gateway, "removed"), dialects.CHAT, "E04")
 
 
 # ---- refusals ------------------------------------------------------------------------------------
@@ -241,11 +229,11 @@ def next_days(record):
 @pytest.fixture(scope="module")
 def refused(gateway, vendor):
     """The answers and records of calls for which nobody can pay; what the vendor was asked."""
-    families = dict(zip(MESSAGES_OF_E19, itertools.cycle(ALL)))
+    families = dict(zip(MESSAGES_OF_E19, itertools.cycle(dialects.ALL)))
 
     def ask_for(name):
         stream = "day" in name
-        answer = call(gateway, name, families[name], stream=stream, prompt=f"Refused: {name}")
+        answer = coins.call(gateway, name, families[name], stream=stream, prompt=f"Refused: {name}")
         return families[name], answer, gateway.record(answer.call_id)
 
     played = at_once(ask_for, MESSAGES_OF_E19)
@@ -256,17 +244,20 @@ def refused(gateway, vendor):
 def test_what_is_used_up_is_refused_and_not_relayed(refused, name):
     played, relayed = refused
     family, answer, record = played[name]
-    message = check_refusal(answer, family, "E19")
-    check_free_refusal(record)
-    assert (record["error_code"], record["status"]) == (REFUSALS["E19"].code, answer.status)
+    message = dialects.check_refusal(answer, family, "E19")
+    coins.check_free_refusal(record)
+    assert (record["error_code"], record["status"]) == (
+        dialects.REFUSALS["E19"].code,
+        answer.status,
+    )
     assert record["error_message"] == message
     assert message == MESSAGES_OF_E19[name].format(**next_days(record))
     assert not any("Refused: " in body for body in relayed)
 
 
 def test_a_wallet_with_too_little_says_what_is_left_and_what_is_needed(gateway):
-    answer = call(gateway, "nearly-empty")
-    message = check_refusal(answer, CHAT, "E18")
+    answer = coins.call(gateway, "nearly-empty")
+    message = dialects.check_refusal(answer, dialects.CHAT, "E18")
     assert message == (
         "The wallet balance does not cover this call: 0.001 USD is left, and it needs at least"
         " 1 USD. Add balance in the API Hub."
@@ -275,29 +266,29 @@ def test_a_wallet_with_too_little_says_what_is_left_and_what_is_needed(gateway):
 
 
 def test_what_costs_nothing_passes_when_everything_is_used_up(gateway):
-    assert paid(gateway, "all-used", family=MESSAGES) == "E19"
-    assert paid(gateway, "all-used", family=MESSAGES, model=FREE) == []
-    body = ask(MESSAGES, COIN)
+    assert coins.paid(gateway, "all-used", family=dialects.MESSAGES) == "E19"
+    assert coins.paid(gateway, "all-used", family=dialects.MESSAGES, model=coins.FREE) == []
+    body = dialects.ask(dialects.MESSAGES, coins.COIN)
     del body["max_tokens"]
-    headers = credentials(MESSAGES, secret_of("all-used"))
+    headers = dialects.credentials(dialects.MESSAGES, secret_of("all-used"))
     answer = exchange(gateway.port, "POST", "/v1/messages/count_tokens", headers, body)
     assert answer.status == 200, answer.body
-    assert charges_of(gateway.record(answer.call_id)) == []
+    assert coins.charges_of(gateway.record(answer.call_id)) == []
 
 
 # ---- limits of keys ------------------------------------------------------------------------------
 
 
 def test_a_limit_counts_what_plan_and_wallet_pay(gateway):
-    split = [of_plan("small", "0.5"), ("wallet", "0.5")]
-    expected = [[of_plan("small")], split, "E19"]
-    assert [paid(gateway, "limited") for _ in expected] == expected
+    split = [coins.of_plan("small", "0.5"), ("wallet", "0.5")]
+    expected = [[coins.of_plan("small")], split, "E19"]
+    assert [coins.paid(gateway, "limited") for _ in expected] == expected
     listed = {key["name"]: key for key in json.loads(gateway.run("key", "list", "--json"))
               if key["user"] == "limited"}  # fmt: skip
     assert (listed["main"]["spent"], listed["other"]["spent"]) == ("2", None)
     assert balance(gateway, "limited") == "9.5"
     # Another key of the user has no limit.
-    assert paid(gateway, "limited-2") == [WALLET]
+    assert coins.paid(gateway, "limited-2") == [coins.WALLET]
 
 
 # ---- the books -----------------------------------------------------------------------------------

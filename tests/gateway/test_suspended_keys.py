@@ -11,14 +11,7 @@ import pytest
 from adapters.faults import CODES, Condition
 from handlers.relay.routing.breaker import CONSECUTIVE_FAULTS
 from tests.support.client import exchange, wait_until
-from tests.support.dialects import (
-    CHAT,
-    MESSAGES,
-    SECRET,
-    ask,
-    credentials,
-    path_of,
-)
+from tests.support.dialects import CHAT, MESSAGES, SECRET, ask, credentials, path_of
 from tests.support.documents import channel, document
 from tests.support.echo import ANSWER, ERROR, Echo, answer_of
 from tests.support.metrics import scrape

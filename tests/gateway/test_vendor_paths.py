@@ -3,24 +3,16 @@
 import pytest
 
 from adapters.registry import VENDORS
+from tests.support import dialects
 from tests.support.client import exchange
-from tests.support.dialects import (
-    GENERATE,
-    MESSAGES,
-    RESPONSES,
-    SECRET,
-    ask,
-    check_refusal,
-    credentials,
-)
 from tests.support.documents import channel, document
 
 COUNTS = {
-    RESPONSES: "/v1/responses/input_tokens",
-    MESSAGES: "/v1/messages/count_tokens",
-    GENERATE: "/v1beta/models/{model}:countTokens",
+    dialects.RESPONSES: "/v1/responses/input_tokens",
+    dialects.MESSAGES: "/v1/messages/count_tokens",
+    dialects.GENERATE: "/v1beta/models/{model}:countTokens",
 }
-COUNTLESS = (RESPONSES, MESSAGES)  # of the vendor that does not count
+COUNTLESS = (dialects.RESPONSES, dialects.MESSAGES)  # of the vendor that does not count
 TRANSLATING = "sk-test-of-a-translating-group-0123456789"
 
 
@@ -43,18 +35,22 @@ def gateway(launch, vendor, dead_port):
     return launch(made)
 
 
-def count(gateway, family, model, secret=SECRET):
+def count(gateway, family, model, secret=dialects.SECRET):
     bounds = ("max_tokens", "max_output_tokens", "generationConfig")
-    body = {name: value for name, value in ask(family, model).items() if name not in bounds}
+    body = {
+        name: value for name, value in dialects.ask(family, model).items() if name not in bounds
+    }
     path = COUNTS[family].format(model=model)
-    answer = exchange(gateway.port, "POST", path, credentials(family, secret), body)
+    answer = exchange(gateway.port, "POST", path, dialects.credentials(family, secret), body)
     return answer, gateway.record(answer.call_id)
 
 
 @pytest.mark.parametrize("family", COUNTLESS)
 def test_a_vendor_that_cannot_count_is_not_asked(gateway, family):
     answer, record = count(gateway, family, "never")
-    assert check_refusal(answer, family, "E31") == "No channel of this model counts tokens."
+    assert (
+        dialects.check_refusal(answer, family, "E31") == "No channel of this model counts tokens."
+    )
     assert (record["attempts"], record["cost"]) == ([], "0")
 
 
@@ -69,5 +65,5 @@ def test_where_other_families_serve_the_model_the_count_is_an_estimate(gateway, 
 def test_a_channel_that_counts_is_asked_in_its_place(gateway, family):
     answer, record = count(gateway, family, "both")
     assert answer.status == 200
-    assert answer.json["totalTokens" if family == GENERATE else "input_tokens"] > 0
+    assert answer.json["totalTokens" if family == dialects.GENERATE else "input_tokens"] > 0
     assert [attempt["channel"] for attempt in record["attempts"]] == [f"counts-{family}"]

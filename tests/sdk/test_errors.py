@@ -13,53 +13,39 @@ import pytest
 from google import genai
 from google.genai import errors, types
 
-from tests.sdk.conditions import (
-    JSON,
-    RETRIES,
-    UNRECORDED,
-    Ask,
-    G,
-    M,
-    Outcome,
-    Perform,
-    asks_of,
-    check_trace,
-    conditions_of,
-    expected_of,
-    extra_headers,
-    headers_of,
-    perform_all,
-)
+from tests.sdk import conditions
 from tests.sdk.sdks import SDKS, Sdk
 from tests.sdk.world import FAMILIES, TIMEOUT_S, TLS, Wire, World
 from tests.support.dialects import REFUSALS, SPECIAL_HEADERS
 
-CASES = [(family, ask) for family in FAMILIES for ask in asks_of(family)]
+CASES = [(family, ask) for family in FAMILIES for ask in conditions.asks_of(family)]
 CREDENTIAL = "x-goog-api-key"
-AT_ONCE = types.HttpRetryOptions(attempts=RETRIES + 1, initial_delay=0.01, jitter=0)
+AT_ONCE = types.HttpRetryOptions(attempts=conditions.RETRIES + 1, initial_delay=0.01, jitter=0)
 
 
-def perform(sdk: Sdk, world: World, ask: Ask, tag: str) -> Outcome:
+def perform(sdk: Sdk, world: World, ask: conditions.Ask, tag: str) -> conditions.Outcome:
     """Call with an SDK of openai or anthropic."""
     key = ask.secret or world.keys[ask.key]
-    headers = headers_of(ask, key, tag, sdk.omit)
+    headers = conditions.headers_of(ask, key, tag, sdk.omit)
     base = ask.base[sdk.family] if ask.base else None
     with sdk.client(world, key, base) as (client, wire), pytest.raises(sdk.error) as caught:
         path = ask.path[sdk.family] if ask.path else sdk.path.removeprefix(sdk.base)
         if ask.method == "get":
             client.get(path, cast_to=object, options={"headers": headers})
         elif ask.content is not None or ask.path:
-            raw = {"Content-Type": JSON, **headers}
+            raw = {"Content-Type": conditions.JSON, **headers}
             content = b"{}" if ask.content is None else ask.content_for(sdk.family)
             client.post(path, content=content, cast_to=object, options={"headers": raw})
         else:
             asked: Any = {"extra_headers": headers, "extra_body": dict(ask.body)}
             prompt = f"{tag} {ask.prompt}"
             sdk.create(client, ask.model, prompt, stream=ask.stream, **asked)
-    return Outcome(tag, caught.value, wire.answers)
+    return conditions.Outcome(tag, caught.value, wire.answers)
 
 
-def rewriter(ask: Ask, headers: Mapping[str, Any]) -> Callable[[httpx2.Request], httpx2.Request]:
+def rewriter(
+    ask: conditions.Ask, headers: Mapping[str, Any]
+) -> Callable[[httpx2.Request], httpx2.Request]:
     """Puts into a request of the SDK what the ask wants."""
 
     def rewrite(request: httpx2.Request) -> httpx2.Request:
@@ -67,10 +53,10 @@ def rewriter(ask: Ask, headers: Mapping[str, Any]) -> Callable[[httpx2.Request],
         if "Authorization" in headers and CREDENTIAL not in headers:
             del sent[CREDENTIAL]
         sent.update({name: value for name, value in headers.items() if value is not None})
-        content = request.content if ask.content is None else ask.content_for(G)
+        content = request.content if ask.content is None else ask.content_for(conditions.G)
         url = request.url
         if ask.path:
-            url = url.copy_with(raw_path=ask.path[G].encode())
+            url = url.copy_with(raw_path=ask.path[conditions.G].encode())
         method = ask.method.upper()
         if method == "GET":
             content = b""
@@ -82,10 +68,10 @@ def rewriter(ask: Ask, headers: Mapping[str, Any]) -> Callable[[httpx2.Request],
     return rewrite
 
 
-def perform_genai(world: World, ask: Ask, tag: str) -> Outcome:
+def perform_genai(world: World, ask: conditions.Ask, tag: str) -> conditions.Outcome:
     key = ask.secret or world.keys[ask.key]
-    wire = Wire(rewriter(ask, headers_of(ask, key, tag, None)))
-    base = ask.base[G] if ask.base else ""
+    wire = Wire(rewriter(ask, conditions.headers_of(ask, key, tag, None)))
+    base = ask.base[conditions.G] if ask.base else ""
     options = types.HttpOptions(
         base_url=world.base_url + base,
         timeout=TIMEOUT_S * 1000,
@@ -103,24 +89,27 @@ def perform_genai(world: World, ask: Ask, tag: str) -> Outcome:
             list(client.models.generate_content_stream(**asked))
         else:
             client.models.generate_content(**asked)
-    return Outcome(tag, caught.value, wire.answers)
+    return conditions.Outcome(tag, caught.value, wire.answers)
 
 
-PERFORM: dict[str, Perform] = {
-    **{sdk.family: partial(perform, sdk) for sdk in SDKS if sdk.family != G},
-    G: perform_genai,
+PERFORM: dict[str, conditions.Perform] = {
+    **{sdk.family: partial(perform, sdk) for sdk in SDKS if sdk.family != conditions.G},
+    conditions.G: perform_genai,
 }
 
 
 @pytest.fixture(scope="module")
 def outcomes(world):
-    return {family: perform_all(world, family, perform) for family, perform in PERFORM.items()}
+    return {
+        family: conditions.perform_all(world, family, perform)
+        for family, perform in PERFORM.items()
+    }
 
 
 @pytest.fixture(scope="module")
 def records(world, outcomes):
     for family, ask in CASES:
-        if ask.condition not in UNRECORDED:
+        if ask.condition not in conditions.UNRECORDED:
             for _, headers in outcomes[family][ask.name].answers:
                 world.gateway.record(headers["x-request-id"])  # waits for it
     return world.records()
@@ -131,16 +120,16 @@ def records(world, outcomes):
 )
 def test_fails(family, ask, world, outcomes, records):
     outcome = outcomes[family][ask.name]
-    status, kind, raised, calls = expected_of(family, ask.condition)
+    status, kind, raised, calls = conditions.expected_of(family, ask.condition)
     error = outcome.raised
     assert type(error).__name__ == raised
     assert [answered for answered, _ in outcome.answers] == [status] * calls
-    if family == G:
+    if family == conditions.G:
         assert [error.code, error.status] == [status, kind]
         assert set(error.details) == {"error"}
         assert error.details["error"]["code"] == status
         message = error.message
-    elif family == M:
+    elif family == conditions.M:
         assert [error.status_code, error.type] == [status, kind]
         assert set(error.body) == {"type", "error", "request_id"}
         assert error.body["type"] == "error"
@@ -152,27 +141,27 @@ def test_fails(family, ask, world, outcomes, records):
         message = error.message
     assert message
     check_headers(family, ask, outcome)
-    check_trace(world, ask, outcome, records)
+    conditions.check_trace(world, ask, outcome, records)
 
 
 def check_headers(family, ask, outcome):
-    extra = extra_headers(ask)
+    extra = conditions.extra_headers(ask)
     assert outcome.answers
     for _, headers in outcome.answers:
         assert headers["content-type"] == "application/json"
         assert headers["request-id"] == headers["x-request-id"]
         assert {name: headers[name] for name in SPECIAL_HEADERS if name in headers} == extra
     last = outcome.answers[-1][1]["x-request-id"]
-    if family == G:
+    if family == conditions.G:
         hints = outcome.raised.details["error"].get("details", [])
         wait = extra.get("retry-after")
         assert [hint["retryDelay"] for hint in hints] == ([f"{wait}s"] if wait else [])
     else:
         assert outcome.raised.request_id == last
-    if family == M:
+    if family == conditions.M:
         assert outcome.raised.body["request_id"] == last
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_no_ask_is_missing(family):
-    assert {ask.condition for ask in asks_of(family)} == conditions_of(family)
+    assert {ask.condition for ask in conditions.asks_of(family)} == conditions.conditions_of(family)

@@ -5,15 +5,7 @@ from decimal import Decimal
 import openai
 import pytest
 
-from tests.sdk.sdks import (
-    IMAGE_URL,
-    PDF_BASE64,
-    PDF_URL,
-    PIXEL_BASE64,
-    Tide,
-    Weather,
-    openai_client,
-)
+from tests.sdk import sdks
 from tests.sdk.world import ALIAS, counts_of
 
 BOTH_TOOLS = "Tell me Weather and Tide"
@@ -27,7 +19,7 @@ TOOLS = [
         "parameters": {**kind.model_json_schema(), "additionalProperties": False},
         "strict": True,
     }
-    for kind in (Weather, Tide)
+    for kind in (sdks.Weather, sdks.Tide)
 ]
 LOGBOOK = {"type": "custom", "name": "logbook", "description": "A line for the logbook."}
 
@@ -42,14 +34,14 @@ def words(text):
 
 @pytest.fixture(scope="module")
 def client(world):
-    with openai_client(world) as made:
+    with sdks.openai_client(world) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def solo(world):
     """A client whose group has one channel: what that has stored can be named."""
-    with openai_client(world, api_key=world.keys["solo"]) as made:
+    with sdks.openai_client(world, api_key=world.keys["solo"]) as made:
         yield made
 
 
@@ -100,13 +92,13 @@ def test_custom_tools(client, stream):
     [
         (
             "kettle-drawing",
-            {"type": "input_image", "detail": "auto", "image_url": IMAGE_URL},
-            PIXEL_BASE64,
+            {"type": "input_image", "detail": "auto", "image_url": sdks.IMAGE_URL},
+            sdks.PIXEL_BASE64,
         ),
         (
             "tea-manual",
-            {"type": "input_file", "filename": "t.pdf", "file_data": PDF_URL},
-            PDF_BASE64,
+            {"type": "input_file", "filename": "t.pdf", "file_data": sdks.PDF_URL},
+            sdks.PDF_BASE64,
         ),
     ],
 )
@@ -154,7 +146,7 @@ def test_stored_responses(solo, world):
 def test_cancel(solo, world):
     """Only one that runs in the background can be cancelled, and such a one is made at the vendor,
     for a gateway could not bill it: so it was given to nobody here."""
-    with openai_client(world, base_url=world.upstream.url + "/v1") as at_the_vendor:
+    with sdks.openai_client(world, base_url=world.upstream.url + "/v1") as at_the_vendor:
         made = at_the_vendor.responses.create(model=ALIAS, input="no hurry", background=True)
     assert made.status == "queued"
     for ask_for in (solo.responses.cancel, solo.responses.retrieve):

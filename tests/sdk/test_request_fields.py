@@ -5,12 +5,8 @@ import pytest
 from anthropic.types import beta, message_create_params
 from anthropic.types.beta import message_create_params as beta_create_params
 from google.genai import types as google
+from openai.types import responses
 from openai.types.chat import completion_create_params
-from openai.types.responses import (
-    input_token_count_params,
-    response_compact_params,
-    response_create_params,
-)
 
 from adapters.registry import CODECS
 from tools.docs import conversions
@@ -21,10 +17,10 @@ TYPES = {
         completion_create_params.CompletionCreateParamsStreaming,
     ],
     "responses": [
-        response_create_params.ResponseCreateParamsNonStreaming,
-        response_create_params.ResponseCreateParamsStreaming,
-        input_token_count_params.InputTokenCountParams,
-        response_compact_params.ResponseCompactParams,
+        responses.response_create_params.ResponseCreateParamsNonStreaming,
+        responses.response_create_params.ResponseCreateParamsStreaming,
+        responses.input_token_count_params.InputTokenCountParams,
+        responses.response_compact_params.ResponseCompactParams,
     ],
     "messages": [
         message_create_params.MessageCreateParamsStreaming,

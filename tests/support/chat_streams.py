@@ -2,12 +2,7 @@
 
 import json
 
-from tests.support.dialects import (
-    CHAT,
-    GENERATE,
-    MESSAGES,
-    RESPONSES,
-)
+from tests.support.dialects import CHAT, GENERATE, MESSAGES, RESPONSES
 
 TEXT = "word " * 40
 BOUNDS = {CHAT: "max_tokens", RESPONSES: "max_output_tokens", MESSAGES: "max_tokens"}

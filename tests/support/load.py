@@ -15,18 +15,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from store.db.database import discard, execute, open_database, snapshot_read
+from tests.support import dialects
 from tests.support.client import Answer, Closed, Connection, events, wait_until
-from tests.support.dialects import (
-    ALL,
-    CHAT,
-    SECRET,
-    ask,
-    check_refusal,
-    credentials,
-    is_error,
-    is_terminal,
-    path_of,
-)
 from tests.support.documents import CREDIT, channel, document
 from tests.support.gateway import Gateway
 
@@ -90,7 +80,9 @@ def gateway_before(vendor, folder, settings=None, more=None):
 
 def channels_of(vendor):
     """A channel for each family."""
-    return [channel(f"only-{family}", family, vendor.url, {MODEL: MODEL}) for family in ALL]
+    return [
+        channel(f"only-{family}", family, vendor.url, {MODEL: MODEL}) for family in dialects.ALL
+    ]
 
 
 class Load:
@@ -116,7 +108,7 @@ class Load:
 
     def _call(self, number):
         name, began = f"call-{self._tag}-{number}", time.monotonic()
-        family = ALL[number % len(ALL)]
+        family = dialects.ALL[number % len(dialects.ALL)]
         script, stream = self._manner.prompts[number % len(self._manner.prompts)]
         answer = None
         try:
@@ -144,23 +136,23 @@ class Load:
         return [seen for seen in list(self.seen) if not seen.served]
 
 
-def send(connection, family, name, script="[[demo]]", stream=False, secret=SECRET):
+def send(connection, family, name, script="[[demo]]", stream=False, secret=dialects.SECRET):
     """Sends one named call on a connection of its own."""
-    body = ask(family, MODEL, f"{script} {name}", stream)
-    if family == CHAT and stream:
+    body = dialects.ask(family, MODEL, f"{script} {name}", stream)
+    if family == dialects.CHAT and stream:
         body["stream_options"] = {"include_usage": True}
     headers = {
-        **credentials(family, secret),
+        **dialects.credentials(family, secret),
         "X-Client-Request-Id": name,
         "Connection": "close",
     }
-    connection.request("POST", path_of(family, MODEL, stream), headers, body)
+    connection.request("POST", dialects.path_of(family, MODEL, stream), headers, body)
 
 
 def ended(answer):
     """Whether a stream came to its proper end."""
     last = events(answer.body)[-1:]
-    return bool(last) and is_terminal(last[0]) and not is_error(last[0])
+    return bool(last) and dialects.is_terminal(last[0]) and not dialects.is_error(last[0])
 
 
 def names_in(log_path):
@@ -172,20 +164,24 @@ def first_answer_s(gateway):
     """Seconds from the start of the processes to the first answer of a call."""
     began = time.monotonic()
     gateway.start()
-    body = ask(CHAT, MODEL, "hello")
-    status, _, _ = gateway.call("POST", path_of(CHAT, MODEL), body, credentials())
+    body = dialects.ask(dialects.CHAT, MODEL, "hello")
+    status, _, _ = gateway.call(
+        "POST", dialects.path_of(dialects.CHAT, MODEL), body, dialects.credentials()
+    )
     assert status == 200
     return time.monotonic() - began
 
 
-def check_refused_in_all_dialects(port, number, secret=SECRET, patience_s=20):
+def check_refused_in_all_dialects(port, number, secret=dialects.SECRET, patience_s=20):
     """A call of each family, all at once, is refused with this row of the protocol."""
     with contextlib.ExitStack() as stack:
-        connections = [stack.enter_context(Connection(port, patience_s=patience_s)) for _ in ALL]
-        for family, connection in zip(ALL, connections, strict=True):
+        connections = [
+            stack.enter_context(Connection(port, patience_s=patience_s)) for _ in dialects.ALL
+        ]
+        for family, connection in zip(dialects.ALL, connections, strict=True):
             send(connection, family, "refused", secret=secret)
-        for family, connection in zip(ALL, connections, strict=True):
-            check_refusal(connection.read(), family, number)
+        for family, connection in zip(dialects.ALL, connections, strict=True):
+            dialects.check_refusal(connection.read(), family, number)
 
 
 def catch_up_s(url, names, within_s):

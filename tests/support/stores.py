@@ -8,16 +8,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from store.db import schema
-from store.db.database import (
-    discard,
-    execute,
-    insert_columns,
-    is_mysql,
-    open_database,
-    snapshot_read,
-    transaction,
-)
+from store.db import database, schema
 from store.db.migrate import up
 from store.values.errors import StoreError
 
@@ -44,9 +35,9 @@ def _template():
     folder = tempfile.mkdtemp(prefix="sluice-template-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = Path(folder) / "template.db"
-    db = open_database(f"sqlite:///{path}")
+    db = database.open_database(f"sqlite:///{path}")
     up(db)
-    discard(db)  # the last connection: all is in the one file now
+    database.discard(db)  # the last connection: all is in the one file now
     return path
 
 
@@ -63,26 +54,29 @@ class MariaDbStores:
         if self._free:
             return self._free.pop()
         url = self._mariadb.fresh_url()
-        db = open_database(url)
+        db = database.open_database(url)
         up(db)
-        self._shape = execute(db, _SHAPE).fetchone()
-        discard(db)
+        self._shape = database.execute(db, _SHAPE).fetchone()
+        database.discard(db)
         return url
 
     def give_back(self, url):
         """Empties it; where its tables were altered or are still used, it is not used again."""
-        db = open_database(url)
+        db = database.open_database(url)
         try:
-            if execute(db, _SHAPE).fetchone() == self._shape:
-                transaction(db, lambda: _reset(db))
+            if database.execute(db, _SHAPE).fetchone() == self._shape:
+                database.transaction(db, lambda: _reset(db))
                 self._free.append(url)
         finally:
-            discard(db)
+            database.discard(db)
 
 
 def select(db, text, *values):
     """Return the rows of a query as tuples, read in a snapshot of their own."""
-    return [tuple(row) for row in snapshot_read(db, lambda: execute(db, text, values).fetchall())]
+    return [
+        tuple(row)
+        for row in database.snapshot_read(db, lambda: database.execute(db, text, values).fetchall())
+    ]
 
 
 def pairs(db, table, key, value):
@@ -101,13 +95,13 @@ def count(db, table):
 
 def change(db, text, *values):
     """Run a statement, in a transaction of its own, that must meet at least one row."""
-    assert transaction(db, lambda: execute(db, text, values)).rowcount > 0
+    assert database.transaction(db, lambda: database.execute(db, text, values)).rowcount > 0
 
 
 def insert(db, table, **row):
     """Store one row, in a transaction of its own."""
     columns = {name: [value] for name, value in row.items()}
-    transaction(db, lambda: insert_columns(db, table, columns))
+    database.transaction(db, lambda: database.insert_columns(db, table, columns))
 
 
 def at_once(db, *works):
@@ -121,7 +115,7 @@ def at_once(db, *works):
         except StoreError as error:
             return error
         finally:
-            discard(db)
+            database.discard(db)
 
     with ThreadPoolExecutor(len(works)) as pool:
         return list(pool.map(run, works))
@@ -133,7 +127,7 @@ def contents(db):
     for table in _filled(db):
         names = [field.column_name for field in table._meta.sorted_fields]
         listed = ", ".join(f'"{name}"' for name in names)
-        rows = execute(db, f'SELECT {listed} FROM "{table._meta.table_name}"').fetchall()
+        rows = database.execute(db, f'SELECT {listed} FROM "{table._meta.table_name}"').fetchall()
         columns[table._meta.table_name] = dict(zip(names, zip(*rows, strict=True), strict=True))
     return columns
 
@@ -142,23 +136,23 @@ def fill(db, columns_by_table):
     """Makes this all that the database holds, whichever kind of database it is from."""
     _empty(db)
     for name, columns in columns_by_table.items():
-        insert_columns(db, name, columns)
+        database.insert_columns(db, name, columns)
 
 
 def _reset(db):
     _empty(db)
     for row in schema.FIRST_ROWS:
-        execute(db, f"INSERT {row}")
+        database.execute(db, f"INSERT {row}")
 
 
 def _empty(db):
     for table in _filled(db):
-        execute(db, f'DELETE FROM "{table._meta.table_name}"')
+        database.execute(db, f'DELETE FROM "{table._meta.table_name}"')
 
 
 def _filled(db):
     tables = {table._meta.table_name: table for table in schema.all_tables()}
-    dual = " FROM DUAL" if is_mysql(db) else ""
+    dual = " FROM DUAL" if database.is_mysql(db) else ""
     exist = [f"SELECT '{name}'{dual} WHERE EXISTS (SELECT 1 FROM \"{name}\")" for name in tables]
-    rows = execute(db, " UNION ALL ".join(exist)).fetchall()
+    rows = database.execute(db, " UNION ALL ".join(exist)).fetchall()
     return [tables[name] for (name,) in rows]

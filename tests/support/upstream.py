@@ -78,10 +78,7 @@ class ScriptedUpstream:
     """Starts the vendor on a free port (or the given one); ends it with `close` or `with`."""
 
     def __init__(
-        self,
-        samples: Path | None = None,
-        log_file: Path | None = None,
-        port: int = 0,
+        self, samples: Path | None = None, log_file: Path | None = None, port: int = 0
     ) -> None:
         arguments = [f"--port={port}"]
         if samples is None and SAMPLES.is_dir():

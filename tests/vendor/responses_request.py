@@ -22,12 +22,7 @@ from demo.family import Tool, ToolMode
 from tests.vendor.family import Refusal, is_signed
 from tests.vendor.fields import Fields, read_schema, read_tool_name
 from tests.vendor.models import check_openai_model
-from tests.vendor.responses_tools import (
-    TOOL_NAME_MAX,
-    check_known,
-    read_tools,
-    unknown_parameter,
-)
+from tests.vendor.responses_tools import TOOL_NAME_MAX, check_known, read_tools, unknown_parameter
 from tests.vendor.sdk_types import RequestType, fields_by_kind
 from tests.vendor.stored import Shelf
 from tests.vendor.strict_schemas import check_strict

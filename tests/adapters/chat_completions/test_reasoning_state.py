@@ -11,16 +11,7 @@ from adapters.ir.answer import Choice, Finished
 from adapters.ir.parts import Reasoning, Text, ToolCall
 from adapters.json.jsonio import top_level
 from tests.adapters.builders import slot
-from tests.adapters.chat_completions.calls import (
-    HI,
-    answered,
-    assistant,
-    chunks,
-    decoded,
-    message,
-    tool_result,
-    written,
-)
+from tests.adapters.chat_completions import calls
 
 OURS, GOOGLES = "gw1.messages.mark.c2ln.MACMACMACMACMACM", "gw1.generate_content.m.c2ln.MACMACMACM"
 CALL, OTHER = ToolCall("c1", "f", "{}"), ToolCall("c2", "g", "{}")
@@ -28,12 +19,12 @@ CALL, OTHER = ToolCall("c1", "f", "{}"), ToolCall("c2", "g", "{}")
 
 def brought_back(said):
     """Return the assistant's turn of a history with this message."""
-    results = [tool_result(call["id"]) for call in said.get("tool_calls", ())]
-    return decoded([*HI, said, *results, *HI]).turns[1].parts
+    results = [calls.tool_result(call["id"]) for call in said.get("tool_calls", ())]
+    return calls.decoded([*calls.HI, said, *results, *calls.HI]).turns[1].parts
 
 
 def through_the_sdk(*parts):
-    answer = ChatCompletion.model_validate(answered(Choice(parts)))
+    answer = ChatCompletion.model_validate(calls.answered(Choice(parts)))
     return answer.choices[0].message.model_dump(exclude_none=True)
 
 
@@ -54,27 +45,27 @@ SECOND = Reasoning("Two.", summary=True, opaque=OURS + "y")
     ],
 )
 def test_thoughts_come_back(parts):
-    assert brought_back(message(*parts)) == brought_back(through_the_sdk(*parts)) == parts
+    assert brought_back(calls.message(*parts)) == brought_back(through_the_sdk(*parts)) == parts
 
 
 def test_where_the_state_stands():
-    said = message(THOUGHT, Text("Look."), CALL)
+    said = calls.message(THOUGHT, Text("Look."), CALL)
     assert said["tool_calls"][0]["extra_content"] == {"gw": f"{OURS}/0:3"}
     assert "reasoning_opaque" not in said
-    assert message(THOUGHT, Text("Tea."))["reasoning_opaque"] == f"{OURS}/0:3"
-    (call,) = message(Reasoning("", opaque=GOOGLES), CALL)["tool_calls"]
+    assert calls.message(THOUGHT, Text("Tea."))["reasoning_opaque"] == f"{OURS}/0:3"
+    (call,) = calls.message(Reasoning("", opaque=GOOGLES), CALL)["tool_calls"]
     assert call["extra_content"] == {"google": {"thought_signature": f"{GOOGLES}/0:0"}}
 
 
 def test_a_program_that_keeps_calls_alone_brings_the_state_without_its_text():
-    said = message(THOUGHT, CALL)
-    assert brought_back(assistant(tool_calls=said["tool_calls"])) == (HIDDEN, CALL)
+    said = calls.message(THOUGHT, CALL)
+    assert brought_back(calls.assistant(tool_calls=said["tool_calls"])) == (HIDDEN, CALL)
     said["reasoning_opaque"] = f"{OURS}/0:3"  # what comes twice is read once
     assert brought_back(said) == (THOUGHT, CALL)
 
 
 def test_what_is_not_of_ours_is_read_as_it_is():
-    said = message(CALL)
+    said = calls.message(CALL)
     said["tool_calls"][0]["extra_content"] = {"google": {"thought_signature": "c2ln"}}
     assert brought_back(said) == (Reasoning("", opaque="c2ln"), CALL)
     for odd in (5, [], "x", {"google": 1, "gw": {}}, {"google": {"thought_signature": 5}}):
@@ -90,14 +81,14 @@ def cleaned(*messages):
 
 NATIVE = {"google": {"thought_signature": "c2ln"}}
 WITH_MORE = {"google": {"thought_signature": GOOGLES, "x": 1}}
-TEA = assistant(content="Tea.", refusal=None, tool_calls=None)
+TEA = calls.assistant(content="Tea.", refusal=None, tool_calls=None)
 
 
 def test_a_native_vendor_sees_nothing_of_it():
     marked = {**TEA, "reasoning_opaque": f"{OURS}/0:3"}
-    assert cleaned(*HI, marked, "odd") == [*HI, TEA, "odd"]
-    said = message(Reasoning("", opaque=GOOGLES), CALL, HIDDEN, OTHER)
-    assert cleaned(said)[0]["tool_calls"] == message(CALL, OTHER)["tool_calls"]
+    assert cleaned(*calls.HI, marked, "odd") == [*calls.HI, TEA, "odd"]
+    said = calls.message(Reasoning("", opaque=GOOGLES), CALL, HIDDEN, OTHER)
+    assert cleaned(said)[0]["tool_calls"] == calls.message(CALL, OTHER)["tool_calls"]
     # what is the vendor's own stays
     call, more = {"id": "c", "extra_content": {**NATIVE, "gw": "x"}}, {"extra_content": WITH_MORE}
     (left,) = cleaned({"tool_calls": [call, 5, more]})
@@ -106,10 +97,10 @@ def test_a_native_vendor_sees_nothing_of_it():
 
 
 def test_the_text_of_a_thought_goes_with_it_but_to_vendors_that_speak_messages_besides():
-    thought = assistant(content="Tea.", reasoning_content="Hm.")
+    thought = calls.assistant(content="Tea.", reasoning_content="Hm.")
     of_messages = {**thought, "reasoning_opaque": f"{OURS}/0:3"}
     of_others = {**thought, "reasoning_opaque": "gw1.responses.m.x.y/0:3"}
-    left = [thought, thought, assistant(content="Tea.")]
+    left = [thought, thought, calls.assistant(content="Tea.")]
     assert cleaned(thought, of_messages, of_others) == left
 
 
@@ -132,7 +123,7 @@ def test_a_streamed_thought_comes_back_as_the_sdk_has_it():
         Finished("tools"),
     ]
     state = ChatCompletionStreamState()
-    for chunk in chunks(written(events)):
+    for chunk in calls.chunks(calls.written(events)):
         state.handle_chunk(ChatCompletionChunk.model_validate(chunk))
     said = state.get_final_completion().choices[0].message.model_dump(exclude_none=True)
     for call in said["tool_calls"]:

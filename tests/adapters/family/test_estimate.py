@@ -6,19 +6,7 @@ import time
 
 import pytest
 
-from adapters.family.estimate import (
-    IMAGE_BOUND_TOKENS,
-    IMAGE_TYPICAL_TOKENS,
-    MEDIA_BASE64_CHARS_PER_TOKEN,
-    body_weight,
-    estimate_body_tokens,
-    estimate_tokens,
-    input_bound_steps,
-    input_bound_tokens,
-    output_units,
-    output_weight,
-    tokens_of_weight,
-)
+from adapters.family import estimate
 from adapters.json.structure import at_once
 
 # Texts with the number of their tokens in the o200k vocabulary, counted with tiktoken.
@@ -85,13 +73,13 @@ OTHER = base64.b64encode(bytes(range(256)) * 20).decode()
 
 @pytest.mark.parametrize(("tokens", "text"), COUNTED.values(), ids=COUNTED)
 def test_the_estimate_is_near_the_truth(tokens, text):
-    assert estimate_tokens(text) == pytest.approx(tokens, rel=0.15)
-    assert estimate_tokens(text * 50) == pytest.approx(tokens * 50, rel=0.15)
+    assert estimate.estimate_tokens(text) == pytest.approx(tokens, rel=0.15)
+    assert estimate.estimate_tokens(text * 50) == pytest.approx(tokens * 50, rel=0.15)
 
 
 def test_the_estimate_is_within_a_tenth_on_the_whole():
     total = sum(tokens for tokens, _ in COUNTED.values())
-    assert sum(estimate_tokens(text) for _, text in COUNTED.values()) == pytest.approx(
+    assert sum(estimate.estimate_tokens(text) for _, text in COUNTED.values()) == pytest.approx(
         total, rel=0.1
     )
 
@@ -100,36 +88,36 @@ def test_the_estimate_is_within_a_tenth_on_the_whole():
 def test_the_bound_is_a_bound(tokens, text):
     for ascii_only in (True, False):
         body = json.dumps({"content": text}, ensure_ascii=ascii_only).encode()
-        assert input_bound_tokens(body) > tokens
+        assert estimate.input_bound_tokens(body) > tokens
 
 
 @pytest.mark.parametrize(("tokens", "text"), COUNTED.values(), ids=COUNTED)
 def test_deltas_add_up_whatever_their_size(tokens, text):
-    whole = output_weight(text)
+    whole = estimate.output_weight(text)
     for size in (1, 3, 10):
         pieces = [text[i : i + size] for i in range(0, len(text), size)]
-        assert sum(map(output_weight, pieces)) == pytest.approx(whole, rel=0.25)
-    assert output_units(text) == pytest.approx(tokens, rel=0.35)
+        assert sum(map(estimate.output_weight, pieces)) == pytest.approx(whole, rel=0.25)
+    assert estimate.output_units(text) == pytest.approx(tokens, rel=0.35)
 
 
 @pytest.mark.parametrize(("tokens", "text"), COUNTED.values(), ids=COUNTED)
 def test_a_body_weighs_what_its_text_weighs(tokens, text):
-    assert body_weight(text.encode()) == output_weight(text)
+    assert estimate.body_weight(text.encode()) == estimate.output_weight(text)
 
 
 def test_small_things():
-    assert estimate_tokens("") == 0 and output_units("") == 0
-    assert estimate_tokens(".") == 1 and output_units("x") == 1
-    assert estimate_tokens("\u00ad") == 1
-    assert estimate_tokens("😀" * 10) == 15
-    assert [tokens_of_weight(weight) for weight in (0, 1, 16, 17)] == [0, 1, 1, 2]
+    assert estimate.estimate_tokens("") == 0 and estimate.output_units("") == 0
+    assert estimate.estimate_tokens(".") == 1 and estimate.output_units("x") == 1
+    assert estimate.estimate_tokens("\u00ad") == 1
+    assert estimate.estimate_tokens("😀" * 10) == 15
+    assert [estimate.tokens_of_weight(weight) for weight in (0, 1, 16, 17)] == [0, 1, 1, 2]
 
 
 def test_a_body_is_estimated_by_what_its_escapes_mean():
     for tokens, text in COUNTED.values():
         body = json.dumps([text]).encode()
-        assert estimate_body_tokens(body) == pytest.approx(tokens + 3, rel=0.2)
-    assert estimate_body_tokens(b"\xff") == 1
+        assert estimate.estimate_body_tokens(body) == pytest.approx(tokens + 3, rel=0.2)
+    assert estimate.estimate_body_tokens(b"\xff") == 1
 
 
 def in_body(family, media, mime="image/png"):
@@ -150,23 +138,27 @@ def test_an_image_costs_a_stated_number_of_tokens(family, media, escaped):
     body = json.dumps(in_body(family, media)).encode()
     if escaped:
         body = body.replace(b"/", b"\\/")
-    assert IMAGE_BOUND_TOKENS < input_bound_tokens(body) < IMAGE_BOUND_TOKENS + 150
+    assert (
+        estimate.IMAGE_BOUND_TOKENS
+        < estimate.input_bound_tokens(body)
+        < estimate.IMAGE_BOUND_TOKENS + 150
+    )
 
 
 @pytest.mark.parametrize("media", [WAV, PDF])
 @pytest.mark.parametrize("family", ["chat", "messages", "audio"])
 def test_other_media_cost_by_size_too(family, media):
     body = json.dumps(in_body(family, media)).encode()
-    rule = IMAGE_BOUND_TOKENS + len(media) // MEDIA_BASE64_CHARS_PER_TOKEN
-    assert rule < input_bound_tokens(body) < rule + 150
+    rule = estimate.IMAGE_BOUND_TOKENS + len(media) // estimate.MEDIA_BASE64_CHARS_PER_TOKEN
+    assert rule < estimate.input_bound_tokens(body) < rule + 150
 
 
 def test_unknown_formats_are_media_in_data_urls_only():
-    rule = IMAGE_BOUND_TOKENS + len(OTHER) // MEDIA_BASE64_CHARS_PER_TOKEN
+    rule = estimate.IMAGE_BOUND_TOKENS + len(OTHER) // estimate.MEDIA_BASE64_CHARS_PER_TOKEN
     body = json.dumps(in_body("chat", OTHER)).encode()
-    assert rule < input_bound_tokens(body) < rule + 150
+    assert rule < estimate.input_bound_tokens(body) < rule + 150
     body = json.dumps(in_body("messages", OTHER)).encode()
-    assert input_bound_tokens(body) == len(body) // 2
+    assert estimate.input_bound_tokens(body) == len(body) // 2
 
 
 @pytest.mark.parametrize(
@@ -174,48 +166,52 @@ def test_unknown_formats_are_media_in_data_urls_only():
 )
 def test_text_that_poses_as_media_counts_as_text(text):
     body = json.dumps(in_body("messages", text)).encode()
-    assert input_bound_tokens(body) == len(body) // 2
+    assert estimate.input_bound_tokens(body) == len(body) // 2
 
 
 def test_small_bodies_and_small_media_count_as_text():
     for media, padding in ((PNG[:900], 0), (PNG[:900], 5000), (PNG[:2000], 0)):
         body = json.dumps([in_body("messages", media), "x" * padding]).encode()
-        assert input_bound_tokens(body) == len(body) // 2
+        assert estimate.input_bound_tokens(body) == len(body) // 2
 
 
 def test_several_media_and_a_cut_body():
     body = json.dumps([in_body("chat", PNG), in_body("messages", JPEG), "x" * 4000]).encode()
-    bound = input_bound_tokens(body)
-    assert 2 * IMAGE_BOUND_TOKENS + 2000 <= bound < 2 * IMAGE_BOUND_TOKENS + 2300
+    bound = estimate.input_bound_tokens(body)
+    assert 2 * estimate.IMAGE_BOUND_TOKENS + 2000 <= bound < 2 * estimate.IMAGE_BOUND_TOKENS + 2300
     cut = json.dumps([in_body("chat", PNG)]).encode()[:6000]
-    assert input_bound_tokens(cut) == 3000
+    assert estimate.input_bound_tokens(cut) == 3000
     for tail in (b';base64,"', b'"data"', b'"data":"'):
-        assert input_bound_tokens(b"x" * 4096 + tail) == (4096 + len(tail)) // 2
+        assert estimate.input_bound_tokens(b"x" * 4096 + tail) == (4096 + len(tail)) // 2
 
 
 def test_base64_in_an_estimate_counts_as_media():
     text = f"Look at this: {PNG} and tell me."
-    assert estimate_tokens(text) == IMAGE_TYPICAL_TOKENS + estimate_tokens(
-        "Look at this:   and tell me."
-    )
+    assert estimate.estimate_tokens(
+        text
+    ) == estimate.IMAGE_TYPICAL_TOKENS + estimate.estimate_tokens("Look at this:   and tell me.")
 
 
 def test_speed_is_linear():
     began = time.perf_counter()
-    estimate_tokens("x" * 1_000_000)
-    estimate_tokens("a-" * 200_000)
-    input_bound_tokens(b'"data":"' * 200_000)
-    input_bound_tokens(b";base64," * 200_000)
+    estimate.estimate_tokens("x" * 1_000_000)
+    estimate.estimate_tokens("a-" * 200_000)
+    estimate.input_bound_tokens(b'"data":"' * 200_000)
+    estimate.input_bound_tokens(b";base64," * 200_000)
     assert time.perf_counter() - began < 3
 
 
 def test_a_bound_in_steps_is_the_bound():
     body = json.dumps(["word " * 50_000, in_body("messages", PNG)]).encode()
-    bound = input_bound_tokens(body)
-    assert at_once(input_bound_steps(body)) == bound > IMAGE_BOUND_TOKENS
+    bound = estimate.input_bound_tokens(body)
+    assert at_once(estimate.input_bound_steps(body)) == bound > estimate.IMAGE_BOUND_TOKENS
 
 
 def test_a_picture_over_several_pieces_is_counted_once():
     picture = "iVBORw0KGgo" + "Ab9+" * 60_000
     body = json.dumps({"image": picture, "text": "hello"}).encode()
-    assert IMAGE_TYPICAL_TOKENS <= estimate_body_tokens(body) < 2 * IMAGE_TYPICAL_TOKENS
+    assert (
+        estimate.IMAGE_TYPICAL_TOKENS
+        <= estimate.estimate_body_tokens(body)
+        < 2 * estimate.IMAGE_TYPICAL_TOKENS
+    )

@@ -5,20 +5,12 @@ import random
 
 import pytest
 
-from adapters.framing.sse import (
-    MAX_EVENT_ITEMS,
-    EventSplitter,
-    IdlePiece,
-    RawPiece,
-    data_lines,
-    event_fields,
-    place_in_event,
-)
+from adapters.framing import sse
 
 
 def joined(pieces):
     """The pieces with those that hold no event, and follow each other, in one."""
-    runs = itertools.groupby(pieces, key=lambda piece: type(piece) is IdlePiece)
+    runs = itertools.groupby(pieces, key=lambda piece: type(piece) is sse.IdlePiece)
     return [piece for idle, run in runs for piece in ([b"".join(run)] if idle else run)]
 
 
@@ -26,7 +18,7 @@ ENDS = [b"\n", b"\r\n", b"\r"]
 
 
 def split(chunks, limit=1000):
-    splitter = EventSplitter(limit)
+    splitter = sse.EventSplitter(limit)
     pieces = [piece for chunk in chunks for piece in splitter.feed(chunk)]
     return pieces, splitter
 
@@ -64,7 +56,7 @@ def test_crlf_is_never_half_a_blank_line():
 
 
 def test_the_last_lf_of_crlf_belongs_to_its_event():
-    splitter = EventSplitter(100)
+    splitter = sse.EventSplitter(100)
     assert splitter.feed(b"data: a\r\n\r") == []
     assert splitter.feed(b"\n") == [b"data: a\r\n\r\n"]
     assert splitter.feed(b"data: a\r\n\r") == []
@@ -86,15 +78,15 @@ def test_what_stands_between_events_is_one_piece(end, idle):
     idle, event = idle.replace(b"@", end), b"data: a" + end * 2
     pieces, splitter = split([idle * 1000 + event * 2 + idle * 1000 + b": of this" + end + event])
     assert pieces == [idle * 1000, event, event, idle * 1000, b": of this" + end + event]
-    assert [type(piece) is IdlePiece for piece in pieces] == [True, False, False, True, False]
+    assert [type(piece) is sse.IdlePiece for piece in pieces] == [True, False, False, True, False]
     assert splitter.empty
 
 
-@pytest.mark.parametrize(("more", "kind"), [(0, bytes), (1, RawPiece)])
+@pytest.mark.parametrize(("more", "kind"), [(0, bytes), (1, sse.RawPiece)])
 @pytest.mark.parametrize("item", [b"data: a\n", b"{}"])
 def test_an_event_of_too_many_items_is_not_read(item, more, kind):
     lines = item.count(b"\n")  # the blank line is one, too
-    event = item * (MAX_EVENT_ITEMS + more - lines) + b"\n" * (2 - lines)
+    event = item * (sse.MAX_EVENT_ITEMS + more - lines) + b"\n" * (2 - lines)
     for size in (1 << 16, 1 << 20):
         chunks = [event[at : at + size] for at in range(0, len(event), size)]
         pieces, splitter = split(chunks, limit=1 << 20)
@@ -109,13 +101,13 @@ def test_an_oversized_event_passes_raw(end, size):
     chunks = [data[i : i + size] for i in range(0, len(data), size)]
     pieces, splitter = split(chunks, limit=20)
     assert b"".join(pieces) == data and splitter.rest == b"" and not splitter.oversized
-    raw = [piece for piece in pieces if type(piece) is RawPiece]
+    raw = [piece for piece in pieces if type(piece) is sse.RawPiece]
     assert b"".join(raw) == big
-    assert [piece for piece in pieces if type(piece) is not RawPiece] == [small, small]
+    assert [piece for piece in pieces if type(piece) is not sse.RawPiece] == [small, small]
 
 
 def test_oversized_until_it_ends():
-    splitter = EventSplitter(10)
+    splitter = sse.EventSplitter(10)
     assert splitter.feed(b"data: 012") == [] and not splitter.oversized
     assert splitter.feed(b"3456789") == [b"data: 0123456789"] and splitter.oversized
     assert not splitter.empty and splitter.rest == b""
@@ -127,13 +119,13 @@ def test_oversized_until_it_ends():
 
 def test_event_of_exactly_the_limit_is_read():
     assert type(split([b"data: 12\n\n"], limit=10)[0][0]) is bytes
-    assert type(split([b"data: 123\n\n"], limit=10)[0][0]) is RawPiece
+    assert type(split([b"data: 123\n\n"], limit=10)[0][0]) is sse.RawPiece
 
 
 @pytest.mark.parametrize("end", ENDS)
 def test_fields(end):
     lines = [b": comment", b"event: name", b"id: 7", b"retry: 3", b"data: one", b"data:two", b""]
-    assert event_fields(end.join(lines) + end) == ("name", b"one\ntwo")
+    assert sse.event_fields(end.join(lines) + end) == ("name", b"one\ntwo")
 
 
 @pytest.mark.parametrize(
@@ -154,7 +146,7 @@ def test_fields(end):
     ],
 )
 def test_fields_of_odd_events(event, fields):
-    assert event_fields(event) == fields
+    assert sse.event_fields(event) == fields
 
 
 def test_every_byte_of_the_data_has_a_place():
@@ -162,13 +154,13 @@ def test_every_byte_of_the_data_has_a_place():
         [b"data: ", b"data:", b"\xef\xbb\xbfdata:"], [b"data: ", b"data:"], ENDS
     ):
         event = b": x" + end + first + b"abc" + end + b"data" + end + second + b"de" + end * 2
-        data = event_fields(event)[1]
-        lines = data_lines(event)
+        data = sse.event_fields(event)[1]
+        lines = sse.data_lines(event)
         assert [line for _, line in lines] == (
             [b"abc", b"", b"de"] if data[:1] == b"a" else [b"", b"de"]
         )
         for offset, byte in enumerate(data):
             if byte != 10:
-                assert event[place_in_event(event, offset)] == byte
+                assert event[sse.place_in_event(event, offset)] == byte
         with pytest.raises(ValueError):
-            place_in_event(event, len(data) + 1)
+            sse.place_in_event(event, len(data) + 1)

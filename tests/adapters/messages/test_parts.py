@@ -11,38 +11,27 @@ from hypothesis import strategies as st
 
 from adapters.ir.parts import Citation
 from adapters.json.jsonio import dumps, top_level
-from adapters.messages import CODECS
-from adapters.messages.parts import (
-    UNSIGNED,
-    decode_citations,
-    encode_citation,
-    fit_id,
-    original_id,
-    sealed_data,
-    sealed_thought,
-    thought_of,
-    without_reasoning,
-)
+from adapters.messages import CODECS, parts
 from tests.adapters.messages.calls import assistant, text, user
 
 
 def test_fit_ids_and_what_only_looks_like_ours_stay():
-    assert fit_id("toolu_01A-b") == "toolu_01A-b"
+    assert parts.fit_id("toolu_01A-b") == "toolu_01A-b"
     for odd in ("gw_", "gw_!", "gw_AB", "gw_dG9vbA", "gw__w", "toolu_01A-b"):
-        assert original_id(odd) == odd
+        assert parts.original_id(odd) == odd
 
 
 @given(st.text(min_size=1))
 @settings(max_examples=200, deadline=None)
 def test_every_id_comes_back(call_id):
-    fit = fit_id(call_id)
+    fit = parts.fit_id(call_id)
     assert re.fullmatch(r"[a-zA-Z0-9_-]+", fit)
-    assert original_id(fit) == call_id
+    assert parts.original_id(fit) == call_id
 
 
 def test_only_sources_on_the_web_come_back():
     citation = Citation("https://example.com", "T", quoted="q")
-    assert decode_citations([encode_citation(citation)]) == (citation,)
+    assert parts.decode_citations([parts.encode_citation(citation)]) == (citation,)
     odd = [
         7,
         {"type": "page_location", "url": "u"},
@@ -50,8 +39,8 @@ def test_only_sources_on_the_web_come_back():
         {"type": "web_search_result_location", "url": "u", "title": 7, "cited_text": None},
         {"type": "search_result_location", "source": "s"},
     ]
-    assert decode_citations(odd) == (Citation("u"), Citation("s"))
-    assert decode_citations("x") == ()
+    assert parts.decode_citations(odd) == (Citation("u"), Citation("s"))
+    assert parts.decode_citations("x") == ()
 
 
 ANY = st.text(st.characters())  # also halves of characters, which vendors have sent
@@ -61,19 +50,22 @@ ANY = st.text(st.characters())  # also halves of characters, which vendors have 
 @settings(max_examples=100, deadline=None)
 def test_every_thought_comes_back(thinking, signature):
     thought = {"type": "thinking", "thinking": thinking, "signature": signature}
-    assert thought_of(sealed_thought(thinking, signature)) == thought
-    assert thought_of(sealed_data(signature)) == {"type": "redacted_thinking", "data": signature}
+    assert parts.thought_of(parts.sealed_thought(thinking, signature)) == thought
+    assert parts.thought_of(parts.sealed_data(signature)) == {
+        "type": "redacted_thinking",
+        "data": signature,
+    }
 
 
 def test_what_is_no_thought():
     for odd in ("", "c2ln", "7", "[]", "{}", '{"type":"text"}', '{"type":"thinking"}', "\ud800"):
-        assert thought_of(odd) is None
-    assert thought_of('{"type":"redacted_thinking","data":7}') is None
+        assert parts.thought_of(odd) is None
+    assert parts.thought_of('{"type":"redacted_thinking","data":7}') is None
 
 
 OURS = {"type": "thinking", "thinking": "hm", "signature": "gw1.chat_completions.m.eA.AAAA"}
 THEIRS = {"type": "thinking", "thinking": "so", "signature": "c2ln"}
-HIDDEN = {"type": "redacted_thinking", "data": UNSIGNED}
+HIDDEN = {"type": "redacted_thinking", "data": parts.UNSIGNED}
 CALL = {"type": "tool_use", "id": "t", "name": "n", "input": {}}
 RESULT = user({"type": "tool_result", "tool_use_id": "t"})
 HELLO = {"role": "user", "content": "Is gw1. a prefix?"}
@@ -97,7 +89,7 @@ def test_a_body_without_any_keeps_its_bytes():
 
 def test_thoughts_and_sources_of_others_are_taken_out():
     ours, theirs = (
-        encode_citation(Citation("u")),
+        parts.encode_citation(Citation("u")),
         {"type": "web_search_result_location", "url": "v"},
     )
     cited = text("a", citations=[ours, theirs]), text("a", citations=[ours])
@@ -129,9 +121,9 @@ def test_a_body_without_any_thoughts():
     hidden = {"type": "redacted_thinking", "data": "zz"}
     messages = [HELLO, assistant(THEIRS, hidden, A), HELLO, assistant(THEIRS, CALL), RESULT]
     body = dumps({"messages": messages, "thinking": BUDGET})
-    assert json.loads(without_reasoning(top_level(body), "up")) == {
+    assert json.loads(parts.without_reasoning(top_level(body), "up")) == {
         "messages": [HELLO, assistant(A), HELLO, assistant(CALL), RESULT],
         "thinking": {"type": "disabled"},
     }
     plain = dumps({"messages": [HELLO, assistant(A)]})
-    assert without_reasoning(top_level(plain), "up") == plain
+    assert parts.without_reasoning(top_level(plain), "up") == plain

@@ -14,17 +14,7 @@ from adapters.faults import Condition, Fault
 from handlers.entries.unpack import STATE_BYTES, PackedBody
 from handlers.relay.limits.body_memory import BodyMemory
 from tests.support.client import encode_head
-from tests.support.served import (
-    CHUNKED,
-    acting,
-    chunks,
-    held,
-    peer_of,
-    post,
-    serving,
-    turns,
-    until,
-)
+from tests.support.served import CHUNKED, acting, chunks, held, peer_of, post, serving, turns, until
 
 LIMIT = 2000
 LOOPBACK = [ip_network("127.0.0.0/8")]

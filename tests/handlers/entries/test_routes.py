@@ -7,18 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from adapters.registry import FAMILIES
-from handlers.entries import routes
+from handlers.entries import inference, routes
 from handlers.entries.fallback import FallbackHandler, LivezHandler, RootHandler
-from handlers.entries.inference import (
-    ChatCompletionsHandler,
-    CompactHandler,
-    CountTokensHandler,
-    GenerateContentHandler,
-    InputTokensHandler,
-    MessagesHandler,
-    ResponsesHandler,
-    StoredResponseHandler,
-)
 from handlers.entries.models import ModelsHandler
 from handlers.entries.routes import ROUTES, Router
 from handlers.http.request import Request
@@ -26,12 +16,12 @@ from handlers.http.request import Request
 FOUND = {
     "/": RootHandler,
     "/livez": LivezHandler,
-    "/v1/chat/completions": ChatCompletionsHandler,
-    "/v1/messages": MessagesHandler,
-    "/v1/messages/count_tokens": CountTokensHandler,
-    "/v1/responses": ResponsesHandler,
-    "/v1/responses/input_tokens": InputTokensHandler,
-    "/v1/responses/compact": CompactHandler,
+    "/v1/chat/completions": inference.ChatCompletionsHandler,
+    "/v1/messages": inference.MessagesHandler,
+    "/v1/messages/count_tokens": inference.CountTokensHandler,
+    "/v1/responses": inference.ResponsesHandler,
+    "/v1/responses/input_tokens": inference.InputTokensHandler,
+    "/v1/responses/compact": inference.CompactHandler,
     # who reads asks for a model by its name, whatever stands behind a colon
     **dict.fromkeys((
         "/v1/models", "/v1/models/some-model", "/v1/models/some/model", "/v1/models/some%2Fmodel",
@@ -40,7 +30,7 @@ FOUND = {
     ), ModelsHandler),
     **dict.fromkeys((
         "/v1/responses/resp_1", "/v1/responses/resp_1/cancel", "/v1/responses/resp_1/input_items",
-    ), StoredResponseHandler),
+    ), inference.StoredResponseHandler),
     **dict.fromkeys((
         "/v1/models/", "/v1/modelsx", "/v1/chat/completions/", "/v1//chat/completions",
         "/v1/Messages", "/v1/chat%2Fcompletions", "//", "/metrics", "/.env",
@@ -54,13 +44,13 @@ POSTED = {
          for version in ("v1", "v1beta")
          for model in ("m", "vendor/qwen3:8b", "models/m", "vendor%2Fm", "a:generateContent")
          for verb in ("generateContent", "streamGenerateContent", "countTokens")),
-        GenerateContentHandler,
+        inference.GenerateContentHandler,
     ),
     **dict.fromkeys((
         "/v1/models", "/v1beta/models/m", "/v1beta/models/vendor/qwen3:8b",
         "/v1beta/models/m:generateContent/",
     ), ModelsHandler),
-    "/v1/responses": ResponsesHandler,
+    "/v1/responses": inference.ResponsesHandler,
     **dict.fromkeys((
         "/v1beta/models/m:embedContent", "/v1/models/m:batchGenerateContent",
         "/v1beta/models/m:generatecontent", "/v1beta1/models/m:generateContent",

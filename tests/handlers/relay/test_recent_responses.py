@@ -6,14 +6,9 @@ import os
 
 import pytest
 
+from handlers.relay import recent_responses
 from handlers.relay import recent_responses as module
 from handlers.relay.limits.cells import IncompatibleMemory
-from handlers.relay.recent_responses import (
-    WINDOW_ENTRIES,
-    RecentResponses,
-    private_recent_responses,
-    shared_recent_responses,
-)
 from store.calls.stored_responses import mark_of
 from store.values.ids import new_ulid
 from store.values.usage_record import StoredAt
@@ -34,7 +29,7 @@ def memory():
 
 
 def test_what_one_worker_puts_the_others_find(memory):
-    one, other = RecentResponses(memory), RecentResponses(memory)
+    one, other = recent_responses.RecentResponses(memory), recent_responses.RecentResponses(memory)
     one.put(ANN, place("resp_1"))
     assert other.find(mark_of("resp_1")) == [(ANN, place("resp_1"))]
     assert other.find(mark_of("resp_2")) == []
@@ -50,16 +45,16 @@ def test_what_one_worker_puts_the_others_find(memory):
 
 
 def test_the_oldest_gives_way():
-    recent = RecentResponses(os.memfd_create("test"), entries=1)
-    for number in range(WINDOW_ENTRIES + 3):
+    recent = recent_responses.RecentResponses(os.memfd_create("test"), entries=1)
+    for number in range(recent_responses.WINDOW_ENTRIES + 3):
         recent.put(ANN, place(f"resp_{number}"))
-    numbers = range(WINDOW_ENTRIES + 3)
+    numbers = range(recent_responses.WINDOW_ENTRIES + 3)
     known = [bool(recent.find(mark_of(f"resp_{number}"))) for number in numbers]
-    assert known == [False] * 3 + [True] * WINDOW_ENTRIES
+    assert known == [False] * 3 + [True] * recent_responses.WINDOW_ENTRIES
 
 
 def test_half_an_entry_is_none(memory):
-    recent = RecentResponses(memory)
+    recent = recent_responses.RecentResponses(memory)
     recent.put(ANN, place("resp_1"))
     (at,) = recent._places(mark_of("resp_1"))
     recent._memory[at + 60] ^= 1
@@ -69,19 +64,19 @@ def test_half_an_entry_is_none(memory):
 
 
 def test_a_place_that_is_too_long_is_left_to_the_store():
-    recent = private_recent_responses()
+    recent = recent_responses.private_recent_responses()
     recent.put(ANN, StoredAt(mark_of("resp_1"), "x" * 500, ""))
     assert recent.find(mark_of("resp_1")) == []
 
 
 def put_many(memory, names):
-    recent = RecentResponses(memory)
+    recent = recent_responses.RecentResponses(memory)
     for name in names:
         recent.put(name.split("-")[0], place(name))
 
 
 def test_processes_at_once(memory):
-    RecentResponses(memory)
+    recent_responses.RecentResponses(memory)
     names = {user: [f"{user}-{number}" for number in range(300)] for user in ("a", "b", "c")}
     fork = multiprocessing.get_context("fork")
     workers = [fork.Process(target=put_many, args=(memory, some)) for some in names.values()]
@@ -89,13 +84,13 @@ def test_processes_at_once(memory):
         worker.start()
     for worker in workers:
         worker.join()
-    recent = RecentResponses(memory)
+    recent = recent_responses.RecentResponses(memory)
     for user, some in names.items():
         assert [recent.find(mark_of(name)) for name in some] == [[(user, place(n))] for n in some]
 
 
 def test_what_the_store_has_of_all_journals(memory):
-    one, other = RecentResponses(memory), RecentResponses(memory)
+    one, other = recent_responses.RecentResponses(memory), recent_responses.RecentResponses(memory)
     assert one.settled_ns() == 0
     first, second = new_ulid(), new_ulid()
     one.join(first)
@@ -118,7 +113,7 @@ def test_what_the_store_has_of_all_journals(memory):
 
 def test_more_journals_than_columns(memory, monkeypatch):
     monkeypatch.setattr(module, "COLUMNS", 2)
-    recent = RecentResponses(memory)
+    recent = recent_responses.RecentResponses(memory)
     for _ in range(2):
         recent.join(new_ulid())
     with pytest.raises(IncompatibleMemory, match="more than 2 journals"):
@@ -130,9 +125,11 @@ def test_memory_that_does_not_fit_is_not_shared(memory, caplog, spoil):
     if spoil == "size":
         os.ftruncate(memory, 4096)
     elif spoil == "version":
-        RecentResponses(memory)._header[0] = 7
+        recent_responses.RecentResponses(memory)._header[0] = 7
     journal = new_ulid()
-    recent = shared_recent_responses(-1 if spoil == "descriptor" else memory, journal)
+    recent = recent_responses.shared_recent_responses(
+        -1 if spoil == "descriptor" else memory, journal
+    )
     (line,) = [one for one in caplog.records if one.levelno == logging.ERROR]
     assert "until the next restart" in line.message
     recent.put(ANN, place("resp_1"))

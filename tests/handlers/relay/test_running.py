@@ -8,14 +8,7 @@ import pytest
 from adapters.family.estimate import input_bound_steps, weight_steps
 from adapters.faults import Fault
 from adapters.json.jsonio import Spans, top_level_steps
-from handlers.relay.running import (
-    LARGE_BYTES,
-    ClientGone,
-    DrainForced,
-    Interrupt,
-    Running,
-    run_in_slices,
-)
+from handlers.relay import running
 from tests.adapters.json.odd_bodies import ODD_BODIES, odd_bodies
 from tests.support.served import acting, serving, turns
 
@@ -67,7 +60,7 @@ async def test_no_body_keeps_the_loop(name):
     for _ in range(TRIES):
         async with Ticker() as ticker:
             try:
-                spans = await run_in_slices(steps_of(body), Running())
+                spans = await running.run_in_slices(steps_of(body), running.Running())
                 for field in ("model", "stream", "stream_options"):
                     await asyncio.sleep(0)
                     spans.value(field)
@@ -88,23 +81,23 @@ def step_by_step(count, fault=None):
 
 
 async def test_the_result_and_the_fault_of_the_steps():
-    assert await run_in_slices(step_by_step(5), Running()) == "done"
-    assert await run_in_slices(step_by_step(0), Running()) == "done"
+    assert await running.run_in_slices(step_by_step(5), running.Running()) == "done"
+    assert await running.run_in_slices(step_by_step(0), running.Running()) == "done"
     with pytest.raises(KeyError):
-        await run_in_slices(step_by_step(3, KeyError("x")), Running())
+        await running.run_in_slices(step_by_step(3, KeyError("x")), running.Running())
 
 
 async def test_a_call_that_is_interrupted_ends_at_its_next_turn():
-    call = Running()
+    call = running.Running()
 
     def steps():
         for _ in range(10):
             yield True
-            call.interrupt(ClientGone())
+            call.interrupt(running.ClientGone())
         raise AssertionError
 
-    with pytest.raises(ClientGone):
-        await run_in_slices(steps(), call)
+    with pytest.raises(running.ClientGone):
+        await running.run_in_slices(steps(), call)
 
 
 @pytest.mark.parametrize("chunk", [b"1\r\nx\r\n", b"2;a\r\nab\r\n"])
@@ -122,7 +115,7 @@ async def test_a_body_of_tiny_chunks_does_not_keep_the_loop(chunk):
 
 
 def test_what_is_not_large_is_read_at_one_go_soon():
-    for name, body in odd_bodies(LARGE_BYTES):
+    for name, body in odd_bodies(running.LARGE_BYTES):
         assert min(read_s(body) for _ in range(TRIES)) < LONGEST_S, name
 
 
@@ -142,7 +135,7 @@ def waiting(io_loop):
     """await waiting() -> (call, the future it waits for, the task that waits)."""
 
     async def begin():
-        call, future = Running(), io_loop.asyncio_loop.create_future()
+        call, future = running.Running(), io_loop.asyncio_loop.create_future()
         task = asyncio.ensure_future(call.wait(future))
         await asyncio.sleep(0)
         return call, future, task
@@ -160,17 +153,17 @@ async def test_waiting_for_what_comes_and_what_fails(waiting):
     with pytest.raises(OSError, match="broken"):
         await task
     # Whoever is interrupted later must not meet the old future.
-    call.interrupt(ClientGone())
+    call.interrupt(running.ClientGone())
 
 
-@pytest.mark.parametrize("reason", [ClientGone, DrainForced])
+@pytest.mark.parametrize("reason", [running.ClientGone, running.DrainForced])
 async def test_who_waits_is_interrupted_and_the_first_interrupt_counts(waiting, reason):
     call, _, task = await waiting()
     call.interrupt(reason())
-    call.interrupt(DrainForced())
+    call.interrupt(running.DrainForced())
     with pytest.raises(reason):
         await task
-    assert isinstance(call.interrupted, Interrupt) and isinstance(call.interrupted, reason)
+    assert isinstance(call.interrupted, running.Interrupt) and isinstance(call.interrupted, reason)
     later = asyncio.get_running_loop().create_future()
     with pytest.raises(reason):
         await call.wait(later)
@@ -180,16 +173,16 @@ async def test_who_waits_is_interrupted_and_the_first_interrupt_counts(waiting, 
 async def test_an_interrupt_that_comes_with_the_result_leaves_the_result(waiting):
     call, future, task = await waiting()
     future.set_result("came")
-    call.interrupt(ClientGone())
+    call.interrupt(running.ClientGone())
     await task
-    with pytest.raises(ClientGone):
+    with pytest.raises(running.ClientGone):
         await call.wait(asyncio.get_running_loop().create_future())
 
 
 def test_a_stopwatch_adds_what_lies_between_start_and_stop(monkeypatch):
     now = [1000]
     monkeypatch.setattr("time.monotonic_ns", lambda: now[0])
-    watch = Running()
+    watch = running.Running()
     watch.stop()
     for start_at, stop_at in ((1000, 1010), (1100, 1105)):
         now[0] = start_at

@@ -3,15 +3,7 @@ of the relay. Its upstream codec writes what the tests can read, whatever the fa
 
 import json
 
-from adapters.family import ClientSide, Envelope, Family, Operation, Peek
-from adapters.family.codec import (
-    ClientCodec,
-    Codecs,
-    Encoded,
-    StreamDecoder,
-    StreamEncoder,
-    UpstreamCodec,
-)
+from adapters.family import ClientSide, Envelope, Family, Operation, Peek, codec
 from adapters.family.rate_headers import no_rate_lines
 from adapters.faults import Condition, Fault
 from adapters.ir.answer import Choice, Delta, Finished, Sealed
@@ -83,7 +75,7 @@ def encode_answer(choices, usage, asked):
     return dumps({"said": text, "used": usage.input_tokens, "model": asked.model})
 
 
-class Encoder(StreamEncoder):
+class Encoder(codec.StreamEncoder):
     def begin(self):
         self.started = True
         return b""
@@ -105,7 +97,7 @@ class Encoder(StreamEncoder):
         return b"data: %b\n\n" % oops(fault)
 
 
-class Decoder(StreamDecoder):
+class Decoder(codec.StreamDecoder):
     """Reads chat chunks; a delta with `seal` has a thought's opaque state."""
 
     def __init__(self):
@@ -146,7 +138,7 @@ def encode_request(request, target, count):
         "stream_options": {"include_usage": True} if target.stream_options else None,
         "seals": seals,
     }
-    return Encoded(dumps({name: value for name, value in asked.items() if value}))
+    return codec.Encoded(dumps({name: value for name, value in asked.items() if value}))
 
 
 def decode_answer(body):
@@ -158,7 +150,7 @@ def decode_answer(body):
 
 def upstream_codec(decode_count=None, **verdicts):
     """One that carries everything but what `verdicts` say."""
-    return UpstreamCodec(
+    return codec.UpstreamCodec(
         verdict=lambda feature, traits: verdicts.get(feature, "map"),
         encode_request=encode_request,
         decode_answer=decode_answer,
@@ -167,7 +159,7 @@ def upstream_codec(decode_count=None, **verdicts):
     )
 
 
-CLIENT = ClientCodec(
+CLIENT = codec.ClientCodec(
     decode_request=decode_request,
     encode_answer=encode_answer,
     open_encoder=Encoder,
@@ -176,7 +168,7 @@ CLIENT = ClientCodec(
 )
 TO_CHAT = upstream_codec(metadata="note", seed="note", n="refuse")
 TO_MESSAGES = upstream_codec(lambda body: json.loads(body)["input_tokens"], video="refuse")
-TOY_CODECS = Codecs(CLIENT, TO_CHAT)
+TOY_CODECS = codec.Codecs(CLIENT, TO_CHAT)
 TRANSLATIONS = {
     ("toy", "chat_completions"): Translator(FAMILIES["chat_completions"], CLIENT, TO_CHAT),
     ("toy", "messages"): Translator(FAMILIES["messages"], CLIENT, TO_MESSAGES),

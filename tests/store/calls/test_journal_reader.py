@@ -10,13 +10,7 @@ import pytest
 
 from store.calls import journal_reader
 from store.calls.journal_files import segment_path, segment_starts
-from store.calls.journal_lines import (
-    HandedLine,
-    MarkLine,
-    OpenLine,
-    Sent,
-    with_check,
-)
+from store.calls.journal_lines import HandedLine, MarkLine, OpenLine, Sent, with_check
 from store.calls.journal_reader import Closed, Damage, JournalReader
 from store.values.ids import new_ulid
 from store.values.usage_record import StoredAt

@@ -6,17 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from store.catalog.catalog import (
-    EMPTY,
-    Channel,
-    Group,
-    Model,
-    Route,
-    Snapshot,
-    load_snapshot,
-    losses_to,
-    prices_of,
-)
+from store.catalog import catalog
 from store.catalog.keys import find_key
 from store.db import database as database_module
 from store.db.changes import current_version
@@ -33,7 +23,7 @@ FREE = Prices(0, 0, 0, 0, 0, 0, 0)
 
 @pytest.fixture
 def snapshot(applied, database, cipher):
-    return load_snapshot(database, cipher)
+    return catalog.load_snapshot(database, cipher)
 
 
 @pytest.fixture
@@ -50,7 +40,7 @@ def names(channels):
 def test_everything_is_read(snapshot, database, cipher):
     assert snapshot.version == current_version(database)
     assert snapshot.faults == ()
-    plain = Group(
+    plain = catalog.Group(
         "plain", 1_500_000, frozenset({"gpt-4.1"}), frozenset({"chat_completions"}), False
     )
     assert snapshot.groups["plain"] == plain
@@ -73,18 +63,18 @@ def test_defaults_of_prices(snapshot):
     prices = snapshot.models["gpt-4.1"].prices_at(1 << 50)
     defaults = (2 * billion, 2 * billion, 8 * billion, 0)
     assert prices == Prices(2 * billion, 8 * billion, billion // 2, *defaults)
-    given = prices_of([1, 2, None, 3, None, None, 4])
+    given = catalog.prices_of([1, 2, None, 3, None, None, 4])
     assert given == Prices(1, 2, 1, 3, 3, 2, 4)
     with pytest.raises(ValueError):
-        prices_of([None, 1, None, None, None, None, 0])
+        catalog.prices_of([None, 1, None, None, None, None, 0])
 
 
 def test_prices_hold_from_their_moment_on():
     rows = tuple((at, dataclasses.replace(FREE, call=at)) for at in (100, 200))
-    model = Model("m", None, None, False, 0, rows)
+    model = catalog.Model("m", None, None, False, 0, rows)
     moments = (50, 100, 199, 200, 999)
     assert [model.prices_at(at).call for at in moments] == [100, 100, 100, 200, 200]
-    assert Model("m", None, None, False, 0, ()).prices_at(1) is None
+    assert catalog.Model("m", None, None, False, 0, ()).prices_at(1) is None
 
 
 def test_candidates_of_a_group_model_and_family(snapshot):
@@ -125,7 +115,7 @@ def test_what_a_key_can_call_by_an_entry(snapshot, keys):
 )
 def test_what_is_disabled_is_not_offered(editor, applied, database, cipher, kind, name):
     editor.set_enabled(kind, name, False)
-    snapshot = load_snapshot(database, cipher)
+    snapshot = catalog.load_snapshot(database, cipher)
     assert snapshot.candidates("default", "gpt-4.1", "chat_completions") == ()
     assert not snapshot.serves("default", "gpt-4.1", "chat_completions")
 
@@ -135,7 +125,7 @@ def test_a_draining_channel_takes_no_calls_and_its_models_stay_offered(
 ):
     alice, _ = keys
     editor.drain("openai-main")
-    snapshot = load_snapshot(database, cipher)
+    snapshot = catalog.load_snapshot(database, cipher)
     asked = ("default", "gpt-4.1", "chat_completions")
     assert snapshot.candidates(*asked) == () and snapshot.serves(*asked)
     assert snapshot.serves("default", "gpt-4.1", "chat_completions")
@@ -143,21 +133,21 @@ def test_a_draining_channel_takes_no_calls_and_its_models_stay_offered(
     assert [m.name for m in snapshot.listed(alice, "chat_completions")] == ["gpt-4.1"]
     assert names(snapshot.native("default", "chat_completions")) == ["openai-main"]
     editor.set_enabled("channel", "openai-main", False)
-    assert not load_snapshot(database, cipher).serves(*asked)
+    assert not catalog.load_snapshot(database, cipher).serves(*asked)
     editor.set_enabled("channel", "openai-main", True)
-    assert names(load_snapshot(database, cipher).candidates(*asked)) == ["openai-main"]
+    assert names(catalog.load_snapshot(database, cipher).candidates(*asked)) == ["openai-main"]
 
 
 def test_a_model_without_prices_is_not_offered(applied, database, cipher):
     change(database, 'DELETE FROM "prices"')
-    snapshot = load_snapshot(database, cipher)
+    snapshot = catalog.load_snapshot(database, cipher)
     assert not snapshot.serves("default", "gpt-4.1", "chat_completions")
 
 
 def test_a_channel_whose_key_cannot_be_opened_is_left_out_and_named(applied, database, cipher):
     other = Cipher(["another"]).encrypt("sk-upstream-2")
     change(database, 'UPDATE "channel_keys" SET "cipher" = ? WHERE "position" = 1', other)
-    snapshot = load_snapshot(database, cipher)
+    snapshot = catalog.load_snapshot(database, cipher)
     assert names(snapshot.channels) == ["anthropic-main"]
     [fault] = snapshot.faults
     assert "openai-main" in fault and "sk-upstream" not in fault
@@ -167,14 +157,16 @@ def test_a_channel_whose_key_cannot_be_opened_is_left_out_and_named(applied, dat
 def channel(name, **fields):
     values = {"id": name, "vendor": "demo", "family": "messages", "base_url": "http://x"}
     values |= {"keys": (), "groups": frozenset({"g"}), "models": {"m": "up"}}
-    return Channel(name=name, **(values | {"priority": 0, "weight": 1, "enabled": True} | fields))
+    return catalog.Channel(
+        name=name, **(values | {"priority": 0, "weight": 1, "enabled": True} | fields)
+    )
 
 
 @pytest.mark.parametrize(
     ("fields", "elsewhere"),
     [
         ({"base_url": "http://y"}, True),
-        ({"route": Route(proxy="http://p:1")}, True),
+        ({"route": catalog.Route(proxy="http://p:1")}, True),
         ({"extra_headers": {"x-a": "1"}}, True),
         ({"keys": ("another",), "weight": 3, "priority": 1, "enabled": False}, False),
     ],
@@ -196,7 +188,7 @@ def test_higher_priority_first_and_searched_once():
 
 def test_a_channel_with_one_of_its_keys():
     two = channel("a", keys=("x", "y"), fingerprints=("1", "2"))
-    snapshot = Snapshot(1, {}, {}, (two, channel("b", enabled=False)))
+    snapshot = catalog.Snapshot(1, {}, {}, (two, channel("b", enabled=False)))
     (one,) = snapshot.pinned(two, "2")
     assert (one.id, one.keys, one.fingerprints) == ("a", ("y",), ("2",))
     assert snapshot.pinned(two, "2")[0] is one
@@ -210,8 +202,8 @@ def test_a_channel_with_one_of_its_keys():
 
 
 def test_the_empty_one_offers_nothing():
-    assert not EMPTY.serves("default", "gpt-4.1", "chat_completions")
-    assert EMPTY.version == -1
+    assert not catalog.EMPTY.serves("default", "gpt-4.1", "chat_completions")
+    assert catalog.EMPTY.version == -1
 
 
 @pytest.mark.databases("sqlite", "mariadb")
@@ -223,7 +215,7 @@ def test_a_price_is_in_force_at_once_whatever_the_clocks_say(
     ahead = f"{database_module._MYSQL_CLOCK} + {five_minutes_ms}"
     monkeypatch.setattr(database_module, "_MYSQL_CLOCK", ahead)
     editor.change("model", "claude", {"price.input": "7"})
-    loaded = load_snapshot(database, cipher)
+    loaded = catalog.load_snapshot(database, cipher)
     prices = loaded.models["claude"].prices_at(now_ms())
     assert prices is not None and prices.input == 7 * 10**9
     assert abs(loaded.read_ms - database_module.database_ms(database)) < 60_000
@@ -234,13 +226,13 @@ CHAT = ("g", "m", "chat_completions")
 
 
 def offered(*channels, translate=True):
-    group = Group("g", 1_000_000, None, frozenset({"messages"}), False, translate=translate)
-    model = Model("m", None, None, False, 0, ((0, FREE),))
-    return Snapshot(1, {"g": group}, {"m": model}, channels)
+    group = catalog.Group("g", 1_000_000, None, frozenset({"messages"}), False, translate=translate)
+    model = catalog.Model("m", None, None, False, 0, ((0, FREE),))
+    return catalog.Snapshot(1, {"g": group}, {"m": model}, channels)
 
 
 def of_family(name, family, **fields):
-    return channel(name, family=family, losses=losses_to(family, LOSSES), **fields)
+    return channel(name, family=family, losses=catalog.losses_to(family, LOSSES), **fields)
 
 
 def test_native_channels_first_then_those_to_which_less_is_lost_then_priority():
@@ -268,18 +260,18 @@ def test_who_forbids_translation_serves_calls_of_its_own_family(forbids):
 
 
 def test_what_can_be_translated_is_told_to_those_who_load(editor, applied, database, cipher, keys):
-    loaded = load_snapshot(database, cipher, LOSSES)
+    loaded = catalog.load_snapshot(database, cipher, LOSSES)
     assert names(loaded.candidates("default", "claude", "chat_completions")) == ["anthropic-main"]
     alice, _ = keys
     assert [one.name for one in loaded.listed(alice, "chat_completions")] == ["claude", "gpt-4.1"]
     editor.change("group", "default", {"translate": "false"})
-    loaded = load_snapshot(database, cipher, LOSSES)
+    loaded = catalog.load_snapshot(database, cipher, LOSSES)
     assert not loaded.groups["default"].translate and loaded.groups["plain"].translate
     assert not loaded.serves("default", "claude", "chat_completions")
     editor.change("group", "default", {"translate": "true"})
     changes = {"translate": "false", "options.images": "false"}
     editor.change("channel", "anthropic-main", changes)
-    loaded = load_snapshot(database, cipher, LOSSES)
+    loaded = catalog.load_snapshot(database, cipher, LOSSES)
     [changed] = [one for one in loaded.channels if one.name == "anthropic-main"]
     assert (changed.translate, changed.options) == (False, {"images": False})
     assert not loaded.serves("default", "claude", "chat_completions")
@@ -311,7 +303,7 @@ SOME_LOSSES = st.dictionaries(
 @given(SOME_CHANNELS, SOME_LOSSES, st.booleans(), st.sampled_from(FAMILIES))
 def test_any_channels_are_offered_by_the_same_rules(fields, losses, translate, family):
     channels = [
-        channel(f"c{place}", losses=losses_to(one["family"], losses), **one)
+        channel(f"c{place}", losses=catalog.losses_to(one["family"], losses), **one)
         for place, one in enumerate(fields)
     ]
     snapshot = offered(*channels, translate=translate)

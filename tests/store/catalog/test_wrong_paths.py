@@ -3,16 +3,6 @@
 import pytest
 
 from store.catalog import wrong_paths
-from store.catalog.wrong_paths import (
-    KEPT_MS,
-    MAX_PATHS,
-    MAX_WAITING,
-    MINUTE_MS,
-    PER_MINUTE,
-    WRITE_INTERVAL_S,
-    Notices,
-    Seen,
-)
 
 pytestmark = pytest.mark.databases("sqlite")
 
@@ -22,7 +12,7 @@ DOUBLED = "/v1/messages/v1/messages"
 
 @pytest.fixture
 def notices(clock):
-    return Notices(clock)
+    return wrong_paths.Notices(clock)
 
 
 @pytest.fixture
@@ -36,7 +26,7 @@ def shown(database):
 
 
 def seen(path=DOUBLED, at_ms=AT_MS, method="POST", address="192.0.2.1", agent="x/1"):
-    return Seen(method, path, at_ms, address, agent)
+    return wrong_paths.Seen(method, path, at_ms, address, agent)
 
 
 @pytest.mark.databases("sqlite", "mariadb")
@@ -51,31 +41,35 @@ def test_calls_of_a_path_are_counted(database, notices, clock, shown):
     assert first == expected
     assert shown("other") == [("/nothing", 1)] and shown("nobody") == []
     notices.note("k", seen(at_ms=AT_MS + 9))
-    for waited_s, calls in ((0, 2), (WRITE_INTERVAL_S, 3)):  # it is written once in a while
+    for waited_s, calls in (
+        (0, 2),
+        (wrong_paths.WRITE_INTERVAL_S, 3),
+    ):  # it is written once in a while
         clock.now += waited_s
         notices.write(database)
         assert wrong_paths.of_keys(database, ["k"], 0)[0].calls == calls
 
 
 def test_of_a_key_the_newest_paths_stay(database, clock, shown):
-    for number in range(3 * MAX_PATHS):
-        notices = Notices(clock)
+    for number in range(3 * wrong_paths.MAX_PATHS):
+        notices = wrong_paths.Notices(clock)
         notices.note("k", seen(f"/{number}", AT_MS + number))
         notices.write(database)
     assert [path for path, _ in shown("k")] == [
-        f"/{number}" for number in range(3 * MAX_PATHS - 1, 2 * MAX_PATHS - 1, -1)
+        f"/{number}"
+        for number in range(3 * wrong_paths.MAX_PATHS - 1, 2 * wrong_paths.MAX_PATHS - 1, -1)
     ]
 
 
 def test_a_flood_is_taken_in_part(notices):
-    for number in range(2 * PER_MINUTE):
+    for number in range(2 * wrong_paths.PER_MINUTE):
         notices.note("k", seen(f"/{number}"))
-    assert len(notices._waiting) == PER_MINUTE
-    notices.note("k", seen("/later", AT_MS + MINUTE_MS))
-    assert len(notices._waiting) == PER_MINUTE + 1
-    for number in range(2 * MAX_WAITING):
+    assert len(notices._waiting) == wrong_paths.PER_MINUTE
+    notices.note("k", seen("/later", AT_MS + wrong_paths.MINUTE_MS))
+    assert len(notices._waiting) == wrong_paths.PER_MINUTE + 1
+    for number in range(2 * wrong_paths.MAX_WAITING):
         notices.note(f"k{number}", seen())
-    assert len(notices._waiting) == MAX_WAITING
+    assert len(notices._waiting) == wrong_paths.MAX_WAITING
 
 
 def test_a_long_path_is_cut(database, notices, shown):
@@ -93,7 +87,7 @@ def test_dismissed_until_the_next_call(database, notices, clock, shown):
     wrong_paths.dismiss(database, "k", dismissed=False)
     assert shown("k") == [(DOUBLED, 1)]
     wrong_paths.dismiss(database, "k")
-    clock.now += WRITE_INTERVAL_S
+    clock.now += wrong_paths.WRITE_INTERVAL_S
     notices.note("k", seen(at_ms=AT_MS + 1))
     notices.write(database)
     assert shown("k") == [(DOUBLED, 2)]
@@ -103,7 +97,7 @@ def test_forgotten_after_a_week(database, notices, shown):
     notices.note("k", seen())
     notices.write(database)
     assert wrong_paths.of_keys(database, ["k"], AT_MS + 1) == []
-    wrong_paths.forget_old(database, AT_MS + KEPT_MS)
+    wrong_paths.forget_old(database, AT_MS + wrong_paths.KEPT_MS)
     assert shown("k") == [(DOUBLED, 1)]
-    wrong_paths.forget_old(database, AT_MS + KEPT_MS + 1)
+    wrong_paths.forget_old(database, AT_MS + wrong_paths.KEPT_MS + 1)
     assert shown("k") == []

@@ -5,13 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from store.db import database
-from store.db.database import (
-    discard,
-    execute,
-    open_database,
-    require_writable,
-    transaction,
-)
 from store.values.errors import ReadOnly
 from tests.support.mariadb import MariaDb
 from tests.support.proxy import Switch
@@ -66,9 +59,9 @@ def servers(both):
 
 @pytest.fixture
 def db(servers):
-    opened = open_database(servers.url())
+    opened = database.open_database(servers.url())
     yield opened
-    discard(opened)
+    database.discard(opened)
 
 
 class Reader:
@@ -87,7 +80,7 @@ def values(db):
 
 
 def add(db):
-    transaction(db, lambda: execute(db, "INSERT INTO t VALUES (?)", ("written",)))
+    database.transaction(db, lambda: database.execute(db, "INSERT INTO t VALUES (?)", ("written",)))
 
 
 def session_id(db):
@@ -119,7 +112,7 @@ def test_a_server_that_stays_read_only_is_read_from_and_asked_again(servers, db,
     known = session_id(db)
     for _ in range(3):
         with pytest.raises(ReadOnly):
-            require_writable(db)
+            database.require_writable(db)
         assert values(db) == ["old", "written"] and session_id(db) == known
     servers.old.run("SET GLOBAL read_only = 0")
     with pytest.raises(ReadOnly):  # not asked again yet
@@ -132,11 +125,11 @@ def test_a_server_that_stays_read_only_is_read_from_and_asked_again(servers, db,
 def test_nothing_is_written_even_by_a_user_who_might(servers):
     """A server lets its administrators write while it is read-only."""
     servers.old.run("SET GLOBAL read_only = 1")
-    db = open_database(servers.url("boss"))
+    db = database.open_database(servers.url("boss"))
     with pytest.raises(ReadOnly):
         add(db)
     assert values(db) == ["old"] and servers.old.run("SELECT v FROM d.t") == (("old",),)
-    discard(db)
+    database.discard(db)
 
 
 def test_sessions_end_by_their_age(servers, db, monkeypatch):
@@ -151,17 +144,17 @@ def test_sessions_end_by_their_age(servers, db, monkeypatch):
 
 def test_a_command_that_alters_tables_keeps_its_session(servers, monkeypatch):
     monkeypatch.setattr(database, "SESSION_MAX_S", 0.0)
-    db = open_database(servers.url(), read_timeout_s=3600)
+    db = database.open_database(servers.url(), read_timeout_s=3600)
     assert session_id(db) == session_id(db)
-    discard(db)
+    database.discard(db)
 
 
 def test_a_session_in_a_transaction_is_kept_whatever_its_age(db, monkeypatch):
     monkeypatch.setattr(database, "SESSION_MAX_S", 0.0)
 
     def work():
-        execute(db, "INSERT INTO t VALUES ('written')")
+        database.execute(db, "INSERT INTO t VALUES ('written')")
         assert values(db) == ["old", "written"]
         return session_id(db) == session_id(db)
 
-    assert transaction(db, work)
+    assert database.transaction(db, work)

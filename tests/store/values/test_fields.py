@@ -4,28 +4,13 @@ from decimal import Decimal
 
 import pytest
 
-from store.values import texts
-from store.values.fields import (
-    Boolean,
-    Choice,
-    HeaderMap,
-    Instant,
-    Integer,
-    ListOf,
-    ModelMap,
-    Number,
-    Optional,
-    OptionMap,
-    PriceTable,
-    Sealed,
-    Text,
-)
+from store.values import fields, texts
 from store.values.pricing import format_money, parse_money
 
-NAME = Text(texts.name)
-MONEY = Number(parse_money, format_money)
-INTEGER = Integer(0, 10)
-SEALED = Sealed("token")
+NAME = fields.Text(texts.name)
+MONEY = fields.Number(parse_money, format_money)
+INTEGER = fields.Integer(0, 10)
+SEALED = fields.Sealed("token")
 OPTIONS = {"a": True, "b": 5, "c": "word", "d": ["x", "y"]}
 
 
@@ -33,28 +18,38 @@ OPTIONS = {"a": True, "b": 5, "c": "word", "d": ["x", "y"]}
     ("kind", "value", "kept", "plain"),
     [
         (NAME, "a", "a", "a"),
-        (Choice(("a", "b")), "b", "b", "b"),
+        (fields.Choice(("a", "b")), "b", "b", "b"),
         (INTEGER, 10, 10, 10),
-        (Boolean(), False, False, False),
+        (fields.Boolean(), False, False, False),
         (MONEY, "2.50", 2_500_000_000, "2.5"),
         (MONEY, Decimal("0.1"), 100_000_000, "0.1"),
         (MONEY, Decimal("1e3"), 10**12, "1000"),
         (MONEY, 2, 2 * 10**9, "2"),
-        (Optional(INTEGER), None, None, None),
-        (Optional(INTEGER), 3, 3, 3),
-        (ListOf(NAME), ["b", "a", "b"], ["b", "a"], ["b", "a"]),
-        (ListOf(NAME), [], [], []),
-        (ModelMap(), {"a/b": "C d"}, {"a/b": "C d"}, {"a/b": "C d"}),
-        (Instant(), "2027-01-01T00:00:00Z", 1_798_761_600_000, "2027-01-01T00:00:00Z"),
-        (Instant(), "2027-01-01T01:00:00.5+01:00", 1_798_761_600_500, "2027-01-01T00:00:00.500Z"),
-        (Instant(), "9999-12-31T23:59:59.999Z", 253_402_300_799_999, "9999-12-31T23:59:59.999Z"),
+        (fields.Optional(INTEGER), None, None, None),
+        (fields.Optional(INTEGER), 3, 3, 3),
+        (fields.ListOf(NAME), ["b", "a", "b"], ["b", "a"], ["b", "a"]),
+        (fields.ListOf(NAME), [], [], []),
+        (fields.ModelMap(), {"a/b": "C d"}, {"a/b": "C d"}, {"a/b": "C d"}),
+        (fields.Instant(), "2027-01-01T00:00:00Z", 1_798_761_600_000, "2027-01-01T00:00:00Z"),
         (
-            PriceTable(),
+            fields.Instant(),
+            "2027-01-01T01:00:00.5+01:00",
+            1_798_761_600_500,
+            "2027-01-01T00:00:00.500Z",
+        ),
+        (
+            fields.Instant(),
+            "9999-12-31T23:59:59.999Z",
+            253_402_300_799_999,
+            "9999-12-31T23:59:59.999Z",
+        ),
+        (
+            fields.PriceTable(),
             {"output": 8, "input": "2"},
             {"output": 8 * 10**9, "input": 2 * 10**9},
             {"input": "2", "output": "8"},
         ),
-        (OptionMap(), OPTIONS, OPTIONS, OPTIONS),
+        (fields.OptionMap(), OPTIONS, OPTIONS, OPTIONS),
     ],
 )
 def test_values_and_back(kind, value, kept, plain):
@@ -66,15 +61,15 @@ def test_values_and_back(kind, value, kept, plain):
     ("kind", "value", "hint"),
     [
         (NAME, 1, "must be a string"),
-        (Choice(("member", "admin")), "membr", 'did you mean "member"'),
-        (Choice(("member", "admin")), None, "one of member, admin"),
+        (fields.Choice(("member", "admin")), "membr", 'did you mean "member"'),
+        (fields.Choice(("member", "admin")), None, "one of member, admin"),
         (INTEGER, 11, "between 0 and 10"),
         (INTEGER, -1, "between 0 and 10"),
         (INTEGER, "3", "whole number"),
         (INTEGER, True, "whole number"),
         (INTEGER, 3.0, "whole number"),
-        (Boolean(), "true", "true or false"),
-        (Boolean(), 1, "true or false"),
+        (fields.Boolean(), "true", "true or false"),
+        (fields.Boolean(), 1, "true or false"),
         (MONEY, "-1", "amount"),
         (MONEY, "1e3", "amount"),
         (MONEY, "0.0000000001", "9 decimals"),
@@ -84,32 +79,32 @@ def test_values_and_back(kind, value, kept, plain):
         (MONEY, 2.5, "decimal string"),
         (MONEY, None, "decimal string"),
         (MONEY, "99999999999", "too large"),
-        (ListOf(NAME), "a", "must be a list"),
-        (ListOf(NAME), ["a", 1], "element 2 must be a string"),
-        (ListOf(INTEGER), [0] * 10_001, "more than 10000"),
-        (ModelMap(), [], "must be a table"),
-        (ModelMap(), {"a b": "c"}, 'entry "a b"'),
-        (ModelMap(), {"a": 1}, 'entry "a"'),
-        (PriceTable(), "2", "must be a table"),
-        (PriceTable(), {"inptu": "2"}, 'did you mean "input"'),
-        (PriceTable(), {"input": "x"}, "input: 'x'"),
-        (PriceTable(), {"input": None}, "always needed"),
-        (Instant(), "2027-01-01", "like"),
-        (Instant(), "2027-01-01T00:00:00", "like"),
-        (Instant(), "2027-13-01T00:00:00Z", ""),
-        (Instant(), 5, "like"),
-        (Instant(), "1969-12-31T23:59:59Z", "1970 to 9999"),
-        (Instant(), "9999-12-31T23:59:59-00:01", "1970 to 9999"),
-        (Instant(), None, "like"),
-        (HeaderMap(), ["x"], "must be a table"),
-        (HeaderMap(), {"Host": "x"}, 'entry "Host" is set by the gateway itself'),
-        (HeaderMap(), {"X-A": "1", "x-a": "2"}, 'entry "x-a" is given twice'),
-        (HeaderMap(), {"x-a": 1}, "must be a string"),
-        (HeaderMap(), {"x-a": ""}, "printable"),
-        (HeaderMap(), {f"x-{n}": "1" for n in range(33)}, "more than 32"),
-        (OptionMap(), [], "table of option"),
-        (OptionMap(), {"x" * 129: 1}, "name of an option"),
-        (OptionMap(), dict.fromkeys(map(str, range(33)), 1), "entries"),
+        (fields.ListOf(NAME), "a", "must be a list"),
+        (fields.ListOf(NAME), ["a", 1], "element 2 must be a string"),
+        (fields.ListOf(INTEGER), [0] * 10_001, "more than 10000"),
+        (fields.ModelMap(), [], "must be a table"),
+        (fields.ModelMap(), {"a b": "c"}, 'entry "a b"'),
+        (fields.ModelMap(), {"a": 1}, 'entry "a"'),
+        (fields.PriceTable(), "2", "must be a table"),
+        (fields.PriceTable(), {"inptu": "2"}, 'did you mean "input"'),
+        (fields.PriceTable(), {"input": "x"}, "input: 'x'"),
+        (fields.PriceTable(), {"input": None}, "always needed"),
+        (fields.Instant(), "2027-01-01", "like"),
+        (fields.Instant(), "2027-01-01T00:00:00", "like"),
+        (fields.Instant(), "2027-13-01T00:00:00Z", ""),
+        (fields.Instant(), 5, "like"),
+        (fields.Instant(), "1969-12-31T23:59:59Z", "1970 to 9999"),
+        (fields.Instant(), "9999-12-31T23:59:59-00:01", "1970 to 9999"),
+        (fields.Instant(), None, "like"),
+        (fields.HeaderMap(), ["x"], "must be a table"),
+        (fields.HeaderMap(), {"Host": "x"}, 'entry "Host" is set by the gateway itself'),
+        (fields.HeaderMap(), {"X-A": "1", "x-a": "2"}, 'entry "x-a" is given twice'),
+        (fields.HeaderMap(), {"x-a": 1}, "must be a string"),
+        (fields.HeaderMap(), {"x-a": ""}, "printable"),
+        (fields.HeaderMap(), {f"x-{n}": "1" for n in range(33)}, "more than 32"),
+        (fields.OptionMap(), [], "table of option"),
+        (fields.OptionMap(), {"x" * 129: 1}, "name of an option"),
+        (fields.OptionMap(), dict.fromkeys(map(str, range(33)), 1), "entries"),
     ],
 )
 def test_what_is_refused(kind, value, hint):
@@ -125,18 +120,18 @@ def test_what_is_refused(kind, value, hint):
         (INTEGER, "7", 7),
         (INTEGER, "-7", -7),
         (INTEGER, "7x", "7x"),
-        (Boolean(), "true", True),
-        (Boolean(), "false", False),
-        (Boolean(), "yes", "yes"),
+        (fields.Boolean(), "true", True),
+        (fields.Boolean(), "false", False),
+        (fields.Boolean(), "yes", "yes"),
         (MONEY, "2.5", "2.5"),
-        (Optional(INTEGER), "", None),
-        (Optional(INTEGER), "5", 5),
-        (ListOf(NAME), "a, b,,c", ["a", "b", "c"]),
-        (ListOf(NAME), "", []),
-        (ModelMap(), "a=b,c", {"a": "b", "c": "c"}),
-        (ModelMap(), "", {}),
-        (HeaderMap(), "X-A=b=c, x-d=e", {"X-A": "b=c", "x-d": "e"}),
-        (OptionMap(), "a=true, b=7,c=word,d=", {"a": True, "b": 7, "c": "word", "d": ""}),
+        (fields.Optional(INTEGER), "", None),
+        (fields.Optional(INTEGER), "5", 5),
+        (fields.ListOf(NAME), "a, b,,c", ["a", "b", "c"]),
+        (fields.ListOf(NAME), "", []),
+        (fields.ModelMap(), "a=b,c", {"a": "b", "c": "c"}),
+        (fields.ModelMap(), "", {}),
+        (fields.HeaderMap(), "X-A=b=c, x-d=e", {"X-A": "b=c", "x-d": "e"}),
+        (fields.OptionMap(), "a=true, b=7,c=word,d=", {"a": True, "b": 7, "c": "word", "d": ""}),
     ],
 )
 def test_words_of_the_command_line(kind, word, value):
@@ -144,7 +139,7 @@ def test_words_of_the_command_line(kind, word, value):
 
 
 def test_names_of_headers_become_small_and_what_is_sealed_stays_so():
-    assert HeaderMap().parse({"X-A": "1", "x-b": SEALED}) == {"x-a": "1", "x-b": SEALED}
+    assert fields.HeaderMap().parse({"X-A": "1", "x-b": SEALED}) == {"x-a": "1", "x-b": SEALED}
     assert "token" not in repr(SEALED)
 
 
@@ -153,8 +148,8 @@ def test_names_of_headers_become_small_and_what_is_sealed_stays_so():
 )
 def test_options_are_words_numbers_flags_and_lists_of_words(odd):
     with pytest.raises(ValueError, match='entry "a" must be a word, a number'):
-        OptionMap().parse({"a": odd})
+        fields.OptionMap().parse({"a": odd})
 
 
 def test_one_option_of_the_command_line_that_is_no_json_is_a_word():
-    assert OptionMap().value_from_text("[" * 100_000) == "[" * 100_000
+    assert fields.OptionMap().value_from_text("[" * 100_000) == "[" * 100_000

@@ -4,35 +4,27 @@ import string
 
 import pytest
 
-from store.values.key_secrets import (
-    check_given,
-    checksum_ok,
-    digest,
-    digests,
-    make_secret,
-    pepper_id,
-    shown_parts,
-)
+from store.values import key_secrets
 
 
 def test_a_made_secret_has_160_random_bits_and_a_checksum():
-    secret = make_secret(bytes(range(20)))
-    assert secret == make_secret(bytes(range(20)))
+    secret = key_secrets.make_secret(bytes(range(20)))
+    assert secret == key_secrets.make_secret(bytes(range(20)))
     assert secret.startswith("sk-slc-") and len(secret) == 7 + 32 + 7
-    assert len({make_secret() for _ in range(100)}) == 100
+    assert len({key_secrets.make_secret() for _ in range(100)}) == 100
     for taken in (secret, "x" * 16, "A-z_0.9" * 20, "x" * 200):
-        check_given(taken)
+        key_secrets.check_given(taken)
 
 
 def test_every_typo_of_one_character_shows():
-    secret = make_secret()
+    secret = key_secrets.make_secret()
     for place in range(len("sk-slc-"), len(secret)):
         for char in string.ascii_lowercase + "234567":
             typo = secret[:place] + char + secret[place + 1 :]
-            assert checksum_ok(typo) == (typo == secret)
-    assert not checksum_ok(secret[:-1])
-    assert not checksum_ok("sk-slc-")
-    assert checksum_ok("sk-other-form")
+            assert key_secrets.checksum_ok(typo) == (typo == secret)
+    assert not key_secrets.checksum_ok(secret[:-1])
+    assert not key_secrets.checksum_ok("sk-slc-")
+    assert key_secrets.checksum_ok("sk-other-form")
 
 
 @pytest.mark.parametrize(
@@ -40,17 +32,23 @@ def test_every_typo_of_one_character_shows():
 )
 def test_given_secrets_that_are_refused_without_being_repeated(secret):
     with pytest.raises(ValueError) as caught:
-        check_given(secret)
+        key_secrets.check_given(secret)
     assert secret not in str(caught.value)
 
 
 def test_digests_depend_on_secret_and_pepper():
-    marks = {digest(s, p) for s in ("a", "b") for p in ("a", "b")}
+    marks = {key_secrets.digest(s, p) for s in ("a", "b") for p in ("a", "b")}
     assert len(marks) == 4 and all(len(mark) == 32 for mark in marks)
-    assert digests("a", ["p", "q"]) == [digest("a", "p"), digest("a", "q")]
-    assert len({pepper_id("p"), pepper_id("q"), "p"}) == 3
+    assert key_secrets.digests("a", ["p", "q"]) == [
+        key_secrets.digest("a", "p"),
+        key_secrets.digest("a", "q"),
+    ]
+    assert len({key_secrets.pepper_id("p"), key_secrets.pepper_id("q"), "p"}) == 3
 
 
 def test_what_is_shown_of_a_secret():
-    assert shown_parts("sk-slc-abcdefghijkl") == {"prefix": "sk-slc-abc", "last_four": "ijkl"}
-    assert shown_parts("0123456789abcdef") == {"prefix": "0123", "last_four": "cdef"}
+    assert key_secrets.shown_parts("sk-slc-abcdefghijkl") == {
+        "prefix": "sk-slc-abc",
+        "last_four": "ijkl",
+    }
+    assert key_secrets.shown_parts("0123456789abcdef") == {"prefix": "0123", "last_four": "cdef"}

@@ -5,22 +5,14 @@ import importlib.util
 import pytest
 
 from store.values import passwords
-from store.values.passwords import (
-    MAX_PASSWORD_BYTES,
-    MIN_PASSWORD_CHARS,
-    common,
-    fault_of,
-    hash_password,
-    verify_password,
-)
 
 
 def test_only_the_right_password_fits():
-    first, second = hash_password("pässword"), hash_password("pässword")
+    first, second = passwords.hash_password("pässword"), passwords.hash_password("pässword")
     assert first.startswith("$argon2id$") and first != second
-    assert verify_password(first, "pässword")
-    assert not verify_password(first, "Pässword")
-    assert not verify_password(first, "x" * (MAX_PASSWORD_BYTES + 1))
+    assert passwords.verify_password(first, "pässword")
+    assert not passwords.verify_password(first, "Pässword")
+    assert not passwords.verify_password(first, "x" * (passwords.MAX_PASSWORD_BYTES + 1))
 
 
 def test_a_hash_costs_64_mib_and_three_passes():
@@ -32,14 +24,14 @@ def test_a_hash_costs_64_mib_and_three_passes():
 
 @pytest.mark.parametrize("broken", [None, "", "plain", "$argon2id$v=19$broken"])
 def test_no_password_fits_a_missing_or_broken_hash(broken):
-    assert not verify_password(broken, "")
-    assert not verify_password(broken, "plain")
+    assert not passwords.verify_password(broken, "")
+    assert not passwords.verify_password(broken, "plain")
 
 
-@pytest.mark.parametrize("password", ["", "x" * (MAX_PASSWORD_BYTES + 1)])
+@pytest.mark.parametrize("password", ["", "x" * (passwords.MAX_PASSWORD_BYTES + 1)])
 def test_lengths_that_are_refused(password):
     with pytest.raises(ValueError, match="1024"):
-        hash_password(password)
+        passwords.hash_password(password)
 
 
 @pytest.mark.parametrize(
@@ -61,11 +53,11 @@ def test_lengths_that_are_refused(password):
     ],
 )
 def test_which_passwords_may_be_chosen(password, fault):
-    assert fault_of(password, "A user of long name") == fault
+    assert passwords.fault_of(password, "A user of long name") == fault
 
 
 def test_the_list_is_of_passwords_that_the_rest_of_the_rule_lets_pass():
-    assert 500 < len(common()) <= 1000
-    for password in common():
-        assert len(password) >= MIN_PASSWORD_CHARS and password == password.casefold()
+    assert 500 < len(passwords.common()) <= 1000
+    for password in passwords.common():
+        assert len(password) >= passwords.MIN_PASSWORD_CHARS and password == password.casefold()
         assert len(set(password)) > 1

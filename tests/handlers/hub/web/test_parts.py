@@ -5,19 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from handlers.hub.web.parts import (
-    Bars,
-    Column,
-    Copy,
-    Icon,
-    IconSheet,
-    Level,
-    Moment,
-    State,
-    UptimeRow,
-    nice_above,
-    tidy,
-)
+from handlers.hub.web import parts
 from store.channels.uptime import Slot
 
 EVIL = '"><script>alert(1)</script>'
@@ -29,37 +17,43 @@ def handler():
     return SimpleNamespace(words=WORDS, request=None, current_user=None, locale=None, ui=None)
 
 
-@pytest.mark.parametrize("module, args", [(State, ("bad", EVIL, EVIL)), (Copy, (EVIL,))])
+@pytest.mark.parametrize(
+    "module, args", [(parts.State, ("bad", EVIL, EVIL)), (parts.Copy, (EVIL,))]
+)
 def test_names_stay_text(handler, module, args):
     assert "<script" not in module(handler).render(*args)
-    assert "<script" not in UptimeRow(handler).render([Slot(0, 1, 1, 0)], 1, EVIL, EVIL)
-    assert "<script" not in Bars(handler).render([Column((1,), EVIL, EVIL, EVIL)], ("c2",), EVIL)
+    assert "<script" not in parts.UptimeRow(handler).render([Slot(0, 1, 1, 0)], 1, EVIL, EVIL)
+    assert "<script" not in parts.Bars(handler).render(
+        [parts.Column((1,), EVIL, EVIL, EVIL)], ("c2",), EVIL
+    )
 
 
 def test_a_sheet_has_the_icons_that_the_page_uses(handler):
-    assert 'href="#i-wallet"' in Icon(handler).render("wallet")
-    sheet = IconSheet(handler).render()
+    assert 'href="#i-wallet"' in parts.Icon(handler).render("wallet")
+    sheet = parts.IconSheet(handler).render()
     assert 'id="i-wallet"' in sheet and 'id="i-home"' not in sheet
     with pytest.raises(KeyError):
-        Icon(handler).render("no such icon")
+        parts.Icon(handler).render("no such icon")
 
 
 def test_a_moment_is_utc_until_a_script_changes_it(handler):
-    text = Moment(handler).render(1_763_904_727_412, "full")
+    text = parts.Moment(handler).render(1_763_904_727_412, "full")
     assert 'datetime="2025-11-23T13:32:07.412Z"' in text and "2025-11-23 13:32:07 UTC" in text
-    assert Moment(handler).render(None) == "–"
+    assert parts.Moment(handler).render(None) == "–"
 
 
 def test_a_level_warns_near_its_end(handler):
     classes = [
-        re.search(r"level (\w+)", Level(handler).render(used, 10))[1] for used in (7.9, 8, 10)
+        re.search(r"level (\w+)", parts.Level(handler).render(used, 10))[1] for used in (7.9, 8, 10)
     ]
     assert classes == ["flow", "near", "over"]
-    assert 'width="120.0"' in Level(handler).render(99, 10)
+    assert 'width="120.0"' in parts.Level(handler).render(99, 10)
     # scales end on round numbers, which are short
     values = (0, 1, 7, 315, 0.07, 1201, 95)
-    assert [nice_above(value) for value in values] == pytest.approx([1, 1, 8, 400, 0.08, 1600, 100])
-    assert [tidy(value) for value in (320, 1600, 0.5, 3.0)] == ["320", "1,600", "0.5", "3"]
+    assert [parts.nice_above(value) for value in values] == pytest.approx(
+        [1, 1, 8, 400, 0.08, 1600, 100]
+    )
+    assert [parts.tidy(value) for value in (320, 1600, 0.5, 3.0)] == ["320", "1,600", "0.5", "3"]
 
 
 def test_uptime_bars_say_the_share_by_height_and_colour(handler):
@@ -67,7 +61,7 @@ def test_uptime_bars_say_the_share_by_height_and_colour(handler):
     slots = [Slot(7, *numbers) for numbers in counts]
     drawn = re.findall(
         r'<path class="(\w+)" d="([^"]*)"',
-        UptimeRow(handler).render(slots, 9, "/usage", "x"),
+        parts.UptimeRow(handler).render(slots, 9, "/usage", "x"),
     )
     assert drawn == [
         ("good", "M0 0h5v18h-5zM6 3.6h5v14.4h-5z"),

@@ -5,14 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from handlers.relay.routing import breaker
 from handlers.relay.routing import breaker as module
-from handlers.relay.routing.breaker import (
-    CONSECUTIVE_FAULTS,
-    COOLDOWN_S,
-    FAILING,
-    KEY_SUSPENDED,
-    OpenBreakers,
-)
 from handlers.relay.routing.health import Health
 from handlers.relay.routing.suspended_keys import KeyRefusal
 from store.catalog.catalog import EMPTY
@@ -31,7 +25,7 @@ def health():
 @pytest.fixture
 def shown(health):
     """shown(): the rows of now."""
-    open_breakers = OpenBreakers(health.breakers)
+    open_breakers = breaker.OpenBreakers(health.breakers)
     snapshot = replace(EMPTY, channels=(ONE, channel("bare", keys=())))
 
     def look():
@@ -41,7 +35,7 @@ def shown(health):
     return look
 
 
-def fail(health, at_s, key=0, one=ONE, times=CONSECUTIVE_FAULTS, **more):
+def fail(health, at_s, key=0, one=ONE, times=breaker.CONSECUTIVE_FAULTS, **more):
     fail_at(health, one, times, at_s, key, **more)
 
 
@@ -55,15 +49,15 @@ def test_a_breaker_is_told_by_fingerprint_and_wall_clock(health, shown):
     fail(health, 10.0)
     [(name, (reason, since_ms, until_ms))] = shown().items()
     assert name == (ONE.id, MODEL, "f1")
-    assert (reason, since_ms) == (FAILING, 10_000)
-    assert since_ms < until_ms <= since_ms + COOLDOWN_S * 1000
+    assert (reason, since_ms) == (breaker.FAILING, 10_000)
+    assert since_ms < until_ms <= since_ms + breaker.COOLDOWN_S * 1000
     assert "sk-" not in repr(shown())
 
 
 def test_since_is_when_it_was_well_for_the_last_time(health, shown):
     fail(health, 10.0)
     before = shown()[ONE.id, MODEL, "f1"]
-    fail(health, 10.0 + 2 * COOLDOWN_S, times=1)  # its probe
+    fail(health, 10.0 + 2 * breaker.COOLDOWN_S, times=1)  # its probe
     after = shown()[ONE.id, MODEL, "f1"]
     assert after[1] == before[1] and after[2] > before[2]
     assert shown() == shown()
@@ -81,7 +75,7 @@ def test_it_vanishes_when_it_closes_and_begins_anew(health, shown):
 
 def test_a_key_put_aside_is_for_all_models(health, shown):
     fail(health, 10.0, key=1, times=1, refusal=OWN)
-    assert shown()[ONE.id, "", "f2"][0] == KEY_SUSPENDED
+    assert shown()[ONE.id, "", "f2"][0] == breaker.KEY_SUSPENDED
 
 
 def test_what_is_gone_from_the_catalog_is_not_shown(health, shown):

@@ -6,25 +6,6 @@ import pytest
 
 from adapters.faults import Condition, Fault
 from handlers.relay.routing import breaker
-from handlers.relay.routing.breaker import (
-    CONSECUTIVE_FAULTS,
-    COOLDOWN_MAX_S,
-    COOLDOWN_S,
-    FAILING,
-    FORGET_S,
-    JITTER,
-    KEY_COOLDOWN_MAX_S,
-    KEY_COOLDOWN_S,
-    KEY_SUSPENDED,
-    MAX_CONSECUTIVE_FAULTS,
-    MIN_WINDOW_CALLS,
-    PLAIN,
-    PROBED,
-    RATE_LIMITED,
-    RETRY_AFTER,
-    SLOW,
-    TIMING_OUT,
-)
 from handlers.relay.routing.health import PROBE_S, Health
 from handlers.relay.routing.suspended_keys import KeyRefusal, KeyReport
 from store.catalog.catalog import Snapshot
@@ -66,15 +47,15 @@ def wait(health, at, one=ONE, key=0):
 
 
 def opened(health, at=0.0, one=ONE, **more):
-    fail(health, at, one, times=CONSECUTIVE_FAULTS, **more)
-    assert why(health, at, one) == FAILING
+    fail(health, at, one, times=breaker.CONSECUTIVE_FAULTS, **more)
+    assert why(health, at, one) == breaker.FAILING
     return at + wait(health, at, one)
 
 
 def test_row_faults_in_a_row_open_for_one_model_and_fewer_do_not(health):
     for number in range(10):
         at = number * 100.0
-        fail(health, at, times=CONSECUTIVE_FAULTS - 1)
+        fail(health, at, times=breaker.CONSECUTIVE_FAULTS - 1)
         assert why(health, at) == ""
         for _ in range(8):
             succeed(health, at)
@@ -83,11 +64,11 @@ def test_row_faults_in_a_row_open_for_one_model_and_fewer_do_not(health):
 
 
 def test_many_calls_are_judged_by_the_share_that_failed(health):
-    for number in range(MIN_WINDOW_CALLS):
+    for number in range(breaker.MIN_WINDOW_CALLS):
         assert why(health, 1.0) == "", f"opened after {number}"
         (succeed if number % 2 else fail)(health, 1.0)
     fail(health, 1.0)
-    assert why(health, 1.0) == FAILING
+    assert why(health, 1.0) == breaker.FAILING
 
 
 def begin(health, at, count=1):
@@ -146,29 +127,29 @@ def play(health, events):
     # one in flight that began before may still go well, and was well all the while
     ("a( F F F F F F F F F", ""),
     ("a( F F F F F F F F F a. F F F F", ""),
-    ("a( F F F F F F F F F a. F F F F F", FAILING),
+    ("a( F F F F F F F F F a. F F F F F", breaker.FAILING),
     # or fails too; one that began later hides nothing
     ("a( F F F F - - - - -", ""),
-    ("a( F F F F - - - - - a!", TIMING_OUT),
-    ("F F F F a( b( a!", FAILING),
+    ("a( F F F F - - - - - a!", breaker.TIMING_OUT),
+    ("F F F F a( b( a!", breaker.FAILING),
     # what says nothing is no call
     ("F R C R C R C F F F", ""),
-    ("F R C R C R C F F F F", FAILING),
+    ("F R C R C R C F F F F", breaker.FAILING),
     # streams that begin well and break off are faults in a row
     ("a( a~ a! a( a~ a! a( a~ a! a( a~ a!", ""),
-    ("a( a~ a! a( a~ a! a( a~ a! a( a~ a! a( a~ a!", FAILING),
+    ("a( a~ a! a( a~ a! a( a~ a! a( a~ a! a( a~ a!", breaker.FAILING),
 ])  # fmt: skip
 def test_faults_in_a_row_are_of_calls_in_the_order_of_their_beginning(health, events, reason):
-    assert CONSECUTIVE_FAULTS == 5 and play(health, events) == reason
+    assert breaker.CONSECUTIVE_FAULTS == 5 and play(health, events) == reason
 
 
 def test_an_outage_under_many_calls_is_seen_after_a_row_of_many(health):
     for number in range(500):
         (succeed if number % 10 else fail)(health, 1.0)
-    for number in range(MAX_CONSECUTIVE_FAULTS):
+    for number in range(breaker.MAX_CONSECUTIVE_FAULTS):
         assert why(health, 2.0) == "", f"opened after {number}"
         fail(health, 2.0)
-    assert why(health, 2.0) == FAILING
+    assert why(health, 2.0) == breaker.FAILING
 
 
 def test_faults_of_long_ago_do_not_count_for_the_rate(health):
@@ -196,8 +177,8 @@ def test_cool_downs_double_to_a_limit_and_are_shortened_by_chance(health):
     at, last = 0.0, 0.0
     for number in range(8):
         end = opened(health, at) if number == 0 else at + wait(health, at)
-        longest = min(COOLDOWN_S * 2**number, COOLDOWN_MAX_S)
-        assert longest * (1 - JITTER) <= end - at <= longest
+        longest = min(breaker.COOLDOWN_S * 2**number, breaker.COOLDOWN_MAX_S)
+        assert longest * (1 - breaker.JITTER) <= end - at <= longest
         assert end - at != last
         at, last = end, end - at
         fail(health, at)  # the probe
@@ -208,8 +189,8 @@ def test_cool_downs_begin_anew_after_a_good_time(health):
     fail(health, end)
     end += wait(health, end)
     succeed(health, end)
-    later = end + FORGET_S + 1
-    assert opened(health, later) - later <= COOLDOWN_S
+    later = end + breaker.FORGET_S + 1
+    assert opened(health, later) - later <= breaker.COOLDOWN_S
 
 
 def test_exactly_one_probe(health):
@@ -217,7 +198,7 @@ def test_exactly_one_probe(health):
     assert health.begin(ONE, MODEL, 0, end - 0.01) is None
     probe = health.begin(ONE, MODEL, 0, end)
     assert probe is not None
-    assert why(health, end) == PROBED
+    assert why(health, end) == breaker.PROBED
     assert all(health.begin(ONE, MODEL, 0, end + n) is None for n in range(int(PROBE_S)))
     health.succeeded(probe, end + PROBE_S)
     assert why(health, end + PROBE_S) == ""
@@ -228,9 +209,9 @@ def test_a_probe_that_hangs_leaves_its_place_to_another(health):
     hanging = health.begin(ONE, MODEL, 0, end)
     assert health.begin(ONE, MODEL, 0, end + PROBE_S - 1) is None
     probe = health.begin(ONE, MODEL, 0, end + PROBE_S)
-    assert probe is not None and why(health, end + PROBE_S) == PROBED
+    assert probe is not None and why(health, end + PROBE_S) == breaker.PROBED
     health.failed(hanging, end + PROBE_S + 1, fault())  # judges nothing any more
-    assert why(health, end + PROBE_S + 1) == PROBED
+    assert why(health, end + PROBE_S + 1) == breaker.PROBED
     assert health.begin(ONE, MODEL, 0, end + PROBE_S + 1) is None
     health.succeeded(probe, end + PROBE_S + 2)
     assert why(health, end + PROBE_S + 2) == ""
@@ -238,11 +219,13 @@ def test_a_probe_that_hangs_leaves_its_place_to_another(health):
 
 def test_a_plain_answer_is_late_by_what_plain_answers_usually_take(health):
     for at in range(3):
-        health.succeeded(health.begin(ONE, MODEL, 0, at, PLAIN), at + 3.0)
+        health.succeeded(health.begin(ONE, MODEL, 0, at, breaker.PLAIN), at + 3.0)
         health.started(health.begin(ONE, MODEL, 0, at), at + 0.2, 0.2)
         health.succeeded(health.begin(ONE, MODEL, 0, at, ""), at + 0.01)  # of another kind
-    late = [health.begin(ONE, MODEL, 0, 10.0, PLAIN) for _ in range(CONSECUTIVE_FAULTS)]
-    uncompared = [health.begin(ONE, MODEL, 0, 10.0, "") for _ in range(CONSECUTIVE_FAULTS)]
+    late = [
+        health.begin(ONE, MODEL, 0, 10.0, breaker.PLAIN) for _ in range(breaker.CONSECUTIVE_FAULTS)
+    ]
+    uncompared = [health.begin(ONE, MODEL, 0, 10.0, "") for _ in range(breaker.CONSECUTIVE_FAULTS)]
     for attempt in late + uncompared:
         health.late(attempt, 10.0 + 4 * 3.0)
     assert why(health, 22.0) == ""
@@ -251,7 +234,7 @@ def test_a_plain_answer_is_late_by_what_plain_answers_usually_take(health):
     assert why(health, 23.0) == ""
     for attempt in late:
         health.late(attempt, 10.0 + 4 * 3.0 + 0.1)
-    assert why(health, 23.0) == SLOW
+    assert why(health, 23.0) == breaker.SLOW
 
 
 def test_streams_that_were_well_once_do_not_hide_that_new_calls_fail(health):
@@ -259,12 +242,12 @@ def test_streams_that_were_well_once_do_not_hide_that_new_calls_fail(health):
     running = [health.begin(ONE, MODEL, 0, 1.0) for _ in range(20)]
     for one in running:
         health.started(one, 2.0, 1.0)
-    for at, one in enumerate(running[: CONSECUTIVE_FAULTS - 1], 10):
+    for at, one in enumerate(running[: breaker.CONSECUTIVE_FAULTS - 1], 10):
         fail(health, at)
         health.succeeded(one, at)  # begun long ago
     assert why(health, 20.0) == ""
     fail(health, 20.0)
-    assert why(health, 20.0) == FAILING
+    assert why(health, 20.0) == breaker.FAILING
 
 
 def test_a_probe_without_a_verdict_leaves_its_place_to_the_next(health):
@@ -284,7 +267,7 @@ def test_a_probe_that_streams_closes_at_its_first_bytes_and_may_still_fail(healt
     health.started(probe, end + 1, 1.0)
     assert why(health, end + 1) == ""
     health.failed(probe, end + 9, fault())
-    assert why(health, end + 9) == FAILING
+    assert why(health, end + 9) == breaker.FAILING
 
 
 def test_calls_of_an_earlier_state_say_nothing(health):
@@ -303,11 +286,11 @@ def test_calls_of_an_earlier_state_say_nothing(health):
 
 def test_retry_after_is_obeyed_at_once_and_bounded_and_a_later_one_prolongs_it(health):
     fail(health, 0.0, error=fault(Condition.UPSTREAM_RATE_LIMITED, 20))
-    assert (why(health, 19.9), why(health, 20.0)) == (RATE_LIMITED, "")
+    assert (why(health, 19.9), why(health, 20.0)) == (breaker.RATE_LIMITED, "")
     succeed(health, 20.0)
     running = health.begin(ONE, MODEL, 0, 20.5)
     fail(health, 21.0, error=fault(Condition.UPSTREAM_OVERLOADED, 9999))
-    assert (why(health, 80.9), why(health, 81.0)) == (RETRY_AFTER, "")
+    assert (why(health, 80.9), why(health, 81.0)) == (breaker.RETRY_AFTER, "")
     health.failed(running, 55.0, fault(Condition.UPSTREAM_RATE_LIMITED, 30))
     assert wait(health, 55.0) == 30.0
 
@@ -330,8 +313,8 @@ def told(health):
 def test_a_refused_key_is_put_aside_at_once_for_all_models(health, told):
     two = channel("two", keys=("sk-first-secret", "sk-second-secret"))
     refuse(health, 0.0, two)
-    assert wait(health, 0.0, two) >= KEY_COOLDOWN_S * (1 - JITTER)
-    assert why(health, 0.0, two, "other") == KEY_SUSPENDED
+    assert wait(health, 0.0, two) >= breaker.KEY_COOLDOWN_S * (1 - breaker.JITTER)
+    assert why(health, 0.0, two, "other") == breaker.KEY_SUSPENDED
     assert why(health, 0.0, two, key=1) == ""
     refuse(health, 1.0, two)
     [news] = told
@@ -344,11 +327,11 @@ def test_only_the_probe_of_a_key_brings_it_back_and_is_told(health, told):
     running = health.begin(ONE, MODEL, 0, 0.0)
     refuse(health, 1.0)
     health.succeeded(running, 2.0)  # it was let in before
-    assert why(health, 2.0) == KEY_SUSPENDED and len(told) == 1
+    assert why(health, 2.0) == breaker.KEY_SUSPENDED and len(told) == 1
     again = 1.0 + wait(health, 1.0)
     refuse(health, again)
     assert (told[1].times, len(told)) == (2, 2)
-    assert told[1].wait_s >= 2 * KEY_COOLDOWN_S * (1 - JITTER)
+    assert told[1].wait_s >= 2 * breaker.KEY_COOLDOWN_S * (1 - breaker.JITTER)
     succeed(health, again + told[1].wait_s)
     assert (told[2].key, told[2].wait_s, len(told)) == (0, None, 3)
 
@@ -366,10 +349,13 @@ NOW_MS = 1_800_000_000_000
 def test_what_other_workers_have_put_aside_is_aside_here(health, told):
     row = (TWO, "fy", NOW_MS + 60_000, 2)
     health.keys.take(stored(row, channels=(ONE, TWO)), 100.0, NOW_MS)
-    assert health.fault_of(TWO, MODEL, 1, 100.0)[:2] == (KEY_SUSPENDED, 60.0)
+    assert health.fault_of(TWO, MODEL, 1, 100.0)[:2] == (breaker.KEY_SUSPENDED, 60.0)
     assert why(health, 100.0, TWO, key=0) == why(health, 100.0) == "" and told == []
     refuse(health, 160.0, TWO, key=1)  # the probe: the doubling goes on where the others were
-    assert told[0].times == 3 and told[0].wait_s >= KEY_COOLDOWN_MAX_S * (1 - JITTER) / 2
+    assert (
+        told[0].times == 3
+        and told[0].wait_s >= breaker.KEY_COOLDOWN_MAX_S * (1 - breaker.JITTER) / 2
+    )
     health.keys.take(stored(channels=(ONE, TWO)), 170.0, NOW_MS)
     assert why(health, 170.0, TWO, key=1) == ""
 
@@ -378,7 +364,7 @@ def test_an_old_row_lets_a_probe_through_and_no_more(health, told):
     bare = channel("bare", keys=())  # is put aside as one
     rows = (TWO, "fx", NOW_MS - 5, 1), (bare, "", NOW_MS + 9_000, 1)
     health.keys.take(stored(*rows, channels=(TWO, bare)), 0.0, NOW_MS)
-    assert why(health, 0.0, bare) == KEY_SUSPENDED
+    assert why(health, 0.0, bare) == breaker.KEY_SUSPENDED
     attempt = health.begin(TWO, MODEL, 0, 0.0)
     assert health.begin(TWO, MODEL, 0, 0.0) is None
     health.succeeded(attempt, 1.0)
@@ -390,7 +376,7 @@ def test_what_is_not_in_the_store_yet_stays_aside(health):
     refuse(health, 0.0)
     for snapshot in (stored(), stored((TWO, "fx", NOW_MS + 5, 1), channels=(ONE, TWO))):
         health.keys.take(snapshot, 1.0, NOW_MS)
-        assert why(health, 1.0) == KEY_SUSPENDED
+        assert why(health, 1.0) == breaker.KEY_SUSPENDED
 
 
 @pytest.mark.parametrize("back_ms", [0, 3_600_000, 10**12])
@@ -400,8 +386,8 @@ def test_no_clock_keeps_a_key_aside_for_ever(health, back_ms):
     for at in range(0, 3_600, 60):
         again = stored((TWO, "fx", NOW_MS + 600_000, 1), channels=(TWO,))
         health.keys.take(snapshot if at % 120 else again, float(at), NOW_MS - back_ms)
-    assert wait(health, 0.0, TWO) == min(600.0 + back_ms / 1000, KEY_COOLDOWN_MAX_S)
-    assert health.begin(TWO, MODEL, 0, KEY_COOLDOWN_MAX_S) is not None
+    assert wait(health, 0.0, TWO) == min(600.0 + back_ms / 1000, breaker.KEY_COOLDOWN_MAX_S)
+    assert health.begin(TWO, MODEL, 0, breaker.KEY_COOLDOWN_MAX_S) is not None
 
 
 def test_a_channel_that_leads_elsewhere_has_nothing_against_it_but_its_keys(health):
@@ -411,8 +397,8 @@ def test_a_channel_that_leads_elsewhere_has_nothing_against_it_but_its_keys(heal
     refuse(health, 0.0, TWO)
     for one in (ONE, TWO):
         health.forget(one)
-    assert (why(health, 0.0), why(health, 0.0, TWO)) == ("", KEY_SUSPENDED)
-    assert why(health, 0.0, other) == FAILING
+    assert (why(health, 0.0), why(health, 0.0, TWO)) == ("", breaker.KEY_SUSPENDED)
+    assert why(health, 0.0, other) == breaker.FAILING
 
 
 def test_one_in_flight_with_another_key_hides_nothing(health):
@@ -423,7 +409,7 @@ def test_one_in_flight_with_another_key_hides_nothing(health):
 
 def test_a_host_that_is_not_reached_counts_for_all_keys(health):
     opened(health, one=TWO, error=fault(Condition.UPSTREAM_UNREACHABLE))
-    assert [why(health, 0.0, TWO, key=key) for key in (0, 1)] == [FAILING, FAILING]
+    assert [why(health, 0.0, TWO, key=key) for key in (0, 1)] == [breaker.FAILING, breaker.FAILING]
 
 
 # ---- slowness ------------------------------------------------------------------------------------
@@ -440,13 +426,13 @@ def start(health, at, seconds):
 def test_a_channel_that_becomes_slow_is_asked_last_and_comes_back(health):
     for number in range(20):
         start(health, number, 0.2)
-    for number in range(CONSECUTIVE_FAULTS):
+    for number in range(breaker.CONSECUTIVE_FAULTS):
         assert why(health, 30.0) == ""
         start(health, 20.0 + number, 10.0)
-    assert why(health, 34.0) == SLOW
+    assert why(health, 34.0) == breaker.SLOW
     end = 34.0 + wait(health, 34.0)
     start(health, end, 10.0)
-    assert why(health, end + 10.0) == SLOW
+    assert why(health, end + 10.0) == breaker.SLOW
     end += 10 + wait(health, end + 10.0)
     start(health, end, 0.2)
     assert why(health, end + 1) == ""
@@ -469,18 +455,18 @@ def test_lateness_counts_before_the_answer_comes_and_once(health):
         health.late(health.begin(ONE, MODEL, 0, 0.0), 1000.0)
     assert not health.breakers
     start(health, 0.0, 0.2)
-    attempts = [health.begin(ONE, MODEL, 0, 0.0) for _ in range(CONSECUTIVE_FAULTS - 1)]
+    attempts = [health.begin(ONE, MODEL, 0, 0.0) for _ in range(breaker.CONSECUTIVE_FAULTS - 1)]
     for second in range(1, 9):
         for attempt in attempts:
             health.late(attempt, float(second))
     assert why(health, 9.0) == ""
     last = health.begin(ONE, MODEL, 0, 3.0)
     health.late(last, 8.5)
-    assert why(health, 9.0) == SLOW
+    assert why(health, 9.0) == breaker.SLOW
     for attempt in attempts:
         health.started(attempt, 10.0, 10.0)
         health.succeeded(attempt, 10.0)
-    assert why(health, 9.0) == SLOW
+    assert why(health, 9.0) == breaker.SLOW
 
 
 # ---- bounds --------------------------------------------------------------------------------------
@@ -489,8 +475,8 @@ def test_lateness_counts_before_the_answer_comes_and_once(health):
 def test_breakers_are_forgotten_when_all_is_well_again(health):
     end = opened(health)
     succeed(health, end)
-    for number in range(MIN_WINDOW_CALLS + 1):
-        succeed(health, end + FORGET_S + number)
+    for number in range(breaker.MIN_WINDOW_CALLS + 1):
+        succeed(health, end + breaker.FORGET_S + number)
     assert not health.breakers
 
 
@@ -505,6 +491,6 @@ def test_what_is_usual_is_bounded(health, monkeypatch):
 def test_breakers_are_bounded(health, monkeypatch):
     monkeypatch.setattr(breaker, "MAX_BREAKERS", 50)
     for number in range(500):
-        times = CONSECUTIVE_FAULTS if number % 2 else 1
+        times = breaker.CONSECUTIVE_FAULTS if number % 2 else 1
         fail(health, float(number), channel(str(number)), times=times)
     assert len(health.breakers) <= 50

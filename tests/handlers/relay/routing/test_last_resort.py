@@ -4,14 +4,7 @@ import pytest
 
 from adapters.faults import Condition, Fault
 from handlers.relay.faults import no_candidate_fault
-from handlers.relay.routing.breaker import (
-    CONSECUTIVE_FAULTS,
-    COOLDOWN_S,
-    FAILING,
-    KEY_COOLDOWN_S,
-    RATE_LIMITED,
-    TIMING_OUT,
-)
+from handlers.relay.routing import breaker
 from handlers.relay.routing.health import LAST_RESORT_WAIT_S
 from handlers.relay.routing.plan import Candidate
 from handlers.relay.routing.suspended_keys import KeyRefusal
@@ -30,7 +23,7 @@ class World(Worker):
 
     now_s = 0.0
 
-    def break_(self, one, fault, times=CONSECUTIVE_FAULTS, key=0):
+    def break_(self, one, fault, times=breaker.CONSECUTIVE_FAULTS, key=0):
         refusal = KeyRefusal("") if fault is REFUSED else None
         fail(self.health, one, times, self.now_s, key, fault, refusal=refusal)
         assert self.health.fault_of(one, MODEL, key, self.now_s)[0]
@@ -60,7 +53,7 @@ ONE = channel("one")
 @pytest.mark.parametrize("fault", [QUICK, Fault(Condition.UPSTREAM_OVERLOADED, retry_after_s=20)])
 def test_one_that_fails_quickly_is_asked_by_every_call(fault):
     world = World(ONE)
-    world.break_(ONE, fault, 1 if fault.retry_after_s else CONSECUTIVE_FAULTS)
+    world.break_(ONE, fault, 1 if fault.retry_after_s else breaker.CONSECUTIVE_FAULTS)
     until_s = world.health.fault_of(ONE, MODEL, 0, 0.0)[1]
     attempts = [world.ask() for _ in range(100)]
     for attempt in attempts:
@@ -71,7 +64,8 @@ def test_one_that_fails_quickly_is_asked_by_every_call(fault):
 
 
 @pytest.mark.parametrize(
-    ("fault", "times"), [(QUICK, CONSECUTIVE_FAULTS), (TOLD, 1), (LATE, CONSECUTIVE_FAULTS)]
+    ("fault", "times"),
+    [(QUICK, breaker.CONSECUTIVE_FAULTS), (TOLD, 1), (LATE, breaker.CONSECUTIVE_FAULTS)],
 )
 def test_a_success_closes_the_circuit_at_once(fault, times):
     world = World(ONE)
@@ -90,12 +84,15 @@ def test_the_first_bytes_of_a_stream_close_it_and_a_break_behind_them_opens_it()
     world.health.started(attempt, 0.5, 0.5)
     assert world.why(ONE) == ""
     world.health.failed(attempt, 0.7, QUICK)
-    assert world.why(ONE) == FAILING
+    assert world.why(ONE) == breaker.FAILING
 
 
 @pytest.mark.parametrize(
     ("fault", "times", "condition", "reason"),
-    [(TOLD, 1, E25, RATE_LIMITED), (LATE, CONSECUTIVE_FAULTS, E09, TIMING_OUT)],
+    [
+        (TOLD, 1, E25, breaker.RATE_LIMITED),
+        (LATE, breaker.CONSECUTIVE_FAULTS, E09, breaker.TIMING_OUT),
+    ],
 )
 def test_one_that_limits_us_or_hangs_is_asked_by_few_at_a_time(fault, times, condition, reason):
     world = World(ONE)
@@ -170,7 +167,7 @@ def test_refused_keys_stay_aside():
     two = channel("two", keys=("x", "y"))
     world = World(two)
     world.break_(two, REFUSED, 1, 0)
-    world.break_(two, QUICK, CONSECUTIVE_FAULTS, 1)
+    world.break_(two, QUICK, breaker.CONSECUTIVE_FAULTS, 1)
     assert {world.choose().key for _ in range(5)} == {1}
     world = World(ONE)
     world.break_(ONE, REFUSED, 1)
@@ -181,7 +178,7 @@ def test_refused_keys_stay_aside():
 def test_beside_a_refused_key_or_its_probe_others_are_told_to_come_again():
     world = World(ONE)
     world.break_(ONE, REFUSED, 1)
-    world.now_s = KEY_COOLDOWN_S
+    world.now_s = breaker.KEY_COOLDOWN_S
     assert not world.choose().anyway
     world.ask()
     assert world.choose().condition is E09
@@ -225,7 +222,7 @@ def test_places_are_given_back_on_every_way_out():
 def test_the_probe_behind_a_cool_down_is_one_call_and_others_ask_anyway():
     world = World(ONE)
     world.break_(ONE, QUICK)
-    world.now_s = COOLDOWN_S
+    world.now_s = breaker.COOLDOWN_S
     probe = world.choose()
     assert not probe.anyway
     world.ask()

@@ -6,14 +6,7 @@ from collections import Counter
 import pytest
 
 from adapters.faults import Condition, Fault
-from handlers.relay.routing import plan
-from handlers.relay.routing.breaker import (
-    CONSECUTIVE_FAULTS,
-    FAILING,
-    KEY_SUSPENDED,
-    RATE_LIMITED,
-    SLOW,
-)
+from handlers.relay.routing import breaker, plan
 from handlers.relay.routing.health import Health
 from handlers.relay.routing.plan import Planner, Preference, not_candidates
 from handlers.relay.routing.rendezvous import token_of
@@ -139,9 +132,9 @@ def test_reasons_and_waits_of_those_left_out():
     assert names(make.plan(routing_request(channels), 1.0, 9)) == ["w"]
     found = {one.channel.name: one for one in make.left_out(routing_request(channels), 1.0)}
     assert {name: one.reason for name, one in found.items()} == {
-        "failing": FAILING,
-        "limited": RATE_LIMITED,
-        "refused": KEY_SUSPENDED,
+        "failing": breaker.FAILING,
+        "limited": breaker.RATE_LIMITED,
+        "refused": breaker.KEY_SUSPENDED,
     }
     assert found["limited"].wait_s == 29.0
     assert 0 < found["failing"].wait_s < 5 < found["refused"].wait_s
@@ -149,9 +142,9 @@ def test_reasons_and_waits_of_those_left_out():
 
 def slow_down(health, one):
     health.started(health.begin(one, MODEL, 0, 0.0), 0.2, 0.2)  # that is usual for it
-    for _ in range(CONSECUTIVE_FAULTS):
+    for _ in range(breaker.CONSECUTIVE_FAULTS):
         health.started(health.begin(one, MODEL, 0, 0.0), 10.0, 10.0)
-    assert health.fault_of(one, MODEL, 0, 10.0)[0] == SLOW
+    assert health.fault_of(one, MODEL, 0, 10.0)[0] == breaker.SLOW
 
 
 def test_slow_ones_are_asked_last_but_asked():

@@ -7,18 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from handlers.relay.routing.rendezvous import (
-    HEATS,
-    MAX_RUNNERS,
-    first_of,
-    race_of,
-    seed_of,
-    token_of,
-)
+from handlers.relay.routing import rendezvous
 
 ROOT = Path(__file__).parents[4]
 CALLS = 20_000
-TOKENS = [token_of(b"conversation %d" % number) for number in range(CALLS)]
+TOKENS = [rendezvous.token_of(b"conversation %d" % number) for number in range(CALLS)]
 
 
 def named(weights):
@@ -39,14 +32,14 @@ def too_far_off(wins, weights):
     [1, 2, 3],
     [100, 1],
     [5] * 10,
-    [1 + n % 4 for n in range(MAX_RUNNERS)],
-    [7] * (MAX_RUNNERS + 1),
+    [1 + n % 4 for n in range(rendezvous.MAX_RUNNERS)],
+    [7] * (rendezvous.MAX_RUNNERS + 1),
     [1 + n % 5 for n in range(200)],
     [0, 1, 0, 3],
     [1 if n % 2 else 0 for n in range(40)],
 ])  # fmt: skip
 def test_shares_are_those_of_the_weights(weights):
-    race = race_of(named(weights))
+    race = rendezvous.race_of(named(weights))
     wins = Counter(map(race.winner, TOKENS))
     assert all(weights[place] for place in wins)
     assert too_far_off(wins, weights) < 4
@@ -54,23 +47,23 @@ def test_shares_are_those_of_the_weights(weights):
 
 @pytest.mark.parametrize("count", [2, 40])
 def test_with_weights_of_0_alone_all_are_equal(count):
-    wins = Counter(map(race_of(named([0] * count)).winner, TOKENS))
+    wins = Counter(map(rendezvous.race_of(named([0] * count)).winner, TOKENS))
     assert too_far_off(wins, [1] * count) < 4
 
 
 def test_equal_candidates_share_evenly():
-    seeds = [seed_of(f"key-{number}") for number in range(7)]
-    wins = Counter(first_of(token, seeds) for token in TOKENS)
+    seeds = [rendezvous.seed_of(f"key-{number}") for number in range(7)]
+    wins = Counter(rendezvous.first_of(token, seeds) for token in TOKENS)
     assert too_far_off(wins, [1] * 7) < 4
 
 
 @pytest.mark.parametrize("count", [3, 12, 60])
 def test_only_what_it_wins_moves_to_a_candidate_that_comes(count):
     weights = [1 + n % 3 for n in range(count + 1)]
-    before, after = race_of(named(weights[:-1])), race_of(named(weights))
+    before, after = rendezvous.race_of(named(weights[:-1])), rendezvous.race_of(named(weights))
     moved = [token for token in TOKENS if before.winner(token) != after.winner(token)]
     share = weights[-1] / sum(weights)
-    if count < MAX_RUNNERS:
+    if count < rendezvous.MAX_RUNNERS:
         assert {after.winner(token) for token in moved} == {count}
         assert len(moved) < 1.3 * share * CALLS
     else:  # its heat wins more, and in its heat it wins
@@ -79,9 +72,9 @@ def test_only_what_it_wins_moves_to_a_candidate_that_comes(count):
 
 def test_the_order_of_candidates_says_nothing():
     weights = [1 + n % 4 for n in range(30)]
-    one, other = race_of(named(weights)), race_of(named(weights)[::-1])
+    one, other = rendezvous.race_of(named(weights)), rendezvous.race_of(named(weights)[::-1])
     assert all(one.winner(token) == 29 - other.winner(token) for token in TOKENS[:500])
-    assert HEATS > 1
+    assert rendezvous.HEATS > 1
 
 
 def test_other_processes_find_the_same():
@@ -90,7 +83,7 @@ def test_other_processes_find_the_same():
         "race = race_of([(f'channel-{n}', 1 + n % 3) for n in range(9)])\n"
         "print([race.winner(token_of(b'conversation %d' % n)) for n in range(50)])"
     )
-    race = race_of([(f"channel-{n}", 1 + n % 3) for n in range(9)])
+    race = rendezvous.race_of([(f"channel-{n}", 1 + n % 3) for n in range(9)])
     here = [race.winner(token) for token in TOKENS[:50]]
     for seed in ("1", "2"):
         done = subprocess.run(
@@ -102,5 +95,7 @@ def test_other_processes_find_the_same():
 
 def test_parts_of_a_token():
     parts = [b"ann", b"all", b"m", b"x"]
-    tokens = {token_of(*parts)} | {token_of(*parts[:n], b"y", *parts[n + 1 :]) for n in range(4)}
+    tokens = {rendezvous.token_of(*parts)} | {
+        rendezvous.token_of(*parts[:n], b"y", *parts[n + 1 :]) for n in range(4)
+    }
     assert len(tokens) == 5 and all(0 <= token < 1 << 128 for token in tokens)

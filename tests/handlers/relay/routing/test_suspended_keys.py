@@ -5,14 +5,9 @@ import random
 import pytest
 
 from adapters.faults import Condition, Fault
+from handlers.relay.routing import suspended_keys
 from handlers.relay.routing.breaker import CONSECUTIVE_FAULTS, KEY_SUSPENDED
 from handlers.relay.routing.health import Health
-from handlers.relay.routing.suspended_keys import (
-    CLEARED_S,
-    HISTORY_S,
-    NEXT_CHECK_S,
-    KeyRefusal,
-)
 from tests.handlers.relay.routing.channels import MODEL, channel
 
 ONE = channel("one", keys=("x", "y"))
@@ -34,7 +29,9 @@ class World:
 
     def refuse(self, caller, about="access", key=0):
         attempt = self.health.begin(ONE, MODEL, key, self.now_s)
-        self.health.failed(attempt, self.now_s, REFUSED, KeyRefusal(caller, about, "status"))
+        self.health.failed(
+            attempt, self.now_s, REFUSED, suspended_keys.KeyRefusal(caller, about, "status")
+        )
 
     def checked(self, refused):
         self.health.keys.checked(self.due.pop(0), self.now_s, refused)
@@ -70,7 +67,7 @@ def play(events, checks=True):
     ("ann refused", True, 0),
     # what a check has cleared no second caller confirms, for a while
     ("ann answered ann bob ann bob", False, 0),
-    (f"ann answered ann bob ann bob {CLEARED_S} ann", False, 1),
+    (f"ann answered ann bob ann bob {suspended_keys.CLEARED_S} ann", False, 1),
     # while a check runs a second caller confirms that a key is wrong; the check comes too late
     ("ann:key bob:key", True, 1),
     ("ann:key bob:key answered", True, 0),
@@ -79,8 +76,8 @@ def play(events, checks=True):
     *((f"ann:{about} bob:{about} undecided", True, 0) for about in ("access", "quota")),
     # a check that could not tell is not repeated as often as the key is refused
     (f"ann undecided {OFTEN}", False, 0),
-    (f"ann undecided {OFTEN} {NEXT_CHECK_S} ann", False, 1),
-    (f"ann undecided {OFTEN} {NEXT_CHECK_S} ann undecided bob", True, 0),
+    (f"ann undecided {OFTEN} {suspended_keys.NEXT_CHECK_S} ann", False, 1),
+    (f"ann undecided {OFTEN} {suspended_keys.NEXT_CHECK_S} ann undecided bob", True, 0),
     # probes confirm at once, but for what the key may do; then the first caller is no second one
     ("probe:key", True, 0),
     ("probe:quota", True, 0),
@@ -98,7 +95,7 @@ def test_what_refusals_and_checks_make_of_a_key(events, aside, due):
     ("ann ann ann", False),
     ("ann ann ann bob", True),
     ("ann well bob", False),  # a call that goes well clears the key
-    (f"ann well bob {HISTORY_S + 1} ann", False),  # long after
+    (f"ann well bob {suspended_keys.HISTORY_S + 1} ann", False),  # long after
 ])  # fmt: skip
 def test_without_checks_a_second_caller_confirms(events, aside):
     assert play(events, checks=False).aside is aside
@@ -156,7 +153,7 @@ def test_nothing_is_kept_of_a_key_that_answers():
     world = World()
     world.refuse("ann")
     world.checked(False)
-    world.now_s = CLEARED_S + 1
+    world.now_s = suspended_keys.CLEARED_S + 1
     world.health.succeeded(world.health.begin(ONE, MODEL, 0, world.now_s), world.now_s)
     assert world.health.keys._histories == {} and world.health.breakers == {}
 
@@ -167,7 +164,7 @@ def test_refusal_histories_are_bounded(monkeypatch):
     for number in range(50):
         one = channel(f"c{number}")
         attempt = world.health.begin(one, MODEL, 0, 0.0)
-        world.health.failed(attempt, 0.0, REFUSED, KeyRefusal("ann"))
+        world.health.failed(attempt, 0.0, REFUSED, suspended_keys.KeyRefusal("ann"))
     assert len(world.health.keys._histories) <= 10
 
 

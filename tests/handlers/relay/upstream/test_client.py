@@ -10,15 +10,7 @@ import pytest
 
 from handlers.relay.upstream import handle as handle_module
 from handlers.relay.upstream.client import UpstreamClient
-from tests.handlers.relay.upstream.scripts import (
-    EVENT,
-    answering,
-    echo,
-    failure,
-    port_of,
-    resolve,
-    sending,
-)
+from tests.handlers.relay.upstream import scripts
 from tests.support.certificates import Authority
 from tests.support.served import until
 
@@ -27,7 +19,9 @@ from tests.support.served import until
 
 async def test_plain_answer(ask):
     headers = ["Content-Type: application/json", "X-Request-Id:  abc "]
-    exchange, upstream = await ask(answering(b'{"id":1}', headers=headers), body=b"x" * 40_000)
+    exchange, upstream = await ask(
+        scripts.answering(b'{"id":1}', headers=headers), body=b"x" * 40_000
+    )
     assert (exchange.status, exchange.streaming, exchange.body) == (200, False, b'{"id":1}')
     assert exchange.content_type == "application/json"
     assert exchange.header("x-request-ID") == "abc"
@@ -49,7 +43,7 @@ async def test_plain_answer(ask):
     ({"headers": ["X-Name: Zoë"]}, b"X-Name: Zo\xeb\r\n"),
 ])  # fmt: skip
 async def test_other_requests(ask, changes, part):
-    exchange, upstream = await ask(echo, **changes)
+    exchange, upstream = await ask(scripts.echo, **changes)
     assert exchange.status == 200 and part in upstream.requests[0][0]
 
 
@@ -65,7 +59,7 @@ async def test_other_requests(ask, changes, part):
     {"url": "http://127.0.0.1/\u20ac"},
 ])  # fmt: skip
 async def test_what_cannot_be_sent_is_refused(client, serve, request_to, changes):
-    upstream = await serve(echo)
+    upstream = await serve(scripts.echo)
     with pytest.raises(ValueError):
         client.start(request_to(**({"url": upstream.url} | changes)))
     await client.start(request_to(upstream.url)).head
@@ -73,7 +67,7 @@ async def test_what_cannot_be_sent_is_refused(client, serve, request_to, changes
 
 
 async def test_redirects_are_not_followed(ask):
-    script = answering(b"moved", "302 Found", ["Location: /elsewhere"])
+    script = scripts.answering(b"moved", "302 Found", ["Location: /elsewhere"])
     exchange, upstream = await ask(script, stream=True)
     assert (exchange.status, exchange.body) == (302, b"moved")
     assert len(upstream.requests) == 1
@@ -83,7 +77,7 @@ async def test_proxies_of_the_environment_are_ignored(monkeypatch, ask):
     for name in ("http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     monkeypatch.delenv("no_proxy", raising=False)
-    exchange, _ = await ask(echo)
+    exchange, _ = await ask(scripts.echo)
     assert exchange.status == 200
 
 
@@ -94,7 +88,7 @@ async def test_proxies_of_the_environment_are_ignored(monkeypatch, ask):
     ("http://nowhere.invalid/", "connect"),
 ])  # fmt: skip
 async def test_only_names_that_resolve_and_only_http_and_https(client, request_to, url, kind):
-    assert (await failure(client.start(request_to(url)))).kind == kind
+    assert (await scripts.failure(client.start(request_to(url)))).kind == kind
 
 
 async def test_request_is_sent_again_when_a_kept_connection_is_dead(client, serve, request_to):
@@ -119,7 +113,7 @@ async def test_connection_refused(client, request_to):
         sock.bind(("127.0.0.1", 0))
         port = sock.getsockname()[1]
         exchange = client.start(request_to(f"http://127.0.0.1:{port}/"))
-        error = await failure(exchange)
+        error = await scripts.failure(exchange)
     assert error.kind == "connect"
     assert exchange.status == 0
 
@@ -140,9 +134,9 @@ def careful_client(io_loop):
 async def test_private_addresses_are_refused_when_they_are_not_allowed(
     careful_client, serve, request_to, host
 ):
-    upstream = await serve(echo)
+    upstream = await serve(scripts.echo)
     url = upstream.url.replace("127.0.0.1", host)
-    assert (await failure(careful_client.start(request_to(url)))).kind == "connect"
+    assert (await scripts.failure(careful_client.start(request_to(url)))).kind == "connect"
     assert upstream.connections == 0
 
 
@@ -152,10 +146,10 @@ async def test_private_addresses_are_refused_when_they_are_not_allowed(
 async def test_a_name_that_leads_to_a_private_address_is_refused(
     monkeypatch, careful_client, serve, request_to, address
 ):
-    upstream = await serve(echo)
-    resolve(monkeypatch, f"metadata.test:{port_of(upstream)}", address)
+    upstream = await serve(scripts.echo)
+    scripts.resolve(monkeypatch, f"metadata.test:{scripts.port_of(upstream)}", address)
     url = upstream.url.replace("127.0.0.1", "metadata.test")
-    error = await failure(careful_client.start(request_to(url, connect_timeout_s=3)))
+    error = await scripts.failure(careful_client.start(request_to(url, connect_timeout_s=3)))
     assert error.kind == "connect"
     assert upstream.connections == 0
 
@@ -165,19 +159,19 @@ async def test_a_name_is_judged_again_for_each_connection(
 ):
     """What is judged is the address that is connected to, not what the name meant before."""
     monkeypatch.setattr(handle_module, "is_public", lambda address: address == "127.0.0.1")
-    upstream = await serve(answering(headers=["Connection: close"]))
+    upstream = await serve(scripts.answering(headers=["Connection: close"]))
     url = upstream.url.replace("127.0.0.1", "rebound.test")
-    resolve(monkeypatch, f"rebound.test:{port_of(upstream)}", "127.0.0.1")
+    scripts.resolve(monkeypatch, f"rebound.test:{scripts.port_of(upstream)}", "127.0.0.1")
     await careful_client.start(request_to(url)).head
-    resolve(monkeypatch, f"rebound.test:{port_of(upstream)}", "127.0.0.2")
+    scripts.resolve(monkeypatch, f"rebound.test:{scripts.port_of(upstream)}", "127.0.0.2")
     careful_client.idle_connections.close()  # the next one shall take the new entry
-    assert (await failure(careful_client.start(request_to(url)))).kind == "connect"
+    assert (await scripts.failure(careful_client.start(request_to(url)))).kind == "connect"
     assert upstream.connections == 1
 
 
 async def test_connecting_takes_too_long(client, request_to, full_backlog):
     begun = time.monotonic()
-    error = await failure(client.start(request_to(full_backlog, connect_timeout_s=0.1)))
+    error = await scripts.failure(client.start(request_to(full_backlog, connect_timeout_s=0.1)))
     assert error.kind == "timeout_connect"
     assert 0.08 < time.monotonic() - begun < 1.5
 
@@ -192,13 +186,13 @@ async def test_tls_with_a_certificate_of_the_systems_store(
 ):
     monkeypatch.setenv("SSL_CERT_FILE", str(authority.ca_file))
     client = UpstreamClient(force_instance=True)
-    upstream = await serve(echo, ssl=authority.server_context())
+    upstream = await serve(scripts.echo, ssl=authority.server_context())
     exchange = client.start(request_to(upstream.url))
     await exchange.head
     assert exchange.body == b'{"model":"m"}'
-    resolve(monkeypatch, f"other.test:{port_of(upstream)}", "127.0.0.1")
+    scripts.resolve(monkeypatch, f"other.test:{scripts.port_of(upstream)}", "127.0.0.1")
     other_name = upstream.url.replace("127.0.0.1", "other.test")
-    assert (await failure(client.start(request_to(other_name)))).kind == "tls"
+    assert (await scripts.failure(client.start(request_to(other_name)))).kind == "tls"
     client.close()
 
 
@@ -209,7 +203,7 @@ async def test_tls_to_a_plain_port(client, serve, request_to):
 
     server = await asyncio.start_server(garbage, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    error = await failure(client.start(request_to(f"https://127.0.0.1:{port}/")))
+    error = await scripts.failure(client.start(request_to(f"https://127.0.0.1:{port}/")))
     assert error.kind == "tls"
     server.close()
 
@@ -221,8 +215,8 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 @pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200 OK\r\nContent-Le", _CONTINUE])
 @pytest.mark.parametrize("how", ["close", "reset"])
 async def test_connection_ends_before_the_head(start, stream, sent, how):
-    exchange, _ = await start(sending(sent, how), stream=stream)
-    assert (await failure(exchange)).kind == "reset_before_head"
+    exchange, _ = await start(scripts.sending(sent, how), stream=stream)
+    assert (await scripts.failure(exchange)).kind == "reset_before_head"
     assert exchange.status == 0
 
 
@@ -237,7 +231,7 @@ async def test_connection_ends_before_the_head(start, stream, sent, how):
     b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip, gzip\r\nContent-Length: 2\r\n\r\nab",
 ])  # fmt: skip
 async def test_answer_that_is_no_http(fail, sent):
-    assert await fail(sending(sent)) == "protocol"
+    assert await fail(scripts.sending(sent)) == "protocol"
 
 
 def filled(lines):
@@ -246,19 +240,19 @@ def filled(lines):
 
 @pytest.mark.parametrize("lines", [30, 400])
 async def test_head_is_bounded(fail, lines):
-    assert await fail(answering(headers=filled(lines))) == "protocol"
+    assert await fail(scripts.answering(headers=filled(lines))) == "protocol"
 
 
 async def test_head_that_never_ends_is_bounded(pass_s, start):
     lines = "\r\n".join(["HTTP/1.1 200 OK", *filled(30)])
-    exchange, _ = await start(sending(lines.encode(), "hang"))
+    exchange, _ = await start(scripts.sending(lines.encode(), "hang"))
     await until(lambda: len(exchange.raw_head) > 80_000)
     await pass_s(1)
-    assert (await failure(exchange)).kind == "protocol"
+    assert (await scripts.failure(exchange)).kind == "protocol"
 
 
 async def test_large_head_within_the_bound(ask):
-    exchange, _ = await ask(answering(headers=filled(20)))
+    exchange, _ = await ask(scripts.answering(headers=filled(20)))
     assert exchange.header("x-filler-19") == "x" * 3000
 
 
@@ -293,7 +287,7 @@ async def cpu_of(seconds):
 async def test_hang_up_of_a_paused_stream_does_not_spin(open_stream, collect):
     async def script(peer, head, body):
         await peer.begin_stream()
-        await peer.chunk(EVENT)
+        await peer.chunk(scripts.EVENT)
         await asyncio.sleep(0.02)
         peer.reset()
 
@@ -305,5 +299,5 @@ async def test_hang_up_of_a_paused_stream_does_not_spin(open_stream, collect):
 
 
 async def test_idle_client_does_nothing(ask):
-    await ask(echo)
+    await ask(scripts.echo)
     assert await cpu_of(0.2) < 0.1

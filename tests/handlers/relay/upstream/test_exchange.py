@@ -8,14 +8,7 @@ import pytest
 
 from handlers.relay.upstream.exchange import Phase
 from handlers.relay.upstream.request import RequestBody
-from tests.handlers.relay.upstream.scripts import (
-    EVENT,
-    answering,
-    failure,
-    noise,
-    sending,
-    streaming,
-)
+from tests.handlers.relay.upstream import scripts
 from tests.support.served import until
 
 # Which answers are streams
@@ -80,12 +73,12 @@ async def test_what_is_passed_on_at_once_keeps_its_place(open_stream):
 
 
 async def test_what_must_be_unpacked_is_not_passed_on_at_once(open_stream):
-    script = streaming(gzip.compress(EVENT * 3), headers=["Content-Encoding: gzip"])
+    script = scripts.streaming(gzip.compress(scripts.EVENT * 3), headers=["Content-Encoding: gzip"])
     exchange, _ = await open_stream(script)
     got, ended = [], asyncio.get_running_loop().create_future()
     exchange.pipe(lambda data: not got.append(data), ended.set_result, lambda data: 1 / 0)
     assert await ended is None
-    assert b"".join(got) == EVENT * 3
+    assert b"".join(got) == scripts.EVENT * 3
 
 
 async def test_head_alone_decides_nothing(start):
@@ -94,7 +87,7 @@ async def test_head_alone_decides_nothing(start):
     async def script(peer, head, body):
         await peer.begin_stream()
         await go.wait()
-        await peer.chunk(EVENT)
+        await peer.chunk(scripts.EVENT)
         await peer.end_stream()
 
     exchange, _ = await start(script, stream=True)
@@ -106,17 +99,18 @@ async def test_head_alone_decides_nothing(start):
 
 
 async def test_pipe_after_the_end(open_stream, collect):
-    exchange, _ = await open_stream(streaming(EVENT, EVENT))
+    exchange, _ = await open_stream(scripts.streaming(scripts.EVENT, scripts.EVENT))
     await until(lambda: exchange.phase is Phase.REST)
     sink = collect(exchange)
-    assert sink.data == EVENT * 2
+    assert sink.data == scripts.EVENT * 2
     assert sink.ended.result() is None
 
 
 @pytest.mark.parametrize(("script", "data"), [
-    (answering(b"", headers=["Content-Type: text/event-stream"]), b""),
-    (streaming(), b""),
-    (sending(b"HTTP/1.1 200 OK\r\nContent-Type: Text/Event-Stream\r\n\r\n" + EVENT), EVENT),
+    (scripts.answering(b"", headers=["Content-Type: text/event-stream"]), b""),
+    (scripts.streaming(), b""),
+    (scripts.sending(b"HTTP/1.1 200 OK\r\nContent-Type: Text/Event-Stream\r\n\r\n" + scripts.EVENT),
+     scripts.EVENT),
 ], ids=["length 0", "no chunk", "until the connection closes"])  # fmt: skip
 async def test_the_end_of_a_stream(open_stream, collect, script, data):
     exchange, _ = await open_stream(script)
@@ -149,7 +143,7 @@ async def test_refusals_and_other_answers_are_read_whole(ask, status, stream, co
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(("script", "status"), [
     (lambda peer, *_: peer.send(b"HTTP/1.1 204 No Content\r\n\r\n"), 204),
-    (answering(b"", "500 Internal Server Error"), 500),
+    (scripts.answering(b"", "500 Internal Server Error"), 500),
 ])  # fmt: skip
 async def test_answers_without_a_body(ask, stream, script, status):
     exchange, _ = await ask(script, stream=stream)
@@ -172,14 +166,16 @@ async def test_informational_heads_and_trailers_are_left_out(ask):
 
 
 async def test_bare_line_feeds(ask):
-    exchange, _ = await ask(sending(b"HTTP/1.1 201 Created\nX-A: b\nContent-Length: 2\n\nok"))
+    exchange, _ = await ask(
+        scripts.sending(b"HTTP/1.1 201 Created\nX-A: b\nContent-Length: 2\n\nok")
+    )
     assert (exchange.status, exchange.body, exchange.header("X-A")) == (201, b"ok", "b")
 
 
 CUT = [
-    b"Transfer-Encoding: chunked\r\n\r\na\r\n" + EVENT + b"\r\n",
-    b"Transfer-Encoding: chunked\r\n\r\n40\r\n" + EVENT,
-    b"Content-Length: 40\r\n\r\n" + EVENT,
+    b"Transfer-Encoding: chunked\r\n\r\na\r\n" + scripts.EVENT + b"\r\n",
+    b"Transfer-Encoding: chunked\r\n\r\n40\r\n" + scripts.EVENT,
+    b"Content-Length: 40\r\n\r\n" + scripts.EVENT,
 ]
 
 
@@ -187,15 +183,15 @@ CUT = [
 @pytest.mark.parametrize("cut", CUT)
 @pytest.mark.parametrize("stream", [False, True])
 async def test_truncated(start, collect, how, cut, stream):
-    script = sending(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n" + cut, how)
+    script = scripts.sending(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n" + cut, how)
     exchange, _ = await start(script, stream=stream)
     if stream:
         await exchange.head
         sink = collect(exchange)
         error = await sink.ended
-        assert sink.data == EVENT
+        assert sink.data == scripts.EVENT
     else:
-        error = await failure(exchange)
+        error = await scripts.failure(exchange)
     assert (error.kind, exchange.status) == ("truncated", 200)
 
 
@@ -208,7 +204,7 @@ async def test_truncated_before_the_first_byte_of_the_body(fail):
 
 
 async def test_bytes_behind_the_content_length_are_left(client, serve, request_to):
-    script = sending(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokand more")
+    script = scripts.sending(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokand more")
     upstream = await serve(script)
     for _ in range(2):
         exchange = client.start(request_to(upstream.url))
@@ -233,7 +229,7 @@ async def test_silent_upstream(pass_s, start, stream, sent, kind, seconds):
     gone = asyncio.Event()
 
     async def script(peer, head, body):
-        await sending(sent, "hang")(peer, head, body)
+        await scripts.sending(sent, "hang")(peer, head, body)
         gone.set()
 
     limits = {"first_byte_timeout_s": 4, "idle_timeout_s": 8}
@@ -243,14 +239,14 @@ async def test_silent_upstream(pass_s, start, stream, sent, kind, seconds):
     await pass_s(seconds)
     assert not exchange.head.done()
     await pass_s(1)
-    assert (await failure(exchange)).kind == kind
+    assert (await scripts.failure(exchange)).kind == kind
     await asyncio.wait_for(gone.wait(), 5)
 
 
 async def test_stream_falls_silent(pass_s, open_stream, collect):
     async def script(peer, head, body):
         await peer.begin_stream()
-        await peer.chunk(EVENT)
+        await peer.chunk(scripts.EVENT)
         await peer.wait_closed_by_client()
 
     exchange, _ = await open_stream(script, idle_timeout_s=3)
@@ -266,9 +262,9 @@ async def test_waiting_for_the_client_is_not_silence(pass_s, open_stream, collec
 
     async def script(peer, head, body):
         await peer.begin_stream()
-        await peer.chunk(EVENT)
+        await peer.chunk(scripts.EVENT)
         await go.wait()
-        await peer.chunk(EVENT)
+        await peer.chunk(scripts.EVENT)
         await peer.end_stream()
 
     exchange, _ = await open_stream(script, idle_timeout_s=4)
@@ -278,7 +274,7 @@ async def test_waiting_for_the_client_is_not_silence(pass_s, open_stream, collec
     sink.drain()
     await pass_s(3)
     go.set()
-    await until(lambda: sink.data == EVENT * 2)
+    await until(lambda: sink.data == scripts.EVENT * 2)
     sink.drain()
     assert await sink.ended is None
 
@@ -293,7 +289,7 @@ async def test_answer_before_the_request_is_whole(ask):
         await peer.answer(b"too large", "413 Content Too Large", ["Connection: close"])
         await peer.wait_closed_by_client()
 
-    exchange, _ = await ask(script, read_body=False, body=noise(8 << 20), stream=True)
+    exchange, _ = await ask(script, read_body=False, body=scripts.noise(8 << 20), stream=True)
     assert (exchange.status, exchange.body) == (413, b"too large")
 
 
@@ -303,28 +299,28 @@ async def test_stream_before_the_request_is_whole(open_stream, collect):
 
     async def script(peer, head, body):
         await peer.begin_stream()
-        await peer.chunk(EVENT)
+        await peer.chunk(scripts.EVENT)
         await taken.wait()
         rest = await peer.reader.readexactly(size)
         await peer.chunk(b"data: %d\n\n" % zlib.crc32(rest))
         await peer.end_stream()
 
-    exchange, _ = await open_stream(script, read_body=False, body=noise(size))
+    exchange, _ = await open_stream(script, read_body=False, body=scripts.noise(size))
     exchange.accept()
     sink = collect(exchange)
     taken.set()
     assert await asyncio.wait_for(sink.ended, 5) is None
-    assert sink.data == EVENT + b"data: %d\n\n" % zlib.crc32(noise(size))
+    assert sink.data == scripts.EVENT + b"data: %d\n\n" % zlib.crc32(scripts.noise(size))
 
 
 async def test_accept_frees_the_body(open_stream, collect):
     async def script(peer, head, body):
         await peer.begin_stream()
-        await peer.chunk(EVENT)
+        await peer.chunk(scripts.EVENT)
         await asyncio.sleep(0.02)
         await peer.end_stream()
 
-    exchange, _ = await open_stream(script, body=noise(1 << 20))
+    exchange, _ = await open_stream(script, body=scripts.noise(1 << 20))
     source = exchange.source
     assert source.taken
     exchange.accept()
@@ -391,7 +387,7 @@ async def test_finish_within_drops_the_connection(pass_s, open_stream, collect):
 
 
 async def test_finish_within_after_the_end(open_stream, collect, client, request_to):
-    exchange, upstream = await open_stream(streaming(EVENT))
+    exchange, upstream = await open_stream(scripts.streaming(scripts.EVENT))
     assert await collect(exchange).ended is None
     exchange.finish_within(1)
     await client.start(request_to(upstream.url, stream=True)).head

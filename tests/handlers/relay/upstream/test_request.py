@@ -5,26 +5,17 @@ import zlib
 
 import pytest
 
-from handlers.relay.upstream.request import (
-    UNPACKED_PIECE_BYTES,
-    AnswerHead,
-    Unpacker,
-    UpstreamError,
-    encode_header_lines,
-    is_public,
-    leads_to_public,
-    unpacker_for,
-)
+from handlers.relay.upstream import request
 
 
 def test_header_lines():
-    assert encode_header_lines(["A: b", "C: \xe9"]) == [b"A: b", b"C: \xe9"]
+    assert request.encode_header_lines(["A: b", "C: \xe9"]) == [b"A: b", b"C: \xe9"]
 
 
 @pytest.mark.parametrize("lines", [["A: b\nC: d"], ["A: b\r"], ["A: \0"], ["A: b", "x\n"], []])
 def test_header_lines_that_break_out(lines):
     with pytest.raises(ValueError):
-        encode_header_lines(lines)
+        request.encode_header_lines(lines)
 
 
 @pytest.mark.parametrize(("raw", "complete", "status"), [
@@ -39,12 +30,12 @@ def test_header_lines_that_break_out(lines):
     (b"nonsense\r\n\r\n", False, 0),
 ])  # fmt: skip
 def test_answer_head(raw, complete, status):
-    head = AnswerHead(bytearray(raw))
+    head = request.AnswerHead(bytearray(raw))
     assert (head.complete, head.status) == (complete, status)
 
 
 def test_fields_of_an_answer_head():
-    head = AnswerHead(
+    head = request.AnswerHead(
         b"HTTP/1.1 103 Early\r\nA: early\r\n\r\n"
         b"HTTP/1.1 200 Content-Type: no\r\ncontent-type:\tText/X \r\nX-A: 1\r\nA: 2\r\nA: 3\r\n"
         b"Empty:\r\nLast: caf\xe9\r\n\r\n"
@@ -67,19 +58,19 @@ def pieces(unpacker):
 def test_unpacker_takes_any_split(step):
     data = bytes(range(256)) * 2000
     packed = gzip.compress(data)
-    unpacker = Unpacker("gzip")
+    unpacker = request.Unpacker("gzip")
     parts = []
     for begin in range(0, len(packed), step):
         unpacker.feed(packed[begin : begin + step])
         parts.extend(pieces(unpacker))
     unpacker.close()
     assert b"".join(parts) == data
-    assert max(map(len, parts)) <= UNPACKED_PIECE_BYTES
+    assert max(map(len, parts)) <= request.UNPACKED_PIECE_BYTES
 
 
 def test_unpacker_may_be_left_at_any_piece():
     data, packed = bytes(1 << 20), zlib.compress(bytes(1 << 20))
-    unpacker = Unpacker("deflate")
+    unpacker = request.Unpacker("deflate")
     unpacker.feed(packed[:-9])
     parts = [unpacker.piece()]
     unpacker.feed(packed[-9:])
@@ -87,14 +78,14 @@ def test_unpacker_may_be_left_at_any_piece():
     unpacker.close()
     assert b"".join(parts) == data
     assert b"".join(unpacker.whole([packed[:50], packed[50:]])) == data
-    with pytest.raises(UpstreamError, match="too early"):
+    with pytest.raises(request.UpstreamError, match="too early"):
         list(unpacker.whole([packed[:50]]))
 
 
 def test_unpacker_tells_the_two_deflates_apart():
     machine = zlib.compressobj(wbits=-15)
     for packed in (zlib.compress(b"text" * 9), machine.compress(b"text" * 9) + machine.flush()):
-        unpacker = Unpacker("deflate")
+        unpacker = request.Unpacker("deflate")
         unpacker.feed(b"")
         for byte in packed:
             unpacker.feed(bytes([byte]))
@@ -103,7 +94,7 @@ def test_unpacker_tells_the_two_deflates_apart():
 
 
 def test_nothing_packed_is_nothing():
-    unpacker = Unpacker("gzip")
+    unpacker = request.Unpacker("gzip")
     unpacker.feed(b"")
     assert not unpacker.more
     unpacker.close()
@@ -111,12 +102,12 @@ def test_nothing_packed_is_nothing():
 
 def test_unpacker_is_chosen_by_the_head():
     def chosen(line):
-        return unpacker_for(AnswerHead(b"HTTP/1.1 200 OK\r\n" + line + b"\r\n"))
+        return request.unpacker_for(request.AnswerHead(b"HTTP/1.1 200 OK\r\n" + line + b"\r\n"))
 
     assert chosen(b"") is None
     assert chosen(b"Content-Encoding: Identity\r\n") is None
     assert chosen(b"Content-Encoding: GZIP\r\n") is not None
-    with pytest.raises(UpstreamError) as caught:
+    with pytest.raises(request.UpstreamError) as caught:
         chosen(b"Content-Encoding: zstd\r\n")
     assert caught.value.kind == "protocol"
     assert "zstd" in str(caught.value)
@@ -138,7 +129,7 @@ NOT_PUBLIC = [
 
 @pytest.mark.parametrize("address", [*PUBLIC, *NOT_PUBLIC])
 def test_only_addresses_of_the_internet_are_public(address):
-    assert is_public(address) is (address in PUBLIC)
+    assert request.is_public(address) is (address in PUBLIC)
 
 
 @pytest.mark.parametrize("host", [
@@ -147,5 +138,5 @@ def test_only_addresses_of_the_internet_are_public(address):
 ])  # fmt: skip
 def test_an_address_in_a_url_is_one_in_every_spelling(host):
     public = host.startswith(("93.", "api."))
-    assert leads_to_public(f"https://{host}/v1") is public
-    assert leads_to_public(f"https://{host}:8443") is public
+    assert request.leads_to_public(f"https://{host}/v1") is public
+    assert request.leads_to_public(f"https://{host}:8443") is public
