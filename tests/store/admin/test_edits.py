@@ -7,7 +7,7 @@ from store.admin.document import Entry
 from store.admin.edits import entry_of_texts, with_identity
 from store.admin.export import show
 from store.admin.objects import Stored, load
-from store.values.errors import Conflict, NotFound, Refused
+from store.values.errors import NotFound, Refused
 from store.values.fields import Sealed
 
 pytestmark = pytest.mark.databases("sqlite")
@@ -111,18 +111,6 @@ def test_a_missing_identity():
 )
 def test_names_of_new_objects(kind, name, edits, identity):
     assert with_identity(kind, name, edits | {"rpm": "1"}) == identity | {"rpm": "1"}
-
-
-def test_what_is_made_and_changed_is_what_a_document_would_make(applied, remote_editor, database):
-    remote_editor.create("group", None, {"name": "fast", "multiplier": "2", "models": ["gpt-4.1"]})
-    with pytest.raises(Conflict, match="exists"):
-        remote_editor.create("group", None, {"name": "fast"})
-    remote_editor.change("group", "fast", {"name": "fast", "rpm": 5})
-    group = show(database, "group", "fast")
-    assert (group["multiplier"], group["models"], group["rpm"]) == ("2", ["gpt-4.1"], 5)
-    assert remote_editor.change("group", "fast", {"rpm": 5}).changes == []
-    with pytest.raises(NotFound):
-        remote_editor.change("group", "slow", {"rpm": 5})
 
 
 @pytest.mark.parametrize(

@@ -60,20 +60,6 @@ def test_everything_is_sealed_anew(many, database, editor, read, base_document):
     assert anew(database) == 0
 
 
-def test_it_goes_on_where_it_was_ended(many, database):
-
-    def die(done, of):
-        if done < of:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        anew(database, report=die)
-    middle = sealed_use(database, BOTH)
-    assert middle.newest and middle.older
-    assert not load_snapshot(database, BOTH).faults
-    assert anew(database) == middle.older
-
-
 def test_what_no_key_opens_stays(many, database):
     stranger = Cipher(["stranger"])
     assert sealed_use(database, stranger).unreadable >= CHANNELS * 4

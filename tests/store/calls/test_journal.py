@@ -1,7 +1,6 @@
 """The append side: what is written can be read, there is room for every close, floods are few."""
 
 import contextlib
-import ctypes
 import fcntl
 import os
 import time
@@ -215,34 +214,6 @@ def close_all(journal, ids):
     assert journal.open_calls == 0
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 16 MiB; needs root."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    if libc.mount(b"none", bytes(folder), b"tmpfs", 0, b"size=16m") != 0:
-        pytest.skip("mounting a tmpfs needs root")
-    yield folder
-    libc.umount2(bytes(folder), 2)
-
-
-def test_a_really_full_disk(small_disk):
-    journal = Journal(small_disk, sync_ms=5)
-    ids = fill(journal)
-    with contextlib.suppress(OSError), open(small_disk / "rest", "wb") as rest:
-        while True:
-            rest.write(b"x" * 65536)
-            rest.flush()
-    with pytest.raises(JournalFull):
-        journal.open_call(opened(new_ulid()))
-    close_all(journal, ids)
-    (small_disk / "rest").unlink()
-    wait_for(lambda: journal.accepting)
-    journal.close(remove=True)
-    assert [path.name for path in small_disk.iterdir()] == []
-
-
 def test_a_disk_that_fails_refuses_calls(journal, monkeypatch):
     known = new_ulid()
     journal.open_call(opened(known))
@@ -342,24 +313,6 @@ def test_the_flood_table_is_bounded(journal, monkeypatch):
             journal.refused(refused(key_id=f"key-{key}"))
     # Five keys are limited to three, the others are not counted and so not limited.
     assert len(records(journal)) == 5 * 3 + 15 * 4
-
-
-def test_refusals_of_a_full_disk_are_counted_and_written_later(journal, clock, monkeypatch):
-    with full_disk(monkeypatch):
-        with contextlib.suppress(JournalFull):
-            while True:
-                journal.close_call(closed(new_ulid()))
-        before = len(records(journal))
-        journal.refused(refused(message="first"))
-        journal.refused(refused(message="second"))
-        clock.now += 60_000
-        journal.sweep()
-        assert len(records(journal)) == before
-    wait_for(lambda: journal.accepting)
-    clock.now += 60_000
-    journal.sweep()
-    last = records(journal)[-1]
-    assert "second" in last.error_message and "2 refused calls" in last.error_message
 
 
 def test_each_journal_has_its_lock_for_life(tmp_path):

@@ -1,9 +1,7 @@
 """Reading journals: any cut of the file gives whole lines only."""
 
 import contextlib
-import itertools
 import os
-import random
 
 import msgspec
 import pytest
@@ -74,24 +72,6 @@ def test_deleted_segments_are_passed_over(tmp_path, reader):
     write(tmp_path, 2 * SEGMENT, with_check(line(1)))
     assert [item for _, item in bodies(reader, 7, 3 * SEGMENT)] == [line(1)]
     assert segment_starts(tmp_path, JOURNAL) == [2 * SEGMENT]
-
-
-def test_random_journals_are_read_from_any_line_on(tmp_path, reader):
-    rng = random.Random(3)
-    expected, start, data = [], 0, b""
-    for number in range(300):
-        body = line(number, rng.randrange(400))
-        item = with_check(body)
-        if len(data) + len(item) > SEGMENT:
-            write(tmp_path, start, data)
-            start, data = start + SEGMENT, b""
-        data += item
-        expected.append((start + len(data), body))
-    write(tmp_path, start, data)
-    limit = start + len(data)
-    assert list(bodies(reader, 0, limit)) == expected
-    for number in rng.sample(range(300), 20):
-        assert list(bodies(reader, expected[number][0], limit)) == expected[number + 1 :]
 
 
 def test_closed_calls_are_read_in_batches_and_bad_lines_are_shown(tmp_path, reader):
@@ -166,27 +146,6 @@ def test_a_damaged_byte_costs_its_own_line_and_no_other(tmp_path, written, bits)
             assert damaged, (number, place)
             shown = b"".join(one.data for one in damaged).rstrip(b"\0")
             assert bytes(data[before : before + len(lines[number])]).rstrip(b"\0") == shown
-
-
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("size", [1, 30, 300, 3000])
-def test_garbage_in_the_middle_is_shown_and_the_rest_is_read(tmp_path, seed, size):
-    rng = random.Random(seed)
-    many = [usage_record() for _ in range(60)]
-    lines = [with_check(msgspec.json.encode(one)) for one in many]
-    data = bytearray(b"".join(lines)[:SEGMENT])
-    del data[data.rfind(b"\n") + 1 :]
-    place = rng.randrange(len(data) - size - len(lines[0]))
-    data[place : place + size] = rng.randbytes(size)
-    found, damaged = closed_of(tmp_path, bytes(data))
-    ends = itertools.accumulate(map(len, lines))
-    sound = [
-        record
-        for record, line, end in zip(many, lines, ends, strict=True)
-        if end <= len(data) and (end <= place or end - len(line) >= place + size)
-    ]
-    assert found == sound
-    assert damaged and b"".join(one.data for one in damaged).strip(b"\0")
 
 
 def test_nothing_of_a_long_stretch_of_garbage_is_kept_in_memory(tmp_path, monkeypatch, written):

@@ -24,7 +24,7 @@ from store.values.errors import StoreUnavailable
 from store.values.ids import new_ulid, ulid
 from store.values.pricing import Prices, cost_nanos
 from store.values.usage_record import Charge
-from tests.support.stores import change, select
+from tests.support.stores import change
 from tests.support.usage_records import MONDAY_MS, store, usage_record
 
 DAY_MS = 86_400_000
@@ -222,14 +222,6 @@ def test_history_goes_back_over_days_without_calls(db):
     assert newest(db, 2, before, user="alice") == [made[3].id, made[2].id]
 
 
-def test_tail_of_one_user_is_in_order_of_writing(db):
-    early, late = record(1, user="alice"), record(2, MONDAY_MS + DAY_MS, user="alice")
-    store(db, [late], MONDAY_MS)
-    store(db, [early, record(3)], MONDAY_MS + 1)
-    assert last(db, 9, user="alice") == [late.id, early.id]
-    assert last(db, 1, user="alice") == [late.id]
-
-
 def test_history_finds_nothing_of_pruned_days_without_reading_them(db):
     store(db, [record(1, user="alice"), record(2, MONDAY_MS + DAY_MS, user="alice")])
     prune(db, 20260106)
@@ -305,26 +297,6 @@ def test_follow_waits_while_the_store_is_away(db, monkeypatch):
     assert followed(db, Filters(), MONDAY_MS, feed) == [made.id]
 
 
-def test_follow_remembers_only_the_last_seconds(db):
-    generator = None
-    sizes = []
-
-    def step(turn):
-        def work():
-            records = [record(turn * 100 + number) for number in range(100)]
-            store(db, records, MONDAY_MS + turn * (OVERLAP_MS + 1))
-            if generator is not None:
-                sizes.append(len(generator.gi_frame.f_locals["printed"]))
-
-        return work
-
-    generator = follow(db, Filters(), MONDAY_MS, pause=Feed(*map(step, range(10))))
-    with pytest.raises(StopFollowing):
-        for _ in generator:
-            pass
-    assert max(sizes) <= 200
-
-
 def test_memory_of_an_export_is_flat(db, monkeypatch):
     monkeypatch.setattr(usage_queries, "PAGE_ROWS", 100)
     for part in range(6):
@@ -378,14 +350,6 @@ def test_a_cost_beyond_all_bounds_is_a_fault(db):
     assert "cannot be recomputed" in fault_of(row | {"output_tokens": 10**30})
 
 
-@pytest.mark.databases("sqlite")  # the plan's text is SQLite's
-def test_pages_are_found_by_key(db):
-    """The plan of the statement uses the key: no scan, no sort."""
-    page = "SELECT * FROM usage_records WHERE day = ? AND id > ? ORDER BY id LIMIT ?"
-    [plan] = select(db, f"EXPLAIN QUERY PLAN {page}", 1, "", 1)
-    assert "SEARCH" in plan[-1]
-
-
 def test_what_no_roll_up_tells_is_looked_for_too(database):
     made = [
         record(1, MONDAY_MS, stream=True, duration_ms=10, outcome="timeout", error_code="x",
@@ -420,12 +384,3 @@ def test_a_search_that_takes_long_goes_on_with_the_next_page(database, choice):
     assert found == [one.id for one in reversed(made)]
     assert pages > 2
     assert page(database, Filters(**choice), 100).next is None
-
-
-def test_pages_of_an_id_of_the_client(database):
-    made = [record(n, MONDAY_MS + n, client_request_id="same") for n in range(5)]
-    store(database, made)
-    first = page(database, Filters(client_request_id="same"), 3)
-    assert [row["id"] for row in first.rows] == [one.id for one in made[:1:-1]]
-    rest = page(database, Filters(client_request_id="same"), 3, first.next)
-    assert [row["id"] for row in rest.rows] == [made[1].id, made[0].id] and rest.next is None

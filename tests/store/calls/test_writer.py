@@ -5,12 +5,9 @@ import contextlib
 import functools
 import json
 import logging
-import os
 import random
 import socket
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
 from urllib.parse import urlsplit
@@ -34,7 +31,6 @@ from store.db.database import discard, execute, open_database, snapshot_read
 from store.db.migrate import up
 from store.db.nodes import last_seen
 from store.db.tables.usage import JournalRow
-from store.money import lease_state
 from store.money.accounts import payment_of
 from store.money.books import verify as verify_books
 from store.money.funds import Funds
@@ -45,7 +41,7 @@ from store.values.ids import new_ulid, now_ms
 from store.values.usage_record import AttemptRecord, StoredAt
 from tests.store.processes import closed, key_of, opened
 from tests.support.client import wait_until
-from tests.support.stores import balances, change, count, pairs, select
+from tests.support.stores import change, count, pairs, select
 from tests.support.users import add_user
 
 on_sqlite = pytest.mark.databases("sqlite")  # what is tested is not the store
@@ -317,29 +313,6 @@ def test_closed_calls_become_records_and_charges(database, desks, alice, booked)
     assert list((desk.journal.directory).iterdir()) == []
 
 
-async def test_posts_keep_what_is_free_exact(database, desks, alice, rich, booked):
-    desk = desks().begin()
-    spent = 0
-    for turn in range(200):
-        hold = await desk.hold(rich, 10_000)
-        call_id = desk.open(alice)
-        record = closed(call_id, alice, turn % 5)
-        assert desk.funds.settle(hold, record.cost_nanos) == record.charges
-        spent += record.cost_nanos
-        desk.journal.close_call(record)
-        desk.run_posts()
-        if turn % 20 == 0:
-            await asyncio.sleep(0.03)
-    state = desk.funds._states[alice]
-    booked(200)
-    wait_for(lambda: desk.run_posts() or state.unwritten == 0)
-    view = show(database, "alice")
-    assert (state.lease, state.held) == (view.leased_nanos, 0)
-    assert view.balance_nanos == 10**6 - spent
-    assert desk.stop()
-    assert show(database, "alice").leased_nanos == 0
-
-
 async def test_what_runs_is_seen_from_outside_and_others_can_have_the_rest(database, desks, rich):
     first, second = desks().begin(), desks().begin()
     hold = await first.hold(rich, 400_000)
@@ -501,21 +474,6 @@ def test_a_process_that_ends_in_its_first_round_leaves_no_row_of_a_journal_behin
     assert JournalRow.select().where(JournalRow.finished_ms.is_null()).bind(database).count() == 0
 
 
-def test_stopping_while_the_store_is_away_leaves_the_journal_for_adoption(
-    database, desks, outage, alice, booked
-):
-    desk = desks().begin()
-    outage.begin()
-    ids = [desk.call(alice) for _ in range(20)]
-    began = time.monotonic()
-    assert not desk.stop(0.5)
-    assert time.monotonic() - began < 5
-    outage.end()
-    desks().start()
-    booked(20)
-    assert outcomes(database) == dict.fromkeys(ids, "ok")
-
-
 @on_sqlite
 def test_a_call_left_open_at_the_end_is_adopted(desks, alice, booked):
     desk = desks().start()
@@ -543,19 +501,6 @@ def test_the_journals_of_the_dead_are_adopted_while_running(database, desks, ali
 def place_of(db, user_id, name):
     mark = mark_of(name)
     return find_stored(db, "web-1", user_id, [mark], 1).places.get(mark)
-
-
-@on_sqlite
-def test_the_dead_leave_where_their_responses_are_stored(database, desks, alice, booked):
-    dead = desks()
-    ended, lost = dead.open(alice), dead.open(alice)
-    places = {name: StoredAt(mark_of(name), new_ulid(), "f" * 64) for name in (ended, lost)}
-    dead.journal.close_call(closed(ended, alice, stored=places[ended]))
-    dead.journal.mark(lost, 5, True, Sent(200, stored=places[lost]))
-    dead.start().kill()
-    desks().start()
-    booked(2)
-    assert {name: place_of(database, alice, name) for name in places} == places
 
 
 @on_sqlite
@@ -704,45 +649,6 @@ def test_a_server_that_takes_no_writes_is_read_from_and_not_written_to(
     assert not [entry for entry in caplog.records if entry.exc_info]
 
 
-async def test_a_lost_reply_to_an_order_lends_once(database, desks, alice, rich, monkeypatch):
-    monkeypatch.setattr(lease_state, "STORE_BACKOFF_S", 0.02)
-    rng = random.Random(7)
-    losses = [rng.choice(("before", "after", None)) for _ in range(15)]
-    lose_replies(monkeypatch, losses, writer_module, of="Writer._serve_orders")
-    desk, passed = desks().begin(), 0
-    while losses or passed < 10:
-        try:
-            hold = await desk.hold(rich, 50_000)
-        except StoreUnavailable:
-            await asyncio.sleep(0.03)
-            continue
-        desk.funds.settle(hold, 0)
-        passed += 1
-        desk.funds.recalled([alice])
-        await asyncio.sleep(0.01)
-        desk.run_posts()
-        desk.funds.sweep()
-    state = desk.funds._states[alice]
-    while state.unconfirmed or state.order or state.giving:
-        desk.funds.sweep()
-        await asyncio.sleep(0.01)
-        desk.run_posts()
-    assert show(database, "alice").leased_nanos == state.lease == state.free
-
-
-@on_mariadb  # SQLite has no connection to cut
-def test_real_connections_cut_around_commit(database, desks, outage, alice, booked):
-    desk = desks().start()
-    for number, cut in enumerate(("after", "before", "after", "after", "before"), 1):
-        desk.wait_up()
-        outage.proxy.cut_commits.append(cut)
-        for _ in range(40):
-            desk.call(alice)
-        booked(40 * number)
-    assert outage.proxy.cut_commits == []
-    assert balance(database) == -2_000 * 200
-
-
 def test_a_duplicate_is_parked_and_the_rest_goes_on(database, desks, alice, caplog, booked):
     desk = desks().start()
     twice = desk.call(alice, 5)
@@ -866,92 +772,3 @@ def test_a_journal_that_cannot_be_adopted_does_not_stop_the_rest(desks, alice, m
     monkeypatch.setattr(Orphan, "close_open_calls", fail)
     desks().start().call(alice)
     booked(2)
-
-
-@on_sqlite
-def test_a_journal_that_is_too_old_is_named_once_and_left(desks, caplog, monkeypatch):
-    monkeypatch.setattr(writer_module, "ADOPT_INTERVAL_S", 0.01)
-    dead = desks()
-    dead.start().kill()
-    path = segment_path(dead.journal.directory, dead.journal.id, 0)
-    with path.open("r+b") as file:
-        file.write(b'["c","01JD0000000000000000000001",1700000000000,"U"]\n')
-    desk = desks().start()
-    wait_for(lambda: "is too old for this version" in caplog.text)
-    time.sleep(0.1)
-    assert caplog.text.count(f"journal {dead.journal.id} is too old") == 1
-    desk.stop()
-    assert path.exists()
-
-
-CHILD = """
-import os, random, sys, time
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-from store.calls.journal import Journal
-from store.calls.journal_lines import Sent
-from store.calls.writer import Hooks, Writer
-from store.db.database import open_database
-from store.values.ids import new_ulid
-from tests.store.processes import closed, opened
-_, _, url, folder, notes, *users = sys.argv
-journal = Journal(Path(folder), sync_ms=2)
-ignore = lambda *_: None
-hooks = Hooks(ignore, ignore, ignore, lambda: {user: 1 for user in users}, dict, ignore)
-Writer(open_database(url), journal, "web-1", hooks).start()
-out = os.open(notes, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-rng = random.Random()
-running = []
-while True:
-    call_id, user = new_ulid(), rng.choice(users)
-    journal.open_call(opened(call_id, user))
-    os.write(out, f"open {call_id}\\n".encode())
-    if rng.random() < 0.3:
-        journal.mark(call_id, rng.randrange(50), rng.random() < 0.8, Sent(200))
-    running.append((call_id, user))
-    if len(running) > 20:
-        record = closed(*running.pop(rng.randrange(len(running))), rng.randrange(100))
-        journal.close_call(record)
-        os.write(out, f"close {record.id} {record.cost_nanos}\\n".encode())
-        time.sleep(0.001)  # the records of a second are booked in a second
-"""
-
-
-@pytest.mark.parametrize("rounds", [3, pytest.param(20, marks=pytest.mark.long)])
-def test_sigkill_at_any_moment_loses_and_doubles_nothing(
-    database, desks, outage, tmp_path, booked, rounds
-):
-    users = [add_user(database, f"user-{number}") for number in range(5)]
-    rng = random.Random(11)
-    notes, folder = tmp_path / "text", tmp_path / "journal"
-    for _ in range(rounds):
-        before = count(database, "usage_records")
-        arguments = map(str, [os.getcwd(), outage.url, folder, notes, *users])
-        process = subprocess.Popen([sys.executable, "-c", CHILD, *arguments])
-        try:
-            # At a random moment after the child's writer has begun to work.
-            wait_for(lambda n=before: count(database, "usage_records") > n)
-            assert process.poll() is None
-            time.sleep(rng.uniform(0, 0.15))
-        finally:
-            process.kill()
-            process.wait()
-    desk = desks().start()
-    wait_for(lambda: not set(folder.glob("*.lock")) - {folder / f"{desk.journal.id}.lock"}, 60)
-    lines = [line.split() for line in notes.read_text().splitlines()]
-    begun = {line[1] for line in lines if line[0] == "open"}
-    ended = {line[1]: int(line[2]) for line in lines if line[0] == "close"}
-    stored = rows(database)
-    # A call whose line was written just before the kill may not have said so: one a cycle.
-    assert begun <= set(stored) and len(set(stored) - begun) <= rounds
-    costs = {i: row["cost_nanos"] for i, row in stored.items() if row["outcome"] == "ok"}
-    assert ended.items() <= costs.items()
-    unknown = [row for call_id, row in stored.items() if call_id not in ended]
-    assert sum(row["outcome"] != "gateway_lost" for row in unknown) <= rounds
-    assert len(unknown) >= 10 * rounds
-    spent = dict.fromkeys(users, 0)
-    for row in stored.values():
-        spent[row["user_id"]] -= row["cost_nanos"]
-    assert balances(database) == spent
-    booked(len(stored))
-    assert desk.parked == []

@@ -235,19 +235,6 @@ def of_family(name, family, **fields):
     return channel(name, family=family, losses=catalog.losses_to(family, LOSSES), **fields)
 
 
-def test_native_channels_first_then_those_to_which_less_is_lost_then_priority():
-    snapshot = offered(
-        of_family("far", "messages", priority=50),
-        of_family("near", "responses"),
-        of_family("nearer", "responses", priority=1),
-        of_family("own", "chat_completions", priority=-9),
-        of_family("strange", "generate_content"),
-    )
-    assert names(snapshot.candidates(*CHAT)) == ["own", "nearer", "near", "far"]
-    assert names(snapshot.candidates("g", "m", "responses")) == ["nearer", "near"]
-    assert names(snapshot.native("g", "chat_completions")) == ["own"]
-
-
 @pytest.mark.parametrize("forbids", ["group", "channel"])
 def test_who_forbids_translation_serves_calls_of_its_own_family(forbids):
     alone = of_family("far", "messages", translate=forbids != "channel")

@@ -71,7 +71,3 @@ def test_they_are_read_as_a_look_up_reads_them(database, made, pepper):
         assert (found[digest].id, found[digest].disabled) == (looked_up.id, looked_up.disabled)
     assert found[digests(made["k1"][1], [pepper])[0]].disabled
     assert digests(made["k3"][1], [pepper])[0] not in found
-
-
-def test_without_keys_there_is_nothing(database):
-    assert read(database) == []

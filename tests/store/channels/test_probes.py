@@ -1,11 +1,9 @@
 """Probes: what is quiet, and that one of many processes makes each."""
 
-from itertools import chain
-
 from store.channels import probes
 from store.channels.status_sums import Probed, add_probes, add_records
 from store.values.usage_record import AttemptRecord
-from tests.support.stores import at_once, count
+from tests.support.stores import count
 from tests.support.usage_records import NOW_MS, usage_record
 
 PAIRS = [("main", "m1"), ("main", "m2"), ("spare", "m1")]
@@ -49,15 +47,6 @@ def test_a_claim_is_for_one_interval(database):
     assert probes.claim(database, PAIRS[0], 600, NOW_MS + 600_000)
     assert not probes.claim(database, PAIRS[0], 600, NOW_MS + 600_000)
     assert probes.claim(database, PAIRS[1], 600, NOW_MS)
-
-
-def test_one_of_many_processes_has_the_claim(database):
-    def claims():
-        at_ms = [NOW_MS + turn * 600_000 for turn in range(5)]
-        return [at for at in at_ms if probes.claim(database, PAIRS[0], 600, at)]
-
-    won = list(chain.from_iterable(at_once(database, *[claims] * 6)))
-    assert len(won) == len(set(won)) and NOW_MS + 4 * 600_000 in won
 
 
 def test_claims_of_what_is_gone_are_forgotten(database):

@@ -1,7 +1,6 @@
 """Days of usage records: partitions ahead, old days removed, also while others write."""
 
 import logging
-import threading
 
 import pytest
 
@@ -11,7 +10,7 @@ from store.db.partitions import following_day, keep_ahead, make_days, prune, pru
 from store.values.errors import StoreError, StoreUnavailable
 from store.values.ids import day_at, now_ms
 from tests.support import usage_records
-from tests.support.stores import at_once, select
+from tests.support.stores import select
 from tests.support.usage_records import DAY_MS, MONDAY_MS, record_at
 
 MONDAY = 20260105
@@ -78,11 +77,6 @@ def test_the_coming_days_are_kept_ahead(database):
         assert made[0] in (f"p{today}",) and len(made) == 1 + partitions.AHEAD_DAYS
 
 
-def test_many_processes_make_them_at_once(mysql):
-    made = at_once(mysql, *[lambda: make_days(mysql, MONDAY, 3)] * 5)
-    assert sorted(map(len, made)) == [0, 0, 0, 0, 4]
-
-
 def test_a_busy_table_is_left_for_the_next_try(mysql, another, caplog, monkeypatch):
     monkeypatch.setattr(partitions, "DROP_ATTEMPTS", 2)
     make_days(mysql, MONDAY, 1)
@@ -120,60 +114,3 @@ def test_pruning_removes_whole_days(database, monkeypatch):
     assert pruned_before(database) == 20260107
     store(database, [0])
     assert prune(database, 20260107) == partitions.Pruned(0, 3)
-
-
-def test_pruning_without_partitions_deletes_in_portions(database, monkeypatch):
-    monkeypatch.setattr(partitions, "DELETE_ROWS", 4)
-    store(database, [0, 1, 2], each=7)
-    assert prune(database, 20260107) == partitions.Pruned(0, 14)
-    assert days_of(database) == {20260107: 7}
-
-
-@pytest.mark.databases("sqlite")  # only for SQLite the settings are changed
-def test_the_connection_is_as_before_after_pruning(database):
-    pragmas = ("cache_size", "wal_autocheckpoint")
-
-    def settings():
-        return [execute(database, f"PRAGMA {name}").fetchone()[0] for name in pragmas]
-
-    before = settings()
-    seen = []
-    real = partitions._delete_some
-
-    def noting(db, day):
-        seen.append(settings())
-        return real(db, day)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(partitions, "_delete_some", noting)
-        store(database, [0])
-        assert prune(database, 20260106) == partitions.Pruned(0, 3)
-    assert seen == [[-65536, 8000]]
-    assert settings() == before != seen[0]
-
-
-def test_pruning_while_another_node_writes(database):
-    if is_mysql(database):
-        make_days(database, MONDAY, 4)
-    store(database, range(4), each=200)
-    stop, written = threading.Event(), []
-
-    def write():
-        while not stop.is_set():
-            store(database, [0, 4], each=5)
-            written.append(10)
-
-    def prune_days():
-        try:
-            for before in (20260106, 20260107, 20260108):
-                prune(database, before)
-        finally:
-            stop.set()
-
-    assert at_once(database, write, prune_days) == [None, None] and written
-    while prune(database, 20260108).records:
-        pass
-    left = days_of(database)
-    assert left == {20260108: 200, 20260109: sum(written) // 2}
-    [(calls,)] = select(database, 'SELECT SUM("calls") FROM "usage_by_day"')
-    assert int(calls) == 800 + sum(written)

@@ -99,25 +99,6 @@ def test_names_compare_byte_by_byte(database):
             assert [row[0] for row in execute(database, query, (name,)).fetchall()] == [name]
 
 
-def test_pages_of_a_user_are_read_by_an_index(database):
-    query = (
-        'EXPLAIN {} SELECT * FROM "usage_records" WHERE "user" = ? AND "outcome" = ?'
-        ' AND "day" = ? AND "id" >= ? AND "id" < ?'
-    )
-    text = query.format("" if is_mysql(database) else "QUERY PLAN")
-    rows = execute(database, text, ("alice", "ok", 20260105, "0", "1")).fetchall()
-    assert "usage_caller" in str(rows)
-
-
-@pytest.mark.databases("sqlite")  # MySQL has no such indexes
-@pytest.mark.parametrize("column", ["client_request_id", "upstream_request_id"])
-def test_records_without_an_id_are_in_no_index_of_sqlite(database, column):
-    text = "SELECT COUNT(*) FROM sqlite_master WHERE sql LIKE ?"
-    assert execute(database, text, (f'%WHERE "{column}" IS NOT NULL',)).fetchone() == (1,)
-    query = f'EXPLAIN QUERY PLAN SELECT * FROM "usage_records" WHERE "{column}" = ?'
-    assert "USING INDEX" in str(execute(database, query, ("a",)).fetchall())
-
-
 @pytest.mark.databases("mariadb")  # SQLite has no partitions
 def test_usage_records_are_partitioned_by_day_on_mysql(database):
     query = (

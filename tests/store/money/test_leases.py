@@ -283,19 +283,6 @@ async def shared_by_all(payment, user_id, callers, cost):
     return sum(passed)
 
 
-@pytest.mark.parametrize("shares", [(1, 1), (1, 9)])
-async def test_the_last_coins_are_shared_exactly(db, alice, shares):
-    """A wallet for exactly 100 calls, 200 callers at two processes: exactly 100 get one."""
-    payment = payment_of(key_of(alice), now_ms())
-    callers = []
-    for share in shares:
-        callers += [Process(db)] * (200 * share // sum(shares))
-    random.shuffle(callers)
-    assert await shared_by_all(payment, alice, callers, 10) == 100
-    assert show(db, "alice").balance_nanos == 0
-    assert lease_rows(db) == {} and verify(db) == []
-
-
 @pytest.mark.parametrize("count", [2, 3])
 @pytest.mark.parametrize("limited", [False, True])
 async def test_the_last_coins_of_two_payers_are_shared_exactly(

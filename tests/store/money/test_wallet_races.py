@@ -12,7 +12,6 @@ from store.money.books import verify
 from store.money.wallet import Movement, credit, ledger, show
 from tests.store.conftest import PEPPER
 from tests.support.stores import balances
-from tests.support.usage_records import charged, store
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -91,14 +90,6 @@ def test_debits_of_two_processes_never_take_more_than_there_is(db, race):
     assert verify(db) == []
 
 
-def test_an_id_counts_once_in_two_processes(db, race):
-    credit(db, "alice", Movement(40, "paid"))
-    names = [f"payment-{number}" for number in range(10)]
-    assert [refused for _, refused in race("same", names)] == [[], []]
-    assert show(db, "alice").balance_nanos == 30
-    assert verify(db) == []
-
-
 def test_a_code_is_used_once_by_two_processes(db, users, race):
     made = codes.create(db, codes.NewCodes(20, 3), PEPPER, "cli")
     [(by_alice, alice_refused), (by_bob, bob_refused)] = race(
@@ -109,15 +100,4 @@ def test_a_code_is_used_once_by_two_processes(db, users, race):
     assert all("used before" in why for why in alice_refused + bob_refused)
     expected = {users["alice"]: 3 * len(by_alice), users["bob"]: 3 * len(by_bob)}
     assert balances(db) == expected
-    assert verify(db) == []
-
-
-def test_a_call_is_refunded_once_by_two_processes(db, users, race):
-    calls = [charged(users["alice"], 7, user="alice") for _ in range(10)]
-    store(db, calls)
-    assert show(db, "alice").balance_nanos == -70
-    answers = race("refund", [call.id for call in calls])
-    assert [refused for _, refused in answers] == [[], []]
-    assert sorted(answers[0][0] + answers[1][0]) == sorted(call.id for call in calls)
-    assert show(db, "alice").balance_nanos == 0
     assert verify(db) == []

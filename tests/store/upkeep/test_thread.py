@@ -5,14 +5,12 @@ import time
 
 import pytest
 
-from store.db.database import database_ms
 from store.upkeep import lease, retention
 from store.upkeep import thread as thread_module
 from store.upkeep.retention import Keep
 from store.upkeep.thread import Upkeep
 from store.values.errors import StoreError
 from tests.support.client import wait_until
-from tests.support.stores import insert
 
 pytestmark = pytest.mark.databases("sqlite")
 
@@ -112,9 +110,3 @@ def test_a_bug_does_not_end_the_thread(begun, monkeypatch, caplog):
     begun("A")
     assert wait_until(lambda: len(calls) > 2, PATIENCE_S)
     assert "no upkeep today" in caplog.text
-
-
-def test_what_it_removed_is_in_the_state(begun, database):
-    row = {"digest": b"d" * 32, "id": "S", "user_id": "U", "address": "", "agent": ""}
-    insert(database, "hub_sessions", created_ms=0, seen_ms=database_ms(database), **row)
-    assert ended(begun("A")).removed == {"sessions": 1}

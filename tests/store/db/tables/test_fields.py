@@ -1,10 +1,6 @@
 """The models: values that come back as they went in. (Columns: test_schema.)"""
 
-import pytest
-
-from store.db.schema import all_tables
 from store.db.tables.catalog import Channel
-from store.db.tables.money import Wallet
 from store.db.tables.users import KeySecret
 
 
@@ -25,14 +21,3 @@ def test_digests_are_bytes(database):
     [back] = KeySecret.select().bind(database).dicts()
     assert bytes(back["digest"]) == digest
     assert back["valid_until_ms"] is None
-
-
-@pytest.mark.parametrize("value", [2**63 - 1, -(2**63)])
-def test_money_has_64_bits(database, value):
-    Wallet.insert({"user_id": "u", "balance": value}).execute(database)
-    [back] = Wallet.select().bind(database).dicts()
-    assert back["balance"] == value
-
-
-def test_no_model_belongs_to_a_database():
-    assert all(model._meta.database is None for model in all_tables())
