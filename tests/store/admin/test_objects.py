@@ -77,14 +77,6 @@ def test_changed_prices_are_added_never_altered(database, editor, state):
     assert len({row["effective_ms"] for row in prices}) == 4
 
 
-def test_upstream_keys_keep_their_order(database, editor, state, cipher):
-    channel_id = state["channel"][("openai-main",)].id
-    editor.change("channel", "openai-main", {"keys": "sk-c,sk-a,sk-b"})
-    own = [row for row in rows(database, ChannelKey) if row["channel_id"] == channel_id]
-    own.sort(key=lambda row: row["position"])
-    assert [cipher.decrypt(row["cipher"]) for row in own] == ["sk-c", "sk-a", "sk-b"]
-
-
 def test_what_goes_with_an_object_and_what_stays(database, editor, state):
     editor.remove("key", "alice/laptop")
     assert len(rows(database, KeySecret)) == 1

@@ -1,4 +1,6 @@
-"""Every closed call is booked exactly once: through outages, lost replies and SIGKILL."""
+"""Every closed call is booked exactly once: through outages, lost replies and adoption.
+
+Processes that are killed: test_adoption, tests/gateway/test_kill.py."""
 
 import asyncio
 import contextlib
@@ -21,7 +23,6 @@ from store.calls.journal import Journal
 from store.calls.journal_files import segment_path
 from store.calls.journal_lines import Sent, with_check
 from store.calls.rollups import verify as verify_rollups
-from store.calls.stored_responses import find_stored, mark_of
 from store.calls.usage_queries import Filters, export_rows
 from store.calls.usage_queries import verify as verify_usage
 from store.calls.writer import DOWN, UP, Hooks, Writer
@@ -38,9 +39,10 @@ from store.money.leases import Order
 from store.money.wallet import Movement, View, credit, show
 from store.values.errors import OutcomeUnknown, StoreError, StoreUnavailable
 from store.values.ids import new_ulid, now_ms
-from store.values.usage_record import AttemptRecord, StoredAt
+from store.values.usage_record import AttemptRecord
 from tests.store.processes import closed, key_of, opened
 from tests.support.client import wait_until
+from tests.support.proxy import Switch
 from tests.support.stores import change, count, pairs, select
 from tests.support.users import add_user
 
@@ -80,86 +82,50 @@ def booked(database):
     assert list(verify_rollups(database)) == []
 
 
-class Proxy:
-    """A TCP relay before MariaDB whose line can be cut, also just around a COMMIT."""
+class Line(Switch):
+    """A line to MariaDB that can be cut."""
 
     def __init__(self, port):
-        self.target = port
-        self.server = socket.create_server(("127.0.0.1", 0))
-        self.port = self.server.getsockname()[1]
-        self.open = True
-        self.cut_commits = []
-        self.pairs = []
-        threading.Thread(target=self._accept, daemon=True).start()
+        self.open, self._clients = True, []
+        super().__init__(port)
 
-    def _accept(self):
-        while True:
-            try:
-                client, _ = self.server.accept()
-            except OSError:
-                return
-            if not self.open:
-                client.close()
-                continue
-            upstream = socket.create_connection(("127.0.0.1", self.target))
-            self.pairs += [client, upstream]
-            for source, sink, asks in ((client, upstream, True), (upstream, client, False)):
-                threading.Thread(target=self._pump, args=(source, sink, asks), daemon=True).start()
+    def _serve(self, client):
+        self._clients.append(client)
+        if self.open:
+            super()._serve(client)
+        client.close()
 
-    def _pump(self, source, sink, asks):
-        with contextlib.suppress(OSError):
-            while data := source.recv(65536):
-                if asks and data.endswith(b"\x03COMMIT") and self.cut_commits:
-                    if self.cut_commits.pop(0) == "after":
-                        # The server commits, the reply goes nowhere.
-                        source.shutdown(socket.SHUT_RDWR)
-                        sink.sendall(data)
-                        time.sleep(0.05)
-                    self.close_all()
-                    break
-                sink.sendall(data)
-        for end in (source, sink):  # also of a pair that came while the others were closed
+    def cut(self):
+        self.open = False
+        clients, self._clients = self._clients, []
+        for client in clients:
             with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-            end.close()
-
-    def close_all(self):
-        pairs, self.pairs = self.pairs, []
-        for end in pairs:
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-            end.close()
-
-    def close(self):
-        self.server.close()
-        self.close_all()
+                client.shutdown(socket.SHUT_RDWR)
 
 
 class Outage:
     """Takes the database away and brings it back, in the way of each kind."""
 
     def __init__(self, url):
-        self.proxy = None
+        self.line = self.lock = None
         self.url = url
         if url.startswith("mysql:"):
             parts = urlsplit(url)
-            self.proxy = Proxy(parts.port)
-            self.url = url.replace(f":{parts.port}/", f":{self.proxy.port}/")
+            self.line = Line(parts.port)
+            self.url = url.replace(f":{parts.port}/", f":{self.line.port}/")
         else:
             self.path = url.removeprefix("sqlite:///")
-            self.lock = None
 
     def begin(self):
-        if self.proxy:
-            self.proxy.open = False
-            self.proxy.close_all()
+        if self.line:
+            self.line.cut()
         else:
             self.lock = sqlite3.connect(self.path, timeout=10, isolation_level=None)
             self.lock.execute("BEGIN IMMEDIATE")
 
     def end(self):
-        if self.proxy:
-            self.proxy.open = True
+        if self.line:
+            self.line.open = True
         elif self.lock:
             self.lock.close()
             self.lock = None
@@ -179,8 +145,9 @@ def outage(database, database_url):
     made = Outage(database_url)
     yield made
     made.end()
-    if made.proxy:
-        made.proxy.close()
+    if made.line:
+        made.line.cut()
+        made.line.close()
 
 
 class Desk:
@@ -498,29 +465,6 @@ def test_the_journals_of_the_dead_are_adopted_while_running(database, desks, ali
     assert all(charged == {} for _, charged in alive.posts)
 
 
-def place_of(db, user_id, name):
-    mark = mark_of(name)
-    return find_stored(db, "web-1", user_id, [mark], 1).places.get(mark)
-
-
-@on_sqlite
-def test_what_a_running_call_has_handed_out_is_in_the_store(database, desks, alice, booked):
-    desk = desks().start()
-    calls = {}
-    for name in ("resp_1", "resp_2"):
-        place = StoredAt(mark_of(name), new_ulid(), "f" * 64)
-        calls[name] = desk.open(alice)
-        desk.journal.hand_out(calls[name], alice, 0, Sent(200, stored=place))
-        if name == "resp_2":  # with the record of another call in one batch
-            desk.call(alice)
-        wait_for(lambda name=name, place=place: place_of(database, alice, name) == place)
-    booked(1)
-    desk.journal.close_call(closed(calls["resp_1"], alice, stored=StoredAt(mark_of("resp_1"))))
-    desk.journal.close_call(closed(calls["resp_2"], alice, stored=place))
-    booked(3)
-    assert place_of(database, alice, "resp_1") is None
-
-
 def test_how_far_the_store_is(desks, alice, outage, booked):
     """Told only when all that was written before is there, that of the dead as well."""
     dead = desks()
@@ -556,12 +500,12 @@ def test_an_orphan_that_was_finished_is_only_removed(database, desks, alice, boo
     booked(1)
 
 
-def lose_replies(monkeypatch, replies, module=source_module, of="JournalSource._transact"):
+def lose_replies(monkeypatch, replies):
     """Transactions of batches end with a lost reply: "before" or "after" they were committed."""
-    real = module.transaction
+    real = source_module.transaction
 
     def transact(db, work):
-        is_meant = work.__qualname__.startswith(of)
+        is_meant = work.__qualname__.startswith("JournalSource._transact")
         lost = replies.pop(0) if is_meant and replies else None
         if lost == "before":
             raise OutcomeUnknown("lost before")
@@ -570,7 +514,7 @@ def lose_replies(monkeypatch, replies, module=source_module, of="JournalSource._
             raise OutcomeUnknown("lost after")
         return result
 
-    monkeypatch.setattr(module, "transaction", transact)
+    monkeypatch.setattr(source_module, "transaction", transact)
 
 
 async def test_a_lost_reply_to_commit_books_once(database, desks, alice, monkeypatch, booked):

@@ -201,11 +201,6 @@ def test_a_channel_with_one_of_its_keys():
     assert len(snapshot._memo) == 3
 
 
-def test_the_empty_one_offers_nothing():
-    assert not catalog.EMPTY.serves("default", "gpt-4.1", "chat_completions")
-    assert catalog.EMPTY.version == -1
-
-
 @pytest.mark.databases("sqlite", "mariadb")
 def test_a_price_is_in_force_at_once_whatever_the_clocks_say(
     editor, applied, database, cipher, monkeypatch

@@ -8,7 +8,6 @@ from store.db import partitions
 from store.db.database import discard, execute, is_mysql, open_database
 from store.db.partitions import following_day, keep_ahead, make_days, prune, pruned_before
 from store.values.errors import StoreError, StoreUnavailable
-from store.values.ids import day_at, now_ms
 from tests.support import usage_records
 from tests.support.stores import select
 from tests.support.usage_records import DAY_MS, MONDAY_MS, record_at
@@ -66,15 +65,6 @@ def test_a_large_newest_partition_is_not_split_under_the_writers(mysql, caplog):
     assert "too large" in caplog.text
     assert make_days(mysql, MONDAY, 1, rows_max=3) == [20260105, 20260106]
     assert days_of(mysql) == {MONDAY: 3}
-
-
-def test_the_coming_days_are_kept_ahead(database):
-    keep_ahead(database)
-    keep_ahead(database)
-    if is_mysql(database):
-        today = day_at(now_ms())
-        made = [name for name in partitions._limits(database) if name != "pmax"]
-        assert made[0] in (f"p{today}",) and len(made) == 1 + partitions.AHEAD_DAYS
 
 
 def test_a_busy_table_is_left_for_the_next_try(mysql, another, caplog, monkeypatch):

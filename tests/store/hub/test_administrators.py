@@ -27,10 +27,8 @@ def make(database, name, role="admin", password_hash=HASH):
     User.insert(row).execute(database)
 
 
-DEMOTE = {"role": "member"}
 WAYS = {
-    "demoted": lambda editor, name: editor.change("user", name, DEMOTE),
-    "demoted by a command": lambda editor, name: editor.change("user", name, DEMOTE),
+    "demoted": lambda editor, name: editor.change("user", name, {"role": "member"}),
     "disabled": lambda editor, name: editor.set_enabled("user", name, False),
     "without a password": lambda editor, name: editor.change("user", name, {"password": ""}),
     "removed": lambda editor, name: editor.remove("user", name),

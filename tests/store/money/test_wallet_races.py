@@ -25,8 +25,6 @@ url, pepper, user, verb, texts = sys.argv[1:]
 db = open_database(url)
 verbs = {
     "debit": lambda text: wallet.debit(db, user, wallet.Movement(1, text)),
-    "same": lambda text: wallet.debit(db, user, wallet.Movement(1, "same", text)),
-    "refund": lambda text: wallet.refund(db, text),
     "redeem": lambda text: codes.redeem(db, user, text, [pepper], "cli"),
 }
 wallet.show(db, user)
@@ -35,9 +33,8 @@ sys.stdin.readline()
 done, refused = [], []
 for text in json.loads(texts):
     try:
-        answer = verbs[verb](text)
-        if not getattr(answer, "again", False):
-            done.append(text)
+        verbs[verb](text)
+        done.append(text)
     except Refused as error:
         refused.append(str(error))
 print(json.dumps([done, refused]))
