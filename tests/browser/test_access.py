@@ -2,15 +2,12 @@
 
 import re
 import subprocess
-import time
 
-import pyotp
 import pytest
 from openai import OpenAI
 from playwright.sync_api import expect
 
 from tests.browser.world import PASSWORDS
-from tests.handlers.hub.browser import Browser
 from tests.support.client import wait_until
 from tests.support.gateway import Gateway
 from tests.support.ports import HOST, free_port
@@ -101,20 +98,6 @@ def test_the_first_run_by_keyboard_alone(fresh, open_page, scripted_vendor):
     expect(page.locator("#curl")).to_be_visible()
 
 
-def test_the_first_run_without_a_script(fresh, open_page, scripted_vendor):
-    page = open_page(fresh.hub_url, java_script_enabled=False)
-    page.goto(fresh.link)
-    page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Set password").click()
-    page.get_by_text("Demo, no account").click()
-    page.get_by_label("Base URL").fill(scripted_vendor.url)
-    page.get_by_label("Models").fill("demo-chat")
-    page.get_by_role("button", name="Test models").click()
-    page.get_by_role("button", name="Continue with working models").click()
-    page.get_by_role("button", name="Create key").click()
-    expect(page.locator("#curl")).to_be_visible()
-
-
 def test_signing_in(world, open_page):
     page = open_page(world.hub_url, "phone")
     page.goto("/account")
@@ -129,44 +112,6 @@ def test_signing_in(world, open_page):
     page.keyboard.press("Enter")
     page.wait_for_url("**/account")
     page.said.clear()  # the browser notes the 401
-
-
-def test_one_time_codes_from_set_up_to_sign_in(world, visit, open_page):
-    page = visit("carol", "/account")
-    section = page.locator("section", has=page.get_by_role("heading", name="One-time codes"))
-    section.get_by_label("Your password").fill(PASSWORDS["carol"])
-    section.get_by_role("button", name="Set up codes").click()
-    secret = page.locator("code.break").inner_text()
-    assert page.locator("svg.qr").bounding_box()["width"] > 100
-    page.get_by_label("Code").fill(pyotp.TOTP(secret).at(time.time() - 30))
-    page.get_by_role("button", name="Confirm").click()
-    expect(page.get_by_role("heading", name="Recovery codes")).to_be_visible()
-
-    other = open_page(world.hub_url, "phone")
-    other.goto("/account")
-    other.get_by_label("Name").fill("carol")
-    other.get_by_label("Password").fill(PASSWORDS["carol"])
-    other.keyboard.press("Enter")
-    expect(other.get_by_role("heading", name="One-time code")).to_be_visible()
-    other.keyboard.type(pyotp.TOTP(secret).now())
-    other.keyboard.press("Enter")
-    other.wait_for_url("**/account")
-    world.gateway.run("user", "set", "carol", "totp=off")
-    assert Browser(world.hub_port).sign_in("carol", PASSWORDS["carol"]).status == 303
-
-
-def test_a_token_is_made_copied_and_revoked(visit):
-    page = visit("boss", "/account")
-    page.get_by_label("Purpose").fill("nightly")
-    page.get_by_role("button", name="Create token").click()
-    token = page.locator("code.value").inner_text()
-    assert token.startswith("slt-")
-    page.get_by_role("link", name="I have stored it").click()
-    assert token not in page.content()
-    row = page.get_by_role("row", name=re.compile("nightly"))
-    row.get_by_role("button", name="Revoke").click()
-    expect(page.get_by_text("Token revoked.")).to_be_visible()
-    expect(page.get_by_role("row", name=re.compile("nightly"))).to_have_count(0)
 
 
 def test_one_letter_keys_are_switched_off(visit):

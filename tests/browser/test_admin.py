@@ -38,37 +38,6 @@ def test_a_channel_is_made_tested_switched_off_and_the_audit_log_tells(visit, wo
     assert "sk-secret-of-the-browser" not in page.content()
 
 
-def test_all_channels_are_tested_one_is_copied_and_gets_a_model_from_the_list(visit):
-    page = visit("boss", "/admin/channels")
-    page.get_by_role("button", name="Test all").click()
-    for name in ("anthropic-main", "openai-main"):
-        expect(page.locator(".tested tbody tr").filter(has_text=name)).to_contain_text("Works 200")
-    page.locator("tr.row").get_by_role("link", name="openai-main").click()
-    page.locator("tr.opened").get_by_role("link", name="Copy").click()
-    drawer = page.locator("dialog.drawer")
-    expect(drawer.get_by_label("Name")).to_have_value("openai-main-copy")
-    expect(drawer.get_by_label("Models")).to_have_value("gpt-4.1 = demo-chat")
-    expect(drawer.get_by_label("Upstream keys")).to_have_value("")
-    drawer.get_by_label("Upstream keys").fill("sk-of-the-copy")
-    drawer.get_by_role("button", name="Create").click()
-    expect(page.locator(".toast")).to_contain_text("openai-main-copy created.")
-    page.get_by_role("link", name="openai-main-copy").click()
-    page.get_by_role("link", name="List upstream models").click()
-    expect(drawer).to_contain_text("The upstream lists 2 models")
-    drawer.get_by_role("link", name="Set prices first").first.click()
-    expect(drawer.get_by_label("Name")).to_have_value("demo-large")
-    drawer.get_by_label("Input", exact=True).fill("1")
-    drawer.get_by_label("Output", exact=True).fill("2")
-    drawer.get_by_role("button", name="Create").click()
-    expect(page.locator(".toast")).to_contain_text("demo-large created.")
-    page.goto("/admin/channels/openai-main-copy")
-    page.get_by_role("link", name="List upstream models").click()
-    drawer.get_by_label("demo-large").check()
-    drawer.get_by_role("button", name="Add models").click()
-    expect(page.locator(".toast")).to_contain_text("Models added to openai-main-copy: 1.")
-    expect(page.locator("tr.opened")).to_contain_text("demo-large")
-
-
 def expect_refused(page):
     """The browser tells of the answer 400, and of nothing else."""
     for _ in range(50):

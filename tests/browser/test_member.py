@@ -1,7 +1,6 @@
 """What a member does in a browser before a real gateway: home, channel status, wallet, keys, client
 set-up; and what every page has: navigation, shortcuts, times."""
 
-import json
 import re
 
 import openai
@@ -51,25 +50,6 @@ def test_a_bar_says_its_hour_and_the_name_is_copied(visit, world):
     assert page.evaluate("navigator.clipboard.readText()") == MODEL
 
 
-def test_a_code_is_redeemed_by_keyboard_alone(visit, world):
-    [made] = json.loads(world.gateway.run("code", "create", "--amount", "5", "--json"))
-    page = visit("alice", "/wallet")
-    page.locator("#code").focus()
-    page.keyboard.type(made["code"])
-    page.keyboard.press("Enter")
-    expect(page.get_by_text("This code is worth 5 USD.")).to_be_visible()
-    expect(page.get_by_role("button", name="Redeem 5 USD")).to_be_focused()
-    page.keyboard.press("Enter")
-    expect(page.locator(".toast")).to_contain_text("5 USD redeemed.")
-    expect(page.locator(".ledger tr.row").first).to_contain_text("Redeemed")
-    page.locator("#code").fill(made["code"])
-    page.said.clear()
-    page.get_by_role("button", name="Redeem", exact=True).click()
-    expect(page.locator(".problem")).to_contain_text("was already used")
-    expect(page.locator("#code")).to_be_focused()
-    page.said.clear()  # the browser notes the answer 400
-
-
 def test_the_search_of_a_phone_opens_when_it_is_used(visit):
     page = visit("alice", "/keys", "phone")
     find = page.locator("#find")
@@ -92,17 +72,6 @@ def test_navigation_at_each_width(visit):
     expect(page.locator(".tabs a[href='/usage']")).to_be_visible()
     page.locator(".tabs summary").click()
     expect(page.locator(".tabs a[href='/wallet']")).to_be_visible()
-
-
-def test_the_theme_and_the_language_stay(visit):
-    page = visit("alice")
-    page.keyboard.press("t")
-    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
-    page.locator(".side summary").click()
-    page.get_by_role("button", name="中文").click()
-    expect(page.locator("html")).to_have_attribute("lang", "zh")
-    page.goto("/account")
-    expect(page.locator("html[lang='zh'][data-theme='dark']")).to_be_visible()
 
 
 def test_keys_lead_to_pages_and_show_themselves(visit):
@@ -137,12 +106,6 @@ def make(page, name):
 def leave(page):
     """Says that the secret is stored, so that the page lets go."""
     page.get_by_label("I have stored it").check()
-
-
-def undo(page):
-    """Presses the key, when the page's scripts are there to hear it."""
-    page.wait_for_load_state("load")
-    page.keyboard.press("z")
 
 
 def row(page, name):
@@ -213,16 +176,6 @@ def test_snippets_of_each_client_and_a_test_call(visit):
     expect(page.locator("[data-result]")).to_contain_text("Recorded as")
     assert page.url.endswith("/keys/new")
     leave(page)
-
-
-def test_disabled_and_back_by_the_toast(visit, world):
-    page = visit("carol", "/keys")
-    row(page, "editor").locator("summary").click()
-    page.get_by_role("button", name="Disable").click()
-    expect(row(page, "editor")).to_contain_text("Disabled")
-    expect(page.locator(".toast")).to_contain_text("Key editor disabled")
-    undo(page)
-    expect(page.locator(".head")).to_contain_text("Active")
 
 
 def test_by_keyboard_alone(visit):

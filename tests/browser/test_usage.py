@@ -120,14 +120,3 @@ def test_filters_are_added_from_the_menu(visit, called):
     expect(page.locator(".chip.set")).to_contain_text(MODEL)
     page.go_back()
     expect(page.locator(".chip.set")).to_have_count(0)
-
-
-def test_a_call_on_a_phone_is_not_wider_than_the_window(visit, called):
-    page = visit("alice", "/usage", "phone")
-    see(page, 5)
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    table(page).first.locator("a").click()
-    expect(page.locator("dialog.drawer")).to_be_visible()
-    page.reload()  # the same markup as a page
-    expect(page.locator("article.call")).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

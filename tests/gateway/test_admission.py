@@ -28,11 +28,10 @@ from tests.support.dialects import (
     path_of,
     text_of,
 )
-from tests.support.documents import PRICE, UPSTREAM_KEY, channel
+from tests.support.documents import PRICE, channel
 
 PROXY = "127.0.0.9"  # an address of this machine that counts as a trusted proxy
 LIMIT_BYTES = 1 << 20
-UNKNOWN_KEY = "sk-test-of-nobody-0123456789"
 SECRETS = {
     name: f"sk-test-{name}-0123456789"
     for name in ("disabled", "revoked", "network", "narrow", "chatter", "poor", "banned")
@@ -143,27 +142,6 @@ def check_refused_record(gateway, answer, number, **fields):
 
 # ---- credentials ---------------------------------------------------------------------------------
 
-# Which header decides: tests/handlers/relay/test_admit.py.
-CREDENTIALS = [
-    # (family, query, headers, the refusal or None)
-    (CHAT, "", {"Authorization": f"Bearer {UPSTREAM_KEY}"}, "E03"),
-    (CHAT, "", {"x-api-key": SECRET}, "E01"),
-    (MESSAGES, "", {"Authorization": f"Bearer {UNKNOWN_KEY}", "x-api-key": SECRET}, "E03"),
-    (GENERATE, f"?alt=sse&key={SECRET}&x=1", {}, None),
-    (GENERATE, f"?key={UNKNOWN_KEY}", {"x-goog-api-key": SECRET}, None),
-    (GENERATE, f"?key={UNKNOWN_KEY}", {"Authorization": f"Bearer {SECRET}"}, "E03"),
-]
-
-
-@pytest.mark.parametrize(("family", "query", "headers", "number"), CREDENTIALS)
-def test_the_first_credential_of_a_family_decides_alone(gateway, family, query, headers, number):
-    path = path_of(family, "open-model") + query
-    answer = exchange(gateway.port, "POST", path, headers, ask(family, "open-model"))
-    if number:
-        check_refusal(answer, family, number)
-    else:
-        assert answer.status == 200, answer.body
-
 
 @pytest.mark.parametrize(("name", "number"), [("revoked", "E04"), ("banned", "E04")])
 def test_a_known_key_that_may_not_call_is_recorded_with_the_model(gateway, name, number):
@@ -209,7 +187,7 @@ def test_the_list_shows_exactly_what_the_key_can_call(gateway, family, name):
 def test_a_doubled_path_is_shown_to_the_owner_of_its_key(gateway):
     doubled = "/v1/messages/v1/messages"
     headers = {"x-api-key": SECRET, "User-Agent": "anthropic-python 2.11.0"}
-    for sent in (headers, headers, headers, {"x-api-key": UNKNOWN_KEY}):
+    for sent in (headers, headers, headers, {"x-api-key": "sk-of-nobody-0123456789"}):
         assert gateway.call("POST", doubled, {"model": "open-model"}, sent)[0] == 404
     db, key_id = open_database(gateway.store_url), key_ids(gateway)["main"]
 
@@ -344,19 +322,3 @@ def test_the_clients_own_request_id(gateway, sent, recorded):
     check_ids(answer)
     assert answer.call_id not in (sent, "01ARZ3NDEKTSV4RRFFQ69G5FAV")
     assert gateway.record(answer.call_id)["client_request_id"] == recorded
-
-
-def test_nothing_of_the_clients_head_reaches_the_vendor_but_what_belongs_there(gateway, vendor):
-    vendor.reset()
-    own = {"Cookie": "session=1", "X-Forwarded-For": "203.0.113.7", "X-Api-Key": "sk-other-012345",
-           "User-Agent": "secret-agent/1", "Via": "1.1 proxy", "OpenAI-Organization": "org-mine",
-           "X-Stainless-Os": "Linux", "Proxy-Authorization": "Basic eDp5", "X-Request-Id": "x",
-           "X-Client-Request-Id": "trace-1", "Origin": "http://x"}  # fmt: skip
-    assert call(gateway, MESSAGES, headers={**credentials(MESSAGES), **own}).status == 200
-    (entry,) = vendor.log()
-    allowed = {"host", "authorization", "content-type", "accept", "accept-encoding", "user-agent",
-               "content-length", "anthropic-version"}  # fmt: skip
-    assert set(entry["headers"]) <= allowed, entry["headers"]
-    assert entry["headers"]["authorization"] == f"Bearer {UPSTREAM_KEY}"
-    assert "secret-agent" not in entry["headers"].get("user-agent", "")
-    assert SECRET not in json.dumps(entry)

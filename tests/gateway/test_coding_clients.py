@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from demo.messages import sign_thought
 from tests.support import dialects
 from tests.support.client import data_of, exchange
 from tests.support.documents import UPSTREAM_KEY, channel, document
@@ -161,42 +160,6 @@ def test_a_megabyte_of_tools(gateway, vendor, client, is_packed):
     coding = {"Content-Encoding": "gzip"} if is_packed else {}
     dialects.check_whole_stream(replace(request, body=body).send(gateway, **coding))
     assert "content-encoding" not in arrived(vendor, request.body)["headers"]
-
-
-TURNS = {
-    CLAUDE: [
-        {"role": "assistant", "content": [
-            {"type": "thinking", "thinking": "Read it.", "signature": sign_thought("Read it.")},
-            {"type": "tool_use", "id": "toolu_01A", "name": "Tool_0",
-             "input": {"file_path": "/tmp/a"}},
-            {"type": "tool_use", "id": "toolu_01B", "name": "Tool_1",
-             "input": {"file_path": "/tmp/b"}}]},
-        {"role": "user", "content": [
-            {"type": "tool_result", "tool_use_id": "toolu_01A", "content": "1\tfirst line"},
-            {"type": "tool_result", "tool_use_id": "toolu_01B", "is_error": True,
-             "content": [{"type": "text", "text": "no such file"}],
-             "cache_control": {"type": "ephemeral"}}]},
-    ],
-    GEMINI: [
-        {"parts": [
-            {"functionCall": {"name": "tool_0", "args": {"file_path": "/tmp/a"}},
-             "thoughtSignature": "skip_thought_signature_validator"},
-            {"functionCall": {"name": "tool_1", "args": {"file_path": "/tmp/b"}}}],
-         "role": "model"},
-        {"parts": [
-            {"functionResponse": {"name": "tool_0", "response": {"output": "first line"}}},
-            {"functionResponse": {"name": "tool_1", "response": {"error": "no such file"}}}],
-         "role": "user"},
-    ],
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("client", TURNS)
-def test_a_turn_with_the_results_of_tools(gateway, vendor, client):
-    vendor.reset()
-    request = request_of(client, turns=TURNS[client])
-    dialects.check_whole_stream(request.send(gateway))
-    arrived(vendor, request.body, MODEL_OF[client])
 
 
 def test_codex_brings_back_what_it_was_given(gateway, vendor):

@@ -150,13 +150,6 @@ def test_a_mistake_of_an_nginx_is_named(proxied, mistake):
         assert any("one by one" in one["message"] for one in found["stream"])
 
 
-def test_an_address_with_the_version_at_its_end(proxied):
-    _, found = proxied(TUNED, url_path="/v1")
-    assert bad(found).keys() == {"url"}
-    assert "ends with /v1" in bad(found)["url"]
-    assert {one["state"] for one in found["stream"]} == {"ok"}
-
-
 def test_a_key_that_nobody_has(gateway):
     _, found = doctor(gateway, f"http://{HOST}:{gateway.port}", "sk-that-nobody-has-123")
     assert "the key is refused: invalid_api_key" in bad(found)["stream"]

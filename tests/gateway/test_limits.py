@@ -25,11 +25,6 @@ CROWD = 500
 ENDLESS = "[[demo ms=1000 chunks=900]]"
 SHORT = "[[demo ms=50 chunks=10]]"
 STALL = "[[demo stall_before_head]]"
-KINDS, WORDS = ("requests", "tokens"), ("limit", "remaining", "reset")
-LIMITS_OF = {
-    dialects.CHAT: [f"x-ratelimit-{word}-{kind}" for kind in KINDS for word in WORDS],
-    dialects.MESSAGES: [f"anthropic-ratelimit-{kind}-{word}" for kind in KINDS for word in WORDS],
-}
 OUTS = [  # how an attempt fails, and whether the call streams
     *(("status=500", False), ("reset_before_head", False), ("cut=3", True))
 ]
@@ -43,26 +38,19 @@ PHASES = (
 )
 
 
-def dashed(family):
-    return family.replace("_", "-")
-
-
-TWO_KEYS, SOME_KEYS = ["sk-up-1", "sk-up-2"], [f"sk-up-{number}" for number in range(4)]
+TWO_KEYS = ["sk-up-1", "sk-up-2"]
 # model: the channels that serve it, highest priority first
 PLACES = {
-    **{f"free-{dashed(family)}": [{}] for family in LIMITS_OF},
-    "crowd-keys": [{"keys": SOME_KEYS, "key_concurrency": 12, "concurrency": 50}],
+    "free": [{}],
     "left": [{"concurrency": 100}],
     "killed": [{"concurrency": 30, "keys": TWO_KEYS, "key_concurrency": 20}],
     "spill-keys": [{"keys": TWO_KEYS, "key_rpm": 2}, {}],
     "one": [{"concurrency": 1, "rpm": 1000, "tpm": 10**6}],
     **{f"out-{number}": [{"concurrency": 1}] for number in range(len(OUTS))},
     "tokens-keys": [{"keys": TWO_KEYS, "key_tpm": 4000}],
-    "late": [{"rpm": 1}],
-    "costly": [{"rpm": 1}],
     "changed": [{"rpm": 1}],
 }
-FREE = "free-chat-completions"
+FREE = "free"
 # Users of their own with one key, and its limits
 LIMITS = {
     "many": {"rpm": 200},
@@ -72,22 +60,15 @@ LIMITS = {
     "one": {"concurrency": 1},
     "tokens": {"tpm": 3000},
     "changed": {"rpm": 1},
-    "own-rpm": {"rpm": 1},
-    **{f"told-{dashed(family)}": {"rpm": 2, "tpm": 10**6} for family in LIMITS_OF},
-    "counts": {"rpm": 1, "concurrency": 1},
 }
 GROUPS = {"few": {"rpm": 3}, "swapped": {"concurrency": 1}, "left": {"concurrency": 100}}
 USERS = {"user-rpm": {"rpm": 4}, "user-tpm": {"tpm": 10**6}, "user-calls": {"concurrency": 1}}
 
 
-def family_of(place):
-    return next((f for f in dialects.ALL if place.endswith("-" + dashed(f))), dialects.CHAT)
-
-
 def channels_of(place, url):
     for number, fields in enumerate(PLACES[place]):
         more = {"priority": -number, "groups": ["all", *GROUPS], **fields}
-        yield channel(f"{place}-{number}", family_of(place), url, {place: "demo-small"}, **more)
+        yield channel(f"{place}-{number}", dialects.CHAT, url, {place: "demo-small"}, **more)
 
 
 def user_of_two_keys(name, **limits):
@@ -111,19 +92,14 @@ def gateway(launch, vendor):
     people = [owners([name], CREDIT, **limits) for name, limits in LIMITS.items()]
     people += [owners([f"{group}-1", f"{group}-2"], CREDIT, group=group) for group in GROUPS]
     people += [user_of_two_keys(name, **limits) for name, limits in USERS.items()]
-    people += [owners(["pauper"], "0", rpm=1)]
     return launch(joined(whole, *people), {"server.workers": 2, "upstream.commit_after_s": 0})
 
 
 def request_of(who, place, prompt, stream, **more):
     """(path, headers, body) of a call by the key of somebody, if not by that without limits."""
-    family = family_of(place)
-    headers = dialects.credentials(family, secret_of(who)) if who else dialects.credentials(family)
-    return (
-        dialects.path_of(family, place, stream),
-        headers,
-        dialects.ask(family, place, prompt, stream, **more),
-    )
+    key = (secret_of(who),) if who else ()
+    body = dialects.ask(dialects.CHAT, place, prompt, stream, **more)
+    return dialects.PATHS[dialects.CHAT], dialects.credentials(dialects.CHAT, *key), body
 
 
 def call(gateway, who=None, place=FREE, prompt="Say something.", *, stream=False, **more):
@@ -133,13 +109,6 @@ def call(gateway, who=None, place=FREE, prompt="Say something.", *, stream=False
 
 def statuses_of(gateway, who=None, place=FREE, times=6):
     return [call(gateway, who, place).status for _ in range(times)]
-
-
-def count(gateway, who, place):
-    body = dialects.ask(dialects.MESSAGES, place)
-    del body["max_tokens"]
-    headers = dialects.credentials(dialects.MESSAGES, secret_of(who))
-    return exchange(gateway.port, "POST", "/v1/messages/count_tokens", headers, body)
 
 
 def send(gateway, who=None, place=FREE, prompt=ENDLESS, *, stream=True):
@@ -213,19 +182,6 @@ def test_running_calls_are_exact_over_two_workers(gateway):
     check_free_refusal(gateway.record(answer.call_id))
 
 
-def test_every_upstream_key_is_used_to_its_limit_over_two_workers(gateway, vendor):
-    assert wait_until(lambda: gateway_calls(gateway) == 0)
-    vendor.reset()
-    with running(gateway, 200, place="crowd-keys") as (streams, refused):
-        assert (len(streams), len(refused)) == (48, 152)
-        used = Counter(entry["headers"]["authorization"] for entry in vendor.log())
-        assert used == {f"Bearer {key}": 12 for key in SOME_KEYS}
-        asked = who_serves(gateway, *streams, *(one for one, _ in refused))
-        assert set(asked) == set(gateway.worker_pids())
-    dialects.check_refusal(refused[0][1], dialects.CHAT, "E09")
-    assert wait_until(lambda: call(gateway, place="crowd-keys").status == 200)
-
-
 # ---- passed over ---------------------------------------------------------------------------------
 
 
@@ -236,20 +192,6 @@ def test_what_is_full_is_passed_over_and_nothing_is_held_against_it(gateway):
     served = Counter(attempt["channel"] for [attempt] in attempts)  # each was asked once
     assert served == {"spill-keys-0": 4, "spill-keys-1": 8}
     assert "channel spill-keys-0" not in gateway.log()
-
-
-def test_what_is_refused_costs_nothing_of_other_limits(gateway):
-    """By a full channel: the key's own; for want of money: the channel's and the key's."""
-    assert call(gateway, place="late").status == 200
-    for _ in range(3):
-        check_full(call(gateway, "own-rpm", "late"))
-        dialects.check_refusal(call(gateway, "pauper", "costly"), dialects.CHAT, "E18")
-        dialects.check_refusal(call(gateway, "killed-rpm", "nobodys"), dialects.CHAT, "E08")
-        dialects.check_refusal(call(gateway, "killed-rpm", messages=7), dialects.CHAT, "E12")
-    assert statuses_of(gateway, "own-rpm", times=2) == [200, 429]
-    assert statuses_of(gateway, place="costly", times=2) == [200, 503]
-    assert call(gateway, "pauper").status == 200
-    check_wait(call(gateway, "pauper", "costly"), dialects.CHAT, 60)
 
 
 # ---- given back ----------------------------------------------------------------------------------
@@ -339,35 +281,6 @@ def test_tokens_of_keys_and_channels_are_settled_by_usage(gateway, who, place):
     else:
         message = check_wait(refused, dialects.CHAT, 60, within_s=59)
         assert message.startswith("Rate limit reached: 3000 tokens per minute. Try again in ")
-
-
-# ---- what a client sees --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("family", "stream"), [(dialects.CHAT, True), (dialects.MESSAGES, False)])
-def test_a_client_is_told_its_limits_in_its_dialect(gateway, family, stream):
-    who, place = f"told-{dashed(family)}", f"free-{dashed(family)}"
-    answers = [call(gateway, who, place, stream=stream) for _ in range(3)]
-    assert [answer.status for answer in answers] == [200, 200, 429]
-    message = check_wait(answers[2], family, 30)
-    assert message.startswith("Rate limit reached: 2 requests per minute. Try again in ")
-    for answer, left in zip(answers, ("1", "0", "0"), strict=True):
-        shown = {n: value for n, value in answer.headers.items() if "ratelimit" in n}
-        assert sorted(shown) == sorted(LIMITS_OF[family])
-        known = dict(zip(LIMITS_OF[family], ("2", left, None, "1000000"), strict=False))
-        assert {n: shown[n] for n, value in known.items() if value} == {
-            n: value for n, value in known.items() if value
-        }
-
-
-def test_counting_calls_have_a_class_of_their_own(gateway):
-    place = f"free-{dashed(dialects.MESSAGES)}"
-    with send(gateway, "counts", place) as connection:
-        assert connection.read_head().status == 200
-        answer = count(gateway, "counts", place)
-        assert answer.status == 200, answer.body
-        check_wait(count(gateway, "counts", place), dialects.MESSAGES, 60)
-        check_wait(call(gateway, "counts", place), dialects.MESSAGES, 60)
 
 
 # ---- groups, users, and changes ------------------------------------------------------------------

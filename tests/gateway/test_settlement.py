@@ -16,11 +16,9 @@ from decimal import Decimal
 
 import pytest
 
-from tests.support.chat_streams import chat_stream, thought
-from tests.support.client import Connection, encode_head, events, exchange, wait_until
+from tests.support.client import Connection, encode_head, events, wait_until
 from tests.support.dialects import (
     ALL,
-    CHAT,
     GENERATE,
     MAX_TOKENS,
     MESSAGES,
@@ -36,7 +34,6 @@ from tests.support.dialects import (
 )
 from tests.support.documents import PRICE, channel
 from tests.support.journal import marked
-from tests.support.upstream import STREAM_HEAD, RawUpstream
 from tests.support.wallets import Wallets, check_charged, check_free, joined, owners, secret_of
 
 CREDIT = "12.345678901"
@@ -249,10 +246,9 @@ def whole_events(body):
 
 
 @pytest.fixture(scope="module")
-def played(launch, vendor, slow):
+def played(launch, vendor):
     """All cases, played beside each other."""
-    document = joined(content(CASES, vendor), leavers(vendor, slow))
-    gateway = launch(document, SETTINGS, follow=False, shared=False)
+    gateway = launch(content(CASES, vendor), SETTINGS, follow=False, shared=False)
     with ThreadPoolExecutor(CALLS_AT_ONCE) as pool:
         running = {case.name: pool.submit(play, gateway.port, case) for case in CASES}
         answers = {name: one.result() for name, one in running.items()}
@@ -339,91 +335,6 @@ def bound_of(case):
         PRICE["output"]
     )
     return tokens / 10**6
-
-
-def records_of(gateway, who, number):
-    records = wait_until(lambda: all_of(gateway, number, user=who), 10, step_s=0.2)
-    assert records, f"not {number} records of {who}"
-    return records
-
-
-# ---- clients that leave before an answer: what the vendor has to work on counts ------------------
-
-RICH = "1000"
-SLOW, SILENT_MODEL = "slow", "silent"
-WORDS = "word " * 1000
-
-
-@pytest.fixture(scope="module")
-def slow():
-    """A vendor whose bytes the test sends itself."""
-    with RawUpstream() as upstream:
-        yield upstream
-
-
-def leavers(vendor, slow):
-    """Owners of calls that are left, and their models."""
-    silent = {SILENT_MODEL: "script.stall_before_head"}
-    made = {
-        "model": [{"name": name, "price": PRICE} for name in (SLOW, SILENT_MODEL)],
-        "channel": [
-            channel(SLOW, CHAT, slow.url, {SLOW: "m"}),
-            channel(SILENT_MODEL, CHAT, vendor.url, silent),
-        ],
-    }
-    people = owners(["quick", "quicker"], RICH)
-    return joined(made, people, owners(["tight"], CREDIT, tpm=3000))
-
-
-@contextlib.contextmanager
-def chatting(gateway, who, model, prompt="Say something.", stream=False):
-    """A call of chat completions whose client leaves in the end."""
-    with Connection(gateway.port) as connection:
-        headers = credentials(CHAT, secret_of(who))
-        connection.request("POST", path_of(CHAT, model), headers, ask(CHAT, model, prompt, stream))
-        yield connection
-        connection.reset()
-
-
-def check_only(played, who, **fields):
-    """The only record of an owner, which the wallet has paid."""
-    (record,) = records_of(played.gateway, who, 1)
-    assert {name: record[name] for name in fields} == fields
-    played.wallets.check(who, RICH, [record])
-    return record
-
-
-def test_dropped_calls_use_up_the_limit_of_tokens(played):
-    for _ in range(3):
-        with chatting(played.gateway, "tight", SILENT_MODEL, WORDS):
-            time.sleep(0.3)
-    body, headers = ask(CHAT, SILENT_MODEL, WORDS), credentials(CHAT, secret_of("tight"))
-    answer = exchange(played.gateway.port, "POST", path_of(CHAT, SILENT_MODEL), headers, body)
-    assert answer.status == 429 and b"tokens per minute. Try again in" in answer.body
-
-
-@pytest.mark.parametrize(("who", "reports"), [("quick", True), ("quicker", False)])
-def test_who_leaves_with_the_last_word_pays_for_what_was_not_seen(played, slow, who, reports):
-    """Chat completions report usage, and reasoning, in an event behind the end of the text."""
-    text, finish, usage, done = chat_stream([thought(CHAT, 9, 50, 5000)])
-    with chatting(played.gateway, who, SLOW, stream=True) as connection:
-        peer = slow.accept()
-        peer.send(STREAM_HEAD)
-        peer.chunk(text)
-        peer.chunk(finish)
-        answer = connection.read_head()
-        while b'"stop"' not in answer.body:
-            answer.pieces.append(connection.read_chunk())
-    time.sleep(0.1)
-    if reports:
-        peer.chunk(usage + done)
-        counts = {"input_tokens": 9, "output_tokens": 50, "reasoning_tokens": 5000}
-        check_only(played, who, outcome=GONE, usage_source="reported", **counts)
-    else:  # it is not waited for
-        counts = {"output_tokens": 50, "reasoning_tokens": 0}
-        record = check_only(played, who, outcome=GONE, usage_source="estimated", **counts)
-        assert record["duration_ms"] < 5000
-    peer.close()
 
 
 # ---- drained and killed --------------------------------------------------------------------------

@@ -107,36 +107,6 @@ def test_only_the_models_name_differs_in_an_answer_and_a_stream(gateway, family)
     assert {name: answer.headers[name].partition(";")[0] for name in headers} == headers
 
 
-@pytest.mark.parametrize("shown", [False, True])
-def test_usage_of_chat_streams_is_asked_for_and_shown_to_who_asks(gateway, vendor, shown):
-    vendor.reset()
-    body = dialects.ask(dialects.CHAT, SAMPLE_MODEL, "[[demo ms=0]]", stream=True)
-    options = {"include_usage": True}
-    sent = {**body, "stream_options": options} if shown else body
-    answer = post(gateway, dialects.CHAT, json.dumps(sent).encode())
-    chunks = [client.data_of(event) for event in dialects.check_whole_stream(answer)[:-1]]
-    (entry,) = vendor.log()
-    assert json.loads(entry["body"]) == {**body, "stream_options": options}
-    record = gateway.record(answer.call_id)
-    assert record["usage_source"] == "reported" and record["output_tokens"] > 0
-    counts = [chunk["usage"]["completion_tokens"] for chunk in chunks if not chunk["choices"]]
-    assert counts == ([record["output_tokens"]] if shown else [])
-
-
-# ---- the JSON array of generate_content ----------------------------------------------------------
-
-
-def test_an_array_passes_byte_for_byte_but_for_the_models_name(gateway):
-    body = dialects.ask(dialects.GENERATE, PUBLIC, "[[demo sample=text_stream_array ms=0 split=7]]")
-    answer = post(gateway, dialects.GENERATE, body, PUBLIC, stream=True, array=True)
-    assert answer.status == 200 and answer.whole
-    assert answer.headers["content-type"].startswith("application/json")
-    assert answer.body == sample(dialects.GENERATE, "text_stream_array", "json", PUBLIC)
-    record = gateway.record(answer.call_id)
-    assert record["outcome"] == "ok" and record["output_tokens"] == 11 and record["stream"]
-    assert record["endpoint"] == "/v1beta/models/{model}:streamGenerateContent"
-
-
 # ---- straight through, heartbeats, commits -------------------------------------------------------
 
 

@@ -1,7 +1,7 @@
 """Who pays for a call: plans, wallets and limits of keys, as records, wallets and commands show it.
 
 Each test has people of its own. There is one worker, so that what is left to whom is known to the
-last digit; several workers are the matter of test_shared_quotas.
+last digit; several workers are the matter of test_shared_wallet.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ import pytest
 
 from store.values.pricing import format_money, parse_money
 from tests.support import coins, dialects
-from tests.support.client import Connection, exchange
+from tests.support.client import Connection
 from tests.support.wallets import Wallets, cost_of, joined, secret_of
 
 ACTS_WITHIN_S = 3  # 2 are promised
@@ -57,13 +57,9 @@ def people():
         coins.person("no-plan", "10", "plan_only"),
         coins.person("split", "10", plans={"split": {"quota": TINY}}),
         coins.person("nearly-empty", "0.0010"),
-        coins.person("limited", "10", plans={"small": {"quota": "1.5"}}, limit="2.5"),
-        coins.person("all-used", "0", "plan_only", {"used": {"quota": "0.5"}}, limit="0.5"),
         coins.person("removed", "10", plans={"removed": {}}, limit="5"),
         *(coins.person(name, plans=case.plans, **case.fields) for name, case in CHANGES.items()),
     ]  # fmt: skip
-    other = {"user": "limited", "name": "other", "group": "all", "secret": secret_of("limited-2")}
-    made.append({"key": [other]})
     return joined(*made)
 
 
@@ -263,32 +259,6 @@ def test_a_wallet_with_too_little_says_what_is_left_and_what_is_needed(gateway):
         " 1 USD. Add balance in the API Hub."
     )
     assert gateway.record(answer.call_id)["error_message"] == message
-
-
-def test_what_costs_nothing_passes_when_everything_is_used_up(gateway):
-    assert coins.paid(gateway, "all-used", family=dialects.MESSAGES) == "E19"
-    assert coins.paid(gateway, "all-used", family=dialects.MESSAGES, model=coins.FREE) == []
-    body = dialects.ask(dialects.MESSAGES, coins.COIN)
-    del body["max_tokens"]
-    headers = dialects.credentials(dialects.MESSAGES, secret_of("all-used"))
-    answer = exchange(gateway.port, "POST", "/v1/messages/count_tokens", headers, body)
-    assert answer.status == 200, answer.body
-    assert coins.charges_of(gateway.record(answer.call_id)) == []
-
-
-# ---- limits of keys ------------------------------------------------------------------------------
-
-
-def test_a_limit_counts_what_plan_and_wallet_pay(gateway):
-    split = [coins.of_plan("small", "0.5"), ("wallet", "0.5")]
-    expected = [[coins.of_plan("small")], split, "E19"]
-    assert [coins.paid(gateway, "limited") for _ in expected] == expected
-    listed = {key["name"]: key for key in json.loads(gateway.run("key", "list", "--json"))
-              if key["user"] == "limited"}  # fmt: skip
-    assert (listed["main"]["spent"], listed["other"]["spent"]) == ("2", None)
-    assert balance(gateway, "limited") == "9.5"
-    # Another key of the user has no limit.
-    assert coins.paid(gateway, "limited-2") == [coins.WALLET]
 
 
 # ---- the books -----------------------------------------------------------------------------------

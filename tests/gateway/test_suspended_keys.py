@@ -11,9 +11,9 @@ import pytest
 from adapters.faults import CODES, Condition
 from handlers.relay.routing.breaker import CONSECUTIVE_FAULTS
 from tests.support.client import exchange, wait_until
-from tests.support.dialects import CHAT, MESSAGES, SECRET, ask, credentials, path_of
+from tests.support.dialects import CHAT, SECRET, ask, credentials, path_of
 from tests.support.documents import channel, document
-from tests.support.echo import ANSWER, ERROR, Echo, answer_of
+from tests.support.echo import ANSWER, ERROR
 from tests.support.metrics import scrape
 from tests.support.switched import LIST, WRONG, Vendor
 
@@ -55,11 +55,8 @@ def content(vendors, places):
 
 
 @pytest.fixture(scope="module")
-def gateway(launch, vendors, inside):
-    alone = content(vendors, PLACES[:-1])
-    for kind, objects in inside.items():
-        alone[kind] += objects
-    return launch(alone)
+def gateway(launch, vendors):
+    return launch(content(vendors, PLACES[:-1]))
 
 
 def call(gateway, place, prompt=None, secret=SECRET):
@@ -134,82 +131,6 @@ def test_a_key_that_is_refused_as_such_is_suspended(gateway, vendors, place):
     [line], [key] = suspended(gateway, place), shown(gateway, place)
     assert "upstream_key=1/2" in line and "sk-" not in line
     assert f"upstream status {status}" in key["reason"]
-
-
-# ---- inside of an answer with status 200 ---------------------------------------------------------
-
-OPENAI = {"error": {"message": "no", "type": "invalid_request_error", "code": "invalid_api_key"}}
-# family: how it answers, and with what; each other family reads its own errors in tests/adapters
-INSIDE = {
-    CHAT: ("plain", OPENAI),
-    MESSAGES: (
-        "streamed",
-        {"type": "error", "error": {"type": "authentication_error", "message": "no"}},
-    ),
-}
-# Before an answer is accepted it may say itself how long it is not to be asked.
-BUSY = {"error": {"type": "overloaded_error", "message": "busy"}}
-
-
-def answering(error, how, is_good, **headers):
-    """What an upstream answers to a call; its list of models is open to a good key alone."""
-    body, kind = json.dumps(error).encode(), "application/json"
-    if how == "streamed":
-        body, kind = b"data: %b\n\n" % body, "text/event-stream"
-    listed = answer_of(200 if is_good else 401, {})
-    data = answer_of(200, body, kind, **headers)
-    return lambda request: listed if request.startswith("GET ") else data
-
-
-@pytest.fixture(scope="module")
-def inside(vendor):
-    """Models and channels of upstreams whose every answer has an error in it, and of good ones."""
-    made = {"model": [], "channel": []}
-    with contextlib.ExitStack() as stack:
-
-        def serve(name, family, answer):
-            upstream = stack.enter_context(contextlib.closing(Echo()))
-            upstream.answer = answer
-            parts = document(
-                [name],
-                [channel(f"bad-{name}", family, upstream.url, {name: "demo-small"},
-                         priority=9, keys=["sk-bad"]),
-                 channel(f"good-{name}", family, vendor.url, {name: "demo-small"})],
-            )  # fmt: skip
-            for kind, objects in made.items():
-                objects += parts[kind]
-
-        for family, (how, error) in INSIDE.items():
-            serve(f"{family}-{how}", family, answering(error, how, False))
-        serve("busy-streamed", CHAT, answering(BUSY, "streamed", True, Retry_After=30))
-        yield made
-
-
-def attempts_inside(gateway, family, model, how):
-    stream = how == "streamed"
-    body, path = ask(family, model, stream=stream), path_of(family, model, stream)
-    answer = exchange(gateway.port, "POST", path, credentials(family), body)
-    assert answer.status == 200 and answer.whole, answer.body
-    return gateway.record(answer.call_id)["attempts"]
-
-
-@pytest.mark.parametrize("family", INSIDE)
-def test_a_key_refused_inside_an_answer_is_suspended_when_the_list_refuses_it_too(gateway, family):
-    how, _ = INSIDE[family]
-    model = f"{family}-{how}"
-    first = attempts_inside(gateway, family, model, how)
-    assert wait_until(lambda: suspended(gateway, f"bad-{model}"))
-    others = [attempts_inside(gateway, family, model, how) for _ in range(3)]
-    tried = [(one["channel"], one["status"], one["error"]) for one in first]
-    assert tried == [(f"bad-{model}", 200, MISCONFIGURED), (f"good-{model}", 200, None)]
-    assert [[one["channel"] for one in attempts] for attempts in others] == [[f"good-{model}"]] * 3
-    assert len(suspended(gateway, f"bad-{model}")) == 1
-    assert "sk-bad" not in gateway.log()
-
-
-def test_a_wait_that_is_told_with_an_error_inside_is_obeyed(gateway):
-    counts = [len(attempts_inside(gateway, CHAT, "busy-streamed", "streamed")) for _ in range(4)]
-    assert counts == [2, 1, 1, 1]
 
 
 # ---- all workers and nodes -----------------------------------------------------------------------
