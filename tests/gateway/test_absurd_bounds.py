@@ -134,9 +134,6 @@ def test_a_call_is_counted_better_before_it_is_refused(gateway, wallets):
     )
 
 
-# ---- input that is more than a limit allows in a minute ------------------------------------------
-
-
 def test_the_books_are_right_after_all_that(gateway, answered):
     assert wait_until(lambda: len(gateway.usage()) >= len(CASES), step_s=0.3)
     gateway.run("usage", "verify")

@@ -309,16 +309,3 @@ def test_a_key_of_a_network(gateway, source, forwarded, status):
     assert answer.status == status
     client_ip = forwarded if source == PROXY else source
     assert gateway.record(answer.call_id)["client_ip"] == client_ip
-
-
-@pytest.mark.parametrize(
-    ("sent", "recorded"),
-    [("trace-1.2:3/~!", "trace-1.2:3/~!"), ("c" * 129, None), ("with blank", None), ("\xfc", None)],
-)  # fmt: skip
-def test_the_clients_own_request_id(gateway, sent, recorded):
-    headers = {**credentials(), "X-Client-Request-Id": sent,
-               "X-Request-Id": "01ARZ3NDEKTSV4RRFFQ69G5FAV"}  # fmt: skip
-    answer = call(gateway, headers=headers)
-    check_ids(answer)
-    assert answer.call_id not in (sent, "01ARZ3NDEKTSV4RRFFQ69G5FAV")
-    assert gateway.record(answer.call_id)["client_request_id"] == recorded

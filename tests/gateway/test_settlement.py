@@ -16,9 +16,11 @@ from decimal import Decimal
 
 import pytest
 
+from tests.support.chat_streams import chat_stream, thought
 from tests.support.client import Connection, encode_head, events, wait_until
 from tests.support.dialects import (
     ALL,
+    CHAT,
     GENERATE,
     MAX_TOKENS,
     MESSAGES,
@@ -34,6 +36,7 @@ from tests.support.dialects import (
 )
 from tests.support.documents import PRICE, channel
 from tests.support.journal import marked
+from tests.support.upstream import STREAM_HEAD, RawUpstream
 from tests.support.wallets import Wallets, check_charged, check_free, joined, owners, secret_of
 
 CREDIT = "12.345678901"
@@ -246,9 +249,14 @@ def whole_events(body):
 
 
 @pytest.fixture(scope="module")
-def played(launch, vendor):
+def played(launch, vendor, slow):
     """All cases, played beside each other."""
-    gateway = launch(content(CASES, vendor), SETTINGS, follow=False, shared=False)
+    late = {
+        "model": [{"name": name, "price": PRICE} for name in LATE],
+        "channel": [channel("slow", CHAT, slow.url, dict.fromkeys(LATE, "m"))],
+    }
+    document = joined(content(CASES, vendor), late, owners([*LATE], CREDIT))
+    gateway = launch(document, SETTINGS, follow=False, shared=False)
     with ThreadPoolExecutor(CALLS_AT_ONCE) as pool:
         running = {case.name: pool.submit(play, gateway.port, case) for case in CASES}
         answers = {name: one.result() for name, one in running.items()}
@@ -335,6 +343,45 @@ def bound_of(case):
         PRICE["output"]
     )
     return tokens / 10**6
+
+
+# ---- clients that leave with the last word -------------------------------------------------------
+
+LATE = {"quick": True, "quicker": False}  # owner and model of a call: whether its vendor reports
+
+
+@pytest.fixture(scope="module")
+def slow():
+    """A vendor whose bytes the test sends itself."""
+    with RawUpstream() as upstream:
+        yield upstream
+
+
+@pytest.mark.parametrize(("who", "reports"), LATE.items())
+def test_who_leaves_with_the_last_word_pays_for_what_was_not_seen(played, slow, who, reports):
+    """Chat completions report usage, and reasoning, in an event behind the end of the text."""
+    text, finish, usage, done = chat_stream([thought(CHAT, 9, 50, 5000)])
+    with Connection(played.gateway.port) as connection:
+        headers, body = credentials(CHAT, secret_of(who)), ask(CHAT, who, stream=True)
+        connection.request("POST", path_of(CHAT, who), headers, body)
+        peer = slow.accept()
+        peer.send(STREAM_HEAD)
+        peer.chunk(text)
+        peer.chunk(finish)
+        answer = connection.read_head()
+        while b'"stop"' not in answer.body:
+            answer.pieces.append(connection.read_chunk())
+        connection.reset()
+    time.sleep(0.1)
+    if reports:
+        peer.chunk(usage + done)
+    [record] = wait_until(lambda: all_of(played.gateway, 1, user=who), 10, step_s=0.2)
+    assert record["outcome"] == GONE and record["output_tokens"] == 50
+    source = ("reported", 5000) if reports else ("estimated", 0)
+    assert (record["usage_source"], record["reasoning_tokens"]) == source
+    assert record["duration_ms"] < 5000  # it is not waited for long
+    played.wallets.check(who, CREDIT, [record])
+    peer.close()
 
 
 # ---- drained and killed --------------------------------------------------------------------------
