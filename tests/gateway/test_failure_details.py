@@ -77,7 +77,7 @@ def gateway(launch, expired, changing, dead_port):
             upstream.answer = answer
             channels.append(channel(name, CHAT, upstream.url, {name: "up"}))
         incomplete = [f"incomplete-{number}" for number in ("201-0", "201-8", "202-2", "204-0")]
-        for name in ("changing", "echoing", "breaking", *incomplete):
+        for name in ("changing", "echoing", "breaking", "busy", *incomplete):
             channels.append(channel(name, CHAT, changing.url, {name: "up"}))
         models = [one["name"] for one in channels]
         yield launch(document(models, channels))
@@ -162,6 +162,18 @@ def test_a_stream_that_breaks_says_how(gateway, changing):
     assert UPSTREAM_KEY.encode() not in answer.body
     [line] = lines_about(gateway, "breaking")  # what was asked is forgotten: no words are logged
     assert line.endswith(f"error=upstream_overloaded request_id={answer.call_id}")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_wait_in_the_head_of_an_answer_with_an_error_inside_is_passed_on(
+    gateway, changing, stream
+):
+    body = json.dumps({"error": {"message": "busy", "type": "overloaded_error"}}).encode()
+    kind = "text/event-stream" if stream else "application/json"
+    data = b"data: %b\n\n" % body if stream else body
+    changing.answer = answer_of(200, data, kind, retry_after=9)
+    answer, _ = call(gateway, "busy", stream=stream)
+    assert (answer.status, answer.headers["retry-after"]) == (503, "9")
 
 
 def test_the_first_failure_after_a_success_is_logged_and_no_other(gateway, changing):
