@@ -123,9 +123,10 @@ def _running(loaded: Loaded) -> list[Finding]:
     journal = Path(loaded.settings.journal.dir)
     findings = []
     if parked := parked_in(journal):
-        remedy = "lists them with the reason; move it away when that is settled"
         message = f"{parked} damaged lines or refused records are parked"
-        findings.append(warning("journal", message, f"{journal}/parked.ndjson {remedy}"))
+        listing = f"{journal}/parked.ndjson"
+        remedy = f"{listing} lists them with the reason; move it away when that is settled"
+        findings.append(warning("journal", message, remedy))
     try:
         status = ask_status(loaded)
     except Refused as error:

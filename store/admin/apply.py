@@ -249,7 +249,7 @@ class Editor:
             state = load(self._db, owner_id)
             steps = plan(state)
             if any(step.kind == "user" for step in steps):
-                with administrators.kept(self._db):
+                with administrators.keep_one(self._db):
                     return self._execute(state, steps)
             return self._execute(state, steps)
 

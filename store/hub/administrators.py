@@ -1,7 +1,7 @@
 """Administrators who can sign in: with the first one the first run ends, and the last one stays.
 
 Can sign in: enabled, with a password or an account of an OpenID provider. Everything that changes
-who these are goes through `kept`.
+who these are goes through `keep_one`.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def exist(db: peewee.Database) -> bool:
 
 
 @contextmanager
-def kept(db: peewee.Database) -> Iterator[None]:
+def keep_one(db: peewee.Database) -> Iterator[None]:
     """Surround a change of users or of their ways in, inside its transaction.
 
     Changes are made one after another. Raises Refused, and nothing has changed, when the last

@@ -1,7 +1,7 @@
 """The links of the first run: whoever holds one may become the first administrator.
 
 `init` and each start of the gateway make one, which opens once and for LIFETIME_MS; all of them end
-when anybody becomes administrator (`administrators.kept`).
+when anybody becomes administrator (`administrators.keep_one`).
 """
 
 import secrets

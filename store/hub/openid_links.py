@@ -35,7 +35,7 @@ def link(db: peewee.Database, user: str, issuer: str, subject: str, actor: str) 
     if not 0 < len(subject) <= TEXT or not 0 < len(issuer) <= TEXT:
         raise Refused([f"issuer and subject have 1 to {TEXT} characters"])
     account = {"issuer": issuer, "subject": subject}
-    with administrators.kept(db):
+    with administrators.keep_one(db):
         row = {"id": new_ulid(), "user_id": user_id_of(db, user), "created_ms": database_ms(db)}
         digest = _digest(issuer, subject)
         query = OpenIdLink.select(OpenIdLink.user_id).where(OpenIdLink.digest == digest)
@@ -74,9 +74,9 @@ def of_user(db: peewee.Database, user_id: str) -> list[Link]:
 
 @in_transaction
 def unlink(db: peewee.Database, user_id: str, user: str, link_id: str, actor: str) -> None:
-    """End a link of a user. Raises NotFound, Refused (`administrators.kept`)."""
+    """End a link of a user. Raises NotFound, Refused (`administrators.keep_one`)."""
     own = (OpenIdLink.id == link_id) & (OpenIdLink.user_id == user_id)
-    with administrators.kept(db):
+    with administrators.keep_one(db):
         query = OpenIdLink.select(OpenIdLink.issuer, OpenIdLink.subject).where(own)
         row = first_row(db, query)
         if row is None:
@@ -88,8 +88,8 @@ def unlink(db: peewee.Database, user_id: str, user: str, link_id: str, actor: st
 
 @in_transaction
 def unlink_all(db: peewee.Database, user: str, actor: str) -> int:
-    """End all links of a user; how many. Raises NotFound, Refused (`administrators.kept`)."""
-    with administrators.kept(db):
+    """End all links of a user; how many. Raises NotFound, Refused (`administrators.keep_one`)."""
+    with administrators.keep_one(db):
         own = OpenIdLink.user_id == user_id_of(db, user)
         ended = int(OpenIdLink.delete().where(own).execute(db))
         if ended:

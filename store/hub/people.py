@@ -69,7 +69,7 @@ def set_password(db: peewee.Database, name: str, new: str, actor: str) -> None:
     hashed = _hash_of_new(new, name)
 
     def work() -> None:
-        with administrators.kept(db):
+        with administrators.keep_one(db):
             user_id = user_id_of(db, name)
             User.update(password_hash=hashed).where(User.id == user_id).execute(db)
             sessions.end_all(db, user_id, actor)
