@@ -10,7 +10,7 @@ from commands.store_access import Access, on_whole_store
 from commands.times import Moment
 from store.calls.usage_queries import Row, cost_lines, find
 from store.money import ledger
-from store.money.wallet import refund_of
+from store.money.wallet import refunds_of
 from store.values.errors import NotFound
 from store.values.usage_record import rfc3339, to_public
 
@@ -49,9 +49,8 @@ def show(access: Access, as_json: bool, call_id: str, since: int | None) -> None
     if not rows:
         raise NotFound(_nowhere(call_id, since))
     newest, *older = rows
-    line = refund_of(access.db, newest["id"])
-    refund = None if line is None else ledger.to_public(line)
-    record = {**to_public(newest), "cost_lines": cost_lines(newest), "refund": refund}
+    refunds = [ledger.to_public(line) for line in refunds_of(access.db, newest["id"])]
+    record = {**to_public(newest), "cost_lines": cost_lines(newest), "refunds": refunds}
     if as_json:
         print_json(record)
     else:
@@ -113,7 +112,7 @@ def _sum_of(record: Mapping[str, Any], row: Row) -> Iterator[str]:
     yield f"usage: {record['usage_source']}"
     for charge in record["charges"]:
         yield f"charged to {printable(charge['to'])}: {charge['amount']}"
-    if (refund := record["refund"]) is not None:
+    for refund in record["refunds"]:
         yield f"refunded {refund['amount']} at {refund['at']}: {printable(refund['reason'])}"
     if row["reported_usage"] is not None:
         yield f"the vendor reported: {printable(row['reported_usage'])}"

@@ -82,11 +82,18 @@ command.add_command(
 
 @command.command()
 @click.option("--call", required=True, metavar="ID", help="The call: its x-request-id.")
+@click.option("--amount", type=Amount(), help="A part of it.  [default: all that is left]")
 @click.option("--reason", help="Reason, kept in the ledger.  [default: refund of call ID]")
+@click.option("--id", "own_id", help="Idempotency id of a part: given twice, it is booked once.")
 @on_store
-def refund(access: Access, call: str, reason: str | None, as_json: bool) -> None:
-    """Refund what a call was charged to a wallet; a call is refunded only once."""
-    done = wallet.refund(access.db, call, reason, actor())
+def refund(access: Access, as_json: bool, call: str, **given: Any) -> None:
+    """Refund what a call was charged to a wallet, whole or in parts.
+
+    The sum is never above the charge. Repeated without --amount, or with the same --id, it
+    changes nothing.
+    """
+    order = wallet.RefundOrder(given["amount"], given["reason"], given["own_id"], actor())
+    done = wallet.refund(access.db, call, order)
     if done.again:
         when = rfc3339(done.line.at_ms)
         note(f"the call {call} was refunded before, at {when}: nothing is changed")

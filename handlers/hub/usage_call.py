@@ -24,9 +24,9 @@ from store.hub.sessions import SignedIn
 from store.money import ledger, wallet
 from store.values.errors import NotFound
 from store.values.fields import Instant
-from store.values.ids import DAY_MS, HOUR_MS
-from store.values.pricing import format_money, format_multiplier, prices_from_json
-from store.values.usage_record import charges_from_json, rfc3339, to_public
+from store.values.ids import DAY_MS, HOUR_MS, new_ulid
+from store.values.pricing import format_money, format_multiplier, parse_money, prices_from_json
+from store.values.usage_record import WALLET, charges_from_json, rfc3339, to_public
 
 COST_KINDS = (
     *("input", "cache_read", "cache_write", "cache_write_1h", "output", "reasoning", "call"),
@@ -261,23 +261,22 @@ def public_record(row: Mapping[str, Any], *, admin: bool) -> dict[str, Any]:
 
 def find_call(db: peewee.Database, me: SignedIn, call_id: str) -> dict[str, Any]:
     """Return the call with an id, also with an id of its client, or for administrators of its
-    vendor; for a member an own one. `refund`: the ledger line that gave its cost back, or None.
-    Raises NotFound."""
+    vendor; for a member an own one. `refunds`: the ledger lines that gave its cost back. Raises
+    NotFound."""
     for row in find(db, call_id):
         own = row["user_id"] == me.user_id and call_id in (row["id"], row["client_request_id"])
         if me.admin or own:
-            line = wallet.refund_of(db, row["id"])
-            return {**row, "refund": None if line is None else ledger.to_public(line)}
+            return {**row, "refunds": list(map(ledger.to_public, wallet.refunds_of(db, row["id"])))}
     raise NotFound("there is no such call")
 
 
 class CallApi(Api):
-    """GET /api/usage/ID, with the lines of its cost and its refund."""
+    """GET /api/usage/ID, with the lines of its cost and its refunds."""
 
     async def get(self, call_id: str) -> None:
         row = await self.store(find_call, self.me, call_id)
         record = public_record(row, admin=self.me.admin)
-        self.answer({**record, "cost_lines": cost_lines(row), "refund": row["refund"]})
+        self.answer({**record, "cost_lines": cost_lines(row), "refunds": row["refunds"]})
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,7 +342,10 @@ class CallPage(Page):
             cost_sum=total,
             multiplier=_multiplier(row),
             charges=_charges(row),
-            refunded_ms=row["refund"] and Instant().parse(row["refund"]["at"]),
+            refunds=row["refunds"],
+            refundable=_refundable(row),
+            refund_id=new_ulid(),
+            moment_ms=Instant().parse,
             others=similar,
             trace_link=_trace_link(row, admin=me.admin),
             others_link=_others_link(row, me),
@@ -375,6 +377,14 @@ def _multiplier(row: Mapping[str, Any]) -> str:
 def _charges(row: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
     charges = charges_from_json(row["charges"])
     return [(charge.to, format_money(charge.amount_nanos)) for charge in charges]
+
+
+def _refundable(row: Mapping[str, Any]) -> str:
+    """Return what the wallet paid and was not given back, as decimal text; empty: nothing."""
+    charges = charges_from_json(row["charges"])
+    paid = sum(charge.amount_nanos for charge in charges if charge.to == WALLET)
+    left = paid - sum(parse_money(line["amount"]) for line in row["refunds"])
+    return format_money(left) if left > 0 else ""
 
 
 def _help(row: Mapping[str, Any], words: Mapping[str, str]) -> str:

@@ -22,11 +22,13 @@ from store.hub.openid_links import Link
 from store.hub.sessions import Ended
 from store.money import ledger, wallet
 from store.money.ledger import Line
+from store.money.wallet import RefundOrder
 from store.values.pricing import format_money
 from store.values.usage_record import rfc3339, rfc3339_or_none
 
 BOOKINGS = {"credit": wallet.credit, "debit": wallet.debit}
 MONEY_FIELDS = ("amount", "reason", "kind")
+REFUND_FIELDS = ("amount", "reason", "id")
 
 
 # ---- money -----------------------------------------------------------------------------------
@@ -52,10 +54,22 @@ def booking_of(body: Mapping[str, Any]) -> Booking:
     nanos = amount("amount", text)
     if nanos == 0:
         raise invalid("amount", "amount must not be 0")
-    reason, own_id = reason_of(body), body.get("id") or None
+    return Booking(kind, nanos, reason_of(body), own_id_of(body))
+
+
+def refund_of(body: Mapping[str, Any], actor: str) -> RefundOrder:
+    """Read the refund of a call; no amount: all that is left of its charge. Raises Failure."""
+    text = str(body.get("amount") or "").strip()
+    nanos = amount("amount", text) if text else None
+    return RefundOrder(nanos, reason_of(body), own_id_of(body), actor)
+
+
+def own_id_of(body: Mapping[str, Any]) -> str | None:
+    """Read the idempotency id of a booking. Raises Failure."""
+    own_id = body.get("id") or None
     if own_id is not None and not isinstance(own_id, str):
         raise invalid("id", "id must be a string")
-    return Booking(kind, nanos, reason, own_id)
+    return own_id
 
 
 def reason_of(body: Mapping[str, Any]) -> str:
@@ -86,8 +100,8 @@ class RefundApi(AdminApi):
     """POST /api/admin/usage/ID/refund."""
 
     async def post(self, call_id: str) -> None:
-        reason = reason_of(self.fields("reason"))
-        refunded = await self.store(wallet.refund, call_id, reason, self.me.user)
+        order = refund_of(self.fields(*REFUND_FIELDS), self.me.user)
+        refunded = await self.store(wallet.refund, call_id, order)
         line = ledger.to_public(refunded.line)
         self.answer({"user": refunded.user, **line, "again": refunded.again})
 
@@ -127,14 +141,14 @@ class CreditPage(AdminPage):
 
 
 class RefundPage(ActionPage):
-    """Returns what a call was charged to a wallet; its form stands on the page of the call."""
+    """Returns a call's charge to a wallet, or a part; its form stands on the page of the call."""
 
     def back(self, *names: str) -> str:
         return f"/usage/{names[0]}"
 
     async def post(self, call_id: str) -> None:
-        reason = reason_of({"reason": self.get_body_argument("reason", "")})
-        refunded = await self.store(wallet.refund, call_id, reason, self.me.user)
+        body = {field: self.get_body_argument(field, "") for field in REFUND_FIELDS}
+        refunded = await self.store(wallet.refund, call_id, refund_of(body, self.me.user))
         currency = self.site.settings.money.currency
         text = f"{format_money(refunded.line.amount_nanos)} {currency}"
         word = "refunded_before" if refunded.again else "done_refund"

@@ -149,6 +149,13 @@ def find_line(db: peewee.Database, line_id: str, own_id: str | None = None) -> L
     return None
 
 
+def lines_with_id(db: peewee.Database, own_id: str) -> list[Line]:
+    """The lines with this idempotency id, or with it, a colon and more, the oldest first."""
+    column, after = LedgerLine.idempotency_id, chr(ord(":") + 1)
+    query = LedgerLine.select(*_COLUMNS).where(column >= own_id, column < own_id + after)
+    return [Line(*row) for row in select_rows(db, query.order_by(LedgerLine.at_ms, LedgerLine.id))]
+
+
 def add_line(db: peewee.Database, line: Line) -> None:
     """Write a line and the balance after it, in the caller's transaction, which holds the row lock
     of the wallet and has computed `balance_after_nanos` under it."""

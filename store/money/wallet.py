@@ -18,7 +18,7 @@ from store.db.tables.money import LedgerLine, Wallet
 from store.db.tables.usage import UsageRow
 from store.db.tables.users import User
 from store.money import leases
-from store.money.ledger import CHARGES, Line, add_line, find_line, lines_of
+from store.money.ledger import CHARGES, Line, add_line, find_line, lines_of, lines_with_id
 from store.values import errors
 from store.values.errors import Conflict, NotFound, OutcomeUnknown, Refused, StoreUnavailable
 from store.values.ids import day_of, new_ulid
@@ -77,6 +77,17 @@ class _Leased(Refused):
     def __init__(self, faults: Sequence[str], owner_id: str) -> None:
         super().__init__(faults)
         self.owner_id = owner_id
+
+
+@dataclass(frozen=True, slots=True)
+class RefundOrder:
+    """The part of a call's charge to give back; `amount_nanos` None: all that is left of it, under
+    an id of the gateway's own. `reason` None: a text with the call's id."""
+
+    amount_nanos: int | None = None
+    reason: str | None = None
+    idempotency_id: str | None = None
+    actor: str = "cli"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,37 +188,57 @@ def _move(db: peewee.Database, user: str, kind: str, movement: Movement) -> Line
     return until_known(lambda: transaction(db, work))
 
 
-def refund(
-    db: peewee.Database, call_id: str, reason: str | None = None, actor: str = "cli"
-) -> Refund:
-    """Give back what a call took from a wallet.
+def refund(db: peewee.Database, call_id: str, order: RefundOrder) -> Refund:
+    """Give back what a call took from a wallet, or a part of it.
 
-    Once for each usage record, however often it is asked for: later the first line is returned,
-    with `again`. `reason` None: a text with the id. Raises NotFound when there is no such record or
-    user, and Refused when the call took nothing from a wallet.
+    What is left is given back once, however often it is asked for, and so is a part with an id:
+    later the line is returned, with `again`. All refunds of a call together are never more than it
+    took. Raises NotFound when there is no such record or user, and Refused when the call took
+    nothing from a wallet or less than the amount is left.
     """
     line_id, own_id = new_ulid(), f"{REFUND}:{call_id}"
-    reason = f"refund of call {call_id}" if reason is None else reason
+    if order.amount_nanos is not None:
+        own_id += f":{order.idempotency_id or line_id}"
+    reason = f"refund of call {call_id}" if order.reason is None else order.reason
+    amount, part_id = order.amount_nanos, order.idempotency_id
 
     def work() -> Refund:
         booked = find_line(db, line_id, own_id)
         if booked is not None:
-            again = booked.id != line_id
-            return Refund(_name_of(db, booked.user_id), booked, again)
-        owner, amount = _charged_by(db, call_id)
-        if amount == 0:
-            raise Refused([f"the call {call_id} took nothing from a wallet: nothing to give back"])
-        # Who refunds it at the same moment makes this a Conflict, and is found at the next attempt.
-        movement = Movement(amount, reason, own_id, actor, reference=call_id)
-        return Refund(owner.name, book(db, line_id, owner, REFUND, movement), again=False)
+            if amount is not None:
+                _same(booked, booked.user_id, REFUND, Movement(amount, reason, part_id))
+            return Refund(_name_of(db, booked.user_id), booked, booked.id != line_id)
+        owner, charged = _charged_by(db, call_id)
+        wallet = _lock(db, owner)  # before it is read what was refunded: others wait here
+        before = refunds_of(db, call_id)
+        left = charged - sum(line.amount_nanos for line in before)
+        if before and not left and amount is None:
+            return Refund(owner.name, before[-1], again=True)
+        movement = Movement(
+            left if amount is None else amount, reason, own_id, order.actor, call_id
+        )
+        _check_refund(charged, left, movement)
+        line = _new_line(line_id, owner.id, REFUND, movement, wallet)
+        _post(db, line, owner, order.actor)
+        return Refund(owner.name, line, again=False)
 
-    errors.refuse(_faults_of_reason(reason))
+    _check(Movement(1 if amount is None else amount, reason, part_id))
     return until_known(lambda: transaction(db, work))
 
 
-def refund_of(db: peewee.Database, call_id: str) -> Line | None:
-    """The ledger line that gave back what a call had cost; None: it was not refunded."""
-    return find_line(db, "", f"{REFUND}:{call_id}")
+def _check_refund(charged: int, left: int, movement: Movement) -> None:
+    call, amount = movement.reference, format_money(movement.amount_nanos)
+    if not charged:
+        raise Refused([f"the call {call} took nothing from a wallet: nothing to give back"])
+    if movement.amount_nanos > left:
+        rest = f"only {format_money(left)} of the {format_money(charged)}" if left else "nothing"
+        fact = f"{rest} that the call {call} took from a wallet is left to refund"
+        raise Refused([f"{fact}, less than the amount {amount}"])
+
+
+def refunds_of(db: peewee.Database, call_id: str) -> list[Line]:
+    """The ledger lines that gave back what a call had cost, the oldest first."""
+    return lines_with_id(db, f"{REFUND}:{call_id}")
 
 
 def _name_of(db: peewee.Database, user_id: str) -> str:

@@ -153,6 +153,7 @@ _MONEY: Schema = {"type": "string", "description": 'A decimal number like "2.50"
 _TIME: Schema = {"type": "string", "format": "date-time"}
 _NUMBER: Schema = {"type": "integer"}
 _FLAG: Schema = {"type": "boolean"}
+_OWN_ID: Schema = {"type": "string", "description": "A repeated id is booked once."}
 _TEXTS: Schema = {"type": "array", "items": _TEXT}
 _NULLABLE: Schema = {"type": ["string", "null"]}
 _NUMBER_OR_NULL: Schema = {"type": ["integer", "null"]}
@@ -255,11 +256,14 @@ _FIELDS: Mapping[str, Mapping[str, Schema]] = {
     "CodeBody": {"code": _TEXT},
     "UrlBody": {"url": _TEXT},
     "SetupTest": {"secret": _TEXT, "model": _TEXT, "client": _TEXT},
-    "RefundBody": {"reason": _TEXT},
+    "RefundBody": {
+        "amount": {**_MONEY, "description": "A part; without it all that is left."},
+        **{"reason": _TEXT, "id": _OWN_ID},
+    },
     "FindKeyBody": {"secret": _TEXT},
     "CreditBody": {
         **{"amount": _MONEY, "reason": _TEXT},
-        "id": {"type": "string", "description": "A repeated id is booked once."},
+        "id": _OWN_ID,
         "kind": _choice("credit", "debit"),
     },
     "Totp": {"totp": _choice("on", "off"), "ended": _FLAG},

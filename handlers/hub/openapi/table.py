@@ -160,7 +160,7 @@ _ADMIN = (
     _admin("POST", "users/{name}/credit", "Add money, or take it.", "Object", "CreditBody"),
     _admin("GET", "users/{name}/ledger", "Entries of a user's ledger.", "List", query=_PAGE),
     _admin(
-        *("POST", "usage/{id}/refund", "Refund the charge of a call to the wallet, once."),
+        *("POST", "usage/{id}/refund", "Refund a call's charge to the wallet, or a part."),
         *("Object", "RefundBody"),
     ),
     _admin(

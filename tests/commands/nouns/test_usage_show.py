@@ -46,7 +46,7 @@ def failed(installation):
 @pytest.mark.parametrize("which", ["id", "client_request_id", "upstream_request_id"])
 def test_a_call_is_found_by_each_of_its_ids(installation, failed, which):
     found = installation.json("usage", "show", field_of(failed[0], which))
-    assert list(found) == [*FIELDS, "cost_lines", "refund"]
+    assert list(found) == [*FIELDS, "cost_lines", "refunds"]
     assert found["id"] == failed[0].id
     assert found["attempts"][0]["detail"].startswith("Connection refused")
 

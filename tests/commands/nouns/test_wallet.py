@@ -63,3 +63,13 @@ def test_a_call_is_refunded_once(filled, call):
     assert (ended.code, json.loads(ended.out)) == (0, first)
     assert f"refunded before, at {first['at']}: nothing is changed" in ended.err
     assert "10" in filled.ok(*refund) and filled.ok("books", "verify")
+
+
+def test_a_part_of_a_call_is_refunded(filled, call):
+    refund = ("wallet", "refund", "--call", call.id)
+    part = (*refund, "--amount", "0.000000004", "--id", "p-1")
+    assert [filled.json(*part)["amount"] for _ in range(2)] == ["0.000000004"] * 2
+    assert "only 0.000000002 of the 0.000000006" in filled.refused(*refund, "--amount=0.000000003")
+    assert filled.json(*refund)["amount"] == "0.000000002"
+    shown = filled.ok("usage", "show", call.id)
+    assert shown.count("refunded 0.000000004") == shown.count("refunded 0.000000002") == 1

@@ -6,6 +6,7 @@ import pytest
 
 from store.db.database import select_rows
 from store.db.tables.users import KeySecret
+from store.values.pricing import format_money, parse_money
 from tests.handlers.hub.usage.calls import call, put
 
 LEAKED = "sk-of-alice-which-leaked-0001"
@@ -87,12 +88,22 @@ def test_a_disputed_charge_is_refunded_once_and_shown_at_the_call(api, boss, ali
     [booked] = [x for x in api.listed("/api/admin/users/alice/ledger") if x["kind"] == "refund"]
     assert (booked["reference"], booked["reason"]) == (call_id, "wrong model")
     for browser in (boss, alice):
-        refund = browser.get(f"/api/usage/{call_id}").json["refund"]
+        [refund] = browser.get(f"/api/usage/{call_id}").json["refunds"]
         assert (refund["amount"], refund["reason"]) == (cost, "wrong model")
         assert "wrong model" in browser.get(f"/usage/{call_id}").text
     form = f"/admin/usage/{other_id}/refund"
     assert form not in alice.get(f"/usage/{other_id}").text
     assert form in boss.get(f"/usage/{other_id}").text
-    assert boss.send(form, [("reason", "broken")]).status == 303
-    assert api.get(f"/api/usage/{other_id}").json["refund"]["reason"] == "broken"
+    part = [("amount", "0.000001"), ("reason", "broken"), ("id", "seen-once")]
+    for _ in range(2):  # as by a double click
+        assert boss.send(form, part).status == 303
+    left = format_money(parse_money(cost) - 1000)
+    assert left in boss.get(f"/usage/{other_id}").text
+    assert boss.send(form, [("amount", cost), ("reason", "more")]).status != 303
+    place = f"/api/admin/usage/{other_id}/refund"
+    assert api.refused("POST", place, {"amount": "much", "reason": "x"})[:2] == (400, "amount")
+    assert api.call("POST", place, {"amount": left, "reason": "rest"}).json["amount"] == left
+    assert form not in boss.get(f"/usage/{other_id}").text
+    booked = api.get(f"/api/usage/{other_id}").json["refunds"]
+    assert [line["reason"] for line in booked] == ["broken", "rest"]
     assert api.listed("/api/admin/audit?kind=wallet")[0]["action"] == "refund"

@@ -8,7 +8,17 @@ from store.db.audit import entries
 from store.money import wallet as wallet_module
 from store.money.books import verify
 from store.money.ledger import Line
-from store.money.wallet import Movement, credit, debit, find_owner, ledger, refund, show
+from store.money.wallet import (
+    Movement,
+    RefundOrder,
+    credit,
+    debit,
+    find_owner,
+    ledger,
+    refunds_of,
+    show,
+)
+from store.money.wallet import refund as refund_by_order
 from store.values.errors import Conflict, NotFound, OutcomeUnknown, Refused, StoreUnavailable
 from store.values.pricing import MAX_BIGINT
 from store.values.usage_record import Charge
@@ -24,6 +34,10 @@ def book_call(db, user, *charges):
     call = usage_record(user_id=user_id, user=user, cost_nanos=cost, charges=charges)
     store(db, [call], 1)
     return call.id
+
+
+def refund(db, call_id, amount=None, **fields):
+    return refund_by_order(db, call_id, RefundOrder(amount, **fields))
 
 
 def rich(nanos=5, **fields):
@@ -147,14 +161,52 @@ def test_a_refund_gives_back_what_the_wallet_paid(db):
 
 def test_a_call_is_refunded_once(db):
     call_id = book_call(db, "alice", Charge("wallet", 5))
-    first = refund(db, call_id, "the vendor was wrong")
+    first = refund(db, call_id, reason="the vendor was wrong")
     acts = len(entries(db, 10))
     for reason in ("the vendor was wrong", "another reason", None):
-        again = refund(db, call_id, reason)
+        again = refund(db, call_id, reason=reason)
         assert again.again and again.line == first.line and again.user == "alice"
     assert show(db, "alice").balance_nanos == 0
     assert len(entries(db, 10)) == acts
     assert verify(db) == []
+
+
+def test_parts_of_a_call_are_refunded_up_to_what_the_wallet_paid(db):
+    call_id = book_call(db, "alice", Charge("subscription:monthly", 20), Charge("wallet", 10))
+    assert [refund(db, call_id, 3).line.amount_nanos for _ in range(2)] == [3, 3]
+    first = refund(db, call_id, 2, idempotency_id="part-1")
+    again = refund(db, call_id, 2, idempotency_id="part-1")
+    assert (again.again, again.line) == (True, first.line)
+    with pytest.raises(Refused, match=r"part-1 is that of a refund of 0\.000000002"):
+        refund(db, call_id, 1, idempotency_id="part-1")
+    with pytest.raises(Refused, match=r"only 0\.000000002 of the 0\.00000001 that .* is left"):
+        refund(db, call_id, 3)
+    rest = refund(db, call_id)
+    assert (rest.again, rest.line.amount_nanos) == (False, 2)
+    assert refund(db, call_id).again
+    with pytest.raises(Refused, match="nothing that"):
+        refund(db, call_id, 1)
+    amounts = [line.amount_nanos for line in refunds_of(db, call_id)]
+    assert amounts == [3, 3, 2, 2] and refunds_of(db, call_id[:-1]) == []
+    assert [act[4]["reference"] for act in acts_of(db, "refund")] == [call_id] * 4
+    assert show(db, "alice").balance_nanos == 0 and verify(db) == []
+
+
+@pytest.mark.parametrize("parts", [(4, 6), (1, 2, 7)])
+def test_a_call_refunded_in_parts_alone_has_nothing_left(db, parts):
+    call_id = book_call(db, "alice", Charge("wallet", 10))
+    lines = [refund(db, call_id, part).line for part in parts]
+    assert refund(db, call_id) == wallet_module.Refund("alice", lines[-1], again=True)
+
+
+def test_parallel_refunds_never_exceed_the_charge(db):
+    call_id = book_call(db, "alice", Charge("wallet", 10))
+    amounts = [4, 3, 4, None, 3, None]
+    works = [partial(refund, db, call_id, amount) for amount in amounts]
+    for done, amount in zip(at_once(db, *works), amounts, strict=True):
+        assert isinstance(done, Refused) if amount and isinstance(done, Exception) else done.line
+    assert sum(line.amount_nanos for line in refunds_of(db, call_id)) == 10
+    assert show(db, "alice").balance_nanos == 0 and verify(db) == []
 
 
 def test_a_refund_is_known_when_record_and_user_are_gone(db):
@@ -185,7 +237,10 @@ def test_a_refund_that_cannot_be_is_refused(db):
     call_id = book_call(db, "alice", Charge("wallet", 5))
     for reason in ("", "x" * 1001):
         with pytest.raises(Refused, match="reason"):
-            refund(db, call_id, reason)
+            refund(db, call_id, reason=reason)
+    for wrong in (partial(refund, amount=0), partial(refund, amount=1, idempotency_id="refund:1")):
+        with pytest.raises(Refused, match=r"greater than 0|gateway's own"):
+            wrong(db, call_id)
     credit(db, "alice", Movement(MAX_BIGINT, "much"))
     credit(db, "alice", Movement(5, "more"))
     with pytest.raises(Refused, match="too large"):
@@ -227,15 +282,15 @@ LOST = OutcomeUnknown("lost during commit")
 
 
 @pytest.mark.parametrize("booked", [True, False])
-@pytest.mark.parametrize("own_id", [None, "payment-1"])
-def test_a_lost_reply_to_the_commit_counts_once(db, monkeypatch, booked, own_id):
+@pytest.mark.parametrize(("own_id", "amount"), [(None, None), ("payment-1", 5)])
+def test_a_lost_reply_to_the_commit_counts_once(db, monkeypatch, booked, own_id, amount):
     call_id = book_call(db, "bob", Charge("wallet", 5))
     replies(monkeypatch, LOST, booked=booked)
     line = credit(db, "alice", rich(idempotency_id=own_id))
     assert line.balance_after_nanos == 5
     assert ledger(db, "alice") == [line]
     replies(monkeypatch, LOST, booked=booked)
-    assert not refund(db, call_id).again
+    assert not refund(db, call_id, amount).again
     assert [show(db, name).balance_nanos for name in ("alice", "bob")] == [5, 0]
 
 
