@@ -19,7 +19,7 @@ from adapters.framing.sse import EventSplitter, IdlePiece, RawPiece, event_field
 from adapters.json.jsonio import Spans
 from adapters.json.structure import Steps
 from adapters.large_answers import LARGE_BYTES, read_large
-from store.values.usage import Usage
+from store.values.usage import Served, Usage
 
 PREAMBLE_LIMIT_BYTES = 4096  # comments and blank lines held before the first data event
 EVENTS_AT_ONCE = 256  # that one ``feed`` reads
@@ -48,6 +48,7 @@ class Bridge(Protocol):
     fault: Fault | None  # the vendor's error event, or an unreadable one; it was not passed on
     usage: Usage | None  # the usage reported so far, disjoint
     reported: object | None  # the usage in the vendor's words
+    served: Served  # the conditions that the vendor has reported so far
     output_units: int  # estimated output tokens so far: text, reasoning and tool arguments
     upstream_id: str | None  # the answer's id at the vendor
 
@@ -101,6 +102,7 @@ class TapBridge:
     fault = property(attrgetter("_tap.fault"))
     usage = property(attrgetter("_tap.usage"))
     reported = property(attrgetter("_tap.reported"))
+    served = property(attrgetter("_tap.served"))
     output_units = property(attrgetter("_tap.output_units"))
     upstream_id = property(attrgetter("_tap.upstream_id"))
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 
 import peewee
 
-from adapters.family import Family, Operation
+from adapters.family import Family, Operation, Peek
 from adapters.faults import Condition, Fault
 from adapters.registry import FAMILIES, FAMILY_NAMES, LOSSES
 from handlers.relay import admit, faults
-from handlers.relay.call import Arrival, Offer, RequestHead
+from handlers.relay.call import Admitted, Arrival, Offer, RequestHead
 from handlers.relay.limits.cells import private_cells
 from handlers.relay.limits.limits import Limits
 from handlers.relay.routing import plan
@@ -194,6 +194,9 @@ def _channels(world: _World, head: RequestHead, model: str) -> list[ChannelState
     return states + [_state(world, family, model, row, usable=False) for row in unplanned]
 
 
+_PLAIN_REQUEST = Peek("", False, None, 1, include_usage=True)
+
+
 def _is_capable(head: RequestHead, channel: Channel) -> bool:
     """Return whether a candidate for answers serves the endpoint."""
     if head.operation.job == "count":
@@ -207,7 +210,10 @@ def _check_money(db: peewee.Database, head: RequestHead, offer: Offer) -> None:
         return
     outputs = offer.model.max_output_tokens or admit.DEFAULT_OUTPUT_BOUND_TOKENS
     outputs = min(outputs, admit.LEAST_OUTPUT_TOKENS)
-    least = admit.hold_bound(offer, _LEAST_INPUT_TOKENS, outputs)
+    short = Admitted(
+        _PLAIN_REQUEST, offer, input_bound_tokens=_LEAST_INPUT_TOKENS, rates=offer.prices.alone
+    )
+    least = admit.hold_bound(offer, short, outputs)
     if not least:
         return
     payment = payment_of(head.key, head.arrival.started_ms)

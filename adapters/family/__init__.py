@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from adapters.family.asks import NOTHING_ASKED, Asks
 from adapters.family.rate_headers import RateLines
 from adapters.family.stored import NO_STORED_FIELDS, StoredFields
 from adapters.family.tap import Tap
 from adapters.faults import Fault
 from adapters.json.jsonio import Spans, Struct
-from store.values.usage import Usage
+from store.values.usage import NOT_REPORTED, Served, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,7 @@ class Peek(Struct, frozen=True, gc=False):
     choices: int  # answers requested, each is billed
     include_usage: bool  # whether the client's stream is to show usage
     stored: bool = False  # the vendor is to keep the answer for later calls that name its id
+    asks: Asks = NOTHING_ASKED
 
 
 class Envelope(Struct, frozen=True, gc=False):
@@ -80,7 +82,8 @@ class UpstreamAnswer(Struct, frozen=True, gc=False):
     """A whole answer of an upstream, ready for the client.
 
     ``usage`` is None when the vendor reported none that can be read; ``output_units`` is then the
-    estimate of its output tokens (else 0). ``reported`` is the vendor's usage as it stands.
+    estimate of its output tokens (else 0). ``reported`` is the vendor's usage as it stands;
+    ``served``: the conditions that it reported.
     """
 
     body: bytes
@@ -88,6 +91,7 @@ class UpstreamAnswer(Struct, frozen=True, gc=False):
     reported: object | None
     upstream_id: str | None
     output_units: int = 0
+    served: Served = NOT_REPORTED
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from adapters.faults import Condition, Fault
 from adapters.framing.event_template import EventTemplate
 from adapters.framing.sse import event_fields, place_in_event
 from adapters.json.jsonio import Span, dumps, loads_or_none, locate
-from store.values.usage import Usage
+from store.values.usage import NOT_REPORTED, Usage
 
 
 class Tap(ABC):
@@ -33,6 +33,7 @@ class Tap(ABC):
         "fault",
         "finished",
         "on_issued",
+        "served",
         "started",
         "stored",
         "upstream_id",
@@ -49,6 +50,7 @@ class Tap(ABC):
         # the vendor's error event, or an unreadable one; it was not passed on
         self.fault: Fault | None = None
         self.upstream_id: str | None = None
+        self.served = NOT_REPORTED  # the conditions that the vendor has reported so far
         # called with the ids of stored things that an event issues, besides the answer's own
         self.on_issued: Callable[[list[str]], None] | None = None
         self.stored = False  # the vendor keeps the answer itself

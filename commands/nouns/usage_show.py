@@ -83,7 +83,8 @@ def _print(record: Mapping[str, Any], row: Row, currency: str) -> None:
         print_table(record["attempts"], columns)
     click.echo(f"\ncost ({currency})")
     if record["cost_lines"]:
-        print_table(record["cost_lines"], ("class", "tokens", "price", "amount"))
+        lines = ({**line, "meter": line["meter"] or line["model"]} for line in record["cost_lines"])
+        print_table([*lines], ("meter", "count", "price", "amount"))
     for line in _sum_of(record, row):
         click.echo(line)
 

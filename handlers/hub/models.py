@@ -12,7 +12,7 @@ from handlers.hub.web.base import Failure, HubHandler, invalid, or_refused
 from operations import edits
 from store.admin import listing, price_list
 from store.admin.price_list import PriceChange, PriceRow
-from store.values.pricing import PRICE_NAMES
+from store.values.meters import COLUMN_METERS
 
 
 async def change_prices(
@@ -87,6 +87,6 @@ class PriceImportPage(AdminPage):
             table=self.get_body_argument("table", ""),
             changes=changes,
             problem=problem,
-            price_names=PRICE_NAMES,
+            price_names=COLUMN_METERS,
             back=path_of("models"),
         )

@@ -13,7 +13,7 @@ from typing import Any
 from store.admin.kinds import KINDS, NAME, REQUIRED, Field
 from store.db.audit import MASK
 from store.values import fields as types
-from store.values.pricing import PRICE_NAMES
+from store.values.meters import COLUMN_METERS
 
 ADVANCED: Mapping[str, frozenset[str]] = {
     "group": frozenset({"rpm", "tpm", "concurrency", "translate"}),
@@ -130,7 +130,7 @@ def _value(name: str, row: Field, submitted: Submitted, texts: Sequence[str], *,
 
 def _prices(submitted: Submitted, *, new: bool) -> dict[str, Any]:
     prices: dict[str, Any] = {}
-    for name in PRICE_NAMES:
+    for name in COLUMN_METERS:
         text = (submitted.get(f"price.{name}") or [""])[0].strip()
         if text:
             prices[name] = text
@@ -232,6 +232,8 @@ def _line(name: str, value: Any) -> str:
 
 def _price_texts(contents: FormContents) -> dict[str, str]:
     if contents.submitted is not None:
-        return {name: (contents.submitted.get(f"price.{name}") or [""])[0] for name in PRICE_NAMES}
+        return {
+            name: (contents.submitted.get(f"price.{name}") or [""])[0] for name in COLUMN_METERS
+        }
     stored = (contents.stored or {}).get("price", {})
-    return {name: stored.get(name, "") for name in PRICE_NAMES}
+    return {name: stored.get(name, "") for name in COLUMN_METERS}

@@ -21,7 +21,8 @@ from store.admin.kinds import KINDS
 from store.admin.listing import ListPage, Paging
 from store.money import wallet
 from store.values.fields import Instant
-from store.values.pricing import PRICE_NAMES, format_money
+from store.values.meters import COLUMN_METERS
+from store.values.pricing import format_money
 
 PLURALS: Mapping[str, str] = {
     "users": "user",
@@ -186,7 +187,7 @@ class ObjectForm(AdminPage):
             place=path_of,
             action=path_of(plural, name, "edit" if name and kind == "channel" else ""),
             back=list_path(plural),
-            price_names=PRICE_NAMES,
+            price_names=COLUMN_METERS,
             option_names=", ".join(OPTIONS),
             ms=Instant().parse,
             details=await self.details(stored) if stored else {},
@@ -220,7 +221,7 @@ class ObjectListPage(ObjectForm):
         paging = self.paging()
         part = await self.store(load_page, PLURALS[plural], paging)
         subscriptions = await self._subscriptions(paging.search) if plural == "plans" else None
-        self.show_list(plural, part, paging, price_names=PRICE_NAMES, subscriptions=subscriptions)
+        self.show_list(plural, part, paging, price_names=COLUMN_METERS, subscriptions=subscriptions)
 
     async def post(self, plural: str) -> None:
         await self.create_submitted(plural)

@@ -25,13 +25,8 @@ from store.money import ledger, wallet
 from store.values.errors import NotFound
 from store.values.fields import Instant
 from store.values.ids import DAY_MS, HOUR_MS, new_ulid
-from store.values.pricing import format_money, format_multiplier, parse_money, prices_from_json
+from store.values.pricing import format_money, format_multiplier, parse_money
 from store.values.usage_record import WALLET, charges_from_json, rfc3339, to_public
-
-COST_KINDS = (
-    *("input", "cache_read", "cache_write", "cache_write_1h", "output", "reasoning", "call"),
-)
-"""The kinds of tokens in the order of a call's cost."""
 
 AXIS_PARTS = 4
 LANE_PX, TOP_PX = 36, 26
@@ -281,28 +276,29 @@ class CallApi(Api):
 
 @dataclass(frozen=True, slots=True)
 class CostLine:
-    """A kind of tokens, its price and its amount, in decimal text; for `call` a price per call."""
+    """A meter or another model, its price (of a meter) and its amount, in decimal text."""
 
     kind: str
     tokens: int
-    price: str
+    price: str | None
     amount: str
 
 
 def cost_table(row: dict[str, Any]) -> tuple[list[CostLine], str]:
-    """Return every kind of tokens, used or not, with its price and amount, and their sum."""
-    if row["prices"] is None or row["usage_source"] == "none":
-        return [], "0"
-    amounts = {line["class"]: line["amount"] for line in cost_lines(row)}
-    prices = prices_from_json(row["prices"])
-    decimals = max((len(amount.partition(".")[2]) for amount in amounts.values()), default=0)
-    lines = []
-    for name in COST_KINDS:
-        tokens = 1 if name == "call" else int(row[f"{name}_tokens"])
-        amount = amounts.get(name)
-        text = "0" if amount is None else f"{Decimal(amount):.{decimals}f}"
-        lines.append(CostLine(name, tokens, format_money(getattr(prices, name)), text))
-    total = sum((Decimal(amount) for amount in amounts.values()), Decimal(0))
+    """Return the parts of a cost, and their sum."""
+    parts = cost_lines(row)
+    amounts = [part["amount"] for part in parts]
+    decimals = max((len(amount.partition(".")[2]) for amount in amounts), default=0)
+    lines = [
+        CostLine(
+            part["meter"] or part["model"],
+            part["count"],
+            part["price"],
+            f"{Decimal(part['amount']):.{decimals}f}",
+        )
+        for part in parts
+    ]
+    total = sum(map(Decimal, amounts), Decimal(0))
     return lines, f"{total:.{decimals}f}"
 
 

@@ -29,13 +29,20 @@ from store.catalog.key_cache import KeyCache
 from store.catalog.keys import KeyEntry
 from store.values.errors import StoreUnavailable
 from store.values.key_secrets import SECRET_PREFIX
-from store.values.pricing import bound_nanos
+from store.values.pricing import Rate, rounded_up
+from store.values.usage import served_tier
 
 DEFAULT_OUTPUT_BOUND_TOKENS = 8192  # when neither the client nor the model sets one
 MODEL_NAME_MAX_CHARS = 128  # of a name in a record
 _TOO_MUCH = "The bounds of this request (max_tokens, n) are beyond any amount of money."
 _KEY_SHAPE = re.compile(r"[\w.-]{16,200}", re.ASCII)  # of others nothing is shown
 _KEY_SHOWN_CHARS = 4
+# In a body with pictures, sound or video; the last one: a name may be written in escapes.
+_MEDIA_MARKS = (
+    *(b'"inlineData"', b'"inline_data"', b'"fileData"', b'"file_data"', b'"input_audio"'),
+    *(b'"image_url"', b'"video_url"', b'"input_image"', b'"image"', b'"file"', b'"input_file"'),
+    b"\\u00",
+)
 _SEARCHED_BYTES = 1 << 20  # of a large body at a time: a millisecond
 LEAST_OUTPUT_TOKENS = 256  # an answer worth starting when little money is left
 
@@ -147,8 +154,10 @@ def admit_body(head: RequestHead, offer: Offer, spans: Spans, peek: Peek, body: 
     has_foreign = codecs is not None and body.find(codecs.client.foreign_mark) >= 0
     free, bound, weight = head.operation.free, input_bound_tokens(body), body_weight(body)
     estimate, bound, outputs, demand = _bounds(peek, offer.model, bound, weight, free=free)
+    rates, meters = reachable_rates(offer, peek, bound), other_meters(offer, peek, body)
     return Admitted(
-        peek, offer, channels, refs, estimated, has_foreign, estimate, bound, outputs, demand
+        *(peek, offer, channels, refs, estimated, has_foreign, estimate, bound, outputs, demand),
+        *(rates, meters),
     )
 
 
@@ -168,8 +177,10 @@ def admit_large_body(
     weight = yield from weight_steps(body, 0, len(body))
     free = head.operation.free
     estimate, bound, outputs, demand = _bounds(peek, offer.model, bound, weight, free=free)
+    rates, meters = reachable_rates(offer, peek, bound), other_meters(offer, peek, body)
     return Admitted(
-        peek, offer, channels, refs, estimated, has_foreign, estimate, bound, outputs, demand
+        *(peek, offer, channels, refs, estimated, has_foreign, estimate, bound, outputs, demand),
+        *(rates, meters),
     )
 
 
@@ -242,10 +253,40 @@ def demand_of(peek: Peek, inputs: int, outputs: int) -> Demand:
     return Demand(inputs, inputs + outputs, inputs + min(outputs, LEAST_OUTPUT_TOKENS))
 
 
-def hold_bound(offer: Offer, input_tokens: int, output_tokens: int) -> int:
-    """Return the nanos to hold for a call with at most so many tokens. Raises Fault INVALID_FIELD
-    when no money covers it."""
+def reachable_rates(offer: Offer, peek: Peek, input_tokens: int) -> tuple[Rate, ...]:
+    """Return the rates at which a call with at most so much input can be charged."""
+    prices = offer.prices
+    if not prices.rates:  # as most models
+        return prices.alone
+    options = (channel.options.get("default_tier") for channel in offer.channels)
+    tiers = {served_tier(option) for option in options if option is not None}
+    conditions = peek.asks.conditions
+    return prices.reachable(conditions, input_tokens, tiers)
+
+
+def other_meters(offer: Offer, peek: Peek, body: bytes) -> tuple[str, ...]:
+    """Return the meters of other modalities that a call may be charged by: of its input only where
+    they have prices of their own and the body may have such parts."""
+    outputs = peek.asks.outputs
+    priced = offer.prices.own_inputs
+    if not priced or not any(mark in body for mark in _MEDIA_MARKS):
+        return outputs
+    return (*priced, *outputs)
+
+
+def hold_bound(offer: Offer, admitted: Admitted, output_tokens: int, *, least: bool = False) -> int:
+    """Return the nanos to hold for a call with at most so many tokens of output: at the dearest
+    rate that it can reach, with the uses of priced tools that it allows; `least`: one use of each.
+    Raises Fault INVALID_FIELD when no money covers it."""
+    inputs, meters = admitted.input_bound_tokens, admitted.other_meters
+    asks = admitted.peek.asks
+    fractions = 1 if asks.models else 0  # those cost something even where this one is free
+    for rate in admitted.rates:
+        cost = rate.bound(inputs, output_tokens, meters)
+        for meter, count in asks.uses:
+            cost += rate.fractions(meter) * (1 if least else count)
+        fractions = max(fractions, cost)
     try:
-        return bound_nanos(input_tokens, output_tokens, offer.prices, offer.group.multiplier_ppm)
+        return rounded_up(fractions, offer.group.multiplier_ppm)
     except OverflowError:
         raise Fault(Condition.INVALID_FIELD, _TOO_MUCH) from None

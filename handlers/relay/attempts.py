@@ -315,7 +315,7 @@ class Attempts:
         if answer.usage is not None:  # the text alone was not counted: it has no more tokens
             units = len(answer.body) // BYTES_PER_TOKEN
         outcome.delivery = Delivery(
-            True, True, answer.usage, answer.reported, units, answer.upstream_id
+            *(True, True, answer.usage, answer.reported, units, answer.upstream_id, answer.served)
         )
         outcome.first_byte_ms = now_ms()
         envelope = Envelope(200, _headers(call, attempt, exchange), answer.body)

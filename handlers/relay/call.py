@@ -27,8 +27,8 @@ from handlers.telemetry.trace import Trace
 from store.catalog.catalog import Channel, Group, Model, Snapshot
 from store.catalog.keys import KeyEntry
 from store.money.funds import Hold
-from store.values.pricing import Prices
-from store.values.usage import Usage
+from store.values.pricing import Prices, Rate
+from store.values.usage import NOT_REPORTED, Served, Usage
 from store.values.usage_record import AttemptRecord, CallFacts, StoredAt
 
 DROPPED = "x-sluice-dropped"
@@ -80,7 +80,9 @@ class Offer(Struct, frozen=True, gc=False):
 
 
 class Admitted(Struct, frozen=True, gc=False):
-    """A request whose body was checked. `offer` None: it names something stored, not a model."""
+    """A request whose body was checked. `offer` None: it names something stored, not a model.
+    `rates`: those at which it can be charged; `other_meters`: of modalities beside text that it may
+    be charged by."""
 
     peek: Peek
     offer: Offer | None = None
@@ -92,6 +94,8 @@ class Admitted(Struct, frozen=True, gc=False):
     input_bound_tokens: int = 0
     output_bound_tokens: int = 0
     demand: Demand = NO_TOKENS
+    rates: tuple[Rate, ...] = ()
+    other_meters: tuple[str, ...] = ()
 
 
 class Content(Struct, frozen=True, gc=False):
@@ -140,6 +144,7 @@ class Delivery(Struct, frozen=True, gc=False):
     # estimated output tokens of what was relayed; a reported plain answer's: no more than that
     output_units: int = 0
     upstream_id: str | None = None
+    served: Served = NOT_REPORTED
     handed_over: bool = False  # the client left while the vendor was working on the request
 
 

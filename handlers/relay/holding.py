@@ -10,14 +10,14 @@ import msgspec
 
 from adapters.family.estimate import estimate_body_tokens
 from handlers.relay import faults, settle
-from handlers.relay.admit import LEAST_OUTPUT_TOKENS, hold_bound
+from handlers.relay.admit import LEAST_OUTPUT_TOKENS, hold_bound, reachable_rates
 from handlers.relay.call import Admitted, RequestHead
 from handlers.relay.live import LiveStream
 from handlers.relay.running import MoneyUsedUp
 from store.money.accounts import Payment, payment_of
 from store.money.funds import Funds, Hold, QuotaUsed, WalletEmpty
 from store.values.errors import StoreUnavailable
-from store.values.pricing import affordable_tokens, bound_nanos
+from store.values.pricing import affordable_tokens, rounded_up
 
 ESTIMATES_MAX = 16  # at one time; beyond it the cheap bound decides
 ESTIMATE_MARGIN_PERCENT = 110  # the estimator is right within 10 %
@@ -77,8 +77,7 @@ class Holding:
         stream.covered_units = units + _affordable(admitted, hold.amount_nanos - cost)
 
     async def _hold(self, payment: Payment, admitted: Admitted) -> Hold:
-        least_tokens = min(LEAST_OUTPUT_TOKENS, admitted.output_bound_tokens)
-        least = call_bound(admitted, least_tokens)
+        least = call_bound(admitted, least=True)
         return await self._funds.hold(payment, call_bound(admitted), least)
 
     async def _estimated(
@@ -97,7 +96,9 @@ class Holding:
         tokens = tokens * ESTIMATE_MARGIN_PERCENT // 100
         if tokens >= admitted.input_bound_tokens:
             return None
-        return msgspec.structs.replace(admitted, input_bound_tokens=tokens)
+        assert admitted.offer is not None
+        rates = reachable_rates(admitted.offer, admitted.peek, tokens)
+        return msgspec.structs.replace(admitted, input_bound_tokens=tokens, rates=rates)
 
     def _raise_at_once(self, hold: Hold, nanos: int) -> bool:
         try:
@@ -135,21 +136,20 @@ class Holding:
             hold.add(extra)
 
 
-def call_bound(admitted: Admitted, output_tokens: int | None = None) -> int:
-    """Return the nanos that an admitted call can cost at most, with so many output tokens if it is
-    not its own bound of them. Raises Fault INVALID_FIELD when no money covers it."""
-    if output_tokens is None:
-        output_tokens = admitted.output_bound_tokens
+def call_bound(admitted: Admitted, *, least: bool = False) -> int:
+    """Return the nanos that an admitted call can cost at most; `least`: those with which it may
+    begin, for a short answer. Raises Fault INVALID_FIELD when no money covers it."""
+    output_tokens = admitted.output_bound_tokens
+    if least:
+        output_tokens = min(LEAST_OUTPUT_TOKENS, output_tokens)
     assert admitted.offer is not None
-    return hold_bound(admitted.offer, admitted.input_bound_tokens, output_tokens)
+    return hold_bound(admitted.offer, admitted, output_tokens, least=least)
 
 
 def _cost(stream: LiveStream) -> int:
     """Return the nanos that the call would cost if it ended now."""
     call, delivery = stream.call, stream.pump.delivery()
-    counts = settle.charged_counts(call, delivery)
-    assert call.admitted is not None
-    return settle.payable(call.admitted, counts, delivery.reported)[1]
+    return settle.bill_of(call, delivery, settle.charged_counts(call, delivery)).cost_nanos
 
 
 def _ahead_nanos(admitted: Admitted, units: int, grown: int) -> int:
@@ -165,7 +165,7 @@ def _ahead_nanos(admitted: Admitted, units: int, grown: int) -> int:
     if not tokens:
         return 0
     try:
-        return bound_nanos(0, tokens, offer.prices, offer.group.multiplier_ppm)
+        return rounded_up(_dearest_output(admitted) * tokens, offer.group.multiplier_ppm)
     except OverflowError:
         return 0  # no money covers it
 
@@ -174,4 +174,9 @@ def _affordable(admitted: Admitted, nanos: int) -> int:
     """Return how many more tokens of output an amount pays for."""
     offer = admitted.offer
     assert offer is not None
-    return affordable_tokens(nanos, offer.prices.dearest_output, offer.group.multiplier_ppm)
+    return affordable_tokens(nanos, _dearest_output(admitted), offer.group.multiplier_ppm)
+
+
+def _dearest_output(admitted: Admitted) -> int:
+    """Return the fractions of the dearest token of output that the call may be charged."""
+    return max(rate.bound(0, 1, admitted.other_meters) - rate.call for rate in admitted.rates)

@@ -10,6 +10,8 @@ import time
 from functools import partial
 from random import random
 
+from msgspec.structs import replace
+
 from adapters.family import Envelope, Peek
 from adapters.family.rate_headers import RateLevel
 from adapters.faults import Condition, Fault
@@ -54,7 +56,6 @@ from store.calls.journal import Journal
 from store.catalog.catalog import EMPTY, Channel, Snapshot
 from store.catalog.key_cache import KeyCache
 from store.money.funds import Funds
-from store.values.usage_record import Charge
 
 log = logging.getLogger("sluice.relay")
 
@@ -269,17 +270,16 @@ class Relay:
         byte."""
         head, outcome, hold = call.head, call.outcome, call.held.hold
         delivery = outcome.delivery
-        counts, cost = settle.charged_counts(call, delivery), 0
-        charges: tuple[Charge, ...] = ()
-        if hold is not None and call.admitted is not None:
-            counts, cost = settle.payable(call.admitted, counts, delivery.reported)
-            charges = self.funds.settle(hold, cost)
-        self._leave_limits(call, counts)
+        bill = settle.bill_of(call, delivery, settle.charged_counts(call, delivery))
+        if hold is not None:
+            bill = replace(bill, charges=self.funds.settle(hold, bill.cost_nanos))
+        elif bill.cost_nanos:  # of another model, inside a call that holds no money
+            bill = settle.Bill(bill.counts)
+        self._leave_limits(call, bill.counts)
         if delivery.relayed and call.keeps_answer:
             self._records.note_stored(call, delivery.upstream_id)
         elif head.method == "DELETE" and ending.outcome == "ok":
             outcome.stored = self._stored.forget(head.key.user_id, head.target or "")
-        bill = settle.Bill(counts, cost, charges)
         record, has_line = self._records.close(call, ending, bill)
         running = call.running
         running.stop()

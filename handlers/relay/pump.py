@@ -104,7 +104,9 @@ class StreamPump:
         if bridge is None or not self.accepted:
             return NOTHING_DELIVERED
         units, upstream_id = bridge.output_units, bridge.upstream_id
-        return Delivery(True, bridge.whole, bridge.usage, bridge.reported, units, upstream_id)
+        return Delivery(
+            *(True, bridge.whole, bridge.usage, bridge.reported, units, upstream_id, bridge.served)
+        )
 
     def _pass_on(self, chunk: bytes) -> bool:
         """Send an event like the last, as nearly all are, at once. False: it was not taken."""

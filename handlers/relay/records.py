@@ -169,6 +169,7 @@ def record_of(call: Call, ending: Ending, bill: Bill, node: str, ended_ms: int) 
         upstream_id[:UPSTREAM_ID_MAX] if upstream_id else None,
         node,
         outcome.stored,
+        bill.receipt,
     )
 
 
@@ -186,7 +187,7 @@ def _facts_of(call: Call) -> CallFacts:
         head.family.name,
         requested.model,
         requested.stream,
-        offer.prices.text if offer else None,
+        offer.prices.plain.text if offer else None,
         offer.group.multiplier_ppm if offer else None,
         arrival.client_request_id,
         arrival.client_ip,

@@ -1,15 +1,17 @@
 """The cost of a call: the token counts that are charged, within plausible bounds. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from handlers.relay.admit import DEFAULT_OUTPUT_BOUND_TOKENS
-from handlers.relay.call import Admitted, Call, Delivery
-from store.values.pricing import cost_nanos
-from store.values.usage import Usage
-from store.values.usage_record import Charge
+from handlers.relay.call import Admitted, Call, Delivery, Offer
+from store.values.features import PLAIN_GEOS, PLAIN_SPEEDS, PLAIN_TIERS
+from store.values.meters import METERS
+from store.values.pricing import Prices, Rate, cost_nanos, format_fractions, parse_fractions
+from store.values.usage import NOT_REPORTED, Served, Usage
+from store.values.usage_record import NO_RECEIPT, Charge, OtherCost, Receipt
 
 # No model takes or gives so much. A vendor may count more than our bound of the request (its own
 # prompts, tools, media), so nothing less is absurd while the model's window is not configured.
@@ -36,9 +38,11 @@ class Bill(Struct, frozen=True, gc=False):
     counts: Counts
     cost_nanos: int = 0
     charges: tuple[Charge, ...] = ()
+    receipt: Receipt = NO_RECEIPT
 
 
 NOTHING = Counts(Usage(), "none")
+_PLAIN_WORDS = (PLAIN_TIERS, PLAIN_SPEEDS, PLAIN_GEOS)
 
 
 def charged_counts(call: Call, delivery: Delivery) -> Counts:
@@ -130,7 +134,15 @@ def _cut_usage(usage: Usage, most_input: int, most_text: int, most_output: int) 
     plain, read, written, written_1h = _cut(inputs, most_input)
     text = min(usage.output_tokens, most_text)
     output, reasoning = _cut((text, usage.reasoning_tokens), most_output)
-    return Usage(plain, output, read, written, written_1h, reasoning)
+    return replace(
+        usage,
+        input_tokens=plain,
+        output_tokens=output,
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+        cache_write_1h_tokens=written_1h,
+        reasoning_tokens=reasoning,
+    )
 
 
 def _cut(counts: Iterable[int], bound: int) -> list[int]:
@@ -147,21 +159,72 @@ def tokens_of(counts: Counts) -> int:
     return counts.usage.inputs + counts.usage.outputs
 
 
-def payable(admitted: Admitted, counts: Counts, reported: object) -> tuple[Counts, int]:
-    """Return (counts, nanos) to charge: a cost that no BIGINT holds is cut to the hold's bounds,
-    which fit, with the vendor's report beside it."""
+def bill_of(call: Call, delivery: Delivery, counts: Counts) -> Bill:
+    """Return counts and cost of a call that ended with this delivery; nobody pays yet. A cost that
+    no BIGINT holds is cut to the hold's bounds, which fit, with the vendor's report beside it."""
+    admitted = call.admitted
+    offer = admitted.offer if admitted is not None else None
+    if counts.source == "none" or admitted is None or offer is None:
+        return Bill(counts)
     try:
-        return counts, cost_of(admitted, counts)
+        return _priced(call, offer, delivery, counts)
     except OverflowError:
         most = admitted.output_bound_tokens
         usage = _cut_usage(counts.usage, admitted.input_bound_tokens, most, most)
-        counts = Counts(usage, counts.source, reported)
-        return counts, cost_of(admitted, counts)
+        return _priced(call, offer, delivery, Counts(usage, counts.source, delivery.reported))
 
 
-def cost_of(admitted: Admitted, counts: Counts) -> int:
-    """Return the nanos that the call costs: 0 unless something was delivered."""
-    offer = admitted.offer
-    if counts.source == "none" or offer is None:
-        return 0
-    return cost_nanos(counts.usage, offer.prices, offer.group.multiplier_ppm)
+def _priced(call: Call, offer: Offer, delivery: Delivery, counts: Counts) -> Bill:
+    prices, usage, served = offer.prices, counts.usage, delivery.served
+    rate, receipt, others = prices.plain, NO_RECEIPT, 0
+    if prices.rates or usage.more or usage.extras is not None or served is not NOT_REPORTED:
+        rate = prices.rate_for(usage, served)
+        costs, unpriced = _other_costs(call, usage, served)
+        others = sum(parse_fractions(other.cost) for other in costs)
+        receipt = Receipt(
+            rate.text if rate is not prices.plain else None,
+            served,
+            (*_unpriced(prices, rate, usage, served), *unpriced),
+            costs,
+        )
+        counts = Counts(usage.bare(), counts.source, counts.reported)
+    return Bill(counts, cost_nanos(usage, rate, offer.group.multiplier_ppm, others), (), receipt)
+
+
+def _unpriced(
+    prices: Prices, rate: Rate, usage: Usage, served: Served
+) -> Iterator[tuple[str, int]]:
+    """Yield what had no price: meters with their counts, conditions of service with 1."""
+    for name, count in usage.more:
+        if METERS[name].unpriced and name not in rate.own:
+            yield name, count
+    words = (served.tier, served.speed, served.geo)
+    for name, word, plain in zip(Served.__struct_fields__, words, _PLAIN_WORDS, strict=True):
+        if word not in plain and not prices.names(name, word):
+            yield name if name == "geo" else f"{name}.{word}", 1
+
+
+def _other_costs(
+    call: Call, usage: Usage, served: Served
+) -> tuple[tuple[OtherCost, ...], list[tuple[str, int]]]:
+    """Return the costs of other models inside a call, each at its own rate, and the features whose
+    models have no price."""
+    costs: list[OtherCost] = []
+    unpriced: list[tuple[str, int]] = []
+    if usage.extras is None or not usage.extras.others:
+        return (), unpriced
+    assert call.attempt is not None
+    head, channel = call.head, call.attempt.candidate.channel
+    publics = {upstream: public for public, upstream in channel.models.items()}
+    for other in usage.extras.others:
+        name = publics.get(other.model, other.model)
+        model = head.snapshot.models.get(name)
+        prices = model.prices_at(head.arrival.started_ms) if model is not None else None
+        fractions = 0
+        if prices is None:
+            unpriced.append((other.feature, 1))
+        else:
+            rate = prices.rate_for(other.usage, served)
+            fractions = rate.cost(other.usage) - rate.call
+        costs.append(OtherCost(name, other.usage.bare(), format_fractions(fractions)))
+    return tuple(costs), unpriced

@@ -16,11 +16,20 @@ from store.admin.kinds import KINDS
 from store.admin.objects import Stored
 from store.db.audit import MASK
 from store.values.errors import Refused
-from store.values.fields import HeaderMap, Instant, ModelMap, OptionMap, PriceChanges, PriceTable
+from store.values.fields import (
+    HeaderMap,
+    Instant,
+    ModelMap,
+    OptionMap,
+    PriceChanges,
+    PriceTable,
+    RateList,
+)
 
 FROM = "from"
 """Of `model set`: since when the prices beside it hold."""
 _PRICE = "price"
+_RATE = "rate"
 _CHANGES = "price_changes"
 _END = "\0"
 """Ends the name of a field where `_place` puts it before a fault; no fault holds it."""
@@ -70,13 +79,12 @@ def _price_from(edits: Mapping[str, str], stored: Stored) -> tuple[dict[str, str
         from_ms = Instant().parse(edits[FROM])
     except ValueError as error:
         raise Refused([f"{where}: from: {error}"]) from None
-    changes = dict(stored.fields[_CHANGES])
-    before = [prices for at_ms, prices in changes.items() if at_ms <= from_ms]
-    in_force = before[-1] if before else stored.fields[_PRICE]
-    prices: dict[str, str | None] = dict(PriceTable().plain(in_force))
+    changes = stored.fields[_CHANGES]
+    before = [change for change in changes if change[0] <= from_ms]
+    _, in_force, rates = before[-1] if before else (0, stored.fields[_PRICE], stored.fields[_RATE])
+    prices: dict[str, Any] = {**PriceTable().plain(in_force), _RATE: RateList().plain(rates)}
     prices |= {name: text or None for name, text in prices_given.items()}
-    changes.pop(from_ms, None)
-    later_changes = PriceChanges().plain(changes.items())
+    later_changes = PriceChanges().plain([change for change in changes if change[0] != from_ms])
     rest = {
         name: text for name, text in edits.items() if name != FROM and not name.startswith(inner)
     }
@@ -104,7 +112,8 @@ def _take_edit(
     outer, point, inner = name.partition(".")
     spec = fields.get(outer) if point else None
     if spec is not None and isinstance(spec.type, PriceTable):
-        raw.setdefault(outer, {})[inner] = text or None
+        prices = PriceTable().plain(stored.fields[outer]) if stored else {}
+        raw.setdefault(outer, prices)[inner] = text or None
     elif spec is not None and isinstance(spec.type, (ModelMap, HeaderMap, OptionMap)):
         table = raw.setdefault(outer, dict(stored.fields[outer]) if stored else {})
         inner = inner.lower() if isinstance(spec.type, HeaderMap) else inner
@@ -145,6 +154,9 @@ def entry_of_values(kind: str, values: Mapping[str, object], stored: Stored | No
             faults.append(f"{_place(name)}{name}: paths of files are set by commands only")
         if raw[name] is not None:
             del raw[name]  # what stays is not opened either
+    prices = raw.get(_PRICE)
+    if stored is not None and isinstance(prices, dict):
+        raw[_PRICE] = PriceTable().plain(stored.fields[_PRICE]) | prices
     report = Report(faults, f"{kind} without a name", _place)
     entry = parse_entry(kind, raw, report, _literal)
     if faults or entry is None:

@@ -24,6 +24,7 @@ from store.values.fields import (
     OptionMap,
     PriceChanges,
     PriceTable,
+    RateList,
     Text,
 )
 from store.values.passwords import MIN_PASSWORD_CHARS
@@ -131,9 +132,15 @@ KINDS: Mapping[str, Kind] = {
             ),
             "price": Field(
                 PriceTable(),
-                'Per million tokens, `call` for each call. `"0"` is free. `input` and `output` are'
-                " needed; `cache_read`, `cache_write` default to `input`, `cache_write_1h` to"
-                " `cache_write`, `reasoning` to `output`, `call` to 0.",
+                "The plain rate, whole: what is not there follows its chain. `input` and `output`"
+                ' are needed; `"0"` is free. Per million tokens, call, use, … as money.md lists.',
+            ),
+            "rate": Field(
+                RateList(),
+                "Prices of calls that were served under all conditions of `when`: `tier`, `speed`,"
+                " `geo`, `input_over` (tokens of input). Either a `factor` of the plain rate's"
+                " tokens, or whole prices (money.md). What is given replaces all.",
+                [],
             ),
             "price_changes": Field(
                 PriceChanges(),

@@ -16,6 +16,7 @@ import peewee
 from store.admin.export import show, shown
 from store.admin.kinds import KINDS
 from store.admin.objects import TABLES, find, of_rows
+from store.catalog.catalog import own_prices
 from store.db.database import first_row, has_words, in_snapshot, select_rows
 from store.db.tables.catalog import Channel, Group, Model, Price
 from store.db.tables.channels import ChannelSums
@@ -23,7 +24,8 @@ from store.db.tables.money import Subscription
 from store.db.tables.usage import UsageByDay, UsageByKey
 from store.db.tables.users import ApiKey, User
 from store.values.errors import NotFound
-from store.values.pricing import PRICE_NAMES, format_money
+from store.values.fields import PriceTable, RateList
+from store.values.meters import COLUMN_METERS
 from store.values.texts import nearest
 from store.values.usage_record import rfc3339
 
@@ -111,8 +113,8 @@ def existing(db: peewee.Database, kind: str, candidates: Sequence[str]) -> set[s
 
 @in_snapshot
 def price_history(db: peewee.Database, model: str) -> list[Shown]:
-    """Return the prices of a model and since when they hold, the newest first; prices that are not
-    given are None, as they follow others. Raises NotFound."""
+    """Return the prices and rates of a model and since when they hold, the newest first, with their
+    source if they are from a list; the first meters are None without a price. Raises NotFound."""
     show_one(db, "model", model)
     query = Price.select(Price).join(Model, on=(Model.id == Price.model_id))
     rows: Any = (
@@ -121,9 +123,10 @@ def price_history(db: peewee.Database, model: str) -> list[Shown]:
     return [
         {
             "effective_at": rfc3339(row["effective_ms"]),
-            **{
-                name: None if row[name] is None else format_money(row[name]) for name in PRICE_NAMES
-            },
+            **dict.fromkeys(COLUMN_METERS),
+            **PriceTable().plain(own_prices(row)),
+            "rate": RateList().plain(row["rates"] or []),
+            "source": row["source"],
         }
         for row in rows
     ]

@@ -13,6 +13,7 @@ import peewee
 from store.admin.document import Identity
 from store.admin.kinds import DEFAULT_GROUP, KINDS
 from store.catalog import keys
+from store.catalog.catalog import own_prices
 from store.catalog.suspended_keys import forget_keys
 from store.db.database import database_ms, insert_rows, select_rows
 from store.db.tables.catalog import Channel, ChannelKey, Group, Model, Price
@@ -25,10 +26,10 @@ from store.money.ledger import Line, add_line
 from store.values import key_secrets
 from store.values.cipher import Cipher, Unreadable
 from store.values.errors import NotFound, Refused
-from store.values.fields import Sealed
+from store.values.fields import PriceFrom, Sealed
 from store.values.ids import new_ulid
+from store.values.meters import COLUMN_METERS
 from store.values.passwords import hash_password, verify_password
-from store.values.pricing import PRICE_NAMES
 from store.values.sealed_fields import same_headers, same_proxy, seal_headers, seal_proxy
 from store.values.texts import nearest
 
@@ -58,8 +59,8 @@ COLUMNS: Mapping[str, str] = {
 }
 """Fields whose column has another name; those not listed and not special: the same name."""
 SPECIAL = frozenset(
-    {"price", "price_changes", "keys", "balance", "secret", "group", "enabled", "extra_headers"}
-    | {"proxy"}
+    {"price", "rate", "price_changes", "keys", "balance", "secret", "group", "enabled"}
+    | {"extra_headers", "proxy"}
 )
 """Fields that live in other tables, or that are translated."""
 
@@ -192,16 +193,16 @@ class _Extras:
         key_ids: Any = None,
     ) -> None:
         self.names = {row["id"]: row["name"] for kind in NAMED for row in rows.get(kind, ())}
-        self.prices: dict[str, dict[str, int]] = {}
-        self.price_changes: dict[str, list[tuple[int, dict[str, int]]]] = {}
+        self.prices: dict[str, tuple[dict[str, int], list[dict[str, Any]]]] = {}
+        self.price_changes: dict[str, list[PriceFrom]] = {}
         at_ms = database_ms(db)
         for row in _rows(db, Price, Price.effective_ms, of=(Price.model_id, ids)):
-            prices = {name: row[name] for name in PRICE_NAMES if row[name] is not None}
+            prices, rates = own_prices(row), row["rates"] or []
             model_id, from_ms = row["model_id"], row["effective_ms"]
             if from_ms <= at_ms or model_id not in self.prices:
-                self.prices[model_id] = prices
+                self.prices[model_id] = prices, rates
             else:
-                self.price_changes.setdefault(model_id, []).append((from_ms, prices))
+                self.price_changes.setdefault(model_id, []).append((from_ms, prices, rates))
         self.sealed_keys: dict[str, list[str]] = {}
         for row in _rows(db, ChannelKey, ChannelKey.position, of=(ChannelKey.channel_id, ids)):
             self.sealed_keys.setdefault(row["channel_id"], []).append(row["cipher"])
@@ -212,7 +213,8 @@ class _Extras:
 
 _READ: Mapping[str, Callable[[Mapping[str, Any], _Extras], Any]] = {
     "enabled": lambda row, _: row["enabled"] if "enabled" in row else not row["disabled"],
-    "price": lambda row, extras: extras.prices.get(row["id"], {}),
+    "price": lambda row, extras: extras.prices.get(row["id"], ({}, []))[0],
+    "rate": lambda row, extras: extras.prices.get(row["id"], ({}, []))[1],
     "price_changes": lambda row, extras: extras.price_changes.get(row["id"], []),
     "keys": lambda row, extras: extras.sealed_keys.get(row["id"], []),
     "extra_headers": lambda row, _: {
@@ -265,7 +267,7 @@ class Writer:
         TABLES[kind].insert(row).execute(self.db)
         if kind == "user":
             self._open_wallet(object_id, fields["balance"])
-        self._write_extras(object_id, fields, new=True)
+        self._write_extras(object_id, fields, fields, new=True)
         return object_id
 
     def update(self, stored: Stored, fields: Mapping[str, Any]) -> None:
@@ -276,7 +278,7 @@ class Writer:
             table.update(**columns).where(table.id == stored.id).execute(self.db)
         if stored.kind == "user" and ENDING & fields.keys():
             sessions.end_all(self.db, stored.id, self.actor)
-        self._write_extras(stored.id, fields, new=False)
+        self._write_extras(stored.id, fields, {**stored.fields, **fields}, new=False)
 
     def delete(self, stored: Stored) -> None:
         """Remove an object and what is its own; a wallet and its ledger stay for good."""
@@ -322,40 +324,46 @@ class Writer:
             columns["group_id"] = self.ids["group", (fields["group"],)]
         return columns
 
-    def _write_extras(self, object_id: str, fields: Mapping[str, Any], *, new: bool) -> None:
+    def _write_extras(
+        self, object_id: str, fields: Mapping[str, Any], final: Mapping[str, Any], *, new: bool
+    ) -> None:
         if "price_changes" in fields:
             self._write_price_changes(object_id, fields["price_changes"])
-        if "price" in fields:
-            self._add_price(object_id, fields["price"])
+        if "price" in fields or "rate" in fields:
+            self._add_price(object_id, final["price"], final["rate"])
         if "keys" in fields:
             self._write_channel_keys(object_id, fields["keys"])
         if "secret" in fields:
             write = keys.add_secret if new else keys.replace_secret
             write(self.db, object_id, fields["secret"], self.sealing.peppers)
 
-    def _add_price(self, model_id: str, price: Mapping[str, int]) -> None:
+    def _add_price(
+        self, model_id: str, price: Mapping[str, int], rates: Sequence[Mapping[str, Any]]
+    ) -> None:
         from_ms, known_times = database_ms(self.db), self._price_times(model_id)
         while from_ms in known_times:  # two changes can fall into one millisecond
             from_ms += 1
-        self._insert_price(model_id, from_ms, price)
+        self._insert_price(model_id, (from_ms, price, rates))
 
-    def _write_price_changes(
-        self, model_id: str, changes: Sequence[tuple[int, Mapping[str, int]]]
-    ) -> None:
+    def _write_price_changes(self, model_id: str, changes: Sequence[PriceFrom]) -> None:
         """Replace the prices that do not hold yet; those that do are never changed."""
         to_come = (Price.model_id == model_id) & (Price.effective_ms > database_ms(self.db))
         Price.delete().where(to_come).execute(self.db)
         known_times = self._price_times(model_id)
-        for from_ms, price in changes:
-            if from_ms not in known_times:
-                self._insert_price(model_id, from_ms, price)
+        for change in changes:
+            if change[0] not in known_times:
+                self._insert_price(model_id, change)
 
     def _price_times(self, model_id: str) -> set[int]:
         own = Price.select(Price.effective_ms).where(Price.model_id == model_id)
         return {from_ms for (from_ms,) in select_rows(self.db, own)}
 
-    def _insert_price(self, model_id: str, from_ms: int, price: Mapping[str, int]) -> None:
-        row = {"model_id": model_id, "effective_ms": from_ms, "call": 0, **price}
+    def _insert_price(self, model_id: str, change: Any) -> None:
+        from_ms, price, rates = change
+        columns = {name: price[name] for name in COLUMN_METERS if name in price}
+        others = {name: nanos for name, nanos in price.items() if name not in COLUMN_METERS}
+        row = {"model_id": model_id, "effective_ms": from_ms, "call": 0, **columns}
+        row |= {"other_meters": others or None, "rates": rates or None}
         Price.insert(row).execute(self.db)
 
     def _write_channel_keys(self, channel_id: str, upstream_keys: list[str]) -> None:

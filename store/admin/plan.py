@@ -16,7 +16,6 @@ from store.values.errors import refuse
 from store.values.ids import DAY_MS
 from store.values.key_secrets import digests, make_secret
 from store.values.passwords import FAULTS, fault_of
-from store.values.pricing import PRICE_NAMES
 from store.values.texts import nearest
 from store.values.times import MAX_INSTANT_MS
 
@@ -129,12 +128,11 @@ def _in_force(entry: Entry, at_ms: int) -> Entry:
     """Return the entry with the price that its changes have led to by now; those to come stay
     changes: a document may be applied again when their time has come."""
     changes = entry.fields.get("price_changes", ())
-    past = [prices for from_ms, prices in changes if from_ms <= at_ms]
+    past = [change for change in changes if change[0] <= at_ms]
     if not past:
         return entry
     fields = {**entry.fields, "price_changes": list(changes[len(past) :])}
-    # Whole: what it does not give has its default, whatever the price was.
-    fields["price"] = {name: past[-1].get(name) for name in PRICE_NAMES}
+    _, fields["price"], fields["rate"] = past[-1]
     return replace(entry, fields=fields)
 
 
@@ -158,9 +156,6 @@ def _step(
         return None
     specs = KINDS[entry.kind].fields
     new_fields = {name: value for name, value in entry.fields.items() if not specs[name].once}
-    if "price" in new_fields:
-        new_fields["price"] = _merged_price(stored.fields["price"], new_fields["price"])
-        _judge_price(entry, new_fields["price"], faults)
     changed = {
         name: value
         for name, value in new_fields.items()
@@ -182,9 +177,6 @@ def _creation(entry: Entry, sealing: Sealing, faults: list[str]) -> PlanStep:
             fields[name] = spec.default
         elif name not in entry.bad:
             faults.append(f"{entry.where()}: {name} is missing")
-    if "price" in fields:
-        fields["price"] = _merged_price({}, fields["price"])
-        _judge_price(entry, fields["price"], faults)
     _seal_password(entry, fields, sealing, faults)
     is_made = entry.kind == "key" and fields["secret"] is None
     if is_made:
@@ -213,16 +205,6 @@ def _timed(step: PlanStep, final: FinalFields, at_ms: int, faults: list[str]) ->
     if step.action != CREATE:
         return step
     return replace(step, fields={**step.fields, "starts_at": starts_ms, "expires_at": expires_ms})
-
-
-def _merged_price(stored: Mapping[str, int], changes: Mapping[str, int | None]) -> dict[str, int]:
-    merged = {"call": 0, **stored, **changes}
-    return {name: nanos for name, nanos in merged.items() if nanos is not None}
-
-
-def _judge_price(entry: Entry, price: Mapping[str, int], faults: list[str]) -> None:
-    missing = [name for name in ("input", "output") if name not in price]
-    faults.extend(entry.fault("price", f"{name} is missing") for name in missing)
 
 
 def _seal_password(

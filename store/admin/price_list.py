@@ -16,7 +16,8 @@ from store.admin.document import Document
 from store.admin.edits import entry_of_values, faults_by_field
 from store.admin.export import list_objects
 from store.values.errors import Refused, refuse
-from store.values.pricing import PRICE_NAMES, format_money
+from store.values.fields import PriceTable
+from store.values.meters import METERS
 from store.values.texts import nearest
 
 MODEL = "model"
@@ -46,12 +47,12 @@ def read_csv(text: str) -> list[PriceRow]:
         raise Refused(["the list is empty"])
     head = [cell.strip() for cell in filled[0][1]]
     faults = [
-        f'unknown column "{name}"{nearest(name, (MODEL, *PRICE_NAMES))}'
+        f'unknown column "{name}"{nearest(name, (MODEL, *METERS))}'
         for name in head
-        if name not in (MODEL, *PRICE_NAMES)
+        if name not in (MODEL, *METERS)
     ]
     if MODEL not in head:
-        faults.append(f"the first line must name the columns: {MODEL}, {', '.join(PRICE_NAMES)}")
+        faults.append(f"the first line must name the columns: {MODEL}, {', '.join(METERS)}")
     faults += [
         f"line {number}: has {len(row)} cells, the head has {len(head)}"
         for number, row in filled[1:]
@@ -74,7 +75,7 @@ def take(
         outcome = editor.apply(document, dry_run=dry_run)
     changed = {change.name for change in outcome.changes}
     return [
-        PriceChange(name, before[name], _after(entry.fields["price"], before[name]))
+        PriceChange(name, before[name], PriceTable().plain(entry.fields["price"]))
         for entry in document
         if (name := entry.identity[0]) in changed
     ]
@@ -94,7 +95,7 @@ def _document(rows: Sequence[PriceRow], models: Mapping[str, Any]) -> Document:
         if any(entry.identity == (name,) for entry in entries):
             faults.append(f'row {number}: model "{name}" is there twice')
             continue
-        price = {field: value for field, value in row.items() if field != MODEL}
+        price = {**models[name], **{n: value for n, value in row.items() if n != MODEL}}
         try:
             with faults_by_field():
                 entries.append(entry_of_values(MODEL, {"name": name, "price": price}, None))
@@ -102,14 +103,3 @@ def _document(rows: Sequence[PriceRow], models: Mapping[str, Any]) -> Document:
             faults += [f"row {number}: {fault}" for fault in error.faults]
     refuse(faults)
     return entries
-
-
-def _after(changes: Mapping[str, int | None], before: Mapping[str, str]) -> dict[str, str]:
-    """Return the prices as they are then; what is given as None follows another price."""
-    written = {name: format_money(nanos) for name, nanos in changes.items() if nanos is not None}
-    merged = {**before, **written}
-    return {
-        name: merged[name]
-        for name in PRICE_NAMES
-        if name in merged and changes.get(name, 0) is not None
-    }

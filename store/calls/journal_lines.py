@@ -11,9 +11,18 @@ from zlib import crc32
 import msgspec
 
 from store.money.accounts import split
-from store.values.pricing import cost_nanos, prices_from_text
+from store.values.pricing import cost_nanos, rate_of_text
 from store.values.usage import Usage
-from store.values.usage_record import CLOSE_TAG, WALLET, CallFacts, Charge, StoredAt, UsageRecord
+from store.values.usage_record import (
+    CLOSE_TAG,
+    NO_RECEIPT,
+    WALLET,
+    CallFacts,
+    Charge,
+    Receipt,
+    StoredAt,
+    UsageRecord,
+)
 
 LINE_MAX_BYTES = 8 * 1024
 
@@ -45,7 +54,8 @@ class OpenLine(msgspec.Struct, array_like=True, frozen=True, tag=OPEN_TAG, gc=Fa
 
 
 class Sent(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """The part of the answer that the client has, and its channel."""
+    """The part of the answer that the client has, and its channel. `receipt`: the rate and the
+    conditions under which it is served, as far as the vendor has reported them."""
 
     status: int | None = None
     upstream_family: str | None = None
@@ -53,6 +63,7 @@ class Sent(msgspec.Struct, array_like=True, frozen=True, gc=False):
     channel: str | None = None
     upstream_request_id: str | None = None
     stored: StoredAt | None = None
+    receipt: Receipt = NO_RECEIPT
 
 
 class MarkLine(msgspec.Struct, array_like=True, frozen=True, tag=MARK_TAG, gc=False):
@@ -112,6 +123,7 @@ def lost_record(opened: OpenLine, mark: MarkLine | HandedLine | None, node: str)
         upstream_request_id=sent.upstream_request_id,
         stored=sent.stored,
         node=node,
+        receipt=sent.receipt,
     )
     if mark is not None and mark.relayed:
         record.usage = Usage(opened.input_tokens, mark.output_tokens)
@@ -123,10 +135,11 @@ def lost_record(opened: OpenLine, mark: MarkLine | HandedLine | None, node: str)
 
 def _charge(record: UsageRecord, holds: tuple[Charge, ...]) -> None:
     call = record.call
-    if call.prices is None or call.multiplier_ppm is None:
+    rate = record.rate_text
+    if rate is None or call.multiplier_ppm is None:
         return
     try:
-        cost = cost_nanos(record.usage, prices_from_text(call.prices), call.multiplier_ppm)
+        cost = cost_nanos(record.usage, rate_of_text(rate), call.multiplier_ppm)
     except (OverflowError, ValueError) as error:
         # Nobody is asked for money that cannot be computed, and the other calls must go on.
         record.usage_source = "none"

@@ -19,7 +19,6 @@ from operator import add
 from typing import Any
 
 import peewee
-from msgspec.structs import astuple
 from peewee import SQL, Case, fn
 
 from store.db import database
@@ -102,7 +101,7 @@ def _gather(records: Iterable[UsageRecord]) -> Sums:
         if sums is None:
             sums = facts[key] = [0] * len(COLUMNS)
         sums[0] += 1
-        sums[1:_COST] = map(add, sums[1:_COST], astuple(record.usage))
+        sums[1:_COST] = map(add, sums[1:_COST], record.usage.summed)
         sums[_COST] += record.cost_nanos
         if call.stream and record.ttft_ms is not None:
             sums[_FIRST_BUCKET + bisect_left(BOUNDS_MS, record.ttft_ms)] += 1
@@ -222,7 +221,8 @@ def _sums(db: peewee.Database, table: Any, names: Sequence[str], where: Any) -> 
     """COLUMNS of a roll-up or of the records themselves, by these columns."""
     by = [record_column(table, name).alias(f"by_{name}") for name in names]
     calls = fn.COUNT(SQL("*")) if table is UsageRow else fn.SUM(table.calls)
-    totals = [calls, *(fn.SUM(getattr(table, name)) for name in SUMS[1:]), *first_byte_sums(table)]
+    totals = [calls, *(fn.SUM(summed_column(table, name)) for name in SUMS[1:])]
+    totals += first_byte_sums(table)
     query = table.select(*by, *totals).where(where).group_by(*(SQL(f"by_{name}") for name in names))
     width = len(names)
     return {row[:width]: tuple(map(int, row[width:])) for row in raw_rows(db, query)}
@@ -239,6 +239,12 @@ def first_byte_sums(table: Any) -> list[Any]:
         within &= begun.is_null(False) if high_ms is None else begun <= high_ms
         sums.append(fn.SUM(Case(None, [(within, 1)], 0)))
     return sums
+
+
+def summed_column(table: Any, name: str) -> Any:
+    """Return a column as sums take it: tokens of other modalities are added to their side."""
+    column, more = getattr(table, name), getattr(UsageRow, f"more_{name}", None)
+    return column + more if table is UsageRow and more is not None else column
 
 
 def record_column(table: Any, name: str) -> Any:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+import msgspec
 import peewee
 from peewee import Expression, fn
 
@@ -20,16 +21,10 @@ from store.db.partitions import days_after, next_day, previous_day
 from store.db.tables.usage import UsageByChannel, UsageByKey, UsageRow
 from store.values.errors import StoreUnavailable
 from store.values.ids import DAY_MS, HOUR_MS, day_at, day_begin_ms, day_of, first_ulid
-from store.values.pricing import (
-    PRICE_NAMES,
-    TOKENS_PER_PRICE,
-    Prices,
-    cost_nanos,
-    format_money,
-    prices_from_json,
-)
-from store.values.usage import TOKEN_COUNTS, Usage
-from store.values.usage_record import COLUMNS, charges_from_json
+from store.values.meters import METERS
+from store.values.pricing import format_fractions, format_money, parse_fractions, rounded_up
+from store.values.usage import TOKEN_COUNTS
+from store.values.usage_record import COLUMNS, charges_from_json, receipt_fields
 
 PAGE_ROWS = 1000
 OVERLAP_MS = 10_000
@@ -43,7 +38,7 @@ LOOK_BACK_MS = 7 * DAY_MS
 """How far back a call is looked for by an id of others, unless a time is given."""
 
 MATCHES_MAX = 20
-_DECIMALS = 15  # a price has 9, and is for 10^6 tokens
+_CALL = "call"
 
 Row = dict[str, Any]
 
@@ -59,10 +54,9 @@ _CALLER_COLUMNS = frozenset({"user", "day", "id", "outcome", "key_id"})
 """Of the index usage_caller."""
 _NO_DAY = 99_999_999
 _MONEY_COLUMNS = (
-    *("id", "cost_nanos", "charges", "usage_source", "multiplier_ppm", "prices"),
+    *("id", "cost_nanos", "charges", "usage_source", "multiplier_ppm", "prices", "receipt"),
     *TOKEN_COUNTS,
 )
-_prices = functools.lru_cache(maxsize=PRICES_CACHED)(prices_from_json)
 
 
 Names = str | tuple[str, ...] | None
@@ -275,9 +269,8 @@ def fault_of(row: Row) -> str | None:
         expected = 0
         charging = row["usage_source"] != "none" and row["multiplier_ppm"] is not None
         if charging and row["prices"] is not None:
-            usage = Usage(*(row[name] for name in TOKEN_COUNTS))
-            prices: Prices = _prices(row["prices"])
-            expected = cost_nanos(usage, prices, row["multiplier_ppm"])
+            parts = sum(fractions for *_, fractions in _cost_parts(row))
+            expected = rounded_up(parts, row["multiplier_ppm"])
     except (ValueError, OverflowError) as error:
         return f"the cost cannot be recomputed: {error}"
     if cost != expected:
@@ -470,25 +463,38 @@ def find(db: peewee.Database, wanted: str, since_ms: int = 0) -> list[Row]:
 
 
 def cost_lines(row: Row) -> list[dict[str, Any]]:
-    """Return the parts of the cost of a record, before its multiplier: class, tokens (None for
-    `call`), price and amount (exact decimal strings). Empty for a record that was not charged."""
+    """Return the parts of the cost of a record, before its multiplier: meter, count, price and
+    amount (exact decimal strings). A part of another model has its name as `model`, and neither
+    meter nor price. Empty for a record that was not charged."""
     if row["usage_source"] == "none" or row["prices"] is None:
         return []
-    prices = prices_from_json(row["prices"])
-    lines = []
-    for name in PRICE_NAMES:
-        price = getattr(prices, name)
-        tokens = None if name == "call" else row[f"{name}_tokens"]
-        units = price * (TOKENS_PER_PRICE if tokens is None else tokens)
-        if units or tokens:
-            amount = _exact(units)
-            lines.append(
-                {"class": name, "tokens": tokens, "price": format_money(price), "amount": amount}
-            )
-    return lines
+    return [
+        {
+            "meter": meter,
+            "model": model,
+            "count": count,
+            "price": price,
+            "amount": format_fractions(fractions),
+        }
+        for meter, model, count, price, fractions in _cost_parts(row)
+    ]
 
 
-def _exact(units: int) -> str:
-    """Units of 10^-15 as a decimal string."""
-    whole, fraction = divmod(units, 10**_DECIMALS)
-    return f"{whole}.{fraction:0{_DECIMALS}d}".rstrip("0").rstrip(".")
+def _cost_parts(row: Row) -> Iterator[tuple[str | None, str | None, int, str | None, int]]:
+    """Yield meter, other model, count, price, and fractions of each part of a cost. Raises
+    ValueError for what no record has."""
+    receipt, prices = receipt_fields(row), _prices(row["prices"])
+    meters = receipt["meters"] | ({_CALL: 1} if prices.get(_CALL, "0") != "0" else {})
+    for name, count in meters.items():
+        if name not in prices:
+            raise ValueError(f"it has no price of {name}")
+        fractions = count * parse_fractions(prices[name]) // METERS[name].unit
+        yield name, None, count, prices[name], fractions
+    for other in receipt["other_models"]:
+        tokens = sum(other["tokens"].values())
+        yield None, other["model"], tokens, None, parse_fractions(other["cost"])
+
+
+@functools.lru_cache(maxsize=PRICES_CACHED)
+def _prices(text: str) -> dict[str, str]:
+    return msgspec.json.decode(text, type=dict[str, str])

@@ -12,7 +12,7 @@ from typing import Any
 import peewee
 from peewee import SQL, Case, fn
 
-from store.calls.rollups import DAY_HOURS, SUMS, first_byte_sums
+from store.calls.rollups import DAY_HOURS, SUMS, first_byte_sums, summed_column
 from store.calls.usage_queries import IDS, Filters, conditions, matching, with_user
 from store.db.database import dialect_text, portions, raw_rows
 from store.db.tables import usage as tables
@@ -231,7 +231,7 @@ def _sums(source: _Source) -> list[Any]:
     return [
         fn.SUM(calls),
         *(fn.SUM(Case(None, [(table.outcome == name, calls)], 0)) for name in _COUNTED),
-        *(fn.SUM(getattr(table, name)) for name in SUMS[1:]),
+        *(fn.SUM(summed_column(table, name)) for name in SUMS[1:]),
     ]
 
 

@@ -18,15 +18,11 @@ from store.db.changes import CATALOG, Changes, current_version, read_changes
 from store.db.database import database_ms, in_snapshot, lead_of, select_rows
 from store.db.tables import catalog as tables
 from store.values.cipher import Cipher, Unreadable
-from store.values.pricing import PRICE_NAMES, Prices
+from store.values.meters import COLUMN_METERS
+from store.values.pricing import CONDITIONS, Prices, conditional_rate, plain_rate
 from store.values.sealed_fields import open_headers, open_proxy
 
 EVERYTHING = "*"
-_FOLLOWED = {
-    **{"cache_read": "input", "cache_write": "input", "cache_write_1h": "cache_write"},
-    "reasoning": "output",
-}
-"""Price that is not given -> the price that it follows then."""
 
 Losses = Mapping[tuple[str, str], int]
 """(family of a call, family of a channel) -> how much is lost between them, less before more; what
@@ -316,10 +312,10 @@ def load_models(db: peewee.Database, ahead_ms: int = 0) -> list[Model]:
     """All models, in the caller's transaction; times of prices less `ahead_ms`."""
     prices: dict[str, list[tuple[int, Prices]]] = {}
     price, row = tables.Price, tables.Model
-    columns = (getattr(price, name) for name in PRICE_NAMES)
-    query = price.select(price.model_id, price.effective_ms, *columns)
-    for model_id, effective_ms, *amounts in select_rows(db, query.order_by(price.effective_ms)):
-        prices.setdefault(model_id, []).append((effective_ms - ahead_ms, prices_of(amounts)))
+    price_rows: Any = price.select().order_by(price.effective_ms).bind(db).dicts()
+    for price_row in price_rows:
+        from_ms = price_row["effective_ms"] - ahead_ms
+        prices.setdefault(price_row["model_id"], []).append((from_ms, prices_of(price_row)))
     models = row.select(
         *(row.id, row.name, row.context_tokens, row.max_output_tokens),
         *(row.disabled, row.created_ms),
@@ -330,15 +326,24 @@ def load_models(db: peewee.Database, ahead_ms: int = 0) -> list[Model]:
     ]
 
 
-def prices_of(amounts: Sequence[int | None]) -> Prices:
-    """Prices of a row of the prices table, in its order, with the defaults filled in."""
-    prices = dict(zip(PRICE_NAMES, amounts, strict=True))
-    if prices["input"] is None or prices["output"] is None:
-        raise ValueError("a price row has no input or output price")
-    for name, followed in _FOLLOWED.items():
-        if prices[name] is None:
-            prices[name] = prices[followed]
-    return Prices(**{name: nanos or 0 for name, nanos in prices.items()})
+def own_prices(row: Mapping[str, Any]) -> dict[str, int]:
+    """Return the prices that a row of the prices table has, nanos by meter."""
+    columns = {name: row[name] for name in COLUMN_METERS if row[name] is not None}
+    return {**columns, **(row["other_meters"] or {})}
+
+
+def prices_of(row: Mapping[str, Any]) -> Prices:
+    """Return the prices and rates of a row of the prices table."""
+    plain = plain_rate(own_prices(row))
+    rates = tuple(
+        conditional_rate(
+            plain,
+            tuple((name, rate["when"][name]) for name in CONDITIONS if name in rate["when"]),
+            rate["factor"] if "factor" in rate else rate["prices"],
+        )
+        for rate in row["rates"] or ()
+    )
+    return Prices(plain, rates, row["source"])
 
 
 def _channels(

@@ -13,7 +13,8 @@ from store.channels.serving import NATIVE, Entries, ServingChannel, load_serving
 from store.channels.status import Status, of_models, to_public
 from store.channels.uptime import Slot, Span, Uptime, empty_uptime, uptime_of
 from store.db.database import in_snapshot
-from store.values.pricing import PRICE_NAMES, Prices, format_multiplier, format_price_after
+from store.values.meters import COLUMN_METERS, METERS
+from store.values.pricing import Prices, format_multiplier, format_price_after
 from store.values.usage_record import rfc3339
 
 
@@ -33,10 +34,11 @@ class Offer:
         return self.status.model
 
     def price(self, name: str) -> str | None:
-        """One of PRICE_NAMES after the multiplier, in decimal text."""
+        """Return the plain price of a meter after the multiplier, in decimal text."""
         if self.prices is None:
             return None
-        return format_price_after(getattr(self.prices, name), self.group.multiplier_ppm)
+        nanos = self.prices.plain.prices.get(name, 0)
+        return format_price_after(nanos, self.group.multiplier_ppm)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,11 @@ def with_uptime(db: peewee.Database, offering: Offering, offers: Sequence[Offer]
 def to_plain(offer: Offer) -> dict[str, Any]:
     """An offer as JSON says it: a status, and what is beside it here."""
     plain = {**to_public(offer.status), "entries": dict(offer.entries)}
-    plain["prices"] = offer.prices and {name: offer.price(name) for name in PRICE_NAMES}
+    plain["prices"] = offer.prices and {
+        name: offer.price(name)
+        for name in METERS
+        if name in COLUMN_METERS or name in offer.prices.plain.own
+    }
     if offer.uptime is not None:
         plain["hours"] = _slots(offer.uptime.hours)
         plain["days"] = _slots(offer.uptime.days)

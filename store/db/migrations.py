@@ -8,11 +8,13 @@ statement can be run twice, and is never edited after a release.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import peewee
 
 from store.db import schema
+from store.db.schema import Additions
+from store.values.usage import MORE_TOKENS
 
 FORERUNNERS = (
     *("0001_core", "0002_usage_rollups", "0003_codes", "0004_accounts", "0005_usage_caller"),
@@ -30,11 +32,35 @@ BRIDGE_VERSION = "Sluice 0.1.0 at schema 23 (git-4ce62c7e6920)"
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """A step: its name, and its statements for a database, each safe to run twice on MySQL."""
+    """A step: its name, and its statements for a database, each safe to run twice on MySQL.
+    `added`: what it adds to the schema before, of which no column and no table is there."""
 
     name: str
     statements: Callable[[peewee.Database], Sequence[str]]
+    added: Additions = field(default_factory=dict)
 
+
+def _add(name: str, added: Additions) -> Migration:
+    return Migration(name, lambda db: schema.add(db, added), added)
+
+
+_ROLLUP_COSTS = ("upstream_nanos", "upstream_known_nanos")
 
 FIRST = Migration("0001_schema", schema.create_all)
-ALL = (FIRST,)
+PRICES = _add(
+    "0002_prices",
+    {
+        "prices": ("other_meters", "rates", "source"),
+        "groups": ("features",),
+        "channels": ("cost_factor_ppm", "cost"),
+        "users": ("limit_nanos", "limit_window"),
+        "usage_records": ("receipt", "upstream_nanos", *MORE_TOKENS),
+        "usage_by_key": _ROLLUP_COSTS,
+        "usage_by_channel": _ROLLUP_COSTS,
+        "usage_by_day": _ROLLUP_COSTS,
+        "usage_by_user": _ROLLUP_COSTS,
+        "usage_by_group": _ROLLUP_COSTS,
+        "usage_by_rate": (),
+    },
+)
+ALL = (FIRST, PRICES)

@@ -7,7 +7,7 @@ which can be run again; peewee has neither defaults, nor partitions, nor collati
 import importlib
 import pkgutil
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import peewee
@@ -45,6 +45,11 @@ for _module in pkgutil.iter_modules(tables.__path__, f"{tables.__name__}."):
     importlib.import_module(_module.name)
 
 
+Additions = Mapping[str, Sequence[str]]
+"""Names of tables to those of the columns that are added; no columns: the table is new."""
+NOTHING_ADDED: Additions = {}
+
+
 def all_tables(base: Any = Row) -> list[Any]:
     """Return the models of all tables."""
     subclasses = base.__subclasses__()
@@ -60,20 +65,46 @@ def create_all(db: peewee.Database) -> list[str]:
     return statements + [f"{insert} {row}" for row in FIRST_ROWS]
 
 
-def differences(db: peewee.Database) -> list[str]:
+def add(db: peewee.Database, added: Additions) -> list[str]:
+    """Return the statements that add tables and columns where they are missing, as the models
+    describe them."""
+    settings = _mysql_settings(db) if is_mysql(db) else ""
+    return [
+        text
+        for table in all_tables()
+        if (names := added.get(table._meta.table_name)) is not None
+        for text in (_add_columns(db, table, names) if names else _create(db, table, settings))
+    ]
+
+
+def _add_columns(db: peewee.Database, table: Any, names: Sequence[str]) -> list[str]:
+    name, expected = table._meta.table_name, _expected_columns(db, table)
+    present = snapshot_read(db, lambda: _actual_columns(db, name))
+    return [
+        f'ALTER TABLE "{name}" ADD COLUMN {_column(column, expected[column])}'
+        for column in names
+        if column not in present
+    ]
+
+
+def differences(db: peewee.Database, later: Additions = NOTHING_ADDED) -> list[str]:
     """Return how the tables of a database differ from the models, a phrase for each; empty: they do
-    not. Tables and indexes of others do not count. Raises StoreUnavailable."""
+    not. Tables and indexes of others do not count, nor what `later` steps add. Raises
+    StoreUnavailable."""
     return snapshot_read(
-        db, lambda: [text for table in all_tables() for text in _differ(db, table)]
+        db,
+        lambda: [
+            text
+            for table in all_tables()
+            if later.get(name := table._meta.table_name) != ()
+            for text in _differ(db, table, later.get(name, ()))
+        ],
     )
 
 
 def _create(db: peewee.Database, table: Any, settings: str) -> list[str]:
     meta = table._meta
-    parts = [
-        f'"{name}" {kind}{"" if nullable else " NOT NULL"}{_default_clause(default)}'
-        for name, (kind, nullable, default) in _expected_columns(db, table).items()
-    ]
+    parts = [_column(name, form) for name, form in _expected_columns(db, table).items()]
     parts.append(f"PRIMARY KEY ({quoted(_primary_key(table))})")
     if is_mysql(db):
         parts += map(_mysql_index, meta.fields_to_index())
@@ -108,10 +139,15 @@ def _mysql_index(index: Any) -> str:
     return f'{"UNIQUE " * index._unique}KEY "{index._name}" ({columns})'
 
 
+def _column(name: str, form: tuple[str, bool, str | None]) -> str:
+    kind, nullable, default = form
+    return f'"{name}" {kind}{"" if nullable else " NOT NULL"}{_default_clause(default)}'
+
+
 def _default_clause(default: str | None) -> str:
     if default is None:
         return ""
-    return f" DEFAULT {default}" if default else " DEFAULT ''"
+    return f" DEFAULT {default}" if default.isdigit() else f" DEFAULT '{default}'"
 
 
 def _primary_key(table: Any) -> tuple[str, ...]:
@@ -129,7 +165,7 @@ def _expected_columns(db: Any, table: Any) -> dict[str, tuple[str, bool, str | N
 
 def _default(field: Any) -> str | None:
     default = field.default
-    return None if default is None else default if default == "" else str(int(default))
+    return default if default is None or isinstance(default, str) else str(int(default))
 
 
 def _actual_columns(db: peewee.Database, name: str) -> dict[str, tuple[str, bool, str | None]]:
@@ -151,13 +187,13 @@ def _plain(db: peewee.Database, kind: str) -> str:
     return "INTEGER" if kind == "INT" or ("INT" in kind and not is_mysql(db)) else kind
 
 
-def _differ(db: Any, table: Any) -> Iterator[str]:
+def _differ(db: Any, table: Any, later: Sequence[str]) -> Iterator[str]:
     name = table._meta.table_name
     expected, actual = _expected_columns(db, table), _actual_columns(db, name)
     if not actual:
         yield f"table {name} is missing"
         return
-    for column in sorted(expected.keys() | actual.keys()):
+    for column in sorted((expected.keys() | actual.keys()) - set(later)):
         if expected.get(column) != actual.get(column):
             yield f"{name}.{column} is {actual.get(column)}, not {expected.get(column)}"
     if tuple(db.get_primary_keys(name)) != _primary_key(table):

@@ -1,39 +1,44 @@
-"""Money arithmetic: amounts, prices, multipliers and the cost of a call.
+"""Money arithmetic: amounts, prices, rates, multipliers and the cost of a call.
 
 Pure functions on Python integers: no database, no clock, no rounding but the one at the end of
-`cost_nanos`. Money is nano-units of the account currency, a price is nano-units for a million
-tokens, a multiplier is parts per million. Outside the process all three are decimal strings,
-canonical and without exponent. Everybody may import this module.
+`rounded_up`. Money is nano-units of the account currency, a price is nano-units for the unit of its
+meter (a million tokens, a call, a use), a multiplier is parts per million. Before the multiplier a
+cost is counted in fractions: FRACTIONS_PER_NANO of a nano, in which every price, also one by a
+factor, is a whole number for each token. Outside the process all are decimal strings, canonical and
+without exponent. Everybody may import this module.
 """
 
+import functools
 import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
+from msgspec.structs import replace
 
-from store.values.usage import Usage
+from store.values.meters import METERS, MILLION, TOKEN_METERS
+from store.values.usage import NOT_REPORTED, SIDES, Served, Usage
 
 NANOS_PER_UNIT = 10**9
 PPM_PER_ONE = 10**6
-TOKENS_PER_PRICE = 10**6
 MONEY_DECIMALS = 9
 MULTIPLIER_DECIMALS = 6
+FRACTIONS_PER_NANO = MILLION * PPM_PER_ONE
+FRACTION_DECIMALS = MONEY_DECIMALS + 12
 
 MAX_BIGINT = 2**63 - 1
 """The greatest amount, price or multiplier: what a BIGINT column carries."""
 
-PRICE_NAMES = (
-    "input",
-    "output",
-    "cache_read",
-    "cache_write",
-    "cache_write_1h",
-    "reasoning",
-    "call",
-)
+CONDITIONS = ("tier", "speed", "geo", "input_over")
+"""Names of the conditions of a rate."""
 
 _DECIMAL = re.compile(r"([0-9]{1,19})(?:\.([0-9]{1,30}))?", re.ASCII)
-_COST_DIVISOR = TOKENS_PER_PRICE * PPM_PER_ONE
+_COST_DIVISOR = FRACTIONS_PER_NANO * PPM_PER_ONE
+_CALL = "call"
+_INPUT_MODALITIES = ("input_audio", "input_image", "input_video", "cache_read_audio")
+
+When = tuple[tuple[str, str | int], ...]
+"""Conditions of a rate, name and word or number, in the order of CONDITIONS."""
 
 
 class AmountError(ValueError):
@@ -41,103 +46,237 @@ class AmountError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Prices:
-    """Prices of one model from one moment on: nanos per million tokens, `call` nanos per call.
+class Rate:
+    """The prices that hold when all conditions in `when` do; none: the plain rate.
 
-    Made once from the others: `text`, for a line of the journal (the amounts in the order of
-    PRICE_NAMES, between them blanks), `json`, for the row of a record, and the dearest price of any
-    kind of input and of output.
+    `prices`: nanos for the unit of each meter that has a price, those of the chain included, times
+    1 or, by a factor, its parts per million: `scale` tells. `own`: meters with a price of their
+    own. From these are made: fractions for each token of the fields of a usage (`each`), for each
+    call, and for each token of the dearest kind of text. `text`: for a line of the journal.
     """
 
-    input: int
-    output: int
-    cache_read: int
-    cache_write: int
-    cache_write_1h: int
-    reasoning: int
-    call: int
-    text: str = field(init=False, repr=False, compare=False)
-    json: str = field(init=False, repr=False, compare=False)
+    prices: Mapping[str, int]
+    own: frozenset[str]
+    when: When = ()
+    scale: int = 1
+    text: str = field(default="", compare=False)
+    each: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    call: int = field(init=False, repr=False, compare=False)
     dearest_input: int = field(init=False, repr=False, compare=False)
     dearest_output: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        amounts = {name: getattr(self, name) for name in PRICE_NAMES}
-        for name, nanos in amounts.items():
-            if not 0 <= nanos <= MAX_BIGINT:
+        for name, nanos in self.prices.items():
+            if not 0 <= nanos <= MAX_BIGINT * self.scale:
                 raise AmountError(f"price {name} is out of range: {nanos}")
-        texts = {name: format_money(nanos) for name, nanos in amounts.items()}
-        object.__setattr__(self, "text", " ".join(texts.values()))
-        object.__setattr__(self, "json", msgspec.json.encode(texts).decode())
-        inputs = (self.input, self.cache_read, self.cache_write, self.cache_write_1h)
-        object.__setattr__(self, "dearest_input", max(inputs))
-        object.__setattr__(self, "dearest_output", max(self.output, self.reasoning))
+        each = tuple(self.fractions(name) for name in SIDES)
+        input_, output, read, written, written_1h, reasoning = each
+        object.__setattr__(self, "each", each)
+        object.__setattr__(self, "call", self.fractions(_CALL))
+        object.__setattr__(self, "dearest_input", max(input_, read, written, written_1h))
+        object.__setattr__(self, "dearest_output", max(output, reasoning))
+
+    def fractions(self, meter: str) -> int:
+        """Return the fractions of a nano that one count of a meter costs; 0 without a price."""
+        return self.prices.get(meter, 0) * FRACTIONS_PER_NANO // (METERS[meter].unit * self.scale)
+
+    def price_text(self, meter: str) -> str:
+        """Return the price of a meter as a decimal string."""
+        return _format_decimal(
+            self.prices.get(meter, 0),
+            NANOS_PER_UNIT * self.scale,
+            MONEY_DECIMALS + (MULTIPLIER_DECIMALS if self.scale > 1 else 0),
+        )
+
+    def cost(self, usage: Usage) -> int:
+        """Return the fractions that a usage costs, before the multiplier."""
+        input_, output, read, written, written_1h, reasoning = self.each
+        cost = (
+            usage.input_tokens * input_
+            + usage.output_tokens * output
+            + usage.cache_read_tokens * read
+            + usage.cache_write_tokens * written
+            + usage.cache_write_1h_tokens * written_1h
+            + usage.reasoning_tokens * reasoning
+            + self.call
+        )
+        if usage.more:
+            cost += sum(count * self.fractions(name) for name, count in usage.more)
+        return cost
+
+    def bound(self, input_tokens: int, output_tokens: int, others: Sequence[str] = ()) -> int:
+        """Return the most fractions that so many tokens of text cost, of whatever kinds they are,
+        and one call; `others`: meters of other modalities that the tokens may be of."""
+        of_input, of_output = self.dearest_input, self.dearest_output
+        for name in others:
+            if METERS[name].side == "output":
+                of_output = max(of_output, self.fractions(name))
+            else:
+                of_input = max(of_input, self.fractions(name))
+        return input_tokens * of_input + output_tokens * of_output + self.call
+
+    def meets(self, inputs: int, served: Served) -> bool:
+        """Return whether all its conditions hold."""
+        return all(
+            inputs > value if isinstance(value, int) else getattr(served, name) == value
+            for name, value in self.when
+        )
 
 
-def prices_from_json(text: str) -> Prices:
-    """Read back what `Prices.json` wrote; raises AmountError when it is anything else."""
-    try:
-        amounts = msgspec.json.decode(text, type=dict[str, str])
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise AmountError(f"prices are no object of decimal strings: {error}") from error
-    if sorted(amounts) != sorted(PRICE_NAMES):
-        raise AmountError(f"prices need exactly the names {', '.join(PRICE_NAMES)}")
-    return Prices(**{name: parse_price(amounts[name]) for name in PRICE_NAMES})
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Prices of a model from one moment on: the plain rate, and others in the document's order.
+    `own_inputs`: meters of input beside text that have a price of their own."""
+
+    plain: Rate
+    rates: tuple[Rate, ...] = ()
+    source: str | None = field(default=None, compare=False)
+    alone: tuple[Rate, ...] = field(init=False, repr=False, compare=False)
+    own_inputs: tuple[str, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "alone", (self.plain,))
+        own = tuple(name for name in _INPUT_MODALITIES if self.has_price(name))
+        object.__setattr__(self, "own_inputs", own)
+
+    def rate_for(self, usage: Usage, served: Served = NOT_REPORTED) -> Rate:
+        """Return the one rate of a call: of those whose conditions all hold the one with the most;
+        of equals the one that makes the call dearer, then the first."""
+        if not self.rates:
+            return self.plain
+        inputs = usage.inputs - (usage.extras.apart_tokens if usage.extras else 0)
+        fitting = [rate for rate in self.rates if rate.meets(inputs, served)]
+        if not fitting:
+            return self.plain
+        return max(fitting, key=lambda rate: (len(rate.when), rate.cost(usage)))
+
+    def reachable(
+        self, conditions: Served, input_tokens: int, tiers: Collection[str]
+    ) -> tuple[Rate, ...]:
+        """Return the rates that a call can be charged at: with so much input, under the conditions
+        that it asks for; `tiers`: those of the vendor's default, where it asks for none."""
+        if not self.rates:
+            return self.alone
+        served = [conditions]
+        if not conditions.tier:
+            served += [replace(conditions, tier=tier) for tier in tiers]
+        fitting = (r for r in self.rates if any(r.meets(input_tokens, way) for way in served))
+        return (self.plain, *fitting)
+
+    def names(self, condition: str, word: str) -> bool:
+        """Return whether a rate has such a condition."""
+        return any((condition, word) in rate.when for rate in self.rates)
+
+    def has_price(self, meter: str) -> bool:
+        """Return whether a meter has a price of its own, at some rate."""
+        return any(meter in rate.own for rate in (self.plain, *self.rates))
 
 
-def prices_from_text(text: str) -> Prices:
-    """Read back what `Prices.text` wrote; raises AmountError when it is anything else."""
-    amounts = text.split(" ")
-    if len(amounts) != len(PRICE_NAMES):
-        raise AmountError(f"prices need {len(PRICE_NAMES)} amounts: {text[:80]!r}")
-    return Prices(*map(parse_price, amounts))
+def plain_rate(prices: Mapping[str, int]) -> Rate:
+    """Return the plain rate of the prices that a model has: nanos by meter, `input` and `output`
+    among them. Raises AmountError."""
+    words = [f"{name}={format_money(nanos)}" for name, nanos in prices.items()]
+    return Rate(_chained(prices), frozenset(prices), text=" ".join(words))
 
 
-def cost_nanos(usage: Usage, prices: Prices, multiplier_ppm: int) -> int:
-    """Return the cost of a call in nanos, rounded up once.
+def conditional_rate(plain: Rate, when: When, prices: Mapping[str, int] | int) -> Rate:
+    """Return a rate of its own prices (nanos by meter), or of a factor (parts per million) of the
+    tokens of the plain one. Uses without a price of its own have that of the plain rate. Raises
+    AmountError."""
+    if isinstance(prices, int):
+        amounts = {
+            name: nanos * (prices if name in TOKEN_METERS else PPM_PER_ONE)
+            for name, nanos in plain.prices.items()
+        }
+        words, own, scale = [f"*{format_multiplier(prices)}", plain.text], plain.own, PPM_PER_ONE
+    else:
+        uses = {name: nanos for name, nanos in plain.prices.items() if name not in TOKEN_METERS}
+        own = frozenset({*prices, *(plain.own & uses.keys())})
+        amounts, scale = _chained({**uses, **prices}), 1
+        words = [f"{name}={format_money(amounts[name])}" for name in amounts if name in own]
+    words += [f"?{name}={value}" for name, value in when]
+    return Rate(amounts, own, when, scale, " ".join(words))
+
+
+def _chained(prices: Mapping[str, int]) -> dict[str, int]:
+    """Return prices with those that follow along the chains, in the order of METERS. A meter that
+    is charged as another but named as unpriced is among them."""
+    resolved: dict[str, int] = {}
+    for name, meter in METERS.items():
+        if name in prices:
+            resolved[name] = prices[name]
+        elif meter.falls_to is not None:
+            resolved[name] = resolved[meter.falls_to]
+    return resolved
+
+
+@functools.lru_cache(maxsize=1024)
+def rate_of_text(text: str) -> Rate:
+    """Read back what `Rate.text` is; raises AmountError when it is anything else."""
+    prices: dict[str, int] = {}
+    factor: int | None = None
+    when: dict[str, str | int] = {}
+    for word in text.split():
+        name, sign, value = word.partition("=")
+        if word.startswith("*"):
+            factor = parse_multiplier(word[1:])
+        elif sign and name[1:] in CONDITIONS and name.startswith("?"):
+            when[name[1:]] = int(value) if name == "?input_over" and value.isdigit() else value
+        elif sign and name in METERS:
+            prices[name] = parse_price(value)
+        else:
+            raise AmountError(f"no price or condition: {word[:80]!r}")
+    if not {"input", "output"} <= prices.keys():
+        raise AmountError(f"prices need input and output: {text[:80]!r}")
+    plain = plain_rate(prices)
+    conditions = tuple((name, when[name]) for name in CONDITIONS if name in when)
+    if factor is None and not conditions:
+        return plain
+    return conditional_rate(plain, conditions, prices if factor is None else factor)
+
+
+def prices_json(rate: Rate, meters: Iterable[str]) -> str:
+    """Return the JSON text of the prices of these meters, and of a call unless it costs nothing."""
+    names = {*meters, _CALL} if rate.call else {*meters}
+    texts = {name: rate.price_text(name) for name in METERS if name in names}
+    return msgspec.json.encode(texts).decode()
+
+
+def cost_nanos(usage: Usage, rate: Rate, multiplier_ppm: int, others: int = 0) -> int:
+    """Return the cost of a call in nanos, rounded up once; `others`: the cost of other models
+    inside it, in fractions.
 
     Raises OverflowError when the cost does not fit a BIGINT and ValueError when it is negative,
     which only negative counts or a negative multiplier can make it.
     """
-    return _rounded_up(
-        usage.input_tokens * prices.input
-        + usage.output_tokens * prices.output
-        + usage.cache_read_tokens * prices.cache_read
-        + usage.cache_write_tokens * prices.cache_write
-        + usage.cache_write_1h_tokens * prices.cache_write_1h
-        + usage.reasoning_tokens * prices.reasoning
-        + prices.call * TOKENS_PER_PRICE,
-        multiplier_ppm,
-    )
+    return rounded_up(rate.cost(usage) + others, multiplier_ppm)
 
 
-def bound_nanos(input_tokens: int, output_tokens: int, prices: Prices, multiplier_ppm: int) -> int:
-    """Return the most that a call of so many tokens can cost, of whatever kinds they are.
-
-    Raises the same as `cost_nanos`.
-    """
-    return _rounded_up(
-        input_tokens * prices.dearest_input
-        + output_tokens * prices.dearest_output
-        + prices.call * TOKENS_PER_PRICE,
-        multiplier_ppm,
-    )
-
-
-def affordable_tokens(nanos: int, price: int, multiplier_ppm: int) -> int:
-    """Return how many tokens at a price an amount pays for: MAX_BIGINT when they cost nothing,
-    below 0 for a debt."""
-    each = price * multiplier_ppm
+def affordable_tokens(nanos: int, fractions: int, multiplier_ppm: int) -> int:
+    """Return how many tokens of so many fractions each an amount pays for: MAX_BIGINT when they
+    cost nothing, below 0 for a debt."""
+    each = fractions * multiplier_ppm
     return nanos * _COST_DIVISOR // each if each else MAX_BIGINT
 
 
-def _rounded_up(price_units: int, multiplier_ppm: int) -> int:
-    cost = -(-price_units * multiplier_ppm // _COST_DIVISOR)
+def rounded_up(fractions: int, multiplier_ppm: int) -> int:
+    """Return fractions after the multiplier in nanos. Raises OverflowError, ValueError."""
+    cost = -(-fractions * multiplier_ppm // _COST_DIVISOR)
     if cost > MAX_BIGINT:
         raise OverflowError(f"the cost of a call is beyond a BIGINT: {cost} nanos")
     if cost < 0:
         raise ValueError(f"the cost of a call is negative: {cost} nanos")
     return cost
+
+
+def format_fractions(fractions: int) -> str:
+    """Return fractions of a nano as a decimal string of the account currency, exact."""
+    return _format_decimal(fractions, NANOS_PER_UNIT * FRACTIONS_PER_NANO, FRACTION_DECIMALS)
+
+
+def parse_fractions(text: str) -> int:
+    """Read back what `format_fractions` wrote; raises AmountError."""
+    return _parse_decimal(text, FRACTION_DECIMALS, "amount", MAX_BIGINT * FRACTIONS_PER_NANO)
 
 
 def parse_money(text: str) -> int:
@@ -166,7 +305,7 @@ def format_money(nanos: int) -> str:
 
 
 def format_price_after(nanos: int, multiplier_ppm: int) -> str:
-    """A price after a group's multiplier, exact, as decimal text."""
+    """Return a price after a group's multiplier, exact, as decimal text."""
     decimals = MONEY_DECIMALS + MULTIPLIER_DECIMALS
     return _format_decimal(nanos * multiplier_ppm, NANOS_PER_UNIT * PPM_PER_ONE, decimals)
 
@@ -176,7 +315,7 @@ def format_multiplier(ppm: int) -> str:
     return _format_decimal(ppm, PPM_PER_ONE, MULTIPLIER_DECIMALS)
 
 
-def _parse_decimal(text: str, decimals: int, what: str) -> int:
+def _parse_decimal(text: str, decimals: int, what: str, most: int = MAX_BIGINT) -> int:
     match = _DECIMAL.fullmatch(text)
     if match is None:
         if _DECIMAL.fullmatch(text.removeprefix("-")):
@@ -186,7 +325,7 @@ def _parse_decimal(text: str, decimals: int, what: str) -> int:
     if len(fraction) > decimals:
         raise AmountError(f"{what} {text} has more than {decimals} decimals")
     value = int(whole + fraction.ljust(decimals, "0"))
-    if value > MAX_BIGINT:
+    if value > most:
         raise AmountError(f"{what} {text} is too large")
     return value
 

@@ -1,18 +1,43 @@
-"""Usage: the token counts of a call; families read them, records keep them, roll-ups sum them.
+"""Usage: the counts of a call; families read them, records keep them, roll-ups sum them.
 
-Adding a count is a field here and its price in pricing. Everybody may import this module.
+Six token counts are fields, for nearly all calls have nothing else; any other meter is a pair in
+`more`. Everybody may import this module.
 """
 
 from operator import add
 
 import msgspec
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
+
+from store.values.meters import METERS
 
 MAX_TOKENS = 2**31 - 1  # a count above it is a fault of the vendor, not a bill
 
+More = tuple[tuple[str, int], ...]
+"""Counts above 0 of meters without a field, in the order of METERS."""
+
+
+class OtherUsage(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Counts of another model that worked inside a call, by the vendor's name of it; `feature`: the
+    one that a request asks for it with (advisor, fallbacks)."""
+
+    model: str
+    usage: "Usage"
+    feature: str
+
+
+class Extras(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Rare parts of a vendor's report. `apart_tokens`: input beside the top-level counts, by which
+    no rate is chosen (compaction, tools). `vendor_nanos`: the vendor's own cost of the call."""
+
+    apart_tokens: int = 0
+    others: tuple[OtherUsage, ...] = ()
+    vendor_nanos: int | None = None
+
 
 class Usage(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Tokens of one call, disjoint: input without cache, output without reasoning."""
+    """Counts of one call, disjoint: input without cache, output without reasoning, both without the
+    tokens of other modalities, which are in `more`. `extras` is no part of a record."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -20,6 +45,8 @@ class Usage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     cache_write_tokens: int = 0
     cache_write_1h_tokens: int = 0
     reasoning_tokens: int = 0
+    more: More = ()
+    extras: Extras | None = None
 
     @property
     def written(self) -> int:
@@ -29,21 +56,78 @@ class Usage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     @property
     def inputs(self) -> int:
         """Tokens of the whole input."""
-        return self.input_tokens + self.cache_read_tokens + self.written
+        own = self.input_tokens + self.cache_read_tokens + self.written
+        return own + self.more_of("input") + self.more_of("cache_read") if self.more else own
 
     @property
     def outputs(self) -> int:
         """Tokens of the whole output."""
-        return self.output_tokens + self.reasoning_tokens
+        own = self.output_tokens + self.reasoning_tokens
+        return own + self.more_of("output") if self.more else own
+
+    def more_of(self, side: str) -> int:
+        """Return the tokens in `more` that count to a side of the call (see Meter)."""
+        return sum(count for name, count in self.more if METERS[name].side == side)
+
+    @property
+    def summed(self) -> tuple[int, ...]:
+        """The six counts as sums have them: tokens of other modalities are added to their side."""
+        counts = astuple(self)[: len(TOKEN_COUNTS)]
+        if not self.more:
+            return counts
+        return tuple(
+            tokens + self.more_of(side) for side, tokens in zip(SIDES, counts, strict=True)
+        )
+
+    @property
+    def meters(self) -> dict[str, int]:
+        """The counts above 0 by meter, in the order of METERS but for `call`."""
+        counts = zip(SIDES, astuple(self), strict=False)
+        return {name: count for name, count in (*counts, *self.more) if count}
 
     def plus(self, other: "Usage") -> "Usage":
-        """Return both together, each count at most MAX_TOKENS."""
-        sums = map(add, astuple(self), astuple(other))
-        return Usage(*(min(tokens, MAX_TOKENS) for tokens in sums))
+        """Return both together without `extras`, each count at most MAX_TOKENS."""
+        sums = map(add, astuple(self)[: len(SIDES)], astuple(other))
+        more = dict(self.more)
+        for name, count in other.more:
+            more[name] = more.get(name, 0) + count
+        both = Usage(*(min(tokens, MAX_TOKENS) for tokens in sums))
+        return replace(both, more=more_counts(more)) if more else both
+
+    def bare(self) -> "Usage":
+        """Return the usage as a record keeps it: without `extras`."""
+        return self if self.extras is None else replace(self, extras=None)
 
 
-TOKEN_COUNTS = Usage.__struct_fields__
+class Served(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Conditions under which a vendor served a call, as canonical words (`served_word`); empty: it
+    reported none."""
+
+    tier: str = ""
+    speed: str = ""
+    geo: str = ""
+
+
+NOT_REPORTED = Served()
+
+SIDES = ("input", "output", "cache_read", "cache_write", "cache_write_1h", "reasoning")
+"""The meters of the fields of a usage, in their order."""
+
+TOKEN_COUNTS = Usage.__struct_fields__[: len(SIDES)]
 """The names of the counts: also columns of records and roll-ups, and public fields."""
+
+MORE_TOKENS = ("more_input_tokens", "more_output_tokens", "more_cache_read_tokens")
+"""Columns of records: tokens in `more` that sums add to input, output and cache_read."""
+
+_SAME_TIERS = {"standard": "default", "fast": "priority"}
+_WORD_CHARS = 64
+
+
+def more_counts(counts: dict[str, int]) -> More:
+    """Return the counts above 0 as `Usage.more` has them, each at most MAX_TOKENS."""
+    return tuple(
+        (name, min(counts[name], MAX_TOKENS)) for name in METERS if counts.get(name, 0) > 0
+    )
 
 
 def token_count(value: object) -> int | None:
@@ -52,3 +136,14 @@ def token_count(value: object) -> int | None:
     A reported zero is a number; what cannot be meant (true, -1, 1.5, "3", 10**30) was not reported.
     """
     return value if type(value) is int and 0 <= value <= MAX_TOKENS else None
+
+
+def served_word(value: object) -> str:
+    """Return a reported condition in lower case; empty for what is no word."""
+    return value.lower()[:_WORD_CHARS] if isinstance(value, str) else ""
+
+
+def served_tier(value: object) -> str:
+    """Return a reported or requested service tier under its canonical name."""
+    word = served_word(value)
+    return _SAME_TIERS.get(word, word)

@@ -17,8 +17,9 @@ from msgspec.structs import astuple
 
 from store.values import pricing
 from store.values.ids import ULID_CHARS, day_of
-from store.values.pricing import format_money, parse_money, prices_from_text
-from store.values.usage import TOKEN_COUNTS, Usage
+from store.values.meters import METERS
+from store.values.pricing import format_money, parse_money, prices_json, rate_of_text
+from store.values.usage import MORE_TOKENS, NOT_REPORTED, SIDES, TOKEN_COUNTS, Served, Usage
 
 WALLET = "wallet"
 """The `to` of a charge that the user's wallet pays, and the `billed_to` of its record."""
@@ -68,11 +69,33 @@ class StoredAt(msgspec.Struct, frozen=True, array_like=True, gc=False):
     more: tuple[str, ...] = ()
 
 
+class OtherCost(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The counts and the cost of another model inside a call: its public name where it has one,
+    the exact cost before the multiplier as a decimal string."""
+
+    model: str
+    usage: Usage
+    cost: str
+
+
+class Receipt(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Parts of a bill that few calls have. `rate`: `Rate.text` of the rate that was chosen, None:
+    the plain one. `unpriced`: (meter or feature, count) that had no price."""
+
+    rate: str | None = None
+    served: Served = NOT_REPORTED
+    unpriced: tuple[tuple[str, int], ...] = ()
+    others: tuple[OtherCost, ...] = ()
+
+
+NO_RECEIPT = Receipt()
+
+
 class CallFacts(msgspec.Struct, array_like=True, gc=False):
     """The facts of a call at its admission; None: unknown or absent.
 
     Built once for each call: its lines in the journal and its record share it. `prices` is
-    `Prices.text`; `limit_account`: the spend limit that the cost
+    `Rate.text` of the plain rate; `limit_account`: the spend limit that the cost
     counts against, which is no column.
     """
 
@@ -122,12 +145,19 @@ class UsageRecord(msgspec.Struct, array_like=True, tag=CLOSE_TAG, gc=False):
     upstream_request_id: str | None = None
     node: str | None = None
     stored: StoredAt | None = None
+    receipt: Receipt = NO_RECEIPT
+    upstream_nanos: int | None = None
+
+    @property
+    def rate_text(self) -> str | None:
+        """`Rate.text` of the rate at which it is charged."""
+        return self.receipt.rate or self.call.prices
 
 
-_NO_COLUMNS = ("limit_account", "stored")
+_NO_COLUMNS = ("limit_account", "stored", "more", "extras")
 
 COLUMNS = (
-    *("day", "recorded_ms", "billed_to"),
+    *("day", "recorded_ms", "billed_to", *MORE_TOKENS),
     *(
         name
         for struct in (UsageRecord, Usage, CallFacts)
@@ -144,6 +174,7 @@ SPARSE_COLUMNS = {
     **dict.fromkeys(("error_code", "error_message", "reported_usage", "client_request_id")),
     "trace_id": None,
     **dict.fromkeys(("cache_write_tokens", "cache_write_1h_tokens"), 0),
+    "upstream_nanos": None,
 }
 
 FIELDS = (
@@ -153,6 +184,7 @@ FIELDS = (
     *("usage_source", "prices", "multiplier", "cost", "billed_to", "charges", "reported_usage"),
     *("ttft_ms", "duration_ms", "attempts", "client_request_id", "upstream_request_id"),
     *("client_ip", "user_agent", "node", "trace_id"),
+    *("meters", "rate", "served", "unpriced", "other_models", "upstream_cost"),
 )
 """The public fields in the order of interface §6, also the header of the CSV form."""
 
@@ -233,11 +265,15 @@ def columns_of(records: Sequence[UsageRecord], recorded_ms: int) -> dict[str, Se
         **_columns([record.usage for record in records]),
         **_columns([record.call for record in records]),
     }
-    for name in ("call", "usage", *_NO_COLUMNS):
+    for name in ("call", "usage", "receipt", *_NO_COLUMNS):
         del columns[name]
+    columns |= _receipts(records)
     columns["day"] = [record_day(call_id) for call_id in columns["id"]]
     columns["recorded_ms"] = [recorded_ms] * len(records)
-    columns["prices"] = [text and _prices_json(text) for text in columns["prices"]]
+    columns["prices"] = [
+        (text := record.rate_text) and _prices_json(text, tuple(record.usage.meters))
+        for record in records
+    ]
     columns["billed_to"] = [charges[0].to if charges else None for charges in columns["charges"]]
     columns["charges"] = [charges_json(charges) for charges in columns["charges"]]
     columns["attempts"] = [_encode_json(attempts).decode() for attempts in columns["attempts"]]
@@ -251,10 +287,45 @@ def _columns(rows: Sequence[CallFacts | Usage | UsageRecord]) -> dict[str, Seque
     return dict(zip(rows[0].__struct_fields__, zip(*map(astuple, rows), strict=True), strict=True))
 
 
-@functools.lru_cache(maxsize=256)
-def _prices_json(text: str) -> str:
+def _receipts(records: Sequence[UsageRecord]) -> dict[str, Sequence[Any]]:
+    """Return the columns of what few records have, none when no record has any of it."""
+    receipts = [_receipt_json(record) for record in records]
+    columns: dict[str, Sequence[Any]] = {"receipt": receipts}
+    if receipts.count(None) == len(receipts):
+        return {}
+    for name, side in zip(MORE_TOKENS, ("input", "output", "cache_read"), strict=True):
+        columns[name] = [
+            (record.usage.more and record.usage.more_of(side)) or 0 for record in records
+        ]
+    return columns
+
+
+def _receipt_json(record: UsageRecord) -> str | None:
+    receipt, more = record.receipt, record.usage.more
+    if receipt is NO_RECEIPT and not more:
+        return None
+    fields = {
+        "meters": dict(more),
+        "rate": dict(rate_of_text(receipt.rate).when) if receipt.rate else {},
+        "served": {
+            name: word
+            for name, word in zip(Served.__struct_fields__, astuple(receipt.served), strict=True)
+            if word
+        },
+        "unpriced": [{"meter": name, "count": count} for name, count in receipt.unpriced],
+        "other_models": [
+            {"model": other.model, "tokens": other.usage.meters, "cost": other.cost}
+            for other in receipt.others
+        ],
+    }
+    filled = {name: value for name, value in fields.items() if value}
+    return _encode_json(filled).decode() if filled else None
+
+
+@functools.lru_cache(maxsize=1024)
+def _prices_json(text: str, meters: tuple[str, ...]) -> str:
     try:
-        return prices_from_text(text).json
+        return prices_json(rate_of_text(text), meters)
     except pricing.AmountError:  # kept as it is: `usage verify` names the record
         return text
 
@@ -287,6 +358,9 @@ def to_public(row: Mapping[str, Any]) -> dict[str, Any]:
     public["recorded_at"] = rfc3339(row["recorded_ms"])
     public["stream"] = None if row["stream"] is None else bool(row["stream"])
     public["cost"] = format_money(row["cost_nanos"])
+    public |= receipt_fields(row)
+    if row.get("upstream_nanos") is not None:
+        public["upstream_cost"] = format_money(row["upstream_nanos"])
     if row["multiplier_ppm"] is not None:
         public["multiplier"] = pricing.format_multiplier(row["multiplier_ppm"])
     for name in ("prices", "charges", "reported_usage"):
@@ -297,6 +371,21 @@ def to_public(row: Mapping[str, Any]) -> dict[str, Any]:
             _public_attempt(attempt) for attempt in _decode_attempts(row["attempts"])
         ]
     return public
+
+
+def receipt_fields(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `meters`, `rate`, `served`, `unpriced` and `other_models` of a row: meters with a
+    count above 0, in the order of METERS."""
+    receipt = msgspec.json.decode(row["receipt"]) if row.get("receipt") else {}
+    counts = zip(SIDES, (row[name] for name in TOKEN_COUNTS), strict=True)
+    meters = {name: int(count) for name, count in counts if count} | receipt.get("meters", {})
+    return {
+        "meters": {name: meters[name] for name in METERS if name in meters},
+        "rate": receipt.get("rate", {}),
+        "served": receipt.get("served", {}),
+        "unpriced": receipt.get("unpriced", []),
+        "other_models": receipt.get("other_models", []),
+    }
 
 
 _decode_attempts = msgspec.json.Decoder(list[AttemptRecord]).decode

@@ -14,7 +14,7 @@ from handlers.hub.openapi.table import ADMIN, OPEN, PARAMETERS, ROWS, Endpoint
 from handlers.hub.web.base import Api, Failure
 from store.admin.kinds import KINDS, REQUIRED, SPEND_ORDERS
 from store.values import fields as types
-from store.values.pricing import PRICE_NAMES
+from store.values.meters import METERS
 from store.values.usage_record import FIELDS as RECORD_FIELDS
 
 OPENAPI = "3.1.0"
@@ -234,7 +234,7 @@ def _of_type(kind: types.FieldType) -> Schema:
     return _TEXT
 
 
-_PRICES: Mapping[str, Schema] = dict.fromkeys(PRICE_NAMES, _NULLABLE)
+_PRICES: Mapping[str, Schema] = dict.fromkeys(METERS, _NULLABLE)
 _PRICE: Schema = _object(_PRICES)
 _KNOWN: Schema = {"type": "boolean", "description": "A model has this name."}
 _ERROR_FIELDS: Mapping[str, Schema] = {"code": _TEXT, "message": _TEXT, "field": _NULLABLE}

@@ -2,7 +2,7 @@
 
 from peewee import BigIntegerField, CharField, CompositeKey, TextField
 
-from store.db.tables.fields import ID, MARK, NAME, WORD, Flag, Json, Limited, LongJson, Row
+from store.db.tables.fields import ID, MARK, NAME, TEXT, WORD, Flag, Json, Limited, LongJson, Row
 
 
 class Model(Row):
@@ -21,7 +21,8 @@ class Model(Row):
 
 class Price(Row):
     """Prices of a model from a moment on, which may be to come; rows that hold, or have held, are
-    never changed. None: the default."""
+    never changed. None: the default. `other_meters`: meters without a column to nanos; `rates`: of
+    `store.values.pricing.rate_plain`; `source`: the list that they are from, and its date."""
 
     model_id = CharField(ID)
     effective_ms = BigIntegerField()
@@ -32,6 +33,9 @@ class Price(Row):
     cache_write_1h = BigIntegerField(null=True)
     reasoning = BigIntegerField(null=True)
     call = BigIntegerField(default=0)
+    other_meters = Json(null=True)
+    rates = LongJson(null=True)
+    source = CharField(TEXT, null=True)
 
     class Meta:
         table_name = "prices"
@@ -39,7 +43,7 @@ class Price(Row):
 
 
 class Group(Limited):
-    """Rights of the keys of a group, and its price multiplier."""
+    """Rights of the keys of a group, and its price multiplier; features None: the default."""
 
     id = CharField(ID, primary_key=True)
     name = CharField(NAME, unique=True)
@@ -48,6 +52,7 @@ class Group(Limited):
     entries = Json()
     disabled = Flag(default=False)
     translate = Flag(default=True)
+    features = Json(null=True)
 
     class Meta:
         table_name = "groups"
@@ -59,7 +64,8 @@ class Channel(Limited):
     `extra_headers`: names to sealed values; `proxy`: a URL whose login is sealed;
     `proxy_guarded`: it was set over HTTP. `options`: what its models can take, where that is not
     what is known of them. `shared_ids`: ids, or beginnings of ids with a `*`, that all its users
-    may name.
+    may name. `cost_factor_ppm`, `cost` (public names of models to meters to nanos): the operator's
+    own cost.
     """
 
     id = CharField(ID, primary_key=True)
@@ -83,6 +89,8 @@ class Channel(Limited):
     translate = Flag(default=True)
     options = Json(null=True)
     shared_ids = Json(null=True)
+    cost_factor_ppm = BigIntegerField(null=True)
+    cost = LongJson(null=True)
 
     class Meta:
         table_name = "channels"

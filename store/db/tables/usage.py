@@ -8,14 +8,14 @@ from peewee import BigIntegerField, CharField, CompositeKey, IntegerField, TextF
 from store.db.tables import fields
 from store.db.tables.channels import FIRST_BYTE
 from store.db.tables.fields import ID, MARK, MODEL, NAME, TEXT, WORD, Digest, Flag, Row
-from store.values.usage import TOKEN_COUNTS
+from store.values.usage import MORE_TOKENS, TOKEN_COUNTS
 
 WRONG_PATH = 200
 
 
 class UsageRow(Row):
-    """One usage record; prices, charges, attempts and reported_usage are JSON text. The token
-    counts of a usage are added below."""
+    """One usage record; prices, charges, attempts, reported_usage and receipt are JSON text. The
+    token counts of a usage, and MORE_TOKENS, are added below."""
 
     day = IntegerField()
     id = CharField(ID)
@@ -53,6 +53,8 @@ class UsageRow(Row):
     user_agent = TextField(null=True)
     node = CharField(NAME, null=True)
     trace_id = CharField(WORD, null=True)
+    receipt = fields.LongText(null=True)
+    upstream_nanos = BigIntegerField(null=True)
 
     class Meta:
         table_name = "usage_records"
@@ -73,11 +75,14 @@ UsageRow.add_index(fields.SparseIndex(UsageRow, [_UPSTREAM_ID], name="usage_upst
 
 class UsageSums(Row):
     """Base of the roll-ups: what all of them sum up; no table. FIRST_BYTE, a histogram of the first
-    bytes of streams, and the token counts of a usage are added to each below."""
+    bytes of streams, and the token counts of a usage are added to each below. `upstream_nanos`: the
+    operator's cost of calls where it is known; `upstream_known_nanos`: what these were charged."""
 
     day = IntegerField()
     calls = BigIntegerField(default=0)
     cost_nanos = BigIntegerField(default=0)
+    upstream_nanos = BigIntegerField(default=0)
+    upstream_known_nanos = BigIntegerField(default=0)
 
 
 class CalledSums(UsageSums):
@@ -158,6 +163,23 @@ class UsageByGroup(CalledSums):
         primary_key = CompositeKey("day", "group", "model", "outcome", "endpoint", "error_code")
 
 
+class UsageByRate(Row):
+    """Sums of one UTC day, model and rate (the conditions as JSON text, plain is empty): of its
+    calls, where `meter` is empty, and of the uses of each meter that had no price."""
+
+    day = IntegerField()
+    model = CharField(MODEL)
+    rate = CharField(TEXT)
+    meter = CharField(NAME, default="")
+    calls = BigIntegerField(default=0)
+    uses = BigIntegerField(default=0)
+    cost_nanos = BigIntegerField(default=0)
+
+    class Meta:
+        table_name = "usage_by_rate"
+        primary_key = CompositeKey("day", "model", "rate", "meter")
+
+
 ROLLUPS: tuple[Any, ...] = (UsageByKey, UsageByChannel, UsageByDay, UsageByUser, UsageByGroup)
 for _rollup in ROLLUPS:
     for _name in FIRST_BYTE:
@@ -165,6 +187,8 @@ for _rollup in ROLLUPS:
 for _table in (UsageRow, *ROLLUPS):
     for _name in TOKEN_COUNTS:
         _table._meta.add_field(_name, BigIntegerField(default=0))
+for _name in MORE_TOKENS:
+    UsageRow._meta.add_field(_name, BigIntegerField(default=0))
 
 
 class JournalRow(Row):

@@ -16,6 +16,8 @@ class User(Limited):
     disabled = Flag(default=False)
     created_ms = BigIntegerField()
     groups = Json(null=True)
+    limit_nanos = BigIntegerField(null=True)
+    limit_window = CharField(WORD, default="never")
 
     class Meta:
         table_name = "users"

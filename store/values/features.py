@@ -1,0 +1,70 @@
+"""Features: what a request may ask for beyond text and functions, and a group may take away.
+
+One row each (pricing.md, section 6). Everybody may import this module.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+ALL = "*"
+DEFAULT_FEATURES = (ALL, "-fallbacks.default")
+"""The features of a group that names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """A feature. `meter`: counts its uses, or its tokens. `dearer`: a caller names it, and it can
+    cost more than the plain rate."""
+
+    name: str
+    about: str
+    meter: str | None = None
+    dearer: bool = False
+
+
+_ROWS = (
+    Feature("tier.flex", "Cheaper, slower service (`service_tier`)"),
+    Feature("tier.priority", "Faster service at a higher price (`service_tier`)", dearer=True),
+    Feature("tier.ultrafast", "The fastest service (`service_tier`)", dearer=True),
+    Feature("speed.fast", "Fast output at a higher price (`speed`)", dearer=True),
+    Feature("geo", "Inference in one region (`inference_geo`)", dearer=True),
+    Feature("audio_output", "Spoken answers", "output_audio", dearer=True),
+    Feature("image_output", "Pictures in answers", "output_image", dearer=True),
+    Feature("web_search", "Web searches of the vendor", "web_search"),
+    Feature("web_fetch", "Web pages that the vendor fetches", "web_fetch"),
+    Feature("file_search", "Searches in files that the vendor stores", "file_search"),
+    Feature("code_execution", "Code in the vendor's containers", "code_interpreter"),
+    Feature("image_generation", "Pictures by a tool of the vendor", "image_generation"),
+    Feature("computer", "Control of a computer"),
+    Feature("mcp", "Remote MCP servers that the vendor calls"),
+    Feature("maps", "Map data of the vendor", "maps"),
+    Feature("advisor", "Another model that advises (`advisor_*` tools)"),
+    Feature("fallbacks", "Other models that may answer (`fallbacks`)"),
+    Feature("fallbacks.default", "Models of the vendor's choice that may answer"),
+    Feature("background", "Answers made in the background"),
+    Feature("threads", "Conversations that the vendor keeps (`thread`)"),
+    Feature("stored", "Answers that the vendor keeps (`store`)"),
+    Feature("any_other_tool", "Hosted tools that are none of these"),
+)
+
+FEATURES: Mapping[str, Feature] = {feature.name: feature for feature in _ROWS}
+"""All features by name, in the order in which they are listed."""
+
+PLAIN_TIERS = frozenset({"", "auto", "default", "flex", "batch", "offpeak"})
+PLAIN_SPEEDS = frozenset({"", "standard"})
+PLAIN_GEOS = frozenset({"", "global", "not_available"})
+"""Words of served conditions that cost no more than the plain rate; of any other the price has to
+be configured."""
+
+
+def allowed_features(words: Iterable[str]) -> frozenset[str]:
+    """Return the features that a list allows: names, `*` for all, `-NAME` takes one away."""
+    names, removed = set[str](), set[str]()
+    for word in words:
+        if word == ALL:
+            names |= FEATURES.keys()
+        elif word.startswith("-"):
+            removed.add(word[1:])
+        else:
+            names.add(word)
+    return frozenset(names - removed)
