@@ -14,6 +14,7 @@ from store.admin.kinds import KINDS, NAME, REQUIRED, Field
 from store.db.audit import MASK
 from store.values import fields as types
 from store.values.meters import COLUMN_METERS
+from store.values.price_fields import PriceChanges, PriceTable, RateList
 
 ADVANCED: Mapping[str, frozenset[str]] = {
     "group": frozenset({"rpm", "tpm", "concurrency", "translate"}),
@@ -79,7 +80,7 @@ def form_fields(kind: str, contents: FormContents) -> list[FormField]:
         identity = {name: Field(type_, "") for name, type_ in spec.identity.items()}
         fields = [_form_field(kind, name, row, contents) for name, row in identity.items()]
     for name, row in spec.fields.items():
-        if (row.once and not new) or isinstance(row.type, types.PriceChanges):
+        if (row.once and not new) or isinstance(row.type, (PriceChanges, RateList)):
             continue
         if row.local and not (contents.stored or {}).get(name):
             continue  # only commands set it; here it can be removed
@@ -93,7 +94,7 @@ def document_values(kind: str, submitted: Submitted, *, new: bool) -> dict[str, 
     if new:
         values = {name: (submitted.get(name) or [""])[0].strip() for name in spec.identity}
     for name, row in spec.fields.items():
-        if (not new and row.once) or isinstance(row.type, types.PriceChanges):
+        if (not new and row.once) or isinstance(row.type, (PriceChanges, RateList)):
             continue  # future prices: by the JSON API and commands only
         texts = [text for text in submitted.get(name, ()) if text.strip()]
         value = _value(name, row, submitted, texts, new=new)
@@ -109,7 +110,7 @@ def _value(name: str, row: Field, submitted: Submitted, texts: Sequence[str], *,
     kind = _inner(row.type)
     if isinstance(kind, types.Boolean):
         return bool(texts)
-    if isinstance(kind, types.PriceTable):
+    if isinstance(kind, PriceTable):
         return _prices(submitted, new=new)
     text = texts[0].strip() if texts else ""
     if row.secret and (not texts or MASK in text):
@@ -187,7 +188,7 @@ def _options(name: str, inner: types.FieldType, contents: FormContents) -> Seque
 def _widget(name: str, row: Field, inner: types.FieldType, options: Sequence[str]) -> str:
     if isinstance(inner, types.Boolean):
         return "check"
-    if isinstance(inner, types.PriceTable):
+    if isinstance(inner, PriceTable):
         return "prices"
     if row.secret and name != "proxy":
         return "secret" if name == "password" else "secret_lines"

@@ -176,11 +176,11 @@ def bill_of(call: Call, delivery: Delivery, counts: Counts) -> Bill:
 
 def _priced(call: Call, offer: Offer, delivery: Delivery, counts: Counts) -> Bill:
     prices, usage, served = offer.prices, counts.usage, delivery.served
-    rate, receipt, others = prices.plain, NO_RECEIPT, 0
+    rate, receipt, added = prices.plain, NO_RECEIPT, 0
     if prices.rates or usage.more or usage.extras is not None or served is not NOT_REPORTED:
         rate = prices.rate_for(usage, served)
         costs, unpriced = _other_costs(call, usage, served)
-        others = sum(parse_fractions(other.cost) for other in costs)
+        added = sum(parse_fractions(other.cost) for other in costs)
         receipt = Receipt(
             rate.text if rate is not prices.plain else None,
             served,
@@ -188,7 +188,7 @@ def _priced(call: Call, offer: Offer, delivery: Delivery, counts: Counts) -> Bil
             costs,
         )
         counts = Counts(usage.bare(), counts.source, counts.reported)
-    return Bill(counts, cost_nanos(usage, rate, offer.group.multiplier_ppm, others), (), receipt)
+    return Bill(counts, cost_nanos(usage, rate, offer.group.multiplier_ppm, added), (), receipt)
 
 
 def _unpriced(
@@ -211,12 +211,12 @@ def _other_costs(
     models have no price."""
     costs: list[OtherCost] = []
     unpriced: list[tuple[str, int]] = []
-    if usage.extras is None or not usage.extras.others:
+    if usage.extras is None or not usage.extras.other_models:
         return (), unpriced
     assert call.attempt is not None
     head, channel = call.head, call.attempt.candidate.channel
     publics = {upstream: public for public, upstream in channel.models.items()}
-    for other in usage.extras.others:
+    for other in usage.extras.other_models:
         name = publics.get(other.model, other.model)
         model = head.snapshot.models.get(name)
         prices = model.prices_at(head.arrival.started_ms) if model is not None else None

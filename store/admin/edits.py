@@ -16,15 +16,8 @@ from store.admin.kinds import KINDS
 from store.admin.objects import Stored
 from store.db.audit import MASK
 from store.values.errors import Refused
-from store.values.fields import (
-    HeaderMap,
-    Instant,
-    ModelMap,
-    OptionMap,
-    PriceChanges,
-    PriceTable,
-    RateList,
-)
+from store.values.fields import HeaderMap, Instant, ModelMap, OptionMap
+from store.values.price_fields import PriceChanges, PriceTable, RateList
 
 FROM = "from"
 """Of `model set`: since when the prices beside it hold."""

@@ -22,12 +22,10 @@ from store.values.fields import (
     Number,
     Optional,
     OptionMap,
-    PriceChanges,
-    PriceTable,
-    RateList,
     Text,
 )
 from store.values.passwords import MIN_PASSWORD_CHARS
+from store.values.price_fields import PriceChanges, PriceTable, RateList
 from store.values.pricing import format_money, format_multiplier, parse_money, parse_multiplier
 from store.values.times import NEVER, WINDOWS
 

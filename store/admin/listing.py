@@ -24,8 +24,8 @@ from store.db.tables.money import Subscription
 from store.db.tables.usage import UsageByDay, UsageByKey
 from store.db.tables.users import ApiKey, User
 from store.values.errors import NotFound
-from store.values.fields import PriceTable, RateList
 from store.values.meters import COLUMN_METERS
+from store.values.price_fields import PriceTable, RateList
 from store.values.texts import nearest
 from store.values.usage_record import rfc3339
 

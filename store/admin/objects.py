@@ -26,10 +26,11 @@ from store.money.ledger import Line, add_line
 from store.values import key_secrets
 from store.values.cipher import Cipher, Unreadable
 from store.values.errors import NotFound, Refused
-from store.values.fields import PriceFrom, Sealed
+from store.values.fields import Sealed
 from store.values.ids import new_ulid
 from store.values.meters import COLUMN_METERS
 from store.values.passwords import hash_password, verify_password
+from store.values.price_fields import PriceFrom
 from store.values.sealed_fields import same_headers, same_proxy, seal_headers, seal_proxy
 from store.values.texts import nearest
 
@@ -361,9 +362,9 @@ class Writer:
     def _insert_price(self, model_id: str, change: Any) -> None:
         from_ms, price, rates = change
         columns = {name: price[name] for name in COLUMN_METERS if name in price}
-        others = {name: nanos for name, nanos in price.items() if name not in COLUMN_METERS}
+        more = {name: nanos for name, nanos in price.items() if name not in COLUMN_METERS}
         row = {"model_id": model_id, "effective_ms": from_ms, "call": 0, **columns}
-        row |= {"other_meters": others or None, "rates": rates or None}
+        row |= {"other_meters": more or None, "rates": rates or None}
         Price.insert(row).execute(self.db)
 
     def _write_channel_keys(self, channel_id: str, upstream_keys: list[str]) -> None:

@@ -16,8 +16,8 @@ from store.admin.document import Document
 from store.admin.edits import entry_of_values, faults_by_field
 from store.admin.export import list_objects
 from store.values.errors import Refused, refuse
-from store.values.fields import PriceTable
 from store.values.meters import METERS
+from store.values.price_fields import PriceTable
 from store.values.texts import nearest
 
 MODEL = "model"

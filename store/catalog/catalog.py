@@ -92,7 +92,8 @@ class Channel:
     `extra_headers`: name in lower case -> value, sent with each request. `translate`: it takes
     calls of the families in `losses`, too, each with how much is lost. `options`: what its models
     can take, where that is not what is known of them. `shared_ids`: what its account keeps and all
-    its users may name: ids, or beginnings of ids with a `*`.
+    its users may name: ids, or beginnings of ids with a `*`. `cost_factor_ppm`, `cost` (model ->
+    meter -> nanos): what the operator pays.
     """
 
     id: str
@@ -121,6 +122,8 @@ class Channel:
     options: Mapping[str, Any] = field(default_factory=dict)
     shared_ids: tuple[str, ...] = ()
     losses: Mapping[str, int] = field(default_factory=dict, repr=False)
+    cost_factor_ppm: int | None = None
+    cost: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         own = self.rpm or self.tpm or self.concurrency
@@ -373,6 +376,7 @@ def _channel(row: dict[str, Any], sealed: Sequence[tuple[str, str]], cipher: Cip
     row["groups"] = frozenset(row["groups"])
     row["options"] = row["options"] or {}
     row["shared_ids"] = tuple(row["shared_ids"] or ())
+    row["cost"] = row["cost"] or {}
     row["extra_headers"] = open_headers(cipher, row["extra_headers"] or {})
     return Channel(
         **row,

@@ -104,11 +104,11 @@ class Rate:
             cost += sum(count * self.fractions(name) for name, count in usage.more)
         return cost
 
-    def bound(self, input_tokens: int, output_tokens: int, others: Sequence[str] = ()) -> int:
+    def bound(self, input_tokens: int, output_tokens: int, modalities: Sequence[str] = ()) -> int:
         """Return the most fractions that so many tokens of text cost, of whatever kinds they are,
-        and one call; `others`: meters of other modalities that the tokens may be of."""
+        and one call; `modalities`: meters of others that the tokens may be of."""
         of_input, of_output = self.dearest_input, self.dearest_output
-        for name in others:
+        for name in modalities:
             if METERS[name].side == "output":
                 of_output = max(of_output, self.fractions(name))
             else:
@@ -242,14 +242,14 @@ def prices_json(rate: Rate, meters: Iterable[str]) -> str:
     return msgspec.json.encode(texts).decode()
 
 
-def cost_nanos(usage: Usage, rate: Rate, multiplier_ppm: int, others: int = 0) -> int:
-    """Return the cost of a call in nanos, rounded up once; `others`: the cost of other models
+def cost_nanos(usage: Usage, rate: Rate, multiplier_ppm: int, added: int = 0) -> int:
+    """Return the cost of a call in nanos, rounded up once; `added`: the cost of other models
     inside it, in fractions.
 
     Raises OverflowError when the cost does not fit a BIGINT and ValueError when it is negative,
     which only negative counts or a negative multiplier can make it.
     """
-    return rounded_up(rate.cost(usage) + others, multiplier_ppm)
+    return rounded_up(rate.cost(usage) + added, multiplier_ppm)
 
 
 def affordable_tokens(nanos: int, fractions: int, multiplier_ppm: int) -> int:

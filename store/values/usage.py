@@ -31,7 +31,7 @@ class Extras(msgspec.Struct, frozen=True, array_like=True, gc=False):
     no rate is chosen (compaction, tools). `vendor_nanos`: the vendor's own cost of the call."""
 
     apart_tokens: int = 0
-    others: tuple[OtherUsage, ...] = ()
+    other_models: tuple[OtherUsage, ...] = ()
     vendor_nanos: int | None = None
 
 

@@ -85,7 +85,7 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True, gc=False):
     rate: str | None = None
     served: Served = NOT_REPORTED
     unpriced: tuple[tuple[str, int], ...] = ()
-    others: tuple[OtherCost, ...] = ()
+    other_models: tuple[OtherCost, ...] = ()
 
 
 NO_RECEIPT = Receipt()
@@ -315,7 +315,7 @@ def _receipt_json(record: UsageRecord) -> str | None:
         "unpriced": [{"meter": name, "count": count} for name, count in receipt.unpriced],
         "other_models": [
             {"model": other.model, "tokens": other.usage.meters, "cost": other.cost}
-            for other in receipt.others
+            for other in receipt.other_models
         ],
     }
     filled = {name: value for name, value in fields.items() if value}

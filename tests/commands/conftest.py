@@ -13,12 +13,13 @@ from commands.nouns.init import prepare
 from store.calls.rollups import add_records
 from store.db.database import discard, insert_columns, open_database, transaction
 from store.values.ids import ulid
-from store.values.pricing import Prices, cost_nanos
+from store.values.pricing import cost_nanos
 from store.values.usage_record import Charge, UsageRecord, columns_of
+from tests.support.prices import rate_of
 from tests.support.usage_records import usage_record
 
 UPSTREAM_KEY = "sk-upstream-key-of-the-channel"
-PRICES = Prices(2_000, 8_000, 500, 2_000, 3_200, 8_000, 0)
+PRICES = rate_of(2_000, 8_000, 500, 2_000, 3_200, 8_000, 0)
 BEGIN_MS = 1_795_000_000_000  # 2026-11-18
 
 
@@ -125,7 +126,7 @@ def record(number: int, **changes: Any) -> UsageRecord:
         "input_tokens": 1000,
         "output_tokens": 500,
         "usage_source": "reported",
-        "prices": PRICES.json,
+        "prices": PRICES.text,
         "multiplier_ppm": 1_000_000,
         "node": "node-1",
         **changes,

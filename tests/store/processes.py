@@ -11,8 +11,9 @@ from store.money.accounts import Payment, payment_of
 from store.money.funds import Funds
 from store.money.leases import Answer, Verdict
 from store.values.ids import HOUR_MS, new_ulid, now_ms
-from store.values.pricing import Prices, cost_nanos
+from store.values.pricing import cost_nanos
 from store.values.usage_record import Charge
+from tests.support.prices import rate_of
 from tests.support.stores import insert, select
 from tests.support.usage_records import BookedJournal, open_line, usage_record
 
@@ -44,7 +45,7 @@ def subscribe(db, user_id, quota, plan="gold", window="month"):
     return Subscription(own, plan, window, begins, ends)
 
 
-PRICES = Prices(10**9, 2 * 10**9, 0, 0, 0, 0, 0)
+PRICES = rate_of(10**9, 2 * 10**9, 0, 0, 0, 0, 0)
 
 
 def _facts(call_id, user_id):

@@ -19,7 +19,7 @@ _DEFAULTS = {"started_ms": 1} | dict.fromkeys(
 def usage_record(*, id=None, **fields):
     """Return a record, given facts of its call and token counts beside its own fields; texts not
     given are "x"."""
-    call, usage = _facts(fields), Usage(**_taken(fields, TOKEN_COUNTS))
+    call, usage = _facts(fields), Usage(**_taken(fields, (*TOKEN_COUNTS, "more")))
     return UsageRecord(id=id or new_ulid(), call=call, usage=usage, **fields)
 
 

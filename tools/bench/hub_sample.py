@@ -31,7 +31,7 @@ from store.db.tables.users import ApiKey, User
 from store.money.accounts import quota_at
 from store.values.fields import Instant
 from store.values.ids import DAY_MS, HOUR_MS, ulid
-from store.values.pricing import Prices, cost_nanos, parse_money
+from store.values.pricing import Rate, cost_nanos, parse_money, plain_rate
 from store.values.usage import Usage
 from store.values.usage_record import AttemptRecord, CallFacts, Charge, UsageRecord
 
@@ -308,7 +308,7 @@ def _relay(made: UsageRecord, chance: random.Random, model: str, family: str) ->
     made.upstream_request_id = f"req_{chance.randbytes(9).hex()}"
 
 
-def _charge(made: UsageRecord, chance: random.Random, prices: Prices, multiplier_ppm: int) -> None:
+def _charge(made: UsageRecord, chance: random.Random, prices: Rate, multiplier_ppm: int) -> None:
     """Tokens, times and cost of a call that was answered."""
     read = int(chance.lognormvariate(7.4, 0.9))
     output = int(min(chance.lognormvariate(5.9, 1.0), 9_000))
@@ -332,11 +332,11 @@ def _failed(made: UsageRecord, fault: tuple[Any, ...], model: str) -> UsageRecor
     return made
 
 
-def _prices(model: str) -> Prices:
+def _prices(model: str) -> Rate:
     if model not in MODELS:
-        return Prices(0, 0, 0, 0, 0, 0, 0)
-    given, output, cached = (parse_money(text) for text in MODELS[model][:3])
-    return Prices(given, output, cached, given, given, output, 0)
+        return plain_rate({"input": 0, "output": 0})
+    names = ("input", "output", "cache_read")
+    return plain_rate(dict(zip(names, map(parse_money, MODELS[model][:3]), strict=True)))
 
 
 def fill(db: peewee.Database, end_ms: int) -> int:

@@ -107,7 +107,7 @@ def people(db: peewee.Database) -> Iterator[tuple[Any, Rows]]:
         Model,
         [{"id": id_, "name": name, "created_ms": 0} for name, id_ in models.items()],
     )
-    price = {"effective_ms": 0, "input": PRICES.input, "output": PRICES.output}
+    price = {"effective_ms": 0, "input": PRICES.prices["input"], "output": PRICES.prices["output"]}
     yield Price, [{"model_id": model_id, **price} for model_id in models.values()]
     channel: dict[str, Any] = {
         "vendor": "demo",

@@ -27,14 +27,14 @@ from store.money.accounts import Payment, payment_of
 from store.money.funds import Funds, Hold
 from store.money.leases import Order
 from store.values.ids import new_ulid, now_ms
-from store.values.pricing import NANOS_PER_UNIT, Prices
+from store.values.pricing import NANOS_PER_UNIT, plain_rate
 from store.values.usage import Usage
 from store.values.usage_record import AttemptRecord, CallFacts, Charge, UsageRecord
 from tools.bench.harness import ROUNDS, store, store_option
 
 CALLS = 2_000
 BATCH = 250  # records in a batch: 2500 calls a second, for 100 ms
-PRICES = Prices(2 * 10**9, 8 * 10**9, 5 * 10**8, 2 * 10**9, 32 * 10**8, 8 * 10**9, 0)
+PRICES = plain_rate({"input": 2 * 10**9, "output": 8 * 10**9, "cache_read": 5 * 10**8})
 ATTEMPT = AttemptRecord("openai-main", 200, None, 12)
 WANTED, COST = 66_000_000, 1_630_000
 

@@ -22,13 +22,13 @@ from handlers.relay.routing.plan import Candidate, Planner, RoutingRequest
 from handlers.relay.routing.selector import Selector
 from store.catalog.catalog import Channel, Group, Model, Snapshot
 from store.catalog.keys import KeyEntry
-from store.values.pricing import Prices
+from store.values.pricing import Prices, plain_rate
 
 CHANNELS = MODELS = 200
 CALLS = 8_000
 ROUNDS = 5
 FAMILY, GROUP = "chat_completions", "all"
-PRICES = Prices(1, 1, 1, 1, 1, 1, 0)
+PRICES = Prices(plain_rate({"input": 1, "output": 1}))
 HIGH = {"rpm": 10**9, "tpm": 10**12, "concurrency": 10**6}  # never reached
 NONE: dict[str, int] = {}
 LIMITS = {

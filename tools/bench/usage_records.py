@@ -24,7 +24,7 @@ from store.db.database import (
 from store.db.partitions import AHEAD_DAYS, make_days
 from store.money.ledger import CHARGES, charges_id
 from store.values.ids import day_at, day_begin_ms, ulid
-from store.values.pricing import Prices, cost_nanos
+from store.values.pricing import cost_nanos, plain_rate
 from store.values.usage import Usage
 from store.values.usage_record import (
     AttemptRecord,
@@ -49,7 +49,7 @@ ERRORS = {
     "upstream_error": ("upstream_error", "the upstream answered 502: overloaded"),
     "timeout": ("upstream_timeout", "no answer within 600 s"),
 }
-PRICES = Prices(2 * 10**9, 8 * 10**9, 5 * 10**8, 2 * 10**9, 32 * 10**8, 8 * 10**9, 0)
+PRICES = plain_rate({"input": 2 * 10**9, "output": 8 * 10**9, "cache_read": 5 * 10**8})
 DAY_MS = 86_400_000
 BATCH_ROWS = 2_000
 

@@ -15,6 +15,7 @@ from handlers.hub.web.base import Api, Failure
 from store.admin.kinds import KINDS, REQUIRED, SPEND_ORDERS
 from store.values import fields as types
 from store.values.meters import METERS
+from store.values.price_fields import PriceChanges, PriceTable, RateList
 from store.values.usage_record import FIELDS as RECORD_FIELDS
 
 OPENAPI = "3.1.0"
@@ -223,10 +224,13 @@ def _of_type(kind: types.FieldType) -> Schema:
         return _choice(*kind.options)
     if isinstance(kind, types.ListOf):
         return {"type": "array", "items": _of_type(kind.item)}
-    if isinstance(kind, types.PriceTable):
+    if isinstance(kind, PriceTable):
         return _object(_PRICES)
-    if isinstance(kind, types.PriceChanges):
-        return {"type": "array", "items": _object({"from": _TIME, **_PRICES})}
+    if isinstance(kind, RateList):
+        return _RATES
+    if isinstance(kind, PriceChanges):
+        change = _object({"from": _TIME, **_PRICES, "rate": _RATES})
+        return {"type": "array", "items": change}
     if isinstance(kind, types.OptionMap):
         return {"type": "object", "additionalProperties": True}
     if isinstance(kind, (types.ModelMap, types.HeaderMap)):
@@ -236,6 +240,12 @@ def _of_type(kind: types.FieldType) -> Schema:
 
 _PRICES: Mapping[str, Schema] = dict.fromkeys(METERS, _NULLABLE)
 _PRICE: Schema = _object(_PRICES)
+_WHEN: Mapping[str, Schema] = {
+    **dict.fromkeys(("tier", "speed", "geo"), _TEXT),
+    "input_over": {"type": "integer"},
+}
+_RATE: Schema = _object({"when": _object(_WHEN), "factor": _NULLABLE, **_PRICES})
+_RATES: Schema = {"type": "array", "items": _RATE}
 _KNOWN: Schema = {"type": "boolean", "description": "A model has this name."}
 _ERROR_FIELDS: Mapping[str, Schema] = {"code": _TEXT, "message": _TEXT, "field": _NULLABLE}
 _ERROR: Schema = _object({"error": {**_object(_ERROR_FIELDS), "required": [*_ERROR_FIELDS]}})

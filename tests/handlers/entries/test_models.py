@@ -10,13 +10,13 @@ import pytest
 from store.catalog.catalog import Group, Model, Snapshot
 from store.catalog.key_cache import MISS
 from store.values.errors import StoreUnavailable
-from store.values.pricing import Prices
 from tests.handlers.relay.calls import KEY
 from tests.handlers.relay.routing.channels import channel as channel_of
 from tests.support.dialects import check_ids
+from tests.support.prices import prices_of
 from tests.support.served import VERSION, acting, entered, serving
 
-PRICES = Prices(1, 1, 1, 1, 1, 1, 0)
+PRICES = prices_of(1, 1, 1, 1, 1, 1, 0)
 CHAT, MESSAGES = "chat_completions", "messages"
 CREATED_MS = 1_700_000_000_123
 

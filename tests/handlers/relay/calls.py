@@ -17,14 +17,13 @@ from handlers.relay.call import (
 from handlers.relay.routing.plan import Candidate
 from store.catalog.catalog import EMPTY, Channel, Group, Model
 from store.catalog.keys import KeyEntry
-from store.values.pricing import Prices
+from tests.support.prices import prices_of
 
 CALL_ID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 STARTED_MS = 1_800_000_000_000
 # Units of a million nanos a token: the cost in millions is the sum of counts times prices.
-PRICES = Prices(
-    *(price * 10**12 for price in (1, 2, 3, 4, 5, 6)), call=7_000_000
-)  # input, output, cache_read, cache_write, cache_write_1h, reasoning
+# input, output, cache_read, cache_write, cache_write_1h, reasoning, call
+PRICES = prices_of(*(price * 10**12 for price in (1, 2, 3, 4, 5, 6)), 7_000_000)
 KEY = KeyEntry(
     id="key-id", name="laptop", user_id="user-id", user="alice", group="gold", disabled=False,
     revoked=False, expires_ms=None, models=None, networks=(), spend_order="plan_first",
@@ -57,6 +56,7 @@ def a_call(family="chat_completions", **changes):
         "prices": PRICES,
         "channels": (),
         "peek": Peek("m", False, 300, 1, include_usage=True),
+        "rates": PRICES.alone,
         "input_estimate_tokens": 40,
         "input_bound_tokens": 100,
         "output_bound_tokens": 300,

@@ -19,9 +19,9 @@ from handlers.relay.pump import StreamPump
 from handlers.relay.routing.health import Health
 from handlers.telemetry.calls import Telemetry
 from store.catalog.catalog import Group, Model, Snapshot
-from store.values.pricing import Prices
 from tests.handlers.relay.calls import a_call
 from tests.handlers.relay.routing.channels import channel
+from tests.support.prices import prices_of
 
 CHAT, MESSAGES = "chat_completions", "messages"
 PASSED = (("Content-Type", "text/event-stream; charset=utf-8"), ("x-passed", "1"))
@@ -109,7 +109,7 @@ class Calling:
 
     async def call(self, body, channels, **head):
         """What the connection of a client was sent, and the record of its call."""
-        free = Model("m", None, None, False, 0, ((0, Prices(0, 0, 0, 0, 0, 0, 0)),))
+        free = Model("m", None, None, False, 0, ((0, prices_of(0, 0, 0, 0, 0, 0, 0)),))
         snapshot = Snapshot(1, {"gold": self.group}, {"m": free}, channels)
         head = msgspec.structs.replace(a_call().head, group=self.group, snapshot=snapshot, **head)
         connection = Connection()

@@ -158,21 +158,24 @@ def test_the_estimate_of_a_broken_stream_is_bounded_too(max_output, charged):
     assert counts.source == "estimated"
 
 
+def bill_for(delivery, **changes):
+    """Return the bill of a call that ended with this delivery."""
+    call = a_call(**changes)
+    return settle.bill_of(call, delivery, charged_counts(call, delivery))
+
+
 def test_every_kind_of_token_has_its_price():
     for at in range(6):
         usage = Usage(*(10 if at == kind else 0 for kind in range(6)))
-        counts = counts_of(delivered(usage))
-        prices = (1, 2, 3, 4, 5, 6)
-        assert settle.cost_of(a_call().admitted, counts) == (10 * prices[at] + 7) * MILLION
+        assert bill_for(delivered(usage)).cost_nanos == (10 * (at + 1) + 7) * MILLION
 
 
 def test_the_group_multiplies_and_what_is_stored_or_nothing_costs_nothing():
-    gold = a_call(group=Group("gold", 1_500_000, None, frozenset(), False)).admitted
-    assert settle.cost_of(gold, counts_of(delivered(Usage(2, 0)))) == 13_500_000
-    counts = counts_of(delivered(Usage(10, 10)))
-    assert settle.cost_of(a_call(model=None).admitted, counts) == 0
+    gold = Group("gold", 1_500_000, None, frozenset(), False)
+    assert bill_for(delivered(Usage(2, 0)), group=gold).cost_nanos == 13_500_000
+    assert bill_for(delivered(Usage(10, 10)), model=None).cost_nanos == 0
     # in spite of a price for each call
-    assert settle.cost_of(a_call().admitted, settle.NOTHING) == 0
+    assert bill_for(Delivery()).cost_nanos == 0
 
 
 def test_a_call_that_was_not_admitted_has_no_counts():
@@ -182,8 +185,10 @@ def test_a_call_that_was_not_admitted_has_no_counts():
 
 
 def test_a_cost_beyond_any_balance_is_cut_to_the_bounds_of_the_hold():
-    admitted = a_call(group=Group("gold", 10**15, None, frozenset(), False)).admitted
+    call = a_call(group=Group("gold", 10**15, None, frozenset(), False))
+    delivery = Delivery(relayed=True, whole=True, reported=REPORTED)
     counts = settle.Counts(Usage(10**9, 10**9), "reported")
-    cut, nanos = settle.payable(admitted, counts, REPORTED)
-    assert (cut.usage, cut.source, cut.reported) == (Usage(100, 300), "reported", REPORTED)
-    assert nanos == settle.cost_of(admitted, cut) < 2**63
+    bill = settle.bill_of(call, delivery, counts)
+    assert bill.counts == settle.Counts(Usage(100, 300), "reported", REPORTED)
+    cut = settle.bill_of(call, delivery, settle.Counts(Usage(100, 300), "reported"))
+    assert bill.cost_nanos == cut.cost_nanos < 2**63

@@ -23,7 +23,7 @@ def test_entries_come_in_the_order_of_their_kinds(read, base_document):
     entries = read(base_document)
     kinds = [kind for kind in ("model", "group", "channel", "user", "key") for _ in range(2)]
     assert [entry.kind for entry in entries] == kinds
-    price = {"input": 2 * 10**9, "output": 8 * 10**9, "cache_read": 5 * 10**8}
+    price = {"call": 0, "input": 2 * 10**9, "output": 8 * 10**9, "cache_read": 5 * 10**8}
     assert (entries[0].identity, entries[0].fields["price"]) == (("gpt-4.1",), price)
     assert entries[-1] == Entry("key", ("bob", "desk"), {"group": "plain"})
     assert label("key", ("bob", "desk")) == 'key "bob/desk"'

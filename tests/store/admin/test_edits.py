@@ -27,10 +27,10 @@ CHANNEL = Stored(
     [
         (
             "model",
-            {"name": "m", "price.input": "2", "price.cache_read": "", "context_tokens": ""}
+            {"name": "m", "price.input": "2", "price.output": "3", "context_tokens": ""}
             | {"enabled": "false"},
             ("m",),
-            {"price": {"input": 2 * 10**9, "cache_read": None}, "context_tokens": None}
+            {"price": {"call": 0, "input": 2 * 10**9, "output": 3 * 10**9}, "context_tokens": None}
             | {"enabled": False},
         ),
         (

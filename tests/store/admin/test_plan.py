@@ -86,7 +86,7 @@ def short(steps):
 def test_what_is_so_already_needs_no_step_and_only_changed_fields_are_written(plan):
     assert plan() == []
     same = [
-        entry("model", "m", price={"input": 1}),
+        entry("model", "m", price=PRICE),
         entry("group", "g", multiplier=1_000_000, models=["*"]),
         entry("channel", "c", keys=["sk-1", "sk-2"], weight=1),
         entry("user", "alice", role="member", balance=10**12),
@@ -106,9 +106,12 @@ def test_other_upstream_keys_replace_the_old_ones(plan, keys):
     assert step.fields == {"keys": keys}
 
 
-def test_prices_are_merged_and_a_new_object_takes_defaults(plan):
-    [step] = plan(entry("model", "m", price={"input": 3, "cache_read": 1}))
-    assert step.fields["price"] == {"input": 3, "output": 2, "call": 0, "cache_read": 1}
+def test_prices_and_rates_are_replaced_and_a_new_object_takes_defaults(plan):
+    price, rates = {"input": 3, "output": 2}, [{"when": {"tier": "flex"}, "factor": 500_000}]
+    [step] = plan(entry("model", "m", price=price))
+    assert step.fields == {"price": price}
+    [step] = plan(entry("model", "m", rate=rates))
+    assert step.fields == {"rate": rates}
     [step] = plan(entry("key", "alice", "new", group="g", rpm=3))
     assert short([step]) == [("create", "key", "alice/new")]
     secret = step.fields["secret"]
@@ -144,7 +147,6 @@ def test_a_password_from_before_the_rule_stays_good_and_no_new_one_is_taken(plan
     [
         ("channel", {"groups": ["g"]}, ["vendor", "family", "base_url"]),
         ("model", {}, ["price"]),
-        ("model", {"price": {"input": 1}}, ["price: output"]),
         ("plan", {}, ["quota", "window"]),
     ],
 )

@@ -17,11 +17,11 @@ from store.calls.journal import Journal
 from store.calls.journal_files import SEGMENT_BYTES, segment_path, segment_starts
 from store.calls.journal_lines import Sent, with_check
 from store.values.ids import new_ulid
-from store.values.pricing import Prices
 from store.values.usage_record import StoredAt
+from tests.support.prices import rate_of
 from tests.support.usage_records import open_line, usage_record
 
-PRICES = Prices(10**9, 10**9, 0, 0, 0, 0, 0)
+PRICES = rate_of(10**9, 10**9, 0, 0, 0, 0, 0)
 ODD = random.Random(40).randbytes(40)  # the same in every process that collects tests
 
 

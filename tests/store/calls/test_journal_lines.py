@@ -4,12 +4,13 @@ import msgspec
 import pytest
 
 from store.calls.journal_lines import LOST_OUTCOME, MarkLine, Sent, lost_record
-from store.values.pricing import MAX_BIGINT, Prices
+from store.values.pricing import MAX_BIGINT
 from store.values.usage import Usage
 from store.values.usage_record import Charge, UsageRecord
+from tests.support.prices import rate_of
 from tests.support.usage_records import open_line
 
-PRICES = Prices(10**9, 2 * 10**9, 0, 0, 0, 0, 5)
+PRICES = rate_of(10**9, 2 * 10**9, 0, 0, 0, 0, 5)
 
 
 def opened(**fields):
@@ -58,7 +59,7 @@ def test_a_lost_call_that_relayed_nothing_costs_nothing(marked):
 
 def test_a_lost_call_of_a_free_model_or_without_prices_costs_nothing():
     relayed = MarkLine("x", 1_500, 9, True, Sent(200))
-    for fields in ({"prices": Prices(0, 0, 0, 0, 0, 0, 0).json}, {"prices": None}):
+    for fields in ({"prices": rate_of(0, 0, 0, 0, 0, 0, 0).text}, {"prices": None}):
         lost = lost_record(opened(**fields), relayed, "web-1")
         assert (lost.cost_nanos, lost.charges) == (0, ())
         assert lost.usage.output_tokens == 9
@@ -66,7 +67,7 @@ def test_a_lost_call_of_a_free_model_or_without_prices_costs_nothing():
 
 def test_a_cost_that_cannot_be_computed_is_not_charged():
     relayed = MarkLine("x", 1_500, 10**9, True, Sent(200))
-    for prices in ("{}", Prices(0, MAX_BIGINT, 0, 0, 0, 0, 0).json):
+    for prices in ("{}", rate_of(0, MAX_BIGINT, 0, 0, 0, 0, 0).text):
         lost = lost_record(opened(prices=prices), relayed, "web-1")
         assert (lost.cost_nanos, lost.charges, lost.usage_source) == (0, (), "none")
         assert "Not charged" in lost.error_message

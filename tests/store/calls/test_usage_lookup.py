@@ -5,12 +5,13 @@ from fractions import Fraction
 import pytest
 
 from store.calls.usage_queries import MATCHES_MAX, cost_lines, find
-from store.values.pricing import Prices, cost_nanos
+from store.values.pricing import cost_nanos, prices_json
+from tests.support.prices import rate_of
 from tests.support.usage_records import NOW_MS, record, store
 
 pytestmark = pytest.mark.databases("sqlite")
 
-PRICES = Prices(2 * 10**9, 8 * 10**9, 5 * 10**8, 3, 32 * 10**8, 9 * 10**9, 7)
+PRICES = rate_of(2 * 10**9, 8 * 10**9, 5 * 10**8, 3, 32 * 10**8, 9 * 10**9, 7)
 
 
 def test_matches_are_bounded(database):
@@ -22,7 +23,7 @@ def test_matches_are_bounded(database):
 
 def row_of(**counts):
     names = ("input", "output", "cache_read", "cache_write", "cache_write_1h", "reasoning")
-    return {"usage_source": "reported", "prices": PRICES.json,
+    return {"usage_source": "reported", "prices": prices_json(PRICES, names), "receipt": None,
             **{f"{name}_tokens": counts.get(name, 0) for name in names}}  # fmt: skip
 
 
@@ -30,9 +31,10 @@ def test_the_lines_of_a_cost_add_up_to_it():
     counts = {"input": 1_234_567, "output": 89, "cache_write": 1, "reasoning": 5}
     row = row_of(**counts)
     lines = cost_lines(row)
-    assert [line["class"] for line in lines] == [*counts, "call"]
-    assert lines[0] == {"class": "input", "tokens": 1_234_567, "price": "2", "amount": "2.469134"}
-    assert lines[2]["amount"] == "0.000000000000003" and lines[-1]["tokens"] is None
+    assert [line["meter"] for line in lines] == [*counts, "call"]
+    line = {"meter": "input", "model": None, "count": 1_234_567, "price": "2"}
+    assert lines[0] == line | {"amount": "2.469134"}
+    assert lines[2]["amount"] == "0.000000000000003" and lines[-1]["count"] == 1
     nanos = sum(Fraction(line["amount"]) for line in lines) * 10**9
     made = record(1, NOW_MS, **{f"{name}_tokens": count for name, count in counts.items()})
     assert -(-nanos.numerator // nanos.denominator) == cost_nanos(made.usage, PRICES, 1_000_000)

@@ -22,13 +22,14 @@ from store.db.database import execute
 from store.db.partitions import prune
 from store.values.errors import StoreUnavailable
 from store.values.ids import new_ulid, ulid
-from store.values.pricing import Prices, cost_nanos
+from store.values.pricing import cost_nanos
 from store.values.usage_record import Charge
+from tests.support.prices import rate_of
 from tests.support.stores import change
 from tests.support.usage_records import MONDAY_MS, store, usage_record
 
 DAY_MS = 86_400_000
-PRICES = Prices(10**9, 2 * 10**9, 0, 0, 0, 0, 1)
+PRICES = rate_of(10**9, 2 * 10**9, 0, 0, 0, 0, 1)
 
 
 def record(number, at_ms=MONDAY_MS, **fields):
@@ -36,7 +37,7 @@ def record(number, at_ms=MONDAY_MS, **fields):
 
 
 def paid(number, **fields):
-    money = {"prices": PRICES.json, "multiplier_ppm": 1_500_000, "usage_source": "reported"}
+    money = {"prices": PRICES.text, "multiplier_ppm": 1_500_000, "usage_source": "reported"}
     made = record(number, input_tokens=number, output_tokens=3, **(money | fields))
     made.cost_nanos = cost_nanos(made.usage, PRICES, made.call.multiplier_ppm)
     made.charges = (Charge("wallet", made.cost_nanos),)
@@ -315,7 +316,7 @@ def test_memory_of_an_export_is_flat(db, monkeypatch):
 
 
 def test_every_cost_can_be_recomputed(db, small_pages):
-    free = record(100, prices=PRICES.json, multiplier_ppm=10**6, usage_source="none")
+    free = record(100, prices=PRICES.text, multiplier_ppm=10**6, usage_source="none")
     unknown = record(101)
     store(db, [*(paid(number) for number in range(30)), free, unknown])
     assert list(verify(db)) == []

@@ -13,12 +13,12 @@ from store.db.changes import current_version
 from store.values.cipher import Cipher
 from store.values.ids import now_ms
 from store.values.key_secrets import digests
-from store.values.pricing import Prices
+from tests.support.prices import prices_of
 from tests.support.stores import change
 
 pytestmark = pytest.mark.databases("sqlite")
 
-FREE = Prices(0, 0, 0, 0, 0, 0, 0)
+FREE = prices_of(0, 0, 0, 0, 0, 0, 0)
 
 
 @pytest.fixture
@@ -62,18 +62,17 @@ def test_defaults_of_prices(snapshot):
     billion = 10**9
     prices = snapshot.models["gpt-4.1"].prices_at(1 << 50)
     defaults = (2 * billion, 2 * billion, 8 * billion, 0)
-    assert prices == Prices(2 * billion, 8 * billion, billion // 2, *defaults)
-    given = catalog.prices_of([1, 2, None, 3, None, None, 4])
-    assert given == Prices(1, 2, 1, 3, 3, 2, 4)
-    with pytest.raises(ValueError):
-        catalog.prices_of([None, 1, None, None, None, None, 0])
+    amounts = (2 * billion, 8 * billion, billion // 2, *defaults)
+    assert dict(prices.plain.prices.items() - prices_of(*amounts).plain.prices.items()) == {}
+    assert prices.plain.own == {"input", "output", "cache_read", "call"} and not prices.rates
 
 
 def test_prices_hold_from_their_moment_on():
-    rows = tuple((at, dataclasses.replace(FREE, call=at)) for at in (100, 200))
+    rows = tuple((at, prices_of(0, 0, 0, 0, 0, 0, at)) for at in (100, 200))
     model = catalog.Model("m", None, None, False, 0, rows)
     moments = (50, 100, 199, 200, 999)
-    assert [model.prices_at(at).call for at in moments] == [100, 100, 100, 200, 200]
+    calls = [model.prices_at(at).plain.prices["call"] for at in moments]
+    assert calls == [100, 100, 100, 200, 200]
     assert catalog.Model("m", None, None, False, 0, ()).prices_at(1) is None
 
 
@@ -212,7 +211,7 @@ def test_a_price_is_in_force_at_once_whatever_the_clocks_say(
     editor.change("model", "claude", {"price.input": "7"})
     loaded = catalog.load_snapshot(database, cipher)
     prices = loaded.models["claude"].prices_at(now_ms())
-    assert prices is not None and prices.input == 7 * 10**9
+    assert prices is not None and prices.plain.prices["input"] == 7 * 10**9
     assert abs(loaded.read_ms - database_module.database_ms(database)) < 60_000
 
 

@@ -13,7 +13,7 @@ from store.db.schema import all_tables
 from store.db.tables.usage import JournalRow
 from store.values.errors import Refused, StoreError, StoreUnavailable
 from store.values.ids import day_at
-from store.values.pricing import Prices
+from tests.support.prices import rate_of
 from tests.support.stores import select
 from tests.support.usage_records import DAY_MS, BookedJournal, charged
 from tests.support.users import add_user
@@ -38,7 +38,7 @@ def source(database, applied):
     """A store with objects of all kinds, and calls of some days."""
     user_id = add_user(database, "carol")
     journal, at_ms = BookedJournal(database), database_ms(database)
-    price = {"prices": Prices(0, 0, 0, 0, 0, 0, 7).json, "multiplier_ppm": 10**6}
+    price = {"prices": rate_of(0, 0, 0, 0, 0, 0, 7).text, "multiplier_ppm": 10**6}
     for number in range(CALLS):
         when_ms = at_ms - number % 5 * DAY_MS
         call = charged(user_id, 7, when_ms, usage_source="reported", **price)

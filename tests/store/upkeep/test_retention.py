@@ -13,8 +13,8 @@ from store.money.books import verify as verify_books
 from store.upkeep import retention
 from store.upkeep.retention import DAY_MS, Keep, run
 from store.values.ids import new_ulid
-from store.values.pricing import Prices
 from store.values.usage_record import StoredAt
+from tests.support.prices import rate_of
 from tests.support.stores import count, insert, pairs
 from tests.support.usage_records import BookedJournal, charged, store
 from tests.support.users import add_user
@@ -40,8 +40,8 @@ def filled(database):
 
 def paid(user_id, cost, at_ms):
     """A call whose price is its cost, so that this can be recomputed."""
-    price = Prices(0, 0, 0, 0, 0, 0, cost)
-    facts = {"prices": price.json, "multiplier_ppm": 10**6, "usage_source": "reported"}
+    price = rate_of(0, 0, 0, 0, 0, 0, cost)
+    facts = {"prices": price.text, "multiplier_ppm": 10**6, "usage_source": "reported"}
     return charged(user_id, cost, at_ms, **facts)
 
 

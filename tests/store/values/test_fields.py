@@ -5,6 +5,7 @@ from decimal import Decimal
 import pytest
 
 from store.values import fields, texts
+from store.values.price_fields import PriceTable, RateList
 from store.values.pricing import format_money, parse_money
 
 NAME = fields.Text(texts.name)
@@ -41,10 +42,25 @@ OPTIONS = {"a": True, "b": 5, "c": "word", "d": ["x", "y"]}
             "9999-12-31T23:59:59.999Z",
         ),
         (
-            fields.PriceTable(),
-            {"output": 8, "input": "2"},
-            {"output": 8 * 10**9, "input": 2 * 10**9},
-            {"input": "2", "output": "8"},
+            PriceTable(),
+            {"output": 8, "input": "2", "web_search": "0.01", "reasoning": None},
+            {"call": 0, "input": 2 * 10**9, "output": 8 * 10**9, "web_search": 10**7},
+            {"input": "2", "output": "8", "call": "0", "web_search": "0.01"},
+        ),
+        (
+            RateList(),
+            [
+                {"when": {"input_over": 5, "tier": "Fast"}, "factor": "0.5"},
+                {"when": {"geo": "US"}, "output": "3", "input": "1"},
+            ],
+            [
+                {"when": {"tier": "priority", "input_over": 5}, "factor": 500_000},
+                {"when": {"geo": "us"}, "prices": {"input": 10**9, "output": 3 * 10**9}},
+            ],
+            [
+                {"when": {"tier": "priority", "input_over": 5}, "factor": "0.5"},
+                {"when": {"geo": "us"}, "input": "1", "output": "3"},
+            ],
         ),
         (fields.OptionMap(), OPTIONS, OPTIONS, OPTIONS),
     ],
@@ -79,10 +95,23 @@ def test_values_and_back(kind, value, kept, plain):
         (fields.ModelMap(), [], "must be a table"),
         (fields.ModelMap(), {"a b": "c"}, 'entry "a b"'),
         (fields.ModelMap(), {"a": 1}, 'entry "a"'),
-        (fields.PriceTable(), "2", "must be a table"),
-        (fields.PriceTable(), {"inptu": "2"}, 'did you mean "input"'),
-        (fields.PriceTable(), {"input": "x"}, "input: 'x'"),
-        (fields.PriceTable(), {"input": None}, "always needed"),
+        (PriceTable(), "2", "must be a table"),
+        (PriceTable(), {"inptu": "2"}, 'did you mean "input"'),
+        (PriceTable(), {"input": "x"}, "input: 'x'"),
+        (PriceTable(), {"input": None}, "input is missing"),
+        (RateList(), {"when": {}}, "must be a list"),
+        (RateList(), [{"when": {}}], "rate 1: when needs a condition"),
+        (RateList(), [{"when": {"teir": "a"}}], 'no condition "teir"; did you mean "tier"'),
+        (RateList(), [{"when": {"tier": "a b"}}], "when: tier must be a word"),
+        (RateList(), [{"when": {"input_over": -1}}], "when: input_over must be between"),
+        (RateList(), [{"when": {"tier": "flex"}, "input": "1"}], "rate 1: output is missing"),
+        (
+            RateList(),
+            [{"when": {"tier": "flex"}, "factor": "1", "call": "1"}],
+            "factor and prices",
+        ),
+        (RateList(), [{"when": {"tier": "flex"}, "factor": "-1"}], "factor: multiplier -1"),
+        (RateList(), [{"when": {"tier": "flex"}, "outptu": "1"}], 'did you mean "output"'),
         (fields.Instant(), "2027-01-01T00:00:00", "like"),
         (fields.Instant(), "2027-13-01T00:00:00Z", ""),
         (fields.Instant(), 5, "like"),

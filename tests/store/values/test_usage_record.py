@@ -9,15 +9,19 @@ import pytest
 from store.db.database import execute, insert_columns, transaction
 from store.db.tables.usage import UsageRow
 from store.values.ids import day_of, ulid
-from store.values.pricing import Prices
+from store.values.pricing import conditional_rate, prices_json
+from store.values.usage import MORE_TOKENS, SIDES, Served, Usage
 from store.values.usage_record import (
     COLUMNS,
     FIELDS,
+    NO_RECEIPT,
     SPARSE_COLUMNS,
     TEXT_LIMITS_CHARS,
     AttemptRecord,
     CallFacts,
     Charge,
+    OtherCost,
+    Receipt,
     UsageRecord,
     charges_from_json,
     charges_json,
@@ -28,11 +32,13 @@ from store.values.usage_record import (
     record_day,
     to_public,
 )
+from tests.support.prices import rate_of
 from tests.support.usage_records import field_of, usage_record
 
 STARTED_MS = 1_767_225_599_001  # 2025-12-31T23:59:59.001Z
 CALL_ID = ulid(STARTED_MS, bytes(10))
-PRICES = Prices(10**9, 2 * 10**9, 0, 0, 0, 0, 1)
+RECEIPT_COLUMNS = {"receipt": None} | dict.fromkeys(MORE_TOKENS, 0)
+PRICES = rate_of(10**9, 2 * 10**9, 0, 0, 0, 0, 1)
 
 
 FULL = {
@@ -42,11 +48,18 @@ FULL = {
     **{"stream": True, "status": 200, "outcome": "client_gone", "error_code": "client_gone"},
     **{"error_message": "left", "input_tokens": 1, "output_tokens": 2, "cache_read_tokens": 3},
     **{"cache_write_tokens": 4, "cache_write_1h_tokens": 5, "reasoning_tokens": 6},
-    **{"usage_source": "reported", "prices": PRICES.json, "multiplier_ppm": 1_500_000},
+    **{"usage_source": "reported", "prices": PRICES.text, "multiplier_ppm": 1_500_000},
     **{"cost_nanos": 12_500, "charges": (Charge("wallet", 12_500),), "ttft_ms": 7},
     **{"reported_usage": '{"input_tokens":1}', "duration_ms": 8, "client_request_id": "c-1"},
     **{"upstream_request_id": "u-1", "client_ip": "10.0.0.1", "user_agent": "curl"},
-    **{"trace_id": "4bf92f3577b34da6a3ce929d0e0e4736", "node": "web-1"},
+    **{"trace_id": "4bf92f3577b34da6a3ce929d0e0e4736", "node": "web-1", "upstream_nanos": 9},
+    "more": (("input_audio", 7), ("cache_read_audio", 8), ("output_image", 9), ("web_search", 10)),
+    "receipt": Receipt(
+        conditional_rate(PRICES, (("tier", "flex"), ("input_over", 5)), 500_000).text,
+        Served("flex"),
+        (("output_image", 9), ("web_search", 10)),
+        (OtherCost("m2", Usage(3), "0.5"),),
+    ),
     "attempts": (
         AttemptRecord("a", None, "refused", 3, "nobody listens"),
         AttemptRecord("main", 200, None, 5),
@@ -60,20 +73,22 @@ def full_record(**fields):
 
 def as_row(record, recorded_ms=STARTED_MS + 5_000):
     columns = columns_of([record], recorded_ms)
-    return SPARSE_COLUMNS | {name: values[0] for name, values in columns.items()}
+    return SPARSE_COLUMNS | RECEIPT_COLUMNS | {name: values[0] for name, values in columns.items()}
 
 
 def test_the_row_has_the_prices_as_json_and_the_day_of_its_id():
-    records = [full_record(prices=text) for text in (PRICES.text, None, "broken")]
+    plain = {"receipt": NO_RECEIPT, "more": ()}
+    records = [full_record(prices=text, **plain) for text in (PRICES.text, None, "broken")]
     columns = columns_of(records, 1)
-    assert columns["prices"] == [PRICES.json, None, "broken"]
+    prices = prices_json(PRICES, SIDES)
+    assert columns["prices"] == [prices, None, "broken"]
     assert columns["day"] == [20251231] * 3
 
 
 def test_the_public_form_has_every_field_in_order():
     public = to_public(as_row(full_record()))
     assert tuple(public) == FIELDS
-    assert len(FIELDS) == 40
+    assert len(FIELDS) == 46
     attempt = {"channel": "a", "status": None, "error": "refused", "detail": "nobody listens"}
     same = ("id", "user", "key_id", "group", "endpoint", "model", "channel", "status", "outcome")
     expected = {name: FULL[name] for name in (*same, "node", "stream")} | {
@@ -86,7 +101,17 @@ def test_the_public_form_has_every_field_in_order():
         ],
     }
     assert {name: public[name] for name in expected} == expected
-    assert public["prices"]["output"] == "2" and public["prices"]["call"] == "0.000000001"
+    meters = {"input": 1, "output": 2, "cache_read": 3, "cache_write": 4, "cache_write_1h": 5}
+    assert public["meters"] == meters | {"reasoning": 6} | dict(FULL["more"])
+    assert public["rate"] == {"tier": "flex", "input_over": 5}
+    assert public["served"] == {"tier": "flex"} and public["upstream_cost"] == "0.000000009"
+    assert public["unpriced"] == [
+        {"meter": "output_image", "count": 9},
+        {"meter": "web_search", "count": 10},
+    ]
+    assert public["other_models"] == [{"model": "m2", "tokens": {"input": 3}, "cost": "0.5"}]
+    assert public["prices"]["output_image"] == "1"
+    assert public["prices"]["output"] == "1" and public["prices"]["call"] == "0.000000001"
 
 
 def test_fields_that_were_not_carried_are_shown_where_there_are_any():

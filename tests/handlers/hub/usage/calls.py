@@ -3,11 +3,12 @@
 from store.db.database import select_rows
 from store.db.tables.users import User
 from store.values.ids import now_ms, ulid
-from store.values.pricing import Prices, cost_nanos
+from store.values.pricing import cost_nanos
 from store.values.usage_record import AttemptRecord, Charge
+from tests.support.prices import rate_of
 from tests.support.usage_records import store, usage_record
 
-PRICES = Prices(2 * 10**9, 8 * 10**9, 5 * 10**8, 2 * 10**9, 32 * 10**8, 8 * 10**9, 0)
+PRICES = rate_of(2 * 10**9, 8 * 10**9, 5 * 10**8, 2 * 10**9, 32 * 10**8, 8 * 10**9, 0)
 FAILED = AttemptRecord("main", 429, "upstream_rate_limited", 210, "the vendor's own words")
 MINUTE_MS = 60_000
 

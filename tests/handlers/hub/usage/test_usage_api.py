@@ -44,7 +44,7 @@ def test_an_administrator_sees_all(boss, calls):
     assert one["attempts"][0]["detail"] == "the vendor's own words" and one["channel"] == "main"
     assert boss.get("/api/usage/req_1").json["id"] == calls[0]
     lines = boss.get(f"/api/usage/{calls[0]}").json["cost_lines"]
-    assert [(line["class"], line["tokens"]) for line in lines] == [("input", 100), ("output", 50)]
+    assert [(line["meter"], line["count"]) for line in lines] == [("input", 100), ("output", 50)]
 
 
 @pytest.mark.parametrize(
