@@ -8,7 +8,7 @@ has no use for otherwise.
 
 import asyncio
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -17,7 +17,11 @@ import peewee
 
 from conf.settings import UpstreamSettings
 from handlers.relay.upstream.addressing import Target
+from operations import catalogue
+from operations.price_sources import CURRENCY, vendor_word
 from store.admin import listing
+from store.admin.document import Entry
+from store.admin.edits import entry_of_values, faults_by_field
 from store.catalog.catalog import Channel, Snapshot, load_snapshot
 from store.values.cipher import Cipher
 from store.values.errors import Refused
@@ -147,11 +151,13 @@ def _model(channel: Channel, requested: str | None) -> str:
 @dataclass(frozen=True, slots=True)
 class ModelOffer:
     """A model of an upstream. `served_as`: the names by which the channel serves it; `known`:
-    a model of its name exists here, with prices."""
+    a model of its name exists here, with prices; `proposed`: else the prices that the catalogue has
+    for it."""
 
     name: str
     served_as: Sequence[str]
     known: bool
+    proposed: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,10 +184,43 @@ async def list_upstream_models(channel: Channel, limits: UpstreamSettings) -> Up
     return UpstreamList(names[:MAX_MODELS], answer.status, answer.message)
 
 
-def offers_of(db: peewee.Database, channel: Channel, names: Sequence[str]) -> list[ModelOffer]:
-    """Return the listed models in order of name, each with its use here."""
+def offers_of(
+    db: peewee.Database, channel: Channel, names: Sequence[str], currency: str
+) -> list[ModelOffer]:
+    """Return the listed models in order of name, each with its use here; prices are proposed in the
+    currency of the catalogue alone."""
     served: dict[str, list[str]] = {}
     for public, upstream in channel.models.items():
         served.setdefault(upstream, []).append(public)
     existing = listing.existing(db, "model", names)
-    return [ModelOffer(name, served.get(name, []), name in existing) for name in sorted(names)]
+
+    def proposed(name: str) -> Mapping[str, str] | None:
+        entry = None
+        if name not in existing and currency == CURRENCY:
+            entry = catalogue.of_channel(vendor_word(channel.vendor), name)
+        return entry.price if entry is not None else None
+
+    return [
+        ModelOffer(name, served.get(name, []), name in existing, proposed(name))
+        for name in sorted(names)
+    ]
+
+
+def with_models(
+    db: peewee.Database, channel: Mapping[str, Any], chosen: Sequence[str]
+) -> list[Entry]:
+    """Return the edit that lets a channel serve chosen models of its upstream by their own names;
+    models that do not exist are made as the catalogue has them. Raises Refused."""
+    existing = listing.existing(db, "model", chosen)
+    entries: dict[str, Mapping[str, object]] = {}
+    for name in chosen:
+        entry = catalogue.of_channel(vendor_word(channel["vendor"]), name)
+        if name not in existing and entry is not None:
+            entries[name] = {"name": name, **entry.fields()}
+    models = {**{name: name for name in chosen}, **channel["models"]}
+    edit = {"name": channel["name"], "models": models}
+    with faults_by_field():
+        return [
+            *(entry_of_values("model", fields, None) for fields in entries.values()),
+            entry_of_values("channel", edit, None),
+        ]

@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 import peewee
 
 from adapters.registry import FAMILIES, VENDORS
+from operations import catalogue
 from operations.edits import editor
+from operations.price_sources import vendor_word
 from store.admin.apply import Outcome
 from store.admin.document import Document, read
 from store.admin.export import list_objects
@@ -26,48 +28,32 @@ from store.money import wallet
 from store.values import texts
 from store.values.errors import Conflict, NotFound, Refused
 
-Prices = Mapping[str, str]
-
 
 class VendorStart(NamedTuple):
-    """The first channel of a vendor: its address, and models with their prices, which vendors
-    rename and change. `variable`: of the environment, which may hold its key."""
+    """The first channel of a vendor: its address, and models of the catalogue. `variable`: of the
+    environment, which may hold its key."""
 
     name: str
     variable: str
     base_url: str
-    models: Mapping[str, Prices]
+    models: Sequence[str]
 
 
 VENDOR_STARTS = (
     VendorStart(
-        "openai",
-        "OPENAI_API_KEY",
-        "https://api.openai.com",
-        {
-            "gpt-4.1": {"input": "2.00", "output": "8.00", "cache_read": "0.50"},
-            "gpt-4.1-mini": {"input": "0.40", "output": "1.60", "cache_read": "0.10"},
-        },
+        "openai", "OPENAI_API_KEY", "https://api.openai.com", ("gpt-6.1-sol", "gpt-6.1-terra")
     ),
     VendorStart(
         "anthropic",
         "ANTHROPIC_API_KEY",
         "https://api.anthropic.com",
-        {
-            "claude-sonnet-4-5": {
-                "input": "3.00",
-                "output": "15.00",
-                "cache_read": "0.30",
-                "cache_write": "3.75",
-                "cache_write_1h": "6.00",
-            }
-        },
+        ("claude-sonnet-5-5", "claude-haiku-5-5"),
     ),
     VendorStart(
         "gemini",
         "GEMINI_API_KEY",
         "https://generativelanguage.googleapis.com",
-        {"gemini-2.5-flash": {"input": "0.30", "output": "2.50", "cache_read": "0.075"}},
+        ("gemini-3.8-flash",),
     ),
 )
 DEMO_MODELS = {
@@ -88,13 +74,9 @@ START_URLS: Mapping[str, str] = {
 }
 """Address of the first channel of each vendor that the first run offers."""
 START_MODELS: Mapping[str, Sequence[str]] = {
-    **{start.name: tuple(start.models) for start in VENDOR_STARTS},
+    **{start.name: start.models for start in VENDOR_STARTS},
     "openai-compatible": (),
     "demo": (DEMO_MODELS["chat_completions"],),
-}
-_PRICES: Mapping[str, Mapping[str, str]] = {
-    **{model: prices for start in VENDOR_STARTS for model, prices in start.models.items()},
-    **dict.fromkeys(DEMO_MODELS.values(), DEMO_PRICES),
 }
 
 
@@ -190,7 +172,7 @@ def make_channel(db: peewee.Database, sealing: Sealing, actor: str, first: First
     if first.key or first.name not in existing:
         channel["keys"] = [first.key or "demo"] if first.key or first.vendor == "demo" else []
     models = [
-        {"name": model, "price": _price(model, first)}
+        {"name": model, **_model_fields(model, first)}
         for model in first.models
         if model not in priced
     ]
@@ -243,12 +225,22 @@ def credit_once(db: peewee.Database, user: str, amount_nanos: int) -> None:
     wallet.credit(db, user, movement)
 
 
-def _price(model: str, first: FirstChannel) -> Mapping[str, str]:
-    if model in _PRICES:
-        return _PRICES[model]
+def listed_fields(vendor: str, model: str) -> dict[str, Any] | None:
+    """Return the bounds, prices and rates that the catalogue has for a vendor's model; None without
+    an entry."""
+    if vendor == "demo" and model in DEMO_MODELS.values():
+        return {"price": DEMO_PRICES}
+    entry = catalogue.of_channel(vendor_word(vendor), model)
+    return entry.fields() if entry is not None else None
+
+
+def _model_fields(model: str, first: FirstChannel) -> Mapping[str, Any]:
+    fields = listed_fields(first.vendor, model)
+    if fields is not None:
+        return fields
     if not first.input_price or not first.output_price:
         raise Refused([f'the prices of "{model}" are not known here; write them, or "0"'])
-    return {"input": first.input_price, "output": first.output_price}
+    return {"price": {"input": first.input_price, "output": first.output_price}}
 
 
 def _apply(

@@ -15,6 +15,8 @@ from typing import Any
 
 from store.values.errors import Refused
 
+CURRENCY = "USD"
+"""The currency of all lists."""
 MILLION = Decimal(10**6)
 THOUSAND = Decimal(10**3)
 NANO = Decimal("1e-9")
@@ -29,7 +31,7 @@ VENDORS = {
     "gemini": "google",
     "x-ai": "xai",
     "moonshotai": "moonshot",
-    **dict.fromkeys(("zai", "z-ai", "zhipuai"), "zhipu"),
+    **dict.fromkeys(("zai", "z-ai"), "zhipu"),
     **dict.fromkeys(("dashscope", "qwen"), "alibaba"),
     "mistralai": "mistral",
     "azure-openai": "azure",

@@ -56,6 +56,8 @@ def test_it_serves_relay_and_hub(program, tmp_path):
     ports = {"server.port": free_port(), "hub.port": free_port(), "ops.port": free_port()}
     flags = [part for name, port in ports.items() for part in ("--set", f"{name}={port}")]
     run(program, tmp_path, "init", "gateway", *flags)
+    create = ("model", "create", "gpt-6.1-sol", "--from-catalogue")  # the wheel has the catalogue
+    assert "created" in run(program, tmp_path, *create, "--config", "gateway/gateway.toml")
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     command = [program, "serve", "--config", "gateway/gateway.toml"]
     gateway = leash.Popen(command, cwd=tmp_path, env=env)

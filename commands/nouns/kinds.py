@@ -79,7 +79,7 @@ def _show(kind: str, complete: Complete, json_only: Sequence[str]) -> click.Comm
 
 
 def _create(kind: str, remark: str) -> click.Command:
-    @click.command("create", help=_edit_help(f"Create a {kind}.", kind, remark))
+    @click.command("create", help=edit_help(f"Create a {kind}.", kind, remark))
     @click.argument("name", metavar=_name(kind))
     @NEW_FIELDS
     @on_store
@@ -90,7 +90,7 @@ def _create(kind: str, remark: str) -> click.Command:
 
 
 def _set(kind: str, remark: str) -> click.Command:
-    @click.command("set", help=_edit_help(f"Change fields of a {kind}.", kind, remark))
+    @click.command("set", help=edit_help(f"Change fields of a {kind}.", kind, remark))
     @click.argument("name", metavar=_name(kind))
     @EDITS
     @on_store
@@ -123,7 +123,8 @@ def _remove(kind: str) -> click.Command:
     return verb
 
 
-def _edit_help(summary: str, kind: str, remark: str) -> str:
+def edit_help(summary: str, kind: str, remark: str = "") -> str:
+    """The help of a verb that takes fields of a kind."""
     text = (
         f"{summary}\n\nFields: {', '.join(KINDS[kind].fields)}. Write nested"
         " fields with dots (price.input=2), lists with commas; a value env:NAME or file:PATH is"

@@ -1,6 +1,14 @@
-"""`model`: models, listed and edited one by one."""
+"""`model`: models, listed and edited one by one; made from the catalogue; prices of a list."""
 
-from commands.nouns.kinds import noun
+from typing import Any
+
+import click
+
+from commands.edits import NEW_FIELDS, Edits, editor, print_outcome
+from commands.nouns.kinds import edit_help, noun
+from commands.store_access import Access, on_store
+from commands.subcommands import LazyVerb, Noun
+from operations import catalogue
 
 command = noun(
     "model",
@@ -8,3 +16,35 @@ command = noun(
     "With from=TIME (2027-01-01T00:00:00Z) set lets the prices that are given hold from then"
     " on, by the store's clock, in every worker; price_changes= takes back what is to come.",
 )
+prices = Noun("prices", help="Compare prices with public lists.", no_args_is_help=True)
+prices.add_command(
+    LazyVerb("pull", "commands.nouns.model_prices", "Take the prices of a public list.")
+)
+command.add_command(prices)
+
+FROM_CATALOGUE = (
+    "--from-catalogue takes bounds, prices and rates of the model of this name from"
+    " conf/catalogue.toml, those of its maker; --from-catalogue=VENDOR/NAME another entry. Fields"
+    " that are given take precedence."
+)
+
+
+@command.command("create", help=edit_help("Create a model.", "model", FROM_CATALOGUE))
+@click.argument("name", metavar="NAME")
+@click.option(
+    "--from-catalogue",
+    is_flag=False,
+    flag_value="",
+    metavar="[VENDOR/NAME]",
+    help="Take what is not given from the catalogue.",
+)
+@NEW_FIELDS
+@on_store
+def create(
+    access: Access, name: str, from_catalogue: str | None, edits: Edits, as_json: bool
+) -> None:
+    """Create a model."""
+    fields: dict[str, Any] = {}
+    if from_catalogue is not None:
+        fields = catalogue.find(name, from_catalogue).fields()
+    print_outcome(editor(access).create("model", name, {**fields, **edits}), as_json)

@@ -26,7 +26,7 @@ from conf import secrets
 from conf.configuration import FILE_NAME, Loaded, load
 from operations.client_settings import CURL_TITLES, base_url, curl
 from operations.edits import editor
-from operations.first_steps import DEMO_MODELS, DEMO_PRICES, VENDOR_STARTS, Prices, VendorStart
+from operations.first_steps import DEMO_MODELS, VENDOR_STARTS, VendorStart, listed_fields
 from store.admin.document import parse
 from store.admin.export import export
 from store.admin.objects import Sealing
@@ -151,7 +151,7 @@ def _missing(stored: Document, environ: Mapping[str, str]) -> Document:
     for start in VENDOR_STARTS:
         if environ.get(start.variable):
             spoken = [family for family in FAMILIES if family in VENDORS[start.name].families]
-            entries["model"] += _models(start.models)
+            entries["model"] += _models(start)
             for family in spoken:
                 # the first one is named as the vendor is
                 name = start.name if family == spoken[0] else _dashed(start.name, family)
@@ -160,9 +160,8 @@ def _missing(stored: Document, environ: Mapping[str, str]) -> Document:
     idle = [family for family in FAMILIES if family not in served]
     port = _demo_port(stored) or _free_port() if idle else 0
     for family in idle:
-        models = {DEMO_MODELS[family]: DEMO_PRICES}
-        demo = VendorStart("demo", "", f"http://{DEMO_HOST}:{port}", models)
-        entries["model"] += _models(models)
+        demo = VendorStart("demo", "", f"http://{DEMO_HOST}:{port}", (DEMO_MODELS[family],))
+        entries["model"] += _models(demo)
         entries["channel"].append(_channel(_dashed("demo", family), family, demo))
     return {kind: _new(entries, stored.get(kind, [])) for kind, entries in entries.items()}
 
@@ -171,8 +170,8 @@ def _dashed(vendor: str, family: str) -> str:
     return f"{vendor}-{family.replace('_', '-')}"
 
 
-def _models(models: Mapping[str, Prices]) -> list[dict[str, Any]]:
-    return [{"name": name, "price": dict(prices)} for name, prices in models.items()]
+def _models(start: VendorStart) -> list[dict[str, Any]]:
+    return [{"name": name, **(listed_fields(start.name, name) or {})} for name in start.models]
 
 
 def _channel(name: str, family: str, start: VendorStart) -> dict[str, Any]:

@@ -78,7 +78,8 @@ async def list_models(handler: HubHandler, name: str) -> tuple[UpstreamList, lis
     """Return the models that a channel's upstream lists, with their use here. Raises Failure."""
     channel = await handler.store(channel_test.load_channel, handler.site.sealing.cipher, name)
     listed = await channel_test.list_upstream_models(channel, handler.site.settings.upstream)
-    return listed, await handler.store(channel_test.offers_of, channel, listed.names)
+    currency = handler.site.settings.money.currency
+    return listed, await handler.store(channel_test.offers_of, channel, listed.names, currency)
 
 
 async def switch(handler: AdminApi | AdminPage, name: str, action: str) -> None:
@@ -348,13 +349,13 @@ class UpstreamModelsPage(AdminPage):
     async def post(self, name: str) -> None:
         chosen = self.get_body_arguments("models")
         channel = await self.store(objects.load, "channel", name)
-        models = {**{model: model for model in chosen}, **channel["models"]}
         try:
-            await objects.change(self, "channel", name, {"models": models})
+            entries = await self.store(channel_test.with_models, channel, chosen)
+            await self.edit(lambda it: it.apply(entries))
         except Failure as failure:
             await self._page(name, failure)
             return
-        added = len(models) - len(channel["models"])
+        added = len({*chosen} - channel["models"].keys())
         self.done("done_models", path_of("channels", name), name=name, count=added)
 
     async def _page(self, name: str, failure: Failure | None = None) -> None:

@@ -14,7 +14,7 @@ from store.admin.kinds import KINDS, NAME, REQUIRED, Field
 from store.db.audit import MASK
 from store.values import fields as types
 from store.values.meters import COLUMN_METERS
-from store.values.price_fields import PriceChanges, PriceTable, RateList
+from store.values.price_fields import PriceTable
 
 ADVANCED: Mapping[str, frozenset[str]] = {
     "group": frozenset({"rpm", "tpm", "concurrency", "translate"}),
@@ -71,6 +71,10 @@ class FormContents:
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
+_NOT_IN_FORMS = ("rate", "price_changes", "price_source")
+"""Set by the JSON API and commands only."""
+
+
 def form_fields(kind: str, contents: FormContents) -> list[FormField]:
     """Return the fields of the form of an object of a kind."""
     spec = KINDS[kind]
@@ -80,7 +84,7 @@ def form_fields(kind: str, contents: FormContents) -> list[FormField]:
         identity = {name: Field(type_, "") for name, type_ in spec.identity.items()}
         fields = [_form_field(kind, name, row, contents) for name, row in identity.items()]
     for name, row in spec.fields.items():
-        if (row.once and not new) or isinstance(row.type, (PriceChanges, RateList)):
+        if (row.once and not new) or name in _NOT_IN_FORMS:
             continue
         if row.local and not (contents.stored or {}).get(name):
             continue  # only commands set it; here it can be removed
@@ -94,8 +98,8 @@ def document_values(kind: str, submitted: Submitted, *, new: bool) -> dict[str, 
     if new:
         values = {name: (submitted.get(name) or [""])[0].strip() for name in spec.identity}
     for name, row in spec.fields.items():
-        if (not new and row.once) or isinstance(row.type, (PriceChanges, RateList)):
-            continue  # future prices: by the JSON API and commands only
+        if (not new and row.once) or name in _NOT_IN_FORMS:
+            continue
         texts = [text for text in submitted.get(name, ()) if text.strip()]
         value = _value(name, row, submitted, texts, new=new)
         if value is not _LEFT_OUT:

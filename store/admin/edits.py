@@ -29,13 +29,14 @@ _END = "\0"
 
 
 def entry_of_texts(
-    kind: str, edits: Mapping[str, str], stored: Stored | None, environ: Mapping[str, str]
+    kind: str, edits: Mapping[str, Any], stored: Stored | None, environ: Mapping[str, str]
 ) -> Entry:
     """Return an entry with the fields that the edits give. Raises Refused with all faults.
 
     `stored`: the object they change, whose identity the entry takes; None for a new one, then
     the edits hold the identity. `price.input=2` and `models.PUBLIC=UPSTREAM` reach inside; with
-    `from=TIME` the prices that are given hold from then on, the others stay as they are then.
+    `from=TIME` the prices that are given hold from then on, the others stay as they are then. An
+    edit that is no text is a value of the document.
     """
     raw: dict[str, Any] = {}
     faults: list[str] = []
@@ -95,12 +96,12 @@ def with_identity(kind: str, name: str, edits: Mapping[str, Any]) -> dict[str, A
 
 
 def _take_edit(
-    kind: str, raw: dict[str, Any], edit: tuple[str, str], stored: Stored | None
+    kind: str, raw: dict[str, Any], edit: tuple[str, Any], stored: Stored | None
 ) -> None:
     name, text = edit
     fields = KINDS[kind].fields
     if name in fields:
-        raw[name] = fields[name].type.from_text(text)
+        raw[name] = fields[name].type.from_text(text) if isinstance(text, str) else text
         return
     outer, point, inner = name.partition(".")
     spec = fields.get(outer) if point else None

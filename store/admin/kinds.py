@@ -140,6 +140,12 @@ KINDS: Mapping[str, Kind] = {
                 " tokens, or whole prices (money.md). What is given replaces all.",
                 [],
             ),
+            "price_source": Field(
+                Optional(NAME),
+                "The list that `price` and `rate` are from, and the day on which it was read, like"
+                ' `"litellm 2026-11-28"`; forgotten when they change without it.',
+                None,
+            ),
             "price_changes": Field(
                 PriceChanges(),
                 "Prices that hold from a time on, by the store's clock; each whole, with `from`."

@@ -60,10 +60,22 @@ COLUMNS: Mapping[str, str] = {
 }
 """Fields whose column has another name; those not listed and not special: the same name."""
 SPECIAL = frozenset(
-    {"price", "rate", "price_changes", "keys", "balance", "secret", "group", "enabled"}
+    {
+        "price",
+        "rate",
+        "price_source",
+        "price_changes",
+        "keys",
+        "balance",
+        "secret",
+        "group",
+        "enabled",
+    }
     | {"extra_headers", "proxy"}
 )
 """Fields that live in other tables, or that are translated."""
+_OF_PRICES = frozenset({"price", "rate", "price_source"})
+"""Fields of a row of prices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,14 +206,14 @@ class _Extras:
         key_ids: Any = None,
     ) -> None:
         self.names = {row["id"]: row["name"] for kind in NAMED for row in rows.get(kind, ())}
-        self.prices: dict[str, tuple[dict[str, int], list[dict[str, Any]]]] = {}
+        self.prices: dict[str, tuple[dict[str, int], list[dict[str, Any]], str | None]] = {}
         self.price_changes: dict[str, list[PriceFrom]] = {}
         at_ms = database_ms(db)
         for row in _rows(db, Price, Price.effective_ms, of=(Price.model_id, ids)):
             prices, rates = own_prices(row), row["rates"] or []
             model_id, from_ms = row["model_id"], row["effective_ms"]
             if from_ms <= at_ms or model_id not in self.prices:
-                self.prices[model_id] = prices, rates
+                self.prices[model_id] = prices, rates, row["source"]
             else:
                 self.price_changes.setdefault(model_id, []).append((from_ms, prices, rates))
         self.sealed_keys: dict[str, list[str]] = {}
@@ -214,8 +226,9 @@ class _Extras:
 
 _READ: Mapping[str, Callable[[Mapping[str, Any], _Extras], Any]] = {
     "enabled": lambda row, _: row["enabled"] if "enabled" in row else not row["disabled"],
-    "price": lambda row, extras: extras.prices.get(row["id"], ({}, []))[0],
-    "rate": lambda row, extras: extras.prices.get(row["id"], ({}, []))[1],
+    "price": lambda row, extras: extras.prices.get(row["id"], ({}, [], None))[0],
+    "rate": lambda row, extras: extras.prices.get(row["id"], ({}, [], None))[1],
+    "price_source": lambda row, extras: extras.prices.get(row["id"], ({}, [], None))[2],
     "price_changes": lambda row, extras: extras.price_changes.get(row["id"], []),
     "keys": lambda row, extras: extras.sealed_keys.get(row["id"], []),
     "extra_headers": lambda row, _: {
@@ -330,21 +343,20 @@ class Writer:
     ) -> None:
         if "price_changes" in fields:
             self._write_price_changes(object_id, fields["price_changes"])
-        if "price" in fields or "rate" in fields:
-            self._add_price(object_id, final["price"], final["rate"])
+        if _OF_PRICES & fields.keys():
+            self._add_price(object_id, final)
         if "keys" in fields:
             self._write_channel_keys(object_id, fields["keys"])
         if "secret" in fields:
             write = keys.add_secret if new else keys.replace_secret
             write(self.db, object_id, fields["secret"], self.sealing.peppers)
 
-    def _add_price(
-        self, model_id: str, price: Mapping[str, int], rates: Sequence[Mapping[str, Any]]
-    ) -> None:
+    def _add_price(self, model_id: str, final: Mapping[str, Any]) -> None:
         from_ms, known_times = database_ms(self.db), self._price_times(model_id)
         while from_ms in known_times:  # two changes can fall into one millisecond
             from_ms += 1
-        self._insert_price(model_id, (from_ms, price, rates))
+        change = (from_ms, final["price"], final["rate"])
+        self._insert_price(model_id, change, final["price_source"])
 
     def _write_price_changes(self, model_id: str, changes: Sequence[PriceFrom]) -> None:
         """Replace the prices that do not hold yet; those that do are never changed."""
@@ -359,12 +371,12 @@ class Writer:
         own = Price.select(Price.effective_ms).where(Price.model_id == model_id)
         return {from_ms for (from_ms,) in select_rows(self.db, own)}
 
-    def _insert_price(self, model_id: str, change: Any) -> None:
+    def _insert_price(self, model_id: str, change: Any, source: str | None = None) -> None:
         from_ms, price, rates = change
         columns = {name: price[name] for name in COLUMN_METERS if name in price}
         more = {name: nanos for name, nanos in price.items() if name not in COLUMN_METERS}
         row = {"model_id": model_id, "effective_ms": from_ms, "call": 0, **columns}
-        row |= {"other_meters": more or None, "rates": rates or None}
+        row |= {"other_meters": more or None, "rates": rates or None, "source": source}
         Price.insert(row).execute(self.db)
 
     def _write_channel_keys(self, channel_id: str, upstream_keys: list[str]) -> None:

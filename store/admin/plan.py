@@ -133,6 +133,7 @@ def _in_force(entry: Entry, at_ms: int) -> Entry:
         return entry
     fields = {**entry.fields, "price_changes": list(changes[len(past) :])}
     _, fields["price"], fields["rate"] = past[-1]
+    fields["price_source"] = None
     return replace(entry, fields=fields)
 
 
@@ -164,6 +165,9 @@ def _step(
     }
     if not changed:
         return None
+    of_prices = {"price", "rate"} & changed.keys() and "price_source" not in new_fields
+    if of_prices and stored.fields.get("price_source"):
+        changed["price_source"] = None  # they are not from that list any more
     _seal_password(entry, changed, sealing, faults)
     return PlanStep(UPDATE, entry.kind, entry.identity, stored, changed, entry=entry)
 

@@ -23,8 +23,12 @@ from store.values.texts import nearest
 MODEL = "model"
 MAX_ROWS = 5000
 
+_BESIDE = ("rate", "price_source")
+_NO_METERS = (MODEL, *_BESIDE)
+
 PriceRow = Mapping[str, Any]
-"""A model's name under `model`, and the prices that change by their names."""
+"""A model's name under `model`, and the prices that change by their names; in place of what there
+was a whole list `rate`, and `price_source`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +99,11 @@ def _document(rows: Sequence[PriceRow], models: Mapping[str, Any]) -> Document:
         if any(entry.identity == (name,) for entry in entries):
             faults.append(f'row {number}: model "{name}" is there twice')
             continue
-        price = {**models[name], **{n: value for n, value in row.items() if n != MODEL}}
+        price = {**models[name], **{n: value for n, value in row.items() if n not in _NO_METERS}}
+        fields = {"name": name, "price": price} | {n: row[n] for n in _BESIDE if n in row}
         try:
             with faults_by_field():
-                entries.append(entry_of_values(MODEL, {"name": name, "price": price}, None))
+                entries.append(entry_of_values(MODEL, fields, None))
         except Refused as error:
             faults += [f"row {number}: {fault}" for fault in error.faults]
     refuse(faults)

@@ -246,7 +246,11 @@ _WHEN: Mapping[str, Schema] = {
 }
 _RATE: Schema = _object({"when": _object(_WHEN), "factor": _NULLABLE, **_PRICES})
 _RATES: Schema = {"type": "array", "items": _RATE}
-_KNOWN: Schema = {"type": "boolean", "description": "A model has this name."}
+_PRICE_OR_NULL: Schema = {**_PRICE, "type": ["object", "null"]}
+_OFFER: Mapping[str, Schema] = {
+    **{"name": _TEXT, "served_as": _TEXTS},
+    "known": {"type": "boolean", "description": "A model has this name."},
+}
 _ERROR_FIELDS: Mapping[str, Schema] = {"code": _TEXT, "message": _TEXT, "field": _NULLABLE}
 _ERROR: Schema = _object({"error": {**_object(_ERROR_FIELDS), "required": [*_ERROR_FIELDS]}})
 _FIELDS: Mapping[str, Mapping[str, Schema]] = {
@@ -291,7 +295,7 @@ _FIELDS: Mapping[str, Mapping[str, Schema]] = {
     "ChannelTests": {"channels": {**_TEXTS, "description": "Their names."}, "stream": _FLAG},
     "UpstreamModels": {
         **{"ok": _FLAG, "status": _NUMBER_OR_NULL, "error": _NULLABLE},
-        **_list(_object({"name": _TEXT, "served_as": _TEXTS, "known": _KNOWN}))["properties"],
+        **_list(_object({**_OFFER, "proposed": _PRICE_OR_NULL}))["properties"],
     },
     "ReinstateBody": {"key": {"type": ["integer", "null"], "description": "Its position, from 1."}},
     "PriceList": _list(_object({"effective_at": _TIME, **_PRICES}))["properties"],

@@ -125,7 +125,7 @@ def test_vendor_channels_for_the_keys_that_are_set(run, tmp_path, monkeypatch):
         channel = channels[name]
         assert (channel["vendor"], channel["family"]) == ("openai", family)
         assert channel["base_url"] == "https://api.openai.com"
-        assert set(channel["models"]) == {"gpt-4.1", "gpt-4.1-mini"}
+        assert set(channel["models"]) == {"gpt-6.1-sol", "gpt-6.1-terra"}
     assert "--demo-port" in argv and "sk-vendor" not in out
     for words in curls(out)[:2]:
         assert json.loads(words[-1])["model"].startswith("gpt-")

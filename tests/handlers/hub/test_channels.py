@@ -135,12 +135,15 @@ def test_a_copy_begins_with_everything_but_secrets(create, boss, db):
 
 def test_models_of_the_upstream_are_selected_and_added(create, api, boss, db):
     api.create("models", MODEL | {"name": "known"})
-    names = ["unknown", "known", "up-model", SCRIPT, "bad\ud800name", ""]
+    names = ["unknown", "known", "up-model", "gpt-6.1-sol", SCRIPT, "bad\ud800name", ""]
     with RawUpstream(http({"data": [{"id": name} for name in names]})) as upstream:
         create("main", base_url=upstream.url)
         answer = api.get(LIST).json
         assert (answer["ok"], answer["status"], answer["error"]) == (True, 200, None)
         rows = {row["name"]: (row["served_as"], row["known"]) for row in answer["items"]}
+        proposed = {row["name"]: row["proposed"] for row in answer["items"]}
+        assert proposed.pop("gpt-6.1-sol")["output"] == "10" and not any(proposed.values())
+        assert rows.pop("gpt-6.1-sol") == ([], False)
         expected = {SCRIPT: ([], False), "known": ([], True), "unknown": ([], False)}
         assert rows == {**expected, "up-model": (["gpt-4.1"], False)}
         place = "/admin/channels/main/models"
@@ -149,8 +152,12 @@ def test_models_of_the_upstream_are_selected_and_added(create, api, boss, db):
         assert "/admin/models?new=1&amp;name=unknown" in text
         answer = boss.send(place, [("models", "unknown")])
         assert answer.status == 400 and "there is no model" in answer.text
-        assert boss.send(place, [("models", "known")]).status == 303
-    assert show(db, "channel", "main")["models"] == {"gpt-4.1": "up-model", "known": "known"}
+        assert "priced from the catalogue: 2 / 10" in text
+        chosen = [("models", "known"), ("models", "gpt-6.1-sol")]
+        assert boss.send(place, chosen).status == 303
+    added = {"known": "known", "gpt-6.1-sol": "gpt-6.1-sol"}
+    assert show(db, "channel", "main")["models"] == {"gpt-4.1": "up-model", **added}
+    assert show(db, "model", "gpt-6.1-sol")["price_source"].startswith("catalogue ")
 
 
 @pytest.mark.parametrize(

@@ -158,3 +158,20 @@ def test_a_table_of_prices_is_read_with_any_line_end_or_refused():
         ]
     with pytest.raises(Refused, match="cannot be read"):
         price_list.read_csv("model,input\n" + "x" * 200_000 + ",1\n")
+
+
+def test_a_price_has_the_source_that_was_said_with_it(applied, editor, database):
+    def source():
+        return show(database, "model", MODEL)["price_source"]
+
+    assert source() is None
+    editor.change("model", MODEL, {"price.input": "3", "price_source": "litellm 2026-11-28"})
+    assert source() == "litellm 2026-11-28"
+    assert "litellm 2026-11-28" in to_toml(export(database))
+    editor.change("model", MODEL, {"enabled": "false"})
+    editor.change("model", MODEL, {"price_source": "litellm 2026-11-29"})
+    assert source() == "litellm 2026-11-29" and shown(database)[0] == "3"
+    editor.change("model", MODEL, {"price.input": "4"})
+    assert source() is None
+    sources = [row["source"] for row in price_history(database, MODEL)]
+    assert sources == [None, "litellm 2026-11-29", "litellm 2026-11-28", None]

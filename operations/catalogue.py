@@ -1,0 +1,99 @@
+"""The catalogue of current models, conf/catalogue.toml: bounds, meters and rates as facts with
+their source and date.
+
+Its key is VENDOR/NAME, the name being the one by which that vendor's API knows the model: several
+vendors may offer one model. tools/catalogue.py writes the file.
+"""
+
+import functools
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from operations.price_sources import maker_of
+from store.values.errors import NotFound, Refused
+from store.values.texts import nearest
+
+CATALOGUE_FILE = Path(__file__).parents[1] / "conf" / "catalogue.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueEntry:
+    """A model as one vendor offers it. `price`, `rate` as in the document; `date`: the day on which
+    the source was read."""
+
+    name: str
+    vendor: str
+    context_tokens: int
+    max_output_tokens: int
+    price: Mapping[str, str]
+    source: str
+    date: str
+    rate: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def key(self) -> str:
+        """VENDOR/NAME."""
+        return f"{self.vendor}/{self.name}"
+
+    @property
+    def of_maker(self) -> bool:
+        """The vendor is who made the model."""
+        return maker_of(self.name) == self.vendor
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of a model in the document."""
+        fields: dict[str, Any] = {
+            "context_tokens": self.context_tokens,
+            "max_output_tokens": self.max_output_tokens,
+            "price": dict(self.price),
+            "price_source": f"catalogue {self.date} ({self.source})",
+        }
+        return {**fields, "rate": list(self.rate)} if self.rate else fields
+
+
+@functools.cache
+def entries() -> tuple[CatalogueEntry, ...]:
+    """Return the whole catalogue, in the order of the file; read once."""
+    content = tomllib.loads(CATALOGUE_FILE.read_text(encoding="utf-8"))
+    return tuple(CatalogueEntry(**entry) for entry in content["model"])
+
+
+def find(name: str, key: str = "") -> CatalogueEntry:
+    """Return the entry of a model: the one with the key, else the maker's, else the only one.
+    Raises NotFound, Refused when several vendors offer it and none of them has made it."""
+    if key:
+        by_key = {entry.key.lower(): entry for entry in entries()}
+        if key.lower() not in by_key:
+            raise NotFound(f'the catalogue has no "{key}"{nearest(key, by_key)}')
+        return by_key[key.lower()]
+    matching = offered(name)
+    if not matching:
+        names = [entry.name for entry in entries()]
+        raise NotFound(f'the catalogue has no model "{name}"{nearest(name, names)}')
+    best = [entry for entry in matching if entry.of_maker] or matching
+    if len(best) > 1:
+        choices = " or ".join(f"--from-catalogue={entry.key}" for entry in best)
+        raise Refused([f'several vendors offer "{name}", and none of them made it: {choices}'])
+    return best[0]
+
+
+def offered(name: str) -> list[CatalogueEntry]:
+    """Return the entries of a name: those that have it whole, else behind the maker's, as groq's
+    `openai/gpt-oss-20b`."""
+    lower = name.lower()
+    whole = [entry for entry in entries() if entry.name.lower() == lower]
+    parts = [entry for entry in entries() if entry.name.lower().rpartition("/")[2] == lower]
+    return whole if "/" in lower else parts
+
+
+def of_channel(vendor: str, upstream: str) -> CatalogueEntry | None:
+    """Return the entry for a model of a channel: its vendor's, else of a vendor that is not in the
+    catalogue the maker's; None when there is none or it is not certain."""
+    matching = offered(upstream)
+    own = [entry for entry in matching if entry.vendor == vendor]
+    if own or any(entry.vendor == vendor for entry in entries()):
+        return own[0] if own else None
+    return next((entry for entry in matching if entry.of_maker), None)

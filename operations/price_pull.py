@@ -1,0 +1,258 @@
+"""Prices pulled from a public list into the store: what a list says of our models, and taking it.
+
+Careful: a price never becomes zero, nothing is removed, and a rise above MAX_RISE_PERCENT is
+refused unless it is accepted. What is refused is told, the rest is taken.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import peewee
+
+from operations.price_sources import ListedModel, vendor_word
+from store.admin import price_list
+from store.admin.apply import Editor
+from store.admin.export import list_objects
+from store.values.errors import Refused
+from store.values.texts import nearest
+
+MAX_RISE_PERCENT = 50
+_ANY_VENDOR = frozenset({"", "openai-compatible", "ollama", "demo"})
+"""Vendors of channels that say nothing about whose model it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class PriceDifference:
+    """One price that a list would change. `rate`: conditions like `tier=flex`, empty for the plain
+    one; `before` None: there was none; `refused`: why it is not taken, empty when it is."""
+
+    model: str
+    listed: str
+    rate: str
+    meter: str
+    before: str | None
+    after: str
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pull:
+    """Result of a pull. `unmatched`: our models that the list does not have, and why."""
+
+    source: str
+    differences: Sequence[PriceDifference]
+    unmatched: Mapping[str, str]
+
+    @property
+    def changes(self) -> list[PriceDifference]:
+        """Those that are, or would be, in force."""
+        return [difference for difference in self.differences if not difference.refused]
+
+    @property
+    def refused(self) -> list[PriceDifference]:
+        """Those that stay as they were."""
+        return [difference for difference in self.differences if difference.refused]
+
+
+class ListIndex:
+    """A list by the names under which its models are found."""
+
+    def __init__(self, models: Sequence[ListedModel]) -> None:
+        self._by_key = {model.key.lower(): model for model in reversed(models)}
+        self._by_vendor: dict[tuple[str, str], ListedModel] = {}
+        self._by_name: dict[str, list[ListedModel]] = {}
+        for model in models:
+            for name in {name.lower() for name in (model.name, *model.aliases)}:
+                self._by_vendor.setdefault((model.vendor, name), model)
+                self._by_name.setdefault(name, []).append(model)
+
+    def find(self, vendor: str, name: str) -> ListedModel | str:
+        """Return the model that a vendor calls so; for a vendor that says nothing the maker's, or
+        the one of that name whose price all agree on; else why there is none."""
+        name = name.lower()
+        if model := self._by_vendor.get((vendor, name)):
+            return model
+        if "/" in name and (model := self._by_key.get(name)):
+            return model
+        if vendor not in _ANY_VENDOR:
+            return "is not in the list"
+        matching = self._by_name.get(name, [])
+        matching = [model for model in matching if model.made_here] or matching
+        if not matching:
+            return "is not in the list"
+        if any((m.price, m.rate) != (matching[0].price, matching[0].rate) for m in matching):
+            vendors = ", ".join(sorted({model.vendor for model in matching})[:5])
+            return f"several vendors offer it at different prices: {vendors}"
+        return matching[0]
+
+
+def _names_of(model: str, channels: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Yield the vendor and name of a model at each channel that serves it, then its public name."""
+    for channel in sorted(channels, key=lambda channel: not channel["enabled"]):
+        if model in channel["models"]:
+            yield vendor_word(channel["vendor"]), channel["models"][model]
+    yield "", model
+
+
+def matching(
+    index: ListIndex, model: str, channels: Sequence[Mapping[str, Any]]
+) -> ListedModel | str:
+    """Return the list's model for one of ours, or why there is none."""
+    reasons = []
+    for vendor, name in _names_of(model, channels):
+        listed = index.find(vendor, name)
+        if isinstance(listed, ListedModel):
+            return listed
+        reasons.append(listed)
+    return max(reasons, key=len)  # the one that says more
+
+
+# ---- what differs
+
+
+def _conditions(when: Mapping[str, Any]) -> str:
+    return ",".join(f"{name}={when[name]}" for name in sorted(when))
+
+
+def _why_not(before: str | None, after: str, accepted: Decimal) -> str:
+    """Return why a price is not taken; empty: it is."""
+    old, new = Decimal(before or 0), Decimal(after)
+    if not new:
+        return "never to zero"
+    if before is None or new <= old:
+        return ""
+    if not old:
+        return "is free here"
+    percent = (new - old) * 100 / old
+    if percent > max(accepted, Decimal(MAX_RISE_PERCENT)):
+        return (
+            f"rises by {percent:.0f} %: --accept-rises {percent.to_integral_value('ROUND_CEILING')}"
+        )
+    return ""
+
+
+@dataclass(slots=True)
+class ModelComparison:
+    """A model of ours beside the one of a list. `price`, `rates`: what it has afterwards."""
+
+    name: str
+    listed: ListedModel
+    price: dict[str, str]
+    rates: list[dict[str, Any]]
+    accepted: Decimal
+    differences: list[PriceDifference] = field(default_factory=list)
+
+    def compare(self) -> None:
+        """Take over what may be; `differences` has each."""
+        plain = dict(self.price)
+        self._merge("", self.price, self.listed.price)
+        by_conditions = {_conditions(rate["when"]): rate for rate in self.rates}
+        for rate in self.listed.rate:
+            conditions = _conditions(rate["when"])
+            prices = {name: text for name, text in rate.items() if name != "when"}
+            own = by_conditions.get(conditions)
+            zeros = {name: text for name, text in prices.items() if not Decimal(text)}
+            if own is None and zeros:
+                for name, text in zeros.items():
+                    self._judged(conditions, name, None, text)
+            elif own is None:
+                self.rates.append({"when": dict(rate["when"])})
+                self._merge(conditions, self.rates[-1], prices)
+            elif ("factor" in own) == ("factor" in prices):
+                self._merge(conditions, own, prices)
+            else:
+                self._replace(conditions, own, prices, plain)
+
+    def _merge(self, rate: str, prices: dict[str, Any], listed: Mapping[str, str]) -> None:
+        for meter, after in listed.items():
+            before = prices.get(meter)
+            if before is None and not Decimal(after):
+                continue  # what had no price and has none
+            if self._judged(rate, meter, before, after):
+                prices[meter] = after
+
+    def _replace(
+        self,
+        rate: str,
+        own: dict[str, Any],
+        listed: Mapping[str, str],
+        plain: Mapping[str, str],
+    ) -> None:
+        """Put whole prices in the place of a factor, or the other way round, all or nothing."""
+        before, after = (
+            {m: _times(plain[m], p["factor"]) for m in ("input", "output")} if "factor" in p else p
+            for p in (own, listed)
+        )
+        names = ("input", "output") if "factor" in listed else tuple(after)
+        allowed = [self._judged(rate, name, before.get(name), after[name]) for name in names]
+        if all(allowed):
+            when = own["when"]
+            own.clear()
+            own |= {"when": when, **listed}
+
+    def _judged(self, rate: str, meter: str, before: str | None, after: str) -> bool:
+        """Return whether a price may be taken, and note the difference."""
+        if before is not None and Decimal(before) == Decimal(after):
+            return True
+        refused = _why_not(before, after, self.accepted)
+        self.differences.append(
+            PriceDifference(self.name, self.listed.key, rate, meter, before, after, refused)
+        )
+        return not refused
+
+
+def _own_price(price: Mapping[str, str]) -> dict[str, str]:
+    """Return the prices of a model without the free call that every model has."""
+    return {meter: text for meter, text in price.items() if (meter, text) != ("call", "0")}
+
+
+def _times(price: str, factor: str) -> str:
+    return format((Decimal(price) * Decimal(factor)).normalize(), "f")
+
+
+# ---- all of it
+
+
+def pull(
+    db: peewee.Database,
+    editor: Editor,
+    listed: Sequence[ListedModel],
+    source: str,
+    *,
+    only: Collection[str] = (),
+    accepted: Decimal = Decimal(0),
+    dry_run: bool = False,
+) -> Pull:
+    """Take the prices of a list for our models (`only`: for these), or only tell what would change.
+    `source`: what is stored with them; `accepted`: percent by which a price may rise. Raises
+    Refused."""
+    models, channels = list_objects(db, "model"), list_objects(db, "channel")
+    names = [model["name"] for model in models]
+    faults = [
+        f'there is no model "{name}"{nearest(name, names)}' for name in only if name not in names
+    ]
+    if faults:
+        raise Refused(faults)
+    index, unmatched, rows = ListIndex(listed), {}, []
+    differences: list[PriceDifference] = []
+    for model in models:
+        name = model["name"]
+        if only and name not in only:
+            continue
+        match = matching(index, name, channels)
+        if isinstance(match, str):
+            unmatched[name] = match
+            continue
+        comparison = ModelComparison(
+            name, match, _own_price(model["price"]), list(map(dict, model["rate"])), accepted
+        )
+        comparison.compare()
+        differences += comparison.differences
+        if any(not difference.refused for difference in comparison.differences):
+            prices = {**comparison.price, "rate": comparison.rates, "price_source": source}
+            rows.append({"model": name, **prices})
+    if rows:
+        price_list.take(db, editor, rows, dry_run=dry_run)
+    return Pull(source, differences, unmatched)
