@@ -43,9 +43,9 @@ WORDS_THAT_NAME_NOTHING = {
 # What a package may import besides the standard library. Ours: by prefix of the module's name.
 BELOW_FAMILIES = {
     f"adapters.{room}" for room in ("family", "ir", "framing", "json", "faults", "upstream_errors")
-} | {"store.values.usage"}
+} | {"store.values.usage", "store.values.features"}
 ALLOWED = {
-    "adapters": {"adapters", "store.values.usage", "msgspec"},
+    "adapters": {"adapters", "store.values.usage", "store.values.features", "msgspec"},
     "adapters.faults": {"adapters.faults"},
     "adapters.framing": {"adapters.framing"},
     "adapters.ir": {"adapters.ir", "adapters.json"},

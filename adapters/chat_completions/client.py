@@ -7,6 +7,7 @@ Fields that are not read here are the vendor's to judge.
 from typing import Any
 
 from adapters.family import Envelope, Operation, Peek
+from adapters.family.asks import NOTHING_ASKED, AskReader, Asks
 from adapters.family.conversation import explicit_name, opening, text_field
 from adapters.family.reading import count, flag, model_name, optional_object, required_array
 from adapters.family.stored import FieldMarks, StoredFields, StoredRefs
@@ -16,6 +17,8 @@ from adapters.json.structure import Steps
 from adapters.openai import envelope, error_of
 
 GENERATE = Operation("/v1/chat/completions")
+
+_ASKING = frozenset({"service_tier", "modalities", "web_search_options", "tools", "store"})
 
 
 def peek(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
@@ -35,7 +38,20 @@ def peek(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
         max_output_tokens=(older if newer is None else newer) or None,
         choices=count(spans, "n") or 1,
         include_usage=bool(include_usage),
+        asks=NOTHING_ASKED if _ASKING.isdisjoint(spans.places) else _asks(spans),
     )
+
+
+def _asks(spans: Spans) -> Asks:
+    """Read what a request asks for. Raises INVALID_FIELD."""
+    reader = AskReader(spans)
+    reader.tier("service_tier")
+    reader.modalities(spans.value("modalities"), "modalities")
+    if spans.raw("web_search_options") not in (None, b"null"):
+        reader.hosted("web_search", "web_search_options")
+    reader.tools()
+    reader.flag("stored", "store")
+    return reader.asks()
 
 
 def conversation(spans: Spans) -> bytes:

@@ -1,16 +1,23 @@
 """Asks of a request: what it wants beyond text and functions, as far as money and rights need it.
 
-A family's ``client.peek`` fills them in; most requests have ``NOTHING_ASKED``. Imported by the
-families and the relay.
+A family's ``client.peek`` fills them in by an ``AskReader``; most requests have ``NOTHING_ASKED``.
+Source: pricing.md, section 6, and the types of the official SDKs. Imported by the families and the
+relay.
 """
 
-from adapters.json.jsonio import Struct
-from store.values.usage import NOT_REPORTED, Served
+from collections.abc import Sequence
+from typing import Any
+
+from adapters.faults import wrong_type, wrong_value
+from adapters.json.jsonio import DECODE_ERRORS, Spans, Struct, decoder
+from store.values.features import FEATURES, PLAIN_GEOS, PLAIN_SPEEDS
+from store.values.usage import NOT_REPORTED, Served, served_tier, served_word
 
 
 class Ask(Struct, frozen=True, gc=False):
     """A feature (``store.values.features``) that a request asks for, and the path of the field.
 
+    ``feature``: empty for a service tier that is no feature, which no group can take away.
     ``word``: the value as the client wrote it, of tiers and the like. ``droppable``: a hosted tool
     that is not forced, so that a translation can leave it out.
     """
@@ -21,22 +28,243 @@ class Ask(Struct, frozen=True, gc=False):
     droppable: bool = False
 
 
+class ModelAsk(Struct, frozen=True, gc=False):
+    """Another model that may work inside the call, named in an element of an array.
+
+    ``uses``: how often at most. ``max_output_tokens``: of each use; None: those of the call, of an
+    advisor its model's.
+    """
+
+    field: str
+    index: int
+    name: str
+    uses: int = 1
+    max_output_tokens: int | None = None
+
+    @property
+    def path(self) -> str:
+        """The path of the field with the name."""
+        return f"{self.field}[{self.index}].model"
+
+
 class Asks(Struct, frozen=True, gc=False):
     """All that a request asks for.
 
     ``conditions``: of service, empty for the vendor's default (also of a tier ``auto``).
     ``uses``: meters of hosted tools, each with the most uses that the request allows. ``outputs``:
-    meters of other modalities that the answer may have. ``models``: path and public name of other
-    models that may work inside the call.
+    meters of other modalities that the answer may have. ``models``: other models that may work
+    inside the call.
     """
 
     features: tuple[Ask, ...] = ()
     conditions: Served = NOT_REPORTED
     uses: tuple[tuple[str, int], ...] = ()
     outputs: tuple[str, ...] = ()
-    models: tuple[tuple[str, str], ...] = ()
+    models: tuple[ModelAsk, ...] = ()
 
 
 NOTHING_ASKED = Asks()
 USES_WITHOUT_BOUND = 5
 """Uses of a hosted tool that a hold takes when the request sets no bound."""
+MAX_TOOLS = 10_000
+"""Tools, or other models, that a request may have: as many as a vendor searches among."""
+
+_CLIENT_RUN = frozenset({None, "", "function", "custom", "namespace", "local_shell", "apply_patch"})
+# Beginnings of the kinds of tools; behind them stand dates and variants. Empty: the client runs it.
+_KINDS = (
+    ("web_search", "web_search"),
+    ("web_fetch", "web_fetch"),
+    ("file_search", "file_search"),
+    ("code_execution", "code_execution"),
+    ("code_interpreter", "code_execution"),
+    ("image_generation", "image_generation"),
+    ("computer", "computer"),
+    ("mcp", "mcp"),
+    ("advisor", "advisor"),
+    ("bash", ""),
+    ("text_editor", ""),
+    ("str_replace", ""),
+    ("memory", ""),
+)
+_DEFAULT_TIERS = frozenset({"", "auto", "unspecified"})
+_TIER_PREFIX = "service_tier_"  # of the names of an enum
+_OUTPUTS = {"audio": "audio_output", "image": "image_output"}
+
+
+class HostedTool(Struct, frozen=True):
+    """The fields of a tool that are read; schemas and descriptions are skipped."""
+
+    type: str | None = None
+    name: Any = None
+    model: Any = None
+    max_uses: Any = None
+    max_tokens: Any = None
+    environment: Any = None
+    execution: Any = None
+    tools: "list[HostedTool] | None" = None
+
+    @property
+    def feature(self) -> str:
+        """The feature that the tool asks for; empty when the client runs it."""
+        kind = self.type
+        if kind is None or kind in _CLIENT_RUN:
+            return ""
+        if kind == "shell":  # in a container of the vendor or at the client
+            where = self.environment.get("type") if isinstance(self.environment, dict) else ""
+            return "code_execution" if str(where).startswith("container") else ""
+        if kind == "tool_search" and self.execution == "client":
+            return ""
+        kind = kind.rpartition(":")[2]  # some vendors put their name before it
+        return next((word for start, word in _KINDS if kind.startswith(start)), "any_other_tool")
+
+
+_decode_tools = decoder(list[HostedTool])
+
+
+class AskReader:
+    """Collector of one request's asks; each method reads a field that may be absent."""
+
+    def __init__(self, spans: Spans) -> None:
+        self._spans = spans
+        self._features: list[Ask] = []
+        self._conditions: dict[str, str] = {}
+        self._uses: dict[str, int] = {}
+        self._outputs: list[str] = []
+        self._models: list[ModelAsk] = []
+
+    def asks(self) -> Asks:
+        """Return what was read."""
+        features, conditions = tuple(self._features), self._conditions
+        if not features and not conditions and not self._outputs:
+            return NOTHING_ASKED
+        served = Served(**conditions) if conditions else NOT_REPORTED
+        outputs, uses = tuple(dict.fromkeys(self._outputs)), tuple(self._uses.items())
+        return Asks(features, served, uses, outputs, tuple(self._models))
+
+    def add(self, feature: str, path: str, word: str = "", *, droppable: bool = False) -> None:
+        """Add an ask for a feature without uses."""
+        self._features.append(Ask(feature, path, word, droppable))
+
+    def flag(self, feature: str, name: str) -> None:
+        """Read a field that asks for a feature by any value but null and false."""
+        if name in self._spans and self._spans.raw(name) not in (b"null", b"false"):
+            self.add(feature, name)
+
+    def tier(self, name: str) -> None:
+        """Read a service tier."""
+        if name not in self._spans:
+            return
+        word = served_tier(self._spans.value(name)).removeprefix(_TIER_PREFIX)
+        if word in _DEFAULT_TIERS:
+            return
+        tier = "default" if word in ("standard", "standard_only") else word
+        self._conditions["tier"] = tier
+        if tier != "default":
+            feature = f"tier.{tier}"
+            self.add(feature if feature in FEATURES else "", name, word)
+
+    def speed(self, value: object, path: str) -> str:
+        """Read a speed; return the word, empty for the normal one."""
+        word = served_word(value)
+        if word in PLAIN_SPEEDS:
+            return ""
+        self.add("speed.fast", path, word)
+        return word
+
+    def own_speed(self, name: str) -> None:
+        """Read the speed of the call itself."""
+        if name in self._spans and (word := self.speed(self._spans.value(name), name)):
+            self._conditions["speed"] = word
+
+    def geo(self, name: str) -> None:
+        """Read the region."""
+        word = served_word(self._spans.value(name)) if name in self._spans else ""
+        if word not in PLAIN_GEOS:
+            self._conditions["geo"] = word
+            self.add("geo", name, word)
+
+    def modalities(self, value: object, path: str) -> None:
+        """Read the modalities of the answer, words in whatever case."""
+        for word in value if isinstance(value, list) else ():
+            feature = _OUTPUTS.get(served_word(word))
+            if feature is not None:
+                self.add(feature, path, word)
+                self.output(FEATURES[feature].meter)
+
+    def output(self, meter: str | None) -> None:
+        """Add a meter of another modality that the answer may have."""
+        if meter is not None:
+            self._outputs.append(meter)
+
+    def hosted(self, feature: str, path: str, uses: object = None, word: str = "") -> None:
+        """Add a hosted tool with the most uses that the request allows."""
+        self.add(feature, path, word, droppable=True)
+        meter = FEATURES[feature].meter
+        if meter is not None:
+            most = uses if type(uses) is int and uses >= 0 else USES_WITHOUT_BOUND
+            self._uses[meter] = self._uses.get(meter, 0) + most
+        if feature == "image_generation":  # some vendors count the tokens of pictures beside them
+            self.output("output_image")
+
+    def tools(self, bound: object = None) -> list[tuple[int, HostedTool]]:
+        """Read the tools and whether a hosted one is forced; return the hosted ones with their
+        places. ``bound``: of the uses of all of them. Raise Fault INVALID_FIELD when they are no
+        list of objects."""
+        tools = elements_of(self._spans, "tools", _decode_tools)
+        before, hosted = len(self._features), []
+        for index, tool in enumerate(tools):
+            if tool.type in _CLIENT_RUN and tool.tools is None:  # as nearly all
+                continue
+            path = f"tools[{index}]"
+            if self._tool(tool, path, bound):
+                hosted.append((index, tool))
+            for at, inner in enumerate(tool.tools or ()):
+                self._tool(inner, f"{path}.tools[{at}]", bound)
+        if hosted and "tool_choice" in self._spans:
+            self._force(hosted, before, alone=len(hosted) == len(tools))
+        return hosted
+
+    def _tool(self, tool: HostedTool, path: str, bound: object) -> bool:
+        feature = tool.feature
+        if feature:
+            uses = bound if tool.max_uses is None else tool.max_uses
+            self.hosted(feature, path, uses, tool.type or "")
+        return bool(feature)
+
+    def _force(self, hosted: Sequence[tuple[int, HostedTool]], before: int, *, alone: bool) -> None:
+        """Mark the hosted tools that must be called: the one that is named; all, when there is no
+        other tool and some must be."""
+        choice = self._spans.value("tool_choice")
+        fields = choice if isinstance(choice, dict) else {"type": choice}
+        names = [word for word in (fields.get("name"), fields.get("type")) if isinstance(word, str)]
+        every = alone and names[-1:] in (["any"], ["required"])
+        forced = {
+            f"tools[{index}]"
+            for index, tool in hosted
+            if every or tool.type in names or tool.name in names
+        }
+        self._features[before:] = [
+            Ask(ask.feature, ask.path, ask.word, ask.path not in forced)
+            for ask in self._features[before:]
+        ]
+
+    def model(self, ask: ModelAsk) -> None:
+        """Add another model. Raise Fault INVALID_FIELD for a name that is no text."""
+        if not isinstance(ask.name, str):
+            raise wrong_type(ask.path, "expected a string")
+        self._models.append(ask)
+
+
+def elements_of(spans: Spans, name: str, decode: Any) -> Sequence[Any]:
+    """Return the elements of an array of objects, decoded as one; none when absent or null. Raise
+    Fault INVALID_FIELD for anything else and for more than MAX_TOOLS."""
+    text = spans.raw(name)
+    if text is None or text == b"null":
+        return ()
+    try:
+        values: Sequence[Any] = decode(text)
+    except DECODE_ERRORS:
+        raise wrong_type(name, "expected an array of objects") from None
+    if len(values) > MAX_TOOLS:
+        raise wrong_value(name, f"expected at most {MAX_TOOLS} elements")
+    return values

@@ -12,14 +12,15 @@ from functools import partial
 from urllib.parse import urlsplit
 
 from adapters.family import Envelope, ModelEntry, Operation, Peek
+from adapters.family.asks import AskReader, Asks, elements_of
 from adapters.family.conversation import explicit_name, opening, text_field
 from adapters.family.fault_table import FAULT_TABLE
 from adapters.family.headers import refusal_headers
 from adapters.family.reading import count, required_array
 from adapters.family.stored import FieldMarks, StoredFields, StoredRefs, inner_values, objects
 from adapters.faults import Condition, Fault, doubled_field, wrong_type, wrong_value
-from adapters.generate_content.parts import COUNTED, long_camel, snake, spellings
-from adapters.json.jsonio import Span, Spans, dumps, inner_level
+from adapters.generate_content.parts import COUNTED, camel, long_camel, snake, spellings
+from adapters.json.jsonio import Raw, Span, Spans, decoder, dumps, inner_level
 from adapters.json.structure import Steps
 
 _MODEL = "/v1beta/models/{model}:"
@@ -71,7 +72,49 @@ def peek(spans: Spans, operation: Operation, target: str | None) -> Peek:
         max_output_tokens=_bound(config, "maxOutputTokens") or None,
         choices=_bound(config, "candidateCount") or 1,
         include_usage=True,  # streams of the family always show it
+        asks=_asks(spans, config, operation),
     )
+
+
+_PICTURES = Asks(outputs=("output_image",))
+"""Of nearly all requests: a model of pictures may answer with some unless it is told otherwise."""
+_ASKING = frozenset({"tools", *spellings("serviceTier")})
+_MODALITIES = spellings("responseModalities")
+_TOOLS = {
+    **dict.fromkeys(("googleSearch", "googleSearchRetrieval", "enterpriseWebSearch"), "web_search"),
+    "urlContext": "web_fetch",
+    "fileSearch": "file_search",
+    "retrieval": "file_search",
+    "codeExecution": "code_execution",
+    "computerUse": "computer",
+    "mcpServers": "mcp",
+    "googleMaps": "maps",
+    "functionDeclarations": "",
+}
+_NULL = Raw(b"null")
+_decode_tools = decoder(list[dict[str, Raw]])
+
+
+def _asks(spans: Spans, config: Spans | None, operation: Operation) -> Asks:
+    """Read what a request asks for. Raise INVALID_FIELD."""
+    places = config.places if config is not None else ()
+    path = next((path for path in places if path.partition(".")[2] in _MODALITIES), None)
+    if (path is None and _ASKING.isdisjoint(spans.places)) or operation.job == "count":
+        return _PICTURES
+    reader = AskReader(spans)
+    if config is not None and path is not None:
+        reader.modalities(config.value(path), path)
+    else:
+        reader.output("output_image")
+    for name in spellings("serviceTier"):
+        reader.tier(name)
+    for index, tool in enumerate(elements_of(spans, "tools", _decode_tools)):
+        for name, value in tool.items():
+            kind = camel(name)
+            feature = _TOOLS.get(kind, "any_other_tool")
+            if feature and value != _NULL:
+                reader.hosted(feature, f"tools[{index}].{kind}", word=kind)
+    return reader.asks()
 
 
 def conversation(spans: Spans) -> bytes:

@@ -241,6 +241,17 @@ def elements(text: bytes) -> list[Raw] | None:
         return None
 
 
+def element_spans(spans: Spans, name: str) -> list[Span]:
+    """Return the places in the body of the elements of a field that is an array of objects."""
+    text, start = spans.raw(name) or b"", spans.places[name].start
+    places, at = [], 1
+    for element in map(bytes, elements(text) or ()):
+        at = text.index(element, at)  # between two elements stand blanks and a comma alone
+        places.append(Span(start + at, start + at + len(element)))
+        at += len(element)
+    return places
+
+
 def decode_element(array: str, at: int) -> tuple[Any, int] | None:
     """Return the next element of a valid JSON array and the offset behind it; None when there is
     none, or the text ends in it. ``at``: 1, then the offset that was returned."""

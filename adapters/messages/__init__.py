@@ -7,7 +7,7 @@ from functools import partial
 
 from adapters.family import ClientSide, Family, UpstreamSide
 from adapters.family.codec import ClientCodec, Codecs, UpstreamCodec
-from adapters.family.headers import path, rename_model
+from adapters.family.headers import path
 from adapters.family.rate_headers import anthropic_rate_lines
 from adapters.family.reading import model_name
 from adapters.family.reply import counted_tokens, read_models
@@ -30,7 +30,7 @@ from adapters.messages.encode_answer import MessagesEncoder, encode_answer, enco
 from adapters.messages.encode_request import encode_request
 from adapters.messages.parts import without_foreign, without_reasoning
 from adapters.messages.stream import MessagesTap
-from adapters.messages.upstream import issued_ids, read_answer, request_headers
+from adapters.messages.upstream import edit_request, issued_ids, read_answer, request_headers
 
 FAMILY = Family(
     "messages",
@@ -51,7 +51,7 @@ FAMILY = Family(
         operations={**OPERATIONS, "stream": OPERATIONS["generate"], "list_models": LIST_MODELS},
         path=path,
         request_headers=request_headers,
-        edit_request=rename_model,
+        edit_request=edit_request,
         read_answer=read_answer,
         stream_tap=lambda public, model, drop_usage, operation: MessagesTap(public, model),
         read_models=read_models,

@@ -11,13 +11,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from adapters.family import Envelope, ModelEntry, Operation, Peek
+from adapters.family.asks import (
+    NOTHING_ASKED,
+    USES_WITHOUT_BOUND,
+    AskReader,
+    Asks,
+    ModelAsk,
+    elements_of,
+)
 from adapters.family.conversation import explicit_name, object_field, opening
 from adapters.family.fault_table import FAULT_TABLE
 from adapters.family.headers import refusal_headers
 from adapters.family.reading import count, flag, model_name, required_array
 from adapters.family.stored import FieldMarks, StoredFields, StoredRefs, inner_values, objects
 from adapters.faults import Condition, Fault, wrong_value
-from adapters.json.jsonio import Spans, dumps
+from adapters.json.jsonio import Spans, Struct, decoder, dumps
 from adapters.json.structure import Steps
 
 OPERATIONS = {
@@ -29,6 +37,9 @@ LIST_MODELS = Operation("/v1/models", "list_models", free=True)
 
 # Fields with which a later request may name the message that answers this one.
 _KEEPING = frozenset({"thread", "diagnostics"})
+_ASKING = frozenset(
+    {"tools", "service_tier", "speed", "inference_geo", "mcp_servers", "fallbacks", "thread"}
+)
 
 
 def peek(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
@@ -45,6 +56,9 @@ def peek(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
         bound = None
     else:
         raise Fault(Condition.FIELD_MISSING, param="max_tokens")
+    asks = NOTHING_ASKED if _ASKING.isdisjoint(spans.places) else _asks(spans)
+    if operation.job == "count" and asks is not NOTHING_ASKED:
+        asks = Asks(models=asks.models)  # nothing is served; the upstream must know the names
     return Peek(
         model=model,
         stream=flag(spans, "stream"),
@@ -52,7 +66,54 @@ def peek(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
         choices=1,
         include_usage=True,  # streams of the family always show it
         stored=not _KEEPING.isdisjoint(spans.places),
+        asks=asks,
     )
+
+
+class _Fallback(Struct, frozen=True):
+    """A model that may answer in place of the request's, with fields of its own."""
+
+    model: Any = None
+    max_tokens: Any = None
+    speed: Any = None
+
+
+_decode_fallbacks = decoder(list[_Fallback])
+
+
+def _asks(spans: Spans) -> Asks:
+    """Read what a request asks for. ``auto`` and ``standard_only`` are its only service tiers, and
+    ask for nothing. Raise INVALID_FIELD."""
+    reader = AskReader(spans)
+    reader.tier("service_tier")
+    reader.own_speed("speed")
+    reader.geo("inference_geo")
+    for index, tool in reader.tools():
+        if tool.feature == "advisor" and tool.model is not None:
+            uses = tool.max_uses if type(tool.max_uses) is int else USES_WITHOUT_BOUND
+            reader.model(ModelAsk("tools", index, tool.model, uses, _positive(tool.max_tokens)))
+    if spans.raw("mcp_servers") not in (None, b"null", b"[]"):
+        reader.hosted("mcp", "mcp_servers")
+    if (spans.raw("fallbacks") or b"").startswith(b'"'):
+        reader.add("fallbacks.default", "fallbacks", str(spans.value("fallbacks")))
+    else:
+        _read_fallbacks(elements_of(spans, "fallbacks", _decode_fallbacks), reader)
+    reader.flag("threads", "thread")
+    return reader.asks()
+
+
+def _read_fallbacks(fallbacks: Sequence[_Fallback], reader: AskReader) -> None:
+    if fallbacks:
+        reader.add("fallbacks", "fallbacks")
+    for index, fallback in enumerate(fallbacks):
+        reader.speed(fallback.speed, f"fallbacks[{index}].speed")
+        if fallback.model is not None:
+            bound = _positive(fallback.max_tokens)
+            reader.model(ModelAsk("fallbacks", index, fallback.model, 1, bound))
+
+
+def _positive(value: object) -> int | None:
+    return value if type(value) is int and value > 0 else None
 
 
 def conversation(spans: Spans) -> bytes:
@@ -163,7 +224,7 @@ def _message(fault: Fault) -> str:
         return f"{group} of this API key does not support the messages entry point."
     if condition is Condition.MODEL_NOT_FOUND and fault.explicit_message is None:
         return (
-            f"model: {fault.model or 'this model'} is not available to this API key. "
+            f"{path or 'model'}: {fault.model or 'this model'} is not available to this API key. "
             "Check the name and the channel status."
         )
     return fault.message

@@ -8,11 +8,22 @@ the counts of ``adapters.ir`` are disjoint.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from adapters.family import Vendor
+from adapters.family import Operation, Peek, Vendor
 from adapters.family.estimate import output_weight
-from adapters.family.headers import base_lines, is_safe
+from adapters.family.headers import base_lines, is_safe, rename_model
 from adapters.family.reply import AnswerReader, ReplyFields, embedded_fault
-from adapters.json.jsonio import DECODE_ERRORS, Raw, Struct, decoder, dumps
+from adapters.json.jsonio import (
+    DECODE_ERRORS,
+    Raw,
+    Span,
+    Spans,
+    Struct,
+    decoder,
+    dumps,
+    element_spans,
+    inner_level,
+    replace,
+)
 from store.values.usage import Usage, token_count
 
 KNOWN_VERSIONS = ("2023-06-01", "2026-10-21")  # oldest first
@@ -37,6 +48,27 @@ def _version(client: Mapping[str, str]) -> str:
         return _VERSION_OF_NO_HEADER
     version = version.strip()
     return version if version in KNOWN_VERSIONS else KNOWN_VERSIONS[-1]
+
+
+def edit_request(
+    spans: Spans, read: Peek, operation: Operation, upstream_model: str, vendor: Vendor
+) -> bytes:
+    """Return the body with the upstream's names of all its models, those of other models inside the
+    call as ``read`` has them; the same object when nothing has to change."""
+    if not read.asks.models:
+        return rename_model(spans, read, operation, upstream_model, vendor)
+    edits: dict[Span, bytes] = {}
+    model = spans.get("model")
+    if model is not None and read.model != upstream_model:
+        edits[model] = dumps(upstream_model)
+    places = {ask.field: element_spans(spans, ask.field) for ask in read.asks.models}
+    for ask in read.asks.models:
+        element = places[ask.field][ask.index]
+        inner = inner_level(spans.body[element.start : element.end])
+        place, name = inner.places["model"], dumps(ask.name)
+        if inner.raw("model") != name:
+            edits[Span(element.start + place.start, element.start + place.end)] = name
+    return replace(spans.body, edits) if edits else spans.body
 
 
 class _Reply(Struct):

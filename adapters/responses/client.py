@@ -9,6 +9,7 @@ read the first and some the second.
 from typing import Any
 
 from adapters.family import Envelope, Operation, Peek
+from adapters.family.asks import NOTHING_ASKED, AskReader, Asks
 from adapters.family.conversation import explicit_name, object_field, opening, text_field
 from adapters.family.fault_table import INVALID_REQUEST, PERMISSION, QUOTA, RATE_LIMIT, SERVER
 from adapters.family.reading import count, flag, model_name
@@ -36,38 +37,41 @@ OPERATIONS: dict[str, Operation] = {
 
 # Fields that may stand in place of ``input``: the vendor has the text already.
 _INSTEAD_OF_INPUT = ("prompt", "previous_response_id", "conversation")
+_STORED = ("store", "previous_response_id", "conversation")
+_ASKING = frozenset({"tools", "service_tier", "background", *_STORED})
 
 
 def peek(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
-    """Read the few fields of a request; only the one for a response knows streams and bounds."""
-    return _peek_response(spans) if operation.job == "generate" else _peek_other(spans)
-
-
-def _peek_response(spans: Spans) -> Peek:
-    """Read the few fields of a request for a response. Raises Fault MODEL_MISSING, INVALID_FIELD,
-    FIELD_MISSING with the field's name, UNSUPPORTED for ``background``: an answer that is fetched
-    later without a charge cannot be billed."""
-    other = _peek_other(spans)
-    stream = flag(spans, "stream")
-    bound = count(spans, "max_output_tokens") or None
-    if flag(spans, "background"):
-        raise Fault(Condition.UNSUPPORTED, param="background", model=other.model)
-    stored = spans.raw("store") != b"false"  # vendors store answers by default
-    return Peek(other.model, stream, bound, other.choices, other.include_usage, stored)
-
-
-def _peek_other(spans: Spans) -> Peek:
-    """Read the model of a request to count or to compact, which has no streams, and check that
-    there is input. Raises Fault MODEL_MISSING, INVALID_FIELD, FIELD_MISSING."""
-    model = model_name(spans)
+    """Read the few fields of a request; only the one for a response knows streams and bounds.
+    Raises Fault MODEL_MISSING, INVALID_FIELD, FIELD_MISSING with the field's name."""
+    model, stream, bound, stored = model_name(spans), False, None, False
     _check_input(spans)
+    if operation.job == "generate":
+        stream = flag(spans, "stream")
+        bound = count(spans, "max_output_tokens") or None
+        stored = spans.raw("store") != b"false"  # vendors store answers by default
+    nothing = operation.job == "count" or _ASKING.isdisjoint(spans.places)
     return Peek(
         model=model,
-        stream=False,
-        max_output_tokens=None,
+        stream=stream,
+        max_output_tokens=bound,
         choices=1,
         include_usage=True,  # streams of the family always show it
+        stored=stored,
+        asks=NOTHING_ASKED if nothing else _asks(spans, operation),
     )
+
+
+def _asks(spans: Spans, operation: Operation) -> Asks:
+    """Read what a request asks for. Raises INVALID_FIELD."""
+    reader = AskReader(spans)
+    reader.tier("service_tier")
+    reader.tools(spans.value("max_tool_calls"))
+    if operation.job == "generate" and flag(spans, "background"):
+        reader.add("background", "background")
+    for name in _STORED:
+        reader.flag("stored", name)
+    return reader.asks()
 
 
 def conversation(spans: Spans) -> bytes:

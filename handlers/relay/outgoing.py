@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
-from adapters.family import Family, Vendor
+from msgspec import structs
+
+from adapters.family import Family, Peek, Vendor
 from adapters.json.jsonio import Spans, top_level
 from adapters.registry import CODECS, VENDORS
 from conf.settings import UpstreamSettings
@@ -10,6 +12,7 @@ from handlers.relay.call import Attempt, Call
 from handlers.relay.pump import CONTENT_TYPES
 from handlers.relay.upstream.addressing import headers_of, url_of
 from handlers.relay.upstream.client import UpstreamRequest
+from store.catalog.catalog import Channel
 
 
 def request_of(call: Call, attempt: Attempt, limits: UpstreamSettings) -> UpstreamRequest:
@@ -57,8 +60,19 @@ def _body(call: Call, attempt: Attempt, vendor: Vendor) -> bytes | None:
         spans = _without_foreign(head.family, spans, upstream_model)
     if attempt.without == "reasoning":
         spans = without_reasoning(head.family, spans, upstream_model)
-    encode = attempt.pairing.request_body
-    return encode(spans, admitted.peek, head.operation, upstream_model, vendor)
+    encode, peek = attempt.pairing.request_body, admitted.peek
+    if peek.asks.models:
+        peek = _with_upstream_names(peek, attempt.candidate.channel)
+    return encode(spans, peek, head.operation, upstream_model, vendor)
+
+
+def _with_upstream_names(peek: Peek, channel: Channel) -> Peek:
+    """Return the fields with other models by the channel's names, where it has them."""
+    models = tuple(
+        structs.replace(ask, name=channel.models.get(ask.name, ask.name))
+        for ask in peek.asks.models
+    )
+    return structs.replace(peek, asks=structs.replace(peek.asks, models=models))
 
 
 def without_reasoning(family: Family, spans: Spans, upstream_model: str) -> Spans:

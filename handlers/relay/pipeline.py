@@ -22,6 +22,7 @@ from adapters.request_estimate import estimate_request
 from conf.metrics import RATE_LIMITED
 from conf.settings import Settings
 from handlers.relay import admit, settle
+from handlers.relay.admit_asks import check_asks
 from handlers.relay.admit_stored import admit_stored
 from handlers.relay.attempts import Attempts
 from handlers.relay.call import (
@@ -192,6 +193,8 @@ class Relay:
         name = peek.model
         call.requested = Requested(name[: admit.MODEL_NAME_MAX_CHARS], peek.stream)
         call.offer = offer = admit.find_offer(head, name)
+        if peek.asks.features or peek.asks.models:
+            check_asks(head, offer, peek)
         return offer, peek
 
     async def _begin(

@@ -195,7 +195,7 @@ class Snapshot:
         key = (group, model, family)
         channels = self._memo.get(key)
         if channels is None:
-            if not self._permits(group, model):
+            if not self.permits(group, model):
                 # Not remembered: clients may send any name.
                 return ()
             channels = self._memo[key] = tuple(c for c in self._search(key) if c.takes_calls)
@@ -205,7 +205,7 @@ class Snapshot:
         """Return whether the model is offered: an enabled channel has it, even a draining one."""
         if self.candidates(group, model, family):
             return True
-        return self._permits(group, model) and bool(self._search((group, model, family)))
+        return self.permits(group, model) and bool(self._search((group, model, family)))
 
     def takes(self, group: str, channel: Channel, family: str) -> bool:
         """Return whether a channel serves calls of a group in a family: its own, or one that is
@@ -250,7 +250,9 @@ class Snapshot:
         names = self.models if key.models is None else key.models & self.models.keys()
         return [self.models[n] for n in sorted(names) if self.serves(key.group, n, family)]
 
-    def _permits(self, group_name: str, model_name: str) -> bool:
+    def permits(self, group_name: str, model_name: str) -> bool:
+        """Return whether a group may use a model that is enabled and has prices, on whatever
+        channel."""
         group, model = self.groups.get(group_name), self.models.get(model_name)
         if group is None or model is None or group.disabled or model.disabled:
             return False
