@@ -6,7 +6,7 @@ registry; the relay sees a pairing and a bridge.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
@@ -116,6 +116,16 @@ def restore_opaque(request: Request, origin: Origin) -> Request:
 def without_opaque(request: Request) -> Request:
     """Return the request without any opaque state, for an upstream that refused its own."""
     return _map_opaque(request, lambda opaque: "")
+
+
+def without_tools(request: Request, paths: Collection[str]) -> Request:
+    """Return the request without the hosted tools of these paths, each as one that no upstream
+    has: it is named among what was not carried."""
+    tools = tuple(tool for tool in request.tools if tool.path not in paths)
+    asks = tuple(
+        replace(ask, feature="hosted_tool") if ask.path in paths else ask for ask in request.asks
+    )
+    return replace(request, tools=tools, asks=asks)
 
 
 def has_opaque(request: Request) -> bool:

@@ -42,6 +42,11 @@ class ModelAsk(Struct, frozen=True, gc=False):
     max_output_tokens: int | None = None
 
     @property
+    def is_advisor(self) -> bool:
+        """True for a tool, false for a fallback."""
+        return self.field == "tools"
+
+    @property
     def path(self) -> str:
         """The path of the field with the name."""
         return f"{self.field}[{self.index}].model"
@@ -163,18 +168,12 @@ class AskReader:
             feature = f"tier.{tier}"
             self.add(feature if feature in FEATURES else "", name, word)
 
-    def speed(self, value: object, path: str) -> str:
-        """Read a speed; return the word, empty for the normal one."""
+    def speed(self, value: object, path: str) -> None:
+        """Read a speed, of the call or of a model that may answer in its place."""
         word = served_word(value)
-        if word in PLAIN_SPEEDS:
-            return ""
-        self.add("speed.fast", path, word)
-        return word
-
-    def own_speed(self, name: str) -> None:
-        """Read the speed of the call itself."""
-        if name in self._spans and (word := self.speed(self._spans.value(name), name)):
+        if word not in PLAIN_SPEEDS:
             self._conditions["speed"] = word
+            self.add("speed.fast", path, word)
 
     def geo(self, name: str) -> None:
         """Read the region."""

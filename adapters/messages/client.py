@@ -86,7 +86,7 @@ def _asks(spans: Spans) -> Asks:
     ask for nothing. Raise INVALID_FIELD."""
     reader = AskReader(spans)
     reader.tier("service_tier")
-    reader.own_speed("speed")
+    reader.speed(spans.value("speed"), "speed")
     reader.geo("inference_geo")
     for index, tool in reader.tools():
         if tool.feature == "advisor" and tool.model is not None:

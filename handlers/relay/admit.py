@@ -22,7 +22,7 @@ from adapters.json.jsonio import Spans
 from adapters.json.structure import Steps, at_once
 from adapters.registry import CODECS, FAMILIES, TRANSLATORS, VENDORS
 from handlers.client_address import is_within
-from handlers.relay.call import Admitted, Offer, RequestHead
+from handlers.relay.call import Admitted, InnerModel, Offer, RequestHead
 from handlers.relay.limits.limits import NO_TOKENS, Demand
 from store.catalog.catalog import Channel, Group, Model, Snapshot
 from store.catalog.key_cache import KeyCache
@@ -37,14 +37,18 @@ MODEL_NAME_MAX_CHARS = 128  # of a name in a record
 _TOO_MUCH = "The bounds of this request (max_tokens, n) are beyond any amount of money."
 _KEY_SHAPE = re.compile(r"[\w.-]{16,200}", re.ASCII)  # of others nothing is shown
 _KEY_SHOWN_CHARS = 4
-# In a body with pictures, sound or video; the last one: a name may be written in escapes.
+# In a body with pictures, sound or video, or with a name of what a vendor keeps; the last one: a
+# name may be written in escapes.
 _MEDIA_MARKS = (
     *(b'"inlineData"', b'"inline_data"', b'"fileData"', b'"file_data"', b'"input_audio"'),
     *(b'"image_url"', b'"video_url"', b'"input_image"', b'"image"', b'"file"', b'"input_file"'),
+    *(b'"cachedContent"', b'"cached_content"', b'"previous_response_id"', b'"conversation"'),
     b"\\u00",
 )
 _SEARCHED_BYTES = 1 << 20  # of a large body at a time: a millisecond
 LEAST_OUTPUT_TOKENS = 256  # an answer worth starting when little money is left
+# Of a picture that a hosted tool makes, beside the output that a client bounds.
+PICTURE_TOKENS = 8192
 
 
 def credential(header: Callable[[str], str | None], sources: Sequence[str]) -> str:
@@ -157,7 +161,7 @@ def admit_body(head: RequestHead, offer: Offer, spans: Spans, peek: Peek, body: 
     rates, meters = reachable_rates(offer, peek, bound), other_meters(offer, peek, body)
     return Admitted(
         *(peek, offer, channels, refs, estimated, has_foreign, estimate, bound, outputs, demand),
-        *(rates, meters),
+        *(rates, meters, inner_models(head, peek, bound, outputs)),
     )
 
 
@@ -180,7 +184,7 @@ def admit_large_body(
     rates, meters = reachable_rates(offer, peek, bound), other_meters(offer, peek, body)
     return Admitted(
         *(peek, offer, channels, refs, estimated, has_foreign, estimate, bound, outputs, demand),
-        *(rates, meters),
+        *(rates, meters, inner_models(head, peek, bound, outputs)),
     )
 
 
@@ -258,34 +262,66 @@ def reachable_rates(offer: Offer, peek: Peek, input_tokens: int) -> tuple[Rate, 
     prices = offer.prices
     if not prices.rates:  # as most models
         return prices.alone
-    options = (channel.options.get("default_tier") for channel in offer.channels)
-    tiers = {served_tier(option) for option in options if option is not None}
-    conditions = peek.asks.conditions
-    return prices.reachable(conditions, input_tokens, tiers)
+    return prices.reachable(peek.asks.conditions, input_tokens, _default_tiers(offer.channels))
+
+
+def _default_tiers(channels: Sequence[Channel]) -> set[str]:
+    """Return the tiers that channels serve where a request names none."""
+    options = (channel.options.get("default_tier") for channel in channels)
+    return {served_tier(option) for option in options if option is not None}
+
+
+def inner_models(
+    head: RequestHead, peek: Peek, input_tokens: int, output_tokens: int
+) -> tuple[InnerModel, ...]:
+    """Return the other models that may work inside a call with at most so many tokens. A fallback
+    reads what the call's own model reads; an advisor its answer, too."""
+    models, asks = [], peek.asks
+    for ask in asks.models:
+        model = head.snapshot.models[ask.name]
+        prices = model.prices_at(head.arrival.started_ms)
+        assert prices is not None  # of a model that was permitted
+        inputs, outputs = input_tokens, ask.max_output_tokens or output_tokens
+        if ask.is_advisor:
+            inputs += output_tokens
+            most = model.max_output_tokens or DEFAULT_OUTPUT_BOUND_TOKENS
+            outputs = ask.max_output_tokens or most
+        tiers = _default_tiers(head.snapshot.channels_of(ask.name))
+        rates = prices.reachable(asks.conditions, inputs, tiers)
+        models.append(InnerModel(rates, ask.uses, inputs, outputs))
+    return tuple(models)
 
 
 def other_meters(offer: Offer, peek: Peek, body: bytes) -> tuple[str, ...]:
     """Return the meters of other modalities that a call may be charged by: of its input only where
-    they have prices of their own and the body may have such parts."""
-    outputs = peek.asks.outputs
-    priced = offer.prices.own_inputs
-    if not priced or not any(mark in body for mark in _MEDIA_MARKS):
+    they have prices of their own and the body may have such parts, as large ones do."""
+    outputs, priced = peek.asks.outputs, offer.prices.own_inputs
+    if not priced:
+        return outputs
+    if len(body) <= _SEARCHED_BYTES and not any(mark in body for mark in _MEDIA_MARKS):
         return outputs
     return (*priced, *outputs)
 
 
 def hold_bound(offer: Offer, admitted: Admitted, output_tokens: int, *, least: bool = False) -> int:
     """Return the nanos to hold for a call with at most so many tokens of output: at the dearest
-    rate that it can reach, with the uses of priced tools that it allows; `least`: one use of each.
-    Raises Fault INVALID_FIELD when no money covers it."""
+    rate that it can reach, with the uses of priced tools and of other models that it allows;
+    `least`: one use of each, and of other models a short answer. Raises Fault INVALID_FIELD when no
+    money covers it."""
     inputs, meters = admitted.input_bound_tokens, admitted.other_meters
-    asks = admitted.peek.asks
-    fractions = 1 if asks.models else 0  # those cost something even where this one is free
+    fractions = 0
     for rate in admitted.rates:
         cost = rate.bound(inputs, output_tokens, meters)
-        for meter, count in asks.uses:
-            cost += rate.fractions(meter) * (1 if least else count)
+        for meter, count in admitted.peek.asks.uses:
+            each = rate.fractions(meter)
+            if meter == "image_generation":
+                each += rate.fractions("output_image") * PICTURE_TOKENS
+            cost += each * (1 if least else count)
         fractions = max(fractions, cost)
+    for inner in admitted.inner_models:
+        outputs = min(inner.output_tokens, LEAST_OUTPUT_TOKENS) if least else inner.output_tokens
+        each = max(rate.bound(inner.input_tokens, outputs) - rate.call for rate in inner.rates)
+        fractions += each * (1 if least else inner.uses)
     try:
         return rounded_up(fractions, offer.group.multiplier_ppm)
     except OverflowError:

@@ -16,7 +16,7 @@ from adapters.faults import Condition, Fault
 from adapters.ir.request import Request
 from adapters.json.structure import Steps, T, at_once
 from adapters.registry import CODECS, PAIRINGS
-from adapters.translate import Translation
+from adapters.translate import Translation, without_tools
 from adapters.upstream_errors.read import read_upstream_error, retry_after_s
 from conf.settings import Settings
 from handlers.relay.call import NO_CONTENT, Attempt, Call, Content, Delivery, Ending, interrupted
@@ -173,6 +173,8 @@ class Attempts:
             decode = CODECS[head.family.name].client.decode_request
             steps = decode(content.spans, bool(call.requested.stream), head.target)
             request = await _result(call, steps)
+            if call.admitted is not None and call.admitted.left_out:
+                request = without_tools(request, call.admitted.left_out)
             call.content = Content(content.body, content.spans, request)
             return request
         return content.request

@@ -79,10 +79,20 @@ class Offer(Struct, frozen=True, gc=False):
     channels: tuple[Channel, ...]
 
 
+class InnerModel(Struct, frozen=True, gc=False):
+    """Another model that may work inside a call: the rates at which it can be charged, how often it
+    works at most, and the most tokens of each time."""
+
+    rates: tuple[Rate, ...]
+    uses: int
+    input_tokens: int
+    output_tokens: int
+
+
 class Admitted(Struct, frozen=True, gc=False):
     """A request whose body was checked. `offer` None: it names something stored, not a model.
     `rates`: those at which it can be charged; `other_meters`: of modalities beside text that it may
-    be charged by."""
+    be charged by. `left_out`: paths of hosted tools that a translation leaves out."""
 
     peek: Peek
     offer: Offer | None = None
@@ -96,6 +106,8 @@ class Admitted(Struct, frozen=True, gc=False):
     demand: Demand = NO_TOKENS
     rates: tuple[Rate, ...] = ()
     other_meters: tuple[str, ...] = ()
+    inner_models: tuple[InnerModel, ...] = ()
+    left_out: frozenset[str] = frozenset()
 
 
 class Content(Struct, frozen=True, gc=False):

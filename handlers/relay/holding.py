@@ -10,7 +10,7 @@ import msgspec
 
 from adapters.family.estimate import estimate_body_tokens
 from handlers.relay import faults, settle
-from handlers.relay.admit import LEAST_OUTPUT_TOKENS, hold_bound, reachable_rates
+from handlers.relay.admit import LEAST_OUTPUT_TOKENS, hold_bound, inner_models, reachable_rates
 from handlers.relay.call import Admitted, RequestHead
 from handlers.relay.live import LiveStream
 from handlers.relay.running import MoneyUsedUp
@@ -54,7 +54,7 @@ class Holding:
             try:
                 return await self._hold(payment, admitted), admitted
             except (WalletEmpty, QuotaUsed):
-                better = await self._estimated(payment, admitted, body)
+                better = await self._estimated(head, payment, admitted, body)
                 if better is None:
                     raise
                 return await self._hold(payment, better), better
@@ -81,7 +81,7 @@ class Holding:
         return await self._funds.hold(payment, call_bound(admitted), least)
 
     async def _estimated(
-        self, payment: Payment, admitted: Admitted, body: bytes
+        self, head: RequestHead, payment: Payment, admitted: Admitted, body: bytes
     ) -> Admitted | None:
         """Return the call with a better estimate of its input than the cheap bound; None when that
         cannot change a refusal."""
@@ -96,9 +96,14 @@ class Holding:
         tokens = tokens * ESTIMATE_MARGIN_PERCENT // 100
         if tokens >= admitted.input_bound_tokens:
             return None
-        assert admitted.offer is not None
-        rates = reachable_rates(admitted.offer, admitted.peek, tokens)
-        return msgspec.structs.replace(admitted, input_bound_tokens=tokens, rates=rates)
+        offer, peek = admitted.offer, admitted.peek
+        assert offer is not None
+        return msgspec.structs.replace(
+            admitted,
+            input_bound_tokens=tokens,
+            rates=reachable_rates(offer, peek, tokens),
+            inner_models=inner_models(head, peek, tokens, admitted.output_bound_tokens),
+        )
 
     def _raise_at_once(self, hold: Hold, nanos: int) -> bool:
         try:

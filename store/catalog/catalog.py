@@ -223,6 +223,10 @@ class Snapshot:
             if channel.enabled and channel.family == family and group in channel.groups
         )
 
+    def channels_of(self, model: str) -> Sequence[Channel]:
+        """Return the enabled channels that have a model, of whatever groups."""
+        return self._serving.get(model, ())
+
     def channel(self, channel_id: str) -> Channel | None:
         """Return the channel of an id, even a disabled one."""
         return next((channel for channel in self.channels if channel.id == channel_id), None)

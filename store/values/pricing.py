@@ -154,10 +154,11 @@ class Prices:
         self, conditions: Served, input_tokens: int, tiers: Collection[str]
     ) -> tuple[Rate, ...]:
         """Return the rates that a call can be charged at: with so much input, under the conditions
-        that it asks for; `tiers`: those of the vendor's default, where it asks for none."""
+        that it asks for or with the default tier; `tiers`: others of the vendor's default, where it
+        asks for none."""
         if not self.rates:
             return self.alone
-        served = [conditions]
+        served = [conditions, replace(conditions, tier="default")]
         if not conditions.tier:
             served += [replace(conditions, tier=tier) for tier in tiers]
         fitting = (r for r in self.rates if any(r.meets(input_tokens, way) for way in served))

@@ -4,6 +4,7 @@ streams, errors, lists of models, heartbeats."""
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from adapters.family import ModelEntry
 from adapters.faults import Condition, Fault, wrong_type, wrong_value
@@ -54,6 +55,29 @@ def test_counting_needs_no_bound():
 )
 def test_refusals(fields, condition, param):
     assert refusal_of(peek, **fields) == (Condition(condition), param)
+
+
+def test_other_models_go_out_under_their_upstream_names_and_every_other_byte_stays():
+    body = (
+        b'{"model":"m", "messages":[], "max_tokens":5,\n'
+        b'"tools" : [ {"name":"x","input_schema":{"model":"a"}} ,'
+        b' {"type":"advisor_20260301","name":"advisor", "model": "a"}],'
+        b'"fallbacks":[{"model":"a"},{"max_tokens":7,"model":"same"}]}'
+    )
+    spans = top_level(body)
+    read = FAMILY.client.peek(spans, GENERATE, None)
+
+    def edited(upstream_model, names):
+        models = tuple(replace(ask, name=names[ask.name]) for ask in read.asks.models)
+        asks = replace(read.asks, models=models)
+        vendor = VENDORS["anthropic"]
+        edit = FAMILY.upstream.edit_request
+        return edit(spans, replace(read, asks=asks), GENERATE, upstream_model, vendor)
+
+    expected = body.replace(b'"model": "a"', b'"model": "up-a"').replace(b'"m"', b'"up"')
+    expected = expected.replace(b'{"model":"a"},', b'{"model":"up-a"},')
+    assert edited("up", {"a": "up-a", "same": "same"}) == expected
+    assert edited("m", {"a": "a", "same": "same"}) is body
 
 
 def lines(client, vendor="anthropic"):
