@@ -242,19 +242,26 @@ def _form(kind: Any) -> str:
         return f"a list of at least one, each {_form(get_args(kind)[0])}"
     if get_origin(kind) is Literal:
         return f"one of {', '.join(get_args(kind))}"
-    return {bool: "true or false", int: "a whole number above 0"}[kind]
+    return {bool: "true or false", int: "a whole number above 0", str: "a word"}[kind]
 
 
-OPTIONS: Mapping[str, str] = {name: _form(kind) for name, kind in get_type_hints(Traits).items()}
+class _Options(Traits, frozen=True):
+    """The options of a channel: the traits of its models, and how its account is billed."""
+
+    # the service tier of calls that ask for none, as the account's project has set it
+    default_tier: str = ""
+
+
+OPTIONS: Mapping[str, str] = {name: _form(kind) for name, kind in get_type_hints(_Options).items()}
 """The options of a channel, each with what it must be, in words."""
 
 
 def is_option(name: str, value: object) -> bool:
     """Return true when an option of a channel may have this value."""
     try:
-        msgspec.convert({name: value}, Traits)
+        msgspec.convert({name: value}, _Options)
     except msgspec.ValidationError:
         return False
-    if name not in OPTIONS or value == []:
+    if name not in OPTIONS or value in ([], ""):
         return False
     return not isinstance(value, int) or value is False or value > 0

@@ -68,6 +68,7 @@ class Peek(Struct, frozen=True, gc=False):
     include_usage: bool  # whether the client's stream is to show usage
     stored: bool = False  # the vendor is to keep the answer for later calls that name its id
     asks: Asks = NOTHING_ASKED
+    stored_by_default: bool = False  # stored, though the request does not say so
 
 
 class Envelope(Struct, frozen=True, gc=False):

@@ -10,16 +10,16 @@ from typing import Any
 
 from adapters.faults import wrong_type, wrong_value
 from adapters.json.jsonio import DECODE_ERRORS, Spans, Struct, decoder
-from store.values.features import FEATURES, PLAIN_GEOS, PLAIN_SPEEDS
+from store.values.features import FEATURES, PLAIN_GEOS, PLAIN_SPEEDS, PLAIN_TIERS
 from store.values.usage import NOT_REPORTED, Served, served_tier, served_word
 
 
 class Ask(Struct, frozen=True, gc=False):
     """A feature (``store.values.features``) that a request asks for, and the path of the field.
 
-    ``feature``: empty for a service tier that is no feature, which no group can take away.
-    ``word``: the value as the client wrote it, of tiers and the like. ``droppable``: a hosted tool
-    that is not forced, so that a translation can leave it out.
+    ``word``: the value as the client wrote it, of tiers and the like; one that is no feature is
+    asked for by ``tier`` or ``speed`` alone. ``droppable``: a hosted tool that is not forced, so
+    that a translation can leave it out.
     """
 
     feature: str
@@ -164,16 +164,23 @@ class AskReader:
             return
         tier = "default" if word in ("standard", "standard_only") else word
         self._conditions["tier"] = tier
-        if tier != "default":
-            feature = f"tier.{tier}"
-            self.add(feature if feature in FEATURES else "", name, word)
+        self._served("tier", tier, name, plain=tier in PLAIN_TIERS)
 
     def speed(self, value: object, path: str) -> None:
         """Read a speed, of the call or of a model that may answer in its place."""
         word = served_word(value)
         if word not in PLAIN_SPEEDS:
             self._conditions["speed"] = word
-            self.add("speed.fast", path, word)
+            self._served("speed", word, path)
+
+    def _served(self, condition: str, word: str, path: str, *, plain: bool = False) -> None:
+        """Add an ask for a condition of service; ``plain``: one that costs no more than the plain
+        rate, which is asked for where it is a feature alone."""
+        feature = f"{condition}.{word}"
+        if feature in FEATURES:
+            self.add(feature, path, word)
+        elif not plain:
+            self.add(condition, path, word)
 
     def geo(self, name: str) -> None:
         """Read the region."""

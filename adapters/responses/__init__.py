@@ -7,7 +7,7 @@ from functools import partial
 
 from adapters.family import ClientSide, Family, UpstreamSide
 from adapters.family.codec import ClientCodec, Codecs, UpstreamCodec
-from adapters.family.headers import openai_lines, rename_model
+from adapters.family.headers import openai_lines
 from adapters.family.rate_headers import openai_rate_lines
 from adapters.family.reading import model_name
 from adapters.family.reply import counted_tokens, read_models
@@ -21,7 +21,7 @@ from adapters.responses.encode_request import encode_request
 from adapters.responses.encode_stream import ResponsesEncoder
 from adapters.responses.reasoning_state import without_foreign, without_reasoning
 from adapters.responses.stream import ResponsesTap
-from adapters.responses.upstream import issued_ids, path, read_answer
+from adapters.responses.upstream import edit_request, issued_ids, path, read_answer
 
 FAMILY = Family(
     "responses",
@@ -43,7 +43,7 @@ FAMILY = Family(
         operations={**OPERATIONS, "stream": OPERATIONS["generate"], "list_models": LIST_MODELS},
         path=path,
         request_headers=openai_lines,
-        edit_request=rename_model,
+        edit_request=edit_request,
         read_answer=read_answer,
         # The public name that a stored response had is unknown: its model stays.
         stream_tap=lambda public, model, drop_usage, operation: ResponsesTap(

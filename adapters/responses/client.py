@@ -44,12 +44,13 @@ _ASKING = frozenset({"tools", "service_tier", "background", *_STORED})
 def peek(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
     """Read the few fields of a request; only the one for a response knows streams and bounds.
     Raises Fault MODEL_MISSING, INVALID_FIELD, FIELD_MISSING with the field's name."""
-    model, stream, bound, stored = model_name(spans), False, None, False
+    model, stream, bound, stored, unasked = model_name(spans), False, None, False, False
     _check_input(spans)
     if operation.job == "generate":
         stream = flag(spans, "stream")
         bound = count(spans, "max_output_tokens") or None
-        stored = spans.raw("store") != b"false"  # vendors store answers by default
+        store = spans.raw("store")
+        stored, unasked = store != b"false", store in (None, b"null")  # vendors do by default
     nothing = operation.job == "count" or _ASKING.isdisjoint(spans.places)
     return Peek(
         model=model,
@@ -59,6 +60,7 @@ def peek(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
         include_usage=True,  # streams of the family always show it
         stored=stored,
         asks=NOTHING_ASKED if nothing else _asks(spans, operation),
+        stored_by_default=unasked,
     )
 
 

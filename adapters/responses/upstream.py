@@ -7,12 +7,13 @@ of ``adapters.ir`` are disjoint.
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from adapters.family import Operation, UpstreamAnswer
+from adapters.family import Operation, Peek, UpstreamAnswer, Vendor
 from adapters.family.estimate import output_weight
+from adapters.family.headers import rename_model
 from adapters.family.reply import AnswerReader, ReplyFields, loads_answer
 from adapters.family.stored import objects
 from adapters.faults import Condition, Fault
-from adapters.json.jsonio import DECODE_ERRORS, Raw, Struct, decoder
+from adapters.json.jsonio import DECODE_ERRORS, Raw, Span, Spans, Struct, decoder, dumps, replace
 from adapters.upstream_errors.read import read_embedded_error
 from store.values.usage import Usage, token_count
 
@@ -20,6 +21,25 @@ from store.values.usage import Usage, token_count
 def path(operation: Operation, upstream_model: str, target: str | None) -> str:
     """Return the upstream's path of a call; ``target``: the checked id of a stored response."""
     return operation.endpoint if target is None else operation.endpoint.replace("{id}", target)
+
+
+def edit_request(
+    spans: Spans, read: Peek, operation: Operation, upstream_model: str, vendor: Vendor
+) -> bytes:
+    """Return the body with the upstream's name of the model, and with ``store`` false where the
+    answer would be stored only because the client does not say so; the same object when nothing has
+    to change."""
+    if read.stored or not read.stored_by_default:
+        return rename_model(spans, read, operation, upstream_model, vendor)
+    store, edits = spans.get("store"), {}
+    if store is None:
+        edits[Span(spans.opening, spans.opening)] = b'"store":false,'
+    else:
+        edits[store] = b"false"
+    model = spans.get("model")
+    if model is not None and read.model != upstream_model:
+        edits[model] = dumps(upstream_model)
+    return replace(spans.body, edits)
 
 
 class _Answer(Struct):

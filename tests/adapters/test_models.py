@@ -90,7 +90,8 @@ def test_generations_of_claude():
 
 
 def test_each_trait_is_an_option_and_says_what_it_must_be():
-    assert tuple(OPTIONS) == Traits.__struct_fields__
+    traits = Traits.__struct_fields__
+    assert tuple(OPTIONS)[: len(traits)] == traits
     assert OPTIONS["images"] == "true or false"
     assert OPTIONS["token_bound"] == "one of max_completion_tokens, max_tokens"
     assert OPTIONS["max_budget_tokens"] == "a whole number above 0"
@@ -105,8 +106,16 @@ def test_what_an_option_may_be_overrides_the_table():
         assert found == (tuple(value) if isinstance(value, list) else value)
 
 
+def test_a_tier_is_an_option_and_no_trait():
+    assert is_option("default_tier", "priority") and OPTIONS["default_tier"] == "a word"
+    assert traits_of("nobody", "messages", "m", {"default_tier": "priority"}) == Traits(
+        thinking="budget"
+    )
+
+
 def test_what_it_may_not_be():
     bad = {
+        "default_tier": ["", 7, ["flex"]],
         "imags": [True],
         "images": ["yes", 1, 0],
         "token_bound": ["tokens"],

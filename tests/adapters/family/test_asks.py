@@ -77,7 +77,8 @@ def test_nothing_is_asked_for(family, fields):
     [
         (CHAT, {"service_tier": "flex"}, [("tier.flex", "service_tier")]),
         (CHAT, {"service_tier": "fast"}, [("tier.priority", "service_tier")]),
-        (CHAT, {"service_tier": "turbo"}, [("", "service_tier")]),
+        (CHAT, {"service_tier": "turbo"}, [("tier", "service_tier")]),
+        (CHAT, {"service_tier": "batch"}, []),
         (CHAT, {"modalities": ["text", "audio"]}, [("audio_output", "modalities")]),
         (CHAT, {"modalities": ["image", "text"]}, [("image_output", "modalities")]),
         (CHAT, {"web_search_options": {}}, [("web_search", "web_search_options", "droppable")]),
@@ -114,6 +115,7 @@ def test_nothing_is_asked_for(family, fields):
             [("mcp", "tools[0].tools[1]", "droppable")],
         ),
         (MESSAGES, {"speed": "fast"}, [("speed.fast", "speed")]),
+        (MESSAGES, {"speed": "warp"}, [("speed", "speed")]),
         (MESSAGES, {"inference_geo": "us"}, [("geo", "inference_geo")]),
         (MESSAGES, {"tools": [FUNCTIONS[MESSAGES], SEARCH]},
          [("web_search", "tools[1]", "droppable")]),
@@ -160,7 +162,8 @@ def test_nothing_is_asked_for(family, fields):
 )  # fmt: skip
 def test_features(family, fields, expected):
     assert features(family, fields) == expected
-    assert all(feature in FEATURES for feature, *_ in expected if feature)
+    words = {feature for feature, *_ in expected} - {"tier", "speed"}
+    assert words <= FEATURES.keys()
 
 
 FUNCTION_AND_SEARCH = {"tools": [FUNCTIONS[MESSAGES], SEARCH]}

@@ -10,6 +10,7 @@ from adapters.family import Peek
 from adapters.family.asks import NOTHING_ASKED
 from adapters.faults import Condition, Fault
 from adapters.json.jsonio import Spans, top_level
+from adapters.registry import VENDORS
 from adapters.responses import FAMILY
 from adapters.responses.client import encode_stream_fault
 
@@ -48,7 +49,7 @@ ODD = {"stream": True, "max_output_tokens": "x", "background": True}
     ],
 )
 def test_what_is_read(operation, fields, stream, bound, stored):
-    read = replace(peek(operation, **fields), asks=NOTHING_ASKED)
+    read = replace(peek(operation, **fields), asks=NOTHING_ASKED, stored_by_default=False)
     assert read == Peek("m", stream, bound, 1, True, stored)
     assert FAMILY.client.model_name(spans_of(input=...), None) == "m"
 
@@ -110,6 +111,33 @@ def test_operations():
     assert stored == {"stored", "cancel", "list_input"}
     assert {name for name, one in OPERATIONS.items() if one.free} == {*stored, "count"}
     assert all(name == one.job for name, one in OPERATIONS.items())
+
+
+@pytest.mark.parametrize(
+    ("fields", "stored", "sent"),
+    [
+        ({}, True, None),
+        ({}, False, {"store": False}),
+        ({"store": None}, False, {"store": False}),
+        ({"store": True}, True, None),
+        ({"store": False}, False, None),
+    ],
+)
+def test_what_a_vendor_stores_unasked_can_be_forbidden(fields, stored, sent):
+    spans, operation = spans_of(**fields), OPERATIONS["generate"]
+    read = replace(FAMILY.client.peek(spans, operation, None), stored=stored)
+    for name in ("m", "up"):
+        edited = FAMILY.upstream.edit_request(spans, read, operation, name, VENDORS["openai"])
+        assert json.loads(edited) == json.loads(spans.body) | (sent or {}) | {"model": name}
+        assert (edited is spans.body) is (sent is None and name == "m")
+
+
+def test_counts_and_compactions_have_nothing_to_store():
+    for job in ("count", "compact"):
+        spans, operation = spans_of(), OPERATIONS[job]
+        read = FAMILY.client.peek(spans, operation, None)
+        edit = FAMILY.upstream.edit_request
+        assert edit(spans, read, operation, "m", VENDORS["openai"]) is spans.body
 
 
 # ---- the last events of a stream that failed -----------------------------------------------------
