@@ -17,7 +17,7 @@ from store.channels.status import Status, of_channels, to_public, worst
 from store.db.database import database_ms
 from store.hub import openid_links
 from store.money import codes
-from store.money.quota import with_use_of_subscriptions
+from store.money.quota import with_use_of_limits, with_use_of_subscriptions
 from store.values.errors import Refused
 from store.values.pricing import format_money
 from store.values.usage_record import rfc3339, rfc3339_or_none
@@ -76,6 +76,11 @@ def create_codes(
 def with_use(db: peewee.Database, subscriptions: Objects) -> list[dict[str, Any]]:
     """Return subscriptions with what is spent of their quota."""
     return with_use_of_subscriptions(db, subscriptions, database_ms(db))
+
+
+def with_use_of_limit(db: peewee.Database, owners: Objects) -> list[dict[str, Any]]:
+    """Return keys or users with what is spent of their limit."""
+    return with_use_of_limits(db, owners, database_ms(db))
 
 
 def with_status(db: peewee.Database, channels: Objects) -> list[dict[str, Any]]:

@@ -219,8 +219,9 @@ def _check_money(db: peewee.Database, head: RequestHead, offer: Offer) -> None:
     payment = payment_of(head.key, head.arrival.started_ms)
     if not payment.payers:
         raise faults.from_store(QuotaUsed(None))
-    if payment.limit is not None and (left := leases.balance(db, payment.limit)) < least:
-        raise faults.from_store(QuotaUsed(payment.limit, max(0, left), least))
+    for limit in payment.limits:
+        if (left := leases.balance(db, limit)) < least:
+            raise faults.from_store(QuotaUsed(limit, max(0, left), least))
     left = sum(max(0, leases.balance(db, account)) for account in payment.payers)
     if left >= least:
         return

@@ -18,7 +18,7 @@ from store.admin.export import list_objects, show
 from store.catalog import keys
 from store.catalog.keys import set_key_enabled
 from store.db.database import database_ms
-from store.money.quota import with_use_of_keys
+from store.money.quota import with_use_of_limits
 from store.values.errors import Refused
 from store.values.fields import Instant
 
@@ -158,7 +158,7 @@ def _with_status(access: Access, keys: Iterable[Mapping[str, Any]]) -> list[dict
     """Add the masked `secret`, `status` in one word, and the use of the limit."""
     enabled_users = {u["name"] for u in list_objects(access.db, "user") if u["enabled"]}
     rows = []
-    for key in with_use_of_keys(access.db, keys, database_ms(access.db)):
+    for key in with_use_of_limits(access.db, keys, database_ms(access.db)):
         fields = dict(key)
         head, tail = fields.pop("prefix"), fields.pop("last_four")
         user_enabled = key["user"] in enabled_users

@@ -9,14 +9,14 @@ from commands.edits import EDITS, Edits, editor, print_outcome
 from commands.nouns.kinds import noun
 from commands.output import data_options, print_fields, print_result
 from commands.store_access import Access, actor, on_store, opened_store
-from operations.edits import link_account
+from operations.edits import link_account, with_use_of_limit
 from store.admin.apply import Outcome
 from store.hub import one_time, openid_links, people
 from store.values.errors import Refused
 
 MAX_LINE_CHARS = 4096  # of a password; longer ones are refused anyway
 
-command = noun("user", ("name", "role", "enabled", "order", "id"))
+command = noun("user", ("name", "role", "enabled", "order", "id"), complete=with_use_of_limit)
 TOTP = "totp=off: ask a user who has lost the authenticator for no one-time code any more."
 _set_fields = command.commands["set"]
 

@@ -15,7 +15,7 @@ from adapters.registry import VENDORS
 from handlers.hub.object_forms import MAX_OPTIONS, FormContents, document_values, form_fields
 from handlers.hub.web.admin import ActionPage, AdminApi, AdminPage, ConfirmationPage, path_of
 from handlers.hub.web.base import Failure, invalid
-from operations.edits import with_status, with_use
+from operations.edits import with_status, with_use, with_use_of_limit
 from store.admin import listing
 from store.admin.kinds import KINDS
 from store.admin.listing import ListPage, Paging
@@ -41,13 +41,14 @@ Objects = Sequence[dict[str, Any]]
 Administering = AdminApi | AdminPage
 
 
-def _with_balances(db: peewee.Database, users: Objects) -> list[dict[str, Any]]:
+def _with_money(db: peewee.Database, users: Objects) -> list[dict[str, Any]]:
+    users = with_use_of_limit(db, users)
     balances = wallet.balances(db, [user["id"] for user in users])
     return [{**user, "balance": format_money(balances.get(user["id"], 0))} for user in users]
 
 
 _COMPLETE: Mapping[str, Callable[[peewee.Database, Objects], list[dict[str, Any]]]] = {
-    "user": _with_balances,
+    "user": _with_money,
     "channel": with_status,
     "subscription": with_use,
 }

@@ -125,6 +125,7 @@ def summary_to_plain(summary: WalletSummary, currency: str) -> dict[str, Any]:
         **wallet.to_public(summary.view, currency),
         "spend_order": payers.spend_order,
         "order": payers.order,
+        "limit": subscriptions.limit_to_public(payers.limit),
         "subscriptions": [subscriptions.to_public(plan) for plan in payers.subscriptions],
         "spent_today": _spend_to_plain(summary.today),
         "spent_month": _spend_to_plain(summary.month),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from adapters.faults import Condition, Fault
 from handlers.relay.routing.breaker import KEY_SUSPENDED, RATE_LIMITED
 from handlers.relay.routing.plan import BEYOND_ITS_LIMIT, LeftOut
-from store.money.accounts import LIMIT
+from store.money.accounts import KEY_LIMIT, USER_LIMIT
 from store.money.funds import NotCovered, QuotaUsed, WalletEmpty
 from store.values.errors import StoreError
 from store.values.pricing import format_money
@@ -24,6 +24,10 @@ _USEFUL = (
     Condition.CHANNEL_MISCONFIGURED,
 )
 _ADD_BALANCE = "The wallet balance does not cover this call: {}. Add balance in the API Hub."
+_WINDOWS = {
+    KEY_LIMIT: "spend limit of this API key",
+    USER_LIMIT: "spend limit of this user",
+}
 _TOO_LARGE = "The request is larger than any channel for model '{}' may take in a minute."
 
 
@@ -71,10 +75,7 @@ def _quota_message(error: QuotaUsed, currency: str) -> str:
     account = error.account
     if account is None:
         return "No subscription of this user is in force."
-    what, until = (
-        "spend limit of this API key" if account.kind == LIMIT else "subscription quota",
-        "",
-    )
+    what, until = _WINDOWS.get(account.kind, "subscription quota"), ""
     if account.ends_ms is not None:
         # All windows turn at midnight UTC.
         day = datetime.datetime.fromtimestamp(account.ends_ms // 1000, datetime.UTC).date()

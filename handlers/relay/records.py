@@ -17,6 +17,7 @@ from store.calls.journal import Journal
 from store.calls.journal_files import JournalFull
 from store.calls.journal_lines import OpenLine, Sent
 from store.calls.stored_responses import mark_of
+from store.money.funds import NO_LIMITS
 from store.values.ids import now_ms
 from store.values.usage_record import CallFacts, StoredAt, UsageRecord
 
@@ -176,6 +177,7 @@ def record_of(call: Call, ending: Ending, bill: Bill, node: str, ended_ms: int) 
 def _facts_of(call: Call) -> CallFacts:
     head, offer, hold = call.head, call.offer, call.held.hold
     arrival, key, requested = head.arrival, head.key, call.requested
+    key_limit, user_limit = hold.limit_accounts if hold else NO_LIMITS
     return CallFacts(  # in the order of the fields, as above
         arrival.started_ms,
         key.user_id,
@@ -192,8 +194,9 @@ def _facts_of(call: Call) -> CallFacts:
         arrival.client_request_id,
         arrival.client_ip,
         arrival.user_agent,
-        hold.limit_account if hold else None,
+        key_limit,
         arrival.trace.trace_id if arrival.trace else None,
+        user_limit,
     )
 
 

@@ -109,6 +109,7 @@ _LIMITS = {
     "tpm": Field(_NUMBER, "Tokens a minute; 0: no limit.", 0),
     "concurrency": Field(_NUMBER, "Concurrent calls; 0: no limit.", 0),
 }
+_LIMIT_WINDOW = Field(Choice(LIMIT_WINDOWS), "When its count starts anew.", NEVER)
 _KEY_LIMITS = {
     "key_rpm": Field(_NUMBER, "`rpm` of each of its upstream keys.", 0),
     "key_tpm": Field(_NUMBER, "`tpm` of each of its upstream keys.", 0),
@@ -243,6 +244,10 @@ KINDS: Mapping[str, Kind] = {
             "order": Field(
                 Choice(SPEND_ORDERS), "Who pays first, plan or wallet (money.md).", "plan_first"
             ),
+            "limit": Field(
+                Optional(_MONEY), "What its keys together may spend in a window.", None, "no limit"
+            ),
+            "limit_window": _LIMIT_WINDOW,
             **_LIMITS,
             **_ENABLED,
         },
@@ -282,7 +287,7 @@ KINDS: Mapping[str, Kind] = {
             "models": Field(ListOf(MODEL_NAME), "Only these models of its group; empty: all.", []),
             "networks": Field(ListOf(NETWORK), "Only from these addresses; empty: from all.", []),
             "limit": Field(Optional(_MONEY), "What it may spend in a window.", None, "no limit"),
-            "limit_window": Field(Choice(LIMIT_WINDOWS), "When its count starts anew.", NEVER),
+            "limit_window": _LIMIT_WINDOW,
             **_LIMITS,
             **_ENABLED,
         },

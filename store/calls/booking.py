@@ -97,8 +97,9 @@ def account_charges(records: Iterable[UsageRecord]) -> dict[str, int]:
         call = record.call
         for charge in record.charges:
             charged[charge.account or call.user_id] += charge.amount_nanos
-        if call.limit_account is not None and record.cost_nanos:
-            charged[call.limit_account] += record.cost_nanos
+        for limit in (call.limit_account, call.user_limit_account):
+            if limit is not None and record.cost_nanos:
+                charged[limit] += record.cost_nanos
     return dict(charged)
 
 

@@ -58,10 +58,10 @@ class Subscription:
 class KeyEntry:
     """A key as calls need it; `valid_until_ms`: the end of a rotated secret.
 
-    models None: no narrowing. `disabled` is also true when the user is disabled. `limit_window`
-    None: no spend limit. `subscriptions`: those of the user that, like their plans, are not
-    disabled and that were not over when this was read, soonest end first; some may start later.
-    Limits of 0: none; those of the user hold for all its keys together.
+    models None: no narrowing. `disabled` is also true when the user is disabled. `limit_window` and
+    `user_limit_window` None: no spend limit. `subscriptions`: those of the user that, like their
+    plans, are not disabled and that were not over when this was read, soonest end first; some may
+    start later. Limits of 0: none; those of the user hold for all its keys together.
     """
 
     id: str
@@ -77,6 +77,7 @@ class KeyEntry:
     spend_order: str
     valid_until_ms: int | None
     limit_window: str | None = None
+    user_limit_window: str | None = None
     subscriptions: tuple[Subscription, ...] = ()
     rpm: int = 0
     tpm: int = 0
@@ -97,6 +98,7 @@ _COLUMNS = {
     **{name: f'k."{name}"' for name in ("models", "networks", "limit_nanos", "limit_window")},
     **{name: f'k."{name}"' for name in ("rpm", "tpm", "concurrency", "disabled")},
     **{f"user_{name}": f'u."{name}"' for name in ("rpm", "tpm", "concurrency", "disabled")},
+    **{f"user_{name}": f'u."{name}"' for name in ("limit_nanos", "limit_window")},
     "user": 'u."name"',
     "spend_order": 'u."spend_order"',
     "group": "COALESCE(g.\"name\", '')",
@@ -160,11 +162,12 @@ def _with_marks(text: str, values: Sequence[Any]) -> str:
 
 def _entry(row: dict[str, Any], subscriptions: tuple[Subscription, ...]) -> KeyEntry:
     disabled, user_disabled = row.pop("disabled"), row.pop("user_disabled")
-    revoked_ms, limit_nanos = row.pop("revoked_ms"), row.pop("limit_nanos")
+    revoked_ms = row.pop("revoked_ms")
     row["models"] = frozenset(json.loads(row["models"])) or None
     row["networks"] = tuple(map(ipaddress.ip_network, json.loads(row["networks"])))
-    if limit_nanos is None:
-        row["limit_window"] = None
+    for whose in ("", "user_"):
+        if row.pop(f"{whose}limit_nanos") is None:
+            row[f"{whose}limit_window"] = None
     return KeyEntry(
         **row,
         disabled=bool(disabled or user_disabled),

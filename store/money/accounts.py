@@ -1,8 +1,8 @@
 """Who pays for a call and what limits it: accounts, in the order in which they are used. Pure.
 
-An account is a wallet, the window of a subscription's quota, or the window of a key's spend limit.
-All three are held, leased and settled in the same way; a limit is no payer, but what a call costs
-counts against it.
+An account is a wallet, the window of a subscription's quota, or the window of a spend limit, of a
+key or a user. All are held, leased and settled in the same way; a limit is no payer, but what a
+call costs counts against it.
 """
 
 import functools
@@ -16,7 +16,8 @@ from store.values.times import window_at
 from store.values.usage_record import WALLET, Charge
 
 SUBSCRIPTION = "subscription"
-LIMIT = "limit"
+KEY_LIMIT = "limit"
+USER_LIMIT = "user_limit"
 
 
 class Account(msgspec.Struct, frozen=True, gc=False):
@@ -31,16 +32,17 @@ class Account(msgspec.Struct, frozen=True, gc=False):
 
 
 class Payment(msgspec.Struct, frozen=True):
-    """The payers of a call, in order, and the spend limit of its key."""
+    """The payers of a call, in order, and the spend limits of its key and of its user."""
 
     payers: tuple[Account, ...]
-    limit: Account | None = None
+    limits: tuple[Account, ...] = ()
 
 
 def payment_of(key: KeyEntry, at_ms: int) -> Payment:
     """Return the payers of a call that arrives now; none: plan_only without a subscription."""
     by_wallet = _by_wallet(key.user_id)
-    if not key.subscriptions and key.limit_window is None and key.spend_order != "plan_only":
+    unlimited = key.limit_window is None and key.user_limit_window is None
+    if not key.subscriptions and unlimited and key.spend_order != "plan_only":
         return by_wallet
     (wallet,) = by_wallet.payers
     plans = tuple(
@@ -54,7 +56,7 @@ def payment_of(key: KeyEntry, at_ms: int) -> Payment:
         "plan_only": plans,
         "wallet_only": (wallet,),
     }[key.spend_order]
-    return Payment(payers, _limit_of(key, at_ms))
+    return Payment(payers, () if unlimited else _limits_of(key, at_ms))
 
 
 @functools.lru_cache(maxsize=10_000)
@@ -68,15 +70,22 @@ def _window_of(key: KeyEntry, subscription: Subscription, at_ms: int) -> Account
     return Account(account_id, SUBSCRIPTION, key.user_id, to, ends_ms)
 
 
-def _limit_of(key: KeyEntry, at_ms: int) -> Account | None:
-    if key.limit_window is None:
-        return None
-    account_id, ends_ms = quota_at(key.id, key.limit_window, at_ms)
-    return Account(account_id, LIMIT, key.id, LIMIT, ends_ms)
+def _limits_of(key: KeyEntry, at_ms: int) -> tuple[Account, ...]:
+    """Return the limits in the order in which they are held, which is the same for all calls."""
+    limits = []
+    for kind, owner, window in (
+        (KEY_LIMIT, key.id, key.limit_window),
+        (USER_LIMIT, key.user_id, key.user_limit_window),
+    ):
+        if window is not None:
+            account_id, ends_ms = quota_at(owner, window, at_ms)
+            limits.append(Account(account_id, kind, owner, kind, ends_ms))
+    return tuple(limits)
 
 
 def quota_at(owner: str, window: str, at_ms: int) -> tuple[str, int | None]:
-    """Account id and end (ms) of the window of a subscription or key that a moment lies in."""
+    """Account id and end (ms) of the window of a subscription, key or user that a moment lies
+    in."""
     first_day, ends_ms = _window(window, at_ms // HOUR_MS)
     return f"{owner}:{window}:{first_day}", ends_ms
 
@@ -88,7 +97,7 @@ def _window(window: str, hour: int) -> tuple[int, int | None]:
 
 
 def owner_id(account_id: str) -> str:
-    """Of a quota: the id of the subscription or key whose window it is."""
+    """Of a quota: the id of the subscription, key or user whose window it is."""
     return account_id.partition(":")[0]
 
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NoReturn
 
-from store.money.accounts import Account, Payment
+from store.money.accounts import KEY_LIMIT, USER_LIMIT, Account, Payment
 from store.money.lease_state import LeaseState
 from store.money.leases import Answer, Order, Verdict
 from store.values.errors import StoreError, StoreUnavailable
@@ -46,8 +46,8 @@ class WalletEmpty(NotCovered):
 
 
 class QuotaUsed(NotCovered):
-    """A subscription's quota or the key's spend limit has too little. `account`: whose window it
-    is; None: no subscription is in force."""
+    """A subscription's quota or a spend limit has too little. `account`: whose window it is; None:
+    no subscription is in force."""
 
     def __init__(self, account: Account | None, left_nanos: int = 0, needed_nanos: int = 0) -> None:
         super().__init__("the quota does not cover this call", left_nanos, needed_nanos)
@@ -56,19 +56,25 @@ class QuotaUsed(NotCovered):
 
 _Part = tuple[LeaseState, int]
 
+NO_LIMITS = (None, None)
+
 
 class Hold:
     """Money that a running call has reserved; to be settled exactly once. `raised`: more was added
     than it was made with."""
 
-    __slots__ = ("_limit", "_parts", "amount_nanos", "payment", "raised", "settled")
+    __slots__ = ("_limits", "_parts", "amount_nanos", "payment", "raised", "settled")
 
     def __init__(
-        self, payment: Payment, parts: Sequence[_Part], limit: LeaseState | None, amount_nanos: int
+        self,
+        payment: Payment,
+        parts: Sequence[_Part],
+        limits: Sequence[LeaseState],
+        amount_nanos: int,
     ) -> None:
         self.payment = payment
         self._parts = parts
-        self._limit = limit
+        self._limits = limits
         self.amount_nanos = amount_nanos
         self.settled = self.raised = False
 
@@ -89,9 +95,12 @@ class Hold:
         return tuple([_charge(state.account, amount) for state, amount in self._parts])
 
     @property
-    def limit_account(self) -> str | None:
-        """The spend limit that the cost will count against."""
-        return None if self._limit is None else self._limit.account.id
+    def limit_accounts(self) -> tuple[str | None, str | None]:
+        """The spend limits of key and user that the cost will count against; None: no limit."""
+        if not self._limits:
+            return NO_LIMITS
+        ids = {state.account.kind: state.account.id for state in self._limits}
+        return ids.get(KEY_LIMIT), ids.get(USER_LIMIT)
 
 
 class _Need:
@@ -143,13 +152,13 @@ class Funds:
     def try_hold(self, payment: Payment, wanted_nanos: int) -> Hold | None:
         """Hold all that is wanted, now; None when only `hold` can tell. Raises as `hold` does."""
         if wanted_nanos <= 0:
-            return Hold(payment, (), None, 0)
-        if len(payment.payers) == 1 and payment.limit is None:
+            return Hold(payment, (), (), 0)
+        if len(payment.payers) == 1 and not payment.limits:
             state = self._states.get(payment.payers[0].id)
             if state is not None and state.free >= wanted_nanos:
                 if state.reserve(wanted_nanos, self._clock()):
                     self._order_ahead(state, self._clock())
-                return Hold(payment, ((state, wanted_nanos),), None, wanted_nanos)
+                return Hold(payment, ((state, wanted_nanos),), (), wanted_nanos)
         try:
             return self._hold_parts(payment, wanted_nanos, wanted_nanos)
         except _Lack:
@@ -162,7 +171,7 @@ class Funds:
         leases do not cover it and the store is unavailable.
         """
         if wanted_nanos <= 0:
-            return Hold(payment, (), None, 0)
+            return Hold(payment, (), (), 0)
         recall_until = self._clock() + RECALL_WAIT_S
         give_up_at = recall_until + ORDER_WAIT_S
         while self._clock() < give_up_at:
@@ -194,10 +203,10 @@ class Funds:
         costs = self._costs(hold, cost_nanos)
         for state, amount in hold._parts:
             state.held -= amount
-        if hold._limit is not None:
-            hold._limit.held -= hold.amount_nanos
-            if hold._limit.spend(cost_nanos, now):
-                self._order_ahead(hold._limit, now)
+        for limit in hold._limits:
+            limit.held -= hold.amount_nanos
+            if limit.spend(cost_nanos, now):
+                self._order_ahead(limit, now)
         for state, amount in costs:
             if state.spend(amount, now):
                 self._order_ahead(state, now)
@@ -289,17 +298,17 @@ class Funds:
         parts, got = self._payers_parts(payment, wanted, least, now)
         if got < least:
             self._ask_others(payment, wanted - got, (got, least), now)
-        limit = None if payment.limit is None else self._state(payment.limit)
-        if limit is not None:
-            # Asked by those alone who have the payers' part, or two could each have one of them.
-            allowed = self._allowed(limit, got, least, now)
-            parts, got = _shortened(parts, allowed), allowed
-            if limit.reserve(got, now):
-                self._order_ahead(limit, now)
-        for state, amount in parts:
+        limits = tuple([self._state(account) for account in payment.limits])
+        for limit in limits:
+            # Asked by those alone who have the payers' part and the limit before, or two could each
+            # have one of them.
+            got = self._allowed(limit, got, least, now)
+        if limits:
+            parts = _shortened(parts, got)
+        for state, amount in (*parts, *((limit, got) for limit in limits)):
             if state.reserve(amount, now):
                 self._order_ahead(state, now)
-        return Hold(payment, parts, limit, got)
+        return Hold(payment, parts, limits, got)
 
     def _payers_parts(
         self, payment: Payment, wanted: int, least: int, now: float
@@ -333,7 +342,7 @@ class Funds:
         raise self._refusal(payment, got_of_least, now)
 
     def _allowed(self, limit: LeaseState, got: int, least: int, now: float) -> int:
-        """Return the part of a hold that the spend limit of the key allows."""
+        """Return the part of a hold that a spend limit allows."""
         free = max(0, limit.free)
         if free >= got:
             return got

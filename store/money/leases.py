@@ -16,7 +16,7 @@ import peewee
 
 from store.db import database
 from store.db.database import execute, executemany, in_snapshot, in_transaction, is_mysql, portions
-from store.money.accounts import LIMIT, SUBSCRIPTION, Account, owner_id
+from store.money.accounts import KEY_LIMIT, SUBSCRIPTION, USER_LIMIT, Account, owner_id
 from store.values.usage_record import WALLET
 
 AHEAD_SHARE = 4
@@ -39,7 +39,10 @@ _QUOTA = database.upsert_texts(
 _CREDIT = {
     SUBSCRIPTION: """SELECT p."quota" FROM "subscriptions" s JOIN "plans" p ON p."id" = s."plan_id"
       WHERE s."id" = ? AND s."disabled" = 0 AND p."disabled" = 0""",
-    LIMIT: 'SELECT "limit_nanos" FROM "api_keys" WHERE "id" = ? AND "limit_nanos" IS NOT NULL',
+    **{
+        kind: f'SELECT "limit_nanos" FROM "{table}" WHERE "id" = ? AND "limit_nanos" IS NOT NULL'
+        for kind, table in ((KEY_LIMIT, "api_keys"), (USER_LIMIT, "users"))
+    },
 }
 
 

@@ -152,7 +152,8 @@ def find_line(db: peewee.Database, line_id: str, own_id: str | None = None) -> L
 def lines_with_id(db: peewee.Database, own_id: str) -> list[Line]:
     """The lines with this idempotency id, or with it, a colon and more, the oldest first."""
     column, after = LedgerLine.idempotency_id, chr(ord(":") + 1)
-    query = LedgerLine.select(*_COLUMNS).where(column >= own_id, column < own_id + after)
+    longer = (column > f"{own_id}:") & (column < f"{own_id}{after}")
+    query = LedgerLine.select(*_COLUMNS).where((column == own_id) | longer)
     return [Line(*row) for row in select_rows(db, query.order_by(LedgerLine.at_ms, LedgerLine.id))]
 
 

@@ -29,8 +29,8 @@ class Use:
 
 
 def current_use(db: peewee.Database, windows: Mapping[str, str], at_ms: int) -> dict[str, Use]:
-    """The use of the window that a moment lies in, by the id of a subscription or key. `windows`:
-    for each of these ids the word of its window. Nothing spent yet is 0."""
+    """The use of the window that a moment lies in, by the id of a subscription, key or user.
+    `windows`: for each of these ids the word of its window. Nothing spent yet is 0."""
     accounts = {owner: quota_at(owner, window, at_ms) for owner, window in windows.items()}
     spent = _spent(db, [account_id for account_id, _ in accounts.values()])
     return {
@@ -50,9 +50,9 @@ def with_use_of_subscriptions(
     )
 
 
-def with_use_of_keys(db: peewee.Database, rows: Iterable[Mapping[str, Any]], at_ms: int) -> Shown:
-    """Keys with `spent` and `resets_at` of their spend limit; null without one."""
-    limited = [(key, key["limit_window"] if key["limit"] is not None else None) for key in rows]
+def with_use_of_limits(db: peewee.Database, rows: Iterable[Mapping[str, Any]], at_ms: int) -> Shown:
+    """Keys or users with `spent` and `resets_at` of their spend limit; null without one."""
+    limited = [(row, row["limit_window"] if row["limit"] is not None else None) for row in rows]
     return _with_use(db, limited, at_ms)
 
 

@@ -12,7 +12,7 @@ from store.db.tables.money import Plan, Subscription
 from store.db.tables.users import User
 from store.money.quota import current_use
 from store.values.pricing import format_money
-from store.values.usage_record import WALLET, rfc3339
+from store.values.usage_record import WALLET, rfc3339, rfc3339_or_none
 
 ACTIVE, USED_UP, EXPIRED, WAITING, DISABLED = "active", "used_up", "expired", "waiting", "disabled"
 
@@ -39,12 +39,23 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
+class SpendLimit:
+    """The spend limit of a user in the window that is open now; `resets_ms`: its end."""
+
+    limit_nanos: int
+    window: str
+    spent_nanos: int
+    resets_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Payers:
     """All subscriptions of a user, those that end first before, and `order`: what pays for calls
-    now, the first one first; names of plans, and WALLET."""
+    now, the first one first; names of plans, and WALLET. `limit` None: no spend limit."""
 
     spend_order: str
     subscriptions: Sequence[Held]
+    limit: SpendLimit | None = None
 
     @property
     def order(self) -> list[str]:
@@ -76,14 +87,19 @@ def payers_of(db: peewee.Database, user_id: str, at_ms: int) -> Payers:
     )
     rows = select_rows(db, query)
     uses = current_use(db, {row[0]: row[2] for row in rows}, at_ms)
-    user = first_row(db, User.select(User.spend_order).where(User.id == user_id))
+    own = User.select(User.spend_order, User.limit_nanos, User.limit_window)
+    user = first_row(db, own.where(User.id == user_id))
+    limit = None
+    if user is not None and user[1] is not None:
+        use = current_use(db, {user_id: user[2]}, at_ms)[user_id]
+        limit = SpendLimit(user[1], user[2], use.spent_nanos, use.resets_ms)
     held = []
     for sub_id, plan, window, quota, starts_ms, expires_ms, *off in rows:
         use = uses[sub_id]
         state = _state(off, (starts_ms, expires_ms, at_ms), use.spent_nanos >= quota)
         times = (starts_ms, expires_ms, use.resets_ms)
         held.append(Held(plan, window, quota, use.spent_nanos, *times, state))
-    return Payers(PLANS_FIRST if user is None else user[0], held)
+    return Payers(PLANS_FIRST if user is None else user[0], held, limit)
 
 
 def _state(off: Sequence[Any], times: tuple[int, int, int], used_up: bool) -> str:
@@ -97,6 +113,18 @@ def _state(off: Sequence[Any], times: tuple[int, int, int], used_up: bool) -> st
     return USED_UP if used_up else ACTIVE
 
 
+def limit_to_public(limit: SpendLimit | None) -> dict[str, Any] | None:
+    """A user's spend limit as JSON says it."""
+    if limit is None:
+        return None
+    return {
+        "limit": format_money(limit.limit_nanos),
+        "limit_window": limit.window,
+        "spent": format_money(limit.spent_nanos),
+        "resets_at": rfc3339_or_none(limit.resets_ms),
+    }
+
+
 def to_public(one: Held) -> dict[str, Any]:
     """A subscription as JSON says it."""
     return {
@@ -106,7 +134,7 @@ def to_public(one: Held) -> dict[str, Any]:
         "quota": format_money(one.quota_nanos),
         "spent": format_money(one.spent_nanos),
         "left": format_money(one.left_nanos),
-        "resets_at": None if one.resets_ms is None else rfc3339(one.resets_ms),
+        "resets_at": rfc3339_or_none(one.resets_ms),
         "starts_at": rfc3339(one.starts_ms),
         "expires_at": rfc3339(one.expires_ms),
     }

@@ -95,8 +95,8 @@ class CallFacts(msgspec.Struct, array_like=True, gc=False):
     """The facts of a call at its admission; None: unknown or absent.
 
     Built once for each call: its lines in the journal and its record share it. `prices` is
-    `Rate.text` of the plain rate; `limit_account`: the spend limit that the cost
-    counts against, which is no column.
+    `Rate.text` of the plain rate; `limit_account`, `user_limit_account`: the spend limits of key
+    and user that the cost counts against, which are no columns.
     """
 
     started_ms: int
@@ -116,6 +116,7 @@ class CallFacts(msgspec.Struct, array_like=True, gc=False):
     user_agent: str | None = None
     limit_account: str | None = None
     trace_id: str | None = None
+    user_limit_account: str | None = None
 
 
 class UsageRecord(msgspec.Struct, array_like=True, tag=CLOSE_TAG, gc=False):
@@ -154,7 +155,7 @@ class UsageRecord(msgspec.Struct, array_like=True, tag=CLOSE_TAG, gc=False):
         return self.receipt.rate or self.call.prices
 
 
-_NO_COLUMNS = ("limit_account", "stored", "more", "extras")
+_NO_COLUMNS = ("limit_account", "user_limit_account", "stored", "more", "extras")
 
 COLUMNS = (
     *("day", "recorded_ms", "billed_to", *MORE_TOKENS),

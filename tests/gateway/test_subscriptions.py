@@ -1,4 +1,4 @@
-"""Who pays for a call: plans, wallets and limits of keys, as records, wallets and commands show it.
+"""Who pays for a call: plans, wallets, limits of keys and users, as records and commands show it.
 
 Each test has people of its own. There is one worker, so that what is left to whom is known to the
 last digit; several workers are the matter of test_shared_wallet.
@@ -42,6 +42,7 @@ MESSAGES_OF_E19 = {
     "plan-week": LACKING.format("subscription quota", " until {week}"),
     "limit-day": LACKING.format("spend limit of this API key", " until {day}"),
     "limit-never": LACKING.format("spend limit of this API key", ""),
+    "user-limit-day": LACKING.format("spend limit of this user", " until {day}"),
     "no-plan": "No subscription of this user is in force.",
 }
 
@@ -54,6 +55,7 @@ def people():
     made += [
         coins.person("plan-week", "10", "plan_only", {"half": {"quota": "0.5", "window": "week"}}),
         *(coins.person(f"limit-{w}", "10", limit="0.5", limit_window=w) for w in ("day", "never")),
+        coins.person("user-limit-day", "10", user={"limit": "0.5", "limit_window": "day"}),
         coins.person("no-plan", "10", "plan_only"),
         coins.person("split", "10", plans={"split": {"quota": TINY}}),
         coins.person("nearly-empty", "0.0010"),
@@ -91,6 +93,8 @@ CHANGES = {
                            plan_of("raised", quota="2"),
                            plan=("raised", {"quota": "1"}), **PLAN_ONLY),
     "limit-set": Change([[coins.WALLET]], [[coins.WALLET], "E19"], key_of("limit-set", limit="1")),
+    "user-limit-set": Change([[coins.WALLET]], [[coins.WALLET], "E19"],
+                             {"user": [{"name": "user-limit-set", "limit": "1"}]}),
     # What was spent in windows of another kind does not count in the new ones.
     "limit-by-day": Change([[coins.WALLET], "E19"], [[coins.WALLET], "E19"],
                            key_of("limit-by-day", limit_window="day"), limit="1"),

@@ -7,14 +7,14 @@ from store.calls.booking import account_charges
 from store.catalog.keys import KeyEntry, Subscription
 from store.db.database import transaction
 from store.money import leases
-from store.money.accounts import Payment, payment_of
+from store.money.accounts import payment_of
 from store.money.funds import Funds
 from store.money.leases import Answer, Verdict
 from store.values.ids import HOUR_MS, new_ulid, now_ms
 from store.values.pricing import cost_nanos
 from store.values.usage_record import Charge
 from tests.support.prices import rate_of
-from tests.support.stores import insert, select
+from tests.support.stores import change, insert, select
 from tests.support.usage_records import BookedJournal, open_line, usage_record
 
 
@@ -26,13 +26,19 @@ def key_of(user_id, order="plan_first", **fields):
     return KeyEntry(**(known | open_to_all | dates | fields))
 
 
-def limited_payment(db, user_id, nanos, **fields):
-    """Return who pays for calls of a stored key whose spend limit has no window."""
-    key = key_of(user_id, limit_window="never", **fields)
-    row = dict.fromkeys(("name", "group_id", "prefix", "last_four"), "k")
+def limited_payment(db, user_id, key=None, user=None, **fields):
+    """Return who pays for calls of a stored key; it and its user have spend limits of so many nanos
+    without a window. None: no limit."""
+    for whose, nanos in (("", key), ("user_", user)):
+        if nanos is not None:
+            fields[f"{whose}limit_window"] = "never"
+    known = key_of(user_id, **fields)
+    row = dict.fromkeys(("group_id", "prefix", "last_four"), "k") | {"name": known.id}
     row |= {"models": "[]", "networks": "[]", "limit_window": "never", "created_ms": 0}
-    insert(db, "api_keys", id=key.id, user_id=user_id, limit_nanos=nanos, **row)
-    return payment_of(key, now_ms())
+    insert(db, "api_keys", id=known.id, user_id=user_id, limit_nanos=key, **row)
+    if user is not None:
+        change(db, 'UPDATE "users" SET "limit_nanos" = ? WHERE "id" = ?', user, user_id)
+    return payment_of(known, now_ms())
 
 
 def subscribe(db, user_id, quota, plan="gold", window="month"):
@@ -117,9 +123,10 @@ class Process:
         if wanted := leases.recalled(self.db, self.id):
             self.funds.recalled(wanted)
 
-    def end(self, hold, cost, payment: Payment, user_id, call_id=None):
+    def end(self, hold, cost, user_id, call_id=None):
         """The call is over: its record waits to be booked."""
         charges = self.funds.settle(hold, cost)
+        key_limit, user_limit = hold.limit_accounts
         record = usage_record(
             id=call_id or new_ulid(),
             started_ms=now_ms(),
@@ -127,7 +134,8 @@ class Process:
             key_id=user_id,
             cost_nanos=cost,
             charges=charges,
-            limit_account=payment.limit.id if payment.limit else None,
+            limit_account=key_limit,
+            user_limit_account=user_limit,
         )
         self.closed.append(record)
         return record

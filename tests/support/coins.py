@@ -28,10 +28,10 @@ def base(vendor):
     }
 
 
-def person(name, balance="0", order="plan_first", plans=None, **key):
+def person(name, balance="0", order="plan_first", plans=None, user=(), **key):
     """A user with a key, and a subscription for each of `plans`: {name: its fields}."""
     made = owners([name], balance, **key)
-    made["user"][0]["order"] = order
+    made["user"][0] |= {"order": order, **dict(user)}
     for plan, fields in (plans or {}).items():
         made = joined(made, subscription(name, plan, **fields))
     return made

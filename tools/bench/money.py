@@ -62,7 +62,7 @@ def _facts(key: KeyEntry, hold: Hold) -> CallFacts:
         multiplier_ppm=10**6,
         client_ip="127.0.0.1",
         user_agent="python-requests/2.32.3",
-        limit_account=hold.limit_account,
+        limit_account=hold.limit_accounts[0],
     )
 
 

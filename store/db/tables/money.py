@@ -52,7 +52,7 @@ Subscription.add_index(Subscription.plan_id, name="subscriptions_plan")
 
 
 class Quota(Row):
-    """Spending of one window of a subscription or of a key's spend limit; ends_ms None: never.
+    """Spending of one window of a subscription or of a spend limit; ends_ms None: never.
     `account` is `accounts.Account.id`."""
 
     account = CharField(MARK, primary_key=True)

@@ -55,6 +55,7 @@ def content():
         channel("last", models={"alone": "up"}),
     ]
     made["user"] += [{"name": "poor"}, {"name": "planned", "order": "plan_only"}]
+    made["user"] += [{"name": "capped", "balance": "5", "limit": "0.000001"}]
     made["plan"] = [{"name": "basic", "quota": "5", "window": "day"}]
     made["key"] = [
         key("laptop", secret=SECRET),
@@ -65,6 +66,7 @@ def content():
         key("tight", limit="0.000001", limit_window="day"),
         key("k", user="poor"),
         key("k", user="planned"),
+        key("k", user="capped"),
     ]
     return made
 
@@ -128,6 +130,7 @@ REASONS = [
     ({"name": "chats", "endpoint": "/v1/messages"}, "entry_point_not_allowed"),
     ({"name": "old"}, "api_key_expired"),
     ({"name": "tight"}, "subscription_quota_exceeded"),
+    ({"user": "capped", "name": "k"}, "subscription_quota_exceeded"),
     ({"user": "poor", "name": "k"}, "insufficient_quota"),
     ({"user": "planned", "name": "k"}, "subscription_quota_exceeded"),
     ({"endpoint": "/v1/chat/completion"}, "unknown_path"),

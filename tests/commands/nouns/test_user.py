@@ -50,6 +50,13 @@ def test_a_password_that_cannot_be_one_changes_nothing(installation, db):
     installation.refused("user", "password", "nobody", "--stdin", stdin=f"{NEW}\n")
 
 
+def test_a_spend_limit_is_shown_with_its_use(installation, db):
+    installation.ok("user", "set", "alice", "limit=2.50", "limit_window=month")
+    user = installation.json("user", "show", "alice")
+    assert [user[name] for name in ("limit", "limit_window", "spent")] == ["2.5", "month", "0"]
+    assert user["resets_at"].endswith("-01T00:00:00Z")
+
+
 def test_one_time_codes_are_switched_off(installation, db):
     user_id = people.check(db, "alice", OLD).id
     one_time.begin(db, CIPHER, user_id, pyotp.random_base32())

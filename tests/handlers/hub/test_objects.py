@@ -25,7 +25,7 @@ SCRIPT = "<script>alert(7)</script>"
     ("plural", "body", "changes", "path"),
     [
         ("groups", {"name": "coding", "multiplier": "2.5"}, {"multiplier": "3"}, "coding"),
-        ("users", {"name": "carol", "balance": "3"}, {"rpm": 60}, "carol"),
+        ("users", {"name": "carol", "balance": "3"}, {"rpm": 60, "limit": "5"}, "carol"),
         ("models", MODEL | {"name": "org/m:1"}, {"price": {"input": 0.1}}, "org%2Fm%3A1"),
         ("channels", CHANNEL, {"priority": 5, "models": {}}, "main"),
         ("plans", PLAN, {"quota": "30"}, "monthly"),
@@ -214,6 +214,7 @@ def submitted_by(page):
     ("plural", "body"),
     [
         ("users", {"name": "carol", "password": "a long password", "rpm": 5, "groups": []}),
+        ("users", {"name": "dora", "limit": "2.5", "limit_window": "week"}),
         ("groups", {"name": "one, two", "models": ["gpt-4.1"], "entries": ["messages"]}),
         ("models", {**MODEL, "name": "a/b", "context_tokens": 1000}),
         ("plans", {"name": "m", "quota": "20.5", "window": "week", "enabled": False}),

@@ -7,10 +7,14 @@ import re
 import pytest
 
 from store.db import audit
+from store.db.database import database_ms
 from store.hub import notices
 from store.money import codes, wallet
+from store.money.accounts import quota_at
 from store.values.ids import DAY_MS
+from store.values.usage_record import rfc3339
 from tests.handlers.hub.overview_world import SEALING, book, call, edit, text_of, user_id
+from tests.support.stores import insert
 
 pytestmark = pytest.mark.usefixtures("world")
 PLAN = (
@@ -141,6 +145,21 @@ def test_plans_have_their_window_and_who_pays_first_is_the_users_choice(alice, d
     assert alice.send("/wallet/order", [("order", "plan_only")], xsrf=False).status == 403
     [line, *_] = audit.entries(db, 10, audit.AuditFilter(kind="user", name="alice"))
     assert (line["actor"], line["after"]) == ("alice", {"order": "wallet_first"})
+
+
+def test_a_spend_limit_and_its_use_are_shown_to_user_and_administrator(alice, boss, db, tmp_path):
+    before = alice.get("/api/wallet").json
+    assert before["limit"] is None and "Spend limit" not in text_of(alice.get("/wallet"))
+    edit(db, tmp_path, '[[user]]\nname = "alice"\nlimit = "5"\nlimit_window = "day"\n')
+    account, ends_ms = quota_at(user_id(db, "alice"), "day", database_ms(db))
+    insert(db, "quotas", account=account, spent=12 * 10**8, ends_ms=ends_ms)
+    use = {"limit": "5", "limit_window": "day", "spent": "1.2", "resets_at": rfc3339(ends_ms)}
+    assert alice.get("/api/wallet").json["limit"] == use
+    del use["resets_at"]  # with milliseconds here, without them there, as those of keys and plans
+    shown = boss.get("/api/admin/users/alice").json
+    assert {name: shown[name] for name in use} == use
+    for page in (alice.get("/wallet"), boss.get("/admin/users/alice")):
+        assert "Spend limit, day: 1.2000 of 5.00 USD" in text_of(page)
 
 
 def test_scripts_change_the_users_own_choices(alice):

@@ -7,7 +7,7 @@ from handlers.hub.web.formats import failure_reason
 from handlers.relay import faults
 from handlers.relay.routing.plan import LeftOut
 from store.calls.journal_files import JournalFull
-from store.money.accounts import LIMIT, SUBSCRIPTION, Account
+from store.money.accounts import KEY_LIMIT, SUBSCRIPTION, USER_LIMIT, Account
 from store.money.funds import QuotaUsed, WalletEmpty
 from store.values.errors import StoreUnavailable
 from store.values.pricing import format_money
@@ -34,10 +34,13 @@ DAY_MS = 1_790_000_000_000
         "The wallet balance does not cover this call: 0.001 USD is left, and it needs at least"
         " 0.0043125 USD. Add balance in the API Hub.",
     ),
-    (
-        QuotaUsed(Account("a", LIMIT, "k", "limit"), 500_000_000, 10**9),
-        "The spend limit of this API key does not cover this call: 0.5 USD is left, and it"
-        " needs at least 1 USD.",
+    *(
+        (
+            QuotaUsed(Account("a", kind, "k", kind), 500_000_000, 10**9),
+            f"The spend limit of {whose} does not cover this call: 0.5 USD is left, and it"
+            " needs at least 1 USD.",
+        )
+        for kind, whose in ((KEY_LIMIT, "this API key"), (USER_LIMIT, "this user"))
     ),
     (
         QuotaUsed(Account("a", SUBSCRIPTION, "u", "pro", DAY_MS), 500_000_000, 10**9),

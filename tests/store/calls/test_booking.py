@@ -86,9 +86,10 @@ def test_nobody_pays_for_a_removed_user(database, users, book):
 
 def test_other_payers_do_not_touch_the_wallet(database, users, book):
     split = (Charge("subscription:gold", 60, "S:month:20260101"), Charge("wallet", 40))
-    book([charged(users["alice"], 100, charges=split, limit_account="K:never:0")], 0, 1)
+    limits = {"limit_account": "K:never:0", "user_limit_account": "U:day:20260101"}
+    book([charged(users["alice"], 100, charges=split, **limits)], 0, 1)
     spent = pairs(database, "quotas", "account", "spent")
-    assert spent == {"S:month:20260101": 60, "K:never:0": 100}
+    assert spent == {"S:month:20260101": 60, **dict.fromkeys(limits.values(), 100)}
     assert balances(database)[users["alice"]] == -40
 
 

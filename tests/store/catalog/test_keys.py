@@ -120,12 +120,19 @@ def test_a_secret_opens_one_key_only(database, key, pepper):
             transaction(database, lambda p=peppers: keys.add_secret(database, key[0], ALICE, p))
 
 
-def test_a_limit_has_a_window(editor, look, key):
+@pytest.mark.parametrize(
+    ("kind", "names", "field"),
+    [
+        ("key", ("alice/laptop", "bob/desk"), "limit_window"),
+        ("user", ("alice", "bob"), "user_limit_window"),
+    ],
+)
+def test_a_limit_has_a_window(editor, look, key, kind, names, field):
     for edits, window in (({}, None), ({"limit_window": "month"}, None), ({"limit": "5"}, "month")):
-        editor.change("key", "alice/laptop", edits)
-        assert look(ALICE).limit_window == window
-    editor.change("key", "bob/desk", {"limit": "0"})
-    assert look(key[1]).limit_window == "never"
+        editor.change(kind, names[0], edits)
+        assert getattr(look(ALICE), field) == window
+    editor.change(kind, names[1], {"limit": "0"})
+    assert getattr(look(key[1]), field) == "never"
 
 
 @pytest.mark.databases("sqlite", "mariadb")

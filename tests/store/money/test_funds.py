@@ -79,7 +79,7 @@ async def test_more_is_ordered_before_it_runs_short(process, alice):
         hold = process.funds.try_hold(alice.payment, 300)
         assert hold is not None
         await settled()
-        process.end(hold, 300, alice.payment, alice.id)
+        process.end(hold, 300, alice.id)
         process.funds._clock.now += 1  # one order ahead in a quarter of a second
         await settled()
     assert len(process.served) < 30
@@ -172,8 +172,8 @@ async def test_what_exceeds_the_hold_is_paid_by_who_has_free_money(db, process, 
 
 async def test_lease_and_unwritten_charges_change_together(process, alice):
     hold = await process.hold(alice.payment, 1000)
-    process.end(hold, 100, alice.payment, alice.id)
-    process.end(await process.hold(alice.payment, 1000), 30, alice.payment, alice.id)
+    process.end(hold, 100, alice.id)
+    process.end(await process.hold(alice.payment, 1000), 30, alice.id)
     free, lease = process.free(alice.id), process.lease(alice.id)
     process.book(1)
     assert (process.free(alice.id), process.lease(alice.id)) == (free, lease - 100)
@@ -209,7 +209,7 @@ async def test_a_payer_that_cannot_be_asked_does_not_stop_the_next(process, alic
     assert hold.parts == (Charge("wallet", 10),)
     limit = Account("K:day:20260101", "limit", "K", "limit")
     with pytest.raises(StoreUnavailable):
-        await process.hold(Payment(alice.payment.payers, limit), 10, 10)
+        await process.hold(Payment(alice.payment.payers, (limit,)), 10, 10)
 
 
 async def test_many_first_holds_share_few_orders(process, alice):
@@ -279,7 +279,7 @@ async def test_idle_leases_go_back_and_busy_ones_do_not(process, alice, bob, clo
         process.funds.sweep()
         await settled()
     assert process.funds.held() == {alice.id: 10}
-    process.end(open_hold, 4, alice.payment, alice.id)
+    process.end(open_hold, 4, alice.id)
     clock.now += LEASE_IDLE_S + 1
     process.funds.sweep()
     await settled()
@@ -293,50 +293,58 @@ async def test_idle_leases_go_back_and_busy_ones_do_not(process, alice, bob, clo
     assert show(process.db, "alice").balance_nanos == 99_996
 
 
-async def test_changes_make_quotas_be_asked_again(db, process, alice):
-    payment = limited_payment(db, alice.id, 1000)
+LIMITS = [{"key": 1000}, {"user": 1000}]
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+async def test_changes_make_quotas_be_asked_again(db, process, alice, limits):
+    payment = limited_payment(db, alice.id, **limits)
+    limit = payment.limits[-1]
     await process.spend(payment, 100)
-    assert process.lease(payment.limit.id) > 0
+    assert process.lease(limit.id) > 0
     process.funds.reconsider({"somebody else"})
     await settled()
-    assert process.lease(payment.limit.id) > 0
-    process.funds.reconsider({payment.limit.ref})
+    assert process.lease(limit.id) > 0
+    process.funds.reconsider({limit.ref})
     await settled()
-    assert process.lease(payment.limit.id) == 0
+    assert process.lease(limit.id) == 0
     assert process.lease(alice.id) > 0
     await process.spend(payment, 100)
     process.funds.reconsider(None)
     await settled()
-    assert process.lease(payment.limit.id) == 0
+    assert process.lease(limit.id) == 0
 
 
-async def test_what_was_ordered_before_a_change_goes_back_as_well(db, process, alice):
-    payment = limited_payment(db, alice.id, 1000)
+@pytest.mark.parametrize("limits", LIMITS)
+async def test_what_was_ordered_before_a_change_goes_back_as_well(db, process, alice, limits):
+    payment = limited_payment(db, alice.id, **limits)
+    limit = payment.limits[-1]
     await process.hold(Payment(payment.payers), 100, 100)
     process.store = "slow"
     waiting = asyncio.ensure_future(process.hold(payment, 100))
     await settled()
-    process.funds.reconsider({payment.limit.ref})
+    process.funds.reconsider({limit.ref})
     process.store = "up"
     process.serve()
     assert (await waiting).amount_nanos == 100
-    assert lease_rows(db)[payment.limit.id, process.id] == process.lease(payment.limit.id)
-    assert [order.give > 0 for order in process.served if order.account == payment.limit] == [
+    assert lease_rows(db)[limit.id, process.id] == process.lease(limit.id)
+    assert [order.give > 0 for order in process.served if order.account == limit] == [
         *(False, True, False)
     ]
 
 
 async def test_a_hold_takes_over_another_of_the_same_payment(db, process, alice):
     """In the order of the payers, whoever came in first; settled once, for both."""
-    payment = limited_payment(db, alice.id, 900)
+    payment = limited_payment(db, alice.id, key=900, user=900)
     first = await process.hold(payment, 300)
     extra = await process.hold(payment, 500)
     assert not first.raised
     first.add(extra)
     assert (first.amount_nanos, first.raised, extra.settled) == (800, True, True)
     assert first.parts == (Charge("wallet", 800),)
-    assert process.funds.held() == {alice.id: 800, payment.limit.id: 800}
+    accounts = (alice.id, *(limit.id for limit in payment.limits))
+    assert process.funds.held() == dict.fromkeys(accounts, 800)
     assert process.funds.settle(first, 700) == (Charge("wallet", 700),)
-    assert process.funds.held() == {alice.id: 0, payment.limit.id: 0}
+    assert process.funds.held() == dict.fromkeys(accounts, 0)
     with pytest.raises(RuntimeError):
         process.funds.settle(extra, 0)

@@ -90,7 +90,7 @@ def test_a_living_or_unknown_node_is_not_released(database, lender):
 def test_a_node_that_comes_back_is_booked_without_its_lease(database, lender, alice, payment):
     silent_for(database, NODE_ALIVE_MS + 1000)
 
-    lender.end(asyncio.run(lender.hold(payment, 100)), 80, payment, alice)
+    lender.end(asyncio.run(lender.hold(payment, 100)), 80, alice)
     release_node(database, "web-1")
     lender.book()
     assert lender.lease(alice) == 0

@@ -114,7 +114,7 @@ async def test_a_plans_last_coins_are_split_with_the_wallet(db, alice):
     hold = await process.hold(payment, 150)
     window = payment.payers[0].id
     assert hold.parts == (Charge("subscription:gold", 100, window), Charge("wallet", 50))
-    record = process.end(hold, 130, payment, alice)
+    record = process.end(hold, 130, alice)
     assert record.charges == (Charge("subscription:gold", 100, window), Charge("wallet", 30))
     process.book()
     assert spent(db) == {window: 100}
@@ -123,20 +123,27 @@ async def test_a_plans_last_coins_are_split_with_the_wallet(db, alice):
     assert lease_rows(db) == {} and verify(db) == []
 
 
-async def test_a_limit_counts_what_others_pay(db, alice):
+@pytest.mark.parametrize(
+    ("limits", "smaller"),
+    [
+        *(({"key": 300}, 0), ({"user": 300}, 0), ({"key": 300, "user": 300}, 0)),
+        *(({"key": 300, "user": 500}, 0), ({"key": 500, "user": 300}, 1)),
+    ],
+)
+async def test_a_limit_counts_what_others_pay(db, alice, limits, smaller):
     process = Process(db)
-    payment = limited_payment(db, alice, 300)
+    payment = limited_payment(db, alice, **limits)
     hold = await process.hold(payment, 200)
-    process.end(hold, 180, payment, alice)
+    process.end(hold, 180, alice)
     # 120 are left of the limit, though the wallet has more.
     hold = await process.hold(payment, 200, 100)
     assert hold.amount_nanos == 120
-    process.end(hold, 115, payment, alice)
+    process.end(hold, 115, alice)
     with pytest.raises(QuotaUsed) as refused:
         await process.hold(payment, 200, 100)
-    assert refused.value.account == payment.limit
+    assert refused.value.account == payment.limits[smaller]
     process.book()
-    assert spent(db) == {payment.limit.id: 295}
+    assert spent(db) == dict.fromkeys((limit.id for limit in payment.limits), 295)
     assert show(db, "alice").balance_nanos == 1000 - 295
     process.end_process()
     assert lease_rows(db) == {} and verify(db) == []
@@ -206,7 +213,7 @@ async def test_money_that_runs_in_calls_is_not_recalled(db, alice, monkeypatch):
     waiting = asyncio.ensure_future(poor.hold(payment, 400))
     with pytest.raises(WalletEmpty):
         await answered(waiting, rich)
-    rich.end(hold, 700, payment, alice)
+    rich.end(hold, 700, alice)
     rich.book()
     assert (await poor.hold(payment, 300)).amount_nanos == 300
 
@@ -229,7 +236,7 @@ async def test_a_debit_has_back_what_is_not_held(db, alice):
     assert show(db, "alice").leased_nanos >= 900
     taking = in_thread(db, lambda: debit(db, "alice", Movement(700, "back to the bank")))
     assert (await answered(taking, process)).balance_after_nanos == 300
-    process.end(hold, 300, payment, alice)
+    process.end(hold, 300, alice)
     process.end_process()
     assert show(db, "alice").balance_nanos == 0 and verify(db) == []
 
@@ -271,7 +278,7 @@ async def shared_by_all(payment, user_id, callers, cost):
         except (WalletEmpty, QuotaUsed):
             return False
         await asyncio.sleep(random.random() / 50)
-        process.end(hold, cost, payment, user_id)
+        process.end(hold, cost, user_id)
         return True
 
     processes = set(callers)
@@ -284,13 +291,12 @@ async def shared_by_all(payment, user_id, callers, cost):
 
 
 @pytest.mark.parametrize("count", [2, 3])
-@pytest.mark.parametrize("limited", [False, True])
+@pytest.mark.parametrize("limits", [{}, {"key": 2000}, {"user": 2000}, {"key": 2000, "user": 2000}])
 async def test_the_last_coins_of_two_payers_are_shared_exactly(
-    db, alice, two_payers, count, limited
+    db, alice, two_payers, count, limits
 ):
     """Money for 25 calls of 80: two or more need what is left of plan and wallet."""
-    limit = limited_payment(db, alice, 2000).limit if limited else None
-    payment = Payment(two_payers.payers, limit)
+    payment = Payment(two_payers.payers, limited_payment(db, alice, **limits).limits)
     callers = [Process(db) for _ in range(count)] * (60 // count)
     assert await shared_by_all(payment, alice, callers, 80) == 25
     assert lease_rows(db) == {} and verify(db) == []
@@ -344,7 +350,7 @@ async def test_coins_of_two_payers_do_not_go_round_between_two_that_wait(
     assert sorted(call.done() for call in calls) == [False, True], "none, or one too many"
     place = [call.done() for call in calls].index(True)
     assert [part.amount_nanos for part in calls[place].result().parts] == [1000, 1000]
-    processes[place].end(calls[place].result(), 2000, two_payers, alice)
+    processes[place].end(calls[place].result(), 2000, alice)
     processes[place].book()
     await in_step(processes, calls, 1000)
     with pytest.raises(WalletEmpty):
@@ -355,16 +361,17 @@ async def test_coins_of_two_payers_do_not_go_round_between_two_that_wait(
 
 
 @pytest.mark.parametrize("payers", [1, 2])
+@pytest.mark.parametrize("limits", [{"key": 1000}, {"user": 1000}, {"key": 1000, "user": 1000}])
 async def test_a_limits_last_coins_do_not_go_round_with_its_payers(
-    db, alice, two_payers, payers, monkeypatch
+    db, alice, two_payers, payers, limits, monkeypatch
 ):
     monkeypatch.setattr(funds_module, "RECALL_WAIT_S", 60)  # nobody gives up on a busy machine
-    limited = limited_payment(db, alice, 1000)
-    payment = Payment(two_payers.payers[-payers:], limited.limit)
-    # The plan's coins are with the one, too, when it pays.
-    processes = [await hoarding(db, payment.payers[-1]), await hoarding(db, payment.limit)]
-    if payers == 2:
-        processes.append(await hoarding(db, payment.payers[0]))
+    limited = limited_payment(db, alice, **limits)
+    payment = Payment(two_payers.payers[-payers:], limited.limits)
+    # All coins of each account are with a process of its own.
+    processes = [
+        await hoarding(db, account) for account in (*payment.payers[::-1], *payment.limits)
+    ]
     calls = [asyncio.ensure_future(p.hold(payment, 1000)) for p in processes]
     await in_step(processes, calls, 20)
     assert [call.done() for call in calls].count(True) == 1, "none, or one too many"
@@ -385,12 +392,46 @@ async def test_what_no_payer_has_alone_is_recalled_from_all(db, alice, two_payer
 
 async def test_the_limit_is_named_when_it_is_what_runs_in_calls(db, alice, monkeypatch):
     monkeypatch.setattr(funds_module, "RECALL_WAIT_S", 0.1)
-    payment = limited_payment(db, alice, 600)
+    payment = limited_payment(db, alice, key=600)
     busy, poor = Process(db), Process(db)
     await busy.hold(payment, 500)
     with pytest.raises(QuotaUsed) as refused:
         await poor.hold(payment, 300)
-    assert refused.value.account == payment.limit
+    assert refused.value.account == payment.limits[0]
+
+
+@pytest.mark.parametrize(("of_key", "of_user"), [(400, 700), (700, 400), (500, 500)])
+async def test_keys_of_a_user_spend_no_more_than_the_smaller_of_both_limits(
+    db, alice, of_key, of_user
+):
+    """Two processes, a key with a limit of its own and one without; the wallet has more."""
+    limited = limited_payment(db, alice, key=of_key, user=of_user)
+    other = Payment(limited.payers, limited.limits[1:])
+    own, of_all = limited.limits
+
+    async def call(process, payment):
+        total = 0
+        for _ in range(12):
+            with contextlib.suppress(QuotaUsed):
+                hold = await process.hold(payment, 30, 1)
+                await asyncio.sleep(random.random() / 100)
+                process.end(hold, hold.amount_nanos, alice)
+                total += hold.amount_nanos
+        return total
+
+    async def all_call(payment):
+        return sum(await asyncio.gather(*(call(p, payment) for p in processes for _ in range(3))))
+
+    processes = [Process(db), Process(db)]
+    working = asyncio.ensure_future(looked_after(processes))
+    assert await all_call(limited) == min(of_key, of_user)
+    assert await all_call(other) == of_user - min(of_key, of_user)
+    working.cancel()
+    for process in processes:
+        process.end_process()
+    assert spent(db) == {own.id: min(of_key, of_user), of_all.id: of_user}
+    assert show(db, "alice").balance_nanos == 1000 - of_user
+    assert lease_rows(db) == {} and verify(db) == []
 
 
 class World:
@@ -420,7 +461,7 @@ class World:
             if process not in self.processes:
                 continue  # it died with this call: nothing was delivered, nothing is charged
             cost = rng.randrange(hold.amount_nanos + 1)
-            process.end(hold, cost, payment, user_id)
+            process.end(hold, cost, user_id)
             self.cost += cost
             self.done += 1
 
@@ -462,7 +503,10 @@ async def test_random_histories_never_lose_or_double_money(db, alice, seed, monk
     payers = [key_of(alice, **own), key_of(alice, "wallet_first", **own)]
     payers += [key_of(bob), key_of(alice, "wallet_only")]
     payments = [(key.user_id, payment_of(key, now_ms())) for key in payers]
-    payments.append((alice, limited_payment(db, alice, 3_000, **own)))
+    payments += [(alice, limited_payment(db, alice, key=3_000, **own))]
+    payments += [(bob, limited_payment(db, bob, key=3_000, user=4_000))]
+    ((of_alice,), of_bob) = (payment.limits for _, payment in payments[-2:])
+    limits = dict(zip((of_alice, *of_bob), (3_000, 3_000, 4_000), strict=True))
     world = World(db, seed, payments)
     disturbing = asyncio.ensure_future(world.disturb())
     await asyncio.gather(*(world.caller() for _ in range(12)))
@@ -475,7 +519,7 @@ async def test_random_histories_never_lose_or_double_money(db, alice, seed, monk
     assert lease_rows(db) == {} and verify(db) == []
     quotas = spent(db)
     of_plan = sum(amount for account, amount in quotas.items() if account.startswith("S-"))
-    of_limit = sum(quotas.values()) - of_plan
-    assert of_plan <= 5_000 and of_limit <= 3_000
+    assert of_plan <= 5_000
+    assert all(quotas.get(limit.id, 0) <= most for limit, most in limits.items())
     left = show(db, "alice").balance_nanos + show(db, "bob").balance_nanos
     assert left == 31_000 - (world.cost - of_plan)

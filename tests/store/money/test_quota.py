@@ -4,7 +4,7 @@ import pytest
 
 from store.admin.export import list_objects, show
 from store.db import database as database_module
-from store.money.quota import Use, current_use, with_use_of_keys, with_use_of_subscriptions
+from store.money.quota import Use, current_use, with_use_of_limits, with_use_of_subscriptions
 from tests.support.stores import insert
 
 pytestmark = pytest.mark.databases("sqlite")
@@ -60,17 +60,18 @@ def test_subscriptions_go_by_the_window_of_their_plan(database, editor, applied)
     assert (shown["spent"], shown["resets_at"]) == (None, None)
 
 
-def test_keys_go_by_their_limit(database, editor, applied):
-    editor.change("key", "alice/laptop", {"limit": "5"})
-    found = list_objects(database, "key")
+@pytest.mark.parametrize(("kind", "name"), [("key", "alice/laptop"), ("user", "alice")])
+def test_keys_and_users_go_by_their_limit(database, editor, applied, kind, name):
+    editor.change(kind, name, {"limit": "5"})
+    found = list_objects(database, kind)
     spend(database, f"{found[0]['id']}:never:0", 7)
     spend(database, f"{found[1]['id']}:never:0", 9)
     use = [
         {"spent": "0.000000007", "resets_at": None},
         {"spent": None, "resets_at": None},  # it has no limit
     ]
-    shown = with_use_of_keys(database, found, AT_MS)
+    shown = with_use_of_limits(database, found, AT_MS)
     assert shown == [{**key, **more} for key, more in zip(found, use, strict=True)]
-    editor.change("key", "alice/laptop", {"limit_window": "day"})
-    [shown] = with_use_of_keys(database, [show(database, "key", "alice/laptop")], AT_MS)
+    editor.change(kind, name, {"limit_window": "day"})
+    [shown] = with_use_of_limits(database, [show(database, kind, name)], AT_MS)
     assert (shown["spent"], shown["resets_at"]) == ("0", "2026-11-19T00:00:00Z")
