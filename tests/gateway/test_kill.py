@@ -1,6 +1,7 @@
 """SIGKILL at any moment: what an upstream has seen is recorded once, and the books are right."""
 
 import contextlib
+import json
 import os
 import random
 import signal
@@ -13,6 +14,7 @@ import pytest
 from commands.process.child import CLOSE_LOOKS, SILENT_LOOKS
 from tests.support.client import Closed, Connection, exchange, wait_until
 from tests.support.dialects import ALL, CHAT, ask, credentials, path_of
+from tests.support.documents import CREDIT
 from tests.support.journal import marked
 from tests.support.load import (
     LOST,
@@ -22,6 +24,7 @@ from tests.support.load import (
     check_books,
     first_answer_s,
     gateway_before,
+    left_by,
     names_in,
 )
 from tests.support.upstream import ScriptedUpstream
@@ -36,12 +39,14 @@ STORES = ["sqlite", pytest.param("mariadb", marks=pytest.mark.long)]
 
 @pytest.fixture
 def node(request, tmp_path):
-    """(gateway, vendor with a log file): two workers, on each kind of store."""
+    """(gateway, vendor with a log file): two workers, on each kind of store; calls count against a
+    limit of their user."""
     settings = {"server.workers": 2}
     if request.param == "mariadb":
         settings["store.url"] = request.getfixturevalue("mariadb").fresh_url()
     with ScriptedUpstream(log_file=tmp_path / "vendor.log") as vendor:
         gateway = gateway_before(vendor, tmp_path / "node", settings)
+        gateway.apply({"user": [{"name": "owner", "limit": CREDIT}]})
         try:
             gateway.start()
             yield gateway, tmp_path / "vendor.log"
@@ -73,6 +78,8 @@ def test_every_call_is_recorded_once_however_often_all_processes_are_killed(node
     assert any(Decimal(r["cost"]) > 0 for r in lost) and any(r["cost"] == "0" for r in lost)
     assert gateway.stop() == 0
     gateway.run("books", "verify")
+    spent = json.loads(gateway.run("user", "show", "owner", "--json"))["spent"]
+    assert Decimal(spent) == Decimal(CREDIT) - left_by(gateway.usage())
     print(f"{cycles} kills, {len(seen)} calls at the vendor, {len(records)} records, {outcomes}")
     print(f"first answer after a start: {max(first_answers):.2f} s at most")
     assert max(first_answers) <= FIRST_ANSWER_WITHIN_S
