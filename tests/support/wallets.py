@@ -69,9 +69,9 @@ def cost_of(record):
     """What a record must cost, by its own counts, prices and multiplier."""
     if record["usage_source"] == "none":
         return Decimal(0)
-    prices = record["prices"]
-    tokens = sum(record[count] * Decimal(prices[name]) for name, count in COUNTS.items())
-    exact = (tokens / 10**6 + Decimal(prices["call"])) * Decimal(record["multiplier"])
+    prices, counts = record["prices"], COUNTS.items()
+    tokens = sum(record[count] * Decimal(prices[name]) for name, count in counts if record[count])
+    exact = (tokens / 10**6 + Decimal(prices.get("call", 0))) * Decimal(record["multiplier"])
     return exact.quantize(NANO, ROUND_CEILING)
 
 
