@@ -67,6 +67,10 @@ class Bridge(Protocol):
         of what the vendor keeps; ``stored``: it keeps the answer itself, with its items."""
         ...  # pragma: no cover
 
+    def note_tier(self, word: str) -> None:
+        """Note the tier of service in the answer's head, which one in its body goes before."""
+        ...  # pragma: no cover
+
     def feed(self, chunk: bytes) -> bytes:
         """Read a piece of the upstream's stream; return the bytes of its next EVENTS_AT_ONCE
         events. While ``busy`` the piece must be empty."""
@@ -95,6 +99,9 @@ class TapBridge:
         self._tap = tap
         self._left: list[bytes] = []  # events that were fed and are not read yet
         self.aligned = self.busy = self.ended = False
+
+    def note_tier(self, word: str) -> None:
+        self._tap.head_tier = word
 
     accepted = property(attrgetter("_tap.accepted"))
     finished = property(attrgetter("_tap.finished"))

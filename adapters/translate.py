@@ -37,7 +37,7 @@ from adapters.json.jsonio import Spans, loads_or_none
 from adapters.json.structure import Steps, at_once, has_more_values
 from adapters.large_answers import LARGE_BYTES, read_large
 from adapters.restore import Restorer
-from store.values.usage import Usage
+from store.values.usage import NOT_REPORTED, Usage
 
 MAX_ANSWER_VALUES = 2_000_000  # of one that is decoded, which cannot be interrupted
 MAX_DROPPED = 32  # fields that are listed for the client and in the record
@@ -253,7 +253,10 @@ class Translation:
             choices.append((yield from restorer.choice(choice)))
         usage = answer.usage or Usage(self._context.input_tokens, answer.output_units)
         encode = self._translator.from_client.encode_answer
-        encoded = yield from encode(tuple(choices), usage, self._context)
+        context = self._context
+        if answer.served is not NOT_REPORTED:
+            context = replace(context, served=answer.served)
+        encoded = yield from encode(tuple(choices), usage, context)
         return replace(answer, body=encoded)
 
     def open_bridge(
@@ -420,6 +423,8 @@ class TranslatedBridge(TapBridge):
         if not self._encoder.started:
             sent.append(self._encoder.begin())
         self._write(self._decoder.end(), sent)
+        if (served := self._tap.served) is not NOT_REPORTED:
+            self._encoder.note_served(served)
         for finish in self._finishes.values() or (Finished("stop"),):
             sent.append(self._encoder.write(finish))
         usage = self._tap.usage

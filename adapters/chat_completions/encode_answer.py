@@ -33,7 +33,7 @@ from adapters.ir.answer import (
 from adapters.ir.parts import Citation, Reasoning, Refusal, Text, ToolCall
 from adapters.json.jsonio import dumps, dumps_text
 from adapters.json.structure import VALUES_AT_ONCE, Steps
-from store.values.usage import Usage
+from store.values.usage import Served, Usage
 
 ID_PREFIX = "chatcmpl-"
 
@@ -66,8 +66,13 @@ def encode_answer(
             "model": context.model,
             "choices": encoded,
             "usage": encode_usage(usage),
+            **_tier(context),
         }
     )
+
+
+def _tier(context: AnswerContext) -> dict[str, str]:
+    return {"service_tier": context.tier} if context.tier else {}
 
 
 def encode_count(tokens: int) -> bytes:
@@ -82,24 +87,29 @@ def model_failed() -> Fault:
 
 def encode_usage(usage: Usage) -> dict[str, Any]:
     """Encode the usage object: prompt and completion include cached and reasoning tokens."""
-    written = usage.written
-    prompt = usage.input_tokens + usage.cache_read_tokens + written
-    completion = usage.output_tokens + usage.reasoning_tokens
+    more = dict(usage.more)
+    cached_audio = more.get("cache_read_audio", 0)
+    prompt = {
+        "cached_tokens": usage.cache_read_tokens + cached_audio,
+        "cache_write_tokens": usage.written,
+        "audio_tokens": more.get("input_audio", 0) + cached_audio,
+    }
+    completion = {
+        "reasoning_tokens": usage.reasoning_tokens,
+        "audio_tokens": more.get("output_audio", 0),
+        "accepted_prediction_tokens": 0,
+        "rejected_prediction_tokens": 0,
+    }
+    if "input_image" in more:
+        prompt["image_tokens"] = more["input_image"]
+    if "output_image" in more:
+        completion["image_tokens"] = more["output_image"]
     return {
-        "prompt_tokens": prompt,
-        "completion_tokens": completion,
-        "total_tokens": prompt + completion,
-        "prompt_tokens_details": {
-            "cached_tokens": usage.cache_read_tokens,
-            "cache_write_tokens": written,
-            "audio_tokens": 0,
-        },
-        "completion_tokens_details": {
-            "reasoning_tokens": usage.reasoning_tokens,
-            "audio_tokens": 0,
-            "accepted_prediction_tokens": 0,
-            "rejected_prediction_tokens": 0,
-        },
+        "prompt_tokens": usage.inputs,
+        "completion_tokens": usage.outputs,
+        "total_tokens": usage.inputs + usage.outputs,
+        "prompt_tokens_details": prompt,
+        "completion_tokens_details": completion,
     }
 
 
@@ -260,23 +270,33 @@ class _Slot:
     cited: list[Citation] = field(default_factory=list)
 
 
+def _head_of(context: AnswerContext) -> bytes:
+    """Return the beginning of a frame, up to its choices."""
+    head = {
+        "id": ID_PREFIX + context.id,
+        "object": "chat.completion.chunk",
+        "created": context.created_s,
+        "model": context.model,
+        **_tier(context),
+    }
+    return b"data: " + dumps(head)[:-1] + b',"choices":['
+
+
 class ChatEncoder(StreamEncoder):
     """Encoder of one stream: the role, deltas, a finish for each choice, usage, [DONE]."""
 
     def __init__(self, context: AnswerContext) -> None:
         super().__init__(context)
-        head = {
-            "id": ID_PREFIX + context.id,
-            "object": "chat.completion.chunk",
-            "created": context.created_s,
-            "model": context.model,
-        }
-        self._head = b"data: " + dumps(head)[:-1] + b',"choices":['
+        self._head = _head_of(context)
         self._tail = b'],"usage":null}\n\n' if context.include_usage else b"]}\n\n"
         self._rest = b'},"logprobs":null,"finish_reason":null}' + self._tail
         self._choices: list[_StreamedChoice] = []
         self._slots: dict[int, _Slot] = {}
         self._last: _Slot | None = None  # the slot of the last frame's text
+
+    def note_served(self, served: Served) -> None:
+        super().note_served(served)
+        self._head = _head_of(self.context)
 
     def begin(self) -> bytes:
         """See ``StreamEncoder``: the role of the first choice."""

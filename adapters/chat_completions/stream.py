@@ -8,12 +8,14 @@ from typing import Any
 
 from adapters.chat_completions.client import encode_stream_fault
 from adapters.chat_completions.upstream import read_usage, weight_of_message
+from adapters.family.counts import served_of
 from adapters.family.estimate import ASCII_WEIGHT, output_weight
 from adapters.family.tap import TemplateTap
 from adapters.faults import Condition, Fault
+from adapters.framing.event_template import EventTemplate
 from adapters.json.jsonio import DECODE_ERRORS, Struct, decoder, dumps
 from adapters.upstream_errors.read import read_embedded_error
-from store.values.usage import Usage
+from store.values.usage import Served, Usage
 
 
 class _Function(Struct, gc=False):
@@ -47,6 +49,7 @@ class _Chunk(Struct, gc=False):
     usage: Any = None
     error: Any = None
     x_groq: Any = None
+    service_tier: Any = None
 
 
 _decode = decoder(_Chunk)
@@ -64,6 +67,7 @@ class ChatTap(TemplateTap):
         "_new_head",
         "_old_head",
         "_settled",
+        "_tier",
         "reported",
         "usage",
     )
@@ -76,8 +80,13 @@ class ChatTap(TemplateTap):
         self._settled = False  # the first event with choices, and so the id, was read in full
         self._last_choice = 0
         self._finished_choices: set[int] = set()
+        self._tier: object = None  # of the last event that has one
         self.usage: Usage | None = None
         self.reported: object | None = None
+
+    @property
+    def served(self) -> Served:
+        return served_of(self._tier)
 
     @property
     def whole(self) -> bool:
@@ -120,6 +129,8 @@ class ChatTap(TemplateTap):
         delta = choice.delta
         if choice.finish_reason or choice.index or delta is None or choice.usage is not None:
             return False
+        if chunk.service_tier is not None and chunk.service_tier != self._tier:
+            return False
         if not (delta.reasoning is delta.refusal is delta.function_call is delta.audio is None):
             return False
         if delta.content:
@@ -147,6 +158,10 @@ class ChatTap(TemplateTap):
         # The event of the prompt's filter results, which some send before all others, has id "".
         if not self.upstream_id and isinstance(chunk.get("id"), str):
             self.upstream_id = chunk["id"] or None
+        tier = chunk.get("service_tier")
+        if tier is not None and tier != self._tier:
+            self._tier = tier
+            self._template = EventTemplate()  # events of the tier before are not like these
         usage = chunk.get("usage")
         choices = chunk.get("choices")
         self._settled = self._settled or bool(choices)

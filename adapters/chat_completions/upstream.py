@@ -4,15 +4,16 @@
 counts of ``adapters.ir`` are disjoint.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from adapters.family import Operation, Peek, Vendor
+from adapters.family.counts import NO_USES, Tokens, extras_of, fields_in, kinds_of, served_of
 from adapters.family.estimate import output_weight
 from adapters.family.reading import optional_object
-from adapters.family.reply import AnswerReader, ReplyFields, embedded_fault
+from adapters.family.reply import AnswerReader, Reply, embedded_fault
 from adapters.json.jsonio import DECODE_ERRORS, Raw, Span, Spans, Struct, decoder, dumps, replace
-from store.values.usage import Usage, token_count
+from store.values.usage import MAX_TOKENS, Usage, token_count
 
 _WITH_USAGE = b'"stream_options":{"include_usage":true}'
 
@@ -42,21 +43,26 @@ class _Answer(Struct):
     error: Any = None
     choices: list[Raw] | None = None
     usage: Any = None
+    service_tier: Any = None
 
 
 _decode_answer = decoder(_Answer)
 
 
-def _fields(body: bytes) -> ReplyFields | None:
+def _fields(body: bytes) -> Reply | None:
     reply = _decode_answer(body)
-    return (reply.id, reply.usage, [*reply.choices]) if reply.choices else None
+    if not reply.choices:
+        return None
+    usage, served = read_usage(reply.usage), served_of(reply.service_tier)
+    return Reply(reply.id, reply.usage, [*reply.choices], usage, served)
 
 
-def _odd_fields(answer: Any) -> ReplyFields:
+def _odd_fields(answer: Any) -> Reply:
     choices = answer.get("choices") if isinstance(answer, dict) else None
     if not isinstance(choices, list) or not choices:
         raise embedded_fault(answer)
-    return answer.get("id"), answer.get("usage"), choices
+    usage, served = answer.get("usage"), served_of(answer.get("service_tier"))
+    return Reply(answer.get("id"), usage, choices, read_usage(usage), served)
 
 
 def _weight_of_choice(choice: dict[str, Any]) -> int:
@@ -114,25 +120,31 @@ def read_usage(usage: object) -> Usage | None:
     completion = token_count(usage.get("completion_tokens"))
     if prompt is None or completion is None:
         return None
-    written = reasoning = 0
-    details = usage.get("prompt_tokens_details")
-    cached = token_count(details.get("cached_tokens")) if isinstance(details, dict) else None
-    cached = min(_cached_elsewhere(usage) if cached is None else cached, prompt)
-    if isinstance(details, dict):
-        written = min(token_count(details.get("cache_write_tokens")) or 0, prompt - cached)
-    details = usage.get("completion_tokens_details")
-    if isinstance(details, dict):
-        reasoning = token_count(details.get("reasoning_tokens")) or 0
+    inputs = fields_in(usage, "prompt_tokens_details")
+    outputs = fields_in(usage, "completion_tokens_details")
+    cached = token_count(inputs.get("cached_tokens"))
+    reasoning = token_count(outputs.get("reasoning_tokens")) or 0
     if reasoning and usage.get("total_tokens") == prompt + completion + reasoning:
-        completion += reasoning  # xAI counts reasoning beside the completion, and its total says so
-    reasoning = min(reasoning, completion)
-    return Usage(
-        input_tokens=prompt - cached - written,
-        output_tokens=completion - reasoning,
-        cache_read_tokens=cached,
-        cache_write_tokens=written,
-        reasoning_tokens=reasoning,
+        # xAI counts reasoning beside the completion, and its total says so
+        completion = min(completion + reasoning, MAX_TOKENS)
+    tokens = Tokens(
+        prompt,
+        completion,
+        cached=_cached_elsewhere(usage) if cached is None else cached,
+        written=token_count(inputs.get("cache_write_tokens")) or 0,
+        reasoning=reasoning,
+        input_kinds=kinds_of(inputs),
+        output_kinds=kinds_of(outputs),
     )
+    return tokens.usage(_uses(usage), extras_of(usage))
+
+
+def _uses(usage: dict[str, Any]) -> Mapping[str, int]:
+    """Return the web searches of Perplexity, and the sources that xAI bills."""
+    searches = token_count(usage.get("num_search_queries"))
+    if searches is None:
+        searches = token_count(usage.get("num_sources_used"))
+    return {"web_search": searches} if searches else NO_USES
 
 
 def _cached_elsewhere(usage: dict[str, Any]) -> int:
@@ -144,7 +156,7 @@ def _cached_elsewhere(usage: dict[str, Any]) -> int:
 
 
 # A whole answer (see ``family.UpstreamSide``).
-read_answer = AnswerReader(_fields, _odd_fields, read_usage, _weight_of_choice).read
+read_answer = AnswerReader(_fields, _odd_fields, _weight_of_choice).read
 _SPOKEN = b'"audio":'
 
 

@@ -162,6 +162,7 @@ class UpstreamSide:
     # vendor stores the answer itself); those of a stream are reported by its tap
     issued_ids: Callable[[bytes, bool], list[str]] = no_issued_ids
     models_query: str = ""  # asks for as many of them as a page may have
+    tier_header: str = ""  # a field of the answer's head with the tier; one in the body goes before
     # some vendors do not count reasoning towards the bound that a client sets
     reasoning_beyond_bound: bool = False
 

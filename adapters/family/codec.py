@@ -16,9 +16,9 @@ from adapters.family.verdicts import Verdict
 from adapters.faults import Condition, Fault, wrong_value
 from adapters.ir.answer import Choice, Closed, Delta, Event, Opened, SlotKind
 from adapters.ir.request import Feature, Request, Tool
-from adapters.json.jsonio import Spans, Struct
+from adapters.json.jsonio import Spans, Struct, replace_fields
 from adapters.json.structure import Steps, T
-from store.values.usage import Usage
+from store.values.usage import NOT_REPORTED, Served, Usage
 
 # The feature that a field of a request asks for; "": one that all families have.
 Asking = Feature | Literal[""]
@@ -99,6 +99,12 @@ class AnswerContext(Struct, frozen=True):
     include_usage: bool
     framing: Literal["sse", "json_array"] = "sse"
     function_call: bool = False  # see ``Request``
+    served: Served = NOT_REPORTED  # as the upstream reports it; of a stream known at its end
+
+    @property
+    def tier(self) -> str:
+        """The tier in the words of all families but messages; empty when none was reported."""
+        return "priority" if self.served.speed == "fast" else self.served.tier
 
 
 class StreamDecoder(ABC):
@@ -142,6 +148,10 @@ class StreamEncoder(ABC):
     def __init__(self, context: AnswerContext) -> None:
         self.context = context
         self.started = False  # the reader is inside an answer: ``begin`` was sent
+
+    def note_served(self, served: Served) -> None:
+        """Take the conditions that the upstream has reported, before the last frames."""
+        self.context = replace_fields(self.context, served=served)
 
     @abstractmethod
     def begin(self) -> bytes:

@@ -11,12 +11,28 @@ from typing import Any
 from adapters.family import Operation, UpstreamAnswer
 from adapters.family.estimate import tokens_of_weight
 from adapters.faults import Condition, Fault
-from adapters.json.jsonio import DECODE_ERRORS, Raw, dumps, loads_loose, locate, replace
+from adapters.json.jsonio import (
+    DECODE_ERRORS,
+    Raw,
+    Struct,
+    dumps,
+    loads_loose,
+    locate,
+    replace,
+)
 from adapters.upstream_errors.read import read_embedded_error
-from store.values.usage import Usage, token_count
+from store.values.usage import NOT_REPORTED, Served, Usage, token_count
 
-# id, usage and the items of the output; an item is a Raw, or decoded when the body was odd
-ReplyFields = tuple[object, object | None, list[Any]]
+
+class Reply(Struct, gc=False):
+    """The fields of a whole answer. ``items``: of the output, each a Raw, or decoded when the body
+    was odd; ``reported``: the vendor's usage, ``usage`` the counts in it, None without any."""
+
+    id: object
+    reported: object | None
+    items: list[Any]
+    usage: Usage | None
+    served: Served = NOT_REPORTED
 
 
 def embedded_fault(error: object) -> Fault:
@@ -40,9 +56,8 @@ class AnswerReader:
     ``odd_fields`` has them of the loosely decoded body, or raises the Fault that it reports.
     """
 
-    fields: Callable[[bytes], ReplyFields | None]
-    odd_fields: Callable[[Any], ReplyFields]
-    read_usage: Callable[[object], Usage | None]
+    fields: Callable[[bytes], Reply | None]
+    odd_fields: Callable[[Any], Reply]
     weight_of_item: Callable[[dict[str, Any]], int]
     rename: Callable[[bytes, str, str], bytes] = rename_model
     counted: str = ""  # the field of a count's answer
@@ -61,18 +76,18 @@ class AnswerReader:
         try:
             if not body.isascii():
                 body.decode()  # the decoder does not check what it skips
-            fields = self.fields(body)
+            reply = self.fields(body)
         except DECODE_ERRORS:
-            fields = None
-        upstream_id, usage, items = fields or self.odd_fields(loads_answer(body))
+            reply = None
+        if reply is None:
+            reply = self.odd_fields(loads_answer(body))
         units = 0
-        counts = self.read_usage(usage)
-        if counts is None:
-            units = tokens_of_weight(weight_of_items(items, self.weight_of_item))
+        if reply.usage is None:
+            units = tokens_of_weight(weight_of_items(reply.items, self.weight_of_item))
         if public != upstream_model:
             body = self.rename(body, public, upstream_model)
-        named = upstream_id if isinstance(upstream_id, str) else None
-        return UpstreamAnswer(body, counts, usage, named, units)
+        named = reply.id if isinstance(reply.id, str) else None
+        return UpstreamAnswer(body, reply.usage, reply.reported, named, units, reply.served)
 
     def _read_count(self, body: bytes) -> UpstreamAnswer:
         answer = loads_answer(body)

@@ -12,7 +12,7 @@ from adapters.faults import Condition, Fault
 from adapters.framing.event_template import EventTemplate
 from adapters.framing.sse import event_fields, place_in_event
 from adapters.json.jsonio import Span, dumps, loads_or_none, locate
-from store.values.usage import NOT_REPORTED, Usage
+from store.values.usage import Served, Usage
 
 
 class Tap(ABC):
@@ -32,8 +32,8 @@ class Tap(ABC):
         "ended",
         "fault",
         "finished",
+        "head_tier",
         "on_issued",
-        "served",
         "started",
         "stored",
         "upstream_id",
@@ -50,7 +50,7 @@ class Tap(ABC):
         # the vendor's error event, or an unreadable one; it was not passed on
         self.fault: Fault | None = None
         self.upstream_id: str | None = None
-        self.served = NOT_REPORTED  # the conditions that the vendor has reported so far
+        self.head_tier: str | None = None  # the tier in the answer's head (see ``UpstreamSide``)
         # called with the ids of stored things that an event issues, besides the answer's own
         self.on_issued: Callable[[list[str]], None] | None = None
         self.stored = False  # the vendor keeps the answer itself
@@ -64,6 +64,11 @@ class Tap(ABC):
     @abstractmethod
     def reported(self) -> object | None:
         """Usage as the vendor reported it."""
+
+    @property
+    @abstractmethod
+    def served(self) -> Served:
+        """The conditions that the vendor has reported so far."""
 
     @property
     def whole(self) -> bool:

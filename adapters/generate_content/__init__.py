@@ -33,7 +33,13 @@ from adapters.generate_content.encode_answer import ChunkEncoder, encode_answer,
 from adapters.generate_content.encode_request import encode_request
 from adapters.generate_content.parts import MARK, without_foreign, without_reasoning
 from adapters.generate_content.stream import TAPS
-from adapters.generate_content.upstream import edit_request, path, read_answer, read_models
+from adapters.generate_content.upstream import (
+    TIER_HEADER,
+    edit_request,
+    path,
+    read_answer,
+    read_models,
+)
 
 FAMILY = Family(
     "generate_content",
@@ -61,6 +67,7 @@ FAMILY = Family(
         ),
         read_models=read_models,
         models_query=f"?pageSize={MAX_PAGE}",
+        tier_header=TIER_HEADER,
     ),
 )
 

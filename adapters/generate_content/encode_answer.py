@@ -41,6 +41,7 @@ _REASONS: dict[Finish, str] = {
     "context_full": "MAX_TOKENS",
     "error": "OTHER",
 }
+_MODALITIES = ("IMAGE", "VIDEO", "AUDIO")
 _CUT: tuple[Finish, ...] = ("length", "context_full")
 
 
@@ -53,7 +54,7 @@ def encode_answer(
         candidates.append((yield from _whole_candidate(choice, index)))
     return dumps({
         "candidates": candidates,
-        "usageMetadata": usage_fields(usage),
+        "usageMetadata": usage_fields(usage, context.tier),
         **base_fields(context),
     })  # fmt: skip
 
@@ -68,17 +69,42 @@ def base_fields(context: AnswerContext) -> dict[str, Any]:
     return {"modelVersion": context.model, "responseId": context.id}
 
 
-def usage_fields(usage: Usage) -> dict[str, int]:
+def usage_fields(usage: Usage, tier: str) -> dict[str, Any]:
     """Return ``usageMetadata``: the prompt includes the cache, the output no thoughts."""
-    prompt = usage.input_tokens + usage.cache_read_tokens
-    prompt += usage.written
-    fields = {"promptTokenCount": prompt, "candidatesTokenCount": usage.output_tokens}
-    fields["totalTokenCount"] = prompt + usage.output_tokens + usage.reasoning_tokens
-    if usage.cache_read_tokens:
-        fields["cachedContentTokenCount"] = usage.cache_read_tokens
+    fields: dict[str, Any] = {
+        "promptTokenCount": usage.inputs,
+        "candidatesTokenCount": usage.outputs - usage.reasoning_tokens,
+        "totalTokenCount": usage.inputs + usage.outputs,
+    }
+    if cached := usage.cache_read_tokens + usage.more_of("cache_read"):
+        fields["cachedContentTokenCount"] = cached
     if usage.reasoning_tokens:
         fields["thoughtsTokenCount"] = usage.reasoning_tokens
+    if usage.more:
+        fields |= _details(usage)
+    if tier:
+        fields["serviceTier"] = "standard" if tier == "default" else tier
     return fields
+
+
+def _details(usage: Usage) -> dict[str, Any]:
+    """Return the tokens by modality, of each count that has others than text."""
+    more = dict(usage.more)
+    cached = {"AUDIO": more.get("cache_read_audio", 0)}
+    prompt = {kind: more.get(f"input_{kind.lower()}", 0) for kind in _MODALITIES}
+    prompt["AUDIO"] += cached["AUDIO"]
+    output = {kind: more.get(f"output_{kind.lower()}", 0) for kind in _MODALITIES}
+    text = usage.inputs - sum(prompt.values()), usage.output_tokens, usage.cache_read_tokens
+    names = ("promptTokensDetails", "candidatesTokensDetails", "cacheTokensDetails")
+    return {
+        name: [
+            {"modality": kind, "tokenCount": tokens}
+            for kind, tokens in {"TEXT": texts, **counts}.items()
+            if tokens
+        ]
+        for name, texts, counts in zip(names, text, (prompt, output, cached), strict=True)
+        if any(counts.values())
+    }
 
 
 def finish_fields(finish: Finish, detail: str) -> dict[str, str]:
@@ -274,7 +300,7 @@ class ChunkEncoder(StreamEncoder):
             ]
         }
         if usage is not None:
-            chunk["usageMetadata"] = usage_fields(usage)
+            chunk["usageMetadata"] = usage_fields(usage, self.context.tier)
         self._ended = True
         last = self._frame(dumps(chunk | base_fields(self.context)))
         return last + b"]" if self._array else last

@@ -7,11 +7,19 @@ finish reasons; an array ends with its bracket.
 
 from typing import Any
 
+from adapters.family.counts import served_of
 from adapters.family.estimate import output_weight
 from adapters.family.tap import Tap
 from adapters.faults import Fault
 from adapters.generate_content.client import encode_stream_fault
-from adapters.generate_content.upstream import MODEL_FIELD, read_usage, renamed, weight_of_candidate
+from adapters.generate_content.upstream import (
+    MODEL_FIELD,
+    Grounding,
+    read_served,
+    read_usage,
+    renamed,
+    weight_of_candidate,
+)
 from adapters.json.jsonio import (
     DECODE_ERRORS,
     Raw,
@@ -23,7 +31,7 @@ from adapters.json.jsonio import (
     locate,
 )
 from adapters.upstream_errors.read import read_embedded_error
-from store.values.usage import Usage
+from store.values.usage import NOT_REPORTED, Served, Usage
 
 
 class _Part(Struct, gc=False):
@@ -39,6 +47,7 @@ class _Candidate(Struct, gc=False):
     content: _Content
     index: int | None = 0
     finishReason: Any = None
+    groundingMetadata: Any = None
 
 
 class _Chunk(Struct, gc=False):
@@ -115,6 +124,7 @@ class _ChunkTap(Tap):
     __slots__ = (
         "_blocked",
         "_done",
+        "_grounding",
         "_new_tail",
         "_old_tail",
         "_open",
@@ -131,6 +141,7 @@ class _ChunkTap(Tap):
         self._done: set[int] = set()
         self._blocked = False
         self._usage = _MergedUsage()
+        self._grounding = Grounding()
 
     @property
     def reported(self) -> object | None:
@@ -140,7 +151,12 @@ class _ChunkTap(Tap):
     @property
     def usage(self) -> Usage | None:
         """The usage reported so far."""
-        return read_usage(self._usage.read())
+        return read_usage(self._usage.read(), self._grounding.uses)
+
+    @property
+    def served(self) -> Served:
+        served = read_served(self._usage.read())
+        return served_of(self.head_tier) if served is NOT_REPORTED else served
 
     def _read_plain(self, data: bytes) -> bool:
         """Count the text of a chunk that goes on with one candidate; false for any other."""
@@ -152,6 +168,8 @@ class _ChunkTap(Tap):
             return False
         candidate = chunk.candidates[0]
         if candidate.finishReason is not None or candidate.index not in self._open:
+            return False
+        if candidate.groundingMetadata is not None:
             return False
         weight = 0
         for part in candidate.content.parts or ():
@@ -200,6 +218,8 @@ class _ChunkTap(Tap):
         index = candidate.get("index")
         if not isinstance(index, int):
             index = 0
+        if "groundingMetadata" in candidate:
+            self._grounding.note(index, candidate["groundingMetadata"])
         if candidate.get("finishReason"):
             self._open.discard(index)
             self._done.add(index)

@@ -5,14 +5,25 @@
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from adapters.family import Operation, Peek, Vendor
+from adapters.family.counts import (
+    KINDS,
+    MAX_USES,
+    NO_KINDS,
+    NO_USES,
+    Kinds,
+    Tokens,
+    served_of,
+)
 from adapters.family.estimate import output_weight
 from adapters.family.reply import (
     AnswerReader,
-    ReplyFields,
+    Reply,
+    dicts,
     embedded_fault,
     list_names,
     list_page,
@@ -31,8 +42,11 @@ from adapters.json.jsonio import (
     locate,
     replace,
 )
-from store.values.usage import MAX_TOKENS, Usage, token_count
+from store.values.usage import MAX_TOKENS, NOT_REPORTED, Served, Usage, token_count
 
+TIER_HEADER = "x-gemini-service-tier"
+_ON_DEMAND = "ON_DEMAND"  # how the traffic types of Vertex begin
+_GROUNDING = b'"groundingMetadata"'
 _TUNED_MODELS = "tunedModels/"
 
 _PATH_NAME = re.compile(r"(?!/)(?!.*//)(?!.*\.\.)[A-Za-z0-9._:/@=-]{1,128}(?<!/)")
@@ -105,6 +119,18 @@ class _Reply(Struct):
 _decode_reply = decoder(_Reply)
 
 
+class _Candidate(Struct):
+    index: Any = None
+    groundingMetadata: Any = None
+
+
+class _GroundedReply(Struct):
+    candidates: list[_Candidate]
+
+
+_decode_grounded = decoder(_GroundedReply)
+
+
 def _rename(body: bytes, public: str, upstream_model: str) -> bytes:
     place = locate(body, MODEL_FIELD)
     if place is None:
@@ -126,19 +152,30 @@ def renamed(value: bytes, public: str, upstream_model: str) -> bytes | None:
     return dumps(MODELS + public if version.startswith(MODELS) else public)
 
 
-def _fields(body: bytes) -> ReplyFields | None:
+def _fields(body: bytes) -> Reply | None:
     reply = _decode_reply(body)
     if reply.error is not None or not reply.candidates:
         return None
-    return reply.responseId, reply.usageMetadata, [*reply.candidates]
+    grounding = Grounding()
+    if _GROUNDING in body:
+        for candidate in _decode_grounded(body).candidates:
+            grounding.note(candidate.index, candidate.groundingMetadata)
+    return _reply(reply.responseId, reply.usageMetadata, [*reply.candidates], grounding)
 
 
-def _odd_fields(answer: Any) -> ReplyFields:
+def _odd_fields(answer: Any) -> Reply:
     if not isinstance(answer, dict) or answer.get("error") or not _is_answer(answer):
         raise embedded_fault(answer)
-    candidates = answer.get("candidates")
+    candidates, grounding = answer.get("candidates"), Grounding()
     listed = candidates if isinstance(candidates, list) else []
-    return answer.get("responseId"), answer.get("usageMetadata"), listed
+    for candidate in dicts(listed):
+        grounding.note(candidate.get("index"), candidate.get("groundingMetadata"))
+    return _reply(answer.get("responseId"), answer.get("usageMetadata"), listed, grounding)
+
+
+def _reply(answer_id: object, usage: Any, candidates: list[Any], grounding: "Grounding") -> Reply:
+    counts = read_usage(usage, grounding.uses)
+    return Reply(answer_id, usage, candidates, counts, read_served(usage))
 
 
 def _is_answer(answer: dict[str, Any]) -> bool:
@@ -173,11 +210,41 @@ def _texts(part: dict[str, Any]) -> Iterator[str]:
                 continue
 
 
-def read_usage(usage: object) -> Usage | None:
+class Grounding:
+    """The uses of Google's tools in the candidates of an answer. Chunks of a stream may repeat the
+    queries of earlier ones, or go on with others."""
+
+    __slots__ = ("_maps", "_queries")
+
+    def __init__(self) -> None:
+        self._queries: Counter[tuple[int, str]] = Counter()  # by candidate
+        self._maps = False
+
+    def note(self, index: object, metadata: object) -> None:
+        """Note the ``groundingMetadata`` of a candidate."""
+        if not isinstance(metadata, dict):
+            return
+        queries = metadata.get("webSearchQueries")
+        if isinstance(queries, list) and len(self._queries) < MAX_USES:
+            place = index if isinstance(index, int) else 0
+            words = (query for query in queries[:MAX_USES] if isinstance(query, str) and query)
+            self._queries |= Counter((place, word) for word in words)
+        chunks = dicts(metadata.get("groundingChunks"))
+        self._maps = self._maps or any(chunk.get("maps") for chunk in chunks)
+
+    @property
+    def uses(self) -> Mapping[str, int]:
+        """The uses by meter."""
+        if not self._queries and not self._maps:
+            return NO_USES
+        return {"web_search": self._queries.total(), "maps": int(self._maps)}
+
+
+def read_usage(usage: object, uses: Mapping[str, int] = NO_USES) -> Usage | None:
     """Return the counts of a usage object; None when prompt or output cannot be read.
 
     Output that is not reported is what the total leaves for it. Details that are missing or cannot
-    be meant count as 0, and cache reads are never more than the prompt.
+    be meant count as 0, and a part is never larger than its whole.
     """
     if not isinstance(usage, dict):
         return None
@@ -190,16 +257,38 @@ def read_usage(usage: object) -> Usage | None:
         return None
     if output is None:
         output = max((total or 0) - prompt - tools - thoughts, 0)
-    cached = min(token_count(usage.get("cachedContentTokenCount")) or 0, prompt)
-    return Usage(
-        input_tokens=min(prompt - cached + tools, MAX_TOKENS),
-        output_tokens=output,
-        cache_read_tokens=cached,
-        reasoning_tokens=thoughts,
+    tokens = Tokens(
+        min(prompt + tools, MAX_TOKENS),
+        min(output + thoughts, MAX_TOKENS),
+        cached=min(token_count(usage.get("cachedContentTokenCount")) or 0, prompt),
+        reasoning=thoughts,
+        input_kinds=_kinds(usage, ("promptTokensDetails", "toolUsePromptTokensDetails")),
+        cached_kinds=_kinds(usage, ("cacheTokensDetails",)),
+        output_kinds=_kinds(usage, ("candidatesTokensDetails",)),
     )
+    return tokens.usage(uses)
+
+
+def _kinds(usage: dict[str, Any], names: Iterable[str]) -> Kinds:
+    """Return the tokens by kind in lists of details; documents, and all that is new, are text."""
+    kinds: dict[str, int] = {}
+    for name in names:
+        for entry in dicts(usage.get(name)) if name in usage else ():
+            kind, tokens = entry.get("modality"), token_count(entry.get("tokenCount"))
+            if isinstance(kind, str) and kind.lower() in KINDS and tokens:
+                kinds[kind.lower()] = kinds.get(kind.lower(), 0) + tokens
+    return kinds or NO_KINDS
+
+
+def read_served(usage: object) -> Served:
+    """Return the tier in a usage object, as the Gemini API or Vertex reports it."""
+    if not isinstance(usage, dict):
+        return NOT_REPORTED
+    tier, traffic = usage.get("serviceTier"), usage.get("trafficType")
+    if tier is None and isinstance(traffic, str) and traffic.startswith(_ON_DEMAND):
+        tier = traffic.removeprefix(_ON_DEMAND).removeprefix("_") or "default"
+    return served_of(tier)
 
 
 # A whole answer (see ``family.UpstreamSide``); a blocked prompt is one without candidates.
-read_answer = AnswerReader(
-    _fields, _odd_fields, read_usage, weight_of_candidate, _rename, "totalTokens"
-).read
+read_answer = AnswerReader(_fields, _odd_fields, weight_of_candidate, _rename, "totalTokens").read

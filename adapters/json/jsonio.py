@@ -16,6 +16,7 @@ from json.encoder import encode_basestring_ascii
 from typing import Any, NoReturn, TypeVar
 
 import msgspec
+import msgspec.structs
 import ujson
 from msgspec import Raw as Raw
 from msgspec import Struct as Struct
@@ -24,6 +25,8 @@ from adapters.faults import Condition, Fault, doubled_field
 from adapters.json.structure import Steps, end_of_piece, has_more_values
 
 T = TypeVar("T")
+
+replace_fields = msgspec.structs.replace
 
 MAX_TOP_LEVEL_FIELDS = 1000  # two million one-byte fields would cost 400 MB and a second
 MAX_NAME_CHARS = 128  # of a field's name in a message

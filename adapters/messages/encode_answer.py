@@ -52,7 +52,7 @@ def encode_answer(
         raise Fault(Condition.UPSTREAM_FAILED)
     finished = Finished(choice.finish, 0, choice.stop_sequence, choice.detail)
     message = message_head(context) | {"content": content} | stop_fields(finished)
-    return dumps(message | {"usage": usage_fields(usage)})
+    return dumps(message | {"usage": usage_fields(usage, context.served.tier)})
 
 
 def encode_count(tokens: int) -> bytes:
@@ -83,17 +83,17 @@ def stop_fields(finished: Finished) -> dict[str, Any]:
     return fields
 
 
-def usage_fields(usage: Usage) -> dict[str, Any]:
-    """Return all counts: input without the cache, output with thinking."""
+def usage_fields(usage: Usage, tier: str = "") -> dict[str, Any]:
+    """Return all counts: input without the cache, output with thinking; the tier's other name."""
     short, long = usage.cache_write_tokens, usage.cache_write_1h_tokens
     return {
-        "input_tokens": usage.input_tokens,
+        "input_tokens": usage.input_tokens + usage.more_of("input"),
         "cache_creation_input_tokens": short + long,
-        "cache_read_input_tokens": usage.cache_read_tokens,
+        "cache_read_input_tokens": usage.cache_read_tokens + usage.more_of("cache_read"),
         "cache_creation": {"ephemeral_5m_input_tokens": short, "ephemeral_1h_input_tokens": long},
-        "output_tokens": usage.output_tokens + usage.reasoning_tokens,
+        "output_tokens": usage.outputs,
         "output_tokens_details": {"thinking_tokens": usage.reasoning_tokens},
-        "service_tier": "standard",
+        "service_tier": "standard" if tier in ("", "default") else tier,
     }
 
 
@@ -189,7 +189,8 @@ class MessagesEncoder(StreamEncoder):
     def end(self, usage: Usage | None) -> bytes:
         """Return ``message_delta`` and ``message_stop``."""
         sent = b"".join([self._of_slot(Closed(slot)) for slot in list(self._slots)])
-        counts = usage_fields(usage or Usage(self.context.input_tokens))
+        context = self.context
+        counts = usage_fields(usage or Usage(context.input_tokens), context.served.tier)
         fields = {"delta": stop_fields(self._finished), "usage": counts}
         return sent + _event("message_delta", fields) + _STOP
 

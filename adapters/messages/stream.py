@@ -10,9 +10,9 @@ from adapters.family.tap import TemplateTap
 from adapters.faults import Condition, Fault
 from adapters.json.jsonio import DECODE_ERRORS, Struct, decoder
 from adapters.messages.client import encode_stream_fault
-from adapters.messages.upstream import read_usage
+from adapters.messages.upstream import has_container, read_served, read_usage
 from adapters.upstream_errors.read import read_embedded_error
-from store.values.usage import Usage
+from store.values.usage import Served, Usage
 
 
 class _Delta(Struct, gc=False):
@@ -38,11 +38,12 @@ class MessagesTap(TemplateTap):
     """The tap of one messages stream; of its events the first alone has the model's name."""
 
     model_path = ("message", "model")
-    __slots__ = ("_reported",)
+    __slots__ = ("_container", "_reported")
 
     def __init__(self, public: str, upstream_model: str) -> None:
         super().__init__(public, upstream_model)
         self._reported: dict[str, Any] = {}
+        self._container = False  # the answer has run code in one
 
     @property
     def reported(self) -> object | None:
@@ -53,7 +54,11 @@ class MessagesTap(TemplateTap):
     def usage(self) -> Usage | None:
         """The usage reported so far. Until message_delta came its output is that of message_start,
         which knows the first token or two: of a broken stream ``output_units`` says more."""
-        return read_usage(self._reported)
+        return read_usage(self._reported, container=self._container)
+
+    @property
+    def served(self) -> Served:
+        return read_served(self._reported)
 
     def feed(self, event: bytes) -> bytes | None:
         """Read one event; return what to send of it."""
@@ -134,6 +139,7 @@ class MessagesTap(TemplateTap):
     def _hand_out_container(self, holder: dict[str, Any]) -> None:
         container = holder.get("container")
         if isinstance(container, dict):
+            self._container = self._container or has_container(container)
             self._hand_out(container.get("id"))
 
     def _merge(self, usage: object) -> None:

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from adapters.family import Operation, Peek, Vendor
+from adapters.family.counts import extras_of, fields_in, served_of
 from adapters.family.estimate import output_weight
 from adapters.family.headers import base_lines, is_safe, rename_model
-from adapters.family.reply import AnswerReader, ReplyFields, embedded_fault
+from adapters.family.reply import AnswerReader, Reply, dicts, embedded_fault, text_field
 from adapters.json.jsonio import (
     DECODE_ERRORS,
     Raw,
@@ -23,9 +24,26 @@ from adapters.json.jsonio import (
     element_spans,
     inner_level,
     replace,
+    replace_fields,
 )
-from store.values.usage import Usage, token_count
+from store.values.usage import (
+    NOT_REPORTED,
+    OtherUsage,
+    Served,
+    Usage,
+    more_counts,
+    token_count,
+)
 
+MAX_OTHERS = 16  # models inside a call that are told apart
+NO_USAGE = Usage()
+# Iterations that are read, each with the feature by which another model is in it; "": none is.
+_FEATURES = {
+    "message": "fallbacks",
+    "fallback_message": "fallbacks",
+    "advisor_message": "advisor",
+    "compaction": "",
+}
 KNOWN_VERSIONS = ("2023-06-01", "2026-10-21")  # oldest first
 _VERSION_OF_NO_HEADER = KNOWN_VERSIONS[0]
 
@@ -78,21 +96,27 @@ class _Reply(Struct):
     content: list[Raw]
     id: Any = None
     usage: Any = None
+    container: Any = None
 
 
 _decode_reply = decoder(_Reply)
 
 
-def _fields(body: bytes) -> ReplyFields | None:
+def _fields(body: bytes) -> Reply | None:
     reply = _decode_reply(body)
-    return None if reply.type == "error" else (reply.id, reply.usage, [*reply.content])
+    if reply.type == "error":
+        return None
+    usage = read_usage(reply.usage, container=has_container(reply.container))
+    return Reply(reply.id, reply.usage, [*reply.content], usage, read_served(reply.usage))
 
 
-def _odd_fields(answer: Any) -> ReplyFields:
+def _odd_fields(answer: Any) -> Reply:
     content = answer.get("content") if isinstance(answer, dict) else None
     if not isinstance(content, list) or answer.get("type") == "error":
         raise embedded_fault(answer)
-    return answer.get("id"), answer.get("usage"), content
+    usage = answer.get("usage")
+    counts = read_usage(usage, container=has_container(answer.get("container")))
+    return Reply(answer.get("id"), usage, content, counts, read_served(usage))
 
 
 def _weight_of_block(block: dict[str, Any]) -> int:
@@ -110,22 +134,72 @@ def _texts(block: dict[str, Any]) -> Iterator[str]:
             return
 
 
-def read_usage(usage: object) -> Usage | None:
-    """Return the counts of a usage object; None when input or output cannot be read.
+def read_usage(usage: object, *, container: bool = False) -> Usage | None:
+    """Return the counts of a usage object; None when input or output cannot be read. ``container``:
+    the answer has run code in one.
 
-    What is missing or cannot be meant otherwise counts as 0. Compaction is billed beside the
-    top-level numbers, so its iterations are added.
+    What is missing or cannot be meant otherwise counts as 0. Compaction, and models beside the one
+    that was called, are billed beside the top-level numbers.
     """
     if not isinstance(usage, dict):
         return None
     own = _counts(usage)
     if own is None:
         return None
-    iterations = usage.get("iterations")
-    for iteration in iterations if isinstance(iterations, list) else ():
-        if isinstance(iteration, dict) and iteration.get("type") == "compaction":
-            own = own.plus(_counts(iteration) or Usage())
-    return own
+    apart, other_models = NO_USAGE, tuple[OtherUsage, ...]()
+    if iterations := dicts(usage.get("iterations")):
+        own, apart, other_models = _read_iterations(own, iterations)
+    extras = extras_of(usage, apart.inputs, other_models)
+    tools = fields_in(usage, "server_tool_use")
+    if not tools and not container and extras is None and not iterations:
+        return own  # as nearly always
+    uses = {
+        "web_search": token_count(tools.get("web_search_requests")) or 0,
+        "web_fetch": token_count(tools.get("web_fetch_requests")) or 0,
+        "code_interpreter": int(container),
+    }
+    return replace_fields(own.plus(apart), more=more_counts(uses), extras=extras)
+
+
+def _read_iterations(
+    own: Usage, iterations: list[dict[str, Any]]
+) -> tuple[Usage, Usage, tuple[OtherUsage, ...]]:
+    """Return the counts of the called model, of what it did beside them, and of other models.
+
+    Without a fallback the called model's are the top-level ones. With one they are those of its
+    own ``message`` entries: the model of the first is the one that was called.
+    """
+    fell_back = any(entry.get("type") == "fallback_message" for entry in iterations)
+    called, apart, sums = "", NO_USAGE, dict[tuple[str, str], Usage]()
+    if fell_back:
+        own = NO_USAGE
+    for entry in iterations:
+        kind, counts = entry.get("type"), _counts(entry)
+        if counts is None or kind not in _FEATURES or (kind == "message" and not fell_back):
+            continue
+        model, feature = text_field(entry, "model"), _FEATURES[kind]
+        if kind == "message":
+            called = called or model
+        if kind == "message" and model in ("", called):
+            own = own.plus(counts)
+        elif not feature or not model or (len(sums) >= MAX_OTHERS and (model, feature) not in sums):
+            apart = apart.plus(counts)
+        else:
+            sums[model, feature] = sums.get((model, feature), NO_USAGE).plus(counts)
+    other_models = (OtherUsage(model, counts, feature) for (model, feature), counts in sums.items())
+    return own, apart, tuple(other_models)
+
+
+def read_served(usage: object) -> Served:
+    """Return the conditions in a usage object."""
+    if not isinstance(usage, dict):
+        return NOT_REPORTED
+    return served_of(usage.get("service_tier"), usage.get("speed"), usage.get("inference_geo"))
+
+
+def has_container(container: object) -> bool:
+    """Return true for the container of an answer that has run code."""
+    return isinstance(container, dict) and bool(container.get("id"))
 
 
 def _counts(usage: dict[str, Any]) -> Usage | None:
@@ -162,9 +236,7 @@ def _cache_writes(usage: dict[str, Any]) -> tuple[int, int]:
 
 
 # A whole answer (see ``family.UpstreamSide``).
-read_answer = AnswerReader(
-    _fields, _odd_fields, read_usage, _weight_of_block, counted="input_tokens"
-).read
+read_answer = AnswerReader(_fields, _odd_fields, _weight_of_block, counted="input_tokens").read
 
 
 _CONTAINER = b'"container":'

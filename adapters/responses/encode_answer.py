@@ -135,7 +135,7 @@ def blank_response(context: AnswerContext) -> dict[str, Any]:
         "prompt_cache_key": None,
         "reasoning": {"effort": None, "summary": None},
         "safety_identifier": None,
-        "service_tier": "default",
+        "service_tier": context.tier or "default",
         "store": False,
         "temperature": None,
         "text": {"format": {"type": "text"}},
@@ -167,12 +167,9 @@ def refusal_text(finish: Finish, detail: str, refused: bool) -> str:
 
 def encode_usage(usage: Usage) -> dict[str, Any]:
     """Encode usage: input includes the cache, output includes reasoning; zeros are written, too."""
-    written = usage.written
-    input_tokens = usage.input_tokens + usage.cache_read_tokens + written
-    output_tokens = usage.output_tokens + usage.reasoning_tokens
     details: dict[str, Any] = {
-        "cached_tokens": usage.cache_read_tokens,
-        "cache_write_tokens": written,
+        "cached_tokens": usage.cache_read_tokens + usage.more_of("cache_read"),
+        "cache_write_tokens": usage.written,
     }
     if usage.cache_write_1h_tokens:
         details["cache_write_tokens_details"] = {
@@ -180,11 +177,11 @@ def encode_usage(usage: Usage) -> dict[str, Any]:
             "ttl_12h_tokens": usage.cache_write_1h_tokens,
         }
     return {
-        "input_tokens": input_tokens,
+        "input_tokens": usage.inputs,
         "input_tokens_details": details,
-        "output_tokens": output_tokens,
+        "output_tokens": usage.outputs,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
-        "total_tokens": input_tokens + output_tokens,
+        "total_tokens": usage.inputs + usage.outputs,
     }
 
 

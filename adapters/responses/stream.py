@@ -8,6 +8,7 @@ out the items: output is estimated by the larger of both.
 from typing import Any
 
 from adapters.family.codec import AnswerContext
+from adapters.family.counts import MAX_USES, served_of
 from adapters.family.estimate import output_weight, tokens_of_weight
 from adapters.family.reply import weight_of_items
 from adapters.family.tap import Tap
@@ -16,8 +17,15 @@ from adapters.framing.sse import event_fields
 from adapters.json.jsonio import DECODE_ERRORS, Struct, decoder, loads_loose
 from adapters.responses.client import encode_stream_fault
 from adapters.responses.encode_answer import blank_response
-from adapters.responses.upstream import issued_by_event, read_failure, read_usage, weight_of_item
-from store.values.usage import Usage
+from adapters.responses.upstream import (
+    HostedUse,
+    hosted_uses,
+    issued_by_event,
+    read_failure,
+    read_usage,
+    weight_of_item,
+)
+from store.values.usage import NOT_REPORTED, Served, Usage
 
 # Of the first response object, stored for the event of a failure. It repeats the client's
 # instructions and tools, so a larger one is not worth its memory in every open stream.
@@ -71,9 +79,11 @@ class ResponsesTap(Tap):
     __slots__ = (
         "_created_at",
         "_first_response",
+        "_hosted",
         "_item_weight",
         "_last_passed",
         "reported",
+        "served",
         "usage",
     )
 
@@ -83,8 +93,10 @@ class ResponsesTap(Tap):
         self._created_at = 0  # of that response, in seconds
         self._last_passed = b""  # the last event with data that was passed on
         self._item_weight = 0  # of whole items; that of the deltas counts apart
+        self._hosted: set[HostedUse] = set()
         self.usage: Usage | None = None
         self.reported: object | None = None
+        self.served: Served = NOT_REPORTED  # by the last event: before it stands what was asked for
 
     @property
     def output_units(self) -> int:
@@ -166,7 +178,7 @@ class ResponsesTap(Tap):
             self.finished = self.fault is None
             self.ended = True
         elif kind == "response.output_item.done":
-            self._item_weight += weight_of_items([data.get("item")], weight_of_item)
+            self._read_item(data.get("item"))
         elif kind in _DELTAS and isinstance(data.get("delta"), str):
             self._weight += output_weight(data["delta"])
         return passed
@@ -179,15 +191,22 @@ class ResponsesTap(Tap):
         if not self._first_response and len(event) <= MAX_STORED_BYTES:
             self._first_response = event_fields(event)[1] or b""
 
+    def _read_item(self, item: object) -> None:
+        self._item_weight += weight_of_items([item], weight_of_item)
+        if len(self._hosted) < MAX_USES:
+            self._hosted |= hosted_uses([item])
+
     def _read_end(self, response: object) -> None:
         """Read usage and output of the response in a terminal event."""
         if not isinstance(response, dict):
             return
         self.reported = response.get("usage")
-        self.usage = read_usage(self.reported)
+        output = response.get("output")
+        self._hosted |= hosted_uses(output)
+        self.usage = read_usage(self.reported, response.get("tool_usage"), self._hosted)
+        self.served = served_of(response.get("service_tier"))
         if self.usage is None:
-            items = response.get("output")
-            weight = weight_of_items(items, weight_of_item) if isinstance(items, list) else 0
+            weight = weight_of_items(output, weight_of_item) if isinstance(output, list) else 0
             self._item_weight = max(self._item_weight, weight)
 
     def _next_number(self) -> int:

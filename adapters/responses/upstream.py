@@ -4,16 +4,28 @@
 of ``adapters.ir`` are disjoint.
 """
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from adapters.family import Operation, Peek, UpstreamAnswer, Vendor
+from adapters.family.counts import Tokens, extras_of, fields_in, kinds_of, served_of
 from adapters.family.estimate import output_weight
 from adapters.family.headers import rename_model
-from adapters.family.reply import AnswerReader, ReplyFields, loads_answer
+from adapters.family.reply import AnswerReader, Reply, dicts, loads_answer
 from adapters.family.stored import objects
 from adapters.faults import Condition, Fault
-from adapters.json.jsonio import DECODE_ERRORS, Raw, Span, Spans, Struct, decoder, dumps, replace
+from adapters.json.jsonio import (
+    DECODE_ERRORS,
+    Raw,
+    Span,
+    Spans,
+    Struct,
+    decoder,
+    dumps,
+    replace,
+    replace_fields,
+)
 from adapters.upstream_errors.read import read_embedded_error
 from store.values.usage import Usage, token_count
 
@@ -50,9 +62,28 @@ class _Answer(Struct):
     status: Any = None
     error: Any = None
     usage: Any = None
+    service_tier: Any = None
+    tool_usage: Any = None
 
 
 _decode_answer = decoder(_Answer)
+
+HostedUse = tuple[str, str | int]
+"""A meter, and the id of an item or container (empty: it has none), or its place."""
+
+
+class _HostedItem(Struct, gc=False):
+    type: Any = None
+    id: Any = None
+    container_id: Any = None
+
+
+class _HostedAnswer(Struct, gc=False):
+    output: list[_HostedItem]
+
+
+_decode_hosted = decoder(_HostedAnswer)
+_HOSTED_MARKS = (b'"file_search_call"', b'"code_interpreter_call"')
 
 _REQUEST = "invalid_request_error"
 _POLICY = "content_policy"
@@ -83,17 +114,51 @@ def read_answer(
     return UpstreamAnswer(body, None, None, None)
 
 
-def _fields(body: bytes) -> ReplyFields | None:
+def _fields(body: bytes) -> Reply | None:
     reply = _decode_answer(body)
-    failed = reply.error or reply.status == "failed"
-    return None if failed else (reply.id, reply.usage, [*reply.output])
+    if reply.error or reply.status == "failed":
+        return None
+    usage = read_usage(reply.usage, reply.tool_usage, _hosted_in(body))
+    return Reply(reply.id, reply.usage, [*reply.output], usage, served_of(reply.service_tier))
 
 
-def _odd_fields(answer: Any) -> ReplyFields:
+def _odd_fields(answer: Any) -> Reply:
     output = answer.get("output") if isinstance(answer, dict) else None
     if not isinstance(output, list) or answer.get("error") or answer.get("status") == "failed":
         raise read_failure(answer)
-    return answer.get("id"), answer.get("usage"), output
+    usage = read_usage(answer.get("usage"), answer.get("tool_usage"), hosted_uses(output))
+    served = served_of(answer.get("service_tier"))
+    return Reply(answer.get("id"), answer.get("usage"), output, usage, served)
+
+
+def _hosted_in(body: bytes) -> Collection[HostedUse]:
+    if not any(mark in body for mark in _HOSTED_MARKS):
+        return ()  # as nearly always
+    items = _decode_hosted(body).output
+    return _named(hosted_use(item.type, item.id, item.container_id) for item in items)
+
+
+def hosted_uses(output: object) -> set[HostedUse]:
+    """Return the uses of hosted tools among the items of an output."""
+    items = dicts(output)
+    return _named(
+        hosted_use(item.get("type"), item.get("id"), item.get("container_id")) for item in items
+    )
+
+
+def _named(uses: Iterable[HostedUse | None]) -> set[HostedUse]:
+    """Return the uses, those without a name told apart by their place."""
+    return {(meter, name or at) for at, (meter, name) in enumerate(filter(None, uses))}
+
+
+def hosted_use(kind: object, item_id: object, container_id: object) -> HostedUse | None:
+    """Return the use of a hosted tool that an item of the output stands for: each file search is
+    one, all calls in a container together are one."""
+    if kind == "file_search_call":
+        return "file_search", item_id if isinstance(item_id, str) else ""
+    if kind == "code_interpreter_call":
+        return "code_interpreter", container_id if isinstance(container_id, str) else "auto"
+    return None
 
 
 def read_failure(answer: object) -> Fault:
@@ -143,11 +208,14 @@ def _strings(holder: dict[str, Any], names: Iterable[str]) -> Iterator[str]:
             yield value
 
 
-def read_usage(usage: object) -> Usage | None:
+def read_usage(
+    usage: object, tool_usage: object = None, hosted: Collection[HostedUse] = ()
+) -> Usage | None:
     """Return the counts of a usage object; None when input or output cannot be read.
 
     Details that are missing or implausible count as 0, and a part is never larger than its whole.
-    Tokens written to the cache for twelve hours are the hub's ``cache_write_1h_tokens``.
+    Tokens written to the cache for twelve hours are the hub's ``cache_write_1h_tokens``. Tokens of
+    the model that makes pictures (``tool_usage``) are beside the counts of this one.
     """
     if not isinstance(usage, dict):
         return None
@@ -155,25 +223,49 @@ def read_usage(usage: object) -> Usage | None:
     output_tokens = token_count(usage.get("output_tokens"))
     if input_tokens is None or output_tokens is None:
         return None
-    details = _details(usage, "input_tokens_details")
+    tokens = _tokens(usage, input_tokens, output_tokens)
+    if not tool_usage and not hosted:
+        return tokens.usage(extras=extras_of(usage))
+    uses = Counter(meter for meter, _ in hosted)
+    searches = fields_in(tool_usage, "web_search").get("num_requests")
+    uses["web_search"] = token_count(searches) or 0
+    pictures = _picture_tokens(fields_in(tool_usage, "image_gen"))
+    counts = tokens.usage(uses).plus(pictures)
+    return replace_fields(counts, extras=extras_of(usage, pictures.inputs))
+
+
+def _tokens(usage: Mapping[str, Any], input_tokens: int, output_tokens: int) -> Tokens:
+    details = fields_in(usage, "input_tokens_details")
     cached = min(token_count(details.get("cached_tokens")) or 0, input_tokens)
     short, long = _cache_writes(details, input_tokens - cached)
-    details = _details(usage, "output_tokens_details")
-    reasoning = min(token_count(details.get("reasoning_tokens")) or 0, output_tokens)
-    return Usage(
-        input_tokens=input_tokens - cached - short - long,
-        output_tokens=output_tokens - reasoning,
-        cache_read_tokens=cached,
-        cache_write_tokens=short,
-        cache_write_1h_tokens=long,
-        reasoning_tokens=reasoning,
+    of_output = fields_in(usage, "output_tokens_details")
+    return Tokens(
+        input_tokens,
+        output_tokens,
+        cached=cached,
+        written=short,
+        written_1h=long,
+        reasoning=token_count(of_output.get("reasoning_tokens")) or 0,
+        input_kinds=kinds_of(details),
+        output_kinds=kinds_of(of_output),
     )
 
 
-def _cache_writes(details: dict[str, Any], limit: int) -> tuple[int, int]:
+def _picture_tokens(usage: Mapping[str, Any]) -> Usage:
+    """Return the counts of the model that makes pictures, whose output is pictures unless it is
+    reported otherwise."""
+    input_tokens = token_count(usage.get("input_tokens")) or 0
+    output_tokens = token_count(usage.get("output_tokens")) or 0
+    tokens = _tokens(usage, input_tokens, output_tokens)
+    if not fields_in(usage, "output_tokens_details"):
+        tokens = replace_fields(tokens, output_kinds={"image": output_tokens})
+    return tokens.usage()
+
+
+def _cache_writes(details: Mapping[str, Any], limit: int) -> tuple[int, int]:
     """Return the tokens written to the cache for half an hour and for twelve; their sum is the
     reported total, else that of the split, at most ``limit``."""
-    split = _details(details, "cache_write_tokens_details")
+    split = fields_in(details, "cache_write_tokens_details")
     long = token_count(split.get("ttl_12h_tokens")) or 0
     total = token_count(details.get("cache_write_tokens"))
     if total is None:
@@ -183,15 +275,9 @@ def _cache_writes(details: dict[str, Any], limit: int) -> tuple[int, int]:
     return total - long, long
 
 
-def _details(holder: dict[str, Any], name: str) -> dict[str, Any]:
-    value = holder.get(name)
-    return value if isinstance(value, dict) else {}
-
-
 _READER = AnswerReader(
     _fields,
     _odd_fields,
-    read_usage,
     weight_of_item,
     counted="input_tokens",
     fault_of=read_failure,

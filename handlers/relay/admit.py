@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from adapters.family import Family, Peek
+from adapters.family.asks import Ask
 from adapters.family.estimate import (
     body_weight,
     input_bound_steps,
@@ -45,6 +46,13 @@ _MEDIA_MARKS = (
     *(b'"cachedContent"', b'"cached_content"', b'"previous_response_id"', b'"conversation"'),
     b"\\u00",
 )
+# The same for the input, of whatever kind, that a body names and does not have.
+_OTHER_MARKS = (
+    *(*_MEDIA_MARKS, b'"document"', b'"document_url"', b'"audio"', b'"audio_url"', b'"video"'),
+    b'"input_video"',
+)
+_OF_SERVICE = frozenset({"", "tier", "speed", "geo", "audio_output", "image_output", "background"})
+_TEXT_MAX_BYTES = 1 << 20  # four times their bound is more than any model's window
 _SEARCHED_BYTES = 1 << 20  # of a large body at a time: a millisecond
 LEAST_OUTPUT_TOKENS = 256  # an answer worth starting when little money is left
 # Of a picture that a hosted tool makes, beside the output that a client bounds.
@@ -162,6 +170,7 @@ def admit_body(head: RequestHead, offer: Offer, spans: Spans, peek: Peek, body: 
     return Admitted(
         *(peek, offer, channels, refs, estimated, has_foreign, estimate, bound, outputs, demand),
         *(rates, meters, inner_models(head, peek, bound, outputs)),
+        text_alone=is_text_alone(peek, refs, body),
     )
 
 
@@ -185,6 +194,7 @@ def admit_large_body(
     return Admitted(
         *(peek, offer, channels, refs, estimated, has_foreign, estimate, bound, outputs, demand),
         *(rates, meters, inner_models(head, peek, bound, outputs)),
+        text_alone=is_text_alone(peek, refs, body),
     )
 
 
@@ -290,6 +300,19 @@ def inner_models(
         rates = prices.reachable(asks.conditions, inputs, tiers)
         models.append(InnerModel(rates, ask.uses, inputs, outputs))
     return tuple(models)
+
+
+def is_text_alone(peek: Peek, refs: tuple[StoredRef, ...], body: bytes) -> bool:
+    """Return whether the input of a call is no more than its body says: it names nothing that is
+    stored, no tool of the vendor, and has no media. Not of a body so large that a vendor's claim
+    could not be told from its own tokens."""
+    if refs or len(body) > _TEXT_MAX_BYTES or any(map(_adds_input, peek.asks.features)):
+        return False
+    return not any(mark in body for mark in _OTHER_MARKS)
+
+
+def _adds_input(ask: Ask) -> bool:
+    return ask.feature.partition(".")[0] not in _OF_SERVICE
 
 
 def other_meters(offer: Offer, peek: Peek, body: bytes) -> tuple[str, ...]:

@@ -10,7 +10,9 @@ import time
 from dataclasses import dataclass
 from functools import partial
 
-from adapters.family import Envelope, UpstreamAnswer
+from msgspec.structs import replace
+
+from adapters.family import Envelope, UpstreamAnswer, UpstreamSide
 from adapters.family.codec import AnswerContext
 from adapters.faults import Condition, Fault
 from adapters.ir.request import Request
@@ -47,6 +49,7 @@ from handlers.relay.upstream.errors import (
 from handlers.relay.upstream.request import ANSWERED
 from store.catalog.catalog import Channel
 from store.values.ids import now_ms
+from store.values.usage import served_tier
 from store.values.usage_record import AttemptRecord
 
 # Parts of a request that can be left out of one that is translated.
@@ -316,8 +319,11 @@ class Attempts:
         units = answer.output_units
         if answer.usage is not None:  # the text alone was not counted: it has no more tokens
             units = len(answer.body) // BYTES_PER_TOKEN
+        served = answer.served
+        if not served.tier and (tier := _tier_of_head(upstream, exchange)) is not None:
+            served = replace(served, tier=served_tier(tier))
         outcome.delivery = Delivery(
-            *(True, True, answer.usage, answer.reported, units, answer.upstream_id, answer.served)
+            *(True, True, answer.usage, answer.reported, units, answer.upstream_id, served)
         )
         outcome.first_byte_ms = now_ms()
         envelope = Envelope(200, _headers(call, attempt, exchange), answer.body)
@@ -336,6 +342,8 @@ class Attempts:
             call.head.operation,
             self.settings.upstream.max_event_bytes,
         )
+        if (tier := _tier_of_head(attempt.pairing.upstream, exchange)) is not None:
+            bridge.note_tier(tier)
         bridge.watch(partial(self.records.note_made, call), stored=keeps_answer)
         headers = tuple(_headers(call, attempt, exchange).items())
         ended = pump.attach(exchange, bridge, headers, awaits_id=keeps_answer)
@@ -466,6 +474,11 @@ def _headers(call: Call, attempt: Attempt, exchange: Exchange) -> dict[str, str]
         if value is not None:
             passed[name] = value
     return passed
+
+
+def _tier_of_head(upstream: UpstreamSide, exchange: Exchange) -> str | None:
+    """Return the tier in the head of an answer, of families that have it there."""
+    return exchange.header(upstream.tier_header) if upstream.tier_header else None
 
 
 def _has_reasoning(call: Call, attempt: Attempt) -> bool:

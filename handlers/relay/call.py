@@ -92,7 +92,8 @@ class InnerModel(Struct, frozen=True, gc=False):
 class Admitted(Struct, frozen=True, gc=False):
     """A request whose body was checked. `offer` None: it names something stored, not a model.
     `rates`: those at which it can be charged; `other_meters`: of modalities beside text that it may
-    be charged by. `left_out`: paths of hosted tools that a translation leaves out."""
+    be charged by; `left_out`: paths of hosted tools that a translation leaves out; `text_alone`:
+    its input is no more than the body says."""
 
     peek: Peek
     offer: Offer | None = None
@@ -108,6 +109,7 @@ class Admitted(Struct, frozen=True, gc=False):
     other_meters: tuple[str, ...] = ()
     inner_models: tuple[InnerModel, ...] = ()
     left_out: frozenset[str] = frozenset()
+    text_alone: bool = False
 
 
 class Content(Struct, frozen=True, gc=False):

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from adapters.json.jsonio import dumps
 from handlers.relay.call import Attempt, Call, Ending
 from handlers.relay.faults import from_store
-from handlers.relay.settle import Bill, text_tokens
+from handlers.relay.settle import Bill, receipt_so_far, text_tokens
 from handlers.relay.stored_responses import StoredResponses
 from store.calls.journal import Journal
 from store.calls.journal_files import JournalFull
@@ -19,6 +19,7 @@ from store.calls.journal_lines import OpenLine, Sent
 from store.calls.stored_responses import mark_of
 from store.money.funds import NO_LIMITS
 from store.values.ids import now_ms
+from store.values.usage import NOT_REPORTED
 from store.values.usage_record import CallFacts, StoredAt, UsageRecord
 
 UPSTREAM_ID_MAX = 128
@@ -58,7 +59,9 @@ class Records:
         hold = call.held.hold
         holds = hold.parts if hold is not None and hold.raised else ()
         tokens = _text_tokens(call, output_units)
-        self.journal.mark(call.id, tokens, relayed=True, sent=_sent(call), holds=holds)
+        self.journal.mark(
+            call.id, tokens, relayed=True, sent=_sent(call, output_units), holds=holds
+        )
 
     def identified(self, call: Call) -> None:
         """Note the id of an answer that the vendor keeps, which the client is about to read; not
@@ -69,7 +72,9 @@ class Records:
         bridge = attempt.bridge
         if self.note_stored(call, bridge.upstream_id):
             so_far = _text_tokens(call, bridge.output_units)
-            self.journal.hand_out(call.id, call.head.key.user_id, so_far, _sent(call))
+            self.journal.hand_out(
+                call.id, call.head.key.user_id, so_far, _sent(call, bridge.output_units)
+            )
 
     def note_stored(self, call: Call, response_id: str | None) -> bool:
         """Note that the vendor keeps the answer under this id, which the client is about to read;
@@ -96,10 +101,11 @@ class Records:
             self.stored.note(user_id, _stored_at(attempt, mark))
         call.outcome.made_marks = known_marks.union(new)
         bridge, marks = attempt.bridge, list(new)
-        so_far = _text_tokens(call, bridge.output_units) if bridge is not None else 0
+        units = bridge.output_units if bridge is not None else 0
+        so_far = _text_tokens(call, units)
         for start in range(0, len(marks), IDS_PER_LINE):
             first, *more = marks[start : start + IDS_PER_LINE]
-            sent = replace(_sent(call), stored=_stored_at(attempt, first, tuple(more)))
+            sent = replace(_sent(call, units), stored=_stored_at(attempt, first, tuple(more)))
             self.journal.hand_out(call.id, user_id, so_far, sent, relayed=bridge is not None)
 
     def close(self, call: Call, ending: Ending, bill: Bill) -> tuple[UsageRecord, bool]:
@@ -124,16 +130,19 @@ def _stored_at(attempt: Attempt, mark: str, more: tuple[str, ...] = ()) -> Store
     return StoredAt(mark, channel.id, fingerprint, more)
 
 
-def _sent(call: Call) -> Sent:
+def _sent(call: Call, output_units: int) -> Sent:
+    """Return how far an answer has come; a killed process charges it as it was served so far."""
     attempt = call.attempt
     assert attempt is not None
-    channel = attempt.candidate.channel
+    channel, bridge = attempt.candidate.channel, attempt.bridge
+    served = NOT_REPORTED if bridge is None else bridge.served
     return Sent(
         status=200,
         upstream_family=channel.family,
         upstream_model=attempt.upstream_model,
         channel=channel.name,
         stored=call.outcome.stored,
+        receipt=receipt_so_far(call, served, output_units),
     )
 
 

@@ -5,12 +5,13 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
+from adapters.family.counts import MAX_USES
 from handlers.relay.admit import DEFAULT_OUTPUT_BOUND_TOKENS
 from handlers.relay.call import Admitted, Call, Delivery, Offer
-from store.values.features import PLAIN_GEOS, PLAIN_SPEEDS, PLAIN_TIERS
-from store.values.meters import METERS
+from store.values.features import FEATURES, PLAIN_GEOS, PLAIN_SPEEDS, PLAIN_TIERS
+from store.values.meters import METERS, TOKEN_METERS, USE_METERS
 from store.values.pricing import Prices, Rate, cost_nanos, format_fractions, parse_fractions
-from store.values.usage import NOT_REPORTED, Served, Usage
+from store.values.usage import NOT_REPORTED, SIDES, TOKEN_COUNTS, Served, Usage, more_counts
 from store.values.usage_record import NO_RECEIPT, Charge, OtherCost, Receipt
 
 # No model takes or gives so much. A vendor may count more than our bound of the request (its own
@@ -21,6 +22,9 @@ ABSURD_OUTPUT_TOKENS = 1_000_000
 OVERSHOOT_DIVISOR = 8  # one token more for so many
 OVERSHOOT_TOKENS = 64
 OVERCOUNT_FACTOR = 2  # a vendor may count so many times our tokens of the same text
+# A vendor adds its own prompts to a request of text alone.
+OVERCLAIM_FACTOR = 4
+OVERCLAIM_TOKENS = 10_000
 IGNORED_BOUND_TOKENS = DEFAULT_OUTPUT_BOUND_TOKENS  # of one answer beyond the client's bound
 
 
@@ -42,6 +46,10 @@ class Bill(Struct, frozen=True, gc=False):
 
 
 NOTHING = Counts(Usage(), "none")
+INPUTS = tuple(name for name in TOKEN_METERS if METERS[name].side not in ("output", "reasoning"))
+OUTPUTS = (*(name for name in TOKEN_METERS if METERS[name].side == "output"), "reasoning")
+"""Meters of input and of output, in the order in which they are charged within a bound."""
+_HOSTED = frozenset(feature.meter for feature in FEATURES.values()) & frozenset(USE_METERS)
 _PLAIN_WORDS = (PLAIN_TIERS, PLAIN_SPEEDS, PLAIN_GEOS)
 
 
@@ -56,6 +64,8 @@ def charged_counts(call: Call, delivery: Delivery) -> Counts:
             return Counts(Usage(admitted.input_estimate_tokens), "estimated")
         return NOTHING
     usage = delivery.usage
+    if usage is not None and usage.more:
+        usage = _billed_by_call(usage, call)
     if usage is None:
         output = text_tokens(admitted, delivery.output_units)
         charged = Usage(admitted.input_estimate_tokens, output)
@@ -116,42 +126,68 @@ def _plausible_output(call: Call, admitted: Admitted, delivery: Delivery) -> tup
     return most, max(most, absurd) if beyond else most
 
 
+def _billed_by_call(usage: Usage, call: Call) -> Usage:
+    """Return `usage` with one search, of a channel whose vendor bills grounded calls, not their
+    queries."""
+    assert call.attempt is not None
+    if call.attempt.candidate.channel.options.get("grounding") != "call":
+        return usage
+    return replace(usage, more=more_counts({**dict(usage.more), "web_search": 1}))
+
+
 def _bounded(usage: Usage, call: Call, admitted: Admitted, delivery: Delivery) -> Usage:
     """Return `usage` with implausible counts cut."""
+    if usage.more or usage.extras is not None:
+        usage = _bounded_rest(usage, admitted)
     within = usage.outputs <= admitted.output_bound_tokens
     if within and usage.inputs <= admitted.input_bound_tokens:
         return usage  # as nearly always
+    return _cut_usage(
+        usage, _plausible_input(admitted), *_plausible_output(call, admitted, delivery)
+    )
+
+
+def _bounded_rest(usage: Usage, admitted: Admitted) -> Usage:
+    """Return `usage` with implausible counts of hosted tools and of other models cut."""
+    if any(count > MAX_USES and name in _HOSTED for name, count in usage.more):
+        pairs = ((name, min(n, MAX_USES) if name in _HOSTED else n) for name, n in usage.more)
+        usage = replace(usage, more=tuple(pairs))
+    if usage.extras is None or not usage.extras.other_models:
+        return usage
+    most = _plausible_input(admitted) if admitted.text_alone else ABSURD_INPUT_TOKENS
+    outputs = (ABSURD_OUTPUT_TOKENS, ABSURD_OUTPUT_TOKENS)
+    models = [
+        replace(other, usage=_cut_usage(other.usage, most, *outputs))
+        for other in usage.extras.other_models
+    ]
+    return replace(usage, extras=replace(usage.extras, other_models=tuple(models)))
+
+
+def _plausible_input(admitted: Admitted) -> int:
+    """Return the most input tokens of a vendor's report that are charged."""
+    bound = admitted.input_bound_tokens
     assert admitted.offer is not None
-    context_tokens = admitted.offer.model.context_tokens
-    input_bound = max(context_tokens or ABSURD_INPUT_TOKENS, admitted.input_bound_tokens)
-    return _cut_usage(usage, input_bound, *_plausible_output(call, admitted, delivery))
+    most = max(admitted.offer.model.context_tokens or ABSURD_INPUT_TOKENS, bound)
+    return min(most, OVERCLAIM_FACTOR * bound + OVERCLAIM_TOKENS) if admitted.text_alone else most
 
 
 def _cut_usage(usage: Usage, most_input: int, most_text: int, most_output: int) -> Usage:
     """Return `usage` with input, text and output (text and reasoning) of at most so many tokens."""
-    inputs = (usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens,
-              usage.cache_write_1h_tokens)  # fmt: skip
-    plain, read, written, written_1h = _cut(inputs, most_input)
-    text = min(usage.output_tokens, most_text)
-    output, reasoning = _cut((text, usage.reasoning_tokens), most_output)
-    return replace(
-        usage,
-        input_tokens=plain,
-        output_tokens=output,
-        cache_read_tokens=read,
-        cache_write_tokens=written,
-        cache_write_1h_tokens=written_1h,
-        reasoning_tokens=reasoning,
-    )
+    counts = usage.meters
+    _cut(counts, INPUTS, most_input)
+    _cut(counts, OUTPUTS[:-1], most_text)
+    _cut(counts, OUTPUTS, most_output)
+    fields = {name: counts.get(side, 0) for name, side in zip(TOKEN_COUNTS, SIDES, strict=True)}
+    more = {name: counts[name] for name, _ in usage.more}
+    return replace(usage, **fields, more=more_counts(more))
 
 
-def _cut(counts: Iterable[int], bound: int) -> list[int]:
-    """Return the counts, cut from the right so that their sum keeps to `bound`."""
-    out, left = [], bound
-    for count in counts:
-        out.append(min(count, left))
-        left -= out[-1]
-    return out
+def _cut(counts: dict[str, int], meters: Iterable[str], bound: int) -> None:
+    """Cut the counts of the meters from the right so that their sum keeps to `bound`."""
+    for name in meters:
+        if name in counts:
+            counts[name] = min(counts[name], bound)
+            bound -= counts[name]
 
 
 def tokens_of(counts: Counts) -> int:
@@ -161,7 +197,8 @@ def tokens_of(counts: Counts) -> int:
 
 def bill_of(call: Call, delivery: Delivery, counts: Counts) -> Bill:
     """Return counts and cost of a call that ended with this delivery; nobody pays yet. A cost that
-    no BIGINT holds is cut to the hold's bounds, which fit, with the vendor's report beside it."""
+    no BIGINT holds is cut to text within the hold's bounds at the plain rate, which fits, with the
+    vendor's report beside it."""
     admitted = call.admitted
     offer = admitted.offer if admitted is not None else None
     if counts.source == "none" or admitted is None or offer is None:
@@ -171,7 +208,22 @@ def bill_of(call: Call, delivery: Delivery, counts: Counts) -> Bill:
     except OverflowError:
         most = admitted.output_bound_tokens
         usage = _cut_usage(counts.usage, admitted.input_bound_tokens, most, most)
-        return _priced(call, offer, delivery, Counts(usage, counts.source, delivery.reported))
+        usage = replace(usage, more=(), extras=None)
+        cost = cost_nanos(usage, offer.prices.plain, offer.group.multiplier_ppm)
+        return Bill(Counts(usage, counts.source, delivery.reported), cost)
+
+
+def receipt_so_far(call: Call, served: Served, units: int) -> Receipt:
+    """Return the receipt of a stream that goes no further: charged for its estimated input and its
+    output so far, at the rate of what was served."""
+    admitted = call.admitted
+    if admitted is None or admitted.offer is None or call.head.operation.free:
+        return NO_RECEIPT
+    prices = admitted.offer.prices
+    if not prices.rates and served is NOT_REPORTED:
+        return NO_RECEIPT
+    usage = Usage(admitted.input_estimate_tokens, text_tokens(admitted, units))
+    return _receipt(prices, prices.rate_for(usage, served), usage, served)
 
 
 def _priced(call: Call, offer: Offer, delivery: Delivery, counts: Counts) -> Bill:
@@ -179,16 +231,18 @@ def _priced(call: Call, offer: Offer, delivery: Delivery, counts: Counts) -> Bil
     rate, receipt, added = prices.plain, NO_RECEIPT, 0
     if prices.rates or usage.more or usage.extras is not None or served is not NOT_REPORTED:
         rate = prices.rate_for(usage, served)
-        costs, unpriced = _other_costs(call, usage, served)
-        added = sum(parse_fractions(other.cost) for other in costs)
-        receipt = Receipt(
-            rate.text if rate is not prices.plain else None,
-            served,
-            (*_unpriced(prices, rate, usage, served), *unpriced),
-            costs,
-        )
+        receipt = _receipt(prices, rate, usage, served)
+        if usage.extras is not None:
+            costs, unpriced = _other_costs(call, usage, served)
+            added = sum(parse_fractions(other.cost) for other in costs)
+            receipt = replace(receipt, unpriced=(*receipt.unpriced, *unpriced), other_models=costs)
         counts = Counts(usage.bare(), counts.source, counts.reported)
     return Bill(counts, cost_nanos(usage, rate, offer.group.multiplier_ppm, added), (), receipt)
+
+
+def _receipt(prices: Prices, rate: Rate, usage: Usage, served: Served) -> Receipt:
+    text = rate.text if rate is not prices.plain else None
+    return Receipt(text, served, (*_unpriced(prices, rate, usage, served),))
 
 
 def _unpriced(

@@ -119,7 +119,7 @@ TOKEN_COUNTS = Usage.__struct_fields__[: len(SIDES)]
 MORE_TOKENS = ("more_input_tokens", "more_output_tokens", "more_cache_read_tokens")
 """Columns of records: tokens in `more` that sums add to input, output and cache_read."""
 
-_SAME_TIERS = {"standard": "default", "fast": "priority"}
+_SAME_TIERS = {"standard": "default", "on_demand": "default", "fast": "priority"}
 _WORD_CHARS = 64
 
 

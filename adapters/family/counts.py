@@ -1,0 +1,159 @@
+"""Counts in a vendor's report of usage, as far as the families share them: disjoint counts of
+wholes and their parts, the conditions of service, and the vendor's own cost of a call.
+
+A part is never larger than its whole, whatever a vendor reports. Imported by the families.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from adapters.json.jsonio import Struct
+from store.values.usage import (
+    NOT_REPORTED,
+    Extras,
+    OtherUsage,
+    Served,
+    Usage,
+    more_counts,
+    served_tier,
+    served_word,
+    token_count,
+)
+
+Kinds = Mapping[str, int]
+"""Tokens by kind of content: image, video, audio; all other_models are text."""
+
+KINDS = ("image", "video", "audio")
+OUTPUT_KINDS = ("image", "audio")
+NO_KINDS: Kinds = {}
+NO_USES: Mapping[str, int] = {}
+MAX_USES = 1000
+"""Uses of a hosted tool that one answer can plausibly have."""
+MAX_COST = 10**6
+"""Of one call, in units of currency, as a vendor reports it; a greater one is a fault."""
+
+_KIND_FIELDS = tuple((f"{kind}_tokens", kind) for kind in KINDS)
+_TEXT_FIRST = ("text", *KINDS)
+_NANOS_PER_UNIT = 10**9
+_TICKS_PER_NANO = 10  # xAI reports its cost in units of 10^-10 dollars
+
+
+class Tokens(Struct, frozen=True, gc=False):
+    """Counts as vendors report them: ``prompt`` and ``completion`` are wholes, all others parts of
+    them."""
+
+    prompt: int
+    completion: int
+    cached: int = 0
+    written: int = 0
+    written_1h: int = 0
+    reasoning: int = 0
+    input_kinds: Kinds = NO_KINDS
+    cached_kinds: Kinds = NO_KINDS  # of input_kinds; cached tokens of no kind are text first
+    output_kinds: Kinds = NO_KINDS
+
+    def usage(self, uses: Mapping[str, int] = NO_USES, extras: Extras | None = None) -> Usage:
+        """Return the disjoint counts, with uses of hosted tools by meter."""
+        cached = min(self.cached, self.prompt)
+        written = min(self.written, self.prompt - cached)
+        written_1h = min(self.written_1h, self.prompt - cached - written)
+        reasoning = min(self.reasoning, self.completion)
+        text, output = self.prompt - cached - written - written_1h, self.completion - reasoning
+        more = dict(uses)
+        if self.input_kinds:
+            left = _parts(self.prompt, self.input_kinds)
+            audio = _take_kinds(left, cached, self.cached_kinds)
+            _take_text_first(left, written + written_1h)
+            cached, text = cached - audio, left["text"]
+            more |= {f"input_{kind}": left[kind] for kind in KINDS}
+            more["cache_read_audio"] = audio
+        if self.output_kinds:
+            left = _parts(output, self.output_kinds)
+            output = left["text"] + left["video"]  # which has no meter
+            more |= {f"output_{kind}": left[kind] for kind in OUTPUT_KINDS}
+        return Usage(
+            *(text, output, cached, written, written_1h, reasoning),
+            more_counts(more) if more else (),
+            extras,
+        )
+
+
+def _parts(whole: int, kinds: Kinds) -> dict[str, int]:
+    """Return the tokens of each kind and those of text, which add up to the whole."""
+    left, parts = whole, {}
+    for kind in KINDS:
+        parts[kind] = min(kinds.get(kind, 0), left)
+        left -= parts[kind]
+    return {"text": left, **parts}
+
+
+def _take_kinds(left: dict[str, int], tokens: int, kinds: Kinds) -> int:
+    """Take so many tokens of those that are left, as many of each kind as ``kinds`` says and the
+    rest text first; return those of audio among them."""
+    audio = 0
+    for kind in KINDS:
+        count = min(kinds.get(kind, 0), left[kind], tokens)
+        left[kind] -= count
+        tokens -= count
+        audio = count if kind == "audio" else audio
+    return audio + _take_text_first(left, tokens)
+
+
+def _take_text_first(left: dict[str, int], tokens: int) -> int:
+    """Take so many tokens of those that are left; return those of audio among them."""
+    count = 0
+    for kind in _TEXT_FIRST:  # audio is the last
+        count = min(left[kind], tokens)
+        left[kind] -= count
+        tokens -= count
+    return count
+
+
+def kinds_of(details: Mapping[str, Any]) -> Kinds:
+    """Return the tokens by kind in the details of prompt or completion, as OpenAI has them."""
+    pairs = [(kind, token_count(details.get(name))) for name, kind in _KIND_FIELDS]
+    return {kind: tokens for kind, tokens in pairs if tokens} or NO_KINDS
+
+
+def fields_in(holder: object, name: str) -> Mapping[str, Any]:
+    """Return the object in a field; an empty one when there is none."""
+    value = holder.get(name) if isinstance(holder, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def extras_of(
+    usage: Mapping[str, Any], apart_tokens: int = 0, other_models: tuple[OtherUsage, ...] = ()
+) -> Extras | None:
+    """Return the rare parts of a report, the vendor's own cost among them; None without any."""
+    nanos = _vendor_nanos(usage) if "cost" in usage or "cost_in_usd_ticks" in usage else None
+    if nanos is None and not apart_tokens and not other_models:
+        return None
+    return Extras(apart_tokens, other_models, nanos)
+
+
+def _vendor_nanos(usage: Mapping[str, Any]) -> int | None:
+    """Return the cost that a vendor reports: OpenRouter a number, with the cost of the operator's
+    own key at the provider beside it, Perplexity an object with a total, xAI ticks."""
+    ticks = usage.get("cost_in_usd_ticks")
+    if type(ticks) is int and 0 <= ticks < MAX_COST * _NANOS_PER_UNIT * _TICKS_PER_NANO:
+        return -(-ticks // _TICKS_PER_NANO)
+    cost = usage.get("cost")
+    nanos = _nanos(cost.get("total_cost") if isinstance(cost, dict) else cost)
+    if nanos is not None and usage.get("is_byok") is True:
+        nanos += _nanos(fields_in(usage, "cost_details").get("upstream_inference_cost")) or 0
+    return nanos
+
+
+def _nanos(amount: object) -> int | None:
+    """Return an amount in nanos; None for what is none, or beyond any call."""
+    if isinstance(amount, bool) or not isinstance(amount, (int, float)):
+        return None
+    return round(amount * _NANOS_PER_UNIT) if 0 <= amount < MAX_COST else None
+
+
+def served_of(tier: object, speed: object = None, geo: object = None) -> Served:
+    """Return conditions as a vendor reports them; NOT_REPORTED itself without any."""
+    if tier is speed is geo is None:  # as most vendors
+        return NOT_REPORTED
+    words = served_tier(tier), served_word(speed), served_word(geo)
+    return Served(*words) if any(words) else NOT_REPORTED
