@@ -11,14 +11,16 @@ from typing import Any
 
 import peewee
 
-from operations.price_sources import ListedModel, vendor_word
+from operations.price_sources import ListedModel, maker_of, vendor_word
 from store.admin import price_list
 from store.admin.apply import Editor
 from store.admin.export import list_objects
 from store.values.errors import Refused
+from store.values.meters import METERS
 from store.values.texts import nearest
 
 MAX_RISE_PERCENT = 50
+_ORDER = ("factor", *METERS)
 _ANY_VENDOR = frozenset({"", "openai-compatible", "ollama", "demo"})
 """Vendors of channels that say nothing about whose model it is."""
 
@@ -79,7 +81,7 @@ class ListIndex:
         if vendor not in _ANY_VENDOR:
             return "is not in the list"
         matching = self._by_name.get(name, [])
-        matching = [model for model in matching if model.made_here] or matching
+        matching = [m for m in matching if m.vendor == maker_of(name)] or matching
         if not matching:
             return "is not in the list"
         if any((m.price, m.rate) != (matching[0].price, matching[0].rate) for m in matching):
@@ -166,10 +168,10 @@ class ModelComparison:
                 self._replace(conditions, own, prices, plain)
 
     def _merge(self, rate: str, prices: dict[str, Any], listed: Mapping[str, str]) -> None:
-        for meter, after in listed.items():
-            before = prices.get(meter)
-            if before is None and not Decimal(after):
-                continue  # what had no price and has none
+        for meter in sorted(listed, key=_ORDER.index):
+            before, after = prices.get(meter), listed[meter]
+            if before is None and Decimal(after) in (0, Decimal(_chained(prices, meter))):
+                continue  # as it is anyway
             if self._judged(rate, meter, before, after):
                 prices[meter] = after
 
@@ -206,6 +208,17 @@ class ModelComparison:
 def _own_price(price: Mapping[str, str]) -> dict[str, str]:
     """Return the prices of a model without the free call that every model has."""
     return {meter: text for meter, text in price.items() if (meter, text) != ("call", "0")}
+
+
+def _chained(prices: Mapping[str, str], meter: str) -> str:
+    """Return the price that holds for a meter without one of its own, "0" for one that is named as
+    unpriced."""
+    row = METERS.get(meter)
+    while row is not None and row.falls_to is not None and not row.unpriced:
+        if row.falls_to in prices:
+            return prices[row.falls_to]
+        row = METERS[row.falls_to]
+    return "0"
 
 
 def _times(price: str, factor: str) -> str:

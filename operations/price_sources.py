@@ -78,11 +78,6 @@ class ListedModel:
     ends: str = ""
     aliases: Sequence[str] = field(default=(), compare=False)
 
-    @property
-    def made_here(self) -> bool:
-        """The vendor is the maker of the model, not a host of others' models."""
-        return maker_of(self.name) in (self.vendor, "")
-
 
 @dataclass(frozen=True, slots=True)
 class PriceSource:

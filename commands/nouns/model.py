@@ -22,6 +22,7 @@ prices.add_command(
 )
 command.add_command(prices)
 
+BARE = "--from-catalogue"
 FROM_CATALOGUE = (
     "--from-catalogue takes bounds, prices and rates of the model of this name from"
     " conf/catalogue.toml, those of its maker; --from-catalogue=VENDOR/NAME another entry. Fields"
@@ -29,13 +30,21 @@ FROM_CATALOGUE = (
 )
 
 
-@command.command("create", help=edit_help("Create a model.", "model", FROM_CATALOGUE))
+class BareOption(click.Command):
+    """A command whose option --from-catalogue takes a value with `=` alone, so that what stands
+    behind it is an argument."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, [f"{arg}=" if arg == BARE else arg for arg in args])
+
+
+@command.command(
+    "create", cls=BareOption, help=edit_help("Create a model.", "model", FROM_CATALOGUE)
+)
 @click.argument("name", metavar="NAME")
 @click.option(
-    "--from-catalogue",
-    is_flag=False,
-    flag_value="",
-    metavar="[VENDOR/NAME]",
+    BARE,
+    metavar="[=VENDOR/NAME]",
     help="Take what is not given from the catalogue.",
 )
 @NEW_FIELDS

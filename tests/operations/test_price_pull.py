@@ -75,6 +75,8 @@ def reasons(done):
         ({"input": "2", "output": "8", "web_search": "0", "call": "0"}, 0, {}, {}),
         ({"input": "2", "output": "8", "call": "0.002"}, 0, {"call": "0.002"}, {}),
         ({"input": "2.0", "output": "8"}, 0, {}, {}),
+        ({"input": "2", "output": "8", "reasoning": "8", "cache_write_1h": "2"}, 0, {}, {}),
+        ({"input": "2", "output": "8", "output_image": "8"}, 0, {"output_image": "8"}, {}),
     ],
 )
 def test_prices_are_taken_but_none_to_zero_none_away_none_far_up(
@@ -163,6 +165,7 @@ LIST = [
     listed(DEAR, key="azure/gpt-9", vendor="azure", name="gpt-9"),
     listed(CHEAP, key="groq/llama", vendor="groq", name="llama"),
     listed(DEAR, key="cerebras/llama", vendor="cerebras", name="llama"),
+    replace(listed(DEAR, key="x.gpt-9", vendor="aws", name="x.gpt-9"), aliases=("gpt-9",)),
     listed(CHEAP, key="a/same", vendor="a", name="same"),
     listed(CHEAP, key="b/same", vendor="b", name="same"),
     replace(listed(CHEAP, key="grok", vendor="xai", name="grok"), aliases=("grok-latest",)),

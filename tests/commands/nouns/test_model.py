@@ -46,6 +46,8 @@ def test_a_model_is_made_from_the_catalogue(installation):
     mine = installation.json("model", "show", "mine")
     assert mine["context_tokens"] == 9
     assert mine["price"] == {**model["price"], "input": "77"}
+    installation.ok("model", "create", "--from-catalogue", "grok-4.7", "price.call=2")
+    assert installation.json("model", "show", "grok-4.7")["price"]["call"] == "2"
     assert 'no model "nobodys"' in installation.refused(
         "model", "create", "nobodys", "--from-catalogue"
     )
