@@ -7,12 +7,13 @@ from typing import Any
 import peewee
 
 from handlers.hub.objects import ObjectPage
+from handlers.hub.price_forms import priced_meters, rate_words
 from handlers.hub.web.admin import AdminApi, AdminPage, path_of
 from handlers.hub.web.base import Failure, HubHandler, invalid, or_refused
 from operations import edits
 from store.admin import listing, price_list
 from store.admin.price_list import PriceChange, PriceRow
-from store.values.meters import COLUMN_METERS
+from store.values.usage import SIDES
 
 
 async def change_prices(
@@ -59,7 +60,8 @@ class ModelPage(ObjectPage):
     """The form of a stored model, with the history of its prices."""
 
     async def details(self, stored: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {"history": await self.store(listing.price_history, stored["name"])}
+        history = await self.store(listing.price_history, stored["name"])
+        return {"history": history, "meters": priced_meters(history), "rate_words": rate_words}
 
 
 class PriceImportPage(AdminPage):
@@ -87,6 +89,9 @@ class PriceImportPage(AdminPage):
             table=self.get_body_argument("table", ""),
             changes=changes,
             problem=problem,
-            price_names=COLUMN_METERS,
+            columns=SIDES,
+            price_names=priced_meters(
+                table for change in changes or () for table in (change.before, change.after)
+            ),
             back=path_of("models"),
         )

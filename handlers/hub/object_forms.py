@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from handlers.hub import price_forms
+from handlers.hub.price_forms import PriceGroup, RateRow, Submitted
 from store.admin.kinds import KINDS, NAME, REQUIRED, Field
 from store.db.audit import MASK
 from store.values import fields as types
-from store.values.meters import COLUMN_METERS
-from store.values.price_fields import PriceTable
+from store.values.price_fields import PriceTable, RateList
 
 ADVANCED: Mapping[str, frozenset[str]] = {
     "group": frozenset({"rpm", "tpm", "concurrency", "translate"}),
@@ -33,15 +34,12 @@ _LINES = re.compile(r"\s*[\r\n]+\s*")
 _GAPS = re.compile(r"[\s,]+")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
-Submitted = Mapping[str, Sequence[str]]
-"""The values of each field of a form that was sent."""
-
 
 @dataclass(frozen=True, slots=True)
 class FormField:
     """A field as a form shows it. `widget`: text, number, check, choice, checks, lines, prices,
-    secret, secret_lines; `values`: its contents or the chosen ones; `secrets`: how many are
-    stored."""
+    rates, secret, secret_lines; `values`: its contents or the chosen ones; `secrets`: how many are
+    stored; `prices` and `rates`: those of the widgets of these names."""
 
     name: str
     widget: str
@@ -51,7 +49,8 @@ class FormField:
     advanced: bool = False
     secrets: int = 0
     problem: str = ""
-    prices: Mapping[str, str] = field(default_factory=dict)
+    prices: Sequence[PriceGroup] = ()
+    rates: Sequence[RateRow] = ()
 
     @property
     def value(self) -> str:
@@ -71,7 +70,7 @@ class FormContents:
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
-_NOT_IN_FORMS = ("rate", "price_changes", "price_source")
+_NOT_IN_FORMS = ("price_changes", "price_source")
 """Set by the JSON API and commands only."""
 
 
@@ -115,7 +114,10 @@ def _value(name: str, row: Field, submitted: Submitted, texts: Sequence[str], *,
     if isinstance(kind, types.Boolean):
         return bool(texts)
     if isinstance(kind, PriceTable):
-        return _prices(submitted, new=new)
+        return price_forms.submitted_prices(submitted, new=new)
+    if isinstance(kind, RateList):
+        rates = price_forms.submitted_rates(submitted)
+        return _LEFT_OUT if rates is None else rates
     text = texts[0].strip() if texts else ""
     if row.secret and (not texts or MASK in text):
         # Not for a proxy, which is shown: emptying its field removes it.
@@ -131,17 +133,6 @@ def _value(name: str, row: Field, submitted: Submitted, texts: Sequence[str], *,
     if isinstance(kind, types.Instant) and _DATE.fullmatch(text):
         return f"{text}T00:00:00Z"
     return kind.from_text(text)
-
-
-def _prices(submitted: Submitted, *, new: bool) -> dict[str, Any]:
-    prices: dict[str, Any] = {}
-    for name in COLUMN_METERS:
-        text = (submitted.get(f"price.{name}") or [""])[0].strip()
-        if text:
-            prices[name] = text
-        elif not new and name not in ("input", "output", "call"):
-            prices[name] = None
-    return prices
 
 
 def _table(kind: types.FieldType, texts: Sequence[str]) -> dict[str, Any]:
@@ -177,7 +168,8 @@ def _form_field(kind: str, name: str, row: Field, contents: FormContents) -> For
         advanced=name in ADVANCED.get(kind, ()),
         secrets=count if row.secret else 0,
         problem=contents.problems.get(name, ""),
-        prices=_price_texts(contents) if widget == "prices" else {},
+        prices=_price_groups(contents) if widget == "prices" else (),
+        rates=_rate_rows(name, contents) if widget == "rates" else (),
     )
 
 
@@ -194,6 +186,8 @@ def _widget(name: str, row: Field, inner: types.FieldType, options: Sequence[str
         return "check"
     if isinstance(inner, PriceTable):
         return "prices"
+    if isinstance(inner, RateList):
+        return "rates"
     if row.secret and name != "proxy":
         return "secret" if name == "password" else "secret_lines"
     if isinstance(inner, types.ListOf):
@@ -207,7 +201,7 @@ def _widget(name: str, row: Field, inner: types.FieldType, options: Sequence[str
 
 def _field_values(name: str, row: Field, widget: str, contents: FormContents) -> list[str]:
     """Return the contents of a field: what was submitted, else what is stored, else the default."""
-    if widget in ("secret", "secret_lines", "prices"):
+    if widget in ("secret", "secret_lines", "prices", "rates"):
         return []
     if contents.submitted is not None:
         return list(contents.submitted.get(name, ()))
@@ -235,10 +229,13 @@ def _line(name: str, value: Any) -> str:
     return f"{name} = {value if isinstance(value, str) else json.dumps(value)}"
 
 
-def _price_texts(contents: FormContents) -> dict[str, str]:
+def _price_groups(contents: FormContents) -> list[PriceGroup]:
     if contents.submitted is not None:
-        return {
-            name: (contents.submitted.get(f"price.{name}") or [""])[0] for name in COLUMN_METERS
-        }
-    stored = (contents.stored or {}).get("price", {})
-    return {name: stored.get(name, "") for name in COLUMN_METERS}
+        return price_forms.price_groups(price_forms.submitted_texts(contents.submitted))
+    return price_forms.price_groups((contents.stored or {}).get("price", {}))
+
+
+def _rate_rows(name: str, contents: FormContents) -> list[RateRow]:
+    if contents.submitted is not None:
+        return price_forms.submitted_rows(contents.submitted, contents.problems.get(name, ""))
+    return price_forms.rate_rows((contents.stored or {}).get(name, []))

@@ -13,6 +13,7 @@ import peewee
 from adapters.models import OPTIONS
 from adapters.registry import VENDORS
 from handlers.hub.object_forms import MAX_OPTIONS, FormContents, document_values, form_fields
+from handlers.hub.price_forms import RATE_FIELDS, fallback_word, priced_meters, rate_words
 from handlers.hub.web.admin import ActionPage, AdminApi, AdminPage, ConfirmationPage, path_of
 from handlers.hub.web.base import Failure, invalid
 from operations.edits import with_status, with_use, with_use_of_limit
@@ -21,7 +22,6 @@ from store.admin.kinds import KINDS
 from store.admin.listing import ListPage, Paging
 from store.money import wallet
 from store.values.fields import Instant
-from store.values.meters import COLUMN_METERS
 from store.values.pricing import format_money
 
 PLURALS: Mapping[str, str] = {
@@ -188,7 +188,8 @@ class ObjectForm(AdminPage):
             place=path_of,
             action=path_of(plural, name, "edit" if name and kind == "channel" else ""),
             back=list_path(plural),
-            price_names=COLUMN_METERS,
+            fallback_word=fallback_word,
+            rate_fields=RATE_FIELDS,
             option_names=", ".join(OPTIONS),
             ms=Instant().parse,
             details=await self.details(stored) if stored else {},
@@ -222,7 +223,15 @@ class ObjectListPage(ObjectForm):
         paging = self.paging()
         part = await self.store(load_page, PLURALS[plural], paging)
         subscriptions = await self._subscriptions(paging.search) if plural == "plans" else None
-        self.show_list(plural, part, paging, price_names=COLUMN_METERS, subscriptions=subscriptions)
+        self.show_list(
+            plural,
+            part,
+            paging,
+            price_names=priced_meters(item.get("price", {}) for item in part.items),
+            fallback_word=fallback_word,
+            rate_words=rate_words,
+            subscriptions=subscriptions,
+        )
 
     async def post(self, plural: str) -> None:
         await self.create_submitted(plural)

@@ -244,8 +244,7 @@ _WHEN: Mapping[str, Schema] = {
     **dict.fromkeys(("tier", "speed", "geo"), _TEXT),
     "input_over": {"type": "integer"},
 }
-_RATE: Schema = _object({"when": _object(_WHEN), "factor": _NULLABLE, **_PRICES})
-_RATES: Schema = {"type": "array", "items": _RATE}
+_RATES: Schema = {"type": "array", "items": _ref("Rate")}
 _PRICE_OR_NULL: Schema = {**_PRICE, "type": ["object", "null"]}
 _OFFER: Mapping[str, Schema] = {
     **{"name": _TEXT, "served_as": _TEXTS},
@@ -298,7 +297,10 @@ _FIELDS: Mapping[str, Mapping[str, Schema]] = {
         **_list(_object({**_OFFER, "proposed": _PRICE_OR_NULL}))["properties"],
     },
     "ReinstateBody": {"key": {"type": ["integer", "null"], "description": "Its position, from 1."}},
-    "PriceList": _list(_object({"effective_at": _TIME, **_PRICES}))["properties"],
+    "Rate": {"when": _object(_WHEN), "factor": _NULLABLE, **_PRICES},
+    "PriceList": _list(
+        _object({"effective_at": _TIME, **_PRICES, "rate": _RATES, "source": _NULLABLE})
+    )["properties"],
     "PriceListBody": {
         "prices": {"type": "array", "items": _object({"model": _TEXT, **_PRICES})},
         "dry_run": _FLAG,

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 
 from store.values.ids import DAY_MS, HOUR_MS
+from store.values.meters import TOKEN_METERS
 
 MINUS = "−"
 UNKNOWN = "–"
@@ -81,10 +82,23 @@ def text_of_size(size: int | None) -> str:
     return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
 
 
-_ALL = (money, count, brief, seconds, milliseconds, share, text_of_size)
+def conditions(words: Mapping[str, str], when: Mapping[str, str | int]) -> str:
+    """Return the conditions of a rate, or those under which a call was served, in words."""
+    return ", ".join(
+        words[f"meter.when_{name}"].format(value=count(value) if isinstance(value, int) else value)
+        for name, value in when.items()
+    )
+
+
+def meter_unit(words: Mapping[str, str], meter: str) -> str:
+    """Return the word for the unit of a meter's price."""
+    unit = "tokens" if meter in TOKEN_METERS else meter
+    return words.get(f"meter.per_{unit}", words["meter.per_use"])
+
+
+_ALL = (money, count, brief, seconds, milliseconds, share, text_of_size, conditions, meter_unit)
 FUNCTIONS = {function.__name__: function for function in _ALL}
 """The functions that templates may call."""
-
 
 _WAIT = re.compile(r"in (\d+) ?s\b")
 _LEFT = re.compile(r": ([\d.]+[^,]*) is left, and it needs at least ([\d.]+.*?)\.(?: |$)")

@@ -8,6 +8,7 @@ import pytest
 
 from handlers.hub import object_forms
 from store.admin.export import export, list_objects, show
+from store.values.meters import METERS
 from tests.handlers.hub.script import CHANNEL, MODEL, UPSTREAM_KEY
 
 PAGES = ("users", "groups", "models", "channels", "plans", "codes", "audit", "system")
@@ -17,6 +18,14 @@ FULL_CHANNEL = {
     **{"extra_headers": {"x-org": "secret"}, "proxy": "http://user:pw@127.0.0.1:3128"},
     "options": {"images": True, "max_budget_tokens": 1, "efforts": ["low", "high"]},
 }
+EVERY_PRICE = {name: f"{number}.5" for number, name in enumerate(METERS)}
+RATES = [
+    {"when": {"tier": "flex"}, "factor": "0.5"},
+    {
+        "when": {"speed": "fast", "geo": "us", "input_over": 272_000},
+        **{"input": "5", "output": "0", "reasoning": "0.000000001", "web_search": "0.02"},
+    },
+]
 SUBSCRIPTION = {"user": "alice", "plan": "monthly"}
 SCRIPT = "<script>alert(7)</script>"
 
@@ -217,6 +226,7 @@ def submitted_by(page):
         ("users", {"name": "dora", "limit": "2.5", "limit_window": "week"}),
         ("groups", {"name": "one, two", "models": ["gpt-4.1"], "entries": ["messages"]}),
         ("models", {**MODEL, "name": "a/b", "context_tokens": 1000}),
+        ("models", {"name": "all", "price": EVERY_PRICE, "rate": RATES}),
         ("plans", {"name": "m", "quota": "20.5", "window": "week", "enabled": False}),
         ("channels", FULL_CHANNEL),
     ],
