@@ -96,11 +96,12 @@ class Journal:
 
 
 class Calling:
-    """A relay whose calls cost nothing, and its only group and model."""
+    """A relay whose calls cost nothing, its only group, and the names of its models."""
 
     def __init__(self, client, stored=None, entries=frozenset(FAMILIES)):
         self.settings, self.journal, self.live = Settings(), Journal(), LiveCalls()
         self.group = Group("gold", 10**6, None, entries, False)
+        self.models = ["m"]
         self.relay = Relay(
             self.settings, keys=None, funds=None, journal=self.journal, client=client,
             live=self.live, health=Health(random, self.live.attempts_health),
@@ -109,8 +110,9 @@ class Calling:
 
     async def call(self, body, channels, **head):
         """What the connection of a client was sent, and the record of its call."""
-        free = Model("m", None, None, False, 0, ((0, prices_of(0, 0, 0, 0, 0, 0, 0)),))
-        snapshot = Snapshot(1, {"gold": self.group}, {"m": free}, channels)
+        prices = ((0, prices_of(0, 0, 0, 0, 0, 0, 0)),)
+        models = {name: Model(name, None, None, False, 0, prices) for name in self.models}
+        snapshot = Snapshot(1, {"gold": self.group}, models, channels)
         head = msgspec.structs.replace(a_call().head, group=self.group, snapshot=snapshot, **head)
         connection = Connection()
         downstream = Downstream(connection, ())

@@ -1,0 +1,80 @@
+"""Calls that ask for more than text and functions."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from adapters.registry import FAMILIES
+from tests.handlers.relay.calls import KEY
+from tests.handlers.relay.rig import Calling, channel_at
+from tests.handlers.relay.upstream.scripts import JSON
+
+CHAT, RESPONSES, MESSAGES, GENERATE = FAMILIES
+BODY = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+FUNCTION = {"name": "tea", "input_schema": {"type": "object"}}
+ADVISOR = {"type": "advisor_20260301", "name": "advisor", "model": "wise"}
+SEARCH = {"type": "web_search_20250305", "name": "web_search"}
+
+
+@pytest.fixture
+def relay(client):
+    relay = Calling(client)
+    relay.models.append("wise")
+    return relay
+
+
+def call(relay, fields, channel, job="generate", **head):
+    family = FAMILIES[MESSAGES]
+    operation = family.client.operations[job]
+    return relay.call(BODY | fields, (channel,), family=family, operation=operation, **head)
+
+
+async def a_message(peer, head, body):
+    """An upstream of messages, or of counts."""
+    usage = {"input_tokens": 5, "output_tokens": 2}
+    content = [{"type": "text", "text": "Tea."}]
+    answer = {"id": "m", "type": "message", "role": "assistant", "content": content}
+    more = {"model": "up", "stop_reason": "end_turn", "usage": usage, "input_tokens": 5}
+    await peer.answer(json.dumps(answer | more).encode(), headers=JSON)
+
+
+@pytest.mark.parametrize("job", ["generate", "count"])
+async def test_other_models_go_out_under_the_channels_names(relay, serve, job):
+    upstream = await serve(a_message)
+    models = {"m": "up", "wise": "up-wise"}
+    channel = channel_at(upstream, family=MESSAGES, models=models)
+    fields = {"tools": [FUNCTION, ADVISOR], "fallbacks": [{"model": "wise"}, {"model": "m"}]}
+    _, record = await call(relay, fields, channel, job)
+    assert record.outcome == "ok"
+    [(_, sent)] = upstream.requests
+    sent = json.loads(sent)
+    assert (sent["model"], sent["tools"][1]["model"]) == ("up", "up-wise")
+    assert [fallback["model"] for fallback in sent["fallbacks"]] == ["up-wise", "up"]
+
+
+async def test_a_model_that_the_channel_does_not_have_keeps_its_name(relay, serve):
+    upstream = await serve(a_message)
+    _, record = await call(relay, {"tools": [ADVISOR]}, channel_at(upstream, family=MESSAGES))
+    assert record.outcome == "ok"
+    assert json.loads(upstream.requests[0][1])["tools"][0]["model"] == "wise"
+
+
+@pytest.mark.parametrize(
+    ("fields", "models", "path"),
+    [
+        ({"tools": [FUNCTION, ADVISOR | {"model": "nobody"}]}, None, "tools.1.model"),
+        ({"tools": [ADVISOR]}, {"m"}, "tools.0.model"),
+        ({"fallbacks": [{"model": "m"}, {"model": "wise"}]}, {"m"}, "fallbacks.1.model"),
+        ({"fallbacks": [{"model": "up"}]}, None, "fallbacks.0.model"),
+    ],
+)
+@pytest.mark.parametrize("job", ["generate", "count"])
+async def test_a_model_that_the_key_may_not_use(relay, serve, fields, models, path, job):
+    upstream = await serve(a_message)
+    key = replace(KEY, models=None if models is None else frozenset(models))
+    channel = channel_at(upstream, family=MESSAGES)
+    [(_, status, _, body)], record = await call(relay, fields, channel, job, key=key)
+    assert (status, record.error_code) == (404, "model_not_found")
+    assert json.loads(body)["error"]["message"].startswith(f"{path}: ")
+    assert upstream.requests == []
