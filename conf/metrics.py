@@ -92,6 +92,11 @@ OVERHEAD = _histogram(
 )
 TOKENS = _counter("tokens", "model type", "Charged tokens.")
 COST = _counter("cost", "currency model", "Charged money, in the account currency.", 10**9)
+UNPRICED = _counter(
+    "unpriced_uses",
+    "model meter",
+    "Uses that no price was configured for: of a meter, or of a feature such as tier.priority.",
+)
 STREAMS = _gauge("streams_in_flight", "", "Streaming calls in flight.")
 CALLS = _gauge("calls_in_flight", "", "Calls in flight, streams among them.")
 CONNECTIONS = _gauge("connections", "", "Open connections of clients.")
@@ -196,7 +201,7 @@ SIGN_INS = _counter(
 )
 
 _OF_WORKERS = (
-    *(REQUESTS, DURATION, FIRST_TOKEN, PER_TOKEN, OVERHEAD, TOKENS, COST),
+    *(REQUESTS, DURATION, FIRST_TOKEN, PER_TOKEN, OVERHEAD, TOKENS, COST, UNPRICED),
     *(STREAMS, CALLS, CONNECTIONS, DISCONNECTS, UPSTREAM, RETRIES, UPSTREAM_FIRST_BYTE),
     *(CHANNEL_UP, CIRCUIT, KEYS_SUSPENDED),
     *(RATE_LIMITED, JOURNAL_BYTES, QUEUE_DEPTH, WRITE_ERRORS, STORE_RETRIES, LOOP_LAG),

@@ -168,6 +168,16 @@ class MoneySettings(_Section, frozen=True):
     """Wallets and prices."""
 
     currency: Annotated[str, _text("Currency of all wallets and prices.")] = "USD"
+    unpriced: Annotated[
+        Literal["refuse_dearer", "refuse", "serve"],
+        _meaning(
+            "What happens to a call that asks for what its model has no price for: refuse_dearer"
+            " answers 403 to service tiers, speeds, regions, spoken answers and pictures that can"
+            " cost more than the plain rate; refuse to hosted tools, too; serve takes all. What is"
+            " served without a price is charged at the plain rate, a hosted tool not at all, and"
+            " listed as unpriced."
+        ),
+    ] = "refuse_dearer"
 
 
 class StoreSettings(_Section, frozen=True):

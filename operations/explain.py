@@ -34,6 +34,7 @@ from store.db.database import database_ms, snapshot_read
 from store.money import leases
 from store.money.accounts import payment_of
 from store.money.funds import QuotaUsed, WalletEmpty
+from store.values.features import FEATURES, is_priced, needs_price
 from store.values.ids import now_ms
 from store.values.usage_record import WALLET, rfc3339
 
@@ -135,6 +136,26 @@ def explain(
         why = _why(db, key, model) if fault.condition is Condition.MODEL_NOT_FOUND else None
         return Explanation(states, (), fault.code, status, fault.message, why)
     return Explanation(states, _first(family.name, channels, states, candidate))
+
+
+def refused_features(
+    snapshot: Snapshot, key: KeyEntry, name: str, policy: str
+) -> tuple[list[str], list[str]]:
+    """Return the features that calls of a key for a model may not ask for: those that its group
+    lacks, and of the others those without a price, by `money.unpriced`."""
+    group, model = snapshot.groups.get(key.group), snapshot.models.get(name)
+    prices = model.prices_at(now_ms()) if model is not None else None
+    if group is None or prices is None:
+        return [], []
+    lacking = [feature for feature in FEATURES if feature not in group.features]
+    unpriced = [
+        feature
+        for feature in FEATURES
+        if feature in group.features
+        and needs_price(feature, policy)
+        and not is_priced(feature, prices)
+    ]
+    return lacking, unpriced
 
 
 def _why(db: peewee.Database, key: KeyEntry | None, model: str) -> ModelLookup | None:

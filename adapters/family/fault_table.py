@@ -91,4 +91,6 @@ FAULT_TABLE: dict[Condition, FaultRow] = {
     Condition.UPGRADE_NOT_SUPPORTED: FaultRow(
         (426, INVALID_REQUEST), (426, INVALID_REQUEST), (426, "UNIMPLEMENTED")
     ),
+    Condition.FEATURE_NOT_ALLOWED: _FORBIDDEN,
+    Condition.FEATURE_UNPRICED: _FORBIDDEN,
 }

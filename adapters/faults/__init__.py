@@ -1,7 +1,7 @@
 """Conditions under which a call fails, the one exception that carries them, and the masking of
 secrets in what upstreams say of it.
 
-Here: the numbers E01..E39, their codes in usage records, whose fault they are and their default
+Here: the numbers E01..E41, their codes in usage records, whose fault they are and their default
 wording. Not here: statuses and bodies for clients (``adapters.family.fault_table`` and a family's
 ``client.py``) and the reading of upstream errors (``adapters.upstream_errors``). Standard library
 only. Imported by everybody.
@@ -153,6 +153,16 @@ class Condition(StrEnum):
         "upgrade_not_supported",
         "Websockets are not supported here; use POST.",
     )
+    FEATURE_NOT_ALLOWED = (
+        "E40",
+        "feature_not_allowed",
+        "'{param}': the group of this API key may not use the feature '{detail}'.",
+    )
+    FEATURE_UNPRICED = (
+        "E41",
+        "feature_unpriced",
+        "'{param}': {model} has no price for '{detail}'.",
+    )
 
 
 CODES: dict[Condition, str] = {condition: condition.code for condition in Condition}
@@ -176,6 +186,8 @@ _NO_RETRY = frozenset(
         Condition.IP_NOT_ALLOWED,
         Condition.ENTRY_NOT_ALLOWED,
         Condition.MODEL_NOT_FOUND,
+        Condition.FEATURE_NOT_ALLOWED,
+        Condition.FEATURE_UNPRICED,
         Condition.WALLET_EMPTY,
         Condition.QUOTA_USED,
         Condition.CHANNEL_MISCONFIGURED,
@@ -218,7 +230,8 @@ class Fault(Exception):
     fill in ``model``, ``retry_after_s`` and the like afterwards. ``param`` is the JSON path of the
     offending field ("messages[0].content"). ``detail`` is the part of the message that a family
     words in its own way: for INVALID_KEY what may be shown of the key, for INVALID_FIELD what was
-    expected, for ENTRY_NOT_ALLOWED the name of the group. ``key_refused``: the upstream refuses the
+    expected, for ENTRY_NOT_ALLOWED the name of the group, for FEATURE_NOT_ALLOWED and
+    FEATURE_UNPRICED the feature. ``key_refused``: the upstream refuses the
     key that was used, or says that it does; ``refused_for``: the key as such, what it may do, or
     what its account can pay; and ``quota_used``: because its account has nothing left.
     ``operator_message``: the upstream's message, or why it could not be reached, cleaned; for

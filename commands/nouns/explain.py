@@ -11,12 +11,15 @@ from commands.output import data_options, print_json, print_table
 from commands.store_access import opened_store
 from operations import availability
 from operations.availability import ModelLookup
-from operations.explain import ChannelState, Explanation, explain
+from operations.explain import ChannelState, Explanation, explain, refused_features
 from store.admin.export import show
 from store.catalog.catalog import load_snapshot
 from store.catalog.keys import digests_of, find_key
 from store.values.cipher import Cipher
 from store.values.key_secrets import digests
+
+Refused = tuple[list[str], list[str]]
+"""Features that a call may not ask for: not allowed, and without a price."""
 
 COLUMNS = ("channel", "state", "priority", "weight", "upstream_model")
 
@@ -37,8 +40,9 @@ def command(
 ) -> None:
     """Show what a call of a key for a model at an endpoint would get now, and by which channels.
 
-    Channels are listed by priority; those that would not be tried have a reason. The last line
-    says where the call would go, or how it would fail. The exit code is 0 in both cases.
+    Channels are listed by priority; those that would not be tried have a reason. Features that such
+    a call would be refused for are named. The last line says where the call would go, or how it
+    would fail. The exit code is 0 in both cases.
     """
     if (key is None) == (key_id is None):
         raise click.UsageError("give either --key or --key-id")
@@ -52,16 +56,25 @@ def command(
         snapshot = load_snapshot(access.db, Cipher(secrets.cipher_keys), LOSSES)
         caller = find_key(access.db, hashes) if hashes else None
         explanation = explain(access.db, snapshot, caller, model, endpoint)
+        policy = access.loaded.settings.money.unpriced
+    refused: Refused = ([], [])
+    if caller is not None and explanation.allowed:
+        refused = refused_features(snapshot, caller, model, policy)
     if as_json:
-        _print_json(explanation)
+        _print_json(explanation, refused)
     else:
-        _print(explanation)
+        _print(explanation, refused)
 
 
-def _print_json(explanation: Explanation) -> None:
+def _print_json(explanation: Explanation, refused: Refused) -> None:
     channels = [asdict(channel) for channel in explanation.channels]
     if explanation.allowed:
-        outcome: dict[str, object] = {"first": explanation.first}
+        lacking, unpriced = refused
+        outcome: dict[str, object] = {
+            "first": explanation.first,
+            "features_not_allowed": lacking,
+            "features_unpriced": unpriced,
+        }
     else:
         outcome = {"status": explanation.status, "message": explanation.message}
         if explanation.why is not None:
@@ -70,7 +83,7 @@ def _print_json(explanation: Explanation) -> None:
     print_json({**head, **outcome})
 
 
-def _print(explanation: Explanation) -> None:
+def _print(explanation: Explanation, refused: Refused) -> None:
     click.echo("allowed" if explanation.allowed else f"refused: {explanation.reason}")
     rows = [
         {**asdict(channel), "channel": channel.name, "state": _state(channel)}
@@ -78,6 +91,10 @@ def _print(explanation: Explanation) -> None:
     ]
     if rows:
         print_table(rows, COLUMNS)
+    labels = ("not allowed to its group", "without a price")
+    for label, features in zip(labels, refused, strict=True):
+        if features:
+            click.echo(f"would refuse, {label}: {', '.join(features)}")
     if explanation.allowed and not explanation.first:
         click.echo("would be estimated: no channel of this model counts tokens for this endpoint")
     elif explanation.allowed:

@@ -5,6 +5,7 @@ With --settings the settings in force instead, for which nothing has to run.
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from commands.store_access import opened_store
 from conf.configuration import Loaded, which
 from conf.settings import masked_rows, to_plain
 from conf.store_url import place
+from store.calls.reading.unpriced import RECENT_DAYS, recent_unpriced
 from store.channels.status import AVAILABLE, Status, by_name, of_channels, of_models, to_public
 from store.db.database import database_ms
 from store.upkeep import lease
@@ -79,15 +81,19 @@ def command(
     fields = ask_status(loaded)
     _warn_of_another_gateway(loaded, fields["node"])
     _warn_of_another_store(loaded, fields.get("store"))
-    channels, models, upkeep = _stored_state(config)
+    channels, models, upkeep, unpriced = _stored_state(config)
     fields["probe"] = to_plain(loaded.settings)["probe"]
     fields["upkeep"] = upkeep
     if as_json:
-        print_json({**fields, "channels": _named(channels), "groups": _named(models)})
+        states = {"channels": _named(channels), "groups": _named(models)}
+        print_json({**fields, **states, "unpriced": unpriced})
         return
     _print_node(fields)
     for title, statuses in (("channel", channels), ("group", models)):
         _print_states(title, statuses)
+    if unpriced:
+        uses = (f"{use['meter']} of {use['model']} × {use['count']}" for use in unpriced)
+        click.echo(f"\nused without a price, {RECENT_DAYS} days: {', '.join(uses)}")
 
 
 def _warn_of_another_gateway(loaded: Loaded, node: str) -> None:
@@ -116,18 +122,21 @@ def _warn_of_another_store(loaded: Loaded, running: object) -> None:
 
 def _stored_state(
     config: Path | None,
-) -> tuple[list[Status] | None, list[Status] | None, dict[str, Any] | None]:
-    """Return the states of channels and of models for groups, and the last run of the upkeep and
-    the next one; None while the store is unreachable."""
+) -> tuple[
+    list[Status] | None, list[Status] | None, dict[str, Any] | None, list[dict[str, Any]] | None
+]:
+    """Return the states of channels and of models for groups, the last run of the upkeep and the
+    next one, and recent uses without a price; None while the store is unreachable."""
     try:
         with opened_store(config) as access:
             at_ms = database_ms(access.db)
             channels, models = of_channels(access.db, at_ms, LOSSES), of_models(access.db, at_ms)
             upkeep = lease.state(access.db)
+            unpriced = [asdict(use) for use in recent_unpriced(access.db)]
     except StoreError as error:
         note(f"the store: {error}")
-        return None, None, None
-    return channels, models, lease.to_public(upkeep) if upkeep else None
+        return None, None, None, None
+    return channels, models, lease.to_public(upkeep) if upkeep else None, unpriced
 
 
 def _upkeep_line(upkeep: dict[str, Any] | None) -> str | None:

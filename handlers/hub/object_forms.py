@@ -12,13 +12,14 @@ from typing import Any
 
 from handlers.hub import price_forms
 from handlers.hub.price_forms import PriceGroup, RateRow, Submitted
-from store.admin.kinds import KINDS, NAME, REQUIRED, Field
+from store.admin.kinds import FEATURE, KINDS, NAME, REQUIRED, Field
 from store.db.audit import MASK
 from store.values import fields as types
+from store.values.features import ALL, FEATURES, allowed_features, words_of
 from store.values.price_fields import PriceTable, RateList
 
 ADVANCED: Mapping[str, frozenset[str]] = {
-    "group": frozenset({"rpm", "tpm", "concurrency", "translate"}),
+    "group": frozenset({"rpm", "tpm", "concurrency", "translate", "features"}),
     "user": frozenset({"rpm", "tpm", "concurrency"}),
     "channel": frozenset(
         {"rpm", "tpm", "concurrency", "key_rpm", "key_tpm", "key_concurrency", "translate"}
@@ -37,9 +38,9 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class FormField:
-    """A field as a form shows it. `widget`: text, number, check, choice, checks, lines, prices,
-    rates, secret, secret_lines; `values`: its contents or the chosen ones; `secrets`: how many are
-    stored; `prices` and `rates`: those of the widgets of these names."""
+    """A field as a form shows it. `widget`: text, number, check, choice, checks, features, lines,
+    prices, rates, secret, secret_lines; `values`: its contents or the chosen ones; `secrets`: how
+    many are stored; `prices` and `rates`: those of the widgets of these names."""
 
     name: str
     widget: str
@@ -123,6 +124,8 @@ def _value(name: str, row: Field, submitted: Submitted, texts: Sequence[str], *,
         # Not for a proxy, which is shown: emptying its field removes it.
         return None if name == "proxy" and not texts and not new else _LEFT_OUT
     if isinstance(kind, types.ListOf):
+        if kind.item is FEATURE:
+            return words_of(texts)
         # Names of groups may hold blanks and commas; nothing else that is listed may.
         gaps = _LINES if kind.item is NAME else _GAPS
         return [part for text in texts for part in gaps.split(text.strip()) if part]
@@ -178,6 +181,8 @@ def _options(name: str, inner: types.FieldType, contents: FormContents) -> Seque
         return list(inner.options)
     if isinstance(inner, types.ListOf) and isinstance(inner.item, types.Choice):
         return list(inner.item.options)
+    if isinstance(inner, types.ListOf) and inner.item is FEATURE:
+        return [*FEATURES, ALL]
     return contents.names.get(name, ())
 
 
@@ -190,6 +195,8 @@ def _widget(name: str, row: Field, inner: types.FieldType, options: Sequence[str
         return "rates"
     if row.secret and name != "proxy":
         return "secret" if name == "password" else "secret_lines"
+    if isinstance(inner, types.ListOf) and inner.item is FEATURE:
+        return "features"
     if isinstance(inner, types.ListOf):
         return "checks" if 0 < len(options) <= MAX_CHECKBOXES else "lines"
     if isinstance(inner, (types.ModelMap, types.HeaderMap, types.OptionMap)):
@@ -218,6 +225,8 @@ def _field_values(name: str, row: Field, widget: str, contents: FormContents) ->
         return []
     if isinstance(value, dict):
         return ["\n".join(_line(name, inner) for name, inner in value.items())]
+    if widget == "features":
+        return [*allowed_features(value), *(word for word in value if word == ALL)]
     if isinstance(value, list):
         return list(map(str, value)) if widget == "checks" else ["\n".join(map(str, value))]
     return ["true" if value is True else str(value)]

@@ -8,6 +8,7 @@ import json
 import platform
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any
 
@@ -19,6 +20,7 @@ from handlers.hub.system_charts import CHART_HEIGHT, Hour, bar_text, charts_of, 
 from handlers.hub.web.admin import ActionPage, AdminApi, AdminPage, ConfirmationPage, path_of
 from handlers.hub.web.base import Api, Failure, HubHandler, invalid
 from handlers.hub.web.site import Site
+from store.calls.reading.unpriced import RECENT_DAYS, recent_unpriced
 from store.calls.usage_stats import CLASSES
 from store.db import audit, migrate, nodes
 from store.db.database import is_mysql, place
@@ -54,6 +56,7 @@ async def system_state(handler: HubHandler, hours: Sequence[Hour]) -> dict[str, 
         "hub_uptime_s": int(time.monotonic() - site.started_s),
         **await node_state(site),
         "store": await handler.store(_store_state),
+        "unpriced": [asdict(use) for use in await handler.store(recent_unpriced)],
         "hours": [_hour_fields(hour) for hour in hours],
         "settings": masked_rows(site.settings, site.origins),
     }
@@ -226,6 +229,8 @@ class SystemPage(AdminPage):
             levels=notices.LEVELS,
             ms=Instant().parse,
             here=path_of("system"),
+            place=path_of,
+            RECENT_DAYS=RECENT_DAYS,
             charts=charts_of(hours),
             CHART_HEIGHT=CHART_HEIGHT,
             bar_text=bar_text,

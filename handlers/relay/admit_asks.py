@@ -4,15 +4,37 @@ Imported by the pipeline, for requests that ask for something, when their model 
 """
 
 from adapters.family import Peek
+from adapters.family.asks import Asks
 from adapters.faults import Condition, Fault
 from handlers.relay.admit import MODEL_NAME_MAX_CHARS
 from handlers.relay.call import Offer, RequestHead
+from store.values.features import FEATURES, is_priced, needs_price
+from store.values.pricing import Prices
 
 
-def check_asks(head: RequestHead, offer: Offer, peek: Peek) -> None:
-    """Check what a request asks for. Raises Fault MODEL_NOT_FOUND for another model inside the
-    call that the key may not use or that has no price, UNSUPPORTED for an answer in the background:
-    one that is fetched later without a charge cannot be billed."""
+def check_asks(head: RequestHead, offer: Offer, peek: Peek, unpriced: str) -> None:
+    """Check what a request asks for; `unpriced`: the setting of that name. Raises Fault
+    FEATURE_NOT_ALLOWED, MODEL_NOT_FOUND for another model inside the call that the key may not use
+    or that has no price, UNSUPPORTED for an answer in the background: one that is fetched later
+    without a charge cannot be billed, FEATURE_UNPRICED."""
+    _check_allowed(head, offer, peek.asks)
+    _check_models(head, offer, peek)
+    if not head.operation.free:
+        _check_priced(head, offer, peek.asks, unpriced)
+
+
+def _check_allowed(head: RequestHead, offer: Offer, asks: Asks) -> None:
+    """Check the group's features. A hosted tool that is not forced is left to the translation,
+    which leaves it out, where no channel could take the call as it is."""
+    allowed = offer.group.features
+    native = any(channel.family == head.family.name for channel in offer.channels)
+    for ask in asks.features:
+        name = ask.feature
+        if name in FEATURES and name not in allowed and (native or not ask.droppable):
+            raise Fault(Condition.FEATURE_NOT_ALLOWED, param=ask.path, detail=name)
+
+
+def _check_models(head: RequestHead, offer: Offer, peek: Peek) -> None:
     key, snapshot = head.key, head.snapshot
     for ask in peek.asks.models:
         permitted = key.models is None or ask.name in key.models
@@ -22,3 +44,27 @@ def check_asks(head: RequestHead, offer: Offer, peek: Peek) -> None:
     for feature_ask in peek.asks.features:
         if feature_ask.feature == "background":
             raise Fault(Condition.UNSUPPORTED, param=feature_ask.path, model=peek.model)
+
+
+def _check_priced(head: RequestHead, offer: Offer, asks: Asks, unpriced: str) -> None:
+    """Check that there is a price for what may need one, unless it is left out."""
+    allowed = offer.group.features
+    for ask in asks.features:
+        name = ask.feature
+        if (ask.droppable and name not in allowed) or not needs_price(name, unpriced):
+            continue
+        model, prices = _model_at(head, offer, asks, ask.path)
+        if not is_priced(name, prices, ask.word):
+            if name not in FEATURES:
+                name = f"{name}.{ask.word[:MODEL_NAME_MAX_CHARS]}"
+            raise Fault(Condition.FEATURE_UNPRICED, param=ask.path, detail=name, model=model)
+
+
+def _model_at(head: RequestHead, offer: Offer, asks: Asks, path: str) -> tuple[str, Prices]:
+    """Return name and prices of the model that a field is about: beside the name of another model,
+    as in a list of fallbacks, that one."""
+    beside = f"{path.rpartition('.')[0]}.model"
+    name = next((ask.name for ask in asks.models if ask.path == beside), "")
+    model = head.snapshot.models.get(name)
+    prices = model.prices_at(head.arrival.started_ms) if model is not None else None
+    return (offer.model.name, offer.prices) if prices is None else (name, prices)

@@ -92,8 +92,7 @@ class InnerModel(Struct, frozen=True, gc=False):
 class Admitted(Struct, frozen=True, gc=False):
     """A request whose body was checked. `offer` None: it names something stored, not a model.
     `rates`: those at which it can be charged; `other_meters`: of modalities beside text that it may
-    be charged by; `left_out`: paths of hosted tools that a translation leaves out; `text_alone`:
-    its input is no more than the body says."""
+    be charged by; `text_alone`: its input is no more than the body says."""
 
     peek: Peek
     offer: Offer | None = None
@@ -108,8 +107,16 @@ class Admitted(Struct, frozen=True, gc=False):
     rates: tuple[Rate, ...] = ()
     other_meters: tuple[str, ...] = ()
     inner_models: tuple[InnerModel, ...] = ()
-    left_out: frozenset[str] = frozenset()
     text_alone: bool = False
+
+    @property
+    def left_out(self) -> frozenset[str]:
+        """Return the paths of the hosted tools that a translation leaves out: those that the group
+        may not use. Of a call that goes as it is there are none."""
+        if self.offer is None:
+            return frozenset()
+        allowed, asks = self.offer.group.features, self.peek.asks.features
+        return frozenset(ask.path for ask in asks if ask.droppable and ask.feature not in allowed)
 
 
 class Content(Struct, frozen=True, gc=False):

@@ -92,6 +92,7 @@ class Relay:
             settings.server.body_memory_bytes, partial(telemetry.metrics.count, RATE_LIMITED)
         )
         self._max_event_bytes = settings.upstream.max_event_bytes
+        self._unpriced = settings.money.unpriced
         self._stored = stored
         self._records = records = Records(journal, stored, node)
         self._holding = Holding(funds, settings.money.currency)
@@ -194,7 +195,7 @@ class Relay:
         call.requested = Requested(name[: admit.MODEL_NAME_MAX_CHARS], peek.stream)
         call.offer = offer = admit.find_offer(head, name)
         if peek.asks.features or peek.asks.models:
-            check_asks(head, offer, peek)
+            check_asks(head, offer, peek, self._unpriced)
         return offer, peek
 
     async def _begin(

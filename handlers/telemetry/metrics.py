@@ -24,9 +24,12 @@ from conf.metrics import (
     REQUESTS,
     RETRIES,
     TOKENS,
+    UNPRICED,
     UPSTREAM,
     Metric,
 )
+from store.values.features import FEATURES
+from store.values.meters import METERS
 from store.values.usage import Usage
 from store.values.usage_record import AttemptRecord, UsageRecord
 
@@ -127,6 +130,9 @@ class Metrics:
                 self._count_failed_attempts(attempts[:-1])
         if usage.cache_read_tokens or usage.reasoning_tokens or usage.written:
             self._count_seldom_tokens(usage, model or OTHER)
+        if record.receipt.unpriced:
+            for name, count in record.receipt.unpriced:
+                self.count(UNPRICED, model or OTHER, _bounded_meter(name), by=count)
         if call.stream and record.ttft_ms is not None:
             self._count_stream(record, model or OTHER)
         if record.outcome == "client_gone":
@@ -203,6 +209,11 @@ def _first_byte_ms(record: UsageRecord) -> int:
     if len(attempts) > 1:
         wait_ms -= sum(attempt.ms for attempt in attempts[:-1])
     return wait_ms if wait_ms > 0 else 0
+
+
+def _bounded_meter(name: str) -> str:
+    """Return a meter or feature as a label: of words that only a vendor knows their condition."""
+    return name if name in METERS or name in FEATURES else name.partition(".")[0]
 
 
 def _phase_of(record: UsageRecord) -> str:

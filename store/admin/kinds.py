@@ -10,6 +10,7 @@ from typing import Any
 
 from store.db.audit import masked
 from store.values import texts
+from store.values.features import DEFAULT_FEATURES, feature_word
 from store.values.fields import (
     Boolean,
     Choice,
@@ -45,6 +46,9 @@ MAX_DAYS = 36_500
 
 NAME = Text(texts.name, f"a name of 1 to {texts.MAX_NAME_CHARS} printable characters")
 MODEL_NAME = Text(texts.model_name, "a name of 1 to 128 of A-Z a-z 0-9 . _ : / @ -")
+FEATURE = Text(
+    feature_word, 'a [feature](#features), `"*"` for all, or `"-NAME"`, which is taken away'
+)
 MODEL_OR_ALL = Text(texts.model_or_all, 'a name of a model, or `"*"` for all')
 UPSTREAM_KEY = Text(texts.upstream_key, "a credential of visible ASCII characters")
 PASSWORD = Text(
@@ -170,6 +174,12 @@ KINDS: Mapping[str, Kind] = {
             **_LIMITS,
             "translate": Field(
                 Boolean(), "false: only channels that speak the family of the call.", True
+            ),
+            "features": Field(
+                ListOf(FEATURE),
+                "What its keys may ask for beyond text and functions: service tiers, hosted tools"
+                " and the like.",
+                list(DEFAULT_FEATURES),
             ),
             **_ENABLED,
         },

@@ -26,6 +26,7 @@ from store.money.ledger import Line, add_line
 from store.values import key_secrets
 from store.values.cipher import Cipher, Unreadable
 from store.values.errors import NotFound, Refused
+from store.values.features import DEFAULT_FEATURES
 from store.values.fields import Sealed
 from store.values.ids import new_ulid
 from store.values.meters import COLUMN_METERS
@@ -236,6 +237,9 @@ _READ: Mapping[str, Callable[[Mapping[str, Any], _Extras], Any]] = {
     },
     "options": lambda row, _: row["options"] or {},
     "shared_ids": lambda row, _: row["shared_ids"] or [],
+    "features": lambda row, _: (
+        list(DEFAULT_FEATURES) if row["features"] is None else row["features"]
+    ),
     # Users that were made before the column have none.
     "groups": lambda row, _: [DEFAULT_GROUP] if row["groups"] is None else row["groups"],
     "secret": lambda row, extras: frozenset(extras.digests.get(row["id"], ())),

@@ -18,6 +18,7 @@ from store.db.changes import CATALOG, Changes, current_version, read_changes
 from store.db.database import database_ms, in_snapshot, lead_of, select_rows
 from store.db.tables import catalog as tables
 from store.values.cipher import Cipher, Unreadable
+from store.values.features import DEFAULT_FEATURES, allowed_features
 from store.values.meters import COLUMN_METERS
 from store.values.pricing import CONDITIONS, Prices, conditional_rate, plain_rate
 from store.values.sealed_fields import open_headers, open_proxy
@@ -35,7 +36,7 @@ Post = Callable[[Callable[[], None]], None]
 @dataclass(frozen=True, slots=True)
 class Group:
     """The rights of keys of a group; models None: all. Limits of 0: none. `translate`: also
-    channels that speak another family than the call."""
+    channels that speak another family than the call. `features`: those that calls may ask for."""
 
     name: str
     multiplier_ppm: int
@@ -46,6 +47,7 @@ class Group:
     tpm: int = 0
     concurrency: int = 0
     translate: bool = True
+    features: frozenset[str] = allowed_features(DEFAULT_FEATURES)
     limited: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -305,11 +307,16 @@ def load_groups(db: peewee.Database) -> list[Group]:
     row = tables.Group
     query = row.select(
         *(row.name, row.multiplier_ppm, row.models, row.entries, row.disabled),
-        *(row.rpm, row.tpm, row.concurrency, row.translate),
+        *(row.rpm, row.tpm, row.concurrency, row.translate, row.features),
     )
     return [
-        Group(name, ppm, _permitted(models), frozenset(entries), disabled, *more)
-        for name, ppm, models, entries, disabled, *more in select_rows(db, query)
+        Group(
+            *(name, ppm, _permitted(models), frozenset(entries), disabled, rpm, tpm, concurrency),
+            *(translate, allowed_features(DEFAULT_FEATURES if words is None else words)),
+        )
+        for name, ppm, models, entries, disabled, rpm, tpm, concurrency, translate, words in (
+            select_rows(db, query)
+        )
     ]
 
 

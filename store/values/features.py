@@ -3,8 +3,12 @@
 One row each (pricing.md, section 6). Everybody may import this module.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+
+from store.values.meters import METERS
+from store.values.pricing import Prices
+from store.values.texts import nearest
 
 ALL = "*"
 DEFAULT_FEATURES = (ALL, "-fallbacks.default")
@@ -56,6 +60,17 @@ PLAIN_GEOS = frozenset({"", "global", "not_available"})
 """Words of served conditions that cost no more than the plain rate; of any other the price has to
 be configured."""
 
+CONDITION_FEATURES = frozenset({"tier", "speed", "geo"})
+"""Conditions of service that a request names, as features: `tier.flex`; alone: with any word."""
+
+
+def feature_word(text: str) -> str:
+    """Return a word of a group's list: `*`, NAME or `-NAME`. Raises ValueError."""
+    name = text.removeprefix("-")
+    if text != ALL and name not in FEATURES:
+        raise ValueError(f'there is no feature "{name}"{nearest(name, FEATURES)}')
+    return text
+
 
 def allowed_features(words: Iterable[str]) -> frozenset[str]:
     """Return the features that a list allows: names, `*` for all, `-NAME` takes one away."""
@@ -68,3 +83,31 @@ def allowed_features(words: Iterable[str]) -> frozenset[str]:
         else:
             names.add(word)
     return frozenset(names - removed)
+
+
+def words_of(names: Collection[str]) -> list[str]:
+    """Return the list that allows these features; with `*` among them what they lack is taken away,
+    so that it also allows what later versions add."""
+    if ALL in names:
+        return [ALL, *(f"-{name}" for name in FEATURES if name not in names)]
+    return [name for name in FEATURES if name in names]
+
+
+def needs_price(name: str, policy: str) -> bool:
+    """Return whether a call may ask for a feature only if it has a price, by `money.unpriced`:
+    refuse_dearer, refuse, serve."""
+    feature = FEATURES.get(name)
+    if feature is None or feature.dearer:  # a word of service that nobody knows counts as dearer
+        return policy != "serve"
+    return policy == "refuse" and feature.meter is not None
+
+
+def is_priced(name: str, prices: Prices, word: str = "") -> bool:
+    """Return whether there is a price for a feature, or for a meter that records name as unpriced;
+    `word`: of a condition of service, else that of the name; without both any."""
+    condition, _, suffix = name.partition(".")
+    if condition in CONDITION_FEATURES:
+        word = word or suffix
+        return prices.names(condition, word or None)
+    meter = (FEATURES[name].meter or "") if name in FEATURES else name
+    return meter in METERS and prices.has_price(meter)

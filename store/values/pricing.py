@@ -164,9 +164,10 @@ class Prices:
         fitting = (r for r in self.rates if any(r.meets(input_tokens, way) for way in served))
         return (self.plain, *fitting)
 
-    def names(self, condition: str, word: str) -> bool:
-        """Return whether a rate has such a condition."""
-        return any((condition, word) in rate.when for rate in self.rates)
+    def names(self, condition: str, word: str | None = None) -> bool:
+        """Return whether a rate has such a condition; without a word with any."""
+        conditions = (pair for rate in self.rates for pair in rate.when)
+        return any(name == condition and word in (None, value) for name, value in conditions)
 
     def has_price(self, meter: str) -> bool:
         """Return whether a meter has a price of its own, at some rate."""

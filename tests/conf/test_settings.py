@@ -22,7 +22,8 @@ DEFAULTS = """{
 "hub": {"enabled": true, "host": "127.0.0.1", "port": 8001, "public_url": "",
 "oidc_issuer": "", "oidc_client_id": "", "oidc_client_secret": ""},
 "ops": {"enabled": true, "host": "127.0.0.1", "port": 9000, "token": "", "hosts": []},
-"money": {"currency": "USD"}, "log": {"level": "info", "format": "json", "file": ""}}
+"money": {"currency": "USD", "unpriced": "refuse_dearer"},
+"log": {"level": "info", "format": "json", "file": ""}}
 """
 
 

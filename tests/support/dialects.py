@@ -120,6 +120,8 @@ def _rows():
         "E37": row("internal_error", (500, "server_error"), (500, "api_error")),
         "E38": row("unavailable", (503, "server_error"), (503, "api_error"), {"retry-after": "1"}),
         "E39": row("upgrade_not_supported", (426, _INVALID)),
+        "E40": row("feature_not_allowed", (403, "permission_error"), None, NO),
+        "E41": row("feature_unpriced", (403, "permission_error"), None, NO),
     }  # fmt: skip
 
 

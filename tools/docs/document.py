@@ -5,6 +5,7 @@ from typing import Any
 
 from conf.values import toml
 from store.admin.kinds import KINDS, REQUIRED, Field
+from store.values.features import FEATURES, Feature
 
 PAGE = "docs/document.md"
 
@@ -129,6 +130,20 @@ _EXAMPLE_HEAD = """\
 `OPENAI_ORGANIZATION` and `ALICE_PASSWORD` set:
 """
 
+_FEATURES_HEAD = """\
+### Features
+
+The words of `features`: what a request may ask for beyond text and the client's own functions.
+`"*"` is all of them, `"-NAME"` takes one away from the others of the list. A request for what the
+group lacks gets 403 `feature_not_allowed` with the path of the field, before any vendor is asked.
+A hosted tool that the request does not force is left out of a translated call instead, and named in
+`x-sluice-dropped`. Without `stored` an absent `store` is sent as false. While the model lacks the
+price of the last column, a request gets 403 `feature_unpriced`, for hosted tools only if
+`money.unpriced` is `"refuse"` ([settings.md](settings.md)).
+
+| feature | asked for | priced by |
+|---|---|---|"""
+
 
 def page() -> str:
     """The text of docs/document.md."""
@@ -140,8 +155,18 @@ def page() -> str:
             lines.append(f"| `{name}` | {form.form} | needed | Identity. |")
         lines += [_row(name, field) for name, field in spec.fields.items()]
         lines.append("")
+        if kind == "group":
+            lines += [_FEATURES_HEAD, *map(_feature, FEATURES.values()), ""]
     lines += [_EXAMPLE_HEAD, "```toml", EXAMPLE + "```"]
     return "\n".join(lines) + "\n"
+
+
+def _feature(feature: Feature) -> str:
+    price = f"`price.{feature.meter}`" if feature.meter else ""
+    if not price and feature.dearer:
+        condition, _, word = feature.name.partition(".")
+        price = f'a rate `when = {{ {condition} = "{word or "…"}" }}`'
+    return f"| `{feature.name}` | {feature.about} | {price or '–'} |"
 
 
 def _row(name: str, field: Field) -> str:

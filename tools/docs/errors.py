@@ -139,6 +139,15 @@ ROWS: Mapping[str, Row] = {
     "E37": Row("Tell the operator the request id: the log has the reason."),
     "E38": Row("Retry after `retry-after`; if it persists, tell the operator."),
     "E39": Row("Nothing: clients go on with POST by themselves."),
+    "E40": Row(
+        "Leave the field out, or use a key of a group that allows the feature (docs/document.md).",
+        {"detail": "web_search", "param": "tools[0]"},
+    ),
+    "E41": Row(
+        "Leave the field out, or have the operator set the price (docs/money.md).",
+        {"detail": "tier.priority", "param": "service_tier"},
+        {MESSAGES: {"detail": "speed.fast", "param": "speed"}, GENERATE: {"param": "serviceTier"}},
+    ),
 }
 
 _TITLES = {

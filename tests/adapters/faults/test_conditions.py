@@ -50,7 +50,7 @@ def test_blame_and_retry():
     no_retry = {c.value for c in Condition if Fault(c).should_retry_header == "false"}
     assert no_retry == {
         *("E01", "E02", "E03", "E04", "E05", "E06", "E07", "E08"),
-        *("E18", "E19", "E24", "E28"),
+        *("E18", "E19", "E24", "E28", "E40", "E41"),
     }
     assert Fault(Condition.RATE_LIMITED).should_retry_header is None
 

@@ -235,6 +235,27 @@ def test_text_for_people_and_misuse(world):
     assert "--key-id" in world.misused("explain", "--key", "a", "--key-id", "b", *ARGS)
 
 
+DEARER = ["tier.priority", "tier.ultrafast", "speed.fast", "geo", "audio_output", "image_output"]
+
+
+def test_features_that_a_call_may_not_ask_for(world):
+    answer = explain(world)
+    assert answer["features_not_allowed"] == ["fallbacks.default"]
+    assert answer["features_unpriced"] == DEARER
+    world.ok("group", "set", "default", "features=*,-geo,-web_search")
+    world.ok("model", "set", "gpt-4.1", "price.output_image=40")
+    answer = explain(world)
+    assert answer["features_not_allowed"] == ["geo", "web_search"]
+    assert answer["features_unpriced"] == [n for n in DEARER if n not in ("geo", "image_output")]
+    lines = world.ok("explain", "--key", SECRET, *ARGS).splitlines()
+    assert "would refuse, not allowed to its group: geo, web_search" in lines
+    assert (
+        "would refuse, without a price: tier.priority, tier.ultrafast, speed.fast, audio_output"
+        in lines
+    )
+    assert "features_unpriced" not in explain(world, model="off")
+
+
 def open_breaker(world, channel_name, reason, left_ms=30_000, model="gpt-4.1"):
     """Note that a worker leaves a channel alone."""
     channel_id = world.json("channel", "show", channel_name)["id"]

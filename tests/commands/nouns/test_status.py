@@ -7,7 +7,8 @@ import threading
 
 import pytest
 
-from store.values.ids import new_ulid, now_ms
+from store.db.tables.usage import UsageByRate
+from store.values.ids import day_at, new_ulid, now_ms
 from tests.commands.conftest import record
 
 NODE = {
@@ -144,6 +145,19 @@ def test_node_workers_channels_and_models(filled, ops):
     assert re.search(r"^main .* disabled ", text, re.M) and "no_channel" in text
 
 
+def test_uses_without_a_price(filled, ops):
+    assert filled.json("status")["unpriced"] == []
+    with filled.store() as db:
+        row = {"day": day_at(now_ms()), "model": "gpt-4.1", "rate": "", "meter": "maps", "uses": 3}
+        UsageByRate.insert(row).execute(db)
+    expected = [{"model": "gpt-4.1", "meter": "maps", "count": 3}]
+    assert filled.json("status")["unpriced"] == expected
+    text = filled.ok("status")
+    assert text.endswith("\nused without a price, 7 days: maps of gpt-4.1 × 3\n")
+    filled.ok("model", "set", "gpt-4.1", "price.maps=0.01")
+    assert filled.json("status")["unpriced"] == []
+
+
 def test_damaged_lines_of_the_journal_are_told(filled, ops):
     for parked in (3, 0):
         ops.answer = json.dumps({**NODE, "parked": parked}).encode()
@@ -156,5 +170,8 @@ def test_the_store_is_away_and_the_gateway_runs(filled, ops, tmp_path):
     ended = filled.run("status", "--json")
     answer = json.loads(ended.out)
     assert ended.code == 0 and "the store" in ended.err
-    assert answer["node"] == "web-1" and answer["channels"] is answer["groups"] is None
+    assert (
+        answer["node"] == "web-1"
+        and answer["channels"] is answer["groups"] is answer["unpriced"] is None
+    )
     assert "web-1" in filled.ok("status")

@@ -7,6 +7,7 @@ import pytest
 
 from handlers.hub.web.strings import LANGUAGES, strings
 from store.values.errors import StoreUnavailable
+from store.values.features import FEATURES
 from tests.handlers.hub.browser import Browser
 
 RELAY_PATHS = (
@@ -59,6 +60,14 @@ def test_a_store_that_is_away_is_told_on_the_page_and_to_scripts(alice, monkeypa
     assert "disk" not in answer.text
     answer = alice.get("/api/me")
     assert (answer.status, answer.json["error"]["code"]) == (503, "unavailable")
+
+
+def test_every_feature_has_its_line():
+    lines = {name: feature.about.replace("`", "") for name, feature in FEATURES.items()}
+    assert (
+        lines.items()
+        <= {name.removeprefix("features."): text for name, text in strings("en").items()}.items()
+    )
 
 
 def test_all_languages_have_the_same_words():

@@ -8,6 +8,7 @@ import pytest
 
 from handlers.hub import object_forms
 from store.admin.export import export, list_objects, show
+from store.values.features import FEATURES
 from store.values.meters import METERS
 from tests.handlers.hub.script import CHANNEL, MODEL, UPSTREAM_KEY
 
@@ -152,6 +153,27 @@ def test_a_group_is_created_changed_disabled_and_removed(boss, db):
     assert boss.send(f"{place}/remove", [("confirm", "a/b")]).status == 400
     assert boss.send(f"{place}/remove", [("confirm", "a/b c")]).status == 303
     assert [row["name"] for row in list_objects(db, "group")] == ["default"]
+
+
+def test_features_of_a_group_are_checkboxes(boss, db):
+    def checked(page):
+        return re.findall(r'name="features" value="([^"]+)" checked', boss.get(page).text)
+
+    names = [name for name in FEATURES if name != "fallbacks.default"]
+    assert checked("/admin/groups?new=1") == [*names, "*"]
+    place = "/admin/groups/default"
+    for boxes, words in (
+        ([*names, "*"], ["*", "-fallbacks.default"]),
+        (["*", *FEATURES], ["*"]),
+        (["geo", "maps"], ["geo", "maps"]),
+        ([], []),
+    ):
+        fields = [("multiplier", "1"), ("enabled", "true"), *(("features", one) for one in boxes)]
+        assert boss.send(place, fields).status == 303
+        assert show(db, "group", "default")["features"] == words
+        assert set(checked(place)) == set(boxes)
+    boss.send(place, [("multiplier", "1"), *(("features", one) for one in ("*", *names[1:]))])
+    assert "without tier.flex, fallbacks.default" in boss.get("/admin/groups").text
 
 
 def test_a_refused_form_keeps_its_fields_with_the_problem_beside_one(boss):

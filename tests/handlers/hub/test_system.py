@@ -3,9 +3,11 @@
 import re
 from urllib.parse import urlencode
 
+from store.db.tables.usage import UsageByRate
 from store.hub import notices
+from store.values.ids import day_at, now_ms
 from tests.handlers.hub.browser import Browser
-from tests.handlers.hub.script import Script
+from tests.handlers.hub.script import MODEL, Script
 from tests.handlers.hub.usage.calls import call, failed, put
 from tests.support.ports import free_port
 
@@ -54,6 +56,20 @@ def test_the_charts_are_of_recorded_calls(boss, api, db):
     assert f"/admin/usage?{urlencode({'since': streams['at']})}" in text
     since = api.get(SYSTEM).json["store"]["records_since"]
     assert since.endswith("T00:00:00.000Z") and f"since {since[:10]} (UTC)" in text
+
+
+def test_uses_without_a_price_are_named_until_there_is_one(boss, api, db):
+    api.create("models", MODEL)
+    assert "without a price" not in boss.get("/admin/system").text
+    row = {"day": day_at(now_ms()), "model": "gpt-4.1", "rate": "", "meter": "maps", "uses": 3}
+    UsageByRate.insert(row).execute(db)
+    assert api.get(SYSTEM).json["unpriced"] == [{"model": "gpt-4.1", "meter": "maps", "count": 3}]
+    text = boss.get("/admin/system").text
+    assert "Used without a price in the last 7 days." in text
+    assert '<a href="/admin/models/gpt-4.1"><code>gpt-4.1</code></a>: <code>maps</code> × 3' in text
+    change = {"price": {**MODEL["price"], "maps": "0.01"}}
+    assert api.call("PATCH", "/api/admin/models/gpt-4.1", change).status == 200
+    assert api.get(SYSTEM).json["unpriced"] == []
 
 
 def test_a_notice_is_shown_from_since_to_until(api, alice, boss):

@@ -9,7 +9,7 @@ from commands.process.metrics import Totals, WordReader, WordTable
 from conf.metrics import METRICS, OTHER
 from handlers.telemetry.calls import Telemetry, Unrecorded
 from handlers.telemetry.metrics import LoopLag, Metrics
-from store.values.usage_record import AttemptRecord
+from store.values.usage_record import AttemptRecord, Receipt
 from tests.support.served import until
 from tests.support.usage_records import usage_record
 
@@ -174,3 +174,13 @@ async def test_a_blocked_loop_is_seen(monkeypatch):
     count = len(seen)
     await asyncio.sleep(0.03)
     assert len(seen) == count
+
+
+def test_uses_without_a_price(metrics, table):
+    unpriced = (("web_search", 3), ("tier.priority", 1), ("geo", 1), ("tier.of-a-vendor", 1))
+    for model in ("m", "nobodys"):
+        for _ in range(2):
+            metrics.call_ended(record(model=model, receipt=Receipt(unpriced=unpriced)), 0)
+        for meter, uses in (("web_search", 6), ("tier.priority", 2), ("geo", 2), ("tier", 2)):
+            label = model if model == "m" else OTHER
+            assert table.value("unpriced_uses_total", label, meter) == uses

@@ -143,7 +143,7 @@ def test_every_field_can_be_changed_and_is_kept(editor, read, applied, database)
         "model": [{"name": "gpt-4.1", "context_tokens": 5, "max_output_tokens": 6, "enabled": False,
                    "price": price | {"cache_write_1h": "5", "reasoning": "6"}}],
         "group": [{"name": "plain", "multiplier": "0.000001", "models": ["claude", "*"],
-                   "entries": [], **limits}],
+                   "entries": [], "features": ["*", "-web_search"], **limits}],
         "channel": [{"name": "openai-main", **channel}],
         "user": [{"name": "alice", "role": "admin", "order": "wallet_only", "enabled": False,
                   "limit": "0", "limit_window": "week"}],

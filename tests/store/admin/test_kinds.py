@@ -31,3 +31,11 @@ def test_shared_ids_are_ids_or_beginnings_of_ids():
     for wrong in ("", "a b", "a,b", "a*b", "**", "é", "x" * 257):
         with pytest.raises(ValueError, match="visible ASCII"):
             shared.parse([wrong])
+
+
+def test_features_of_a_group_are_words_of_the_list():
+    features = KINDS["group"].fields["features"].type
+    assert features.parse(features.from_text("*,-web_search")) == ["*", "-web_search"]
+    assert features.parse([]) == []
+    with pytest.raises(ValueError, match='element 2 there is no feature "web_serach"; did you'):
+        features.parse(["*", "-web_serach"])

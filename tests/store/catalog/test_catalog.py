@@ -10,7 +10,9 @@ from store.catalog import catalog
 from store.catalog.keys import find_key
 from store.db import database as database_module
 from store.db.changes import current_version
+from store.db.tables import catalog as tables
 from store.values.cipher import Cipher
+from store.values.features import FEATURES
 from store.values.ids import now_ms
 from store.values.key_secrets import digests
 from tests.support.prices import prices_of
@@ -302,3 +304,14 @@ def test_any_channels_are_offered_by_the_same_rules(fields, losses, translate, f
     order = [(offers[one.name], -one.priority, one.name) for one in found]
     assert order == sorted(order)
     assert snapshot.serves("g", "m", family) is bool(offers)
+
+
+@pytest.mark.parametrize(("stored", "removed"), [
+    (None, {"fallbacks.default"}),
+    ([], set(FEATURES)),
+    (["*", "-geo"], {"geo"}),
+])  # fmt: skip
+def test_features_of_a_group(applied, database, stored, removed):
+    tables.Group.update(features=stored).execute(database)
+    groups = catalog.load_groups(database)
+    assert {frozenset(FEATURES) - group.features for group in groups} == {frozenset(removed)}
