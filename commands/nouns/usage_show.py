@@ -12,6 +12,7 @@ from store.calls.usage_queries import Row, cost_lines, find
 from store.money import ledger
 from store.money.wallet import refunds_of
 from store.values.errors import NotFound
+from store.values.meters import count_in_unit
 from store.values.usage_record import rfc3339, to_public
 
 # What is said of a call, a line each: the name, and the fields it is made of.
@@ -23,6 +24,10 @@ _LINES: Mapping[str, tuple[str, ...]] = {
     "client": ("client_ip", "user_agent"),
     "asked": ("endpoint", "model", "stream"),
     "channel": ("channel", "upstream_model"),
+    "served": ("served",),
+    "rate": ("rate",),
+    "no price": ("unpriced",),
+    "others": ("other_models",),
     "outcome": ("outcome", "status"),
     "error": ("error_code", "error_message"),
     "client's id": ("client_request_id",),
@@ -83,10 +88,16 @@ def _print(record: Mapping[str, Any], row: Row, currency: str) -> None:
         print_table(record["attempts"], columns)
     click.echo(f"\ncost ({currency})")
     if record["cost_lines"]:
-        lines = ({**line, "meter": line["meter"] or line["model"]} for line in record["cost_lines"])
-        print_table([*lines], ("meter", "count", "price", "amount"))
+        print_table([*map(_cost_row, record["cost_lines"])], ("meter", "count", "price", "amount"))
     for line in _sum_of(record, row):
         click.echo(line)
+
+
+def _cost_row(line: Mapping[str, Any]) -> dict[str, Any]:
+    meter = line["meter"]
+    if meter is None:
+        return {**line, "meter": line["model"]}
+    return {**line, "count": count_in_unit(meter, line["count"])}
 
 
 def _words(name: str, values: list[Any]) -> Iterator[str]:
@@ -97,6 +108,14 @@ def _words(name: str, values: list[Any]) -> Iterator[str]:
         endpoint, model, stream = values
         kind = {None: None, True: "streamed", False: "not streamed"}[stream]
         yield from filter(None, (endpoint, model and f"model {model}", kind))
+    elif name in ("served", "rate"):
+        yield from (f"{condition} {value}" for condition, value in values[0].items())
+    elif name == "no price":
+        yield from (f"{entry['meter']} {entry['count']}" for entry in values[0])
+    elif name == "others":
+        for other in values[0]:
+            counts = (f"{meter} {count}" for meter, count in other["tokens"].items())
+            yield f"{other['model']} ({', '.join(counts)})"
     elif name == "error":
         if text := ": ".join(filter(None, values)):
             yield text

@@ -25,8 +25,9 @@ from store.money import ledger, wallet
 from store.values.errors import NotFound
 from store.values.fields import Instant
 from store.values.ids import DAY_MS, HOUR_MS, new_ulid
+from store.values.meters import TOKEN_METERS, count_in_unit
 from store.values.pricing import format_money, format_multiplier, parse_money
-from store.values.usage_record import WALLET, charges_from_json, rfc3339, to_public
+from store.values.usage_record import WALLET, charges_from_json, receipt_fields, rfc3339, to_public
 
 AXIS_PARTS = 4
 LANE_PX, TOP_PX = 36, 26
@@ -276,30 +277,63 @@ class CallApi(Api):
 
 @dataclass(frozen=True, slots=True)
 class CostLine:
-    """A meter or another model, its price (of a meter) and its amount, in decimal text."""
+    """A part of a cost, its numbers as text: a meter with its unit unless that is plain, or another
+    model with its counts as `note`. `unpriced`: it had no price; then the amount may be 0."""
 
-    kind: str
-    tokens: int
+    label: str
+    count: str
     price: str | None
     amount: str
+    unit: str = ""
+    note: str = ""
+    unpriced: bool = False
 
 
-def cost_table(row: dict[str, Any]) -> tuple[list[CostLine], str]:
-    """Return the parts of a cost, and their sum."""
-    parts = cost_lines(row)
-    amounts = [part["amount"] for part in parts]
-    decimals = max((len(amount.partition(".")[2]) for amount in amounts), default=0)
-    lines = [
-        CostLine(
-            part["meter"] or part["model"],
-            part["count"],
-            part["price"],
-            f"{Decimal(part['amount']):.{decimals}f}",
+def cost_table(row: dict[str, Any], words: Mapping[str, str]) -> tuple[list[CostLine], str]:
+    """Return the parts of a cost and what had no price, and their sum."""
+    parts, receipt = cost_lines(row), receipt_fields(row)
+    decimals = max((len(part["amount"].partition(".")[2]) for part in parts), default=0)
+    unpriced = {entry["meter"]: entry["count"] for entry in receipt["unpriced"]}
+    others = iter(receipt["other_models"])
+    lines = []
+    for part in parts:
+        amount, meter = f"{Decimal(part['amount']):.{decimals}f}", part["meter"]
+        if meter is None:
+            counts = _counts_in_words(words, next(others)["tokens"])
+            count = formats.count(part["count"])
+            lines.append(CostLine(part["model"], count, None, amount, note=counts))
+            continue
+        lines.append(
+            CostLine(
+                words[f"meter.{meter}"],
+                f"{count_in_unit(meter, part['count']):,}",
+                None if part["price"] == "0" and meter in unpriced else part["price"],
+                amount,
+                unit="" if meter in _PLAIN_UNITS else formats.meter_unit(words, meter),
+                unpriced=unpriced.pop(meter, 0) > 0,
+            )
         )
-        for part in parts
+    lines += [
+        CostLine(_feature_word(words, name), formats.count(count), None, "0", unpriced=True)
+        for name, count in unpriced.items()
     ]
-    total = sum(map(Decimal, amounts), Decimal(0))
+    total = sum((Decimal(part["amount"]) for part in parts), Decimal(0))
     return lines, f"{total:.{decimals}f}"
+
+
+_PLAIN_UNITS = (*TOKEN_METERS, "call")
+
+
+def _counts_in_words(words: Mapping[str, str], counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{words['meter.' + name]} {count:,}" for name, count in counts.items())
+
+
+def _feature_word(words: Mapping[str, str], name: str) -> str:
+    """Return the word for what had no price and no line of its own: a meter of another model, a
+    condition of service, a feature."""
+    condition, _, value = name.partition(".")
+    form = words.get(f"meter.when_{condition}") if value else words.get(f"meter.{name}")
+    return form.format(value=value) if form else name
 
 
 def load_call(
@@ -321,7 +355,7 @@ class CallPage(Page):
         me, words = self.me, self.words
         at_ms = time.time_ns() // 1_000_000
         row, similar = await self.store(load_call, me, call_id, at_ms)
-        lines, total = cost_table(row)
+        lines, total = cost_table(row, words)
         lanes = attempt_lanes(row, words, admin=me.admin)
         self.show(
             "usage/call.html",
@@ -336,6 +370,7 @@ class CallPage(Page):
             admin=me.admin,
             cost_lines=lines,
             cost_sum=total,
+            receipt=receipt_fields(row),
             multiplier=_multiplier(row),
             charges=_charges(row),
             refunds=row["refunds"],

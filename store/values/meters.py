@@ -67,3 +67,9 @@ COLUMN_METERS = tuple(METERS)[:7]
 TOKEN_METERS = tuple(meter.name for meter in _ROWS if meter.unit == MILLION)
 USE_METERS = tuple(meter.name for meter in _ROWS if meter.unit != MILLION)
 """Meters of tokens, and all others."""
+
+
+def count_in_unit(meter: str, count: int) -> int | float:
+    """Return a count in the unit that a reader expects beside its price: seconds of audio, which
+    are counted in milliseconds; any other count as it is."""
+    return count / MS_PER_S if METERS[meter].unit == MS_PER_S else count

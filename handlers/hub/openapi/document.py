@@ -181,7 +181,8 @@ def schemas_by_name() -> dict[str, Schema]:
             "allOf": [{"type": "object", "properties": {"id": _TEXT}}, _ref(name, "Body")]
         }
         schemas[f"{name}List"] = _list(_ref(name))
-    schemas["Call"] = _object({name: Schema() for name in RECORD_FIELDS})
+    schemas["Call"] = _object({name: _RECEIPT.get(name, Schema()) for name in RECORD_FIELDS})
+    schemas["CallWithCost"] = {"allOf": [_ref("Call"), _object(_COST)]}
     for name in ("Call", "Notice", "Audit", "Token"):
         schemas[f"{name}List"] = _list(_ref(name))
     schemas["TestResults"] = _list(_ref("TestResult"))
@@ -245,6 +246,30 @@ _WHEN: Mapping[str, Schema] = {
     "input_over": {"type": "integer"},
 }
 _RATES: Schema = {"type": "array", "items": _ref("Rate")}
+_COUNTS: Schema = {"type": "object", "additionalProperties": _NUMBER}
+_UNPRICED: Schema = _object({"meter": _TEXT, "count": _NUMBER})
+_OTHER_MODEL: Schema = _object({"model": _TEXT, "tokens": _COUNTS, "cost": _MONEY})
+_RECEIPT: Mapping[str, Schema] = {
+    "meters": {**_COUNTS, "description": "Counts above 0 by meter."},
+    "rate": {**_object(_WHEN), "description": "Conditions of its rate; none: the plain one."},
+    "served": _object(dict.fromkeys(("tier", "speed", "geo"), _TEXT)),
+    "unpriced": {
+        **{"type": "array", "items": _UNPRICED},
+        "description": "Meters and features without a price.",
+    },
+    "other_models": {"type": "array", "items": _OTHER_MODEL},
+}
+_COST_LINE: Mapping[str, Schema] = {
+    "meter": _NULLABLE,
+    "model": {**_NULLABLE, "description": "Another model inside the call, in place of a meter."},
+    "count": _NUMBER,
+    "price": {**_NULLABLE, "description": "For the unit of the meter; null of another model."},
+    "amount": {**_MONEY, "description": "Exact, before the multiplier."},
+}
+_COST: Mapping[str, Schema] = {
+    "cost_lines": {"type": "array", "items": _object(_COST_LINE)},
+    "refunds": {"type": "array", "items": {"type": "object"}},
+}
 _PRICE_OR_NULL: Schema = {**_PRICE, "type": ["object", "null"]}
 _OFFER: Mapping[str, Schema] = {
     **{"name": _TEXT, "served_as": _TEXTS},

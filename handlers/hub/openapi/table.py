@@ -114,7 +114,7 @@ _MEMBER = (
         query=(*_PAGE, "group", "model", "text", "state", "entry"),
     ),
     _read("usage", "Calls, the newest first.", "CallList", query=(*_PAGE, *_CALLS)),
-    _read("usage/{id}", "One call with the lines of its cost.", "Call"),
+    _read("usage/{id}", "One call with the lines of its cost.", "CallWithCost"),
     _read("usage/stats", "Sums of calls.", "List", query=("by", "sort", "top", *_CALLS)),
     _read("usage/errors", "Errors by kind, each with a sample.", "List", query=_CALLS),
     _read(

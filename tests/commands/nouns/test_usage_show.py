@@ -6,7 +6,8 @@ import pytest
 
 from adapters.upstream_errors.read import QUOTA_USED
 from store.values.ids import now_ms, ulid
-from store.values.usage_record import FIELDS, AttemptRecord
+from store.values.usage import Served, Usage
+from store.values.usage_record import FIELDS, AttemptRecord, OtherCost, Receipt
 from tests.commands.conftest import record
 from tests.support.usage_records import field_of
 
@@ -75,6 +76,29 @@ def test_the_text_says_what_happened_and_what_it_cost(installation, failed):
     ):
         assert words.split() in lines, (words, text)
     assert "\x1b" not in text and "error  " not in text.split("attempts")[0]
+
+
+def test_the_text_has_the_rate_what_was_served_and_what_had_no_price(installation):
+    receipt = Receipt(
+        rate="*0.5 input=2 output=8 audio_second=0.001 ?tier=flex ?input_over=50",
+        served=Served(tier="flex", geo="us"),
+        unpriced=(("web_fetch", 2), ("geo", 1)),
+        other_models=(OtherCost("helper", Usage(823, 1612), "0.0444"),),
+    )
+    made = recent(1, more=(("web_fetch", 2), ("audio_second", 12_345)), receipt=receipt)
+    installation.write_records(made)
+    lines = [line.split() for line in installation.ok("usage", "show", made.id).splitlines()]
+    for words in (
+        "served tier flex, geo us",
+        "rate tier flex, input_over 50",
+        "no price web_fetch 2, geo 1",
+        "others helper (input 823, output 1612)",
+        "input 1000 1 0.001",
+        "web_fetch 2 0 0",
+        "audio_second 12.345 0.001 0.012345",
+        "helper 2435 - 0.0444",
+    ):
+        assert words.split() in lines, (words, lines)
 
 
 def test_a_call_that_was_refused_cost_nothing(installation, failed):

@@ -14,7 +14,8 @@ from handlers.hub.web.strings import LANGUAGES, strings
 from handlers.relay.upstream.request import UpstreamErrorKind
 from store.calls.reading import usage_page
 from store.calls.usage_queries import Filters, history
-from store.values.usage_record import OUTCOMES, AttemptRecord
+from store.values.usage import Served, Usage
+from store.values.usage_record import OUTCOMES, AttemptRecord, OtherCost, Receipt
 from tests.handlers.hub.browser import Browser
 from tests.handlers.hub.usage.calls import FAILED, call, failed, put
 
@@ -110,6 +111,38 @@ def test_one_call_shows_its_cost_line_by_line(db, alice, boss):
         assert text in page.text, text
     for text in ("req_1", "web-1", ">main"):
         assert text not in page.text and text in of_boss.text, text
+
+
+RECEIPT = Receipt(
+    rate="*0.5 input=2 output=8 web_search=0.01 audio_second=0.001 ?tier=flex ?input_over=50",
+    served=Served(tier="flex", geo="us"),
+    unpriced=(("web_fetch", 2), ("geo", 1), ("tier.ultrafast", 1), ("output_image", 3)),
+    other_models=(OtherCost("helper", Usage(823, 1612), "0.0444"),),
+)
+MORE = (("output_image", 3), ("web_search", 9), ("web_fetch", 2), ("audio_second", 12_345))
+NO_PRICE = " No price of its own"
+
+
+def test_a_cost_has_its_rate_and_a_line_for_each_meter_and_model(db, alice):
+    [made] = put(db, call(db, 1, more=MORE, receipt=RECEIPT))
+    page = re.sub(r"<svg.*?</svg>", "", alice.get(f"/usage/{made}").text, flags=re.S)
+    assert "Rate: tier flex, input over 50. Served: tier flex, region us." in page
+    table = re.search(r'<table class="cost">.*?</table>', page, re.S)[0]
+    lines = [re.findall(r"<td.*?</td>", line) for line in table.split("<tr")[1:]]
+    texts = [[" ".join(re.sub(r"<[^>]+>", " ", cell).split()) for cell in line] for line in lines]
+    assert texts[:-2] == [
+        ["Input", "100", "× 1", "0.000100"],
+        ["Output", "50", "× 4", "0.000200"],
+        ["Image output" + NO_PRICE, "3", "× 4", "0.000012"],
+        ["Web search per use", "9", "× 0.01", "0.090000"],
+        ["Web fetch per use" + NO_PRICE, "2", "", "0.000000"],
+        ["Audio per second", "12.345", "× 0.001", "0.012345"],
+        ["helper Input 823, Output 1,612", "2,435", "", "0.044400"],
+        ["Region" + NO_PRICE, "1", "", "0"],
+        ["tier ultrafast" + NO_PRICE, "1", "", "0"],
+        ["Sum", "", "", "0.147057"],
+        ["Group default", "", "× 0.5", ""],
+    ]
 
 
 def test_one_failed_call_says_what_to_do(db, alice, boss):
