@@ -28,6 +28,7 @@ from store.calls.usage_stats import CLASSES, DIMENSIONS, ROWS_MAX, SORTS, Order
 from store.calls.usage_stats import stats as sums_of
 from store.db.database import database_ms, place
 from store.values.ids import day_at
+from store.values.usage import TOKEN_COUNTS
 from store.values.usage_record import csv_header, csv_line, csv_row, to_public
 
 DEFAULT_TAIL_RECORDS = 20
@@ -174,7 +175,7 @@ def stats(access: Access, as_json: bool, form: str, by: list[str], **filters: An
         print_json(rows)
         return
     if form == "csv":
-        columns = [*by, "calls", *CLASSES, *rollups.SUMS[1:-1], "cost"]
+        columns = [*by, "calls", *CLASSES, *TOKEN_COUNTS, "cost"]
         lines = [csv_row(columns), *(csv_row(row[name] for name in columns) for row in rows)]
         sys.stdout.buffer.write("".join(lines).encode())
         return

@@ -10,6 +10,7 @@ The writer adds each batch in the transaction that inserts its records, so a rec
 each. Days and hours are those of a call's id (its start, UTC). What a call has not is an empty
 text; names are cut to their columns. Beside SUMS there is a histogram of the first bytes of
 streams, FIRST_BYTE. Sums stay when records are pruned. Reading them: usage_stats.
+usage_by_rate tells other things: rate_sums.
 """
 
 import functools
@@ -21,6 +22,7 @@ from typing import Any
 import peewee
 from peewee import SQL, Case, fn
 
+from store.calls import rate_sums
 from store.db import database
 from store.db.database import Result, executemany, is_mysql, raw_rows, snapshot_read, transaction
 from store.db.partitions import days_after, pruned_before
@@ -31,14 +33,14 @@ from store.values.ids import HOUR_MS, ULID_CHARS, day_at, day_begin_ms, first_ul
 from store.values.usage import TOKEN_COUNTS
 from store.values.usage_record import UsageRecord
 
-SUMS = ("calls", *TOKEN_COUNTS, "cost_nanos")
+SUMS = ("calls", *TOKEN_COUNTS, "cost_nanos", "upstream_nanos", "upstream_known_nanos")
 COLUMNS = (*SUMS, *FIRST_BYTE)
 MODEL_CHARS = 256
 ENDPOINT_CHARS = 128
 DAY_HOURS = 24
 FAULTS_PER_DAY = 20
 
-_COST = SUMS.index("cost_nanos")
+_COST, _UPSTREAM, _UPSTREAM_KNOWN = range(1 + len(TOKEN_COUNTS), len(SUMS))
 _FIRST_BUCKET = len(SUMS)
 
 Sums = dict[tuple[Any, ...], list[int]]
@@ -55,7 +57,7 @@ DAILY: tuple[tuple[Any, Any], ...] = (
 """Sums of days, each with those of hours that it is made from."""
 
 
-def add_records(db: peewee.Database, records: Iterable[UsageRecord]) -> None:
+def add_records(db: peewee.Database, records: Sequence[UsageRecord]) -> None:
     """Add records to all roll-ups, inside the caller's transaction; the driver's errors pass."""
     facts = _gather(records)
     if not facts:
@@ -79,6 +81,7 @@ def add_records(db: peewee.Database, records: Iterable[UsageRecord]) -> None:
     of_tables = (by_key, by_channel, by_day, by_user, by_group)
     for table, keyed in zip(TABLES, of_tables, strict=True):
         executemany(db, _upsert(table)[mysql], [(*key, *keyed[key]) for key in sorted(keyed)])
+    rate_sums.add_records(db, records)
 
 
 def _gather(records: Iterable[UsageRecord]) -> Sums:
@@ -103,6 +106,9 @@ def _gather(records: Iterable[UsageRecord]) -> Sums:
         sums[0] += 1
         sums[1:_COST] = map(add, sums[1:_COST], record.usage.summed)
         sums[_COST] += record.cost_nanos
+        if record.upstream_nanos is not None:
+            sums[_UPSTREAM] += record.upstream_nanos
+            sums[_UPSTREAM_KNOWN] += record.cost_nanos
         if call.stream and record.ttft_ms is not None:
             sums[_FIRST_BUCKET + bisect_left(BOUNDS_MS, record.ttft_ms)] += 1
     return facts
@@ -148,7 +154,9 @@ def rebuild(db: peewee.Database) -> Iterator[int]:
             _locking(db, functools.partial(_rebuild_hour, db, day, hour))
         for table, source in DAILY:
             _locking(db, functools.partial(_rebuild_day, db, day, table, source))
+        _locking(db, functools.partial(rate_sums.rebuild_day, db, day))
         yield day
+    transaction(db, functools.partial(rate_sums.note_rebuilt, db))
 
 
 def _locking(db: peewee.Database, work: Callable[[], Result]) -> Result:
@@ -211,6 +219,8 @@ def _day_faults(db: peewee.Database, day: int) -> list[str]:
             f"{name} of {day}, {' '.join(key)}: {_difference(right.get(key), stored_sums.get(key))}"
             for key in wrong[:FAULTS_PER_DAY]
         ]
+    if day >= rate_sums.exact_since(db):
+        faults += rate_sums.day_faults(db, day, FAULTS_PER_DAY)
     return faults
 
 
@@ -242,9 +252,16 @@ def first_byte_sums(table: Any) -> list[Any]:
 
 
 def summed_column(table: Any, name: str) -> Any:
-    """Return a column as sums take it: tokens of other modalities are added to their side."""
-    column, more = getattr(table, name), getattr(UsageRow, f"more_{name}", None)
-    return column + more if table is UsageRow and more is not None else column
+    """Return a column as sums take it: tokens of other modalities are added to their side, and the
+    operator's cost counts where it is known."""
+    if table is not UsageRow:
+        return getattr(table, name)
+    if name == "upstream_nanos":
+        return fn.COALESCE(table.upstream_nanos, 0)
+    if name == "upstream_known_nanos":
+        return Case(None, [(table.upstream_nanos.is_null(), 0)], table.cost_nanos)
+    column, more = getattr(table, name), getattr(table, f"more_{name}", None)
+    return column if more is None else column + more
 
 
 def record_column(table: Any, name: str) -> Any:

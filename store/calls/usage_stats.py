@@ -40,7 +40,7 @@ _TIMES = frozenset({"hour", "day", "since_ms", "until_ms"})
 _RECORD_HOUR = '(("started_ms" % 86400000) - ("started_ms" % 3600000)) / 3600000'
 # Where in _sums each of SORTS is.
 _COUNTED = CLASSES[:-1]  # the rest of the calls failed
-_SUM_PLACES = {"calls": 0, "cost": len(_COUNTED) + len(SUMS) - 1}
+_SUM_PLACES = {"calls": 0, "cost": len(_COUNTED) + SUMS.index("cost_nanos")}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 import peewee
 
 from store.db import schema
+from store.db.database import database_ms, is_mysql
 from store.db.schema import Additions
+from store.values.ids import DAY_MS, day_at
 from store.values.usage import MORE_TOKENS
 
 FORERUNNERS = (
@@ -40,27 +42,34 @@ class Migration:
     added: Additions = field(default_factory=dict)
 
 
-def _add(name: str, added: Additions) -> Migration:
-    return Migration(name, lambda db: schema.add(db, added), added)
-
-
 _ROLLUP_COSTS = ("upstream_nanos", "upstream_known_nanos")
 
+RATES_SINCE = "rates_since"
+"""Row of `versions` in a store that was there before usage_by_rate: the UTC day since which it has
+all calls. The day of the upgrade is not complete, and other nodes may be upgraded later."""
+
 FIRST = Migration("0001_schema", schema.create_all)
-PRICES = _add(
-    "0002_prices",
-    {
-        "prices": ("other_meters", "rates", "source"),
-        "groups": ("features",),
-        "channels": ("cost_factor_ppm", "cost"),
-        "users": ("limit_nanos", "limit_window"),
-        "usage_records": ("receipt", "upstream_nanos", *MORE_TOKENS),
-        "usage_by_key": _ROLLUP_COSTS,
-        "usage_by_channel": _ROLLUP_COSTS,
-        "usage_by_day": _ROLLUP_COSTS,
-        "usage_by_user": _ROLLUP_COSTS,
-        "usage_by_group": _ROLLUP_COSTS,
-        "usage_by_rate": (),
-    },
-)
+_PRICES: Additions = {
+    "prices": ("other_meters", "rates", "source"),
+    "groups": ("features",),
+    "channels": ("cost_factor_ppm", "cost"),
+    "users": ("limit_nanos", "limit_window"),
+    "usage_records": ("receipt", "upstream_nanos", *MORE_TOKENS),
+    "usage_by_key": _ROLLUP_COSTS,
+    "usage_by_channel": _ROLLUP_COSTS,
+    "usage_by_day": _ROLLUP_COSTS,
+    "usage_by_user": _ROLLUP_COSTS,
+    "usage_by_group": _ROLLUP_COSTS,
+    "usage_by_rate": (),
+}
+
+
+def _add_prices(db: peewee.Database) -> list[str]:
+    tomorrow = day_at(database_ms(db) + DAY_MS)
+    insert = "INSERT IGNORE" if is_mysql(db) else "INSERT OR IGNORE"
+    mark = f"""{insert} INTO "versions" ("name", "version") VALUES ('{RATES_SINCE}', {tomorrow})"""
+    return [*schema.add(db, _PRICES), mark]
+
+
+PRICES = Migration("0002_prices", _add_prices, _PRICES)
 ALL = (FIRST, PRICES)

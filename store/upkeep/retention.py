@@ -20,7 +20,7 @@ from store.channels import breakers, probes, status_sums
 from store.db import audit, partitions
 from store.db.database import database_ms, first_row, select_rows, transaction
 from store.db.tables.hub import Session
-from store.db.tables.usage import JournalRow, UsageByChannel, UsageByKey
+from store.db.tables.usage import JournalRow, UsageByChannel, UsageByKey, UsageByRate
 from store.hub.sessions import IDLE_MS, LIFETIME_MS
 from store.money import leases
 from store.values.ids import DAY_MS, day_at
@@ -90,7 +90,8 @@ def _sums(db: peewee.Database, before: int, pause: Pause) -> int:
                 delete = table.delete().where(table.day == day, table.hour == hour)
                 removed += transaction(db, functools.partial(delete.execute, db))
             pause()
-    for table, _ in DAILY:
+    daily: tuple[Any, ...] = (*(table for table, _ in DAILY), UsageByRate)
+    for table in daily:
         while (day := _first_day(db, table)) is not None and day < before:
             of_day = table.delete().where(table.day == day)
             removed += transaction(db, functools.partial(of_day.execute, db))

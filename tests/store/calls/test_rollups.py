@@ -31,6 +31,7 @@ def many(count, seed=1):
         **{"error_code": [None, "rate_limit_exceeded"], "stream": [True, False, None]},
         **{"ttft_ms": [None, 0, 50, 51, 700, 10**6], "input_tokens": range(1000)},
         **{"cache_write_1h_tokens": range(9), "cost_nanos": range(10**6)},
+        **{"upstream_nanos": [None, 0, 7, 10**5]},
     }
     return [
         record(
@@ -66,18 +67,20 @@ def test_a_batch_is_summed_up_by_hour_and_by_day(database):
         database,
         [
             record(input_tokens=1, cost_nanos=10),
-            record(last_of_hour, input_tokens=2, reasoning_tokens=5, cost_nanos=20),
-            record(last_of_hour + 1, input_tokens=4, cost_nanos=40),
+            record(
+                last_of_hour, input_tokens=2, reasoning_tokens=5, cost_nanos=20, upstream_nanos=6
+            ),
+            record(last_of_hour + 1, input_tokens=4, cost_nanos=40, upstream_nanos=0),
         ],
     )
     nothing = {"channel": None, "model": None, "outcome": "refused", "error_code": "not_found"}
     store(database, [record(input_tokens=8, **nothing)])
     by_key, by_channel, by_day, by_user, by_group = contents(database)
     no_streams = (0,) * len(rollups.FIRST_BYTE)
-    refused = (1, 8, 0, 0, 0, 0, 0, 0, *no_streams)
-    both = (3, 7, 0, 0, 0, 0, 5, 70, *no_streams)
-    first = (2, 3, 0, 0, 0, 0, 5, 30, *no_streams)
-    second = (1, 4, 0, 0, 0, 0, 0, 40, *no_streams)
+    refused = (1, 8, 0, 0, 0, 0, 0, 0, 0, 0, *no_streams)
+    both = (3, 7, 0, 0, 0, 0, 5, 70, 6, 60, *no_streams)
+    first = (2, 3, 0, 0, 0, 0, 5, 30, 6, 20, *no_streams)
+    second = (1, 4, 0, 0, 0, 0, 0, 40, 0, 40, *no_streams)
     assert by_key == [
         (20260105, 0, "K1", "alice", "", "refused", "x", "not_found", "x", *refused),
         (20260105, 0, "K1", "alice", "m1", "ok", "x", "", "x", *first),
@@ -119,12 +122,13 @@ def test_first_bytes_of_streams_are_counted_by_their_bounds(database):
 
 
 def test_every_sum_has_its_own_column(database):
-    counts = dict(zip(rollups.SUMS[1:], (2, 3, 5, 7, 11, 13, 17), strict=True))
+    counts = dict(zip(rollups.SUMS[1:], (2, 3, 5, 7, 11, 13, 17, 19, 17), strict=True))
+    del counts["upstream_known_nanos"]  # the cost of calls with an upstream_nanos
     store(database, [record(**counts), record(**counts)])
     tables = contents(database)
     assert len(tables) == len(rollups.TABLES) > 0
     for rows in tables:
-        assert [row[-28:-20] for row in rows] == [(2, 4, 6, 10, 14, 22, 26, 34)]
+        assert [row[-30:-20] for row in rows] == [(2, 4, 6, 10, 14, 22, 26, 34, 38, 34)]
 
 
 def test_batches_of_any_size_give_the_same_sums_as_a_rebuild(database):

@@ -1,0 +1,134 @@
+"""The roll-up usage_by_rate: calls of a UTC day by model and rate, and their unpriced uses.
+
+A charged call counts in the row of its rate with an empty `meter`, and each thing of it that had no
+price in a row of its own: one call, so many uses, no cost. The rate is the text of its conditions
+(`tier=flex,input_over=272000`), empty for the plain one. Written, made anew and proven with the
+other roll-ups, by rollups.
+"""
+
+import functools
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+import peewee
+from peewee import SQL, fn
+
+from store.db.database import executemany, first_row, is_mysql, raw_rows, upsert_texts
+from store.db.migrations import RATES_SINCE
+from store.db.tables.fields import MODEL
+from store.db.tables.system import Version
+from store.db.tables.usage import UsageByRate, UsageRow
+from store.values.pricing import rate_of_text
+from store.values.usage_record import UsageRecord, record_day
+
+KEY = ("model", "rate", "meter")
+SUMS = ("calls", "uses", "cost_nanos")
+PAGE_ROWS = 1000
+
+RateKey = tuple[str, str, str]
+Sums = dict[RateKey, tuple[int, ...]]
+_NOTHING = (0, 0, 0)
+_TABLE = "usage_by_rate"
+_DAY_KEY = ("day", *KEY)
+
+_UPSERT = upsert_texts(
+    _TABLE, (*_DAY_KEY, *SUMS), _DAY_KEY, {name: f'"{name}" + {{{name}}}' for name in SUMS}
+)
+_CHARGED = UsageRow.usage_source != "none"
+# Most receipts say neither, and these calls are summed up by the database.
+_SPECIAL = UsageRow.receipt.contains('"rate":') | UsageRow.receipt.contains('"unpriced":')
+_MODEL = fn.SUBSTR(fn.COALESCE(UsageRow.model, ""), 1, MODEL)
+
+
+def add_records(db: peewee.Database, records: Iterable[UsageRecord]) -> None:
+    """Add records, inside the caller's transaction; the driver's errors pass."""
+    of_days: dict[int, Sums] = {}
+    for record in records:
+        if record.usage_source == "none":
+            continue
+        receipt, model = record.receipt, (record.call.model or "")[:MODEL]
+        rate = rate_name(dict(rate_of_text(receipt.rate).when)) if receipt.rate else ""
+        sums = of_days.setdefault(record_day(record.id), {})
+        _add(sums, (model, rate), record.cost_nanos, receipt.unpriced)
+    for day in sorted(of_days):
+        _write(db, day, of_days[day])
+
+
+def rate_name(conditions: Mapping[str, Any]) -> str:
+    """Return the text that stands for a rate here; `conditions` in the order of CONDITIONS."""
+    return ",".join(f"{name}={value}" for name, value in conditions.items())
+
+
+def _add(
+    sums: Sums, names: tuple[str, str], cost_nanos: int, unpriced: Iterable[tuple[str, int]]
+) -> None:
+    _plus(sums, (*names, ""), (1, 0, cost_nanos))
+    for meter, count in unpriced:
+        _plus(sums, (*names, meter), (1, count, 0))
+
+
+def _plus(sums: Sums, key: RateKey, more: tuple[int, ...]) -> None:
+    sums[key] = tuple(map(sum, zip(sums.get(key, _NOTHING), more, strict=True)))
+
+
+def _write(db: peewee.Database, day: int, sums: Sums) -> None:
+    # In order of their key, so that two writers wait for each other instead of deadlocking.
+    executemany(db, _UPSERT[is_mysql(db)], [(day, *key, *sums[key]) for key in sorted(sums)])
+
+
+def rebuild_day(db: peewee.Database, day: int) -> None:
+    """Make the rows of a day anew from its records, in a transaction of the caller."""
+    UsageByRate.delete().where(UsageByRate.day == day).execute(db)
+    _write(db, day, _of_records(db, day))
+
+
+def note_rebuilt(db: peewee.Database) -> None:
+    """Note that all days with records have been made anew."""
+    Version.delete().where(Version.name == RATES_SINCE).execute(db)
+
+
+def exact_since(db: peewee.Database) -> int:
+    """Return the UTC day (yyyymmdd) since which the rows are complete: calls of older versions are
+    in none until a rebuild. 0: all are."""
+    row = first_row(db, Version.select(Version.version).where(Version.name == RATES_SINCE))
+    return int(row[0]) if row else 0
+
+
+def day_faults(db: peewee.Database, day: int, limit: int) -> Iterator[str]:
+    """Yield what differs between the rows of a day and its records, in a snapshot of the caller."""
+    right, table = _of_records(db, day), UsageByRate
+    query = table.select(*(getattr(table, name) for name in (*KEY, *SUMS))).where(table.day == day)
+    stored = {(row[0], row[1], row[2]): tuple(map(int, row[3:])) for row in raw_rows(db, query)}
+    wrong = sorted(key for key in right.keys() | stored.keys() if right.get(key) != stored.get(key))
+    for key in wrong[:limit]:
+        pairs = zip(SUMS, stored.get(key, _NOTHING), right.get(key, _NOTHING), strict=True)
+        texts = (f"{name} {a}, by the records {b}" for name, a, b in pairs if a != b)
+        yield f"{_TABLE} of {day}, {' '.join(filter(None, key))}: {', '.join(texts)}"
+
+
+def _of_records(db: peewee.Database, day: int) -> Sums:
+    """Sum up a day's records. Memory: its sums, and a page of records."""
+    charged = (UsageRow.day == day) & _CHARGED
+    plain = charged & (UsageRow.receipt.is_null() | ~_SPECIAL)
+    query = UsageRow.select(
+        _MODEL.alias("by_model"), fn.COUNT(SQL("*")), fn.SUM(UsageRow.cost_nanos)
+    )
+    rows = raw_rows(db, query.where(plain).group_by(SQL("by_model")))
+    sums: Sums = {(model, "", ""): (calls, 0, int(cost)) for model, calls, cost in rows}
+    after = ""
+    query = UsageRow.select(UsageRow.id, _MODEL, UsageRow.receipt, UsageRow.cost_nanos)
+    query = query.order_by(UsageRow.id).limit(PAGE_ROWS)
+    while page := raw_rows(db, query.where(charged & _SPECIAL & (UsageRow.id > after))):
+        after = page[-1][0]
+        for _, model, text, cost_nanos in page:
+            rate, unpriced = _of_receipt(text)
+            _add(sums, (model, rate), cost_nanos, unpriced)
+    return sums
+
+
+@functools.lru_cache(maxsize=256)
+def _of_receipt(text: str) -> tuple[str, tuple[tuple[str, int], ...]]:
+    receipt = msgspec.json.decode(text)
+    unpriced = ((part["meter"], part["count"]) for part in receipt.get("unpriced", ()))
+    return rate_name(receipt.get("rate", {})), tuple(unpriced)
