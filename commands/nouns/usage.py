@@ -24,7 +24,7 @@ from store.calls import rollups
 from store.calls.usage_queries import OVERLAP_MS, PAGE_ROWS, Filters, Row, export_rows, follow
 from store.calls.usage_queries import tail as newest_rows
 from store.calls.usage_queries import verify as verify_costs
-from store.calls.usage_stats import CLASSES, DIMENSIONS, ROWS_MAX, SORTS, Order
+from store.calls.usage_stats import CLASSES, DIMENSIONS, MARGIN, ROWS_MAX, SORTS, Order
 from store.calls.usage_stats import stats as sums_of
 from store.db.database import database_ms, place
 from store.values.ids import day_at
@@ -167,15 +167,19 @@ def stats(access: Access, as_json: bool, form: str, by: list[str], **filters: An
     hours are computed from the records: that takes longer and covers only days that were not
     pruned. The totals are those of all such calls, also with --top; CSV and JSON have none.
     """
-    order = Order(filters.pop("sort"), filters.pop("top"))
+    order = Order(filters.pop("sort"), filters.pop("top"), margin=True)
     selected = filters_of(access.db, filters)
     rows = sums_of(access.db, by, selected, order)
-    totals = sums_of(access.db, (), selected) if form == "text" and not as_json else []
+    totals = (
+        sums_of(access.db, (), selected, Order(margin=True))
+        if form == "text" and not as_json
+        else []
+    )
     if as_json:
         print_json(rows)
         return
     if form == "csv":
-        columns = [*by, "calls", *CLASSES, *TOKEN_COUNTS, "cost"]
+        columns = [*by, "calls", *CLASSES, *TOKEN_COUNTS, "cost", *MARGIN]
         lines = [csv_row(columns), *(csv_row(row[name] for name in columns) for row in rows)]
         sys.stdout.buffer.write("".join(lines).encode())
         return
@@ -183,7 +187,8 @@ def stats(access: Access, as_json: bool, form: str, by: list[str], **filters: An
         rows += [{by[0]: "total", **row} for row in totals]
     for row in rows:
         row["tokens"] = f"{_read_tokens(row)}/{_written_tokens(row)}"
-    print_table(rows, [*by, "calls", *CLASSES, "tokens", "cost"])
+    margin = MARGIN if any(row["cost_known"] != "0" for row in rows) else ()
+    print_table(rows, [*by, "calls", *CLASSES, "tokens", "cost", *margin])
 
 
 @command.command()

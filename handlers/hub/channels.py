@@ -18,6 +18,7 @@ from operations.channel_test import ChannelTest, ModelOffer, UpstreamList
 from operations.edits import reinstate_keys
 from store.admin import listing
 from store.admin.listing import Paging
+from store.calls.reading import sums
 from store.values.fields import Instant
 
 FILTERS = ("state", "vendor", "group")
@@ -220,6 +221,7 @@ class ChannelPage(ObjectForm):
         channels = selection.selected
         if opened and opened not in [channel["name"] for channel in channels]:
             channels = [await self.store(objects.load, "channel", opened), *channels]
+        margins = await self.store(sums.margins, "model", opened) if opened else {}
         everything = (*selection.channels, *channels)
         self.show(
             "admin/channels.html",
@@ -230,6 +232,7 @@ class ChannelPage(ObjectForm):
             paging=selection.paging,
             place=path_of,
             opened=opened,
+            margins=margins,
             results=results,
             filters=selection.filters,
             choices={

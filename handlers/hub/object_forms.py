@@ -24,7 +24,7 @@ ADVANCED: Mapping[str, frozenset[str]] = {
     "channel": frozenset(
         {"rpm", "tpm", "concurrency", "key_rpm", "key_tpm", "key_concurrency", "translate"}
         | {"extra_headers", "proxy", "ca_file", "options", "draining"}
-        | {"shared_ids"}
+        | {"shared_ids", "cost_factor", "cost"}
     ),
 }
 """Fields that are seldom needed: a form hides them behind "More"."""
@@ -235,6 +235,8 @@ def _field_values(name: str, row: Field, widget: str, contents: FormContents) ->
 def _line(name: str, value: Any) -> str:
     if value == name:
         return name
+    if isinstance(value, dict):
+        return f"{name} = {', '.join(f'{meter}={price}' for meter, price in value.items())}"
     return f"{name} = {value if isinstance(value, str) else json.dumps(value)}"
 
 

@@ -20,6 +20,7 @@ from operations.edits import with_status, with_use, with_use_of_limit
 from store.admin import listing
 from store.admin.kinds import KINDS
 from store.admin.listing import ListPage, Paging
+from store.calls.reading import sums
 from store.money import wallet
 from store.values.fields import Instant
 from store.values.pricing import format_money
@@ -47,9 +48,16 @@ def _with_money(db: peewee.Database, users: Objects) -> list[dict[str, Any]]:
     return [{**user, "balance": format_money(balances.get(user["id"], 0))} for user in users]
 
 
+def _with_margins(db: peewee.Database, objects: Objects, kind: str) -> list[dict[str, Any]]:
+    """Add the operator's margin of the last days to models or channels; None: unknown."""
+    margins = sums.margins(db, kind) if objects else {}
+    return [{**fields, "margin": margins.get(fields["name"])} for fields in objects]
+
+
 _COMPLETE: Mapping[str, Callable[[peewee.Database, Objects], list[dict[str, Any]]]] = {
     "user": _with_money,
-    "channel": with_status,
+    "model": lambda db, models: _with_margins(db, models, "model"),
+    "channel": lambda db, channels: _with_margins(db, with_status(db, channels), "channel"),
     "subscription": with_use,
 }
 """Add to objects what a list shows beyond the fields of the document."""

@@ -314,7 +314,8 @@ class UsageStatsApi(UsageApiBase):
         top = self.number("top", API_CALLS_MAX, API_CALLS_MAX) if "top" in self.query() else None
         filters = await self.read_filters("by", "sort", "top")
         await self.require_few(by, filters)
-        rows = await self.store(stats, by, filters, Order(sort, top))
+        order = Order(sort, top, margin=self.me.admin)
+        rows = await self.store(stats, by, filters, order)
         self.answer({"items": rows})
 
 

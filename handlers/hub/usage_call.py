@@ -36,7 +36,7 @@ LONG_PERCENT = 75.0  # an attempt so long has its name at its beginning
 FLOW_UNITS = 1000  # the width of the drawing of the flow line
 STEP_UNITS = 28  # of it for the step down to the next attempt
 
-MEMBER_HIDDEN = ("channel", "upstream_model", "upstream_request_id", "node")
+MEMBER_HIDDEN = ("channel", "upstream_model", "upstream_request_id", "node", "upstream_cost")
 _MEMBER_ATTEMPT_FIELDS = ("status", "error", "ms", "dropped")
 _ENGLISH = strings("en")
 
@@ -372,6 +372,7 @@ class CallPage(Page):
             cost_sum=total,
             receipt=receipt_fields(row),
             multiplier=_multiplier(row),
+            upstream_cost=_upstream_cost(row) if me.admin else None,
             charges=_charges(row),
             refunds=row["refunds"],
             refundable=_refundable(row),
@@ -403,6 +404,11 @@ def _trace_link(row: Mapping[str, Any], *, admin: bool) -> str:
 
 def _multiplier(row: Mapping[str, Any]) -> str:
     return "1" if row["multiplier_ppm"] is None else format_multiplier(row["multiplier_ppm"])
+
+
+def _upstream_cost(row: Mapping[str, Any]) -> str | None:
+    nanos = row["upstream_nanos"]
+    return None if nanos is None else format_money(nanos)
 
 
 def _charges(row: Mapping[str, Any]) -> Sequence[tuple[str, str]]:

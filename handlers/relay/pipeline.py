@@ -62,6 +62,7 @@ log = logging.getLogger("sluice.relay")
 
 ESTIMATED = {"Content-Type": "application/json", "x-token-count": "estimated"}
 _SECRET_BYTES = 32
+VENDORS_CURRENCY = "USD"  # of the costs that vendors report
 
 
 class Relay:
@@ -96,6 +97,7 @@ class Relay:
         self._stored = stored
         self._records = records = Records(journal, stored, node)
         self._holding = Holding(funds, settings.money.currency)
+        self._in_usd = settings.money.currency == VENDORS_CURRENCY
         self._sweep = Sweep(settings.upstream, live, health, self._holding, records)
         self._attempts = Attempts(
             settings=settings,
@@ -274,7 +276,8 @@ class Relay:
         byte."""
         head, outcome, hold = call.head, call.outcome, call.held.hold
         delivery = outcome.delivery
-        bill = settle.bill_of(call, delivery, settle.charged_counts(call, delivery))
+        counts = settle.charged_counts(call, delivery)
+        bill = settle.bill_of(call, delivery, counts, in_usd=self._in_usd)
         if hold is not None:
             bill = replace(bill, charges=self.funds.settle(hold, bill.cost_nanos))
         elif bill.cost_nanos:  # of another model, inside a call that holds no money

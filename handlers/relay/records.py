@@ -180,6 +180,7 @@ def record_of(call: Call, ending: Ending, bill: Bill, node: str, ended_ms: int) 
         node,
         outcome.stored,
         bill.receipt,
+        bill.upstream_nanos,
     )
 
 

@@ -8,9 +8,19 @@ from msgspec.structs import replace
 from adapters.family.counts import MAX_USES
 from handlers.relay.admit import DEFAULT_OUTPUT_BOUND_TOKENS
 from handlers.relay.call import Admitted, Call, Delivery, Offer
+from store.catalog.catalog import Channel
 from store.values.features import FEATURES, PLAIN_GEOS, PLAIN_SPEEDS, PLAIN_TIERS
 from store.values.meters import METERS, TOKEN_METERS, USE_METERS
-from store.values.pricing import Prices, Rate, cost_nanos, format_fractions, parse_fractions
+from store.values.pricing import (
+    MAX_BIGINT,
+    PPM_PER_ONE,
+    Prices,
+    Rate,
+    cost_nanos,
+    format_fractions,
+    nanos_up,
+    parse_fractions,
+)
 from store.values.usage import NOT_REPORTED, SIDES, TOKEN_COUNTS, Served, Usage, more_counts
 from store.values.usage_record import NO_RECEIPT, Charge, OtherCost, Receipt
 
@@ -37,12 +47,14 @@ class Counts(Struct, frozen=True, gc=False):
 
 
 class Bill(Struct, frozen=True, gc=False):
-    """The charged counts, their cost and who pays."""
+    """The charged counts, their cost and who pays. `upstream_nanos`: what the call costs the
+    operator, before any multiplier; None: unknown."""
 
     counts: Counts
     cost_nanos: int = 0
     charges: tuple[Charge, ...] = ()
     receipt: Receipt = NO_RECEIPT
+    upstream_nanos: int | None = None
 
 
 NOTHING = Counts(Usage(), "none")
@@ -195,16 +207,17 @@ def tokens_of(counts: Counts) -> int:
     return counts.usage.inputs + counts.usage.outputs
 
 
-def bill_of(call: Call, delivery: Delivery, counts: Counts) -> Bill:
+def bill_of(call: Call, delivery: Delivery, counts: Counts, *, in_usd: bool = False) -> Bill:
     """Return counts and cost of a call that ended with this delivery; nobody pays yet. A cost that
     no BIGINT holds is cut to text within the hold's bounds at the plain rate, which fits, with the
-    vendor's report beside it."""
+    vendor's report beside it. `in_usd`: the account currency is that in which vendors report their
+    own cost."""
     admitted = call.admitted
     offer = admitted.offer if admitted is not None else None
     if counts.source == "none" or admitted is None or offer is None:
         return Bill(counts)
     try:
-        return _priced(call, offer, delivery, counts)
+        return _priced(call, offer, delivery, counts, in_usd=in_usd)
     except OverflowError:
         most = admitted.output_bound_tokens
         usage = _cut_usage(counts.usage, admitted.input_bound_tokens, most, most)
@@ -226,7 +239,7 @@ def receipt_so_far(call: Call, served: Served, units: int) -> Receipt:
     return _receipt(prices, prices.rate_for(usage, served), usage, served)
 
 
-def _priced(call: Call, offer: Offer, delivery: Delivery, counts: Counts) -> Bill:
+def _priced(call: Call, offer: Offer, delivery: Delivery, counts: Counts, *, in_usd: bool) -> Bill:
     prices, usage, served = offer.prices, counts.usage, delivery.served
     rate, receipt, added = prices.plain, NO_RECEIPT, 0
     if prices.rates or usage.more or usage.extras is not None or served is not NOT_REPORTED:
@@ -237,7 +250,39 @@ def _priced(call: Call, offer: Offer, delivery: Delivery, counts: Counts) -> Bil
             added = sum(parse_fractions(other.cost) for other in costs)
             receipt = replace(receipt, unpriced=(*receipt.unpriced, *unpriced), other_models=costs)
         counts = Counts(usage.bare(), counts.source, counts.reported)
-    return Bill(counts, cost_nanos(usage, rate, offer.group.multiplier_ppm, added), (), receipt)
+    cost = cost_nanos(usage, rate, offer.group.multiplier_ppm, added)
+    attempt, upstream_nanos = call.attempt, None
+    if attempt is not None and (attempt.candidate.channel.has_cost or usage.extras is not None):
+        channel, fractions = attempt.candidate.channel, rate.cost(usage) + added
+        if in_usd and usage.extras is not None:
+            upstream_nanos = usage.extras.vendor_nanos
+        if upstream_nanos is None:
+            upstream_nanos = _upstream_nanos(offer, channel, usage, fractions, receipt.other_models)
+        if upstream_nanos is not None and upstream_nanos > MAX_BIGINT:
+            upstream_nanos = None
+    return Bill(counts, cost, (), receipt, upstream_nanos)
+
+
+def _upstream_nanos(
+    offer: Offer, channel: Channel, usage: Usage, fractions: int, others: Iterable[OtherCost]
+) -> int | None:
+    """Return what a call costs the operator by the fields of its channel; None: they do not say.
+    `fractions`: what it costs before the multiplier, with the other models inside it."""
+    factor_ppm, rate = channel.cost_factor_ppm, channel.cost.get(offer.model.name)
+    if rate is None:
+        return None if factor_ppm is None else nanos_up(fractions, factor_ppm)
+    plain = offer.prices.plain
+    uses = sum(n * plain.fractions(name) for name, n in usage.more if name not in rate.prices)
+    cost = rate.cost(usage) + uses
+    for other in others:
+        own_rate = channel.cost.get(other.model)
+        if own_rate is not None:
+            cost += own_rate.cost(other.usage) - own_rate.call
+        elif factor_ppm is not None:
+            cost += parse_fractions(other.cost) * factor_ppm // PPM_PER_ONE
+        else:
+            return None
+    return nanos_up(cost)
 
 
 def _receipt(prices: Prices, rate: Rate, usage: Usage, served: Served) -> Receipt:

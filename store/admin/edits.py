@@ -109,7 +109,7 @@ def _take_edit(
         prices = PriceTable().plain(stored.fields[outer]) if stored else {}
         raw.setdefault(outer, prices)[inner] = text or None
     elif spec is not None and isinstance(spec.type, (ModelMap, HeaderMap, OptionMap)):
-        table = raw.setdefault(outer, dict(stored.fields[outer]) if stored else {})
+        table = raw.setdefault(outer, dict(spec.type.plain(stored.fields[outer])) if stored else {})
         inner = inner.lower() if isinstance(spec.type, HeaderMap) else inner
         if text and isinstance(spec.type, OptionMap):
             table[inner] = spec.type.value_from_text(text)

@@ -26,7 +26,7 @@ from store.values.fields import (
     Text,
 )
 from store.values.passwords import MIN_PASSWORD_CHARS
-from store.values.price_fields import PriceChanges, PriceTable, RateList
+from store.values.price_fields import CostMap, PriceChanges, PriceTable, RateList
 from store.values.pricing import format_money, format_multiplier, parse_money, parse_multiplier
 from store.values.times import NEVER, WINDOWS
 
@@ -232,6 +232,17 @@ KINDS: Mapping[str, Kind] = {
                 "What its account keeps and all users of its groups may name: prompts, files,"
                 " vector stores and the like (channels.md).",
                 [],
+            ),
+            "cost_factor": Field(
+                Optional(_MULTIPLIER),
+                "The operator's cost as a part of the list price, before any multiplier: `0.8`.",
+                None,
+            ),
+            "cost": Field(
+                CostMap(),
+                "The operator's cost of single models, by the names that clients use, as prices;"
+                " uses without one cost what the model's plain price says.",
+                {},
             ),
             **_ENABLED,
             "draining": Field(Boolean(), "true: no new calls; running ones go on.", False),

@@ -53,6 +53,7 @@ NAMED = ("user", "group", "plan")
 """Kinds that other rows refer to by their ids."""
 COLUMNS: Mapping[str, str] = {
     "multiplier": "multiplier_ppm",
+    "cost_factor": "cost_factor_ppm",
     "order": "spend_order",
     "password": "password_hash",
     "starts_at": "starts_ms",
@@ -240,6 +241,7 @@ _READ: Mapping[str, Callable[[Mapping[str, Any], _Extras], Any]] = {
     "features": lambda row, _: (
         list(DEFAULT_FEATURES) if row["features"] is None else row["features"]
     ),
+    "cost": lambda row, _: row["cost"] or {},
     # Users that were made before the column have none.
     "groups": lambda row, _: [DEFAULT_GROUP] if row["groups"] is None else row["groups"],
     "secret": lambda row, extras: frozenset(extras.digests.get(row["id"], ())),

@@ -339,6 +339,11 @@ def warnings_of(final: FinalFields, document: Document) -> list[str]:
                 f"{entry.where()}: its shared_ids are all ids: every user of its groups can use"
                 " whatever its account keeps"
             )
+        if entry.kind == "channel" and (unused := fields["cost"].keys() - fields["models"]):
+            names = ", ".join(sorted(unused))
+            warnings.append(
+                f"{entry.where()}: its cost is of models that it does not have: {names}"
+            )
     return warnings
 
 

@@ -7,6 +7,7 @@ and knows nothing of days that were pruned. For commands and the Hub.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from decimal import Decimal
 from typing import Any
 
 import peewee
@@ -29,6 +30,10 @@ DIMENSIONS = (
 
 CLASSES = ("ok", "refused", "client_gone", "failed")
 """Classes of outcomes whose calls are counted; `failed` are all outcomes but the other three."""
+
+MARGIN = ("upstream_cost", "cost_known", "margin")
+"""Of calls whose cost to the operator is known: that cost, what they were charged, and the part of
+this that is left, with 4 decimals; None: nothing was charged."""
 
 SORTS = ("cost", "calls")
 """What rows may be sorted by, the greatest first."""
@@ -66,11 +71,13 @@ _RECORDS = _Source(UsageRow, frozenset(), 1)
 @dataclass(frozen=True, slots=True)
 class Order:
     """The order of rows (of SORTS; None: by dimensions), and their number (None: all).
-    `first_bytes`: with the histogram of the first bytes of streams, for `figures.percentile`."""
+    `first_bytes`: with the histogram of the first bytes of streams, for `figures.percentile`;
+    `margin`: with the operator's cost, which only administrators may see."""
 
     sort: str | None = None
     top: int | None = None
     first_bytes: bool = False
+    margin: bool = False
 
 
 def stats(
@@ -79,8 +86,8 @@ def stats(
     """Sums of all matching calls, a row for each value of `by` (of DIMENSIONS), in its order.
 
     A row has the names of `by` (day as 2026-11-22, hour as RFC 3339, None: the calls had none),
-    calls, the CLASSES, the token counts and cost (decimal text). Refused: more than ROWS_MAX rows
-    and no smaller number of them wanted.
+    calls, the CLASSES, the token counts and cost (decimal text), with a margin also MARGIN.
+    Refused: more than ROWS_MAX rows and no smaller number of them wanted.
     """
     source = _source_of(by, filters)
     if source is _RECORDS:
@@ -103,7 +110,7 @@ def stats(
     rows = raw_rows(db, query)
     if len(rows) > ROWS_MAX:
         raise Refused([f"more than {ROWS_MAX} sums; choose fewer calls or sum them up by less"])
-    return [_row(by, row) for row in rows if row[len(columns)]]
+    return [_row(by, row, margin=order.margin) for row in rows if row[len(columns)]]
 
 
 def _of_days(
@@ -235,7 +242,7 @@ def _sums(source: _Source) -> list[Any]:
     ]
 
 
-def _row(by: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:
+def _row(by: Sequence[str], row: Sequence[Any], *, margin: bool) -> dict[str, Any]:
     fields_: dict[str, Any] = {}
     values = iter(row)
     for name in by:
@@ -254,6 +261,10 @@ def _row(by: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:
     if buckets := [int(value) for value in values]:
         fields_["first_bytes"] = buckets
     fields_["cost"] = format_money(fields_.pop("cost_nanos"))
+    upstream, charged = fields_.pop("upstream_nanos"), fields_.pop("upstream_known_nanos")
+    if margin:
+        fields_["upstream_cost"], fields_["cost_known"] = map(format_money, (upstream, charged))
+        fields_["margin"] = f"{Decimal(charged - upstream) / charged:.4f}" if charged else None
     return fields_
 
 

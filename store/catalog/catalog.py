@@ -20,7 +20,7 @@ from store.db.tables import catalog as tables
 from store.values.cipher import Cipher, Unreadable
 from store.values.features import DEFAULT_FEATURES, allowed_features
 from store.values.meters import COLUMN_METERS
-from store.values.pricing import CONDITIONS, Prices, conditional_rate, plain_rate
+from store.values.pricing import CONDITIONS, Prices, Rate, conditional_rate, plain_rate
 from store.values.sealed_fields import open_headers, open_proxy
 
 EVERYTHING = "*"
@@ -94,8 +94,8 @@ class Channel:
     `extra_headers`: name in lower case -> value, sent with each request. `translate`: it takes
     calls of the families in `losses`, too, each with how much is lost. `options`: what its models
     can take, where that is not what is known of them. `shared_ids`: what its account keeps and all
-    its users may name: ids, or beginnings of ids with a `*`. `cost_factor_ppm`, `cost` (model ->
-    meter -> nanos): what the operator pays.
+    its users may name: ids, or beginnings of ids with a `*`. What the operator pays is
+    `cost_factor_ppm` of the list price, or of some models, by public name, what `cost` says.
     """
 
     id: str
@@ -123,14 +123,16 @@ class Channel:
     translate: bool = True
     options: Mapping[str, Any] = field(default_factory=dict)
     shared_ids: tuple[str, ...] = ()
-    losses: Mapping[str, int] = field(default_factory=dict, repr=False)
     cost_factor_ppm: int | None = None
-    cost: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    cost: Mapping[str, Rate] = field(default_factory=dict)
+    has_cost: bool = field(init=False)
+    losses: Mapping[str, int] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         own = self.rpm or self.tpm or self.concurrency
         of_keys = self.key_rpm or self.key_tpm or self.key_concurrency
         object.__setattr__(self, "limited", bool(own or of_keys))
+        object.__setattr__(self, "has_cost", self.cost_factor_ppm is not None or bool(self.cost))
 
     def leads_elsewhere(self, before: "Channel") -> bool:
         """Return whether requests go elsewhere, or by another route, than before a change."""
@@ -389,7 +391,7 @@ def _channel(row: dict[str, Any], sealed: Sequence[tuple[str, str]], cipher: Cip
     row["groups"] = frozenset(row["groups"])
     row["options"] = row["options"] or {}
     row["shared_ids"] = tuple(row["shared_ids"] or ())
-    row["cost"] = row["cost"] or {}
+    row["cost"] = {name: plain_rate(prices) for name, prices in (row["cost"] or {}).items()}
     row["extra_headers"] = open_headers(cipher, row["extra_headers"] or {})
     return Channel(
         **row,

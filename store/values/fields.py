@@ -150,7 +150,8 @@ def list_of(value: object, message: str, most: int) -> list[Any]:
     return value
 
 
-def _table(value: object, message: str, most: int) -> dict[Any, Any]:
+def table_of(value: object, message: str, most: int) -> dict[Any, Any]:
+    """Return a value that is a table of at most so many entries. Raises ValueError."""
     if not isinstance(value, dict):
         raise ValueError(message)
     if len(value) > most:
@@ -158,7 +159,7 @@ def _table(value: object, message: str, most: int) -> dict[Any, Any]:
     return value
 
 
-def _pairs(text: str) -> list[tuple[str, str, str]]:
+def pairs_of(text: str) -> list[tuple[str, str, str]]:
     """Split `a=b,c` into names and values, each with what parts them; empty: there is no value."""
     return [part.strip().partition("=") for part in text.split(",") if part.strip()]
 
@@ -229,13 +230,13 @@ class ModelMap(FieldType):
 
     def parse(self, value: object) -> dict[str, str]:
         message, names = 'must be a table of public name = "upstream name"', {}
-        for public, upstream in _table(value, message, MAX_LIST_LENGTH).items():
+        for public, upstream in table_of(value, message, MAX_LIST_LENGTH).items():
             with within(f'entry "{public}"'):
                 names[texts.model_name(public)] = UPSTREAM_NAME.parse(upstream)
         return names
 
     def from_text(self, text: str) -> object:
-        return {public: upstream or public for public, _, upstream in _pairs(text)}
+        return {public: upstream or public for public, _, upstream in pairs_of(text)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +253,7 @@ class HeaderMap(FieldType):
     form: ClassVar[str] = "a table of header = value"
 
     def parse(self, value: object) -> dict[str, str | Sealed]:
-        table = _table(value, 'must be a table of name = "value"', MAX_EXTRA_HEADERS)
+        table = table_of(value, 'must be a table of name = "value"', MAX_EXTRA_HEADERS)
         headers: dict[str, str | Sealed] = {}
         for key, content in table.items():
             with within(f'entry "{key}"'):
@@ -264,7 +265,7 @@ class HeaderMap(FieldType):
         return headers
 
     def from_text(self, text: str) -> object:
-        return {name: value for name, _, value in _pairs(text)}
+        return {name: value for name, _, value in pairs_of(text)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +276,7 @@ class OptionMap(FieldType):
     form: ClassVar[str] = "a table of option = value"
 
     def parse(self, value: object) -> dict[str, object]:
-        table = _table(value, "must be a table of option = value", MAX_OPTIONS)
+        table = table_of(value, "must be a table of option = value", MAX_OPTIONS)
         for name, option in table.items():
             if not isinstance(name, str) or len(name) > texts.MAX_NAME_CHARS:
                 raise ValueError(
@@ -289,7 +290,7 @@ class OptionMap(FieldType):
         return dict(table)
 
     def from_text(self, text: str) -> object:
-        return {name: self.value_from_text(value) for name, _, value in _pairs(text)}
+        return {name: self.value_from_text(value) for name, _, value in pairs_of(text)}
 
     def value_from_text(self, text: str) -> object:
         """One value: a word, a number, true or false, or a list in JSON."""

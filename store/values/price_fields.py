@@ -7,7 +7,19 @@ import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from store.values.fields import FieldType, Instant, Integer, decimal_text, list_of, within
+from store.values import texts
+from store.values.fields import (
+    MAX_LIST_LENGTH,
+    FieldType,
+    Instant,
+    Integer,
+    OptionMap,
+    decimal_text,
+    list_of,
+    pairs_of,
+    table_of,
+    within,
+)
 from store.values.meters import METERS
 from store.values.pricing import (
     CONDITIONS,
@@ -159,3 +171,27 @@ class PriceChanges(FieldType):
 
     def from_text(self, text: str) -> object:
         return text if text.strip() else []
+
+
+@dataclass(frozen=True, slots=True)
+class CostMap(OptionMap):
+    """Public name of a model -> what the operator pays for it: a table of prices, in nanos."""
+
+    form: ClassVar[str] = "a table of model = a table of prices, like those of a model"
+
+    def parse(self, value: object) -> dict[str, Any]:
+        costs = {}
+        for name, prices in table_of(value, "must be a table of models", MAX_LIST_LENGTH).items():
+            with within(f'entry "{name}"'):
+                costs[texts.model_name(name)] = PriceTable().parse(prices)
+        return costs
+
+    def plain(self, value: Any) -> dict[str, Any]:
+        return {name: PriceTable().plain(prices) for name, prices in value.items()}
+
+    def from_text(self, text: str) -> object:
+        return text if text.strip() else {}
+
+    def value_from_text(self, text: str) -> object:
+        """The prices of a model: `input=1,output=5`."""
+        return {name.strip(): price.strip() for name, _, price in pairs_of(text)}

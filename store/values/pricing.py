@@ -263,12 +263,17 @@ def affordable_tokens(nanos: int, fractions: int, multiplier_ppm: int) -> int:
 
 def rounded_up(fractions: int, multiplier_ppm: int) -> int:
     """Return fractions after the multiplier in nanos. Raises OverflowError, ValueError."""
-    cost = -(-fractions * multiplier_ppm // _COST_DIVISOR)
+    cost = nanos_up(fractions, multiplier_ppm)
     if cost > MAX_BIGINT:
         raise OverflowError(f"the cost of a call is beyond a BIGINT: {cost} nanos")
     if cost < 0:
         raise ValueError(f"the cost of a call is negative: {cost} nanos")
     return cost
+
+
+def nanos_up(fractions: int, multiplier_ppm: int = PPM_PER_ONE) -> int:
+    """Return fractions after a multiplier in nanos, rounded up, however many they are."""
+    return -(-fractions * multiplier_ppm // _COST_DIVISOR)
 
 
 def format_fractions(fractions: int) -> str:

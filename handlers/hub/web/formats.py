@@ -70,6 +70,11 @@ def share(part: float | None) -> str:
     return "99.99" if 99.99 < percent < 100 else f"{percent:.2f}"
 
 
+def margin(text: str | None) -> str:
+    """Format a margin of the sums of calls as percent."""
+    return UNKNOWN if text is None else f"{Decimal(text) * 100:.2f}"
+
+
 def text_of_size(size: int | None) -> str:
     """Format bytes for a person: 812 B, 1.4 MiB."""
     if size is None:
@@ -96,7 +101,10 @@ def meter_unit(words: Mapping[str, str], meter: str) -> str:
     return words.get(f"meter.per_{unit}", words["meter.per_use"])
 
 
-_ALL = (money, count, brief, seconds, milliseconds, share, text_of_size, conditions, meter_unit)
+_ALL = (
+    *(money, count, brief, seconds, milliseconds, share, margin, text_of_size),
+    *(conditions, meter_unit),
+)
 FUNCTIONS = {function.__name__: function for function in _ALL}
 """The functions that templates may call."""
 

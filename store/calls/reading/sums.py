@@ -15,7 +15,7 @@ from store.calls import usage_stats
 from store.calls.usage_queries import Filters, Row, history
 from store.calls.usage_stats import CLASSES, Order
 from store.channels.figures import percentile
-from store.db.database import in_snapshot
+from store.db.database import database_ms, in_snapshot
 from store.db.tables.channels import FIRST_BYTE
 from store.money.ledger import charges_by_day
 from store.values.ids import DAY_MS, HOUR_MS, day_at, day_begin_ms
@@ -31,7 +31,7 @@ WEEK_DAYS = 7
 TOP_ROWS = 6  # of models or keys
 RECENT_FAILURES = 6
 KEY_CALLS = KEY_MODELS = 10
-KEY_DAYS = 30
+KEY_DAYS = MARGIN_DAYS = 30
 FAILED = tuple(outcome for outcome in OUTCOMES if outcome not in ("ok", "client_gone"))
 """Outcomes of calls that failed or were refused."""
 
@@ -113,6 +113,15 @@ def sum_of(db: peewee.Database, filters: Filters, order: Order = _PLAIN) -> Call
     for row in usage_stats.stats(db, (), filters, order):
         sums.add(row)
     return sums
+
+
+def margins(db: peewee.Database, by: str, channel: str | None = None) -> dict[str, str]:
+    """Return the operator's margins of the last MARGIN_DAYS by a name (model or channel), as
+    `usage_stats.stats` has them, of those that are known; of one channel or all."""
+    since_ms = (database_ms(db) // DAY_MS - MARGIN_DAYS + 1) * DAY_MS
+    filters = Filters(channel=channel, since_ms=since_ms)
+    rows = usage_stats.stats(db, (by,), filters, Order(margin=True))
+    return {row[by]: row["margin"] for row in rows if row["margin"] is not None}
 
 
 def sums_by(

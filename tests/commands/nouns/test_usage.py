@@ -47,7 +47,7 @@ def calls(installation):
         record(2, user="bob", user_id="user-2"),
         record(3, status=429, outcome="refused", error_code="insufficient_quota"),
         record(4, endpoint="/v1/messages", model="claude", client_request_id="mine-4"),
-        record(5, channel="other", key_id="key-2"),
+        record(5, channel="other", key_id="key-2", upstream_nanos=3),
         record(6, stream=True, error_message="=1+1", group="gold"),
     ]
     installation.apply({"group": [{"name": "gold"}]})
@@ -152,16 +152,19 @@ def test_stats_sum_up_calls(installation, calls):
     assert by_key == installation.json("usage", "stats", "--by", "key-id") and by_key[0]["key_id"]
     assert installation.json("usage", "stats", "--until", "2026-11-18") == []
     text = installation.ok("usage", "stats", "--format=csv")
-    texts = [{name: str(value) for name, value in row.items()} for row in rows]
+    texts = [{n: "" if v is None else str(v) for n, v in row.items()} for row in rows]
     assert list(csv.DictReader(io.StringIO(text))) == texts
+    head, line = installation.ok("usage", "stats", "--by=channel", "--channel=other").splitlines()
+    assert head.split()[-4:] == ["cost", "upstream_cost", "cost_known", "margin"]
+    assert line.split()[-4:] == ["0.000000006", "0.000000003", "0.000000006", "0.5000"]
     installation.misused("usage", "stats", "--format", "pdf")
 
 
 def test_stats_end_with_totals_of_all_such_calls(installation, calls):
     _, *lines, total = installation.ok("usage", "stats", "--by=user,model").splitlines()
     assert total.split()[:3] == ["total", "-", "6"]
-    costs = [Decimal(line.split()[-1]) for line in lines]
-    assert len(costs) == 3 and sum(costs) == Decimal(total.split()[-1])
+    costs = [Decimal(line.split()[8]) for line in lines]
+    assert len(costs) == 3 and sum(costs) == Decimal(total.split()[8])
     _, first, total = installation.ok("usage", "stats", "--by=user", "--top=1").splitlines()
     assert (first.split()[1], total.split()[:2]) == ("5", ["total", "6"])
     empty = installation.ok("usage", "stats", "--by=user", "--until=2026-11-18")

@@ -14,6 +14,7 @@ from store.admin.export import show
 from store.catalog.suspended_keys import SuspendedKey, suspend
 from store.db.tables.catalog import ChannelKey
 from tests.handlers.hub.script import CHANNEL, MODEL, UPSTREAM_KEY, http
+from tests.handlers.hub.usage.calls import call, put
 from tests.support.client import wait_until
 from tests.support.ports import HOST, free_port
 from tests.support.upstream import RawUpstream, ScriptedUpstream
@@ -217,3 +218,21 @@ def test_channels_are_filtered_and_a_suspended_upstream_key_is_used_again(boss, 
     assert boss.send("/admin/channels/main/reinstate", [("key", "1")]).status == 303
     text = boss.get("/admin/channels/main").text
     assert "is used again" in text and "401 no such key" not in text
+
+
+def test_own_costs_are_fields_and_their_margins_stand_beside_channels_and_models(boss, api, db):
+    api.create("models", MODEL)
+    own = {"cost_factor": "0.8", "cost": {"gpt-4.1": {"input": "1", "output": "5"}}}
+    api.create("channels", CHANNEL | own)
+    form = boss.get("/admin/channels/main/edit")
+    assert 'value="0.8"' in form.text and "gpt-4.1 = input=1, output=5, call=0</" in form.text
+    fields = [("models", "gpt-4.1"), ("cost_factor", ""), ("cost", "gpt-4.1 = input=2,output=3")]
+    basics = [(name, CHANNEL[name]) for name in ("vendor", "family", "base_url")]
+    assert boss.send("/admin/channels/main/edit", [*basics, *fields]).status == 303
+    channel = api.get("/api/admin/channels/main").json
+    assert channel["cost"] == {"gpt-4.1": {"input": "2", "output": "3", "call": "0"}}
+    assert channel["cost_factor"] is None and channel["margin"] is None
+    put(db, call(db, 1, upstream_nanos=75_000))
+    assert api.get("/api/admin/channels/main").json["margin"] == "0.7500"
+    for path in ("/admin/channels", "/admin/channels/main", "/admin/models"):
+        assert '<td class="num">75.00</td>' in boss.get(path).text

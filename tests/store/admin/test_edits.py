@@ -17,7 +17,8 @@ SEALED = {name: Sealed(name[-1]) for name in ("x-a", "x-b", "x-c")}
 OPTIONS = {"images": True, "audio": True}
 CHANNEL = Stored(
     *("channel", "id", ("c",)),
-    {"models": {"gpt-4.1": "a", "other": "b"}, "extra_headers": SEALED, "options": OPTIONS},
+    {"models": {"gpt-4.1": "a", "other": "b"}, "extra_headers": SEALED, "options": OPTIONS}
+    | {"cost": {"other": {"call": 0, "input": 10**9, "output": 5 * 10**9}}},
     {},
 )
 
@@ -65,9 +66,42 @@ CHANNEL = Stored(
             ("c",),
             {"options": {"images": False, "max_budget_tokens": 9}},
         ),
+        (
+            "channel",
+            {"cost.gpt-4.1": "input=1, output=5,web_search=0.01", "cost_factor": "0.8"},
+            ("c",),
+            {
+                "cost": {
+                    "other": {"call": 0, "input": 10**9, "output": 5 * 10**9},
+                    "gpt-4.1": {
+                        "call": 0,
+                        "input": 10**9,
+                        "output": 5 * 10**9,
+                        "web_search": 10**7,
+                    },
+                },
+                "cost_factor": 800_000,
+            },
+        ),
+        (
+            "channel",
+            {"cost.other": "", "cost_factor": ""},
+            ("c",),
+            {"cost": {}, "cost_factor": None},
+        ),
         ("channel", {"keys": "env:A,plain"}, ("c",), {"keys": ["sk-a", "plain"]}),
     ],
-    ids=["model", "key", "models", "headers", "option", "options", "environment"],
+    ids=[
+        "model",
+        "key",
+        "models",
+        "headers",
+        "option",
+        "options",
+        "cost",
+        "cost-removed",
+        "environment",
+    ],
 )
 def test_words_become_fields(kind, edits, identity, fields):
     stored = CHANNEL if kind == "channel" else None

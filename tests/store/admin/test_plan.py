@@ -307,5 +307,13 @@ def test_a_channel_that_shares_everything(tmp_path, shared, warned):
     entry = {"name": "main", "shared_ids": shared}
     document = parse(json.dumps({"channel": [entry]}), {}, tmp_path)
     fields = {"groups": ["all"], "models": {"m": "m"}, "keys": ["k"], "shared_ids": shared}
-    found = warnings_of({("channel", ("main",)): fields}, document)
+    found = warnings_of({("channel", ("main",)): {**fields, "cost": {}}}, document)
     assert [("shared_ids" in one) for one in found] == [True] * warned
+
+
+def test_a_cost_of_a_model_that_the_channel_has_not(tmp_path):
+    document = parse(json.dumps({"channel": [{"name": "main"}]}), {}, tmp_path)
+    fields = {"groups": ["all"], "models": {"m": "m"}, "keys": ["k"], "shared_ids": []}
+    for cost, count in ({"m": {}}, 0), ({"m": {}, "other": {}}, 1):
+        found = warnings_of({("channel", ("main",)): {**fields, "cost": cost}}, document)
+        assert [one.endswith("does not have: other") for one in found] == [True] * count

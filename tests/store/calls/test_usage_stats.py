@@ -40,6 +40,7 @@ def records(count=200):
                 ttft_ms=chance.choice([None, 49, 700, 10**6]),
                 outcome=chance.choice(["ok", "ok", "refused", "client_gone", "timeout", "drained"]),
                 cost_nanos=chance.randrange(10**10),
+                upstream_nanos=chance.choice([None, 0, 10**9]),
                 **{name: chance.randrange(1000) for name in COUNTS},
             )
         )
@@ -210,3 +211,40 @@ def test_sums_beyond_32_bits_are_exact(database):
     (row,) = stats(database, ["model"], Filters())
     assert (row["input_tokens"], row["cost"]) == (3 * 2**40, format_money(3 * 2**60))
     assert execute(database, 'SELECT COUNT(*) FROM "usage_by_key"').fetchone()[0] >= 1
+
+
+@pytest.mark.parametrize("by", [["channel"], ["user"], ["hour", "user"], ["status"]], ids=",".join)
+def test_margins_are_of_calls_whose_cost_is_known(filled, by):
+    db, made = filled
+    for row in stats(db, by, Filters(), Order(margin=True)):
+        known = [
+            record
+            for record in made
+            if all(field_of(record, name) == row[name] for name in by if name != "hour")
+            and ("hour" not in by or row["hour"] == expected([record], ["hour"])[0]["hour"])
+            and record.upstream_nanos is not None
+        ]
+        charged = sum(record.cost_nanos for record in known)
+        upstream = sum(record.upstream_nanos for record in known)
+        assert row["upstream_cost"] == format_money(upstream)
+        assert row["cost_known"] == format_money(charged)
+        assert row["margin"] == (f"{(charged - upstream) / charged:.4f}" if known else None)
+
+
+@pytest.mark.parametrize(
+    ("calls", "margin"),
+    [
+        ([], None),
+        ([(10, None)], None),
+        ([(0, 5)], None),
+        ([(10, 7), (99, None)], "0.3000"),
+        ([(10, 0)], "1.0000"),
+        ([(3, 4)], "-0.3333"),
+    ],
+)
+def test_a_margin(database, calls, margin):
+    made = [record_at(MONDAY_MS, cost_nanos=cost, upstream_nanos=own) for cost, own in calls]
+    store(database, [record_at(MONDAY_MS), *made])
+    [row] = stats(database, (), Filters(), Order(margin=True))
+    assert row["margin"] == margin
+    assert not {"margin", "upstream_cost", "cost_known"} & stats(database, (), Filters())[0].keys()

@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from store.values import fields, texts
-from store.values.price_fields import PriceTable, RateList
+from store.values.price_fields import CostMap, PriceTable, RateList
 from store.values.pricing import format_money, parse_money
 
 NAME = fields.Text(texts.name)
@@ -63,6 +63,12 @@ OPTIONS = {"a": True, "b": 5, "c": "word", "d": ["x", "y"]}
             ],
         ),
         (fields.OptionMap(), OPTIONS, OPTIONS, OPTIONS),
+        (
+            CostMap(),
+            {"m": {"output": "5", "input": "1"}},
+            {"m": {"call": 0, "input": 10**9, "output": 5 * 10**9}},
+            {"m": {"input": "1", "output": "5", "call": "0"}},
+        ),
     ],
 )
 def test_values_and_back(kind, value, kept, plain):
@@ -124,6 +130,9 @@ def test_values_and_back(kind, value, kept, plain):
         (fields.HeaderMap(), {"x-a": ""}, "printable"),
         (fields.HeaderMap(), {f"x-{n}": "1" for n in range(33)}, "more than 32"),
         (fields.OptionMap(), [], "table of option"),
+        (CostMap(), "m", "table of models"),
+        (CostMap(), {"m": {"input": "1"}}, 'entry "m" output is missing'),
+        (CostMap(), {"a b": {"input": "1", "output": "1"}}, 'entry "a b"'),
         (fields.OptionMap(), {"x" * 129: 1}, "name of an option"),
         (fields.OptionMap(), dict.fromkeys(map(str, range(33)), 1), "entries"),
     ],

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from handlers.hub import usage
+from handlers.hub.usage_call import MEMBER_HIDDEN
 from store.values.usage_record import FIELDS
 from tests.handlers.hub.usage.calls import call, failed, put
 
@@ -14,7 +15,12 @@ from tests.handlers.hub.usage.calls import call, failed, put
 @pytest.fixture
 def calls(db):
     """A good and a failed call of alice's, and a good one of the administrator's."""
-    return put(db, call(db, 1), failed(db, 2, minutes_ago=3), call(db, 3, "boss", minutes_ago=1))
+    return put(
+        db,
+        call(db, 1, upstream_nanos=75_000),
+        failed(db, 2, minutes_ago=3),
+        call(db, 3, "boss", minutes_ago=1),
+    )
 
 
 def ids(browser, path="/api/usage"):
@@ -28,7 +34,7 @@ def test_a_member_sees_own_calls_and_nothing_of_the_channels(alice, calls):
     for call_id in calls[:2]:
         one = alice.get(f"/api/usage/{call_id}").json
         assert set(FIELDS) <= set(one)
-        assert {one[name] for name in ("channel", "node", "upstream_request_id")} == {None}
+        assert {one[name] for name in MEMBER_HIDDEN} == {None}
         assert "own words" not in json.dumps(one) and "main" not in json.dumps(one)
     [attempt] = one["attempts"]
     assert attempt.keys() == {"status", "error", "ms", "detail"}
@@ -43,7 +49,9 @@ def test_an_administrator_sees_all(boss, calls):
     one = boss.get(f"/api/usage/{calls[1]}").json
     assert one["attempts"][0]["detail"] == "the vendor's own words" and one["channel"] == "main"
     assert boss.get("/api/usage/req_1").json["id"] == calls[0]
-    lines = boss.get(f"/api/usage/{calls[0]}").json["cost_lines"]
+    one = boss.get(f"/api/usage/{calls[0]}").json
+    lines = one["cost_lines"]
+    assert one["upstream_cost"] == "0.000075" and one["cost"] == "0.0003"
     assert [(line["meter"], line["count"]) for line in lines] == [("input", 100), ("output", 50)]
 
 
@@ -113,6 +121,8 @@ def test_sums_are_those_of_the_calls(alice, boss, calls):
     assert (row["model"], row["calls"], row["ok"], row["failed"]) == ("gpt-4.1", 2, 1, 1)
     rows = boss.get("/api/usage/stats?by=user,channel&sort=calls&top=1").json["items"]
     assert [(one["user"], one["channel"], one["calls"]) for one in rows] == [("alice", "main", 2)]
+    margin = {"upstream_cost": "0.000075", "cost_known": "0.0003", "margin": "0.7500"}
+    assert margin.items() <= rows[0].items() and not margin.keys() & row.keys()
     for query in ("by=channel", "by=model,model", "sort=name", "top=0"):
         assert alice.get(f"/api/usage/stats?{query}").status == 400
 
