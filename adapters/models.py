@@ -250,6 +250,8 @@ class _Options(Traits, frozen=True):
 
     # the service tier of calls that ask for none, as the account's project has set it
     default_tier: str = ""
+    # generate-content: Google bills each search of a grounded answer, or the call with them
+    grounding: Literal["query", "call"] = "query"
 
 
 OPTIONS: Mapping[str, str] = {name: _form(kind) for name, kind in get_type_hints(_Options).items()}

@@ -106,16 +106,17 @@ def test_what_an_option_may_be_overrides_the_table():
         assert found == (tuple(value) if isinstance(value, list) else value)
 
 
-def test_a_tier_is_an_option_and_no_trait():
+def test_how_an_account_is_billed_is_an_option_and_no_trait():
     assert is_option("default_tier", "priority") and OPTIONS["default_tier"] == "a word"
-    assert traits_of("nobody", "messages", "m", {"default_tier": "priority"}) == Traits(
-        thinking="budget"
-    )
+    options = {"default_tier": "priority", "grounding": "call"}
+    assert all(is_option(*option) for option in options.items())
+    assert traits_of("nobody", "messages", "m", options) == Traits(thinking="budget")
 
 
 def test_what_it_may_not_be():
     bad = {
         "default_tier": ["", 7, ["flex"]],
+        "grounding": ["calls", ""],
         "imags": [True],
         "images": ["yes", 1, 0],
         "token_bound": ["tokens"],
