@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from adapters.family import Family, Peek
-from adapters.family.asks import Ask
+from adapters.family.asks import NOTHING_ASKED, Ask
 from adapters.family.estimate import (
     body_weight,
     input_bound_steps,
@@ -52,7 +52,6 @@ _OTHER_MARKS = (
     b'"input_video"',
 )
 _OF_SERVICE = frozenset({"", "tier", "speed", "geo", "audio_output", "image_output", "background"})
-_TEXT_MAX_BYTES = 1 << 20  # four times their bound is more than any model's window
 _SEARCHED_BYTES = 1 << 20  # of a large body at a time: a millisecond
 LEAST_OUTPUT_TOKENS = 256  # an answer worth starting when little money is left
 # Of a picture that a hosted tool makes, beside the output that a client bounds.
@@ -170,7 +169,7 @@ def admit_body(head: RequestHead, offer: Offer, spans: Spans, peek: Peek, body: 
     return Admitted(
         *(peek, offer, channels, refs, estimated, has_foreign, estimate, bound, outputs, demand),
         *(rates, meters, inner_models(head, peek, bound, outputs)),
-        text_alone=is_text_alone(peek, refs, body),
+        text_alone=is_text_alone(offer, peek, refs, body),
     )
 
 
@@ -194,7 +193,7 @@ def admit_large_body(
     return Admitted(
         *(peek, offer, channels, refs, estimated, has_foreign, estimate, bound, outputs, demand),
         *(rates, meters, inner_models(head, peek, bound, outputs)),
-        text_alone=is_text_alone(peek, refs, body),
+        text_alone=is_text_alone(offer, peek, refs, body),
     )
 
 
@@ -302,11 +301,14 @@ def inner_models(
     return tuple(models)
 
 
-def is_text_alone(peek: Peek, refs: tuple[StoredRef, ...], body: bytes) -> bool:
+def is_text_alone(offer: Offer, peek: Peek, refs: tuple[StoredRef, ...], body: bytes) -> bool:
     """Return whether the input of a call is no more than its body says: it names nothing that is
-    stored, no tool of the vendor, and has no media. Not of a body so large that a vendor's claim
-    could not be told from its own tokens."""
-    if refs or len(body) > _TEXT_MAX_BYTES or any(map(_adds_input, peek.asks.features)):
+    stored, no tool of the vendor, and has no media. Of a model whose window is configured, and of a
+    body that fills any, that is not looked for."""
+    if offer.model.context_tokens is not None or refs or len(body) > _SEARCHED_BYTES:
+        return False
+    asks = peek.asks
+    if asks is not NOTHING_ASKED and any(map(_adds_input, asks.features)):
         return False
     return not any(mark in body for mark in _OTHER_MARKS)
 

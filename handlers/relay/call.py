@@ -92,7 +92,8 @@ class InnerModel(Struct, frozen=True, gc=False):
 class Admitted(Struct, frozen=True, gc=False):
     """A request whose body was checked. `offer` None: it names something stored, not a model.
     `rates`: those at which it can be charged; `other_meters`: of modalities beside text that it may
-    be charged by; `text_alone`: its input is no more than the body says."""
+    be charged by; `text_alone`: its input is no more than the body says, only of models without a
+    configured window."""
 
     peek: Peek
     offer: Offer | None = None

@@ -144,7 +144,8 @@ def _billed_by_call(usage: Usage, call: Call) -> Usage:
     assert call.attempt is not None
     if call.attempt.candidate.channel.options.get("grounding") != "call":
         return usage
-    return replace(usage, more=more_counts({**dict(usage.more), "web_search": 1}))
+    pairs = ((name, 1 if name == "web_search" else count) for name, count in usage.more)
+    return replace(usage, more=tuple(pairs))
 
 
 def _bounded(usage: Usage, call: Call, admitted: Admitted, delivery: Delivery) -> Usage:
@@ -176,11 +177,13 @@ def _bounded_rest(usage: Usage, admitted: Admitted) -> Usage:
 
 
 def _plausible_input(admitted: Admitted) -> int:
-    """Return the most input tokens of a vendor's report that are charged."""
+    """Return the most input tokens of a vendor's report that are charged. As for the output, what
+    the operator configured is better than a guess."""
     bound = admitted.input_bound_tokens
     assert admitted.offer is not None
-    most = max(admitted.offer.model.context_tokens or ABSURD_INPUT_TOKENS, bound)
-    return min(most, OVERCLAIM_FACTOR * bound + OVERCLAIM_TOKENS) if admitted.text_alone else most
+    if admitted.text_alone:
+        return OVERCLAIM_FACTOR * bound + OVERCLAIM_TOKENS
+    return max(admitted.offer.model.context_tokens or ABSURD_INPUT_TOKENS, bound)
 
 
 def _cut_usage(usage: Usage, most_input: int, most_text: int, most_output: int) -> Usage:

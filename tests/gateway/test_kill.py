@@ -40,13 +40,15 @@ STORES = ["sqlite", pytest.param("mariadb", marks=pytest.mark.long)]
 @pytest.fixture
 def node(request, tmp_path):
     """(gateway, vendor with a log file): two workers, on each kind of store; calls count against a
-    limit of their user."""
+    limit of their user, and cost half when they are served by tier flex."""
     settings = {"server.workers": 2}
     if request.param == "mariadb":
         settings["store.url"] = request.getfixturevalue("mariadb").fresh_url()
     with ScriptedUpstream(log_file=tmp_path / "vendor.log") as vendor:
         gateway = gateway_before(vendor, tmp_path / "node", settings)
+        flex = {"when": {"tier": "flex"}, "factor": "0.5"}
         gateway.apply({"user": [{"name": "owner", "limit": CREDIT}]})
+        gateway.apply({"model": [{"name": MODEL, "rate": [flex]}]})
         try:
             gateway.start()
             yield gateway, tmp_path / "vendor.log"
@@ -99,7 +101,8 @@ def test_a_worker_that_is_killed_is_replaced_and_its_calls_are_recorded(node):
             connection = stack.enter_context(Connection(gateway.port))
             family = ALL[number % len(ALL)]
             headers = {**credentials(family), "X-Client-Request-Id": f"call-0-{number}"}
-            body = ask(family, MODEL, f"[[demo ms=100 chunks=40]] call-0-{number}", stream=True)
+            words = f"[[demo ms=100 chunks=40 tier=flex]] call-0-{number}"
+            body = ask(family, MODEL, words, stream=True)
             connection.request("POST", path_of(family, MODEL, stream=True), headers, body)
             answer = connection.read_head()
             answer.pieces.append(connection.read_chunk())
@@ -134,6 +137,8 @@ def test_a_worker_that_is_killed_is_replaced_and_its_calls_are_recorded(node):
         assert (record["outcome"], record["error_code"]) == (LOST, LOST)
         assert record["output_tokens"] > 0 and Decimal(record["cost"]) > 0
         assert record["usage_source"] == "estimated" and record["status"] == 200
+        served = {"tier": "flex"} if record["family"] == CHAT else {}
+        assert record["rate"] == record["served"] == served
     for _ in range(4):  # both workers serve
         body = ask(CHAT, MODEL, "hello")
         assert gateway.call("POST", path_of(CHAT, MODEL), body, credentials())[0] == 200

@@ -105,6 +105,8 @@ class ChatCompletions(OpenAIFamily, demo.ChatCompletions):
         whole = usage_of(answer.counts, request.choices)
         output = answer.counts.reasoning
         for event in self.events(request, answer):
+            if script.tier:
+                event["service_tier"] = script.tier
             if not event["choices"]:
                 if script.usage not in ("finish_chunk", "cumulative"):
                     yield from (event,) * (2 if script.usage == "repeated" else 1)

@@ -104,6 +104,7 @@ class Script:
     refusal: bool = _flag()  # the model declines
     sample: str | None = _text()  # a sample file, byte for byte
     tokens: tuple[int, ...] | None = _counts()  # that are reported in place of the counted ones
+    tier: str | None = _text()  # of service, in each event of chat completions
     usage: str | None = _choice("absurd", "repeated", "cumulative", "finish_chunk")
     no_done: bool = _flag()  # the stream lacks its terminal marker
     flood: int | None = _number(1, MEBIBYTES_MAX)  # MiB of 4 KiB deltas at full speed

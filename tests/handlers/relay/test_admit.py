@@ -7,10 +7,12 @@ from ipaddress import ip_network
 import pytest
 
 from adapters.family import Peek
+from adapters.family.asks import Ask, Asks
+from adapters.family.stored import StoredRef
 from adapters.faults import Condition, Fault
 from handlers.relay import admit
 from handlers.relay.limits.limits import Demand
-from tests.handlers.relay.calls import KEY
+from tests.handlers.relay.calls import KEY, a_call, model
 
 CHAT = ("authorization",)
 MESSAGES = ("authorization", "x-api-key")
@@ -69,3 +71,29 @@ def test_check_key(changes, condition):
 def test_tokens_that_a_call_asks_of_limits(outputs, stated, choices, tokens, least):
     peek = Peek("m", False, stated, choices, include_usage=True)
     assert admit.demand_of(peek, 100, outputs) == Demand(100, tokens, least)
+
+
+def asking(feature):
+    return Peek("m", False, None, 1, True, asks=Asks((Ask(feature, "path"),)))
+
+
+TEXT = b'{"model":"m","messages":[{"role":"user","content":"an \\"image\\" of tea"}]}'
+
+
+@pytest.mark.parametrize(("changes", "alone"), [
+    ({}, True),
+    ({"context": 1000}, False),
+    ({"refs": (StoredRef("file", "file_id", "file-1"),)}, False),
+    ({"body": TEXT + b" " * (1 << 20)}, False),
+    *(({"peek": asking(feature)}, True)
+      for feature in ("", "tier.flex", "speed.fast", "geo", "image_output", "background")),
+    *(({"peek": asking(feature)}, False)
+      for feature in ("web_search", "mcp", "advisor", "fallbacks.default", "any_other_tool")),
+    *(({"body": b'{"a":{%b:1}}' % mark}, False)
+      for mark in (b'"image_url"', b'"document"', b'"inlineData"', b'"video"', b'"\\u0069mage"')),
+])  # fmt: skip
+def test_whether_the_input_is_text_alone(changes, alone):
+    given = {"context": None, "peek": Peek("m", False, None, 1, True), "refs": (), "body": TEXT}
+    context, *rest = (given | changes).values()
+    call = a_call(model=model(context))
+    assert admit.is_text_alone(call.offer, *rest) is alone

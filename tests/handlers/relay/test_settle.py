@@ -1,14 +1,20 @@
 """What a call costs."""
 
+import dataclasses
+
 import pytest
+from msgspec.structs import replace
 
 from adapters.family import Operation, Peek
 from handlers.relay import settle
-from handlers.relay.call import Delivery
+from handlers.relay.call import Attempt, Delivery
+from handlers.relay.routing.plan import Candidate
 from handlers.relay.settle import ABSURD_INPUT_TOKENS, ABSURD_OUTPUT_TOKENS, charged_counts
 from store.catalog.catalog import Group
-from store.values.usage import Usage
-from tests.handlers.relay.calls import a_call, model
+from store.values.pricing import PPM_PER_ONE, Prices, conditional_rate
+from store.values.usage import NOT_REPORTED, Extras, OtherUsage, Served, Usage
+from store.values.usage_record import NO_RECEIPT, Receipt
+from tests.handlers.relay.calls import CHANNEL, NATIVE, PRICES, a_call, model
 
 MILLION = 10**6
 REPORTED = {"prompt_tokens": 10, "whatever": "the vendor says"}
@@ -122,6 +128,52 @@ def test_counts_beyond_reason_are_cut(usage, context, max_output, charged):
     assert counts.reported == (None if charged == usage else REPORTED)
 
 
+@pytest.mark.parametrize(
+    ("usage", "charged"),
+    [
+        (Usage(10_400, 1), Usage(10_400, 1)),
+        (Usage(10_401, 1), Usage(10_400, 1)),
+        (Usage(10**6, 1, 5), Usage(10_400, 1)),
+        (Usage(9000, 1, 900, 400, 300, 0, (("input_audio", 90), ("web_search", 3))),
+         Usage(9000, 1, 900, 400, 100, 0, (("web_search", 3),))),
+    ],
+)  # fmt: skip
+def test_a_claim_beyond_the_text_of_a_request_is_cut(usage, charged):
+    counts = counts_of(delivered(usage), text_alone=True)
+    assert (counts.usage, counts.reported) == (charged, None if usage == charged else REPORTED)
+    assert counts_of(delivered(usage)).usage == usage
+
+
+def test_tokens_of_other_modalities_are_cut_with_the_rest():
+    more = (("input_audio", 300), ("output_audio", 250), ("output_image", 90))
+    counts = counts_of(delivered(Usage(900, 100, 0, 0, 0, 70, more)), model=model(1000, 350))
+    cut = (("input_audio", 100), ("output_audio", 250))
+    assert counts.usage == Usage(900, 100, 0, 0, 0, 0, cut) and counts.reported == REPORTED
+
+
+def test_uses_and_other_models_beyond_reason_are_cut():
+    advice = OtherUsage("wise", Usage(2**31 - 1, 2**31 - 1), "advisor")
+    more = (("web_search", 2**31 - 1), ("audio_second", 90_000))
+    usage = Usage(9, 9, more=more, extras=Extras(0, (advice,), 5))
+    counts = counts_of(delivered(usage))
+    assert counts.usage.more == (("web_search", 1000), ("audio_second", 90_000))
+    most = Usage(ABSURD_INPUT_TOKENS, ABSURD_OUTPUT_TOKENS)
+    assert counts.usage.extras == Extras(0, (replace(advice, usage=most),), 5)
+    assert counts.reported == REPORTED
+    extras = counts_of(delivered(usage), text_alone=True).usage.extras
+    assert extras.other_models[0].usage == Usage(10_400, ABSURD_OUTPUT_TOKENS)
+
+
+@pytest.mark.parametrize(("options", "searches"), [({}, 3), ({"grounding": "call"}, 1)])
+def test_searches_of_a_grounded_call_that_is_billed_as_one(options, searches):
+    channel = dataclasses.replace(CHANNEL, options=options)
+    call = a_call(attempt=Attempt(Candidate(channel, 0), NATIVE))
+    for more in ((("web_search", 3), ("maps", 1)), (("maps", 1),)):
+        counts = charged_counts(call, delivered(Usage(9, 9, more=more)))
+        expected = {**dict(more), **({"web_search": searches} if len(more) > 1 else {})}
+        assert dict(counts.usage.more) == expected and counts.reported is None
+
+
 @pytest.mark.parametrize("family", ["responses", "messages", "generate_content"])
 def test_reasoning_counts_towards_the_bound_of_other_families(family):
     usage = Usage(9, 200, reasoning_tokens=7000)
@@ -192,3 +244,33 @@ def test_a_cost_beyond_any_balance_is_cut_to_the_bounds_of_the_hold():
     assert bill.counts == settle.Counts(Usage(100, 300), "reported", REPORTED)
     cut = settle.bill_of(call, delivery, settle.Counts(Usage(100, 300), "reported"))
     assert bill.cost_nanos == cut.cost_nanos < 2**63
+
+
+RATED = Prices(
+    PRICES.plain,
+    (
+        conditional_rate(PRICES.plain, (("tier", "flex"),), PPM_PER_ONE // 2),
+        conditional_rate(PRICES.plain, (("input_over", 39),), PPM_PER_ONE * 2),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("served", "changes", "receipt"),
+    [
+        (NOT_REPORTED, {"prices": PRICES}, NO_RECEIPT),
+        (Served("flex"), {"prices": PRICES}, Receipt(None, Served("flex"))),
+        (Served("turbo"), {"prices": PRICES}, Receipt(None, Served("turbo"), (("tier.turbo", 1),))),
+        (NOT_REPORTED, {"prices": RATED}, Receipt(RATED.rates[1].text)),
+        (NOT_REPORTED, {"prices": RATED, "input_estimate_tokens": 39}, NO_RECEIPT),
+        (
+            Served("flex"),
+            {"prices": RATED, "input_estimate_tokens": 39},
+            Receipt(RATED.rates[0].text, Served("flex")),
+        ),
+        (Served("flex"), {"prices": RATED, **FREE}, NO_RECEIPT),
+        (Served("flex"), {"model": None}, NO_RECEIPT),
+    ],
+)
+def test_the_receipt_of_a_stream_that_goes_no_further(served, changes, receipt):
+    assert settle.receipt_so_far(a_call(**changes), served, 5) == receipt
