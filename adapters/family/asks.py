@@ -58,7 +58,7 @@ class Asks(Struct, frozen=True, gc=False):
     ``conditions``: of service, empty for the vendor's default (also of a tier ``auto``).
     ``uses``: meters of hosted tools, each with the most uses that the request allows. ``outputs``:
     meters of other modalities that the answer may have. ``models``: other models that may work
-    inside the call.
+    inside the call. ``left_out``: paths of hosted tools that a translation has to leave out.
     """
 
     features: tuple[Ask, ...] = ()
@@ -66,6 +66,7 @@ class Asks(Struct, frozen=True, gc=False):
     uses: tuple[tuple[str, int], ...] = ()
     outputs: tuple[str, ...] = ()
     models: tuple[ModelAsk, ...] = ()
+    left_out: frozenset[str] = frozenset()
 
 
 NOTHING_ASKED = Asks()

@@ -3,8 +3,10 @@
 Imported by the pipeline, for requests that ask for something, when their model is offered.
 """
 
+from msgspec.structs import replace
+
 from adapters.family import Peek
-from adapters.family.asks import Asks
+from adapters.family.asks import Ask, Asks
 from adapters.faults import Condition, Fault
 from handlers.relay.admit import MODEL_NAME_MAX_CHARS
 from handlers.relay.call import Offer, RequestHead
@@ -12,26 +14,36 @@ from store.values.features import FEATURES, is_priced, needs_price
 from store.values.pricing import Prices
 
 
-def check_asks(head: RequestHead, offer: Offer, peek: Peek, unpriced: str) -> None:
-    """Check what a request asks for; `unpriced`: the setting of that name. Raises Fault
+def check_asks(head: RequestHead, offer: Offer, peek: Peek, unpriced: str) -> Peek:
+    """Check what a request asks for; `unpriced`: the setting of that name. Return the request's
+    fields with what the translation has to leave out, if anything. Raises Fault
     FEATURE_NOT_ALLOWED, MODEL_NOT_FOUND for another model inside the call that the key may not use
     or that has no price, UNSUPPORTED for an answer in the background: one that is fetched later
     without a charge cannot be billed, FEATURE_UNPRICED."""
-    _check_allowed(head, offer, peek.asks)
+    left_out = _check_allowed(head, offer, peek.asks)
     _check_models(head, offer, peek)
     if not head.operation.free:
         _check_priced(head, offer, peek.asks, unpriced)
+    if not left_out:
+        return peek
+    meters = {FEATURES[ask.feature].meter for ask in left_out}
+    uses = tuple(use for use in peek.asks.uses if use[0] not in meters)
+    paths = frozenset(ask.path for ask in left_out)
+    return replace(peek, asks=replace(peek.asks, uses=uses, left_out=paths))
 
 
-def _check_allowed(head: RequestHead, offer: Offer, asks: Asks) -> None:
-    """Check the group's features. A hosted tool that is not forced is left to the translation,
-    which leaves it out, where no channel could take the call as it is."""
-    allowed = offer.group.features
+def _check_allowed(head: RequestHead, offer: Offer, asks: Asks) -> list[Ask]:
+    """Check the group's features. Return the hosted tools that are left to the translation, which
+    leaves them out: those that are not forced, where no channel could take the call as it is."""
+    allowed, left_out = offer.group.features, []
     native = any(channel.family == head.family.name for channel in offer.channels)
     for ask in asks.features:
         name = ask.feature
-        if name in FEATURES and name not in allowed and (native or not ask.droppable):
-            raise Fault(Condition.FEATURE_NOT_ALLOWED, param=ask.path, detail=name)
+        if name in FEATURES and name not in allowed:
+            if native or not ask.droppable:
+                raise Fault(Condition.FEATURE_NOT_ALLOWED, param=ask.path, detail=name)
+            left_out.append(ask)
+    return left_out
 
 
 def _check_models(head: RequestHead, offer: Offer, peek: Peek) -> None:

@@ -176,8 +176,8 @@ class Attempts:
             decode = CODECS[head.family.name].client.decode_request
             steps = decode(content.spans, bool(call.requested.stream), head.target)
             request = await _result(call, steps)
-            if call.admitted is not None and call.admitted.left_out:
-                request = without_tools(request, call.admitted.left_out)
+            if call.admitted is not None and (paths := call.admitted.peek.asks.left_out):
+                request = without_tools(request, paths)
             call.content = Content(content.body, content.spans, request)
             return request
         return content.request

@@ -197,7 +197,9 @@ class Relay:
         call.requested = Requested(name[: admit.MODEL_NAME_MAX_CHARS], peek.stream)
         call.offer = offer = admit.find_offer(head, name)
         if peek.asks.features or peek.asks.models:
-            check_asks(head, offer, peek, self._unpriced)
+            peek = check_asks(head, offer, peek, self._unpriced)
+        if peek.stored_by_default and "stored" not in offer.group.features:
+            peek = replace(peek, stored=False)
         return offer, peek
 
     async def _begin(

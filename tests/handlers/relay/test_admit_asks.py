@@ -17,9 +17,24 @@ ADVISOR = {"type": "advisor_20260301", "name": "advisor", "model": "wise"}
 SEARCH = {"type": "web_search_20250305", "name": "web_search"}
 
 
+class Stored:
+    """Notes the answers that vendors keep."""
+
+    def __init__(self):
+        self.ids = []
+
+    def note(self, user_id, answer_id, *place):
+        self.ids.append(answer_id)
+
+
 @pytest.fixture
-def relay(client):
-    relay = Calling(client)
+def stored():
+    return Stored()
+
+
+@pytest.fixture
+def relay(client, stored):
+    relay = Calling(client, stored)
     relay.models.append("wise")
     return relay
 
@@ -78,3 +93,68 @@ async def test_a_model_that_the_key_may_not_use(relay, serve, fields, models, pa
     assert (status, record.error_code) == (404, "model_not_found")
     assert json.loads(body)["error"]["message"].startswith(f"{path}: ")
     assert upstream.requests == []
+
+
+def without(relay, *features):
+    relay.group = replace(relay.group, features=relay.group.features - {*features})
+
+
+async def a_completion(peer, head, body):
+    choices = [{"index": 0, "message": {"content": "Tea."}, "finish_reason": "stop"}]
+    answer = {"id": "c", "model": "up", "choices": choices}
+    await peer.answer(json.dumps(answer).encode(), headers=JSON)
+
+
+FETCH = {"type": "web_fetch_20250910", "name": "web_fetch"}
+
+
+@pytest.mark.parametrize("search", [True, False])
+@pytest.mark.parametrize(
+    ("tools", "dropped"),
+    [([FUNCTION, SEARCH], "tools[1]"), ([FETCH, SEARCH, FUNCTION], "tools[0], tools[1]")],
+)
+async def test_what_a_group_may_not_use_is_left_out_of_a_translated_call(
+    relay, serve, search, tools, dropped
+):
+    without(relay, "web_search", "web_fetch")
+    upstream = await serve(a_completion)
+    losses = dict.fromkeys(FAMILIES, 1)
+    channel = channel_at(upstream, family=CHAT, losses=losses, options={"search": search})
+    [(_, _, headers, _)], record = await call(relay, {"tools": tools}, channel)
+    assert (record.outcome, dict(headers)["x-sluice-dropped"]) == ("ok", dropped)
+    sent = json.loads(upstream.requests[0][1])
+    assert [tool["function"]["name"] for tool in sent["tools"]] == ["tea"]
+    assert "web_search_options" not in sent
+
+
+@pytest.mark.parametrize("choice", ["auto", "any"])
+async def test_nothing_but_tools_that_are_left_out(relay, serve, choice):
+    without(relay, "web_search")
+    upstream = await serve(a_completion)
+    channel = channel_at(upstream, family=CHAT, losses=dict.fromkeys(FAMILIES, 1))
+    fields = {"tools": [SEARCH], "tool_choice": {"type": choice}}
+    _, record = await call(relay, fields, channel)
+    if choice == "any":
+        assert record.error_code == "feature_not_allowed" and not upstream.requests
+    else:
+        sent = json.loads(upstream.requests[0][1])
+        assert record.outcome == "ok" and not sent.keys() & {"tools", "tool_choice"}
+
+
+async def a_response(peer, head, body):
+    await peer.answer(b'{"id":"resp_1","output":[],"status":"completed"}', headers=JSON)
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+async def test_without_the_feature_the_vendor_is_told_not_to_store(relay, serve, stored, allowed):
+    if not allowed:
+        without(relay, "stored")
+    upstream = await serve(a_response)
+    channel = channel_at(upstream, family=RESPONSES)
+    family = FAMILIES[RESPONSES]
+    operation = family.client.operations["generate"]
+    body = {"model": "m", "input": "Hi"}
+    _, record = await relay.call(body, (channel,), family=family, operation=operation)
+    assert record.outcome == "ok"
+    assert json.loads(upstream.requests[0][1]).get("store") is (None if allowed else False)
+    assert stored.ids == (["resp_1"] if allowed else [])
