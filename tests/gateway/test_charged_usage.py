@@ -15,6 +15,7 @@ from fractions import Fraction
 import pytest
 
 from store.values.pricing import format_money
+from store.values.usage import SIDES
 from tests.support import dialects
 from tests.support.chat_streams import spelt
 from tests.support.client import exchange
@@ -231,7 +232,10 @@ def test_what_is_reported_is_what_is_charged(case, gateway, wallets, answered):
     nanos = expected_cost(counts, prices, MULTIPLIERS[case.group])
     assert record["cost"] == format_money(nanos)
     assert record["multiplier"] == MULTIPLIERS[case.group]
-    assert {name: record["prices"][name] for name in prices} == prices
+    counted = {name for name, count in zip(SIDES, counts, strict=True) if count}
+    assert set(record["prices"]) == counted | ({"call"} & set(prices))
+    own = record["prices"].keys() & prices
+    assert {name: record["prices"][name] for name in own} == {name: prices[name] for name in own}
     check_charged(record)
     wallets.check(case.name, case.credit, [record])
     assert record["reported_usage"] == (case.usage if case.told else None)
