@@ -156,13 +156,9 @@ class Condition(StrEnum):
     FEATURE_NOT_ALLOWED = (
         "E40",
         "feature_not_allowed",
-        "'{param}': the group of this API key may not use the feature '{detail}'.",
+        "The group of this API key may not use the feature '{detail}'.",
     )
-    FEATURE_UNPRICED = (
-        "E41",
-        "feature_unpriced",
-        "'{param}': {model} has no price for '{detail}'.",
-    )
+    FEATURE_UNPRICED = "E41", "feature_unpriced", "{Model} has no price for '{detail}'."
 
 
 CODES: dict[Condition, str] = {condition: condition.code for condition in Condition}
@@ -194,6 +190,11 @@ _NO_RETRY = frozenset(
         Condition.UPSTREAM_TIMEOUT,  # the upstream may have done the work already
     }
 )
+
+WITH_PATH = frozenset(
+    {Condition.ID_NOT_FOUND, Condition.FEATURE_NOT_ALLOWED, Condition.FEATURE_UNPRICED}
+)
+"""Conditions whose message names the field in families that have no place of its own for it."""
 
 _GATEWAY = frozenset(
     {

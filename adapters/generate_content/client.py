@@ -18,7 +18,7 @@ from adapters.family.fault_table import FAULT_TABLE
 from adapters.family.headers import refusal_headers
 from adapters.family.reading import count, required_array
 from adapters.family.stored import FieldMarks, StoredFields, StoredRefs, inner_values, objects
-from adapters.faults import Condition, Fault, doubled_field, wrong_type, wrong_value
+from adapters.faults import WITH_PATH, Condition, Fault, doubled_field, wrong_type, wrong_value
 from adapters.generate_content.parts import COUNTED, camel, long_camel, snake, spellings
 from adapters.json.jsonio import Raw, Span, Spans, decoder, dumps, inner_level
 from adapters.json.structure import Steps
@@ -299,7 +299,7 @@ def _message(fault: Fault) -> str:
     """Return the family's own wording where it has one; a message that is set takes precedence."""
     if fault.explicit_message is not None:
         return fault.explicit_message
-    if fault.condition is Condition.ID_NOT_FOUND and fault.param:
+    if fault.condition in WITH_PATH and fault.param:
         return f"{fault.param}: {fault.message}"
     if fault.condition is Condition.MISSING_KEY:
         return (

@@ -24,7 +24,7 @@ from adapters.family.fault_table import FAULT_TABLE
 from adapters.family.headers import refusal_headers
 from adapters.family.reading import count, flag, model_name, required_array
 from adapters.family.stored import FieldMarks, StoredFields, StoredRefs, inner_values, objects
-from adapters.faults import Condition, Fault, wrong_value
+from adapters.faults import WITH_PATH, Condition, Fault, wrong_value
 from adapters.json.jsonio import Spans, Struct, decoder, dumps
 from adapters.json.structure import Steps
 
@@ -205,7 +205,7 @@ def _message(fault: Fault) -> str:
         return f"{path}: field required"
     if condition is Condition.INVALID_FIELD and fault.detail:
         return f"{path}: {fault.detail}"
-    if condition is Condition.ID_NOT_FOUND and path and fault.detail:
+    if condition in WITH_PATH and path and fault.detail:
         return f"{path}: {fault.message}"
     if fault.explicit_message is not None:
         return fault.explicit_message

@@ -60,7 +60,7 @@ CALLS_AT_ONCE = 64
 SECRETS = {
     name: f"sk-test-{name}-0123456789"
     for name in (
-        *("disabled", "expired", "network", "poor", "subscriber", "busy"),
+        *("disabled", "expired", "network", "poor", "subscriber", "busy", "plain"),
         *(f"{word}-{family}" for word in ("no", "of") for family in ALL),
     )
 } | {"main": SECRET}
@@ -86,7 +86,14 @@ def content(places, cells):
     """A document with two channels for each cell whose upstream fails, and a good model."""
     own = {cell.model: cell for cell in cells if cell.way.asked}
     channels = [
-        channel(f"good-{family}", family, places["vendor"], {GOOD: "demo-small"}) for family in ALL
+        channel(
+            f"good-{family}",
+            family,
+            places["vendor"],
+            {GOOD: "demo-small"},
+            groups=["all", "plain"],
+        )
+        for family in ALL
     ]
     channels += [
         channel(f"aside-{f}", f, places["vendor"], {f"{ASIDE}-{f}": "demo-small"}, rpm=1)
@@ -103,6 +110,7 @@ def content(places, cells):
         "model": [{"name": name, "price": PRICE} for name in names],
         "group": [
             {"name": "all"},
+            {"name": "plain", "features": []},
             *({"name": f"no-{f}", "entries": [e for e in ALL if e != f]} for f in ALL),
         ],
         "channel": channels,
@@ -121,6 +129,7 @@ def content(places, cells):
             key("poor", user="pauper"),
             key("subscriber", user="subscriber"),
             key("busy", concurrency=1),
+            key("plain", group="plain"),
             *(key(f"no-{family}", group=f"no-{family}") for family in ALL),
             *(key(f"of-{family}") for family in ALL),
         ],

@@ -84,6 +84,13 @@ TOO_LARGE = "tea " * (1 << 19)
 OPENAI_TOO_LONG = "This model's maximum context length is 128000 tokens, not 128001"
 GEMINI_TOO_LONG = "The input token count (210000) exceeds the maximum number of tokens allowed"
 
+SEARCHES = {
+    C: {"web_search_options": {}},
+    R: {"tools": [{"type": "web_search"}]},
+    M: {"tools": [{"type": "web_search_20250305", "name": "web_search"}]},
+    G: {"tools": [{"googleSearch": {}}]},
+}
+
 ASKS = (
     Ask("E01", "no key", headers={"Authorization": NO_HEADER}),
     Ask("E01", "empty x-api-key", headers={"Authorization": NO_HEADER, "x-api-key": ""},
@@ -184,6 +191,11 @@ ASKS = (
         families=(G,), ours=True),
     Ask("E39", "a websocket", method="get", families=(R,),
         headers={"Upgrade": "websocket", "Connection": "Upgrade"}),
+    *(Ask("E40", "a hosted tool", key="plain", body=body, families=(family,))
+      for family, body in SEARCHES.items()),
+    Ask("E41", "a tier", body={"service_tier": "priority"}, families=OPENAI_FAMILIES),
+    Ask("E41", "a speed", body={"speed": "fast"}, families=(M,)),
+    Ask("E41", "its tier", body={"serviceTier": "priority"}, families=(G,)),
 )  # fmt: skip
 
 # status: the exceptions of openai and of anthropic

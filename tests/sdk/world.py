@@ -80,7 +80,11 @@ def _channels(family: str, upstream_url: str) -> list[dict[str, Any]]:
     abroad = [channel("abroad", {"tea": ALIAS}, groups=["abroad"])]
     closed = f"http://127.0.0.1:{free_port()}"
     return [
-        channel("main", {**{name: name for name in (*OPEN_MODELS, "off")}, "tea": ALIAS}),
+        channel(
+            "main",
+            {**{name: name for name in (*OPEN_MODELS, "off")}, "tea": ALIAS},
+            groups=["default", "plain"],
+        ),
         channel("solo", {"tea": ALIAS}, groups=["solo"]),
         *(abroad if family == "chat_completions" else ()),
         channel("idle", {"idle": "idle"}, enabled=False),
@@ -101,6 +105,7 @@ def _document(upstream_url: str) -> dict[str, Any]:
         {"name": "far", "networks": ["203.0.113.0/24"]},
         {"name": "solo", "group": "solo"},
         {"name": "abroad", "group": "abroad"},
+        {"name": "plain", "group": "plain"},
         *({"name": name, "group": name} for name in LACKS.values()),
         {"name": "poor", "user": "poor"},
         {"name": "subscriber", "user": "subscriber"},
@@ -116,6 +121,7 @@ def _document(upstream_url: str) -> dict[str, Any]:
             {"name": "others"},
             {"name": "solo"},
             {"name": "abroad"},
+            {"name": "plain", "features": []},
             *(
                 {"name": name, "entries": [family for family in FAMILIES if family != lacks]}
                 for lacks, name in LACKS.items()

@@ -124,6 +124,18 @@ def _missing(name, says):
     return Way(says, changes={name: ...}, param=name)
 
 
+def _lacking(field_, value, param=None, before=""):
+    says = f"{before}The group of this API key may not use the feature 'web_search'."
+    param = None if before else param or field_
+    return Way(says, changes={field_: value}, param=param, key="plain", model=GOOD)
+
+
+def _unpriced(field_, word, before=""):
+    condition = "tier" if word == "priority" else "speed"
+    says = f"{before}Model '{GOOD}' has no price for '{condition}.{word}'."
+    return Way(says, changes={field_: word}, param=None if before else field_, model=GOOD)
+
+
 WAYS: dict[str, dict[str, Way]] = {
     "E01": {
         **everywhere(Way(f"{NO_KEY}.", key="")),
@@ -233,6 +245,19 @@ WAYS: dict[str, dict[str, Way]] = {
                         gateway="ending") for family in ALL},
     "E39": {RESPONSES: Way("Websockets are not supported here; use POST.", method="GET",
                            headers=WEBSOCKET)},
+    "E40": {
+        CHAT: _lacking("web_search_options", {}),
+        RESPONSES: _lacking("tools", [{"type": "web_search"}], "tools[0]"),
+        MESSAGES: _lacking("tools", [{"type": "web_search_20250305", "name": "web_search"}],
+                           before="tools.0: "),
+        GENERATE: _lacking("tools", [{"googleSearch": {}}], before="tools[0].googleSearch: "),
+    },
+    "E41": {
+        CHAT: _unpriced("service_tier", "priority"),
+        RESPONSES: _unpriced("service_tier", "priority"),
+        MESSAGES: _unpriced("speed", "fast", before="speed: "),
+        GENERATE: _unpriced("serviceTier", "priority", before="serviceTier: "),
+    },
 }  # fmt: skip
 
 

@@ -63,7 +63,7 @@ def test_what_is_taken_away_is_refused_and_nothing_else(feature):
             check(asks, words=words)
         fault = caught.value
         assert (fault.condition, fault.param) == (Condition.FEATURE_NOT_ALLOWED, f"at.{feature}")
-        assert f"'at.{feature}'" in fault.message and f"'{feature}'" in fault.message
+        assert f"'{feature}'" in fault.message
 
 
 @pytest.mark.parametrize(("search", "channels", "refused"), [
@@ -128,7 +128,7 @@ def test_a_rate_or_a_price_of_its_own_serves_it(feature, word, model_prices, ref
 def test_the_words_of_a_refusal():
     with pytest.raises(Fault) as caught:
         check(Asks((Ask("tier", "service_tier", "turbo"),)))
-    assert caught.value.message == "'service_tier': model 'm' has no price for 'tier.turbo'."
+    assert caught.value.message == "Model 'm' has no price for 'tier.turbo'."
 
 
 @pytest.mark.parametrize(("rate", "named"), [(("speed", "fast"), None), (("geo", "us"), "worker")])
