@@ -28,7 +28,8 @@ from store.calls.usage_stats import CLASSES, DIMENSIONS, MARGIN, ROWS_MAX, SORTS
 from store.calls.usage_stats import stats as sums_of
 from store.db.database import database_ms, place
 from store.values.ids import day_at
-from store.values.usage import TOKEN_COUNTS
+from store.values.meters import METERS
+from store.values.usage import SIDES, TOKEN_COUNTS
 from store.values.usage_record import csv_header, csv_line, csv_row, to_public
 
 DEFAULT_TAIL_RECORDS = 20
@@ -186,7 +187,7 @@ def stats(access: Access, as_json: bool, form: str, by: list[str], **filters: An
     if len(rows) > 1 or order.top is not None:
         rows += [{by[0]: "total", **row} for row in totals]
     for row in rows:
-        row["tokens"] = f"{_read_tokens(row)}/{_written_tokens(row)}"
+        row["tokens"] = _tokens(row)
     margin = MARGIN if any(row["cost_known"] != "0" for row in rows) else ()
     print_table(rows, [*by, "calls", *CLASSES, "tokens", "cost", *margin])
 
@@ -306,8 +307,7 @@ def _text_writer() -> Write:
     def write(record: Mapping[str, Any]) -> None:
         message = record["error_message"]
         error = f"{record['error_code']}: {message}" if message else record["error_code"]
-        tokens = f"{_read_tokens(record)}/{_written_tokens(record)}"
-        cells = {**record, "tokens": tokens, "error": error}
+        cells = {**record, "tokens": _tokens(record), "error": error}
         if narrow:
             cells["recorded_at"] = record["recorded_at"][_TIME_OF_DAY]
         click.echo(_text_line(cells, columns))
@@ -315,13 +315,12 @@ def _text_writer() -> Write:
     return write
 
 
-def _read_tokens(record: Mapping[str, Any]) -> int:
-    names = ("input", "cache_read", "cache_write", "cache_write_1h")
-    return sum(int(record[f"{name}_tokens"]) for name in names)
-
-
-def _written_tokens(record: Mapping[str, Any]) -> int:
-    return int(record["output_tokens"]) + int(record["reasoning_tokens"])
+def _tokens(record: Mapping[str, Any]) -> str:
+    """Tokens read and written, of a record or of sums."""
+    meters = record.get("meters") or {name: record[f"{name}_tokens"] for name in SIDES}
+    counts = [(METERS[name].side, count) for name, count in meters.items()]
+    written = sum(count for side, count in counts if side in ("output", "reasoning"))
+    return f"{sum(count for side, count in counts if side) - written}/{written}"
 
 
 def _text_line(record: Mapping[str, Any], columns: Mapping[str, int]) -> str:

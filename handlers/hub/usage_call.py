@@ -122,9 +122,20 @@ class CallRow:
         return format_money(self.row["cost_nanos"])
 
     @property
+    def input(self) -> int:
+        """Input tokens that no cache had, of all modalities."""
+        return int(self.row["input_tokens"] + self.row["more_input_tokens"])
+
+    @property
+    def cached(self) -> int:
+        """Input tokens that a cache had, of all modalities."""
+        return int(self.row["cache_read_tokens"] + self.row["more_cache_read_tokens"])
+
+    @property
     def output(self) -> int:
-        """Output tokens, with those of reasoning."""
-        return int(self.row["output_tokens"] + self.row["reasoning_tokens"])
+        """Output tokens of all modalities, with those of reasoning."""
+        own = self.row["output_tokens"] + self.row["reasoning_tokens"]
+        return int(own + self.row["more_output_tokens"])
 
     @property
     def speed(self) -> int | None:

@@ -164,6 +164,7 @@ class _Line(msgspec.Struct, gc=False):
     input_tokens: int = 0
     output_tokens: int = 0
     cost: str = "0"
+    tier: str | None = None
     client_ip: str | None = None
     trace_id: str | None = None
 
@@ -194,6 +195,7 @@ def _line_of(record: UsageRecord, model: str | None, at: str) -> _Line:
         usage.input_tokens,
         usage.output_tokens,
         format_money(record.cost_nanos),
+        record.receipt.served.tier or None,
         call.client_ip,
         call.trace_id,
     )

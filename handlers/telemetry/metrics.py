@@ -113,6 +113,9 @@ class Metrics:
         nanos += record.cost_nanos
         tokens_in += usage.input_tokens
         tokens_out += usage.output_tokens
+        if usage.more:
+            tokens_in += usage.more_of("input")
+            tokens_out += usage.more_of("output")
         wait_ms = _first_byte_ms(record)
         if wait_ms >= 0:
             bucket = _MS_BUCKETS[wait_ms] if wait_ms < 4096 else bisect_left(_MS, wait_ms)
@@ -128,7 +131,7 @@ class Metrics:
             words[first + _OWN_AT + bucket] += 1
             if len(attempts) > 1:
                 self._count_failed_attempts(attempts[:-1])
-        if usage.cache_read_tokens or usage.reasoning_tokens or usage.written:
+        if usage.cache_read_tokens or usage.reasoning_tokens or usage.written or usage.more:
             self._count_seldom_tokens(usage, model or OTHER)
         if record.receipt.unpriced:
             for name, count in record.receipt.unpriced:
@@ -152,7 +155,8 @@ class Metrics:
         return self._index(CALLS_ENDED, (*labels, channel, result, self._currency))
 
     def _count_seldom_tokens(self, usage: Usage, model: str) -> None:
-        self.count(TOKENS, model, "cache_read", by=usage.cache_read_tokens)
+        cached = usage.cache_read_tokens + usage.more_of("cache_read")
+        self.count(TOKENS, model, "cache_read", by=cached)
         self.count(TOKENS, model, "cache_write", by=usage.written)
         self.count(TOKENS, model, "reasoning", by=usage.reasoning_tokens)
 

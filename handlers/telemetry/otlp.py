@@ -156,6 +156,7 @@ def _of_call(record: UsageRecord) -> Mapping[str, str | int | bool]:
         "sluice.stream": call.stream,
         "sluice.channel": record.channel,
         "sluice.ttft_ms": record.ttft_ms,
+        "sluice.tier": record.receipt.served.tier or None,
     }
     attributes.update({name: value for name, value in optional.items() if value is not None})
     return attributes

@@ -7,7 +7,8 @@ import pytest
 from commands.process.logs import text_line
 from handlers.telemetry import calls as telemetry
 from handlers.telemetry.calls import ENDED_MAX, UNRECORDED_MAX, Telemetry, Unrecorded
-from store.values.usage_record import AttemptRecord
+from store.values.usage import Served
+from store.values.usage_record import AttemptRecord, Receipt
 from tests.handlers.telemetry.test_metrics import record as metrics_record
 from tests.support.call_line import FIELDS
 
@@ -50,9 +51,12 @@ def test_a_call_is_one_json_line_with_fixed_fields():
         "model": "m", "group": "gold", "channel": "main", "status": 200, "error_code": None,
         "outcome": "ok", "stream": True, "attempts": 2, "ttft_ms": 30, "duration_ms": 1234,
         "tokens": 35, "input_tokens": 10, "output_tokens": 20, "cost": "1.5",
-        "client_ip": "198.51.100.7", "trace_id": None,
+        "tier": None, "client_ip": "198.51.100.7", "trace_id": None,
     }  # fmt: skip
     assert set(FIELDS) <= set(json.loads(line))
+    told.call_ended(record(receipt=Receipt(served=Served("flex"))))
+    told.flush()
+    assert json.loads(written.lines[1])["tier"] == "flex"
 
 
 def test_a_call_is_one_text_line():

@@ -94,6 +94,13 @@ def test_all_kinds_of_tokens(metrics, table):
     assert counts == [7, 15, 0, 7]  # of the cache's writes both kinds are one
 
 
+def test_tokens_of_other_modalities_count_as_input_output_and_cached(metrics, table):
+    more = (("input_audio", 3), ("input_image", 5), ("cache_read_audio", 7), ("output_image", 11))
+    metrics.call_ended(record(more=(*more, ("web_search", 99))), 0)
+    counts = [table.value("tokens_total", "m", kind) for kind in ("input", "output", "cache_read")]
+    assert counts == [10 + 8, 20 + 11, 7]
+
+
 @pytest.mark.parametrize("model", ["gpt-of-nobody", "sk-slc-secret", None, "", "x" * 256])
 def test_a_model_that_is_not_configured_is_other(metrics, table, model):
     metrics.call_ended(
