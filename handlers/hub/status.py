@@ -12,7 +12,14 @@ import peewee
 
 from adapters.registry import LOSSES
 from handlers.hub.web.base import Api, Page, invalid
-from handlers.hub.web.formats import UNKNOWN, code_word, is_upstream_fault, money, seconds
+from handlers.hub.web.formats import (
+    UNKNOWN,
+    code_word,
+    conditions,
+    is_upstream_fault,
+    money,
+    seconds,
+)
 from handlers.hub.web.parts import At
 from operations.availability import (
     MODEL_NOT_FOUND,
@@ -36,7 +43,8 @@ from store.hub.own_keys import OwnKey
 from store.hub.sessions import SignedIn
 from store.values.errors import NotFound
 from store.values.ids import DAY_MS, HOUR_MS
-from store.values.pricing import format_multiplier
+from store.values.meters import METERS
+from store.values.pricing import Rate, format_multiplier
 from store.values.usage_record import OUTCOMES
 
 PAGE_MODELS = 25
@@ -52,6 +60,7 @@ MOST_SEGMENTS = 6  # groups side by side; more are a menu
 LEAST_CALLS = 20  # of a percentile
 POOR_SHARE = 0.95
 PRICE_DECIMALS = 3
+ROW_PRICES = ("input", "output", "cache_read")
 LEGEND = (
     *(("good", 18, "good"), ("good", 14.4, "ok"), ("warn", 10.8, "warn"), ("bad", 5.4, "bad")),
     *(("probes", 18, "probes"), ("foot", 2, "foot")),
@@ -322,6 +331,37 @@ def price(offer: Offer, kind: str) -> str:
     return money(text, PRICE_DECIMALS if len(text.partition(".")[2]) <= PRICE_DECIMALS else None)
 
 
+@dataclass(frozen=True, slots=True)
+class FurtherPrices:
+    """The prices of a model beside those of its row, after the multiplier: a column a rate, a line
+    a meter; `count`: how many meters and rates these are."""
+
+    count: int
+    rates: Sequence[str]
+    lines: Sequence[tuple[str, Sequence[str]]]
+
+
+def further_prices(offer: Offer, words: Mapping[str, str]) -> FurtherPrices | None:
+    """Return the prices of an offer that its row does not show; None: it shows them all."""
+    if offer.prices is None:
+        return None
+    priced = {name for rate in offer.rates for name in rate.own if name != "call" or rate.call}
+    further = len(priced - {*ROW_PRICES}) + len(offer.prices.rates)
+    if not further:
+        return None
+    rates = [conditions(words, dict(rate.when)) for rate in offer.rates[1:]]
+    lines = [
+        (name, [_price_in(offer, name, rate) for rate in offer.rates])
+        for name in METERS
+        if name in priced
+    ]
+    return FurtherPrices(further, [words["usage.plain_rate"], *rates], lines)
+
+
+def _price_in(offer: Offer, meter: str, rate: Rate) -> str:
+    return money(offer.price(meter, rate), None) if meter in rate.prices else UNKNOWN
+
+
 def first_byte(day: Figures, percent: int) -> str:
     """Format a percentile in seconds, of enough streams."""
     return seconds(day.first_byte_ms(percent)) if day.streams >= LEAST_CALLS else UNKNOWN
@@ -342,7 +382,8 @@ TEMPLATE_VALUES: Mapping[str, Any] = {
     **{"STATES": STATES, "SHAPES": SHAPES, "ENTRIES": ENTRIES, "PAGE_MODELS": PAGE_MODELS},
     **{"HOUR_MS": HOUR_MS, "DAY_MS": DAY_MS, "MOST_SEGMENTS": MOST_SEGMENTS},
     **{"LEAST_CALLS": LEAST_CALLS, "POOR_SHARE": POOR_SHARE},
-    **{"LEGEND": LEGEND, "price": price, "first_byte": first_byte, "multiplier": multiplier},
+    **{"LEGEND": LEGEND, "price": price, "further_prices": further_prices},
+    **{"ROW_PRICES": ROW_PRICES, "first_byte": first_byte, "multiplier": multiplier},
 }
 
 

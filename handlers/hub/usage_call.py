@@ -25,7 +25,7 @@ from store.money import ledger, wallet
 from store.values.errors import NotFound
 from store.values.fields import Instant
 from store.values.ids import DAY_MS, HOUR_MS, new_ulid
-from store.values.meters import TOKEN_METERS, count_in_unit
+from store.values.meters import count_in_unit
 from store.values.pricing import format_money, format_multiplier, parse_money
 from store.values.usage_record import WALLET, charges_from_json, receipt_fields, rfc3339, to_public
 
@@ -320,7 +320,7 @@ def cost_table(row: dict[str, Any], words: Mapping[str, str]) -> tuple[list[Cost
                 f"{count_in_unit(meter, part['count']):,}",
                 None if part["price"] == "0" and meter in unpriced else part["price"],
                 amount,
-                unit="" if meter in _PLAIN_UNITS else formats.meter_unit(words, meter),
+                unit=formats.meter_unit(words, meter),
                 unpriced=unpriced.pop(meter, 0) > 0,
             )
         )
@@ -332,9 +332,6 @@ def cost_table(row: dict[str, Any], words: Mapping[str, str]) -> tuple[list[Cost
     return lines, f"{total:.{decimals}f}"
 
 
-_PLAIN_UNITS = (*TOKEN_METERS, "call")
-
-
 def _counts_in_words(words: Mapping[str, str], counts: Mapping[str, int]) -> str:
     return ", ".join(f"{words['meter.' + name]} {count:,}" for name, count in counts.items())
 
@@ -344,7 +341,7 @@ def _feature_word(words: Mapping[str, str], name: str) -> str:
     condition of service, a feature."""
     condition, _, value = name.partition(".")
     form = words.get(f"meter.when_{condition}") if value else words.get(f"meter.{name}")
-    return form.format(value=value) if form else name
+    return form.format(value=value).capitalize() if form else name
 
 
 def load_call(

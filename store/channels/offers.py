@@ -14,7 +14,7 @@ from store.channels.status import Status, of_models, to_public
 from store.channels.uptime import Slot, Span, Uptime, empty_uptime, uptime_of
 from store.db.database import in_snapshot
 from store.values.meters import COLUMN_METERS, METERS
-from store.values.pricing import Prices, format_multiplier, format_price_after
+from store.values.pricing import Prices, Rate, format_multiplier
 from store.values.usage_record import rfc3339
 
 
@@ -33,12 +33,22 @@ class Offer:
         """Its name."""
         return self.status.model
 
-    def price(self, name: str) -> str | None:
-        """Return the plain price of a meter after the multiplier, in decimal text."""
+    @property
+    def rates(self) -> Sequence[Rate]:
+        """Its rates, the plain one first; empty without prices."""
+        return (self.prices.plain, *self.prices.rates) if self.prices else ()
+
+    def price(self, name: str, rate: Rate | None = None) -> str | None:
+        """Return the price of a meter after the multiplier, in decimal text; without a rate the
+        plain price."""
         if self.prices is None:
             return None
-        nanos = self.prices.plain.prices.get(name, 0)
-        return format_price_after(nanos, self.group.multiplier_ppm)
+        return (rate or self.prices.plain).price_text(name, self.group.multiplier_ppm)
+
+    def price_table(self, rate: Rate) -> dict[str, str | None]:
+        """Return the prices of a rate by meter: those of the columns of a list, and its own."""
+        names = (name for name in METERS if name in COLUMN_METERS or name in rate.own)
+        return {name: self.price(name, rate) for name in names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +132,10 @@ def with_uptime(db: peewee.Database, offering: Offering, offers: Sequence[Offer]
 def to_plain(offer: Offer) -> dict[str, Any]:
     """An offer as JSON says it: a status, and what is beside it here."""
     plain = {**to_public(offer.status), "entries": dict(offer.entries)}
-    plain["prices"] = offer.prices and {
-        name: offer.price(name)
-        for name in METERS
-        if name in COLUMN_METERS or name in offer.prices.plain.own
-    }
+    plain["prices"] = offer.prices and offer.price_table(offer.prices.plain)
+    plain["rates"] = [
+        {"when": dict(rate.when), "prices": offer.price_table(rate)} for rate in offer.rates[1:]
+    ]
     if offer.uptime is not None:
         plain["hours"] = _slots(offer.uptime.hours)
         plain["days"] = _slots(offer.uptime.days)

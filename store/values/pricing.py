@@ -80,12 +80,13 @@ class Rate:
         """Return the fractions of a nano that one count of a meter costs; 0 without a price."""
         return self.prices.get(meter, 0) * FRACTIONS_PER_NANO // (METERS[meter].unit * self.scale)
 
-    def price_text(self, meter: str) -> str:
-        """Return the price of a meter as a decimal string."""
+    def price_text(self, meter: str, multiplier_ppm: int = PPM_PER_ONE) -> str:
+        """Return the price of a meter, after a group's multiplier, as an exact decimal string."""
+        factors = 2 if self.scale > 1 else 1
         return _format_decimal(
-            self.prices.get(meter, 0),
-            NANOS_PER_UNIT * self.scale,
-            MONEY_DECIMALS + (MULTIPLIER_DECIMALS if self.scale > 1 else 0),
+            self.prices.get(meter, 0) * multiplier_ppm,
+            NANOS_PER_UNIT * PPM_PER_ONE**factors,
+            MONEY_DECIMALS + MULTIPLIER_DECIMALS * factors,
         )
 
     def cost(self, usage: Usage) -> int:
@@ -309,12 +310,6 @@ def format_money(nanos: int) -> str:
     if 0 < nanos < NANOS_PER_UNIT:  # as most costs are: two thirds of the work
         return "0." + str(NANOS_PER_UNIT + nanos)[1:].rstrip("0")
     return _format_decimal(nanos, NANOS_PER_UNIT, MONEY_DECIMALS)
-
-
-def format_price_after(nanos: int, multiplier_ppm: int) -> str:
-    """Return a price after a group's multiplier, exact, as decimal text."""
-    decimals = MONEY_DECIMALS + MULTIPLIER_DECIMALS
-    return _format_decimal(nanos * multiplier_ppm, NANOS_PER_UNIT * PPM_PER_ONE, decimals)
 
 
 def format_multiplier(ppm: int) -> str:

@@ -96,9 +96,11 @@ def conditions(words: Mapping[str, str], when: Mapping[str, str | int]) -> str:
 
 
 def meter_unit(words: Mapping[str, str], meter: str) -> str:
-    """Return the word for the unit of a meter's price."""
-    unit = "tokens" if meter in TOKEN_METERS else meter
-    return words.get(f"meter.per_{unit}", words["meter.per_use"])
+    """Return the word for the unit of a meter's price; empty for a million tokens and for a call,
+    which pages name once for all."""
+    if meter in TOKEN_METERS or meter == "call":
+        return ""
+    return words.get(f"meter.per_{meter}", words["meter.per_use"])
 
 
 _ALL = (

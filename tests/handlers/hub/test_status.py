@@ -59,6 +59,41 @@ def test_a_member_sees_the_models_of_its_groups_after_their_multipliers(alice):
     assert answer.json == {"groups": [], "next": None}
 
 
+RATES = """
+[[model]]
+name = "gpt-5"
+price = { input = "1.25", output = "10", call = "0", cache_read = "0.125", web_search = "0.01" }
+rate = [
+  { when = { tier = "flex" }, factor = "0.5" },
+  { when = { input_over = 272000 }, input = "2.5", output = "15", output_image = "60" },
+]
+"""
+
+
+def test_all_prices_and_rates_are_shown_after_the_multiplier(alice, db, tmp_path):
+    assert "more-prices" not in alice.get("/status?group=coding").text
+    edit(db, tmp_path, RATES)
+    [model] = groups(alice.get("/api/status?group=coding&model=gpt-5"))["coding"]["models"]
+    assert (model["prices"]["input"], model["prices"]["web_search"]) == ("1", "0.008")
+    flex, long = model["rates"]
+    assert flex["when"] == {"tier": "flex"} and long["when"] == {"input_over": 272_000}
+    assert [flex["prices"][name] for name in ("input", "web_search")] == ["0.5", "0.008"]
+    assert (long["prices"]["cache_read"], long["prices"]["output_image"]) == ("2", "48")
+    answer = alice.get("/status?group=coding")
+    assert 'popovertarget="prices-gpt-5"' in answer.text and ">+4<" in answer.text
+    text = text_of(answer)
+    for line in (
+        "USD, tokens per million, after the multiplier of coding, ×0.8",
+        "×0.8 plain tier flex input over 272,000",
+        "Input 1 0.5 2",
+        "Cache read 0.1 0.05 2",
+        "Image output 8 4 48",
+        "Web search per use 0.008 0.008 0.008",
+    ):
+        assert line in text, (line, text)
+    assert "Call " not in text.partition("×0.8 plain")[2]
+
+
 def test_administrators_see_all_groups_and_channels(boss):
     answer = boss.get("/api/status")
     assert list(groups(answer)) == ["default", "coding", "hidden"]

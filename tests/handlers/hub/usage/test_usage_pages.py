@@ -139,7 +139,7 @@ def test_a_cost_has_its_rate_and_a_line_for_each_meter_and_model(db, alice):
         ["Audio per second", "12.345", "× 0.001", "0.012345"],
         ["helper Input 823, Output 1,612", "2,435", "", "0.044400"],
         ["Region" + NO_PRICE, "1", "", "0"],
-        ["tier ultrafast" + NO_PRICE, "1", "", "0"],
+        ["Tier ultrafast" + NO_PRICE, "1", "", "0"],
         ["Sum", "", "", "0.147057"],
         ["Group default", "", "× 0.5", ""],
     ]
