@@ -28,6 +28,8 @@ from store.values.usage_record import NO_RECEIPT, Charge, OtherCost, Receipt
 # prompts, tools, media), so nothing less is absurd while the model's window is not configured.
 ABSURD_INPUT_TOKENS = 10_000_000
 ABSURD_OUTPUT_TOKENS = 1_000_000
+OVERREPORT_FACTOR = 16  # a vendor may report so many times the model's output: hidden reasoning
+WINDOW_DIVISOR = 16  # windows are configured in round numbers: 1,000,000 for 1,048,576
 # Vendors go beyond a client's bound a little: to end a turn or a tool call.
 OVERSHOOT_DIVISOR = 8  # one token more for so many
 OVERSHOOT_TOKENS = 64
@@ -119,10 +121,17 @@ def _absurd_output(admitted: Admitted) -> int:
     return (offer.model.max_output_tokens or ABSURD_OUTPUT_TOKENS) * admitted.peek.choices
 
 
+def _most_reported(admitted: Admitted) -> int:
+    """Return the most output tokens of a report that are believed, of all the answers of a call."""
+    offer = admitted.offer
+    most = offer.model.max_output_tokens if offer is not None else None
+    return _absurd_output(admitted) * (OVERREPORT_FACTOR if most is not None else 1)
+
+
 def _plausible_output(call: Call, admitted: Admitted, delivery: Delivery) -> tuple[int, int]:
     """Return the most output tokens of a vendor's report that are charged: (without, with
     reasoning)."""
-    absurd, peek, offer = _absurd_output(admitted), admitted.peek, admitted.offer
+    absurd, peek, offer = _most_reported(admitted), admitted.peek, admitted.offer
     if peek.max_output_tokens is None:
         return absurd, absurd
     if offer is not None and offer.model.max_output_tokens is not None:
@@ -183,7 +192,8 @@ def _plausible_input(admitted: Admitted) -> int:
     assert admitted.offer is not None
     if admitted.text_alone:
         return OVERCLAIM_FACTOR * bound + OVERCLAIM_TOKENS
-    return max(admitted.offer.model.context_tokens or ABSURD_INPUT_TOKENS, bound)
+    window = admitted.offer.model.context_tokens
+    return max(window + window // WINDOW_DIVISOR if window else ABSURD_INPUT_TOKENS, bound)
 
 
 def _cut_usage(usage: Usage, most_input: int, most_text: int, most_output: int) -> Usage:

@@ -109,15 +109,16 @@ def test_what_is_stored_has_no_text_to_charge():
     # an eighth and 64 tokens beyond the bound
     (Usage(100, 401), None, None, Usage(100, 401)),
     (Usage(100, 402), None, None, Usage(100, 401)),
-    (Usage(100, 999), None, 500, Usage(100, 500)),
+    (Usage(100, 8000), None, 500, Usage(100, 8000)),
+    (Usage(100, 8001), None, 500, Usage(100, 8000)),
     # chat vendors may keep reasoning out of the bound
     (Usage(100, 200, reasoning_tokens=200), None, None, Usage(100, 200, reasoning_tokens=200)),
     (Usage(9, 402, reasoning_tokens=7000), None, None, Usage(9, 401, reasoning_tokens=7000)),
-    (Usage(9, 200, reasoning_tokens=400), None, 500, Usage(9, 200, reasoning_tokens=300)),
+    (Usage(9, 200, reasoning_tokens=9000), None, 500, Usage(9, 200, reasoning_tokens=7800)),
     (Usage(9, 1, reasoning_tokens=2**31 - 1), None, None,
      Usage(9, 1, reasoning_tokens=ABSURD_OUTPUT_TOKENS - 1)),
-    (Usage(5000, 1), 2000, None, Usage(2000, 1)),
-    (Usage(1000, 1, 900, 300, 50), 2000, None, Usage(1000, 1, 900, 100, 0)),
+    (Usage(5000, 1), 2000, None, Usage(2125, 1)),
+    (Usage(1000, 1, 900, 300, 50), 2000, None, Usage(1000, 1, 900, 225, 0)),
     (Usage(60, 1), 50, None, Usage(60, 1)),
     (Usage(ABSURD_INPUT_TOKENS, 1), None, None, Usage(ABSURD_INPUT_TOKENS, 1)),
     (Usage(2**31 - 1, 2**31 - 1), None, None, Usage(ABSURD_INPUT_TOKENS, 401)),
@@ -146,8 +147,8 @@ def test_a_claim_beyond_the_text_of_a_request_is_cut(usage, charged):
 
 def test_tokens_of_other_modalities_are_cut_with_the_rest():
     more = (("input_audio", 300), ("output_audio", 250), ("output_image", 90))
-    counts = counts_of(delivered(Usage(900, 100, 0, 0, 0, 70, more)), model=model(1000, 350))
-    cut = (("input_audio", 100), ("output_audio", 250))
+    counts = counts_of(delivered(Usage(900, 100, 0, 0, 0, 70, more)), model=model(960, 25))
+    cut = (("input_audio", 120), ("output_audio", 250), ("output_image", 50))
     assert counts.usage == Usage(900, 100, 0, 0, 0, 0, cut) and counts.reported == REPORTED
 
 
@@ -184,7 +185,7 @@ def test_reasoning_counts_towards_the_bound_of_other_families(family):
 @pytest.mark.parametrize(
     ("reported", "most", "charged"),
     [(8193, None, 8193), (200_000, None, 200_000), (2**31 - 1, None, ABSURD_OUTPUT_TOKENS),
-     (9000, 9000, 9000), (9001, 9000, 9000)],
+     (16 * 9000, 9000, 16 * 9000), (16 * 9000 + 1, 9000, 16 * 9000)],
 )  # fmt: skip
 def test_without_a_bound_of_the_client_reports_count_up_to_absurdity(reported, most, charged):
     counts = counts_of(delivered(Usage(9, reported)), peek=NO_BOUND, model=model(None, most),
