@@ -7,6 +7,7 @@ import json
 import pytest
 
 from adapters.registry import FAMILIES
+from store.values.usage import Served
 from store.values.usage_record import StoredAt
 from tests.handlers.relay.rig import Calling, channel_at
 from tests.handlers.relay.upstream.scripts import JSON, refusing
@@ -254,3 +255,32 @@ async def test_a_round_of_tools_goes_on_without_thinking_when_its_thoughts_are_r
     second = json.loads(upstream.requests[1][1])
     assert second["thinking"] == {"type": "disabled"}
     assert second["messages"][1]["content"] == [call]
+
+
+@pytest.mark.parametrize(
+    ("usage", "tier"), [({}, "priority"), ({"serviceTier": "standard"}, "default")]
+)
+@pytest.mark.parametrize("job", ["generate", "stream"])
+@pytest.mark.parametrize("family", [GENERATE, CHAT])
+async def test_the_tier_in_the_head_of_an_answer(relay, serve, family, job, usage, tier):
+    counts = {"promptTokenCount": 5, "candidatesTokenCount": 2, **usage}
+    candidate = {"content": {"parts": [{"text": "Hi"}]}, "finishReason": "STOP"}
+    answer = json.dumps({"candidates": [candidate], "usageMetadata": counts}).encode()
+    tier_line = "X-Gemini-Service-Tier: Priority"
+
+    async def gemini(peer, head, body):
+        if job == "generate":
+            await peer.answer(answer, headers=(*JSON, tier_line))
+            return
+        await peer.begin_stream(tier_line)
+        await peer.chunk(b"data: %b\n\n" % answer)
+        await peer.end_stream()
+
+    body = CONTENTS if family == GENERATE else {"model": "m", "messages": [HI]}
+    if family == CHAT:
+        body, job_of_family = body | {"stream": job == "stream"}, "generate"
+    else:
+        job_of_family = job
+    upstream = channel(await serve(gemini), GENERATE)
+    _, record = await relayed(relay, family, body, upstream, job=job_of_family, target="m")
+    assert record.outcome == "ok" and record.receipt.served == Served(tier)
