@@ -268,7 +268,9 @@ class Pairing:
     ) -> Steps[UpstreamAnswer]:
         """Read a large answer, in steps (see ``read_answer``)."""
         return read_large(
-            body, lambda short: self.read_answer(short, public, upstream_model, operation)
+            body,
+            lambda short: self.read_answer(short, public, upstream_model, operation),
+            self.upstream.long_marks,
         )
 
     def free_body(self) -> None:

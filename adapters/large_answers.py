@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import msgspec.structs
 
-from adapters.family import UpstreamAnswer
+from adapters.family import LongMark, UpstreamAnswer
 from adapters.family.estimate import tokens_of_weight, weight_steps
 from adapters.faults import Condition, Fault
 from adapters.json.jsonio import Span, Spans, replace, spans_of_upstream, utf8_steps
@@ -18,12 +18,18 @@ LARGE_BYTES = 512 << 10  # of an answer; smaller ones are decoded whole, within 
 LONG_FIELD_BYTES = 65_536
 SHORT_BYTES = 262_144  # of the fields that are not long
 
-_EMPTY = {ord("["): b"[{}]", ord("{"): b"{}", ord('"'): b'""'}
+MAX_ELEMENTS = 1000  # of a long array that are counted
+
+_PIECE_BYTES = 131_072  # searched within some ms
+_EMPTY_ARRAY = b"[{}]"
+_EMPTY = {ord("["): _EMPTY_ARRAY, ord("{"): b"{}", ord('"'): b'""'}
 
 
-def read_large(body: bytes, read: Callable[[bytes], UpstreamAnswer]) -> Steps[UpstreamAnswer]:
-    """Read the answer as ``read`` reads a short one. Raises Fault as ``read`` does,
-    UPSTREAM_INVALID when the body is no JSON object in UTF-8.
+def read_large(
+    body: bytes, read: Callable[[bytes], UpstreamAnswer], marks: tuple[LongMark, ...] = ()
+) -> Steps[UpstreamAnswer]:
+    """Read the answer as ``read`` reads a short one; ``marks``: what it counts of a long array.
+    Raises Fault as ``read`` does, UPSTREAM_INVALID when the body is no JSON object in UTF-8.
 
     Without a usage that can be read the long fields are weighed as they stand: more than their
     texts weigh, which is bounded by the hold.
@@ -35,7 +41,7 @@ def read_large(body: bytes, read: Callable[[bytes], UpstreamAnswer]) -> Steps[Up
     fields = yield from fields_of(body)
     if not fields:
         raise Fault(Condition.UPSTREAM_INVALID)
-    short, long = _shortened(body, fields)
+    short, long = yield from _shortened(body, fields, marks)
     answer = read(short)
     units = answer.output_units
     if answer.usage is None:
@@ -50,8 +56,10 @@ def read_large(body: bytes, read: Callable[[bytes], UpstreamAnswer]) -> Steps[Up
     return msgspec.structs.replace(answer, body=body, output_units=units)
 
 
-def _shortened(body: bytes, fields: list[TopLevelField]) -> tuple[bytes, list[TopLevelField]]:
-    """Return the same object with nothing in its long fields, and the long fields."""
+def _shortened(
+    body: bytes, fields: list[TopLevelField], marks: tuple[LongMark, ...]
+) -> Steps[tuple[bytes, list[TopLevelField]]]:
+    """Return the same object with the marks alone in its long fields, and the long fields."""
     pieces: list[bytes] = []
     long: list[TopLevelField] = []
     left_bytes = SHORT_BYTES
@@ -60,11 +68,31 @@ def _shortened(body: bytes, fields: list[TopLevelField]) -> tuple[bytes, list[To
         if size_bytes > min(LONG_FIELD_BYTES, left_bytes):
             long.append(field)
             value = _EMPTY.get(body[field.start], b"0")
+            if value == _EMPTY_ARRAY:
+                elements = yield from _marked(body, field, marks)
+                value = b"[%b]" % b",".join(elements) if elements else value
         else:
             left_bytes -= size_bytes
             value = body[field.start : field.end]
         pieces.append(field.name + b":" + value)
     return b"{%b}" % b",".join(pieces), long
+
+
+def _marked(body: bytes, field: TopLevelField, marks: tuple[LongMark, ...]) -> Steps[list[bytes]]:
+    """Return the elements that stand for the marks in a long array."""
+    elements: list[bytes] = []
+    for mark in marks:
+        at = field.start
+        for begin in range(field.start, field.end, _PIECE_BYTES):
+            end = min(begin + _PIECE_BYTES + len(mark.start) - 1, field.end)
+            while len(elements) < MAX_ELEMENTS and (at := body.find(mark.start, at, end)) >= 0:
+                match = mark.pattern.match(body, at, min(at + LONG_FIELD_BYTES, field.end))
+                if match is not None:
+                    elements.append(mark.element.replace(b"%b", match[1]))
+                at += len(mark.start)
+            at = begin + _PIECE_BYTES
+            yield False
+    return elements
 
 
 def _edits(

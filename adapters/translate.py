@@ -237,7 +237,7 @@ class Translation:
         elif (yield from has_more_values(body, MAX_ANSWER_VALUES)):
             raise Fault(Condition.UPSTREAM_INVALID)
         else:
-            answer = yield from read_large(body, read)
+            answer = yield from read_large(body, read, self.upstream.long_marks)
         yield True
         return (yield from self._translated(answer, body))
 

@@ -6,9 +6,10 @@ else of it. Values that are made for every call are structs, which are made six 
 dataclasses. Names of headers in mappings are lower case (or the mapping does not mind case).
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from adapters.family.asks import NOTHING_ASKED, Asks
 from adapters.family.rate_headers import RateLines
@@ -134,6 +135,16 @@ class ClientSide:
     answer_headers: frozenset[str] = frozenset()
 
 
+class LongMark(NamedTuple):
+    """A sign of a hosted tool's use in an answer that is too large to be decoded: the bytes that it
+    begins with, its pattern, and the element of the array that stands for it in the shortened
+    answer, with the pattern's group in place of ``%b``."""
+
+    start: bytes
+    pattern: re.Pattern[bytes]
+    element: bytes
+
+
 def no_issued_ids(body: bytes, stored: bool) -> list[str]:
     """Return no ids, for a family whose answers issue none that a request can name later."""
     return []
@@ -161,6 +172,7 @@ class UpstreamSide:
     # the ids of stored things, besides its own, that a whole answer issues (body, whether the
     # vendor stores the answer itself); those of a stream are reported by its tap
     issued_ids: Callable[[bytes, bool], list[str]] = no_issued_ids
+    long_marks: tuple[LongMark, ...] = ()  # of uses that a whole answer shows in its long array
     models_query: str = ""  # asks for as many of them as a page may have
     tier_header: str = ""  # a field of the answer's head with the tier; one in the body goes before
     # some vendors do not count reasoning towards the bound that a client sets

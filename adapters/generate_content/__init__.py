@@ -34,6 +34,7 @@ from adapters.generate_content.encode_request import encode_request
 from adapters.generate_content.parts import MARK, without_foreign, without_reasoning
 from adapters.generate_content.stream import TAPS
 from adapters.generate_content.upstream import (
+    LONG_MARKS,
     TIER_HEADER,
     edit_request,
     path,
@@ -68,6 +69,7 @@ FAMILY = Family(
         read_models=read_models,
         models_query=f"?pageSize={MAX_PAGE}",
         tier_header=TIER_HEADER,
+        long_marks=LONG_MARKS,
     ),
 )
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from adapters.family import Operation, Peek, Vendor
+from adapters.family import LongMark, Operation, Peek, Vendor
 from adapters.family.counts import (
     KINDS,
     MAX_USES,
@@ -129,6 +129,23 @@ class _GroundedReply(Struct):
 
 
 _decode_grounded = decoder(_GroundedReply)
+# The same in an answer that is too large to be decoded.
+LONG_MARKS = (
+    LongMark(
+        b'"webSearchQueries"',
+        re.compile(
+            rb'"webSearchQueries"[ \t\r\n]*:[ \t\r\n]*'
+            rb'(\[(?:[^"\[\]]++|"(?:[^"\\]++|\\.)*+")*+\])',
+            re.DOTALL,
+        ),
+        b'{"groundingMetadata":{"webSearchQueries":%b}}',
+    ),
+    LongMark(
+        b'"maps"',
+        re.compile(rb'"(maps)"[ \t\r\n]*:[ \t\r\n]*\{'),
+        b'{"groundingMetadata":{"groundingChunks":[{"%b":{"uri":""}}]}}',
+    ),
+)
 
 
 def _rename(body: bytes, public: str, upstream_model: str) -> bytes:

@@ -21,7 +21,7 @@ from adapters.responses.encode_request import encode_request
 from adapters.responses.encode_stream import ResponsesEncoder
 from adapters.responses.reasoning_state import without_foreign, without_reasoning
 from adapters.responses.stream import ResponsesTap
-from adapters.responses.upstream import edit_request, issued_ids, path, read_answer
+from adapters.responses.upstream import LONG_MARKS, edit_request, issued_ids, path, read_answer
 
 FAMILY = Family(
     "responses",
@@ -51,6 +51,7 @@ FAMILY = Family(
         ),
         read_models=read_models,
         issued_ids=issued_ids,
+        long_marks=LONG_MARKS,
     ),
 )
 

@@ -4,11 +4,12 @@
 of ``adapters.ir`` are disjoint.
 """
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from adapters.family import Operation, Peek, UpstreamAnswer, Vendor
+from adapters.family import LongMark, Operation, Peek, UpstreamAnswer, Vendor
 from adapters.family.counts import Tokens, extras_of, fields_in, kinds_of, served_of
 from adapters.family.estimate import output_weight
 from adapters.family.headers import rename_model
@@ -83,6 +84,19 @@ class _HostedAnswer(Struct, gc=False):
 
 
 _decode_hosted = decoder(_HostedAnswer)
+# The same in an answer that is too large to be decoded.
+LONG_MARKS = (
+    LongMark(
+        b'"file_search_call"',
+        re.compile(rb'"(file_search_call)"'),
+        b'{"type":"%b"}',
+    ),
+    LongMark(
+        b'"container_id"',
+        re.compile(rb'"container_id"[ \t\r\n]*:[ \t\r\n]*"([^"\\]{1,200})"'),
+        b'{"type":"code_interpreter_call","container_id":"%b"}',
+    ),
+)
 _HOSTED_MARKS = (b'"file_search_call"', b'"code_interpreter_call"')
 
 _REQUEST = "invalid_request_error"

@@ -23,6 +23,7 @@ ANSWERS = {
 }
 USAGE = {"generate_content": "usageMetadata"}
 CREATE = Operation("/v1/some/endpoint")
+GROUNDING = FAMILIES["generate_content"].upstream.long_marks
 FAMILY = pytest.mark.parametrize("name", ANSWERS)
 
 
@@ -39,6 +40,30 @@ def test_it_says_the_same(name, indent, public, first):
     body = json.dumps(dict(fields if first else fields[::-1]), indent=indent).encode()
     read = reader(name, public)
     assert at_once(read_large(body, read)) == read(body)
+
+
+def test_uses_of_hosted_tools_are_counted():
+    items = [
+        {"type": "file_search_call", "id": "a", "results": [{"text": LONG}]},
+        {"type": "file_search_call", "id": "b"},
+        *({"type": "code_interpreter_call", "container_id": name} for name in ("c", "c", "d")),
+        {"type": "message", "content": [{"text": '"file_search_call" "container_id":"no"'}]},
+    ]
+    grounding = {
+        "webSearchQueries": ["a]", 'b"\\\n[', ""],
+        "groundingChunks": [{"maps": {"uri": "x"}}],
+    }
+    candidate = {**ANSWERS["generate_content"]["candidates"][0], "groundingMetadata": grounding}
+    for name, fields, uses in (
+        ("responses", {"output": items}, {"file_search": 2, "code_interpreter": 2}),
+        ("generate_content", {"candidates": [candidate]}, {"web_search": 2, "maps": 1}),
+    ):
+        for indent in (None, 2):
+            body = json.dumps({**ANSWERS[name], **fields}, indent=indent).encode()
+            for end in (body, b" " * LONG_FIELD_BYTES + body):
+                marks = FAMILIES[name].upstream.long_marks
+                answer = at_once(read_large(end, reader(name), marks))
+                assert answer == reader(name)(end) and dict(answer.usage.more) == uses
 
 
 @FAMILY
@@ -88,6 +113,8 @@ def slow_answers(size):
         yield string_of(piece, size).replace(b'"messages"', b'"choices"')
     yield filled(b"[", size, begin, b"")
     yield filled(b"{},", size, begin, b"")
+    for piece in (b'{"maps":1},', b'{"maps":{}},', b'{"webSearchQueries":["'):
+        yield filled(piece, size, begin, b"{}" + end)
 
 
 def test_no_step_is_long():
@@ -95,6 +122,6 @@ def test_no_step_is_long():
     assert bodies
     for body in bodies:
         longest_s = longest_step_s(
-            lambda body=body: read_large(body, reader("chat_completions")), (Fault,)
+            lambda body=body: read_large(body, reader("chat_completions"), GROUNDING), (Fault,)
         )
         assert longest_s < 0.05, body[:60]
