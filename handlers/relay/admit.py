@@ -168,7 +168,7 @@ def admit_body(head: RequestHead, offer: Offer, spans: Spans, peek: Peek, body: 
     rates, meters = reachable_rates(offer, peek, bound), other_meters(offer, peek, body)
     return Admitted(
         *(peek, offer, channels, refs, estimated, has_foreign, estimate, bound, outputs, demand),
-        *(rates, meters, inner_models(head, peek, bound, outputs)),
+        *(rates, meters, inner_models(head, offer, peek, bound, outputs)),
         text_alone=is_text_alone(offer, peek, refs, body),
     )
 
@@ -192,7 +192,7 @@ def admit_large_body(
     rates, meters = reachable_rates(offer, peek, bound), other_meters(offer, peek, body)
     return Admitted(
         *(peek, offer, channels, refs, estimated, has_foreign, estimate, bound, outputs, demand),
-        *(rates, meters, inner_models(head, peek, bound, outputs)),
+        *(rates, meters, inner_models(head, offer, peek, bound, outputs)),
         text_alone=is_text_alone(offer, peek, refs, body),
     )
 
@@ -281,11 +281,15 @@ def _default_tiers(channels: Sequence[Channel]) -> set[str]:
 
 
 def inner_models(
-    head: RequestHead, peek: Peek, input_tokens: int, output_tokens: int
+    head: RequestHead, offer: Offer, peek: Peek, input_tokens: int, output_tokens: int
 ) -> tuple[InnerModel, ...]:
-    """Return the other models that may work inside a call with at most so many tokens. A fallback
-    reads what the call's own model reads; an advisor its answer, too."""
-    models, asks = [], peek.asks
+    """Return the other models that may work inside a call with at most so many tokens: none, where
+    all channels are of other families. A fallback reads what the call's own model reads; an advisor
+    its answer, too."""
+    asks = peek.asks
+    if not asks.models or all(channel.family != head.family.name for channel in offer.channels):
+        return ()
+    models: list[InnerModel] = []
     for ask in asks.models:
         model = head.snapshot.models[ask.name]
         prices = model.prices_at(head.arrival.started_ms)

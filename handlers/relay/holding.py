@@ -102,7 +102,7 @@ class Holding:
             admitted,
             input_bound_tokens=tokens,
             rates=reachable_rates(offer, peek, tokens),
-            inner_models=inner_models(head, peek, tokens, admitted.output_bound_tokens),
+            inner_models=inner_models(head, offer, peek, tokens, admitted.output_bound_tokens),
         )
 
     def _raise_at_once(self, hold: Hold, nanos: int) -> bool:

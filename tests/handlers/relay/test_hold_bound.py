@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from adapters.json.jsonio import top_level
 from adapters.registry import FAMILIES
+from handlers.relay import admit
 from handlers.relay.admit import admit_body, find_offer, hold_bound
 from handlers.relay.call import Attempt, Delivery
 from handlers.relay.routing.plan import Candidate
@@ -125,6 +126,9 @@ def test_other_models_that_may_work_inside():
     assert amounts(fallbacks=[{"model": "wise"}], max_tokens=70) == (70, 70)
     fallbacks = [{"model": "wise", "max_tokens": 300, "speed": "fast"}, {"model": "m"}]
     assert amounts(fallbacks=fallbacks) == (1200, 1024)
+    call = admitted_of(MESSAGES, {"tools": [advisor]}, models)
+    other = replace(call.offer, channels=(channel("other", family=CHAT),))
+    assert admit.inner_models(call.head, other, call.admitted.peek, 9, 9) == ()
 
 
 # ---- any request: what it holds, and what it can cost --------------------------------------------
