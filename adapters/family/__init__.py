@@ -132,6 +132,8 @@ class ClientSide:
     model_entry: Callable[[ModelEntry], bytes]  # the body that shows one model
     rate_lines: RateLines  # makes the headers about the caller's own limits
     stored_fields: StoredFields = NO_STORED_FIELDS  # references to what upstream accounts store
+    # tools that the conversation adds to those of the request, as references to their features
+    inline_tools: StoredFields = NO_STORED_FIELDS
     answer_headers: frozenset[str] = frozenset()
 
 

@@ -5,7 +5,7 @@ Source: pricing.md, section 6, and the types of the official SDKs. Imported by t
 relay.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from adapters.faults import wrong_type, wrong_value
@@ -92,6 +92,8 @@ _KINDS = (
     ("str_replace", ""),
     ("memory", ""),
 )
+HOSTED_FEATURES = frozenset({"any_other_tool", *(word for _, word in _KINDS)} - {""})
+"""The features that tools ask for."""
 _DEFAULT_TIERS = frozenset({"", "auto", "unspecified"})
 _TIER_PREFIX = "service_tier_"  # of the names of an enum
 _OUTPUTS = {"audio": "audio_output", "image": "image_output"}
@@ -125,6 +127,15 @@ class HostedTool(Struct, frozen=True):
 
 
 _decode_tools = decoder(list[HostedTool])
+
+
+def hosted_feature(tool: Mapping[str, Any]) -> str:
+    """Return the feature that a decoded tool asks for; empty when the client runs it."""
+    kind = tool.get("type")
+    if kind is not None and not isinstance(kind, str):
+        return "any_other_tool"
+    environment, execution = tool.get("environment"), tool.get("execution")
+    return HostedTool(kind, environment=environment, execution=execution).feature
 
 
 class AskReader:

@@ -20,7 +20,7 @@ MAX_REFS = 1000  # ids that one request may name
 SEARCHED_BYTES = 1 << 20  # of a large body at a time: a millisecond
 MAX_NAME_BYTES = 64  # of a field that is looked for, with quotes, and of an escape in it
 
-Kind = Literal["answer", "either", "given", "thread"]
+Kind = Literal["answer", "either", "given", "thread", "tool"]
 
 
 class StoredRef(Struct, frozen=True, gc=False):
@@ -28,8 +28,9 @@ class StoredRef(Struct, frozen=True, gc=False):
 
     ``kind``: "answer": made by an answer, its user's alone; "either": made by an answer or outside
     of the gateway; "given": made outside; "thread": no id, the upstream is asked to keep the
-    conversation. ``alone``: an id that nobody here knows may go to the only channel there is.
-    ``details``: of the fault that refuses it, for clients that act on them.
+    conversation; "tool": no id, the feature that a tool asks for. ``alone``: an id that nobody here
+    knows may go to the only channel there is. ``details``: of the fault that refuses it, for
+    clients that act on them.
     """
 
     kind: Kind

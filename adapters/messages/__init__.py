@@ -13,6 +13,7 @@ from adapters.family.reading import model_name
 from adapters.family.reply import counted_tokens, read_models
 from adapters.family.verdicts import verdict_of
 from adapters.messages.client import (
+    INLINE_TOOLS,
     LIST_MODELS,
     MAX_PAGE,
     OPERATIONS,
@@ -46,6 +47,7 @@ FAMILY = Family(
         model_entry=model_entry,
         rate_lines=anthropic_rate_lines,
         stored_fields=STORED_FIELDS,
+        inline_tools=INLINE_TOOLS,
     ),
     UpstreamSide(
         operations={**OPERATIONS, "stream": OPERATIONS["generate"], "list_models": LIST_MODELS},

@@ -18,6 +18,7 @@ from adapters.family.asks import (
     Asks,
     ModelAsk,
     elements_of,
+    hosted_feature,
 )
 from adapters.family.conversation import explicit_name, object_field, opening
 from adapters.family.fault_table import FAULT_TABLE
@@ -166,6 +167,21 @@ def _read_content(value: object, start: str, refs: StoredRefs) -> None:
 STORED_FIELDS = StoredFields(
     frozenset({"thread", "diagnostics", "container"}), (("messages", _MARKS),), _read_refs
 )
+
+
+_DEFINITIONS = FieldMarks("tool_definition")
+
+
+def _read_definitions(refs: StoredRefs) -> Steps[None]:
+    def message(value: Any, start: str) -> None:
+        for path, tool in inner_values(value, start, "content", "tool", "definition"):
+            if isinstance(tool, dict):
+                refs.add("tool", path, hosted_feature(tool))
+
+    yield from refs.elements("messages", _DEFINITIONS, message)
+
+
+INLINE_TOOLS = StoredFields(frozenset(), (("messages", _DEFINITIONS),), _read_definitions)
 
 
 # In a stream there is no status, and a failed channel reads best as a passing overload.

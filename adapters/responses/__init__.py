@@ -13,7 +13,14 @@ from adapters.family.reading import model_name
 from adapters.family.reply import counted_tokens, read_models
 from adapters.family.verdicts import verdict_of
 from adapters.openai import LIST_MODELS, keep_alive, model_entry, model_list
-from adapters.responses.client import OPERATIONS, STORED_FIELDS, conversation, encode_fault, peek
+from adapters.responses.client import (
+    INLINE_TOOLS,
+    OPERATIONS,
+    STORED_FIELDS,
+    conversation,
+    encode_fault,
+    peek,
+)
 from adapters.responses.decode_answer import ResponsesDecoder, decode_answer
 from adapters.responses.decode_request import FIELDS, decode_request
 from adapters.responses.encode_answer import encode_answer, encode_count
@@ -33,6 +40,7 @@ FAMILY = Family(
         model_name=model_name,
         peek=peek,
         stored_fields=STORED_FIELDS,
+        inline_tools=INLINE_TOOLS,
         encode_fault=encode_fault,
         keep_alive=keep_alive,
         model_list=model_list,

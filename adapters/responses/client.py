@@ -9,11 +9,11 @@ read the first and some the second.
 from typing import Any
 
 from adapters.family import Envelope, Operation, Peek
-from adapters.family.asks import NOTHING_ASKED, AskReader, Asks
+from adapters.family.asks import NOTHING_ASKED, AskReader, Asks, hosted_feature
 from adapters.family.conversation import explicit_name, object_field, opening, text_field
 from adapters.family.fault_table import INVALID_REQUEST, PERMISSION, QUOTA, RATE_LIMIT, SERVER
 from adapters.family.reading import count, flag, model_name
-from adapters.family.stored import FieldMarks, StoredFields, StoredRefs, objects
+from adapters.family.stored import FieldMarks, StoredFields, StoredRefs, inner_values, objects
 from adapters.faults import Condition, Fault, wrong_type
 from adapters.json.jsonio import Spans, dumps
 from adapters.json.structure import Steps
@@ -171,6 +171,21 @@ STORED_FIELDS = StoredFields(
     (("input", _IN_INPUT), ("tools", _IN_TOOLS)),
     _read_ids,
 )
+
+
+_ADDITIONS = FieldMarks("additional_tools", "tool_search_output")
+
+
+def _read_additions(refs: StoredRefs) -> Steps[None]:
+    def item(value: Any, start: str) -> None:
+        for path, tools in inner_values(value, start, "tools"):
+            for place, tool in objects(tools, path):
+                refs.add("tool", place, hosted_feature(tool))
+
+    yield from refs.elements("input", _ADDITIONS, item)
+
+
+INLINE_TOOLS = StoredFields(frozenset(), (("input", _ADDITIONS),), _read_additions)
 
 
 # Codex retries five times for this code, and twenty-five times for any other with status 503.

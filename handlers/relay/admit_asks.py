@@ -6,8 +6,11 @@ Imported by the pipeline, for requests that ask for something, when their model 
 from msgspec.structs import replace
 
 from adapters.family import Peek
-from adapters.family.asks import Ask, Asks
+from adapters.family.asks import HOSTED_FEATURES, Ask, Asks
+from adapters.family.stored import NO_STORED_FIELDS
 from adapters.faults import Condition, Fault
+from adapters.json.jsonio import Spans
+from adapters.json.structure import Steps
 from handlers.relay.admit import MODEL_NAME_MAX_CHARS
 from handlers.relay.call import Offer, RequestHead
 from store.values.features import FEATURES, is_priced, needs_price
@@ -30,6 +33,28 @@ def check_asks(head: RequestHead, offer: Offer, peek: Peek, unpriced: str) -> Pe
     uses = tuple(use for use in peek.asks.uses if use[0] not in meters)
     paths = frozenset(ask.path for ask in left_out)
     return replace(peek, asks=replace(peek.asks, uses=uses, left_out=paths))
+
+
+def limits_tools(head: RequestHead, offer: Offer) -> bool:
+    """Return whether the tools that a conversation adds to those of its request have to be checked:
+    where families have them, of keys that may not use all models, or not all hosted tools."""
+    if head.family.client.inline_tools is NO_STORED_FIELDS:
+        return False
+    all_models = head.key.models is None and offer.group.models is None
+    return not (all_models and offer.group.features >= HOSTED_FEATURES)
+
+
+def check_inline_tools(head: RequestHead, offer: Offer, spans: Spans) -> Steps[None]:
+    """Check in steps the tools that a conversation adds. Raises Fault FEATURE_NOT_ALLOWED, and
+    UNSUPPORTED for another model, whose name stays as it is there."""
+    inline = head.family.client.inline_tools
+    if not (yield from inline.may_name_steps(spans)):
+        return
+    for ref in (yield from inline.refs(spans)):
+        if ref.id not in offer.group.features:
+            raise Fault(Condition.FEATURE_NOT_ALLOWED, param=ref.param, detail=ref.id)
+        if ref.id == "advisor":
+            raise Fault(Condition.UNSUPPORTED, param=ref.param, model=offer.model.name)
 
 
 def _check_allowed(head: RequestHead, offer: Offer, asks: Asks) -> list[Ask]:

@@ -22,7 +22,7 @@ from adapters.request_estimate import estimate_request
 from conf.metrics import RATE_LIMITED
 from conf.settings import Settings
 from handlers.relay import admit, settle
-from handlers.relay.admit_asks import check_asks
+from handlers.relay.admit_asks import check_asks, check_inline_tools, limits_tools
 from handlers.relay.admit_stored import admit_stored
 from handlers.relay.attempts import Attempts
 from handlers.relay.call import (
@@ -169,6 +169,8 @@ class Relay:
             return admitted
         spans = top_level(body)
         offer, peek = self._offer(call, spans)
+        if limits_tools(head, offer):
+            at_once(check_inline_tools(head, offer, spans))
         call.content = Content(body, spans)
         call.admitted = admitted = admit.admit_body(head, offer, spans, peek, body)
         return admitted
@@ -177,6 +179,8 @@ class Relay:
         """Read and check the body in slices. Raises Fault, Interrupt."""
         spans = await run_in_slices(top_level_steps(body), call.running)
         offer, peek = self._offer(call, spans)
+        if limits_tools(call.head, offer):
+            await run_in_slices(check_inline_tools(call.head, offer, spans), call.running)
         call.content = Content(body, spans)
         steps = admit.admit_large_body(call.head, offer, spans, peek, body)
         call.admitted = admitted = await run_in_slices(steps, call.running)

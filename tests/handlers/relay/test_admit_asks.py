@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from adapters.registry import FAMILIES
+from handlers.relay.running import LARGE_BYTES
 from tests.handlers.relay.calls import KEY
 from tests.handlers.relay.rig import Calling, channel_at
 from tests.handlers.relay.upstream.scripts import JSON
@@ -97,6 +98,55 @@ async def test_a_model_that_the_key_may_not_use(relay, serve, fields, models, pa
 
 def without(relay, *features):
     relay.group = replace(relay.group, features=relay.group.features - {*features})
+
+
+INLINE = {
+    RESPONSES: lambda tool: {
+        "input": [{"type": "additional_tools", "tools": [{"type": "function", "name": "x"}, tool]}],
+    },
+    MESSAGES: lambda tool: {
+        "max_tokens": 9,
+        "messages": [{"role": "user", "content": [
+            {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": tool}},
+        ]}],
+    },
+}  # fmt: skip
+PLACES = {RESPONSES: "input[0].tools[1]", MESSAGES: "tool.definition"}
+
+
+@pytest.mark.parametrize(
+    ("family", "tool", "models", "features", "code"),
+    [
+        *((family, {"type": kind}, None, ["web_search"], "feature_not_allowed")
+          for family in INLINE for kind in ("web_search", "web_search_2026")),
+        *((family, {"type": 7}, None, ["any_other_tool"], "feature_not_allowed")
+          for family in INLINE),
+        (MESSAGES, ADVISOR, {"m"}, [], "unsupported_parameter"),
+        *((family, {"type": "web_search"}, models, [], None)
+          for family in INLINE for models in (None, {"m"})),
+        *((family, {"type": "mcp"}, None, ["web_search"], None) for family in INLINE),
+        *((family, {"type": "shell"}, None, ["code_execution"], None) for family in INLINE),
+        (MESSAGES, ADVISOR, None, [], None),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("large", [False, True])
+async def test_tools_that_a_conversation_adds(
+    relay, serve, family, tool, models, features, code, large
+):
+    without(relay, *features)
+    upstream = await serve(a_response if family == RESPONSES else a_message)
+    spoken = FAMILIES[family]
+    body = {"model": "m"} | INLINE[family](tool)
+    if large:
+        body["metadata"] = {"filling": "x" * LARGE_BYTES}
+    key = replace(KEY, models=None if models is None else frozenset(models))
+    sent, record = await relay.call(
+        body, (channel_at(upstream, family=family),), key=key,
+        family=spoken, operation=spoken.client.operations["generate"],
+    )  # fmt: skip
+    assert record.error_code == code
+    assert len(upstream.requests) == (code is None)
+    assert code is None or PLACES[family].encode() in sent[0][3]
 
 
 async def a_completion(peer, head, body):
