@@ -26,8 +26,9 @@ KEY = ("model", "rate", "meter")
 SUMS = ("calls", "uses", "cost_nanos")
 PAGE_ROWS = 1000
 
-RateKey = tuple[str, str, str]
-Sums = dict[RateKey, tuple[int, ...]]
+RateKey = tuple[int, str, str, str]
+"""The day and KEY."""
+Sums = dict[RateKey, list[int]]
 _NOTHING = (0, 0, 0)
 _TABLE = "usage_by_rate"
 _DAY_KEY = ("day", *KEY)
@@ -43,16 +44,20 @@ _MODEL = fn.SUBSTR(fn.COALESCE(UsageRow.model, ""), 1, MODEL)
 
 def add_records(db: peewee.Database, records: Iterable[UsageRecord]) -> None:
     """Add records, inside the caller's transaction; the driver's errors pass."""
-    of_days: dict[int, Sums] = {}
-    for record in records:
+    sums: Sums = {}
+    for record in records:  # lean, since it runs for each call
         if record.usage_source == "none":
             continue
-        receipt, model = record.receipt, (record.call.model or "")[:MODEL]
-        rate = rate_name(dict(rate_of_text(receipt.rate).when)) if receipt.rate else ""
-        sums = of_days.setdefault(record_day(record.id), {})
-        _add(sums, (model, rate), record.cost_nanos, receipt.unpriced)
-    for day in sorted(of_days):
-        _write(db, day, of_days[day])
+        receipt, model = record.receipt, record.call.model or ""
+        rate = _name_of_text(receipt.rate) if receipt.rate else ""
+        names = (record_day(record.id), model[:MODEL], rate)
+        _add(sums, names, record.cost_nanos, receipt.unpriced)
+    _write(db, sums)
+
+
+@functools.lru_cache(maxsize=1024)
+def _name_of_text(text: str) -> str:
+    return rate_name(dict(rate_of_text(text).when))
 
 
 def rate_name(conditions: Mapping[str, Any]) -> str:
@@ -61,26 +66,33 @@ def rate_name(conditions: Mapping[str, Any]) -> str:
 
 
 def _add(
-    sums: Sums, names: tuple[str, str], cost_nanos: int, unpriced: Iterable[tuple[str, int]]
+    sums: Sums,
+    names: tuple[int, str, str],
+    cost_nanos: int,
+    unpriced: Iterable[tuple[str, int]],
 ) -> None:
-    _plus(sums, (*names, ""), (1, 0, cost_nanos))
+    key = (*names, "")
+    row = sums.get(key)
+    if row is None:
+        row = sums[key] = [0, 0, 0]
+    row[0] += 1
+    row[2] += cost_nanos
     for meter, count in unpriced:
-        _plus(sums, (*names, meter), (1, count, 0))
+        row = sums.setdefault((*names, meter), [0, 0, 0])
+        row[0] += 1
+        row[1] += count
 
 
-def _plus(sums: Sums, key: RateKey, more: tuple[int, ...]) -> None:
-    sums[key] = tuple(map(sum, zip(sums.get(key, _NOTHING), more, strict=True)))
-
-
-def _write(db: peewee.Database, day: int, sums: Sums) -> None:
-    # In order of their key, so that two writers wait for each other instead of deadlocking.
-    executemany(db, _UPSERT[is_mysql(db)], [(day, *key, *sums[key]) for key in sorted(sums)])
+def _write(db: peewee.Database, sums: Sums) -> None:
+    if sums:
+        # In order of their key, so that two writers wait for each other instead of deadlocking.
+        executemany(db, _UPSERT[is_mysql(db)], [(*key, *sums[key]) for key in sorted(sums)])
 
 
 def rebuild_day(db: peewee.Database, day: int) -> None:
     """Make the rows of a day anew from its records, in a transaction of the caller."""
     UsageByRate.delete().where(UsageByRate.day == day).execute(db)
-    _write(db, day, _of_records(db, day))
+    _write(db, _of_records(db, day))
 
 
 def note_rebuilt(db: peewee.Database) -> None:
@@ -99,12 +111,15 @@ def day_faults(db: peewee.Database, day: int, limit: int) -> Iterator[str]:
     """Yield what differs between the rows of a day and its records, in a snapshot of the caller."""
     right, table = _of_records(db, day), UsageByRate
     query = table.select(*(getattr(table, name) for name in (*KEY, *SUMS))).where(table.day == day)
-    stored = {(row[0], row[1], row[2]): tuple(map(int, row[3:])) for row in raw_rows(db, query)}
+    stored: Sums = {
+        (day, model, rate, meter): list(map(int, sums))
+        for model, rate, meter, *sums in raw_rows(db, query)
+    }
     wrong = sorted(key for key in right.keys() | stored.keys() if right.get(key) != stored.get(key))
     for key in wrong[:limit]:
         pairs = zip(SUMS, stored.get(key, _NOTHING), right.get(key, _NOTHING), strict=True)
         texts = (f"{name} {a}, by the records {b}" for name, a, b in pairs if a != b)
-        yield f"{_TABLE} of {day}, {' '.join(filter(None, key))}: {', '.join(texts)}"
+        yield f"{_TABLE} of {day}, {' '.join(filter(None, key[1:]))}: {', '.join(texts)}"
 
 
 def _of_records(db: peewee.Database, day: int) -> Sums:
@@ -115,7 +130,7 @@ def _of_records(db: peewee.Database, day: int) -> Sums:
         _MODEL.alias("by_model"), fn.COUNT(SQL("*")), fn.SUM(UsageRow.cost_nanos)
     )
     rows = raw_rows(db, query.where(plain).group_by(SQL("by_model")))
-    sums: Sums = {(model, "", ""): (calls, 0, int(cost)) for model, calls, cost in rows}
+    sums: Sums = {(day, model, "", ""): [calls, 0, int(cost)] for model, calls, cost in rows}
     after = ""
     query = UsageRow.select(UsageRow.id, _MODEL, UsageRow.receipt, UsageRow.cost_nanos)
     query = query.order_by(UsageRow.id).limit(PAGE_ROWS)
@@ -123,7 +138,7 @@ def _of_records(db: peewee.Database, day: int) -> Sums:
         after = page[-1][0]
         for _, model, text, cost_nanos in page:
             rate, unpriced = _of_receipt(text)
-            _add(sums, (model, rate), cost_nanos, unpriced)
+            _add(sums, (day, model, rate), cost_nanos, unpriced)
     return sums
 
 
