@@ -173,7 +173,7 @@ def test_features_of_a_group_are_checkboxes(boss, db):
         assert show(db, "group", "default")["features"] == words
         assert set(checked(place)) == set(boxes)
     boss.send(place, [("multiplier", "1"), *(("features", one) for one in ("*", *names[1:]))])
-    assert "without tier.flex, fallbacks.default" in boss.get("/admin/groups").text
+    assert "All but tier.flex, fallbacks.default" in boss.get("/admin/groups").text
 
 
 def test_a_refused_form_keeps_its_fields_with_the_problem_beside_one(boss):

@@ -98,8 +98,9 @@ class Journal:
 class Calling:
     """A relay whose calls cost nothing, its only group, and the names of its models."""
 
-    def __init__(self, client, stored=None, entries=frozenset(FAMILIES)):
-        self.settings, self.journal, self.live = Settings(), Journal(), LiveCalls()
+    def __init__(self, client, stored=None, entries=frozenset(FAMILIES), settings=None):
+        self.settings = settings or Settings()
+        self.journal, self.live = Journal(), LiveCalls()
         self.group = Group("gold", 10**6, None, entries, False)
         self.models = ["m"]
         self.relay = Relay(

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from adapters.registry import FAMILIES
+from conf.settings import MoneySettings, Settings
 from handlers.relay.running import LARGE_BYTES
 from tests.handlers.relay.calls import KEY
 from tests.handlers.relay.rig import Calling, channel_at
@@ -208,3 +209,20 @@ async def test_without_the_feature_the_vendor_is_told_not_to_store(relay, serve,
     assert record.outcome == "ok"
     assert json.loads(upstream.requests[0][1]).get("store") is (None if allowed else False)
     assert stored.channels == ["id-main"] * allowed
+
+
+@pytest.mark.parametrize(("policy", "fields", "refused"), [
+    ("refuse_dearer", {"speed": "fast"}, True),
+    ("refuse", {"speed": "fast"}, True),
+    ("serve", {"speed": "fast"}, False),
+    ("refuse_dearer", {"tools": [SEARCH]}, False),
+    ("refuse", {"tools": [SEARCH]}, True),
+    ("serve", {"tools": [SEARCH]}, False),
+])  # fmt: skip
+async def test_what_has_no_price_reaches_no_vendor(client, serve, policy, fields, refused):
+    upstream = await serve(a_message)
+    relay = Calling(client, settings=Settings(money=MoneySettings(unpriced=policy)))
+    _, record = await call(relay, fields, channel_at(upstream, family=MESSAGES))
+    expected = (403, "feature_unpriced", "refused") if refused else (200, None, "ok")
+    assert (record.status, record.error_code, record.outcome) == expected
+    assert bool(upstream.requests) is not refused
