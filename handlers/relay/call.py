@@ -110,15 +110,6 @@ class Admitted(Struct, frozen=True, gc=False):
     inner_models: tuple[InnerModel, ...] = ()
     text_alone: bool = False
 
-    @property
-    def left_out(self) -> frozenset[str]:
-        """Return the paths of the hosted tools that a translation leaves out: those that the group
-        may not use. Of a call that goes as it is there are none."""
-        if self.offer is None:
-            return frozenset()
-        allowed, asks = self.offer.group.features, self.peek.asks.features
-        return frozenset(ask.path for ask in asks if ask.droppable and ask.feature not in allowed)
-
 
 class Content(Struct, frozen=True, gc=False):
     """The body, freed when an answer is accepted. `request`: all of it, decoded when a channel of
