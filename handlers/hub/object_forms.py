@@ -58,6 +58,11 @@ class FormField:
         """The text of a field with one value."""
         return self.values[0] if self.values else ""
 
+    @property
+    def problem_at(self) -> str:
+        """The meter that a problem of prices is about: its first word."""
+        return re.split("[: ]", self.problem, maxsplit=1)[0]
+
 
 @dataclass(frozen=True, slots=True)
 class FormContents:

@@ -132,8 +132,19 @@ def test_an_emptied_price_is_taken_away_unless_it_is_needed(boss, api, db):
     boss.get(PLACE)
     assert boss.send(PLACE, fields).status == 303
     assert show(db, "model", "gpt-4.1")["price"] == {"input": "3", "output": "8", "call": "0"}
-    answer = boss.send(PLACE, [("price.output", "")])
-    assert answer.status == 400 and "output is missing" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("meter", "text", "problem", "opened"),
+    [("output", "", "output is missing", 0), ("maps", "dear", "is no price", 1)],
+)
+def test_the_problem_of_a_price_is_shown_at_its_field(boss, meter, text, problem, opened):
+    boss.get(PLACE)
+    answer = boss.send(PLACE, [(f"price.{meter}", text)])
+    assert answer.status == 400 and problem in answer.text
+    [field] = re.findall(r'<input [^>]*aria-invalid="true"', answer.text)
+    assert f'name="price.{meter}" value="{text}"' in field
+    assert answer.text.count('<details class="further" open>') == opened
 
 
 def test_seldom_used_prices_are_folded_until_one_is_set(boss, api):
@@ -152,12 +163,14 @@ def test_seldom_used_prices_are_folded_until_one_is_set(boss, api):
 
 def test_the_history_has_the_meters_rates_and_sources_of_the_model(boss, api):
     rates = [FLEX, {"when": {"input_over": 272_000}, "input": "5", "output": "22.5"}]
-    change = {"price": {"web_search": "0.01"}, "rate": rates}
+    change = {"price": {"web_search": "0.01"}, "rate": rates, "price_source": "litellm 2026-11-28"}
     api.call("PATCH", "/api/admin/models/gpt-4.1", change)
     page = boss.get(PLACE).text
     history = page[page.index("Price history") :]
-    for text in (">Web search<", "tier flex ×0.5", "input over 272,000: Input 5, Output 22.5"):
+    rate = "input over 272,000: Input 5, Output 22.5"
+    for text in (">Web search<", "tier flex ×0.5", rate, ">Source<", ">litellm 2026-11-28<"):
         assert text in history, text
-    assert "Maps" not in history and "Source" not in history
+    assert "Maps" not in history
+    assert "Source" not in boss.get("/admin/models/org%2Fother").text
     listed = boss.get("/admin/models").text
     assert ">Web search<" in listed and "Maps" not in listed and "tier flex ×0.5" in listed
