@@ -132,7 +132,8 @@ def test_off_the_clients_trace_is_passed_on_and_recorded(plain, vendor):
     found = json.loads(plain.run("usage", "tail", "--trace-id", TRACE, "--json"))
     assert [one["id"] for one in found] == [call_id]
     assert TRACE in plain.run("usage", "show", call_id)
-    assert plain.run("usage", "export", "--format", "csv").splitlines()[0].endswith(",trace_id")
+    head = plain.run("usage", "export", "--format", "csv").splitlines()[0]
+    assert "trace_id" in head.split(",")
 
 
 def test_a_call_is_two_spans_with_the_names_of_gen_ai(traced, vendor, collector):
