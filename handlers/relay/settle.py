@@ -1,6 +1,6 @@
 """The cost of a call: the token counts that are charged, within plausible bounds. Pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -63,6 +63,7 @@ NOTHING = Counts(Usage(), "none")
 INPUTS = tuple(name for name in TOKEN_METERS if METERS[name].side not in ("output", "reasoning"))
 OUTPUTS = (*(name for name in TOKEN_METERS if METERS[name].side == "output"), "reasoning")
 """Meters of input and of output, in the order in which they are charged within a bound."""
+UNCACHED_INPUTS = tuple(name for name in INPUTS if METERS[name].side != "cache_read")
 _HOSTED = frozenset(feature.meter for feature in FEATURES.values()) & frozenset(USE_METERS)
 _PLAIN_WORDS = (PLAIN_TIERS, PLAIN_SPEEDS, PLAIN_GEOS)
 
@@ -164,9 +165,12 @@ def _bounded(usage: Usage, call: Call, admitted: Admitted, delivery: Delivery) -
     within = usage.outputs <= admitted.output_bound_tokens
     if within and usage.inputs <= admitted.input_bound_tokens:
         return usage  # as nearly always
-    return _cut_usage(
-        usage, _plausible_input(admitted), *_plausible_output(call, admitted, delivery)
-    )
+    most = _plausible_input(admitted)
+    if admitted.text_alone:  # beside reads of a cache, which cost little
+        counts = usage.meters
+        _cut(counts, UNCACHED_INPUTS, most)
+        usage, most = _with_counts(usage, counts), ABSURD_INPUT_TOKENS
+    return _cut_usage(usage, most, *_plausible_output(call, admitted, delivery))
 
 
 def _bounded_rest(usage: Usage, admitted: Admitted) -> Usage:
@@ -202,6 +206,11 @@ def _cut_usage(usage: Usage, most_input: int, most_text: int, most_output: int) 
     _cut(counts, INPUTS, most_input)
     _cut(counts, OUTPUTS[:-1], most_text)
     _cut(counts, OUTPUTS, most_output)
+    return _with_counts(usage, counts)
+
+
+def _with_counts(usage: Usage, counts: Mapping[str, int]) -> Usage:
+    """Return `usage` with these counts of its meters."""
     fields = {name: counts.get(side, 0) for name, side in zip(TOKEN_COUNTS, SIDES, strict=True)}
     more = {name: counts[name] for name, _ in usage.more}
     return replace(usage, **fields, more=more_counts(more))

@@ -134,9 +134,11 @@ def test_counts_beyond_reason_are_cut(usage, context, max_output, charged):
     [
         (Usage(10_400, 1), Usage(10_400, 1)),
         (Usage(10_401, 1), Usage(10_400, 1)),
-        (Usage(10**6, 1, 5), Usage(10_400, 1)),
-        (Usage(9000, 1, 900, 400, 300, 0, (("input_audio", 90), ("web_search", 3))),
-         Usage(9000, 1, 900, 400, 100, 0, (("web_search", 3),))),
+        (Usage(10**6, 1, 5), Usage(10_400, 1, 5)),
+        (Usage(2**31 - 1, 1, 2**31 - 1), Usage(10_400, 1, ABSURD_INPUT_TOKENS - 10_400)),
+        (Usage(3318, 12, 50_688), Usage(3318, 12, 50_688)),
+        (Usage(9900, 1, 900, 400, 300, 0, (("input_audio", 90), ("web_search", 3))),
+         Usage(9900, 1, 900, 400, 100, 0, (("web_search", 3),))),
     ],
 )  # fmt: skip
 def test_a_claim_beyond_the_text_of_a_request_is_cut(usage, charged):
