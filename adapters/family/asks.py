@@ -10,6 +10,7 @@ from typing import Any
 
 from adapters.faults import wrong_type, wrong_value
 from adapters.json.jsonio import DECODE_ERRORS, Spans, Struct, decoder
+from adapters.json.structure import Steps, has_more_values
 from store.values.features import FEATURES, PLAIN_GEOS, PLAIN_SPEEDS, PLAIN_TIERS
 from store.values.usage import NOT_REPORTED, Served, served_tier, served_word
 
@@ -73,7 +74,11 @@ NOTHING_ASKED = Asks()
 USES_WITHOUT_BOUND = 5
 """Uses of a hosted tool that a hold takes when the request sets no bound."""
 MAX_TOOLS = 10_000
-"""Tools, or other models, that a request may have: as many as a vendor searches among."""
+"""Tools that a request may have: as many as a vendor searches among."""
+MAX_TOOL_VALUES = 100_000
+"""JSON values in the tools of a large request, which are decoded at once: in some ms."""
+MAX_ASKS = 256
+"""Hosted tools and other asks, and other models, that a request may have."""
 
 _CLIENT_RUN = frozenset({None, "", "function", "custom", "namespace", "local_shell", "apply_patch"})
 # Beginnings of the kinds of tools; behind them stand dates and variants. Empty: the client runs it.
@@ -99,7 +104,7 @@ _TIER_PREFIX = "service_tier_"  # of the names of an enum
 _OUTPUTS = {"audio": "audio_output", "image": "image_output"}
 
 
-class HostedTool(Struct, frozen=True):
+class HostedTool(Struct, frozen=True, gc=False):
     """The fields of a tool that are read; schemas and descriptions are skipped."""
 
     type: str | None = None
@@ -159,7 +164,10 @@ class AskReader:
         return Asks(features, served, uses, outputs, tuple(self._models))
 
     def add(self, feature: str, path: str, word: str = "", *, droppable: bool = False) -> None:
-        """Add an ask for a feature without uses."""
+        """Add an ask for a feature without uses. Raise Fault INVALID_FIELD for more than
+        MAX_ASKS."""
+        if len(self._features) >= MAX_ASKS:
+            raise wrong_value(path, f"expected at most {MAX_ASKS} hosted tools and the like")
         self._features.append(Ask(feature, path, word, droppable))
 
     def flag(self, feature: str, name: str) -> None:
@@ -267,10 +275,22 @@ class AskReader:
         ]
 
     def model(self, ask: ModelAsk) -> None:
-        """Add another model. Raise Fault INVALID_FIELD for a name that is no text."""
+        """Add another model. Raise Fault INVALID_FIELD for a name that is no text, and for more
+        than MAX_ASKS."""
         if not isinstance(ask.name, str):
             raise wrong_type(ask.path, "expected a string")
+        if len(self._models) >= MAX_ASKS:
+            raise wrong_value(ask.path, f"expected at most {MAX_ASKS} other models")
         self._models.append(ask)
+
+
+def bounded_steps(spans: Spans) -> Steps[None]:
+    """Check in steps that the arrays of a large request that are decoded at once are no larger than
+    MAX_TOOL_VALUES. Raise Fault INVALID_FIELD."""
+    for name in ("tools", "fallbacks"):
+        text = spans.raw(name)
+        if text is not None and (yield from has_more_values(text, MAX_TOOL_VALUES)):
+            raise wrong_value(name, f"expected at most {MAX_TOOL_VALUES} JSON values")
 
 
 def elements_of(spans: Spans, name: str, decode: Any) -> Sequence[Any]:

@@ -20,7 +20,7 @@ from adapters.family.reading import count, required_array
 from adapters.family.stored import FieldMarks, StoredFields, StoredRefs, inner_values, objects
 from adapters.faults import WITH_PATH, Condition, Fault, doubled_field, wrong_type, wrong_value
 from adapters.generate_content.parts import COUNTED, camel, long_camel, snake, spellings
-from adapters.json.jsonio import Raw, Span, Spans, decoder, dumps, inner_level
+from adapters.json.jsonio import MAX_NAME_CHARS, Raw, Span, Spans, decoder, dumps, inner_level
 from adapters.json.structure import Steps
 
 _MODEL = "/v1beta/models/{model}:"
@@ -110,7 +110,7 @@ def _asks(spans: Spans, config: Spans | None, operation: Operation) -> Asks:
         reader.tier(name)
     for index, tool in enumerate(elements_of(spans, "tools", _decode_tools)):
         for name, value in tool.items():
-            kind = camel(name)
+            kind = camel(name)[:MAX_NAME_CHARS]
             feature = _TOOLS.get(kind, "any_other_tool")
             if feature and value != _NULL:
                 reader.hosted(feature, f"tools[{index}].{kind}", word=kind)

@@ -71,7 +71,7 @@ def peek(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
     )
 
 
-class _Fallback(Struct, frozen=True):
+class _Fallback(Struct, frozen=True, gc=False):
     """A model that may answer in place of the request's, with fields of its own."""
 
     model: Any = None

@@ -13,6 +13,7 @@ from random import random
 from msgspec.structs import replace
 
 from adapters.family import Envelope, Peek
+from adapters.family.asks import bounded_steps
 from adapters.family.rate_headers import RateLevel
 from adapters.faults import Condition, Fault
 from adapters.json.jsonio import Spans, top_level, top_level_steps
@@ -178,6 +179,7 @@ class Relay:
     async def _admit_large(self, call: Call, body: bytes) -> Admitted:
         """Read and check the body in slices. Raises Fault, Interrupt."""
         spans = await run_in_slices(top_level_steps(body), call.running)
+        await run_in_slices(bounded_steps(spans), call.running)
         offer, peek = self._offer(call, spans)
         if limits_tools(call.head, offer):
             await run_in_slices(check_inline_tools(call.head, offer, spans), call.running)

@@ -4,9 +4,19 @@ import json
 
 import pytest
 
-from adapters.family.asks import MAX_TOOLS, NOTHING_ASKED, Ask, Asks, ModelAsk
+from adapters.family.asks import (
+    MAX_ASKS,
+    MAX_TOOL_VALUES,
+    MAX_TOOLS,
+    NOTHING_ASKED,
+    Ask,
+    Asks,
+    ModelAsk,
+    bounded_steps,
+)
 from adapters.faults import Condition, Fault
 from adapters.json.jsonio import top_level
+from adapters.json.structure import at_once
 from adapters.registry import FAMILIES
 from store.values.features import FEATURES
 from store.values.usage import Served
@@ -157,6 +167,8 @@ def test_nothing_is_asked_for(family, fields):
                 ("orbitLookup", "orbitLookup", "any_other_tool"),
             )
         ),
+        (GOOGLE, {"tools": [{"x" * 500: {}}]},
+         [("any_other_tool", f"tools[0].{'x' * 128}", "droppable")]),
         (GOOGLE, {"tools": [{"googleSearch": None}], "serviceTier": "standard"}, []),
     ],
 )  # fmt: skip
@@ -278,12 +290,28 @@ def test_a_compaction_is_served_and_stored_things_are_read():
         *((family, {"tools": [{}, 7]}, "tools") for family in FAMILIES),
         (CHAT, a_tool(7), "tools"),
         (MESSAGES, {"tools": [{}] * (MAX_TOOLS + 1)}, "tools"),
+        (RESPONSES, {"tools": [{"type": "mcp"}] * (MAX_ASKS + 1)}, f"tools[{MAX_ASKS}]"),
+        (GOOGLE, {"tools": [{f"k{n}": {} for n in range(MAX_ASKS + 1)}]},
+         f"tools[0].k{MAX_ASKS}"),
+        (MESSAGES, {"fallbacks": [{"model": "x"}] * (MAX_ASKS + 1)},
+         f"fallbacks[{MAX_ASKS}].model"),
         (MESSAGES, {"fallbacks": {"model": "x"}}, "fallbacks"),
         (MESSAGES, {"fallbacks": [{"model": 7}]}, "fallbacks[0].model"),
         (MESSAGES, {"tools": [ADVISOR | {"model": ["wise"]}]}, "tools[0].model"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_read_is_refused(family, fields, param):
     with pytest.raises(Fault) as caught:
         asks_of(family, fields)
     assert (caught.value.condition, caught.value.param) == (Condition.INVALID_FIELD, param)
+
+
+def test_large_tools_are_bounded_before_they_are_decoded():
+    for count in (MAX_TOOL_VALUES // 2 - 1, MAX_TOOL_VALUES):
+        spans = top_level(json.dumps({"tools": [{}] * count, "fallbacks": None}).encode())
+        if count < MAX_TOOL_VALUES:
+            assert at_once(bounded_steps(spans)) is None
+            continue
+        with pytest.raises(Fault) as caught:
+            at_once(bounded_steps(spans))
+        assert caught.value.param == "tools"
