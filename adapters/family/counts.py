@@ -32,7 +32,6 @@ MAX_USES = 1000
 MAX_COST = 10**6
 """Of one call, in units of currency, as a vendor reports it; a greater one is a fault."""
 
-_KIND_FIELDS = tuple((f"{kind}_tokens", kind) for kind in KINDS)
 _TEXT_FIRST = ("text", *KINDS)
 _NANOS_PER_UNIT = 10**9
 _TICKS_PER_NANO = 10  # xAI reports its cost in units of 10^-10 dollars
@@ -59,6 +58,8 @@ class Tokens(Struct, frozen=True, gc=False):
         written_1h = min(self.written_1h, self.prompt - cached - written)
         reasoning = min(self.reasoning, self.completion)
         text, output = self.prompt - cached - written - written_1h, self.completion - reasoning
+        if not (uses or self.input_kinds or self.output_kinds):  # as nearly always
+            return Usage(text, output, cached, written, written_1h, reasoning, (), extras)
         more = dict(uses)
         if self.input_kinds:
             left = _parts(self.prompt, self.input_kinds)
@@ -73,7 +74,7 @@ class Tokens(Struct, frozen=True, gc=False):
             more |= {f"output_{kind}": left[kind] for kind in OUTPUT_KINDS}
         return Usage(
             *(text, output, cached, written, written_1h, reasoning),
-            more_counts(more) if more else (),
+            more_counts(more),
             extras,
         )
 
@@ -111,8 +112,11 @@ def _take_text_first(left: dict[str, int], tokens: int) -> int:
 
 def kinds_of(details: Mapping[str, Any]) -> Kinds:
     """Return the tokens by kind in the details of prompt or completion, as OpenAI has them."""
-    pairs = [(kind, token_count(details.get(name))) for name, kind in _KIND_FIELDS]
-    return {kind: tokens for kind, tokens in pairs if tokens} or NO_KINDS
+    get = details.get
+    if not (get("audio_tokens") or get("image_tokens") or get("video_tokens")):
+        return NO_KINDS  # as nearly always
+    pairs = [(kind, token_count(get(f"{kind}_tokens"))) for kind in KINDS]
+    return {kind: tokens for kind, tokens in pairs if tokens}
 
 
 def fields_in(holder: object, name: str) -> Mapping[str, Any]:

@@ -173,11 +173,13 @@ def _fields(body: bytes) -> Reply | None:
     reply = _decode_reply(body)
     if reply.error is not None or not reply.candidates:
         return None
-    grounding = Grounding()
+    uses = NO_USES
     if _GROUNDING in body:
+        grounding = Grounding()
         for candidate in _decode_grounded(body).candidates:
             grounding.note(candidate.index, candidate.groundingMetadata)
-    return _reply(reply.responseId, reply.usageMetadata, [*reply.candidates], grounding)
+        uses = grounding.uses
+    return _reply(reply.responseId, reply.usageMetadata, [*reply.candidates], uses)
 
 
 def _odd_fields(answer: Any) -> Reply:
@@ -187,12 +189,11 @@ def _odd_fields(answer: Any) -> Reply:
     listed = candidates if isinstance(candidates, list) else []
     for candidate in dicts(listed):
         grounding.note(candidate.get("index"), candidate.get("groundingMetadata"))
-    return _reply(answer.get("responseId"), answer.get("usageMetadata"), listed, grounding)
+    return _reply(answer.get("responseId"), answer.get("usageMetadata"), listed, grounding.uses)
 
 
-def _reply(answer_id: object, usage: Any, candidates: list[Any], grounding: "Grounding") -> Reply:
-    counts = read_usage(usage, grounding.uses)
-    return Reply(answer_id, usage, candidates, counts, read_served(usage))
+def _reply(answer_id: object, usage: Any, candidates: list[Any], uses: Mapping[str, int]) -> Reply:
+    return Reply(answer_id, usage, candidates, read_usage(usage, uses), read_served(usage))
 
 
 def _is_answer(answer: dict[str, Any]) -> bool:
@@ -288,13 +289,13 @@ def read_usage(usage: object, uses: Mapping[str, int] = NO_USES) -> Usage | None
 
 def _kinds(usage: dict[str, Any], names: Iterable[str]) -> Kinds:
     """Return the tokens by kind in lists of details; documents, and all that is new, are text."""
-    kinds: dict[str, int] = {}
+    kinds = NO_KINDS
     for name in names:
         for entry in dicts(usage.get(name)) if name in usage else ():
             kind, tokens = entry.get("modality"), token_count(entry.get("tokenCount"))
-            if isinstance(kind, str) and kind.lower() in KINDS and tokens:
-                kinds[kind.lower()] = kinds.get(kind.lower(), 0) + tokens
-    return kinds or NO_KINDS
+            if kind != "TEXT" and isinstance(kind, str) and kind.lower() in KINDS and tokens:
+                kinds = {**kinds, kind.lower(): kinds.get(kind.lower(), 0) + tokens}
+    return kinds
 
 
 def read_served(usage: object) -> Served:
