@@ -23,7 +23,7 @@ from adapters.json.jsonio import Spans
 from adapters.json.structure import Steps, at_once
 from adapters.registry import CODECS, FAMILIES, TRANSLATORS, VENDORS
 from handlers.client_address import is_within
-from handlers.relay.call import Admitted, InnerModel, Offer, RequestHead
+from handlers.relay.call import Admitted, Call, InnerModel, Offer, RequestHead
 from handlers.relay.limits.limits import NO_TOKENS, Demand
 from store.catalog.catalog import Channel, Group, Model, Snapshot
 from store.catalog.key_cache import KeyCache
@@ -46,12 +46,13 @@ _MEDIA_MARKS = (
     *(b'"cachedContent"', b'"cached_content"', b'"previous_response_id"', b'"conversation"'),
     b"\\u00",
 )
-# The same for the input, of whatever kind, that a body names and does not have.
-_OTHER_MARKS = (
-    *(*_MEDIA_MARKS, b'"document"', b'"document_url"', b'"audio"', b'"audio_url"', b'"video"'),
-    b'"input_video"',
+# Names in a body whose input is more than its text.
+_OTHER_NAMES = re.compile(
+    rb'"(?:inline_?[dD]ata|file(?:_?[dD]ata)?|input_(?:audio|image|file|video)|image(?:_url)?'
+    rb'|video(?:_url)?|audio(?:_url)?|document(?:_url)?)"'
 )
 _OF_SERVICE = frozenset({"", "tier", "speed", "geo", "audio_output", "image_output", "background"})
+TEXT_MAX_BYTES = 131_072  # four times their bound is more than most windows
 _SEARCHED_BYTES = 1 << 20  # of a large body at a time: a millisecond
 LEAST_OUTPUT_TOKENS = 256  # an answer worth starting when little money is left
 # Of a picture that a hosted tool makes, beside the output that a client bounds.
@@ -169,7 +170,6 @@ def admit_body(head: RequestHead, offer: Offer, spans: Spans, peek: Peek, body: 
     return Admitted(
         *(peek, offer, channels, refs, estimated, has_foreign, estimate, bound, outputs, demand),
         *(rates, meters, inner_models(head, offer, peek, bound, outputs)),
-        text_alone=is_text_alone(offer, peek, refs, body),
     )
 
 
@@ -193,7 +193,6 @@ def admit_large_body(
     return Admitted(
         *(peek, offer, channels, refs, estimated, has_foreign, estimate, bound, outputs, demand),
         *(rates, meters, inner_models(head, offer, peek, bound, outputs)),
-        text_alone=is_text_alone(offer, peek, refs, body),
     )
 
 
@@ -305,16 +304,19 @@ def inner_models(
     return tuple(models)
 
 
-def is_text_alone(offer: Offer, peek: Peek, refs: tuple[StoredRef, ...], body: bytes) -> bool:
+def is_text_alone(call: Call) -> bool:
     """Return whether the input of a call is no more than its body says: it names nothing that is
-    stored, no tool of the vendor, and has no media. Of a model whose window is configured, and of a
-    body that fills any, that is not looked for."""
-    if offer.model.context_tokens is not None or refs or len(body) > _SEARCHED_BYTES:
+    stored, no tool of the vendor, and has no media. To be asked while there is the body. Of a model
+    whose window is configured, and of a body that fills most, that is not looked for."""
+    admitted, body = call.admitted, call.content.body
+    if admitted is None or admitted.offer is None or admitted.refs or not body:
         return False
-    asks = peek.asks
+    if admitted.offer.model.context_tokens is not None or len(body) > TEXT_MAX_BYTES:
+        return False
+    asks = admitted.peek.asks
     if asks is not NOTHING_ASKED and any(map(_adds_input, asks.features)):
         return False
-    return not any(mark in body for mark in _OTHER_MARKS)
+    return b"\\u00" not in body and _OTHER_NAMES.search(body) is None
 
 
 def _adds_input(ask: Ask) -> bool:

@@ -21,6 +21,7 @@ from adapters.registry import CODECS, PAIRINGS
 from adapters.translate import Translation, without_tools
 from adapters.upstream_errors.read import read_upstream_error, retry_after_s
 from conf.settings import Settings
+from handlers.relay.admit import is_text_alone
 from handlers.relay.call import NO_CONTENT, Attempt, Call, Content, Delivery, Ending, interrupted
 from handlers.relay.downstream import Downstream
 from handlers.relay.failure_log import FailureLog
@@ -372,7 +373,7 @@ class Attempts:
 
     def _accepted(self, call: Call) -> None:
         """Free the body of a stream whose answer was accepted; note it in health and journal."""
-        call.content = NO_CONTENT
+        call.text_alone, call.content = is_text_alone(call), NO_CONTENT
         call.outcome.first_byte_ms = now_ms()
         call.running.stop()
         attempt = call.attempt

@@ -92,8 +92,7 @@ class InnerModel(Struct, frozen=True, gc=False):
 class Admitted(Struct, frozen=True, gc=False):
     """A request whose body was checked. `offer` None: it names something stored, not a model.
     `rates`: those at which it can be charged; `other_meters`: of modalities beside text that it may
-    be charged by; `text_alone`: its input is no more than the body says, only of models without a
-    configured window."""
+    be charged by."""
 
     peek: Peek
     offer: Offer | None = None
@@ -108,7 +107,6 @@ class Admitted(Struct, frozen=True, gc=False):
     rates: tuple[Rate, ...] = ()
     other_meters: tuple[str, ...] = ()
     inner_models: tuple[InnerModel, ...] = ()
-    text_alone: bool = False
 
 
 class Content(Struct, frozen=True, gc=False):
@@ -188,6 +186,7 @@ class Call(Struct, eq=False):
     held: Held = Held()
     opened: CallFacts | None = None  # as the journal has them
     outcome: Outcome = field(default_factory=Outcome)
+    text_alone: bool | None = None  # see admit.is_text_alone; None: it can be asked
 
     @property
     def begun_attempt(self) -> Attempt | None:

@@ -6,7 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from adapters.family.counts import MAX_USES
-from handlers.relay.admit import DEFAULT_OUTPUT_BOUND_TOKENS
+from handlers.relay.admit import DEFAULT_OUTPUT_BOUND_TOKENS, is_text_alone
 from handlers.relay.call import Admitted, Call, Delivery, Offer
 from store.catalog.catalog import Channel
 from store.values.features import FEATURES, PLAIN_GEOS, PLAIN_SPEEDS, PLAIN_TIERS
@@ -161,26 +161,27 @@ def _billed_by_call(usage: Usage, call: Call) -> Usage:
 def _bounded(usage: Usage, call: Call, admitted: Admitted, delivery: Delivery) -> Usage:
     """Return `usage` with implausible counts cut."""
     if usage.more or usage.extras is not None:
-        usage = _bounded_rest(usage, admitted)
+        usage = _bounded_rest(usage, call, admitted)
     within = usage.outputs <= admitted.output_bound_tokens
     if within and usage.inputs <= admitted.input_bound_tokens:
         return usage  # as nearly always
-    most = _plausible_input(admitted)
-    if admitted.text_alone:  # beside reads of a cache, which cost little
-        counts = usage.meters
+    if (most := _text_bound(call, admitted)) is not None:
+        counts = usage.meters  # beside reads of a cache, which cost little
         _cut(counts, UNCACHED_INPUTS, most)
-        usage, most = _with_counts(usage, counts), ABSURD_INPUT_TOKENS
-    return _cut_usage(usage, most, *_plausible_output(call, admitted, delivery))
+        usage = _with_counts(usage, counts)
+    return _cut_usage(
+        usage, _plausible_input(admitted), *_plausible_output(call, admitted, delivery)
+    )
 
 
-def _bounded_rest(usage: Usage, admitted: Admitted) -> Usage:
+def _bounded_rest(usage: Usage, call: Call, admitted: Admitted) -> Usage:
     """Return `usage` with implausible counts of hosted tools and of other models cut."""
     if any(count > MAX_USES and name in _HOSTED for name, count in usage.more):
         pairs = ((name, min(n, MAX_USES) if name in _HOSTED else n) for name, n in usage.more)
         usage = replace(usage, more=tuple(pairs))
     if usage.extras is None or not usage.extras.other_models:
         return usage
-    most = _plausible_input(admitted) if admitted.text_alone else ABSURD_INPUT_TOKENS
+    most = _text_bound(call, admitted) or ABSURD_INPUT_TOKENS
     outputs = (ABSURD_OUTPUT_TOKENS, ABSURD_OUTPUT_TOKENS)
     models = [
         replace(other, usage=_cut_usage(other.usage, most, *outputs))
@@ -189,13 +190,18 @@ def _bounded_rest(usage: Usage, admitted: Admitted) -> Usage:
     return replace(usage, extras=replace(usage.extras, other_models=tuple(models)))
 
 
+def _text_bound(call: Call, admitted: Admitted) -> int | None:
+    """Return the most input tokens of a request of text alone; None of any other."""
+    if is_text_alone(call) if call.text_alone is None else call.text_alone:
+        return OVERCLAIM_FACTOR * admitted.input_bound_tokens + OVERCLAIM_TOKENS
+    return None
+
+
 def _plausible_input(admitted: Admitted) -> int:
     """Return the most input tokens of a vendor's report that are charged. As for the output, what
     the operator configured is better than a guess."""
     bound = admitted.input_bound_tokens
     assert admitted.offer is not None
-    if admitted.text_alone:
-        return OVERCLAIM_FACTOR * bound + OVERCLAIM_TOKENS
     window = admitted.offer.model.context_tokens
     return max(window + window // WINDOW_DIVISOR if window else ABSURD_INPUT_TOKENS, bound)
 

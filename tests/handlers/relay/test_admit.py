@@ -82,9 +82,11 @@ TEXT = b'{"model":"m","messages":[{"role":"user","content":"an \\"image\\" of te
 
 @pytest.mark.parametrize(("changes", "alone"), [
     ({}, True),
-    ({"context": 1000}, False),
+    ({"model": model(1000)}, False),
     ({"refs": (StoredRef("file", "file_id", "file-1"),)}, False),
-    ({"body": TEXT + b" " * (1 << 20)}, False),
+    ({"body": TEXT + b" " * admit.TEXT_MAX_BYTES}, False),
+    ({"body": b""}, False),
+    ({"model": None}, False),
     *(({"peek": asking(feature)}, True)
       for feature in ("", "tier.flex", "speed.fast", "geo", "image_output", "background")),
     *(({"peek": asking(feature)}, False)
@@ -93,7 +95,4 @@ TEXT = b'{"model":"m","messages":[{"role":"user","content":"an \\"image\\" of te
       for mark in (b'"image_url"', b'"document"', b'"inlineData"', b'"video"', b'"\\u0069mage"')),
 ])  # fmt: skip
 def test_whether_the_input_is_text_alone(changes, alone):
-    given = {"context": None, "peek": Peek("m", False, None, 1, True), "refs": (), "body": TEXT}
-    context, *rest = (given | changes).values()
-    call = a_call(model=model(context))
-    assert admit.is_text_alone(call.offer, *rest) is alone
+    assert admit.is_text_alone(a_call(**{"body": TEXT, **changes})) is alone

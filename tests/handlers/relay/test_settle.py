@@ -142,9 +142,11 @@ def test_counts_beyond_reason_are_cut(usage, context, max_output, charged):
     ],
 )  # fmt: skip
 def test_a_claim_beyond_the_text_of_a_request_is_cut(usage, charged):
-    counts = counts_of(delivered(usage), text_alone=True)
-    assert (counts.usage, counts.reported) == (charged, None if usage == charged else REPORTED)
-    assert counts_of(delivered(usage)).usage == usage
+    # The body of a stream is looked at when its answer begins, of another call when it has ended.
+    for changes in ({"text_alone": True}, {"body": b'{"model":"m"}'}):
+        counts = counts_of(delivered(usage), **changes)
+        assert (counts.usage, counts.reported) == (charged, None if usage == charged else REPORTED)
+    assert counts_of(delivered(usage), text_alone=False, body=b"{}").usage == usage
 
 
 def test_tokens_of_other_modalities_are_cut_with_the_rest():
