@@ -47,6 +47,7 @@ def test_uses_of_hosted_tools_are_counted():
         {"type": "file_search_call", "id": "a", "results": [{"text": LONG}]},
         {"type": "file_search_call", "id": "b"},
         *({"type": "code_interpreter_call", "container_id": name} for name in ("c", "c", "d")),
+        {"type": "function_call", "container_id": None},
         {"type": "message", "content": [{"text": '"file_search_call" "container_id":"no"'}]},
     ]
     grounding = {

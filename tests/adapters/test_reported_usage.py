@@ -280,6 +280,13 @@ def test_items_that_the_last_event_of_a_response_lacks_and_items_without_ids():
     assert usage is not None and dict(usage.more) == {"file_search": 2, "code_interpreter": 1}
 
 
+def test_uses_of_a_stream_are_counted_up_to_a_limit(monkeypatch):
+    monkeypatch.setattr("adapters.responses.stream.MAX_USES", 1)
+    *events, _ = streamed(RESPONSES, Report(spoken(), items=FILE_SEARCHES))
+    usage = bridge_after(RESPONSES, [*events, *streamed(RESPONSES, Report(spoken()))[-1:]]).usage
+    assert usage is not None and dict(usage.more) == {"file_search": 1}
+
+
 @pytest.mark.parametrize(
     ("iterations", "counts", "others"),
     [
