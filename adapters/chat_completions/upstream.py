@@ -8,7 +8,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from adapters.family import Operation, Peek, Vendor
-from adapters.family.counts import NO_USES, Tokens, extras_of, fields_in, kinds_of, served_of
+from adapters.family.counts import (
+    COST_FIELDS,
+    KIND_FIELDS,
+    NO_KINDS,
+    NO_USES,
+    Tokens,
+    extras_of,
+    kinds_of,
+    served_of,
+)
 from adapters.family.estimate import output_weight
 from adapters.family.reading import optional_object
 from adapters.family.reply import AnswerReader, Reply, embedded_fault
@@ -120,8 +129,10 @@ def read_usage(usage: object) -> Usage | None:
     completion = token_count(usage.get("completion_tokens"))
     if prompt is None or completion is None:
         return None
-    inputs = fields_in(usage, "prompt_tokens_details")
-    outputs = fields_in(usage, "completion_tokens_details")
+    inputs = usage.get("prompt_tokens_details")
+    inputs = inputs if isinstance(inputs, dict) else _NO_DETAILS
+    outputs = usage.get("completion_tokens_details")
+    outputs = outputs if isinstance(outputs, dict) else _NO_DETAILS
     cached = token_count(inputs.get("cached_tokens"))
     reasoning = token_count(outputs.get("reasoning_tokens")) or 0
     if reasoning and usage.get("total_tokens") == prompt + completion + reasoning:
@@ -133,10 +144,17 @@ def read_usage(usage: object) -> Usage | None:
         cached=_cached_elsewhere(usage) if cached is None else cached,
         written=token_count(inputs.get("cache_write_tokens")) or 0,
         reasoning=reasoning,
-        input_kinds=kinds_of(inputs),
-        output_kinds=kinds_of(outputs),
+        input_kinds=NO_KINDS if inputs.keys().isdisjoint(KIND_FIELDS) else kinds_of(inputs),
+        output_kinds=NO_KINDS if outputs.keys().isdisjoint(KIND_FIELDS) else kinds_of(outputs),
     )
-    return tokens.usage(_uses(usage), extras_of(usage))
+    return tokens.usage(
+        NO_USES if usage.keys().isdisjoint(_USES) else _uses(usage),
+        None if usage.keys().isdisjoint(COST_FIELDS) else extras_of(usage),
+    )
+
+
+_NO_DETAILS: dict[str, Any] = {}
+_USES = ("num_search_queries", "num_sources_used")
 
 
 def _uses(usage: dict[str, Any]) -> Mapping[str, int]:

@@ -11,8 +11,16 @@ from typing import Any
 from adapters.faults import wrong_type, wrong_value
 from adapters.json.jsonio import DECODE_ERRORS, Spans, Struct, decoder
 from adapters.json.structure import Steps, has_more_values
-from store.values.features import FEATURES, PLAIN_GEOS, PLAIN_SPEEDS, PLAIN_TIERS
-from store.values.usage import NOT_REPORTED, Served, served_tier, served_word
+from store.values.features import FEATURES
+from store.values.usage import (
+    NOT_REPORTED,
+    PLAIN_GEOS,
+    PLAIN_SPEEDS,
+    PLAIN_TIERS,
+    Served,
+    served_tier,
+    served_word,
+)
 
 
 class Ask(Struct, frozen=True, gc=False):

@@ -21,10 +21,12 @@ from store.values.usage import (
 )
 
 Kinds = Mapping[str, int]
-"""Tokens by kind of content: image, video, audio; all other_models are text."""
+"""Tokens by kind of content: image, video, audio; all else is text."""
 
 KINDS = ("image", "video", "audio")
 OUTPUT_KINDS = ("image", "audio")
+KIND_FIELDS = tuple(f"{kind}_tokens" for kind in KINDS)
+COST_FIELDS = ("cost", "cost_in_usd_ticks")
 NO_KINDS: Kinds = {}
 NO_USES: Mapping[str, int] = {}
 MAX_USES = 1000
@@ -129,7 +131,7 @@ def extras_of(
     usage: Mapping[str, Any], apart_tokens: int = 0, other_models: tuple[OtherUsage, ...] = ()
 ) -> Extras | None:
     """Return the rare parts of a report, the vendor's own cost among them; None without any."""
-    nanos = _vendor_nanos(usage) if "cost" in usage or "cost_in_usd_ticks" in usage else None
+    nanos = None if usage.keys().isdisjoint(COST_FIELDS) else _vendor_nanos(usage)
     if nanos is None and not apart_tokens and not other_models:
         return None
     return Extras(apart_tokens, other_models, nanos)

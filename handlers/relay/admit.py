@@ -166,11 +166,12 @@ def admit_body(head: RequestHead, offer: Offer, spans: Spans, peek: Peek, body: 
     has_foreign = codecs is not None and body.find(codecs.client.foreign_mark) >= 0
     free, bound, weight = head.operation.free, input_bound_tokens(body), body_weight(body)
     estimate, bound, outputs, demand = _bounds(peek, offer.model, bound, weight, free=free)
+    facts = (peek, offer, channels, refs, estimated, has_foreign, estimate, bound, outputs, demand)
+    prices = offer.prices
+    if peek.asks is NOTHING_ASKED and not prices.rates and not prices.own_inputs:  # as most
+        return Admitted(*facts, prices.alone)
     rates, meters = reachable_rates(offer, peek, bound), other_meters(offer, peek, body)
-    return Admitted(
-        *(peek, offer, channels, refs, estimated, has_foreign, estimate, bound, outputs, demand),
-        *(rates, meters, inner_models(head, offer, peek, bound, outputs)),
-    )
+    return Admitted(*facts, rates, meters, inner_models(head, offer, peek, bound, outputs))
 
 
 def admit_large_body(

@@ -1,6 +1,6 @@
 """The cost of a call: the token counts that are charged, within plausible bounds. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -9,7 +9,7 @@ from adapters.family.counts import MAX_USES
 from handlers.relay.admit import DEFAULT_OUTPUT_BOUND_TOKENS, is_text_alone
 from handlers.relay.call import Admitted, Call, Delivery, Offer
 from store.catalog.catalog import Channel
-from store.values.features import FEATURES, PLAIN_GEOS, PLAIN_SPEEDS, PLAIN_TIERS
+from store.values.features import FEATURES
 from store.values.meters import METERS, TOKEN_METERS, USE_METERS
 from store.values.pricing import (
     MAX_BIGINT,
@@ -65,7 +65,6 @@ OUTPUTS = (*(name for name in TOKEN_METERS if METERS[name].side == "output"), "r
 """Meters of input and of output, in the order in which they are charged within a bound."""
 UNCACHED_INPUTS = tuple(name for name in INPUTS if METERS[name].side != "cache_read")
 _HOSTED = frozenset(feature.meter for feature in FEATURES.values()) & frozenset(USE_METERS)
-_PLAIN_WORDS = (PLAIN_TIERS, PLAIN_SPEEDS, PLAIN_GEOS)
 
 
 def charged_counts(call: Call, delivery: Delivery) -> Counts:
@@ -245,6 +244,15 @@ def bill_of(call: Call, delivery: Delivery, counts: Counts, *, in_usd: bool = Fa
     if counts.source == "none" or admitted is None or offer is None:
         return Bill(counts)
     try:
+        usage, prices = counts.usage, offer.prices
+        if not (
+            prices.rates
+            or usage.more
+            or usage.extras is not None
+            or delivery.served is not NOT_REPORTED
+            or (call.attempt is not None and call.attempt.candidate.channel.has_cost)
+        ):  # as most
+            return Bill(counts, cost_nanos(usage, prices.plain, offer.group.multiplier_ppm))
         return _priced(call, offer, delivery, counts, in_usd=in_usd)
     except OverflowError:
         most = admitted.output_bound_tokens
@@ -269,14 +277,12 @@ def receipt_so_far(call: Call, served: Served, units: int) -> Receipt:
 
 def _priced(call: Call, offer: Offer, delivery: Delivery, counts: Counts, *, in_usd: bool) -> Bill:
     prices, usage, served = offer.prices, counts.usage, delivery.served
-    rate, receipt, added = prices.plain, NO_RECEIPT, 0
-    if prices.rates or usage.more or usage.extras is not None or served is not NOT_REPORTED:
-        rate = prices.rate_for(usage, served)
-        receipt = _receipt(prices, rate, usage, served)
-        if usage.extras is not None:
-            costs, unpriced = _other_costs(call, usage, served)
-            added = sum(parse_fractions(other.cost) for other in costs)
-            receipt = replace(receipt, unpriced=(*receipt.unpriced, *unpriced), other_models=costs)
+    rate, added = prices.rate_for(usage, served), 0
+    receipt = _receipt(prices, rate, usage, served)
+    if usage.extras is not None:
+        costs, unpriced = _other_costs(call, usage, served)
+        added = sum(parse_fractions(other.cost) for other in costs)
+        receipt = replace(receipt, unpriced=(*receipt.unpriced, *unpriced), other_models=costs)
         counts = Counts(usage.bare(), counts.source, counts.reported)
     cost = cost_nanos(usage, rate, offer.group.multiplier_ppm, added)
     attempt, upstream_nanos = call.attempt, None
@@ -315,20 +321,10 @@ def _upstream_nanos(
 
 def _receipt(prices: Prices, rate: Rate, usage: Usage, served: Served) -> Receipt:
     text = rate.text if rate is not prices.plain else None
-    return Receipt(text, served, (*_unpriced(prices, rate, usage, served),))
-
-
-def _unpriced(
-    prices: Prices, rate: Rate, usage: Usage, served: Served
-) -> Iterator[tuple[str, int]]:
-    """Yield what had no price: meters with their counts, conditions of service with 1."""
-    for name, count in usage.more:
-        if METERS[name].unpriced and name not in rate.own:
-            yield name, count
-    words = (served.tier, served.speed, served.geo)
-    for name, word, plain in zip(Served.__struct_fields__, words, _PLAIN_WORDS, strict=True):
-        if word not in plain and not prices.names(name, word):
-            yield name if name == "geo" else f"{name}.{word}", 1
+    unpriced = prices.unpriced_conditions(served)
+    if usage.more:
+        unpriced = (*[pair for pair in usage.more if pair[0] in rate.unpriced], *unpriced)
+    return Receipt(text, served, unpriced)
 
 
 def _other_costs(

@@ -54,11 +54,6 @@ _ROWS = (
 FEATURES: Mapping[str, Feature] = {feature.name: feature for feature in _ROWS}
 """All features by name, in the order in which they are listed."""
 
-PLAIN_TIERS = frozenset({"", "auto", "default", "flex", "batch", "offpeak"})
-PLAIN_SPEEDS = frozenset({"", "standard"})
-PLAIN_GEOS = frozenset({"", "global", "not_available"})
-"""Words of served conditions that cost no more than the plain rate; of any other the price has to
-be configured."""
 
 CONDITION_FEATURES = frozenset({"tier", "speed", "geo"})
 """Conditions of service that a request names, as features: `tier.flex`; alone: with any word."""

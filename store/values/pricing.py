@@ -10,14 +10,16 @@ without exponent. Everybody may import this module.
 
 import functools
 import re
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, NoReturn
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from store.values.meters import METERS, MILLION, TOKEN_METERS
-from store.values.usage import NOT_REPORTED, SIDES, Served, Usage
+from store.values.usage import NOT_REPORTED, PLAIN_WORDS, SIDES, Served, Usage
 
 NANOS_PER_UNIT = 10**9
 PPM_PER_ONE = 10**6
@@ -31,6 +33,8 @@ MAX_BIGINT = 2**63 - 1
 
 CONDITIONS = ("tier", "speed", "geo", "input_over")
 """Names of the conditions of a rate."""
+
+MEMO_MAX = 256  # choices of rates that prices remember
 
 _DECIMAL = re.compile(r"([0-9]{1,19})(?:\.([0-9]{1,30}))?", re.ASCII)
 _COST_DIVISOR = FRACTIONS_PER_NANO * PPM_PER_ONE
@@ -51,8 +55,9 @@ class Rate:
 
     `prices`: nanos for the unit of each meter that has a price, those of the chain included, times
     1 or, by a factor, its parts per million: `scale` tells. `own`: meters with a price of their
-    own. From these are made: fractions for each token of the fields of a usage (`each`), for each
-    call, and for each token of the dearest kind of text. `text`: for a line of the journal.
+    own. From these are made: fractions for each count of a meter (`per_count`), for each token of
+    the fields of a usage (`each`), for each call, and for each token of the dearest kind of text;
+    and the meters whose counts records name as unpriced. `text`: for a line of the journal.
     """
 
     prices: Mapping[str, int]
@@ -60,6 +65,8 @@ class Rate:
     when: When = ()
     scale: int = 1
     text: str = field(default="", compare=False)
+    per_count: Mapping[str, int] = field(init=False, repr=False, compare=False)
+    unpriced: frozenset[str] = field(init=False, repr=False, compare=False)
     each: tuple[int, ...] = field(init=False, repr=False, compare=False)
     call: int = field(init=False, repr=False, compare=False)
     dearest_input: int = field(init=False, repr=False, compare=False)
@@ -69,6 +76,13 @@ class Rate:
         for name, nanos in self.prices.items():
             if not 0 <= nanos <= MAX_BIGINT * self.scale:
                 raise AmountError(f"price {name} is out of range: {nanos}")
+        per_count = {
+            name: nanos * FRACTIONS_PER_NANO // (METERS[name].unit * self.scale)
+            for name, nanos in self.prices.items()
+        }
+        unpriced = {name for name, meter in METERS.items() if meter.unpriced} - self.own
+        object.__setattr__(self, "per_count", per_count)
+        object.__setattr__(self, "unpriced", frozenset(unpriced))
         each = tuple(self.fractions(name) for name in SIDES)
         input_, output, read, written, written_1h, reasoning = each
         object.__setattr__(self, "each", each)
@@ -78,7 +92,7 @@ class Rate:
 
     def fractions(self, meter: str) -> int:
         """Return the fractions of a nano that one count of a meter costs; 0 without a price."""
-        return self.prices.get(meter, 0) * FRACTIONS_PER_NANO // (METERS[meter].unit * self.scale)
+        return self.per_count.get(meter, 0)
 
     def price_text(self, meter: str, multiplier_ppm: int = PPM_PER_ONE) -> str:
         """Return the price of a meter, after a group's multiplier, as an exact decimal string."""
@@ -101,8 +115,8 @@ class Rate:
             + usage.reasoning_tokens * reasoning
             + self.call
         )
-        if usage.more:
-            cost += sum(count * self.fractions(name) for name, count in usage.more)
+        for name, count in usage.more:
+            cost += count * self.per_count.get(name, 0)
         return cost
 
     def bound(self, input_tokens: int, output_tokens: int, modalities: Sequence[str] = ()) -> int:
@@ -134,11 +148,15 @@ class Prices:
     source: str | None = field(default=None, compare=False)
     alone: tuple[Rate, ...] = field(init=False, repr=False, compare=False)
     own_inputs: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    _steps: Sequence[int] = field(init=False, repr=False, compare=False)
+    _memo: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "alone", (self.plain,))
         own = tuple(name for name in _INPUT_MODALITIES if self.has_price(name))
         object.__setattr__(self, "own_inputs", own)
+        steps = {word for rate in self.rates for _, word in rate.when if isinstance(word, int)}
+        object.__setattr__(self, "_steps", sorted(steps))
 
     def rate_for(self, usage: Usage, served: Served = NOT_REPORTED) -> Rate:
         """Return the one rate of a call: of those whose conditions all hold the one with the most;
@@ -146,10 +164,24 @@ class Prices:
         if not self.rates:
             return self.plain
         inputs = usage.inputs - (usage.extras.apart_tokens if usage.extras else 0)
+        key = (served, bisect_left(self._steps, inputs))
+        candidates: Sequence[Rate] = self._memo.get(key) or self._remember(
+            key, self._candidates(served, inputs)
+        )
+        if len(candidates) == 1:
+            return candidates[0]
+        return max(candidates, key=lambda rate: rate.cost(usage))
+
+    def _candidates(self, served: Served, inputs: int) -> Sequence[Rate]:
         fitting = [rate for rate in self.rates if rate.meets(inputs, served)]
-        if not fitting:
-            return self.plain
-        return max(fitting, key=lambda rate: (len(rate.when), rate.cost(usage)))
+        most = max((len(rate.when) for rate in fitting), default=0)
+        return [rate for rate in fitting if len(rate.when) == most] or self.alone
+
+    def _remember(self, key: Any, value: Any) -> Any:
+        if len(self._memo) >= MEMO_MAX:  # vendors may report any words
+            self._memo.clear()
+        self._memo[key] = value
+        return value
 
     def reachable(
         self, conditions: Served, input_tokens: int, tiers: Collection[str]
@@ -159,11 +191,31 @@ class Prices:
         asks for none."""
         if not self.rates:
             return self.alone
-        served = [conditions, replace(conditions, tier="default")]
-        if not conditions.tier:
-            served += [replace(conditions, tier=tier) for tier in tiers]
-        fitting = (r for r in self.rates if any(r.meets(input_tokens, way) for way in served))
-        return (self.plain, *fitting)
+        tiers = () if conditions.tier else tuple(sorted(tiers))
+        key = (conditions, bisect_left(self._steps, input_tokens), tiers)
+        rates: tuple[Rate, ...] | None = self._memo.get(key)
+        if rates is not None:
+            return rates
+        served = [conditions, *(replace(conditions, tier=tier) for tier in ("default", *tiers))]
+        fitting = [r for r in self.rates if any(r.meets(input_tokens, way) for way in served)]
+        reached: tuple[Rate, ...] = self._remember(key, (self.plain, *fitting))
+        return reached
+
+    def unpriced_conditions(self, served: Served) -> tuple[tuple[str, int], ...]:
+        """Return the features of conditions of service that may cost more and have no rate, each
+        with 1."""
+        key = ("unpriced", served)
+        features: tuple[tuple[str, int], ...] | None = self._memo.get(key)
+        if features is not None:
+            return features
+        words = zip(Served.__struct_fields__, astuple(served), PLAIN_WORDS, strict=True)
+        missing = [
+            name if name == "geo" else f"{name}.{word}"
+            for name, word, plain in words
+            if word not in plain and not self.names(name, word)
+        ]
+        named: tuple[tuple[str, int], ...] = self._remember(key, tuple((m, 1) for m in missing))
+        return named
 
     def names(self, condition: str, word: str | None = None) -> bool:
         """Return whether a rate has such a condition; without a word with any."""
@@ -252,7 +304,8 @@ def cost_nanos(usage: Usage, rate: Rate, multiplier_ppm: int, added: int = 0) ->
     Raises OverflowError when the cost does not fit a BIGINT and ValueError when it is negative,
     which only negative counts or a negative multiplier can make it.
     """
-    return rounded_up(rate.cost(usage) + added, multiplier_ppm)
+    cost = -(-(rate.cost(usage) + added) * multiplier_ppm // _COST_DIVISOR)
+    return cost if 0 <= cost <= MAX_BIGINT else _refuse(cost)
 
 
 def affordable_tokens(nanos: int, fractions: int, multiplier_ppm: int) -> int:
@@ -264,12 +317,14 @@ def affordable_tokens(nanos: int, fractions: int, multiplier_ppm: int) -> int:
 
 def rounded_up(fractions: int, multiplier_ppm: int) -> int:
     """Return fractions after the multiplier in nanos. Raises OverflowError, ValueError."""
-    cost = nanos_up(fractions, multiplier_ppm)
-    if cost > MAX_BIGINT:
-        raise OverflowError(f"the cost of a call is beyond a BIGINT: {cost} nanos")
+    cost = -(-fractions * multiplier_ppm // _COST_DIVISOR)
+    return cost if 0 <= cost <= MAX_BIGINT else _refuse(cost)
+
+
+def _refuse(cost: int) -> NoReturn:
     if cost < 0:
         raise ValueError(f"the cost of a call is negative: {cost} nanos")
-    return cost
+    raise OverflowError(f"the cost of a call is beyond a BIGINT: {cost} nanos")
 
 
 def nanos_up(fractions: int, multiplier_ppm: int = PPM_PER_ONE) -> int:

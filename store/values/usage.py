@@ -4,6 +4,7 @@ Six token counts are fields, for nearly all calls have nothing else; any other m
 `more`. Everybody may import this module.
 """
 
+from itertools import compress
 from operator import add
 
 import msgspec
@@ -57,13 +58,19 @@ class Usage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def inputs(self) -> int:
         """Tokens of the whole input."""
         own = self.input_tokens + self.cache_read_tokens + self.written
-        return own + self.more_of("input") + self.more_of("cache_read") if self.more else own
+        for name, count in self.more:
+            if name in _MORE_INPUTS:
+                own += count
+        return own
 
     @property
     def outputs(self) -> int:
         """Tokens of the whole output."""
         own = self.output_tokens + self.reasoning_tokens
-        return own + self.more_of("output") if self.more else own
+        for name, count in self.more:
+            if name in _MORE_OUTPUTS:
+                own += count
+        return own
 
     def more_of(self, side: str) -> int:
         """Return the tokens in `more` that count to a side of the call (see Meter)."""
@@ -75,9 +82,17 @@ class Usage(msgspec.Struct, frozen=True, array_like=True, gc=False):
         counts = astuple(self)[: len(TOKEN_COUNTS)]
         if not self.more:
             return counts
-        return tuple(
-            tokens + self.more_of(side) for side, tokens in zip(SIDES, counts, strict=True)
-        )
+        sums = [*counts]
+        for name, count in self.more:
+            if (place := _PLACES.get(name)) is not None:
+                sums[place] += count
+        return tuple(sums)
+
+    @property
+    def counted(self) -> tuple[str, ...]:
+        """The meters with a count above 0, in the order of `meters`."""
+        names = tuple(compress(SIDES, astuple(self)))
+        return (*names, *dict(self.more)) if self.more else names
 
     @property
     def meters(self) -> dict[str, int]:
@@ -110,6 +125,14 @@ class Served(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 NOT_REPORTED = Served()
 
+PLAIN_TIERS = frozenset({"", "auto", "default", "flex", "batch", "offpeak"})
+PLAIN_SPEEDS = frozenset({"", "standard"})
+PLAIN_GEOS = frozenset({"", "global", "not_available"})
+"""Words of served conditions that cost no more than the plain rate; of any other the price has to
+be configured."""
+PLAIN_WORDS = (PLAIN_TIERS, PLAIN_SPEEDS, PLAIN_GEOS)
+"""These in the order of the fields of `Served`."""
+
 SIDES = ("input", "output", "cache_read", "cache_write", "cache_write_1h", "reasoning")
 """The meters of the fields of a usage, in their order."""
 
@@ -119,15 +142,23 @@ TOKEN_COUNTS = Usage.__struct_fields__[: len(SIDES)]
 MORE_TOKENS = ("more_input_tokens", "more_output_tokens", "more_cache_read_tokens")
 """Columns of records: tokens in `more` that sums add to input, output and cache_read."""
 
+_ORDER = {name: place for place, name in enumerate(METERS)}
+_PLACES = {
+    name: SIDES.index(meter.side)
+    for name, meter in METERS.items()
+    if meter.side and name not in SIDES
+}
+_MORE_INPUTS = frozenset(name for name, place in _PLACES.items() if SIDES[place] != "output")
+_MORE_OUTPUTS = frozenset(_PLACES) - _MORE_INPUTS
+"""Of the meters in `more`, those of tokens: their side, and those of input and of output."""
 _SAME_TIERS = {"standard": "default", "on_demand": "default", "fast": "priority"}
 _WORD_CHARS = 64
 
 
 def more_counts(counts: dict[str, int]) -> More:
     """Return the counts above 0 as `Usage.more` has them, each at most MAX_TOKENS."""
-    return tuple(
-        (name, min(counts[name], MAX_TOKENS)) for name in METERS if counts.get(name, 0) > 0
-    )
+    names = sorted(counts, key=_ORDER.__getitem__)
+    return tuple([(name, min(counts[name], MAX_TOKENS)) for name in names if counts[name] > 0])
 
 
 def token_count(value: object) -> int | None:

@@ -272,7 +272,8 @@ def columns_of(records: Sequence[UsageRecord], recorded_ms: int) -> dict[str, Se
     columns["day"] = [record_day(call_id) for call_id in columns["id"]]
     columns["recorded_ms"] = [recorded_ms] * len(records)
     columns["prices"] = [
-        (text := record.rate_text) and _prices_json(text, tuple(record.usage.meters))
+        (text := record.receipt.rate or record.call.prices)
+        and _prices_json(text, record.usage.counted)
         for record in records
     ]
     columns["billed_to"] = [charges[0].to if charges else None for charges in columns["charges"]]
@@ -290,37 +291,47 @@ def _columns(rows: Sequence[CallFacts | Usage | UsageRecord]) -> dict[str, Seque
 
 def _receipts(records: Sequence[UsageRecord]) -> dict[str, Sequence[Any]]:
     """Return the columns of what few records have, none when no record has any of it."""
-    receipts = [_receipt_json(record) for record in records]
-    columns: dict[str, Sequence[Any]] = {"receipt": receipts}
+    receipts = [
+        _receipt_json(record) if record.usage.more or record.receipt != NO_RECEIPT else None
+        for record in records
+    ]
     if receipts.count(None) == len(receipts):
         return {}
-    for name, side in zip(MORE_TOKENS, ("input", "output", "cache_read"), strict=True):
-        columns[name] = [
-            (record.usage.more and record.usage.more_of(side)) or 0 for record in records
-        ]
-    return columns
+    sums = [_more_tokens(record.usage) for record in records]
+    return {"receipt": receipts, **dict(zip(MORE_TOKENS, zip(*sums, strict=True), strict=True))}
 
 
-def _receipt_json(record: UsageRecord) -> str | None:
-    receipt, more = record.receipt, record.usage.more
-    if receipt is NO_RECEIPT and not more:
-        return None
-    fields = {
-        "meters": dict(more),
-        "rate": dict(rate_of_text(receipt.rate).when) if receipt.rate else {},
-        "served": {
-            name: word
-            for name, word in zip(Served.__struct_fields__, astuple(receipt.served), strict=True)
-            if word
-        },
-        "unpriced": [{"meter": name, "count": count} for name, count in receipt.unpriced],
-        "other_models": [
+def _more_tokens(usage: Usage) -> tuple[int, ...]:
+    """Return MORE_TOKENS of a usage."""
+    own, summed = astuple(usage), usage.summed
+    return tuple([summed[place] - own[place] for place in range(len(MORE_TOKENS))])
+
+
+def _receipt_json(record: UsageRecord) -> str:
+    """Return the text of the receipt column: an object of what is not empty."""
+    receipt, fields = record.receipt, _service_fields(record.receipt.rate, record.receipt.served)
+    if record.usage.more:
+        fields = {"meters": dict(record.usage.more), **fields}
+    if receipt.unpriced:
+        unpriced = [{"meter": name, "count": count} for name, count in receipt.unpriced]
+        fields = {**fields, "unpriced": unpriced}
+    if receipt.other_models:
+        models = [
             {"model": other.model, "tokens": other.usage.meters, "cost": other.cost}
             for other in receipt.other_models
-        ],
-    }
-    filled = {name: value for name, value in fields.items() if value}
-    return _encode_json(filled).decode() if filled else None
+        ]
+        fields = {**fields, "other_models": models}
+    return _encode_json(fields).decode()
+
+
+@functools.lru_cache(maxsize=1024)
+def _service_fields(rate: str | None, served: Served) -> dict[str, Any]:
+    """Return `rate` and `served` of a receipt, as far as there are any."""
+    when = dict(rate_of_text(rate).when) if rate else {}
+    words = zip(Served.__struct_fields__, astuple(served), strict=True)
+    reported = {name: word for name, word in words if word}
+    fields = {"rate": when, "served": reported}
+    return {name: value for name, value in fields.items() if value}
 
 
 @functools.lru_cache(maxsize=1024)
