@@ -4,6 +4,7 @@ wholes and their parts, the conditions of service, and the vendor's own cost of 
 A part is never larger than its whole, whatever a vendor reports. Imported by the families.
 """
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,7 +25,6 @@ Kinds = Mapping[str, int]
 """Tokens by kind of content: image, video, audio; all else is text."""
 
 KINDS = ("image", "video", "audio")
-OUTPUT_KINDS = ("image", "audio")
 KIND_FIELDS = tuple(f"{kind}_tokens" for kind in KINDS)
 COST_FIELDS = ("cost", "cost_in_usd_ticks")
 NO_KINDS: Kinds = {}
@@ -62,32 +62,36 @@ class Tokens(Struct, frozen=True, gc=False):
         text, output = self.prompt - cached - written - written_1h, self.completion - reasoning
         if not (uses or self.input_kinds or self.output_kinds):  # as nearly always
             return Usage(text, output, cached, written, written_1h, reasoning, (), extras)
-        more = dict(uses)
+        more: list[tuple[str, int]] = []  # in the order of meters
         if self.input_kinds:
             left = _parts(self.prompt, self.input_kinds)
-            audio = _take_kinds(left, cached, self.cached_kinds)
-            _take_text_first(left, written + written_1h)
+            all_written = written + written_1h
+            if self.cached_kinds or cached + all_written > left["text"]:
+                audio = _take_kinds(left, cached, self.cached_kinds)
+                _take_text_first(left, all_written)
+            else:
+                audio, left["text"] = 0, left["text"] - cached - all_written
             cached, text = cached - audio, left["text"]
-            more |= {f"input_{kind}": left[kind] for kind in KINDS}
-            more["cache_read_audio"] = audio
+            more += (("input_audio", left["audio"]), ("input_image", left["image"]))
+            more += (("input_video", left["video"]), ("cache_read_audio", audio))
         if self.output_kinds:
             left = _parts(output, self.output_kinds)
             output = left["text"] + left["video"]  # which has no meter
-            more |= {f"output_{kind}": left[kind] for kind in OUTPUT_KINDS}
-        return Usage(
-            *(text, output, cached, written, written_1h, reasoning),
-            more_counts(more),
-            extras,
-        )
+            more += (("output_audio", left["audio"]), ("output_image", left["image"]))
+        counted = tuple([pair for pair in more if pair[1]])
+        if uses:
+            counted += more_counts(uses)
+        return Usage(text, output, cached, written, written_1h, reasoning, counted, extras)
 
 
 def _parts(whole: int, kinds: Kinds) -> dict[str, int]:
     """Return the tokens of each kind and those of text, which add up to the whole."""
-    left, parts = whole, {}
-    for kind in KINDS:
-        parts[kind] = min(kinds.get(kind, 0), left)
-        left -= parts[kind]
-    return {"text": left, **parts}
+    parts = {"text": whole, "image": 0, "video": 0, "audio": 0}
+    for kind in kinds if len(kinds) == 1 else KINDS:
+        if tokens := min(kinds.get(kind, 0), parts["text"]):
+            parts[kind] = tokens
+            parts["text"] -= tokens
+    return parts
 
 
 def _take_kinds(left: dict[str, int], tokens: int, kinds: Kinds) -> int:
@@ -117,8 +121,8 @@ def kinds_of(details: Mapping[str, Any]) -> Kinds:
     get = details.get
     if not (get("audio_tokens") or get("image_tokens") or get("video_tokens")):
         return NO_KINDS  # as nearly always
-    pairs = [(kind, token_count(get(f"{kind}_tokens"))) for kind in KINDS]
-    return {kind: tokens for kind, tokens in pairs if tokens}
+    pairs = zip(KINDS, KIND_FIELDS, strict=True)
+    return {kind: tokens for kind, name in pairs if (tokens := token_count(get(name)))}
 
 
 def fields_in(holder: object, name: str) -> Mapping[str, Any]:
@@ -161,5 +165,11 @@ def served_of(tier: object, speed: object = None, geo: object = None) -> Served:
     """Return conditions as a vendor reports them; NOT_REPORTED itself without any."""
     if tier is speed is geo is None:  # as most vendors
         return NOT_REPORTED
+    words = [word if isinstance(word, str) else "" for word in (tier, speed, geo)]
+    return _served(*words)
+
+
+@functools.lru_cache(maxsize=256)
+def _served(tier: str, speed: str, geo: str) -> Served:
     words = served_tier(tier), served_word(speed), served_word(geo)
     return Served(*words) if any(words) else NOT_REPORTED

@@ -330,9 +330,12 @@ def other_meters(offer: Offer, peek: Peek, body: bytes) -> tuple[str, ...]:
     outputs, priced = peek.asks.outputs, offer.prices.own_inputs
     if not priced:
         return outputs
-    if len(body) <= _SEARCHED_BYTES and not any(mark in body for mark in _MEDIA_MARKS):
-        return outputs
-    return (*priced, *outputs)
+    if len(body) > _SEARCHED_BYTES:
+        return (*priced, *outputs)
+    for mark in _MEDIA_MARKS:
+        if body.find(mark) >= 0:
+            return (*priced, *outputs)
+    return outputs
 
 
 def hold_bound(offer: Offer, admitted: Admitted, output_tokens: int, *, least: bool = False) -> int:

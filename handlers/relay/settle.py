@@ -175,9 +175,11 @@ def _bounded(usage: Usage, call: Call, admitted: Admitted, delivery: Delivery) -
 
 def _bounded_rest(usage: Usage, call: Call, admitted: Admitted) -> Usage:
     """Return `usage` with implausible counts of hosted tools and of other models cut."""
-    if any(count > MAX_USES and name in _HOSTED for name, count in usage.more):
-        pairs = ((name, min(n, MAX_USES) if name in _HOSTED else n) for name, n in usage.more)
-        usage = replace(usage, more=tuple(pairs))
+    for name, count in usage.more:
+        if count > MAX_USES and name in _HOSTED:
+            pairs = ((name, min(n, MAX_USES) if name in _HOSTED else n) for name, n in usage.more)
+            usage = replace(usage, more=tuple(pairs))
+            break
     if usage.extras is None or not usage.extras.other_models:
         return usage
     most = _text_bound(call, admitted) or ABSURD_INPUT_TOKENS

@@ -4,6 +4,7 @@ Six token counts are fields, for nearly all calls have nothing else; any other m
 `more`. Everybody may import this module.
 """
 
+from collections.abc import Mapping
 from itertools import compress
 from operator import add
 
@@ -74,7 +75,11 @@ class Usage(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     def more_of(self, side: str) -> int:
         """Return the tokens in `more` that count to a side of the call (see Meter)."""
-        return sum(count for name, count in self.more if METERS[name].side == side)
+        tokens = 0
+        for name, count in self.more:
+            if METERS[name].side == side:
+                tokens += count
+        return tokens
 
     @property
     def summed(self) -> tuple[int, ...]:
@@ -155,7 +160,7 @@ _SAME_TIERS = {"standard": "default", "on_demand": "default", "fast": "priority"
 _WORD_CHARS = 64
 
 
-def more_counts(counts: dict[str, int]) -> More:
+def more_counts(counts: Mapping[str, int]) -> More:
     """Return the counts above 0 as `Usage.more` has them, each at most MAX_TOKENS."""
     names = sorted(counts, key=_ORDER.__getitem__)
     return tuple([(name, min(counts[name], MAX_TOKENS)) for name in names if counts[name] > 0])
