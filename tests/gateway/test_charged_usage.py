@@ -144,8 +144,8 @@ USAGE_CASES = [
     *in_each("two prices", EVERYTHING.get, EVERYTHING_COUNTED.get),
     *in_each("nothing at a price per call", lambda _: None, model=DETAILED),
     *in_each("beyond a small wallet", lambda f: spelt(f, BIG, BIG),
-             lambda _: (WINDOW + WINDOW // 16, 16 * MOST_OUTPUT, 0, 0, 0, 0), told=True, model=WINDOWED,
-             credit=TINY_CREDIT),
+             lambda _: (WINDOW + WINDOW // 16, 16 * MOST_OUTPUT, 0, 0, 0, 0), told=True,
+             model=WINDOWED, credit=TINY_CREDIT),
     *in_each("a word", lambda f: spelt(f, 7, "NaN"), told=True),
 ]  # fmt: skip
 BY_NAME = {case.name: case for case in USAGE_CASES}
