@@ -37,6 +37,7 @@ from adapters.json.jsonio import Spans, loads_or_none
 from adapters.json.structure import Steps, at_once, has_more_values
 from adapters.large_answers import LARGE_BYTES, read_large
 from adapters.restore import Restorer
+from adapters.summary import SummaryRestorer, with_instruction
 from store.values.usage import NOT_REPORTED, Usage
 
 MAX_ANSWER_VALUES = 2_000_000  # of one that is decoded, which cannot be interrupted
@@ -87,11 +88,17 @@ class Translator:
     ) -> "Steps[Translation]":
         """Begin the translation of one attempt, in steps; without any opaque reasoning when the
         upstream refused its own. Raises Fault UNSUPPORTED, INVALID_FIELD."""
+        if request.compacts and not context.compaction:
+            context = replace(context, compaction="item")
+        if context.compaction:
+            request = with_instruction(request)
         fit = without_opaque(request) if without_reasoning else restore_opaque(request, origin)
         encoded = yield from self.to_upstream.encode_request(fit, target, count)
         dropped = self._left_out(request, encoded, target.traits) if request.asks else ()
-        if request.function_call:
-            context = replace(context, function_call=True)
+        if request.function_call or request.tool_search:
+            context = replace(
+                context, function_call=request.function_call, tool_search=request.tool_search
+            )
         return Translation(self, encoded, context, origin, dropped, sealed=has_opaque(fit))
 
     def _left_out(self, request: Request, encoded: Encoded, traits: Traits) -> tuple[str, ...]:
@@ -211,7 +218,8 @@ class Translation:
 
     def operation(self, operation: Operation, stream: bool) -> Operation:
         """Return the upstream's operation for the client's."""
-        return self.upstream.operations["stream" if stream else operation.job]
+        job = "generate" if operation.job == "compact" else operation.job
+        return self.upstream.operations["stream" if stream else job]
 
     def read_answer(
         self, body: bytes, public: str, upstream_model: str, operation: Operation
@@ -247,7 +255,7 @@ class Translation:
         return self.upstream.read_answer(body, upstream_model, upstream_model, theirs)
 
     def _translated(self, answer: UpstreamAnswer, body: bytes) -> Steps[UpstreamAnswer]:
-        restorer = Restorer(self._encoded, self._origin)
+        restorer = self._restorer()
         choices: list[Choice] = []
         for choice in (yield from self._translator.to_upstream.decode_answer(body)):
             choices.append((yield from restorer.choice(choice)))
@@ -258,6 +266,11 @@ class Translation:
             context = replace(context, served=answer.served)
         encoded = yield from encode(tuple(choices), usage, context)
         return replace(answer, body=encoded)
+
+    def _restorer(self) -> Restorer | SummaryRestorer:
+        if self._context.compaction:
+            return SummaryRestorer(self._origin)
+        return Restorer(self._encoded, self._origin)
 
     def open_bridge(
         self,
@@ -273,7 +286,7 @@ class Translation:
         return TranslatedBridge(
             tap,
             self._translator.to_upstream.open_decoder(),
-            Restorer(self._encoded, self._origin),
+            self._restorer(),
             self._translator.from_client.open_encoder(self._context),
             max_bytes,
         )
@@ -295,7 +308,7 @@ class TranslatedBridge(TapBridge):
         self,
         tap: Tap,
         decoder: StreamDecoder,
-        restorer: Restorer,
+        restorer: Restorer | SummaryRestorer,
         encoder: StreamEncoder,
         max_event_bytes: int,
     ) -> None:

@@ -199,7 +199,7 @@ def _channels(world: _World, head: RequestHead, model: str) -> list[ChannelState
     snapshot, group, family = head.snapshot, head.key.group, head.family.name
     planner, now_s = world.planner, world.now_s
     channels = snapshot.candidates(group, model, family)
-    capable = [channel for channel in channels if _is_capable(head, channel)]
+    capable = _capable(head, channels)
     request = RoutingRequest(capable, family, model)
     last = planner.last_resort(request, now_s)
     candidates = planner.plan(request, now_s, len(capable)) if last is None else last.candidates
@@ -218,11 +218,13 @@ def _channels(world: _World, head: RequestHead, model: str) -> list[ChannelState
 _PLAIN_REQUEST = Peek("", False, None, 1, include_usage=True)
 
 
-def _is_capable(head: RequestHead, channel: Channel) -> bool:
-    """Return whether a candidate for answers serves the endpoint."""
+def _capable(head: RequestHead, channels: Sequence[Channel]) -> list[Channel]:
+    """Return those candidates for answers that serve the endpoint."""
+    family = head.family.name
     if head.operation.job == "count":
-        return admit.counts(head.family.name, channel)
-    return head.operation.job != "compact" or channel.family == head.family.name
+        return [channel for channel in channels if admit.counts(family, channel)]
+    native = [channel for channel in channels if channel.family == family]
+    return native if native and head.operation.job == "compact" else list(channels)
 
 
 def _check_money(db: peewee.Database, head: RequestHead, offer: Offer) -> None:

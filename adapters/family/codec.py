@@ -99,6 +99,10 @@ class AnswerContext(Struct, frozen=True):
     include_usage: bool
     framing: Literal["sse", "json_array"] = "sse"
     function_call: bool = False  # see ``Request``
+    tool_search: bool = False  # see ``Request``
+    # responses: the answer is a summary that stands for the conversation, as an item of a response,
+    # or as the object of the endpoint for it
+    compaction: Literal["", "item", "object"] = ""
     served: Served = NOT_REPORTED  # as the upstream reports it; of a stream known at its end
 
     @property

@@ -12,9 +12,12 @@ import hmac
 import re
 from functools import lru_cache
 
+from msgspec.structs import replace
+
 from adapters.json.jsonio import Struct
 
 PREFIX = "gw1."  # of all wrapped state; the maker's family and a point follow
+_SUMMARY = "summary"  # in place of a family: text that stands for a conversation
 _SHAPE = re.compile(r"gw1\.([a-z_]+)\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]*)\.([A-Za-z0-9_-]{16})")
 _MAC_BYTES = 12
 
@@ -52,7 +55,19 @@ def unwrap(text: str, origin: Origin) -> str | None:
         hmac.compare_digest(_mac(head, origin.user, secret), match[4]) for secret in secrets
     ):
         return None
-    return base64.urlsafe_b64decode(match[3] + "=" * (-len(match[3]) % 4)).decode()
+    return _decoded(match[3])
+
+
+def wrap_summary(text: str, origin: Origin) -> str:
+    """Return the summary of a conversation, wrapped; any channel may read it again."""
+    return wrap(text, replace(origin, family=_SUMMARY, mark="-"))
+
+
+def summary_of(text: object) -> str | None:
+    """Return the summary that was wrapped; None for anything else. The signature is not checked: it
+    is text of the client's own conversation, as any other that it sends."""
+    match = _SHAPE.fullmatch(text) if isinstance(text, str) else None
+    return _decoded(match[3]) if match is not None and match[1] == _SUMMARY else None
 
 
 def is_wrapped(text: str) -> bool:
@@ -68,6 +83,11 @@ def mark_of(channel_id: str, fingerprint: str) -> str:
 
 def _mac(head: str, user: str, secret: bytes) -> str:
     return _text(hmac.digest(secret, f"{user}\n{head}".encode(), hashlib.sha256)[:_MAC_BYTES])
+
+
+def _decoded(text: str) -> str:
+    # One that nobody has signed may hold anything.
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode(errors="replace")
 
 
 def _text(data: bytes) -> str:

@@ -132,4 +132,7 @@ class Request(Struct, frozen=True):
     include_usage: bool = True  # whether a stream shows usage
     # chat completions: wants its one call as clients did before there were tools
     function_call: bool = False
+    # responses: the client runs a search for tools, which is a function elsewhere
+    tool_search: bool = False
+    compacts: bool = False  # responses: wants a summary that stands for the conversation
     asks: tuple[Ask, ...] = ()

@@ -18,7 +18,7 @@ from adapters.faults import Condition, Fault, wrong_type
 from adapters.json.jsonio import Spans, dumps
 from adapters.json.structure import Steps
 from adapters.openai import envelope, error_of
-from adapters.responses.reasoning_state import THOUGHT_ID
+from adapters.responses.reasoning_state import COMPACTION_TRIGGER, THOUGHT_ID
 
 _RESPONSE = "/v1/responses/{id}"
 
@@ -138,8 +138,9 @@ def _read_conversation(value: object, refs: StoredRefs) -> None:
 def _read_item(value: object, start: str, refs: StoredRefs) -> None:
     for path, item in objects(value, start):
         # The vendor fills in the content of an item with nothing but its id.
+        kind = item.get("type")
         bare = not any(item[name] for name in item.keys() - _PLAIN_FIELDS)
-        reference = bare or item.get("type") == "item_reference"
+        reference = kind == "item_reference" or (bare and kind != COMPACTION_TRIGGER)
         if reference and not str(item.get("id")).startswith(THOUGHT_ID):
             refs.add("answer", f"{path}.id", item.get("id"))
         for name in ("content", "output"):

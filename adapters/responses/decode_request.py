@@ -13,7 +13,7 @@ from adapters.ir.parts import Text, Turn
 from adapters.ir.request import Ask, Effort, Feature, Output, Request, Thinking, Tool, ToolChoice
 from adapters.json.jsonio import Spans, elements, loads
 from adapters.json.structure import Steps
-from adapters.responses.decode_turns import TurnBuilder
+from adapters.responses.decode_turns import TOOL_SEARCH, TurnBuilder
 
 _OF_OWN_NAME: tuple[Feature, ...] = (  # fields that ask for the feature of their name
     *("context_management", "include", "metadata", "moderation", "reasoning", "temperature"),
@@ -76,7 +76,18 @@ def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Requ
     turns = conversation.turns()
     asks = conversation.asks
     tools = decode_tools(_large(spans, "tools"), asks)
+    if conversation.added_tools:
+        tools = _with_added(tools, conversation)
     return _request(spans, stream, conversation, turns, tools)
+
+
+def _with_added(tools: tuple[Tool, ...], conversation: TurnBuilder) -> tuple[Tool, ...]:
+    """Return the tools with those that items add, which replace others of their names."""
+    merged = {(tool.kind == "hosted", tool.namespace, tool.name): tool for tool in tools}
+    for added, path in conversation.added_tools:
+        for tool in decode_tools(added, conversation.asks, path):
+            merged[tool.kind == "hosted", tool.namespace, tool.name] = tool
+    return tuple(merged.values())
 
 
 def _request(
@@ -107,6 +118,8 @@ def _request(
         metadata=_metadata(spans, asks),
         tier=_tier(spans, asks),
         cache_key=_name(spans, "prompt_cache_key", "cache_key", asks),
+        compacts=conversation.compacts,
+        tool_search=any(tool.kind == "function" and tool.raw is not None for tool in tools),
         # Last: the other arguments add to them.
         asks=_all_asks(spans, asks),
     )
@@ -247,16 +260,16 @@ _MODES = {"auto": "auto", "required": "any", "none": "none"}
 _BY_NAME = frozenset({"function", "custom"})
 
 
-def decode_tools(tools: object, asks: list[Ask]) -> tuple[Tool, ...]:
-    """Decode the tools, those of a namespace one by one, and add their asks to ``asks``. Raises
-    Fault INVALID_FIELD, FIELD_MISSING with the tool's path."""
+def decode_tools(tools: object, asks: list[Ask], field: str = "tools") -> tuple[Tool, ...]:
+    """Decode the tools of a field, those of a namespace one by one, and add their asks to ``asks``.
+    Raises Fault INVALID_FIELD, FIELD_MISSING with the tool's path."""
     if tools is None:
         return ()
     if not isinstance(tools, list):
-        raise wrong_type("tools", "expected an array")
+        raise wrong_type(field, "expected an array")
     decoded: list[Tool] = []
     for i, tool in enumerate(tools):
-        path = f"tools[{i}]"
+        path = f"{field}[{i}]"
         if isinstance(tool, dict) and tool.get("type") == "namespace":
             name = required(tool, "name", path, str)
             inner = tool.get("tools")
@@ -280,12 +293,20 @@ def _tool(tool: object, path: str, namespace: str, asks: list[Ask]) -> Tool:
         return _function(tool, path, namespace, asks)
     if kind == "custom":
         return _custom(tool, path, namespace, asks)
+    if kind == TOOL_SEARCH and tool.get("execution") == "client":
+        return _function({"name": TOOL_SEARCH, **tool}, path, "", asks, raw=tool)
     search = kind.startswith(_SEARCH)
     asks.append(Ask("hosted_search" if search else "hosted_tool", path))
     return Tool("hosted", kind, search=search, raw=tool, path=path)
 
 
-def _function(tool: dict[str, Any], path: str, namespace: str, asks: list[Ask]) -> Tool:
+def _function(
+    tool: dict[str, Any],
+    path: str,
+    namespace: str,
+    asks: list[Ask],
+    raw: dict[str, Any] | None = None,
+) -> Tool:
     schema = optional(tool, "parameters", path, dict)
     strict = optional(tool, "strict", path, bool)
     if strict:
@@ -297,6 +318,7 @@ def _function(tool: dict[str, Any], path: str, namespace: str, asks: list[Ask]) 
         schema,
         strict,
         namespace,
+        raw=raw,
         path=path,
     )
 

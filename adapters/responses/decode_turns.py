@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adapters.family.base64_data import split_data_url, standard_base64, text_of
+from adapters.family.opaque import summary_of
 from adapters.family.reading import optional, required, string
 from adapters.faults import wrong_type, wrong_value
 from adapters.ir.parts import (
@@ -24,7 +25,9 @@ from adapters.ir.parts import (
     Turn,
 )
 from adapters.ir.request import Ask
+from adapters.json.jsonio import compact
 from adapters.responses.decode_answer import read_citation
+from adapters.responses.reasoning_state import COMPACTION_TRIGGER, COMPACTIONS, SUMMARY_TITLE
 
 _ROLES: dict[str, Role] = {
     "user": "user",
@@ -34,18 +37,22 @@ _ROLES: dict[str, Role] = {
 }
 _CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
 _RESULTS = frozenset({"function_call_output", "custom_tool_call_output"})
-# Finished items of tools that the vendor runs or knows. All other items stand for state that the
-# vendor alone has (a compaction, new tools), without which the rest has another meaning.
+_SEARCHES = frozenset({"tool_search_call", "tool_search_output"})  # of tools, by the client
+# Items that stand for state that the vendor alone has, without which the rest has another meaning.
+_STORED = frozenset({*COMPACTIONS, "item_reference"})
+_BARE = frozenset({"type", "id", "status"})  # all else of an item is filled in by the vendor
+# Finished items of tools that the vendor runs or knows.
 _HOSTED = frozenset(
     {
         *("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call"),
         *("computer_call", "computer_call_output", "local_shell_call", "local_shell_call_output"),
         *("shell_call", "shell_call_output", "apply_patch_call", "apply_patch_call_output"),
         *("mcp_list_tools", "mcp_call", "mcp_approval_request", "mcp_approval_response"),
-        *("tool_search_call", "tool_search_output"),
+        *_SEARCHES,
     }
 )
 _REASONING_IDS = "rs_"
+TOOL_SEARCH = "tool_search"  # the client's search among its own tools: a function elsewhere
 
 
 @dataclass(slots=True)
@@ -73,6 +80,8 @@ class TurnBuilder:
     def __init__(self) -> None:
         self.asks: list[Ask] = []
         self.system: list[Part] = []  # texts before the first turn
+        self.compacts = False  # a summary is requested
+        self.added_tools: list[tuple[object, str]] = []  # by items, each with its path
         self._drafts: list[_Draft] = []
         self._caller: dict[str, _Draft] = {}  # by the id of a call
 
@@ -95,10 +104,22 @@ class TurnBuilder:
             # Reasoning helps the model, but the turns mean the same without it; the AI SDK always
             # refers to it so, unless it is configured not to store.
             self.asks.append(Ask("other", path))
+        elif kind in _SEARCHES and item.get("execution") == "client" and item.get("call_id"):
+            self._add_search(item, kind, path)
         elif kind in _HOSTED:
             self._add_hosted(item, kind, path)
-        else:
+        elif kind in COMPACTIONS and (summary := summary_of(item.get("encrypted_content"))):
+            self._last("user").parts.append(Text(SUMMARY_TITLE + summary))
+        elif kind == COMPACTION_TRIGGER:
+            self.compacts = True
+        elif kind in _STORED or item.keys() <= _BARE:
             self.asks.append(Ask("stored_state", path))
+        elif kind == "additional_tools":
+            self.added_tools.append((item.get("tools"), f"{path}.tools"))
+        elif kind == "agent_message":
+            self._add_agent_message(item, path)
+        else:
+            self.asks.append(Ask("other", path))
 
     def turns(self) -> tuple[Turn, ...]:
         """Return all turns, in their order."""
@@ -131,17 +152,19 @@ class TurnBuilder:
             self.system.extend(parts)
 
     def _add_call(self, item: dict[str, Any], kind: str, path: str) -> None:
-        call_id = required(item, "call_id", path, str)
-        draft = self._last("assistant")
-        draft.calls.setdefault(call_id, len(draft.calls))
-        self._caller[call_id] = draft
         call = ToolCall(
-            call_id,
+            required(item, "call_id", path, str),
             required(item, "name", path, str),
             required(item, _CALLS[kind], path, str),
             custom=kind == "custom_tool_call",
             namespace=string(item, "namespace", path),
         )
+        self._call(call)
+
+    def _call(self, call: ToolCall) -> None:
+        draft = self._last("assistant")
+        draft.calls.setdefault(call.id, len(draft.calls))
+        self._caller[call.id] = draft
         draft.parts.append(call)
 
     def _add_result(self, item: dict[str, Any], kind: str, path: str) -> None:
@@ -151,6 +174,34 @@ class TurnBuilder:
             call_id, as_result_parts(output), custom=kind == "custom_tool_call_output"
         )
         self._behind(self._caller.get(call_id)).results.append(result)
+
+    def _add_search(self, item: dict[str, Any], kind: str, path: str) -> None:
+        """Add a search for tools that the client has made, and the tools that it came to."""
+        call_id = required(item, "call_id", path, str)
+        if kind == "tool_search_call":
+            sent = item.get("arguments")
+            arguments = sent if isinstance(sent, str) else compact(sent or {})
+            self._call(ToolCall(call_id, TOOL_SEARCH, arguments))
+            return
+        tools = item.get("tools")
+        self.added_tools.append((tools, f"{path}.tools"))
+        text = compact({"tools": _names_of(tools)})
+        self._behind(self._caller.get(call_id)).results.append(ToolResult(call_id, (Text(text),)))
+
+    def _add_agent_message(self, item: dict[str, Any], path: str) -> None:
+        """Add what one agent of Codex wrote to another: text, or what its vendor encrypted."""
+        content = item.get("content")
+        texts = (
+            [part.get("text") for part in content if isinstance(part, dict)]
+            if (isinstance(content, list))
+            else [content]
+        )
+        readable = [text for text in texts if isinstance(text, str) and text]
+        if len(readable) < len(texts):
+            self.asks.append(Ask("other", f"{path}.content"))
+        if readable:
+            title = f"Message from {item.get('author')} to {item.get('recipient')}:"
+            self._last("user").parts.append(Text("\n".join((title, *readable))))
 
     def _add_hosted(self, item: dict[str, Any], kind: str, path: str) -> None:
         """Add an item of a tool that the vendor runs, which is of no use to another vendor."""
@@ -175,6 +226,18 @@ class TurnBuilder:
         if caller.answers is None:
             caller.answers, caller.late = _Draft("user"), True
         return caller.answers
+
+
+def _names_of(tools: object) -> list[str]:
+    """Return the names of tools as they are sent, those of a namespace with its name."""
+    names: list[str] = []
+    for tool in tools if isinstance(tools, list) else ():
+        inner = tool.get("tools") if isinstance(tool, dict) else None
+        if isinstance(inner, list):
+            names += [f"{tool.get('name')}__{name}" for name in _names_of(inner)]
+        elif isinstance(tool, dict):
+            names.append(str(tool.get("name")))
+    return names
 
 
 def _reasoning(item: dict[str, Any], path: str) -> Reasoning:

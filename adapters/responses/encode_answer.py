@@ -8,10 +8,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from adapters.family.codec import AnswerContext
-from adapters.ir.answer import Choice, Finish, Logprob
+from adapters.ir.answer import Choice, Finish, Logprob, Opened
 from adapters.ir.parts import Citation, Part, Reasoning, Refusal, Text, ToolCall
-from adapters.json.jsonio import dumps
+from adapters.json.jsonio import dumps, loads_or_none
 from adapters.json.structure import VALUES_AT_ONCE, Steps
+from adapters.responses.decode_turns import TOOL_SEARCH
 from adapters.responses.reasoning_state import THOUGHT_ID
 from store.values.usage import Usage
 
@@ -25,6 +26,15 @@ def encode_answer(
     closing = finish_fields(choice.finish, bool(output))
     if output and output[-1]["type"] == "message" and closing["status"] == "incomplete":
         output[-1]["status"] = "incomplete"  # the answer was cut in it
+    if context.compaction == "object":
+        compacted = {
+            "id": f"resp_{context.id}",
+            "object": "response.compaction",
+            "created_at": context.created_s,
+            "output": output,
+            "usage": encode_usage(usage),
+        }
+        return dumps(compacted)
     response = {
         **blank_response(context),
         **closing,
@@ -50,7 +60,7 @@ def _output(choice: Choice, context: AnswerContext) -> Steps[list[dict[str, Any]
             yield False
         if not isinstance(part, Text | Refusal):
             message = None
-            item = _item(part, f"{context.id}_{len(output)}")
+            item = _item(part, f"{context.id}_{len(output)}", context)
             if item is not None:
                 output.append(item)
         elif part.text:
@@ -75,12 +85,17 @@ def _message(name: str, content: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _item(part: Part, name: str) -> dict[str, Any] | None:
+def _item(part: Part, name: str, context: AnswerContext) -> dict[str, Any] | None:
     """Encode the item of a reasoning or a call; None for parts that answers do not have."""
     if isinstance(part, Reasoning):
+        if context.compaction:
+            return {"id": f"cmp_{name}", "type": "compaction", "encrypted_content": part.opaque}
         return _reasoning(part, name)
     if not isinstance(part, ToolCall):
         return None
+    if is_tool_search(part, context):
+        arguments = search_arguments(part.arguments)
+        return {"id": f"tsc_{name}", **search_call(part.id, "completed", arguments)}
     kind, prefix, field = (
         ("custom_tool_call", "ctc", "input")
         if part.custom
@@ -95,6 +110,28 @@ def _item(part: Part, name: str) -> dict[str, Any] | None:
         field: part.arguments if part.custom else part.arguments or "{}",
     }
     return {**item, "namespace": part.namespace} if part.namespace else item
+
+
+def is_tool_search(call: ToolCall | Opened, context: AnswerContext) -> bool:
+    """Return true for a call of the client's own search for tools."""
+    return context.tool_search and call.name == TOOL_SEARCH and not call.namespace
+
+
+def search_arguments(text: str) -> dict[str, Any]:
+    """Return the arguments of a search for tools: an object in this family."""
+    arguments = loads_or_none(text.encode(errors="replace")) if text else None
+    return arguments if isinstance(arguments, dict) else {}
+
+
+def search_call(call_id: str, status: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the item of a search for tools by the client, without its id."""
+    return {
+        "type": "tool_search_call",
+        "status": status,
+        "call_id": call_id,
+        "execution": "client",
+        "arguments": arguments,
+    }
 
 
 def _reasoning(part: Reasoning, name: str) -> dict[str, Any] | None:

@@ -24,7 +24,7 @@ from adapters.ir.answer import (
     SlotKind,
 )
 from adapters.ir.parts import Citation
-from adapters.json.jsonio import dumps, dumps_text
+from adapters.json.jsonio import dumps, dumps_text, loads
 from adapters.responses.client import encode_stream_fault
 from adapters.responses.encode_answer import (
     blank_response,
@@ -32,7 +32,10 @@ from adapters.responses.encode_answer import (
     encode_logprobs,
     encode_usage,
     finish_fields,
+    is_tool_search,
     refusal_text,
+    search_arguments,
+    search_call,
 )
 from adapters.responses.reasoning_state import THOUGHT_ID
 from store.values.usage import Usage
@@ -232,6 +235,20 @@ class ReasoningItem(OutputItem):
         return events + self._finished(fields)
 
 
+class CompactionItem(ReasoningItem):
+    """The summary of a conversation, in place of it from here on: sealed text without pieces."""
+
+    __slots__ = ()
+
+    prefix = b"cmp_"
+
+    def open(self) -> bytes:
+        return self._added(b'"type":"compaction","encrypted_content":""')
+
+    def close(self) -> bytes:
+        return self._finished(b'"type":"compaction","encrypted_content":%b' % dumps(self.opaque))
+
+
 class CallItem(OutputItem):
     """A call of a function, or of a free-text tool."""
 
@@ -279,6 +296,30 @@ class CustomCallItem(CallItem):
     prefix = b"ctc_"
 
 
+class SearchCallItem(OutputItem):
+    """A call of the client's own search for tools: its arguments are an object, sent at once."""
+
+    __slots__ = ("_call_id",)
+
+    prefix = b"tsc_"
+
+    def __init__(self, writer: EventWriter, index: int, name: str, opened: Opened) -> None:
+        super().__init__(writer, index, name)
+        self._call_id = opened.id
+
+    def open(self) -> bytes:
+        return self._added(dumps(search_call(self._call_id, "in_progress", {}))[1:-1])
+
+    def add(self, text: bytes) -> bytes:
+        """See ``OutputItem``: the family has no event for pieces of it."""
+        self.text += text
+        return b""
+
+    def close(self) -> bytes:
+        arguments = search_arguments(loads(b'"%b"' % bytes(self.text)))
+        return self._finished(dumps(search_call(self._call_id, "completed", arguments))[1:-1])
+
+
 _END_OF_STREAM = -1  # the slot of a refusal that is added at the end
 
 
@@ -290,7 +331,7 @@ class ResponsesEncoder(StreamEncoder):
         self._writer = EventWriter()
         self._items: list[OutputItem] = []
         self._current: MessageItem | ReasoningItem | None = None  # the item that gets text
-        self._calls: dict[int, CallItem] = {}  # that are open, by slot
+        self._calls: dict[int, CallItem | SearchCallItem] = {}  # that are open, by slot
         self._kinds: dict[int, SlotKind] = {}  # of open slots
         self._spoken: OutputItem | None = None  # of the last event, if that was text
         self._refused = False
@@ -360,7 +401,9 @@ class ResponsesEncoder(StreamEncoder):
         if event.kind != "call":
             return b""  # it begins with its first text, if it gets any
         events = self._close_current()
-        kind = CustomCallItem if event.custom else CallItem
+        kind: type[CallItem | SearchCallItem] = CustomCallItem if event.custom else CallItem
+        if is_tool_search(event, self.context):
+            kind = SearchCallItem
         call = kind(self._writer, len(self._items), self.context.id, event)
         self._calls[event.slot] = call
         self._items.append(call)
@@ -413,7 +456,8 @@ class ResponsesEncoder(StreamEncoder):
         if isinstance(current, ReasoningItem) and current.slot == slot:
             return current, b""
         events = self._close_current()
-        thought = ReasoningItem(self._writer, len(self._items), self.context.id)
+        kind = CompactionItem if self.context.compaction else ReasoningItem
+        thought = kind(self._writer, len(self._items), self.context.id)
         thought.slot = slot
         return thought, events + self._begin(thought)
 

@@ -1,16 +1,19 @@
-"""Encrypted reasoning of the responses family: one text for each item of it, and its removal from a
-client's body before a vendor of this family gets it.
+"""Encrypted reasoning of the responses family: one text for each item of it, and what becomes of
+the gateway's own opaque state in a client's body before a vendor of this family gets it.
 """
 
 from collections.abc import Callable
 from typing import Any
 
-from adapters.family.opaque import PREFIX, is_wrapped
+from adapters.family.opaque import PREFIX, is_wrapped, summary_of
 from adapters.json.jsonio import Span, Spans, dumps, elements, loads_or_none, replace
 
 # The beginning of the ids of reasoning in translated answers: no vendor of this family knows them,
 # and those without anything encrypted must be found in a client's history, too.
 THOUGHT_ID = f"rs_{PREFIX}"
+COMPACTIONS = frozenset({"compaction", "compaction_summary", "context_compaction"})
+COMPACTION_TRIGGER = "compaction_trigger"
+SUMMARY_TITLE = "Summary of the conversation before:\n\n"
 
 
 def seal(item: dict[str, Any]) -> str:
@@ -34,9 +37,10 @@ def unseal(opaque: str, text: str) -> dict[str, Any] | None:
 
 
 def without_foreign(spans: Spans, upstream_model: str) -> bytes:
-    """Return the body without reasoning items of other families, with the upstream's name of the
-    model (see ``family.codec.ClientCodec``); every other byte stays."""
-    edits = _without(spans, _is_foreign)
+    """Return the body without reasoning items of other families, the gateway's summaries as texts,
+    with the upstream's name of the model (see ``family.codec.ClientCodec``); every other byte
+    stays."""
+    edits = _changed(spans, _of_this_family)
     model = spans.get("model")
     if model is not None and loads_or_none(spans.raw("model") or b"") != upstream_model:
         edits[model] = dumps(upstream_model)
@@ -45,18 +49,18 @@ def without_foreign(spans: Spans, upstream_model: str) -> bytes:
 
 def without_reasoning(spans: Spans, upstream_model: str) -> bytes:
     """Return the body without any reasoning items; the same when there are none."""
-    edits = _without(spans, _is_thought)
+    edits = _changed(spans, lambda item: None if _is_thought(item) else item)
     return replace(spans.body, edits) if edits else spans.body
 
 
-def _without(spans: Spans, is_removed: Callable[[bytes], bool]) -> dict[Span, bytes]:
-    """Return the edits that remove items from the input."""
+def _changed(spans: Spans, change: Callable[[bytes], bytes | None]) -> dict[Span, bytes]:
+    """Return the edits that change items of the input; None: without the item."""
     place = spans.get("input")
     if place is None or not spans.body.startswith(b"[", place.start):
         return {}
     items = [bytes(item) for item in elements(spans.raw("input") or b"") or ()]
-    remaining = [item for item in items if not is_removed(item)]
-    return {place: b"[%b]" % b",".join(remaining)} if len(remaining) < len(items) else {}
+    remaining = [edited for item in items if (edited := change(item)) is not None]
+    return {place: b"[%b]" % b",".join(remaining)} if remaining != items else {}
 
 
 def _is_thought(item: bytes) -> bool:
@@ -64,14 +68,17 @@ def _is_thought(item: bytes) -> bool:
     return isinstance(decoded, dict) and decoded.get("type") == "reasoning"
 
 
-def _is_foreign(item: bytes) -> bool:
-    """Return true when an item is the reasoning of a translated answer, or refers to one."""
-    if b"gw1" not in item:
-        return False
-    decoded = loads_or_none(item)
-    if not isinstance(decoded, dict) or decoded.get("type") not in ("reasoning", "item_reference"):
-        return False
-    name, sealed = decoded.get("id"), decoded.get("encrypted_content")
+def _of_this_family(item: bytes) -> bytes | None:
+    """Return an item as a vendor of this family takes it: a summary of the gateway as a message;
+    None for the reasoning of a translated answer, and for a reference to one."""
+    decoded = loads_or_none(item) if b"gw1" in item else None
+    if not isinstance(decoded, dict):
+        return item
+    kind, name, sealed = (decoded.get(field) for field in ("type", "id", "encrypted_content"))
+    if kind in COMPACTIONS and (summary := summary_of(sealed)) is not None:
+        return dumps({"type": "message", "role": "user", "content": SUMMARY_TITLE + summary})
+    if kind not in ("reasoning", "item_reference"):
+        return item
     if isinstance(name, str) and name.startswith(THOUGHT_ID):
-        return True
-    return isinstance(sealed, str) and is_wrapped(sealed)
+        return None
+    return None if isinstance(sealed, str) and is_wrapped(sealed) else item

@@ -229,11 +229,9 @@ def channels_for(
     job, family = head.operation.job, head.family.name
     if not channels or job not in ("count", "compact"):
         return channels, False
-    if job == "compact":  # which no other family has
+    if job == "compact":  # by the vendor where it can, else the model itself writes a summary
         native = tuple(channel for channel in channels if channel.family == family)
-        if not native:
-            raise Fault(Condition.UNKNOWN_PATH, "No channel of this model has this endpoint.")
-        return native, False
+        return native or channels, False
     counting = tuple(channel for channel in channels if counts(family, channel))
     if counting:
         return counting, False

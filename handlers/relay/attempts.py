@@ -508,6 +508,7 @@ def _answer_context(call: Call) -> AnswerContext:
         input_tokens=admitted.input_estimate_tokens,
         include_usage=admitted.peek.include_usage,
         framing=head.operation.framing,
+        compaction="object" if head.operation.job == "compact" else "",
     )
 
 

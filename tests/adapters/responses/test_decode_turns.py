@@ -133,9 +133,17 @@ def test_a_result_of_no_call_is_kept_for_the_upstream_to_say():
     assert decoded([USER, output("x")]).turns == (user(ToolResult("x", (A,)), TIDE),)
 
 
-@pytest.mark.parametrize("kind", ["item_reference", "compaction", "additional_tools", "new"])
-def test_items_that_stand_for_what_the_vendor_has(kind):
-    assert features(decoded([USER, {"type": kind, "id": "x"}])) == {"stored_state": "input[1]"}
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"type": "item_reference"},
+        {"type": "compaction", "encrypted_content": "of the vendor"},
+        {"type": "additional_tools", "status": "completed"},
+        {"type": "new"},
+    ],
+)
+def test_items_that_stand_for_what_the_vendor_has(item):
+    assert features(decoded([USER, {**item, "id": "x"}])) == {"stored_state": "input[1]"}
 
 
 @pytest.mark.parametrize(

@@ -146,11 +146,17 @@ async def test_a_translated_answer_is_never_stored(relay, serve, stream):
     assert "store" not in json.loads(upstream.requests[0][1])
 
 
-async def test_what_only_the_own_family_has_is_not_asked_of_others(relay, serve):
+async def test_a_compaction_is_the_models_own_where_no_vendor_makes_one(relay, serve):
     upstream = await serve(chat)
     body = {"model": "m", "input": "Hi"}
-    _, record = await relayed(relay, RESPONSES, body, channel(upstream, CHAT), job="compact")
-    assert record.error_code == "unknown_path" and upstream.requests == []
+    sent, record = await relayed(relay, RESPONSES, body, channel(upstream, CHAT), job="compact")
+    status, compacted = answer_of(sent)
+    assert (status, compacted["object"]) == (200, "response.compaction")
+    assert [item["type"] for item in compacted["output"]] == ["compaction"]
+    assert (record.outcome, record.usage.output_tokens) == ("ok", 2)
+    channels = channel(upstream, CHAT), channel(upstream, RESPONSES, "own")
+    _, record = await relayed(relay, RESPONSES, body, *channels, job="compact")
+    assert record.attempts[0].channel == "own"
 
 
 _MODEL_TURNS = {
