@@ -70,8 +70,12 @@ class InputItems:
                 self._add_part(part, role)
 
     def end(self) -> None:
-        """Add results to calls without any, which upstreams refuse."""
+        """Add results to calls without any, which upstreams refuse, and make what the assistant has
+        written plain text: strict servers (vLLM) take its parts with the vendor's ids only."""
         self._answer_open_calls()
+        for item in self.items:
+            if item.get("role") == "assistant" and not _has_refusal(item["content"]):
+                item["content"] = "".join(part["text"] for part in item["content"])
 
     def _add_part(self, part: Part, role: str) -> None:
         if isinstance(part, ToolCall):
@@ -146,9 +150,13 @@ class InputItems:
             return _media(part, self._traits)
         if not part.text:
             return None
-        if isinstance(part, Refusal) and role == "assistant":
+        if isinstance(part, Refusal) and role == "assistant" and self._traits.openai_extras:
             return {"type": "refusal", "refusal": part.text}
         return {"type": "output_text" if role == "assistant" else "input_text", "text": part.text}
+
+
+def _has_refusal(content: list[Json]) -> bool:
+    return any(part["type"] == "refusal" for part in content)
 
 
 def _output(result: ToolResult, traits: Traits) -> str | list[Json]:

@@ -60,6 +60,23 @@ def test_a_conversation_with_calls():
     ]
 
 
+@pytest.mark.parametrize(
+    ("parts", "traits", "content"),
+    [
+        ((Text("a"), Text("b")), {}, "ab"),
+        ((Text("a"), Refusal("b")), {"openai_extras": False}, "ab"),
+        (
+            (Text("a"), Refusal("b")),
+            {},
+            [{"type": "output_text", "text": "a"}, {"type": "refusal", "refusal": "b"}],
+        ),
+    ],
+)
+def test_what_the_assistant_wrote_is_plain_text_for_strict_servers(parts, traits, content):
+    (_, item) = items_of(ASK, assistant(*parts), **traits)
+    assert item == {"type": "message", "role": "assistant", "content": content}
+
+
 def call(call_id="a"):
     return assistant(ToolCall(call_id, "f", "{}"))
 
@@ -85,7 +102,7 @@ def output(value):
         (
             [assistant(Text("x")), user(ToolResult("a", (Text("y"),)), Text("So?"))],
             [
-                message("assistant", {"type": "output_text", "text": "x"}),
+                {"type": "message", "role": "assistant", "content": "x"},
                 message("user", said("y"), said("So?")),
             ],
         ),
