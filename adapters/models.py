@@ -209,7 +209,12 @@ TABLE: dict[tuple[str, str, str], Traits] = {
     },
     **{(vendor, "chat_completions", prefix): traits for (vendor, prefix), traits in _CHAT.items()},
     **{(vendor, "responses", prefix): traits for (vendor, prefix), traits in _RESPONSES.items()},
-    **{("", "generate_content", prefix): traits for prefix, traits in _GEMINI.items()},
+    **{
+        ("", "generate_content", prefix): replace(
+            traits, search_beside_functions=prefix >= "gemini-3"
+        )
+        for prefix, traits in _GEMINI.items()
+    },
     **_MESSAGES,
 }
 

@@ -54,6 +54,8 @@ class Traits(Struct, frozen=True):
     verbosity: bool = False  # takes a verbosity
     # searches the web by itself: chat completions by web_search_options, messages by a tool
     search: bool = False
+    # generate-content: searches the web beside functions; false: it refuses both together
+    search_beside_functions: bool = False
 
 
 # A budget of at most so many tokens is this level; a rule of the gateway.

@@ -37,6 +37,7 @@ _DOCUMENTS = _If(lambda traits: traits.documents, "refuse")
 _SEARCH = _If(lambda traits: traits.search, "note")
 # OpenAI searches the web by whatever model.
 _SEARCH_OR_OPENAI = _If(lambda traits: traits.search or traits.openai_extras, "note")
+_ALWAYS_SEARCHES = _If(lambda traits: traits.search, "refuse")
 _STRICT_TOOLS = _If(lambda traits: traits.strict_tools, "note")
 _OPENAI_EXTRAS = _If(lambda traits: traits.openai_extras, "note")
 _PREFILL = _If(lambda traits: traits.prefill, "note")
@@ -78,6 +79,8 @@ _ROWS: dict[Feature, tuple[_Cell, _Cell, _Cell, _Cell]] = {
     "allowed_tools": ("map", "map", "map", "map"),
     "hosted_search": (_SEARCH, _SEARCH_OR_OPENAI, _SEARCH, "map"),
     "hosted_tool": ("note", "note", "note", "note"),
+    # a model that always searches; Gemini, which decides itself
+    "forced_search": (_ALWAYS_SEARCHES, "refuse", "refuse", "note"),
     "forced_hosted_tool": ("refuse", "refuse", "refuse", "refuse"),
     "hosted_history": ("note", "note", "note", "note"),
     "strict_tool": ("map", "map", _STRICT_TOOLS, "note"),

@@ -111,6 +111,8 @@ class ChunkDecoder(StreamDecoder):
         content = raw.get("content")
         logprobs = _logprobs(raw.get("logprobsResult"))
         for part in dicts(content.get("parts") if isinstance(content, dict) else None):
+            if "toolCall" in part or "toolResponse" in part:
+                continue  # of the vendor's own tools: the text says what they came to
             signature = text_field(part, "thoughtSignature")
             text, call = part.get("text"), part.get("functionCall")
             if isinstance(call, dict):

@@ -324,7 +324,8 @@ def encode_tools(
     """Return the fields ``tools`` and ``toolConfig``, as far as there are some, and what was left
     out; in steps.
 
-    A search beside functions is refused by the vendor: the functions are the client's own and stay.
+    Of a search beside functions, where the model refuses it, the functions stay: they are the
+    client's own.
     """
     declared = [tool for tool in _allowed(request) if tool.kind != "hosted"]
     searches = any(tool.search for tool in request.tools if tool.kind == "hosted")
@@ -336,8 +337,13 @@ def encode_tools(
             yield False
         fields["tools"] = [{"functionDeclarations": functions}]
         calling = _calling(request.choice, names)
-        if calling:
-            fields["toolConfig"] = {"functionCallingConfig": calling}
+        config: _Wire = {"functionCallingConfig": calling} if calling else {}
+        if searches and traits.search_beside_functions:
+            fields["tools"].append({"googleSearch": {}})
+            config["includeServerSideToolInvocations"] = True
+            searches = False
+        if config:
+            fields["toolConfig"] = config
         return fields, ("hosted_search",) if searches else ()
     if searches:
         fields["tools"] = [{"googleSearch": {}}]

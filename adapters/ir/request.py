@@ -22,7 +22,7 @@ Feature = Literal[
     "text_document", "file_ref", "video",
     # tools
     "custom_tool", "tool_namespace", "allowed_tools", "hosted_search", "hosted_tool",
-    "forced_hosted_tool", "hosted_history", "strict_tool",
+    "forced_search", "forced_hosted_tool", "hosted_history", "strict_tool",
     # around the call
     "end_user", "metadata", "tier", "speed", "cache_mark", "cache_key", "cached_content",
     "safety_settings", "moderation", "truncation", "context_management", "include", "citations",

@@ -42,6 +42,8 @@ FIELDS: Mapping[str, Asking] = {
 
 # What changes how a tool is called; that its arguments may come piece by piece does not.
 _TOOL_OPTIONS = ("allowed_callers", "defer_loading", "input_examples")
+# Bounds of a search, which no other family has, or not in this form.
+_SEARCH_OPTIONS = ("max_uses", "allowed_domains", "blocked_domains", "user_location")
 
 
 def decode_tools(fields: dict[str, Any], asks: list[Ask]) -> tuple[Tool, ...]:
@@ -56,6 +58,9 @@ def _tool(fields: dict[str, Any], path: str, asks: list[Ask]) -> Tool:
     if kind not in ("", "custom"):
         search = kind.startswith("web_search")
         asks.append(Ask("hosted_search" if search else "hosted_tool", path))
+        if search:
+            options = [option for option in _SEARCH_OPTIONS if fields.get(option)]
+            asks.extend(Ask("other", f"{path}.{option}") for option in options)
         raw = {"kind": kind} | fields
         return Tool("hosted", name, search=search, cache=mark, raw=raw, path=path)
     asks.extend(Ask("other", f"{path}.{name}") for name in _TOOL_OPTIONS if fields.get(name))
@@ -98,7 +103,9 @@ def decode_choice(
     if not chosen:
         raise wrong_value("tool_choice.name", "expected the name of one of the tools")
     if chosen[0].kind == "hosted":
-        asks.append(Ask("forced_hosted_tool", "tool_choice"))
+        search = chosen[0].search
+        asks.append(Ask("forced_search" if search else "forced_hosted_tool", "tool_choice"))
+        return ToolChoice("auto"), parallel
     return ToolChoice("one", (name,)), parallel
 
 

@@ -256,6 +256,7 @@ def _all_asks(spans: Spans, asks: list[Ask]) -> tuple[Ask, ...]:
 
 
 _SEARCH = ("web_search", "web_search_preview")  # and dated ones
+_SEARCH_OPTIONS = ("filters", "user_location")  # that no other family has in this form
 _MODES = {"auto": "auto", "required": "any", "none": "none"}
 _BY_NAME = frozenset({"function", "custom"})
 
@@ -296,6 +297,9 @@ def _tool(tool: object, path: str, namespace: str, asks: list[Ask]) -> Tool:
     if kind == TOOL_SEARCH and tool.get("execution") == "client":
         return _function({"name": TOOL_SEARCH, **tool}, path, "", asks, raw=tool)
     search = kind.startswith(_SEARCH)
+    if search:
+        options = [option for option in _SEARCH_OPTIONS if tool.get(option)]
+        asks.extend(Ask("other", f"{path}.{option}") for option in options)
     asks.append(Ask("hosted_search" if search else "hosted_tool", path))
     return Tool("hosted", kind, search=search, raw=tool, path=path)
 
@@ -356,7 +360,8 @@ def decode_choice(choice: object, tools: tuple[Tool, ...], asks: list[Ask]) -> T
         return ToolChoice("one", (required(choice, "name", "tool_choice", str),))
     if kind == "allowed_tools":
         return _allowed(choice, asks)
-    asks.append(Ask("forced_hosted_tool", "tool_choice"))
+    forced: Feature = "forced_search" if kind.startswith(_SEARCH) else "forced_hosted_tool"
+    asks.append(Ask(forced, "tool_choice"))
     return None
 
 
@@ -364,7 +369,8 @@ def _mode(mode: str, tools: tuple[Tool, ...], asks: list[Ask]) -> ToolChoice:
     if mode not in _MODES:
         raise wrong_value("tool_choice", "expected none, auto, required or an object")
     if mode == "required" and tools and all(tool.kind == "hosted" for tool in tools):
-        asks.append(Ask("forced_hosted_tool", "tool_choice"))
+        search = any(tool.search for tool in tools)
+        asks.append(Ask("forced_search" if search else "forced_hosted_tool", "tool_choice"))
     return ToolChoice(_MODES[mode])  # type: ignore[arg-type]
 
 

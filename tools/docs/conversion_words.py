@@ -117,8 +117,9 @@ FEATURES: Mapping[Feature, Named] = {
     "hosted_tool": Named(
         "other tools that the vendor runs", "", "hosted tools", "server tools", "`codeExecution` …"
     ),
+    "forced_search": Named("a search must be made", "", "`tool_choice`", "`tool_choice`", ""),
     "forced_hosted_tool": Named(
-        "one of these must be called", "", "`tool_choice`", "`tool_choice`", ""
+        "another tool of the vendor must be called", "", "`tool_choice`", "`tool_choice`", ""
     ),
     "hosted_history": Named(
         "what the vendor's tools did before", "", "items", "blocks", "`executableCode` … parts"

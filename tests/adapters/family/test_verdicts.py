@@ -53,7 +53,15 @@ LOST: dict[str, dict[Verdict, set[Feature]]] = {
 MOST = Traits(audio=True, verbosity=True, search=True, strict_tools=True, openai_extras=True)
 # what a model can take where the family's models usually cannot
 GAINED: dict[str, set[Feature]] = {
-    "chat_completions": {"audio", "verbosity", "hosted_search", "tier", "speed", "cache_key"},
+    "chat_completions": {
+        "audio",
+        "verbosity",
+        "hosted_search",
+        "tier",
+        "speed",
+        "cache_key",
+        "forced_search",
+    },
     "responses": {"audio", "verbosity", "hosted_search", "tier", "cache_key"},
     "messages": {"strict_tool", "hosted_search"},
     "generate_content": {"audio"},

@@ -135,6 +135,7 @@ SEAL = Sealed(0, "call:AAAA")
 END = Finished("stop")
 RUN_BY_VENDOR = (
     {"executableCode": {"language": "PYTHON", "code": "1"}},
+    {"toolCall": {"toolType": "GOOGLE_SEARCH_WEB", "id": "a"}, "thoughtSignature": "AAAA"},
     {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}},
     {"inlineData": {"mimeType": "image/png", "data": "AAAA"}},
 )

@@ -294,9 +294,14 @@ def test_a_search_is_the_vendors_own_unless_there_are_functions():
     other = Tool("hosted", "code_interpreter")
     body, made = encoded(request(tools=(other, search)))
     assert (body["tools"], made.dropped) == ([{"googleSearch": {}}], ())
-    body, made = encoded(request(tools=(BOTH[0], search)))
-    assert body["tools"] == [{"functionDeclarations": [{"name": "a"}]}]
+    both = request(tools=(BOTH[0], search))
+    body, made = encoded(both, search_beside_functions=False)
+    functions = {"functionDeclarations": [{"name": "a"}]}
+    assert (body["tools"], "toolConfig" in body) == ([functions], False)
     assert made.dropped == ("hosted_search",)
+    body, made = encoded(both, search_beside_functions=True)
+    assert (body["tools"], made.dropped) == ([functions, {"googleSearch": {}}], ())
+    assert body["toolConfig"] == {"includeServerSideToolInvocations": True}
 
 
 # ---- media ---------------------------------------------------------------------------------------

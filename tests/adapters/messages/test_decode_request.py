@@ -169,9 +169,23 @@ def test_choice(given, choice, parallel):
     assert features(request) == ({"parallel_tools": path} if parallel is False else {})
 
 
-def test_a_search_that_must_run():
-    request = decoded(tools=[SEARCH], tool_choice={"type": "tool", "name": "web_search"})
-    assert features(request)["forced_hosted_tool"] == "tool_choice"
+def test_bounds_of_a_search_are_named():
+    search = {**SEARCH, "max_uses": 3, "allowed_domains": []}
+    request = decoded(tools=[search])
+    assert features(request) == {"hosted_search": "tools[0]", "other": "tools[0].max_uses"}
+
+
+@pytest.mark.parametrize(
+    ("tool", "feature"),
+    [
+        (SEARCH, "forced_search"),
+        ({"type": "web_fetch_20250910", "name": "web_fetch"}, "forced_hosted_tool"),
+    ],
+)
+def test_a_tool_of_the_vendor_that_must_run(tool, feature):
+    request = decoded(tools=[tool], tool_choice={"type": "tool", "name": tool["name"]})
+    assert features(request)[feature] == "tool_choice"
+    assert request.choice == ToolChoice("auto")
 
 
 @pytest.mark.parametrize(

@@ -179,7 +179,8 @@ def allowed(mode, *tools):
             ["allowed_tools"],
         ),
         (allowed("auto"), ToolChoice("auto"), ["allowed_tools"]),
-        ({"type": "web_search"}, None, ["forced_hosted_tool"]),
+        ({"type": "web_search"}, None, ["forced_search"]),
+        ({"type": "image_generation"}, None, ["forced_hosted_tool"]),
     ],
 )
 def test_choices(choice, read, asks):
@@ -191,6 +192,10 @@ def test_choices(choice, read, asks):
 def test_any_tool_of_the_vendors_own_is_forced():
     request = decoded(tools=[SHELL], tool_choice="required")
     assert features(request)["forced_hosted_tool"] == "tool_choice"
+    search = {**SEARCH, "filters": {"allowed_domains": ["example.com"]}}
+    assert features(decoded(tools=[search]))["other"] == "tools[0].filters"
+    request = decoded(tools=[SEARCH], tool_choice="required")
+    assert features(request)["forced_search"] == "tool_choice"
 
 
 @pytest.mark.parametrize(
