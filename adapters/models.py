@@ -1,7 +1,8 @@
 """The table of models: what an upstream's model can take, by vendor and the beginning of its name.
 
-A row is a fact of the vendor's documentation. The longest prefix of the vendor wins; a channel's
-``options`` override single traits. Imported by the registry, the relay and commands.
+A row is a fact of the vendor's documentation. The longest prefix of the vendor wins, whatever the
+case; a channel's ``options`` override single traits. Imported by the registry, the relay and
+commands.
 """
 
 import re
@@ -115,10 +116,10 @@ _CHAT: dict[tuple[str, str], Traits] = {
     ),
     ("openai-compatible", ""): _OPEN_SERVER,
     # Open models that continue after tools only with their earlier reasoning.
-    ("openai-compatible", "deepseek"): _ECHO,
-    ("openai-compatible", "DeepSeek"): _ECHO,
-    ("openai-compatible", "kimi-k2-thinking"): _ECHO,
-    ("openai-compatible", "Kimi-K2-Thinking"): _ECHO,
+    **{
+        ("openai-compatible", prefix): _ECHO
+        for prefix in ("deepseek", "kimi-k2-thinking", "kimi-k2.", "kimi-k3", "mimo")
+    },
 }
 
 # Vendors of responses besides OpenAI, none of which documents all of OpenAI's extras.
@@ -176,7 +177,12 @@ _CLAUDES: dict[str, Traits] = {
 _MESSAGES: dict[tuple[str, str, str], Traits] = {
     ("", "messages", ""): Traits(thinking="budget"),
     ("deepseek", "messages", ""): Traits(
-        images=False, documents=False, structured="tool", thinking="budget", auto_cache=False
+        images=False,
+        documents=False,
+        structured="tool",
+        thinking="budget",
+        auto_cache=False,
+        reasoning_echo=True,
     ),
     ("ollama", "messages", ""): Traits(
         documents=False, structured="none", thinking="budget", auto_cache=False
@@ -232,7 +238,7 @@ def traits_of(
 @lru_cache(maxsize=1024)
 def _of_table(vendor: str, family: str, model: str) -> Traits:
     """Return the row with the longest prefix; one of the vendor goes before one of any."""
-    name = model.rpartition("/")[2]
+    name = model.rpartition("/")[2].lower()
     rows = [
         (len(prefix), bool(of), traits)
         for (of, spoken, prefix), traits in TABLE.items()

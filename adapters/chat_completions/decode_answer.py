@@ -9,6 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from adapters.chat_completions.reasoning_details import (
+    Details,
+    add_details,
+    is_late,
+    read_details,
+    seal_details,
+)
 from adapters.family.codec import StreamDecoder, bounded
 from adapters.family.reply import loads_answer
 from adapters.faults import Condition, Fault
@@ -80,12 +87,17 @@ def read_text(value: object) -> str:
 
 
 def read_reasoning(message: dict[str, Any]) -> str:
-    """Return the reasoning text of a message or delta; some vendors send it under both names."""
+    """Return the reasoning text of a message or delta; some vendors send it under both names,
+    Mistral as parts of the content."""
     for name in ("reasoning_content", "reasoning"):
         text = message.get(name)
         if isinstance(text, str) and text:
             return text
-    return ""
+    content = message.get("content")
+    if not isinstance(content, list):
+        return ""
+    thoughts = (part.get("thinking") for part in content if isinstance(part, dict))
+    return "".join(map(read_text, thoughts))
 
 
 def read_arguments(value: object) -> str:
@@ -153,8 +165,10 @@ def _decode_choice(choice: dict[str, Any]) -> Steps[Choice]:
 
 
 def _parts(message: dict[str, Any]) -> Iterator[Part]:
-    if thought := read_reasoning(message):
-        yield Reasoning(thought)
+    thought, details = read_reasoning(message), read_details(message)
+    opaque = seal_details(details) if details else ""
+    if thought or opaque:
+        yield Reasoning(thought, opaque=opaque)
     if text := read_text(message.get("content")):
         yield Text(text, citations=read_citations(message))
     if refusal := read_text(message.get("refusal")):
@@ -248,6 +262,13 @@ class _StreamedChoice:
     calls: dict[int, _StreamedCall] = field(default_factory=dict)  # by the upstream's index
     last: int = -1  # index of the last call
     finished: bool = False
+    details: Details = field(default_factory=list)  # that were not sealed
+    late: bool = False  # details come behind the calls, whose events wait for them
+    waiting: list[Event] = field(default_factory=list)
+
+    def of_calls(self, events: list[Event]) -> list[Event]:
+        """Return the list for events of calls."""
+        return self.waiting if self.late else events
 
 
 class ChatDecoder(StreamDecoder):
@@ -256,6 +277,11 @@ class ChatDecoder(StreamDecoder):
     def __init__(self) -> None:
         super().__init__()
         self._choices: dict[int, _StreamedChoice] = {}
+        self._detailed = False  # thoughts have details
+
+    def may_skip(self, event: Delta) -> bool:
+        """Return false for thoughts with details, which are gathered."""
+        return not (self._detailed and self._slots.get(event.slot) == "reasoning")
 
     def read(self, name: str | None, data: dict[str, Any]) -> list[Event]:
         choices = data.get("choices")
@@ -275,11 +301,10 @@ class ChatDecoder(StreamDecoder):
 
     def end(self) -> list[Event]:
         """See ``StreamDecoder``; choices without a finish get one."""
-        events: list[Event] = [*super().end()]
+        events: list[Event] = []
         for choice in self._choices.values():
             if not choice.finished:
-                choice.finished = True
-                events.append(Finished("stop", choice.index))
+                self._finish(choice, "stop", events)
         return events
 
     def _plain(self, choices: object) -> Delta | None:
@@ -309,11 +334,17 @@ class ChatDecoder(StreamDecoder):
             self._read_delta(choice, delta, entry, events)
         reason = entry.get("finish_reason")
         if reason and isinstance(reason, str):
-            choice.finished = True
-            self._close_text(choice, events)
-            for call in choice.calls.values():
-                self._close_call(call, events)
-            events.append(Finished(read_finish(reason), choice.index))
+            self._finish(choice, read_finish(reason), events)
+
+    def _finish(self, choice: _StreamedChoice, finish: Finish, events: list[Event]) -> None:
+        choice.finished = True
+        self._close_text(choice, events)
+        self._seal_rest(choice, events)
+        events += choice.waiting
+        choice.waiting = []
+        for call in choice.calls.values():
+            self._close_call(call, events)
+        events.append(Finished(finish, choice.index))
 
     def _read_delta(
         self,
@@ -324,6 +355,10 @@ class ChatDecoder(StreamDecoder):
     ) -> None:
         if thought := read_reasoning(delta):
             self._add(choice, "reasoning", thought, events)
+        if details := read_details(delta):
+            self._detailed = True
+            add_details(choice.details, details)
+            choice.late = choice.late or (not choice.calls and is_late(details))
         if text := read_text(delta.get("content")):
             self._add(choice, "text", text, events)
             if entry.get("logprobs") is not None:
@@ -343,7 +378,7 @@ class ChatDecoder(StreamDecoder):
     def _add(self, choice: _StreamedChoice, kind: SlotKind, text: str, events: list[Event]) -> None:
         if choice.kind != kind:
             self._close_text(choice, events)
-            self._close_whole_calls(choice, events)
+            self._close_whole_calls(choice, choice.of_calls(events))
             opened = self._open(kind, choice=choice.index)
             choice.kind, choice.slot = kind, opened.slot
             events.append(opened)
@@ -355,8 +390,21 @@ class ChatDecoder(StreamDecoder):
 
     def _close_text(self, choice: _StreamedChoice, events: list[Event]) -> None:
         if choice.kind is not None:
+            if choice.kind == "reasoning" and choice.details:
+                events.append(Sealed(choice.slot, self._seal(choice)))
             choice.kind = None
             events.append(self._close(choice.slot))
+
+    def _seal(self, choice: _StreamedChoice) -> str:
+        details, choice.details = choice.details, []
+        return seal_details(details)
+
+    def _seal_rest(self, choice: _StreamedChoice, events: list[Event]) -> None:
+        """Add details that came without a thought as one without text."""
+        if choice.details:
+            thought = self._open("reasoning", choice=choice.index)
+            seal = Sealed(thought.slot, self._seal(choice))
+            events += [thought, seal, self._close(thought.slot)]
 
     def _close_call(self, call: _StreamedCall, events: list[Event]) -> None:
         if call.slot is not None:
@@ -375,28 +423,31 @@ class ChatDecoder(StreamDecoder):
         custom = entry.get("custom")
         inner = custom if isinstance(custom, dict) else entry.get("function")
         inner = inner if isinstance(inner, dict) else {}
-        call = self._call_of(choice, entry, inner, events)
+        out = choice.of_calls(events)
+        call = self._call_of(choice, entry, inner, out)
         if call is None or call.done:
             return
         text = read_arguments(inner.get("input" if call.custom else "arguments"))
         call.follow(text)
         if call.slot is not None:
             if text:
-                events.append(Delta(call.slot, text))
+                out.append(Delta(call.slot, text))
             return
         call.held += text
         name = inner.get("name")
         if not isinstance(name, str) or not name:
             return
         self._close_text(choice, events)
+        if not choice.late:
+            self._seal_rest(choice, events)
         if signature := read_signature(entry):
             thought = self._open("reasoning", choice=choice.index)
-            events += [thought, Sealed(thought.slot, signature), self._close(thought.slot)]
+            out += [thought, Sealed(thought.slot, signature), self._close(thought.slot)]
         opened = self._open("call", choice=choice.index, id=call.id, name=name, custom=call.custom)
         call.slot = opened.slot
-        events.append(opened)
+        out.append(opened)
         if call.held:
-            events.append(Delta(opened.slot, call.held))
+            out.append(Delta(opened.slot, call.held))
             call.held = ""
 
     def _call_of(

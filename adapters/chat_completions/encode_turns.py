@@ -10,6 +10,8 @@ letters, digits, ``_`` and ``-``, and no groups; others are renamed, and mapped 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from adapters.chat_completions.reasoning_details import FIELD as DETAILS
+from adapters.chat_completions.reasoning_details import Details, add_details, details_of
 from adapters.family.base64_data import text_of
 from adapters.family.traits import Traits
 from adapters.faults import Condition, Fault
@@ -128,10 +130,19 @@ class _Writer:
             message["content"] = None
         if refusals:
             message["refusal"] = "".join(refusals)
+        details: Details = []
+        for part in parts:
+            if isinstance(part, Reasoning):
+                add_details(details, details_of(part.opaque))
+        if details:
+            message[DETAILS] = details
         thoughts = [part.text for part in parts if isinstance(part, Reasoning) and part.text]
         # Beside calls such models require the field even without any reasoning.
         if self._traits.reasoning_echo and (thoughts or calls):
             message["reasoning_content"] = "\n\n".join(thoughts)
+        if self._traits.thinking_parts and thoughts:
+            thinking = {"type": "thinking", "thinking": [_text(text) for text in thoughts]}
+            message["content"] = [thinking, *([_text("".join(texts))] if texts else [])]
         if calls:
             ids = _ids(calls, turn)
             message["tool_calls"] = self._calls(parts, iter(ids))
@@ -163,7 +174,7 @@ class _Writer:
         signature = ""
         following = iter(ids)
         for part in parts:
-            if isinstance(part, Reasoning) and part.opaque:
+            if isinstance(part, Reasoning) and part.opaque and not details_of(part.opaque):
                 signature = part.opaque
             elif isinstance(part, ToolCall):
                 call = self._call(part, next(following))

@@ -35,7 +35,11 @@ class Traits(Struct, frozen=True):
     thinking: Literal["none", "effort", "budget", "adaptive"] = "effort"
     efforts: tuple[Effort, ...] = ALL_EFFORTS
     max_budget_tokens: int = 32768
-    reasoning_echo: bool = False  # chat completions: wants reasoning_content of history back
+    # wants the thoughts of history back, which nobody has signed: chat completions as
+    # reasoning_content, messages as thinking blocks
+    reasoning_echo: bool = False
+    # chat completions: takes thoughts of history as parts of the content
+    thinking_parts: bool = False
     system_turns: bool = False  # messages: takes system turns between others
     prefill: bool = True  # goes on from a last turn of the assistant
     auto_cache: bool = True  # messages: set cache marks when the client sets none

@@ -403,8 +403,7 @@ def encode_request(request: Request, target: Target, counting: bool) -> Steps[En
     traits = target.traits
     messages = yield from turn_steps(
         request.turns,
-        documents=traits.documents,
-        system_turns=traits.system_turns,
+        traits,
         # a text that was begun cannot become JSON after a schema
         prefill=traits.prefill and request.output.kind != "schema",
     )

@@ -11,6 +11,7 @@ from collections import deque
 from typing import Any
 
 from adapters.family.base64_data import text_of
+from adapters.family.traits import Traits
 from adapters.faults import Condition, Fault
 from adapters.ir.parts import (
     CacheMark,
@@ -132,13 +133,13 @@ Block = dict[str, Any]
 
 
 def turn_steps(
-    turns: tuple[Turn, ...], *, documents: bool, system_turns: bool, prefill: bool
+    turns: tuple[Turn, ...], traits: Traits, *, prefill: bool
 ) -> Steps[list[dict[str, Any]]]:
-    """Return the messages, in steps. ``system_turns``: the model takes them between others."""
-    writer = _Writer(documents)
+    """Return the messages, in steps. ``prefill``: the model may go on from the last turn."""
+    writer = _Writer(traits)
     for turn in turns:
         if turn.role == "system":
-            writer.add_system(turn, native=system_turns)
+            writer.add_system(turn, native=traits.system_turns)
         elif turn.role == "assistant":
             writer.add_assistant(turn)
         else:
@@ -158,8 +159,9 @@ def text_block(part: Text | Refusal) -> Block | None:
 class _Writer:
     """Writer of the messages of one request."""
 
-    def __init__(self, documents: bool) -> None:
-        self._documents = documents
+    def __init__(self, traits: Traits) -> None:
+        self._documents = traits.documents
+        self._echo = traits.reasoning_echo
         self._messages: list[dict[str, Any]] = []
         # calls without result: the client's id and those that were sent for it
         self._open: dict[str, deque[str]] = {}
@@ -187,13 +189,19 @@ class _Writer:
             elif isinstance(part, Text | Refusal):
                 blocks += filter(None, [text_block(part)])
             elif isinstance(part, Reasoning):
-                blocks += filter(None, [thought_of(part.opaque)])
+                blocks += filter(None, [thought_of(part.opaque) or self._unsigned(part)])
             elif isinstance(part, Media):
                 blocks.append(self._said_media(part))
         if not self._messages:
             self._append(_USER, [{"type": "text", "text": OPENING}])
         # Thoughts begin a turn; some families have them behind the text.
         self._append(_ASSISTANT, sorted(blocks, key=lambda block: block["type"] not in _THOUGHTS))
+
+    def _unsigned(self, part: Reasoning) -> Block | None:
+        """Return a thought without a signature, for a vendor that signs none."""
+        if not (self._echo and part.text):
+            return None
+        return {"type": "thinking", "thinking": part.text, "signature": ""}
 
     def add_user(self, turn: Turn) -> None:
         """Add results for the calls before, then the rest."""

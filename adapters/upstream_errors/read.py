@@ -20,7 +20,7 @@ QUOTA_USED = "the vendor's quota is used up"
 A_PAGE = "the answer is a page for people (HTML)"
 A_REDIRECT = "the answer is a redirect, which is never followed"
 
-RetryWithout = Literal["reasoning", "beta", "stream_options"]
+RetryWithout = Literal["reasoning", "beta", "stream_options", "bare_turns"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,8 @@ class UpstreamFault:
     """The meaning of an upstream's failure.
 
     ``fail_over``: another channel may be tried. ``retry_without``: what the same channel may be
-    tried again without, once: opaque reasoning (signatures), the retired beta value, or the
-    ``stream_options`` that the gateway added.
+    tried again without, once: opaque reasoning (signatures), the retired beta value, the
+    ``stream_options`` that the gateway added, or turns that lack the reasoning they were made with.
     """
 
     fault: Fault
@@ -69,6 +69,11 @@ _UNSEEN = re.compile(
 )
 _OPAQUE = re.compile(r"signature|encrypted[ _]content|thoughtsignature|thought_signature")
 _BETA = re.compile(r"anthropic-beta|beta header|beta (?:value|flag|feature)")
+_MISSING_REASONING = re.compile(
+    r"(?:reasoning_content|content\[\]\.thinking)\b.{0,60}"
+    r"\b(?:missing|required|must be (?:passed|provided|included|sent|present))"
+    r"|missing.{0,20}reasoning_content"
+)
 _QUOTES = "'\"`"
 _QUOTE = re.compile(rf"(?<!\w)[{_QUOTES}]")  # one that opens, no apostrophe
 _UNKNOWN_THREAD = "thread_not_found"
@@ -318,6 +323,8 @@ def _retry_without(status: int, error: ErrorText) -> RetryWithout | None:
         return "stream_options"
     if _BETA.search(error.words):
         return "beta"
+    if _MISSING_REASONING.search(error.words):
+        return "bare_turns"
     return "reasoning" if _OPAQUE.search(error.words) else None
 
 

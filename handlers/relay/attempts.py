@@ -204,9 +204,15 @@ class Attempts:
         call.running.check()
         pairing = attempt.pairing
         if not pairing.translated:
+            if what == "bare_turns":  # only the client has the reasoning
+                return False
             attempt.without = what
             return what != "reasoning" or _has_reasoning(call, attempt)
-        if what not in _TRANSLATED_WITHOUT or (what == "reasoning" and not pairing.sealed):
+        if what == "bare_turns":
+            model = call.requested.model or ""
+            if not self.translations.learn_echo(attempt.candidate.channel, model):
+                return False
+        elif what not in _TRANSLATED_WITHOUT or (what == "reasoning" and not pairing.sealed):
             return False
         try:
             attempt.pairing = await self._begin(call, attempt.candidate, what)

@@ -30,6 +30,8 @@ class Translations:
 
     def __init__(self, secrets: Sequence[bytes]) -> None:
         self._secret, self._older = secrets[0], tuple(secrets[1:])
+        # Models, by channel and the upstream's name, that have refused a call for lack of thoughts.
+        self._echoing: set[tuple[str, str]] = set()
         # The planner knows channels by the identity of their tuple, so the same selection must be
         # the same tuple. The one it was made of is kept, so that no other gets its identity.
         self._remembered: dict[
@@ -45,7 +47,7 @@ class Translations:
         for channel in routing.channels:
             if channel.family == routing.family:
                 continue
-            traits = _traits(channel, routing.model)
+            traits = self._traits(channel, routing.model)
             which = channel.family, traits
             if which not in refusals:
                 translator = TRANSLATORS[routing.family, channel.family]
@@ -93,7 +95,7 @@ class Translations:
         target = Target(
             vendor=channel.vendor,
             model=channel.models[routing.model],
-            traits=_traits(channel, routing.model),
+            traits=self._traits(channel, routing.model),
             max_output_tokens=max_output_tokens,
             stream_options=vendor.stream_options and without != "stream_options",
         )
@@ -114,10 +116,23 @@ class Translations:
         mark = mark_of(channel.id, fingerprint)
         return Origin(channel.family, mark, self._secret, user_id, self._older)
 
+    def learn_echo(self, channel: Channel, model: str) -> bool:
+        """Note that a channel's model wants the thoughts of earlier turns back; return whether
+        that is new."""
+        if self._traits(channel, model).reasoning_echo:
+            return False
+        if len(self._echoing) >= _MAX_REMEMBERED:
+            self._echoing.clear()
+        self._echoing.add((channel.id, channel.models[model]))
+        return True
 
-def _traits(channel: Channel, model: str) -> Traits:
-    """Return what the channel's model can take. Raises Fault CHANNEL_MISCONFIGURED."""
-    try:
-        return traits_of(channel.vendor, channel.family, channel.models[model], channel.options)
-    except msgspec.ValidationError:
-        raise Fault(Condition.CHANNEL_MISCONFIGURED) from None
+    def _traits(self, channel: Channel, model: str) -> Traits:
+        """Return what the channel's model can take. Raises Fault CHANNEL_MISCONFIGURED."""
+        name = channel.models[model]
+        try:
+            traits = traits_of(channel.vendor, channel.family, name, channel.options)
+        except msgspec.ValidationError:
+            raise Fault(Condition.CHANNEL_MISCONFIGURED) from None
+        if (channel.id, name) in self._echoing:
+            return msgspec.structs.replace(traits, reasoning_echo=True)
+        return traits

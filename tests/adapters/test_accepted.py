@@ -110,6 +110,7 @@ chat_traits = st.builds(
     system_role=st.sampled_from(["system", "developer"]),
     token_bound=st.sampled_from(["max_tokens", "max_completion_tokens"]),
     reasoning_echo=st.booleans(),
+    thinking_parts=st.just(False),  # which Mistral alone takes
     openai_extras=st.booleans(),
     custom_tools=st.booleans(),
     effort_with_tools=st.booleans(),

@@ -15,6 +15,7 @@ def test_rows_are_of_families_that_the_vendor_speaks():
     for vendor, family, prefix in TABLE:
         assert family in FAMILY_NAMES
         assert not vendor or family in VENDORS[vendor].families, (vendor, family, prefix)
+        assert prefix == prefix.lower()
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,14 @@ def test_rows_are_of_families_that_the_vendor_speaks():
         ("groq", "openai/gpt-oss-120b", {"thinking": "effort", "structured": "schema"}),
         ("groq", "llama-3.3-70b-versatile", {"thinking": "none", "logprobs": False}),
         ("ollama", "qwen3", {"token_bound": "max_tokens", "choices": False}),
-        ("openai-compatible", "moonshotai/Kimi-K2-Thinking", {"reasoning_echo": True}),
+        *(
+            ("openai-compatible", model, {"reasoning_echo": True})
+            for model in (
+                *("moonshotai/Kimi-K2-Thinking", "kimi-k2.5", "moonshotai/Kimi-K2.6", "kimi-k3"),
+                *("deepseek-ai/DeepSeek-V4-Pro", "XiaomiMiMo/MiMo-V2-Flash"),
+            )
+        ),
+        ("openai-compatible", "kimi-k2-0905", {"reasoning_echo": False}),
         ("openai-compatible", "m", {"reasoning_echo": False, "token_bound": "max_tokens"}),
         ("demo", "demo-large", {"audio": True, "openai_extras": True}),
     ],

@@ -58,6 +58,18 @@ OBJECT = {"function": {"name": "f", "arguments": {"x": 1}}}
     [
         ({"content": [{"type": "text", "text": "a"}, "b", {"x": 1}]}, (Text("ab"),)),
         ({"reasoning": "Hm.", "reasoning_content": None}, (Reasoning("Hm."),)),
+        (
+            {
+                "content": [
+                    {
+                        "type": "thinking",
+                        "thinking": [{"type": "text", "text": "H"}, {"text": "m."}],
+                    },
+                    {"type": "text", "text": "a"},
+                ]
+            },
+            (Reasoning("Hm."), Text("a")),
+        ),
         ({"reasoning": "Hm.", "reasoning_content": "Hm."}, (Reasoning("Hm."),)),
         ({"tool_calls": [OBJECT, {"id": 5}, 7]}, (ToolCall("", "f", '{"x":1}'),)),
         ({"function_call": {"name": "f", "arguments": "{}"}}, (ToolCall("", "f", "{}"),)),

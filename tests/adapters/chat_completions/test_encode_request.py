@@ -401,6 +401,13 @@ def test_thoughts_go_only_to_models_that_want_them():
     turns = (HELLO, by_assistant(Reasoning("Hm."), Text("Yes.")), HELLO)
     assert "reasoning_content" not in messages(*turns)[1]
     assert messages(*turns, reasoning_echo=True)[1]["reasoning_content"] == "Hm."
+    thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}
+    content = messages(*turns, thinking_parts=True)[1]["content"]
+    assert content == [thinking, {"type": "text", "text": "Yes."}]
+    (content,) = messages(HELLO, by_assistant(Reasoning("Hm."), CALL), thinking_parts=True)[1][
+        "content"
+    ]
+    assert content == thinking
     turns = (HELLO, by_assistant(CALL))
     assert messages(*turns, reasoning_echo=True)[1]["reasoning_content"] == ""
     signed = messages(HELLO, by_assistant(Reasoning("", opaque="c2ln"), CALL))[1]["tool_calls"][0]

@@ -177,6 +177,13 @@ def test_results_with_media_marks_and_nothing():
     ]
 
 
+def test_thoughts_without_a_signature_go_to_vendors_that_sign_none():
+    turns = user("a"), assistant("b", Reasoning("hm"), Reasoning("")), user("c")
+    thought = {"type": "thinking", "thinking": "hm", "signature": ""}
+    assert messages(*turns, reasoning_echo=True)[1] == ("assistant", [thought, text("b")])
+    assert messages(*turns)[1] == ("assistant", [text("b")])
+
+
 def test_thoughts_come_back_as_they_were_made_and_begin_a_turn():
     thought = Reasoning("shown", opaque=sealed_thought("hm \ud83d", "sig=="))
     hidden = Reasoning("", opaque=sealed_data("zz"))

@@ -246,6 +246,25 @@ async def test_without_a_thought_there_is_nothing_to_leave_out(relay, serve, fam
     assert len(upstream.requests) == 1
 
 
+async def test_a_model_that_lacks_earlier_thoughts_is_asked_again_with_them(relay, serve):
+    async def script(peer, head, body):
+        turn = json.loads(body)["messages"][1]
+        refused = turn.get("reasoning_content") != "hm"
+        answer = refusing("400 No", "reasoning_content is missing in message 1")
+        await (answer if refused else chat)(peer, head, body)
+
+    upstream = await serve(script)
+    thought = {"type": "thinking", "thinking": "hm", "signature": "gw1."}
+    turn = {"role": "assistant", "content": [thought, {"type": "text", "text": "a"}]}
+    body = {"model": "m", "max_tokens": 9, "messages": [HI, turn, HI]}
+    for attempts in (2, 1):  # the second call knows it
+        _, record = await relayed(relay, MESSAGES, body, channel(upstream, CHAT))
+        assert (record.outcome, len(record.attempts)) == ("ok", attempts)
+    native = {"model": "m", "messages": [HI, {"role": "assistant", "content": "a"}, HI]}
+    _, record = await relayed(relay, CHAT, native, channel(upstream, CHAT))
+    assert (record.outcome, len(record.attempts)) == ("upstream_error", 1)
+
+
 async def test_a_round_of_tools_goes_on_without_thinking_when_its_thoughts_are_refused(
     relay, serve
 ):

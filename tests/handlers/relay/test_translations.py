@@ -100,6 +100,17 @@ def test_what_the_upstream_has_refused_is_left_out(translations):
     assert not begun(translations, candidate, thought, without="reasoning").sealed
 
 
+def test_a_model_that_wants_thoughts_back_is_remembered(translations):
+    assert translations.learn_echo(CHAT, "m") and not translations.learn_echo(CHAT, "m")
+    assert translations._traits(CHAT, "m").reasoning_echo
+    assert not translations._traits(MESSAGES, "m").reasoning_echo
+    echoing = replace(MESSAGES, options={"reasoning_echo": True})
+    assert not translations.learn_echo(echoing, "m")
+    for n in range(300):
+        translations.learn_echo(replace(CHAT, id=str(n)), "m")
+    assert len(translations._echoing) <= 256
+
+
 def test_options_that_are_none_are_the_operators_mistake(translations):
     broken = replace(CHAT, options={"images": "perhaps"})
     with pytest.raises(Fault) as caught:
