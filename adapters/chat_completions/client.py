@@ -7,7 +7,7 @@ Fields that are not read here are the vendor's to judge.
 from typing import Any
 
 from adapters.family import Envelope, Operation, Peek
-from adapters.family.asks import NOTHING_ASKED, AskReader, Asks
+from adapters.family.asks import NOTHING_ASKED, AskReader
 from adapters.family.conversation import explicit_name, opening, text_field
 from adapters.family.reading import count, flag, model_name, optional_object, required_array
 from adapters.family.stored import FieldMarks, StoredFields, StoredRefs
@@ -23,26 +23,32 @@ _ASKING = frozenset({"service_tier", "modalities", "web_search_options", "tools"
 
 def peek(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
     """Read the few fields of a request. Raises MODEL_MISSING, INVALID_FIELD, FIELD_MISSING."""
-    model = model_name(spans)
-    required_array(spans, "messages")
-    newer, older = count(spans, "max_completion_tokens"), count(spans, "max_tokens")
+    model, places = model_name(spans), spans.places
+    items = "messages" not in places and "input" in places  # as in responses
+    if not items:
+        required_array(spans, "messages")
+    newer = count(spans, "max_output_tokens" if items else "max_completion_tokens")
+    older = count(spans, "max_tokens")
     if newer is not None and older is not None:
         # Vendors differ in which of the two they obey: hold for the larger; a 0 is no bound.
         newer = max(newer, older) if newer and older else 0
     include_usage = optional_object(spans, "stream_options").get("include_usage")
     if include_usage is not None and not isinstance(include_usage, bool):
         raise wrong_type("stream_options.include_usage", "expected a boolean")
+    reader = None if _ASKING.isdisjoint(places) else _read_asks(spans)
+    flat = reader is not None and reader.has_flat_tools
     return Peek(
         model=model,
         stream=flag(spans, "stream"),
         max_output_tokens=(older if newer is None else newer) or None,
         choices=count(spans, "n") or 1,
         include_usage=bool(include_usage),
-        asks=NOTHING_ASKED if _ASKING.isdisjoint(spans.places) else _asks(spans),
+        asks=NOTHING_ASKED if reader is None else reader.asks(),
+        shape="items" if items else "flat_tools" if flat else "",
     )
 
 
-def _asks(spans: Spans) -> Asks:
+def _read_asks(spans: Spans) -> AskReader:
     """Read what a request asks for. Raises INVALID_FIELD."""
     reader = AskReader(spans)
     reader.tier("service_tier")
@@ -51,7 +57,7 @@ def _asks(spans: Spans) -> Asks:
         reader.hosted("web_search", "web_search_options")
     reader.tools()
     reader.flag("stored", "store")
-    return reader.asks()
+    return reader
 
 
 def conversation(spans: Spans) -> bytes:

@@ -70,6 +70,8 @@ class Peek(Struct, frozen=True, gc=False):
     stored: bool = False  # the vendor is to keep the answer for later calls that name its id
     asks: Asks = NOTHING_ASKED
     stored_by_default: bool = False  # stored, though the request does not say so
+    # chat completions: a body in the shape of responses, or its tools (``adapters.reshape``)
+    shape: Literal["", "flat_tools", "items"] = ""
 
 
 class Envelope(Struct, frozen=True, gc=False):

@@ -88,6 +88,7 @@ MAX_TOOL_VALUES = 100_000
 MAX_ASKS = 256
 """Hosted tools and other asks, and other models, that a request may have."""
 
+_DESCRIBED = ("function", "custom")
 _CLIENT_RUN = frozenset({None, "", "function", "custom", "namespace", "local_shell", "apply_patch"})
 # Beginnings of the kinds of tools; behind them stand dates and variants. Empty: the client runs it.
 _KINDS = (
@@ -161,6 +162,7 @@ class AskReader:
         self._uses: dict[str, int] = {}
         self._outputs: list[str] = []
         self._models: list[ModelAsk] = []
+        self._tools: Sequence[HostedTool] = ()
 
     def asks(self) -> Asks:
         """Return what was read."""
@@ -240,11 +242,16 @@ class AskReader:
         if feature == "image_generation":  # some vendors count the tokens of pictures beside them
             self.output("output_image")
 
+    @property
+    def has_flat_tools(self) -> bool:
+        """True when some tool is described beside its type, of those that ``tools`` read."""
+        return any(tool.name is not None and tool.type in _DESCRIBED for tool in self._tools)
+
     def tools(self, bound: object = None) -> list[tuple[int, HostedTool]]:
         """Read the tools and whether a hosted one is forced; return the hosted ones with their
         places. ``bound``: of the uses of all of them. Raise Fault INVALID_FIELD when they are no
         list of objects."""
-        tools = elements_of(self._spans, "tools", _decode_tools)
+        self._tools = tools = elements_of(self._spans, "tools", _decode_tools)
         before, hosted = len(self._features), []
         for index, tool in enumerate(tools):
             if tool.type in _CLIENT_RUN and tool.tools is None:  # as nearly all

@@ -20,6 +20,7 @@ from adapters.json.jsonio import Spans, top_level, top_level_steps
 from adapters.json.structure import at_once
 from adapters.registry import CODECS
 from adapters.request_estimate import estimate_request
+from adapters.reshape import reshape
 from conf.metrics import RATE_LIMITED
 from conf.settings import Settings
 from handlers.relay import admit, settle
@@ -170,6 +171,9 @@ class Relay:
             return admitted
         spans = top_level(body)
         offer, peek = self._offer(call, spans)
+        if peek.shape:
+            spans = at_once(reshape(spans, peek))
+            body = spans.body
         if limits_tools(head, offer):
             at_once(check_inline_tools(head, offer, spans))
         call.content = Content(body, spans)
@@ -181,6 +185,9 @@ class Relay:
         spans = await run_in_slices(top_level_steps(body), call.running)
         await run_in_slices(bounded_steps(spans), call.running)
         offer, peek = self._offer(call, spans)
+        if peek.shape:
+            spans = await run_in_slices(reshape(spans, peek), call.running)
+            body = spans.body
         if limits_tools(call.head, offer):
             await run_in_slices(check_inline_tools(call.head, offer, spans), call.running)
         call.content = Content(body, spans)

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from adapters.registry import FAMILIES
+from handlers.relay.running import LARGE_BYTES
 from store.values.usage import Served
 from store.values.usage_record import StoredAt
 from tests.handlers.relay.rig import Calling, channel_at
@@ -69,6 +70,13 @@ async def chat(peer, head, body):
     choices = [{"index": 0, "message": {"role": "assistant", "content": "Hello"},
                 "finish_reason": "stop"}]  # fmt: skip
     answer = {"id": "c", "model": "up", "choices": choices, "usage": usage}
+    await peer.answer(json.dumps(answer).encode(), headers=JSON)
+
+
+async def responses(peer, head, body):
+    """An upstream that speaks responses."""
+    message = {"type": "message", "content": [{"type": "output_text", "text": "Hello"}]}
+    answer = {"id": "r", "output": [message], "usage": {"input_tokens": 5, "output_tokens": 2}}
     await peer.answer(json.dumps(answer).encode(), headers=JSON)
 
 
@@ -144,6 +152,28 @@ async def test_a_translated_answer_is_never_stored(relay, serve, stream):
     _, record = await relayed(relay, RESPONSES, body, channel(upstream, CHAT))
     assert record.outcome == "ok" and record.stored is None
     assert "store" not in json.loads(upstream.requests[0][1])
+
+
+FLAT = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
+
+
+@pytest.mark.parametrize("filling", [0, LARGE_BYTES])
+@pytest.mark.parametrize("family", [CHAT, RESPONSES])
+@pytest.mark.parametrize(
+    "fields", [{"input": [HI]}, {"messages": [HI]}, {"input": "Hi", "previous_response_id": "x"}]
+)
+async def test_bodies_of_cursor_are_served_by_any_channel(relay, serve, family, fields, filling):
+    upstream = await serve(chat if family == CHAT else responses)
+    body = {"model": "m", "tools": [{**FLAT, "description": "x" * filling}], **fields}
+    sent, record = await relayed(relay, CHAT, body, channel(upstream, family))
+    if "previous_response_id" in fields:
+        assert (record.error_code, upstream.requests) == ("unsupported_parameter", [])
+        return
+    status, answer = answer_of(sent)
+    assert (status, answer["choices"][0]["message"]["content"]) == (200, "Hello")
+    [(_, got)] = upstream.requests
+    tool = json.loads(got)["tools"][0]
+    assert (tool["function"] if family == CHAT else tool)["name"] == "f"
 
 
 async def test_a_compaction_is_the_models_own_where_no_vendor_makes_one(relay, serve):
