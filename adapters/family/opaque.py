@@ -12,9 +12,7 @@ import hmac
 import re
 from functools import lru_cache
 
-from msgspec.structs import replace
-
-from adapters.json.jsonio import Struct
+from adapters.json.jsonio import Struct, replace_fields
 
 PREFIX = "gw1."  # of all wrapped state; the maker's family and a point follow
 _SUMMARY = "summary"  # in place of a family: text that stands for a conversation
@@ -60,7 +58,7 @@ def unwrap(text: str, origin: Origin) -> str | None:
 
 def wrap_summary(text: str, origin: Origin) -> str:
     """Return the summary of a conversation, wrapped; any channel may read it again."""
-    return wrap(text, replace(origin, family=_SUMMARY, mark="-"))
+    return wrap(text, replace_fields(origin, family=_SUMMARY, mark="-"))
 
 
 def summary_of(text: object) -> str | None:
