@@ -83,6 +83,8 @@ class Output(Struct, frozen=True):
     strict: bool | None = None
 
 
+TOOL_SEARCH = "tool_search"  # the function that stands for a client's search for its own tools
+
 Effort = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max", "auto"]
 
 

@@ -10,10 +10,20 @@ from adapters.family.codec import Asking
 from adapters.family.reading import count, of_kind, one_of, optional, required, string
 from adapters.faults import wrong_type, wrong_value
 from adapters.ir.parts import Text, Turn
-from adapters.ir.request import Ask, Effort, Feature, Output, Request, Thinking, Tool, ToolChoice
+from adapters.ir.request import (
+    TOOL_SEARCH,
+    Ask,
+    Effort,
+    Feature,
+    Output,
+    Request,
+    Thinking,
+    Tool,
+    ToolChoice,
+)
 from adapters.json.jsonio import Spans, elements, loads
 from adapters.json.structure import Steps
-from adapters.responses.decode_turns import TOOL_SEARCH, TurnBuilder
+from adapters.responses.decode_turns import TurnBuilder
 
 _OF_OWN_NAME: tuple[Feature, ...] = (  # fields that ask for the feature of their name
     *("context_management", "include", "metadata", "moderation", "reasoning", "temperature"),

@@ -24,7 +24,7 @@ from adapters.ir.parts import (
     ToolResult,
     Turn,
 )
-from adapters.ir.request import Ask
+from adapters.ir.request import TOOL_SEARCH, Ask
 from adapters.json.jsonio import compact
 from adapters.responses.decode_answer import read_citation
 from adapters.responses.reasoning_state import COMPACTION_TRIGGER, COMPACTIONS, SUMMARY_TITLE
@@ -52,7 +52,6 @@ _HOSTED = frozenset(
     }
 )
 _REASONING_IDS = "rs_"
-TOOL_SEARCH = "tool_search"  # the client's search among its own tools: a function elsewhere
 
 
 @dataclass(slots=True)

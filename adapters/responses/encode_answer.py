@@ -10,9 +10,9 @@ from typing import Any
 from adapters.family.codec import AnswerContext
 from adapters.ir.answer import Choice, Finish, Logprob, Opened
 from adapters.ir.parts import Citation, Part, Reasoning, Refusal, Text, ToolCall
+from adapters.ir.request import TOOL_SEARCH
 from adapters.json.jsonio import dumps, loads_or_none
 from adapters.json.structure import VALUES_AT_ONCE, Steps
-from adapters.responses.decode_turns import TOOL_SEARCH
 from adapters.responses.reasoning_state import THOUGHT_ID
 from store.values.usage import Usage
 
