@@ -91,6 +91,14 @@ and key that made it. For any other it is removed together with the thought, and
 without; so a conversation may change its channel at any time. When an upstream refuses its own
 state, the call is repeated once without any.
 
+Thoughts that nobody has signed go back to vendors that sign none and go on only with them
+(`reasoning_echo`, `thinking_parts`): every thought of the history, whoever made it. A model that
+refuses a call because thoughts are missing is asked once more with them, and again from then on.
+
+**Compaction** by a model of another family (`/v1/responses/compact`, `compaction_trigger`) is a
+summary that the model itself writes, wrapped as state is. Any channel reads it again: it stands for
+the user's own conversation, and goes on as text. What a vendor has compacted is its own state.
+
 **Ids of tool calls** reach the client as the upstream made them. An id with characters that a
 family does not have is sent as `gw_` and its base64url form, which is undone on the way back; where
 an upstream gives none, the gateway makes one from the place of the call, the same each time.
