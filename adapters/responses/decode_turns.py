@@ -3,6 +3,7 @@
 Items are smaller than turns: a message, a call, a result, a reasoning each have their own.
 """
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,6 +53,7 @@ _HOSTED = frozenset(
     }
 )
 _REASONING_IDS = "rs_"
+_ENCRYPTED = re.compile(r"gAAAA[\w=-]+")  # as OpenAI writes it
 
 
 @dataclass(slots=True)
@@ -188,19 +190,16 @@ class TurnBuilder:
         self._behind(self._caller.get(call_id)).results.append(ToolResult(call_id, (Text(text),)))
 
     def _add_agent_message(self, item: dict[str, Any], path: str) -> None:
-        """Add what one agent of Codex wrote to another: text, or what its vendor encrypted."""
+        """Add what one agent of Codex wrote to another: plain text wherever OpenAI did not encrypt
+        it, also where its name says otherwise."""
         content = item.get("content")
-        texts = (
-            [part.get("text") for part in content if isinstance(part, dict)]
-            if (isinstance(content, list))
-            else [content]
-        )
-        readable = [text for text in texts if isinstance(text, str) and text]
-        if len(readable) < len(texts):
+        parts = content if isinstance(content, list) else [{"text": content}] if content else []
+        texts = [_agent_text(part) for part in parts]
+        if not all(texts):
             self.asks.append(Ask("other", f"{path}.content"))
-        if readable:
+        if any(texts):
             title = f"Message from {item.get('author')} to {item.get('recipient')}:"
-            self._last("user").parts.append(Text("\n".join((title, *readable))))
+            self._last("user").parts.append(Text("\n".join((title, *filter(None, texts)))))
 
     def _add_hosted(self, item: dict[str, Any], kind: str, path: str) -> None:
         """Add an item of a tool that the vendor runs, which is of no use to another vendor."""
@@ -225,6 +224,14 @@ class TurnBuilder:
         if caller.answers is None:
             caller.answers, caller.late = _Draft("user"), True
         return caller.answers
+
+
+def _agent_text(part: object) -> str:
+    """Return the text of a part of an agent's message; empty for one that cannot be read."""
+    if not isinstance(part, dict):
+        return ""
+    text = part.get("text") or part.get("encrypted_content")
+    return text if isinstance(text, str) and _ENCRYPTED.fullmatch(text) is None else ""
 
 
 def _names_of(tools: object) -> list[str]:

@@ -94,17 +94,23 @@ def test_a_search_comes_back_as_its_own_item(arguments):
     assert (added["item"]["status"], added["item"]["arguments"]) == ("in_progress", {})
 
 
+def sealed(content):
+    return {"type": "encrypted_content", "encrypted_content": content}
+
+
 @pytest.mark.parametrize(
     ("content", "text", "asks"),
     [
         ([{"type": "input_text", "text": "Go on."}], "Go on.", {}),
         ("Go on.", "Go on.", {}),
+        ([{"type": "input_text", "text": "A"}, sealed("Do it.")], "A\nDo it.", {}),
         (
-            [{"type": "input_text", "text": "A"}, {"type": "encrypted_content", "data": "x"}],
+            [{"type": "input_text", "text": "A"}, sealed("gAAAAABq_-x==")],
             "A",
             {"other": "input[1].content"},
         ),
-        ([{"type": "encrypted_content", "data": "x"}], None, {"other": "input[1].content"}),
+        ([1, sealed(None)], None, {"other": "input[1].content"}),
+        (None, None, {}),
     ],
 )
 def test_what_an_agent_writes_to_another_is_text(content, text, asks):
