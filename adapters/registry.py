@@ -28,6 +28,12 @@ TRANSLATORS: dict[tuple[str, str], Translator] = {
     if client != upstream
 }
 
+# what a family is written anew with, for an answer in the other form than the one asked for
+REFRAMERS: dict[str, Translator] = {
+    name: Translator(FAMILIES[name], codecs.client, codecs.upstream)
+    for name, codecs in CODECS.items()
+}
+
 _LOSSES: dict[tuple[str, str], int] = {
     (client, upstream): rank
     for client, ranks in (

@@ -12,6 +12,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from adapters.bridge import Pairing
 from adapters.family import Envelope, UpstreamAnswer, UpstreamSide
 from adapters.family.codec import AnswerContext
 from adapters.faults import Condition, Fault
@@ -136,12 +137,16 @@ class Attempts:
             candidate = self.selector.next(call.planned, time.monotonic(), tried, again)
             if not isinstance(candidate, Candidate):
                 raise no_candidate_fault(candidate, call.requested.model)
-            family = candidate.channel.family
-            if family == call.head.family.name:
-                return Attempt(candidate, PAIRINGS[family, family])
-            pairing: Translation | None = None
+            assert call.admitted is not None
+            family, reshaped = candidate.channel.family, call.admitted.peek.shape
+            pairing: Pairing | Translation | None = None
             try:
-                pairing = await self._translation(call, candidate)
+                if family == call.head.family.name and not (
+                    reshaped and await self._lacks_tools(call, candidate)
+                ):
+                    pairing = PAIRINGS[family, family]
+                else:
+                    pairing = await self._translation(call, candidate)
             finally:
                 if pairing is None and candidate.slots is not None:
                     self.limits.leave(candidate.slots, None)
@@ -151,22 +156,37 @@ class Attempts:
     async def _translation(self, call: Call, candidate: Candidate) -> Translation | None:
         """Return what serves a candidate of another family; None when it cannot carry the request
         and leaves the plan. Raises Fault when no other is left."""
-        translations, planned, channel = self.translations, call.planned, candidate.channel
-        assert planned is not None
+        channel = candidate.channel
         try:
-            if call.content.request is None:
-                request = await self.decode(call)
-                call.planned = planned = translations.narrowed(request, planned)
-                if not any(other is channel for other in planned.channels):
-                    return None
+            planned = await self._narrowed(call)
+            if not any(other is channel for other in planned.channels):
+                return None
             try:
                 return await self._begin(call, candidate)
             except Fault as fault:
-                call.planned = translations.without(planned, (channel.id,), fault)
+                call.planned = self.translations.without(planned, (channel.id,), fault)
                 return None
         except Fault as fault:
             fault.model = call.requested.model
             raise
+
+    async def _narrowed(self, call: Call) -> RoutingRequest:
+        """Return the plan without the channels of other families that cannot carry the request.
+        Raises Fault when no channel is left."""
+        assert call.planned is not None
+        if call.content.request is None:
+            request = await self.decode(call)
+            call.planned = self.translations.narrowed(request, call.planned)
+        return call.planned
+
+    async def _lacks_tools(self, call: Call, candidate: Candidate) -> bool:
+        """Return whether a body that came in another shape has free-text tools that a channel of
+        the client's family does not take: it gets functions instead, as in a translation."""
+        await self._narrowed(call)
+        request, model = call.content.request, call.requested.model or ""
+        return request is not None and self.translations.lacks_tools(
+            request, candidate.channel, model
+        )
 
     async def decode(self, call: Call) -> Request:
         """Return all of a call's request, for a channel of another family. Raises Fault of the

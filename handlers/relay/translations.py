@@ -16,7 +16,7 @@ from adapters.faults import Condition, Fault
 from adapters.ir.request import Request
 from adapters.json.structure import Steps
 from adapters.models import traits_of
-from adapters.registry import TRANSLATORS, VENDORS
+from adapters.registry import REFRAMERS, TRANSLATORS, VENDORS
 from adapters.translate import Translation
 from handlers.relay.routing.plan import Candidate, RoutingRequest
 from store.catalog.catalog import Channel
@@ -99,7 +99,9 @@ class Translations:
             max_output_tokens=max_output_tokens,
             stream_options=vendor.stream_options and without != "stream_options",
         )
-        return TRANSLATORS[routing.family, channel.family].begin(
+        pair = routing.family, channel.family
+        translator = TRANSLATORS.get(pair) or REFRAMERS[channel.family]
+        return translator.begin(
             request,
             target,
             context,
@@ -115,6 +117,13 @@ class Translations:
         fingerprint = channel.fingerprints[candidate.key] if channel.fingerprints else ""
         mark = mark_of(channel.id, fingerprint)
         return Origin(channel.family, mark, self._secret, user_id, self._older)
+
+    def lacks_tools(self, request: Request, channel: Channel, model: str) -> bool:
+        """Return whether a channel's model takes no free-text tools, of which the request has
+        some."""
+        if not any(tool.kind == "custom" for tool in request.tools):
+            return False
+        return not self._traits(channel, model).custom_tools
 
     def learn_echo(self, channel: Channel, model: str) -> bool:
         """Note that a channel's model wants the thoughts of earlier turns back; return whether

@@ -176,6 +176,31 @@ async def test_bodies_of_cursor_are_served_by_any_channel(relay, serve, family, 
     assert (tool["function"] if family == CHAT else tool)["name"] == "f"
 
 
+PATCH = {"type": "custom", "name": "patch"}
+
+
+@pytest.mark.parametrize("vendor", ["openai", "openai-compatible"])
+async def test_free_text_tools_of_cursor_are_functions_where_a_model_has_none(relay, serve, vendor):
+    async def script(peer, head, body):
+        (tool,) = json.loads(body)["tools"]
+        sent = {"name": "patch", "input": "x"}
+        if tool["type"] == "function":
+            sent = {"name": "patch", "arguments": '{"input":"x"}'}
+        call = {"id": "c", "type": tool["type"], tool["type"]: sent}
+        choices = [{"index": 0, "message": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]
+        await peer.answer(json.dumps({"id": "a", "choices": choices}).encode(), headers=JSON)
+
+    upstream = await serve(script)
+    served = channel(upstream, CHAT, vendor=vendor)
+    body = {"model": "m", "messages": [HI], "tools": [PATCH]}
+    sent, record = await relayed(relay, CHAT, body, served)
+    (call,) = answer_of(sent)[1]["choices"][0]["message"]["tool_calls"]
+    assert (call["type"], call["custom"]) == ("custom", {"name": "patch", "input": "x"})
+    assert record.outcome == "ok"
+    kind = "custom" if vendor == "openai" else "function"
+    assert json.loads(upstream.requests[0][1])["tools"][0]["type"] == kind
+
+
 async def test_a_compaction_is_the_models_own_where_no_vendor_makes_one(relay, serve):
     upstream = await serve(chat)
     body = {"model": "m", "input": "Hi"}
