@@ -65,7 +65,13 @@ VENDORS: dict[str, Vendor] = {
     vendor.name: vendor
     for vendor in (
         Vendor("openai", _OPENAI, "bearer", forward_openai_headers=True),
-        Vendor("anthropic", frozenset({_MESSAGES}), "x-api-key", threads=True),
+        Vendor(
+            "anthropic",
+            frozenset({_MESSAGES}),
+            "x-api-key",
+            forward_anthropic_headers=True,
+            threads=True,
+        ),
         Vendor("gemini", frozenset({_GENERATE}), "x-goog-api-key"),
         Vendor("azure-openai", _OPENAI, "api-key", _under("/openai", _OPENAI), counts=False),
         Vendor(

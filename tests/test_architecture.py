@@ -83,6 +83,7 @@ ALLOWED = {
         *("handlers.entries", "handlers.http", "handlers.relay", "handlers.telemetry", "adapters"),
         *("handlers.client_address", "store", "conf.settings", "tornado"),
     },
+    "handlers.entries.unpack": {"adapters.faults", "backports", "brotli", "compression", "msgspec"},
     "handlers.relay": {
         *("handlers.relay", "handlers.telemetry", "handlers.client_address", "adapters", "store"),
         *("conf.settings", "conf.metrics", "tornado", "msgspec"),

@@ -34,6 +34,7 @@ class Vendor:
     prefixes: Mapping[str, str] = field(default_factory=dict)
     counts: bool = True  # false: has no endpoints that count tokens
     forward_openai_headers: bool = False  # OpenAI-Organization, -Project, -Beta of the client
+    forward_anthropic_headers: bool = False  # anthropic-* of the client, but for the workspace
     threads: bool = False  # true: keeps conversations of the messages family (`thread`)
     stream_options: bool = True  # false: refuses the field, so usage is not requested
 

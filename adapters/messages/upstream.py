@@ -11,7 +11,7 @@ from typing import Any
 from adapters.family import Operation, Peek, Vendor
 from adapters.family.counts import extras_of, fields_in, served_of
 from adapters.family.estimate import output_weight
-from adapters.family.headers import base_lines, is_safe, rename_model
+from adapters.family.headers import base_lines, forwarded, is_safe, rename_model
 from adapters.family.reply import AnswerReader, Reply, dicts, embedded_fault, text_field
 from adapters.json.jsonio import (
     DECODE_ERRORS,
@@ -46,16 +46,22 @@ _FEATURES = {
 }
 KNOWN_VERSIONS = ("2023-06-01", "2026-10-21")  # oldest first
 _VERSION_OF_NO_HEADER = KNOWN_VERSIONS[0]
+# Made here, or the channel's: a client must not choose the workspace that pays.
+_OURS = frozenset({"anthropic-version", "anthropic-beta", "anthropic-workspace-id"})
 
 
 def request_headers(client: Mapping[str, str], vendor: Vendor, key: str) -> list[str]:
-    """Return header lines for the upstream: the credential, the client's version and betas."""
+    """Return header lines for the upstream: the credential, the client's version and betas, and at
+    Anthropic itself the other `anthropic-*` headers of the client."""
     lines = base_lines(client, vendor, key)
     lines.append(f"anthropic-version: {_version(client)}")
     betas = [beta.strip() for beta in client.get("anthropic-beta", "").split(",")]
     joined = ",".join(beta for beta in betas if beta)
     if is_safe(joined):
         lines.append(f"anthropic-beta: {joined}")
+    if vendor.forward_anthropic_headers:
+        own = (name for name in client if name.startswith("anthropic-"))
+        lines += forwarded(client, (name for name in own if name not in _OURS))
     return lines
 
 

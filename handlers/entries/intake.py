@@ -4,8 +4,8 @@ A refusal known from the head is answered after the body was received and discar
 and a close make a proxy answer 502. Exceptions: `Expect: 100-continue`, bodies over the limit or
 without memory for them, bodies that do not arrive in time.
 
-A gzipped body is unpacked while it arrives, one step in a turn of the loop, so that neither a bomb
-nor a large body blocks the loop. The limit holds for the packed and the unpacked size.
+A compressed body is unpacked while it arrives, one step in a turn of the loop, so that neither a
+bomb nor a large body blocks the loop. The limit holds for the packed and the unpacked size.
 
 Bytes of a known key's bodies are counted (handlers.relay.limits.body_memory), unless a body is
 whole with its first piece, as most are: it goes on in the same turn.
@@ -18,7 +18,7 @@ from typing import Any
 from adapters.faults import Condition, Fault
 from handlers.client_address import client_address
 from handlers.entries.base import RelayHandler
-from handlers.entries.unpack import GZIP, PackedBody, keep_piece, unpacked_if_small
+from handlers.entries.unpack import CODINGS, PackedBody, keep_piece, unpacked_if_small
 from handlers.relay import admit
 from handlers.relay.limits.body_memory import BodyHold, size_text
 from store.catalog.key_cache import MISS
@@ -75,8 +75,8 @@ class BodyHandler(RelayHandler):
     def unpack(self, encoding: str) -> None:
         """Set the body's content-encoding. Raises Fault CONTENT_ENCODING for an unknown one."""
         coding = encoding.lower()
-        if coding in GZIP:
-            self._packed = PackedBody(self.site.settings.server.max_body_bytes)
+        if coding in CODINGS:
+            self._packed = PackedBody(coding, self.site.settings.server.max_body_bytes)
         elif coding != "identity":
             raise Fault(Condition.CONTENT_ENCODING)
 
@@ -281,8 +281,9 @@ class BodyHandler(RelayHandler):
         self.site.bodies.drop(self)
         assert self.refusal is not None
         body = self._take_body()
-        if body and self.request.headers.get("content-encoding", "").lower() in GZIP:
-            body = unpacked_if_small(body, self.KEEP_OF_REFUSED_BYTES)
+        coding = self.request.headers.get("content-encoding", "").lower()
+        if body and coding in CODINGS:
+            body = unpacked_if_small(coding, body, self.KEEP_OF_REFUSED_BYTES)
         self._forget_body()
         self.refused(self.refusal, body)
 

@@ -22,6 +22,9 @@ CLIENT = {
     "user-agent": "client/1",
     "anthropic-version": "2026-10-21",
     "anthropic-beta": "one,two",
+    "anthropic-workspace-id": "wrkspc_1",
+    "anthropic-user-profile-id": "profile-1",
+    "anthropic-new": "set\r\nx: y",
     "openai-organization": "org",
     "openai-project": "project",
     "openai-beta": "beta",
@@ -76,7 +79,8 @@ BASE_URLS = {
 }
 BEARER = [f"authorization: Bearer {KEY}", *JSON]
 FIRST_PARTY, AZURE = [*BEARER, *OPENAI], [f"api-key: {KEY}", *JSON]
-VERSIONED, ANTHROPIC = [*BEARER, *VERSION], [f"x-api-key: {KEY}", *JSON, *VERSION]
+VERSIONED = [*BEARER, *VERSION]
+ANTHROPIC = [f"x-api-key: {KEY}", *JSON, *VERSION, "anthropic-user-profile-id: profile-1"]
 GOOGLE = [f"x-goog-api-key: {KEY}", *JSON]
 GENERATE_PATH = f"/v1beta/models/{UPSTREAM}:streamGenerateContent?alt=sse"
 REQUESTS = [

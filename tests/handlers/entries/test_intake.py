@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pytest
 
 from adapters.faults import Condition, Fault
-from handlers.entries.unpack import STATE_BYTES, PackedBody
+from handlers.entries.unpack import PackedBody
 from handlers.relay.limits.body_memory import BodyMemory
 from tests.support.client import encode_head
 from tests.support.served import CHUNKED, acting, chunks, held, peer_of, post, serving, turns, until
@@ -360,7 +360,7 @@ async def test_a_packed_body_may_be_waited_upon():
         assert answer.body == NOISE
 
 
-OTHERS = ["br", "zstd", "deflate", "compress", "gzip, gzip", "gzip,identity", "br, gzip", "made-up"]
+OTHERS = ["compress", "gzip, gzip", "gzip,identity", "br, gzip", "made-up"]
 
 
 @pytest.mark.parametrize(("coding", "data"), [
@@ -510,14 +510,14 @@ async def test_packed_and_unpacked_bytes_count():
     data = gzip.compress(bytes(100_000))
     handler = counting(memory, head_act=lambda handler: handler.unpack("gzip"))
     async with peer_of({"/acted": handler}, head(len(data), PACKED), data[:-1]) as peer:
-        await until(lambda: memory.held_bytes >= 100_000 + STATE_BYTES)
+        await until(lambda: memory.held_bytes >= 100_000)
         await peer.send(data[-1:])
         assert (await peer.answer()).body == bytes(100_000)
         assert (handler.seen[0].held, memory.held_bytes) == (100_000, 0)
 
 
 async def test_small_pieces_unpacked_take_no_more_than_they_have():
-    body, machine = PackedBody(LIMIT), zlib.compressobj(wbits=31)
+    body, machine = PackedBody("gzip", LIMIT), zlib.compressobj(wbits=31)
     for _ in range(LIMIT):
         body.feed(machine.compress(b"a") + machine.flush(zlib.Z_SYNC_FLUSH))
         assert body.step() is False
