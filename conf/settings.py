@@ -59,6 +59,13 @@ class ServerSettings(_Section, frozen=True):
     trusted_proxies: Annotated[
         tuple[str, ...], _meaning("Networks whose X-Forwarded-For is trusted.")
     ] = ()
+    cors_origins: Annotated[
+        tuple[str, ...],
+        _meaning(
+            "Origins of web pages that may call the relay from a browser, such as"
+            " https://app.example; * is any. Their users need a key of their own."
+        ),
+    ] = ()
     max_body_bytes: Annotated[
         int, _number(1024, GIB, "bytes", "Largest request body, also after unpacking.")
     ] = 33554432

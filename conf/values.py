@@ -123,6 +123,17 @@ def _networks(value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _origins(value: Any) -> tuple[str, ...]:
+    for origin in value:
+        url = _split(origin)
+        is_origin = (
+            url is not None and bool(url.hostname) and origin == f"{url.scheme}://{url.netloc}"
+        )
+        if origin != "*" and not (is_origin and origin == origin.lower() and "@" not in origin):
+            raise ValueError("* or origins like https://app.example expected, without a path")
+    return tuple(value)
+
+
 def _public_url(value: Any) -> str:
     url = _endpoint(value, "https://gateway.example")
     if url.endswith(("/v1", "/v1/messages")):
@@ -204,6 +215,7 @@ _CHECKS: Mapping[str, Callable[[Any], object]] = {
     "ops.hosts": _hosts,
     "server.trusted_proxies": _networks,
     "server.public_url": _public_url,
+    "server.cors_origins": _origins,
     "store.url": store_url.checked,
     "telemetry.otlp_endpoint": _endpoint,
     "money.currency": _currency,

@@ -17,6 +17,7 @@ from adapters.faults import Condition, Fault
 from adapters.registry import FAMILIES
 from conf.settings import Settings
 from handlers.client_address import Network, client_address
+from handlers.entries import cors
 from handlers.entries.wrong_paths import WrongPaths
 from handlers.http.connection import ClientConnection, Header
 from handlers.http.request import Request
@@ -94,6 +95,18 @@ class Site:
     trusted: tuple[Network, ...]
     base_url: str
     wrong_paths: WrongPaths | None = None  # None: they are not noted
+    origins: frozenset[str] = field(init=False)  # whose pages may read answers
+
+    def __post_init__(self) -> None:
+        self.origins = frozenset(self.settings.server.cors_origins)
+
+    def base_headers(self, call_id: str, request: Request | None) -> tuple[Header, ...]:
+        """Return the headers of every answer: the request id, under both names that SDKs read, and
+        what a browser needs to let its page read it."""
+        ids = (("x-request-id", call_id), ("request-id", call_id))
+        if self.origins and request is not None:
+            return ids + cors.answer_headers(request.headers, self.origins)
+        return ids
 
 
 class RelayHandler(RequestHandler):
@@ -117,8 +130,8 @@ class RelayHandler(RequestHandler):
         self.call_id = new_ulid()
 
     def base_headers(self) -> tuple[Header, ...]:
-        """Return the request id, under both names that SDKs read."""
-        return (("x-request-id", self.call_id), ("request-id", self.call_id))
+        """Return the headers of every answer."""
+        return self.site.base_headers(self.call_id, self.request)
 
     @property
     def endpoint(self) -> str | None:

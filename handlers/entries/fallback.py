@@ -1,4 +1,4 @@
-"""Paths that are no endpoint, with the right base URL; `/` and `/livez`."""
+"""Paths that are no endpoint, with the right base URL; `/` and `/livez`; preflights of browsers."""
 
 import re
 
@@ -14,6 +14,7 @@ from adapters.base_urls import (
 from adapters.family import Family
 from adapters.faults import Condition, Fault
 from adapters.registry import FAMILIES
+from handlers.entries import cors
 from handlers.entries.intake import BodyHandler
 
 # families whose paths begin so, when the end tells none
@@ -45,6 +46,18 @@ class LivezHandler(RootHandler):
     """GET /livez: the event loop is running."""
 
     BODY = b'{"live":true}'
+
+
+class PreflightHandler(BodyHandler):
+    """OPTIONS of whatever path, from a page that may call this port; no key is needed."""
+
+    READS_BODY = False
+
+    def check_head(self) -> None:
+        """Accept any head."""
+
+    def complete(self, body: bytes) -> None:
+        self.respond(b"", 200, cors.preflight_headers(self.request.headers))
 
 
 class FallbackHandler(BodyHandler):

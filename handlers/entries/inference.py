@@ -26,9 +26,9 @@ _ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,255}")
 _ID_SHOWN_MAX = 64
 # what follows the id in a path -> job, methods
 _STORED = {
-    "": ("stored", ("GET", "DELETE")),
+    "": ("stored", ("GET", "HEAD", "DELETE")),
     "cancel": ("cancel", ("POST",)),
-    "input_items": ("list_input", ("GET",)),
+    "input_items": ("list_input", ("GET", "HEAD")),
 }
 
 _GENERATE_CONTENT = FAMILIES["generate_content"].client.operations
@@ -80,6 +80,8 @@ class InferenceHandler(KeyedHandler):
         if operation.stored:
             method = request.method or ""
             query = f"?{request.query}" if request.query else ""
+            if method == "HEAD":  # the connection leaves the body of the answer out
+                method, query = "GET", ""
         family, group = self.family, snapshot.groups.get(key.group)
         head = RequestHead(
             arrival,

@@ -24,7 +24,7 @@ _ENTRIES = {"chat_completions": ("chat_completions", "responses")}
 class ModelsHandler(KeyedHandler):
     """The list of models, and one model of it."""
 
-    ALLOW = "GET"
+    ALLOW = "GET, HEAD"
     READS_BODY = False
 
     @property

@@ -9,7 +9,13 @@ from adapters.family import Family
 from adapters.faults import Condition, Fault
 from adapters.registry import FAMILIES
 from handlers.entries.base import Site
-from handlers.entries.fallback import FallbackHandler, LivezHandler, RootHandler
+from handlers.entries.cors import is_preflight
+from handlers.entries.fallback import (
+    FallbackHandler,
+    LivezHandler,
+    PreflightHandler,
+    RootHandler,
+)
 from handlers.entries.inference import (
     ChatCompletionsHandler,
     CompactHandler,
@@ -52,13 +58,15 @@ class Router:
     """The handlers of requests, by their paths."""
 
     def __init__(self, site: Site) -> None:
-        self._site = site
+        self.site = site
 
     def delegate(self, request: Request) -> HandlerRun:
         """Return the run of the handler that takes the request."""
         path = request.path
+        if request.method == "OPTIONS" and is_preflight(request.headers, self.site.origins):
+            return HandlerRun(PreflightHandler(request, self.site))
         handler = ROUTES.get(path) or _by_pattern(path, request.method)
-        return HandlerRun(handler(request, self._site))
+        return HandlerRun(handler(request, self.site))
 
     def dialect(self, request: Request) -> Family:
         """Return the family whose error shape a request gets."""
@@ -95,5 +103,5 @@ class RelayServer(Server):
         fault = Fault(Condition.INVALID_FIELD, message)
         family = FAMILIES["chat_completions"] if request is None else self._router.dialect(request)
         envelope = family.client.encode_fault(fault, call_id)
-        ids = (("x-request-id", call_id), ("request-id", call_id))
-        return envelope.status, (*ids, *envelope.headers.items()), envelope.body
+        headers = self._router.site.base_headers(call_id, request)
+        return envelope.status, (*headers, *envelope.headers.items()), envelope.body

@@ -29,7 +29,7 @@ WATCHED = (
 class StreamCheckHandler(KeyedHandler):
     """EVENTS events, one each INTERVAL_S; the first has what the gateway saw of the request."""
 
-    ALLOW = "GET"
+    ALLOW = "GET, HEAD"
     READS_BODY = False
 
     _slots: Slots | None = None
@@ -41,18 +41,21 @@ class StreamCheckHandler(KeyedHandler):
         return PATH
 
     def check_head(self) -> Awaitable[None] | None:
-        if self.request.method != "GET":
+        if self.request.method not in ("GET", "HEAD"):
             raise Fault(Condition.METHOD_NOT_ALLOWED, allow=self.ALLOW)
         return self.check_credential()
 
     def complete(self, body: bytes) -> None:
-        """Start the stream, unless the key has one already."""
+        """Start the stream, unless the key has one already; of HEAD send the head alone."""
+        headers = (("Content-Type", "text/event-stream"), *STREAM_HEADERS)
+        if self.request.method == "HEAD":
+            self.respond(b"", 200, headers)
+            return
         entered = self.site.relay.limits.enter_alone(f"stream check of key {self._key.id}")
         if isinstance(entered, Fault):
             self._refuse_busy(entered)
             return
         self._slots = entered
-        headers = (("Content-Type", "text/event-stream"), *STREAM_HEADERS)
         self.connection.start(200, (*self.base_headers(), *headers), self._event())
         self._next()
 

@@ -12,6 +12,7 @@ from conf.values import checked
 
 DEFAULTS = """{
 "server": {"host": "127.0.0.1", "port": 8000, "workers": 1, "public_url": "", "trusted_proxies": [],
+"cors_origins": [],
 "max_body_bytes": 33554432, "body_memory_bytes": 268435456, "stream_buffer_bytes": 262144,
 "header_timeout_s": 30, "body_timeout_s": 60, "keepalive_timeout_s": 75, "drain_timeout_s": 600},
 "upstream": {"connect_timeout_s": 10, "first_byte_timeout_s": 600, "idle_timeout_s": 300,

@@ -90,6 +90,15 @@ def check_free_record(gateway, answer, endpoint, outcome="ok", status=200):
 # ---- by id ---------------------------------------------------------------------------------------
 
 
+def test_head_of_a_stored_response_is_its_head(gateway, vendor):
+    path = f"{PATH}/{stored_by(vendor)}"
+    vendor.reset()
+    answers = [call(gateway, method, path + "?stream=true") for method in ("HEAD", "GET")]
+    assert [bool(answer.body) for answer in answers] == [False, True]
+    assert [entry["method"] for entry in vendor.log()] == ["GET", "GET"]
+    check_free_record(gateway, answers[0], STORED_AT)
+
+
 @pytest.mark.parametrize(("method", "rest", "endpoint"), STORED_ENDPOINTS)
 def test_stored_things_pass_with_the_query_byte_for_byte(gateway, vendor, method, rest, endpoint):
     name = stored_by(vendor, background=rest == "/cancel")  # only such a one can be cancelled
@@ -140,9 +149,9 @@ def test_odd_ids_reach_no_upstream(gateway, vendor, name):
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [
-        ("POST", "/resp_1", "GET, DELETE"),
+        ("POST", "/resp_1", "GET, HEAD, DELETE"),
         ("GET", "/resp_1/cancel", "POST"),
-        ("DELETE", "/resp_1/input_items", "GET"),
+        ("DELETE", "/resp_1/input_items", "GET, HEAD"),
         ("GET", "/input_tokens", "POST"),
     ],
 )

@@ -336,7 +336,7 @@ async def test_a_key_that_cannot_be_looked_up_now_is_not_called_wrong():
 async def test_other_methods(served, method):
     for headers in ({}, bearer()):
         answer = await served.ask(method, "/v1/models", headers, b"{}")
-        assert (answer.status, answer.headers["allow"]) == (405, "GET")
+        assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD")
 
 
 async def test_what_a_caller_says_of_itself_is_bounded():

@@ -76,7 +76,15 @@ async def test_the_key_has_to_be_good(secret, code):
         assert (answer.status, answer.json["error"]["code"]) == (401, code)
 
 
+async def test_head_gets_the_head_alone_and_takes_no_slot():
+    async with site() as served:
+        for _ in range(2):
+            answer = await served.ask("HEAD", PATH, bearer())
+            assert (answer.status, answer.body) == (200, b"")
+            assert answer.headers["content-type"] == "text/event-stream"
+
+
 async def test_other_methods_are_refused_after_their_body():
     async with site(max_body_bytes=2048) as served:
         answer = await served.ask("POST", PATH, bearer(), b"x" * 2048)
-        assert (answer.status, answer.headers["allow"]) == (405, "GET")
+        assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD")

@@ -19,8 +19,14 @@ else:
 
 LIMIT = 1 << 20
 NOISE = random.Random(4).randbytes(300_000)
-BODIES = {"empty": b"", "short": b"{}", "text": b'{"a":"' + b"word " * 60_000 + b'"}',
-          "numbers": b"".join(b"%d " % number for number in range(140_000)), "noise": NOISE, "zeros": bytes(LIMIT)}  # fmt: skip
+BODIES = {
+    "empty": b"",
+    "short": b"{}",
+    "text": b'{"a":"' + b"word " * 60_000 + b'"}',
+    "numbers": b"".join(b"%d " % number for number in range(140_000)),
+    "noise": NOISE,
+    "zeros": bytes(LIMIT),
+}
 
 
 def raw_deflate(body):
