@@ -154,6 +154,8 @@ def _claude_code(base: str, key: str, model: str | None) -> ClientSettings:
 
 def _codex(base: str, key: str, model: str | None) -> ClientSettings:
     model_lines = [f"model = {json.dumps(model)}"] if model else []
+    # The gateway's list takes the place of all that Codex knows by itself, and better, of these.
+    has_list = model is not None and not model.startswith("gpt-")
     lines = [
         *model_lines,
         'model_provider = "sluice"',
@@ -163,6 +165,7 @@ def _codex(base: str, key: str, model: str | None) -> ClientSettings:
         f"base_url = {json.dumps(base + '/v1')}",
         f'env_key = "{CODEX_KEY}"',
         'wire_api = "responses"',
+        *([f"model_catalog_url = {json.dumps(base + '/v1/models')}"] if has_list else []),
     ]
     return ClientSettings({CODEX_KEY: key}, {CODEX_FILE: "\n".join(lines)})
 

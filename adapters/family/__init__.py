@@ -101,12 +101,15 @@ class UpstreamAnswer(Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class ModelEntry:
-    """A model as lists show it; None where a number is not known."""
+    """A model as lists show it; None where a number is not known. `efforts`: those of `ir.request`
+    that it takes."""
 
     name: str
     created_s: int
     context_tokens: int | None
     max_output_tokens: int | None
+    efforts: tuple[str, ...] = ()
+    images: bool = True
 
 
 @dataclass(frozen=True, slots=True)

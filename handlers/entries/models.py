@@ -4,14 +4,20 @@ There is no usage record: nothing is called.
 """
 
 from collections.abc import Awaitable
+from contextlib import suppress
+from dataclasses import replace
 from itertools import chain
 from urllib.parse import parse_qsl, unquote
 
 from adapters.family import Family, ModelEntry
+from adapters.family.traits import Traits
 from adapters.faults import Condition, Fault
 from adapters.registry import FAMILIES
+from adapters.responses.codex_models import QUERY_FIELD as CODEX_FIELD
+from adapters.responses.codex_models import codex_model_list
 from handlers.entries.base import QUERY_FIELDS_MAX
 from handlers.entries.intake import KeyedHandler
+from handlers.relay.translations import traits_at
 from store.catalog.catalog import Model
 
 PREFIXES = ("/v1/models", "/v1beta/models")  # the second is of generate_content alone
@@ -44,7 +50,7 @@ class ModelsHandler(KeyedHandler):
         return self.check_credential()
 
     def complete(self, body: bytes) -> None:
-        family = self.dialect
+        family, query = self.dialect, self._query()
         snapshot = self.site.relay.snapshot
         lists = (
             snapshot.listed(self._key, name) for name in _ENTRIES.get(family.name, [family.name])
@@ -55,14 +61,30 @@ class ModelsHandler(KeyedHandler):
         if family.name == "generate_content":
             name = name.removeprefix("models/")
         try:
-            if not name:
-                self.respond(family.client.model_list(list(entries.values()), self._query()))
+            if not name and family.name == "chat_completions" and CODEX_FIELD in query:
+                self.respond(codex_model_list(self._of_codex(), query[CODEX_FIELD]))
+            elif not name:
+                self.respond(family.client.model_list(list(entries.values()), query))
             elif name in entries:
                 self.respond(family.client.model_entry(entries[name]))
             else:
                 raise Fault(Condition.MODEL_NOT_FOUND, model=name)
         except Fault as fault:
             self.answer_fault(fault)
+
+    def _of_codex(self) -> list[ModelEntry]:
+        """Return the models of responses, each with the traits that it has at its first channel."""
+        snapshot, key = self.site.relay.snapshot, self._key
+        entries = []
+        for model in snapshot.listed(key, "responses"):
+            entry = _entry(model)
+            channels = snapshot.candidates(key.group, model.name, "responses")
+            with suppress(Fault):  # a channel whose options cannot be read
+                traits = traits_at(channels[0], model.name) if channels else Traits()
+                efforts = () if traits.thinking == "none" else traits.efforts
+                entry = replace(entry, efforts=efforts, images=traits.images)
+            entries.append(entry)
+        return entries
 
     def _query(self) -> dict[str, str]:
         """Return the fields of the query; none when there are too many."""

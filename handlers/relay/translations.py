@@ -136,12 +136,16 @@ class Translations:
         return True
 
     def _traits(self, channel: Channel, model: str) -> Traits:
-        """Return what the channel's model can take. Raises Fault CHANNEL_MISCONFIGURED."""
-        name = channel.models[model]
-        try:
-            traits = traits_of(channel.vendor, channel.family, name, channel.options)
-        except msgspec.ValidationError:
-            raise Fault(Condition.CHANNEL_MISCONFIGURED) from None
-        if (channel.id, name) in self._echoing:
+        """Return what the channel's model can take, with what was learnt of it."""
+        traits = traits_at(channel, model)
+        if (channel.id, channel.models[model]) in self._echoing:
             return msgspec.structs.replace(traits, reasoning_echo=True)
         return traits
+
+
+def traits_at(channel: Channel, model: str) -> Traits:
+    """Return what the channel's model can take. Raises Fault CHANNEL_MISCONFIGURED."""
+    try:
+        return traits_of(channel.vendor, channel.family, channel.models[model], channel.options)
+    except msgspec.ValidationError:
+        raise Fault(Condition.CHANNEL_MISCONFIGURED) from None

@@ -80,6 +80,15 @@ def test_variables(run):
     ]
 
 
+@pytest.mark.parametrize(
+    ("model", "url"), [(MODEL, f"{BASE}/v1/models"), ("gpt-6-sol", None), ("", None)]
+)
+def test_codex_reads_the_list_of_the_gateway_unless_it_knows_the_model(run, model, url):
+    arguments = ["codex", "--model", model] if model else ["codex"]
+    file = tomllib.loads(parts(run(*arguments)[1])["~/.codex/config.toml"])
+    assert file["model_providers"]["sluice"].get("model_catalog_url") == url
+
+
 def test_public_url_and_json(run):
     code, out, _ = run("openai", "--json", text='[server]\npublic_url = "https://gw.example/"\n')
     document = json.loads(out)

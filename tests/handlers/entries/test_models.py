@@ -163,6 +163,12 @@ def shown(answer):
     return shape, [model["id"] for model in said["data"]]
 
 
+# Codex 0.169 takes no list where a model lacks one of these.
+NEEDED_BY_CODEX = {
+    *("slug", "display_name", "supported_reasoning_levels", "shell_type", "visibility"),
+    *("supported_in_api", "priority", "base_instructions", "support_verbosity"),
+    *("truncation_policy", "experimental_supported_tools"),
+}
 BY_CALLER = [
     ("/v1/models", bearer(), "chat"),
     ("/v1/models?x=1&limit=1&pageSize=1", bearer(), "chat"),
@@ -207,6 +213,51 @@ async def test_the_first_credential_of_the_family_decides_alone(wide, path, head
     answer = await wide.ask("GET", path, headers)
     assert answer.status == status and b"unknown" not in answer.body
     assert status == 200 or answer.json["error"]["status"] == "UNAUTHENTICATED"
+
+
+@pytest.mark.parametrize(
+    ("version", "most"), [("0.169.0", "max"), ("0.143.9", "xhigh"), ("", "xhigh")]
+)
+async def test_the_list_for_codex_has_what_its_catalog_has(version, most):
+    options = {"low": {"efforts": ["off", "low"], "images": False}, "none": {"thinking": "none"}}
+    groups = frozenset({"gold"})
+    channels = [
+        channel_of(
+            name,
+            vendor="openai",
+            family=RESPONSES,
+            groups=groups,
+            models={name: "gpt-6-sol"},
+            options=options.get(name, {}),
+        )
+        for name in ("sol", "low", "none")
+    ]
+    names = [*options, "sol"]
+    relay = SimpleNamespace(keys=Keys(), snapshot=Snapshot(
+        version=1,
+        groups={"gold": Group("gold", 10**6, None, frozenset({RESPONSES}), False)},
+        models={n: Model(n, 1000, 500, False, CREATED_MS, ((0, PRICES),)) for n in names},
+        channels=tuple(channels),
+    ))  # fmt: skip
+    async with serving(relay=relay) as served:
+        path = f"/v1/models?client_version={version}"
+        answer = await served.ask("GET", path, bearer())
+        models = {model["slug"]: model for model in answer.json["models"]}
+        assert list(models) == sorted(names) and set(answer.json) == {"models"}
+        efforts = {
+            name: [level["effort"] for level in model["supported_reasoning_levels"]]
+            for name, model in models.items()
+        }
+        assert efforts["sol"][0] == "low" and efforts["sol"][-1] == most
+        assert (efforts["low"], efforts["none"]) == (["low"], [])
+        assert models["sol"]["context_window"] == 1000
+        assert models["low"]["input_modalities"] == ["text"]
+        assert models["sol"].keys() >= NEEDED_BY_CODEX
+        assert "AGENTS.md" in models["sol"]["base_instructions"]
+        other = await served.ask("GET", path, bearer() | VERSION)
+        assert "has_more" in other.json  # of the messages family
+        one = await served.ask("GET", path.replace("?", "/sol?"), bearer())
+        assert one.json["id"] == "sol"
 
 
 @pytest.mark.parametrize("entry", list(WIDE))
