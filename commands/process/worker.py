@@ -40,6 +40,7 @@ from conf.metrics import RATE_LIMITED
 from conf.settings import Settings, from_plain
 from conf.version import CODE_CHANGED, VERSION, build_id, revision
 from handlers.entries.base import Deadlines, Site
+from handlers.entries.key_view import KeyViews
 from handlers.entries.routes import RelayServer
 from handlers.entries.wrong_paths import WrongPaths
 from handlers.logs import LogThread
@@ -69,6 +70,7 @@ from store.catalog.wrong_paths import Notices
 from store.db.changes import KEYS, Changes
 from store.db.database import open_database
 from store.db.nodes import Process
+from store.hub.key_view import view_of
 from store.money.funds import Funds
 from store.money.leases import Order
 from store.upkeep import lease
@@ -83,6 +85,7 @@ log = logging.getLogger("sluice.worker")
 SWEEP_MS = 1000
 LOOKUP_THREADS = 4  # database threads for keys that are not in memory
 STORED_THREADS = 4  # and for stored responses, so that neither waits for the other
+VIEW_THREADS = 2  # for what keys see of themselves
 REFUSED_EXIT = 3  # the supervisor gives up instead of starting the worker again and again
 STOP_WITHIN_S = 2.0
 ERROR_CHARS = 300  # of the store's, in what /readyz says
@@ -167,6 +170,7 @@ class Worker:
         self._loop = IOLoop.current()
         self._threads = ThreadPoolExecutor(LOOKUP_THREADS, thread_name_prefix="lookup")
         self._stored_threads = ThreadPoolExecutor(STORED_THREADS, thread_name_prefix="stored")
+        self._view_threads = ThreadPoolExecutor(VIEW_THREADS, thread_name_prefix="views")
         self._db = open_database(settings.store.url)
         self._telemetry = Telemetry(
             text=text_line if settings.log.format == "text" else None,
@@ -258,6 +262,10 @@ class Worker:
             ),
             base_url=base_url(server),
             wrong_paths=WrongPaths(self._relay.keys, self._notices),
+            key_views=KeyViews(
+                functools.partial(view_of, self._db),
+                self._view_threads,
+            ),
         )
 
     def _order(self, order: Order) -> bool:
@@ -529,3 +537,4 @@ class Worker:
         self._memory.stop()
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._stored_threads.shutdown(wait=False, cancel_futures=True)
+        self._view_threads.shutdown(wait=False, cancel_futures=True)

@@ -29,6 +29,8 @@ from handlers.telemetry.calls import Telemetry, Unrecorded
 from handlers.telemetry.trace import trace_of
 from store.catalog.catalog import Snapshot
 from store.catalog.key_cache import KeyCache
+from store.catalog.keys import KeyEntry
+from store.hub.key_view import KeyView
 from store.values.ids import new_ulid, now_ms
 
 CLIENT_REQUEST_ID_MAX = 128
@@ -84,6 +86,12 @@ class CallRelay(Protocol):
     def record_gone(self, call: Call) -> None: ...
 
 
+class KeyViewReader(Protocol):
+    """The reader of views of keys (handlers.entries.key_view)."""
+
+    def read(self, key: KeyEntry) -> Coroutine[Any, Any, KeyView]: ...
+
+
 @dataclass(slots=True)
 class Site:
     """The parts of a worker that all its handlers use."""
@@ -95,6 +103,7 @@ class Site:
     trusted: tuple[Network, ...]
     base_url: str
     wrong_paths: WrongPaths | None = None  # None: they are not noted
+    key_views: KeyViewReader | None = None
     origins: frozenset[str] = field(init=False)  # whose pages may read answers
 
     def __post_init__(self) -> None:

@@ -30,6 +30,8 @@ from handlers.entries.inference import (
     verb_of,
 )
 from handlers.entries.intake import BodyHandler
+from handlers.entries.key_view import PATHS as KEY_VIEWS
+from handlers.entries.key_view import KeyViewHandler
 from handlers.entries.models import PREFIXES, ModelsHandler
 from handlers.entries.stream_check import PATH as STREAM_CHECK
 from handlers.entries.stream_check import StreamCheckHandler
@@ -51,6 +53,7 @@ ROUTES: dict[str, type[BodyHandler]] = {
     "/v1/models": ModelsHandler,
     "/v1beta/models": ModelsHandler,
     STREAM_CHECK: StreamCheckHandler,
+    **dict.fromkeys(KEY_VIEWS, KeyViewHandler),
 }
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from store.values.pricing import format_money, parse_money
 from tests.support import coins, dialects
-from tests.support.client import Connection
+from tests.support.client import Connection, exchange, wait_until
 from tests.support.wallets import Wallets, cost_of, joined, secret_of
 
 ACTS_WITHIN_S = 3  # 2 are promised
@@ -59,6 +59,8 @@ def people():
         coins.person("no-plan", "10", "plan_only"),
         coins.person("split", "10", plans={"split": {"quota": TINY}}),
         coins.person("nearly-empty", "0.0010"),
+        coins.person("onlooker", "10", plans={"seen": {"quota": "2.5"}}, limit="4",
+                     limit_window="never"),
         coins.person("removed", "10", plans={"removed": {}}, limit="5"),
         *(coins.person(name, plans=case.plans, **case.fields) for name, case in CHANGES.items()),
     ]  # fmt: skip
@@ -263,6 +265,27 @@ def test_a_wallet_with_too_little_says_what_is_left_and_what_is_needed(gateway):
         " 1 USD. Add balance in the API Hub."
     )
     assert gateway.record(answer.call_id)["error_message"] == message
+
+
+def test_a_key_sees_what_it_has_spent_and_what_is_left(gateway):
+    def seen(path="/v1/usage"):
+        headers = {"Authorization": f"Bearer {secret_of('onlooker')}"}
+        answer = exchange(gateway.port, "GET", path, headers)
+        assert answer.status == 200 and answer.call_id not in gateway.tail
+        return answer.json
+
+    for _ in range(3):
+        assert coins.paid(gateway, "onlooker") != "E19"
+    assert wait_until(lambda: seen()["spent"]["today"] == "3", ACTS_WITHIN_S)
+    shown = seen("/v1/key")
+    [limit] = shown["limits"]
+    assert limit == {"limit": "key_spend", "allowed": "4", "left": "1", "resets_at": None}
+    [plan] = shown["plans"]
+    assert (plan["plan"], plan["left"], plan["state"]) == ("seen", "0", "used_up")
+    assert (shown["balance"], shown["spent"]["month"]) == ("9.5", "3")
+    assert shown["models"] == sorted([coins.COIN, coins.FREE, coins.WORDS])
+    assert seen("/api/usage/token")["data"]["total_available"] == 500_000
+    assert seen("/key/info")["info"]["spend"] == 3.0
 
 
 # ---- the books -----------------------------------------------------------------------------------

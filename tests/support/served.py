@@ -80,7 +80,7 @@ class Served:
 
 
 @contextlib.asynccontextmanager
-async def serving(routes=None, trusted=(), relay=None, listener=None, **settings):
+async def serving(routes=None, trusted=(), relay=None, listener=None, key_views=None, **settings):
     """A server with the handlers of `routes` beside the usual ones; checks that it logs nothing."""
     site = Site(
         settings=Settings(server=ServerSettings(**settings)),
@@ -89,6 +89,7 @@ async def serving(routes=None, trusted=(), relay=None, listener=None, **settings
         bodies=Deadlines(),
         trusted=tuple(trusted),
         base_url=BASE_URL,
+        key_views=key_views,
     )
     errors = Errors()
     logging.getLogger().addHandler(errors)

@@ -239,6 +239,20 @@ class SharedCells:
         if reservation.reserved_ns:
             cells[at + 2] = now_ns + reservation.tokens_ns
 
+    def state(self, claim: Claim) -> tuple[int, int, int]:
+        """Return the nanoseconds until a claim's buckets of requests and tokens are full again, and
+        its calls in flight."""
+        self._lock()
+        try:
+            now_ns = time.monotonic_ns()
+            if not self._find(claim, now_ns, ()):
+                return 0, 0, 0
+            at = claim.row * _ROW_WORDS
+            requests_ns, tokens_ns = (max(0, self._cells[at + n] - now_ns) for n in (1, 2))
+            return requests_ns, tokens_ns, self._running(claim.row)
+        finally:
+            self._unlock()
+
     def leave(self, slots: Slots, used_tokens: int | None) -> None:
         """Give slots back, settled by the tokens used; None: as if the call had never come.
         Idempotent."""

@@ -69,6 +69,16 @@ class AtLimit(Struct, frozen=True, gc=False):
     never: bool = False
 
 
+class LimitLevel(Struct, frozen=True):
+    """A limit of a caller, as `key_rpm`, and what is left of it; `reset_s`: the time until all of
+    it is, None for calls at one time."""
+
+    name: str
+    allowed: int
+    left: int
+    reset_s: float | None
+
+
 class _Callers(Struct, frozen=True, gc=False):
     """The claims of a key, its user and its group, valid for these objects; `tpm`: the smallest of
     their limits, 0 without any."""
@@ -142,6 +152,31 @@ class Limits:
         """Take the one slot of a subject that may do something once at a time in the node."""
         entered = self._cells.enter((Claim(subject, 0, 0, 1),))
         return _fault_of(entered) if isinstance(entered, LimitRefusal) else entered
+
+    def pass_one(self, subject: str, rpm: int) -> Fault | None:
+        """Take one of the requests that a subject may make in a minute; return the refusal, if
+        any."""
+        entered = self._cells.enter((Claim(subject, rpm, 0, 0),))
+        if isinstance(entered, LimitRefusal):
+            return _fault_of(entered)
+        self._cells.leave(entered, 0)
+        return None
+
+    def levels(self, key: KeyEntry, group: Group) -> list[LimitLevel]:
+        """Return the limits that paid calls of a key have, and what is left of them."""
+        levels = []
+        for claim in _callers_of(key, group, "paid").claims:
+            requests_ns, tokens_ns, running = self._cells.state(claim)
+            for name, allowed, left, reset_ns in (
+                ("rpm", claim.rpm, _requests_left(claim, requests_ns), requests_ns),
+                ("tpm", claim.tpm, _tokens_left(claim, tokens_ns), tokens_ns),
+                ("concurrency", claim.concurrency, claim.concurrency - running, None),
+            ):
+                if allowed:
+                    reset_s = None if reset_ns is None else reset_ns / _SECOND_NS
+                    name = f"{_scope(claim)}_{name}"
+                    levels.append(LimitLevel(name, allowed, max(0, left), reset_s))
+        return levels
 
     def leave(self, slots: Slots, used_tokens: int | None) -> None:
         """Give slots back, settled by the tokens used; None: as if the call had never come.
@@ -233,11 +268,11 @@ def _levels(entered: Sequence[Reservation | LimitRefusal]) -> tuple[RateLevel, .
     for level in entered:
         claim = level.claim
         if claim.rpm:
-            left = claim.rpm - -(-level.requests_ns // claim.each_ns)
+            left = _requests_left(claim, level.requests_ns)
             if of_requests is None or left < requests:
                 of_requests, requests = level, left
         if claim.tpm:
-            left = (MINUTE_NS - level.tokens_ns) * claim.tpm // MINUTE_NS
+            left = _tokens_left(claim, level.tokens_ns)
             if of_tokens is None or left < tokens:
                 of_tokens, tokens = level, left
     levels: tuple[RateLevel, ...] = ()
@@ -248,3 +283,11 @@ def _levels(entered: Sequence[Reservation | LimitRefusal]) -> tuple[RateLevel, .
         limit, reset_s = of_tokens.claim.tpm, of_tokens.tokens_ns / _SECOND_NS
         levels += (RateLevel("tokens", limit, max(0, tokens), reset_s),)
     return levels
+
+
+def _requests_left(claim: Claim, requests_ns: int) -> int:
+    return claim.rpm - -(-requests_ns // claim.each_ns) if claim.rpm else 0
+
+
+def _tokens_left(claim: Claim, tokens_ns: int) -> int:
+    return (MINUTE_NS - tokens_ns) * claim.tpm // MINUTE_NS

@@ -136,6 +136,32 @@ def test_the_limit_with_least_left_is_told():
     assert tokens.reset_s == pytest.approx(0.06)
 
 
+def test_levels_are_what_is_left_of_each_limit_and_take_nothing():
+    limits = Limits(private_cells())
+    limited = {"rpm": 10, "tpm": 1200, "user_concurrency": 3}
+    key, group = key_of(**limited), group_of(rpm=5)
+    _, slots = limits.enter(key, group, demand_of(outputs=900))
+    for _ in range(2):
+        levels = [(level.name, level.allowed, level.left) for level in limits.levels(key, group)]
+        assert levels == [
+            ("key_rpm", 10, 9),
+            ("key_tpm", 1200, 200),
+            ("user_concurrency", 3, 2),
+            ("group_rpm", 5, 4),
+        ]
+    resets_s = [level.reset_s for level in limits.levels(key, group)]
+    assert resets_s[2] is None and resets_s[3] == pytest.approx(12, abs=0.5)
+    limits.leave(slots, None)
+    assert [level.left for level in limits.levels(key, group)] == [10, 1200, 3, 5]
+
+
+def test_one_of_so_many_in_a_minute():
+    limits = Limits(private_cells())
+    assert [limits.pass_one("view", 2) for _ in range(2)] == [None, None]
+    assert limits.pass_one("view", 2).condition is Condition.RATE_LIMITED
+    assert limits.pass_one("other view", 2) is None
+
+
 def test_trouble_is_told_once_a_minute(caplog):
     caplog.set_level(logging.WARNING)
     limits = Limits(Spy(["limits: trouble"]))
