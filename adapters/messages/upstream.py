@@ -60,8 +60,9 @@ def request_headers(client: Mapping[str, str], vendor: Vendor, key: str) -> list
     if is_safe(joined):
         lines.append(f"anthropic-beta: {joined}")
     if vendor.forward_anthropic_headers:
-        own = (name for name in client if name.startswith("anthropic-"))
-        lines += forwarded(client, (name for name in own if name not in _OURS))
+        own = [name for name in client if name[:10] == "anthropic-" and name not in _OURS]
+        if own:
+            lines += forwarded(client, own)
     return lines
 
 
