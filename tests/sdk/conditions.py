@@ -125,7 +125,7 @@ ASKS = (
     Ask("E14", "in the background", body={"background": True}, families=(R,)),
     Ask("E15", "twice the limit", prompt=TOO_LARGE),
     Ask("E16", "text", headers={"Content-Type": "text/plain"}),
-    Ask("E17", "Brotli", headers={"Content-Encoding": "br"}),
+    Ask("E17", "LZW", headers={"Content-Encoding": "compress"}),
     Ask("E18", "nothing left", key="poor"),
     Ask("E18", "streamed", key="poor", stream=True),
     Ask("E19", "plan", key="subscriber"),

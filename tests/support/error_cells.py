@@ -198,7 +198,7 @@ WAYS: dict[str, dict[str, Way]] = {
     "E16": everywhere(Way("Send the body with content-type: application/json.",
                           headers={"Content-Type": "text/plain"})),
     "E17": everywhere(Way("This content-encoding is not supported.",
-                          headers={"Content-Encoding": "br"})),
+                          headers={"Content-Encoding": "compress"})),
     "E18": everywhere(Way("The wallet balance is used up. Add balance in the API Hub.",
                           key="poor")),
     "E19": everywhere(Way(r"re:The subscription quota does not cover this call until 20\d\d-\d\d-01"
