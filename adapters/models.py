@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 from msgspec.structs import replace
 
-from adapters.family.traits import ALL_EFFORTS, Traits
+from adapters.family.traits import ALL_EFFORTS, Refusable, Traits
 from adapters.ir.request import Effort
 
 _THREE: tuple[Effort, ...] = ("low", "medium", "high")
@@ -96,8 +96,25 @@ _DEEPSEEK = Traits(
     thinking_switch=True,
     choices=False,
 )
-_OPEN_SERVER = Traits(documents=False, token_bound="max_tokens", efforts=_THREE)
+_PENALTIES: tuple[Refusable, ...] = ("frequency_penalty", "presence_penalty")
+
+
+def _open(**more: Any) -> Traits:
+    """Return the traits of a server of open models, and what is another one's here."""
+    plain = Traits(documents=False, token_bound="max_tokens", efforts=_THREE)
+    return replace(plain, **more)
+
+
+_OPEN_SERVER = _open()
 _ECHO = Traits(documents=False, token_bound="max_tokens", efforts=_THREE, reasoning_echo=True)
+
+_MISTRAL = _open(
+    thinking="none",
+    documents=True,
+    logprobs=False,
+    call_ids="nine",
+    refuses=("seed", "logit_bias", "end_user"),
+)
 
 # Vendors of chat completions besides OpenAI, by vendor and beginning of the model's name.
 _CHAT: dict[tuple[str, str], Traits] = {
@@ -114,6 +131,86 @@ _CHAT: dict[tuple[str, str], Traits] = {
     ("ollama", ""): Traits(
         documents=False, token_bound="max_tokens", efforts=_WITH_OFF, choices=False
     ),
+    ("gemini-chat", ""): _open(audio=True, efforts=("off", "minimal", *_THREE), logprobs=False),
+    ("mistral", ""): _MISTRAL,
+    **{
+        ("mistral", prefix): replace(_MISTRAL, thinking="effort", efforts=("off", "high"))
+        for prefix in (
+            *("mistral-small-latest", "mistral-small-4", "mistral-small-26"),
+            *("mistral-medium-3-5", "mistral-medium-3.5"),
+        )
+    },
+    ("xai", ""): _open(token_bound="max_completion_tokens", refuses=(*_PENALTIES, "logit_bias")),
+    ("together", ""): _open(refuses=("end_user",)),
+    ("fireworks", ""): _open(efforts=_WITH_OFF),
+    ("cerebras", ""): _open(
+        images=False,
+        token_bound="max_completion_tokens",
+        choices=False,
+        refuses=(*_PENALTIES, "logit_bias"),
+    ),
+    ("nvidia", ""): _OPEN_SERVER,
+    ("perplexity", ""): _open(
+        thinking="none",
+        choices=False,
+        logprobs=False,
+        refuses=("seed", "logit_bias", "end_user", "parallel_tools"),
+    ),
+    ("moonshot", ""): _open(
+        thinking="none",
+        structured="tool",
+        reasoning_echo=True,
+        thinking_switch=True,
+        logprobs=False,
+        refuses=("seed", "logit_bias", "end_user"),
+    ),
+    # takes no forced tool, and no schema
+    ("zhipu", ""): _open(
+        thinking="none",
+        structured="none",
+        thinking_switch=True,
+        choices=False,
+        logprobs=False,
+        refuses=(*_PENALTIES, "seed", "logit_bias", "end_user", "parallel_tools"),
+    ),
+    ("minimax", ""): _open(
+        thinking="none",
+        structured="tool",
+        choices=False,
+        logprobs=False,
+        refuses=(*_PENALTIES, "logit_bias"),
+    ),
+    ("alibaba", ""): _open(thinking="none", audio=True, refuses=("logit_bias", "end_user")),
+    ("volcengine", ""): _open(
+        efforts=("minimal", *_THREE),
+        thinking_switch=True,
+        choices=False,
+        refuses=("seed", "end_user"),
+    ),
+    ("siliconflow", ""): _open(
+        thinking="none", structured="tool", logprobs=False, refuses=("logit_bias", "end_user")
+    ),
+    ("cohere", ""): _open(
+        efforts=("off", "high"),
+        choices=False,
+        refuses=("logit_bias", "parallel_tools", "end_user"),
+    ),
+    ("jina", ""): _open(
+        efforts=_THREE, choices=False, logprobs=False, refuses=("seed", "logit_bias", "end_user")
+    ),
+    ("github-models", ""): _open(thinking="none", refuses=("logit_bias", "end_user")),
+    **{
+        ("github-models", prefix): Traits(sampling=False, documents=False, efforts=_THREE)
+        for prefix in ("gpt-5", "o1", "o3", "o4")
+    },
+    ("huggingface", ""): _OPEN_SERVER,
+    ("deepinfra", ""): _open(efforts=_WITH_OFF, refuses=("logit_bias",)),
+    ("sambanova", ""): _open(
+        choices=False, logprobs=False, refuses=(*_PENALTIES, "seed", "logit_bias", "end_user")
+    ),
+    ("vllm", ""): _OPEN_SERVER,
+    ("llama-cpp", ""): _OPEN_SERVER,
+    ("lm-studio", ""): _OPEN_SERVER,
     ("openai-compatible", ""): _OPEN_SERVER,
     # Open models that continue after tools only with their earlier reasoning.
     **{
@@ -131,17 +228,35 @@ _RESPONSES: dict[tuple[str, str], Traits] = {
     ("groq", "kimi"): _GROQ_SCHEMA,
     ("groq", "llama-4"): _GROQ_SCHEMA,
     ("ollama", ""): Traits(documents=False, efforts=_WITH_OFF, logprobs=False),
-    ("openai-compatible", ""): Traits(documents=False, efforts=_THREE),
+    **{
+        (vendor, ""): Traits(documents=False, efforts=_THREE)
+        for vendor in (
+            *("fireworks", "volcengine", "huggingface", "vllm", "llama-cpp", "lm-studio"),
+            "openai-compatible",
+        )
+    },
+    ("xai", ""): Traits(efforts=_THREE, logprobs=False),
+    ("alibaba", ""): Traits(documents=False, thinking="none", logprobs=False),
 }
 
 # Gemini, by whatever vendor of the generate-content family. Levels of thinking since the third
 # generation, of which the larger models have fewer; a budget before. No schemas but their own
 # dialect before 2.5.
+_GEMINI_3_6 = Traits(audio=True, sampling=False, efforts=("minimal", *_THREE, "xhigh"))
 _GEMINI: dict[str, Traits] = {
     "": Traits(audio=True),
     "gemini-3": Traits(audio=True, efforts=("minimal", *_THREE)),
     "gemini-3-pro": Traits(audio=True, efforts=("low", "high")),
     "gemini-3.1-pro": Traits(audio=True, efforts=_THREE),
+    # Since 3.6 a deeper level, and no sampling; names without a number are of the newest.
+    **dict.fromkeys(
+        (
+            *("gemini-3.6", "gemini-3.7", "gemini-3.8", "gemini-3.9", "gemini-4"),
+            *("gemini-flash", "gemini-pro"),
+        ),
+        _GEMINI_3_6,
+    ),
+    "gemini-flash-lite": Traits(audio=True, efforts=("minimal", *_THREE)),
     "gemini-2.5": Traits(audio=True, thinking="budget", max_budget_tokens=24_576),
     "gemini-2.5-pro": Traits(audio=True, thinking="budget", efforts=ALL_EFFORTS[1:]),
     "gemini-2.0": Traits(audio=True, thinking="none", schemas="subset"),
@@ -167,6 +282,7 @@ _CLAUDE_3 = Traits(structured="tool", thinking="none", documents=False)
 _CLAUDES: dict[str, Traits] = {
     "claude": _CLAUDE,  # and new ones
     "claude-sonnet-5": _CLAUDE_SONNET_5,
+    "claude-fable-5": replace(_CLAUDE, forced_tools=False),  # thinks always
     **dict.fromkeys(("claude-opus-4-6", "claude-sonnet-4-6"), _CLAUDE_4_6),
     **dict.fromkeys(("claude-opus-4-5", "claude-sonnet-4-5", "claude-haiku-4-5"), _CLAUDE_4_5),
     **dict.fromkeys(("claude-opus-4-1", "claude-opus-4-0", "claude-opus-4-2025"), _CLAUDE_4),
@@ -184,6 +300,13 @@ _MESSAGES: dict[tuple[str, str, str], Traits] = {
         auto_cache=False,
         reasoning_echo=True,
     ),
+    **{
+        (vendor, "messages", ""): Traits(thinking="budget", structured="tool", auto_cache=False)
+        for vendor in (
+            *("fireworks", "moonshot", "zhipu", "minimax", "alibaba", "siliconflow", "deepinfra"),
+            *("vllm", "llama-cpp", "lm-studio"),
+        )
+    },
     ("ollama", "messages", ""): Traits(
         documents=False, structured="none", thinking="budget", auto_cache=False
     ),

@@ -4,6 +4,10 @@ A family is a folder and a word in ``_MODULES``; its codecs translate to and fro
 vendor of a known family is a row. Imported by handlers, the relay, commands and tests.
 """
 
+import re
+from functools import lru_cache
+from urllib.parse import urlsplit
+
 from adapters import chat_completions, generate_content, messages, responses
 from adapters.bridge import Pairing, native
 from adapters.family import Family, Vendor
@@ -55,12 +59,18 @@ _CHAT, _RESPONSES, _MESSAGES, _GENERATE = FAMILY_NAMES
 _OPENAI = frozenset({_CHAT, _RESPONSES})
 
 
-def _under(prefix: str, families: frozenset[str]) -> dict[str, str]:
-    return dict.fromkeys(families, prefix)
+_CHAT_ONLY = frozenset({_CHAT})
+_CHAT_AND_MESSAGES = frozenset({_CHAT, _MESSAGES})
+_ALL_BUT_GENERATE = _OPENAI | {_MESSAGES}
 
 
-# Facts of the vendors' own documentation, explained in docs/vendors.md. Endpoints and options that
-# it does not mention are not used.
+def _under(root: str, families: frozenset[str]) -> dict[str, str]:
+    return dict.fromkeys(families, root)
+
+
+# Facts of the vendors' own documentation, explained in docs/vendors.md with source and date; what
+# their models take is in ``models.py``. Endpoints and options that the documentation does not
+# mention are not used.
 VENDORS: dict[str, Vendor] = {
     vendor.name: vendor
     for vendor in (
@@ -73,24 +83,94 @@ VENDORS: dict[str, Vendor] = {
             threads=True,
         ),
         Vendor("gemini", frozenset({_GENERATE}), "x-goog-api-key"),
-        Vendor("azure-openai", _OPENAI, "api-key", _under("/openai", _OPENAI), counts=False),
+        Vendor("gemini-chat", _CHAT_ONLY, "bearer", {_CHAT: "/v1beta/openai"}, counts=False),
+        Vendor("azure-openai", _OPENAI, "api-key", _under("/openai/v1", _OPENAI), counts=False),
         Vendor(
             "openrouter",
-            _OPENAI | {_MESSAGES},
+            _ALL_BUT_GENERATE,
             "bearer",
-            _under("/api", _OPENAI | {_MESSAGES}),
+            _under("/api/v1", _ALL_BUT_GENERATE),
             counts=False,
         ),
         Vendor(
-            "deepseek",
-            frozenset({_CHAT, _MESSAGES}),
+            "deepseek", _CHAT_AND_MESSAGES, "bearer", {_MESSAGES: "/anthropic/v1"}, counts=False
+        ),
+        Vendor("groq", _OPENAI, "bearer", _under("/openai/v1", _OPENAI), counts=False),
+        Vendor("mistral", _CHAT_ONLY, "bearer", counts=False, stream_options=False),
+        Vendor("xai", _OPENAI, "bearer", counts=False),
+        Vendor("together", _CHAT_ONLY, "bearer", counts=False),
+        Vendor(
+            "fireworks",
+            _ALL_BUT_GENERATE,
             "bearer",
-            {_MESSAGES: "/anthropic"},
+            _under("/inference/v1", _ALL_BUT_GENERATE),
             counts=False,
         ),
-        Vendor("groq", _OPENAI, "bearer", _under("/openai", _OPENAI), counts=False),
-        Vendor("ollama", _OPENAI | {_MESSAGES}, "bearer", counts=False),
-        Vendor("openai-compatible", _OPENAI, "bearer", counts=False),
+        Vendor("cerebras", _CHAT_ONLY, "bearer", counts=False),
+        Vendor("nvidia", _CHAT_ONLY, "bearer", counts=False),
+        Vendor("perplexity", _CHAT_ONLY, "bearer", {_CHAT: ""}, counts=False, stream_options=False),
+        Vendor(
+            "moonshot", _CHAT_AND_MESSAGES, "bearer", {_MESSAGES: "/anthropic/v1"}, counts=False
+        ),
+        Vendor(
+            "zhipu",
+            _CHAT_AND_MESSAGES,
+            "bearer",
+            {_CHAT: "/api/paas/v4", _MESSAGES: "/api/anthropic/v1"},
+            counts=False,
+        ),
+        Vendor("minimax", _CHAT_AND_MESSAGES, "bearer", {_MESSAGES: "/anthropic/v1"}, counts=False),
+        Vendor(
+            "alibaba",
+            _ALL_BUT_GENERATE,
+            "bearer",
+            {**_under("/compatible-mode/v1", _OPENAI), _MESSAGES: "/apps/anthropic/v1"},
+            counts=False,
+        ),
+        Vendor("volcengine", _OPENAI, "bearer", _under("/api/v3", _OPENAI), counts=False),
+        Vendor("siliconflow", _CHAT_AND_MESSAGES, "bearer", counts=False),
+        Vendor("cohere", _CHAT_ONLY, "bearer", {_CHAT: "/compatibility/v1"}, counts=False),
+        Vendor("jina", _CHAT_ONLY, "bearer", counts=False),
+        Vendor("github-models", _CHAT_ONLY, "bearer", {_CHAT: "/inference"}, counts=False),
+        Vendor("huggingface", _OPENAI, "bearer", counts=False),
+        Vendor(
+            "deepinfra",
+            _CHAT_AND_MESSAGES,
+            "bearer",
+            {_CHAT: "/v1/openai", _MESSAGES: "/anthropic/v1"},
+            counts=False,
+        ),
+        Vendor("sambanova", _CHAT_ONLY, "bearer", counts=False),
+        Vendor("ollama", _ALL_BUT_GENERATE, "bearer", counts=False),
+        Vendor("vllm", _ALL_BUT_GENERATE, "bearer", counts=False, any_version=True),
+        Vendor("llama-cpp", _ALL_BUT_GENERATE, "bearer", counts=False, any_version=True),
+        Vendor("lm-studio", _ALL_BUT_GENERATE, "bearer", counts=False, any_version=True),
+        Vendor("openai-compatible", _OPENAI, "bearer", counts=False, any_version=True),
         Vendor("demo", frozenset(FAMILY_NAMES), "bearer", threads=True),
     )
 }
+
+_VERSION = re.compile(r"/v\d", re.ASCII)  # a segment that begins so, anywhere in a path
+_OWN_VERSION = re.compile(r"/v1(?:beta)?(?=/)")  # with which the paths of families begin
+
+
+def upstream_url(vendor: str, family: str, base_url: str, path: str) -> str:
+    """Return the URL of a path of a family at a vendor."""
+    root = _root_of(vendor, family, base_url)
+    return base_url + path if root is None else root + _OWN_VERSION.sub("", path, count=1)
+
+
+def address_of(vendor: str, family: str, base_url: str) -> str:
+    """Return the URL that calls of a channel go to; a model in it is ``{model}``."""
+    endpoint = FAMILIES[family].upstream.operations["generate"].endpoint
+    return upstream_url(vendor, family, base_url, endpoint)
+
+
+@lru_cache(maxsize=1024)
+def _root_of(vendor: str, family: str, base_url: str) -> str | None:
+    """Return the part of URLs before the operation; None: the base URL and the family's version."""
+    row = VENDORS[vendor]
+    if row.any_version and _VERSION.search(urlsplit(base_url).path):
+        return base_url
+    root = row.roots.get(family)
+    return None if root is None else base_url + root

@@ -212,6 +212,10 @@ class Translation:
         """See ``bridge.Pairing``: the request was encoded when the attempt began."""
         return self._body
 
+    def replace_body(self, body: bytes) -> None:
+        """Send another body than the one that was encoded."""
+        self._body = body
+
     def free_body(self) -> None:
         """Free the request when an answer was accepted: it is not sent again."""
         self._body = b""

@@ -35,7 +35,8 @@ PROBE, UPSTREAM = "handlers.relay.routing.probe", "handlers.relay.upstream.clien
 
 @dataclass(frozen=True, slots=True)
 class ChannelTest:
-    """The outcome of a call. `error` None: a whole answer came; times are from the start."""
+    """The outcome of a call. `error` None: a whole answer came; times are from the start;
+    `address` None: there was nothing to call."""
 
     channel: str
     model: str
@@ -45,6 +46,7 @@ class ChannelTest:
     first_byte_ms: int | None
     total_ms: int
     error: str | None
+    address: str | None = None
 
 
 def to_plain(result: ChannelTest) -> dict[str, Any]:
@@ -105,6 +107,7 @@ async def call(target: Target, limits: UpstreamSettings) -> ChannelTest:
         first_byte_ms=outcome.first_byte_ms,
         total_ms=outcome.total_ms,
         error=outcome.message,
+        address=outcome.address,
     )
 
 

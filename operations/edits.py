@@ -7,7 +7,7 @@ from typing import Any
 import peewee
 
 from adapters.models import OPTIONS, is_option
-from adapters.registry import LOSSES, VENDORS
+from adapters.registry import LOSSES, VENDORS, address_of
 from store.admin import listing
 from store.admin.apply import Editor
 from store.admin.objects import Sealing
@@ -23,7 +23,10 @@ from store.values.pricing import format_money
 from store.values.usage_record import rfc3339, rfc3339_or_none
 
 _UPSTREAMS = Upstreams(
-    {name: vendor.families for name, vendor in VENDORS.items()}, OPTIONS, is_option
+    {name: vendor.families for name, vendor in VENDORS.items()},
+    OPTIONS,
+    is_option,
+    frozenset(name for name, vendor in VENDORS.items() if vendor.any_version),
 )
 
 Objects = Sequence[Mapping[str, Any]]
@@ -84,12 +87,23 @@ def with_use_of_limit(db: peewee.Database, owners: Objects) -> list[dict[str, An
 
 
 def with_status(db: peewee.Database, channels: Objects) -> list[dict[str, Any]]:
-    """Return channels with the status of each model, the worst of them, and suspended keys."""
+    """Return channels with the address that is called, the status of each model, the worst of
+    them, and suspended keys."""
     by_name: defaultdict[str, list[Status]] = defaultdict(list)
     for status in of_channels(db, database_ms(db), LOSSES):
         by_name[status.name].append(status)
     channels = suspended_keys.with_suspended_keys(db, channels)
-    return [{**channel, **_status_fields(by_name[channel["name"]])} for channel in channels]
+    return [
+        {**channel, "address": _address_of(channel), **_status_fields(by_name[channel["name"]])}
+        for channel in channels
+    ]
+
+
+def _address_of(channel: Mapping[str, Any]) -> str | None:
+    """Return the URL that calls of a channel go to; None of a vendor that is no row any more."""
+    if channel["vendor"] not in VENDORS:
+        return None
+    return address_of(channel["vendor"], channel["family"], channel["base_url"])
 
 
 def _status_fields(models: list[Status]) -> dict[str, object]:

@@ -28,7 +28,7 @@ Conditions = tuple[tuple[str, Any], ...]
 """The conditions of a rate in order: `(("tier", "flex"), ("input_over", 272000))`."""
 
 VENDORS = {
-    "gemini": "google",
+    **dict.fromkeys(("gemini", "gemini-chat"), "google"),
     "x-ai": "xai",
     "moonshotai": "moonshot",
     **dict.fromkeys(("zai", "z-ai"), "zhipu"),

@@ -18,6 +18,8 @@ from adapters.json.structure import Steps
 from adapters.openai import fit_name, short_name
 
 MAX_STOPS = 4
+# fields of features, where they have another name
+_FIELDS: dict[Feature, str] = {"end_user": "user", "parallel_tools": "parallel_tool_calls"}
 
 
 def encode_request(request: Request, target: Target, count: bool) -> Steps[Encoded]:
@@ -39,6 +41,8 @@ def encode_request(request: Request, target: Target, count: bool) -> Steps[Encod
         body["stop"] = stops
     body |= _sampling(request, traits)
     body |= _other_fields(request, traits)
+    for feature in traits.refuses:
+        body.pop(_FIELDS.get(feature, feature), None)
     yield len(messages) > 0
     try:
         output_tool, dropped = _add_output(body, request.output, traits, names)

@@ -7,6 +7,7 @@ without a call becomes the user's text: upstreams refuse both. Names of tools ha
 letters, digits, ``_`` and ``-``, and no groups; others are renamed, and mapped back in the answer.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ from adapters.ir.parts import Media, Part, Reasoning, Refusal, Text, ToolCall, T
 from adapters.ir.request import Request, Tool
 from adapters.json.jsonio import compact
 from adapters.json.structure import Steps
-from adapters.openai import fit_name, hashed_name
+from adapters.openai import digest_of, fit_name, hashed_name
 
 
 class ChatToolNames:
@@ -145,6 +146,8 @@ class _Writer:
             message["content"] = [thinking, *([_text("".join(texts))] if texts else [])]
         if calls:
             ids = _ids(calls, turn)
+            if self._traits.call_ids == "nine":
+                ids = [_nine(call_id) for call_id in ids]
             message["tool_calls"] = self._calls(parts, iter(ids))
         self.messages.append(message)
         if calls:
@@ -281,6 +284,14 @@ def _result_text(result: ToolResult) -> str:
 
 def _note(part: Media) -> str:
     return f"[{part.kind}: see the next user message]"
+
+
+_NINE = re.compile(r"[a-zA-Z0-9]{9}")
+
+
+def _nine(call_id: str) -> str:
+    """Return an id of nine letters and digits, always the same for one."""
+    return call_id if _NINE.fullmatch(call_id) else digest_of(call_id)[:9]
 
 
 def _ids(calls: list[ToolCall], turn: str) -> list[str]:

@@ -24,14 +24,16 @@ from store.values.usage import NOT_REPORTED, Served, Usage
 class Vendor:
     """A row of the table of vendors: the families they speak, their paths, and their peculiarities.
 
-    `prefixes`: what stands between a channel's base URL, which has no version path, and the path of
-    a family; families that are not named have nothing there.
+    `roots`: what stands between a channel's base URL and a family's operation, in place of the
+    version with which the family's own paths begin; those keep it in families that are not named.
+    `any_version`: a base URL whose path has a version (``/api/v3``) is such a root itself.
     """
 
     name: str
     families: frozenset[str]
     auth: Literal["bearer", "x-api-key", "x-goog-api-key", "api-key"]
-    prefixes: Mapping[str, str] = field(default_factory=dict)
+    roots: Mapping[str, str] = field(default_factory=dict)
+    any_version: bool = False
     counts: bool = True  # false: has no endpoints that count tokens
     forward_openai_headers: bool = False  # OpenAI-Organization, -Project, -Beta of the client
     forward_anthropic_headers: bool = False  # anthropic-* of the client, but for the workspace

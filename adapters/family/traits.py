@@ -12,6 +12,18 @@ from adapters.json.jsonio import Struct
 ALL_EFFORTS: tuple[Effort, ...] = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
+# Features that a server may refuse alone, each a field of chat completions.
+Refusable = Literal[
+    "seed",
+    "frequency_penalty",
+    "presence_penalty",
+    "logit_bias",
+    "end_user",
+    "parallel_tools",
+    "verbosity",
+]
+
+
 class Traits(Struct, frozen=True):
     """A row of the table of models; a channel's ``options`` may override its fields by these names.
 
@@ -56,6 +68,12 @@ class Traits(Struct, frozen=True):
     choices: bool = True  # gives several answers to one request (n)
     logprobs: bool = True  # log probabilities, and logit_bias
     verbosity: bool = False  # takes a verbosity
+    # messages: takes a choice that forces a tool; false: it refuses one, and reads it as a request
+    forced_tools: bool = True
+    # chat completions: the ids of calls that it takes, "nine" letters and digits or any
+    call_ids: Literal["any", "nine"] = "any"
+    # chat completions: what it refuses, though others of the family take it
+    refuses: tuple[Refusable, ...] = ()
     # searches the web by itself: chat completions by web_search_options, messages by a tool
     search: bool = False
     # generate-content: searches the web beside functions; false: it refuses both together

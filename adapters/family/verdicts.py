@@ -114,6 +114,8 @@ def verdict_of(family: str) -> Callable[[Feature, Traits], Verdict]:
     cells = {feature: row[column] for feature, row in _ROWS.items()}
 
     def verdict(feature: Feature, traits: Traits) -> Verdict:
+        if traits.refuses and feature in traits.refuses:
+            return "note"
         cell = cells[feature]
         if isinstance(cell, str):
             return cell

@@ -226,6 +226,12 @@ def encode_choice(
     return written if written != {"type": "auto"} else None
 
 
+def text_of_choice(choice: dict[str, Any]) -> dict[str, Any]:
+    """Return the instruction that stands for a forced tool, where the model refuses one."""
+    tool = f"the tool {choice['name']}" if "name" in choice else "one of the tools"
+    return {"type": "text", "text": f"Answer by a call of {tool}."}
+
+
 def output_tool(schema: dict[str, Any], request: Request) -> dict[str, Any]:
     """Return the tool that stands for structured output at models that have no field for it."""
     used_names = {sent_name(tool.name, tool.namespace) for tool in request.tools}
@@ -416,6 +422,10 @@ def encode_request(request: Request, target: Target, counting: bool) -> Steps[En
         tools.append(respond)
     output_name = respond["name"] if respond is not None else ""
     choice = encode_choice(request, tools, output_name)
+    if choice is not None and choice["type"] in ("any", "tool") and not traits.forced_tools:
+        system.append(text_of_choice(choice))
+        free = {name: value for name, value in choice.items() if name not in ("type", "name")}
+        choice = {"type": "auto", **free} if free else None
     bound = request.max_output_tokens or target.max_output_tokens or DEFAULT_MAX_TOKENS
     forced = choice is not None and choice["type"] in ("any", "tool")
     begun = bool(messages) and messages[-1]["role"] == "assistant"

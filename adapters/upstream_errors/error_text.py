@@ -75,8 +75,8 @@ def read_error(error: object) -> ErrorText:
     message = ""
     for place in places:
         for name in ("message", "msg", "detail", "error"):
-            if not message and isinstance(place.get(name), str):
-                message = place[name]
+            if not message:
+                message = _sentence(place.get(name))
     names: list[object] = []
     status: int | None = None
     for place in places:
@@ -99,6 +99,19 @@ def read_error(error: object) -> ErrorText:
     wait_s = _retry_delay_s(details)
     thread = next(filter(None, map(_thread, details)), None)
     return replace(text, param=_param_of(places[0]), wait_s=wait_s, code=code, thread=thread)
+
+
+def _sentence(value: object) -> str:
+    """Return a text, or those of FastAPI's list of fields that do not fit."""
+    if not isinstance(value, list):
+        return value if isinstance(value, str) else ""
+    entries = [entry for entry in value[:20] if isinstance(entry, dict) and "msg" in entry]
+    fields = [".".join(map(str, _list(entry.get("loc")))) for entry in entries]
+    return "; ".join(f"{at}: {entry['msg']}" for at, entry in zip(fields, entries, strict=True))
+
+
+def _list(value: object) -> list[object]:
+    return value[:20] if isinstance(value, list) else []
 
 
 def _thread(details: dict[str, Any]) -> dict[str, object] | None:

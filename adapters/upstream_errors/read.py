@@ -14,6 +14,7 @@ from typing import Literal
 
 from adapters.faults import Condition, Fault, clean_message
 from adapters.upstream_errors.error_text import ErrorText, bounded_s, read_body, read_error
+from adapters.upstream_errors.refused_fields import refused_fields
 
 MAX_CODE_CHARS = 64  # of a vendor's error code, as operators see it
 QUOTA_USED = "the vendor's quota is used up"
@@ -29,12 +30,13 @@ class UpstreamFault:
 
     ``fail_over``: another channel may be tried. ``retry_without``: what the same channel may be
     tried again without, once: opaque reasoning (signatures), the retired beta value, the
-    ``stream_options`` that the gateway added, or turns that lack the reasoning they were made with.
+    ``stream_options`` that the gateway added, turns that lack the reasoning they were made with, or
+    fields by their names in REFUSED_FIELDS.
     """
 
     fault: Fault
     fail_over: bool
-    retry_without: RetryWithout | None = None
+    retry_without: RetryWithout | tuple[str, ...] | None = None
 
 
 _CONTEXT = re.compile(
@@ -316,7 +318,7 @@ def _set_operator_message(
     fault.quotes_upstream = bool(error.message or error.code)
 
 
-def _retry_without(status: int, error: ErrorText) -> RetryWithout | None:
+def _retry_without(status: int, error: ErrorText) -> RetryWithout | tuple[str, ...] | None:
     if status not in {400, 422}:
         return None
     if "stream_options" in error.words or "include_usage" in error.words:
@@ -325,7 +327,9 @@ def _retry_without(status: int, error: ErrorText) -> RetryWithout | None:
         return "beta"
     if _MISSING_REASONING.search(error.words):
         return "bare_turns"
-    return "reasoning" if _OPAQUE.search(error.words) else None
+    if _OPAQUE.search(error.words):
+        return "reasoning"
+    return refused_fields(error.words) or None
 
 
 def retry_after_s(headers: Mapping[str, str]) -> int | None:

@@ -64,13 +64,11 @@ def _remedy_for_fault(fault: str) -> str:
 
 def _doubled(channel: Channel) -> list[Finding]:
     """Find a base URL that ends with what the vendor's paths begin with."""
-    prefix = VENDORS[channel.vendor].prefixes.get(channel.family, "")
-    if not prefix or not channel.base_url.endswith(prefix):
+    root = VENDORS[channel.vendor].roots.get(channel.family, "").rpartition("/v1")[0]
+    if not root or not channel.base_url.endswith(root):
         return []
-    message = (
-        f"{channel.name}: base_url {channel.base_url} ends with {prefix}, which is added to it"
-    )
-    base_url = channel.base_url.removesuffix(prefix)
+    message = f"{channel.name}: base_url {channel.base_url} ends with {root}, which is added to it"
+    base_url = channel.base_url.removesuffix(root)
     return [failed(_CHECK, message, f"./sluice channel set {channel.name} base_url={base_url}")]
 
 
@@ -82,7 +80,7 @@ def _without_models(channel: Channel) -> Finding:
 def _finding(result: channel_test.ChannelTest) -> Finding:
     name = f"{result.channel}: {result.model}"
     if result.error is None:
-        return ok(_CHECK, f"{name} answered in {result.total_ms} ms")
+        return ok(_CHECK, f"{name} answered in {result.total_ms} ms at {result.address}")
     message = f"{name}: {result.error}"
     if result.status is not None:
         message += f" (status {result.status})"

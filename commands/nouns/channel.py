@@ -17,7 +17,8 @@ command = noun(
     "channel",
     (
         *("name", "enabled", "draining", "state", "reason", "since", "vendor", "family"),
-        *("base_url", "groups", "models", "priority", "weight", "keys_aside", "entries"),
+        *("base_url", "address", "groups", "models", "priority", "weight", "keys_aside"),
+        "entries",
     ),
     complete=with_status,
     json_only=("status", "windows"),

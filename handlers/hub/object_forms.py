@@ -15,6 +15,7 @@ from handlers.hub.price_forms import PriceGroup, RateRow, Submitted
 from store.admin.kinds import FEATURE, KINDS, NAME, REQUIRED, Field
 from store.db.audit import MASK
 from store.values import fields as types
+from store.values.channel_fields import BodyMap
 from store.values.features import ALL, FEATURES, allowed_features, words_of
 from store.values.price_fields import PriceTable, RateList
 
@@ -24,7 +25,8 @@ ADVANCED: Mapping[str, frozenset[str]] = {
     "channel": frozenset(
         {"rpm", "tpm", "concurrency", "key_rpm", "key_tpm", "key_concurrency", "translate"}
         | {"extra_headers", "proxy", "ca_file", "options", "draining"}
-        | {"shared_ids", "cost_factor", "cost"}
+        | {"shared_ids", "cost_factor", "cost", "body", "remove_headers", "model_times"}
+        | {"first_byte_timeout_s", "idle_timeout_s", "retry_timeouts"}
     ),
 }
 """Fields that are seldom needed: a form hides them behind "More"."""
@@ -117,7 +119,7 @@ _LEFT_OUT: Any = object()
 
 def _value(name: str, row: Field, submitted: Submitted, texts: Sequence[str], *, new: bool) -> Any:
     kind = _inner(row.type)
-    if isinstance(kind, types.Boolean):
+    if row.type is kind and isinstance(kind, types.Boolean):
         return bool(texts)
     if isinstance(kind, PriceTable):
         return price_forms.submitted_prices(submitted, new=new)
@@ -164,7 +166,7 @@ def _inner(kind: types.FieldType) -> types.FieldType:
 def _form_field(kind: str, name: str, row: Field, contents: FormContents) -> FormField:
     inner = _inner(row.type)
     stored = None if contents.stored is None else contents.stored.get(name)
-    options = _options(name, inner, contents)
+    options = _options(name, row, contents)
     widget = _widget(name, row, inner, options)
     count = len(stored) if isinstance(stored, (list, dict)) else int(stored is not None)
     return FormField(
@@ -181,7 +183,10 @@ def _form_field(kind: str, name: str, row: Field, contents: FormContents) -> For
     )
 
 
-def _options(name: str, inner: types.FieldType, contents: FormContents) -> Sequence[str]:
+def _options(name: str, row: Field, contents: FormContents) -> Sequence[str]:
+    inner = _inner(row.type)
+    if row.type is not inner and isinstance(inner, types.Boolean):
+        return ("", "true", "false")
     if isinstance(inner, types.Choice):
         return list(inner.options)
     if isinstance(inner, types.ListOf) and isinstance(inner.item, types.Choice):
@@ -192,7 +197,7 @@ def _options(name: str, inner: types.FieldType, contents: FormContents) -> Seque
 
 
 def _widget(name: str, row: Field, inner: types.FieldType, options: Sequence[str]) -> str:
-    if isinstance(inner, types.Boolean):
+    if row.type is inner and isinstance(inner, types.Boolean):
         return "check"
     if isinstance(inner, PriceTable):
         return "prices"
@@ -226,15 +231,17 @@ def _field_values(name: str, row: Field, widget: str, contents: FormContents) ->
     else:
         value = None if row.default is REQUIRED else row.default
         value = row.type.plain(value) if value is not None else None
-    if value is None or value is False:
+    if value is None or (value is False and widget == "check"):
         return []
+    if isinstance(row.type, BodyMap):
+        return ["\n".join(f"{kind} = {json.dumps(edits)}" for kind, edits in value.items())]
     if isinstance(value, dict):
         return ["\n".join(_line(name, inner) for name, inner in value.items())]
     if widget == "features":
         return [*allowed_features(value), *(word for word in value if word == ALL)]
     if isinstance(value, list):
         return list(map(str, value)) if widget == "checks" else ["\n".join(map(str, value))]
-    return ["true" if value is True else str(value)]
+    return [str(value).lower() if isinstance(value, bool) else str(value)]
 
 
 def _line(name: str, value: Any) -> str:

@@ -8,6 +8,8 @@ what upstream accounts keep is checked behind this (admit_stored).
 import re
 from collections.abc import Callable, Sequence
 
+from msgspec.structs import replace
+
 from adapters.family import Family, Peek
 from adapters.family.asks import NOTHING_ASKED, Ask
 from adapters.family.estimate import (
@@ -249,11 +251,34 @@ def _bounds(
     # Made now, by the cheap rule: the body is freed when an answer is accepted, and only its end
     # shows whether usage is reported.
     estimate = min(tokens_of_weight(weight), bound)
+    outputs = output_bound(peek, model)
+    return estimate, bound, outputs, NO_TOKENS if free else demand_of(peek, estimate, outputs)
+
+
+def output_bound(peek: Peek, model: Model) -> int:
+    """Return the upper bound of the tokens of all answers to a request."""
     outputs, most = peek.max_output_tokens, model.max_output_tokens
     if outputs is None or (most is not None and most < outputs):
         outputs = DEFAULT_OUTPUT_BOUND_TOKENS if most is None else most
-    outputs *= peek.choices
-    return estimate, bound, outputs, NO_TOKENS if free else demand_of(peek, estimate, outputs)
+    return outputs * peek.choices
+
+
+def admitted_as_sent(
+    head: RequestHead, offer: Offer, admitted: Admitted, peek: Peek, body: bytes, *, bound: int
+) -> Admitted:
+    """Return an admitted call with the fields (`peek`), the rates and the bounds of a body that a
+    channel gets in place of the client's; `bound`: of its tokens. Its limits stay."""
+    inputs = max(admitted.input_bound_tokens, min(bound, offer.model.context_tokens or bound))
+    outputs = output_bound(peek, offer.model)
+    return replace(
+        admitted,
+        peek=peek,
+        input_bound_tokens=inputs,
+        output_bound_tokens=outputs,
+        rates=reachable_rates(offer, peek, inputs),
+        other_meters=other_meters(offer, peek, body),
+        inner_models=inner_models(head, offer, peek, inputs, outputs),
+    )
 
 
 def demand_of(peek: Peek, inputs: int, outputs: int) -> Demand:

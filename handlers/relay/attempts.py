@@ -7,7 +7,9 @@ or streamed. Nothing here settles the call or writes its last bytes (pipeline).
 
 import asyncio
 import time
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 
 from msgspec.structs import replace
@@ -17,14 +19,15 @@ from adapters.family import Envelope, UpstreamAnswer, UpstreamSide
 from adapters.family.codec import AnswerContext
 from adapters.faults import Condition, Fault
 from adapters.ir.request import Request
-from adapters.json.structure import Steps, T, at_once
 from adapters.registry import CODECS, PAIRINGS
 from adapters.translate import Translation, without_tools
 from adapters.upstream_errors.read import read_upstream_error, retry_after_s
 from conf.settings import Settings
 from handlers.relay.admit import is_text_alone
+from handlers.relay.admit_asks import check_asks
 from handlers.relay.call import NO_CONTENT, Attempt, Call, Content, Delivery, Ending, interrupted
 from handlers.relay.downstream import Downstream
+from handlers.relay.editing import RefusedFields, admitted_for, fit, result_of
 from handlers.relay.failure_log import FailureLog
 from handlers.relay.faults import most_useful, no_candidate_fault
 from handlers.relay.limits.limits import Limits
@@ -38,7 +41,7 @@ from handlers.relay.routing.health import Health
 from handlers.relay.routing.plan import NONE_TRIED, Candidate, RoutingRequest, Tried
 from handlers.relay.routing.selector import Selector
 from handlers.relay.routing.suspended_keys import refusal_of
-from handlers.relay.running import LARGE_BYTES, ClientGone, Interrupt, run_in_slices
+from handlers.relay.running import ClientGone, Interrupt, run_in_slices
 from handlers.relay.translations import Translations
 from handlers.relay.upstream.client import Exchange, UpstreamClient, UpstreamError
 from handlers.relay.upstream.errors import (
@@ -76,6 +79,8 @@ class Attempts:
     affinity: Affinity
     failures: FailureLog
     translations: Translations
+    cover: Callable[[Call], Awaitable[None]]  # holds what a call as its next channel gets it lacks
+    refused_fields: RefusedFields = field(default_factory=RefusedFields)
 
     async def first(self, call: Call, channels: tuple[Channel, ...]) -> Attempt:
         """Plan the first attempt at one of these channels and take what it needs of limits. Raises
@@ -124,6 +129,8 @@ class Attempts:
             try:
                 channel = attempt.candidate.channel
                 attempt = await self._next(call, tried, channel if again else None)
+                if call.as_received is not None:
+                    await self.cover(call)
             except Fault:
                 if not faults:
                     raise
@@ -137,8 +144,12 @@ class Attempts:
             candidate = self.selector.next(call.planned, time.monotonic(), tried, again)
             if not isinstance(candidate, Candidate):
                 raise no_candidate_fault(candidate, call.requested.model)
+            if call.as_received is not None:
+                call.admitted = call.as_received
             assert call.admitted is not None
             family, reshaped = candidate.channel.family, call.admitted.peek.shape
+            plain = not (candidate.channel.body or call.unchecked or self.refused_fields)
+            attempt: Attempt | None = None
             pairing: Pairing | Translation | None = None
             try:
                 if family == call.head.family.name and not (
@@ -147,11 +158,34 @@ class Attempts:
                     pairing = PAIRINGS[family, family]
                 else:
                     pairing = await self._translation(call, candidate)
+                if pairing is not None:
+                    planned = Attempt(candidate, pairing)
+                    attempt = planned if plain else await self._fitted(call, planned)
             finally:
-                if pairing is None and candidate.slots is not None:
+                if attempt is None and candidate.slots is not None:
                     self.limits.leave(candidate.slots, None)
-            if pairing is not None:
-                return Attempt(candidate, pairing)
+            if attempt is not None:
+                return attempt
+
+    async def _fitted(self, call: Call, attempt: Attempt) -> Attempt | None:
+        """Return the attempt with the body that its channel gets, and admit the call anew with
+        that; None when it is refused and the channel leaves the plan. Raises Fault when no other is
+        left."""
+        channel, planned = attempt.candidate.channel, call.planned
+        assert planned is not None
+        try:
+            refused = self.refused_fields.of(channel.id, time.monotonic())
+            edits = await fit(call, attempt, refused)
+            if edits or (call.unchecked and not attempt.pairing.translated):
+                unpriced = self.settings.money.unpriced
+                admitted = await admitted_for(call, attempt, unpriced, edits=edits)
+                call.as_received = call.as_received or call.admitted
+                call.admitted = admitted
+            return attempt
+        except Fault as fault:
+            fault.model = fault.model or call.requested.model
+            call.planned = self.translations.without(planned, (channel.id,), fault)
+            return None
 
     async def _translation(self, call: Call, candidate: Candidate) -> Translation | None:
         """Return what serves a candidate of another family; None when it cannot carry the request
@@ -175,6 +209,8 @@ class Attempts:
         Raises Fault when no channel is left."""
         assert call.planned is not None
         if call.content.request is None:
+            if call.unchecked:
+                self._check(call)
             request = await self.decode(call)
             call.planned = self.translations.narrowed(request, call.planned)
         return call.planned
@@ -188,6 +224,14 @@ class Attempts:
             request, candidate.channel, model
         )
 
+    def _check(self, call: Call) -> None:
+        """Check what a call asks for as it came, which is what is translated. Raises Fault."""
+        admitted, offer = call.admitted, call.offer
+        assert admitted is not None and offer is not None
+        peek = check_asks(call.head, offer, admitted.peek, self.settings.money.unpriced)
+        call.as_received = call.as_received or admitted
+        call.admitted = replace(admitted, peek=peek)
+
     async def decode(self, call: Call) -> Request:
         """Return all of a call's request, for a channel of another family. Raises Fault of the
         client's mistakes."""
@@ -196,7 +240,7 @@ class Attempts:
             assert content.spans is not None
             decode = CODECS[head.family.name].client.decode_request
             steps = decode(content.spans, bool(call.requested.stream), head.target)
-            request = await _result(call, steps)
+            request = await result_of(call, steps)
             if call.admitted is not None and (paths := call.admitted.peek.asks.left_out):
                 request = without_tools(request, paths)
             call.content = Content(content.body, content.spans, request)
@@ -217,12 +261,21 @@ class Attempts:
             count=head.operation.job == "count",
             without=without,
         )
-        return await _result(call, steps)
+        return await result_of(call, steps)
 
-    async def _leave_out(self, call: Call, attempt: Attempt, what: str) -> bool:
-        """Return whether the same channel may be asked again, without a part of the request."""
+    async def _leave_out(self, call: Call, attempt: Attempt, what: str | tuple[str, ...]) -> bool:
+        """Return whether the same channel may be asked again, without a part of the request, or
+        without some fields, which its next requests leave out, too."""
         call.running.check()
-        pairing = attempt.pairing
+        pairing, channel = attempt.pairing, attempt.candidate.channel
+        if isinstance(what, tuple):
+            before = attempt.refused
+            with suppress(Fault):
+                await fit(call, attempt, (*before, *what))
+            if attempt.refused == before:
+                return False
+            self.refused_fields.remember(channel.id, attempt.refused, time.monotonic())
+            return True
         if not pairing.translated:
             if what == "bare_turns":  # only the client has the reasoning
                 return False
@@ -236,6 +289,8 @@ class Attempts:
             return False
         try:
             attempt.pairing = await self._begin(call, attempt.candidate, what)
+            if channel.body or attempt.refused:
+                await fit(call, attempt, attempt.refused)
         except Fault:
             return False  # without it the request says too little; the refusal stands
         return True
@@ -279,14 +334,17 @@ class Attempts:
         assert call.admitted is not None
         channel = attempt.candidate.channel
         attempt.upstream_model = channel.models.get(call.admitted.peek.model)
-        record = AttemptRecord(channel.name, dropped=attempt.pairing.dropped)
+        record = AttemptRecord(channel.name, dropped=attempt.dropped)
         call.outcome.attempts.append(record)
         started_ms = now_ms()
         try:
             ending = await self._exchange(call, attempt, pump)
         except UpstreamError as error:
             call.running.start()
-            fail_over = may_fail_over(error, self.settings.routing.retry_timeouts)
+            retry_timeouts = channel.retry_timeouts
+            if retry_timeouts is None:
+                retry_timeouts = self.settings.routing.retry_timeouts
+            fail_over = may_fail_over(error, retry_timeouts)
             ending = _failed(fault_of(error), fail_over=fail_over)
             ending.counts = error.kind != "too_large"  # clients can ask for such answers
             record.error = error.kind
@@ -405,6 +463,7 @@ class Attempts:
         attempt = call.attempt
         assert attempt is not None
         attempt.pairing.free_body()
+        attempt.content = None
         if (attempt_health := attempt.health) is not None:
             now_s = time.monotonic()
             self.health.started(attempt_health, now_s, now_s - attempt_health.begun_s)
@@ -430,7 +489,9 @@ def conversation_of(call: Call, channels: tuple[Channel, ...]) -> bytes:
     return head.family.client.conversation(spans)
 
 
-def _failed(fault: Fault, *, fail_over: bool = False, retry_without: str | None = None) -> Ending:
+def _failed(
+    fault: Fault, *, fail_over: bool = False, retry_without: str | tuple[str, ...] | None = None
+) -> Ending:
     """Return the end of an attempt, or of a call, whose answer was not accepted."""
     late = fault.condition is Condition.UPSTREAM_TIMEOUT
     outcome = "timeout" if late else "upstream_error"
@@ -495,7 +556,7 @@ def _headers(call: Call, attempt: Attempt, exchange: Exchange) -> dict[str, str]
     own = CONTENT_TYPES[head.operation.framing] if streamed else "application/json"
     if attempt.pairing.translated:
         return {"Content-Type": own, **dict(attempt.loss_headers)}
-    passed = {"Content-Type": exchange.content_type or own}
+    passed = {"Content-Type": exchange.content_type or own, **dict(attempt.loss_headers)}
     for name in head.family.client.answer_headers:
         value = exchange.header(name)
         if value is not None:
@@ -514,13 +575,6 @@ def _has_reasoning(call: Call, attempt: Attempt) -> bool:
     if spans is None:
         return False
     return without_reasoning(call.head.family, spans, attempt.upstream_model or "") is not spans
-
-
-async def _result(call: Call, steps: Steps[T]) -> T:
-    """Return the result of steps over a call's request."""
-    if len(call.content.body) > LARGE_BYTES:
-        return await run_in_slices(steps, call.running)
-    return at_once(steps)
 
 
 def _answer_context(call: Call) -> AnswerContext:

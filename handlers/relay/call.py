@@ -134,6 +134,8 @@ class Attempt(Struct, eq=False):
     candidate: Candidate
     pairing: Pairing | Translation  # of the caller's family with the channel's
     upstream_model: str | None = None
+    content: Content | None = None  # the body as this channel gets it, where it is another one
+    refused: tuple[str, ...] = ()  # fields that are left out, since the upstream refuses them
     without: str | None = None  # part of the request that is left out
     health: AttemptHealth | None = None  # while it runs
     bridge: Bridge | None = None  # of a streamed answer
@@ -141,8 +143,13 @@ class Attempt(Struct, eq=False):
     @property
     def loss_headers(self) -> tuple[tuple[str, str], ...]:
         """Return the headers that name what of the request was not carried."""
-        dropped = self.pairing.dropped
+        dropped = self.dropped
         return ((DROPPED, ", ".join(dropped)),) if dropped else ()
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """Return the fields of the request that are not carried."""
+        return (*self.pairing.dropped, *self.refused) if self.refused else self.pairing.dropped
 
 
 class Delivery(Struct, frozen=True, gc=False):
@@ -180,6 +187,9 @@ class Call(Struct, eq=False):
     requested: Requested = Requested()
     offer: Offer | None = None
     admitted: Admitted | None = None
+    # as its body was admitted, where a channel gets another one, which `admitted` is about then
+    as_received: Admitted | None = None
+    unchecked: bool = False  # its features are checked for each channel, as that one is asked
     content: Content = NO_CONTENT
     planned: RoutingRequest | None = None
     attempt: Attempt | None = None  # that is planned or running, or was the last one
@@ -210,7 +220,8 @@ class Ending(Struct):
     follow it.
 
     Of an attempt whose answer was not accepted: `fail_over` when another channel may be asked,
-    `retry_without` a part of the request without which the same channel may be asked once more,
+    `retry_without` a part of the request, or some fields, without which the same channel may be
+    asked once more,
     `counts` False when the fault says nothing of the channel's health.
     """
 
@@ -220,7 +231,7 @@ class Ending(Struct):
     tail: bytes = b""
     at_boundary: bool = True
     fail_over: bool = False
-    retry_without: str | None = None
+    retry_without: str | tuple[str, ...] | None = None
     counts: bool = True
 
     @property

@@ -61,6 +61,28 @@ class Holding:
         except (WalletEmpty, QuotaUsed, StoreUnavailable) as error:
             raise faults.from_store(error, self._currency) from None
 
+    async def cover(self, head: RequestHead, admitted: Admitted, hold: Hold | None) -> Hold | None:
+        """Return the hold of a call, with what it lacks for other bounds than those it was made
+        for, or with what is left when that is enough for a short answer. Raises Fault as `wait`
+        does."""
+        present = 0 if hold is None else hold.amount_nanos
+        missing = call_bound(admitted) - present
+        if missing <= 0:
+            return hold
+        extra, least = self.at_once(head, missing), call_bound(admitted, least=True) - present
+        try:
+            if extra is None:
+                payment = payment_of(head.key, head.arrival.started_ms)
+                extra = await self._funds.hold(payment, missing, max(1, least))
+        except (WalletEmpty, QuotaUsed, StoreUnavailable) as error:
+            if least > 0:
+                raise faults.from_store(error, self._currency) from None
+            return hold
+        if hold is None:
+            return extra
+        hold.add(extra)
+        return hold
+
     def follow(self, stream: LiveStream, grown: int) -> None:
         """Raise the hold of a stream, grown by so many tokens in a second, before it costs more.
         Does not wait. When the leases here have too little, a task asks for more; a stream that

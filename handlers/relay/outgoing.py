@@ -32,6 +32,9 @@ def request_of(call: Call, attempt: Attempt, limits: UpstreamSettings) -> Upstre
     operation = pairing.operation(head.operation, stream)
     path = pairing.upstream.path(operation, upstream_model, head.target)
     headers, body = headers_of(channel, vendor, key, client_headers), _body(call, attempt, vendor)
+    first_byte_s, idle_s = limits.first_byte_timeout_s, limits.idle_timeout_s
+    if channel.has_times:
+        first_byte_s, idle_s = channel.times_of(call.requested.model or "", first_byte_s, idle_s)
     if (trace := head.arrival.trace) is not None:
         headers = [*headers, *trace.header_lines(len(call.outcome.attempts) - 1)]
     return UpstreamRequest(
@@ -40,8 +43,8 @@ def request_of(call: Call, attempt: Attempt, limits: UpstreamSettings) -> Upstre
         headers,
         body,
         limits.connect_timeout_s,
-        limits.first_byte_timeout_s,
-        limits.idle_timeout_s,
+        first_byte_s,
+        idle_s,
         limits.max_answer_bytes,
         stream,
         CONTENT_TYPES[operation.framing],
@@ -51,7 +54,8 @@ def request_of(call: Call, attempt: Attempt, limits: UpstreamSettings) -> Upstre
 
 def _body(call: Call, attempt: Attempt, vendor: Vendor) -> bytes | None:
     """Return the body for the upstream; None for a method without one."""
-    head, spans, admitted = call.head, call.content.spans, call.admitted
+    head, admitted = call.head, call.admitted
+    spans = (attempt.content or call.content).spans
     if head.operation.stored:
         return b"" if head.method == "POST" else None
     assert spans is not None and admitted is not None

@@ -112,6 +112,7 @@ class Relay:
             affinity=Affinity(),
             failures=FailureLog(),
             translations=translations or Translations((os.urandom(_SECRET_BYTES),)),
+            cover=self._cover,
         )
 
     def take_snapshot(self, snapshot: Snapshot) -> None:
@@ -142,7 +143,7 @@ class Relay:
                 ending = await self._count(call)
                 self._add_levels(call, levels, downstream)
             else:
-                attempt = await self._begin(call, admitted, channels)
+                attempt = await self._begin(call, channels)
                 if body_hold is not None:
                     body_hold.release()
                 self._add_levels(call, levels, downstream)
@@ -210,16 +211,19 @@ class Relay:
         call.requested = Requested(name[: admit.MODEL_NAME_MAX_CHARS], peek.stream)
         call.offer = offer = admit.find_offer(head, name)
         if peek.asks.features or peek.asks.models:
-            peek = check_asks(head, offer, peek, self._unpriced)
+            # where channels edit their requests, those are what is checked
+            call.unchecked = any(channel.body for channel in offer.channels)
+            if not call.unchecked:
+                peek = check_asks(head, offer, peek, self._unpriced)
         if peek.stored_by_default and "stored" not in offer.group.features:
             peek = replace(peek, stored=False)
         return offer, peek
 
-    async def _begin(
-        self, call: Call, admitted: Admitted, channels: tuple[Channel, ...]
-    ) -> Attempt:
+    async def _begin(self, call: Call, channels: tuple[Channel, ...]) -> Attempt:
         """Plan the first attempt, hold money, open the record. Raises Fault, Interrupt."""
         call.attempt = attempt = await self._attempts.first(call, channels)
+        admitted = call.admitted  # with what the channel gets
+        assert admitted is not None
         bound_nanos = 0 if call.head.operation.free else call_bound(admitted)
         if bound_nanos:
             slots, hold = call.held.slots, self._holding.at_once(call.head, bound_nanos)
@@ -233,8 +237,17 @@ class Relay:
         call.opened = self._records.open(call)
         return attempt
 
+    async def _cover(self, call: Call) -> None:
+        """Hold what is missing for a call as its next channel gets it. Raises Fault."""
+        admitted, held = call.admitted, call.held
+        if admitted is not None and not call.head.operation.free:
+            hold = await self._holding.cover(call.head, admitted, held.hold)
+            call.held = Held(held.slots, hold)
+
     async def _count(self, call: Call) -> Ending:
         """Estimate a count of tokens that no channel can be asked for. Raises Fault."""
+        if call.unchecked and call.offer is not None and call.admitted is not None:
+            check_asks(call.head, call.offer, call.admitted.peek, self._unpriced)
         steps = estimate_request(await self._attempts.decode(call))
         large = len(call.content.body) > LARGE_BYTES
         tokens = await run_in_slices(steps, call.running) if large else at_once(steps)

@@ -10,6 +10,7 @@ from typing import Any
 
 from store.db.audit import masked
 from store.values import texts
+from store.values.channel_fields import TIMEOUT_S, TIMES, BodyMap, TimesMap
 from store.values.features import DEFAULT_FEATURES, feature_word
 from store.values.fields import (
     Boolean,
@@ -61,7 +62,8 @@ SHARED_ID = Text(
     texts.shared_id, 'an id, or the beginning of ids with `*` behind it, like `"vs_*"`'
 )
 NETWORK = Text(texts.network, 'an address or a network like `"10.0.0.0/8"`')
-BASE_URL = Text(texts.base_url, 'a URL like `"https://api.example.com"`, without a version path')
+UPSTREAM_URL = Text(texts.upstream_url, 'a URL like `"https://api.example.com"`')
+HEADER_NAME = Text(texts.header_name, "the name of a header")
 PROXY = Text(texts.proxy, 'a URL like `"http://proxy.example:3128"`')
 CA_FILE = Text(texts.ca_file, "the absolute path of a file with certificates in PEM")
 
@@ -190,7 +192,11 @@ KINDS: Mapping[str, Kind] = {
         {
             "vendor": Field(NAME, "A row of vendors.md."),
             "family": Field(Choice(FAMILIES), "Wire format of the upstream."),
-            "base_url": Field(BASE_URL, "Address of the upstream."),
+            "base_url": Field(
+                UPSTREAM_URL,
+                "Address of the upstream, without a version path; some vendors' may have one"
+                " (vendors.md).",
+            ),
             "keys": Field(
                 ListOf(UPSTREAM_KEY),
                 "The vendor's keys, which share the calls, each with its own circuit breaker."
@@ -210,6 +216,37 @@ KINDS: Mapping[str, Kind] = {
             **_KEY_LIMITS,
             "extra_headers": Field(
                 HeaderMap(), "Additional headers of its requests.", {}, secret=True
+            ),
+            "remove_headers": Field(
+                ListOf(HEADER_NAME), "Headers that its requests do not have, of whoever.", []
+            ),
+            "body": Field(
+                BodyMap(),
+                "Edits of its requests as they are sent, before hold and features: `remove`, then"
+                " `default`, then `set` (channels.md). Not of `model`, `stream`, `stream_options`,"
+                " `n`, `usage`.",
+                {},
+            ),
+            **{
+                name: Field(
+                    Optional(TIMEOUT_S),
+                    f"In place of the setting `upstream.{name}`.",
+                    None,
+                    "the setting",
+                )
+                for name in TIMES
+            },
+            "model_times": Field(
+                TimesMap(),
+                "Time-outs of single models, by the names that clients use, in place of those of"
+                " the channel.",
+                {},
+            ),
+            "retry_timeouts": Field(
+                Optional(Boolean()),
+                "In place of the setting `routing.retry_timeouts`.",
+                None,
+                "the setting",
             ),
             "proxy": Field(
                 Optional(PROXY), "Proxy for its requests.", None, "directly", secret=True

@@ -242,6 +242,9 @@ _READ: Mapping[str, Callable[[Mapping[str, Any], _Extras], Any]] = {
         list(DEFAULT_FEATURES) if row["features"] is None else row["features"]
     ),
     "cost": lambda row, _: row["cost"] or {},
+    "body": lambda row, _: row["body"] or {},
+    "remove_headers": lambda row, _: row["remove_headers"] or [],
+    "model_times": lambda row, _: row["model_times"] or {},
     # Users that were made before the column have none.
     "groups": lambda row, _: [DEFAULT_GROUP] if row["groups"] is None else row["groups"],
     "secret": lambda row, extras: frozenset(extras.digests.get(row["id"], ())),

@@ -16,7 +16,7 @@ from store.values.errors import refuse
 from store.values.ids import DAY_MS
 from store.values.key_secrets import digests, make_secret
 from store.values.passwords import FAULTS, fault_of
-from store.values.texts import nearest
+from store.values.texts import nearest, version_at_end
 from store.values.times import MAX_INSTANT_MS
 
 CREATE = "create"
@@ -34,11 +34,13 @@ Vendors = Mapping[str, frozenset[str]]
 @dataclass(frozen=True, slots=True)
 class Upstreams:
     """Knowledge of the wire formats about channels: vendors, and the `options` of a channel, each
-    with what it must be, in words, and whether a value (name, value) is that."""
+    with what it must be, in words, and whether a value (name, value) is that. `any_version`: the
+    vendors of which a base URL may have a version."""
 
     vendors: Vendors
     options: Mapping[str, str] = field(default_factory=dict)
     fits: Callable[[str, object], bool] = lambda name, value: True
+    any_version: frozenset[str] = frozenset()
 
 
 FinalFields = dict[tuple[str, Identity], Mapping[str, Any]]
@@ -120,7 +122,7 @@ def judge(
                 faults.append(step.named.fault(where, f'there is no {target} "{name}"{hint}'))
     for step in touched.values():
         if step.kind == "channel":
-            _judge_vendor(step, final[step.kind, step.identity], upstreams.vendors, faults)
+            _judge_vendor(step, final[step.kind, step.identity], upstreams, faults)
             _judge_options(step, upstreams, faults)
 
 
@@ -266,9 +268,13 @@ def _references(
 
 
 def _judge_vendor(
-    step: PlanStep, fields: Mapping[str, Any], vendors: Vendors, faults: list[str]
+    step: PlanStep, fields: Mapping[str, Any], upstreams: Upstreams, faults: list[str]
 ) -> None:
-    vendor, family = fields.get("vendor"), fields.get("family")
+    vendors, vendor, family = upstreams.vendors, fields.get("vendor"), fields.get("family")
+    if vendor not in upstreams.any_version and (
+        message := version_at_end(fields.get("base_url", ""))
+    ):
+        faults.append(step.named.fault("base_url", message))
     if vendor is None or family is None:
         # Missing in a new channel, which is a fault already.
         return
@@ -339,11 +345,12 @@ def warnings_of(final: FinalFields, document: Document) -> list[str]:
                 f"{entry.where()}: its shared_ids are all ids: every user of its groups can use"
                 " whatever its account keeps"
             )
-        if entry.kind == "channel" and (unused := fields["cost"].keys() - fields["models"]):
-            names = ", ".join(sorted(unused))
-            warnings.append(
-                f"{entry.where()}: its cost is of models that it does not have: {names}"
-            )
+        for of_models, what in (("cost", "cost is"), ("model_times", "model_times are")):
+            if entry.kind == "channel" and (unused := fields[of_models].keys() - fields["models"]):
+                names = ", ".join(sorted(unused))
+                warnings.append(
+                    f"{entry.where()}: its {what} of models that it does not have: {names}"
+                )
     return warnings
 
 

@@ -17,6 +17,7 @@ from store.db.base_url import stored_base_url
 from store.db.changes import CATALOG, Changes, current_version, read_changes
 from store.db.database import database_ms, in_snapshot, lead_of, select_rows
 from store.db.tables import catalog as tables
+from store.values.channel_fields import Edit, body_edits
 from store.values.cipher import Cipher, Unreadable
 from store.values.features import DEFAULT_FEATURES, allowed_features
 from store.values.meters import COLUMN_METERS
@@ -96,6 +97,8 @@ class Channel:
     can take, where that is not what is known of them. `shared_ids`: what its account keeps and all
     its users may name: ids, or beginnings of ids with a `*`. What the operator pays is
     `cost_factor_ppm` of the list price, or of some models, by public name, what `cost` says.
+    `body`: edits of its requests; `remove_headers`: lower-case names of headers that they do not
+    have. Time-outs and `retry_timeouts` of None: the settings'.
     """
 
     id: str
@@ -126,6 +129,13 @@ class Channel:
     cost_factor_ppm: int | None = None
     cost: Mapping[str, Rate] = field(default_factory=dict)
     has_cost: bool = field(init=False)
+    body: tuple[Edit, ...] = ()
+    remove_headers: frozenset[str] = frozenset()
+    first_byte_timeout_s: int | None = None
+    idle_timeout_s: int | None = None
+    model_times: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    retry_timeouts: bool | None = None
+    has_times: bool = field(init=False)
     losses: Mapping[str, int] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -133,6 +143,18 @@ class Channel:
         of_keys = self.key_rpm or self.key_tpm or self.key_concurrency
         object.__setattr__(self, "limited", bool(own or of_keys))
         object.__setattr__(self, "has_cost", self.cost_factor_ppm is not None or bool(self.cost))
+        times = self.first_byte_timeout_s or self.idle_timeout_s or self.model_times
+        object.__setattr__(self, "has_times", bool(times))
+
+    def times_of(
+        self, model: str, first_byte_timeout_s: int, idle_timeout_s: int
+    ) -> tuple[int, int]:
+        """Return the time-outs of a model, by its public name, in place of those of the settings:
+        its own, else the channel's."""
+        own = self.model_times.get(model, {})
+        first_byte_s = own.get("first_byte_timeout_s") or self.first_byte_timeout_s
+        idle_s = own.get("idle_timeout_s") or self.idle_timeout_s
+        return first_byte_s or first_byte_timeout_s, idle_s or idle_timeout_s
 
     def leads_elsewhere(self, before: "Channel") -> bool:
         """Return whether requests go elsewhere, or by another route, than before a change."""
@@ -392,6 +414,9 @@ def _channel(row: dict[str, Any], sealed: Sequence[tuple[str, str]], cipher: Cip
     row["options"] = row["options"] or {}
     row["shared_ids"] = tuple(row["shared_ids"] or ())
     row["cost"] = {name: plain_rate(prices) for name, prices in (row["cost"] or {}).items()}
+    row["body"] = body_edits(row["body"])
+    row["remove_headers"] = frozenset(row["remove_headers"] or ())
+    row["model_times"] = row["model_times"] or {}
     row["extra_headers"] = open_headers(cipher, row["extra_headers"] or {})
     return Channel(
         **row,

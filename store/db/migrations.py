@@ -72,4 +72,13 @@ def _add_prices(db: peewee.Database) -> list[str]:
 
 
 PRICES = Migration("0002_prices", _add_prices, _PRICES)
-ALL = (FIRST, PRICES)
+_CHANNEL_FIELDS: Additions = {
+    "channels": (
+        *("body", "remove_headers", "first_byte_timeout_s", "idle_timeout_s", "model_times"),
+        "retry_timeouts",
+    ),
+}
+CHANNEL_FIELDS = Migration(
+    "0004_channel_fields", lambda db: schema.add(db, _CHANNEL_FIELDS), _CHANNEL_FIELDS
+)
+ALL = (FIRST, PRICES, CHANNEL_FIELDS)

@@ -151,6 +151,22 @@ def network(value: str) -> str:
 
 def base_url(value: str) -> str:
     """An http or https URL without version path, endpoint, credentials or query."""
+    url = upstream_url(value)
+    if message := version_at_end(url):
+        raise ValueError(message)
+    return url
+
+
+def version_at_end(url: str) -> str:
+    """The message about a URL that ends in a version path; empty: it does not."""
+    version = _VERSION_END.search(url)
+    if version is None:
+        return ""
+    return f'must not end in a version path; write "{url[: version.start()]}"'
+
+
+def upstream_url(value: str) -> str:
+    """An http or https URL without endpoint, credentials or query."""
     url = value.rstrip("/")
     parts = _split(url)
     good = parts is not None and parts.scheme in ("http", "https") and bool(parts.hostname)
@@ -171,9 +187,6 @@ def base_url(value: str) -> str:
     for ending in _ENDPOINT_ENDS:
         if url.endswith(ending):
             raise ValueError(f'must not name an endpoint; leave "{ending}" out')
-    version = _VERSION_END.search(url)
-    if version:
-        raise ValueError(f'must not end in a version path; write "{url[: version.start()]}"')
     return url
 
 

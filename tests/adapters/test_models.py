@@ -49,6 +49,12 @@ def test_rows_are_of_families_that_the_vendor_speaks():
         ("openai-compatible", "kimi-k2-0905", {"reasoning_echo": False}),
         ("openai-compatible", "m", {"reasoning_echo": False, "token_bound": "max_tokens"}),
         ("demo", "demo-large", {"audio": True, "openai_extras": True}),
+        ("openai", "gpt-6.1-sol", {"efforts": ("off", "low", "medium", "high", "xhigh", "max")}),
+        ("mistral", "mistral-large-3", {"call_ids": "nine", "thinking": "none"}),
+        ("mistral", "mistral-small-latest", {"call_ids": "nine", "efforts": ("off", "high")}),
+        ("moonshot", "kimi-k2.6", {"reasoning_echo": True, "thinking_switch": True}),
+        ("zhipu", "glm-5.3", {"structured": "none", "thinking_switch": True}),
+        ("github-models", "openai/gpt-5-mini", {"sampling": False}),
     ],
 )
 def test_models_of_chat_completions(vendor, model, said):
@@ -69,6 +75,9 @@ def test_options_go_before_the_table():
     ("model", "thinking", "schemas", "least"),
     [
         ("gemini-3-pro-preview", "effort", "json_schema", "low"),
+        ("gemini-3.5-flash", "effort", "json_schema", "minimal"),
+        ("gemini-3.8-flash", "effort", "json_schema", "minimal"),
+        ("gemini-4-argon", "effort", "json_schema", "minimal"),
         ("models/gemini-3-flash", "effort", "json_schema", "minimal"),
         ("gemini-2.5-pro", "budget", "json_schema", "minimal"),
         ("gemini-2.5-flash-lite", "budget", "json_schema", "off"),
@@ -83,6 +92,20 @@ def test_generations_of_gemini(model, thinking, schemas, least):
         assert traits.efforts[0] == least
 
 
+@pytest.mark.parametrize(
+    ("model", "newer"),
+    [
+        *((f"gemini-{version}", True) for version in ("3.6-flash", "3.8-flash", "4-hydrogen")),
+        *(("gemini-flash-latest", True), ("gemini-pro-latest", True)),
+        ("gemini-flash-lite-latest", False),
+        *((f"gemini-{version}", False) for version in ("3-flash", "3.1-pro", "3.5-flash")),
+    ],
+)  # fmt: skip
+def test_gemini_since_3_6_takes_no_sampling_and_thinks_deeper(model, newer):
+    traits = traits_of("gemini", "generate_content", model)
+    assert (not traits.sampling, "xhigh" in traits.efforts) == (newer, newer)
+
+
 def test_generations_of_claude():
     for vendor in ("anthropic", "openrouter"):
         newest = traits_of(vendor, "messages", "anthropic/claude-next-9")
@@ -92,6 +115,11 @@ def test_generations_of_claude():
             assert (traits.thinking, traits.structured) == ("budget", "schema")
         old = traits_of(vendor, "messages", "claude-3-haiku-20240307")
         assert (old.thinking, old.structured, old.documents) == ("none", "tool", False)
+    for name, forced in (("claude-fable-5", False), ("claude-fable-5-1", False)):
+        assert traits_of("anthropic", "messages", name).forced_tools is forced
+    for name in ("claude-opus-5", "claude-sonnet-5-5", "claude-mythos-5-1", "claude-opus-4-8"):
+        traits = traits_of("anthropic", "messages", name)
+        assert traits.forced_tools and not traits.sampling and "xhigh" in traits.efforts
     assert traits_of("anthropic", "messages", "claude-opus-4-6").search
     assert not traits_of("openrouter", "messages", "claude-opus-4.6").search
     assert traits_of("deepseek", "messages", "deepseek-chat").structured == "tool"

@@ -57,7 +57,7 @@ PROBES: dict[str, Probe] = {
 class Outcome:
     """The outcome of a call. `fault` None: a whole answer of the family came; times from the start.
     `error` is the word that an attempt of a record would have, `message` what helps the
-    operator."""
+    operator; `address`: the URL that was called."""
 
     status: int | None = None
     first_byte_ms: int | None = None
@@ -65,6 +65,7 @@ class Outcome:
     fault: Fault | None = None
     error: str | None = None
     message: str | None = None
+    address: str | None = None
 
 
 async def call(client: UpstreamClient, target: Target, limits: UpstreamSettings) -> Outcome:
@@ -72,7 +73,9 @@ async def call(client: UpstreamClient, target: Target, limits: UpstreamSettings)
     outcome = Outcome()
     started_s = time.monotonic()
     try:
-        exchange = client.start(_request(target, limits))
+        request = _request(target, limits)
+        outcome.address = request.url
+        exchange = client.start(request)
         try:
             await exchange.head
             if exchange.streaming:

@@ -8,20 +8,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from adapters.family import Family, Operation, Vendor
-from adapters.registry import FAMILIES, VENDORS
+from adapters.registry import FAMILIES, upstream_url
 from handlers.relay.upstream.request import with_extra_headers
 from store.catalog.catalog import Channel
 
 
 def url_of(channel: Channel, path: str) -> str:
     """Return the URL of a path of a channel's family at its vendor."""
-    return channel.base_url + VENDORS[channel.vendor].prefixes.get(channel.family, "") + path
+    return upstream_url(channel.vendor, channel.family, channel.base_url, path)
 
 
 def headers_of(channel: Channel, vendor: Vendor, key: str, client: Mapping[str, str]) -> list[str]:
     """Return the header lines for a channel: its key, the client's that pass, the channel's own.
     Raises Fault CHANNEL_MISCONFIGURED for a key that cannot stand in a header."""
     lines = FAMILIES[channel.family].upstream.request_headers(client, vendor, key)
+    if removed := channel.remove_headers:
+        lines = [line for line in lines if line.partition(":")[0] not in removed]
     extra = channel.extra_headers
     return with_extra_headers(lines, extra) if extra else lines
 

@@ -65,7 +65,7 @@ class Channel(Limited):
     `proxy_guarded`: it was set over HTTP. `options`: what its models can take, where that is not
     what is known of them. `shared_ids`: ids, or beginnings of ids with a `*`, that all its users
     may name. `cost_factor_ppm`, `cost` (public names of models to meters to nanos): the operator's
-    own cost.
+    own cost. `body`: edits of its requests; `model_times`: public names of models to time-outs.
     """
 
     id = CharField(ID, primary_key=True)
@@ -91,6 +91,12 @@ class Channel(Limited):
     shared_ids = Json(null=True)
     cost_factor_ppm = BigIntegerField(null=True)
     cost = LongJson(null=True)
+    body = LongJson(null=True)
+    remove_headers = Json(null=True)
+    first_byte_timeout_s = BigIntegerField(null=True)
+    idle_timeout_s = BigIntegerField(null=True)
+    model_times = LongJson(null=True)
+    retry_timeouts = Flag(null=True)
 
     class Meta:
         table_name = "channels"

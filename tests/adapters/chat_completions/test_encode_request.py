@@ -1,5 +1,7 @@
 """Requests of other families for an upstream of this one: fields, tools, messages."""
 
+import re
+
 import pytest
 
 from adapters.chat_completions import CODECS
@@ -60,6 +62,29 @@ def test_sampling():
     assert "logit_bias" not in fields({"logprobs": False}, **asked)
     assert fields(logprobs=0) == {"logprobs": True}
     assert fields(logprobs=2) == {"logprobs": True, "top_logprobs": 2}
+
+
+def test_fields_that_a_server_refuses():
+    asked = {"seed": 7, "presence_penalty": -1.0, "end_user": "u", "temperature": 0.5}
+    refuses = ("seed", "presence_penalty", "end_user", "parallel_tools")
+    assert fields({"refuses": refuses}, **asked) == {"temperature": 0.5}
+
+
+CALL_IDS = ("call_123456", "Abc123xyz")
+
+
+def test_ids_of_nine_letters_and_digits():
+    turns = (
+        HELLO,
+        Turn("assistant", tuple(ToolCall(each, "get_tide", "{}") for each in CALL_IDS)),
+        Turn("user", tuple(ToolResult(each, (Text("high"),)) for each in CALL_IDS)),
+    )
+    body, _ = encoded(request(*turns), call_ids="nine")
+    _, answer, *results = body["messages"]
+    ids = [call["id"] for call in answer["tool_calls"]]
+    assert ids == [result["tool_call_id"] for result in results]
+    assert ids[1] == "Abc123xyz" and re.fullmatch("[0-9a-z]{9}", ids[0])
+    assert encoded(request(*turns), call_ids="nine")[0] == body
 
 
 def test_the_bound_has_the_name_that_the_model_knows():

@@ -187,6 +187,27 @@ def test_choice(choice, parallel, sent_choice):
     assert body.get("tool_choice") == sent_choice
 
 
+@pytest.mark.parametrize(
+    ("choice", "parallel", "sent_choice", "words"),
+    [
+        (ToolChoice("any"), None, None, "Answer by a call of one of the tools."),
+        (ToolChoice("one", ("tide",)), None, None, "Answer by a call of the tool tide."),
+        (
+            ToolChoice("any"),
+            False,
+            {"type": "auto", "disable_parallel_tool_use": True},
+            "Answer by a call of one of the tools.",
+        ),
+        (ToolChoice("none"), None, {"type": "none"}, None),
+    ],
+)
+def test_a_model_that_refuses_forced_tools_is_asked_in_words(choice, parallel, sent_choice, words):
+    asked = asking(tools=(TIDE, WIND), choice=choice, parallel_tools=parallel)
+    body, _ = sent(asked, forced_tools=False)
+    assert body.get("tool_choice") == sent_choice
+    assert body.get("system") == ([{"type": "text", "text": words}] if words else None)
+
+
 def test_a_subset_that_is_allowed():
     body, _ = sent(asking(tools=(TIDE_AT_PORT, WIND), choice=ToolChoice("any", ("wind",))))
     assert [tool["name"] for tool in body["tools"]] == ["wind"]

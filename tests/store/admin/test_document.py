@@ -42,7 +42,7 @@ def test_all_faults_at_once_with_the_nearest_name(faults):
     document = {
         "groop": [{"name": "x"}],
         "channel": [
-            {"name": "c", "weigth": 1, "family": "message", "base_url": "https://x/v1"}
+            {"name": "c", "weigth": 1, "family": "message", "base_url": "https://x"}
             | {"keys": ["with space"]}
         ],
         "user": [{"role": "admin"}, {"name": "a", "balance": "ten"}, {"name": "a"}],
@@ -56,7 +56,6 @@ def test_all_faults_at_once_with_the_nearest_name(faults):
         'unknown section "groop"; did you mean "group"?',
         'channel "c": unknown field "weigth"; did you mean "weight"?',
         'did you mean "messages"?',
-        'base_url: must not end in a version path; write "https://x"',
         "keys: element 1 must have",
         "user #1: name is missing",
         "user \"a\": balance: 'ten' is no amount",
@@ -67,7 +66,7 @@ def test_all_faults_at_once_with_the_nearest_name(faults):
         "key #1: name: must be a string",
     ):
         assert message in text
-    assert "with space" not in text and len(found) == 12
+    assert "with space" not in text and len(found) == 11
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from store.values.key_secrets import checksum_ok, digests
 from store.values.passwords import hash_password, verify_password
 from store.values.times import MAX_INSTANT_MS
 
-VENDORS = {"openai": frozenset({"chat_completions", "responses"}), "demo": frozenset({"messages"})}
+OPENAI = frozenset({"chat_completions", "responses"})
+VENDORS = {"openai": OPENAI, "local": OPENAI, "demo": frozenset({"messages"})}
 PRICE = {"input": 1, "output": 2, "call": 0}
 SECRET = "sk-given-0123456789"
 NOW_MS = 1_795_000_000_000
@@ -53,7 +54,10 @@ def state(stored, cipher):
 @pytest.fixture
 def plan(state, sealing):
     upstreams = Upstreams(
-        VENDORS, {"images": "true or false"}, lambda name, value: isinstance(value, bool)
+        VENDORS,
+        {"images": "true or false"},
+        lambda name, value: isinstance(value, bool),
+        frozenset({"local"}),
     )
     return lambda *entries, prune=False: make_plan(
         state, list(entries), sealing, upstreams, at_ms=NOW_MS, prune=prune
@@ -196,7 +200,7 @@ def test_vendors_and_their_families(faults, plan):
     ]
     [fault] = faults(entry("channel", "c", vendor="opnai"))
     assert 'no vendor "opnai"' in fault and 'did you mean "openai"' in fault
-    assert "openai, demo" in fault
+    assert "openai, local, demo" in fault
 
 
 def test_pruning_removes_what_is_not_named(plan, faults):
@@ -291,6 +295,15 @@ def test_subscriptions_and_plans_are_pruned_in_that_order(faults, plan, subscrib
         ]
 
 
+def test_a_version_at_the_end_of_a_base_url_is_for_some_vendors(plan, faults):
+    versioned = entry("channel", "c", base_url="http://x/some/v1")
+    assert faults(versioned) == [
+        'channel "c": base_url: must not end in a version path; write "http://x/some"'
+    ]
+    [step] = plan(entry("channel", "c", base_url="http://x/some/v1", vendor="local"))
+    assert step.fields == {"base_url": "http://x/some/v1", "vendor": "local"}
+
+
 def test_options_that_no_model_has_and_values_that_they_cannot_have(plan, faults):
     assert faults(entry("channel", "c", options={"imags": True, "images": "no"})) == [
         'channel "c": options: there is no option "imags" (known: images); did you mean "images"?',
@@ -306,14 +319,19 @@ def test_options_that_no_model_has_and_values_that_they_cannot_have(plan, faults
 def test_a_channel_that_shares_everything(tmp_path, shared, warned):
     entry = {"name": "main", "shared_ids": shared}
     document = parse(json.dumps({"channel": [entry]}), {}, tmp_path)
-    fields = {"groups": ["all"], "models": {"m": "m"}, "keys": ["k"], "shared_ids": shared}
+    fields = {"groups": ["all"], "models": {"m": "m"}, "keys": ["k"], "shared_ids": shared} | {
+        "cost": {},
+        "model_times": {},
+    }
     found = warnings_of({("channel", ("main",)): {**fields, "cost": {}}}, document)
     assert [("shared_ids" in one) for one in found] == [True] * warned
 
 
 def test_a_cost_of_a_model_that_the_channel_has_not(tmp_path):
     document = parse(json.dumps({"channel": [{"name": "main"}]}), {}, tmp_path)
-    fields = {"groups": ["all"], "models": {"m": "m"}, "keys": ["k"], "shared_ids": []}
+    fields = {"groups": ["all"], "models": {"m": "m"}, "keys": ["k"], "shared_ids": []} | {
+        "model_times": {}
+    }
     for cost, count in ({"m": {}}, 0), ({"m": {}, "other": {}}, 1):
         found = warnings_of({("channel", ("main",)): {**fields, "cost": cost}}, document)
         assert [one.endswith("does not have: other") for one in found] == [True] * count

@@ -1,0 +1,119 @@
+"""The body of an attempt as its channel gets it: with the channel's own edits, and without fields
+that its upstream does not know.
+
+Both are in the channel's family: of a translated request they edit the translation. The call is
+admitted anew with such a body, before its money is held. Imported by the attempts.
+"""
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from adapters.family import Peek
+from adapters.family.estimate import input_bound_steps
+from adapters.json.edits import edited, without_fields
+from adapters.json.jsonio import Spans, top_level, top_level_steps
+from adapters.json.structure import Steps, T, at_once
+from adapters.registry import FAMILIES
+from adapters.translate import Translation
+from adapters.upstream_errors.refused_fields import REFUSED_FIELDS
+from handlers.relay.admit import admitted_as_sent
+from handlers.relay.admit_asks import check_asks
+from handlers.relay.call import Admitted, Attempt, Call, Content
+from handlers.relay.running import LARGE_BYTES, run_in_slices
+
+REMEMBERED_S = 3600
+
+
+class RefusedFields:
+    """The fields that upstreams have refused within the hour, by channel; of one worker."""
+
+    def __init__(self) -> None:
+        self._until_s: dict[str, dict[str, float]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._until_s)
+
+    def of(self, channel_id: str, now_s: float) -> tuple[str, ...]:
+        """Return the names of the fields that a channel's requests leave out."""
+        fields = self._until_s.get(channel_id)
+        if fields is None:
+            return ()
+        names = tuple(name for name, until_s in fields.items() if until_s > now_s)
+        if not names:
+            del self._until_s[channel_id]
+        return names
+
+    def remember(self, channel_id: str, names: Iterable[str], now_s: float) -> None:
+        fields = self._until_s.setdefault(channel_id, {})
+        fields |= dict.fromkeys(names, now_s + REMEMBERED_S)
+
+
+async def fit(call: Call, attempt: Attempt, refused: Iterable[str]) -> bool:
+    """Give an attempt its channel's body, without those fields of REFUSED_FIELDS; return whether
+    the channel's own edits have changed it. Raises Fault INVALID_FIELD, Interrupt."""
+    pairing, content = attempt.pairing, call.content
+    if content.spans is None:  # something stored is requested
+        return False
+    spans = content.spans
+    if isinstance(pairing, Translation):
+        spans = await _spans_of(call, pairing.body)
+    before = spans.body
+    body = edited(spans, attempt.candidate.channel.body)
+    has_edits = body is not before
+    paths = {path: name for name in refused for path in REFUSED_FIELDS[name]}
+    if paths:
+        spans = await _spans_of(call, body) if has_edits else spans
+        body, removed = without_fields(spans, paths)
+        names = dict.fromkeys((*attempt.refused, *(paths[path] for path in removed)))
+        attempt.refused = tuple(names)
+    if isinstance(pairing, Translation):
+        pairing.replace_body(body)
+    elif body is not before:
+        attempt.content = Content(body, await _spans_of(call, body))
+    return has_edits
+
+
+async def admitted_for(call: Call, attempt: Attempt, unpriced: str, *, edits: bool) -> Admitted:
+    """Return the call as it is admitted with the body of an attempt; `edits`: that is not the
+    client's own. Raises Fault as `check_asks` does, Interrupt."""
+    head, admitted, offer = call.head, call.admitted, call.offer
+    assert admitted is not None and offer is not None
+    peek, content = admitted.peek, attempt.content or call.content
+    body = content.body
+    if edits:
+        peek, body = await _peek_of(call, attempt, peek, content)
+    if peek.asks.features or peek.asks.models:
+        peek = check_asks(head, offer, peek, unpriced)
+    bound = await result_of(call, input_bound_steps(body))
+    return admitted_as_sent(head, offer, admitted, peek, body, bound=bound)
+
+
+async def _peek_of(
+    call: Call, attempt: Attempt, received: Peek, content: Content
+) -> tuple[Peek, bytes]:
+    """Return the fields of an edited body, and that body; of a translated one as far as they say
+    what is held and which features it has."""
+    head, pairing, channel = call.head, attempt.pairing, attempt.candidate.channel
+    if not isinstance(pairing, Translation):
+        assert content.spans is not None
+        return head.family.client.peek(content.spans, head.operation, head.target), content.body
+    client = FAMILIES[channel.family].client
+    operation = client.operations["stream" if "stream" in client.operations else "generate"]
+    spans = await _spans_of(call, pairing.body)
+    peek = client.peek(spans, operation, channel.models.get(received.model))
+    bounds = {"max_output_tokens": peek.max_output_tokens, "asks": peek.asks}
+    return replace(received, **bounds), pairing.body
+
+
+async def _spans_of(call: Call, body: bytes) -> Spans:
+    if len(body) > LARGE_BYTES:
+        return await run_in_slices(top_level_steps(body), call.running)
+    return top_level(body)
+
+
+async def result_of(call: Call, steps: Steps[T]) -> T:
+    """Return the result of steps over a call's request."""
+    if len(call.content.body) > LARGE_BYTES:
+        return await run_in_slices(steps, call.running)
+    return at_once(steps)
