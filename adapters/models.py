@@ -134,12 +134,15 @@ _CHAT: dict[tuple[str, str], Traits] = {
     ("gemini-chat", ""): _open(audio=True, efforts=("off", "minimal", *_THREE), logprobs=False),
     ("mistral", ""): _MISTRAL,
     **{
-        ("mistral", prefix): replace(_MISTRAL, thinking="effort", efforts=("off", "high"))
+        ("mistral", prefix): replace(
+            _MISTRAL, thinking="effort", efforts=("off", "high"), thinking_parts=True
+        )
         for prefix in (
             *("mistral-small-latest", "mistral-small-4", "mistral-small-26"),
             *("mistral-medium-3-5", "mistral-medium-3.5"),
         )
     },
+    ("mistral", "magistral"): replace(_MISTRAL, thinking_parts=True),
     ("xai", ""): _open(token_bound="max_completion_tokens", refuses=(*_PENALTIES, "logit_bias")),
     ("together", ""): _open(refuses=("end_user",)),
     ("fireworks", ""): _open(efforts=_WITH_OFF),
@@ -303,10 +306,14 @@ _MESSAGES: dict[tuple[str, str, str], Traits] = {
     **{
         (vendor, "messages", ""): Traits(thinking="budget", structured="tool", auto_cache=False)
         for vendor in (
-            *("fireworks", "moonshot", "zhipu", "minimax", "alibaba", "siliconflow", "deepinfra"),
+            *("fireworks", "zhipu", "minimax", "alibaba", "siliconflow", "deepinfra"),
             *("vllm", "llama-cpp", "lm-studio"),
         )
     },
+    # Kimi from K2.5 signs no thoughts, and wants them back
+    ("moonshot", "messages", ""): Traits(
+        thinking="budget", structured="tool", auto_cache=False, reasoning_echo=True
+    ),
     ("ollama", "messages", ""): Traits(
         documents=False, structured="none", thinking="budget", auto_cache=False
     ),

@@ -53,6 +53,9 @@ def test_rows_are_of_families_that_the_vendor_speaks():
         ("mistral", "mistral-large-3", {"call_ids": "nine", "thinking": "none"}),
         ("mistral", "mistral-small-latest", {"call_ids": "nine", "efforts": ("off", "high")}),
         ("moonshot", "kimi-k2.6", {"reasoning_echo": True, "thinking_switch": True}),
+        ("mistral", "magistral-medium-latest", {"thinking_parts": True}),
+        ("mistral", "mistral-small-latest", {"thinking_parts": True, "thinking": "effort"}),
+        ("mistral", "codestral-latest", {"thinking_parts": False}),
         ("zhipu", "glm-5.3", {"structured": "none", "thinking_switch": True}),
         ("github-models", "openai/gpt-5-mini", {"sampling": False}),
     ],
@@ -60,6 +63,12 @@ def test_rows_are_of_families_that_the_vendor_speaks():
 def test_models_of_chat_completions(vendor, model, said):
     traits = traits_of(vendor, CHAT, model)
     assert {name: getattr(traits, name) for name in said} == said
+
+
+@pytest.mark.parametrize("vendor", ["deepseek", "moonshot"])
+def test_vendors_of_messages_that_sign_no_thoughts(vendor):
+    assert traits_of(vendor, "messages", "any").reasoning_echo
+    assert not traits_of("anthropic", "messages", "claude-opus-4-6").reasoning_echo
 
 
 def test_what_is_not_in_the_table_can_take_everything_that_is_usual():
