@@ -25,7 +25,10 @@ Kinds = Mapping[str, int]
 """Tokens by kind of content: image, video, audio; all else is text."""
 
 KINDS = ("image", "video", "audio")
+INPUT_KINDS = ("audio", "image", "video")  # in the order of their meters
+OUTPUT_KINDS = ("audio", "image")
 KIND_FIELDS = tuple(f"{kind}_tokens" for kind in KINDS)
+_KIND_PAIRS = tuple(zip(KINDS, KIND_FIELDS, strict=True))
 COST_FIELDS = ("cost", "cost_in_usd_ticks")
 NO_KINDS: Kinds = {}
 NO_USES: Mapping[str, int] = {}
@@ -64,23 +67,22 @@ class Tokens(Struct, frozen=True, gc=False):
             return Usage(text, output, cached, written, written_1h, reasoning, (), extras)
         more: list[tuple[str, int]] = []  # in the order of meters
         if self.input_kinds:
-            left = _parts(self.prompt, self.input_kinds)
-            all_written = written + written_1h
-            if self.cached_kinds or cached + all_written > left["text"]:
+            left, audio = self.input_kinds, 0
+            if self.cached_kinds or sum(left.values()) > text:  # not as most
+                left = _parts(self.prompt, left)
                 audio = _take_kinds(left, cached, self.cached_kinds)
-                _take_text_first(left, all_written)
+                _take_text_first(left, written + written_1h)
+                cached, text = cached - audio, left["text"]
             else:
-                audio, left["text"] = 0, left["text"] - cached - all_written
-            cached, text = cached - audio, left["text"]
-            more += (("input_audio", left["audio"]), ("input_image", left["image"]))
-            more += (("input_video", left["video"]), ("cache_read_audio", audio))
+                text -= sum(left.values())
+            more = [(f"input_{kind}", left[kind]) for kind in INPUT_KINDS if left.get(kind)]
+            if audio:
+                more.append(("cache_read_audio", audio))
         if self.output_kinds:
             left = _parts(output, self.output_kinds)
             output = left["text"] + left["video"]  # which has no meter
-            more += (("output_audio", left["audio"]), ("output_image", left["image"]))
-        counted = tuple([pair for pair in more if pair[1]])
-        if uses:
-            counted += more_counts(uses)
+            more += [(f"output_{kind}", left[kind]) for kind in OUTPUT_KINDS if left[kind]]
+        counted = (*more, *more_counts(uses)) if uses else tuple(more)
         return Usage(text, output, cached, written, written_1h, reasoning, counted, extras)
 
 
@@ -121,8 +123,7 @@ def kinds_of(details: Mapping[str, Any]) -> Kinds:
     get = details.get
     if not (get("audio_tokens") or get("image_tokens") or get("video_tokens")):
         return NO_KINDS  # as nearly always
-    pairs = zip(KINDS, KIND_FIELDS, strict=True)
-    return {kind: tokens for kind, name in pairs if (tokens := token_count(get(name)))}
+    return {kind: tokens for kind, name in _KIND_PAIRS if (tokens := token_count(get(name)))}
 
 
 def fields_in(holder: object, name: str) -> Mapping[str, Any]:

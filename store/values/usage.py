@@ -85,19 +85,22 @@ class Usage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def summed(self) -> tuple[int, ...]:
         """The six counts as sums have them: tokens of other modalities are added to their side."""
         counts = astuple(self)[: len(TOKEN_COUNTS)]
-        if not self.more:
-            return counts
-        sums = [*counts]
+        return (*map(add, counts, self.more_tokens), *counts[3:]) if self.more else counts
+
+    @property
+    def more_tokens(self) -> list[int]:
+        """The tokens in `more` of input, output and cache reads, as MORE_TOKENS names them."""
+        tokens = [0, 0, 0]
         for name, count in self.more:
             if (place := _PLACES.get(name)) is not None:
-                sums[place] += count
-        return tuple(sums)
+                tokens[place] += count
+        return tokens
 
     @property
     def counted(self) -> tuple[str, ...]:
         """The meters with a count above 0, in the order of `meters`."""
         names = tuple(compress(SIDES, astuple(self)))
-        return (*names, *dict(self.more)) if self.more else names
+        return (*names, *[name for name, _ in self.more]) if self.more else names
 
     @property
     def meters(self) -> dict[str, int]:

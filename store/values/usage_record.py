@@ -297,41 +297,42 @@ def _receipts(records: Sequence[UsageRecord]) -> dict[str, Sequence[Any]]:
     ]
     if receipts.count(None) == len(receipts):
         return {}
-    sums = [_more_tokens(record.usage) for record in records]
+    sums = [record.usage.more_tokens for record in records]
     return {"receipt": receipts, **dict(zip(MORE_TOKENS, zip(*sums, strict=True), strict=True))}
-
-
-def _more_tokens(usage: Usage) -> tuple[int, ...]:
-    """Return MORE_TOKENS of a usage."""
-    own, summed = astuple(usage), usage.summed
-    return tuple([summed[place] - own[place] for place in range(len(MORE_TOKENS))])
 
 
 def _receipt_json(record: UsageRecord) -> str:
     """Return the text of the receipt column: an object of what is not empty."""
-    receipt, fields = record.receipt, _service_fields(record.receipt.rate, record.receipt.served)
-    if record.usage.more:
-        fields = {"meters": dict(record.usage.more), **fields}
+    receipt, more = record.receipt, record.usage.more
+    parts = [_service_json(receipt.rate, receipt.served)]  # names of meters need no escapes
+    if more:
+        counts = ",".join([f'"{name}":{count}' for name, count in more])
+        parts.append(f'"meters":{{{counts}}}')
     if receipt.unpriced:
-        unpriced = [{"meter": name, "count": count} for name, count in receipt.unpriced]
-        fields = {**fields, "unpriced": unpriced}
+        unpriced = [_Unpriced(name, count) for name, count in receipt.unpriced]
+        parts.append(f'"unpriced":{_encode_json(unpriced).decode()}')
     if receipt.other_models:
         models = [
             {"model": other.model, "tokens": other.usage.meters, "cost": other.cost}
             for other in receipt.other_models
         ]
-        fields = {**fields, "other_models": models}
-    return _encode_json(fields).decode()
+        parts.append(f'"other_models":{_encode_json(models).decode()}')
+    return f"{{{','.join(filter(None, parts))}}}"
+
+
+class _Unpriced(msgspec.Struct, gc=False):
+    meter: str
+    count: int
 
 
 @functools.lru_cache(maxsize=1024)
-def _service_fields(rate: str | None, served: Served) -> dict[str, Any]:
-    """Return `rate` and `served` of a receipt, as far as there are any."""
+def _service_json(rate: str | None, served: Served) -> str:
+    """Return the members `rate` and `served` of a receipt, as far as there are any."""
     when = dict(rate_of_text(rate).when) if rate else {}
     words = zip(Served.__struct_fields__, astuple(served), strict=True)
-    reported = {name: word for name, word in words if word}
-    fields = {"rate": when, "served": reported}
-    return {name: value for name, value in fields.items() if value}
+    fields = {"rate": when, "served": {name: word for name, word in words if word}}
+    filled = {name: value for name, value in fields.items() if value}
+    return _encode_json(filled).decode()[1:-1]
 
 
 @functools.lru_cache(maxsize=1024)
