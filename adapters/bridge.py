@@ -51,6 +51,10 @@ class Bridge(Protocol):
     served: Served  # the conditions that the vendor has reported so far
     output_units: int  # estimated output tokens so far: text, reasoning and tool arguments
     upstream_id: str | None  # the answer's id at the vendor
+    last_number: int | None  # of the last event that went down, in families that count them
+    empty: (
+        bool  # ``fault`` is set because the answer has ended with nothing in it: it costs nothing
+    )
 
     @property
     def end_seen(self) -> bool:
@@ -112,13 +116,18 @@ class TapBridge:
     served = property(attrgetter("_tap.served"))
     output_units = property(attrgetter("_tap.output_units"))
     upstream_id = property(attrgetter("_tap.upstream_id"))
+    empty = property(attrgetter("_tap.empty"))
 
 
 class NativeBridge(TapBridge):
     """A bridge within one family: bytes pass, cut by the framing of a tap that edits them."""
 
-    __slots__ = ("_held", "_max_event_bytes", "_of_events", "_splitter", "feed_repeat")
+    __slots__ = (
+        *("_held", "_max_event_bytes", "_of_events", "_splitter", "_unaccepted_bytes"),
+        "feed_repeat",
+    )
     started = property(attrgetter("_tap.started"))
+    last_number = property(attrgetter("_tap.last_number"))
 
     def __init__(self, tap: Tap, max_event_bytes: int) -> None:
         super().__init__(tap)
@@ -130,6 +139,7 @@ class NativeBridge(TapBridge):
         )
         self._max_event_bytes = max_event_bytes
         self._held = b""
+        self._unaccepted_bytes = 0  # that came before the answer was accepted
         # the tap's own method: saves a call per event
         self.feed_repeat: Callable[[bytes], bytes | None] = tap.feed_repeat
 
@@ -172,7 +182,14 @@ class NativeBridge(TapBridge):
         return self._feed_any(chunk)
 
     def close(self) -> bytes:
-        """See ``Bridge``: a last event that lacks only its blank line, if it can be read."""
+        """See ``Bridge``: a last event that lacks only its blank line, if it can be read. The end
+        of a stream without a marker is judged here."""
+        last = self._close_rest()
+        if not self.ended and self._of_events and self._tap.whole:
+            self.ended = not self._tap.judge_end()
+        return last
+
+    def _close_rest(self) -> bytes:
         tap = self._tap
         if self.ended or self._splitter.oversized or not self._of_events:
             return b""  # an element of an array is complete with its bracket, a rest is not
@@ -214,6 +231,7 @@ class NativeBridge(TapBridge):
         if type(event) is RawPiece:
             if not tap.accepted:
                 self._accept_unread(event)
+            tap.has_content = True
             passed: bytes | None = event
         else:
             passed = event if type(event) is IdlePiece else tap.feed(event)
@@ -222,7 +240,8 @@ class NativeBridge(TapBridge):
             return held + (passed or b"")
         if not tap.ended:
             self._held += passed or b""
-            if len(self._held) > PREAMBLE_LIMIT_BYTES:
+            self._unaccepted_bytes += len(event)
+            if self._unaccepted_bytes > PREAMBLE_LIMIT_BYTES:
                 self._fail()
         return b""
 

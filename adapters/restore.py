@@ -28,11 +28,14 @@ from adapters.json.structure import VALUES_AT_ONCE, Steps
 
 
 class Restorer:
-    """The changes to one answer of one attempt."""
+    """The changes to one answer of one attempt. ``answer_id``: of the gateway, [A-Za-z0-9]+, which
+    no other answer has."""
 
-    def __init__(self, encoded: Encoded, origin: Origin) -> None:
+    def __init__(self, encoded: Encoded, origin: Origin, answer_id: str) -> None:
         self._encoded = encoded
         self._origin = origin
+        self._answer_id = answer_id
+        self._call_ids: set[str] = set()
         self._texts: dict[int, _Cutter] = {}  # by slot
         self._unwrapped: dict[int, list[str]] = {}  # arguments of free-text tools, by slot
         self._kind_of: dict[int, SlotKind] = {}
@@ -95,6 +98,8 @@ class Restorer:
             return part
         if part.name and part.name == self._encoded.output_tool:
             return Text(part.arguments)
+        if (call_id := self._unique_id(part.id)) is not part.id:
+            part = replace(part, id=call_id)
         tool = self._encoded.names.get(part.name)
         if tool is None:
             return part
@@ -105,6 +110,13 @@ class Restorer:
             part, name=tool.name, namespace=tool.namespace, custom=custom, arguments=arguments
         )
 
+    def _unique_id(self, call_id: str) -> str:
+        """Return an id that no other call of the answer has: the upstream's where it is such."""
+        if not call_id or call_id in self._call_ids:
+            call_id = f"call_{self._answer_id}_{len(self._call_ids)}"
+        self._call_ids.add(call_id)
+        return call_id
+
     def _opened(self, event: Opened, out: list[Event]) -> None:
         slot, kind = event.slot, event.kind
         if event.choice in self._stopped:
@@ -114,11 +126,14 @@ class Restorer:
         if kind == "call":
             if event.name and event.name == self._encoded.output_tool:
                 event = Opened(slot, "text", event.choice)
-            elif (tool := self._encoded.names.get(event.name)) is not None:
-                custom = tool.kind == "custom"
-                if custom and not event.custom:
-                    self._unwrapped[slot] = []
-                event = replace(event, name=tool.name, namespace=tool.namespace, custom=custom)
+            else:
+                if (call_id := self._unique_id(event.id)) is not event.id:
+                    event = replace(event, id=call_id)
+                if (tool := self._encoded.names.get(event.name)) is not None:
+                    custom = tool.kind == "custom"
+                    if custom and not event.custom:
+                        self._unwrapped[slot] = []
+                    event = replace(event, name=tool.name, namespace=tool.namespace, custom=custom)
         if event.kind == "text" and self._encoded.cut:
             self._texts[slot] = _Cutter(self._encoded.cut)
         self._kind_of[slot] = event.kind

@@ -29,13 +29,14 @@ from adapters.family.opaque import Origin, unwrap
 from adapters.family.tap import Tap
 from adapters.family.traits import Traits
 from adapters.faults import Condition, Fault
-from adapters.framing.sse import EventSplitter, IdlePiece, RawPiece, event_fields
+from adapters.framing.sse import EventSplitter, IdlePiece, RawPiece, begins_events, event_fields
 from adapters.ir.answer import Choice, Delta, Event, Finished
 from adapters.ir.parts import Part, Reasoning, Turn
 from adapters.ir.request import Request
 from adapters.json.jsonio import Spans, loads_or_none
 from adapters.json.structure import Steps, at_once, has_more_values
 from adapters.large_answers import LARGE_BYTES, read_large
+from adapters.reframe import GatheringEncoder, replay
 from adapters.restore import Restorer
 from adapters.summary import SummaryRestorer, with_instruction
 from store.values.usage import NOT_REPORTED, Usage
@@ -43,6 +44,8 @@ from store.values.usage import NOT_REPORTED, Usage
 MAX_ANSWER_VALUES = 2_000_000  # of one that is decoded, which cannot be interrupted
 MAX_DROPPED = 32  # fields that are listed for the client and in the record
 MAX_DROPPED_CHARS = 96  # of each
+
+_PIECE_BYTES = 65_536  # of a stream that has come whole, in one step
 
 _UNFIT = re.compile(r"[^!-+\--~]")  # in a list inside a header; paths may have the client's names
 
@@ -243,15 +246,49 @@ class Translation:
         """Read a large answer, in steps (see ``read_answer``)."""
         if operation.job == "count":
             return self.read_answer(body, public, upstream_model, operation)
-        read = partial(self._read, upstream_model, operation)
-        if len(body) <= LARGE_BYTES:
-            answer = read(body)
-        elif (yield from has_more_values(body, MAX_ANSWER_VALUES)):
-            raise Fault(Condition.UPSTREAM_INVALID)
-        else:
-            answer = yield from read_large(body, read, self.upstream.long_marks)
+        answer = yield from self._read_large(upstream_model, operation, body)
         yield True
         return (yield from self._translated(answer, body))
+
+    def reframe(
+        self,
+        body: bytes,
+        upstream_model: str,
+        operation: Operation,
+        max_bytes: int,
+        *,
+        stream: bool,
+    ) -> Steps[UpstreamAnswer]:
+        """Read an answer in the other form than the one that was asked for, in steps: a whole body
+        of events, or one that is to be a ``stream``. ``max_bytes``: of an event. Raise Fault as
+        ``read_answer`` does, UPSTREAM_INVALID when the events break off."""
+        if begins_events(body):
+            gathering = GatheringEncoder(self._context)
+            bridge = self._bridge(upstream_model, operation, gathering, max_bytes)
+            yield from _feed_whole(bridge, body)
+            facts = bridge.usage, bridge.reported, bridge.upstream_id, bridge.output_units
+            answer, choices = UpstreamAnswer(b"", *facts, bridge.served), gathering.choices
+        else:
+            answer = yield from self._read_large(upstream_model, operation, body)
+            choices = yield from self._choices(body)
+        context, usage = self._closing(answer)
+        of_client = self._translator.from_client
+        if stream:
+            written = yield from replay(choices, of_client.open_encoder(context), usage)
+        else:
+            written = yield from of_client.encode_answer(choices, usage, context)
+        return replace(answer, body=written)
+
+    def _read_large(
+        self, upstream_model: str, operation: Operation, body: bytes
+    ) -> Steps[UpstreamAnswer]:
+        """Read an answer of any size by the upstream's own side, in steps."""
+        read = partial(self._read, upstream_model, operation)
+        if len(body) <= LARGE_BYTES:
+            return read(body)
+        if (yield from has_more_values(body, MAX_ANSWER_VALUES)):
+            raise Fault(Condition.UPSTREAM_INVALID)
+        return (yield from read_large(body, read, self.upstream.long_marks))
 
     def _read(self, upstream_model: str, operation: Operation, body: bytes) -> UpstreamAnswer:
         """Read an answer by the upstream's own side: errors, usage, id."""
@@ -259,22 +296,30 @@ class Translation:
         return self.upstream.read_answer(body, upstream_model, upstream_model, theirs)
 
     def _translated(self, answer: UpstreamAnswer, body: bytes) -> Steps[UpstreamAnswer]:
+        choices = yield from self._choices(body)
+        context, usage = self._closing(answer)
+        encode = self._translator.from_client.encode_answer
+        return replace(answer, body=(yield from encode(choices, usage, context)))
+
+    def _choices(self, body: bytes) -> Steps[tuple[Choice, ...]]:
+        """Decode the choices of a whole answer, in the client's terms."""
         restorer = self._restorer()
         choices: list[Choice] = []
         for choice in (yield from self._translator.to_upstream.decode_answer(body)):
             choices.append((yield from restorer.choice(choice)))
+        return tuple(choices)
+
+    def _closing(self, answer: UpstreamAnswer) -> tuple[AnswerContext, Usage]:
+        """Return what the client is told of an answer besides its choices."""
         usage = answer.usage or Usage(self._context.input_tokens, answer.output_units)
-        encode = self._translator.from_client.encode_answer
-        context = self._context
-        if answer.served is not NOT_REPORTED:
-            context = replace(context, served=answer.served)
-        encoded = yield from encode(tuple(choices), usage, context)
-        return replace(answer, body=encoded)
+        if answer.served is NOT_REPORTED:
+            return self._context, usage
+        return replace(self._context, served=answer.served), usage
 
     def _restorer(self) -> Restorer | SummaryRestorer:
         if self._context.compaction:
             return SummaryRestorer(self._origin)
-        return Restorer(self._encoded, self._origin)
+        return Restorer(self._encoded, self._origin, self._context.id)
 
     def open_bridge(
         self,
@@ -285,15 +330,31 @@ class Translation:
         max_bytes: int,
     ) -> "TranslatedBridge":
         """Open the bridge of a streamed answer (see ``bridge.Pairing.open_bridge``)."""
+        encoder = self._translator.from_client.open_encoder(self._context)
+        return self._bridge(upstream_model, operation, encoder, max_bytes)
+
+    def _bridge(
+        self, upstream_model: str, operation: Operation, encoder: StreamEncoder, max_bytes: int
+    ) -> "TranslatedBridge":
         theirs = self.operation(operation, True)
         tap = self.upstream.stream_tap(upstream_model, upstream_model, False, theirs)
-        return TranslatedBridge(
-            tap,
-            self._translator.to_upstream.open_decoder(),
-            self._restorer(),
-            self._translator.from_client.open_encoder(self._context),
-            max_bytes,
-        )
+        decoder = self._translator.to_upstream.open_decoder()
+        return TranslatedBridge(tap, decoder, self._restorer(), encoder, max_bytes)
+
+
+def _feed_whole(bridge: "TranslatedBridge", body: bytes) -> Steps[None]:
+    """Feed all of a stream, in steps. Raise its Fault, UPSTREAM_INVALID when it breaks off."""
+    for start in range(0, len(body), _PIECE_BYTES):
+        bridge.feed(body[start : start + _PIECE_BYTES])
+        yield True
+        while bridge.busy:
+            bridge.feed(b"")
+            yield True
+        if bridge.ended:
+            break
+    bridge.close()
+    if not bridge.ended or bridge.fault is not None:
+        raise bridge.fault or Fault(Condition.UPSTREAM_INVALID)
 
 
 class TranslatedBridge(TapBridge):
@@ -327,6 +388,7 @@ class TranslatedBridge(TapBridge):
         self._repeating = False  # the last event was a Delta that the tap's template fits
 
     started = property(attrgetter("_encoder.started"))
+    last_number = property(attrgetter("_encoder.last_number"))
     end_seen = property(attrgetter("ended"))
     at_boundary = True  # frames are written whole
 
@@ -372,7 +434,9 @@ class TranslatedBridge(TapBridge):
         data = event_fields(rest)[1]
         if data is not None and (data == b"[DONE]" or loads_or_none(data) is not None):
             self._pass(rest, sent)
-        if not self.ended and self._tap.whole:
+        if not self.ended and self._tap.whole and not self._tap.judge_end():
+            self.ended = True
+        elif not self.ended and self._tap.whole:
             try:
                 self._end(sent)
             except Fault as fault:

@@ -146,15 +146,6 @@ def finish_reason(finish: Finish, context: AnswerContext) -> str:
     return _FINISH_REASONS[finish]
 
 
-def unique_id(upstream_id: str, used: set[str], context: AnswerContext) -> str:
-    """Return an id for a call that no other call has: the upstream's where it is one."""
-    call_id = upstream_id
-    if not call_id or call_id in used:
-        call_id = f"call_{context.id}_{len(used)}"
-    used.add(call_id)
-    return call_id
-
-
 def _encode_choice(choice: Choice, index: int, context: AnswerContext) -> Steps[dict[str, Any]]:
     if choice.finish == "error" and not choice.parts:
         raise model_failed()
@@ -196,7 +187,6 @@ def _calls(
     """Encode the calls, each with the opaque pieces before it; return the pieces left over, too."""
     calls: list[dict[str, Any]] = []
     waiting: list[str] = []
-    used_ids: set[str] = set()
     spoken = False
     for place, part in enumerate(choice.parts):
         if not place % VALUES_AT_ONCE:
@@ -207,7 +197,7 @@ def _calls(
                 piece(part.opaque, places_by_part[id(part)], summary=part.summary, late=spoken)
             )
         elif isinstance(part, ToolCall):
-            call: dict[str, Any] = {"id": unique_id(part.id, used_ids, context)}
+            call: dict[str, Any] = {"id": part.id}
             if part.custom:
                 call["type"] = "custom"
                 call["custom"] = {"name": part.name, "input": part.arguments}
@@ -248,7 +238,6 @@ class _StreamedChoice:
 
     spoken: bool = False  # a slot was opened
     calls: int = 0
-    ids: set[str] = field(default_factory=set)
     text_chars: int = 0
     thought_chars: int = 0
     pieces: list[str] = field(default_factory=list)  # of opaque reasoning since the last call
@@ -375,7 +364,7 @@ class ChatEncoder(StreamEncoder):
         kind, text = ("custom", "input") if event.custom else ("function", "arguments")
         call: dict[str, Any] = {
             "index": index,
-            "id": unique_id(event.id, choice.ids, self.context),
+            "id": event.id,
             "type": kind,
             kind: {"name": event.name, text: ""},
         }

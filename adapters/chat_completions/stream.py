@@ -6,6 +6,7 @@ changes the model's name alone; an event of nothing but usage, if not requested,
 
 from typing import Any
 
+from adapters.chat_completions.call_ids import StreamedCallIds
 from adapters.chat_completions.client import encode_stream_fault
 from adapters.chat_completions.upstream import read_usage, weight_of_message
 from adapters.family.counts import served_of
@@ -20,10 +21,12 @@ from store.values.usage import Served, Usage
 
 class _Function(Struct, gc=False):
     arguments: str | None = None
+    name: Any = None
 
 
 class _Call(Struct, gc=False):
     function: _Function | None = None
+    id: Any = None
 
 
 class _Delta(Struct, gc=False):
@@ -61,6 +64,8 @@ class ChatTap(TemplateTap):
     """The tap of one chat completions stream."""
 
     __slots__ = (
+        "_call_ids",
+        "_calls_begin",
         "_drop_usage",
         "_finished_choices",
         "_last_choice",
@@ -75,6 +80,8 @@ class ChatTap(TemplateTap):
     def __init__(self, public: str, upstream_model: str, drop_usage: bool) -> None:
         super().__init__(public, upstream_model)
         self._drop_usage = drop_usage
+        self._call_ids: StreamedCallIds | None = None
+        self._calls_begin = False  # in the event that is read, or go on
         self._old_head = b""  # of the last renamed event: everything up to the model's value
         self._new_head = b""
         self._settled = False  # the first event with choices, and so the id, was read in full
@@ -133,23 +140,29 @@ class ChatTap(TemplateTap):
             return False
         if not (delta.reasoning is delta.refusal is delta.function_call is delta.audio is None):
             return False
+        if delta.tool_calls:
+            if any(map(_lacks_id, delta.tool_calls)):
+                return False
+            self.has_content = True
         if delta.content:
             self._weight += output_weight(delta.content)
             if not (delta.reasoning_content or delta.tool_calls):
                 self._template.learn(event, delta.content)
         if delta.reasoning_content:
             self._weight += output_weight(delta.reasoning_content)
-        if delta.tool_calls:
-            for call in delta.tool_calls:
-                if call.function is not None and call.function.arguments:
-                    self._weight += output_weight(call.function.arguments)
-        return True
+        for call in delta.tool_calls or ():
+            if call.function is not None and call.function.arguments:
+                self._weight += output_weight(call.function.arguments)
+        # Of a stream that has said nothing yet everything is looked at.
+        return bool(self._weight) or self.has_content
 
     def _read_event(self, name: str | None, chunk: dict[str, Any], event: bytes) -> bytes | None:
         if _is_error(chunk, name) or (not self.accepted and _is_other_error(chunk)):
             return self._failed(read_embedded_error(chunk).fault)
         self.accepted = self.started = True
         self._read(chunk)
+        if self._calls_begin:
+            event = self._with_call_ids(chunk) or event
         if self._drop_usage and chunk.get("choices") == [] and chunk.get("usage") is not None:
             return None
         return self._renamed(event) if self._renaming else event
@@ -178,15 +191,27 @@ class ChatTap(TemplateTap):
     def _read_choice(self, choice: dict[str, Any]) -> None:
         delta = choice.get("delta")
         self._weight += weight_of_message(delta)
-        if isinstance(delta, dict) and isinstance(delta.get("audio"), dict):
-            self._hand_out(delta["audio"].get("id"))
+        if not (self._weight or self.has_content):
+            self._look_for_content(delta, choice.get("message"))
+        if isinstance(delta, dict):
+            if isinstance(delta.get("audio"), dict):
+                self._hand_out(delta["audio"].get("id"))
+            self._calls_begin = self._calls_begin or bool(delta.get("tool_calls"))
         index = choice.get("index")
         if not isinstance(index, int):
             index = 0
         self._last_choice = max(self._last_choice, index)
         if choice.get("finish_reason"):
             self._finished_choices.add(index)
+            self.stops_plainly = self.stops_plainly and choice["finish_reason"] == "stop"
         self.finished = len(self._finished_choices) > self._last_choice
+
+    def _with_call_ids(self, chunk: dict[str, Any]) -> bytes | None:
+        """Return the event with an id for each call that begins without one; None: none does."""
+        self._calls_begin = False
+        if self._call_ids is None:
+            self._call_ids = StreamedCallIds()
+        return self._call_ids.complete(chunk)
 
     def _read_usage(self, usage: object) -> None:
         # Cumulative where it is repeated: the last readable one counts, once.
@@ -199,8 +224,7 @@ class ChatTap(TemplateTap):
     def _read_marker(self, event: bytes) -> bytes | None:
         if not self.accepted:
             return self._failed(Fault(Condition.UPSTREAM_INVALID))  # an empty answer
-        self.ended = True
-        return event
+        return self._end(event)
 
     def _renamed(self, event: bytes) -> bytes | None:
         """Return the event with the model's public name; every other byte stays."""
@@ -218,6 +242,11 @@ class ChatTap(TemplateTap):
         self._old_head = event[: place.end]
         self._new_head = event[: place.start] + dumps(self._public)
         return self._new_head + event[place.end :]
+
+
+def _lacks_id(call: _Call) -> bool:
+    """Return true for the beginning of a call that has no id."""
+    return not call.id and call.function is not None and bool(call.function.name)
 
 
 def _is_error(chunk: dict[str, Any], name: str | None) -> bool:

@@ -7,6 +7,7 @@ counts of ``adapters.ir`` are disjoint.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from adapters.chat_completions.call_ids import AnsweredChoice, lacks_call_id, with_call_ids
 from adapters.family import Operation, Peek, Vendor
 from adapters.family.counts import (
     COST_FIELDS,
@@ -18,10 +19,20 @@ from adapters.family.counts import (
     kinds_of,
     served_of,
 )
+from adapters.family.empty_answer import NO_USAGE, has_content
 from adapters.family.estimate import output_weight
 from adapters.family.reading import optional_object
 from adapters.family.reply import AnswerReader, Reply, embedded_fault
-from adapters.json.jsonio import DECODE_ERRORS, Raw, Span, Spans, Struct, decoder, dumps, replace
+from adapters.json.jsonio import (
+    DECODE_ERRORS,
+    Raw,
+    Span,
+    Spans,
+    Struct,
+    decoder,
+    dumps,
+    replace,
+)
 from store.values.usage import MAX_TOKENS, Usage, token_count
 
 _WITH_USAGE = b'"stream_options":{"include_usage":true}'
@@ -46,16 +57,23 @@ def edit_request(
 
 
 class _Answer(Struct):
-    """The fields that are read of a whole answer; the choices stay undecoded."""
+    """The fields that are read of a whole answer."""
 
     id: Any = None
     error: Any = None
-    choices: list[Raw] | None = None
+    choices: list[AnsweredChoice] | None = None
     usage: Any = None
     service_tier: Any = None
 
 
+class _Choices(Struct):
+    """The choices, undecoded."""
+
+    choices: list[Raw]
+
+
 _decode_answer = decoder(_Answer)
+_decode_choices = decoder(_Choices)
 
 
 def _fields(body: bytes) -> Reply | None:
@@ -63,7 +81,10 @@ def _fields(body: bytes) -> Reply | None:
     if not reply.choices:
         return None
     usage, served = read_usage(reply.usage), served_of(reply.service_tier)
-    return Reply(reply.id, reply.usage, [*reply.choices], usage, served)
+    # With a usage nobody looks at them.
+    items = _decode_choices(body).choices if usage is None or usage == NO_USAGE else []
+    lacks = any(map(lacks_call_id, reply.choices))
+    return Reply(reply.id, reply.usage, items, usage, served, lacks_ids=lacks)
 
 
 def _odd_fields(answer: Any) -> Reply:
@@ -71,11 +92,16 @@ def _odd_fields(answer: Any) -> Reply:
     if not isinstance(choices, list) or not choices:
         raise embedded_fault(answer)
     usage, served = answer.get("usage"), served_of(answer.get("service_tier"))
-    return Reply(answer.get("id"), usage, choices, read_usage(usage), served)
+    return Reply(answer.get("id"), usage, choices, read_usage(usage), served, lacks_ids=True)
 
 
 def _weight_of_choice(choice: dict[str, Any]) -> int:
     return weight_of_message(choice.get("message"))
+
+
+def _choice_has_content(choice: dict[str, Any]) -> bool:
+    finish = choice.get("finish_reason")
+    return (bool(finish) and finish != "stop") or has_content(choice.get("message"))
 
 
 def weight_of_message(message: object) -> int:
@@ -174,7 +200,9 @@ def _cached_elsewhere(usage: dict[str, Any]) -> int:
 
 
 # A whole answer (see ``family.UpstreamSide``).
-read_answer = AnswerReader(_fields, _odd_fields, _weight_of_choice).read
+read_answer = AnswerReader(
+    _fields, _odd_fields, _weight_of_choice, _choice_has_content, with_ids=with_call_ids
+).read
 _SPOKEN = b'"audio":'
 
 

@@ -133,8 +133,9 @@ class ClientSide:
     peek: Callable[[Spans, Operation, str | None], Peek]
     # a refusal or failure before the answer began (fault, request id)
     encode_fault: Callable[[Fault, str], Envelope]
-    # bytes between two events that keep the connection alive and mean nothing (inside an answer?)
-    keep_alive: Callable[[bool], bytes]
+    # bytes between two events that keep the connection alive and mean nothing (inside an answer?
+    # then, now and again, the number of the last event, of a family that counts them)
+    keep_alive: Callable[[bool, int | None], bytes]
     # the body of a list of models (models, query); raises Fault INVALID_FIELD for a bad query
     model_list: Callable[[Sequence[ModelEntry], Mapping[str, str]], bytes]
     model_entry: Callable[[ModelEntry], bytes]  # the body that shows one model

@@ -157,6 +157,11 @@ class StreamEncoder(ABC):
         """Take the conditions that the upstream has reported, before the last frames."""
         self.context = replace_fields(self.context, served=served)
 
+    @property
+    def last_number(self) -> int | None:
+        """The number of the last frame, in families that count them."""
+        return None
+
     @abstractmethod
     def begin(self) -> bytes:
         """Return the first frames and set ``started``."""

@@ -5,10 +5,12 @@ A family's ``upstream.py`` says where its fields stand. Imported by the families
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from adapters.family import Operation, UpstreamAnswer
+from adapters.family.empty_answer import NO_USAGE, counts_nothing, empty_answer
 from adapters.family.estimate import tokens_of_weight
 from adapters.faults import Condition, Fault
 from adapters.json.jsonio import (
@@ -26,13 +28,17 @@ from store.values.usage import NOT_REPORTED, Served, Usage, token_count
 
 class Reply(Struct, gc=False):
     """The fields of a whole answer. ``items``: of the output, each a Raw, or decoded when the body
-    was odd; ``reported``: the vendor's usage, ``usage`` the counts in it, None without any."""
+    was odd; ``reported``: the vendor's usage, ``usage`` the counts in it, None without any;
+    ``plain``: as far as the answer itself says why it ended, it is the plain stop; ``lacks_ids``: a
+    call in it may have no id."""
 
     id: object
     reported: object | None
     items: list[Any]
     usage: Usage | None
     served: Served = NOT_REPORTED
+    plain: bool = True
+    lacks_ids: bool = False
 
 
 def embedded_fault(error: object) -> Fault:
@@ -59,9 +65,12 @@ class AnswerReader:
     fields: Callable[[bytes], Reply | None]
     odd_fields: Callable[[Any], Reply]
     weight_of_item: Callable[[dict[str, Any]], int]
+    # false for an item of nothing, whose own reason to end, if it has one, is the plain stop
+    has_content: Callable[[dict[str, Any]], bool]
     rename: Callable[[bytes, str, str], bytes] = rename_model
     counted: str = ""  # the field of a count's answer
     fault_of: Callable[[object], Fault] = embedded_fault
+    with_ids: Callable[[bytes], bytes] | None = None  # writes the ids that calls lack
 
     def read(
         self, body: bytes, public: str, upstream_model: str, operation: Operation
@@ -69,7 +78,8 @@ class AnswerReader:
         """Return an answer with its usage, its id, and the model's public name in place of the
         upstream's; a count as it is, which costs nothing.
 
-        Raise Fault UPSTREAM_INVALID when it is no answer, or the condition of an error.
+        Raise Fault UPSTREAM_INVALID when it is no answer or an empty one, or the condition of an
+        error.
         """
         if operation.job == "count":
             return self._read_count(body)
@@ -82,12 +92,25 @@ class AnswerReader:
         if reply is None:
             reply = self.odd_fields(loads_answer(body))
         units = 0
-        if reply.usage is None:
-            units = tokens_of_weight(weight_of_items(reply.items, self.weight_of_item))
+        if reply.usage is None or reply.usage == NO_USAGE:
+            items = decoded_items(reply.items)
+            units = tokens_of_weight(weight_of_items(items, self.weight_of_item))
+            silent = not units and reply.plain and operation.job in ("generate", "stream")
+            silent = silent and counts_nothing(reply.usage, reply.reported)
+            if silent and not any(map(self._is_something, items)):
+                raise empty_answer()
+            units = units if reply.usage is None else 0
         if public != upstream_model:
             body = self.rename(body, public, upstream_model)
+        if reply.lacks_ids and self.with_ids is not None:
+            body = self.with_ids(body)
         named = reply.id if isinstance(reply.id, str) else None
         return UpstreamAnswer(body, reply.usage, reply.reported, named, units, reply.served)
+
+    def _is_something(self, item: object) -> bool:
+        """Return true for an item with content; also for one that cannot be read, or that was
+        emptied (``large_answers``)."""
+        return not isinstance(item, dict) or not item or self.has_content(item)
 
     def _read_count(self, body: bytes) -> UpstreamAnswer:
         answer = loads_answer(body)
@@ -96,17 +119,20 @@ class AnswerReader:
         return UpstreamAnswer(body, None, None, None)
 
 
-def weight_of_items(items: list[Any], weight_of_item: Callable[[dict[str, Any]], int]) -> int:
-    """Return the output weight of the items that are objects; a Raw is decoded first."""
-    weight = 0
+def decoded_items(items: list[Any]) -> list[Any]:
+    """Return the items decoded; a Raw that is nested deeper than the loose reader goes stays."""
+    decoded = []
     for item in items:
-        try:
-            decoded = loads_loose(bytes(item)) if isinstance(item, Raw) else item
-        except ValueError:  # nested deeper than the loose reader goes
-            continue
-        if isinstance(decoded, dict):
-            weight += weight_of_item(decoded)
-    return weight
+        if isinstance(item, Raw):
+            with suppress(ValueError):
+                item = loads_loose(bytes(item))
+        decoded.append(item)
+    return decoded
+
+
+def weight_of_items(items: list[Any], weight_of_item: Callable[[dict[str, Any]], int]) -> int:
+    """Return the output weight of the items that are objects."""
+    return sum(weight_of_item(item) for item in items if isinstance(item, dict))
 
 
 def loads_answer(body: bytes) -> Any:

@@ -7,10 +7,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Literal
 
+from adapters.family.empty_answer import counts_nothing, empty_answer, has_content
 from adapters.family.estimate import ASCII_WEIGHT, tokens_of_weight
 from adapters.faults import Condition, Fault
 from adapters.framing.event_template import EventTemplate
-from adapters.framing.sse import event_fields, place_in_event
+from adapters.framing.sse import event_fields, is_idle, place_in_event
 from adapters.json.jsonio import Span, dumps, loads_or_none, locate
 from store.values.usage import Served, Usage
 
@@ -29,12 +30,15 @@ class Tap(ABC):
         "_renaming",
         "_weight",
         "accepted",
+        "empty",
         "ended",
         "fault",
         "finished",
+        "has_content",
         "head_tier",
         "on_issued",
         "started",
+        "stops_plainly",
         "stored",
         "upstream_id",
     )
@@ -54,6 +58,9 @@ class Tap(ABC):
         # called with the ids of stored things that an event issues, besides the answer's own
         self.on_issued: Callable[[list[str]], None] | None = None
         self.stored = False  # the vendor keeps the answer itself
+        self.has_content = False  # besides the text that is weighed: calls, pictures, unread events
+        self.stops_plainly = True  # no other reason to end was seen
+        self.empty = False  # the fault is that it has ended with nothing in it
 
     @property
     @abstractmethod
@@ -74,6 +81,11 @@ class Tap(ABC):
     def whole(self) -> bool:
         """True when the upstream may end here with nothing missing: the last event was seen."""
         return self.fault is None and self.ended
+
+    @property
+    def last_number(self) -> int | None:
+        """The number of the last event, in families whose vendors count them."""
+        return None
 
     @property
     def output_units(self) -> int:
@@ -98,6 +110,16 @@ class Tap(ABC):
         it, plain ASCII without escapes; None of any other."""
         return None
 
+    def judge_end(self) -> bool:
+        """Return true when the answer, which has ended, is a good one; else it was empty."""
+        if self.has_content or not self.stops_plainly or self.output_units:
+            return True
+        if not counts_nothing(self.usage, self.reported):
+            return True
+        self.empty = True
+        self._failed(empty_answer())
+        return False
+
     @abstractmethod
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
         """Return the last bytes of a stream that failed, also of one that nothing was fed to."""
@@ -106,7 +128,8 @@ class Tap(ABC):
         """Read an event the general way: all of it is decoded."""
         name, data = event_fields(event)
         if data is None or not (text := data.strip()):
-            return event  # a comment, a blank line, an event without data
+            # An event without data fails in clients that decode the data of each.
+            return event if is_idle(event) else None
         if text == b"[DONE]":
             return self._read_marker(event)
         return self._read_data(name, data, event)
@@ -124,6 +147,15 @@ class Tap(ABC):
     @abstractmethod
     def _read_event(self, name: str | None, data: dict[str, Any], event: bytes) -> bytes | None:
         """Read an event by its name and its decoded data; return what to send of it."""
+
+    def _end(self, event: bytes | None) -> bytes | None:
+        """End with the family's last event; return it, or None behind an empty answer."""
+        self.ended = True
+        return event if self.judge_end() else None
+
+    def _look_for_content(self, *pieces: object) -> None:
+        """Note content in decoded pieces of the answer; of use as long as none was seen."""
+        self.has_content = self.has_content or any(map(has_content, pieces))
 
     def _hand_out(self, *ids: object) -> None:
         """Report ids that an event issues; what is no text is none."""

@@ -21,8 +21,20 @@ _READ = rb"(data|event)(?:(:) ?([^\r\n]*+))?(?=[\r\n]|\Z)"
 _FIRST_LINE = re.compile(rb"(?:\xef\xbb\xbf)?" + _READ)
 _NEXT_LINE = re.compile(rb"[\r\n]" + _READ)
 MAX_EVENT_ITEMS = 65_536  # lines, or objects, of an event that is read: a microsecond for each
+BEGIN_BYTES = 256  # of a body, by which a stream of events is known
+_BEGINS = (b":", b"data:", b"event:", b"id:", b"retry:")
 _AT_ONCE_BYTES = 131_072  # that are cut without a look at each event
 _CONTEXT_BYTES = 3  # as much of the past as a blank line that is being completed may begin in
+
+
+def begins_events(body: bytes) -> bool | None:
+    """Return true when a body, or the beginning of one, is a stream of events, false when it is
+    anything else; None while its first BEGIN_BYTES do not say."""
+    start = body[:BEGIN_BYTES].removeprefix(BOM).lstrip(b" \t\r\n")
+    if start.startswith(_BEGINS):
+        return True
+    unsure = len(body) < BEGIN_BYTES and any(begin.startswith(start) for begin in _BEGINS)
+    return None if unsure else False
 
 
 class RawPiece(bytes):
@@ -180,6 +192,11 @@ def data_lines(event: bytes) -> list[tuple[int, bytes]]:
         for line in lines
         if line is not None and line[1] == b"data"
     ]
+
+
+def is_idle(event: bytes) -> bool:
+    """Return true when an event is blank lines and comments alone."""
+    return _IDLE.fullmatch(event.removeprefix(BOM)) is not None
 
 
 def event_fields(event: bytes) -> tuple[str | None, bytes | None]:

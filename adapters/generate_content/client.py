@@ -371,6 +371,6 @@ def _model_fields(model: ModelEntry) -> dict[str, object]:
     return {**fields, "supportedGenerationMethods": METHODS}
 
 
-def keep_alive(started: bool) -> bytes:
+def keep_alive(started: bool, number: int | None = None) -> bytes:
     """Return an empty line: comments break this family's clients."""
     return b"\r\n"

@@ -6,14 +6,13 @@ itself (code, searches) has no events: the text says what came of it. Source: th
 official SDK. Imported by this folder's ``__init__``.
 """
 
-import hashlib
-import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 from adapters.family.codec import MAX_EVENTS_AT_ONCE, StreamDecoder
+from adapters.family.gathered_answer import GatheredAnswer
 from adapters.family.reply import dicts, text_field
 from adapters.faults import Condition, Fault
 from adapters.generate_content.parts import Place, sealed
@@ -27,11 +26,10 @@ from adapters.ir.answer import (
     Finish,
     Finished,
     Logprob,
-    Opened,
     Sealed,
     SlotKind,
 )
-from adapters.ir.parts import Citation, Part, Reasoning, Text, ToolCall
+from adapters.ir.parts import Citation
 from adapters.json.jsonio import compact, loads_or_none
 from adapters.json.structure import VALUES_AT_ONCE, Steps
 
@@ -77,8 +75,6 @@ class ChunkDecoder(StreamDecoder):
         super().__init__()
         self._whole = whole
         self._candidates: dict[int, _Candidate] = {}
-        self._id_prefix = ""
-        self._calls = 0
         self._blocked = ""
 
     def read(self, name: str | None, data: dict[str, Any]) -> list[Event]:
@@ -86,8 +82,6 @@ class ChunkDecoder(StreamDecoder):
 
     def events(self, chunk: dict[str, Any]) -> Iterator[Event]:
         """Yield the events of a chunk."""
-        if not self._id_prefix:
-            self._id_prefix = _prefix(chunk.get("responseId"))
         for raw in dicts(chunk.get("candidates")):
             index = raw.get("index")
             index = index if type(index) is int and 0 <= index < MAX_CHOICES else 0
@@ -162,10 +156,8 @@ class ChunkDecoder(StreamDecoder):
         if signature:
             yield from self._seal(candidate, index, "call", signature)
         yield from self._close_open(candidate)
-        call_id = text_field(call, "id") or f"call_{self._id_prefix}_{self._calls}"
-        self._calls += 1
         candidate.called = True
-        opened = self._open("call", choice=index, id=call_id, name=name)
+        opened = self._open("call", choice=index, id=text_field(call, "id"), name=name)
         yield opened
         yield Delta(opened.slot, _arguments(call.get("args")))
         yield self._close(opened.slot)
@@ -218,13 +210,6 @@ class ChunkDecoder(StreamDecoder):
 def _character(encoded: bytes, at_byte: int | None) -> int | None:
     """Return the character at an offset in bytes; of ASCII, not passed, it is the same."""
     return len(encoded[:at_byte].decode(errors="ignore")) if encoded else at_byte
-
-
-def _prefix(response_id: object) -> str:
-    """Return a prefix that tells the calls of one answer from those of others."""
-    if not isinstance(response_id, str) or not response_id:
-        return secrets.token_hex(8)
-    return hashlib.sha256(response_id.encode(errors="replace")).hexdigest()[:16]
 
 
 def _finished(reason: str, message: object, index: int, *, called: bool) -> Finished:
@@ -316,70 +301,11 @@ def decode_answer(body: bytes) -> Steps[tuple[Choice, ...]]:
     if not isinstance(chunk, dict):
         raise Fault(Condition.UPSTREAM_INVALID)
     decoder = ChunkDecoder(whole=True)
-    choices = _Choices()
+    choices = GatheredAnswer()
     for place, event in enumerate(decoder.events(chunk)):
         if not place % VALUES_AT_ONCE:
             yield False
         choices.take(event)
     for event in decoder.end():
         choices.take(event)
-    return choices.all()
-
-
-@dataclass(slots=True)
-class _Slot:
-    opened: Opened
-    pieces: list[str] = field(default_factory=list)
-    opaque: str = ""
-    citations: list[Citation] = field(default_factory=list)
-
-    def part(self) -> Part:
-        text = "".join(self.pieces)
-        opened = self.opened
-        if opened.kind == "call":
-            return ToolCall(opened.id, opened.name, text)
-        if opened.kind == "reasoning":
-            return Reasoning(text, summary=True, opaque=self.opaque)
-        return Text(text, citations=tuple(self.citations))
-
-
-class _Choices:
-    """The choices of an answer, gathered from its events."""
-
-    def __init__(self) -> None:
-        self._slots: dict[int, _Slot] = {}
-        self._parts: dict[int, list[Part]] = {}
-        self._finished: dict[int, Finished] = {}
-        self._logprobs: dict[int, list[Logprob]] = {}
-
-    def take(self, event: Event) -> None:
-        if isinstance(event, Opened):
-            self._slots[event.slot] = _Slot(event)
-            self._parts.setdefault(event.choice, [])
-        elif isinstance(event, Finished):
-            self._finished[event.choice] = event
-        else:
-            slot = self._slots[event.slot]
-            if isinstance(event, Delta):
-                slot.pieces.append(event.text)
-                self._logprobs.setdefault(slot.opened.choice, []).extend(event.logprobs)
-            elif isinstance(event, Sealed):
-                slot.opaque = event.opaque
-            elif isinstance(event, Cited):
-                slot.citations.append(event.citation)
-            else:
-                self._parts[slot.opened.choice].append(slot.part())
-
-    def all(self) -> tuple[Choice, ...]:
-        """Return the choices in their order; at least one."""
-        indexes: list[int] = sorted({*self._parts, *self._finished}) or [0]
-        return tuple(map(self._choice, indexes))
-
-    def _choice(self, index: int) -> Choice:
-        finished: Any = self._finished.get(index) or Finished("stop")
-        return Choice(
-            tuple(self._parts.get(index, ())),
-            finished.finish,
-            detail=finished.detail,
-            logprobs=tuple(self._logprobs.get(index, ())),
-        )
+    return choices.choices()

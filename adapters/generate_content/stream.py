@@ -177,6 +177,8 @@ class _ChunkTap(Tap):
                 return False
             if part.text:
                 weight += output_weight(part.text)
+        if not (weight or self._weight or self.has_content):
+            return False  # of a stream that has said nothing yet everything is looked at
         self._weight += weight
         if chunk.usageMetadata:
             self._usage.note(bytes(chunk.usageMetadata))
@@ -205,7 +207,7 @@ class _ChunkTap(Tap):
         self._usage.merge(chunk.get("usageMetadata"))
         feedback = chunk.get("promptFeedback")
         if isinstance(feedback, dict) and feedback.get("blockReason"):
-            self._blocked = True
+            self._blocked, self.stops_plainly = True, False
         candidates = chunk.get("candidates")
         for candidate in candidates if isinstance(candidates, list) else ():
             if isinstance(candidate, dict):
@@ -215,12 +217,15 @@ class _ChunkTap(Tap):
 
     def _read_candidate(self, candidate: dict[str, Any]) -> None:
         self._weight += weight_of_candidate(candidate)
+        if not (self._weight or self.has_content):
+            self._look_for_content(candidate.get("content"))
         index = candidate.get("index")
         if not isinstance(index, int):
             index = 0
         if "groundingMetadata" in candidate:
             self._grounding.note(index, candidate["groundingMetadata"])
-        if candidate.get("finishReason"):
+        if finish := candidate.get("finishReason"):
+            self.stops_plainly = self.stops_plainly and finish == "STOP"
             self._open.discard(index)
             self._done.add(index)
         elif index not in self._done:
@@ -305,6 +310,8 @@ class ElementTap(_ChunkTap):
         mark = text[:1]
         if self.accepted and text == b"]":
             # Not ended: vendors end the last line, too, and the body is to be theirs exactly.
+            if not self.judge_end():
+                return None
             self._closed = True
             return event
         if mark != (b"," if self.accepted else b"["):

@@ -19,6 +19,7 @@ from adapters.family.counts import (
     Tokens,
     served_of,
 )
+from adapters.family.empty_answer import has_content
 from adapters.family.estimate import output_weight
 from adapters.family.reply import (
     AnswerReader,
@@ -189,11 +190,19 @@ def _odd_fields(answer: Any) -> Reply:
     listed = candidates if isinstance(candidates, list) else []
     for candidate in dicts(listed):
         grounding.note(candidate.get("index"), candidate.get("groundingMetadata"))
-    return _reply(answer.get("responseId"), answer.get("usageMetadata"), listed, grounding.uses)
+    reply = _reply(answer.get("responseId"), answer.get("usageMetadata"), listed, grounding.uses)
+    reply.plain = not has_content(answer.get("promptFeedback"))
+    return reply
 
 
 def _reply(answer_id: object, usage: Any, candidates: list[Any], uses: Mapping[str, int]) -> Reply:
     return Reply(answer_id, usage, candidates, read_usage(usage, uses), read_served(usage))
+
+
+def candidate_has_content(candidate: dict[str, Any]) -> bool:
+    """Return false for a candidate of nothing that just ends."""
+    finish = candidate.get("finishReason")
+    return (bool(finish) and finish != "STOP") or has_content(candidate.get("content"))
 
 
 def _is_answer(answer: dict[str, Any]) -> bool:
@@ -309,4 +318,6 @@ def read_served(usage: object) -> Served:
 
 
 # A whole answer (see ``family.UpstreamSide``); a blocked prompt is one without candidates.
-read_answer = AnswerReader(_fields, _odd_fields, weight_of_candidate, _rename, "totalTokens").read
+read_answer = AnswerReader(
+    _fields, _odd_fields, weight_of_candidate, candidate_has_content, _rename, "totalTokens"
+).read

@@ -307,6 +307,6 @@ def _model_fields(model: ModelEntry) -> dict[str, object]:
     }
 
 
-def keep_alive(started: bool) -> bytes:
+def keep_alive(started: bool, number: int | None = None) -> bytes:
     """Return a ping inside a message; before it a comment, since ping comes after message_start."""
     return b'event: ping\ndata: {"type": "ping"}\n\n' if started else b": keep-alive\n\n"

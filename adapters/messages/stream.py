@@ -10,7 +10,7 @@ from adapters.family.tap import TemplateTap
 from adapters.faults import Condition, Fault
 from adapters.json.jsonio import DECODE_ERRORS, Struct, decoder
 from adapters.messages.client import encode_stream_fault
-from adapters.messages.upstream import has_container, read_served, read_usage
+from adapters.messages.upstream import has_container, read_served, read_usage, stops_plainly
 from adapters.upstream_errors.read import read_embedded_error
 from store.values.usage import Served, Usage
 
@@ -97,7 +97,7 @@ class MessagesTap(TemplateTap):
         if text:
             self._weight += output_weight(text)
             self._template.learn(event, text)
-        return True
+        return bool(self._weight) or self.has_content
 
     def _read_event(self, name: str | None, data: dict[str, Any], event: bytes) -> bytes | None:
         kind = data.get("type")
@@ -113,16 +113,23 @@ class MessagesTap(TemplateTap):
             return self._start(data, event)
         if kind == _DELTA:
             self._weight += _weight_of_delta(data.get("delta"))
+            if not (self._weight or self.has_content):
+                self._look_for_content(data.get("delta"))
+        elif kind == "content_block_start":
+            if not (self._weight or self.has_content):
+                self._look_for_content(data.get("content_block"))
         elif kind == "message_delta":
             self._merge(data.get("usage"))
             delta = data.get("delta")
             if isinstance(delta, dict):
                 self._hand_out_container(delta)
                 self.finished = self.finished or bool(delta.get("stop_reason"))
+                plain = stops_plainly(delta.get("stop_reason"))
+                self.stops_plainly = self.stops_plainly and plain
         elif kind == "message_stop":
             if not self.started:
                 return self._failed(Fault(Condition.UPSTREAM_INVALID))  # an answer of nothing
-            self.ended = True
+            return self._end(event)
         return event
 
     def _start(self, data: dict[str, Any], event: bytes) -> bytes | None:
@@ -133,6 +140,7 @@ class MessagesTap(TemplateTap):
         if isinstance(message.get("id"), str):
             self.upstream_id = message["id"]
         self._hand_out_container(message)
+        self._look_for_content(message.get("content"))
         self._merge(message.get("usage"))
         return self._renamed(event) if self._renaming else event
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from adapters.family import Operation, Peek, Vendor
 from adapters.family.counts import extras_of, fields_in, served_of
+from adapters.family.empty_answer import has_content
 from adapters.family.estimate import output_weight
 from adapters.family.headers import base_lines, forwarded, is_safe, rename_model
 from adapters.family.reply import AnswerReader, Reply, dicts, embedded_fault, text_field
@@ -104,6 +105,7 @@ class _Reply(Struct):
     id: Any = None
     usage: Any = None
     container: Any = None
+    stop_reason: Any = None
 
 
 _decode_reply = decoder(_Reply)
@@ -114,7 +116,8 @@ def _fields(body: bytes) -> Reply | None:
     if reply.type == "error":
         return None
     usage = read_usage(reply.usage, container=has_container(reply.container))
-    return Reply(reply.id, reply.usage, [*reply.content], usage, read_served(reply.usage))
+    served, plain = read_served(reply.usage), stops_plainly(reply.stop_reason)
+    return Reply(reply.id, reply.usage, [*reply.content], usage, served, plain)
 
 
 def _odd_fields(answer: Any) -> Reply:
@@ -123,7 +126,13 @@ def _odd_fields(answer: Any) -> Reply:
         raise embedded_fault(answer)
     usage = answer.get("usage")
     counts = read_usage(usage, container=has_container(answer.get("container")))
-    return Reply(answer.get("id"), usage, content, counts, read_served(usage))
+    plain = stops_plainly(answer.get("stop_reason"))
+    return Reply(answer.get("id"), usage, content, counts, read_served(usage), plain)
+
+
+def stops_plainly(reason: object) -> bool:
+    """Return true for the reason of an answer that just ends, and without any."""
+    return not reason or reason == "end_turn"
 
 
 def _weight_of_block(block: dict[str, Any]) -> int:
@@ -243,7 +252,9 @@ def _cache_writes(usage: dict[str, Any]) -> tuple[int, int]:
 
 
 # A whole answer (see ``family.UpstreamSide``).
-read_answer = AnswerReader(_fields, _odd_fields, _weight_of_block, counted="input_tokens").read
+read_answer = AnswerReader(
+    _fields, _odd_fields, _weight_of_block, has_content, counted="input_tokens"
+).read
 
 
 _CONTAINER = b'"container":'

@@ -15,6 +15,8 @@ from adapters.family.headers import refusal_headers
 from adapters.faults import Fault
 from adapters.json.jsonio import dumps
 
+# A blank line behind a comment would be an event of nothing to some readers.
+COMMENT = b": keep-alive\n"
 MAX_NAME_CHARS = 64  # of a tool, a user or a cache
 
 _NAME = re.compile(rf"[a-zA-Z0-9_-]{{1,{MAX_NAME_CHARS}}}")
@@ -38,9 +40,9 @@ def _fields(model: ModelEntry) -> dict[str, object]:
     return {"id": model.name, "object": "model", "created": model.created_s, "owned_by": "gateway"}
 
 
-def keep_alive(started: bool) -> bytes:
+def keep_alive(started: bool, number: int | None = None) -> bytes:
     """Return a comment: every client of these families skips it."""
-    return b": keep-alive\n\n"
+    return COMMENT
 
 
 def envelope(fault: Fault, error: dict[str, str | None]) -> Envelope:

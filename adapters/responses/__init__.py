@@ -12,13 +12,14 @@ from adapters.family.rate_headers import openai_rate_lines
 from adapters.family.reading import model_name
 from adapters.family.reply import counted_tokens, read_models
 from adapters.family.verdicts import verdict_of
-from adapters.openai import LIST_MODELS, keep_alive, model_entry, model_list
+from adapters.openai import LIST_MODELS, model_entry, model_list
 from adapters.responses.client import (
     INLINE_TOOLS,
     OPERATIONS,
     STORED_FIELDS,
     conversation,
     encode_fault,
+    keep_alive,
     peek,
 )
 from adapters.responses.decode_answer import ResponsesDecoder, decode_answer

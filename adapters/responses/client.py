@@ -17,7 +17,7 @@ from adapters.family.stored import FieldMarks, StoredFields, StoredRefs, inner_v
 from adapters.faults import Condition, Fault, wrong_type
 from adapters.json.jsonio import Spans, dumps
 from adapters.json.structure import Steps
-from adapters.openai import envelope, error_of
+from adapters.openai import COMMENT, envelope, error_of
 from adapters.responses.reasoning_state import COMPACTION_TRIGGER, THOUGHT_ID
 
 _RESPONSE = "/v1/responses/{id}"
@@ -242,3 +242,11 @@ def _response_code(fault: Fault, kind: str | None) -> str:
     if fault.condition is Condition.CONTEXT_LENGTH:
         return fault.code
     return _RESPONSE_CODES[kind or SERVER]
+
+
+def keep_alive(started: bool, number: int | None = None) -> bytes:
+    """Return a comment, or, given the number of the last event, an event of the kind that OpenAI
+    sends: readers such as Codex count the time since the last event, and comments are none."""
+    if not started or number is None:
+        return COMMENT
+    return b'event: keepalive\ndata: {"type":"keepalive","sequence_number":%d}\n\n' % number

@@ -337,6 +337,10 @@ class ResponsesEncoder(StreamEncoder):
         self._refused = False
         self._finish = Finished("stop")
 
+    @property
+    def last_number(self) -> int | None:
+        return self._writer.number - 1 if self.started else None
+
     def begin(self) -> bytes:
         self.started = True
         response = b'"response":%b' % dumps(blank_response(self.context))

@@ -9,8 +9,9 @@ from typing import Any
 
 from adapters.family.codec import AnswerContext
 from adapters.family.counts import MAX_USES, served_of
+from adapters.family.empty_answer import item_has_content
 from adapters.family.estimate import output_weight, tokens_of_weight
-from adapters.family.reply import weight_of_items
+from adapters.family.reply import dicts, weight_of_items
 from adapters.family.tap import Tap
 from adapters.faults import Fault
 from adapters.framing.sse import event_fields
@@ -61,7 +62,9 @@ _DELTAS = frozenset(
 )
 _CREATED = "response.created"
 _FAILED = "response.failed"
-_LAST = frozenset({"response.completed", "response.incomplete"})
+_COMPLETED = "response.completed"
+_PIECES = ("delta", "part", "partial_image_b64")  # fields of events with a piece of the answer
+_LAST = frozenset({_COMPLETED, "response.incomplete"})
 # Fields of a response that clients can do without.
 _OPTIONAL = frozenset(
     {
@@ -97,6 +100,11 @@ class ResponsesTap(Tap):
         self.usage: Usage | None = None
         self.reported: object | None = None
         self.served: Served = NOT_REPORTED  # by the last event: before it stands what was asked for
+
+    @property
+    def last_number(self) -> int | None:
+        number = self._next_number()
+        return number - 1 if number else None
 
     @property
     def output_units(self) -> int:
@@ -176,12 +184,19 @@ class ResponsesTap(Tap):
         elif kind in _LAST:
             self._read_end(response)
             self.finished = self.fault is None
-            self.ended = True
+            self.stops_plainly = kind == _COMPLETED
+            passed = self._end(passed)
         elif kind == "response.output_item.done":
             self._read_item(data.get("item"))
         elif kind in _DELTAS and isinstance(data.get("delta"), str):
             self._weight += output_weight(data["delta"])
+        elif response is None and not (self._weight or self.has_content):
+            self._look_for_content(*map(data.get, _PIECES))
+            self._look_for_items([data.get("item")])
         return passed
+
+    def _look_for_items(self, items: object) -> None:
+        self.has_content = self.has_content or any(map(item_has_content, dicts(items)))
 
     def _read_response(self, response: dict[str, Any], event: bytes) -> None:
         if self.upstream_id is None and isinstance(response.get("id"), str):
@@ -193,6 +208,8 @@ class ResponsesTap(Tap):
 
     def _read_item(self, item: object) -> None:
         self._item_weight += weight_of_items([item], weight_of_item)
+        if not (self._item_weight or self._weight):
+            self._look_for_items([item])
         if len(self._hosted) < MAX_USES:
             self._hosted |= hosted_uses([item])
 
@@ -202,6 +219,8 @@ class ResponsesTap(Tap):
             return
         self.reported = response.get("usage")
         output = response.get("output")
+        if not (self._item_weight or self._weight):
+            self._look_for_items(output)
         self._hosted |= hosted_uses(output)
         self.usage = read_usage(self.reported, response.get("tool_usage"), self._hosted)
         self.served = served_of(response.get("service_tier"))

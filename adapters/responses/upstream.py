@@ -11,6 +11,7 @@ from typing import Any
 
 from adapters.family import LongMark, Operation, Peek, UpstreamAnswer, Vendor
 from adapters.family.counts import Tokens, extras_of, fields_in, kinds_of, served_of
+from adapters.family.empty_answer import item_has_content
 from adapters.family.estimate import output_weight
 from adapters.family.headers import rename_model
 from adapters.family.reply import AnswerReader, Reply, dicts, loads_answer
@@ -68,6 +69,7 @@ class _Answer(Struct):
 
 
 _decode_answer = decoder(_Answer)
+_PLAIN = (None, "completed")  # statuses of an answer that just ends
 
 HostedUse = tuple[str, str | int]
 """A meter, and the id of an item or container (empty: it has none), or its place."""
@@ -133,7 +135,8 @@ def _fields(body: bytes) -> Reply | None:
     if reply.error or reply.status == "failed":
         return None
     usage = read_usage(reply.usage, reply.tool_usage, _hosted_in(body))
-    return Reply(reply.id, reply.usage, [*reply.output], usage, served_of(reply.service_tier))
+    served, plain = served_of(reply.service_tier), reply.status in _PLAIN
+    return Reply(reply.id, reply.usage, [*reply.output], usage, served, plain)
 
 
 def _odd_fields(answer: Any) -> Reply:
@@ -142,7 +145,8 @@ def _odd_fields(answer: Any) -> Reply:
         raise read_failure(answer)
     usage = read_usage(answer.get("usage"), answer.get("tool_usage"), hosted_uses(output))
     served = served_of(answer.get("service_tier"))
-    return Reply(answer.get("id"), answer.get("usage"), output, usage, served)
+    plain = answer.get("status") in _PLAIN
+    return Reply(answer.get("id"), answer.get("usage"), output, usage, served, plain)
 
 
 def _hosted_in(body: bytes) -> Collection[HostedUse]:
@@ -293,6 +297,7 @@ _READER = AnswerReader(
     _fields,
     _odd_fields,
     weight_of_item,
+    item_has_content,
     counted="input_tokens",
     fault_of=read_failure,
 )

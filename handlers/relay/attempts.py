@@ -15,8 +15,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from adapters.bridge import Pairing
-from adapters.family import Envelope, UpstreamAnswer, UpstreamSide
-from adapters.family.codec import AnswerContext
+from adapters.family import Envelope, UpstreamAnswer
 from adapters.faults import Condition, Fault
 from adapters.ir.request import Request
 from adapters.registry import CODECS, PAIRINGS
@@ -25,6 +24,7 @@ from adapters.upstream_errors.read import read_upstream_error, retry_after_s
 from conf.settings import Settings
 from handlers.relay.admit import is_text_alone
 from handlers.relay.admit_asks import check_asks
+from handlers.relay.answers import answer_context, headers_of_answer, read_answer, tier_of_head
 from handlers.relay.call import NO_CONTENT, Attempt, Call, Content, Delivery, Ending, interrupted
 from handlers.relay.downstream import Downstream
 from handlers.relay.editing import RefusedFields, admitted_for, fit, result_of
@@ -33,7 +33,7 @@ from handlers.relay.faults import most_useful, no_candidate_fault
 from handlers.relay.limits.limits import Limits
 from handlers.relay.live import LiveCalls
 from handlers.relay.outgoing import request_of, without_reasoning
-from handlers.relay.pump import CONTENT_TYPES, StreamPump
+from handlers.relay.pump import STREAM_HEADERS, StreamPump
 from handlers.relay.records import Records
 from handlers.relay.routing.affinity import Affinity
 from handlers.relay.routing.breaker import PLAIN, STREAM
@@ -41,7 +41,7 @@ from handlers.relay.routing.health import Health
 from handlers.relay.routing.plan import NONE_TRIED, Candidate, RoutingRequest, Tried
 from handlers.relay.routing.selector import Selector
 from handlers.relay.routing.suspended_keys import refusal_of
-from handlers.relay.running import ClientGone, Interrupt, run_in_slices
+from handlers.relay.running import ClientGone, Interrupt
 from handlers.relay.translations import Translations
 from handlers.relay.upstream.client import Exchange, UpstreamClient, UpstreamError
 from handlers.relay.upstream.errors import (
@@ -255,7 +255,7 @@ class Attempts:
             request,
             call.planned,
             candidate,
-            _answer_context(call),
+            answer_context(call),
             user_id=head.key.user_id,
             max_output_tokens=call.offer.model.max_output_tokens,
             count=head.operation.job == "count",
@@ -379,7 +379,10 @@ class Attempts:
             if exchange.status not in ANSWERED:
                 return _refused(call, attempt, exchange)
             try:
-                answer = await _read_answer(call, attempt, exchange.body)
+                answer = await read_answer(
+                    *(call, attempt, exchange.body, self.translations),
+                    self.settings.upstream.max_event_bytes,
+                )
             except Fault as fault:
                 return _unreadable(exchange, fault)
             exchange.accept()
@@ -405,14 +408,17 @@ class Attempts:
         if answer.usage is not None:  # the text alone was not counted: it has no more tokens
             units = len(answer.body) // BYTES_PER_TOKEN
         served = answer.served
-        if not served.tier and (tier := _tier_of_head(upstream, exchange)) is not None:
+        if not served.tier and (tier := tier_of_head(upstream, exchange)) is not None:
             served = replace(served, tier=served_tier(tier))
         outcome.delivery = Delivery(
             *(True, True, answer.usage, answer.reported, units, answer.upstream_id, served)
         )
         outcome.first_byte_ms = now_ms()
-        envelope = Envelope(200, _headers(call, attempt, exchange), answer.body)
-        return Ending("ok", envelope=envelope)
+        headers = headers_of_answer(call, attempt, exchange)
+        if not call.requested.stream:
+            return Ending("ok", envelope=Envelope(200, headers, answer.body))
+        envelope = Envelope(200, headers | dict(STREAM_HEADERS), answer.body)
+        return Ending("ok", envelope=envelope, tail=answer.body)  # the head may be out
 
     async def _streamed(
         self, call: Call, attempt: Attempt, exchange: Exchange, pump: StreamPump
@@ -427,10 +433,10 @@ class Attempts:
             call.head.operation,
             self.settings.upstream.max_event_bytes,
         )
-        if (tier := _tier_of_head(attempt.pairing.upstream, exchange)) is not None:
+        if (tier := tier_of_head(attempt.pairing.upstream, exchange)) is not None:
             bridge.note_tier(tier)
         bridge.watch(partial(self.records.note_made, call), stored=keeps_answer)
-        headers = tuple(_headers(call, attempt, exchange).items())
+        headers = tuple(headers_of_answer(call, attempt, exchange).items())
         ended = pump.attach(exchange, bridge, headers, awaits_id=keeps_answer)
         running.stop()  # from here on it is the upstream's time, and the client's
         try:
@@ -535,61 +541,12 @@ def _unreadable(exchange: Exchange, fault: Fault) -> Ending:
     return _failed(fault, fail_over=True)
 
 
-async def _read_answer(call: Call, attempt: Attempt, body: bytes) -> UpstreamAnswer:
-    """Read a whole answer of the upstream. Raises Fault when it is none."""
-    assert call.admitted is not None
-    names = (call.admitted.peek.model, attempt.upstream_model or "")
-    pairing, operation = attempt.pairing, call.head.operation
-    if len(body) > pairing.at_once_bytes:
-        steps = pairing.read_large_answer(body, *names, operation)
-        answer = await run_in_slices(steps, call.running)
-    else:
-        answer = pairing.read_answer(body, *names, operation)
-    if call.requested.stream:
-        raise Fault(Condition.UPSTREAM_INVALID)
-    return answer
-
-
-def _headers(call: Call, attempt: Attempt, exchange: Exchange) -> dict[str, str]:
-    """Return the content type, and the upstream's headers that the family passes on."""
-    head, streamed = call.head, call.requested.stream
-    own = CONTENT_TYPES[head.operation.framing] if streamed else "application/json"
-    if attempt.pairing.translated:
-        return {"Content-Type": own, **dict(attempt.loss_headers)}
-    passed = {"Content-Type": exchange.content_type or own, **dict(attempt.loss_headers)}
-    for name in head.family.client.answer_headers:
-        value = exchange.header(name)
-        if value is not None:
-            passed[name] = value
-    return passed
-
-
-def _tier_of_head(upstream: UpstreamSide, exchange: Exchange) -> str | None:
-    """Return the tier in the head of an answer, of families that have it there."""
-    return exchange.header(upstream.tier_header) if upstream.tier_header else None
-
-
 def _has_reasoning(call: Call, attempt: Attempt) -> bool:
     """Return whether a native request differs without its opaque reasoning."""
     spans = call.content.spans
     if spans is None:
         return False
     return without_reasoning(call.head.family, spans, attempt.upstream_model or "") is not spans
-
-
-def _answer_context(call: Call) -> AnswerContext:
-    """Return what a translated answer repeats of its call."""
-    admitted, head = call.admitted, call.head
-    assert admitted is not None
-    return AnswerContext(
-        model=admitted.peek.model,
-        id=call.id,
-        created_s=head.arrival.started_ms // 1000,
-        input_tokens=admitted.input_estimate_tokens,
-        include_usage=admitted.peek.include_usage,
-        framing=head.operation.framing,
-        compaction="object" if head.operation.job == "compact" else "",
-    )
 
 
 async def _await_usage(pump: StreamPump) -> None:

@@ -25,6 +25,8 @@ STREAM_HEADERS: tuple[Header, ...] = (
     ("X-Accel-Buffering", "no"),
 )
 
+BEATS_TO_EVENT = 4  # heartbeats, of which the last is an event where the family has such
+
 NOTHING_DELIVERED = Delivery()
 _STOPPED = "The upstream channel stopped answering."
 
@@ -47,6 +49,7 @@ class StreamPump:
     _flowing: bool = False  # the head is out, the answer accepted, the client not paused
     ended: asyncio.Future[Ending] | None = None
     last_sent_s: int = 0
+    _beats: int = 0  # heartbeats so far
 
     def attach(
         self, exchange: Exchange, bridge: Bridge, headers: tuple[Header, ...], *, awaits_id: bool
@@ -67,7 +70,7 @@ class StreamPump:
 
     def commit(self, headers: tuple[Header, ...]) -> None:
         """Send the head and a heartbeat although nothing is accepted yet."""
-        self._downstream.start(200, headers + STREAM_HEADERS, self._client.keep_alive(False))
+        self._downstream.start(200, headers + STREAM_HEADERS, self._client.keep_alive(False, None))
 
     def heartbeat(self, now_s: int, silent_s: int) -> None:
         """Write the family's keep-alive when nothing went down for `silent_s` seconds."""
@@ -76,8 +79,13 @@ class StreamPump:
             return
         if bridge is not None and not bridge.at_boundary:
             return
-        started = self.accepted and bridge is not None and bridge.started
-        connection.send(self._client.keep_alive(started))
+        self._beats += 1
+        started, number = False, None
+        if self.accepted and bridge is not None and bridge.started:
+            started = True
+            if not self._beats % BEATS_TO_EVENT:
+                number = bridge.last_number
+        connection.send(self._client.keep_alive(started, number))
         self.last_sent_s = now_s
 
     @property
@@ -101,7 +109,7 @@ class StreamPump:
     def delivery(self) -> Delivery:
         """Return what was delivered so far, for the bill."""
         bridge = self._bridge
-        if bridge is None or not self.accepted:
+        if bridge is None or not self.accepted or bridge.empty:
             return NOTHING_DELIVERED
         units, upstream_id = bridge.output_units, bridge.upstream_id
         return Delivery(

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from adapters.family import Vendor
-from adapters.family.codec import AnswerContext, Target
+from adapters.family.codec import AnswerContext, Encoded, Target
 from adapters.family.opaque import Origin, mark_of
 from adapters.family.traits import Traits
 from adapters.faults import Condition, Fault
@@ -109,6 +109,12 @@ class Translations:
             count=count,
             without_reasoning=without == "reasoning",
         )
+
+    def reframing(self, candidate: Candidate, context: AnswerContext, user_id: str) -> Translation:
+        """Return what writes anew an answer of the client's own family that came in the other form
+        than the one asked for."""
+        origin = self._origin(candidate, user_id)
+        return Translation(REFRAMERS[candidate.channel.family], Encoded(b""), context, origin, ())
 
     def _origin(self, candidate: Candidate, user_id: str) -> Origin:
         """Return who makes the opaque state of a candidate's answers, and for whom: state belongs

@@ -165,6 +165,21 @@ def test_a_comment_and_blank_lines_and_a_bom_pass(family, path):
         assert sent == data and stream.whole
 
 
+NOTHING = (b"data:", b"data: ", b"data", b"event: keepalive", b"event: keepalive\ndata:", b"id: 7")
+
+
+@pytest.mark.parametrize("ends", LINE_ENDS)
+@of_streams
+def test_events_without_data_are_left_out(family, path, ends):
+    data = lines_of(path)
+    events = data.split(b"\n\n")
+    nothing = b"".join(each + b"\n\n" for each in NOTHING)
+    noisy = nothing + (b"\n\n" + nothing).join(events)
+    for chunks in cuts(noisy.replace(b"\n", ends), random.Random(9)):
+        sent, stream = run(family, chunks)
+        assert sent == data.replace(b"\n", ends) and stream.whole and stream.fault is None
+
+
 FINISH = re.compile(
     rb'"(finish_reason|stop_reason|finishReason)":"|response.(completed|incomplete)'
 )

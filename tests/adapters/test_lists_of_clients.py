@@ -125,7 +125,9 @@ def check_refused(schema, why):
 def test_stop_sequences_that_nearly_stand_in_the_text():
     """One keeps the text of 255 deltas back; the others could begin anywhere in it, and do not."""
     stops = ("a" * 255 + "!", *(chr(ord("b") + at) + "a" * 255 for at in range(15)))
-    restorer = Restorer(Encoded(b"", cut=stops), Origin("messages", "mark", b"k" * 32, "user"))
+    restorer = Restorer(
+        Encoded(b"", cut=stops), Origin("messages", "mark", b"k" * 32, "user"), "A1"
+    )
     restorer.events([Opened(0, "text")])
     events = [Delta(0, "a")] * MANY
     sent = []

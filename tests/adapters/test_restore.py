@@ -25,11 +25,11 @@ def encoded(**fields):
 
 
 def whole(choice, **fields):
-    return at_once(Restorer(encoded(**fields), ORIGIN).choice(choice))
+    return at_once(Restorer(encoded(**fields), ORIGIN, "A1").choice(choice))
 
 
 def streamed(events, **fields):
-    restorer = Restorer(encoded(**fields), ORIGIN)
+    restorer = Restorer(encoded(**fields), ORIGIN, "A1")
     return [out for event in events for out in restorer.events([event])]
 
 
@@ -162,12 +162,22 @@ def test_the_cut_is_the_same_for_any_split(text, stops, seed):
 
 
 def test_only_plain_text_and_thoughts_may_be_repeated():
-    restorer = Restorer(encoded(names={"apply_patch": PATCH}), ORIGIN)
+    restorer = Restorer(encoded(names={"apply_patch": PATCH}), ORIGIN, "A1")
     restorer.events([Opened(0, "text"), Opened(1, "reasoning"), Opened(2, "call", name="f")])
     may = [restorer.repeats(Delta(number, "x")) for number in range(4)]
     assert may == [True, True, False, False]
     assert not restorer.repeats(Closed(0))
     assert not restorer.repeats(Delta(0, "x", (Logprob("x", -1.0),)))
-    cutting = Restorer(encoded(cut=("END",)), ORIGIN)
+    cutting = Restorer(encoded(cut=("END",)), ORIGIN, "A1")
     cutting.events([Opened(0, "text")])
     assert not cutting.repeats(Delta(0, "x"))
+
+
+def test_calls_get_ids_that_no_other_call_has():
+    calls = [ToolCall(call_id, "f", "{}") for call_id in ("", "", "c", "c")]
+    whole = at_once(Restorer(encoded(), ORIGIN, "A1").choice(Choice(tuple(calls), "tools")))
+    ids = [part.id for part in whole.parts]
+    assert ids == ["call_A1_0", "call_A1_1", "c", "call_A1_3"]
+    restorer = Restorer(encoded(names={"f": PATCH}), ORIGIN, "A1")
+    opened = [Opened(slot, "call", id=call.id, name="f") for slot, call in enumerate(calls)]
+    assert [event.id for event in restorer.events(opened)] == ids

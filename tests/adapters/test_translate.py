@@ -216,9 +216,9 @@ def test_finishes_are_written_behind_the_usage(monkeypatch):
     assert isinstance(seen[-1], Finished)
 
 
-def test_a_stream_without_anything_said_and_one_that_lacks_its_last_blank_line_are_whole():
-    out, made = fed_all([delta(role="assistant"), delta(finish="stop"), DONE])
-    assert out == END and made.ended and made.whole
+def test_a_cut_stream_without_words_and_one_that_lacks_its_last_blank_line_are_whole():
+    out, made = fed_all([delta(role="assistant"), delta(finish="length"), DONE])
+    assert out == END.replace(b"stop", b"length") and made.ended and made.whole
     out, made = fed_all([b"".join(STREAM)[:-2]], close=True)
     assert out == fed_all(STREAM)[0] and made.whole
 

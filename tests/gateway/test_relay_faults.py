@@ -46,6 +46,7 @@ class Case:
     outcome: str = "upstream_error"
     broken: bool = False  # the stream fails after its acceptance
     second: bool = True  # there is another channel
+    free: bool = False  # although the stream was accepted
 
     @property
     def model(self):
@@ -81,6 +82,8 @@ CASES = [
         ("503, wait 9", "E27", "status=503.retry_after=9", {"retry_after": "9"}),
         ("redirect", "E30", "redirect"),
         ("200 empty", "E30", "empty200"),
+        ("200 with nothing in it", "E30", "nothing"),
+        ("events with nothing in them", "E30", "nothing.other_form"),
         ("200 error of an overload", "E27", "error200.type=overloaded_error"),
         ("gzip bomb", "E30", "gzip_bomb"),
         ("flood without an end", "E30", "flood=2"),
@@ -99,6 +102,10 @@ CASES = [
         ("20 KB of headers", None, "big_headers=20"),
         ("gzip", None, "gzip", {"stream": True}),
         ("slowly", None, "slow_body"),
+        *((f"{name}, {'streamed' if stream else 'whole'}", None, words, {"stream": stream})
+          for stream in (True, False) for name, words in (
+              ("no type", "no_type"), ("other form", "other_form"),
+              ("other form, no type", "other_form.no_type"), ("empty data", "empty_data"))),
     ),
     *cases(  # behind the first text
         ("cut, CRLF", "E26", "crlf.cut=6", TRUNCATED),
@@ -106,6 +113,7 @@ CASES = [
         ("silent", "E28", "stall=6", TIMES_OUT),
         ("garbage", "E30", "garbage=6"),
         ("rate limit", "E25", "error_event=6.type=rate_limit_error"),
+        ("nothing in it", "E30", "nothing", {"free": True}),
         ("no last event", "E26", "no_done", {"family": dialects.MESSAGES, **TRUNCATED}),
         stream=True, broken=True,
     ),
@@ -217,6 +225,9 @@ def check_broken(case, answer, record):
     code = case.outcome if truncated else dialects.REFUSALS[case.condition].code
     check_record(case, record, 1, status=200, outcome=case.outcome, error_code=code)
     assert record["error_message"]
+    if case.free:
+        check_free(record)
+        return
     assert record["input_tokens"] > 0 and record["output_tokens"] > 0
     assert 0 < check_charged(record) < bound_of(case)
 

@@ -343,3 +343,14 @@ def test_a_failure_after_the_head_is_an_error_in_the_stream(sdk, hasty_connectio
         list(sdk.create(client, world.frail(sdk.family), prompt, stream=True))
     assert sdk.facts(caught.value) == facts_of(sdk, *TRUNCATED)
     assert [status for status, _ in wire.answers] == [200]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("words", ["other_form no_type", "empty_data"])
+def test_answers_that_are_not_as_they_should_be(sdk, client, wire, world, words, stream):
+    prompt = f"hello [[demo {words}]]"
+    events = called(sdk, client, stream=stream, prompt=prompt)
+    assert "You wrote: “hello”" in sdk.text(events) and sdk.names(events) == {"tea"}
+    assert not stream or sdk.finished(events)
+    record = record_of(world, wire)
+    assert (record["outcome"], record["usage_source"]) == ("ok", "reported")

@@ -295,11 +295,14 @@ def is_terminal(event):
 
 
 def is_heartbeat(family, event, started):
-    """The gateway's own keep-alive: a comment; inside a message a ping; elsewhere a blank line."""
+    """The gateway's own keep-alive: a comment; inside a message a ping, inside a response now and
+    again an event; elsewhere a blank line."""
     if family == GENERATE:
         return event.strip(b"\r\n") == b""
     if family == MESSAGES and started:
         return event.startswith(b"event: ping\n") and data_of(event) == {"type": "ping"}
+    if family == RESPONSES and event.startswith(b"event: keepalive\n"):
+        return True
     return event.startswith(b":") and data_of(event) is None
 
 

@@ -97,6 +97,9 @@ class ChatCompletions(OpenAIFamily, demo.ChatCompletions):
         if script.refusal:
             for choice in value["choices"]:
                 choice["message"] |= {"content": None, "refusal": "".join(answer.pieces)}
+        if script.no_call_ids:
+            for choice in value["choices"]:
+                _drop_ids(choice["message"])
         return value
 
     def scripted_events(
@@ -116,6 +119,8 @@ class ChatCompletions(OpenAIFamily, demo.ChatCompletions):
             if choice["index"] == 0:
                 tokens = count_tokens(delta.get("content") or "")
                 output = min(output + tokens, answer.counts.output)
+            if script.no_call_ids:
+                _drop_ids(delta)
             if script.refusal and delta.get("content"):
                 choice["delta"] = {"refusal": delta["content"]}
             if choice["finish_reason"] and script.usage in ("finish_chunk", "cumulative"):
@@ -124,3 +129,8 @@ class ChatCompletions(OpenAIFamily, demo.ChatCompletions):
                 counts = replace(answer.counts, output=output)
                 event["usage"] = usage_of(counts, request.choices)
             yield event
+
+
+def _drop_ids(message: dict[str, Any]) -> None:
+    for call in message.get("tool_calls") or ():
+        call.pop("id", None)

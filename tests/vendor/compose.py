@@ -16,7 +16,7 @@ from typing import Any
 
 from demo.family import ModelRequest, Route, encode_json
 from tests.vendor.directives import PLAIN_SCRIPT, Script
-from tests.vendor.family import JSON_TYPE, Refusal, StrictFamily
+from tests.vendor.family import JSON_TYPE, Refusal, StrictFamily, without_usage
 from tests.vendor.sessions import Turn
 from tests.vendor.speech import MEBIBYTE, compose
 
@@ -30,6 +30,7 @@ HTML_PAGE = (
 )
 ARRAY_END = b"]"
 COMMENT = b": keep-alive\n\n"
+EMPTY_EVENTS = b"data:\n\nevent: keepalive\n\nid: 7\n\n"
 BOMB_BLOCKS = 256  # of one MiB each
 SLOW_PIECE_BYTES = 16
 SAMPLE_NAME = re.compile(r"[a-z0-9_]+")
@@ -78,7 +79,8 @@ class Composer:
 
     def compose(self) -> Answer:
         script = self.script
-        answer = self._instead() or (self._sample() if script.sample else self._usual())
+        composer = self._of_other_form() if script.other_form else self
+        answer = self._instead() or (self._sample() if script.sample else composer._usual())
         headers = dict(answer.headers)
         if script.retry_after is not None:
             headers["retry-after"] = str(script.retry_after)
@@ -89,7 +91,15 @@ class Composer:
             answer = replace(answer, length=None)
         if script.gzip_bomb:
             answer = replace(answer, steps=_bomb(answer))
+        if script.no_type:
+            answer = replace(answer, content_type="")
         return replace(answer, headers=headers, script=script)
+
+    def _of_other_form(self) -> Composer:
+        request = replace(
+            self.request, stream=not self.request.stream, include_usage=True, framing="sse"
+        )
+        return replace(self, request=request)
 
     def _instead(self) -> Answer | None:
         """The whole answers that stand in for the asked one."""
@@ -133,11 +143,14 @@ class Composer:
         if self.route.task == "count":
             return self._plain(encode_json(self.family.count(self.request)))
         answer = compose(self.request, self.script, self.turn)
+        if self.script.nothing:
+            answer = replace(answer, pieces=(), thoughts=(), calls=())
         if self.route.task == "compact":
             return self._plain(encode_json(self.family.compaction(self.request, answer)))
         if self.request.stream:
             return self._stream(self.family.stream(self.request, answer, self.script))
-        return self._plain(encode_json(self.family.scripted(self.request, answer, self.script)))
+        whole = self.family.scripted(self.request, answer, self.script)
+        return self._plain(encode_json(without_usage(whole) if self.script.nothing else whole))
 
     def _sample(self) -> Answer:
         name = self.script.sample or ""
@@ -211,6 +224,8 @@ class Composer:
         """The event with what the script puts before it, and with its line ends."""
         if self.script.comments:
             event = COMMENT + event
+        if self.script.empty_data:
+            event = EMPTY_EVENTS + event
         if self.script.crlf:
             event = event.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
         return event

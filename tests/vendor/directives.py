@@ -107,10 +107,15 @@ class Script:
     tier: str | None = _text()  # of service, in each event of chat completions
     usage: str | None = _choice("absurd", "repeated", "cumulative", "finish_chunk")
     no_done: bool = _flag()  # the stream lacks its terminal marker
+    nothing: bool = _flag()  # a plain stop without content and usage
+    no_call_ids: bool = _flag()  # calls of chat completions have no id
     flood: int | None = _number(1, MEBIBYTES_MAX)  # MiB of 4 KiB deltas at full speed
     # How the bytes travel.
     split: int | None = _number(1, PIECE_BYTES_MAX)  # pieces of so many bytes
     comments: bool = _flag()
+    no_type: bool = _flag()  # the head has no content type
+    other_form: bool = _flag()  # events for one object, one object for events
+    empty_data: bool = _flag()  # events without data before each event
     crlf: bool = _flag()
     gzip: bool = _flag()
     gzip_bomb: bool = _flag()

@@ -83,7 +83,8 @@ class StrictFamily(demo.Family):
         raise NotImplementedError
 
     def stream(self, request: ModelRequest, answer: ModelAnswer, script: Script) -> Iterator[bytes]:
-        yield from map(self.encode, self.scripted_events(request, answer, script))
+        events = self.scripted_events(request, answer, script)
+        yield from map(self.encode, map(without_usage, events) if script.nothing else events)
         if self.last_bytes and not script.no_done:
             yield self.last_bytes
 
@@ -109,6 +110,15 @@ def written(path: Path) -> str:
     """Write a place as the vendors' errors name it: `contents[0].parts[1].text`."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return text.removeprefix(".")
+
+
+def without_usage(value: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer, or an event of one, that reports no usage."""
+    return {
+        name: without_usage(field) if name in ("message", "response") else field
+        for name, field in value.items()
+        if name not in ("usage", "usageMetadata")
+    }
 
 
 def without(events: Iterable[dict[str, Any]], *kinds: str) -> Iterator[dict[str, Any]]:

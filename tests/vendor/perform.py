@@ -29,7 +29,7 @@ def encode_head(answer: Answer, *, keep_alive: bool) -> bytes:
         f"HTTP/1.1 {answer.status} {reason}",
         f"date: {formatdate(usegmt=True)}",
         "server: demo",
-        f"content-type: {answer.content_type}",
+        *([f"content-type: {answer.content_type}"] if answer.content_type else []),
         f"connection: {'keep-alive' if keep_alive else 'close'}",
     ]
     if answer.length is None:

@@ -159,6 +159,10 @@ def test_how_bytes_travel(stream):
     assert b"".join(pieces).count(b"\n") == b"".join(pieces).count(b"\r\n") > 5
     _, pieces = stream("comments")
     assert b"".join(pieces).count(b": keep-alive\n\n") > 3
+    _, pieces = stream("empty_data")
+    assert b"".join(pieces).count(b"data:\n\n") > 3
+    answer, pieces = stream("no_type other_form")
+    assert "content-type" not in answer.headers and b"".join(pieces).startswith(b"{")
     answer, pieces = stream("gzip")
     assert answer.headers["content-encoding"] == "gzip"
     assert gzip.decompress(b"".join(pieces)).endswith(b"data: [DONE]\n\n")

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from enum import Enum, IntEnum, auto
 from typing import Any, Protocol
 
+from adapters.framing.sse import BEGIN_BYTES, begins_events
 from handlers.relay.upstream.packed_answer import PackedAnswer, too_large
 from handlers.relay.upstream.request import (
     AnswerHead,
@@ -93,10 +94,11 @@ class Exchange:
     """One request and its answer; made by `UpstreamClient.start`.
 
     `head` resolves when it is known what the answer is. An event stream (asked for, and status
-    < 400): with the first bytes of its body; `streaming` is True and `pipe` gives the body.
-    Anything else: when the body is complete, in `body`. It gives the moment, of time.monotonic_ns;
-    it raises UpstreamError; `cancel` cancels it. From then on `status`, `content_type`, `header`
-    and `first_byte_ms` say what is known. Sinks and end callbacks must not raise.
+    < 400; its first bytes show it, else its content type): with these; `streaming` is True and
+    `pipe` gives the body. Anything else: when the body is complete, in `body`. It gives the moment,
+    of time.monotonic_ns; it raises UpstreamError; `cancel` cancels it. From then on `status`,
+    `content_type`, `header` and `first_byte_ms` say what is known. Sinks and end callbacks must not
+    raise.
 
     A sink gets at most TURN_BYTES in a turn of the loop, the rest in the next ones. While it has
     not worked off what it was given it sets `unread`, and gets b"" in the next turn.
@@ -282,7 +284,7 @@ class Exchange:
         if phase is STREAM:
             self._deliver()
         elif phase is HEAD:
-            self._begin()
+            self._begin(ended=False)
         elif self._paused:
             self._fail_too_large()
         elif self._counting is not None:
@@ -296,7 +298,7 @@ class Exchange:
         if error is not None:
             self.status = self._read_head().status
         elif self.phase is HEAD:
-            self._begin()
+            self._begin(ended=True)
         if self.phase is not OVER:
             self._end(error)
 
@@ -351,11 +353,11 @@ class Exchange:
     def _read_head(self) -> AnswerHead:
         return self._head or AnswerHead(self.raw_head)
 
-    def _begin(self) -> None:
+    def _begin(self, *, ended: bool) -> None:
         """Read the head and decide: the first bytes of the body are here, or its end."""
         raw = self.raw_head
         head = self._head = AnswerHead(raw)
-        if self._size or self._paused:
+        if self.first_byte_ms is None and (self._size or self._paused):
             self.first_byte_ms = int((self._engine.loop.time() - self._started_at) * 1000)
         self._wait_for_more()
         self.status = head.status
@@ -371,8 +373,10 @@ class Exchange:
         except UpstreamError as error:
             self.fail(error.kind, error.detail)
             return
-        stream_type = self._stream_type if self.status < 400 else None
-        if stream_type is not None and self.content_type.lower().startswith(stream_type):
+        streamed = self._stream_type is not None and self.status < 400 and self._is_streamed()
+        if streamed is None and not (ended or self._paused):
+            return  # the next bytes say it
+        if streamed:
             self._enter(STREAM)
             if not self.head.done():
                 self.head.set_result(time.monotonic_ns())
@@ -386,6 +390,22 @@ class Exchange:
             self._count_packed(self._unpacker)
         if self._paused:
             self._unpause()
+
+    def _is_streamed(self) -> bool | None:
+        """Return whether the body has the framing of the stream that was asked for: by its first
+        bytes, which say more than its content type; None while they are too few. Of a packed one
+        the type has to do."""
+        stream_type = self._stream_type or ""
+        by_type = self.content_type.lower().startswith(stream_type)
+        if self._unpacker is not None:
+            return by_type
+        first = b"".join(self._buffer)[:BEGIN_BYTES] if self._buffer else b""
+        mark = first.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+        if stream_type == "text/event-stream":
+            return mark not in (b"{", b"[") if by_type else begins_events(first)
+        if not mark and not by_type:
+            return None
+        return mark == b"[" or (by_type and mark != b"{" and not begins_events(first))
 
     def _count_packed(self, unpacker: Unpacker) -> None:
         """Count what the answer unpacks to, as it comes."""

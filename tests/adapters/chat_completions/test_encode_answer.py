@@ -89,12 +89,6 @@ def test_calls_and_text_and_thoughts():
     assert message(ToolCall("c1", "f", "{}"))["content"] is None
 
 
-def test_ids_of_calls_are_there_and_differ():
-    calls = message(*(ToolCall(given, "f", "{}") for given in ("", "", "c", "c")))["tool_calls"]
-    ids = [call["id"] for call in calls]
-    assert len(set(ids)) == 4 and all(ids) and ids[2] == "c"
-
-
 def test_citations_point_into_the_whole_text():
     first = Text("Tea. ", citations=(Citation("https://a", "A"),))
     second = Text("Two cups.", citations=(Citation("https://b", start=4, end=8),))

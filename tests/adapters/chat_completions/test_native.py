@@ -221,7 +221,8 @@ def test_odd_answers_pass_all_the_same():
 
 
 def test_only_a_string_is_renamed():
-    for body in (b'{"model":null,"choices":[{}]}', b'{"choices":[{"model":"m"}]}'):
+    cut = b'{"choices":[{"model":"m","finish_reason":"length"}]}'
+    for body in (b'{"model":null,"choices":[{}]}', cut):
         assert read(body, "pub").body == body
     doubled = b'{"model":"a","choices":[{}],"model":"b"}'
     assert fault_of(read, doubled, "pub").condition is Condition.UPSTREAM_INVALID
@@ -304,8 +305,7 @@ def test_only_the_event_of_usage_alone_is_left_out():
         event(error=None, choices=[{"index": 0, "delta": {}}]),
         event(x_groq=7, choices=[]),
         event(),
-        *(b"data:\n\n", b"data: \n\n", b": comment\n\n", b"\n"),
-        *(b"event: ping\n\n", b"retry: 3\n\n"),
+        *(b": comment\n\n", b"\n", b"\xef\xbb\xbf: comment\n\n"),
     ],
 )
 def test_oddities_pass_as_they_are(odd):
@@ -325,7 +325,7 @@ def test_oddities_pass_as_they_are(odd):
         ({"refusal": "x" * 16}, 4),
         ({"function_call": {"arguments": "x" * 16}}, 4),
         ({"tool_calls": [{"index": 0, "function": {"arguments": "x" * 16}}]}, 4),
-        ({"tool_calls": [{"index": 0, "function": {"name": "f"}}, {"index": 1}]}, 0),
+        ({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f"}}, {"index": 1}]}, 0),
         ({"tool_calls": [{"function": {"arguments": {"a": "xxxxxxxx"}}}]}, 4),
         ({"content": [{"type": "text", "text": "x" * 16}]}, 4),
         ({"content": "\ud83d" + "x" * 15}, 6),
@@ -353,7 +353,9 @@ def test_finish_of_every_choice():
 )
 def test_done(done):
     tap, sent = tap_after(FIRST, done)
-    assert sent[1] == done and tap.ended and tap.whole
+    assert sent[1] is None and tap.empty and not tap.whole
+    tap, sent = tap_after(FIRST, delta(content="x"), done)
+    assert sent[2] == done and tap.ended and tap.whole and not tap.empty
     tap, sent = tap_after(done)
     assert sent == [None] and tap.fault.condition == "E30" and not tap.accepted
 
@@ -436,3 +438,62 @@ def test_the_last_event_of_a_failed_stream():
         b'data: {"error":{"message":"The upstream channel stopped answering.",'
         b'"type":"server_error","param":null,"code":"upstream_error"}}\n\n'
     )
+
+
+# ---- calls without an id -------------------------------------------------------------------------
+
+NAMELESS = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+def test_calls_of_a_whole_answer_get_an_id():
+    calls = [
+        {**NAMELESS},
+        {**NAMELESS, "id": ""},
+        {**NAMELESS, "id": "c"},
+        {**NAMELESS, "id": None},
+    ]
+    answer = {
+        "model": "m",
+        "choices": [{"message": {"tool_calls": calls}}, {"message": {}}],
+        "x": 1,
+    }
+    body = json.dumps(answer).encode()
+    given = json.loads(read(body, "pub").body)
+    ids = [call.pop("id") for call in given["choices"][0]["message"]["tool_calls"]]
+    assert len(set(ids)) == 4 and ids[2] == "c" and all(ids)
+    assert given["x"] == 1 and given["model"] == "pub"
+    for call in calls:
+        call["id"] = "c"
+    whole = json.dumps(answer).encode()
+    assert read(whole).body is whole
+
+
+def test_calls_of_a_stream_get_an_id_where_they_begin():
+    def call(index, **fields):
+        return delta(tool_calls=[{"index": index, **fields}])
+
+    named = {"function": {"name": "f", "arguments": ""}}
+    more = {"function": {"arguments": "{}"}}
+    events = [
+        *(FIRST, delta(content="x"), call(0, **named), call(0, **more), call(0, id="", **more)),
+        *(call(1, id=None, **named), call(1, **named), call(2, id="c", **named), call(2, **more)),
+    ]
+    tap, sent = tap_after(*events)
+    ids = []
+    for event_sent, event_given in zip(sent, events, strict=True):
+        if event_sent is event_given:
+            continue
+        [call_sent] = json.loads(event_sent[6:])["choices"][0]["delta"]["tool_calls"]
+        ids.append(call_sent.pop("id"))
+        assert {**call_sent, "id": None} == {
+            **json.loads(event_given[6:])["choices"][0]["delta"]["tool_calls"][0], "id": None
+        }  # fmt: skip
+    assert len(ids) == len(set(ids)) == 2 and all(ids) and tap.output_units > 0
+    assert tap_after(*events)[1] != sent
+
+
+def test_a_call_without_an_id_is_renamed_too():
+    odd = event(choices=[{"index": 0, "delta": {"tool_calls": [NAMELESS]}}])
+    for before in ([FIRST], [FIRST, delta(content="x")]):
+        _, sent = tap_after(*before, odd, public="pub")
+        assert json.loads(sent[-1][6:])["model"] == "pub" and b'"id":"call_' in sent[-1]

@@ -6,6 +6,7 @@ import random
 import pytest
 
 from adapters.framing import sse
+from adapters.framing.sse import BEGIN_BYTES, BOM, begins_events, is_idle
 
 
 def joined(pieces):
@@ -164,3 +165,30 @@ def test_every_byte_of_the_data_has_a_place():
                 assert event[sse.place_in_event(event, offset)] == byte
         with pytest.raises(ValueError):
             sse.place_in_event(event, len(data) + 1)
+
+
+@pytest.mark.parametrize(
+    ("body", "is_stream"),
+    [
+        *((begin, True) for begin in (b"data: {}", b"data:", b"event:x", b"id: 7", b"retry: 3")),
+        *((begin, True) for begin in (b": hello", b"\r\n\n:", BOM + b"data:", b" \n\tevent: x")),
+        *((begin, None) for begin in (b"", b"\n", b"d", b"data", b"\r\nret", BOM, BOM + b"even")),
+        *((begin, False) for begin in (b"{", b"[1]", b"<html>", b"data {", b"dates: x", b"null")),
+        *((begin, False) for begin in (b" " * BEGIN_BYTES, b"\n" * 9999 + b"data:")),
+    ],
+)
+def test_the_first_bytes_of_a_stream(body, is_stream):
+    assert begins_events(body) is is_stream
+
+
+def test_events_of_blank_lines_and_comments():
+    for idle in (b"\n", b": x\n\n", b": x\n: y\n\n", BOM + b":\r\n\r\n", b"\r\r"):
+        assert is_idle(idle)
+    for event in (
+        b"data:\n\n",
+        b": x\ndata\n\n",
+        b"event: ping\n\n",
+        b"id: 7\n\n",
+        b"retry: 3\n\n",
+    ):
+        assert not is_idle(event)

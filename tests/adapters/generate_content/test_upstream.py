@@ -124,6 +124,6 @@ def test_odd_answers_pass_all_the_same():
     ],
 )
 def test_the_model_is_renamed_where_it_is_the_one_asked_for(value, upstream, replaced):
-    body = b'{"candidates":[{"modelVersion":"m"}], "modelVersion" : %b}'
+    body = b'{"candidates":[{"modelVersion":"m","finishReason":"OTHER"}], "modelVersion" : %b}'
     found = read(body % value, "a/b", upstream).body
     assert found == body % (replaced or value)

@@ -44,5 +44,12 @@ def test_the_list_of_models_is_that_of_the_sample(client):
 
 
 @of_both
-def test_heartbeats_are_comments(client):
-    assert client.keep_alive(True) == client.keep_alive(False) == b": keep-alive\n\n"
+def test_heartbeats_are_comments_with_one_line_end(client):
+    assert client.keep_alive(True, None) == client.keep_alive(False, None) == b": keep-alive\n"
+
+
+def test_a_heartbeat_of_responses_with_a_number_is_an_event():
+    chat, responses = (FAMILIES[name].client for name in ("chat_completions", "responses"))
+    data = b'{"type":"keepalive","sequence_number":7}'
+    assert responses.keep_alive(True, 7) == b"event: keepalive\ndata: %b\n\n" % data
+    assert responses.keep_alive(False, 7) == chat.keep_alive(True, 7) == b": keep-alive\n"

@@ -80,7 +80,8 @@ def test_output_is_counted_when_no_usage_is_reported(item, units):
 
 @pytest.mark.parametrize("status", ["completed", "incomplete", "in_progress", "queued", None])
 def test_answers_pass_as_they_are(status):
-    answer = {"id": "resp_1", "model": "m", "status": status, "error": None, "output": []}
+    output = [{"type": "web_search_call", "status": status}]
+    answer = {"id": "resp_1", "model": "m", "status": status, "error": None, "output": output}
     for body in (json.dumps(answer).encode(), json.dumps({**answer, "x": "\ud800"}).encode()):
         found = read(body)
         assert found.body is body and found.upstream_id == "resp_1" and found.output_units == 0
@@ -88,10 +89,10 @@ def test_answers_pass_as_they_are(status):
 
 
 def test_only_a_top_level_string_is_renamed():
-    for body in (b'{"output":[],"model":7}', b'{"output":[{"model":"m"}],"x":{"model":"m"}}'):
+    for body in (b'{"output":[{}],"model":7}', b'{"output":[{"model":"m"}],"x":{"model":"m"}}'):
         assert read(body, "pub").body == body
     with pytest.raises(Fault) as caught:
-        read(b'{"output":[],"model":"m","model":"m"}', "pub")
+        read(b'{"output":[{}],"model":"m","model":"m"}', "pub")
     assert caught.value.condition is Condition.UPSTREAM_INVALID
 
 

@@ -195,4 +195,4 @@ class Rig:
 
 
 def beat(family, started):
-    return FAMILIES[family].client.keep_alive(started)
+    return FAMILIES[family].client.keep_alive(started, None)

@@ -193,7 +193,9 @@ async def test_nothing_but_tools_that_are_left_out(relay, serve, choice):
 
 
 async def a_response(peer, head, body):
-    await peer.answer(b'{"id":"resp_1","output":[],"status":"completed"}', headers=JSON)
+    output = b'[{"type":"message","content":[{"type":"output_text","text":"Tea."}]}]'
+    answer = b'{"id":"resp_1","output":%b,"status":"completed"}' % output
+    await peer.answer(answer, headers=JSON)
 
 
 @pytest.mark.parametrize("allowed", [True, False])

@@ -25,6 +25,7 @@ from tests.handlers.relay.rig import (
 )
 from tests.support.client import events
 
+RESPONSES = "responses"
 WIRE = Path(__file__).parents[2] / "wire"
 SAMPLES = [
     (CHAT, "text"), (CHAT, "reasoning"), (CHAT, "tools_parallel"), (CHAT, "refusal"),
@@ -108,9 +109,9 @@ async def test_an_error_before_the_first_data_event_lets_another_channel_try():
     assert rig.end.fault.condition is Condition.UPSTREAM_OVERLOADED
     assert rig.end.tail == b"" and not rig.pump.accepted
     rig.attach()
-    rig.exchange.data(HELLO + FINISHED)
+    rig.exchange.data(HELLO + text(b"x") + FINISHED)
     rig.exchange.data(DONE)
-    assert rig.client.body + rig.end.tail == HELLO + FINISHED + DONE
+    assert rig.client.body + rig.end.tail == HELLO + text(b"x") + FINISHED + DONE
     assert len(rig.client.heads) == 1 and rig.end.fault is None
 
 
@@ -143,11 +144,12 @@ async def test_what_ends_before_the_first_data_event(sent, end, condition):
 
 async def test_a_first_event_without_its_blank_line():
     rig = Rig()
-    rig.exchange.data(FINISHED.rstrip(b"\n"))
+    cut = FINISHED.rstrip(b"\n").replace(b"stop", b"length")
+    rig.exchange.data(cut)
     assert not rig.pump.accepted
     rig.exchange.end(None)
     assert rig.pump.accepted and rig.end.fault is None
-    assert rig.end.tail == FINISHED.rstrip(b"\n")
+    assert rig.end.tail == cut
 
 
 _ERROR = b'data: {"error":{"message":"sk-vendor is broke","type":"server_error"}}\n\n'
@@ -181,7 +183,7 @@ async def test_what_ends_after_the_acceptance(sent, end, condition, outcome, tai
 
 async def test_an_end_without_the_marker_after_the_last_finish():
     rig = Rig()
-    rig.exchange.data(HELLO + FINISHED)
+    rig.exchange.data(HELLO + text(b"x") + FINISHED)
     rig.exchange.end(None)
     assert rig.end == Ending("ok")
 
@@ -247,6 +249,32 @@ async def test_heartbeats_in_silence(family):
     assert rig.client.pieces[-1] == beat(family, started=family == MESSAGES)
 
 
+async def test_each_fourth_heartbeat_of_a_response_is_an_event_with_the_last_number():
+    """Codex counts the seconds since the last event, which a comment is not to it."""
+    rig, stream = Rig(RESPONSES), events(sample(RESPONSES, "text"))
+    rig.pump.commit(())
+    for _ in range(4):
+        beat_in_silence(rig)
+    assert rig.client.body == b": keep-alive\n" * 5  # before response.created
+    for event in stream[:3]:
+        rig.exchange.data(event)
+    for _ in range(8):
+        beat_in_silence(rig)
+    event = b'event: keepalive\ndata: {"type":"keepalive","sequence_number":2}\n\n'
+    assert rig.client.pieces[-8:] == [*[b": keep-alive\n"] * 3, event] * 2
+    for event in stream[3:]:
+        rig.exchange.data(event)
+    assert rig.end.outcome == "ok"
+
+
+async def test_without_numbers_all_heartbeats_of_a_response_are_comments():
+    rig = Rig(RESPONSES)
+    rig.exchange.data(b'data: {"type":"response.created","response":{"id":"resp_1"}}\n\n')
+    for _ in range(8):
+        beat_in_silence(rig)
+    assert rig.client.pieces[1:] == [b": keep-alive\n"] * 8
+
+
 async def test_a_comment_before_message_start_is_followed_by_comments():
     """A ping before message_start is none that readers of the family know."""
     rig = Rig(MESSAGES)
@@ -308,6 +336,15 @@ async def test_what_was_delivered_is_noted():
     assert delivery.reported is not None
 
 
+async def test_an_empty_answer_costs_nothing():
+    rig = Rig()
+    for event in (HELLO, FINISHED, DONE):
+        rig.exchange.data(event)
+    assert rig.client.body == HELLO + FINISHED and rig.end.tail == b""
+    assert rig.end.fault.condition is Condition.UPSTREAM_INVALID
+    assert rig.end.outcome == "upstream_error" and rig.pump.delivery() == Delivery()
+
+
 async def test_before_an_attempt_everything_is_quiet():
     client = Client()
     pump = StreamPump(FAMILIES[CHAT].client, client.downstream, print, print)
@@ -325,7 +362,7 @@ async def test_behind_the_bracket_of_an_array_nothing_is_missing():
     rig = Rig("generate_content")
     operation = FAMILIES["generate_content"].client.operations["stream_array"]
     rig.attach(operation)
-    rig.exchange.data(b'[{"candidates":[{"finishReason":"STOP"}]}')
+    rig.exchange.data(b'[{"candidates":[{"finishReason":"MAX_TOKENS"}]}')
     rig.exchange.data(b"]")
     rig.exchange.end(UpstreamError("truncated", "reset"))
     assert rig.end.fault is None

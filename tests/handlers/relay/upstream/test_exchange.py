@@ -140,6 +140,47 @@ async def test_refusals_and_other_answers_are_read_whole(ask, status, stream, co
     assert exchange.header("retry-after") == "7"
 
 
+EVENTS, OBJECT, NO_TYPE = "text/event-stream", "application/json", "x-none"
+
+
+@pytest.mark.parametrize(("asked", "content_type", "pieces", "streaming"), [
+    (EVENTS, EVENTS, [b"data: 1\n\n"], True),
+    (EVENTS, EVENTS, [b'{"a":', b"1}"], False),
+    (EVENTS, EVENTS, [b"\n", b"{}"], True),  # its type is believed until the bytes say no
+    (EVENTS, EVENTS, [b"<html>"], True),
+    *((EVENTS, kind, [b"data: 1\n\n"], True) for kind in (NO_TYPE, OBJECT, "text/plain")),
+    *((EVENTS, kind, [b"\xef\xbb\xbf\r\n", b"e", b"vent: x\n\n"], True)
+      for kind in (NO_TYPE, OBJECT)),
+    (EVENTS, NO_TYPE, [b"\n", b"da", b"ta: 1\n\n"], True),
+    (EVENTS, NO_TYPE, [b"da", b"ta"], False),  # and no more comes
+    (EVENTS, NO_TYPE, [b" " * 300, b"data: 1\n\n"], False),
+    (EVENTS, NO_TYPE, [b": hello\n"], True),
+    (EVENTS, NO_TYPE, [b'{"a":', b"1}"], False),
+    (EVENTS, NO_TYPE, [], False),
+    (OBJECT, OBJECT, [b"[", b"{}]"], True),
+    (OBJECT, NO_TYPE, [b" ", b"[{}]"], True),
+    (OBJECT, OBJECT, [b"{}"], False),
+    (OBJECT, OBJECT, [b"data: {}\n\n"], False),
+    (OBJECT, NO_TYPE, [b"data: {}\n\n"], False),
+])  # fmt: skip
+async def test_the_first_bytes_tell_a_stream(ask, collect, asked, content_type, pieces, streaming):
+    async def script(peer, head, body):
+        kind = "X-Other: x" if content_type == NO_TYPE else f"Content-Type: {content_type}"
+        lines = ["HTTP/1.1 200 OK", "Transfer-Encoding: chunked", kind]
+        await peer.send("\r\n".join([*lines, "\r\n"]).encode())
+        for piece in pieces:
+            await peer.chunk(piece)
+            await asyncio.sleep(0.02)
+        await peer.end_stream()
+
+    exchange, _ = await ask(script, stream=True, stream_type=asked)
+    assert exchange.streaming is streaming
+    if streaming:
+        sink = collect(exchange)
+        assert await sink.ended is None
+    assert (sink.data if streaming else exchange.body) == b"".join(pieces)
+
+
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(("script", "status"), [
     (lambda peer, *_: peer.send(b"HTTP/1.1 204 No Content\r\n\r\n"), 204),

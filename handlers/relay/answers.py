@@ -1,0 +1,76 @@
+"""What an attempt makes of the upstream's answer: its head for the client, and a whole answer, also
+one in the other form than the one that was asked for.
+
+Imported by the attempts.
+"""
+
+from adapters.family import UpstreamAnswer, UpstreamSide
+from adapters.family.codec import AnswerContext
+from adapters.framing.sse import begins_events
+from adapters.translate import Translation
+from handlers.relay.call import Attempt, Call
+from handlers.relay.pump import CONTENT_TYPES
+from handlers.relay.running import run_in_slices
+from handlers.relay.translations import Translations
+from handlers.relay.upstream.client import Exchange
+
+
+def answer_context(call: Call) -> AnswerContext:
+    """Return what a translated answer repeats of its call."""
+    admitted, head = call.admitted, call.head
+    assert admitted is not None
+    return AnswerContext(
+        model=admitted.peek.model,
+        id=call.id,
+        created_s=head.arrival.started_ms // 1000,
+        input_tokens=admitted.input_estimate_tokens,
+        include_usage=admitted.peek.include_usage,
+        framing=head.operation.framing,
+        compaction="object" if head.operation.job == "compact" else "",
+    )
+
+
+async def read_answer(
+    call: Call, attempt: Attempt, body: bytes, translations: Translations, max_event_bytes: int
+) -> UpstreamAnswer:
+    """Read a whole answer of the upstream, for the client as it asked for it: events as one
+    object, one object as events. Raises Fault when it is none."""
+    assert call.admitted is not None
+    pairing, operation, stream = attempt.pairing, call.head.operation, call.requested.stream
+    public, upstream_model = call.admitted.peek.model, attempt.upstream_model or ""
+    if stream or (body[:1] != b"{" and begins_events(body) and operation.job == "generate"):
+        if not isinstance(pairing, Translation):
+            context = answer_context(call)
+            user_id = call.head.key.user_id
+            pairing = translations.reframing(attempt.candidate, context, user_id)
+        attempt.pairing = pairing
+        steps = pairing.reframe(
+            body, upstream_model, operation, max_event_bytes, stream=bool(stream)
+        )
+    elif len(body) <= pairing.at_once_bytes:
+        return pairing.read_answer(body, public, upstream_model, operation)
+    else:
+        steps = pairing.read_large_answer(body, public, upstream_model, operation)
+    return await run_in_slices(steps, call.running)
+
+
+def headers_of_answer(call: Call, attempt: Attempt, exchange: Exchange) -> dict[str, str]:
+    """Return the content type, and the upstream's headers that the family passes on."""
+    head, streamed = call.head, call.requested.stream
+    own = CONTENT_TYPES[head.operation.framing] if streamed else "application/json"
+    if attempt.pairing.translated:
+        return {"Content-Type": own, **dict(attempt.loss_headers)}
+    content_type = exchange.content_type
+    if not content_type or (streamed and not content_type.lower().startswith(own)):
+        content_type = own
+    passed = {"Content-Type": content_type, **dict(attempt.loss_headers)}
+    for name in head.family.client.answer_headers:
+        value = exchange.header(name)
+        if value is not None:
+            passed[name] = value
+    return passed
+
+
+def tier_of_head(upstream: UpstreamSide, exchange: Exchange) -> str | None:
+    """Return the tier in the head of an answer, of families that have it there."""
+    return exchange.header(upstream.tier_header) if upstream.tier_header else None
