@@ -23,11 +23,10 @@ from adapters.translate import Translation, without_tools
 from adapters.upstream_errors.read import read_upstream_error, retry_after_s
 from conf.settings import Settings
 from handlers.relay.admit import is_text_alone
-from handlers.relay.admit_asks import check_asks
 from handlers.relay.answers import answer_context, headers_of_answer, read_answer, tier_of_head
 from handlers.relay.call import NO_CONTENT, Attempt, Call, Content, Delivery, Ending, interrupted
 from handlers.relay.downstream import Downstream
-from handlers.relay.editing import RefusedFields, admitted_for, fit, result_of
+from handlers.relay.editing import RefusedFields, admit_as_sent, check_received, fit, result_of
 from handlers.relay.failure_log import FailureLog
 from handlers.relay.faults import most_useful, no_candidate_fault
 from handlers.relay.limits.limits import Limits
@@ -177,10 +176,7 @@ class Attempts:
             refused = self.refused_fields.of(channel.id, time.monotonic())
             edits = await fit(call, attempt, refused)
             if edits or (call.unchecked and not attempt.pairing.translated):
-                unpriced = self.settings.money.unpriced
-                admitted = await admitted_for(call, attempt, unpriced, edits=edits)
-                call.as_received = call.as_received or call.admitted
-                call.admitted = admitted
+                await admit_as_sent(call, attempt, self.settings.money.unpriced, edits=edits)
             return attempt
         except Fault as fault:
             fault.model = fault.model or call.requested.model
@@ -210,7 +206,7 @@ class Attempts:
         assert call.planned is not None
         if call.content.request is None:
             if call.unchecked:
-                self._check(call)
+                check_received(call, self.settings.money.unpriced)
             request = await self.decode(call)
             call.planned = self.translations.narrowed(request, call.planned)
         return call.planned
@@ -223,14 +219,6 @@ class Attempts:
         return request is not None and self.translations.lacks_tools(
             request, candidate.channel, model
         )
-
-    def _check(self, call: Call) -> None:
-        """Check what a call asks for as it came, which is what is translated. Raises Fault."""
-        admitted, offer = call.admitted, call.offer
-        assert admitted is not None and offer is not None
-        peek = check_asks(call.head, offer, admitted.peek, self.settings.money.unpriced)
-        call.as_received = call.as_received or admitted
-        call.admitted = replace(admitted, peek=peek)
 
     async def decode(self, call: Call) -> Request:
         """Return all of a call's request, for a channel of another family. Raises Fault of the
@@ -272,10 +260,9 @@ class Attempts:
             before = attempt.refused
             with suppress(Fault):
                 await fit(call, attempt, (*before, *what))
-            if attempt.refused == before:
-                return False
-            self.refused_fields.remember(channel.id, attempt.refused, time.monotonic())
-            return True
+            if attempt.refused != before:
+                self.refused_fields.remember(channel.id, attempt.refused, time.monotonic())
+            return attempt.refused != before
         if not pairing.translated:
             if what == "bare_turns":  # only the client has the reasoning
                 return False

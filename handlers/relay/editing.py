@@ -19,7 +19,7 @@ from adapters.translate import Translation
 from adapters.upstream_errors.refused_fields import REFUSED_FIELDS
 from handlers.relay.admit import admitted_as_sent
 from handlers.relay.admit_asks import check_asks
-from handlers.relay.call import Admitted, Attempt, Call, Content
+from handlers.relay.call import Attempt, Call, Content
 from handlers.relay.running import LARGE_BYTES, run_in_slices
 
 REMEMBERED_S = 3600
@@ -74,9 +74,9 @@ async def fit(call: Call, attempt: Attempt, refused: Iterable[str]) -> bool:
     return has_edits
 
 
-async def admitted_for(call: Call, attempt: Attempt, unpriced: str, *, edits: bool) -> Admitted:
-    """Return the call as it is admitted with the body of an attempt; `edits`: that is not the
-    client's own. Raises Fault as `check_asks` does, Interrupt."""
+async def admit_as_sent(call: Call, attempt: Attempt, unpriced: str, *, edits: bool) -> None:
+    """Admit a call anew with the body of an attempt; `edits`: that is not the client's own. Raises
+    Fault as `check_asks` does, Interrupt."""
     head, admitted, offer = call.head, call.admitted, call.offer
     assert admitted is not None and offer is not None
     peek, content = admitted.peek, attempt.content or call.content
@@ -86,7 +86,17 @@ async def admitted_for(call: Call, attempt: Attempt, unpriced: str, *, edits: bo
     if peek.asks.features or peek.asks.models:
         peek = check_asks(head, offer, peek, unpriced)
     bound = await result_of(call, input_bound_steps(body))
-    return admitted_as_sent(head, offer, admitted, peek, body, bound=bound)
+    call.as_received = call.as_received or admitted
+    call.admitted = admitted_as_sent(head, offer, admitted, peek, body, bound=bound)
+
+
+def check_received(call: Call, unpriced: str) -> None:
+    """Check what a call asks for as it came, which is what is translated. Raises Fault."""
+    admitted, offer = call.admitted, call.offer
+    assert admitted is not None and offer is not None
+    peek = check_asks(call.head, offer, admitted.peek, unpriced)
+    call.as_received = call.as_received or admitted
+    call.admitted = replace(admitted, peek=peek)
 
 
 async def _peek_of(
