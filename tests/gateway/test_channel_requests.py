@@ -149,3 +149,10 @@ def test_headers_that_a_channel_does_not_send(gateway, upstreams):
     assert exchange(gateway.port, "POST", PATHS[CHAT], credentials() | more, body).status == 200
     head = upstreams["headers"].requests[-1].lower()
     assert "openai-project: p" in head and "openai-beta" not in head
+
+
+def test_a_test_of_a_channel_shows_the_address_and_sends_what_calls_send(gateway, upstreams):
+    url = f"{upstreams['cheap'].url}/v1/chat/completions"
+    assert json.loads(gateway.run("channel", "test", "cheap", "--json"))["address"] == url
+    assert last_body(upstreams["cheap"])["max_tokens"] == 100
+    assert json.loads(gateway.run("channel", "show", "cheap", "--json"))["address"] == url

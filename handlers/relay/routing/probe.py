@@ -11,6 +11,7 @@ from http import HTTPStatus
 from typing import Any
 
 from adapters.faults import Condition, Fault, clean_message
+from adapters.json.edits import edited
 from adapters.json.jsonio import dumps, loads_loose, top_level
 from adapters.registry import FAMILIES, PAIRINGS, VENDORS
 from adapters.upstream_errors.read import read_embedded_error, read_upstream_error
@@ -181,6 +182,8 @@ def _request(target: Target, limits: UpstreamSettings) -> UpstreamRequest:
     peek = family.client.peek(spans, operation, target.model)
     path = family.upstream.path(operation, target.upstream_model, target.model)
     body = family.upstream.edit_request(spans, peek, operation, target.upstream_model, vendor)
+    if target.channel.body:
+        body = edited(top_level(body), target.channel.body)
     return _request_to(target, path, body, limits, MAX_ANSWER_BYTES)
 
 

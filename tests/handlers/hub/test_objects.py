@@ -18,6 +18,11 @@ FULL_CHANNEL = {
     **{**CHANNEL, "models": {"gpt-4.1": "gpt-4.1"}, "weight": 3, "draining": True},
     **{"extra_headers": {"x-org": "secret"}, "proxy": "http://user:pw@127.0.0.1:3128"},
     "options": {"images": True, "max_budget_tokens": 1, "efforts": ["low", "high"]},
+    "body": {"remove": ["tools.*.x"], "set": {"a": {"b": [1, "c=d, e"]}}, "default": {"t": 0.5}},
+    "remove_headers": ["openai-beta", "x-of-client"],
+    "model_times": {"gpt-4.1": {"first_byte_timeout_s": 900, "idle_timeout_s": 60}},
+    "first_byte_timeout_s": 30,
+    "retry_timeouts": False,
 }
 EVERY_PRICE = {name: f"{number}.5" for number, name in enumerate(METERS)}
 RATES = [
