@@ -19,9 +19,10 @@ from adapters.ir.answer import (
     Finished,
     Logprob,
     Opened,
+    Pictured,
     Sealed,
 )
-from adapters.ir.parts import Part, Reasoning, Refusal, Text, ToolCall
+from adapters.ir.parts import Media, Part, Reasoning, Refusal, Text, ToolCall
 from adapters.json.structure import VALUES_AT_ONCE, Steps
 from store.values.usage import Usage
 
@@ -99,5 +100,7 @@ def _events(part: Part, slot: int, index: int, logprobs: tuple[Logprob, ...]) ->
         yield Opened(slot, "refusal", index)
         yield Delta(slot, part.text)
     else:
+        if isinstance(part, Media):
+            yield Pictured(part.mime, part.data, index)
         return
     yield Closed(slot)

@@ -5,6 +5,7 @@ vendor of a known family is a row. Imported by handlers, the relay, commands and
 """
 
 import re
+from dataclasses import replace
 from functools import lru_cache
 from urllib.parse import urlsplit
 
@@ -62,6 +63,40 @@ _OPENAI = frozenset({_CHAT, _RESPONSES})
 _CHAT_ONLY = frozenset({_CHAT})
 _CHAT_AND_MESSAGES = frozenset({_CHAT, _MESSAGES})
 _ALL_BUT_GENERATE = _OPENAI | {_MESSAGES}
+ALL_ENDPOINTS = frozenset(
+    ["embeddings", "completions", "moderations", "rerank", "images", "speech", "transcriptions"]
+)
+"""Rows of adapters/endpoints, for servers of which nothing is known."""
+
+# Rows that vendors have, by the same sources; vendors that are not named have none.
+_ENDPOINTS: dict[str, str] = {
+    "openai": "embeddings completions moderations images speech transcriptions",
+    "gemini": "embeddings",
+    "gemini-chat": "embeddings images",
+    "azure-openai": "embeddings completions images speech transcriptions",
+    "openrouter": "embeddings completions",
+    "groq": "speech transcriptions",
+    "mistral": "embeddings moderations transcriptions",
+    "xai": "images",
+    "together": "embeddings completions rerank images speech transcriptions",
+    "fireworks": "embeddings completions rerank",
+    "cerebras": "completions",
+    "nvidia": "embeddings completions",
+    "zhipu": "embeddings images",
+    "alibaba": "embeddings",
+    "volcengine": "embeddings images",
+    "siliconflow": "embeddings rerank images speech transcriptions",
+    "cohere": "embeddings rerank",
+    "jina": "embeddings rerank",
+    "github-models": "embeddings",
+    "deepinfra": "embeddings completions images speech transcriptions",
+    "sambanova": "embeddings transcriptions",
+    "ollama": "embeddings completions",
+    "vllm": "embeddings completions rerank transcriptions",
+    "llama-cpp": "embeddings completions rerank",
+    "lm-studio": "embeddings completions",
+    "openai-compatible": " ".join(ALL_ENDPOINTS),
+}
 
 
 def _under(root: str, families: frozenset[str]) -> dict[str, str]:
@@ -72,7 +107,7 @@ def _under(root: str, families: frozenset[str]) -> dict[str, str]:
 # their models take is in ``models.py``. Endpoints and options that the documentation does not
 # mention are not used.
 VENDORS: dict[str, Vendor] = {
-    vendor.name: vendor
+    vendor.name: replace(vendor, endpoints=frozenset(_ENDPOINTS.get(vendor.name, "").split()))
     for vendor in (
         Vendor("openai", _OPENAI, "bearer", forward_openai_headers=True),
         Vendor(
@@ -129,7 +164,11 @@ VENDORS: dict[str, Vendor] = {
         ),
         Vendor("volcengine", _OPENAI, "bearer", _under("/api/v3", _OPENAI), counts=False),
         Vendor("siliconflow", _CHAT_AND_MESSAGES, "bearer", counts=False),
-        Vendor("cohere", _CHAT_ONLY, "bearer", {_CHAT: "/compatibility/v1"}, counts=False),
+        Vendor(
+            *("cohere", _CHAT_ONLY, "bearer", {_CHAT: "/compatibility/v1"}),
+            counts=False,
+            paths={"rerank": "/v2/rerank"},
+        ),
         Vendor("jina", _CHAT_ONLY, "bearer", counts=False),
         Vendor("github-models", _CHAT_ONLY, "bearer", {_CHAT: "/inference"}, counts=False),
         Vendor("huggingface", _OPENAI, "bearer", counts=False),

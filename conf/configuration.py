@@ -227,14 +227,17 @@ class _Values:
 
     def check_body_memory(self) -> None:
         """One whole body must fit."""
-        names = ("server.body_memory_bytes", "server.max_body_bytes")
-        memory, largest = map(self._number, names)
-        if memory < largest:
-            origin = next((self.origins[name] for name in names if name in self.origins), "default")
-            self.faults.append(
-                f"{origin}: server.body_memory_bytes {memory} is less than server.max_body_bytes"
-                f" {largest}: the largest body must fit"
-            )
+        for names in (
+            ("server.body_memory_bytes", "server.max_body_bytes"),
+            ("server.spool_bytes", "server.max_upload_bytes"),
+        ):
+            memory, largest = map(self._number, names)
+            if memory < largest:
+                origins = (self.origins[name] for name in names if name in self.origins)
+                self.faults.append(
+                    f"{next(origins, 'default')}: {names[0]} {memory} is less than {names[1]}"
+                    f" {largest}: the largest body must fit"
+                )
 
     def _value(self, name: str) -> object:
         return self.values.get(name, SETTINGS[name].default)

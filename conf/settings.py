@@ -80,6 +80,23 @@ class ServerSettings(_Section, frozen=True):
             " least server.max_body_bytes.",
         ),
     ] = 268435456
+    max_upload_bytes: Annotated[
+        int, _number(1024, GIB, "bytes", "Largest form with files: pictures, sound.")
+    ] = 104857600
+    spool_dir: Annotated[
+        str,
+        _optional("Folder for forms above 1 MiB while they are sent; empty: below journal.dir."),
+    ] = ""
+    spool_bytes: Annotated[
+        int,
+        _number(
+            1024,
+            1024 * GIB,
+            "bytes",
+            "Disk of a worker for forms; shared as server.body_memory_bytes is. At least"
+            " server.max_upload_bytes.",
+        ),
+    ] = 4294967296
     stream_buffer_bytes: Annotated[
         int, _number(4096, GIB, "bytes", "How much of an answer is buffered for a slow client.")
     ] = 262144

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 
 import peewee
 
+from adapters.endpoints.endpoint import Endpoint
+from adapters.endpoints.table import ENDPOINTS
 from adapters.family import Family, Operation, Peek
 from adapters.faults import Condition, Fault
 from adapters.registry import FAMILIES, FAMILY_NAMES, LOSSES
@@ -39,8 +41,16 @@ from store.values.ids import now_ms
 from store.values.usage_record import WALLET, rfc3339
 
 NO_COUNTING = "counts_no_tokens"
+NO_ENDPOINT = "has_no_such_endpoint"
 _NEVER_TRIED = frozenset(
-    {plan.DISABLED, plan.OTHER_GROUP, plan.OTHER_FAMILY, plan.TRANSLATE_OFF, NO_COUNTING}
+    {
+        plan.DISABLED,
+        plan.OTHER_GROUP,
+        plan.OTHER_FAMILY,
+        plan.TRANSLATE_OFF,
+        NO_COUNTING,
+        NO_ENDPOINT,
+    }
 )
 LIMITS = ("rpm", "tpm", "concurrency", "key_rpm", "key_tpm", "key_concurrency")
 
@@ -122,7 +132,7 @@ def explain(
         head = RequestHead(arrival, family, operation, key, group, {}, snapshot)
         states = _channels(world, head, model)
         admit.check_key(replace(key, networks=()), "", arrival.started_ms)
-        admit.check_entry(snapshot, key, family)
+        admit.check_entry(snapshot, key, family, operation)
         offer = admit.find_offer(head, model)
         channels, estimated = admit.channels_for(head, offer.channels)
         if estimated:
@@ -181,14 +191,18 @@ def _first(
 
 def _entry_of(endpoint: str) -> tuple[Family, Operation]:
     """Return family and operation of a path. Raises E31 without such an endpoint with a model."""
-    endpoints = []
-    for family in FAMILIES.values():
-        for operation in family.client.operations.values():
-            if not operation.stored:
-                pattern = _PLACEHOLDER.sub("[^/]+", re.escape(operation.endpoint))
-                if re.fullmatch(pattern, endpoint) or endpoint == operation.endpoint:
-                    return family, operation
-                endpoints.append(operation.endpoint)
+    pairs: list[tuple[Family, Operation]] = [
+        (family, operation)
+        for family in FAMILIES.values()
+        for operation in family.client.operations.values()
+        if not operation.stored
+    ]
+    pairs += [(row.family, row) for row in ENDPOINTS.values()]
+    for family, operation in pairs:
+        pattern = _PLACEHOLDER.sub("[^/]+", re.escape(operation.endpoint))
+        if re.fullmatch(pattern, endpoint) or endpoint == operation.endpoint:
+            return family, operation
+    endpoints = [operation.endpoint for _, operation in pairs]
     names = ", ".join(dict.fromkeys(endpoints))
     message = f"No endpoint that takes a model: {endpoint}; there are: {names}"
     raise Fault(Condition.UNKNOWN_PATH, message)
@@ -199,6 +213,8 @@ def _channels(world: _World, head: RequestHead, model: str) -> list[ChannelState
     snapshot, group, family = head.snapshot, head.key.group, head.family.name
     planner, now_s = world.planner, world.now_s
     channels = snapshot.candidates(group, model, family)
+    if isinstance(head.operation, Endpoint):
+        channels = snapshot.capable(group, model, admit.EndpointRule(head.operation))
     capable = _capable(head, channels)
     request = RoutingRequest(capable, family, model)
     last = planner.last_resort(request, now_s)
@@ -212,6 +228,11 @@ def _channels(world: _World, head: RequestHead, model: str) -> list[ChannelState
     reason = NO_COUNTING if head.operation.job == "count" else plan.OTHER_FAMILY
     unplanned += [LeftOut(channel, reason) for channel in channels if channel not in capable]
     unplanned += not_candidates(snapshot, group, model, family)
+    if head.operation.row:
+        named = {row.channel.id for row in unplanned} | planned
+        rest = (c for c in snapshot.candidates(group, model, family) if c.id not in named)
+        unplanned += [LeftOut(channel, NO_ENDPOINT) for channel in rest]
+        unplanned = [row for row in unplanned if row.channel.id not in planned]
     return states + [_state(world, family, model, row, usable=False) for row in unplanned]
 
 

@@ -84,6 +84,11 @@ ALLOWED = {
         *("handlers.client_address", "store", "conf.settings", "tornado"),
     },
     "handlers.entries.unpack": {"adapters.faults", "backports", "brotli", "compression", "msgspec"},
+    # the length of a sound by its header
+    "handlers.entries.upload": {
+        *("handlers.entries", "handlers.relay", "adapters", "store.catalog.keys", "tinytag"),
+        "msgspec",
+    },
     "handlers.relay": {
         *("handlers.relay", "handlers.telemetry", "handlers.client_address", "adapters", "store"),
         *("conf.settings", "conf.metrics", "tornado", "msgspec"),

@@ -20,6 +20,7 @@ from adapters.family.codec import AnswerContext, StreamEncoder
 from adapters.faults import Condition, Fault
 from adapters.ir.answer import (
     Choice,
+    Cited,
     Closed,
     Delta,
     Event,
@@ -27,10 +28,11 @@ from adapters.ir.answer import (
     Finished,
     Logprob,
     Opened,
+    Pictured,
     Sealed,
     SlotKind,
 )
-from adapters.ir.parts import Citation, Reasoning, Refusal, Text, ToolCall
+from adapters.ir.parts import Citation, Media, Reasoning, Refusal, Text, ToolCall
 from adapters.json.jsonio import dumps, dumps_text
 from adapters.json.structure import VALUES_AT_ONCE, Steps
 from store.values.usage import Served, Usage
@@ -124,6 +126,11 @@ def encode_logprobs(logprobs: Iterable[Logprob]) -> dict[str, Any]:
     }
 
 
+def encode_picture(picture: Pictured, index: int) -> dict[str, Any]:
+    """Encode a picture of an answer, in the form that OpenRouter has given the family."""
+    return {"type": "image_url", "index": index, "image_url": {"url": picture.url}}
+
+
 def encode_annotation(citation: Citation, start: int, end: int) -> dict[str, Any]:
     """Encode a citation; ``start`` and ``end`` are the place of its text in the message, for a
     citation without characters of its own."""
@@ -167,6 +174,12 @@ def _encode_choice(choice: Choice, index: int, context: AnswerContext) -> Steps[
         message["reasoning_content"] = reasoning
     if left:
         message[FIELD] = " ".join(left)
+    pictures = [part for part in choice.parts if isinstance(part, Media)]
+    if pictures:
+        message["images"] = [
+            encode_picture(Pictured(picture.mime, picture.data), index)
+            for index, picture in enumerate(pictures)
+        ]
     if annotations := _annotations(texts):
         message["annotations"] = annotations
     if calls and context.function_call:
@@ -238,6 +251,7 @@ class _StreamedChoice:
 
     spoken: bool = False  # a slot was opened
     calls: int = 0
+    pictures: int = 0
     text_chars: int = 0
     thought_chars: int = 0
     pieces: list[str] = field(default_factory=list)  # of opaque reasoning since the last call
@@ -301,14 +315,14 @@ class ChatEncoder(StreamEncoder):
             return self._finish(event)
         slot = self._slots.get(event.slot)
         if slot is None:
-            return b""
+            return self._picture(event) if isinstance(event, Pictured) else b""
         if isinstance(event, Delta):
             return self._delta(slot, event)
         if isinstance(event, Closed):
             return self._close(event.slot, slot)
         if isinstance(event, Sealed):
             slot.opaque = event.opaque
-        else:
+        elif isinstance(event, Cited):
             slot.cited.append(event.citation)
         return b""
 
@@ -388,6 +402,13 @@ class ChatEncoder(StreamEncoder):
         )
         function = {"name": event.name, "arguments": ""}
         return before + b'"function_call":' + dumps(function) + self._rest
+
+    def _picture(self, event: Pictured) -> bytes:
+        frames = self._roles_up_to(event.choice)
+        choice = self._choices[event.choice]
+        choice.spoken, picture = True, encode_picture(event, choice.pictures)
+        choice.pictures += 1
+        return frames + self._frame(event.choice, b'"images":[%b]' % dumps(picture))
 
     def _delta(self, slot: _Slot, event: Delta) -> bytes:
         text = event.text

@@ -39,6 +39,8 @@ class Vendor:
     forward_anthropic_headers: bool = False  # anthropic-* of the client, but for the workspace
     threads: bool = False  # true: keeps conversations of the messages family (`thread`)
     stream_options: bool = True  # false: refuses the field, so usage is not requested
+    endpoints: frozenset[str] = frozenset()  # rows of adapters/endpoints that it has
+    paths: Mapping[str, str] = field(default_factory=dict)  # of a row, behind the base URL
 
 
 # The kinds of operations that all families share. `stream` is a streamed `generate` where the path
@@ -46,20 +48,25 @@ class Vendor:
 Job = Literal[
     "generate", "stream", "count", "compact", "stored", "cancel", "list_input", "list_models"
 ]
+Framing = Literal["sse", "json_array", "bytes"]
 
 
 class Operation(Struct, frozen=True, gc=False):
     """An endpoint of the relay port.
 
-    `framing` says how a streamed answer is cut into events. A path may name a target that the
-    endpoint shows as a placeholder: the model, or the id of something that the vendor has stored.
+    `framing` says how a streamed answer is cut into events; `bytes`: not at all. A path may name a
+    target that the endpoint shows as a placeholder: the model, or the id of something that the
+    vendor has stored. `row`: its name in the table of endpoints, `entry` the group's entry that
+    permits it; empty, as of chat: none, and the family's own.
     """
 
     endpoint: str  # path of records, targets in it replaced: "/v1/responses/{id}"
     job: Job = "generate"
     free: bool = False  # recorded with cost 0 and without a hold: counts, stored things
     stored: bool = False  # about something stored; the request has no body that is read
-    framing: Literal["sse", "json_array"] = "sse"
+    framing: Framing = "sse"
+    row: str = ""
+    entry: str = ""
 
 
 class Peek(Struct, frozen=True, gc=False):
@@ -104,7 +111,7 @@ class UpstreamAnswer(Struct, frozen=True, gc=False):
 @dataclass(frozen=True, slots=True)
 class ModelEntry:
     """A model as lists show it; None where a number is not known. `efforts`: those of `ir.request`
-    that it takes."""
+    that it takes; `endpoints`: paths that take it."""
 
     name: str
     created_s: int
@@ -112,6 +119,7 @@ class ModelEntry:
     max_output_tokens: int | None
     efforts: tuple[str, ...] = ()
     images: bool = True
+    endpoints: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

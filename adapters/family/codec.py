@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from adapters.family import Framing
 from adapters.family.opaque import PREFIX
 from adapters.family.traits import Traits
 from adapters.family.verdicts import Verdict
@@ -97,7 +98,7 @@ class AnswerContext(Struct, frozen=True):
     created_s: int
     input_tokens: int
     include_usage: bool
-    framing: Literal["sse", "json_array"] = "sse"
+    framing: Framing = "sse"
     function_call: bool = False  # see ``Request``
     tool_search: bool = False  # see ``Request``
     # responses: the answer is a summary that stands for the conversation, as an item of a response,

@@ -5,8 +5,18 @@ Imported by families whose whole answers are decoded like a chunk, and by ``adap
 
 from dataclasses import dataclass, field
 
-from adapters.ir.answer import Choice, Cited, Delta, Event, Finished, Logprob, Opened, Sealed
-from adapters.ir.parts import Citation, Part, Reasoning, Refusal, Text, ToolCall
+from adapters.ir.answer import (
+    Choice,
+    Cited,
+    Delta,
+    Event,
+    Finished,
+    Logprob,
+    Opened,
+    Pictured,
+    Sealed,
+)
+from adapters.ir.parts import Citation, Media, Part, Reasoning, Refusal, Text, ToolCall
 
 
 @dataclass(slots=True)
@@ -44,6 +54,9 @@ class GatheredAnswer:
             self._parts.setdefault(event.choice, [])
         elif isinstance(event, Finished):
             self._finished[event.choice] = event
+        elif isinstance(event, Pictured):
+            picture = Media("image", event.mime, event.data)
+            self._parts.setdefault(event.choice, []).append(picture)
         else:
             slot = self._slots[event.slot]
             if isinstance(event, Delta):

@@ -368,7 +368,10 @@ def _model_fields(model: ModelEntry) -> dict[str, object]:
         fields["inputTokenLimit"] = model.context_tokens
     if model.max_output_tokens is not None:
         fields["outputTokenLimit"] = model.max_output_tokens
-    return {**fields, "supportedGenerationMethods": METHODS}
+    methods = [path.rpartition(":")[2] for path in model.endpoints]
+    if METHODS[0] in methods or not methods:
+        methods = [*METHODS, *(method for method in methods if method not in METHODS)]
+    return {**fields, "supportedGenerationMethods": methods}
 
 
 def keep_alive(started: bool, number: int | None = None) -> bytes:

@@ -6,6 +6,7 @@ itself (code, searches) has no events: the text says what came of it. Source: th
 official SDK. Imported by this folder's ``__init__``.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -26,6 +27,7 @@ from adapters.ir.answer import (
     Finish,
     Finished,
     Logprob,
+    Pictured,
     Sealed,
     SlotKind,
 )
@@ -52,6 +54,9 @@ _WITHHELD = frozenset({
     "SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "LANGUAGE", "MODEL_ARMOR",
     "ESCALATION",
 })  # fmt: skip
+
+
+_PICTURE = re.compile(r"image/[a-z0-9.+-]{1,40}")
 
 
 @dataclass(slots=True)
@@ -115,7 +120,8 @@ class ChunkDecoder(StreamDecoder):
                 yield from self._say(candidate, index, ("reasoning", text), ())
                 if signature:
                     yield from self._seal(candidate, index, "thought", signature)
-            elif isinstance(text, str) or signature:
+            elif isinstance(text, str) or signature or "inlineData" in part:
+                yield from self._picture(candidate, index, part.get("inlineData"))
                 if text:
                     yield from self._say(candidate, index, ("text", text), logprobs)
                     logprobs = ()
@@ -128,6 +134,15 @@ class ChunkDecoder(StreamDecoder):
             yield from self._close_open(candidate)
             candidate.finished = True
             yield _finished(reason, raw.get("finishMessage"), index, called=candidate.called)
+
+    def _picture(self, candidate: _Candidate, index: int, data: object) -> Iterator[Event]:
+        """Yield a picture of the answer; of other media nothing."""
+        if not isinstance(data, dict):
+            return
+        mime, encoded = text_field(data, "mimeType"), text_field(data, "data")
+        if encoded and _PICTURE.fullmatch(mime):
+            yield from self._close_open(candidate)
+            yield Pictured(mime, encoded, index)
 
     def _say(
         self,

@@ -281,7 +281,7 @@ class ChunkEncoder(StreamEncoder):
             return self._seal(self._slots[event.slot], event.opaque)
         if isinstance(event, Cited):
             self._cite(self._slots[event.slot], event.citation)
-        else:
+        elif isinstance(event, Finished):  # no other family's answers have pictures
             self._candidate(event.choice).finish = event
         return b""
 

@@ -1,8 +1,8 @@
 """An answer, whole and as the events of a stream.
 
 A stream is a sequence of slots (a text, a thought, a call): ``Opened``, any number of ``Delta`` s,
-``Closed``. Slots may be open at the same time. ``Finished`` comes once for each choice. No event
-has the number of tokens: that is read by the upstream's tap.
+``Closed``. Slots may be open at the same time; a picture stands between them. ``Finished`` comes
+once for each choice. No event has the number of tokens: that is read by the upstream's tap.
 """
 
 from typing import Literal
@@ -77,6 +77,24 @@ class Cited(Struct, frozen=True, gc=False):
     citation: Citation
 
 
+class Pictured(Struct, frozen=True, gc=False):
+    """A picture of the answer, whole: base64. It has no slot."""
+
+    mime: str
+    data: str
+    choice: int = 0
+    slot: int = -1
+
+    @property
+    def url(self) -> str:
+        return f"data:{self.mime};base64,{self.data}"
+
+    @property
+    def markdown(self) -> str:
+        """Return a text that has the picture, for families whose answers have none."""
+        return f"![picture]({self.url})"
+
+
 class Closed(Struct, frozen=True, gc=False):
     """The end of a slot."""
 
@@ -92,4 +110,4 @@ class Finished(Struct, frozen=True, gc=False):
     detail: str = ""
 
 
-Event = Opened | Delta | Sealed | Cited | Closed | Finished
+Event = Opened | Delta | Sealed | Cited | Closed | Pictured | Finished

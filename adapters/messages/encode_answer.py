@@ -14,8 +14,19 @@ from typing import Any
 
 from adapters.family.codec import AnswerContext, StreamEncoder
 from adapters.faults import Condition, Fault
-from adapters.ir.answer import Choice, Cited, Closed, Delta, Event, Finish, Finished, Opened, Sealed
-from adapters.ir.parts import Part, Reasoning, Refusal, Text, ToolCall
+from adapters.ir.answer import (
+    Choice,
+    Cited,
+    Closed,
+    Delta,
+    Event,
+    Finish,
+    Finished,
+    Opened,
+    Pictured,
+    Sealed,
+)
+from adapters.ir.parts import Media, Part, Reasoning, Refusal, Text, ToolCall
 from adapters.json.jsonio import dumps, dumps_text, loads_or_none
 from adapters.json.structure import VALUES_AT_ONCE, Steps
 from adapters.messages.client import encode_stream_fault
@@ -111,6 +122,8 @@ def _block(part: Part) -> dict[str, Any] | None:
         if isinstance(part, Text) and part.citations:
             block["citations"] = [encode_citation(each) for each in part.citations]
         return block
+    if isinstance(part, Media):
+        return {"type": "text", "text": Pictured(part.mime, part.data).markdown}
     if isinstance(part, Reasoning):
         signature = part.opaque or UNSIGNED
         return {"type": "thinking", "thinking": part.text, "signature": signature}
@@ -152,6 +165,7 @@ class MessagesEncoder(StreamEncoder):
         self._bare: list[Opened | _OfSlot] = []  # of a thought without words behind a text
         self._complete: set[int] = set()  # calls whose blocks were closed before them
         self._said = self._said_text = False
+        self._pictures = 0
         self._finished = Finished("stop")
 
     def begin(self) -> bytes:
@@ -177,6 +191,8 @@ class MessagesEncoder(StreamEncoder):
             return self._finish(event)
         if isinstance(event, Opened):
             return self._opened(event)
+        if isinstance(event, Pictured):
+            return self._picture(event)
         if event.slot not in self._slots:
             return b""  # of another choice
         return self._of_slot(event)
@@ -217,6 +233,16 @@ class MessagesEncoder(StreamEncoder):
             self._bare = [event]
             return sent
         return sent + self._open_or_wait(event)
+
+    def _picture(self, event: Pictured) -> bytes:
+        """Return a picture as a text of its own: the family's answers have no other."""
+        self._pictures += 1
+        slot = -1 - self._pictures  # no decoder's
+        return (
+            self.write(Opened(slot, "text", event.choice))
+            + self.write(Delta(slot, event.markdown))
+            + self.write(Closed(slot))
+        )
 
     def _release(self) -> bytes:
         """Return the block of a thought without words that is not the last."""

@@ -37,7 +37,9 @@ def model_entry(model: ModelEntry) -> bytes:
 
 
 def _fields(model: ModelEntry) -> dict[str, object]:
-    return {"id": model.name, "object": "model", "created": model.created_s, "owned_by": "gateway"}
+    fields: dict[str, object] = {"id": model.name, "object": "model", "created": model.created_s}
+    paths = {"endpoints": list(model.endpoints)} if model.endpoints else {}
+    return {**fields, "owned_by": "gateway", **paths}
 
 
 def keep_alive(started: bool, number: int | None = None) -> bytes:

@@ -9,7 +9,7 @@ from typing import Any
 
 from adapters.family.codec import AnswerContext
 from adapters.ir.answer import Choice, Finish, Logprob, Opened
-from adapters.ir.parts import Citation, Part, Reasoning, Refusal, Text, ToolCall
+from adapters.ir.parts import Citation, Media, Part, Reasoning, Refusal, Text, ToolCall
 from adapters.ir.request import TOOL_SEARCH
 from adapters.json.jsonio import dumps, loads_or_none
 from adapters.json.structure import VALUES_AT_ONCE, Steps
@@ -86,11 +86,14 @@ def _message(name: str, content: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _item(part: Part, name: str, context: AnswerContext) -> dict[str, Any] | None:
-    """Encode the item of a reasoning or a call; None for parts that answers do not have."""
+    """Encode the item of a thought, a call or a picture; None for what answers do not have."""
     if isinstance(part, Reasoning):
         if context.compaction:
             return {"id": f"cmp_{name}", "type": "compaction", "encrypted_content": part.opaque}
         return _reasoning(part, name)
+    if isinstance(part, Media):
+        picture = {"id": f"ig_{name}", "type": "image_generation_call", "status": "completed"}
+        return {**picture, "result": part.data}
     if not isinstance(part, ToolCall):
         return None
     if is_tool_search(part, context):

@@ -20,6 +20,7 @@ from adapters.ir.answer import (
     Finished,
     Logprob,
     Opened,
+    Pictured,
     Sealed,
     SlotKind,
 )
@@ -100,7 +101,7 @@ class OutputItem(ABC):
         return self._writer.write(b"output_item.done", item)
 
     def _write(self, kind: bytes, fields: bytes) -> bytes:
-        return self._writer.write(kind, b"%b,%b" % (self._head, fields))
+        return self._writer.write(kind, b"%b,%b" % (self._head, fields) if fields else self._head)
 
     def _deltas_of(self, kind: bytes, fields: bytes) -> None:
         head = b"%b,%b" % (self._head, fields) if fields else self._head
@@ -320,6 +321,25 @@ class SearchCallItem(OutputItem):
         return self._finished(dumps(search_call(self._call_id, "completed", arguments))[1:-1])
 
 
+class PictureItem(OutputItem):
+    """A picture, as if a tool of the vendor's had made it."""
+
+    __slots__ = ()
+
+    prefix = b"ig_"
+
+    def open(self) -> bytes:
+        begun = b'"type":"image_generation_call","status":"in_progress","result":null'
+        return self._added(begun) + self._write(b"image_generation_call.in_progress", b"")
+
+    def close(self) -> bytes:
+        events = self._write(b"image_generation_call.completed", b"")
+        fields = b'"type":"image_generation_call","status":"completed","result":"%b"'
+        events += self._finished(fields % bytes(self.text))
+        self.text = bytearray()
+        return events
+
+
 _END_OF_STREAM = -1  # the slot of a refusal that is added at the end
 
 
@@ -365,8 +385,11 @@ class ResponsesEncoder(StreamEncoder):
             if isinstance(current, MessageItem) and current.slot == event.slot:
                 return current.cite(event.citation)
             return b""
-        if not event.choice:
-            self._finish = event
+        if event.choice:
+            return b""
+        if isinstance(event, Pictured):
+            return self._picture(event)
+        self._finish = event
         return b""
 
     def repeat(self, text: bytes) -> bytes:
@@ -412,6 +435,13 @@ class ResponsesEncoder(StreamEncoder):
         self._calls[event.slot] = call
         self._items.append(call)
         return events + call.open()
+
+    def _picture(self, event: Pictured) -> bytes:
+        events = self._close_current()
+        picture = PictureItem(self._writer, len(self._items), self.context.id)
+        picture.text += dumps_text(event.data)[1:-1]
+        self._items.append(picture)
+        return events + picture.open() + picture.close()
 
     def _delta(self, event: Delta) -> bytes:
         slot, kind = event.slot, self._kinds.get(event.slot)

@@ -44,6 +44,7 @@ from handlers.entries.key_view import KeyViews
 from handlers.entries.routes import RelayServer
 from handlers.entries.wrong_paths import WrongPaths
 from handlers.logs import LogThread
+from handlers.relay.limits.body_memory import BodyMemory
 from handlers.relay.limits.limits import Limits, shared_cells
 from handlers.relay.live import LiveCalls
 from handlers.relay.pipeline import Relay
@@ -265,6 +266,10 @@ class Worker:
             key_views=KeyViews(
                 functools.partial(view_of, self._db),
                 self._view_threads,
+            ),
+            spool_dir=server.spool_dir or str(Path(self._settings.journal.dir) / "spool"),
+            spool_memory=BodyMemory(
+                server.spool_bytes, functools.partial(self._telemetry.metrics.count, RATE_LIMITED)
             ),
         )
 

@@ -18,7 +18,6 @@ from adapters.registry import FAMILIES
 from conf.settings import Settings
 from handlers.client_address import Network, client_address
 from handlers.entries import cors
-from handlers.entries.wrong_paths import WrongPaths
 from handlers.http.connection import ClientConnection, Header
 from handlers.http.request import Request
 from handlers.relay.call import Arrival, Call, Ending
@@ -69,6 +68,12 @@ class Deadlines:
             waiting.expire()
 
 
+class PathNotes(Protocol):
+    """The notes of calls of wrong paths (handlers.entries.wrong_paths)."""
+
+    def note(self, handler: "RelayHandler") -> None: ...
+
+
 class CallRelay(Protocol):
     """The relay of a worker (handlers.relay.pipeline), as its handlers use it."""
 
@@ -102,8 +107,10 @@ class Site:
     bodies: Deadlines
     trusted: tuple[Network, ...]
     base_url: str
-    wrong_paths: WrongPaths | None = None  # None: they are not noted
+    wrong_paths: PathNotes | None = None  # None: they are not noted
     key_views: KeyViewReader | None = None
+    spool_dir: str = "."  # of large forms
+    spool_memory: BodyMemory = field(default_factory=lambda: BodyMemory(1 << 30))
     origins: frozenset[str] = field(init=False)  # whose pages may read answers
 
     def __post_init__(self) -> None:

@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Coroutine
 from typing import Any
 from urllib.parse import unquote
 
+from adapters.endpoints.endpoint import Endpoint
+from adapters.endpoints.table import ENDPOINTS, VERBS
 from adapters.family import Family, Operation
 from adapters.faults import Condition, Fault
 from adapters.json.jsonio import top_level
@@ -37,6 +39,7 @@ _VERBS = {
     "generateContent": _GENERATE_CONTENT["generate"],
     "streamGenerateContent": _GENERATE_CONTENT["stream"],
     "countTokens": _GENERATE_CONTENT["count"],
+    **VERBS,
 }
 # A model's name may hold slashes and colons: it ends at the last colon. It may be empty.
 _MODEL_PATH = re.compile(r"/(?:v1|v1beta)/models/(.*):([A-Za-z]+)")
@@ -97,14 +100,18 @@ class InferenceHandler(KeyedHandler):
         )
         self._call = Call(self.call_id, head)
         admit.check_key(key, arrival.client_ip, arrival.started_ms)
-        admit.check_entry(snapshot, key, family)
+        admit.check_entry(snapshot, key, family, operation)
         if operation.stored:
             return
-        if headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
-            raise Fault(Condition.CONTENT_TYPE)
+        self.check_content_type(headers.get("content-type", ""))
         self.check_size()
         if (encoding := headers.get("content-encoding")) is not None:
             self.unpack(encoding)
+
+    def check_content_type(self, content_type: str) -> None:
+        """Raise Fault CONTENT_TYPE for a body that is not read here."""
+        if content_type.partition(";")[0].strip().lower() != _JSON:
+            raise Fault(Condition.CONTENT_TYPE)
 
     def complete(self, body: bytes) -> Coroutine[Any, Any, None]:
         assert self._call is not None
@@ -228,7 +235,19 @@ class GenerateContentHandler(InferenceHandler):
         self.operation = _VERBS[match[2]]
         if self.operation.job == "stream" and self.query_field("alt") != "sse":
             self.operation = _GENERATE_CONTENT["stream_array"]
+        if isinstance(self.operation, Endpoint):
+            self.family = self.operation.family
         self.target = unquote(match[1]).removeprefix("models/")
+
+
+class EndpointHandler(InferenceHandler):
+    """An endpoint beside chat whose body names the model: a row of the table."""
+
+    def initialize(self, site: Site) -> None:
+        """Take the row of the path."""
+        super().initialize(site)
+        self.operation = row = ENDPOINTS[self.request.path]
+        self.family = row.family
 
 
 def is_stored(path: str) -> bool:

@@ -48,6 +48,11 @@ class BodyHandler(RelayHandler):
     _unpacking: asyncio.Handle | None = None  # the next step
     _over = False  # `complete` or `refused` was called, or the client disconnected
 
+    @property
+    def limit_bytes(self) -> int:
+        """Return the size of the largest body, also after unpacking."""
+        return self.site.settings.server.max_body_bytes
+
     def check_head(self) -> Awaitable[None] | None:
         """Check the head; return what has to be awaited, None when nothing has."""
         raise NotImplementedError
@@ -76,7 +81,7 @@ class BodyHandler(RelayHandler):
         """Set the body's content-encoding. Raises Fault CONTENT_ENCODING for an unknown one."""
         coding = encoding.lower()
         if coding in CODINGS:
-            self._packed = PackedBody(coding, self.site.settings.server.max_body_bytes)
+            self._packed = PackedBody(coding, self.limit_bytes)
         elif coding != "identity":
             raise Fault(Condition.CONTENT_ENCODING)
 
@@ -109,8 +114,7 @@ class BodyHandler(RelayHandler):
         if self._over:
             return
         self._size += len(chunk)
-        limit_bytes = self.site.settings.server.max_body_bytes
-        if self.refusal is None and self._size <= limit_bytes:
+        if self.refusal is None and self._size <= self.limit_bytes:
             self._take(chunk)
         elif self.refusal is None:
             self._refuse(self._too_large())
@@ -292,7 +296,7 @@ class BodyHandler(RelayHandler):
             self.site.bodies.set(self, self.site.settings.server.body_timeout_s)
 
     def _announces_too_much(self) -> bool:
-        return self._announced_bytes() > self.site.settings.server.max_body_bytes
+        return self._announced_bytes() > self.limit_bytes
 
     def _announced_bytes(self) -> int:
         """Return the announced length; 0 without one (the parser has checked its form)."""
@@ -306,14 +310,13 @@ class BodyHandler(RelayHandler):
         return client_address(peer, _UNROUTABLE, self.site.trusted) != peer
 
     def _discard_limit_bytes(self) -> int:
-        limit_bytes = self.site.settings.server.max_body_bytes
         if self._from_trusted_proxy():
-            return max(limit_bytes, OVERSIZED_PROXY_BYTES)
-        return limit_bytes
+            return max(self.limit_bytes, OVERSIZED_PROXY_BYTES)
+        return self.limit_bytes
 
     def _too_large(self) -> Fault:
-        limit_bytes = self.site.settings.server.max_body_bytes
-        return Fault(Condition.TOO_LARGE, f"The body is larger than {size_text(limit_bytes)}.")
+        size = size_text(self.limit_bytes)
+        return Fault(Condition.TOO_LARGE, f"The body is larger than {size}.")
 
 
 class KeyedHandler(BodyHandler):

@@ -3,12 +3,12 @@
 There is no usage record: nothing is called.
 """
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain
 from urllib.parse import parse_qsl, unquote
 
+from adapters.endpoints.table import ENDPOINTS, rows_of_name
 from adapters.family import Family, ModelEntry
 from adapters.family.traits import Traits
 from adapters.faults import Condition, Fault
@@ -17,8 +17,10 @@ from adapters.responses.codex_models import QUERY_FIELD as CODEX_FIELD
 from adapters.responses.codex_models import codex_model_list
 from handlers.entries.base import QUERY_FIELDS_MAX
 from handlers.entries.intake import KeyedHandler
+from handlers.relay import admit
 from handlers.relay.translations import traits_at
-from store.catalog.catalog import Model
+from store.catalog.catalog import Model, Snapshot
+from store.catalog.keys import KeyEntry
 
 PREFIXES = ("/v1/models", "/v1beta/models")  # the second is of generate_content alone
 
@@ -52,11 +54,7 @@ class ModelsHandler(KeyedHandler):
     def complete(self, body: bytes) -> None:
         family, query = self.dialect, self._query()
         snapshot = self.site.relay.snapshot
-        lists = (
-            snapshot.listed(self._key, name) for name in _ENTRIES.get(family.name, [family.name])
-        )
-        models = sorted({model.name: model for model in chain.from_iterable(lists)}.items())
-        entries = {name: _entry(model) for name, model in models}
+        entries = _entries(snapshot, self._key, family.name)
         name = unquote(self.request.path.partition("/models")[2].lstrip("/"))
         if family.name == "generate_content":
             name = name.removeprefix("models/")
@@ -94,6 +92,35 @@ class ModelsHandler(KeyedHandler):
         return dict(parse_qsl(query, keep_blank_values=True))
 
 
+def _entries(snapshot: Snapshot, key: KeyEntry, family: str) -> dict[str, ModelEntry]:
+    """Return the models that a key can call in a dialect, by name, with the endpoints of each."""
+    models: dict[str, Model] = {}
+    paths: dict[str, list[str]] = {}
+    lists = [
+        (FAMILIES[name].client.operations["generate"].endpoint, snapshot.listed(key, name))
+        for name in _ENTRIES.get(family, [family])
+    ]
+    for row in ENDPOINTS.values():
+        if row.family.name == family and row.path_is_listed:
+            rule = admit.EndpointRule(row)
+            lists.append((row.endpoint, snapshot.listed_at(key, row.entry, rule)))
+    for path, listed in lists:
+        for model in listed:
+            models[model.name] = model
+            paths.setdefault(model.name, []).append(path)
+    return {
+        name: replace(_entry(model), endpoints=_likely(name, paths[name]))
+        for name, model in sorted(models.items())
+    }
+
+
 def _entry(model: Model) -> ModelEntry:
     created_s = model.created_ms // 1000
     return ModelEntry(model.name, created_s, model.context_tokens, model.max_output_tokens)
+
+
+def _likely(name: str, paths: Sequence[str]) -> tuple[str, ...]:
+    """Return the paths that a model's own name allows, when it says what the model is for."""
+    rows = rows_of_name(name)
+    fitting = [path for path in paths if (ENDPOINTS[path].row if path in ENDPOINTS else "") in rows]
+    return tuple(fitting or paths)

@@ -5,6 +5,7 @@ Paths are looked up in one dictionary: a list of patterns costs more with each r
 
 from collections.abc import Sequence
 
+from adapters.endpoints.table import ENDPOINTS
 from adapters.family import Family
 from adapters.faults import Condition, Fault
 from adapters.registry import FAMILIES
@@ -20,6 +21,7 @@ from handlers.entries.inference import (
     ChatCompletionsHandler,
     CompactHandler,
     CountTokensHandler,
+    EndpointHandler,
     GenerateContentHandler,
     InputTokensHandler,
     MessagesHandler,
@@ -35,6 +37,7 @@ from handlers.entries.key_view import KeyViewHandler
 from handlers.entries.models import PREFIXES, ModelsHandler
 from handlers.entries.stream_check import PATH as STREAM_CHECK
 from handlers.entries.stream_check import StreamCheckHandler
+from handlers.entries.upload import UploadHandler
 from handlers.http.connection import Header
 from handlers.http.request import Request
 from handlers.http.run import HandlerRun
@@ -54,6 +57,11 @@ ROUTES: dict[str, type[BodyHandler]] = {
     "/v1beta/models": ModelsHandler,
     STREAM_CHECK: StreamCheckHandler,
     **dict.fromkeys(KEY_VIEWS, KeyViewHandler),
+    **{
+        path: UploadHandler if row.multipart else EndpointHandler
+        for path, row in ENDPOINTS.items()
+        if "{" not in path
+    },
 }
 
 

@@ -174,6 +174,14 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         self._write(head if request is not None and request.method == "HEAD" else head + body)
         self._end_answer()
 
+    def read_body(self, reading: bool) -> None:
+        """Read on, or no more for now: the handler has too much to do and gets few pieces more."""
+        if reading:
+            self._go_on()
+        elif self._reading and self._transport is not None:
+            self._reading = False
+            self._transport.pause_reading()
+
     def linger_long(self) -> None:
         """Linger longer after the next answer, which is early, unless too many connections do."""
         if self._server.may_linger_long(self):

@@ -7,10 +7,13 @@ what upstream accounts keep is checked behind this (admit_stored).
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from adapters.family import Family, Peek
+from adapters.endpoints.endpoint import Endpoint
+from adapters.endpoints.form import Form
+from adapters.family import Family, Operation, Peek
 from adapters.family.asks import NOTHING_ASKED, Ask
 from adapters.family.estimate import (
     body_weight,
@@ -111,11 +114,11 @@ def check_key(key: KeyEntry, client_ip: str, now_ms: int) -> None:
         raise Fault(Condition.IP_NOT_ALLOWED)
 
 
-def check_entry(snapshot: Snapshot, key: KeyEntry, family: Family) -> Group:
-    """Return the key's group, which has the family's entry point. Raises Fault
-    ENTRY_NOT_ALLOWED."""
+def check_entry(snapshot: Snapshot, key: KeyEntry, family: Family, operation: Operation) -> Group:
+    """Return the key's group, which has the entry point. Raises Fault ENTRY_NOT_ALLOWED."""
     group = snapshot.groups.get(key.group)
-    if group is None or group.disabled or family.name not in group.entries:
+    entry = operation.entry or family.name
+    if group is None or group.disabled or entry not in group.entries:
         raise Fault(Condition.ENTRY_NOT_ALLOWED, detail=key.group)
     return group
 
@@ -133,15 +136,39 @@ def find_offer(head: RequestHead, name: str) -> Offer:
     assert group is not None
     if key.models is not None and name not in key.models:
         raise Fault(Condition.MODEL_NOT_FOUND, model=name[:MODEL_NAME_MAX_CHARS])
-    channels = snapshot.candidates(group.name, name, family)
-    # Where all channels drain there are none, either; the plan reports that.
-    if not channels and not snapshot.serves(group.name, name, family):
+    operation = head.operation
+    if operation.row:
+        assert isinstance(operation, Endpoint)
+        rule = EndpointRule(operation)
+        channels = snapshot.capable(group.name, name, rule)
+        served = bool(channels) or bool(snapshot.capable(group.name, name, rule, draining=True))
+    else:
+        channels = snapshot.candidates(group.name, name, family)
+        # Where all channels drain there are none, either; the plan reports that.
+        served = bool(channels) or snapshot.serves(group.name, name, family)
+    if not served:
         elsewhere = _other_entry(snapshot, group, name)
         raise Fault(Condition.MODEL_NOT_FOUND, elsewhere, model=name[:MODEL_NAME_MAX_CHARS])
     model = snapshot.models[name]
     prices = model.prices_at(head.arrival.started_ms)
     assert prices is not None  # of a model that is offered
     return Offer(group, model, prices, channels)
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointRule:
+    """The rule of an endpoint beside chat, for `Snapshot.capable`."""
+
+    endpoint: Endpoint
+
+    @property
+    def key(self) -> str:
+        return self.endpoint.key
+
+    def takes(self, channel: Channel, *, translate: bool) -> bool:
+        """Return whether a channel takes its calls; `translate`: of other families, too."""
+        vendor, translate = VENDORS[channel.vendor], translate and channel.translate
+        return self.endpoint.takes(channel.family, vendor, translate=translate)
 
 
 def _other_entry(snapshot: Snapshot, group: Group, name: str) -> str | None:
@@ -196,6 +223,19 @@ def admit_large_body(
     return Admitted(
         *(peek, offer, channels, refs, estimated, has_foreign, estimate, bound, outputs, demand),
         *(rates, meters, inner_models(head, offer, peek, bound, outputs)),
+    )
+
+
+def admit_form(head: RequestHead, offer: Offer, form: Form, peek: Peek) -> Admitted:
+    """Check a form whose model is offered. Its files count by a rule."""
+    text = "".join(form.texts.values()).encode()
+    bound = input_bound_tokens(text) + form.media_tokens
+    free, weight = head.operation.free, body_weight(text)
+    estimate, bound, outputs, demand = _bounds(peek, offer.model, bound, weight, free=free)
+    meters = (*offer.prices.own_inputs, *peek.asks.outputs)
+    return Admitted(
+        *(peek, offer, offer.channels, (), False, False, estimate, bound, outputs, demand),
+        *(reachable_rates(offer, peek, bound), meters),
     )
 
 
@@ -334,6 +374,8 @@ def is_text_alone(call: Call) -> bool:
     whose window is configured, and of a body that fills most, that is not looked for."""
     admitted, body = call.admitted, call.content.body
     if admitted is None or admitted.offer is None or admitted.refs or not body:
+        return False
+    if call.head.operation.row == "rerank":  # the query counts with each document
         return False
     if admitted.offer.model.context_tokens is not None or len(body) > TEXT_MAX_BYTES:
         return False

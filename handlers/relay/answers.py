@@ -6,6 +6,7 @@ Imported by the attempts.
 
 from adapters.family import UpstreamAnswer, UpstreamSide
 from adapters.family.codec import AnswerContext
+from adapters.faults import Condition, Fault
 from adapters.framing.sse import begins_events
 from adapters.translate import Translation
 from handlers.relay.call import Attempt, Call
@@ -38,7 +39,10 @@ async def read_answer(
     assert call.admitted is not None
     pairing, operation, stream = attempt.pairing, call.head.operation, call.requested.stream
     public, upstream_model = call.admitted.peek.model, attempt.upstream_model or ""
-    if stream or (body[:1] != b"{" and begins_events(body) and operation.job == "generate"):
+    is_events = body[:1] != b"{" and operation.job == "generate" and begins_events(body)
+    if operation.row and stream:
+        raise Fault(Condition.UPSTREAM_INVALID)
+    if stream or (is_events and not operation.row):
         if not isinstance(pairing, Translation):
             context = answer_context(call)
             user_id = call.head.key.user_id
@@ -62,7 +66,7 @@ def headers_of_answer(call: Call, attempt: Attempt, exchange: Exchange) -> dict[
         return {"Content-Type": own, **dict(attempt.loss_headers)}
     content_type = exchange.content_type
     if not content_type or (streamed and not content_type.lower().startswith(own)):
-        content_type = own
+        content_type = own or "application/octet-stream"
     passed = {"Content-Type": content_type, **dict(attempt.loss_headers)}
     for name in head.family.client.answer_headers:
         value = exchange.header(name)

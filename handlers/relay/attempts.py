@@ -15,6 +15,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from adapters.bridge import Pairing
+from adapters.endpoints.endpoint import Endpoint
 from adapters.family import Envelope, UpstreamAnswer
 from adapters.faults import Condition, Fault
 from adapters.ir.request import Request
@@ -146,9 +147,13 @@ class Attempts:
             if call.as_received is not None:
                 call.admitted = call.as_received
             assert call.admitted is not None
+            if call.head.operation.row:
+                if (attempt := self._at_endpoint(call, candidate)) is not None:
+                    return attempt
+                continue
             family, reshaped = candidate.channel.family, call.admitted.peek.shape
             plain = not (candidate.channel.body or call.unchecked or self.refused_fields)
-            attempt: Attempt | None = None
+            attempt = None
             pairing: Pairing | Translation | None = None
             try:
                 if family == call.head.family.name and not (
@@ -182,6 +187,24 @@ class Attempts:
             fault.model = fault.model or call.requested.model
             call.planned = self.translations.without(planned, (channel.id,), fault)
             return None
+
+    def _at_endpoint(self, call: Call, candidate: Candidate) -> Attempt | None:
+        """Return an attempt at a candidate for an endpoint beside chat; None when it cannot carry
+        the request and leaves the plan. Raises Fault when no other is left."""
+        head, planned, channel = call.head, call.planned, candidate.channel
+        operation, spans = head.operation, call.content.spans
+        assert isinstance(operation, Endpoint) and spans is not None
+        assert planned is not None and call.admitted is not None
+        peek = call.admitted.peek
+        try:
+            upstream_model = channel.models[peek.model]
+            pairing = operation.pairing(channel.family, spans, peek, upstream_model)
+        except Fault as fault:
+            if candidate.slots is not None:
+                self.limits.leave(candidate.slots, None)
+            call.planned = self.translations.without(planned, (channel.id,), fault)
+            return None
+        return Attempt(candidate, pairing)
 
     async def _translation(self, call: Call, candidate: Candidate) -> Translation | None:
         """Return what serves a candidate of another family; None when it cannot carry the request
@@ -256,6 +279,8 @@ class Attempts:
         without some fields, which its next requests leave out, too."""
         call.running.check()
         pairing, channel = attempt.pairing, attempt.candidate.channel
+        if call.head.operation.row and (what != "stream_options" or pairing.translated):
+            return False
         if isinstance(what, tuple):
             before = attempt.refused
             with suppress(Fault):

@@ -23,6 +23,7 @@ from handlers.relay.limits.limits import NO_TOKENS, Demand
 from handlers.relay.routing.breaker import AttemptHealth
 from handlers.relay.routing.plan import Candidate, RoutingRequest
 from handlers.relay.running import ClientGone, DrainForced, Interrupt, MoneyUsedUp, Running
+from handlers.relay.upstream.spool import Spool
 from handlers.telemetry.trace import Trace
 from store.catalog.catalog import Channel, Group, Model, Snapshot
 from store.catalog.keys import KeyEntry
@@ -111,11 +112,12 @@ class Admitted(Struct, frozen=True, gc=False):
 
 class Content(Struct, frozen=True, gc=False):
     """The body, freed when an answer is accepted. `request`: all of it, decoded when a channel of
-    another family comes up."""
+    another family comes up. `spool`: what a large form is in, whose fields are the `spans`."""
 
     body: bytes = b""
     spans: Spans | None = None
     request: Request | None = None
+    spool: Spool | None = None
 
 
 NO_CONTENT = Content()

@@ -107,7 +107,8 @@ class Holding:
     ) -> Admitted | None:
         """Return the call with a better estimate of its input than the cheap bound; None when that
         cannot change a refusal."""
-        if self._estimating >= ESTIMATES_MAX or not self._funds.has_free(payment):
+        no_body = not body  # a form, whose bound is no better than its files'
+        if no_body or self._estimating >= ESTIMATES_MAX or not self._funds.has_free(payment):
             return None
         self._estimating += 1
         try:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from msgspec import structs
 
+from adapters.endpoints.form import Form
 from adapters.family import Family, Peek, Vendor
 from adapters.json.jsonio import Spans, top_level
 from adapters.registry import CODECS, VENDORS
@@ -12,6 +13,8 @@ from handlers.relay.call import Attempt, Call
 from handlers.relay.pump import CONTENT_TYPES
 from handlers.relay.upstream.addressing import headers_of, url_of
 from handlers.relay.upstream.client import UpstreamRequest
+from handlers.relay.upstream.request import with_extra_headers
+from handlers.relay.upstream.spool import SpooledBody
 from store.catalog.catalog import Channel
 
 
@@ -31,15 +34,21 @@ def request_of(call: Call, attempt: Attempt, limits: UpstreamSettings) -> Upstre
         client_headers = {n: v for n, v in client_headers.items() if n != "anthropic-beta"}
     operation = pairing.operation(head.operation, stream)
     path = pairing.upstream.path(operation, upstream_model, head.target)
+    url = url_of(channel, path)
+    if operation.row and (path := vendor.paths.get(operation.row, "")):
+        url = channel.base_url + path
     headers, body = headers_of(channel, vendor, key, client_headers), _body(call, attempt, vendor)
     first_byte_s, idle_s = limits.first_byte_timeout_s, limits.idle_timeout_s
     if channel.has_times:
         first_byte_s, idle_s = channel.times_of(call.requested.model or "", first_byte_s, idle_s)
+    if isinstance(call.content.spans, Form):
+        content_type = head.client_headers.get("content-type", "")
+        headers = with_extra_headers(headers, {"content-type": content_type, "accept": "*/*"})
     if (trace := head.arrival.trace) is not None:
         headers = [*headers, *trace.header_lines(len(call.outcome.attempts) - 1)]
     return UpstreamRequest(
         head.method,
-        url_of(channel, path) + head.query,
+        url + head.query,
         headers,
         body,
         limits.connect_timeout_s,
@@ -52,7 +61,7 @@ def request_of(call: Call, attempt: Attempt, limits: UpstreamSettings) -> Upstre
     )
 
 
-def _body(call: Call, attempt: Attempt, vendor: Vendor) -> bytes | None:
+def _body(call: Call, attempt: Attempt, vendor: Vendor) -> bytes | SpooledBody | None:
     """Return the body for the upstream; None for a method without one."""
     head, admitted = call.head, call.admitted
     spans = (attempt.content or call.content).spans
@@ -60,7 +69,9 @@ def _body(call: Call, attempt: Attempt, vendor: Vendor) -> bytes | None:
         return b"" if head.method == "POST" else None
     assert spans is not None and admitted is not None
     upstream_model = attempt.upstream_model or ""
-    if admitted.has_foreign:
+    if call.content.spool is not None:
+        return SpooledBody(call.content.spool, {spans.places["model"]: upstream_model.encode()})
+    if admitted.has_foreign and not head.operation.row:
         spans = _without_foreign(head.family, spans, upstream_model)
     if attempt.without == "reasoning":
         spans = without_reasoning(head.family, spans, upstream_model)

@@ -12,6 +12,7 @@ from random import random
 
 from msgspec.structs import replace
 
+from adapters.endpoints.form import Form
 from adapters.family import Envelope, Peek
 from adapters.family.asks import bounded_steps
 from adapters.family.rate_headers import RateLevel
@@ -170,6 +171,8 @@ class Relay:
             call.admitted = admitted = admit.admit_stored_thing(head)
             call.requested = Requested(None, admitted.peek.stream)
             return admitted
+        if isinstance(call.content.spans, Form):
+            return self._admit_form(call, call.content.spans)
         spans = top_level(body)
         offer, peek = self._offer(call, spans)
         if peek.shape:
@@ -179,6 +182,12 @@ class Relay:
             at_once(check_inline_tools(head, offer, spans))
         call.content = Content(body, spans)
         call.admitted = admitted = admit.admit_body(head, offer, spans, peek, body)
+        return admitted
+
+    def _admit_form(self, call: Call, form: Form) -> Admitted:
+        """Check a form, whose fields were read while it arrived. Raises Fault."""
+        offer, peek = self._offer(call, form)
+        call.admitted = admitted = admit.admit_form(call.head, offer, form, peek)
         return admitted
 
     async def _admit_large(self, call: Call, body: bytes) -> Admitted:

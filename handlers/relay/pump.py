@@ -18,7 +18,7 @@ from handlers.relay.upstream.client import Exchange, UpstreamError
 from handlers.relay.upstream.errors import fault_of
 
 # of a streamed answer, by its framing
-CONTENT_TYPES = {"sse": "text/event-stream", "json_array": "application/json"}
+CONTENT_TYPES = {"sse": "text/event-stream", "json_array": "application/json", "bytes": ""}
 STREAM_HEADERS: tuple[Header, ...] = (
     ("Cache-Control", "no-cache, no-transform"),
     # nginx with its default settings would hold the whole answer back without this

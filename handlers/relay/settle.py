@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
+from adapters.endpoints.endpoint import Endpoint
 from adapters.family.counts import MAX_USES
 from handlers.relay.admit import DEFAULT_OUTPUT_BOUND_TOKENS, is_text_alone
 from handlers.relay.call import Admitted, Call, Delivery, Offer
@@ -75,20 +76,28 @@ def charged_counts(call: Call, delivery: Delivery) -> Counts:
         return NOTHING
     if not delivery.relayed:
         if delivery.handed_over:
-            return Counts(Usage(admitted.input_estimate_tokens), "estimated")
+            return Counts(_unreported(call, admitted, 0), "estimated")
         return NOTHING
     usage = delivery.usage
     if usage is not None and usage.more:
         usage = _billed_by_call(usage, call)
     if usage is None:
-        output = text_tokens(admitted, delivery.output_units)
-        charged = Usage(admitted.input_estimate_tokens, output)
+        charged = _unreported(call, admitted, text_tokens(admitted, delivery.output_units))
         return Counts(charged, "estimated", delivery.reported)
     bounded = _bounded(usage, call, admitted, delivery)
     if not delivery.whole:
         delivered = text_tokens(admitted, delivery.output_units)
         return _partial(bounded, usage, delivered, delivery.reported)
     return Counts(bounded, "reported", None if bounded == usage else delivery.reported)
+
+
+def _unreported(call: Call, admitted: Admitted, units: int) -> Usage:
+    """Return the counts to charge where the vendor reported none; `units`: of the answer."""
+    operation, inputs = call.head.operation, admitted.input_estimate_tokens
+    if not operation.row:
+        return Usage(inputs, units)
+    assert isinstance(operation, Endpoint) and admitted.offer is not None
+    return operation.unreported(admitted.peek, inputs, units, admitted.offer.prices.has_price)
 
 
 def _partial(bounded: Usage, usage: Usage, delivered: int, reported: object) -> Counts:
@@ -273,7 +282,7 @@ def receipt_so_far(call: Call, served: Served, units: int) -> Receipt:
     prices = admitted.offer.prices
     if not prices.rates and served is NOT_REPORTED:
         return NO_RECEIPT
-    usage = Usage(admitted.input_estimate_tokens, text_tokens(admitted, units))
+    usage = _unreported(call, admitted, text_tokens(admitted, units))
     return _receipt(prices, prices.rate_for(usage, served), usage, served)
 
 

@@ -32,6 +32,10 @@ from store.values.pricing import format_money, format_multiplier, parse_money, p
 from store.values.times import NEVER, WINDOWS
 
 FAMILIES = ("chat_completions", "responses", "messages", "generate_content")
+ENTRIES = (
+    *FAMILIES,
+    *("embeddings", "images", "audio", "rerank", "moderations", "completions"),
+)
 ROLES = ("member", "admin")
 SPEND_ORDERS = ("plan_first", "wallet_first", "plan_only", "wallet_only")
 LIMIT_WINDOWS = (NEVER, *WINDOWS)
@@ -171,7 +175,9 @@ KINDS: Mapping[str, Kind] = {
             "multiplier": Field(_MULTIPLIER, "Of the price; at most 6 decimals.", PPM_PER_ONE),
             "models": Field(ListOf(MODEL_OR_ALL), "Models that its keys may use.", ["*"]),
             "entries": Field(
-                ListOf(Choice(FAMILIES)), "Families that its keys may use.", list(FAMILIES)
+                ListOf(Choice(ENTRIES)),
+                "Families, and endpoints beside chat, that its keys may use.",
+                list(ENTRIES),
             ),
             **_LIMITS,
             "translate": Field(

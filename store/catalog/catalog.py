@@ -7,7 +7,7 @@ is blocking and belongs in a thread.
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import peewee
 
@@ -227,6 +227,29 @@ class Snapshot:
             channels = self._memo[key] = tuple(c for c in self._search(key) if c.takes_calls)
         return channels
 
+    def capable(
+        self, group: str, model: str, rule: "Rule", *, draining: bool = False
+    ) -> tuple[Channel, ...]:
+        """Return the channels that may take a call for a model of a group at an endpoint beside
+        chat, best rank first; `draining`: also those that take no new calls."""
+        key = (group, model, rule.key + "/" if draining else rule.key)
+        channels = self._memo.get(key)
+        if channels is None:
+            if not self.permits(group, model):
+                return ()
+            translate = self.groups[group].translate
+            fit = [
+                channel
+                for channel in self._serving.get(model, ())
+                if group in channel.groups
+                and (draining or channel.takes_calls)
+                and rule.takes(channel, translate=translate)
+            ]
+            family = rule.key.partition("/")[0]
+            fit.sort(key=lambda channel: (channel.rank(family), channel.name))
+            channels = self._memo[key] = tuple(fit)
+        return channels
+
     def serves(self, group: str, model: str, family: str) -> bool:
         """Return whether the model is offered: an enabled channel has it, even a draining one."""
         if self.candidates(group, model, family):
@@ -277,8 +300,22 @@ class Snapshot:
         group = self.groups.get(key.group)
         if group is None or family not in group.entries:
             return []
+        return [m for m in self._allowed(key) if self.serves(key.group, m.name, family)]
+
+    def listed_at(self, key: KeyEntry, entry: str, rule: "Rule") -> list[Model]:
+        """Return the models this key can call now at an endpoint beside chat, in order of name."""
+        group = self.groups.get(key.group)
+        if group is None or entry not in group.entries:
+            return []
+        return [
+            model
+            for model in self._allowed(key)
+            if self.capable(key.group, model.name, rule, draining=True)
+        ]
+
+    def _allowed(self, key: KeyEntry) -> list[Model]:
         names = self.models if key.models is None else key.models & self.models.keys()
-        return [self.models[n] for n in sorted(names) if self.serves(key.group, n, family)]
+        return [self.models[name] for name in sorted(names)]
 
     def permits(self, group_name: str, model_name: str) -> bool:
         """Return whether a group may use a model that is enabled and has prices, on whatever
@@ -296,6 +333,15 @@ class Snapshot:
             if group in channel.groups and self.takes(group, channel, family)
         ]
         return tuple(sorted(fit, key=lambda channel: (channel.rank(family), channel.name)))
+
+
+class Rule(Protocol):
+    """The rule of an endpoint: which channels can take its calls. `key`: family and name."""
+
+    @property
+    def key(self) -> str: ...
+
+    def takes(self, channel: Channel, *, translate: bool) -> bool: ...
 
 
 EMPTY = Snapshot(version=-1, groups={}, models={}, channels=())

@@ -7,6 +7,7 @@ version before go on working (a new column has a DEFAULT in the table), so that 
 statement can be run twice, and is never edited after a release.
 """
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -72,6 +73,18 @@ def _add_prices(db: peewee.Database) -> list[str]:
 
 
 PRICES = Migration("0002_prices", _add_prices, _PRICES)
+_FAMILIES = ("chat_completions", "responses", "messages", "generate_content")
+_ENDPOINTS = ("embeddings", "images", "audio", "rerank", "moderations", "completions")
+
+
+def _add_endpoints(db: peewee.Database) -> list[str]:
+    """Give the entries beside chat to groups that have all families, as new groups have them."""
+    entries = json.dumps([*_FAMILIES, *_ENDPOINTS], separators=(",", ":"))
+    has_all = " AND ".join(f"""INSTR("entries", '"{name}"') > 0""" for name in _FAMILIES)
+    return [f"""UPDATE "groups" SET "entries" = '{entries}' WHERE {has_all}"""]
+
+
+REACH = Migration("0003_reach", _add_endpoints)
 _CHANNEL_FIELDS: Additions = {
     "channels": (
         *("body", "remove_headers", "first_byte_timeout_s", "idle_timeout_s", "model_times"),
@@ -81,4 +94,4 @@ _CHANNEL_FIELDS: Additions = {
 CHANNEL_FIELDS = Migration(
     "0004_channel_fields", lambda db: schema.add(db, _CHANNEL_FIELDS), _CHANNEL_FIELDS
 )
-ALL = (FIRST, PRICES, CHANNEL_FIELDS)
+ALL = (FIRST, PRICES, REACH, CHANNEL_FIELDS)

@@ -16,7 +16,7 @@ from adapters.base_urls import given_path
         ("/v1/messages/v1beta/models/m:generateContent", "/v1/messages"),
         ("/v1beta/models/m:embedContent", ""),
         ("/v1/responses/", "/v1"),
-        ("/v1/embeddings", None),
+        ("/v1/files", None),
         ("/nothing", None),
     ],
 )

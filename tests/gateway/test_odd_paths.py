@@ -39,7 +39,7 @@ ODD_NAMES = [
 ODD_CALLS = [
     *(f"/v1beta/models/{MODEL}:{verb}" for verb in (
         "", "GenerateContent", "generateContent/", "generateContent.array", "countTokens/..",
-        "embedContent", "generateContent%20", "generate%43ontent", ":generateContent",
+        "predict", "generateContent%20", "generate%43ontent", ":generateContent",
     )),
     *(f"/{version}/models/{MODEL}:generateContent" for version in (
         "v1alpha", "v2", "V1BETA", "v1%62eta", "v1beta%2f", "./v1beta", "v1beta/v1beta",

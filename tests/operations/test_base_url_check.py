@@ -77,7 +77,7 @@ def test_what_each_kind_would_ask_for():
         ("/chat/completions", "", BASE + "/v1"),
         ("/v1/v1/responses", "/v1/v1", BASE + "/v1"),
         ("/v1/v1beta/models/m:generateContent", "/v1", BASE),
-        ("/v1/embeddings", "", None),
+        ("/v1/files", "", None),
         ("/v1beta/models/m:embedContent", "", None),
         ("/v1/responses/", "/v1", None),
     ],

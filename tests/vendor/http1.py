@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, unquote
 
 HEAD_BYTES_MAX = 64 * 1024
-BODY_BYTES_MAX = 64 * 1024 * 1024
+BODY_BYTES_MAX = 128 * 1024 * 1024
 CHUNK_LINE_BYTES_MAX = 1024
 BODY_TIMEOUT_S = 60
 IDLE_TIMEOUT_S = 300

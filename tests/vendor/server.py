@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from demo.family import Route
-from tests.vendor import sessions
+from tests.vendor import endpoints, sessions
 from tests.vendor.chat_completions import ChatCompletions
 from tests.vendor.compose import Answer, Composer, json_answer, plain_answer
 from tests.vendor.directives import ScriptError, read_script
@@ -128,6 +128,9 @@ class VendorServer:
         request_id = f"req_{secrets.token_hex(12)}"
         family: StrictFamily = FALLBACK
         try:
+            if (answer := endpoints.answer(request, entry, request_id)) is not None:
+                self._log.write(entry)
+                return answer
             family, route = _find(request)
             entry.family = family.name
             answer = self._family_answer(family, route, request, entry, request_id)

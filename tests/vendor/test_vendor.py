@@ -122,7 +122,7 @@ def test_bodies_that_are_no_strict_json_object(body):
         ("POST", f"{RESPONSES}/resp_1", BEARER, 405),
         ("GET", f"{RESPONSES}/resp_1", BEARER, 404),
         ("POST", "/v1/nothing", BEARER, 404),
-        ("POST", "/v1beta/models/demo-large:embedContent", GOOGLE_KEY, 404),
+        ("POST", "/v1beta/models/demo-large:predict", GOOGLE_KEY, 404),
         ("GET", "/v1beta/models?limit=1", GOOGLE_KEY, 400),
         ("POST", CHAT, BEARER | PLAIN, 415),
         ("POST", TALK, X_API_KEY | PLAIN, 400),

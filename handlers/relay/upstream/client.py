@@ -268,7 +268,7 @@ class UpstreamClient(CurlAsyncHTTPClient):
         if handle is None:
             return
         exchange.handle = exchange.source = None
-        handle.body.close()
+        handle.source.close()
         if self._resting and exchange in self._resting:
             self._resting.pop(exchange).cancel()
         else:

@@ -18,8 +18,9 @@ from typing import Any, Protocol
 from adapters.framing.sse import BEGIN_BYTES, begins_events
 from handlers.relay.upstream.packed_answer import PackedAnswer, too_large
 from handlers.relay.upstream.request import (
+    ANSWERED,
     AnswerHead,
-    RequestBody,
+    BodySource,
     Unpacker,
     UpstreamError,
     UpstreamErrorKind,
@@ -35,6 +36,7 @@ STREAM_BUFFER_BYTES = 262_144  # of one exchange in Python; then libcurl stops r
 TURN_BYTES = 65_536  # of a stream that its sink gets in one turn of the loop, unpacked
 LOOK_PIECES = 128  # that are passed on between two looks at the turn: in one at most twice as many
 HEAD_MAX_BYTES = 65_536
+_DOCUMENTS = ("application/json", "text/html")
 DISCARD_MAX_BYTES = 65_536  # behind a terminal marker; more is not an end but a flood
 
 
@@ -124,7 +126,7 @@ class Exchange:
         self.head_lines.clear()
         # Only the body is kept of the request, and it can be freed early: streams last long.
         self.repeated = False
-        self.source: RequestBody | None = None if request.body is None else handle.body
+        self.source: BodySource | None = None if request.body is None else handle.body
         self._stream_type = request.stream_type if request.stream else None
         self._max_answer_bytes = request.max_answer_bytes
         self._started_at = engine.loop.time()
@@ -175,8 +177,7 @@ class Exchange:
         source = self.source
         if source is None or not source.taken:
             return False
-        size_bytes = source.getbuffer().nbytes
-        return self._engine.sent_bytes(self) >= size_bytes and self._read_head().status < 300
+        return self._engine.sent_bytes(self) >= source.nbytes and self._read_head().status < 300
 
     def header(self, name: str) -> str | None:
         """Return a field of the answer's head; None when absent or while `head` has not
@@ -395,8 +396,10 @@ class Exchange:
         """Return whether the body has the framing of the stream that was asked for: by its first
         bytes, which say more than its content type; None while they are too few. Of a packed one
         the type has to do."""
-        stream_type = self._stream_type or ""
-        by_type = self.content_type.lower().startswith(stream_type)
+        stream_type, content_type = self._stream_type or "", self.content_type.lower()
+        if not stream_type:  # bytes of any type but documents, which are errors there
+            return self.status in ANSWERED and not content_type.startswith(_DOCUMENTS)
+        by_type = content_type.startswith(stream_type)
         if self._unpacker is not None:
             return by_type
         first = b"".join(self._buffer)[:BEGIN_BYTES] if self._buffer else b""

@@ -21,12 +21,14 @@ import pycurl
 
 from handlers.relay.upstream.exchange import Exchange
 from handlers.relay.upstream.request import (
+    BodySource,
     RequestBody,
     UpstreamRequest,
     encode_header_lines,
     is_public,
     leads_to_public,
 )
+from handlers.relay.upstream.spool import SpooledSource
 from store.catalog.catalog import Route
 
 CONNECTION_LIFETIME_S = 300  # so that changes of DNS are followed
@@ -68,10 +70,11 @@ class Handle:
 
     __slots__ = ("_configured", "_polled_fd", "_share", "body", "curl", "destination", "fd",
                  "getinfo", "head_lines", "holding", "idle_since_s", "idle_since_tick", "pool",
-                 "ready", "rests", "setopt", "tls")  # fmt: skip
+                 "ready", "rests", "setopt", "source", "tls")  # fmt: skip
 
     def __init__(self) -> None:
         self.body = RequestBody()
+        self.source: BodySource = self.body  # of the present request
         self.head_lines: list[bytes] = []
         self.curl = _make_curl()
         self.setopt = setopt = self.curl.setopt  # pycurl is slow at giving its methods
@@ -107,7 +110,7 @@ class Handle:
     def _read(self, size: int) -> Any:
         """Serve as READFUNCTION under TLS: no body while surplus of the last answer is looked
         for."""
-        return pycurl.READFUNC_PAUSE if self.holding else self.body.read(size)
+        return pycurl.READFUNC_PAUSE if self.holding else self.source.read(size)
 
     def configure(self, request: UpstreamRequest, exchange: Exchange) -> None:
         """Set libcurl's options for a request. ValueError for lines or methods that cannot be
@@ -125,7 +128,19 @@ class Handle:
         setopt(pycurl.WRITEFUNCTION, exchange.write)
         if body is not None:
             setopt(pycurl.POSTFIELDSIZE, len(body))
-            self.body.fill(body)
+            if isinstance(body, bytes):
+                self.body.fill(body)
+                if self.source is not self.body:
+                    self._read_from(self.body)
+            else:
+                exchange.source = source = SpooledSource(body)
+                self._read_from(source)
+
+    def _read_from(self, source: BodySource) -> None:
+        """Let libcurl read the bodies of requests from another source."""
+        self.source = source
+        self.setopt(pycurl.READFUNCTION, self._read if self.tls else source.read)
+        self.setopt(pycurl.SEEKFUNCTION, source.rewind)
 
     def _set(self, request: UpstreamRequest, buffer_bytes: int) -> None:
         setopt = self.setopt

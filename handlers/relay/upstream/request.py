@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from handlers.relay.upstream.spool import SpooledBody, SpooledSource
 from store.catalog.catalog import Route
 
 UpstreamErrorKind = Literal[
@@ -64,7 +65,7 @@ class UpstreamRequest(Struct, frozen=True, gc=False):
     method: str
     url: str
     headers: list[str]
-    body: bytes | None
+    body: bytes | SpooledBody | None
     connect_timeout_s: float
     first_byte_timeout_s: float
     idle_timeout_s: float
@@ -99,9 +100,16 @@ class RequestBody(BytesIO):
         self.seek(0)
 
     @property
+    def nbytes(self) -> int:
+        return self.getbuffer().nbytes
+
+    @property
     def taken(self) -> bool:
         """Return whether libcurl has read it to its end."""
-        return self.tell() == self.getbuffer().nbytes
+        return self.tell() == self.nbytes
+
+
+BodySource = RequestBody | SpooledSource
 
 
 def with_extra_headers(lines: Sequence[str], extra: Mapping[str, str]) -> list[str]:

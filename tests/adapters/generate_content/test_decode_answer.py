@@ -6,8 +6,18 @@ import pytest
 
 from adapters.faults import Condition, Fault
 from adapters.generate_content import CODECS
-from adapters.ir.answer import Choice, Cited, Closed, Delta, Finished, Logprob, Opened, Sealed
-from adapters.ir.parts import Citation, Reasoning, Text, ToolCall
+from adapters.ir.answer import (
+    Choice,
+    Cited,
+    Closed,
+    Delta,
+    Finished,
+    Logprob,
+    Opened,
+    Pictured,
+    Sealed,
+)
+from adapters.ir.parts import Citation, Media, Reasoning, Text, ToolCall
 from adapters.json.structure import at_once
 from tests.adapters.generate_content.calls import WIRE
 
@@ -137,8 +147,9 @@ RUN_BY_VENDOR = (
     {"executableCode": {"language": "PYTHON", "code": "1"}},
     {"toolCall": {"toolType": "GOOGLE_SEARCH_WEB", "id": "a"}, "thoughtSignature": "AAAA"},
     {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}},
-    {"inlineData": {"mimeType": "image/png", "data": "AAAA"}},
+    {"inlineData": {"mimeType": "audio/wav", "data": "AAAA"}},
 )
+PICTURE = {"inlineData": {"mimeType": "image/png", "data": "AAAA"}}
 LOGPROBS = {
     "chosenCandidates": [{"token": "a", "logProbability": -0.5}, {"token": "b"}],
     "topCandidates": [{"candidates": [{"token": "a", "logProbability": -0.5}]}],
@@ -181,6 +192,17 @@ LOGPROB = Logprob("a", -0.5, (Logprob("a", -0.5),))
         ([last(A), last(B)], [*text(0, "a"), END]),
         ([last(), chunk(B)], [END]),
         ([last(A, *RUN_BY_VENDOR, B)], [*text(0, "a", "b"), END]),
+        (
+            [last(A, {**PICTURE, **SIGNED}, B)],
+            [
+                *text(0, "a"),
+                Pictured("image/png", "AAAA"),
+                *thought(1, Sealed(1, "text:AAAA")),
+                *text(2, "b"),
+                END,
+            ],
+        ),
+        ([last({**PICTURE, "thought": True}, {"inlineData": 1})], [END]),
         ([chunk(A, logprobsResult=LOGPROBS)], text(0, Delta(0, "a", (LOGPROB, Logprob("b", 0.0))))),
         ([{"promptFeedback": {"blockReason": "SAFETY"}}], [Finished("filter", detail="SAFETY")]),
         ([last(A, UNWRITABLE)], [*text(0, "a"), *CALLED, END]),
@@ -188,7 +210,15 @@ LOGPROB = Logprob("a", -0.5, (Logprob("a", -0.5),))
     ids=[
         *("neighbours_are_one_slot", "a_switch_keeps_its_text", "a_call_seals_the_thought_before"),
         *("a_sealed_call_behind_a_text", "a_sealed_text", "a_sealed_thought", "candidates"),
-        *("behind_an_end", "behind_an_end_alone", "run_by_the_vendor", "logprobs", "blocked"),
+        *(
+            "behind_an_end",
+            "behind_an_end_alone",
+            "run_by_the_vendor",
+            "a_picture",
+            "no_picture",
+            "logprobs",
+        ),
+        "blocked",
         "arguments_that_cannot_be_written",
     ],
 )
@@ -306,3 +336,9 @@ def test_sources_have_a_bound():
 def test_odd_indexes_are_the_first_candidate():
     found = events_of(chunk({"text": "a"}, index=10**9), chunk({"text": "b"}, index=-1))
     assert len([event for event in found if isinstance(event, Opened)]) == 1
+
+
+def test_a_picture_of_a_whole_answer():
+    parts = {"parts": [A, PICTURE]}
+    (choice,) = choices({"content": parts, "finishReason": "STOP"})
+    assert choice.parts == (Text("a"), Media("image", "image/png", "AAAA"))

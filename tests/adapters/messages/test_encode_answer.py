@@ -63,7 +63,7 @@ def test_blocks():
         Text("b", citations=(Citation("https://example.com", "T", quoted="q"),)),
         ToolCall("functions.x:0", "tide", '{"port":"Brest"}'),
         ToolCall("b", "wind", ""),
-        Media("image", data="AAAA"),
+        Media("image", "image/png", "AAAA"),
     )
     source = {"url": "https://example.com", "title": "T", "cited_text": "q"}
     kind = {"type": "web_search_result_location", "encrypted_index": UNSIGNED}
@@ -74,6 +74,7 @@ def test_blocks():
         text("b", citations=[kind | source]),
         {"type": "tool_use", **tide},
         {"type": "tool_use", "id": "b", "name": "wind", "input": {}},
+        text("![picture](data:image/png;base64,AAAA)"),
     ]
 
 

@@ -226,9 +226,10 @@ def test_all_kinds_of_parts():
     )
     assert said["id"] == "resp_Ab1" and said["model"] == "public" and said["status"] == "completed"
     assert [item["id"] for item in said["output"]] == [
-        *("rs_gw1.Ab1_0", "msg_Ab1_1", "fc_Ab1_2", "ctc_Ab1_3", "msg_Ab1_4")
+        *("rs_gw1.Ab1_0", "msg_Ab1_1", "fc_Ab1_2", "ctc_Ab1_3", "msg_Ab1_4", "ig_Ab1_5")
     ]
-    thought, message, call, custom, last = said["output"]
+    thought, message, call, custom, last, picture = said["output"]
+    assert (picture["type"], picture["result"]) == ("image_generation_call", "aGk=")
     assert thought["summary"] == [{"type": "summary_text", "text": "Hm."}]
     assert thought["encrypted_content"] == "gw1.x"
     kinds = [part["type"] for part in message["content"]]

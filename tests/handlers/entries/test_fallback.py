@@ -46,7 +46,7 @@ DOUBLED = {
                                      "/v1/chat/completions/responses"],
     ("/v1/chat/completions/v1", CHAT): ["/v1/chat/completions/v1/chat/completions"],
     ("/v1/v1", CHAT): [
-        "/v1/v1/chat/completions", "/v1/v1/responses", "/v1/v1/responses/", "/v1/v1/embeddings",
+        "/v1/v1/chat/completions", "/v1/v1/responses", "/v1/v1/responses/", "/v1/v1/files",
         "/v1/v1/responses/input_tokens", "/v1/v1/responses/resp_1", "/v1/v1",
     ],
     ("/v1beta/v1", CHAT): ["/v1beta/v1/chat/completions", "/v1beta/v1/responses"],
@@ -136,7 +136,7 @@ UNKNOWN = {
     (GENERATE_SHAPE, "."): [
         f"/{version}/models/m:{verb}"
         for version in ("v1", "v1beta")
-        for verb in ("embedContent", "batchEmbedContents", "batchGenerateContent", "predict",
+        for verb in ("batchGenerateContent", "predict",
                      "predictLongRunning", "generateAnswer", "GenerateContent")
     ],
 }  # fmt: skip
@@ -153,7 +153,7 @@ async def test_the_advice_for_an_unknown_path(served, shape, advice, path):
 
 SHAPES = {
     CHAT_SHAPE: [
-        ("/v1/embeddings", {}), ("/v1/embeddings", VERSION), ("/v1/embeddings", GOOGLE),
+        ("/v1/files", {}), ("/v1/files", VERSION), ("/v1/files", GOOGLE),
         ("/nothing", {}), ("/nothing", {"Authorization": "Bearer x"}), ("/nothing?monkey=x", {}),
         ("/chat/completions", VERSION), ("/v1/responses/resp_1/nothing", VERSION),
         ("/responses", VERSION | GOOGLE), ("/v1beta/chat/completions", GOOGLE),

@@ -82,7 +82,7 @@ async def test_what_is_noted(served, noted):
     ("/v1/v1/chat/completions", {"authorization": f"Bearer {KNOWN}"}),
     ("/v1/v1/chat/completions", {"x-api-key": KNOWN} | VERSION),
     (f"/v1beta/v1beta/models/m:generateContent?key={KNOWN}", {}),
-    ("/v1/embeddings", {"authorization": f"Bearer {KNOWN}"}),
+    ("/v1/files", {"authorization": f"Bearer {KNOWN}"}),
 ])  # fmt: skip
 async def test_wherever_the_key_stands(served, noted, path, headers):
     await ask(served, path, **headers)

@@ -2,6 +2,7 @@
 before is taken as it is, an older one refused. (The schema itself: test_schema.)"""
 
 import ast
+import json
 import re
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from store.admin import kinds
 from store.db import migrate, migrations, schema
 from store.db.database import discard, execute, is_mysql, open_database, transaction
 from store.db.migrations import Migration
@@ -126,15 +128,29 @@ def test_a_store_of_the_version_before_is_taken_as_it_is(store_23):
     transaction(store_23, lambda: execute(store_23, insert))
     assert not migrate.is_new(store_23) and migrate.pending(store_23) == NAMES
     assert "pending: 0001_schema" in migrate.behind(store_23)
-    marks = 1  # since when usage_by_rate is complete
-    steps = (step.added.values() for step in migrations.ALL)
-    added = marks + sum(len(columns) or 1 for tables in steps for columns in tables)
+    marks, entries = 1, 1  # since when usage_by_rate is complete; those beside chat
+    columns = [names for step in migrations.ALL for names in step.added.values()]
+    added = marks + entries + sum(len(names) or 1 for names in columns)
     assert len(migrate.plan(store_23)) == added, "what it has is left as it is"
     assert migrate.up(store_23) == NAMES and migrate.up(store_23) == []
     assert migrate.behind(store_23) == "" and schema.differences(store_23) == []
     assert execute(store_23, 'SELECT "balance" FROM "wallets"').fetchall()[0][0] == 7
     steps = {row[0] for row in execute(store_23, 'SELECT "name" FROM "schema_migrations"')}
     assert steps == {*migrations.FORERUNNERS, *NAMES}, "the version before could not go on with it"
+
+
+def test_groups_with_all_families_get_the_entries_beside_chat(store_23):
+    families = ["chat_completions", "responses", "messages", "generate_content"]
+    insert = 'INSERT INTO "groups" ("id", "name", "multiplier_ppm", "models", "entries") VALUES'
+    for name, entries in (("all", families), ("two", families[:2])):
+        values = f"""('{name}', '{name}', 1000000, '["*"]', '{json.dumps(entries)}')"""
+        transaction(store_23, lambda values=values: execute(store_23, f"{insert} {values}"))
+    migrate.up(store_23)
+    rows = execute(store_23, 'SELECT "name", "entries" FROM "groups" ORDER BY "name"').fetchall()
+    assert [(name, json.loads(text)) for name, text in rows] == [
+        ("all", list(kinds.ENTRIES)),
+        ("two", families[:2]),
+    ]
 
 
 def test_a_store_whose_schema_is_another_is_not_taken(store_23):
