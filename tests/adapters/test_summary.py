@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from openai.types.responses import CompactedResponse
 
 from adapters.family.codec import AnswerContext, Target
 from adapters.family.opaque import Origin, summary_of, wrap, wrap_summary
@@ -62,6 +63,7 @@ def test_the_endpoint_answers_with_its_own_object():
     assert translation.operation(RESPONSES["compact"], False).job == "generate"
     compacted = answer(translation, "messages", "Tea.", RESPONSES["compact"])
     assert list(compacted) == ["id", "object", "created_at", "output", "usage"]
+    assert CompactedResponse.model_validate(compacted, strict=True)
     assert summary_of(compacted["output"][0]["encrypted_content"]) == "Tea."
 
 
