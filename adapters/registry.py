@@ -33,7 +33,8 @@ TRANSLATORS: dict[tuple[str, str], Translator] = {
     if client != upstream
 }
 
-# what a family is written anew with, for an answer in the other form than the one asked for
+# what a family is written anew with: for an answer in the other form than the one asked for, and
+# for a body in another shape (adapters.reshape) whose tools the model does not have
 REFRAMERS: dict[str, Translator] = {
     name: Translator(FAMILIES[name], codecs.client, codecs.upstream)
     for name, codecs in CODECS.items()

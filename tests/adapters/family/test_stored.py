@@ -137,6 +137,7 @@ def test_a_thread_is_asked_for():
 
 
 UNNAMED = [
+    (RESPONSES, {"input": [{"type": "compaction_trigger", "id": "ct_1"}]}),
     (RESPONSES, {"previous_response_id": None, "conversation": None, "prompt": None}),
     (RESPONSES, {"previous_response_id": "", "conversation": ""}),
     (RESPONSES, {"input": "file_id", "tools": []}),
