@@ -83,7 +83,7 @@ USES_WITHOUT_BOUND = 5
 """Uses of a hosted tool that a hold takes when the request sets no bound."""
 MAX_TOOLS = 10_000
 """Tools that a request may have: as many as a vendor searches among."""
-MAX_TOOL_VALUES = 100_000
+MAX_TOOL_VALUES = 500_000
 """JSON values in the tools of a large request, which are decoded at once: in some ms."""
 MAX_ASKS = 256
 """Hosted tools and other asks, and other models, that a request may have."""
