@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 HOST = "127.0.0.1"
 PATIENCE_S = 20
+BEAT = b": keep-alive\n"  # of the gateway in the OpenAI families; stands before an event
 EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 READ_BYTES = 65536
 
@@ -182,9 +183,13 @@ def exchange(port, method, path, headers=None, body=None, patience_s=PATIENCE_S)
 
 
 def events(body):
-    """The events of a stream, each with its end; what is behind the last end comes last."""
+    """The events of a stream, each with its end, and heartbeats of one line; what is behind the
+    last end comes last."""
     found, start = [], 0
     for match in EVENT_END.finditer(body):
+        while body.startswith(BEAT, start) and body[start + len(BEAT)] not in b"\r\n":
+            found.append(BEAT)
+            start += len(BEAT)
         found.append(body[start : match.end()])
         start = match.end()
     if start < len(body):
