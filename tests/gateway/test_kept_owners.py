@@ -29,11 +29,14 @@ GIVEN = {
     ),
     dialects.GENERATE: ({"cachedContent": "x_1"}, "cachedContent"),
 }
+TEXT = {"type": "output_text", "text": "Yes.", "annotations": []}
+ITEM = {"type": "message", "id": "msg_{n}", "role": "assistant", "content": [TEXT]}
 ANSWERS = {
     dialects.CHAT: {"id": "c", "choices": [{"index": 0, "message": {"content": "Yes."},
                                    "finish_reason": "stop"}]},
-    dialects.RESPONSES: {"id": "resp_x", "status": "completed", "output": []},
-    dialects.MESSAGES: {"id": "msg_x", "type": "message", "role": "assistant", "content": []},
+    dialects.RESPONSES: {"id": "resp_x", "output": [ITEM]},
+    dialects.MESSAGES: {"id": "msg_x", "type": "message", "role": "assistant",
+                        "content": [{"type": "text", "text": "Yes."}]},
     dialects.GENERATE: {"candidates": [{"content": {"parts": [{"text": "Yes."}]},
         "finishReason": "STOP"}]},
 }  # fmt: skip
@@ -114,7 +117,6 @@ def test_what_was_not_made_here_is_refused_with_its_path(gateway, everything, fa
 
 
 # kind: (family, a whole answer, the events of a streamed one, its request, a later request)
-ITEM = {"type": "message", "id": "msg_{n}", "role": "assistant", "content": []}
 CODE = {"type": "code_interpreter_call", "id": "ci_{n}", "container_id": "cntr_{n}"}
 CREATED = {"type": "response.created", "response": {"id": "resp_{n}"}}
 STARTED = {"type": "message_start", "message": {"id": "thr_{n}", "type": "message", "content": []}}
@@ -149,8 +151,8 @@ MADE = {
     ),
     "audio": (
         dialects.CHAT,
-        {"id": "c", "choices": [{"index": 0, "message": {"audio": {"id": "audio_{n}"}},
-                                 "finish_reason": "stop"}]},
+        {"id": "c", "choices": [{"index": 0, "finish_reason": "stop",
+                                 "message": {"audio": {"id": "audio_{n}", "data": "AA=="}}}]},
         [{"id": "c", "choices": [{"index": 0, "delta": {"audio": {"id": "audio_{n}"}}}]}],
         {},
         {"messages": [{"role": "assistant", "audio": {"id": "audio_{n}"}}]},
