@@ -46,7 +46,10 @@ GENERATE_PATHS = [
 
 def document(upstream_url: str) -> dict:
     models, key = {"tea": "tea", "acme/tea-1": "tea"}, {"user": "alice", "group": "all"}
-    made = usual_document(models, [channel(f, f, upstream_url, models) for f in PATHS])
+    channels = [channel(f, f, upstream_url, models) for f in PATHS]
+    heard = channel("heard", "chat_completions", upstream_url, {"hear": "up"})
+    channels.append({**heard, "vendor": "openai-compatible"})
+    made = usual_document([*models, "hear"], channels)
     made["user"] = [{"name": "alice", "balance": "1000"}]
     return {**made, "key": [{**key, "name": "anywhere"}]}
 
@@ -300,6 +303,17 @@ def test_a_body_too_large_for_the_gateway(site, family):
 
 
 # ---- nodes that come and go ----------------------------------------------------------------------
+
+
+def test_a_form_larger_than_other_bodies_goes_on_as_it_arrives(site):
+    size = 66 << 20  # more than nginx takes elsewhere
+    head, mark = '--b\r\nContent-Disposition: form-data; name="{}"', b"\r\n--b--\r\n"
+    parts = head.format("model") + "\r\n\r\nhear\r\n" + head.format("file")
+    body = parts.encode() + b'; filename="a.wav"\r\n\r\n' + bytes(size) + mark
+    kind = {"Content_Type": "multipart/form-data; boundary=b"}
+    status, headers, answer = site.answer("/v1/audio/transcriptions", body, **kind)
+    assert (status, answer["text"]) == (200, f"heard {size} bytes")
+    assert site.record(headers)["outcome"] == "ok"
 
 
 def test_one_node_is_dead(site):
