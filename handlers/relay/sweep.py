@@ -40,7 +40,8 @@ class Sweep:
         if pump.last_sent_s < 0:
             pump.last_sent_s = now_s
         if not connection.head_sent:
-            if limits.commit_after_s and now_s - stream.started_s >= limits.commit_after_s:
+            is_due = limits.commit_after_s and now_s - stream.started_s >= limits.commit_after_s
+            if is_due and stream.call.head.operation.framing != "bytes":  # which has no comments
                 _commit(stream)
                 pump.last_sent_s = now_s
         elif limits.heartbeat_s:

@@ -14,6 +14,7 @@ DEFAULTS = """{
 "server": {"host": "127.0.0.1", "port": 8000, "workers": 1, "public_url": "", "trusted_proxies": [],
 "cors_origins": [],
 "max_body_bytes": 33554432, "body_memory_bytes": 268435456, "stream_buffer_bytes": 262144,
+"max_upload_bytes": 104857600, "spool_dir": "", "spool_bytes": 4294967296,
 "header_timeout_s": 30, "body_timeout_s": 60, "keepalive_timeout_s": 75, "drain_timeout_s": 600},
 "upstream": {"connect_timeout_s": 10, "first_byte_timeout_s": 600, "idle_timeout_s": 300,
 "heartbeat_s": 15, "commit_after_s": 30, "max_event_bytes": 4194304, "max_answer_bytes": 67108864,

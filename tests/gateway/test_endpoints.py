@@ -300,7 +300,8 @@ def test_large_bodies_stay_off_the_heap(launch_own, vendor):
         channel("one", "chat_completions", vendor.url, {"m": "up", "mib-50": "mib-50"},
                 vendor="openai-compatible"),
     ])  # fmt: skip
-    gateway = launch_own(made, shared=False)
+    early = {"upstream.commit_after_s": 1, "upstream.heartbeat_s": 1}
+    gateway = launch_own(made, early, shared=False)
     headers = dialects.credentials(OPENAI)
     speech = {"model": "mib-50", "input": "a", "voice": "b"}
 
@@ -311,6 +312,9 @@ def test_large_bodies_stay_off_the_heap(launch_own, vendor):
 
     assert upload(2 << 20).status == 200
     assert exchange(gateway.port, "POST", "/v1/audio/speech", headers, speech).status == 200
+    late = {**speech, "input": "[[demo first_ms=2500]]"}
+    answer = exchange(gateway.port, "POST", "/v1/audio/speech", headers, late)
+    assert answer.body.startswith(b"ID3") and answer.headers["content-type"] == "audio/mpeg"
     before = {pid: peak_kib(pid) for pid in gateway.worker_pids()}
     answer = upload(90_000_000)
     assert answer.json["text"].endswith(f"{len(wave(1)) + 90_000_000} bytes")

@@ -196,7 +196,7 @@ def test_wrong_paths_are_shown_to_the_owner_alone(alice, carol, db):
     key_id, other = alice.make("laptop"), alice.make("other")
     at_ms, base = database_ms(db), "http://127.0.0.1:8000"
     seen = Noticed(key_id, "POST", DOUBLED, 14, at_ms - 9000, at_ms, "192.0.2.14", "x/1")
-    odd = Noticed(other, "POST", "/v1/embeddings", 1, at_ms, at_ms, "", "")
+    odd = Noticed(other, "POST", "/v1/files", 1, at_ms, at_ms, "", "")
     wrong_paths.add(db, [seen, odd])
     shown = alice.get(f"/api/keys/{key_id}").json
     [wrong] = shown["wrong_paths"]

@@ -136,9 +136,9 @@ def test_wrong_paths_are_dismissed_and_restored(alice, carol, db):
     assert alice.send(f"/keys/{key_id}/dismiss", []).place == f"/keys/{key_id}"
     page = alice.get(f"/keys/{key_id}").text
     assert DOUBLED not in page and f'action="/keys/{key_id}/restore"' in page
-    wrong_path(db, other, "/v1/embeddings")  # which no base URL would make right
+    wrong_path(db, other, "/v1/files")  # which no base URL would make right
     text = alice.get(f"/keys/{other}").text
-    assert "/v1/embeddings" in text and "The gateway has no endpoint" in text
+    assert "/v1/files" in text and "The gateway has no endpoint" in text
     assert "Wrong base URL" not in alice.get("/keys").text.split("<table")[1].split("</table>")[0]
     alice.send(f"/keys/{key_id}/restore", [])
     assert "wavy" in alice.get(f"/keys/{key_id}").text
