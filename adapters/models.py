@@ -115,6 +115,14 @@ _MISTRAL = _open(
     call_ids="nine",
     refuses=("seed", "logit_bias", "end_user"),
 )
+_MOONSHOT = _open(
+    thinking="none",
+    structured="tool",
+    reasoning_echo=True,
+    thinking_switch=True,
+    logprobs=False,
+    refuses=("seed", "logit_bias", "end_user"),
+)
 
 # Vendors of chat completions besides OpenAI, by vendor and beginning of the model's name.
 _CHAT: dict[tuple[str, str], Traits] = {
@@ -159,14 +167,12 @@ _CHAT: dict[tuple[str, str], Traits] = {
         logprobs=False,
         refuses=("seed", "logit_bias", "end_user", "parallel_tools"),
     ),
-    ("moonshot", ""): _open(
-        thinking="none",
-        structured="tool",
-        reasoning_echo=True,
-        thinking_switch=True,
-        logprobs=False,
-        refuses=("seed", "logit_bias", "end_user"),
-    ),
+    ("moonshot", ""): _MOONSHOT,
+    # their sampling is fixed; another value is an error
+    **{
+        ("moonshot", prefix): replace(_MOONSHOT, sampling=False, choices=False)
+        for prefix in ("kimi-k2.5", "kimi-k2.6", "kimi-k2.7", "kimi-k3")
+    },
     # takes no forced tool, and no schema
     ("zhipu", ""): _open(
         thinking="none",

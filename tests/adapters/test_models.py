@@ -53,6 +53,8 @@ def test_rows_are_of_families_that_the_vendor_speaks():
         ("mistral", "mistral-large-3", {"call_ids": "nine", "thinking": "none"}),
         ("mistral", "mistral-small-latest", {"call_ids": "nine", "efforts": ("off", "high")}),
         ("moonshot", "kimi-k2.6", {"reasoning_echo": True, "thinking_switch": True}),
+        ("moonshot", "kimi-k3.1-pro", {"sampling": False, "choices": False}),
+        ("moonshot", "kimi-latest", {"sampling": True}),
         ("mistral", "magistral-medium-latest", {"thinking_parts": True}),
         ("mistral", "mistral-small-latest", {"thinking_parts": True, "thinking": "effort"}),
         ("mistral", "codestral-latest", {"thinking_parts": False}),

@@ -4,12 +4,14 @@ The URLs are those of the vendors' own documentation, with the base URL that doc
 """
 
 import json
+import re
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from adapters.json.jsonio import top_level
+from adapters.models import traits_of
 from adapters.registry import FAMILIES, FAMILY_NAMES, VENDORS, address_of
 from handlers.relay.upstream.addressing import url_of
 from tests.handlers.relay.routing.channels import channel
@@ -274,3 +276,19 @@ def test_the_page_about_vendors_agrees():
             assert BASE_URLS[row.vendor].replace("//name.", "//NAME.") in line
         if vendor.name != "demo" and row.family != GENERATE:
             assert f"`{row.path}`" in line
+
+
+NAMES = {"end_user": "user", "parallel_tools": "parallel_tool_calls"}  # of fields, for features
+
+
+def test_the_page_says_what_models_of_a_vendor_do_not_get():
+    page = (Path(__file__).parents[2] / "docs" / "vendors.md").read_text()
+    table = page.partition("## Sources")[2].partition("\n\nWhat the rows")[0]
+    rows = [line.strip("|").split(" | ") for line in table.splitlines() if line.startswith("| `")]
+    listed = {cells[0].strip(" `"): cells for cells in rows[1:]}
+    assert len(listed) == 23 and listed.keys() < VENDORS.keys()
+    for name, (*_, without, refused) in listed.items():
+        traits = traits_of(name, CHAT, "")
+        assert re.findall(r"`(\w+)`", without) == [NAMES.get(each, each) for each in traits.refuses]
+        lacks = {"n": traits.choices, "logprobs": traits.logprobs}
+        assert re.findall(r"`(\w+)`", refused) == [each for each, has in lacks.items() if not has]
