@@ -191,13 +191,14 @@ VENDORS: dict[str, Vendor] = {
 }
 
 _VERSION = re.compile(r"/v\d", re.ASCII)  # a segment that begins so, anywhere in a path
-_OWN_VERSION = re.compile(r"/v1(?:beta)?(?=/)")  # with which the paths of families begin
 
 
 def upstream_url(vendor: str, family: str, base_url: str, path: str) -> str:
     """Return the URL of a path of a family at a vendor."""
     root = _root_of(vendor, family, base_url)
-    return base_url + path if root is None else root + _OWN_VERSION.sub("", path, count=1)
+    if root is None:
+        return base_url + path
+    return root + path.removeprefix("/v1beta").removeprefix("/v1")  # the families' own versions
 
 
 def address_of(vendor: str, family: str, base_url: str) -> str:

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from tests.support.client import exchange
-from tests.support.dialects import CHAT, MESSAGES, PATHS, ask, credentials
+from tests.support.dialects import CHAT, MESSAGES, PATHS, RESPONSES, ask, credentials
 from tests.support.documents import channel, document
 from tests.support.echo import GOOD, Echo, answer_of
 from tests.support.wallets import joined, owners, secret_of
@@ -131,9 +131,11 @@ def test_a_field_that_only_tunes_is_left_out_when_it_is_refused(gateway, upstrea
     records = [gateway.tail.record(answer.headers["x-request-id"]) for answer in answers]
     dropped = [[one.get("dropped") for one in record["attempts"]] for record in records]
     assert dropped == [[None, ["prompt_cache_key"]], [["prompt_cache_key"]]]
+    translated = call(gateway, "strict", family=RESPONSES, prompt_cache_key="mine")
+    assert translated.headers["x-sluice-dropped"] == "prompt_cache_key"
     assert call(gateway, "strict", logit_bias={"1": 1}).status == 400
     assert "x-sluice-dropped" not in call(gateway, "strict").headers
-    assert len(asked) == 5
+    assert len(asked) == 6
 
 
 def test_time_outs_of_a_channel_and_of_a_model(gateway):
