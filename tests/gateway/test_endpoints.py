@@ -3,7 +3,10 @@
 import base64
 import hashlib
 import json
+import os
+import re
 import struct
+import subprocess
 from array import array
 from pathlib import Path
 
@@ -11,6 +14,7 @@ import pytest
 
 from tests.support import dialects
 from tests.support.client import Connection, exchange, wait_until
+from tests.support.dialects import SECRET
 from tests.support.documents import channel, document
 
 OPENAI, GEMINI = dialects.CHAT, dialects.GENERATE
@@ -19,7 +23,13 @@ PRICES = {
     **{"image": "0.04", "character": "0.000015", "search_unit": "0.002", "audio_second": "0.0001"},
 }
 BARE = {"input": "2", "output": "8"}
-MODELS = {"m": "up", "silent": "silent", "gem": "up-gem", "plain-silent": "silent"}
+MODELS = {
+    "m": "up",
+    "mib-50": "mib-50",
+    "silent": "silent",
+    "gem": "up-gem",
+    "plain-silent": "silent",
+}
 
 
 FEW = "sk-test-of-the-few-12345"
@@ -283,6 +293,61 @@ def test_forms(gateway, vendor, path, fields, name, usage, source, large):
     assert (record["usage_source"], record["endpoint"]) == (source, path)
     for meter, count in usage.items():
         assert {**record, **(record.get("meters") or {})}[meter] == count, record
+
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "wire" / "endpoints.md"
+CURLS = re.findall(r"^    (curl (?:.*\\\n)*.*)$", PAGE.read_text(), re.MULTILINE)
+OF_PAGE = re.findall(r"model(?:\": \"|=)([\w.-]+)|models/([\w-]+):", "".join(CURLS))
+
+
+@pytest.fixture(scope="module")
+def page_gateway(launch, vendor):
+    """A gateway with the models of the page."""
+    models = {name: "up" for pair in OF_PAGE for name in pair if name}
+    models["omni-moderation-latest"] = "up"
+    made = document(list(models), [
+        channel("all", "chat_completions", vendor.url, models, vendor="openai-compatible"),
+        channel("gemini", "generate_content", vendor.url, models, vendor="gemini"),
+    ])  # fmt: skip
+    return launch(made)
+
+
+@pytest.mark.parametrize("line", CURLS, ids=[re.search('v1.*?[ "]', c)[0][:-1] for c in CURLS])
+def test_the_lines_of_the_page(page_gateway, tmp_path, line):
+    assert len(CURLS) == 9
+    for name in ("pot.png", "tea.mp3"):
+        (tmp_path / name).write_bytes(bytes(1000))
+    environment = {**os.environ, "BASE": f"http://127.0.0.1:{page_gateway.port}", "KEY": SECRET}
+    command = line.replace("curl -s", "curl --fail-with-body -s", 1)
+    done = subprocess.run(
+        command, shell=True, cwd=tmp_path, env=environment, capture_output=True, check=False
+    )
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    assert done.stdout or (tmp_path / "tea.mp3").stat().st_size > 1000
+
+
+def test_a_client_that_leaves(gateway, vendor):
+    """Speech that has begun is charged; a form that has not come whole is not."""
+    headers = dialects.credentials(OPENAI)
+    body = {"model": "mib-50", "input": "hello", "voice": "b"}
+    with Connection(gateway.port) as connection:
+        connection.request("POST", "/v1/audio/speech", headers, body)
+        answer = connection.read_head()
+        connection.reset()
+    record = gateway.record(answer.call_id)
+    assert (record["outcome"], record["usage_source"]) == ("client_gone", "estimated")
+    assert record["cost"] == "0.000075"
+    begun = {**headers, **FORM, "content-length": "5000000", "x-client-request-id": "left-early"}
+    with Connection(gateway.port) as connection:
+        connection.request("POST", "/v1/audio/transcriptions", begun, b"x" * 3_000_000)
+        connection.reset()
+    assert wait_until(lambda: left_early(gateway), 10)
+    assert left_early(gateway)[0]["cost"] == "0"
+
+
+def left_early(gateway):
+    records = gateway.usage()
+    return [record for record in records if record["client_request_id"] == "left-early"]
 
 
 def peak_kib(pid):
