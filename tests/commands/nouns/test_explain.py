@@ -175,8 +175,9 @@ def test_from_which_family_it_is_translated(world):
     world.ok("channel", "set", "talks", "translate=true")
     assert not told(explain(world, endpoint="/v1/messages"))
     compact = explain(world, endpoint="/v1/responses/compact")
-    assert (compact["reason"], compact["status"]) == ("unknown_path", 404)
-    assert reasons(compact)["talks"] == reasons(compact)["main"] == "other_family"
+    assert compact["allowed"] and "talks" in {row["name"] for row in compact["channels"]}, (
+        "the model itself writes a summary where no channel is native"
+    )
     shown = {one["name"]: one["translated_from"] for one in explain(world)["channels"]}
     assert list(shown)[:3] == ["first", "main", "talks"]
     assert {name for name, family in shown.items() if family} == {"talks"}
