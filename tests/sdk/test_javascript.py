@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.sdk.world import FAMILIES, MODELS_OF_ALICE, counts_of
+from tests.vendor.endpoints import SOUND
 
 FOLDER = Path(__file__).parent / "js"
 NODE_MIN = 20
@@ -96,7 +97,7 @@ def done(world, installed):
         "frail": {family: [world.frail(family) for _ in range(FRAIL_EACH)] for family in FAMILIES},
     }
     found = {}
-    for script in dict.fromkeys(SCRIPTS.values()):
+    for script in dict.fromkeys((*SCRIPTS.values(), "endpoints.mjs")):
         ran = subprocess.run(
             ["node", script],
             cwd=FOLDER,
@@ -162,3 +163,18 @@ def test_raises(done, family, step):
     error = done[family][step]
     assert (error["raised"], error.get("status")) == RAISED[step][SCRIPTS[family]]
     assert step != "broken" or error["shown"].startswith("0 1 2 ")
+
+
+def test_the_endpoints_beside_chat(done):
+    kinds = [f"image_generation.{kind}" for kind in ("partial_image", "completed")]
+    assert done["endpoints"] == {
+        "embeddings": [[0, 0.125, 0.25], [0.125, 0.25, 0.375]],
+        "completions": ["once upon a time"] * 2,
+        "moderations": False,
+        "images": [2, 1, *kinds],
+        "speech": len(SOUND),
+        "transcriptions": [
+            "heard 3000000 bytes",
+            *("transcript.text.delta", "transcript.text.done"),
+        ],
+    }
