@@ -390,6 +390,12 @@ def test_large_bodies_stay_off_the_heap(launch_own, vendor):
     after = {pid: peak_kib(pid) for pid in before}
     assert all(after[pid] - before[pid] < 16_000 for pid in before), (before, after)
 
+    spool = gateway.folder / "journal" / "spool"
+    spool.rmdir()  # nothing is left in it
+    spool.write_bytes(b"")
+    dialects.check_refusal(upload(2 << 20), OPENAI, "E38")
+    assert "cannot spool a body" in gateway.log()
+
 
 def test_what_is_no_form_or_too_large_a_one(gateway):
     headers = dialects.credentials(OPENAI)
