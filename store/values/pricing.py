@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import msgspec
 from msgspec.structs import astuple, replace
 
-from store.values.meters import METERS, MILLION, TOKEN_METERS
+from store.values.meters import COLUMN_METERS, METERS, MILLION, TOKEN_METERS
 from store.values.usage import NOT_REPORTED, PLAIN_WORDS, SIDES, Served, Usage
 
 NANOS_PER_UNIT = 10**9
@@ -271,7 +271,10 @@ def rate_of_text(text: str) -> Rate:
     prices: dict[str, int] = {}
     factor: int | None = None
     when: dict[str, str | int] = {}
-    for word in text.split():
+    words = text.split()
+    if text and "=" not in text and len(words) == len(COLUMN_METERS):  # in journals of git-4ce62c7
+        words = [f"{name}={word}" for name, word in zip(COLUMN_METERS, words, strict=True)]
+    for word in words:
         name, sign, value = word.partition("=")
         if word.startswith("*"):
             factor = parse_multiplier(word[1:])

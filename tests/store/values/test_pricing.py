@@ -331,6 +331,8 @@ def test_rates_survive_their_texts():
     over = conditional_rate(PLAIN, (("tier", "flex"), ("input_over", 7)), 500_000)
     assert over.text == "*0.5 input=2 output=8 cache_read=0.5 ?tier=flex ?input_over=7"
     assert rate_of_text(over.text) == over
+    older = rate_of_text("2 8 0.5 2 3.2 8 0.001")  # of a journal before rates
+    assert older.prices["cache_write_1h"] == 3_200_000_000 and older.call == 10**6 * 10**12
 
 
 @pytest.mark.parametrize(
