@@ -171,7 +171,7 @@ ASKS = (
     vendor("E30", "garbage first", "garbage=0", stream=True),
     Ask("E31", "unknown",
         path={C: "/assistants", R: "/responses/resp_1/more", M: "/v1/messages/batches",
-              G: "/v1/models/tea:embedContent"}),
+              G: "/v1/models/tea:distill"}),
     Ask("E31", "base URL without /v1", base={C: "", R: ""}, families=OPENAI_FAMILIES),
     Ask("E31", "no version", path={M: "/messages"}, families=(M,)),
     Ask("E31", "another version", path={G: "/v1alpha/models/tea:generateContent"}, families=(G,)),
