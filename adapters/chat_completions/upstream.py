@@ -173,14 +173,13 @@ def read_usage(usage: object) -> Usage | None:
         input_kinds=NO_KINDS if inputs.keys().isdisjoint(KIND_FIELDS) else kinds_of(inputs),
         output_kinds=NO_KINDS if outputs.keys().isdisjoint(KIND_FIELDS) else kinds_of(outputs),
     )
-    return tokens.usage(
-        NO_USES if usage.keys().isdisjoint(_USES) else _uses(usage),
-        None if usage.keys().isdisjoint(COST_FIELDS) else extras_of(usage),
-    )
+    if usage.keys().isdisjoint(_SELDOM):  # as of most vendors
+        return tokens.usage()
+    return tokens.usage(_uses(usage), extras_of(usage))
 
 
 _NO_DETAILS: dict[str, Any] = {}
-_USES = ("num_search_queries", "num_sources_used")
+_SELDOM = ("num_search_queries", "num_sources_used", *COST_FIELDS)
 
 
 def _uses(usage: dict[str, Any]) -> Mapping[str, int]:

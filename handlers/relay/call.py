@@ -145,7 +145,7 @@ class Attempt(Struct, eq=False):
     @property
     def loss_headers(self) -> tuple[tuple[str, str], ...]:
         """Return the headers that name what of the request was not carried."""
-        dropped = self.dropped
+        dropped = self.dropped if self.refused else self.pairing.dropped
         return ((DROPPED, ", ".join(dropped)),) if dropped else ()
 
     @property

@@ -316,7 +316,7 @@ class Relay:
         counts = settle.charged_counts(call, delivery)
         bill = settle.bill_of(call, delivery, counts, in_usd=self._in_usd)
         if hold is not None:
-            bill = replace(bill, charges=self.funds.settle(hold, bill.cost_nanos))
+            bill.charges = self.funds.settle(hold, bill.cost_nanos)
         elif bill.cost_nanos:  # of another model, inside a call that holds no money
             bill = settle.Bill(bill.counts)
         self._leave_limits(call, bill.counts)

@@ -49,7 +49,7 @@ class Counts(Struct, frozen=True, gc=False):
     reported: object = None
 
 
-class Bill(Struct, frozen=True, gc=False):
+class Bill(Struct, gc=False):
     """The charged counts, their cost and who pays. `upstream_nanos`: what the call costs the
     operator, before any multiplier; None: unknown."""
 
