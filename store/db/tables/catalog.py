@@ -21,8 +21,9 @@ class Model(Row):
 
 class Price(Row):
     """Prices of a model from a moment on, which may be to come; rows that hold, or have held, are
-    never changed. None: the default. `other_meters`: meters without a column to nanos; `rates`: of
-    `store.values.pricing.rate_plain`; `source`: the list that they are from, and its date."""
+    never changed. None: the default. `other_meters`: meters without a column to nanos; `rates`: as
+    `store.values.price_fields.RateList` keeps them; `source`: the list that they are from, and its
+    date."""
 
     model_id = CharField(ID)
     effective_ms = BigIntegerField()

@@ -164,7 +164,7 @@ class UsageByGroup(CalledSums):
 
 
 class UsageByRate(Row):
-    """Sums of one UTC day, model and rate (the conditions as JSON text, plain is empty): of its
+    """Sums of one UTC day, model and rate (its conditions as text, plain is empty): of its
     calls, where `meter` is empty, and of the uses of each meter that had no price."""
 
     day = IntegerField()
