@@ -1,27 +1,13 @@
 """The routes of the Hub. Names in paths are percent-encoded: they may hold slashes."""
 
-from handlers.hub import (
-    account,
-    all_keys,
-    audit,
-    channels,
-    codes,
-    first_run,
-    home,
-    key_forms,
-    keys,
-    models,
-    objects,
-    setup,
-    sign_in,
-    status,
-    system,
-    usage,
-    usage_call,
-    users,
-    wallet,
-)
+from handlers.hub.access import account, first_run, sign_in
+from handlers.hub.admin import audit, channels, codes, models, objects, system, users
+from handlers.hub.home import home
+from handlers.hub.keys import all_keys, key_forms, keys, setup
+from handlers.hub.models import status
+from handlers.hub.money import wallet
 from handlers.hub.openapi import document as openapi
+from handlers.hub.usage import usage, usage_call
 from handlers.hub.web.base import Routes
 
 _KIND = "(users|groups|models|channels|plans|subscriptions)"

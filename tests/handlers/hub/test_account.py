@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from handlers.hub.account import browser_of
+from handlers.hub.access.account import browser_of
 from handlers.hub.web import throttle
 from store.hub import people, tokens
 from tests.handlers.hub.browser import PASSWORDS, Browser

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from handlers.hub import object_forms
+from handlers.hub.admin import object_forms
 from store.admin.export import export, list_objects, show
 from store.values.features import FEATURES
 from store.values.meters import METERS

@@ -7,7 +7,7 @@ import time
 import pyotp
 import pytest
 
-from handlers.hub import sign_in
+from handlers.hub.access import sign_in
 from store.db.audit import entries
 from store.hub import one_time as codes
 from store.hub import people

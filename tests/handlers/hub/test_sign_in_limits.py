@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pyotp
 import pytest
 
-from handlers.hub import sign_in
+from handlers.hub.access import sign_in
 from handlers.hub.web import throttle
 from handlers.hub.web.throttle import SignInLog, Throttle, host_of, network_of
 from store.admin.objects import Sealing

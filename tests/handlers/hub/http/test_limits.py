@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from handlers.hub import account
+from handlers.hub.access import account
 from handlers.hub.http import connection, server
 from handlers.hub.http import request as request_limits
 from handlers.hub.web import base

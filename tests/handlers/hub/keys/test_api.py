@@ -2,7 +2,7 @@
 
 import pytest
 
-from handlers.hub import keys as hub_keys
+from handlers.hub.keys import keys as hub_keys
 from store.admin.export import list_objects
 from store.catalog import keys, wrong_paths
 from store.catalog.wrong_paths import Noticed

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from handlers.hub.keys import client_of
+from handlers.hub.keys.keys import client_of
 from store.admin.export import list_objects
 from store.catalog import keys, wrong_paths
 from store.catalog.wrong_paths import Noticed

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from handlers.hub import setup
+from handlers.hub.keys import setup
 from store.db.audit import entries
 from store.values.ids import new_ulid
 from tests.handlers.hub.browser import Browser

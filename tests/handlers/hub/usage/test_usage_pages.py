@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 
 from adapters.faults import CODES, Condition, Fault
-from handlers.hub.usage_call import attempt_details, attempt_lanes, flow_path
+from handlers.hub.usage.usage_call import attempt_details, attempt_lanes, flow_path
 from handlers.hub.web.formats import failure_reason
 from handlers.hub.web.strings import LANGUAGES, strings
 from handlers.relay.upstream.request import UpstreamErrorKind
@@ -17,7 +17,7 @@ from store.calls.usage_queries import Filters, history
 from store.values.usage import Served, Usage
 from store.values.usage_record import OUTCOMES, AttemptRecord, OtherCost, Receipt
 from tests.handlers.hub.browser import Browser
-from tests.handlers.hub.usage.calls import FAILED, call, failed, put
+from tests.handlers.hub.usage.usage.calls import FAILED, call, failed, put
 
 WORDS_MAX_CHARS = 40
 
@@ -71,8 +71,8 @@ def test_filters_are_the_address_and_can_be_removed(db, alice, boss):
 
 
 def test_pages_follow_each_other(db, alice, monkeypatch):
-    monkeypatch.setattr("handlers.hub.usage.PAGE_ROWS", 3)
-    monkeypatch.setattr("handlers.hub.usage.MORE_ROWS", 4)
+    monkeypatch.setattr("handlers.hub.usage.usage.PAGE_ROWS", 3)
+    monkeypatch.setattr("handlers.hub.usage.usage.MORE_ROWS", 4)
     made = put(db, *[call(db, number) for number in range(9)])
     page = alice.get("/usage")
     found = rows(page)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-from handlers.hub.keys import last_use_to_plain
+from handlers.hub.keys.keys import last_use_to_plain
 from handlers.hub.web.admin import ActionPage, AdminApi, AdminPage, ConfirmationPage, path_of
 from handlers.hub.web.base import Failure, HubHandler, invalid
 from store.admin.listing import ListPage

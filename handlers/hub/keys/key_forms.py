@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http import HTTPStatus
 
-from handlers.hub.keys import KeyHandler, group_to_plain
-from handlers.hub.setup import SnippetValues, panels
+from handlers.hub.keys.keys import KeyHandler, group_to_plain
+from handlers.hub.keys.setup import SnippetValues, panels
 from handlers.hub.web.base import Failure, Page, invalid, or_refused
 from store.catalog import keys, wrong_paths
 from store.hub.membership import groups_for_keys, key_groups

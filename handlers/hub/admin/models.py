@@ -6,8 +6,8 @@ from typing import Any
 
 import peewee
 
-from handlers.hub.objects import ObjectPage
-from handlers.hub.price_forms import priced_meters, rate_words
+from handlers.hub.admin.objects import ObjectPage
+from handlers.hub.admin.price_forms import priced_meters, rate_words
 from handlers.hub.web.admin import AdminApi, AdminPage, path_of
 from handlers.hub.web.base import Failure, HubHandler, invalid, or_refused
 from operations import edits

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, TypeVar
 
-from handlers.hub import sign_in
+from handlers.hub.access import sign_in
 from handlers.hub.web.base import Api, Failure, Page, invalid, or_refused
 from handlers.hub.web.openid import provider_name
 from handlers.hub.web.throttle import Throttle, TooManyTries

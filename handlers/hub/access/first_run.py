@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
-from handlers.hub.sign_in import begin_session
+from handlers.hub.access.sign_in import begin_session
 from handlers.hub.web.base import Failure, Page, amount, invalid, or_refused
 from operations import channel_test, first_steps
 from operations.channel_test import ChannelTest

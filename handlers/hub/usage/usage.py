@@ -8,8 +8,8 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from handlers.hub.usage_call import TOKEN_COLUMNS, CallRow, public_record, visible_columns
-from handlers.hub.usage_filters import (
+from handlers.hub.usage.usage_call import TOKEN_COLUMNS, CallRow, public_record, visible_columns
+from handlers.hub.usage.usage_filters import (
     ADMIN_ONLY,
     ERROR_CODES,
     NAMES,

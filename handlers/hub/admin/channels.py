@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
-from handlers.hub import objects
-from handlers.hub.objects import ObjectForm
+from handlers.hub.admin import objects
+from handlers.hub.admin.objects import ObjectForm
 from handlers.hub.web.admin import MAX_ITEMS, ActionPage, AdminApi, AdminPage, path_of
 from handlers.hub.web.base import MAX_DIGITS, Failure, HubHandler, invalid
 from operations import channel_test

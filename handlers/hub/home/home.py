@@ -10,9 +10,9 @@ from urllib.parse import urlencode
 import peewee
 
 from adapters.registry import LOSSES
-from handlers.hub.keys import misdirected
-from handlers.hub.status import price
-from handlers.hub.wallet import WalletSummary, load_summary, summary_to_plain
+from handlers.hub.keys.keys import misdirected
+from handlers.hub.models.status import price
+from handlers.hub.money.wallet import WalletSummary, load_summary, summary_to_plain
 from handlers.hub.web.base import Api, Page
 from handlers.hub.web.formats import days_word, failure_reason, money, shape_of
 from handlers.hub.web.parts import At, Column

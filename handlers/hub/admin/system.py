@@ -16,7 +16,7 @@ import peewee
 from tornado.httpclient import AsyncHTTPClient, HTTPClientError
 
 from conf.settings import masked_rows
-from handlers.hub.system_charts import CHART_HEIGHT, Hour, bar_text, charts_of, last_hours
+from handlers.hub.admin.system_charts import CHART_HEIGHT, Hour, bar_text, charts_of, last_hours
 from handlers.hub.web.admin import ActionPage, AdminApi, AdminPage, ConfirmationPage, path_of
 from handlers.hub.web.base import Api, Failure, HubHandler, invalid
 from handlers.hub.web.site import Site

@@ -10,9 +10,9 @@ from typing import Any
 
 import peewee
 
-from handlers.hub import objects
-from handlers.hub.objects import ObjectForm, ObjectPage
-from handlers.hub.sign_in import session_fields
+from handlers.hub.access.sign_in import session_fields
+from handlers.hub.admin import objects
+from handlers.hub.admin.objects import ObjectForm, ObjectPage
 from handlers.hub.web.admin import ActionPage, AdminApi, AdminPage, ConfirmationPage, path_of
 from handlers.hub.web.base import Failure, HubHandler, amount, invalid, or_refused
 from operations.edits import link_account

@@ -21,7 +21,7 @@ from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
 from conf.settings import ServerSettings
 from handlers.client_address import is_within
-from handlers.hub.keys import WORKING, state_of
+from handlers.hub.keys.keys import WORKING, state_of
 from handlers.hub.web.base import Api, Failure, HubHandler, Page, invalid, or_refused
 from handlers.hub.web.formats import MONEY_CODES, failure_reason
 from operations.base_url_check import KINDS, Check, Kind, check

@@ -12,8 +12,8 @@ import peewee
 
 from adapters.models import OPTIONS
 from adapters.registry import VENDORS
-from handlers.hub.object_forms import MAX_OPTIONS, FormContents, document_values, form_fields
-from handlers.hub.price_forms import RATE_FIELDS, fallback_word, priced_meters, rate_words
+from handlers.hub.admin.object_forms import MAX_OPTIONS, FormContents, document_values, form_fields
+from handlers.hub.admin.price_forms import RATE_FIELDS, fallback_word, priced_meters, rate_words
 from handlers.hub.web.admin import ActionPage, AdminApi, AdminPage, ConfirmationPage, path_of
 from handlers.hub.web.base import Failure, invalid
 from operations.edits import with_status, with_use, with_use_of_limit

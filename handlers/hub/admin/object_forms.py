@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from handlers.hub import price_forms
-from handlers.hub.price_forms import PriceGroup, RateRow, Submitted
+from handlers.hub.admin import price_forms
+from handlers.hub.admin.price_forms import PriceGroup, RateRow, Submitted
 from store.admin.kinds import FEATURE, KINDS, NAME, REQUIRED, Field
 from store.db.audit import MASK
 from store.values import fields as types

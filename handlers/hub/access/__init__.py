@@ -1,0 +1,1 @@
+"""Pages of who comes in: signing in, the first run, the own account."""

@@ -1,0 +1,1 @@
+"""Pages of administrators, a module a resource."""

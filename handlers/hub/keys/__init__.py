@@ -1,0 +1,1 @@
+"""Keys, with the set-up of clients."""

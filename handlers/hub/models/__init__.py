@@ -1,0 +1,1 @@
+"""Models as a member sees them."""

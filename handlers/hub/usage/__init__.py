@@ -1,0 +1,1 @@
+"""Usage: lists of calls, one call."""
