@@ -72,12 +72,14 @@ _RECORDS = _Source(UsageRow, frozenset(), 1)
 class Order:
     """The order of rows (of SORTS; None: by dimensions), and their number (None: all).
     `first_bytes`: with the histogram of the first bytes of streams, for `figures.percentile`;
-    `margin`: with the operator's cost, which only administrators may see."""
+    `margin`: with the operator's cost, which only administrators may see; `count_all`: each row has
+    in `all_rows` how many rows there are without `top`."""
 
     sort: str | None = None
     top: int | None = None
     first_bytes: bool = False
     margin: bool = False
+    count_all: bool = False
 
 
 def stats(
@@ -101,6 +103,8 @@ def stats(
     else:
         query = source.table.select(*columns, *sums)
         query = query.where(*terms) if terms else query
+    if order.count_all:
+        query = query.select_extend(fn.COUNT(SQL("*")).over())
     query = query.limit(min(order.top or ROWS_MAX + 1, ROWS_MAX + 1))
     if columns:
         greatest = [sums[_SUM_PLACES[order.sort]].desc()] if order.sort else []
@@ -110,7 +114,7 @@ def stats(
     rows = raw_rows(db, query)
     if len(rows) > ROWS_MAX:
         raise Refused([f"more than {ROWS_MAX} sums; choose fewer calls or sum them up by less"])
-    return [_row(by, row, margin=order.margin) for row in rows if row[len(columns)]]
+    return [_row(by, row, order) for row in rows if row[len(columns)]]
 
 
 def _of_days(
@@ -242,9 +246,9 @@ def _sums(source: _Source) -> list[Any]:
     ]
 
 
-def _row(by: Sequence[str], row: Sequence[Any], *, margin: bool) -> dict[str, Any]:
+def _row(by: Sequence[str], row: Sequence[Any], order: Order) -> dict[str, Any]:
     fields_: dict[str, Any] = {}
-    values = iter(row)
+    values = iter(row[:-1] if order.count_all else row)
     for name in by:
         value = next(values)
         if name == "day":
@@ -262,7 +266,9 @@ def _row(by: Sequence[str], row: Sequence[Any], *, margin: bool) -> dict[str, An
         fields_["first_bytes"] = buckets
     fields_["cost"] = format_money(fields_.pop("cost_nanos"))
     upstream, charged = fields_.pop("upstream_nanos"), fields_.pop("upstream_known_nanos")
-    if margin:
+    if order.count_all:
+        fields_["all_rows"] = row[-1]
+    if order.margin:
         fields_["upstream_cost"], fields_["cost_known"] = map(format_money, (upstream, charged))
         fields_["margin"] = f"{Decimal(charged - upstream) / charged:.4f}" if charged else None
     return fields_

@@ -5,7 +5,7 @@ UTC.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -36,6 +36,7 @@ FAILED = tuple(outcome for outcome in OUTCOMES if outcome not in ("ok", "client_
 """Outcomes of calls that failed or were refused."""
 
 _PLAIN = Order()
+_MONEY = ("cost_nanos", "upstream_nanos", "known_nanos")
 _TOKENS = {
     "input": ("input_tokens", "cache_write_tokens", "cache_write_1h_tokens"),
     "cached": ("cache_read_tokens",),
@@ -45,7 +46,9 @@ _TOKENS = {
 
 @dataclass(slots=True)
 class CallSums:
-    """Calls summed up; `first_bytes` is a histogram of the streams."""
+    """Calls summed up; `first_bytes` is a histogram of the streams. `upstream_nanos`: the
+    operator's cost of calls where it is known, `known_nanos`: what these were charged; both are 0
+    without the margin."""
 
     calls: int = 0
     ok: int = 0
@@ -53,6 +56,8 @@ class CallSums:
     client_gone: int = 0
     failed: int = 0
     cost_nanos: int = 0
+    upstream_nanos: int = 0
+    known_nanos: int = 0
     input: int = 0
     cached: int = 0
     output: int = 0
@@ -65,21 +70,43 @@ class CallSums:
         for name, columns in _TOKENS.items():
             setattr(self, name, getattr(self, name) + sum(row[column] for column in columns))
         self.cost_nanos += parse_money(row["cost"])
+        if "upstream_cost" in row:
+            self.upstream_nanos += parse_money(row["upstream_cost"])
+            self.known_nanos += parse_money(row["cost_known"])
         if (first_bytes := row.get("first_bytes")) is not None:
             pairs = zip(self.first_bytes, first_bytes, strict=True)
             self.first_bytes = [a + b for a, b in pairs]
 
+    def plus(self, part: "CallSums", sign: int = 1) -> None:
+        """Add the sums of other calls."""
+        for name in ("calls", *CLASSES, *_MONEY, *_TOKENS):
+            setattr(self, name, getattr(self, name) + sign * getattr(part, name))
+        pairs = zip(self.first_bytes, part.first_bytes, strict=True)
+        self.first_bytes = [a + sign * b for a, b in pairs]
+
     def remove(self, part: "CallSums") -> None:
         """Subtract the sums of a part of the calls."""
-        for name in ("calls", *CLASSES, "cost_nanos", *_TOKENS):
-            setattr(self, name, getattr(self, name) - getattr(part, name))
-        pairs = zip(self.first_bytes, part.first_bytes, strict=True)
-        self.first_bytes = [a - b for a, b in pairs]
+        self.plus(part, -1)
 
     @property
     def cost(self) -> str:
         """The cost as decimal text."""
         return format_money(self.cost_nanos)
+
+    @property
+    def margin_nanos(self) -> int:
+        """The charges of calls whose cost to the operator is known, less that cost."""
+        return self.known_nanos - self.upstream_nanos
+
+    @property
+    def margin(self) -> float | None:
+        """The margin as a part of these charges; None: nothing was charged, or no cost is known."""
+        return self.margin_nanos / self.known_nanos if self.known_nanos else None
+
+    @property
+    def known_share(self) -> float | None:
+        """The part of the charges whose cost to the operator is known; None without charges."""
+        return self.known_nanos / self.cost_nanos if self.cost_nanos else None
 
     @property
     def tokens(self) -> int:
@@ -215,16 +242,38 @@ def _yesterday(db: peewee.Database, user: str, at_ms: int) -> int:
 
 def _top(db: peewee.Database, by: str, filters: Filters) -> list[NamedSums]:
     """Return the most expensive models or keys, and the remaining ones together."""
-    top, remaining = [], NamedSums()
-    for row in usage_stats.stats(db, (), filters):
-        remaining.add(row)
-    for row in usage_stats.stats(db, (by,), filters, Order("cost", TOP_ROWS)):
-        if row[by] is not None:
-            sums = NamedSums(name=row[by])
-            sums.add(row)
-            remaining.remove(sums)
-            top.append(sums)
-    return [*top, remaining] if remaining.calls else top
+    ranked = ranked_sums(db, by, filters, Order("cost", TOP_ROWS))
+    return [*ranked.rows, ranked.remaining] if ranked.remaining.calls else ranked.rows
+
+
+@dataclass(frozen=True, slots=True)
+class RankedSums:
+    """The first groups of an order, `remaining` (name None) those of the others together and of
+    calls that have none, and the number of all groups."""
+
+    rows: list[NamedSums]
+    remaining: NamedSums
+    groups: int
+
+
+def ranked_sums(
+    db: peewee.Database, by: str, filters: Filters, order: Order, total: CallSums | None = None
+) -> RankedSums:
+    """Return the `order.top` groups with the greatest `order.sort`, by one of DIMENSIONS. `total`:
+    the sums of all, where they are known; they are read otherwise."""
+    rows, remaining, groups = [], NamedSums(), 0
+    if total is None:
+        total = sum_of(db, filters, replace(order, sort=None, top=None))
+    remaining.plus(total)
+    for row in usage_stats.stats(db, (by,), filters, replace(order, count_all=True)):
+        groups = row["all_rows"]
+        if row[by] is None:
+            continue
+        sums = NamedSums(name=row[by])
+        sums.add(row)
+        remaining.remove(sums)
+        rows.append(sums)
+    return RankedSums(rows, remaining, groups)
 
 
 def _failures(db: peewee.Database, user: str, since_ms: int, outcomes: set[str]) -> list[Row]:
