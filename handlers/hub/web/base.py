@@ -45,6 +45,9 @@ ACCEPT_LANGUAGE_CHARS = 256
 UNSEEN_HEADER = "X-Unseen"  # of a script that requests a page without showing it
 BUSY_WAIT_S = 2
 MAX_DIGITS = 9  # of a number in a query
+RETYPED = {"old": "old_password", "new": "new_password", "password": "password"}
+"""Fields that no page repeats, each with the name of its label."""
+RESENT = ("session_ended", "form_expired")  # refusals of forms that can be sent again as they are
 THEMES = ("light", "dark")
 POLICY = "; ".join(
     (
@@ -142,9 +145,10 @@ class HubHandler(Logged):
             raise HTTPError(HTTPStatus.FORBIDDEN, "the form is of another site")
         token = self.get_argument("_xsrf", "") or headers.get("X-Xsrftoken", "")
         if not cross_site.is_form_token(self.site.cookie_secrets, self._form_owner(), token):
-            raise HTTPError(
-                HTTPStatus.FORBIDDEN, "the form's token is missing or of another session"
-            )
+            text = "the form's token is missing or of another session"
+            own = origin is not None or site is not None  # by the word of the browser
+            code = "form_expired" if own and self.resendable else "forbidden"
+            raise Failure(HTTPStatus.FORBIDDEN, code, text)
 
     def _form_owner(self, *, new: bool = False) -> str:
         """Return the owner of form tokens: a session, or a browser by a cookie of its own; empty
@@ -158,6 +162,11 @@ class HubHandler(Logged):
                 FORM_COOKIE, value, httponly=True, samesite="Lax", secure=self.site.secure
             )
         return f"browser {value}" if value else ""
+
+    @property
+    def resendable(self) -> bool:
+        """Return whether its forms may be sent again as they are after the next sign-in."""
+        return False
 
     def number(self, name: str, default: int, maximum: int) -> int:
         """Return a whole number of the query, from 1 to `maximum`. Raises Failure."""
@@ -283,11 +292,17 @@ class Page(HubHandler):
     public = False
     admin = False
 
+    @property
+    def resendable(self) -> bool:
+        return not self.public
+
     async def prepare(self) -> None:
         await self.find_session()
         if self.public:
             return
         await self.site.read_warnings(time.monotonic())
+        if self.signed_in is None and self.request.method == "POST":
+            raise Failure(HTTPStatus.UNAUTHORIZED, "session_ended", "sign in")
         if self.signed_in is None:
             path = self.request.uri or "/"
             path = path if len(path) <= NEXT_PATH_CHARS else "/"
@@ -358,7 +373,12 @@ class Page(HubHandler):
         failure = self.failure(kwargs.get("exc_info"))
         if failure.wait_s:
             self.set_header("Retry-After", str(failure.wait_s))
-        self.show("error.html", failure=failure)
+        if failure.code in RESENT:
+            fields = self.request.body_arguments
+            values = {"fields": fields, "retyped": RETYPED, "action": self.request.uri}
+            self.show("resend.html", failure=failure, **values)
+        else:
+            self.show("error.html", failure=failure)
 
 
 def or_refused(post: Post) -> Post:

@@ -33,6 +33,23 @@ def test_a_token_is_of_one_session_and_each_answer_has_its_own(hub, alice):
     assert len(tokens) == 3
 
 
+def test_a_form_whose_session_has_ended_is_kept_and_can_be_sent_again(hub, alice):
+    own = {"Origin": f"http://127.0.0.1:{hub.port}", "Host": f"127.0.0.1:{hub.port}"}
+    fields = [("name", "tablet"), ("group", "default"), ("networks", "<b>\n10.0.0.0/8")]
+    alice.get("/keys/new")
+    session = alice.cookies["sluice_session"]
+    alice.cookies["sluice_session"] = "ended"
+    alice.get("/sign-in")  # the token of the form is now of the cookie that ended
+    refused = alice.send("/keys/new", fields, **own)
+    assert refused.status == 401 and "Your session has ended" in refused.text
+    assert 'value="&lt;b&gt;\n10.0.0.0/8"' in refused.text and 'name="group"' in refused.text
+    alice.cookies["sluice_session"] = session  # signed in again, in another tab
+    stale = alice.send("/keys/new", fields, **own)
+    assert stale.status == 403 and 'value="tablet"' in stale.text
+    assert alice.send("/keys/new", fields[:2], **own).status in (200, 201)
+    assert "tablet" in alice.get("/keys").text
+
+
 def test_before_a_session_a_token_is_of_one_browser(hub, browser):
     """Another site of the same domain can set the cookie, but it cannot make a token."""
     other = Browser(hub.port)

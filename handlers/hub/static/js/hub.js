@@ -7,6 +7,7 @@ import { onSheetClick, onSheetSubmit, onStep, watchHistory } from "./sheets.js";
 import { onSoftChange, onSoftClick, onSoftInput, onSoftSubmit } from "./visit.js";
 import { checkMatch, onBusySubmit } from "./forms.js";
 import { startToasts } from "./toast.js";
+import { goOn } from "./session.js";
 
 /** Prepares new content of a page; modules of pages may do more. */
 function prepare(root) {
@@ -32,6 +33,8 @@ document.addEventListener("input", (event) => {
   onSoftInput(event);
 });
 document.addEventListener("keydown", onKey);
+window.addEventListener("focus", goOn);
+document.addEventListener("visibilitychange", goOn);
 document.addEventListener("sluice:content", (event) => prepare(event.target));
 
 function closeMenus(target) {

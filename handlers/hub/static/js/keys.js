@@ -1,7 +1,7 @@
 // A page with a new secret asks before it is left; a test call shows its result in place.
 import { fetchPage } from "./visit.js";
 import { release, setBusy } from "./forms.js";
-import { toast } from "./toast.js";
+import { onFailure } from "./session.js";
 
 let stored = false;
 
@@ -34,8 +34,8 @@ async function onTest(event) {
     const result = page.querySelector("[data-result]");
     document.querySelector("[data-result]").replaceWith(document.importNode(result, true));
     document.querySelector("[data-result]").dispatchEvent(new CustomEvent("sluice:content", { bubbles: true }));
-  } catch {
-    toast(document.body.dataset.failed);
+  } catch (error) {
+    onFailure(error);
   } finally {
     release(form, button);
   }

@@ -3,7 +3,7 @@
 // In a sheet, forms that post are sent by fetch: a redirect leads there, an answer with another
 // sheet (the form with its problems) takes the place of this one.
 import { UNSEEN, fetchPage, visit } from "./visit.js";
-import { toast } from "./toast.js";
+import { onFailure } from "./session.js";
 import { release, setBusy } from "./forms.js";
 
 let opened = null; // { dialog, link, back }
@@ -37,8 +37,8 @@ export async function openSheet(link) {
   let sheet;
   try {
     sheet = (await fetchPage(link.href)).querySelector("article[data-sheet]");
-  } catch {
-    toast(document.body.dataset.failed);
+  } catch (error) {
+    onFailure(error, () => openSheet(link));
     return;
   }
   if (!sheet) {
@@ -110,8 +110,8 @@ export async function onSheetSubmit(event) {
     const sheet = page.querySelector("article[data-sheet]");
     if (page.redirected || !sheet) location.assign(page.redirected ? page.finalUrl : location.href);
     else fill(form.closest("dialog"), sheet);
-  } catch {
-    toast(document.body.dataset.failed);
+  } catch (error) {
+    onFailure(error);
   } finally {
     release(form, event.submitter);
   }

@@ -1,6 +1,6 @@
 // The list of calls: the live tail, more rows at its end, a span chosen by dragging over the chart.
 import { fetchPage, visit } from "./visit.js";
-import { toast } from "./toast.js";
+import { onFailure } from "./session.js";
 import { formatTime } from "./time.js";
 
 const ROWS_MAX = 500;
@@ -126,9 +126,9 @@ async function append(link) {
     if (counter.dataset.found !== undefined) counter.dataset.found = Number(counter.dataset.found) - fresh.length;
     addToCount(fresh.length);
     rows.dispatchEvent(new CustomEvent("sluice:content", { bubbles: true }));
-  } catch {
-    toast(document.body.dataset.failed);
+  } catch (error) {
     delete link.dataset.busy;
+    onFailure(error, () => append(link));
   }
 }
 

@@ -1,6 +1,6 @@
 // Filters without a new page: a GET form [data-soft] or a link a[data-soft] fetches its page and
 // exchanges the content; the address is that of the page, and back works.
-import { toast } from "./toast.js";
+import { onFailure, isEnded, SessionEnded } from "./session.js";
 
 /** Headers of pages that are not shown: their toast waits for the next page, and the session stays unused. */
 export const UNSEEN = { Accept: "text/html", "X-Unseen": "1" };
@@ -51,10 +51,10 @@ export async function visit(url, { push = true } = {}) {
   let page;
   try {
     page = await fetchPage(url);
-  } catch {
+  } catch (error) {
     if (number === visits) {
       content.removeAttribute("aria-busy");
-      toast(document.body.dataset.failed);
+      onFailure(error, () => visit(url, { push }));
     }
     return;
   }
@@ -81,14 +81,11 @@ function selectorOf(element) {
   return address && `a[href="${CSS.escape(address)}"]`;
 }
 
-/** Fetches a page of the Hub as a document, and adds its icons to this page. Throws after the session has ended. */
+/** Fetches a page of the Hub as a document, and adds its icons to this page. Throws SessionEnded. */
 export async function fetchPage(url, options) {
   const answer = await fetch(url, { headers: { Accept: "text/html" }, ...options });
-  if (new URL(answer.url).pathname === "/sign-in") {
-    toast(document.body.dataset.ended);
-    throw new Error("the session has ended");
-  }
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  if (isEnded(answer, page)) throw new SessionEnded();
   const sheet = document.querySelector(".sheet-of-icons");
   for (const symbol of page.querySelectorAll(".sheet-of-icons symbol")) {
     if (!document.getElementById(symbol.id)) sheet.append(document.importNode(symbol, true));

@@ -1,0 +1,87 @@
+"""A session that ends while somebody works: nothing is lost, and work goes on after a sign-in."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.world import PASSWORDS
+from tests.handlers.hub.browser import Browser
+
+
+@pytest.fixture
+def away(world, open_page):
+    """A page of alice, with `end_session()` and `sign_in()`, as another tab would do them."""
+    page = open_page(world.hub_url)
+    browser = Browser(world.hub_port)
+
+    def sign_in():
+        assert browser.sign_in("alice", PASSWORDS["alice"]).status == 303
+        cookie = {"name": "sluice_session", "value": browser.cookies["sluice_session"]}
+        page.context.add_cookies([{**cookie, "url": world.hub_url}])
+        page.evaluate("window.dispatchEvent(new Event('focus'))")
+
+    def end_session():
+        browser.get("/account")
+        assert browser.send("/sign-out", []).status == 303
+
+    page.end_session, page.sign_in = end_session, sign_in
+    sign_in()
+    page.goto("/keys")
+    return page
+
+
+def test_a_drawer_keeps_its_fields(away):
+    away.get_by_role("link", name="laptop", exact=True).click()
+    away.get_by_role("link", name="Edit").first.click()
+    field = away.locator("dialog input[name='limit']")
+    field.fill("77.5")
+    away.end_session()
+    away.locator("dialog form button.primary").click()
+    notice = away.locator("dialog [data-session]")
+    expect(notice).to_contain_text("Your session has ended")
+    expect(notice.get_by_role("link", name="Sign in")).to_have_attribute("target", "_blank")
+    away.said.clear()  # the refused form, on the console
+    away.sign_in()
+    expect(notice).to_have_count(0)
+    expect(field).to_have_value("77.5")
+    away.locator("dialog form button.primary").click()
+    expect(away.locator("dialog.drawer")).to_have_count(0)
+    expect(away.get_by_text("77.5").first).to_be_visible()
+
+
+def test_filters_go_on_by_themselves(away):
+    away.end_session()
+    away.locator("#find").fill("lap")
+    notice = away.locator("main [data-session]")
+    expect(notice).to_be_visible()
+    expect(away.locator("#find")).to_have_value("lap")
+    away.sign_in()
+    away.wait_for_url(re.compile("=lap"))
+    expect(notice).to_have_count(0)
+    expect(away.get_by_role("link", name="laptop", exact=True)).to_be_visible()
+
+
+def test_a_form_of_a_whole_page_is_sent_again_and_passwords_are_typed_again(away):
+    away.goto("/keys/new")
+    away.get_by_label("Name", exact=True).fill("tablet")
+    away.end_session()
+    away.get_by_role("button", name="Create key").click()
+    expect(away.get_by_role("heading", name="Your session has ended")).to_be_visible()
+    away.said.clear()
+    away.sign_in()
+    away.get_by_role("button", name="Go on").click()
+    expect(away.get_by_role("heading", name="You have signed in again")).to_be_visible()
+    away.said.clear()
+    away.get_by_role("button", name="Go on").click()
+    expect(away.locator("#secret")).to_be_visible()
+    away.get_by_label("I have stored it").check()
+
+    away.goto("/account")
+    away.get_by_label("Old password").fill("not the password")
+    away.get_by_label("New password").fill("a long enough password")
+    away.end_session()
+    away.get_by_role("button", name="Change password").click()
+    expect(away.get_by_label("Old password")).to_have_value("")
+    expect(away.get_by_label("New password")).to_have_value("")
+    away.said.clear()
