@@ -7,7 +7,7 @@ import pytest
 from store.db.database import select_rows
 from store.db.tables.users import KeySecret
 from store.values.pricing import format_money, parse_money
-from tests.handlers.hub.usage.usage.calls import call, put
+from tests.handlers.hub.usage.calls import call, put
 
 LEAKED = "sk-of-alice-which-leaked-0001"
 KEYS, FIND = "/api/admin/keys", "/api/admin/keys/find"

@@ -14,7 +14,7 @@ from store.admin.export import show
 from store.catalog.suspended_keys import SuspendedKey, suspend
 from store.db.tables.catalog import ChannelKey
 from tests.handlers.hub.script import CHANNEL, MODEL, UPSTREAM_KEY, http
-from tests.handlers.hub.usage.usage.calls import call, put
+from tests.handlers.hub.usage.calls import call, put
 from tests.support.client import wait_until
 from tests.support.ports import HOST, free_port
 from tests.support.upstream import RawUpstream, ScriptedUpstream

@@ -13,7 +13,7 @@ from store.hub import tokens
 from tests.handlers.hub.browser import Browser
 from tests.handlers.hub.script import CHANNEL, MODEL
 from tests.handlers.hub.test_security import contents
-from tests.handlers.hub.usage.usage.calls import call, failed, put
+from tests.handlers.hub.usage.calls import call, failed, put
 from tests.support.ports import HOST
 
 NOBODY, MEMBER, BOSS = None, "alice", "boss"

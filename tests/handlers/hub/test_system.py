@@ -8,7 +8,7 @@ from store.hub import notices
 from store.values.ids import day_at, now_ms
 from tests.handlers.hub.browser import Browser
 from tests.handlers.hub.script import MODEL, Script
-from tests.handlers.hub.usage.usage.calls import call, failed, put
+from tests.handlers.hub.usage.calls import call, failed, put
 from tests.support.ports import free_port
 
 SYSTEM, NOTICES = "/api/admin/system", "/api/admin/notices"

@@ -9,7 +9,7 @@ import pytest
 from handlers.hub.usage import usage
 from handlers.hub.usage.usage_call import MEMBER_HIDDEN
 from store.values.usage_record import FIELDS
-from tests.handlers.hub.usage.usage.calls import call, failed, put
+from tests.handlers.hub.usage.calls import call, failed, put
 
 
 @pytest.fixture

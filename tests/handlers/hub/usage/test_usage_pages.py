@@ -17,7 +17,7 @@ from store.calls.usage_queries import Filters, history
 from store.values.usage import Served, Usage
 from store.values.usage_record import OUTCOMES, AttemptRecord, OtherCost, Receipt
 from tests.handlers.hub.browser import Browser
-from tests.handlers.hub.usage.usage.calls import FAILED, call, failed, put
+from tests.handlers.hub.usage.calls import FAILED, call, failed, put
 
 WORDS_MAX_CHARS = 40
 

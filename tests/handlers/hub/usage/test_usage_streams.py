@@ -16,7 +16,7 @@ from store.calls.usage_queries import Filters, history
 from store.db.database import select_rows, transaction
 from store.db.tables.hub import Session
 from store.hub import sessions
-from tests.handlers.hub.usage.usage.calls import call, failed, put
+from tests.handlers.hub.usage.calls import call, failed, put
 from tests.support.ports import HOST
 
 PIECES = 200
