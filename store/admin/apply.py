@@ -11,6 +11,7 @@ from typing import Any
 import peewee
 
 from store.admin import plan as planning
+from store.admin import versions
 from store.admin.document import Document, Entry, Identity, label
 from store.admin.edits import entry_of_texts, entry_of_values, faults_by_field, with_identity
 from store.admin.kinds import plain
@@ -130,8 +131,11 @@ class Editor:
         with faults_by_field():
             return self._carry_out_alone(plan, self._owner(kind, owner))
 
-    def change(self, kind: str, name: str, edits: Mapping[str, Any]) -> Outcome:
-        """Change fields of one object; NotFound, Refused as `create`.
+    def change(
+        self, kind: str, name: str, edits: Mapping[str, Any], version: str | None = None
+    ) -> Outcome:
+        """Change fields of one object; NotFound, Refused as `create`. `version`: that of the object
+        the edits were begun on; Outdated when others have changed it since.
 
         Of commands, `price.input` changes one price, `models.NAME` one name of a channel's map (no
         value: it goes); other values replace what was there.
@@ -142,7 +146,12 @@ class Editor:
             entry = self._entry(kind, edits, stored)
             if stored.revoked:
                 raise Refused([f"{label(kind, stored.identity)} is revoked; that is for good"])
-            return self._plan(state, [entry])
+            steps = self._plan(state, [entry])
+            if version is not None:
+                mine = plain(kind, steps[0].fields) if steps else {}
+                named = (kind, "/".join(stored.identity))
+                versions.require(self._db, named, version, plain(kind, stored.fields), mine)
+            return steps
 
         owner = None
         if kind == "user":

@@ -36,7 +36,7 @@ BRIDGE_VERSION = "Sluice 0.1.0 at schema 23 (git-4ce62c7e6920)"
 @dataclass(frozen=True, slots=True)
 class Migration:
     """A step: its name, and its statements for a database, each safe to run twice on MySQL.
-    `added`: what it adds to the schema before, of which no column and no table is there."""
+    `added`: what it adds to the schema before, of which no column, index or table is there."""
 
     name: str
     statements: Callable[[peewee.Database], Sequence[str]]
@@ -94,4 +94,6 @@ _CHANNEL_FIELDS: Additions = {
 CHANNEL_FIELDS = Migration(
     "0004_channel_fields", lambda db: schema.add(db, _CHANNEL_FIELDS), _CHANNEL_FIELDS
 )
-ALL = (FIRST, PRICES, REACH, CHANNEL_FIELDS)
+_AUDIT_INDEX: Additions = {"audit_log": ("audit_log_object",)}
+AUDIT_INDEX = Migration("0005_audit_index", lambda db: schema.add(db, _AUDIT_INDEX), _AUDIT_INDEX)
+ALL = (FIRST, PRICES, REACH, CHANNEL_FIELDS, AUDIT_INDEX)

@@ -46,7 +46,7 @@ for _module in pkgutil.iter_modules(tables.__path__, f"{tables.__name__}."):
 
 
 Additions = Mapping[str, Sequence[str]]
-"""Names of tables to those of the columns that are added; no columns: the table is new."""
+"""Names of tables to those of the columns and indexes that are added; none: the table is new."""
 NOTHING_ADDED: Additions = {}
 
 
@@ -66,25 +66,36 @@ def create_all(db: peewee.Database) -> list[str]:
 
 
 def add(db: peewee.Database, added: Additions) -> list[str]:
-    """Return the statements that add tables and columns where they are missing, as the models
-    describe them."""
+    """Return the statements that add tables, columns and indexes where they are missing, as the
+    models describe them."""
     settings = _mysql_settings(db) if is_mysql(db) else ""
     return [
         text
         for table in all_tables()
         if (names := added.get(table._meta.table_name)) is not None
-        for text in (_add_columns(db, table, names) if names else _create(db, table, settings))
+        for text in (_add_parts(db, table, names) if names else _create(db, table, settings))
     ]
 
 
-def _add_columns(db: peewee.Database, table: Any, names: Sequence[str]) -> list[str]:
+def _add_parts(db: peewee.Database, table: Any, names: Sequence[str]) -> list[str]:
+    """Return the statements for columns and indexes of a table."""
     name, expected = table._meta.table_name, _expected_columns(db, table)
     present = snapshot_read(db, lambda: _actual_columns(db, name))
-    return [
+    columns = [
         f'ALTER TABLE "{name}" ADD COLUMN {_column(column, expected[column])}'
         for column in names
-        if column not in present
+        if column in expected and column not in present
     ]
+    driver: Any = db
+    present_indexes = {index.name for index in snapshot_read(db, lambda: driver.get_indexes(name))}
+    indexes = [
+        f'ALTER TABLE "{name}" ADD {_mysql_index(index)}'
+        if is_mysql(db)
+        else driver.get_sql_context().sql(index).query()[0]
+        for index in table._meta.fields_to_index()
+        if index._name in names and index._name not in present_indexes
+    ]
+    return columns + indexes
 
 
 def differences(db: peewee.Database, later: Additions = NOTHING_ADDED) -> list[str]:
@@ -201,7 +212,7 @@ def _differ(db: Any, table: Any, later: Sequence[str]) -> Iterator[str]:
     actual_indexes = {(tuple(index.columns), bool(index.unique)) for index in db.get_indexes(name)}
     for index in table._meta.fields_to_index():
         columns = tuple(getattr(part, "field", part).column_name for part in index._expressions)
-        if (columns, index._unique) not in actual_indexes:
+        if (columns, index._unique) not in actual_indexes and index._name not in later:
             yield f"index {index._name} of {name} is missing"
     if is_mysql(db):
         collation = execute(db, _MYSQL_COLLATION, (name,)).fetchone()[0]

@@ -9,6 +9,7 @@ import peewee
 from handlers.hub.web import exports
 from handlers.hub.web.admin import AdminApi, AdminPage, path_of
 from handlers.hub.web.base import invalid
+from handlers.hub.web.formats import value_text
 from store.admin.listing import ListPage
 from store.db import audit
 from store.values.fields import Instant
@@ -17,7 +18,6 @@ from store.values.usage_record import rfc3339
 _PLAIN = ("actor", "address", "action", "kind", "name")
 FIELDS = ("id", "at", *_PLAIN, "before", "after")
 FILTERS = ("actor", "kind", "name", "since")
-MAX_SHOWN_CHARS = 300
 _EMPTY: tuple[object, ...] = (None, 0, [], {})
 
 
@@ -93,21 +93,9 @@ def field_changes(
     for name in dict.fromkeys((*old, *new)):
         yield FieldChange(
             name,
-            _text(old[name]) if name in old else None,
-            _text(new[name]) if name in new else None,
+            value_text(old[name]) if name in old else None,
+            value_text(new[name]) if name in new else None,
         )
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, dict):
-        text = ", ".join(f"{name} = {_text(inner)}" for name, inner in value.items()) or "{}"
-    elif isinstance(value, list):
-        text = ", ".join(map(_text, value)) or "[]"
-    elif isinstance(value, bool):
-        text = "true" if value else "false"
-    else:
-        text = "–" if value is None else str(value)
-    return text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}…"
 
 
 class AuditPage(AdminPage):

@@ -7,7 +7,7 @@ Secrets are never shown again: an empty field keeps the stored one.
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from handlers.hub.admin import price_forms
@@ -69,13 +69,21 @@ class FormField:
 @dataclass(frozen=True, slots=True)
 class FormContents:
     """Contents of a form: a stored object (None: a new one, with `defaults`), what was submitted
-    before, the problem of a field, and the names that some fields choose from."""
+    before, the problem of a field, and the names that some fields choose from. `merged`: values of
+    the document that take the place of what was submitted."""
 
     stored: Mapping[str, Any] | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict)
     submitted: Submitted | None = None
     problems: Mapping[str, str] = field(default_factory=dict)
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    merged: Mapping[str, Any] = field(default_factory=dict)
+
+    def of(self, name: str) -> "FormContents":
+        """Return the contents for one field."""
+        if name not in self.merged:
+            return self
+        return replace(self, stored={**(self.stored or {}), **self.merged}, submitted=None)
 
 
 _NOT_IN_FORMS = ("price_changes", "price_source")
@@ -164,6 +172,7 @@ def _inner(kind: types.FieldType) -> types.FieldType:
 
 
 def _form_field(kind: str, name: str, row: Field, contents: FormContents) -> FormField:
+    contents = contents.of(name)
     inner = _inner(row.type)
     stored = None if contents.stored is None else contents.stored.get(name)
     options = _options(name, row, contents)

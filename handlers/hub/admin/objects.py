@@ -16,11 +16,14 @@ from handlers.hub.admin.object_forms import MAX_OPTIONS, FormContents, document_
 from handlers.hub.admin.price_forms import RATE_FIELDS, fallback_word, priced_meters, rate_words
 from handlers.hub.web.admin import ActionPage, AdminApi, AdminPage, ConfirmationPage, path_of
 from handlers.hub.web.base import Failure, invalid
+from handlers.hub.web.parts import At
 from operations.edits import with_status, with_use, with_use_of_limit
-from store.admin import listing
+from store.admin import listing, versions
 from store.admin.kinds import KINDS
 from store.admin.listing import ListPage, Paging
+from store.admin.versions import Outdated
 from store.calls.reading import sums
+from store.db.database import in_snapshot
 from store.money import wallet
 from store.values.fields import Instant
 from store.values.pricing import format_money
@@ -69,10 +72,15 @@ def load_page(db: peewee.Database, kind: str, paging: Paging) -> ListPage:
     return ListPage(_COMPLETE[kind](db, part.items), part.next) if kind in _COMPLETE else part
 
 
+@in_snapshot
 def load(db: peewee.Database, kind: str, name: str) -> dict[str, Any]:
-    """Return one object as in its list. Raises NotFound."""
+    """Return one object as in its list, with its version. Raises NotFound."""
     fields = listing.show_one(db, kind, name)
-    return _COMPLETE[kind](db, [fields])[0] if kind in _COMPLETE else fields
+    named = "/".join(fields[part] for part in KINDS[kind].identity)
+    last = versions.last_revision(db, kind, named)
+    if kind in _COMPLETE:
+        [fields] = _COMPLETE[kind](db, [fields])
+    return {**fields, "version": last.id if last else ""}
 
 
 async def create(handler: Administering, kind: str, values: Mapping[str, Any]) -> str:
@@ -82,11 +90,19 @@ async def create(handler: Administering, kind: str, values: Mapping[str, Any]) -
     return outcome.changes[0].name
 
 
-async def change(handler: Administering, kind: str, name: str, values: Mapping[str, Any]) -> None:
-    """Change fields of an object. Raises Failure."""
+async def change(
+    handler: Administering,
+    kind: str,
+    name: str,
+    values: Mapping[str, Any],
+    version: str | None = None,
+) -> None:
+    """Change fields of an object. `version`: the one that is changed, None: any. Raises Failure;
+    its cause is Outdated when the version is not the object's any more."""
     if kind == "user":
         _refuse_lock_out(handler, name, values)
-    await handler.edit(lambda it: it.change(kind, name, values), hashes="password" in values)
+    hashes = "password" in values
+    await handler.edit(lambda it: it.change(kind, name, values, version), hashes=hashes)
 
 
 async def remove(handler: Administering, kind: str, name: str) -> None:
@@ -127,13 +143,29 @@ class ObjectApi(AdminApi):
         self.answer(await self.store(load, PLURALS[plural], name))
 
     async def patch(self, plural: str, name: str) -> None:
-        kind = PLURALS[plural]
-        await change(self, kind, name, self.body())
+        kind, values = PLURALS[plural], self.body()
+        version = values.pop("version", None)
+        if not isinstance(version, str | None):
+            raise invalid("version", "version must be a string: the one that GET answers")
+        await change(self, kind, name, values, version)
         self.answer(await self.store(load, kind, name))
 
     async def delete(self, plural: str, name: str) -> None:
         await remove(self, PLURALS[plural], name)
         self.answer_nothing()
+
+
+def outdated_of(failure: Failure | None) -> Outdated | None:
+    """Return what a refused form has missed, if that is why it was refused; admin/outdated.html
+    shows it above the form."""
+    cause = failure.__cause__ if failure else None
+    return cause if isinstance(cause, Outdated) else None
+
+
+def merged_values(outdated: Outdated | None) -> dict[str, Any]:
+    """Return the values with which a form keeps the changes of both."""
+    differences = outdated.differences if outdated else ()
+    return {item.name: item.merged for item in differences if not item.secret}
 
 
 def _names(db: peewee.Database, kind: str) -> dict[str, list[str]]:
@@ -173,13 +205,15 @@ class ObjectForm(AdminPage):
         kind = PLURALS[plural]
         stored = await self.store(load, kind, name) if name else None
         fields = (*KINDS[kind].identity, *KINDS[kind].fields)
-        problems = self.problems_of(failure, fields) if failure else {}
+        outdated = outdated_of(failure)
+        problems = self._problems(failure, outdated, fields)
         contents = FormContents(
             stored=stored,
             submitted=self.submitted() if failure else None,
             problems=problems,
             defaults=defaults or {},
             names=await self.store(_names, kind),
+            merged=merged_values(outdated),
         )
         if failure is not None:
             self.set_status(failure.status_code)
@@ -193,6 +227,8 @@ class ObjectForm(AdminPage):
             problem=problems.get("", ""),
             note=note,
             beside=beside,
+            outdated=outdated,
+            At=At,
             place=path_of,
             action=path_of(plural, name, "edit" if name and kind == "channel" else ""),
             back=list_path(plural),
@@ -202,6 +238,16 @@ class ObjectForm(AdminPage):
             ms=Instant().parse,
             details=await self.details(stored) if stored else {},
         )
+
+    def _problems(
+        self, failure: Failure | None, outdated: Outdated | None, fields: Sequence[str]
+    ) -> dict[str, str]:
+        if outdated is not None:
+            # No page shows a secret that was typed.
+            again = self.words["admin.type_again"]
+            differences = outdated.differences
+            return {item.name: again for item in differences if item.secret and item.touched}
+        return self.problems_of(failure, fields) if failure else {}
 
     async def create_submitted(self, plural: str) -> None:
         """Create the object of the submitted form, or answer with the form and its problem."""
@@ -259,7 +305,7 @@ class ObjectPage(ObjectForm):
         kind = PLURALS[plural]
         try:
             values = document_values(kind, self.submitted(), new=False)
-            await change(self, kind, name, values)
+            await change(self, kind, name, values, self.get_body_argument("version", None))
         except Failure as failure:
             if failure.status_code == HTTPStatus.NOT_FOUND:
                 raise

@@ -25,7 +25,7 @@ _FAILURES = {
     "401": "No session and no token.",
     "403": "The token lacks the scope, or the XSRF token is missing.",
     "404": "The object does not exist for this user.",
-    "409": "The name exists.",
+    "409": "The name exists, or others have changed the object since `version`.",
     "429": "Too many tries; see Retry-After.",
 }
 _ABOUT = """\
@@ -155,6 +155,10 @@ _TIME: Schema = {"type": "string", "format": "date-time"}
 _NUMBER: Schema = {"type": "integer"}
 _FLAG: Schema = {"type": "boolean"}
 _OWN_ID: Schema = {"type": "string", "description": "A repeated id is booked once."}
+_VERSION: Schema = {
+    "type": "string",
+    "description": "Of one object; a change that holds an older one is answered 409.",
+}
 _TEXTS: Schema = {"type": "array", "items": _TEXT}
 _NULLABLE: Schema = {"type": ["string", "null"]}
 _NUMBER_OR_NULL: Schema = {"type": ["integer", "null"]}
@@ -174,6 +178,8 @@ def schemas_by_name() -> dict[str, Schema]:
         }
         if kind == "key":
             fields = {"name": _of_type(spec.identity["name"]), **fields}
+        else:
+            fields["version"] = _VERSION
         required = [name for name, row in spec.fields.items() if row.default is REQUIRED]
         about = f"{spec.about} New ones need {', '.join([*spec.identity, *required])}."
         schemas[f"{name}Body"] = {"description": about, **_object(fields)}

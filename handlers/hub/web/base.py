@@ -221,7 +221,7 @@ class HubHandler(Logged):
         except NotFound as error:
             raise Failure(HTTPStatus.NOT_FOUND, "not_found", str(error)) from None
         except Conflict as error:
-            raise Failure(HTTPStatus.CONFLICT, "conflict", str(error)) from None
+            raise Failure(HTTPStatus.CONFLICT, "conflict", str(error)) from error
         except Refused as error:
             failure = Failure(HTTPStatus.BAD_REQUEST, "invalid", str(error), error.field)
             failure.problems = dict(zip(error.fields, error.faults, strict=False))

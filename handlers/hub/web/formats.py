@@ -7,12 +7,14 @@ codes `codes.CODE`.
 import re
 from collections.abc import Mapping
 from decimal import Decimal
+from typing import Any
 
 from store.values.ids import DAY_MS, HOUR_MS
 from store.values.meters import TOKEN_METERS
 
 MINUS = "−"
 UNKNOWN = "–"
+MAX_SHOWN_CHARS = 300  # of the value of a field
 LIST_DECIMALS = 4
 THOUSAND, MILLION, BILLION = 10**3, 10**6, 10**9
 
@@ -103,7 +105,21 @@ def meter_unit(words: Mapping[str, str], meter: str) -> str:
     return words.get(f"meter.per_{meter}", words["meter.per_use"])
 
 
+def value_text(value: Any) -> str:
+    """Return the value of a field as a short text."""
+    if isinstance(value, dict):
+        text = ", ".join(f"{name} = {value_text(inner)}" for name, inner in value.items()) or "{}"
+    elif isinstance(value, list):
+        text = ", ".join(map(value_text, value)) or "[]"
+    elif isinstance(value, bool):
+        text = "true" if value else "false"
+    else:
+        text = "–" if value is None else str(value)
+    return text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}…"
+
+
 _ALL = (
+    value_text,
     *(money, count, brief, seconds, milliseconds, share, margin, text_of_size),
     *(conditions, meter_unit),
 )

@@ -55,6 +55,9 @@ class AuditRow(Row):
         table_name = "audit_log"
 
 
+AuditRow.add_index(AuditRow.kind, AuditRow.name, AuditRow.at_ms, name="audit_log_object")
+
+
 class UpkeepRow(Row):
     """A job of the store. The row "upkeep": which process is at it until when, and how its last run
     went. Of jobs that an operator starts (backup, books verify): when one last went well."""

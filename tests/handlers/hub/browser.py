@@ -11,6 +11,23 @@ from tests.support.ports import HOST
 PASSWORDS = {"alice": "correct horse", "boss": "battery staple", "carol": "correct horse"}
 
 
+def submitted_by(page):
+    """The fields that a browser would send from the first form that has a Save button."""
+    form = next(text for text in re.findall(r"<form.*?</form>", page, re.S) if ">Save<" in text)
+    fields = []
+    for tag in re.findall(r"<input\b[^>]*>", form):
+        attributes = dict(re.findall(r'([\w.-]+)="([^"]*)"', tag))
+        if attributes.get("type") == "checkbox" and " checked" not in tag:
+            continue
+        if attributes.get("name", "_xsrf") != "_xsrf":
+            fields.append((attributes["name"], html.unescape(attributes.get("value", ""))))
+    areas = re.findall(r'<textarea[^>]*name="([\w.]+)"[^>]*>\n(.*?)</textarea>', form, re.S)
+    fields += [(name, html.unescape(text).replace("\n", "\r\n")) for name, text in areas]
+    for name, options in re.findall(r'<select[^>]*name="(\w+)"[^>]*>(.*?)</select>', form, re.S):
+        fields += [(name, value) for value in re.findall(r'value="([^"]*)" selected', options)]
+    return fields
+
+
 class Answer:
     """What came back."""
 

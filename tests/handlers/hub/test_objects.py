@@ -10,6 +10,7 @@ from handlers.hub.admin import object_forms
 from store.admin.export import export, list_objects, show
 from store.values.features import FEATURES
 from store.values.meters import METERS
+from tests.handlers.hub.browser import submitted_by
 from tests.handlers.hub.script import CHANNEL, MODEL, UPSTREAM_KEY
 
 PAGES = ("users", "groups", "models", "channels", "plans", "codes", "audit", "system")
@@ -227,23 +228,6 @@ def test_names_stay_whole_and_more_than_a_list_offers_are_typed(boss, api, db, m
     lines = [("groups", "c, d\r\n a b \r\n\r\n")]
     assert boss.send("/admin/users/alice", [*fields, *lines]).status == 303
     assert show(db, "user", "alice")["groups"] == ["c, d", "a b"]
-
-
-def submitted_by(page):
-    """The fields that a browser would send from the first form that has a Save button."""
-    form = next(text for text in re.findall(r"<form.*?</form>", page, re.S) if ">Save<" in text)
-    fields = []
-    for tag in re.findall(r"<input\b[^>]*>", form):
-        attributes = dict(re.findall(r'([\w.-]+)="([^"]*)"', tag))
-        if attributes.get("type") == "checkbox" and " checked" not in tag:
-            continue
-        if attributes.get("name", "_xsrf") != "_xsrf":
-            fields.append((attributes["name"], html.unescape(attributes.get("value", ""))))
-    areas = re.findall(r'<textarea[^>]*name="([\w.]+)"[^>]*>\n(.*?)</textarea>', form, re.S)
-    fields += [(name, html.unescape(text).replace("\n", "\r\n")) for name, text in areas]
-    for name, options in re.findall(r'<select[^>]*name="(\w+)"[^>]*>(.*?)</select>', form, re.S):
-        fields += [(name, value) for value in re.findall(r'value="([^"]*)" selected', options)]
-    return fields
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,63 @@
+"""Two administrators with the form of one object: the second is refused with both changes, and may
+keep both."""
+
+import re
+
+from store.admin.export import show
+from tests.handlers.hub.browser import submitted_by
+from tests.handlers.hub.script import MODEL
+
+BOB = "/admin/users/bob"
+
+
+def with_values(fields, **values):
+    return [(name, values.get(name, value)) for name, value in fields]
+
+
+def test_changes_of_different_fields_are_both_kept(boss, api, db):
+    api.create("users", {"name": "bob", "rpm": 120})
+    fields = submitted_by(boss.get(BOB).text)
+    api.call("PATCH", "/api/admin/users/bob", {"rpm": 200})
+    answer = boss.send(BOB, with_values(fields, tpm="240"))
+    assert answer.status == 409 and show(db, "user", "bob")["tpm"] == 0
+    assert "boss changed bob at" in answer.text and ">Keep both<" in answer.text
+    for change in ("Requests a minute: 120 → 200.", "Your change: Tokens a minute 0 → 240."):
+        assert change in answer.text
+    assert boss.send(BOB, submitted_by(answer.text)).status == 303
+    bob = show(db, "user", "bob")
+    assert (bob["rpm"], bob["tpm"]) == (200, 240)
+
+
+def test_changes_of_one_field_are_shown_and_the_last_word_is_a_choice(boss, api, db):
+    api.create("models", MODEL)
+    place = "/admin/models/gpt-4.1"
+    fields = submitted_by(boss.get(place).text)
+    api.call("PATCH", f"/api{place}", {"price": {"input": "3"}, "context_tokens": 5})
+    answer = boss.send(place, with_values(fields, **{"price.input": "4", "price.output": "9"}))
+    assert answer.status == 409 and ">Keep both<" not in answer.text
+    assert "Where both changed the same" in answer.text
+    assert show(db, "model", "gpt-4.1")["price"]["input"] == "3", "prices go back silently"
+    assert boss.send(place, submitted_by(answer.text)).status == 303
+    model = show(db, "model", "gpt-4.1")
+    assert (model["price"]["input"], model["price"]["output"]) == ("4", "9")
+    assert model["context_tokens"] == 5
+
+
+def test_a_typed_secret_is_asked_for_again(boss, api, db):
+    api.create("users", {"name": "bob"})
+    fields = submitted_by(boss.get(BOB).text)
+    api.call("PATCH", "/api/admin/users/bob", {"rpm": 200})
+    answer = boss.send(BOB, with_values(fields, password="a long password"))
+    assert answer.status == 409 and "a long password" not in answer.text
+    assert re.search(r'id="f-password-problem"[^>]*>Type it again', answer.text)
+    assert ">Keep both<" not in answer.text
+
+
+def test_scripts_send_the_version_that_they_changed(api):
+    created = api.create("users", {"name": "bob"})
+    place, version = "/api/admin/users/bob", created["version"]
+    changed = api.call("PATCH", place, {"rpm": 5, "version": version}).json
+    status, _, message = api.refused("PATCH", place, {"tpm": 6, "version": version})
+    assert status == 409 and "changed by boss since" in message and changed["version"] in message
+    assert api.call("PATCH", place, {"tpm": 6, "version": changed["version"]}).status == 200
+    assert api.refused("PATCH", place, {"tpm": 6, "version": 1})[:2] == (400, "version")
