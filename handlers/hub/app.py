@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from tornado.template import Loader, Template
-from tornado.web import Application, RequestHandler, StaticFileHandler
+from tornado.web import Application, RequestHandler
 
 from adapters.registry import FAMILIES
 from handlers.hub.routes import ROUTES
-from handlers.hub.web import parts
-from handlers.hub.web.base import LOGGED_PATH_CHARS, POLICY, Failure, HubHandler, Logged, Page
+from handlers.hub.web import charts, parts
+from handlers.hub.web.assets import Compression, StaticAsset
+from handlers.hub.web.base import LOGGED_PATH_CHARS, Failure, HubHandler, Page
 from handlers.hub.web.site import Site
 
 HERE = Path(__file__).parent
@@ -60,20 +61,6 @@ class RelayPath(HubHandler):
         self.finish({"error": error})
 
 
-class StaticFiles(Logged, StaticFileHandler):
-    """Files of the pages: style sheet, scripts, icons."""
-
-    def set_default_headers(self) -> None:
-        self.set_header("Content-Security-Policy", POLICY)
-        self.set_header("X-Content-Type-Options", "nosniff")
-        self.clear_header("Server")
-
-    def set_extra_headers(self, path: str) -> None:
-        if "v" not in self.request.arguments:
-            # Imports between modules carry no version.
-            self.set_header("Cache-Control", "no-cache")
-
-
 def log_request(handler: RequestHandler) -> None:
     """Log a request without its query: tokens and codes may stand there."""
     status, request = handler.get_status(), handler.request
@@ -98,11 +85,13 @@ def make_app(site: Site) -> Application:
         handlers,
         default_handler_class=UnknownPage,
         default_handler_args=with_site,
+        paths=frozenset(path for path, _ in ROUTES),
         template_path=TEMPLATES,
         template_loader=LeanLoader(TEMPLATES),
         static_path=str(HERE / "static"),
-        static_handler_class=StaticFiles,
-        ui_modules=dict(parts.MODULES),
+        static_handler_class=StaticAsset,
+        transforms=[Compression],
+        ui_modules={**parts.MODULES, **charts.MODULES},
         log_function=log_request,
         xsrf_cookies=True,
     )

@@ -85,6 +85,7 @@ ADMIN_PAGES: Routes = (
 ROUTES: Routes = (
     ("/", home.HomePage),
     ("/status", status.StatusPage),
+    ("/models", status.StatusPage),
     ("/wallet", wallet.WalletPage),
     ("/wallet/redeem", wallet.RedeemForm),
     ("/wallet/order", wallet.SpendOrderForm),

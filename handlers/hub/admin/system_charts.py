@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 
 import peewee
 
+from handlers.hub.web.charts import Column
 from handlers.hub.web.formats import count, seconds
-from handlers.hub.web.parts import Column
 from store.calls.reading.sums import CallSums
 from store.calls.usage_queries import Filters
 from store.calls.usage_stats import Order, stats

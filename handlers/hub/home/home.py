@@ -14,8 +14,9 @@ from handlers.hub.keys.keys import misdirected
 from handlers.hub.models.status import price
 from handlers.hub.money.wallet import WalletSummary, load_summary, summary_to_plain
 from handlers.hub.web.base import Api, Page
+from handlers.hub.web.charts import Column
 from handlers.hub.web.formats import days_word, failure_reason, money, shape_of
-from handlers.hub.web.parts import At, Column
+from handlers.hub.web.parts import At
 from operations.availability import Availability, unoffered_models
 from operations.client_settings import curl
 from store.calls.reading.sums import (

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 import peewee
 
 from handlers.hub.web.base import Api, Failure, HubHandler, Page, invalid
-from handlers.hub.web.parts import Column
+from handlers.hub.web.charts import Column
 from operations.base_url_check import Diagnosis, diagnose
 from operations.edits import editor
 from store.admin.apply import Editor, MadeKey

@@ -16,8 +16,9 @@ from tornado.iostream import StreamClosedError
 
 from handlers.hub.web import exports
 from handlers.hub.web.base import Api, Failure, HubHandler, Page, amount, invalid
+from handlers.hub.web.charts import Column
 from handlers.hub.web.formats import countdown, day_text, days_word
-from handlers.hub.web.parts import At, Column
+from handlers.hub.web.parts import At
 from handlers.hub.web.throttle import TooManyTries
 from operations.edits import editor
 from store.admin.kinds import SPEND_ORDERS

@@ -19,9 +19,9 @@ from handlers.hub.usage.usage_filters import (
 )
 from handlers.hub.web import exports
 from handlers.hub.web.base import Api, Failure, HubHandler, Page, invalid
+from handlers.hub.web.charts import Column
 from handlers.hub.web.formats import FUNCTIONS, code_word, shape_of, short_word
 from handlers.hub.web.live_tail import LiveTail, TailViewer
-from handlers.hub.web.parts import Column
 from store.calls.reading import sums, usage_page
 from store.calls.reading.errors import BY, errors
 from store.calls.usage_queries import Filters, Row, export_rows, page

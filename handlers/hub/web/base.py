@@ -20,6 +20,7 @@ from tornado.web import HTTPError, MissingArgumentError, RequestHandler
 from handlers.client_address import client_address
 from handlers.hub.web import cross_site
 from handlers.hub.web.formats import FUNCTIONS
+from handlers.hub.web.navigation import Navigation, navigation
 from handlers.hub.web.site import Busy, Site, party
 from handlers.hub.web.strings import LANGUAGES, preferred_language, strings
 from handlers.hub.web.throttle import WINDOW_S, Throttle, TooManyTries, network_of
@@ -102,6 +103,12 @@ class HubHandler(Logged):
         self.set_header("Referrer-Policy", "same-origin")
         self.set_header("Cache-Control", "no-store")
         self.clear_header("Server")
+
+    async def head(self, *args: str) -> None:
+        """Answer as `get` does; the connection leaves the body out."""
+        answered = self.get(*args)
+        assert answered is not None
+        await answered
 
     @functools.cached_property
     def address(self) -> str:
@@ -333,7 +340,8 @@ class Page(HubHandler):
 
     def _toast(self) -> dict[str, Any] | None:
         """Return the toast of this page, once; not to a script that only follows a form."""
-        if UNSEEN_HEADER in self.request.headers or not self.get_cookie(TOAST_COOKIE):
+        unseen = self.request.method == "HEAD" or UNSEEN_HEADER in self.request.headers
+        if unseen or not self.get_cookie(TOAST_COOKIE):
             return None
         self.clear_cookie(TOAST_COOKIE)
         return self.carried(TOAST_COOKIE)
@@ -364,10 +372,16 @@ class Page(HubHandler):
             base_url=self.site.base_url,
             currency=self.site.settings.money.currency,
             path=self.request.path,
+            nav=self._navigation(),
             toast=self._toast(),
             warnings=self.site.warnings if self.signed_in else (),
             **{**FUNCTIONS, **values},
         )
+
+    def _navigation(self) -> Navigation | None:
+        if self.signed_in is None:
+            return None
+        return navigation(self.settings["paths"], admin=self.signed_in.admin)
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         failure = self.failure(kwargs.get("exc_info"))

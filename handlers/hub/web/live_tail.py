@@ -149,6 +149,8 @@ class LiveTail(HubHandler):
             raise Failure(429, "too_many", "too many look on already", wait_s=60)
         self.set_header("Content-Type", "text/event-stream; charset=utf-8")
         self.set_header("X-Accel-Buffering", "no")
+        if self.request.method == "HEAD":
+            return
         new_calls.join(viewer)
         self._viewer = viewer
         check_at = time.monotonic() + CHECK_S

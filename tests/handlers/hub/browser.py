@@ -1,5 +1,6 @@
 """A browser without JavaScript: it keeps cookies and sends the hidden fields of the last form."""
 
+import gzip
 import html
 import http.client
 import json
@@ -33,7 +34,9 @@ class Answer:
 
     def __init__(self, response, body):
         self.status, self.headers = response.status, response.headers
-        self.text = body.decode()
+        self.body = body
+        packed = self.headers.get("Content-Encoding") == "gzip" and body
+        self.text = (gzip.decompress(body) if packed else body).decode()
         self.cookies = response.headers.get_all("Set-Cookie") or []
 
     @property

@@ -1,5 +1,6 @@
 """What holds for all of the Hub: headers, unknown paths, paths of the relay, errors."""
 
+import gzip
 import itertools
 import re
 
@@ -34,6 +35,49 @@ def test_pages_have_no_inline_styles_or_scripts_and_load_nothing_from_elsewhere(
     assets = re.findall(r'(?:src|href)="([^"]+)"', text)
     assert assets and not [one for one in assets if "//" in one]
     assert all(alice.get(one).status == 200 for one in assets if one.startswith("/static/"))
+
+
+def test_the_sheet_is_one_file_kept_for_good_and_compressed_once(alice):
+    page = alice.get("/account").text
+    address = re.search(r'href="(/static/sluice.css[^"]+)"', page)[1]
+    plain, packed = alice.get(address), alice.get(address, **{"Accept-Encoding": "gzip"})
+    assert ".framed" in plain.text and ".figures.spans" in plain.text and ":root" in plain.text
+    assert plain.headers["Cache-Control"] == "public, max-age=31536000, immutable"
+    assert packed.headers["Content-Encoding"] == "gzip"
+    assert gzip.decompress(packed.body) == plain.body and len(packed.body) < len(plain.body) / 3
+    assert alice.get("/static/sluice.css").headers["Cache-Control"] == "no-cache"
+    assert alice.get("/static/css/frame.css").status == 404
+    assert alice.get("/static/../app.py").status == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "compressed"), [("/account", True), ("/api/openapi.json", True), ("/api/me", False)]
+)
+def test_long_answers_are_compressed_for_those_who_take_it(alice, path, compressed):
+    plain = alice.get(path)
+    answer = alice.get(path, **{"Accept-Encoding": "br, gzip"})
+    assert "Content-Encoding" not in plain.headers and "Accept-Encoding" in answer.headers["Vary"]
+    assert (answer.headers.get("Content-Encoding") == "gzip") == compressed
+    assert (len(answer.body) < len(plain.body) / 2) == compressed
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("/", 200), ("/usage", 200), ("/api/me", 200), ("/usage/tail", 200), ("/nothing", 404)],
+)
+def test_head_answers_as_get_without_a_body(alice, path, status):
+    answer = alice.ask("HEAD", path)
+    assert (answer.status, answer.body) == (status, b"")
+    assert alice.ask("HEAD", "/preferences").status == 405
+
+
+def test_the_navigation_leads_to_pages_that_exist(boss, alice):
+    for who, administers in ((boss, True), (alice, False)):
+        places = re.findall(r'<li><a href="([^"]+)" title=', who.get("/account").text)
+        assert places[:3] == ["/", "/keys", "/models"]
+        assert ("/admin/keys" in places) == administers
+        assert all(who.get(place).status == 200 for place in places)
+    assert 'href="/usage" title="Usage" aria-current="page"' in boss.get("/admin/usage").text
 
 
 def test_paths_of_the_relay_name_its_base_url(serve):

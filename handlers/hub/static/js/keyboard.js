@@ -2,7 +2,9 @@
 import { cookie } from "./api.js";
 import { step } from "./sheets.js";
 
-const PATHS = { h: "/", k: "/keys", s: "/status", u: "/usage", w: "/wallet", c: "/setup" };
+const PATHS = {
+  h: "/", k: "/keys", m: "/models", s: "/models", y: "/try", u: "/usage", w: "/wallet", a: "/alerts", c: "/setup",
+};
 const BUTTONS = {
   f: "[data-filter-add]", n: "[data-new]", p: "[data-pause]", e: "[data-export]", z: "[data-undo]", t: "[name='theme'][value='toggle']",
 };
@@ -19,8 +21,7 @@ export function onKey(event) {
 function act(key) {
   if (Date.now() - goPressedAt < GO_MS) {
     goPressedAt = 0;
-    if (PATHS[key]) location.assign(PATHS[key]);
-    return Boolean(PATHS[key]);
+    return Boolean(PATHS[key]) && press(`nav a[href="${PATHS[key]}"]`);
   }
   if (key === "g") goPressedAt = Date.now();
   else if (key === "/") return focus("[data-find]");

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from handlers.hub.web import parts
+from handlers.hub.web import charts, parts
 from store.channels.uptime import Slot
 
 EVIL = '"><script>alert(1)</script>'
@@ -22,9 +22,9 @@ def handler():
 )
 def test_names_stay_text(handler, module, args):
     assert "<script" not in module(handler).render(*args)
-    assert "<script" not in parts.UptimeRow(handler).render([Slot(0, 1, 1, 0)], 1, EVIL, EVIL)
-    assert "<script" not in parts.Bars(handler).render(
-        [parts.Column((1,), EVIL, EVIL, EVIL)], ("c2",), EVIL
+    assert "<script" not in charts.UptimeRow(handler).render([Slot(0, 1, 1, 0)], 1, EVIL, EVIL)
+    assert "<script" not in charts.Bars(handler).render(
+        [charts.Column((1,), EVIL, EVIL, EVIL)], ("c2",), EVIL
     )
 
 
@@ -46,14 +46,14 @@ def test_a_level_warns_near_its_end(handler):
     classes = [
         re.search(r"level (\w+)", parts.Level(handler).render(used, 10))[1] for used in (7.9, 8, 10)
     ]
-    assert classes == ["flow", "near", "over"]
+    assert classes == ["flow", "near", "near"]
     assert 'width="120.0"' in parts.Level(handler).render(99, 10)
     # scales end on round numbers, which are short
     values = (0, 1, 7, 315, 0.07, 1201, 95)
-    assert [parts.nice_above(value) for value in values] == pytest.approx(
+    assert [charts.nice_above(value) for value in values] == pytest.approx(
         [1, 1, 8, 400, 0.08, 1600, 100]
     )
-    assert [parts.tidy(value) for value in (320, 1600, 0.5, 3.0)] == ["320", "1,600", "0.5", "3"]
+    assert [charts.tidy(value) for value in (320, 1600, 0.5, 3.0)] == ["320", "1,600", "0.5", "3"]
 
 
 def test_uptime_bars_say_the_share_by_height_and_colour(handler):
@@ -61,7 +61,7 @@ def test_uptime_bars_say_the_share_by_height_and_colour(handler):
     slots = [Slot(7, *numbers) for numbers in counts]
     drawn = re.findall(
         r'<path class="(\w+)" d="([^"]*)"',
-        parts.UptimeRow(handler).render(slots, 9, "/usage", "x"),
+        charts.UptimeRow(handler).render(slots, 9, "/usage", "x"),
     )
     assert drawn == [
         ("good", "M0 0h5v18h-5zM6 3.6h5v14.4h-5z"),
@@ -70,3 +70,14 @@ def test_uptime_bars_say_the_share_by_height_and_colour(handler):
         ("foot", "M24 16h5v2h-5z"),
         ("probes", "M30.5 0.5h4v17h-4z"),
     ]
+
+
+def test_a_margin_stands_about_its_zero_line_and_is_cut_beyond_its_ends(handler):
+    drawn = {
+        percent: re.findall(r'class="(gain|loss|cut)"', charts.MarginBar(handler).render(percent))
+        for percent in (17.2, 100.0, 0.0, -5.3, -40.0, None)
+    }
+    assert drawn == {
+        **{17.2: ["gain"], 100.0: ["gain", "cut"], 0.0: []},
+        **{-5.3: ["loss"], -40.0: ["loss", "cut"], None: []},
+    }

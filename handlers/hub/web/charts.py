@@ -1,0 +1,209 @@
+"""Charts of the pages: bars of days, sparks, stacked columns, margins. SVG that needs no script.
+
+docs/hub-parts.md shows each of them. All text is escaped here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tornado.escape import xhtml_escape
+from tornado.web import UIModule
+
+from store.channels.uptime import Slot
+
+UPTIME_STEPS = ((0.999, 1.0, "good"), (0.99, 0.8, "good"), (0.95, 0.6, "warn"))
+UPTIME_LOWEST, UPTIME_FOOT = 0.3, 2
+BAR_WIDTH, BAR_GAP, BAR_HEIGHT = 5, 1, 18
+
+
+class UptimeRow(UIModule):
+    """A bar for each span, whose height and colour show the share of calls that succeeded. Bars of
+    one kind are one path, and the whole is one link; a script adds the titles and links of single
+    bars.
+
+    `slots`: the spans, each with its calls that succeeded (`ok`), those that `failed`, `probes`,
+    and its beginning; `step_ms`: the length of each.
+    """
+
+    def render(self, slots: Sequence[Slot], step_ms: int, href: str, label: str) -> str:
+        step, paths = BAR_WIDTH + BAR_GAP, dict[str, str]()
+        counts = [(slot.ok, slot.failed, slot.probes) for slot in slots]
+        for index, (ok, failed, probes) in enumerate(counts):
+            share = ok / (ok + failed) if ok + failed else 1.0 if probes else None
+            kind, path = self._path(index * step, share, probes_only=not ok + failed)
+            paths[kind] = paths.get(kind, "") + path
+        bars = "".join(f'<path class="{kind}" d="{d}"/>' for kind, d in paths.items())
+        packed = ",".join(f"{ok}/{failed}/{probes}" for ok, failed, probes in counts)
+        width, since_ms = len(counts) * step, slots[0].at_s * 1000
+        return (
+            f'<a class="bars-link" href="{xhtml_escape(href)}" aria-label="{xhtml_escape(label)}"'
+            f' data-bars="{packed}" data-since="{since_ms}" data-step="{step_ms}">'
+            f'<svg class="uptime" aria-hidden="true" width="{width}" height="{BAR_HEIGHT}"'
+            f' viewBox="0 0 {width} {BAR_HEIGHT}" preserveAspectRatio="none">{bars}</svg></a>'
+        )
+
+    @staticmethod
+    def _path(left: int, share: float | None, *, probes_only: bool) -> tuple[str, str]:
+        """Return the kind of a bar and its path; `share` None: no call in its span."""
+        if probes_only and share is not None:  # its line is drawn within
+            inner = BAR_WIDTH - 1
+            return "probes", f"M{left + 0.5} 0.5h{inner}v{BAR_HEIGHT - 1}h-{inner}z"
+        part, kind = UPTIME_LOWEST, "bad"
+        if share is not None:
+            steps = ((part, kind) for least, part, kind in UPTIME_STEPS if share >= least)
+            part, kind = next(steps, (part, kind))
+        height = UPTIME_FOOT if share is None else round(BAR_HEIGHT * part, 1)
+        kind = "foot" if share is None else kind
+        return kind, f"M{left} {BAR_HEIGHT - height:g}h{BAR_WIDTH}v{height:g}h-{BAR_WIDTH}z"
+
+
+class MarginBar(UIModule):
+    """A margin about its zero line: to the right what is earned, to the left what is lost; GAIN and
+    LOSS fill their sides, more has a cut. `percent` None: not known, the line alone."""
+
+    HEIGHT, ZERO_SHARE, GAIN, LOSS = 12, 0.34, 30.0, 15.0
+
+    def render(self, percent: float | None, width: int = 64) -> str:
+        zero, low = round(width * self.ZERO_SHARE), self.HEIGHT
+        bar = ""
+        if percent is not None and percent > 0:
+            length = (width - zero) * min(percent / self.GAIN, 1.0)
+            bar = f'<rect class="gain" x="{zero}" y="2" width="{length:.1f}" height="{low - 4}"/>'
+        elif percent is not None and percent < 0:
+            length = zero * min(-percent / self.LOSS, 1.0)
+            bar = f'<rect class="loss" x="{zero - length:.1f}" y="2" width="{length:.1f}"'
+            bar += f' height="{low - 4}"/>'
+        if percent is not None and not -self.LOSS <= percent <= self.GAIN:
+            at = width - 8 if percent > 0 else 4
+            bar += f'<path class="cut" d="M{at} {low}l4-{low}"/>'
+        return (
+            f'<svg class="margin" width="{width}" height="{low}" viewBox="0 0 {width} {low}"'
+            f' aria-hidden="true">{bar}<path class="zero" d="M{zero} 0v{low}"/></svg>'
+        )
+
+
+class Spark(UIModule):
+    """A small chart beside its number: bars, in the colour of `tone` (warn, bad, or none)."""
+
+    WIDTH, HEIGHT = 72, 18
+
+    def render(self, values: Sequence[float], tone: str = "") -> str:
+        maximum = max(values, default=0) or 1
+        step = self.WIDTH / max(len(values), 1)
+        bars = "".join(
+            f'<rect x="{index * step:.1f}" y="{self.HEIGHT - height:.1f}"'
+            f' width="{max(step - 1, 1):.1f}" height="{height:.1f}"/>'
+            for index, value in enumerate(values)
+            if (height := max(self.HEIGHT * value / maximum, 1.0 if value else 0.5))
+        )
+        return (
+            f'<svg class="spark {tone}" width="{self.WIDTH}" height="{self.HEIGHT}"'
+            f' viewBox="0 0 {self.WIDTH} {self.HEIGHT}" aria-hidden="true">{bars}</svg>'
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a bar chart: its parts from below, the tick under it (may be empty), the title on
+    hover, the link to its rows. `at_ms`: the tick is the hour of this time in UTC, which the page's
+    script shows in the browser's zone."""
+
+    parts: Sequence[float]
+    tick: str
+    title: str
+    href: str = ""
+    at_ms: int | None = None
+
+
+class Bars(UIModule):
+    """Stacked bars of a chart that needs no script. `tones`: the class of each part (c1 … c6, warn,
+    bad). Its plot grows with the page, its words do not."""
+
+    LEFT, FOOT, TOP = 44, 18, 8
+    BAR_SHARE = 0.78
+
+    def render(
+        self, columns: Sequence[Column], tones: Sequence[str], label: str, height: int = 200
+    ) -> str:
+        maximum = nice_above(max((sum(column.parts) for column in columns), default=0))
+        low = height - self.FOOT
+        scale = (low - self.TOP) / maximum
+        marks = [(maximum * part, low - (low - self.TOP) * part) for part in (1, 0.5, 0)]
+        scale_words = "".join(
+            f'<text x="{self.LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{tidy(value)}</text>'
+            for value, y in marks
+        )
+        lines = "".join(
+            f'<line class="{"grid" if value else "base"}" x1="0" x2="100%" y1="{y:.1f}"'
+            f' y2="{y:.1f}"/>'
+            for value, y in marks
+        )
+        step = 100 / max(len(columns), 1)
+        bars = "".join(
+            self._column(column, tones, (index * step, step), low, scale)
+            for index, column in enumerate(columns)
+        )
+        return (
+            f'<div class="chart" role="img" aria-label="{xhtml_escape(label)}">'
+            f'<svg width="{self.LEFT}" height="{height}">{scale_words}</svg>'
+            f'<svg class="plot" height="{height}">{lines}{bars}</svg></div>'
+        )
+
+    def _column(
+        self,
+        column: Column,
+        tones: Sequence[str],
+        position: tuple[float, float],
+        low: float,
+        scale: float,
+    ) -> str:
+        left, step = position
+        bars, top = "", float(low)
+        for value, tone in zip(column.parts, tones, strict=True):
+            if (column_height := value * scale) > 0:
+                top -= column_height
+                bars += (
+                    f'<rect class="fill-{tone}" x="{left + step * (1 - self.BAR_SHARE) / 2:.2f}%"'
+                    f' y="{top:.1f}" width="{step * self.BAR_SHARE:.2f}%"'
+                    f' height="{max(column_height - 0.6, 0.6):.1f}"/>'
+                )
+        if bars:
+            ground = (
+                f'<rect class="under-pointer" x="{left:.2f}%" y="{self.TOP}" width="{step:.2f}%"'
+                f' height="{low - self.TOP}"/>'
+            )
+            bars = f"<title>{xhtml_escape(column.title)}</title>{ground}{bars}"
+            if column.href:
+                bars = f'<a href="{xhtml_escape(column.href)}" tabindex="-1">{bars}</a>'
+            else:
+                bars = f"<g>{bars}</g>"
+        if column.tick:
+            hour = "" if column.at_ms is None else f' data-hour="{column.at_ms}"'
+            bars += (
+                f'<text{hour} x="{left + step / 2:.2f}%" y="{low + self.FOOT - 3}"'
+                f' text-anchor="middle">'
+                f"{xhtml_escape(column.tick)}</text>"
+            )
+        return bars
+
+
+def nice_above(value: float) -> float:
+    """Return the least of 1, 1.2, 1.6, 2, 3, 4, 6, 8 times a power of ten not below `value`."""
+    if value <= 0:
+        return 1.0
+    unit = 10.0 ** (len(str(int(value))) - 1)
+    while value < unit:
+        unit /= 10
+    return next(
+        unit * step for step in (1, 1.2, 1.6, 2, 3, 4, 6, 8, 10, 12) if unit * step >= value
+    )
+
+
+def tidy(value: float) -> str:
+    """Format a value of a scale with no more digits than it needs."""
+    return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:g}"
+
+
+_ALL = (*(UptimeRow, Spark, MarginBar, Bars),)
+MODULES = {module.__name__: module for module in _ALL}
+"""The modules that templates may use."""
