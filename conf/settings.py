@@ -18,6 +18,7 @@ DAY_S = 86400
 GIB = 1024**3
 MAX_KEEP_DAYS = 36500
 ANY_ADDRESS = ("0.0.0.0", "::")
+LOOPBACK = ("127.0.0.0/8", "::1/128")
 
 
 def _text(description: str) -> Meta:
@@ -282,6 +283,13 @@ class HubSettings(_Section, frozen=True):
         str,
         _optional("Address of the Hub as browsers see it; with https its cookies are Secure."),
     ] = ""
+    relay_networks: Annotated[
+        tuple[str, ...],
+        _meaning(
+            "Networks from which the relay takes the Hub's own calls, those of Try it:"
+            " the node's address where server.host is not loopback."
+        ),
+    ] = LOOPBACK
     oidc_issuer: Annotated[
         str,
         _optional(

@@ -214,6 +214,7 @@ _CHECKS: Mapping[str, Callable[[Any], object]] = {
     "ops.token": _token,
     "ops.hosts": _hosts,
     "server.trusted_proxies": _networks,
+    "hub.relay_networks": _networks,
     "server.public_url": _public_url,
     "server.cors_origins": _origins,
     "store.url": store_url.checked,

@@ -41,6 +41,7 @@ from store.db.database import open_database
 from store.hub import administrators
 from store.values.cipher import Cipher
 from store.values.errors import StoreUnavailable
+from store.values.grants import GrantMaker
 
 log = logging.getLogger("sluice.hub")
 
@@ -61,6 +62,7 @@ class Orders(msgspec.Struct):
     state_fd: int
     metrics_fd: int
     origins: dict[str, str] = {}
+    run: str = ""
 
 
 class Command(msgspec.Struct):
@@ -103,6 +105,7 @@ def _site(settings: Settings, keys: secrets.Secrets, orders: Orders) -> Site:
         sealing=Sealing(Cipher(keys.cipher_keys), keys.peppers),
         trusted=tuple(ipaddress.ip_network(net, strict=False) for net in proxies),
         cookie_secrets=keys.cookie_secrets,
+        grants=GrantMaker(keys.cookie_secrets, orders.run),
         origins=orders.origins,
         sign_ins=SignInLog(partial(metrics.count, SIGN_INS)),
         version=VERSION,

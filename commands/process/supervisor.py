@@ -83,6 +83,7 @@ class Supervisor:
         self.node = ""
         self._shared: dict[str, int] = {}
         self._build = version.build_id()
+        self._run = os.urandom(16).hex()  # of its workers and its Hub; no other has it
         self.revision = version.revision(self._build)
 
     @property
@@ -291,6 +292,7 @@ class Supervisor:
             "build": self._build,
             "secrets_path": str(self.loaded.secrets_path),
             "origins": dict(self.loaded.origins),
+            "run": self._run,
         }
 
     def _reap(self, worker: Worker, now: float) -> None:

@@ -10,6 +10,7 @@ import functools
 import io
 import ipaddress
 import logging
+import math
 import os
 import signal
 import socket
@@ -40,6 +41,7 @@ from conf.metrics import RATE_LIMITED
 from conf.settings import Settings, from_plain
 from conf.version import CODE_CHANGED, VERSION, build_id, revision
 from handlers.entries.base import Deadlines, Site
+from handlers.entries.grants import Grants
 from handlers.entries.key_view import KeyViews
 from handlers.entries.routes import RelayServer
 from handlers.entries.wrong_paths import WrongPaths
@@ -65,7 +67,7 @@ from store.calls.stored_responses import find_stored
 from store.calls.writer import DOWN, Hooks, Writer
 from store.catalog.catalog import Refresh, Snapshot
 from store.catalog.key_cache import KeyCache
-from store.catalog.keys import KeyEntry, PepperMoves, find_key, recent_keys
+from store.catalog.keys import KeyEntry, PepperMoves, find_key, keys_of, recent_keys
 from store.catalog.suspended_keys import KeyReports, SuspendedKey
 from store.catalog.wrong_paths import Notices
 from store.db.changes import KEYS, Changes
@@ -79,6 +81,7 @@ from store.upkeep.retention import Keep
 from store.upkeep.thread import Upkeep
 from store.values.cipher import Cipher
 from store.values.errors import StoreError, StoreUnavailable
+from store.values.grants import GrantMaker
 from store.values.ids import now_ms
 
 log = logging.getLogger("sluice.worker")
@@ -110,6 +113,7 @@ class Orders(msgspec.Struct):
     node: str
     responses_fd: int
     metrics_fd: int
+    run: str = ""
 
 
 class Command(msgspec.Struct):
@@ -206,7 +210,7 @@ class Worker:
         )
         self._key_news = KeyReports(lambda: self._writer.state == DOWN)
         self._notices = Notices()
-        self._site = self._make_site()
+        self._site = self._make_site(keys)
         self._server = RelayServer(self._site, max_connections())
         self._writer = self._make_writer()
         self._upkeep = self._make_upkeep()
@@ -251,7 +255,7 @@ class Worker:
             translations=Translations([secret.encode() for secret in keys.translation_secrets]),
         )
 
-    def _make_site(self) -> Site:
+    def _make_site(self, keys: secrets.Secrets) -> Site:
         server = self._settings.server
         return Site(
             settings=self._settings,
@@ -263,6 +267,7 @@ class Worker:
             ),
             base_url=base_url(server),
             wrong_paths=WrongPaths(self._relay.keys, self._notices),
+            grants=self._make_grants(keys),
             key_views=KeyViews(
                 functools.partial(view_of, self._db),
                 self._view_threads,
@@ -272,6 +277,21 @@ class Worker:
                 server.spool_bytes, functools.partial(self._telemetry.metrics.count, RATE_LIMITED)
             ),
         )
+
+    def _make_grants(self, keys: secrets.Secrets) -> Grants:
+        return Grants(
+            GrantMaker(keys.cookie_secrets, self._orders.run),
+            [ipaddress.ip_network(net) for net in self._settings.hub.relay_networks],
+            self._relay.limits,
+            self._load_key_of_id,
+            self._threads,
+        )
+
+    def _load_key_of_id(self, key_id: str) -> KeyEntry | None:
+        """Return a key as its newest secret opens it, after the catalog that it may need."""
+        keys = [entry for _, entry in keys_of(self._db, [key_id])]
+        self._refresh.poll(self._db)
+        return max(keys, key=lambda entry: entry.valid_until_ms or math.inf, default=None)
 
     def _order(self, order: Order) -> bool:
         return self._writer.order(order)

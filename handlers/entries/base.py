@@ -18,6 +18,7 @@ from adapters.registry import FAMILIES
 from conf.settings import Settings
 from handlers.client_address import Network, client_address
 from handlers.entries import cors
+from handlers.entries.grants import Grants
 from handlers.http.connection import ClientConnection, Header
 from handlers.http.request import Request
 from handlers.relay.call import Arrival, Call, Ending
@@ -109,6 +110,7 @@ class Site:
     base_url: str
     wrong_paths: PathNotes | None = None  # None: they are not noted
     key_views: KeyViewReader | None = None
+    grants: Grants | None = None  # None: none is taken
     spool_dir: str = "."  # of large forms
     spool_memory: BodyMemory = field(default_factory=lambda: BodyMemory(1 << 30))
     origins: frozenset[str] = field(init=False)  # whose pages may read answers
@@ -181,7 +183,8 @@ class RelayHandler(RequestHandler):
             return self.query_field(source[1:])
         return self.request.headers.get(source)
 
-    def arrival(self) -> Arrival:
+    def arrival(self, client_ip: str | None = None) -> Arrival:
+        """Return the head's facts; `client_ip`: of a call that the Hub makes for its client."""
         headers = self.request.headers
         client_id = headers.get("x-client-request-id")
         if client_id is not None and not _visible_ascii(client_id):
@@ -191,7 +194,9 @@ class RelayHandler(RequestHandler):
             exporting = self.site.telemetry.spans is not None
             trace = trace_of(parent, headers.get("tracestate"), exporting=exporting)
         agent = agent[:USER_AGENT_MAX] if agent else None
-        return Arrival(self.call_id, now_ms(), self.client_ip(), agent, client_id, trace)
+        return Arrival(
+            self.call_id, now_ms(), client_ip or self.client_ip(), agent, client_id, trace
+        )
 
     def client_ip(self) -> str:
         """Return the caller's address, behind trusted proxies."""

@@ -12,6 +12,7 @@ from adapters.faults import Condition, Fault
 from adapters.json.jsonio import top_level
 from adapters.registry import FAMILIES
 from handlers.entries.base import Site
+from handlers.entries.grants import Grants
 from handlers.entries.intake import KeyedHandler
 from handlers.relay import admit
 from handlers.relay.call import Call, Ending, Requested, RequestHead
@@ -19,8 +20,11 @@ from handlers.relay.downstream import Downstream
 from handlers.relay.limits.body_memory import BodyHold
 from handlers.relay.running import ClientGone
 from store.catalog.keys import KeyEntry
+from store.values.grants import GRANT_HEADER, Grant, request_digest
+from store.values.ids import now_ms
 
 _JSON = "application/json"
+_GRANTED_JOBS = frozenset({"generate", "stream"})
 
 RESPONSES_PREFIX = "/v1/responses/"
 # Ids as vendors make them; anything else might lead to another path of the upstream.
@@ -58,6 +62,7 @@ class InferenceHandler(KeyedHandler):
                              Condition.IP_NOT_ALLOWED, Condition.ENTRY_NOT_ALLOWED})  # fmt: skip
 
     _call: Call | None = None
+    _grant: Grant | None = None
     _running = False
 
     @property
@@ -73,11 +78,24 @@ class InferenceHandler(KeyedHandler):
         """Check method, key, entry point, content type, size, encoding, in this order."""
         if self.request.method not in self.methods:
             raise Fault(Condition.METHOD_NOT_ALLOWED, allow=", ".join(self.methods))
-        return self.check_credential()
+        try:
+            return self.check_credential()
+        except Fault as fault:
+            text, grants = self.request.headers.get(GRANT_HEADER), self.site.grants
+            if text is None or grants is None or fault.condition is not Condition.MISSING_KEY:
+                raise
+        if self.operation.job not in _GRANTED_JOBS or self.operation.row:
+            raise Fault(Condition.MISSING_KEY)
+        self._grant = grants.take(text, self.client_ip(), now_ms())
+        return self._check_granted(grants, self._grant)
+
+    async def _check_granted(self, grants: Grants, grant: Grant) -> None:
+        self.check_key(await grants.key(grant))
 
     def check_key(self, key: KeyEntry) -> None:
         """Make the call, then check the rest of the head."""
-        request, operation, arrival = self.request, self.operation, self.arrival()
+        request, operation, grant = self.request, self.operation, self._grant
+        arrival = self.arrival(None if grant is None else grant.client_ip)
         headers, snapshot = request.headers, self.site.relay.snapshot
         method, query = "POST", ""
         if operation.stored:
@@ -113,11 +131,19 @@ class InferenceHandler(KeyedHandler):
         if content_type.partition(";")[0].strip().lower() != _JSON:
             raise Fault(Condition.CONTENT_TYPE)
 
-    def complete(self, body: bytes) -> Coroutine[Any, Any, None]:
+    def complete(self, body: bytes) -> Coroutine[Any, Any, None] | None:
         assert self._call is not None
+        if self._grant is not None and self._grant.digest != self._digest(body):
+            self.refused(Fault(Condition.INVALID_KEY), b"")
+            return None
         self._running = True
         downstream = Downstream(self.connection, self.base_headers())
         return self.site.relay.run(self._call, body, downstream, self._hold)
+
+    def _digest(self, body: bytes) -> str:
+        request = self.request
+        target = f"{request.path}?{request.query}" if request.query else request.path
+        return request_digest(request.method or "", target, body)
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         """Answer an internal error; the answer of a running call can only be cut off."""

@@ -112,7 +112,7 @@ class UploadHandler(EndpointHandler):
         if self._spool is not None:
             self._spool.close()
 
-    def complete(self, body: bytes) -> Coroutine[Any, Any, None]:
+    def complete(self, body: bytes) -> Coroutine[Any, Any, None] | None:
         """Relay the call; the disk's space is given back with its end."""
         if self._reader is None:
             return super().complete(body)

@@ -22,6 +22,7 @@ DEFAULTS = """{
 "routing": {"max_attempts": 3, "total_time_s": 60, "retry_timeouts": false,
 "unknown_responses": "refuse"},
 "hub": {"enabled": true, "host": "127.0.0.1", "port": 8001, "public_url": "",
+"relay_networks": ["127.0.0.0/8", "::1/128"],
 "oidc_issuer": "", "oidc_client_id": "", "oidc_client_secret": ""},
 "ops": {"enabled": true, "host": "127.0.0.1", "port": 9000, "token": "", "hosts": []},
 "money": {"currency": "USD", "unpriced": "refuse_dearer"},

@@ -26,6 +26,7 @@ from store.admin.objects import Sealing
 from store.db.base_url import stored_base_url
 from store.hub import administrators, notices
 from store.values.errors import StoreUnavailable
+from store.values.grants import GrantMaker
 
 Network = IPv4Network | IPv6Network
 Result = TypeVar("Result")
@@ -128,6 +129,7 @@ class Site:
     trusted: tuple[Network, ...]  # proxies whose X-Forwarded-For is believed
     cookie_secrets: Sequence[str]  # the first makes tokens of forms, each verifies them
     origins: Mapping[str, str] = field(default_factory=dict)  # of settings, by section.key
+    grants: GrantMaker | None = None  # None: without a relay
     version: str = ""
     started_s: float = field(default_factory=time.monotonic)
     tries: Throttle = field(default_factory=Throttle)  # of passwords

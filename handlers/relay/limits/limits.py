@@ -130,6 +130,15 @@ class Limits:
             return _levels([entered]), _fault_of(entered)
         return _levels(entered.reservations), entered
 
+    def first_use(self, subject: str) -> bool:
+        """Return whether a subject comes for the first time within a minute, on this node; False
+        when that cannot be counted."""
+        entered = self._cells.enter((Claim(subject, rpm=1, tpm=0, concurrency=0),))
+        if isinstance(entered, LimitRefusal) or not entered.reservations:
+            return False
+        self._cells.leave(entered, used_tokens=0)
+        return True
+
     def enter_upstream(self, channel: Channel, key: int, demand: Demand) -> Slots | AtLimit:
         """Take what an attempt with an upstream key of a limited channel needs."""
         upstreams = self._upstreams.get(channel.id)
