@@ -101,6 +101,7 @@ def load(
     gathered.check_ports()
     gathered.check_ops()
     gathered.check_openid()
+    gathered.check_mail()
     gathered.check_retention()
     gathered.check_body_memory()
     if gathered.faults:
@@ -215,6 +216,12 @@ class _Values:
         if self._value("hub.oidc_issuer") and not self._value("hub.oidc_client_id"):
             origin = self.origins["hub.oidc_issuer"]
             self.faults.append(f"{origin}: hub.oidc_issuer needs hub.oidc_client_id")
+
+    def check_mail(self) -> None:
+        """Note a mail server without the address that mail is from."""
+        if self._value("mail.url") and not self._value("mail.from"):
+            where = self.origins.get("mail.url", "mail.url")
+            self.faults.append(f"{where}: mail.url needs mail.from, the address that mail is from")
 
     def check_retention(self) -> None:
         """Sums are verified against the records, so they outlive them."""

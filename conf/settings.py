@@ -357,6 +357,27 @@ class LogSettings(_Section, frozen=True):
     ] = ""
 
 
+class MailSettings(_Section, frozen=True, rename={"sender": "from"}):
+    """The mail server that sends alerts."""
+
+    url: Annotated[
+        str,
+        _optional(
+            "smtp://user:password@host:587, or smtps:// for TLS from the start; user and password"
+            " percent-encoded, and sent by TLS alone. Empty: no mail is sent. Keep the password out"
+            " of the file with the variable SLUICE_MAIL__URL.",
+            1024,
+        ),
+    ] = ""
+    sender: Annotated[
+        str,
+        _optional("Address that mail is from, as sluice@example.com; needed with mail.url.", 254),
+    ] = ""
+
+    def __repr__(self) -> str:
+        return "MailSettings(…)"  # the address may contain a password
+
+
 class TelemetrySettings(_Section, frozen=True):
     """Traces for a collector; needs the packages of requirements-otel.txt."""
 
@@ -383,6 +404,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     usage: UsageSettings = UsageSettings()
     hub: HubSettings = HubSettings()
     ops: OpsSettings = OpsSettings()
+    mail: MailSettings = MailSettings()
     log: LogSettings = LogSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
 
@@ -393,8 +415,10 @@ SECTIONS: tuple[str, ...] = Settings.__struct_fields__
 def _rows() -> Iterator[Setting]:
     for section in SECTIONS:
         defaults = getattr(Settings(), section)
-        for key, annotated in typing.get_type_hints(type(defaults), include_extras=True).items():
-            yield describe(f"{section}.{key}", annotated, getattr(defaults, key))
+        hints = typing.get_type_hints(type(defaults), include_extras=True)
+        for row in msgspec.structs.fields(type(defaults)):
+            name = f"{section}.{row.encode_name}"
+            yield describe(name, hints[row.name], getattr(defaults, row.name))
 
 
 SETTINGS: Mapping[str, Setting] = {row.name: row for row in _rows()}

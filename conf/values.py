@@ -4,6 +4,7 @@ Pure functions. Messages say what is expected and quote a value only where it ca
 """
 
 import ipaddress
+import re
 import tomllib
 import typing
 import urllib.parse
@@ -16,6 +17,7 @@ import msgspec
 from conf import store_url
 
 MAX_SHOWN_CHARS = 60
+MAIL_ADDRESS = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@[A-Za-z0-9.-]{1,189}", re.ASCII)
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -95,7 +97,7 @@ def checked(setting: Setting, raw: object) -> object:
 
 
 def _given(setting: Setting, raw: object) -> str:
-    if setting.secret or setting.name == "store.url":
+    if setting.secret or setting.name in ("store.url", "mail.url"):
         return ""  # it may contain a password
     if isinstance(raw, (str, int, float)):
         return f", {repr(raw)[:MAX_SHOWN_CHARS]} given"
@@ -163,6 +165,23 @@ def _issuer(value: Any) -> str:
     return str(value)
 
 
+def _mail_url(value: Any) -> str:
+    if not value:
+        return ""
+    url = _split(value)
+    if url is None or url.scheme not in ("smtp", "smtps") or not url.hostname:
+        raise ValueError("an address like smtp://user:password@mail.example.com:587 expected")
+    if url.path.strip("/") or url.query or url.fragment or bool(url.username) != bool(url.password):
+        raise ValueError("scheme, user and password (or neither), host and port expected, no path")
+    return str(value)
+
+
+def _mail_address(value: Any) -> str:
+    if value and not MAIL_ADDRESS.fullmatch(value):
+        raise ValueError("an address like sluice@example.com expected")
+    return str(value)
+
+
 def _host(value: Any) -> str:
     if not store_url.is_host(value):
         raise ValueError("an address like 127.0.0.1 or ::1, or the name of a host expected")
@@ -210,6 +229,8 @@ _CHECKS: Mapping[str, Callable[[Any], object]] = {
     "hub.public_url": _public_url,
     "hub.oidc_issuer": _issuer,
     "hub.oidc_client_secret": _token,
+    "mail.url": _mail_url,
+    "mail.from": _mail_address,
     "ops.host": _host,
     "ops.token": _token,
     "ops.hosts": _hosts,

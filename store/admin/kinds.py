@@ -56,6 +56,7 @@ FEATURE = Text(
 )
 MODEL_OR_ALL = Text(texts.model_or_all, 'a name of a model, or `"*"` for all')
 UPSTREAM_KEY = Text(texts.upstream_key, "a credential of visible ASCII characters")
+MAIL = Text(texts.mail_address, "an address like bob@example.com")
 PASSWORD = Text(
     texts.password,
     f"a string of at least {MIN_PASSWORD_CHARS} characters, not the user's name, not one repeated"
@@ -300,6 +301,7 @@ KINDS: Mapping[str, Kind] = {
             "password": Field(
                 Optional(PASSWORD), "To sign in to the Hub.", None, "no sign-in", secret=True
             ),
+            "mail": Field(Optional(MAIL), "Address of its alerts.", None, "no mail"),
             "groups": Field(
                 ListOf(NAME),
                 "Groups in which a member may make or move keys in the Hub; admins: all.",

@@ -16,6 +16,7 @@ from store.catalog import keys
 from store.catalog.catalog import own_prices
 from store.catalog.suspended_keys import forget_keys
 from store.db.database import database_ms, insert_rows, select_rows
+from store.db.tables.alerts import AlertDestination, AlertRule
 from store.db.tables.catalog import Channel, ChannelKey, Group, Model, Price
 from store.db.tables.fields import Row
 from store.db.tables.hub import ApiToken, OneTimeCodes, OpenIdLink, Session
@@ -311,6 +312,9 @@ class Writer:
                 self._delete_key(row[0])
             for table_of_user in (Session, ApiToken, OneTimeCodes, OpenIdLink):
                 query = table_of_user.delete().where(table_of_user.user_id == stored.id)
+                query.execute(self.db)
+            for table_of_owner in (AlertRule, AlertDestination):
+                query = table_of_owner.delete().where(table_of_owner.owner_id == stored.id)
                 query.execute(self.db)
         if stored.kind == "key":
             self._delete_key(stored.id)

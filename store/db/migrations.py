@@ -96,4 +96,20 @@ CHANNEL_FIELDS = Migration(
 )
 _AUDIT_INDEX: Additions = {"audit_log": ("audit_log_object",)}
 AUDIT_INDEX = Migration("0005_audit_index", lambda db: schema.add(db, _AUDIT_INDEX), _AUDIT_INDEX)
-ALL = (FIRST, PRICES, REACH, CHANNEL_FIELDS, AUDIT_INDEX)
+_ALERTS: Additions = {
+    "users": ("mail",),
+    "alert_rules": (),
+    "alert_states": (),
+    "alert_destinations": (),
+    "alert_outbox": (),
+    "alert_samples": (),
+}
+
+
+def _add_alerts(db: peewee.Database) -> list[str]:
+    insert = "INSERT IGNORE" if is_mysql(db) else "INSERT OR IGNORE"
+    return [*schema.add(db, _ALERTS), f"{insert} {schema.ALERTS_ROW}"]
+
+
+ALERTS = Migration("0006_alerts", _add_alerts, _ALERTS)
+ALL = (FIRST, PRICES, REACH, CHANNEL_FIELDS, AUDIT_INDEX, ALERTS)

@@ -21,13 +21,18 @@ COLLATIONS = ("utf8mb4_nopad_bin", "utf8mb4_0900_bin")
 """MariaDB's name, then MySQL's, of the collation that compares bytes and does not pad, so that "a"
 and "a " are two names."""
 
+ALERTS_ROW = (
+    'INTO "upkeep" ("name", "owner", "node", "until_ms", "next_ms")'
+    " VALUES ('alerts', '', '', 0, 0)"
+)
 # Rows that must exist before anything is changed: the counter of changes, the day before which
-# records were removed, the one row of the upkeep, due at once.
+# records were removed, the rows of the upkeep and of alerts, due at once.
 FIRST_ROWS = (
     'INTO "versions" ("name", "version") VALUES (\'changes\', 0)',
     'INTO "versions" ("name", "version") VALUES (\'usage_pruned\', 0)',
     'INTO "upkeep" ("name", "owner", "node", "until_ms", "next_ms")'
     " VALUES ('upkeep', '', '', 0, 0)",
+    ALERTS_ROW,
 )
 _PARTITIONS = {
     "usage_records": ' PARTITION BY RANGE ("day") (PARTITION "pmax" VALUES LESS THAN MAXVALUE)'

@@ -116,6 +116,12 @@ def header_name(value: str) -> str:
     return name
 
 
+mail_address = _checked(
+    re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@[A-Za-z0-9.-]{1,189}", re.ASCII),
+    "must be an address like bob@example.com",
+)
+
+
 def password(value: str) -> str:
     """A password of a person, of any characters; whether it may be chosen: `passwords.fault_of`."""
     try:

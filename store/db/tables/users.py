@@ -18,6 +18,7 @@ class User(Limited):
     groups = Json(null=True)
     limit_nanos = BigIntegerField(null=True)
     limit_window = CharField(WORD, default="never")
+    mail = CharField(TEXT, null=True)
 
     class Meta:
         table_name = "users"

@@ -65,7 +65,7 @@ def test_lists_have_id_and_all_fields_in_order_of_name(applied, database):
     assert user == {
         **{"id": user["id"], "name": "alice", "role": "member", "password": "***"},
         **{"groups": ["default"], "order": "plan_first", "enabled": True},
-        **{"limit": None, "limit_window": "never"},
+        **{"limit": None, "limit_window": "never", "mail": None},
         **dict.fromkeys(("rpm", "tpm", "concurrency"), 0),
     }
     assert show(database, "user", "bob")["password"] is None
