@@ -19,7 +19,7 @@ INSTALL := .venv/bin/python $(PIP)
 CLIENT_INSTALL := bin/python $(PIP)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run test test-long test-clients services check lint format docs matrix dist pictures
+.PHONY: help venv run test test-long test-cluster test-clients services cluster-services check lint format docs matrix dist pictures
 
 # Real client programs: two environments, since aider needs other versions than the rest, and what
 # npm installs with the Node of the first one.
@@ -48,7 +48,7 @@ run: $(RUN_STAMP) ## make a gateway in ./run with a first key, and run it
 	@exec .venv/bin/python app.py quickstart $(if $(PORT),--port $(PORT))
 
 # Tests start hundreds of processes: without compiled files each would compile all code for itself.
-test test-long test-clients: export PYTHONDONTWRITEBYTECODE =
+test test-long test-cluster test-clients: export PYTHONDONTWRITEBYTECODE =
 
 test: $(TEST_STAMP) services ## run the tests (T=… for some of them)
 	@$(call say,running the tests$(if $(SIDE_BY_SIDE), in $(JOBS) processes; the first seconds go by without a dot))
@@ -56,6 +56,9 @@ test: $(TEST_STAMP) services ## run the tests (T=… for some of them)
 
 test-long: $(TEST_STAMP) services ## run the long forms of the tests of crashes and outages
 	.venv/bin/python -m pytest -q -s -m long $(T)
+
+test-cluster: $(TEST_STAMP) services cluster-services ## run the tests on three database nodes
+	.venv/bin/python -m pytest -q -s -m cluster $(if $(filter tests,$(T)),tests/cluster,$(T))
 
 test-clients: $(TEST_STAMP) $(PYTHON_CLIENTS) $(AIDER) $(NPM_CLIENTS) ## install real clients and run them
 	.venv/bin/python -m pytest -q $(if $(filter tests,$(T)),$(CLIENTS),$(T))
@@ -155,6 +158,19 @@ services:
 		echo "Not installed, so their tests are skipped:$$missing" >&2; \
 		[ "$${CI:-}" != true ] || exit 1; \
 	fi
+
+cluster-services: services
+	@test -f $(GALERA) || $(call apt_install,galera-4 rsync lsof) || true
+	@$(call have,haproxy) || $(call apt_install,haproxy) || true
+	@$(call have,redis-server) || $(call apt_install,redis-server) || true
+	@missing=; \
+	for program in rsync lsof haproxy redis-server; do \
+		$(call have,$$program) || missing="$$missing $$program"; \
+	done; \
+	test -f $(GALERA) || missing="$$missing galera-4"; \
+	if [ -n "$$missing" ]; then echo "Not installed:$$missing" >&2; exit 1; fi
+
+GALERA := /usr/lib/galera/libgalera_smm.so
 
 # A line for each slow step; on standard error, since ./sluice runs `make -s`.
 say = echo 'make: $(1)' >&2

@@ -33,13 +33,14 @@ def verify(
 ) -> list[str]:
     """Return the faults of the books, one sentence each, at most FAULTS_MAX.
 
-    Every lease has an owner. Every wallet: sum of its ledger lines = balance. Every UTC day that
+    Every lease has an owner. Every wallet: sum of its ledger lines = balance, which is not less
+    than what is lent of it. Every UTC day that
     was not pruned: the charges line of each user = the sum of what those records took from the
     wallet. All is read in one snapshot, so a running gateway does not disturb it. Memory: the users
     of one day. `report` is told each day (yyyymmdd) before it is read; days before `since_day` are
     not.
     """
-    faults = _lease_faults(db, database_ms(db)) + _wallet_faults(db)
+    faults = _lease_faults(db, database_ms(db)) + _wallet_faults(db) + _lent_faults(db)
     totals = _ledger_days(db)
     # Of a pruned day only what came late is there.
     for day in days_after(db, max(pruned_before(db), since_day) - 1):
@@ -65,6 +66,25 @@ def _wallet_faults(db: peewee.Database) -> list[str]:
         f"wallet of {name or user_id}: the balance is {format_money(balance)},"
         f" its ledger lines sum up to {format_money(int(lines))}"
         for user_id, name, balance, lines in select_rows(db, query)
+    ]
+
+
+def _lent_faults(db: peewee.Database) -> list[str]:
+    """Wallets of which more is lent than they have, one sentence each."""
+    lent = fn.SUM(Lease.amount)
+    query = (
+        Wallet.select(Wallet.user_id, User.name, Wallet.balance, lent)
+        .join(Lease, on=(Lease.account == Wallet.user_id))
+        .join_from(Wallet, User, JOIN.LEFT_OUTER, on=(User.id == Wallet.user_id))
+        .group_by(Wallet.user_id, User.name, Wallet.balance)
+        .having((lent > Wallet.balance) & (lent > 0))
+        .order_by(Wallet.user_id)
+        .limit(FAULTS_MAX)
+    )
+    return [
+        f"wallet of {name or user_id}: gateways were lent {format_money(int(nanos))} of a balance"
+        f" of {format_money(balance)}"
+        for user_id, name, balance, nanos in select_rows(db, query)
     ]
 
 

@@ -2,9 +2,11 @@
 
 Free = balance (of a quota: its limit less what was spent) - all leases. Whoever lends holds the
 lock of the account's row (in wallets or quotas) until the end of the transaction, so none is lent
-twice; to give back needs none. A lease belongs to the journal of its process: it shrinks in the
-transactions that book that journal's charges, and what is left of it goes back by the process
-itself, or by the one that has adopted and booked its journal, since only these know what was spent.
+twice; to give back needs none. The lock is a change of the row, which a cluster decides about when
+two of its hosts lend at once (ADR 0042). A lease belongs to the journal of its process: it shrinks
+in the transactions that book that journal's charges, and what is left of it goes back by the
+process itself, or by the one that has adopted and booked its journal, since only these know what
+was spent.
 The memory side is funds. The SQL is raw: the writer carries out orders and books under locks.
 """
 
@@ -36,6 +38,14 @@ _SPEND = """UPDATE "leases" SET "amount" = CASE WHEN "amount" > ? THEN "amount" 
 _QUOTA = database.upsert_texts(
     "quotas", ("account", "spent", "ends_ms"), ("account",), {"spent": '"spent" + {spent}'}
 )
+_LOCK_QUOTA = database.upsert_texts(
+    "quotas", ("account", "spent", "ends_ms"), ("account",), {"locks": '"locks" + 1'}
+)
+# The balance comes with the answer, as `lastrowid`: an UPDATE returns no rows.
+_LOCK_WALLET = """UPDATE "wallets" SET "locks" = "locks" + 1
+  WHERE "user_id" = ? AND LAST_INSERT_ID("balance") IS NOT NULL"""
+_BALANCE = 'SELECT "balance" FROM "wallets" WHERE "user_id" = ?'
+_SPENT = 'SELECT "spent" FROM "quotas" WHERE "account" = ?'
 _CREDIT = {
     SUBSCRIPTION: """SELECT p."quota" FROM "subscriptions" s JOIN "plans" p ON p."id" = s."plan_id"
       WHERE s."id" = ? AND s."disabled" = 0 AND p."disabled" = 0""",
@@ -168,16 +178,19 @@ def _look(
 
 def _locked_balance(db: peewee.Database, account: Account) -> int:
     """Return the balance, leases included, under the row lock; 0 for an unknown account."""
-    mysql = is_mysql(db)
     if account.kind != WALLET:
-        execute(db, _QUOTA[mysql], (account.id, 0, account.ends_ms))
-    return _balance(db, account, " FOR UPDATE" if mysql else "")
+        execute(db, _LOCK_QUOTA[is_mysql(db)], (account.id, 0, account.ends_ms))
+    elif is_mysql(db):
+        locked = execute(db, _LOCK_WALLET, (account.id,))
+        # MySQL gives the number without its sign.
+        return (locked.lastrowid + 2**63) % 2**64 - 2**63 if locked.rowcount else 0
+    return _balance(db, account)
 
 
-def _balance(db: peewee.Database, account: Account, lock: str = "") -> int:
+def _balance(db: peewee.Database, account: Account) -> int:
     if account.kind == WALLET:
-        return _number(db, f'SELECT "balance" FROM "wallets" WHERE "user_id" = ?{lock}', account.id)
-    spent = _number(db, f'SELECT "spent" FROM "quotas" WHERE "account" = ?{lock}', account.id)
+        return _number(db, _BALANCE, account.id)
+    spent = _number(db, _SPENT, account.id)
     return _number(db, _CREDIT[account.kind], owner_id(account.id)) - spent
 
 

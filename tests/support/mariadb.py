@@ -36,9 +36,10 @@ pymysql.connections.Connection._create_ssl_ctx = _shared_context
 
 
 class MariaDb:
-    """A private server: its port, and fresh databases on it. `options` go to mariadbd."""
+    """A private server: its port, and fresh databases on it. `options` go to mariadbd, those of
+    `first` only when it starts for the first time."""
 
-    def __init__(self, *options):
+    def __init__(self, *options, first=()):
         self.program = _program()
         # Not below pytest's own folder: the user mysql may not look into that.
         self._folder = tempfile.mkdtemp(prefix="sluice-mariadb-")
@@ -50,7 +51,7 @@ class MariaDb:
         try:
             as_user = _install(self._folder)
             self._command = self._command_line(as_user, options)
-            self.start()
+            self.start(*first)
         except BaseException:
             self.close()
             raise
@@ -91,10 +92,10 @@ class MariaDb:
             self.run(f"GRANT ALL ON {name}.* TO '{user}'@'%'")
         return f"mysql://{user}@127.0.0.1:{self.port}/{name}"
 
-    def start(self):
-        """Starts the server on what it had; waits until it answers."""
+    def start(self, *options):
+        """Starts the server on what it had, with further options; waits until it answers."""
         self.process = leash.Popen(
-            self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [*self._command, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         _wait(self.port, self.process)
 
@@ -123,7 +124,7 @@ class MariaDb:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _missing(reason):
+def missing(reason):
     if os.environ.get("CI") == "true":
         pytest.fail(reason)
     pytest.skip(reason)
@@ -133,7 +134,7 @@ def _program():
     path = os.environ.get("PATH", "") + ":/usr/sbin"
     server = shutil.which("mariadbd", path=path)
     if not server or not shutil.which("mariadb-install-db", path=path):
-        _missing("mariadbd is not installed (Debian: mariadb-server)")
+        missing("mariadbd is not installed (Debian: mariadb-server)")
     return server
 
 
@@ -144,7 +145,7 @@ def _install(folder):
         try:
             user = pwd.getpwnam("mysql")
         except KeyError:
-            _missing("there is no user mysql to run mariadbd as")
+            missing("there is no user mysql to run mariadbd as")
         for owned in (folder, f"{folder}/tmp"):
             os.chown(owned, user.pw_uid, user.pw_gid)
         as_user = ["--user=mysql"]

@@ -6,10 +6,12 @@ from store.db.tables.fields import ID, MARK, NAME, TEXT, WORD, Digest, Flag, Row
 
 
 class Wallet(Row):
-    """The balance of a user, the sum of the user's ledger lines."""
+    """The balance of a user, the sum of the user's ledger lines. `locks` counts the transactions
+    that lent: their lock of the row is a change of it (ADR 0042)."""
 
     user_id = CharField(ID, primary_key=True)
     balance = BigIntegerField()
+    locks = BigIntegerField(default=0)
 
     class Meta:
         table_name = "wallets"
@@ -53,11 +55,12 @@ Subscription.add_index(Subscription.plan_id, name="subscriptions_plan")
 
 class Quota(Row):
     """Spending of one window of a subscription or of a spend limit; ends_ms None: never.
-    `account` is `accounts.Account.id`."""
+    `account` is `accounts.Account.id`; `locks` as of a wallet."""
 
     account = CharField(MARK, primary_key=True)
     spent = BigIntegerField()
     ends_ms = BigIntegerField(null=True)
+    locks = BigIntegerField(default=0)
 
     class Meta:
         table_name = "quotas"

@@ -6,10 +6,12 @@ from store.db.tables.fields import ID, MARK, NAME, WORD, Json, LongJson, Row
 
 
 class Version(Row):
-    """Counters; `changes` is the number of the newest change_log row."""
+    """Counters; `changes` is the number of the newest change_log row. `locks` counts the
+    transactions that locked a row (ADR 0042)."""
 
     name = CharField(WORD, primary_key=True)
     version = BigIntegerField()
+    locks = BigIntegerField(default=0)
 
     class Meta:
         table_name = "versions"

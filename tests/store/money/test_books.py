@@ -1,10 +1,12 @@
 """The proof of the books, on both databases."""
 
+from store.db.nodes import note_seen
 from store.db.partitions import prune
 from store.money import books as books_module
 from store.money.books import verify
-from tests.support.stores import balances, change
-from tests.support.usage_records import DAY_MS, MONDAY_MS, charged
+from store.money.wallet import Movement, credit
+from tests.support.stores import balances, change, insert
+from tests.support.usage_records import DAY_MS, MONDAY_MS, BookedJournal, charged
 
 
 def test_verify_sees_a_wrong_balance(database, users, book):
@@ -58,3 +60,15 @@ def test_verify_goes_through_pages_and_days(database, users, monkeypatch, book):
     assert verify(database) == []
     change(database, 'DELETE FROM "usage_records" WHERE "day" = 20260107 AND "cost_nanos" = 5')
     assert len(verify(database)) == 2
+
+
+def test_verify_sees_money_lent_beyond_a_balance(database, users):
+    credit(database, "alice", Movement(1000, "paid"))
+    note_seen(database, "web-1")
+    for amount in (600, 400):
+        row = {"account": users["alice"], "amount": amount, "held": 0}
+        insert(database, "leases", journal_id=BookedJournal(database).id, **row)
+    assert verify(database) == []
+    change(database, 'UPDATE "leases" SET "amount" = 401 WHERE "amount" = 400')
+    want = "wallet of alice: gateways were lent 0.000001001 of a balance of 0.000001"
+    assert verify(database) == [want]
