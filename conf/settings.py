@@ -174,6 +174,18 @@ class RoutingSettings(_Section, frozen=True):
     ] = "refuse"
 
 
+class LimitsSettings(_Section, frozen=True):
+    """Rate limits and concurrency where several nodes serve one store."""
+
+    nodes: Annotated[
+        Literal["share", "each"],
+        _meaning(
+            "Who counts a limit: share divides it by the nodes that serve, each gives every node"
+            " the whole limit."
+        ),
+    ] = "share"
+
+
 class ProbeSettings(_Section, frozen=True):
     """Test calls to channels without traffic; the vendor charges for them."""
 
@@ -397,6 +409,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     server: ServerSettings = ServerSettings()
     upstream: UpstreamSettings = UpstreamSettings()
     routing: RoutingSettings = RoutingSettings()
+    limits: LimitsSettings = LimitsSettings()
     probe: ProbeSettings = ProbeSettings()
     money: MoneySettings = MoneySettings()
     store: StoreSettings = StoreSettings()

@@ -72,7 +72,7 @@ from store.catalog.suspended_keys import KeyReports, SuspendedKey
 from store.catalog.wrong_paths import Notices
 from store.db.changes import KEYS, Changes
 from store.db.database import open_database
-from store.db.nodes import Process
+from store.db.nodes import DRAINING, Process, serving
 from store.hub.key_view import view_of
 from store.money.funds import Funds
 from store.money.leases import Order
@@ -98,6 +98,8 @@ DRAIN_POLL_S = 0.05
 STDIN_CHUNK_BYTES = 65536
 CALLS_LOGGED = ("debug", "info")  # levels
 MAX_ENDING = 10_000  # channels in a state
+LIMITS_FILE = "limits"  # in the journal's folder
+LIMITS_SAVED_S = 5  # what a killed node's limits may refill
 
 
 class Orders(msgspec.Struct):
@@ -224,6 +226,8 @@ class Worker:
 
     def _make_relay(self, keys: secrets.Secrets) -> Relay:
         live = LiveCalls()
+        saved = Path(self._settings.journal.dir) / LIMITS_FILE
+        self._cells = shared_cells(self._orders.limits_fd, saved)
         count_refused = functools.partial(self._telemetry.metrics.count, RATE_LIMITED)
         return Relay(
             self._settings,
@@ -243,7 +247,7 @@ class Worker:
                 random, live.attempts_health, self._share_key_news, self._begin_key_check
             ),
             telemetry=self._telemetry,
-            limits=Limits(shared_cells(self._orders.limits_fd), count_refused),
+            limits=Limits(self._cells, count_refused),
             stored=StoredResponses(
                 functools.partial(find_stored, self._db, self._orders.node),
                 self._stored_threads,
@@ -349,6 +353,8 @@ class Worker:
         self._prober.rota.look(db)
         self._clock.look(db)
         self._pepper_moves.write(db)
+        if self._settings.limits.nodes == "share":
+            self._loop.add_callback(self._relay.limits.divide, max(1, serving(db)))
 
     def _tell(self, db: peewee.Database) -> None:
         """In every round of the writer's thread: what the loop has for others."""
@@ -436,6 +442,8 @@ class Worker:
         self._site.bodies.sweep(now_s)
         self._relay.sweep(now_s)
         self._relay.limits.sweep()
+        if now_s % LIMITS_SAVED_S == 0 and self._cells.saves:
+            asyncio.get_running_loop().run_in_executor(None, self._save_limits)
         for count, record in self._journal.sweep():
             self._telemetry.refused_without_line(count, record)
         self._relay.funds.sweep()
@@ -443,6 +451,13 @@ class Worker:
         self._telemetry.flush()
         self._publish()
         self._write_state()
+
+    def _save_limits(self) -> None:
+        """Keep the buckets of limits for the next start; in a thread."""
+        try:
+            self._cells.save()
+        except OSError as error:
+            log.warning("limits are not saved, a restart would refill them: %s", error)
 
     def _publish(self) -> None:
         self._metrics.publish(self._server, self._writer, self._db, self._logs)
@@ -485,7 +500,7 @@ class Worker:
 
     def _not_ready_because(self) -> str:
         if self._server.draining:
-            return "draining"
+            return DRAINING
         # A key's look-up may bring the catalog before the writer can lend money.
         if not (self._catalog_seen and self._writer.was_up):
             error = self._writer.trouble[:ERROR_CHARS]
@@ -534,6 +549,7 @@ class Worker:
         self._server.drain()
         self._prober.close()
         self._write_state()
+        self._writer.beat()
         limit_s = self._settings.server.drain_timeout_s
         force_at = time.monotonic() + limit_s
         while self._relay.live.calls or self._server.connections:
@@ -553,6 +569,7 @@ class Worker:
         """Everything recorded, then everything given back."""
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self._upkeep.stop)
+        await loop.run_in_executor(None, self._save_limits)
         if not await loop.run_in_executor(None, self._writer.stop, WRITER_STOP_S):
             log.warning("store not reached: the rest of the journal is written at the next start")
         self._telemetry.flush()

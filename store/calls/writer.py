@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 WRITE_INTERVAL_S = 0.1
 POLL_INTERVAL_S = 1.0
 RECALL_INTERVAL_S = 0.25
-HEARTBEAT_INTERVAL_S = 10.0
+HEARTBEAT_INTERVAL_S = 3.0  # limits are divided by the nodes that beat
 ORDERS_PER_TRANSACTION = 100
 ADOPT_INTERVAL_S = 2.0
 FOLD_INTERVAL_S = 60.0
@@ -148,6 +148,11 @@ class Writer:
 
     def wake(self) -> None:
         """Run the next round now: `tell` has something to write."""
+        self._wake.set()
+
+    def beat(self) -> None:
+        """Report this process's state now: it has changed for other nodes."""
+        self._poll_at = self._heartbeat_at = 0.0
         self._wake.set()
 
     def stop(self, timeout_s: float) -> bool:

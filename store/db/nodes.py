@@ -13,6 +13,10 @@ from store.values.ids import now_ms
 
 NODE_ALIVE_MS = 60_000
 """A node of which nothing has been heard for so long is away."""
+SERVING_MS = 10_000
+"""A node of which nothing has been heard for so long takes no calls: its limits are others'."""
+DRAINING = "draining"
+"""State of a process that takes no new calls and ends."""
 _TEXT_CHARS = 128
 
 
@@ -88,6 +92,15 @@ def _state(name: str, seen_ms: int, alive_ms: int, rows: Sequence[JournalRow]) -
         not_ready=sorted({row.not_ready for row in running if row.not_ready}),
         backlog_bytes=sum(row.backlog_bytes or 0 for row in rows),
     )
+
+
+def serving(db: peewee.Database) -> int:
+    """Count the nodes with a process that takes calls, by the database's clock. Raises
+    StoreUnavailable."""
+    since_ms = database_ms(db) - SERVING_MS
+    query = JournalRow.select(JournalRow.node).distinct()
+    alive = JournalRow.finished_ms.is_null() & (JournalRow.seen_ms >= since_ms)
+    return len(select_rows(db, query.where(alive & (JournalRow.not_ready != DRAINING))))
 
 
 def last_seen(db: peewee.Database) -> dict[str, int]:

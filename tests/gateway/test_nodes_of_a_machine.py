@@ -4,15 +4,19 @@ import contextlib
 import json
 import sqlite3
 import tarfile
+import time
+from collections import Counter
 
 import pytest
 
 from tests.support import commands
 from tests.support.client import exchange
-from tests.support.dialects import CHAT, PATHS, ask, credentials
-from tests.support.documents import channel, document
+from tests.support.dialects import CHAT, PATHS, SECRET, ask, credentials
+from tests.support.documents import CREDIT, channel, document
+from tests.support.wallets import joined, owners, secret_of
 
 NAMES = ("first", "second")
+LIMIT = 20  # requests a minute
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +41,9 @@ def nodes(launch, vendor):
 
 
 def content(url):
-    return document(["tea"], [channel("c", CHAT, url, {"tea": "demo-small"})])
+    limited = owners(["limited"], CREDIT, rpm=LIMIT)
+    channels = [channel("c", CHAT, url, {"tea": "demo-small"})]
+    return joined(document(["tea"], channels), limited)
 
 
 def run(nodes, *args):
@@ -47,8 +53,9 @@ def run(nodes, *args):
     return done.returncode, done.stdout, done.stderr
 
 
-def status_of_call(gateway):
-    return exchange(gateway.port, "POST", PATHS[CHAT], credentials(), ask(CHAT, "tea")).status
+def status_of_call(gateway, secret=SECRET):
+    headers = credentials(CHAT, secret)
+    return exchange(gateway.port, "POST", PATHS[CHAT], headers, ask(CHAT, "tea")).status
 
 
 @pytest.mark.parametrize("command", [("status",), ("doctor",), ("status", "--log-level", "debug")])
@@ -101,6 +108,26 @@ def test_secrets_are_taken_by_all(nodes):
         code, _, err = run(nodes, "secrets", *args)
         assert code == 0, err
     assert [status_of_call(gateway) for gateway in nodes.values()] == [200, 200]
+
+
+def test_a_limit_is_divided_by_the_nodes_and_a_restart_does_not_refill_it(nodes):
+    def calls_let_through():
+        return Counter(
+            status_of_call(gateway, secret_of("limited"))
+            for _ in range(LIMIT)
+            for gateway in nodes.values()
+        )[200]
+
+    began = time.monotonic()
+    let_through = calls_let_through()
+    assert let_through >= LIMIT
+    first = next(iter(nodes.values()))
+    assert first.stop() == 0
+    first.start()
+    let_through += calls_let_through()
+    # Its share, for as long as the other saw it leave and come, may be counted twice.
+    refilled = (time.monotonic() - began) * LIMIT / 60
+    assert let_through <= LIMIT + LIMIT / 2 + refilled + 2
 
 
 def test_a_store_in_use_by_one_of_them_is_not_moved(nodes, tmp_path):

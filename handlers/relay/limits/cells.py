@@ -13,9 +13,11 @@ Memory, not a file in the journal's folder: a full disk would kill whoever write
 import fcntl
 import mmap
 import os
+import struct
 import time
 from collections.abc import Sequence
 from hashlib import blake2b
+from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
@@ -29,9 +31,10 @@ LOCK_WAIT_S = 0.1  # a holder needs microseconds; after this long it was stopped
 LOCK_SPINS = 50
 LOCK_PAUSE_S = 0.0002
 
-_MAGIC = int.from_bytes(b"slimits1")
+_MAGIC = int.from_bytes(b"slimits2")
 _HEADER_BYTES = 8192
-_MAGIC_AT, _ROWS_AT, _WIDTH_AT, _OWNED_AT = 0, 1, 2, 16  # words of the header
+_MAGIC_AT, _ROWS_AT, _WIDTH_AT, _USED_AT, _OWNED_AT = 0, 1, 2, 3, 16  # words of the header
+_SAVED = struct.Struct("<qqq")  # of a file: magic, rows, wall clock less monotonic clock in ns
 _ROW_WORDS = 3  # of a row: tag, requests, tokens
 _COUNT_BYTES = 4
 _TABLE_LOCK, _COLUMN_LOCKS = 0, 1  # bytes of the file that are locked; a byte for each column
@@ -42,19 +45,28 @@ class IncompatibleMemory(Exception):
 
 
 class Claim(Struct, eq=False, gc=False):
-    """A subject and its limits; 0: no limit. Reuse it with one `SharedCells`: it remembers its row.
-    `each_ns`: time that one request takes from the bucket. `tag` and `row`: where it was last."""
+    """A subject and its limits, of which this node has a share, rounded up; 0: no limit. Reuse it
+    with one `SharedCells`: it remembers its row. `each_ns`: time that one request takes from the
+    bucket. `tag` and `row`: where it was last."""
 
     subject: str
     rpm: int
     tpm: int
     concurrency: int
+    nodes: int = 1
+    share_rpm: int = 0
+    share_tpm: int = 0
+    share_concurrency: int = 0
     each_ns: int = 0
     tag: int = 0
     row: int = -1
 
     def __post_init__(self) -> None:
-        self.each_ns = -(-MINUTE_NS // self.rpm) if self.rpm else 0  # rounded to fewer requests
+        self.share_rpm = -(-self.rpm // self.nodes)
+        self.share_tpm = -(-self.tpm // self.nodes)
+        self.share_concurrency = -(-self.concurrency // self.nodes)
+        # rounded to fewer requests
+        self.each_ns = -(-MINUTE_NS // self.share_rpm) if self.rpm else 0
 
 
 class Reservation(Struct, gc=False):
@@ -92,10 +104,12 @@ class LimitRefusal(Struct, frozen=True):
 
 class SharedCells:
     """Cells in a memory file, by its descriptor. Raises IncompatibleMemory, OSError. Nothing else
-    in the process may open and close the file: that would free its locks."""
+    in the process may open and close the file: that would free its locks. `saved`: the file that
+    keeps the buckets while no worker runs, so that a restart does not refill them."""
 
-    def __init__(self, descriptor: int, rows: int = ROWS) -> None:
+    def __init__(self, descriptor: int, rows: int = ROWS, saved: Path | None = None) -> None:
         self._file = descriptor
+        self._saved = saved
         self._rows = rows
         self._uncounted = 0
         self._unlocked = 0
@@ -110,6 +124,7 @@ class SharedCells:
             self._map_memory(size)
             if fresh:
                 self._header[_MAGIC_AT], self._header[_ROWS_AT] = _MAGIC, rows
+                self._load()
             elif (self._header[_MAGIC_AT], self._header[_ROWS_AT]) != (_MAGIC, rows):
                 raise IncompatibleMemory("the limits' memory is of another version")
             self._column = self._take_column()
@@ -177,7 +192,7 @@ class SharedCells:
     ) -> Slots | LimitRefusal:
         """Take a call's part of all claims, or nothing. A refusal has the longest wait. When a
         limit has less left than `tokens`, the rest is reserved, unless that is less than `least`.
-        Both are capped by the limit."""
+        Both are capped by the limit; a `least` beyond the node's share waits for all of it."""
         self._lock()
         try:
             now_ns = time.monotonic_ns()
@@ -215,17 +230,19 @@ class SharedCells:
         tokens_ns = tokens_ns if tokens_ns > 0 else 0
         reserved_ns = wait_ns = 0
         kind: LimitKind | None = None
-        if claim.concurrency and self._running(row) >= claim.concurrency:
+        if claim.concurrency and self._running(row) >= claim.share_concurrency:
             kind = "calls"
-        if each_ns and (over_ns := requests_ns + each_ns - each_ns * claim.rpm) > 0:
+        if each_ns and (over_ns := requests_ns + each_ns - each_ns * claim.share_rpm) > 0:
             kind, wait_ns = "requests", over_ns
         if tokens and claim.tpm:
-            reserved_ns, room_ns = tokens * MINUTE_NS // claim.tpm, MINUTE_NS - tokens_ns
+            reserved_ns, room_ns = tokens * MINUTE_NS // claim.share_tpm, MINUTE_NS - tokens_ns
             if reserved_ns > room_ns:
-                over_ns = min(least * MINUTE_NS // claim.tpm, reserved_ns, MINUTE_NS) - room_ns
+                least_ns = min(least * MINUTE_NS // claim.share_tpm, reserved_ns)
+                over_ns = min(least_ns, MINUTE_NS) - room_ns
                 if over_ns > wait_ns:
                     kind, wait_ns = "tokens", over_ns
-                reserved_ns = room_ns
+                # Beyond a full share, within the limit: the share goes into debt.
+                reserved_ns = max(room_ns, min(least_ns, MINUTE_NS * claim.nodes))
         if kind is not None:
             return LimitRefusal(claim, kind, wait_ns or None, requests_ns, tokens_ns)
         return Reservation(claim, row, reserved_ns, requests_ns + each_ns, tokens_ns + reserved_ns)
@@ -277,7 +294,7 @@ class SharedCells:
         if used_tokens is None and claim.rpm:
             cells[at + 1] -= claim.each_ns
         if claim.tpm:
-            more_ns = (used_tokens or 0) * MINUTE_NS // claim.tpm - reservation.reserved_ns
+            more_ns = (used_tokens or 0) * MINUTE_NS // claim.share_tpm - reservation.reserved_ns
             if more_ns > 0:
                 # A bucket that was full long ago counts as full now.
                 full_ns = max(cells[at + 2], now_ns) + more_ns
@@ -301,6 +318,7 @@ class SharedCells:
                 return False
             at = row * _ROW_WORDS
             cells[at], cells[at + 1], cells[at + 2] = claim.tag, 0, 0
+            self._header[_USED_AT] = 1
         claim.row = row
         return True
 
@@ -314,6 +332,42 @@ class SharedCells:
         """Return the calls in flight of a row, of all workers."""
         width = self._header[_WIDTH_AT]
         return sum(self._counts[row : row + width * self._rows : self._rows])
+
+    @property
+    def saves(self) -> bool:
+        """Return whether this worker saves the buckets: the first of the node, once any is used."""
+        owners = self._header[_OWNED_AT : _OWNED_AT + self._column]
+        return self._saved is not None and bool(self._header[_USED_AT]) and not any(owners)
+
+    def save(self) -> None:
+        """Write the buckets to their file. Not on the loop. Raises OSError."""
+        if self._saved is not None and self._header[_USED_AT]:
+            clock_ns = time.time_ns() - time.monotonic_ns()
+            new = self._saved.with_suffix(".new")
+            new.write_bytes(_SAVED.pack(_MAGIC, self._rows, clock_ns) + bytes(self._cells))
+            new.replace(self._saved)
+
+    def _load(self) -> None:
+        """Read the saved buckets, if any, by the clock of the last save."""
+        try:
+            data = self._saved.read_bytes() if self._saved is not None else b""
+        except OSError:
+            return
+        if len(data) != _SAVED.size + 8 * _ROW_WORDS * self._rows:
+            return
+        magic, rows, clock_ns = _SAVED.unpack_from(data)
+        if (magic, rows) != (_MAGIC, self._rows):
+            return
+        now_ns = time.monotonic_ns()
+        # Of a clock that was set in between a bucket is never fuller or emptier than it can be.
+        later_ns = clock_ns - (time.time_ns() - now_ns)
+        cells, saved = self._cells, memoryview(data)[_SAVED.size :].cast("q")
+        for at in range(0, _ROW_WORDS * self._rows, _ROW_WORDS):
+            if saved[at]:
+                cells[at] = saved[at]
+                for n in (at + 1, at + 2):
+                    cells[n] = min(saved[n] + later_ns, now_ns + MAX_DEBT_NS)
+        self._header[_USED_AT] = 1
 
     def sweep(self) -> list[str]:
         """Empty the columns of dead workers; return warnings for the log. Once a second."""

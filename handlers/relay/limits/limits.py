@@ -8,6 +8,7 @@ is in cells.py.
 
 import logging
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 from msgspec import Struct
@@ -37,10 +38,11 @@ _LIMITS = {"requests": "rpm", "tokens": "tpm", "calls": "concurrency"}  # by kin
 _Claims = TypeVar("_Claims")
 
 
-def shared_cells(descriptor: int) -> SharedCells:
-    """Return the cells of the node; private ones when they cannot be shared."""
+def shared_cells(descriptor: int, saved: Path | None = None) -> SharedCells:
+    """Return the cells of the node; private ones when they cannot be shared. `saved`: the file that
+    keeps buckets over a restart."""
     try:
-        return SharedCells(descriptor)
+        return SharedCells(descriptor, saved=saved)
     except IncompatibleMemory as error:
         log.error("%s; rate limits are counted in each worker apart until the next restart", error)
         return private_cells()
@@ -109,6 +111,15 @@ class Limits:
         self._free: dict[str, _Callers] = {}
         self._upstreams: dict[str, _Upstreams] = {}
         self._quiet_s = 0
+        self._nodes = 1
+
+    def divide(self, nodes: int) -> None:
+        """Count by this node's share from now on: a part of each limit for each of these nodes."""
+        if nodes != self._nodes:
+            log.info("limits are divided by the nodes that serve: %d", nodes)
+            self._nodes = nodes
+            for remembered in (self._paid, self._free, self._upstreams):
+                remembered.clear()
 
     def enter(
         self, key: KeyEntry, group: Group, demand: Demand, *, free: bool = False
@@ -118,7 +129,7 @@ class Limits:
         remembered = self._free if free else self._paid
         callers = remembered.get(key.id)
         if callers is None or callers.key is not key or callers.group is not group:
-            callers = _callers_of(key, group, "free" if free else "paid")
+            callers = _callers_of(key, group, "free" if free else "paid", self._nodes)
             _remember(remembered, key.id, callers)
         if 0 < callers.tpm < demand.input_tokens:
             least = next(claim for claim in callers.claims if claim.tpm == callers.tpm)
@@ -143,7 +154,7 @@ class Limits:
         """Take what an attempt with an upstream key of a limited channel needs."""
         upstreams = self._upstreams.get(channel.id)
         if upstreams is None or upstreams.channel is not channel:
-            upstreams = _upstreams_of(channel)
+            upstreams = _upstreams_of(channel, self._nodes)
             _remember(self._upstreams, channel.id, upstreams)
         for tpm in (channel.tpm, channel.key_tpm):
             if 0 < tpm < demand.input_tokens:
@@ -174,12 +185,12 @@ class Limits:
     def levels(self, key: KeyEntry, group: Group) -> list[LimitLevel]:
         """Return the limits that paid calls of a key have, and what is left of them."""
         levels = []
-        for claim in _callers_of(key, group, "paid").claims:
+        for claim in _callers_of(key, group, "paid", self._nodes).claims:
             requests_ns, tokens_ns, running = self._cells.state(claim)
             for name, allowed, left, reset_ns in (
                 ("rpm", claim.rpm, _requests_left(claim, requests_ns), requests_ns),
                 ("tpm", claim.tpm, _tokens_left(claim, tokens_ns), tokens_ns),
-                ("concurrency", claim.concurrency, claim.concurrency - running, None),
+                ("concurrency", claim.concurrency, _calls_left(claim, running), None),
             ):
                 if allowed:
                     reset_s = None if reset_ns is None else reset_ns / _SECOND_NS
@@ -213,8 +224,9 @@ def _remember(remembered: dict[str, _Claims], name: str, claims: _Claims) -> Non
     remembered[name] = claims
 
 
-def _callers_of(key: KeyEntry, group: Group, kind: str) -> _Callers:
+def _callers_of(key: KeyEntry, group: Group, kind: str, nodes: int) -> _Callers:
     claims = _claims(
+        nodes,
         (f"{kind} key {key.id}", key.rpm, key.tpm, key.concurrency),
         (f"{kind} user {key.user_id}", key.user_rpm, key.user_tpm, key.user_concurrency),
         (f"{kind} group {group.name}", group.rpm, group.tpm, group.concurrency),
@@ -224,11 +236,11 @@ def _callers_of(key: KeyEntry, group: Group, kind: str) -> _Callers:
     )
 
 
-def _upstreams_of(channel: Channel) -> _Upstreams:
+def _upstreams_of(channel: Channel, nodes: int) -> _Upstreams:
     own = (_channel_subject(channel), channel.rpm, channel.tpm, channel.concurrency)
     each = (channel.key_rpm, channel.key_tpm, channel.key_concurrency)
     of_key = [
-        _claims(own, (f"upstream key {channel.id} {fingerprint}", *each))
+        _claims(nodes, own, (f"upstream key {channel.id} {fingerprint}", *each))
         for fingerprint in channel.fingerprints or ("",)
     ]
     return _Upstreams(channel, tuple(of_key))
@@ -238,9 +250,9 @@ def _channel_subject(channel: Channel) -> str:
     return f"channel {channel.id}"
 
 
-def _claims(*subjects: tuple[str, int, int, int]) -> tuple[Claim, ...]:
+def _claims(nodes: int, *subjects: tuple[str, int, int, int]) -> tuple[Claim, ...]:
     """Return a claim for each subject (its name, rpm, tpm, concurrency) that has a limit."""
-    return tuple(Claim(*subject) for subject in subjects if any(subject[1:]))
+    return tuple(Claim(*subject, nodes) for subject in subjects if any(subject[1:]))
 
 
 def _beyond_a_minute(demand: Demand, tpm: int) -> Fault:
@@ -294,9 +306,17 @@ def _levels(entered: Sequence[Reservation | LimitRefusal]) -> tuple[RateLevel, .
     return levels
 
 
+# What this node's share has left says what all shares have: callers come to all nodes alike.
+
+
 def _requests_left(claim: Claim, requests_ns: int) -> int:
-    return claim.rpm - -(-requests_ns // claim.each_ns) if claim.rpm else 0
+    left = claim.share_rpm - -(-requests_ns // claim.each_ns) if claim.rpm else 0
+    return min(claim.rpm, left * claim.nodes)
 
 
 def _tokens_left(claim: Claim, tokens_ns: int) -> int:
     return (MINUTE_NS - tokens_ns) * claim.tpm // MINUTE_NS
+
+
+def _calls_left(claim: Claim, running: int) -> int:
+    return min(claim.concurrency, (claim.share_concurrency - running) * claim.nodes)

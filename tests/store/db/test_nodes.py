@@ -3,7 +3,7 @@
 import pytest
 
 from store.db import nodes
-from store.db.nodes import Process, note_seen, states
+from store.db.nodes import Process, note_seen, serving, states
 from tests.support.stores import insert
 
 pytestmark = pytest.mark.databases("sqlite")
@@ -39,3 +39,15 @@ def test_a_process_that_was_killed_is_not_counted_but_its_journal_is(database, m
     monkeypatch.undo()
     note_seen(database, "web-1", "a", Process("2.0", 0, "x" * 500))
     assert states(database)[0].not_ready == ["x" * 128]
+
+
+def test_nodes_serve_while_a_process_of_theirs_takes_calls(database, monkeypatch):
+    assert serving(database) == 0
+    for name, node in (("a", "web-1"), ("b", "web-1"), ("c", "web-2"), ("d", "web-3")):
+        journal(database, name, node, finished_ms=5 if name == "d" else None)
+        note_seen(database, node, name, Process("2.0", 0, "draining" if name == "b" else ""))
+    assert serving(database) == 2
+    note_seen(database, "web-1", "a", Process("2.0", 0, "draining"))
+    assert serving(database) == 1
+    monkeypatch.setattr(nodes, "SERVING_MS", -60_000)
+    assert serving(database) == 0

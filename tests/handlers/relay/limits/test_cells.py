@@ -359,3 +359,73 @@ def test_more_processes_than_columns(memory):
     process, pipe = in_process(no_column, memory)
     assert pipe.recv() == f"more than {COLUMNS} workers share the limits' memory"
     process.join(10)
+
+
+# ---- shares of nodes, and buckets over a restart -------------------------------------------------
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 3, 7])
+@pytest.mark.parametrize("limit", [1, 5, 60, 100])
+def test_all_shares_together_are_the_limit_and_less_than_one_call_a_node_more(clock, limit, nodes):
+    of_requests = [taken(private_cells(), Claim("a", limit, 0, 0, nodes)) for _ in range(nodes)]
+    of_calls = [taken(private_cells(), Claim("a", 0, 0, limit, nodes)) for _ in range(nodes)]
+    for shares in (of_requests, of_calls):
+        assert limit <= sum(shares) <= limit + nodes - 1
+
+
+def test_a_call_beyond_the_nodes_share_takes_it_into_debt(clock):
+    cells, claim = private_cells(), Claim("a", 0, 1000, 0, 4)
+    slots = cells.enter([claim], 900, 600)  # of a share of 250
+    assert slots.reservations[0].reserved_ns == 600 * MINUTE_NS // 250
+    assert isinstance(cells.enter([claim], 10, 10), LimitRefusal)
+    cells.leave(slots, 500)
+    clock.move(60 + 59)
+    assert isinstance(cells.enter([claim], 250, 250), LimitRefusal)
+    clock.move(1 + 1e-6)
+    assert isinstance(cells.enter([claim], 250, 250), Slots)  # 500 tokens take two minutes
+    clock.move(1)
+    assert isinstance(cells.enter([claim], 600, 600), LimitRefusal)  # it waits for a full share
+
+
+def test_a_restart_finds_the_buckets_as_they_were(clock, tmp_path, monkeypatch):
+    wall = [0]
+    monkeypatch.setattr(module.time, "time_ns", lambda: clock.now_ns + wall[0])
+    saved, claim = tmp_path / "limits", Claim("a", 60, 1000, 60)
+    before = SharedCells(os.memfd_create("before"), saved=saved)
+    assert not before.saves  # nothing is counted yet
+    for _ in range(60):
+        before.enter([claim], 5, 5)
+    assert before.saves
+    before.save()
+    wall[0] += clock.now_ns - MINUTE_NS  # the machine was started again, too
+    clock.now_ns = MINUTE_NS
+    clock.move(2)
+    after = SharedCells(os.memfd_create("after"), saved=saved)
+    assert taken(after, Claim("a", 60, 0, 0)) == 2  # of two seconds
+    assert isinstance(after.enter([Claim("a", 0, 1000, 0)], 800, 800), LimitRefusal)
+    assert after.state(claim)[2] == 2  # no calls of before
+
+
+@pytest.mark.parametrize("content", [b"", b"x" * 100, None])
+def test_a_file_that_is_none_of_ours_refills(clock, tmp_path, content):
+    saved = tmp_path / "limits"
+    cells = SharedCells(os.memfd_create("a"), rows=64, saved=saved)
+    assert taken(cells, requests(3)) == 3
+    cells.save()
+    data = saved.read_bytes()
+    saved.write_bytes(bytes(8) + data[8:] if content is None else content)
+    assert taken(SharedCells(os.memfd_create("b"), rows=64, saved=saved), requests(3)) == 3
+
+
+def test_the_first_worker_saves(memory, tmp_path):
+    first = SharedCells(memory, saved=tmp_path / "limits")
+    process, pipe = in_process(saves, memory, tmp_path / "limits")
+    assert pipe.recv() is False
+    process.join()
+    assert first.saves
+
+
+def saves(memory, saved, pipe):
+    cells = SharedCells(memory, saved=saved)
+    cells.enter([requests(3)])
+    pipe.send(cells.saves)

@@ -178,3 +178,19 @@ def test_memory_that_does_not_fit_is_not_shared(caplog):
     cells = shared_cells(strange._file)
     assert cells._file != strange._file
     assert "counted in each worker apart" in caplog.text
+
+
+def test_limits_are_divided_by_nodes_but_named_whole():
+    limits = Limits(private_cells())
+    limits.divide(2)
+    key, group = key_of(rpm=4, tpm=1000), group_of()
+    levels, slots = limits.enter(key, group, demand_of(600, 50))
+    assert isinstance(slots, Slots)  # beyond the share of 500, within the limit
+    assert [(level.limit, level.remaining) for level in levels] == [(4, 2), (1000, 0)]
+    _, refusal = limits.enter(key, group, demand_of(1, 1))
+    assert isinstance(refusal, Fault) and "1000 tokens per minute" in refusal.message
+    _, refusal = limits.enter(key, group, demand_of(1001, 1))
+    assert isinstance(refusal, Fault) and refusal.permanent
+    limits.divide(1)  # the other node has left
+    assert {level.allowed for level in limits.levels(key, group)} == {4, 1000}
+    assert limits.levels(key, group)[0].left == 2  # half of the bucket is left, of four
