@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from operations.price_sources import maker_of
+from operations.price_sources import maker_of, vendor_word
 from store.values.errors import NotFound, Refused
 from store.values.texts import nearest
 
+DEMO_PRICES = {"input": "1.00", "output": "4.00"}  # of whatever the demo vendor is called for
 CATALOGUE_FILE = Path(__file__).parents[1] / "conf" / "catalogue.toml"
 
 
@@ -97,3 +98,12 @@ def of_channel(vendor: str, upstream: str) -> CatalogueEntry | None:
     if own or any(entry.vendor == vendor for entry in entries()):
         return own[0] if own else None
     return next((entry for entry in matching if entry.of_maker), None)
+
+
+def listed_fields(vendor: str, model: str) -> dict[str, Any] | None:
+    """Return the bounds, prices and rates that the catalogue has for a vendor's model; None without
+    an entry."""
+    if vendor == "demo":
+        return {"price": DEMO_PRICES}
+    entry = of_channel(vendor_word(vendor), model)
+    return entry.fields() if entry is not None else None

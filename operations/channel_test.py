@@ -26,8 +26,10 @@ from store.catalog.catalog import Channel, Snapshot, load_snapshot
 from store.values.cipher import Cipher
 from store.values.errors import Refused
 from store.values.texts import MAX_UPSTREAM_NAME_CHARS, nearest
+from store.values.usage import Usage
 
 CALLS_AT_ONCE = 8  # in a test of several channels
+MODELS_AT_ONCE = 4  # of one channel, in a test of its models
 LIST_TIMEOUT_S = 20
 MAX_MODELS = 1000  # of a list; no vendor has a longer page
 PROBE, UPSTREAM = "handlers.relay.routing.probe", "handlers.relay.upstream.client"
@@ -36,7 +38,8 @@ PROBE, UPSTREAM = "handlers.relay.routing.probe", "handlers.relay.upstream.clien
 @dataclass(frozen=True, slots=True)
 class ChannelTest:
     """The outcome of a call. `error` None: a whole answer came; times are from the start;
-    `address` None: there was nothing to call."""
+    `address` None: there was nothing to call. `answer`: the beginning of its text; `usage`: tokens,
+    None: not reported."""
 
     channel: str
     model: str
@@ -47,11 +50,14 @@ class ChannelTest:
     total_ms: int
     error: str | None
     address: str | None = None
+    answer: str | None = None
+    usage: Usage | None = None
 
 
 def to_plain(result: ChannelTest) -> dict[str, Any]:
     """Return the fields of a result as JSON."""
-    return {"ok": result.error is None, **asdict(result)}
+    plain = {name: value for name, value in asdict(result).items() if name != "usage"}
+    return {"ok": result.error is None, **plain}
 
 
 def target_of(
@@ -108,6 +114,8 @@ async def call(target: Target, limits: UpstreamSettings) -> ChannelTest:
         total_ms=outcome.total_ms,
         error=outcome.message,
         address=outcome.address,
+        answer=outcome.answer,
+        usage=outcome.usage,
     )
 
 

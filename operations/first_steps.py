@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 import peewee
 
 from adapters.registry import FAMILIES, VENDORS
-from operations import catalogue
+from operations.catalogue import listed_fields
 from operations.edits import editor
-from operations.price_sources import vendor_word
 from store.admin.apply import Outcome
 from store.admin.document import Document, read
 from store.admin.export import list_objects
@@ -62,7 +61,6 @@ DEMO_MODELS = {
     "messages": "demo-messages",
     "generate_content": "demo-gemini",
 }
-DEMO_PRICES = {"input": "1.00", "output": "4.00"}
 
 DEMO_URL = "http://127.0.0.1:18800"
 CREDIT_REASON = "first run"
@@ -223,15 +221,6 @@ def credit_once(db: peewee.Database, user: str, amount_nanos: int) -> None:
     """Credit a wallet for the first calls; a second time nothing. Raises Refused."""
     movement = wallet.Movement(amount_nanos, CREDIT_REASON, f"first-run:{user}", user)
     wallet.credit(db, user, movement)
-
-
-def listed_fields(vendor: str, model: str) -> dict[str, Any] | None:
-    """Return the bounds, prices and rates that the catalogue has for a vendor's model; None without
-    an entry."""
-    if vendor == "demo" and model in DEMO_MODELS.values():
-        return {"price": DEMO_PRICES}
-    entry = catalogue.of_channel(vendor_word(vendor), model)
-    return entry.fields() if entry is not None else None
 
 
 def _model_fields(model: str, first: FirstChannel) -> Mapping[str, Any]:

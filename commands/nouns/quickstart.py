@@ -24,9 +24,10 @@ from commands.process.supervisor import APP
 from commands.store_access import actor
 from conf import secrets
 from conf.configuration import FILE_NAME, Loaded, load
+from operations.catalogue import listed_fields
 from operations.client_settings import CURL_TITLES, base_url, curl
 from operations.edits import editor
-from operations.first_steps import DEMO_MODELS, VENDOR_STARTS, VendorStart, listed_fields
+from operations.first_steps import DEMO_MODELS, VENDOR_STARTS, VendorStart
 from store.admin.document import parse
 from store.admin.export import export
 from store.admin.objects import Sealing

@@ -1,7 +1,16 @@
 """The routes of the Hub. Names in paths are percent-encoded: they may hold slashes."""
 
 from handlers.hub.access import account, first_run, sign_in
-from handlers.hub.admin import audit, channels, codes, models, objects, system, users
+from handlers.hub.admin import (
+    audit,
+    channel_drafts,
+    channels,
+    codes,
+    models,
+    objects,
+    system,
+    users,
+)
 from handlers.hub.home import home
 from handlers.hub.keys import all_keys, key_forms, keys, setup
 from handlers.hub.models import status
@@ -28,6 +37,11 @@ ADMIN_API: Routes = (
     ("/api/admin/keys/find", all_keys.FindKeyApi),
     (f"/api/admin/keys/{_NAME}", all_keys.AnyKeyApi),
     (f"/api/admin/keys/{_NAME}/(enable|disable)", all_keys.SwitchKeyApi),
+    ("/api/admin/vendors", channel_drafts.VendorsApi),
+    ("/api/admin/channels/draft", channel_drafts.ChannelDraftApi),
+    ("/api/admin/channels/draft/upstream-models", channel_drafts.DraftListApi),
+    ("/api/admin/channels/draft/test", channel_drafts.DraftTestApi),
+    ("/api/admin/channels/draft/save", channel_drafts.DraftSaveApi),
     (f"/api/admin/channels/{_NAME}/test", channels.ChannelTestApi),
     (f"/api/admin/channels/{_NAME}/(enable|disable|drain)", channels.SwitchChannelApi),
     (f"/api/admin/channels/{_NAME}/reinstate", channels.ReinstateApi),

@@ -387,11 +387,11 @@ def _moved(step: PlanStep) -> Iterator[str]:
         if name not in step.fields:
             continue
         before, after = step.stored.fields[name], step.fields[name]
-        if name == "ca_file" or _origin(before) != _origin(after):
+        if name == "ca_file" or origin_of(before) != origin_of(after):
             yield name
 
 
-def _origin(url: str | None) -> Any:
+def origin_of(url: str | None) -> Any:
     """Return scheme, host and port; a login, sealed or not, is no part of it."""
     if url is None:
         return None

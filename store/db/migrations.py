@@ -114,4 +114,6 @@ def _add_alerts(db: peewee.Database) -> list[str]:
 ALERTS = Migration("0006_alerts", _add_alerts, _ALERTS)
 _LOCKS: Additions = {"wallets": ("locks",), "quotas": ("locks",), "versions": ("locks",)}
 LOCKS = Migration("0007_locks", lambda db: schema.add(db, _LOCKS), _LOCKS)
-ALL = (FIRST, PRICES, REACH, CHANNEL_FIELDS, AUDIT_INDEX, ALERTS, LOCKS)
+_DRAFTS: Additions = {"channel_drafts": ()}
+DRAFTS = Migration("0008_channel_drafts", lambda db: schema.add(db, _DRAFTS), _DRAFTS)
+ALL = (FIRST, PRICES, REACH, CHANNEL_FIELDS, AUDIT_INDEX, ALERTS, LOCKS, DRAFTS)

@@ -21,6 +21,7 @@ from store.db import audit, partitions
 from store.db.database import database_ms, first_row, select_rows, transaction
 from store.db.tables.hub import Session
 from store.db.tables.usage import JournalRow, UsageByChannel, UsageByKey, UsageByRate
+from store.hub import drafts
 from store.hub.sessions import IDLE_MS, LIFETIME_MS
 from store.money import leases
 from store.values.ids import DAY_MS, day_at
@@ -50,6 +51,7 @@ def run(db: peewee.Database, keep: Keep, node: str, pause: Pause) -> dict[str, i
     probes.forget_old(db, at_ms)
     status_sums.forget_empty(db)
     wrong_paths.forget_old(db, at_ms)
+    drafts.forget_old(db, at_ms)
     pause()
     while forget_expired(db, at_ms):
         pause()

@@ -14,7 +14,7 @@ from handlers.hub.admin.objects import ObjectForm
 from handlers.hub.web.admin import MAX_ITEMS, ActionPage, AdminApi, AdminPage, path_of
 from handlers.hub.web.base import MAX_DIGITS, Failure, HubHandler, invalid
 from operations import channel_test
-from operations.channel_test import ChannelTest, ModelOffer, UpstreamList
+from operations.channel_test import MODELS_AT_ONCE, ChannelTest, ModelOffer, UpstreamList
 from operations.edits import reinstate_keys
 from store.admin import listing
 from store.admin.listing import Paging
@@ -24,7 +24,6 @@ from store.values.fields import Instant
 FILTERS = ("state", "vendor", "group")
 _NOT_COPIED = ("draining", "ca_file")  # and secrets, which no form shows
 MAX_MODELS = 24  # of one test on a page; each is a real call
-MODELS_AT_ONCE = 4  # of one channel, in a test of its models
 MAX_CHANNELS = 100  # of one test of all; each is a real call
 
 SHAPES = {"available": "ok", "degraded": "warn", "down": "bad", "disabled": "idle"}

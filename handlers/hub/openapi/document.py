@@ -281,6 +281,17 @@ _OFFER: Mapping[str, Schema] = {
     **{"name": _TEXT, "served_as": _TEXTS},
     "known": {"type": "boolean", "description": "A model has this name."},
 }
+_DRAFT_MODEL: Mapping[str, Schema] = {
+    "upstream": {**_TEXT, "description": "Its name at the vendor."},
+    **{"name": _TEXT, "chosen": _FLAG, "price": _PRICE, "cost": _PRICE_OR_NULL},
+}
+_DRAFT: Mapping[str, Schema] = {
+    "pay": {
+        **_choice("factor", "models", "unknown"),
+        "description": "How the operator's cost is known.",
+    },
+    **{"cost_factor": _TEXT, "priority": _NUMBER, "weight": _NUMBER},
+}
 _ERROR_FIELDS: Mapping[str, Schema] = {"code": _TEXT, "message": _TEXT, "field": _NULLABLE}
 _ERROR: Schema = _object({"error": {**_object(_ERROR_FIELDS), "required": [*_ERROR_FIELDS]}})
 _FIELDS: Mapping[str, Mapping[str, Schema]] = {
@@ -320,8 +331,31 @@ _FIELDS: Mapping[str, Mapping[str, Schema]] = {
     "TestResult": {
         **{"ok": _FLAG, "channel": _TEXT, "model": _TEXT, "upstream_model": _TEXT},
         **{"stream": _FLAG, "status": _NUMBER_OR_NULL, "first_byte_ms": _NUMBER_OR_NULL},
-        **{"total_ms": _NUMBER, "error": _NULLABLE},
+        **{"total_ms": _NUMBER, "error": _NULLABLE, "answer": _NULLABLE},
     },
+    "ChannelDraft": {
+        "channel": {"type": "object", "description": "Its account, without secrets."},
+        "secrets": {**_COUNTS, "description": "How many of each are in the draft."},
+        "list": _object({"ok": _FLAG, "status": _NUMBER_OR_NULL, "error": _NULLABLE}),
+        "models": {
+            "type": "array",
+            "items": _object(
+                {
+                    **_DRAFT_MODEL,
+                    **{"kind": _TEXT, "listed": {"type": ["object", "null"]}},
+                    "test": {"type": ["object", "null"]},
+                }
+            ),
+        },
+        **_DRAFT,
+    },
+    "ChannelDraftBody": {
+        "channel": _ref("ChannelBody"),
+        "models": {"type": "array", "items": _object(_DRAFT_MODEL)},
+        **_DRAFT,
+    },
+    "DraftTestBody": {"models": {**_TEXTS, "description": "At the vendor."}, "stream": _FLAG},
+    "DraftSaveBody": {"enabled": _FLAG},
     "ChannelTests": {"channels": {**_TEXTS, "description": "Their names."}, "stream": _FLAG},
     "UpstreamModels": {
         **{"ok": _FLAG, "status": _NUMBER_OR_NULL, "error": _NULLABLE},

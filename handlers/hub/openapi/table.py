@@ -207,6 +207,26 @@ _ADMIN = (
         *("GET", "channels/{name}/upstream-models", "The models listed by a channel's upstream."),
         *("UpstreamModels",),
     ),
+    _admin("GET", "vendors", "Vendors of channels, with their usual base URLs.", "List"),
+    _admin("GET", "channels/draft", "The draft of a new channel, of this token.", "ChannelDraft"),
+    _admin(
+        *("POST", "channels/draft", "Begin or change the draft; nothing of it serves calls."),
+        *("ChannelDraft", "ChannelDraftBody"),
+    ),
+    _admin("DELETE", "channels/draft", "Drop the draft.", status=204),
+    _admin(
+        *("POST", "channels/draft/upstream-models", "Take the models that the vendor lists."),
+        *("ChannelDraft",),
+    ),
+    _admin(
+        *("POST", "channels/draft/test", "Test chosen models of the draft with real calls."),
+        *("TestResults", "DraftTestBody"),
+    ),
+    _admin(
+        *("POST", "channels/draft/save", "Create the channel of the draft, and its models."),
+        *("Channel", "DraftSaveBody"),
+        status=201,
+    ),
     _admin("POST", "channels/{name}/enable", "Enable a channel.", "Channel"),
     _admin("POST", "channels/{name}/disable", "Disable a channel.", "Channel"),
     _admin("POST", "channels/{name}/drain", "Drain a channel: no new calls.", "Channel"),

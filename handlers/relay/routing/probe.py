@@ -5,15 +5,20 @@ is made; the vendor does count the call.
 """
 
 import asyncio
+import contextlib
 import time
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
 from adapters.faults import Condition, Fault, clean_message
+from adapters.framing.sse import EventSplitter, event_fields
+from adapters.ir.answer import Delta, Opened
+from adapters.ir.parts import Text
 from adapters.json.edits import edited
-from adapters.json.jsonio import dumps, loads_loose, top_level
-from adapters.registry import FAMILIES, PAIRINGS, VENDORS
+from adapters.json.jsonio import dumps, loads_loose, loads_or_none, top_level
+from adapters.json.structure import at_once
+from adapters.registry import CODECS, FAMILIES, PAIRINGS, VENDORS
 from adapters.upstream_errors.read import read_embedded_error, read_upstream_error
 from conf.settings import UpstreamSettings
 from handlers.relay.upstream.addressing import Target, headers_of, url_of
@@ -21,11 +26,13 @@ from handlers.relay.upstream.client import Exchange, UpstreamClient, UpstreamErr
 from handlers.relay.upstream.errors import fault_of, secrets_of, wait_headers
 from handlers.relay.upstream.request import ANSWERED
 from store.catalog.catalog import Channel
+from store.values.usage import Usage
 
 PROMPT = "Reply with the word ready."
 MAX_TOKENS = 64
 PATIENCE_S = 60
 MAX_ANSWER_BYTES = 262_144  # to PROMPT; it is read at one go
+ANSWER_CHARS = 60  # of the beginning that an Outcome has
 MAX_LIST_BYTES = 4 << 20  # of models, some kilobytes each
 HTML_ANSWER = "an HTML page instead of an answer"
 HTML_MESSAGE = f"{HTML_ANSWER}: base_url may lead to a web site"
@@ -58,7 +65,8 @@ PROBES: dict[str, Probe] = {
 class Outcome:
     """The outcome of a call. `fault` None: a whole answer of the family came; times from the start.
     `error` is the word that an attempt of a record would have, `message` what helps the
-    operator; `address`: the URL that was called."""
+    operator; `address`: the URL that was called. `answer`: the beginning of its text; `usage`:
+    tokens, None: not reported."""
 
     status: int | None = None
     first_byte_ms: int | None = None
@@ -67,6 +75,8 @@ class Outcome:
     error: str | None = None
     message: str | None = None
     address: str | None = None
+    answer: str | None = None
+    usage: Usage | None = None
 
 
 async def call(client: UpstreamClient, target: Target, limits: UpstreamSettings) -> Outcome:
@@ -80,7 +90,7 @@ async def call(client: UpstreamClient, target: Target, limits: UpstreamSettings)
         try:
             await exchange.head
             if exchange.streaming:
-                await _read_stream(target, exchange, limits)
+                await _read_stream(target, exchange, limits, outcome)
             else:
                 _read_whole(target, exchange, outcome)
         finally:
@@ -220,7 +230,13 @@ def _read_whole(target: Target, exchange: Exchange, outcome: Outcome) -> None:
         )
         raise Fault(Condition.UPSTREAM_INVALID)
     read_answer = target.family.upstream.read_answer
-    read_answer(exchange.body, target.model, target.upstream_model, target.operation)
+    body = exchange.body
+    outcome.usage = read_answer(body, target.model, target.upstream_model, target.operation).usage
+    with contextlib.suppress(Fault):
+        choices = at_once(CODECS[target.family.name].upstream.decode_answer(body))
+        parts = choices[0].parts if choices else ()
+        text = "".join(part.text for part in parts if isinstance(part, Text))
+        outcome.answer = text[:ANSWER_CHARS]
 
 
 def _is_html(exchange: Exchange) -> bool:
@@ -228,10 +244,36 @@ def _is_html(exchange: Exchange) -> bool:
     return exchange.body.lstrip()[:16].lower().startswith(_HTML_BEGINS)
 
 
-async def _read_stream(target: Target, exchange: Exchange, limits: UpstreamSettings) -> None:
+class _Beginning:
+    """Reader of the first words of a stream, beside the bridge that judges it."""
+
+    def __init__(self, family: str, max_event_bytes: int) -> None:
+        self._splitter = EventSplitter(max_event_bytes)
+        self._decoder = CODECS[family].upstream.open_decoder()
+        self._slots: set[int] = set()  # of text
+        self.text = ""
+
+    def feed(self, chunk: bytes) -> None:
+        """Read a piece of the stream."""
+        if len(self.text) >= ANSWER_CHARS:
+            return
+        for piece in self._splitter.feed(chunk):
+            name, data = event_fields(piece)
+            value = loads_or_none(data) if data else None
+            for event in self._decoder.read(name, value) if isinstance(value, dict) else ():
+                if isinstance(event, Opened) and event.kind == "text":
+                    self._slots.add(event.slot)
+                elif isinstance(event, Delta) and event.slot in self._slots:
+                    self.text = (self.text + event.text)[:ANSWER_CHARS]
+
+
+async def _read_stream(
+    target: Target, exchange: Exchange, limits: UpstreamSettings, outcome: Outcome
+) -> None:
     bridge = PAIRINGS[target.family.name, target.family.name].open_bridge(
         target.model, target.upstream_model, True, target.operation, limits.max_event_bytes
     )
+    beginning = _Beginning(target.family.name, limits.max_event_bytes)
     ended: asyncio.Future[UpstreamError | None] = asyncio.get_running_loop().create_future()
 
     def end(error: UpstreamError | None) -> None:
@@ -241,15 +283,19 @@ async def _read_stream(target: Target, exchange: Exchange, limits: UpstreamSetti
     def take(chunk: bytes) -> bool:
         bridge.feed(chunk)
         exchange.unread = bridge.busy
+        with contextlib.suppress(Fault):
+            beginning.feed(chunk)
         if bridge.ended:
             end(None)  # nothing is awaited after the terminal marker
         return True
 
     exchange.pipe(take, end)
     error = await ended
+    outcome.answer, outcome.usage = beginning.text, bridge.usage
     if error is not None:
         raise error
     bridge.close()
+    outcome.usage = bridge.usage
     if bridge.fault is not None:
         raise bridge.fault
     if not bridge.whole:

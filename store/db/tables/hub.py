@@ -2,7 +2,7 @@
 
 from peewee import BigIntegerField, CharField, TextField
 
-from store.db.tables.fields import ID, MARK, NAME, TEXT, WORD, Digest, Json, Row
+from store.db.tables.fields import ID, MARK, NAME, TEXT, WORD, Digest, Json, LongText, Row
 
 
 class Session(Row):
@@ -109,3 +109,14 @@ class LowBalance(Row):
 
     class Meta:
         table_name = "low_balances"
+
+
+class ChannelDraft(Row):
+    """A new channel that is not saved yet, sealed; of a session or a token."""
+
+    owner_id = CharField(ID, primary_key=True)
+    sealed = LongText()
+    changed_ms = BigIntegerField()
+
+    class Meta:
+        table_name = "channel_drafts"
