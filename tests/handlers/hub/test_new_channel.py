@@ -1,6 +1,8 @@
 """A new channel as a draft: the JSON API, and the three steps without script."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +17,7 @@ from store.hub import drafts
 from tests.handlers.hub.script import UPSTREAM_KEY, http
 from tests.support.upstream import RawUpstream
 
+VENDORS_PAGE = Path(__file__).parents[3] / "docs" / "vendors.md"
 DRAFT = "/api/admin/channels/draft"
 PAGE = "/admin/channels/new"
 NAMES = ("gpt-4o", "mistral-embed", "unheard-of", "broken")
@@ -58,7 +61,9 @@ def test_each_vendor_has_a_card(api):
     assert len({card.monogram for card in CARDS.values()}) == len(CARDS)
     items = {row["name"]: row for row in api.listed("/api/admin/vendors")}
     assert items.keys() == VENDORS.keys()
-    assert items["mistral"]["base_url"] == "https://api.mistral.ai"
+    documented = re.findall(r"^\| `([\w-]+)` \| `(http[^`]+)` \|", VENDORS_PAGE.read_text(), re.M)
+    assert len(documented) > 30
+    assert {name: items[name]["base_url"] for name, _ in documented} == dict(documented)
     assert items["deepseek"]["paths"]["messages"] == "/anthropic/v1/messages"
 
 
