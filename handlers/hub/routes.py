@@ -17,6 +17,7 @@ from handlers.hub.models import status
 from handlers.hub.money import wallet
 from handlers.hub.openapi import document as openapi
 from handlers.hub.usage import usage, usage_call
+from handlers.hub.users import user_list, user_page
 from handlers.hub.web.base import Routes
 
 _KIND = "(users|groups|models|channels|plans|subscriptions)"
@@ -24,6 +25,10 @@ _FORMS = "(users|groups|models|plans|subscriptions)"
 _NAME = "([^/]+)"
 
 ADMIN_API: Routes = (
+    ("/api/admin/users", user_list.UserListApi),
+    (f"/api/admin/users/{_NAME}/wallet", user_page.UserWalletApi),
+    (f"/api/admin/users/{_NAME}/keys", user_page.UserKeysApi),
+    (f"/api/admin/users/{_NAME}/keys/disable", user_page.DisableKeysApi),
     (f"/api/admin/users/{_NAME}/credit", users.CreditApi),
     (f"/api/admin/users/{_NAME}/sessions", users.SessionsApi),
     (f"/api/admin/users/{_NAME}/ledger", users.LedgerApi),
@@ -84,6 +89,9 @@ ADMIN_PAGES: Routes = (
     ("/admin/system", system.SystemPage),
     ("/admin/system/notices", system.NoticesPage),
     ("/admin/system/drain", system.DrainPage),
+    ("/admin/users", user_list.UserListPage),
+    (f"/admin/users/{_NAME}/keys/disable", user_page.DisableKeysPage),
+    (f"/admin/users/{_NAME}/keys/enable", user_page.EnableKeysPage),
     (f"/admin/users/{_NAME}/credit", users.CreditPage),
     (f"/admin/users/{_NAME}/sessions", users.EndSessionsPage),
     (f"/admin/users/{_NAME}/totp", users.EndOneTimeCodesPage),
@@ -91,7 +99,8 @@ ADMIN_PAGES: Routes = (
     (f"/admin/{_FORMS}", objects.ObjectListPage),
     (f"/admin/{_KIND}/{_NAME}/remove", objects.RemoveObjectPage),
     (f"/admin/{_FORMS}/{_NAME}/(enable|disable)", objects.SwitchObjectPage),
-    (f"/admin/(users)/{_NAME}", users.UserPage),
+    (f"/admin/(users)/{_NAME}/edit", users.EditUserPage),
+    (f"/admin/users/{_NAME}", user_page.UserPage),
     (f"/admin/(models)/{_NAME}", models.ModelPage),
     (f"/admin/{_FORMS}/{_NAME}", objects.ObjectPage),
 )

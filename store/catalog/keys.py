@@ -8,7 +8,7 @@ import json
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any
@@ -37,6 +37,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 OVERLAP_S = 24 * 3600
 """How long an exchanged secret works on, unless it is said."""
+REASON_CHARS = 200
 MAX_DAYS = 400  # with calls, that are looked at for the last use of keys
 MAX_MOVES = 10_000
 """That wait; a key whose move is dropped is noted again at its next look-up."""
@@ -253,19 +254,22 @@ def rotate(db: peewee.Database, key_id: str, rotation: Rotation, actor: str) -> 
 
 
 @in_transaction
-def revoke(db: peewee.Database, key_id: str, actor: str) -> None:
-    """End a key for good; done already: changes nothing. NotFound."""
+def revoke(db: peewee.Database, key_id: str, actor: str, reason: str = "") -> None:
+    """End a key for good; done already: changes nothing. NotFound. `reason`: for its owner."""
     row = _row(db, key_id)
     if row["revoked_ms"] is not None:
         return
     ApiKey.update(revoked_ms=now_ms()).where(ApiKey.id == key_id).execute(db)
-    audit.write(db, audit.Act(actor, "revoke", "key", row["display"]))
+    audit.write(db, _stop(actor, "revoke", row, reason))
     changes.bump(db, changes.KEYS, [key_id])
 
 
 @in_transaction
-def set_key_enabled(db: peewee.Database, key_id: str, enabled: bool, actor: str) -> None:
-    """Disable or enable a key; so already: changes nothing. NotFound; Refused when revoked."""
+def set_key_enabled(
+    db: peewee.Database, key_id: str, enabled: bool, actor: str, reason: str = ""
+) -> None:
+    """Disable or enable a key; so already: changes nothing. NotFound; Refused when revoked.
+    `reason`: for its owner."""
     row = _row(db, key_id)
     if row["revoked_ms"] is not None:
         raise Refused(["the key is revoked; that cannot be undone"])
@@ -273,8 +277,13 @@ def set_key_enabled(db: peewee.Database, key_id: str, enabled: bool, actor: str)
         return
     ApiKey.update(disabled=not enabled).where(ApiKey.id == key_id).execute(db)
     action = "enable" if enabled else "disable"
-    audit.write(db, audit.Act(actor, action, "key", row["display"]))
+    audit.write(db, _stop(actor, action, row, reason))
     changes.bump(db, changes.KEYS, [key_id])
+
+
+def _stop(actor: str, action: str, row: Mapping[str, Any], reason: str) -> audit.Act:
+    after = {"reason": reason[:REASON_CHARS]} if reason else None
+    return audit.Act(actor, action, "key", row["display"], after=after)
 
 
 def _row(db: peewee.Database, key_id: str) -> dict[str, Any]:

@@ -122,6 +122,15 @@ def count_alive(db: peewee.Database, user_id: str) -> int:
     return int(select_rows(db, query)[0][0])
 
 
+def count_by_group(db: peewee.Database, user_id: str) -> dict[str, int]:
+    """Count the keys of a user that are not revoked, by the name of their group."""
+    query = ApiKey.select(Group.name, fn.COUNT(ApiKey.id)).join(
+        Group, on=(Group.id == ApiKey.group_id)
+    )
+    query = query.where(ApiKey.user_id == user_id, ApiKey.revoked_ms.is_null())
+    return dict(select_rows(db, query.group_by(Group.name)))
+
+
 def with_use(db: peewee.Database, keys: Sequence[OwnKey], at_ms: int) -> list[OwnKey]:
     """Return the keys, each with its newest call, of which the roll-ups tell the hour and an index
     the rest, and without a limit with the sum of the month. For a page: heavy keys have many."""

@@ -64,6 +64,8 @@ SHOTS = (
         for name in ("users", "groups", "models", "plans", "codes", "usage", "audit", "system")
     ),
     Shot("admin-channels", "admin", "/admin/channels", ("tr.row a[aria-expanded]",)),
+    Shot("admin-user", "admin", "/admin/users/alice"),
+    Shot("admin-user-edit", "admin", "/admin/users/alice", ("#facts a[data-drawer]",)),
     Shot("admin-call", "admin", "/usage/{failed}"),
     Shot("home-empty", "admin", "/"),
 )

@@ -40,6 +40,8 @@ PLURALS: Mapping[str, str] = {
 _PAGE_OF_LIST = {"subscriptions": "plans"}
 """Pages that have the list of another kind, too."""
 MAX_SUBSCRIPTIONS = 100
+_WITH_PAGES = ("channel", "user")
+"""Kinds of which an object has a page of its own; its form is below that."""
 
 Objects = Sequence[dict[str, Any]]
 Administering = AdminApi | AdminPage
@@ -69,7 +71,12 @@ _COMPLETE: Mapping[str, Callable[[peewee.Database, Objects], list[dict[str, Any]
 def load_page(db: peewee.Database, kind: str, paging: Paging) -> ListPage:
     """Return a page of a list."""
     part = listing.list_page(db, kind, paging)
-    return ListPage(_COMPLETE[kind](db, part.items), part.next) if kind in _COMPLETE else part
+    return ListPage(complete(db, kind, part.items), part.next)
+
+
+def complete(db: peewee.Database, kind: str, items: Objects) -> list[dict[str, Any]]:
+    """Return objects of a list with what it shows beyond the fields of the document."""
+    return _COMPLETE[kind](db, items) if kind in _COMPLETE else list(items)
 
 
 @in_snapshot
@@ -78,8 +85,7 @@ def load(db: peewee.Database, kind: str, name: str) -> dict[str, Any]:
     fields = listing.show_one(db, kind, name)
     named = "/".join(fields[part] for part in KINDS[kind].identity)
     last = versions.last_revision(db, kind, named)
-    if kind in _COMPLETE:
-        [fields] = _COMPLETE[kind](db, [fields])
+    [fields] = complete(db, kind, [fields])
     return {**fields, "version": last.id if last else ""}
 
 
@@ -189,6 +195,12 @@ def list_path(plural: str) -> str:
 class ObjectForm(AdminPage):
     """A page that may answer with the form of an object."""
 
+    template = "admin/form.html"
+
+    def page_of(self, plural: str, name: str) -> str:
+        """Return the path that the form of an object leads back to."""
+        return list_path(plural)
+
     async def form(
         self,
         plural: str,
@@ -218,7 +230,7 @@ class ObjectForm(AdminPage):
         if failure is not None:
             self.set_status(failure.status_code)
         self.show(
-            "admin/form.html",
+            self.template if name else ObjectForm.template,
             plural=plural,
             kind=kind,
             name=name,
@@ -230,8 +242,8 @@ class ObjectForm(AdminPage):
             outdated=outdated,
             At=At,
             place=path_of,
-            action=path_of(plural, name, "edit" if name and kind == "channel" else ""),
-            back=list_path(plural),
+            action=path_of(plural, name, "edit" if name and kind in _WITH_PAGES else ""),
+            back=self.page_of(plural, name),
             fallback_word=fallback_word,
             rate_fields=RATE_FIELDS,
             option_names=", ".join(OPTIONS),
@@ -269,7 +281,9 @@ class ObjectListPage(ObjectForm):
 
     async def get(self, plural: str) -> None:
         if self.get_query_argument("new", None) is not None:
-            await self.form(plural, defaults={"name": self.get_query_argument("name", "")})
+            identity = KINDS[PLURALS[plural]].identity
+            defaults = {part: self.get_query_argument(part, "") for part in identity}
+            await self.form(plural, defaults=defaults)
             return
         if plural in _PAGE_OF_LIST:
             self.redirect(list_path(plural), status=HTTPStatus.SEE_OTHER)
@@ -311,7 +325,7 @@ class ObjectPage(ObjectForm):
                 raise
             await self.form(plural, name, failure)
             return
-        self.done("done_changed", list_path(plural), name=name)
+        self.done("done_changed", self.page_of(plural, name), name=name)
 
 
 class RemoveObjectPage(ConfirmationPage):
@@ -338,4 +352,6 @@ class SwitchObjectPage(ActionPage):
         if kind == "user" and name == self.me.user and not enabled:
             raise invalid(None, self.words["admin.not_oneself"])
         await self.edit(lambda it: it.set_enabled(kind, name, enabled))
-        self.done_switched(name, path_of(plural, name), list_path(plural), enabled=enabled)
+        path = path_of(plural, name)
+        back = path if kind == "user" else list_path(plural)
+        self.done_switched(name, path, back, enabled=enabled)

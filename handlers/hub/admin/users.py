@@ -17,7 +17,9 @@ from handlers.hub.web.admin import ActionPage, AdminApi, AdminPage, Confirmation
 from handlers.hub.web.base import Failure, HubHandler, amount, invalid, or_refused
 from operations.edits import link_account
 from store.admin import listing
-from store.hub import one_time, openid_links, sessions, tokens
+from store.admin.versions import last_revision
+from store.hub import one_time, openid_links, own_keys, sessions, tokens
+from store.hub.membership import key_groups
 from store.hub.openid_links import Link
 from store.hub.sessions import Ended
 from store.money import ledger, wallet
@@ -127,7 +129,7 @@ class CreditPage(AdminPage):
         body = {field: self.get_body_argument(field, "") for field in MONEY_FIELDS}
         line = await book(self, name, booking_of(body))
         balance = f"{format_money(line.balance_after_nanos)} {self.site.settings.money.currency}"
-        self.done("done_money", path_of("users"), name=name, balance=balance)
+        self.done("done_money", path_of("users", name), name=name, balance=balance)
 
     async def refuse(self, failure: Failure | None, name: str) -> None:
         """Answer with the form; after a failure with what was typed."""
@@ -135,7 +137,7 @@ class CreditPage(AdminPage):
             "admin/credit.html",
             user=await self.store(objects.load, "user", name),
             action=path_of("users", name, "credit"),
-            back=path_of("users"),
+            back=path_of("users", name),
             **self.form_values(MONEY_FIELDS, failure),
         )
 
@@ -165,12 +167,6 @@ async def end_sessions(handler: HubHandler, name: str) -> Ended:
     return await handler.store(sessions.end_all, user["id"], me.user, me.session_id)
 
 
-def open_sessions(db: peewee.Database, user: Mapping[str, Any]) -> int:
-    """Return how many sessions and tokens of a user are open."""
-    living = [token for token in tokens.listed(db, user["name"]) if token.revoked_ms is None]
-    return len(sessions.of_user(db, user["id"])) + len(living)
-
-
 class SessionsApi(AdminApi):
     """GET and DELETE /api/admin/users/NAME/sessions."""
 
@@ -191,7 +187,7 @@ class EndSessionsPage(ActionPage):
 
     async def post(self, name: str) -> None:
         ended = await end_sessions(self, name)
-        back = path_of("users")
+        back = path_of("users", name)
         self.done("done_sessions", back, name=name, sessions=ended.sessions, tokens=ended.tokens)
 
 
@@ -309,25 +305,34 @@ class EndOneTimeCodesPage(ConfirmationPage):
     async def prepare_question(self, name: str) -> None:
         await self.store(objects.load, "user", name)
         texts = ("admin.codes_of", "admin.codes_effect", "admin.codes_end")
-        self.ask(texts, name, path_of("users", name, "totp"), path_of("users"))
+        back = path_of("users", name)
+        self.ask(texts, name, path_of("users", name, "totp"), back)
 
     async def confirmed(self, name: str) -> None:
         await end_one_time_codes(self, name)
-        self.done("done_codes", path_of("users"), name=name)
+        self.done("done_codes", path_of("users", name), name=name)
 
 
 class UserForm(ObjectForm):
     """The form of a user, with sessions and sign-in methods."""
 
+    template = "users/form.html"
+
+    def page_of(self, plural: str, name: str) -> str:
+        """Return the path of the page of the user."""
+        return path_of(plural, name)
+
     async def details(self, stored: Mapping[str, Any]) -> Mapping[str, Any]:
         return {
-            "open_sessions": await self.store(open_sessions, stored),
             "sign_in_methods": await self.store(sign_in_methods, stored["name"]),
             "issuer": self.site.settings.hub.oidc_issuer,
+            "groups": await self.store(key_groups),
+            "keys_in": await self.store(own_keys.count_by_group, stored["id"]),
+            "revision": await self.store(last_revision, "user", stored["name"]),
         }
 
 
-class UserPage(UserForm, ObjectPage):
+class EditUserPage(UserForm, ObjectPage):
     """The form of a stored user."""
 
 

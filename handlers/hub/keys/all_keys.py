@@ -17,6 +17,7 @@ from store.values.pricing import format_money
 from store.values.usage_record import rfc3339, rfc3339_or_none
 
 ACTIVE, DISABLED, EXPIRED, REVOKED = "active", "disabled", "expired", "revoked"
+USER = "user"  # the value of `back` in forms of the page of a user
 SHAPES: Mapping[str, str] = {ACTIVE: "ok", DISABLED: "idle", EXPIRED: "idle", REVOKED: "idle"}
 
 
@@ -66,16 +67,24 @@ async def find(handler: HubHandler, secret: object) -> UserKey:
     return await handler.store(all_keys.find_by_secret, secret, peppers, handler.me.user, now_ms())
 
 
-async def switch(handler: HubHandler, key_id: str, *, enabled: bool) -> UserKey:
-    """Enable or disable a key. Raises Failure."""
-    await handler.store(keys.set_key_enabled, key_id, enabled, handler.me.user)
+async def switch(handler: HubHandler, key_id: str, *, enabled: bool, reason: str = "") -> UserKey:
+    """Enable or disable a key; its owner sees the reason. Raises Failure."""
+    await handler.store(keys.set_key_enabled, key_id, enabled, handler.me.user, reason)
     return await handler.store(all_keys.show, key_id, now_ms())
 
 
-async def revoke(handler: HubHandler, key_id: str) -> UserKey:
-    """Revoke a key for good. Raises Failure."""
-    await handler.store(keys.revoke, key_id, handler.me.user)
+async def revoke(handler: HubHandler, key_id: str, reason: str = "") -> UserKey:
+    """Revoke a key for good; its owner sees the reason. Raises Failure."""
+    await handler.store(keys.revoke, key_id, handler.me.user, reason)
     return await handler.store(all_keys.show, key_id, now_ms())
+
+
+def reason_of(body: Mapping[str, Any]) -> str:
+    """Read why a key is stopped. Raises Failure."""
+    reason = body.get("reason", "")
+    if not isinstance(reason, str):
+        raise invalid("reason", "reason must be a string")
+    return reason.strip()
 
 
 class AllKeysApi(AdminApi):
@@ -100,7 +109,8 @@ class SwitchKeyApi(AdminApi):
     """POST /api/admin/keys/ID/enable and /disable."""
 
     async def post(self, key_id: str, action: str) -> None:
-        key = await switch(self, key_id, enabled=action == "enable")
+        reason = reason_of(self.fields("reason"))
+        key = await switch(self, key_id, enabled=action == "enable", reason=reason)
         self.answer(to_plain(key, now_ms()))
 
 
@@ -112,7 +122,8 @@ class AnyKeyApi(AdminApi):
         self.answer(to_plain(key, now_ms()))
 
     async def delete(self, key_id: str) -> None:
-        self.answer(to_plain(await revoke(self, key_id), now_ms()))
+        reason = self.get_query_argument("reason", "").strip()
+        self.answer(to_plain(await revoke(self, key_id, reason), now_ms()))
 
 
 class AllKeysPage(AdminPage):
@@ -162,9 +173,8 @@ class SwitchKeyPage(KeyAction):
     async def post(self, key_id: str, action: str) -> None:
         enabled = action == "enable"
         key = await switch(self, key_id, enabled=enabled)
-        self.done_switched(
-            label_of(key), path_of("keys", key_id), path_of_user(key), enabled=enabled
-        )
+        back = path_back(self, key)
+        self.done_switched(label_of(key), path_of("keys", key_id), back, enabled=enabled)
 
 
 class RevokeKeyPage(ConfirmationPage):
@@ -174,16 +184,26 @@ class RevokeKeyPage(ConfirmationPage):
         key = await self.store(all_keys.show, key_id, now_ms())
         texts = ("admin.revoke_of", "keys.revoke_help", "keys.revoke")
         action, back = path_of("keys", key_id, "revoke"), path_of("keys")
+        if self.get_argument("back", "") == USER:
+            action, back = f"{action}?back={USER}", path_back(self, key)
         self.ask(texts, key.key.name, action, back, user=key.user)
+        self.confirmation.takes_reason = True
 
     async def confirmed(self, key_id: str) -> None:
-        key = await revoke(self, key_id)
-        self.done("done_revoked", path_of_user(key), name=label_of(key))
+        key = await revoke(self, key_id, self.get_body_argument("reason", "").strip())
+        self.done("done_revoked", path_back(self, key), name=label_of(key))
 
 
 def label_of(key: UserKey) -> str:
     """Return a key as USER/NAME."""
     return f"{key.user}/{key.key.name}"
+
+
+def path_back(handler: AdminPage, key: UserKey) -> str:
+    """Return the path of the page that a form stood on: that of the key's user, or the list."""
+    if handler.get_argument("back", "") == USER:
+        return path_of("users", key.user) + "#keys"
+    return path_of_user(key)
 
 
 def path_of_user(key: UserKey) -> str:

@@ -16,6 +16,7 @@ import peewee
 
 from handlers.hub.web.base import Api, Failure, HubHandler, Page, invalid
 from handlers.hub.web.charts import Column
+from handlers.hub.web.parts import At
 from operations.base_url_check import Diagnosis, diagnose
 from operations.edits import editor
 from store.admin.apply import Editor, MadeKey
@@ -25,6 +26,7 @@ from store.calls.reading.sums import KEY_DAYS, CallSums, key_usage
 from store.catalog import keys
 from store.catalog.wrong_paths import Noticed
 from store.hub import own_keys
+from store.hub.key_stops import KeyStop, stops_of
 from store.hub.membership import KeyGroup, groups_for_keys, key_groups
 from store.hub.own_keys import OwnKey
 from store.hub.sessions import SignedIn
@@ -308,6 +310,8 @@ class KeyPage(Page):
         self.show(
             "keys/one.html",
             key=key,
+            stop=await self.store(_stop_of, me.user, key),
+            At=At,
             usage=usage,
             state=state,
             shape=STATES[state],
@@ -322,6 +326,14 @@ class KeyPage(Page):
             format_money=format_money,
             client_of=client_of,
         )
+
+
+def _stop_of(db: peewee.Database, user: str, key: OwnKey) -> KeyStop | None:
+    """Return which other user has stopped a key, and why; None: nobody, or its owner."""
+    if key.enabled and key.revoked_ms is None:
+        return None
+    stop = stops_of(db, user, [key.name]).get(key.name)
+    return None if stop is None or stop.actor == user else stop
 
 
 def measure(sums: CallSums, by: str) -> Decimal:

@@ -239,10 +239,10 @@ class WalletPage(Page):
             form=form,
             nanos=format_money,
             columns=self._columns(view.summary.days[-CHART_DAYS:]),
-            decimals=_decimals(view.lines),
+            decimals=decimals_of(view.lines),
             days_word=lambda days: days_word(self.words, days),
             left=lambda until_ms: countdown(self.words, until_ms - view.summary.at_ms),
-            reference=self._reference,
+            reference=lambda line: reference_of(self.words, line),
             **TEMPLATE_VALUES,
         )
 
@@ -261,15 +261,19 @@ class WalletPage(Page):
         tick = str(spend.day % 100) if index % TICK_DAYS == 0 else ""
         return Column(parts, tick, title, _day_link(begin_ms))
 
-    def _reference(self, line: Line) -> tuple[str, str]:
-        """Return the text and the link of a line's reference; empty: none."""
-        day = ledger.charged_day(line)
-        if day is not None:
-            return self.words["wallet.calls_of_day"], _day_link(day_begin_ms(day))
-        if line.kind == "refund" and line.reference:
-            return self.words["wallet.of_call"], f"/usage/{line.reference}"
-        own = line.idempotency_id or ""
-        return line.reference or ("" if own.startswith(OPENING) else own), ""
+
+def reference_of(
+    words: Mapping[str, str], line: Line, path: str = "/usage", **query: str
+) -> tuple[str, str]:
+    """Return the text and the link of a line's reference; empty: none. `path`, `query`: of the
+    usage of the wallet's owner."""
+    day = ledger.charged_day(line)
+    if day is not None:
+        return words["wallet.calls_of_day"], _day_link(day_begin_ms(day), path, **query)
+    if line.kind == "refund" and line.reference:
+        return words["wallet.of_call"], f"/usage/{line.reference}"
+    own = line.idempotency_id or ""
+    return line.reference or ("" if own.startswith(OPENING) else own), ""
 
 
 class WalletForm(WalletPage):
@@ -372,12 +376,12 @@ def _csv(rows: Sequence[dict[str, Any]]) -> str:
     return text.getvalue()
 
 
-def _day_link(begin_ms: int) -> str:
+def _day_link(begin_ms: int, path: str = "/usage", **query: str) -> str:
     times = {"since": rfc3339(begin_ms), "until": rfc3339(begin_ms + DAY_MS)}
-    return "/usage?" + urlencode(times)
+    return f"{path}?{urlencode({**query, **times})}"
 
 
-def _decimals(lines: Sequence[Line]) -> int:
+def decimals_of(lines: Sequence[Line]) -> int:
     """Return the decimals that all amounts of a page need, so that they align."""
     amounts = [nanos for line in lines for nanos in (line.amount_nanos, line.balance_after_nanos)]
     return max((len(format_money(nanos).partition(".")[2]) for nanos in amounts), default=0)

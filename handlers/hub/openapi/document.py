@@ -316,6 +316,7 @@ _FIELDS: Mapping[str, Mapping[str, Schema]] = {
         **{"reason": _TEXT, "id": _OWN_ID},
     },
     "FindKeyBody": {"secret": _TEXT},
+    "StopBody": {"reason": _TEXT},
     "CreditBody": {
         **{"amount": _MONEY, "reason": _TEXT},
         "id": _OWN_ID,

@@ -31,7 +31,9 @@ PARAMETERS: Mapping[str, str] = {
     "search": "Only those with this text in their names.",
     "group": "Only this group.",
     "model": "Only this model.",
-    "state": "Only keys or models in this state.",
+    "state": "Only keys, models or users in this state.",
+    "role": "Only users with this role.",
+    "reason": "Why; the owner of the key sees it.",
     "entry": "Only models that this family can call, natively or translated.",
     "user": "Only this user; for administrators.",
     "key": "Only calls of this key, by name or id.",
@@ -52,7 +54,7 @@ PARAMETERS: Mapping[str, str] = {
     "since": "From this time on: RFC 3339, or a length before now like 24h.",
     "until": "Before this time.",
     "by": "Dimensions of the sums, separated by commas.",
-    "sort": "The sum by which rows are sorted.",
+    "sort": "The sum by which rows are sorted; of users: name, spent or balance.",
     "top": "Maximum number of rows.",
     "format": "csv or ndjson.",
     "actor": "Only changes of this actor.",
@@ -137,11 +139,13 @@ _MEMBER = (
 )
 
 
-def _kind(plural: str, schema: str, name: str = "{name}") -> tuple[Endpoint, ...]:
-    """Return the operations of a kind of administered objects."""
+def _kind(
+    plural: str, schema: str, name: str = "{name}", query: tuple[str, ...] = ()
+) -> tuple[Endpoint, ...]:
+    """Return the operations of a kind of administered objects; `query`: beside those of a list."""
     path, singular, body = f"{plural}/{name}", plural.removesuffix("s"), f"{schema}Body"
     return (
-        _admin("GET", plural, f"All {plural}.", f"{schema}List", query=_LIST),
+        _admin("GET", plural, f"All {plural}.", f"{schema}List", query=(*_LIST, *query)),
         _admin("POST", plural, f"Create a {singular}.", schema, body, status=201),
         _admin("GET", path, f"One {singular}.", schema),
         _admin("PATCH", path, f"Change a {singular}.", schema, body),
@@ -150,13 +154,19 @@ def _kind(plural: str, schema: str, name: str = "{name}") -> tuple[Endpoint, ...
 
 
 _ADMIN = (
-    *_kind("users", "User"),
+    *_kind("users", "User", query=("role", "state", "sort")),
     *_kind("groups", "Group"),
     *_kind("models", "Model"),
     *_kind("channels", "Channel"),
     *_kind("plans", "Plan"),
     *_kind("subscriptions", "Subscription"),
     *_kind("subscriptions", "Subscription", "{user}/{plan}")[2:],
+    _admin("GET", "users/{name}/wallet", "A user's balance, what calls hold, plans.", "Object"),
+    _admin("GET", "users/{name}/keys", "A user's keys, and who disabled one.", "List"),
+    _admin(
+        *("POST", "users/{name}/keys/disable", "Disable all keys of a user."),
+        *("Object", "StopBody"),
+    ),
     _admin("POST", "users/{name}/credit", "Add money, or take it.", "Object", "CreditBody"),
     _admin("GET", "users/{name}/ledger", "Entries of a user's ledger.", "List", query=_PAGE),
     _admin(
@@ -173,9 +183,9 @@ _ADMIN = (
         *("Object", "FindKeyBody"),
     ),
     _admin("GET", "keys/{id}", "One key.", "Object"),
-    _admin("DELETE", "keys/{id}", "Revoke a key for good.", "Object"),
+    _admin("DELETE", "keys/{id}", "Revoke a key for good.", "Object", query=("reason",)),
     _admin("POST", "keys/{id}/enable", "Enable a key.", "Object"),
-    _admin("POST", "keys/{id}/disable", "Disable a key.", "Object"),
+    _admin("POST", "keys/{id}/disable", "Disable a key.", "Object", "StopBody"),
     _admin("GET", "users/{name}/sessions", "A user's sessions.", "List"),
     _admin(
         "DELETE", "users/{name}/sessions", "End the user's sessions and revoke the tokens.", "Ended"

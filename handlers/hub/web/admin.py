@@ -80,7 +80,8 @@ class AdminApi(AdminHandler, Api):
 @dataclass(slots=True)
 class Confirmation:
     """A question before something that cannot be undone: its effect, the name to type, where the
-    form goes, the text of its button, where it leads back to, a problem that is known before."""
+    form goes, the text of its button, where it leads back to, a problem that is known before.
+    `takes_reason`: it also has a field for one."""
 
     title: str
     effect: str
@@ -89,6 +90,7 @@ class Confirmation:
     button: str
     back: str
     problem: str = ""
+    takes_reason: bool = False
 
 
 class AdminPage(AdminHandler, Page):

@@ -14,11 +14,11 @@ PASSWORDS = {"alice": "correct horse", "boss": "battery staple", "carol": "corre
 
 def submitted_by(page):
     """The fields that a browser would send from the first form that has a Save button."""
-    form = next(text for text in re.findall(r"<form.*?</form>", page, re.S) if ">Save<" in text)
+    form = next(text for text in re.findall(r"<form.*?</form>", page, re.S) if ">Save" in text)
     fields = []
     for tag in re.findall(r"<input\b[^>]*>", form):
         attributes = dict(re.findall(r'([\w.-]+)="([^"]*)"', tag))
-        if attributes.get("type") == "checkbox" and " checked" not in tag:
+        if attributes.get("type") in ("checkbox", "radio") and " checked" not in tag:
             continue
         if attributes.get("name", "_xsrf") != "_xsrf":
             fields.append((attributes["name"], html.unescape(attributes.get("value", ""))))

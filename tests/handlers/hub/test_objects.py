@@ -219,14 +219,14 @@ def test_a_channel_keeps_its_keys_when_their_field_is_empty(boss, api, db):
 def test_names_stay_whole_and_more_than_a_list_offers_are_typed(boss, api, db, monkeypatch):
     api.create("groups", {"name": "a b"}, {"name": "c, d"})
     fields = [("role", "member"), ("enabled", "true"), ("order", "plan_first")]
-    assert 'type="checkbox"' in boss.get("/admin/users/alice").text
+    assert 'type="checkbox"' in boss.get("/admin/users/alice/edit").text
     checked = [("groups", "a b"), ("groups", "c, d")]
-    assert boss.send("/admin/users/alice", [*fields, *checked]).status == 303
+    assert boss.send("/admin/users/alice/edit", [*fields, *checked]).status == 303
     assert show(db, "user", "alice")["groups"] == ["a b", "c, d"]
     monkeypatch.setattr(object_forms, "MAX_OPTIONS", 1)
     assert re.search(r'<input id="f-user"', boss.get("/admin/subscriptions?new=1").text)
     lines = [("groups", "c, d\r\n a b \r\n\r\n")]
-    assert boss.send("/admin/users/alice", [*fields, *lines]).status == 303
+    assert boss.send("/admin/users/alice/edit", [*fields, *lines]).status == 303
     assert show(db, "user", "alice")["groups"] == ["c, d", "a b"]
 
 
@@ -248,7 +248,7 @@ def test_saving_an_untouched_form_changes_nothing(boss, api, db, plural, body):
     kind, name = plural[:-1], body["name"]
     before = show(db, kind, name)
     escaped = name.replace("/", "%2F").replace(",", "%2C").replace(" ", "%20")
-    place = f"/admin/{plural}/{escaped}" + ("/edit" if kind == "channel" else "")
+    place = f"/admin/{plural}/{escaped}" + ("/edit" if kind in ("channel", "user") else "")
     fields = submitted_by(boss.get(place).text)
     assert len(fields) >= 3
     assert boss.send(place, fields).status == 303

@@ -7,7 +7,7 @@ from store.admin.export import show
 from tests.handlers.hub.browser import submitted_by
 from tests.handlers.hub.script import MODEL
 
-BOB = "/admin/users/bob"
+BOB = "/admin/users/bob/edit"
 
 
 def with_values(fields, **values):

@@ -116,8 +116,8 @@ def test_nobody_locks_oneself_out(api, boss, hub):
     new = "a password of a thief"
     status, field, message = api.refused("PATCH", "/api/admin/users/boss", {"password": new})
     assert (status, field) == (400, "password") and "Account" in message
-    boss.get("/admin/users/boss")
-    assert boss.send("/admin/users/boss", [("password", new), ("role", "admin")]).status == 400
+    boss.get("/admin/users/boss/edit")
+    assert boss.send("/admin/users/boss/edit", [("password", new), ("role", "admin")]).status == 400
     assert boss.send("/admin/users/boss/disable", []).status == 400
     assert hub.signed_in("boss")
     assert api.get("/api/admin/users/boss").json["role"] == "admin"
@@ -159,7 +159,7 @@ def acts(db):
 def test_codes_are_turned_off_but_not_ones_own(api, boss, hub, db, with_codes):
     place = "/admin/users/alice/totp"
     with_codes("alice")
-    assert place in boss.get("/admin/users/alice").text
+    assert place in boss.get("/admin/users/alice/edit").text
     boss.get(place)
     assert boss.send(place, [("confirm", "alicia")]).status == 400
     assert Browser(hub.port).sign_in("alice", PASSWORDS["alice"]).place != "/"
@@ -179,7 +179,7 @@ def test_accounts_are_linked_and_unlinked(api, boss, db, serve):
     plain = serve()
     refused = Script(plain.port, api.token).refused("POST", LINKS, {"subject": "s-1"})
     assert refused[0] == 400 and "hub.oidc_issuer" in refused[2]
-    assert 'id="subject"' not in plain.signed_in("boss").get("/admin/users/alice").text
+    assert 'id="subject"' not in plain.signed_in("boss").get("/admin/users/alice/edit").text
     answer = api.call("POST", LINKS, {"subject": "s-1"})
     link = answer.json
     assert (answer.status, link["issuer"], link["subject"]) == (201, ISSUER, "s-1")
@@ -195,12 +195,12 @@ def test_accounts_are_linked_and_unlinked(api, boss, db, serve):
     assert api.call("DELETE", f"{LINKS}/{link['id']}").status == 204
     # on the page
     place = "/admin/users/alice/links"
-    assert "Account at login.example.com" in boss.get("/admin/users/alice").text
+    assert "Account at login.example.com" in boss.get("/admin/users/alice/edit").text
     assert boss.send(place, [("subject", " s-1 ")]).status == 303
     assert acts(db)[0][:2] == ("boss", "link")
     again = boss.send(place, [("subject", "s-1")])
     assert again.status == 409 and 'id="subject-problem"' in again.text
-    link_id = re.search(r'name="unlink" value="(\w+)"', boss.get("/admin/users/alice").text)[1]
+    link_id = re.search(r'name="unlink" value="(\w+)"', boss.get("/admin/users/alice/edit").text)[1]
     assert boss.send("/admin/users/boss/links", [("unlink", link_id)]).status == 404
     assert boss.send(place, [("unlink", link_id)]).status == 303
     assert acts(db)[0][:3] == ("boss", "unlink", {"issuer": ISSUER, "subject": "s-1"})

@@ -1,0 +1,1 @@
+"""One user, for administrators: the page, invites, the form."""

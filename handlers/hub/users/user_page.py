@@ -1,0 +1,416 @@
+"""One user for administrators: money, calls, keys, ledger on one page; each part as JSON, too.
+
+All sums are those of roll-ups: the page costs the same with ten million calls.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import urlencode
+
+import peewee
+
+from handlers.hub.admin import objects
+from handlers.hub.keys.all_keys import reason_of
+from handlers.hub.keys.keys import STATES, WORKING, client_of, state_of
+from handlers.hub.money import wallet as wallet_page
+from handlers.hub.money.wallet import CHART_DAYS, TICK_DAYS, WalletSummary, load_summary
+from handlers.hub.usage.usage_call import TOKEN_COLUMNS, CallRow
+from handlers.hub.web.admin import ActionPage, AdminApi, AdminPage, path_of
+from handlers.hub.web.base import Failure
+from handlers.hub.web.charts import Column
+from handlers.hub.web.formats import MONEY_CODES, countdown, day_text, failure_reason
+from handlers.hub.web.parts import At
+from store.calls.reading.refusals import MoneyRefusals, money_refusals
+from store.calls.reading.sums import CallSums, sum_of, sums_by
+from store.calls.usage_queries import Filters, Row, history
+from store.calls.usage_stats import stats
+from store.catalog import keys as api_keys
+from store.hub import key_stops, one_time, openid_links, own_keys, sessions
+from store.hub.key_stops import KeyStop
+from store.hub.membership import KeyGroup, key_groups
+from store.hub.openid_links import Link
+from store.hub.own_keys import OwnKey
+from store.hub.sessions import SessionRow, SignedIn
+from store.money import ledger
+from store.values.ids import DAY_MS, day_at, day_begin_ms, now_ms, ulid_ms
+from store.values.pricing import format_money
+from store.values.usage_record import rfc3339
+
+PAYER, MODEL, KEY = "payer", "model", "key"
+PARTS: Mapping[str, str] = {PAYER: "", MODEL: "model", KEY: "key_id"}
+"""The parts of the chart's columns, each with its name in sums of calls."""
+PLANS, WALLET, REST = "plans", "wallet", ""
+TONES = ("c1", "c2", "c5")
+REST_TONE = "c6"
+LINES, CALLS, PAGE_KEYS = 10, 8, 50
+CALL_COLUMNS = ("key", "cost", "in", "cached", "out", "first", "total")
+MAX_UNDONE = 50  # keys that one Undo enables again: they travel in a cookie
+
+
+@dataclass(frozen=True, slots=True)
+class UserCalls:
+    """Calls of a user: the sums of CHART_DAYS, the part of all users that succeeded, the costs by
+    day (yyyy-mm-dd) and by what the chart tells apart, the newest calls, what money has refused
+    today, and by key the calls of this month."""
+
+    sums: CallSums
+    share_of_all: float | None
+    costs: Mapping[tuple[str, str], int]
+    newest: Sequence[Row]
+    refused: MoneyRefusals | None
+    by_key: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class UserKeys:
+    """Keys of a user that are not revoked, the last used first, at most PAGE_KEYS; how many there
+    are, and how many are revoked; by name who stopped one."""
+
+    rows: Sequence[OwnKey]
+    count: int
+    revoked: int
+    stops: Mapping[str, KeyStop]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The sign-in methods of a user, the open sessions, and who made the user."""
+
+    totp: bool
+    links: Sequence[Link]
+    sessions: Sequence[SessionRow]
+    maker: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class UserView:
+    """The values of the page."""
+
+    user: Mapping[str, Any]
+    summary: WalletSummary
+    calls: UserCalls
+    keys: UserKeys
+    access: Access
+    groups: Mapping[str, KeyGroup]
+    ledger: ledger.Page
+
+    @property
+    def name(self) -> str:
+        """The name of the user."""
+        return str(self.user["name"])
+
+    @property
+    def refused(self) -> MoneyRefusals | None:
+        """Calls that money has refused since it last came in."""
+        refused = self.calls.refused
+        credits_ms = (line.at_ms for line in self.ledger.lines if line.amount_nanos > 0)
+        return None if refused is None or refused.last_ms < max(credits_ms, default=0) else refused
+
+
+def load_view(db: peewee.Database, name: str, by: str, after: str | None) -> UserView:
+    """Read the page of a user. Raises NotFound; Refused: the ledger has no such page."""
+    user = objects.load(db, "user", name)
+    owner = SignedIn("", user["id"], name, user["role"])
+    summary = load_summary(db, owner)
+    return UserView(
+        user=user,
+        summary=summary,
+        calls=_load_calls(db, name, by, summary),
+        keys=load_keys(db, user, summary.at_ms),
+        access=load_access(db, user),
+        groups=key_groups(db),
+        ledger=ledger.page_of(db, user["id"], LINES, after),
+    )
+
+
+def _load_calls(db: peewee.Database, name: str, by: str, summary: WalletSummary) -> UserCalls:
+    at_ms = summary.at_ms
+    month_ms = day_begin_ms(summary.today.day // 100 * 100 + 1)
+    since_ms = (at_ms // DAY_MS - CHART_DAYS + 1) * DAY_MS
+    rows = stats(db, ("day", "key_id"), Filters(user=name, since_ms=min(month_ms, since_ms)))
+    first, first_of_month = (day_text(day_at(ms)) for ms in (since_ms, month_ms))
+    recent = [row for row in rows if row["day"] >= first]
+    of_month = sums_by(
+        (row for row in rows if row["day"] >= first_of_month), lambda row: row["key_id"] or ""
+    )
+    if by == MODEL:
+        recent_parts = stats(db, ("day", "model"), Filters(user=name, since_ms=since_ms))
+    else:
+        recent_parts = recent
+    costs: dict[tuple[str, str], int] = {}
+    if part := PARTS[by]:
+        for (day, value), sums in _by_day(recent_parts, part).items():
+            costs[day, value] = sums.cost_nanos
+    today = Filters(
+        user=name, error_code=tuple(sorted(MONEY_CODES)), since_ms=at_ms // DAY_MS * DAY_MS
+    )
+    return UserCalls(
+        sums=sums_by(recent, lambda row: "").get("", CallSums()),
+        share_of_all=sum_of(db, Filters(since_ms=since_ms)).share,
+        costs=costs,
+        newest=history(db, Filters(user=name), CALLS),
+        refused=money_refusals(db, today),
+        by_key={key_id: sums.calls for key_id, sums in of_month.items()},
+    )
+
+
+def _by_day(rows: Sequence[dict[str, Any]], part: str) -> dict[tuple[str, str], CallSums]:
+    """Return the sums of rows by day and a name."""
+    by_day: dict[tuple[str, str], CallSums] = {}
+    for row in rows:
+        by_day.setdefault((row["day"], row[part] or ""), CallSums()).add(row)
+    return by_day
+
+
+def load_keys(db: peewee.Database, user: Mapping[str, Any], at_ms: int) -> UserKeys:
+    """Read the keys of a user."""
+    own = own_keys.owned(db, user["id"], at_ms)
+    current = [key for key in own if key.revoked_ms is None]
+    used = own_keys.with_use(db, current[:PAGE_KEYS], at_ms)
+    used.sort(key=lambda key: (key.last_use.at_ms if key.last_use else 0, key.id), reverse=True)
+    stopped = [key.name for key in used if not key.enabled]
+    stops = key_stops.stops_of(db, user["name"], stopped)
+    return UserKeys(used, len(current), len(own) - len(current), stops)
+
+
+def load_access(db: peewee.Database, user: Mapping[str, Any]) -> Access:
+    """Read the sign-in methods of a user."""
+    return Access(
+        totp=one_time.is_on(db, user["id"]),
+        links=openid_links.of_user(db, user["id"]),
+        sessions=sessions.of_user(db, user["id"]),
+        maker=key_stops.maker_of(db, user["name"]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CostChart:
+    """The chart of costs by day: its columns, the tones of their parts, and (tone, name) of its
+    legend, from below."""
+
+    columns: Sequence[Column]
+    tones: Sequence[str]
+    legend: Sequence[tuple[str, str]]
+
+
+class UserPage(AdminPage):
+    """/admin/users/NAME."""
+
+    async def get(self, name: str) -> None:
+        by = self.get_query_argument("by", PAYER)
+        by = by if by in PARTS else PAYER
+        after = self.get_query_argument("after", "") or None
+        try:
+            view = await self.store(load_view, name, by, after)
+        except Failure as failure:
+            if failure.status_code != HTTPStatus.NOT_FOUND:
+                raise
+            await self._show_removed(name, failure)
+            return
+        summary, base_url = view.summary, self.site.base_url
+        self.show(
+            "users/one.html",
+            view=view,
+            user=view.user,
+            summary=summary,
+            payers=summary.payers,
+            chart=self._chart(view, by),
+            by=by,
+            parts=PARTS,
+            after=after,
+            why=self._why,
+            place=path_of,
+            usage=lambda **query: usage_of(view.name, **query),
+            reference=lambda line: wallet_page.reference_of(
+                self.words, line, "/admin/usage", user=view.name
+            ),
+            state_of=lambda key: state_of(key, summary.at_ms, base_url),
+            shapes=STATES,
+            working=WORKING,
+            client_of=client_of,
+            nanos=format_money,
+            decimals=wallet_page.decimals_of(view.ledger.lines),
+            left=lambda until_ms: countdown(self.words, until_ms - summary.at_ms),
+            made_ms=ulid_ms(view.user["id"]),
+            month_begin=rfc3339(day_begin_ms(summary.today.day // 100 * 100 + 1)),
+            issuer=self.site.settings.hub.oidc_issuer,
+            CallRow=CallRow,
+            TOKENS=TOKEN_COLUMNS,
+            visible=CALL_COLUMNS,
+            call_columns=CALL_COLUMNS,
+            **wallet_page.TEMPLATE_VALUES,
+        )
+
+    async def _show_removed(self, name: str, failure: Failure) -> None:
+        """Answer 404: who removed the user; for a name that never was one with the nearest."""
+        removal = await self.store(key_stops.removal_of, name)
+        if removal is None:
+            raise failure
+        self.set_status(HTTPStatus.NOT_FOUND)
+        self.show("users/removed.html", name=name, removal=removal, place=path_of, At=At)
+
+    def _why(self, row: Row) -> str:
+        """Return the reason of a refused call in short."""
+        return failure_reason(self.words, row["error_code"], row["error_message"]) or ""
+
+    def _chart(self, view: UserView, by: str) -> CostChart:
+        days = view.summary.days[-CHART_DAYS:]
+        if by == PAYER:
+            parts = [{PLANS: day.plans, WALLET: day.wallet} for day in days]
+            legend = [("c4", PLANS), ("c3", WALLET)]
+            words = {PLANS: self.words["wallet.source_plan"], WALLET: self.words["wallet.wallet"]}
+        else:
+            ranked = ranked_names(view.calls.costs)
+            top, rest = ranked[: len(TONES)], ranked[len(TONES) :]
+            parts = [day_parts(view.calls.costs, day_text(day.day), top) for day in days]
+            legend = [*zip(TONES, top, strict=False), *([(REST_TONE, REST)] if rest else [])]
+            words = {key.id: key.name for key in view.keys.rows} if by == KEY else {}
+            words[REST] = self.words["users.more_parts"].format(count=len(rest))
+        names = [name for _, name in legend]
+        columns = [
+            self._column(view.name, (len(days) - index - 1, day.day), parts[index], names, words)
+            for index, day in enumerate(days)
+        ]
+        tones = [tone for tone, _ in legend]
+        return CostChart(columns, tones, [(tone, words.get(name, name)) for tone, name in legend])
+
+    def _column(
+        self,
+        user: str,
+        place: tuple[int, int],
+        parts: Mapping[str, int],
+        names: Sequence[str],
+        words: Mapping[str, str],
+    ) -> Column:
+        """Return the column of a day; `place`: days before today, and the day."""
+        back, day = place
+        begin_ms = day_begin_ms(day)
+        costs = ", ".join(
+            f"{words.get(name, name)} {format_money(parts[name])}"
+            for name in names
+            if parts.get(name)
+        )
+        return Column(
+            [float(Decimal(format_money(parts.get(name, 0)))) for name in names],
+            str(day % 100) if back % TICK_DAYS == 0 else "",
+            f"{day_text(day)}: {costs or 0}",
+            usage_of(user, since=rfc3339(begin_ms), until=rfc3339(begin_ms + DAY_MS)),
+        )
+
+
+def ranked_names(costs: Mapping[tuple[str, str], int]) -> list[str]:
+    """Return the names that cost anything, the most expensive first."""
+    sums: dict[str, int] = {}
+    for (_, name), nanos in costs.items():
+        sums[name] = sums.get(name, 0) + nanos
+    return sorted((name for name in sums if sums[name]), key=lambda name: (-sums[name], name))
+
+
+def day_parts(
+    costs: Mapping[tuple[str, str], int], day: str, shown: Sequence[str]
+) -> dict[str, int]:
+    """Return the costs of a day of the names that are shown, those of the others as REST."""
+    parts = dict.fromkeys((*shown, REST), 0)
+    for (other_day, name), nanos in costs.items():
+        if other_day == day:
+            parts[name if name in shown else REST] += nanos
+    return parts
+
+
+def usage_of(user: str, **query: str) -> str:
+    """Return the path of the usage of a user."""
+    return "/admin/usage?" + urlencode({"user": user, **query})
+
+
+# ---- parts, as JSON ------------------------------------------------------------------------------
+
+
+class UserWalletApi(AdminApi):
+    """GET /api/admin/users/NAME/wallet: as users see their own."""
+
+    async def get(self, name: str) -> None:
+        summary = await self.store(load_wallet, name)
+        self.answer(wallet_page.summary_to_plain(summary, self.site.settings.money.currency))
+
+
+def load_wallet(db: peewee.Database, name: str) -> WalletSummary:
+    """Read the money of a user. Raises NotFound."""
+    user = objects.load(db, "user", name)
+    return load_summary(db, SignedIn("", user["id"], name, user["role"]))
+
+
+class UserKeysApi(AdminApi):
+    """GET /api/admin/users/NAME/keys: those that are not revoked, the last used first."""
+
+    async def get(self, name: str) -> None:
+        at_ms = now_ms()
+        user = await self.store(objects.load, "user", name)
+        keys = await self.store(load_keys, user, at_ms)
+        base_url = self.site.base_url
+        self.answer_list([key_to_plain(key, keys.stops, at_ms, base_url) for key in keys.rows])
+
+
+def key_to_plain(
+    key: OwnKey, stops: Mapping[str, KeyStop], at_ms: int, base_url: str
+) -> dict[str, Any]:
+    """Return a key as JSON, with who has stopped it."""
+    stop = None if key.enabled else stops.get(key.name)
+    last = key.last_use
+    return {
+        "id": key.id,
+        "name": key.name,
+        "group": key.group,
+        "state": state_of(key, at_ms, base_url),
+        "prefix": key.prefix,
+        "last_four": key.last_four,
+        "spent": format_money(key.spent_nanos),
+        "spent_window": key.spent_window,
+        "limit": None if key.limit_nanos is None else format_money(key.limit_nanos),
+        "last_used_at": None if last is None else rfc3339(last.at_ms),
+        "disabled_by": None if stop is None else stop.actor,
+        "disabled_at": None if stop is None else rfc3339(stop.at_ms),
+        "disabled_because": None if stop is None else stop.reason,
+    }
+
+
+class DisableKeysApi(AdminApi):
+    """POST /api/admin/users/NAME/keys/disable: all that are enabled."""
+
+    async def post(self, name: str) -> None:
+        reason = reason_of(self.fields("reason"))
+        ids = await self.store(key_stops.disable_all, name, self.me.user, reason)
+        self.answer({"disabled": ids})
+
+
+class DisableKeysPage(AdminPage):
+    """Disables all keys of a user, with a reason that their owner sees."""
+
+    async def get(self, name: str) -> None:
+        user = await self.store(objects.load, "user", name)
+        keys = await self.store(load_keys, user, now_ms())
+        self.show("users/disable_keys.html", name=name, keys=keys, place=path_of)
+
+    async def post(self, name: str) -> None:
+        reason = self.get_body_argument("reason", "").strip()
+        ids = await self.store(key_stops.disable_all, name, self.me.user, reason)
+        text = self.words["users.keys_disabled"].format(name=name, count=len(ids))
+        few = 0 < len(ids) <= MAX_UNDONE
+        undo = {"undo": path_of("users", name, "keys/enable"), "keys": ",".join(ids)} if few else {}
+        self.say(text, **undo)
+        self.redirect(path_of("users", name) + "#keys", status=HTTPStatus.SEE_OTHER)
+
+
+class EnableKeysPage(ActionPage):
+    """Enables keys again: what takes back that all were disabled."""
+
+    plural, of_object = "users", True
+
+    async def post(self, name: str) -> None:
+        ids = [key_id for key_id in self.get_body_argument("keys", "").split(",") if key_id]
+        for key_id in ids[:MAX_UNDONE]:
+            await self.store(api_keys.set_key_enabled, key_id, True, self.me.user)
+        self.say(self.words["users.keys_enabled"].format(name=name, count=len(ids)))
+        self.redirect(path_of("users", name) + "#keys", status=HTTPStatus.SEE_OTHER)

@@ -1,0 +1,51 @@
+"""Calls that wallet, plan or limit did not cover: how many, of which keys, since when.
+
+The roll-ups tell how many there were and in which hours; two records tell the rest.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import peewee
+
+from store.calls.usage_queries import Filters, Row, conditions, history, rows_where
+from store.calls.usage_stats import stats
+from store.db.tables.usage import UsageRow
+from store.values.fields import Instant
+
+
+@dataclass(frozen=True, slots=True)
+class MoneyRefusals:
+    """Refused calls of a user: the first of them, the last of them with its message, and the names
+    of keys, as the records have them."""
+
+    calls: int
+    first_ms: int
+    last: Row
+    keys: Sequence[str]
+
+    @property
+    def last_ms(self) -> int:
+        """The time of the last call."""
+        return int(self.last["started_ms"])
+
+
+def money_refusals(db: peewee.Database, filters: Filters) -> MoneyRefusals | None:
+    """Return the calls that match; `filters` names one user, codes of errors and a beginning. None:
+    there is none, or its records were pruned."""
+    by_key: dict[str, int] = {}
+    hours = set()
+    for row in stats(db, ("hour", "key_id"), filters):
+        by_key[row["key_id"]] = by_key.get(row["key_id"], 0) + row["calls"]
+        hours.add(row["hour"])
+    if not by_key:
+        return None
+    from_hour = replace(filters, since_ms=Instant().parse(min(hours)), outcome="refused")
+    oldest_first = (UsageRow.day, UsageRow.id)
+    first = rows_where(db, conditions(from_hour), oldest_first, 1)
+    last = [row for key in by_key for row in history(db, replace(filters, key_id=key), 1)]
+    if not first or not last:
+        return None
+    names = dict.fromkeys(row["key_name"] for row in last)
+    newest = max(last, key=lambda row: row["id"])
+    return MoneyRefusals(sum(by_key.values()), first[0]["started_ms"], newest, list(names))
