@@ -66,7 +66,16 @@ ALLOWED = {
     | {"msgspec", "peewee"},
     "store.calls": {"store.calls", "store.money", "store.channels", "store.catalog", "store.db"}
     | {"store.values", "msgspec", "peewee"},
-    "store.upkeep": {"store.upkeep", "store.calls", "store.channels", "store.hub", "store.money"}
+    "store.alerts": {"store.alerts", "store.channels", "store.money", "store.catalog", "store.db"}
+    | {"store.values", "peewee"},
+    "store.upkeep": {
+        "store.upkeep",
+        "store.alerts",
+        "store.calls",
+        "store.channels",
+        "store.hub",
+        "store.money",
+    }
     | {"store.catalog", "store.db", "store.values", "peewee"},
     "store.copies": {"store.copies", "store.calls", "store.channels", "store.money", "store.db"}
     | {"store.values", "peewee", "pymysql"},

@@ -61,6 +61,7 @@ from handlers.relay.upstream.client import UpstreamClient
 from handlers.relay.upstream.idle_connections import max_connections
 from handlers.telemetry.calls import Telemetry
 from handlers.telemetry.metrics import Metrics
+from operations.alerts.sender import Sender, hub_url
 from operations.client_settings import base_url
 from store.calls.journal import Journal
 from store.calls.stored_responses import find_stored
@@ -215,7 +216,7 @@ class Worker:
         self._site = self._make_site(keys)
         self._server = RelayServer(self._site, max_connections())
         self._writer = self._make_writer()
-        self._upkeep = self._make_upkeep()
+        self._upkeep = self._make_upkeep(keys)
         self._clock = NodeClock()
         self._version = f"{VERSION} {revision(orders.build)}"
         self._memory = MemoryPolicy(lambda: self._relay.live.streams)
@@ -342,10 +343,18 @@ class Worker:
         )
         return Writer(self._db, self._journal, self._orders.node, hooks)
 
-    def _make_upkeep(self) -> Upkeep:
+    def _make_upkeep(self, keys: secrets.Secrets) -> Upkeep:
         usage, journal = self._settings.usage, self._settings.journal
         keep = Keep(usage.keep_days, usage.keep_sums_days, journal.keep_days)
-        return Upkeep(self._db, self._journal.id, self._orders.node, keep)
+        sender = Sender(self._settings.mail, hub_url(self._settings.hub), Cipher(keys.cipher_keys))
+        return Upkeep(
+            self._db,
+            self._journal.id,
+            self._orders.node,
+            keep,
+            send=sender.send,
+            currency=self._settings.money.currency,
+        )
 
     def _poll(self, db: peewee.Database) -> None:
         """Once a second, in the writer's thread."""

@@ -11,6 +11,7 @@ import peewee
 
 from store.db import audit, changes
 from store.db.database import database_ms, in_snapshot, select_rows, snapshot_read, transaction
+from store.db.tables.alerts import AlertDestination
 from store.db.tables.catalog import Channel, ChannelKey
 from store.db.tables.money import RedeemCode
 from store.db.tables.users import ApiKey, KeySecret, User
@@ -21,13 +22,15 @@ from store.values.sealed_fields import proxy_token, with_proxy_token
 BATCH_CHANNELS = 20
 KEYS_SHOWN = 100
 
+_OF_DESTINATIONS: Any = (AlertDestination.sealed, AlertDestination.secret)
+
 Report = Callable[[int, int], None]
 """(channels done, channels in all)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SealedUse:
-    """Sealed values of channels: by the newest key, by older ones, by none that is there."""
+    """Sealed values of channels and of alerts: by the newest key, by older ones, by none."""
 
     newest: int
     older: int
@@ -85,6 +88,7 @@ def reseal(db: peewee.Database, cipher: Cipher, actor: str, report: Report) -> i
         batch = ids[begin : begin + BATCH_CHANNELS]
         done += transaction(db, lambda batch=batch: _reseal_some(db, cipher, batch))  # type: ignore[misc]
         report(min(begin + BATCH_CHANNELS, len(ids)), len(ids))
+    done += transaction(db, lambda: _reseal_destinations(db, cipher))
     if done:
         audit.write(db, audit.Act(actor, "reseal", "channels", "all", after={"values": done}))
     return done
@@ -109,6 +113,27 @@ def _tokens(db: peewee.Database) -> Iterator[str]:
         yield from (headers or {}).values()
         if token := proxy_token(proxy):
             yield token
+    for pair in select_rows(db, AlertDestination.select(*_OF_DESTINATIONS)):
+        yield from filter(None, pair)
+
+
+def _reseal_destinations(db: peewee.Database, cipher: Cipher) -> int:
+    """Seal the addresses of alerts and what signs them anew; in a transaction."""
+    done = 0
+    for row_id, *tokens in select_rows(
+        db, AlertDestination.select(AlertDestination.id, *_OF_DESTINATIONS)
+    ):
+        renewed = [token and cipher.renewed(token) for token in tokens]
+        columns = {
+            column.name: token
+            for column, token in zip(_OF_DESTINATIONS, renewed, strict=True)
+            if token
+        }
+        if columns:
+            own = AlertDestination.id == row_id
+            AlertDestination.update(**columns).where(own).execute(db)
+            done += len(columns)
+    return done
 
 
 def _reseal_some(db: peewee.Database, cipher: Cipher, ids: Sequence[str]) -> int:

@@ -1,5 +1,5 @@
-"""Lease of the upkeep and result of its last run: one row, by the database's clock; and when
-the jobs that operators start last went well.
+"""Leases of the upkeep and of the alerts, and results of their last runs: a row each, by the
+database's clock; and when the jobs that operators start last went well.
 
 A run is due at a moment. Whoever is first then takes the lease and renews it while it works; when
 its process dies, the lease runs out and another one takes over (ADR 0023).
@@ -11,7 +11,14 @@ from typing import Any
 
 import peewee
 
-from store.db.database import database_ms, in_snapshot, in_transaction, insert_rows, select_rows
+from store.db.database import (
+    database_ms,
+    first_row,
+    in_snapshot,
+    in_transaction,
+    insert_rows,
+    select_rows,
+)
 from store.db.tables.system import UpkeepRow
 from store.values.usage_record import rfc3339
 
@@ -24,8 +31,19 @@ TROUBLE_CHARS = 1000
 BACKUP, BOOKS_VERIFY = "backup", "books_verify"
 """Jobs that operators start."""
 
-_NAME = "upkeep"
-_IS_OURS = UpkeepRow.name == _NAME
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job of one process of all: the name of its row, and how long after a run, or one that
+    failed, the next is due."""
+
+    name: str
+    interval_ms: int
+    retry_ms: int
+
+
+UPKEEP = Job("upkeep", INTERVAL_MS, RETRY_MS)
+ALERTS = Job("alerts", 15_000, 15_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +70,7 @@ class Lost(Exception):
 @in_snapshot
 def state(db: peewee.Database) -> UpkeepState | None:
     """Return the last run and the next one; None: the row is missing. Raises StoreUnavailable."""
-    row: UpkeepRow | None = UpkeepRow.select().where(_IS_OURS).bind(db).first()
+    row: UpkeepRow | None = UpkeepRow.select().where(_is(UPKEEP)).bind(db).first()
     if row is None:
         return None
     running = bool(row.owner) and row.until_ms >= database_ms(db)
@@ -75,44 +93,60 @@ def to_public(upkeep: UpkeepState) -> dict[str, Any]:
     }
 
 
+def _is(job: Job) -> Any:
+    return UpkeepRow.name == job.name
+
+
+def last_end(db: peewee.Database, job: Job) -> int | None:
+    """Return when the last run of a job ended, in ms; None: there was none."""
+    row = first_row(db, UpkeepRow.select(UpkeepRow.ended_ms).where(_is(job)))
+    return None if row is None else row[0]
+
+
 @in_transaction
-def take(db: peewee.Database, owner: str, node: str) -> bool:
+def take(db: peewee.Database, owner: str, node: str, job: Job = UPKEEP) -> bool:
     """Begin a run when one is due and nobody is at it; whether it is this process's now."""
     at_ms = database_ms(db)
     # A moment further away than any run is set was set by a clock that has gone back since.
-    due = (UpkeepRow.next_ms <= at_ms) | (UpkeepRow.next_ms > at_ms + INTERVAL_MS)
+    due = (UpkeepRow.next_ms <= at_ms) | (UpkeepRow.next_ms > at_ms + job.interval_ms)
     values = {"owner": owner, "node": node, "until_ms": at_ms + LEASE_MS, "begun_ms": at_ms}
-    update = UpkeepRow.update(values).where(_IS_OURS, due, UpkeepRow.until_ms < at_ms)
+    update = UpkeepRow.update(values).where(_is(job), due, UpkeepRow.until_ms < at_ms)
     return bool(update.execute(db))
 
 
 @in_transaction
-def renew(db: peewee.Database, owner: str) -> None:
+def renew(db: peewee.Database, owner: str, job: Job = UPKEEP) -> None:
     """Keep the lease for another LEASE_MS. Lost: it is another's."""
     update = UpkeepRow.update(until_ms=database_ms(db) + LEASE_MS)
-    if not update.where(_IS_OURS, UpkeepRow.owner == owner).execute(db):
+    if not update.where(_is(job), UpkeepRow.owner == owner).execute(db):
         raise Lost
 
 
 @in_transaction
-def finish(db: peewee.Database, owner: str, removed: Mapping[str, int], trouble: str = "") -> None:
+def finish(
+    db: peewee.Database,
+    owner: str,
+    removed: Mapping[str, int],
+    trouble: str = "",
+    job: Job = UPKEEP,
+) -> None:
     """End a run: what it removed, or why it failed; nothing when the lease is another's."""
     at_ms = database_ms(db)
     values = {
         "owner": "",
         "until_ms": 0,
         "ended_ms": at_ms,
-        "next_ms": at_ms + (RETRY_MS if trouble else INTERVAL_MS),
+        "next_ms": at_ms + (job.retry_ms if trouble else job.interval_ms),
         "removed": dict(removed),
         "trouble": trouble[:TROUBLE_CHARS] or None,
     }
-    UpkeepRow.update(values).where(_IS_OURS, UpkeepRow.owner == owner).execute(db)
+    UpkeepRow.update(values).where(_is(job), UpkeepRow.owner == owner).execute(db)
 
 
 @in_transaction
-def give_back(db: peewee.Database, owner: str) -> None:
+def give_back(db: peewee.Database, owner: str, job: Job = UPKEEP) -> None:
     """Leave a run that has not ended to another process."""
-    UpkeepRow.update(owner="", until_ms=0).where(_IS_OURS, UpkeepRow.owner == owner).execute(db)
+    UpkeepRow.update(owner="", until_ms=0).where(_is(job), UpkeepRow.owner == owner).execute(db)
 
 
 @in_transaction

@@ -13,12 +13,14 @@ from typing import Any
 import peewee
 from peewee import fn
 
+from store.alerts.outbox import KEEP_MS, WAITING
 from store.calls.rollups import DAILY, DAY_HOURS
 from store.calls.stored_responses import forget_expired
 from store.catalog import wrong_paths
 from store.channels import breakers, probes, status_sums
 from store.db import audit, partitions
 from store.db.database import database_ms, first_row, select_rows, transaction
+from store.db.tables.alerts import AlertMessage, AlertState
 from store.db.tables.hub import Session
 from store.db.tables.usage import JournalRow, UsageByChannel, UsageByKey, UsageByRate
 from store.hub import drafts
@@ -64,9 +66,24 @@ def run(db: peewee.Database, keep: Keep, node: str, pause: Pause) -> dict[str, i
     if keep.journal_days:
         old = JournalRow.finished_ms < at_ms - keep.journal_days * DAY_MS
         removed["journals"] += _in_portions(db, JournalRow, JournalRow.id, old, pause)
+    forget_alerts(db, at_ms)
     over = (Session.seen_ms < at_ms - IDLE_MS) | (Session.created_ms < at_ms - LIFETIME_MS)
     removed["sessions"] += _in_portions(db, Session, Session.digest, over, pause)
     return {kind: count for kind, count in removed.items() if count}
+
+
+def forget_alerts(db: peewee.Database, at_ms: int) -> None:
+    """Remove messages that are over KEEP_MS old, and objects that have been quiet for so long."""
+    before_ms = at_ms - KEEP_MS
+    old = AlertMessage.delete().where(
+        AlertMessage.made_ms < before_ms, AlertMessage.status != WAITING
+    )
+    quiet = AlertState.delete().where(
+        AlertState.firing == False,  # noqa: E712 - SQL
+        AlertState.fired_ms < before_ms,
+    )
+    for delete in (old, quiet):
+        transaction(db, functools.partial(delete.execute, db))
 
 
 def _day_before(at_ms: int, days: int) -> int:

@@ -1,4 +1,5 @@
-"""The upkeep of a worker: a thread that looks now and then whether it is this process's turn.
+"""The upkeep of a worker: a thread that looks now and then whether it is this process's turn, also
+for the rounds of the alerts, which go on while old days are removed.
 
 A thread of its own, since the writer's must not wait while old days are removed. It has a database
 connection of its own and sleeps between portions.
@@ -14,6 +15,7 @@ import peewee
 
 from store.db.database import discard
 from store.upkeep import lease, retention
+from store.upkeep.alerts import AlertRounds, Send
 from store.upkeep.retention import Keep
 from store.values.errors import StoreError, StoreUnavailable
 
@@ -37,13 +39,27 @@ class Upkeep:
     seen: lease.UpkeepState | None = None
     last_done: Mapping[str, int] = MappingProxyType({})
 
-    def __init__(self, db: peewee.Database, owner: str, node: str, keep: Keep) -> None:
+    def __init__(
+        self,
+        db: peewee.Database,
+        owner: str,
+        node: str,
+        keep: Keep,
+        *,
+        send: Send | None = None,
+        currency: str = "",
+    ) -> None:
         self._db = db
         self._owner = owner
         self._node = node
         self._keep = keep
         self._renew_at = 0.0
         self._stopping = threading.Event()
+        self._alerts: AlertRounds | None = None
+        if send is not None:
+            stopping = self._stopping.is_set
+            self._alerts = AlertRounds(db, owner, node, send, currency=currency, stopping=stopping)
+        self._alerts_at = 0.0
         self._thread = threading.Thread(target=self._run, name="upkeep", daemon=True)
 
     def start(self) -> None:
@@ -71,7 +87,9 @@ class Upkeep:
         discard(self._db)
 
     def look(self) -> None:
-        """Do a run when it is due and nobody is at it. Raises StoreError."""
+        """Do a run when it is due and nobody is at it, and a round of the alerts. Raises
+        StoreError."""
+        self._look_at_alerts()
         if lease.take(self._db, self._owner, self._node):
             self._run_once()
         self.seen = lease.state(self._db)
@@ -104,3 +122,10 @@ class Upkeep:
         if now >= self._renew_at:
             self._renew_at = now + RENEW_INTERVAL_S
             lease.renew(self._db, self._owner)
+        if now >= self._alerts_at:
+            self._look_at_alerts()
+
+    def _look_at_alerts(self) -> None:
+        self._alerts_at = time.monotonic() + LOOK_INTERVAL_S
+        if self._alerts is not None:
+            self._alerts.look()

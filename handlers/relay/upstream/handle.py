@@ -76,7 +76,7 @@ class Handle:
         self.body = RequestBody()
         self.source: BodySource = self.body  # of the present request
         self.head_lines: list[bytes] = []
-        self.curl = _make_curl()
+        self.curl = make_curl()
         self.setopt = setopt = self.curl.setopt  # pycurl is slow at giving its methods
         self.getinfo = self.curl.getinfo
         setopt(pycurl.HEADERFUNCTION, self.head_lines.append)  # no Python for each line
@@ -169,7 +169,7 @@ class Handle:
     def refuse_private_addresses(self) -> None:
         """Connect to public addresses only."""
         # Called for each new connection, with the resolved address.
-        self.setopt(pycurl.OPENSOCKETFUNCTION, _open_public_socket)
+        self.setopt(pycurl.OPENSOCKETFUNCTION, open_public_socket)
 
     def set_route(
         self, route: Route, url: str, allow_private: bool, ca_file: str | None, ca_dir: str | None
@@ -194,7 +194,7 @@ class Handle:
                 setopt(pycurl.PROXY_CAPATH, ca_dir)
         if not allow_private:
             # A proxy of the operator may be private; what it resolves cannot be seen from here.
-            to_proxy = _open_public_socket if route.guarded else _open_socket
+            to_proxy = open_public_socket if route.guarded else _open_socket
             setopt(pycurl.OPENSOCKETFUNCTION, to_proxy if leads_to_public(url) else _open_none)
 
     def watch(self, fd: int) -> None:
@@ -229,7 +229,7 @@ def _make_share() -> Any:
     return share
 
 
-def _make_curl() -> Any:
+def make_curl() -> Any:
     """Make a handle with the options that are the same for every request."""
     curl = pycurl.Curl()
     setopt = curl.setopt
@@ -252,9 +252,14 @@ class _Duplicated(socket.socket):
         self.close()
 
 
-def _open_public_socket(purpose: int, address: Any) -> Any:
-    """Serve as OPENSOCKETFUNCTION: a socket for a public address, none for any other."""
-    return _open_socket(purpose, address) if is_public(address.addr[0]) else pycurl.SOCKET_BAD
+def open_public_socket(purpose: int, address: Any, refused: list[str] | None = None) -> Any:
+    """Serve as OPENSOCKETFUNCTION: a socket for a public address, none for any other, which is
+    added to `refused`."""
+    if is_public(address.addr[0]):
+        return _open_socket(purpose, address)
+    if refused is not None:
+        refused.append(address.addr[0])
+    return pycurl.SOCKET_BAD
 
 
 def _open_socket(purpose: int, address: Any) -> Any:

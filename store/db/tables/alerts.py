@@ -30,7 +30,8 @@ class AlertRule(Row):
 
 class AlertState(Row):
     """An object for which a rule fires or has fired. `window`: that of the last message, for rules
-    that send one a window; `sent`: the firing that lasts was sent."""
+    that send one a window; `sent`: the firing that lasts was sent; `subject`: the object by its
+    parts; `user_id`: its owner."""
 
     rule_id = CharField(ID)
     object = CharField(OBJECT)
@@ -41,6 +42,8 @@ class AlertState(Row):
     fired_ms = BigIntegerField()
     text = TextField()
     link = CharField(TEXT)
+    subject = LongJson()
+    user_id = CharField(ID)
 
     class Meta:
         table_name = "alert_states"

@@ -1,0 +1,308 @@
+"""Conditions: the objects for which each kind of rule fires now, from roll-ups, quotas and status.
+
+A condition reads and changes nothing. It returns at most MAX_OBJECTS; of windowed kinds (kinds.py)
+an object stands for the window that it names.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+import peewee
+from peewee import fn
+
+from store.alerts import kinds
+from store.alerts.rules import Rule
+from store.alerts.samples import Attempts
+from store.catalog.suspended_keys import load_suspended_keys
+from store.channels import status
+from store.db import nodes
+from store.db.database import portions, select_rows
+from store.db.tables.catalog import Channel
+from store.db.tables.money import Wallet
+from store.db.tables.system import UpkeepRow
+from store.db.tables.usage import JournalRow, UsageByKey, UsageByRate, UsageByUser
+from store.db.tables.users import ApiKey, User
+from store.money.accounts import quota_at
+from store.money.quota import current_use
+from store.values.ids import DAY_MS, HOUR_MS, day_at
+from store.values.pricing import parse_money
+from store.values.times import window_at
+
+MAX_OBJECTS = 500  # as many as one statement takes
+MONEY_CODES = ("insufficient_quota", "subscription_quota_exceeded")
+"""Error codes of calls that were refused for money."""
+SILENT_MS = 7 * DAY_MS
+"""A node that has been silent for longer was taken away."""
+BACKLOG_BYTES = 16 * 1024 * 1024
+STORE_GAP_MS = 180_000
+"""Without a round for so long, no process has reached the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """An object for which a rule fires. `owner_id`: of the user whose it is; `window` empty: it
+    lasts until it is over."""
+
+    object: Mapping[str, str]
+    text: str
+    since_ms: int
+    link: str
+    owner_id: str = ""
+    window: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The facts of a round: the moment, the end of the round before (None: there was
+    none), the currency, and attempts of channels by the length of their span in minutes."""
+
+    at_ms: int
+    currency: str = "USD"
+    last_round_ms: int | None = None
+    attempts: Mapping[int, Mapping[str, Attempts]] = field(default_factory=dict)
+
+
+def clock(at_ms: int) -> str:
+    """Return a time as messages say it."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%H:%M UTC")
+
+
+def _page(rule: Rule, user: str) -> str:
+    """Return the page about a user: for that user, or for administrators."""
+    return kinds.OWN_PAGES[rule.kind] if rule.owner_id else f"/admin/users/{quote(user, safe='')}"
+
+
+def _money(nanos: int, scope: Scope, decimals: int = 4) -> str:
+    whole = nanos / 10**9
+    return f"{whole:.{decimals}f} {scope.currency}" if nanos else f"0 {scope.currency}"
+
+
+# ---- balance -------------------------------------------------------------------------------------
+
+
+def _balance(db: peewee.Database, rule: Rule, scope: Scope) -> Iterator[Fact]:
+    below = parse_money(rule.settings["below"])
+    refused = _refused_since(db, scope.at_ms)
+    columns = (User.id, User.name, Wallet.balance)
+    low = (Wallet.balance < below) & (User.spend_order != "plan_only")
+    fires = low | (User.name << list(refused)[:MAX_OBJECTS])
+    enabled = User.disabled == False  # noqa: E712 - SQL
+    query = User.select(*columns).join(Wallet, on=(Wallet.user_id == User.id))
+    query = query.where(enabled & fires)
+    if rule.owner_id:
+        query = query.where(User.id == rule.owner_id)
+    if rule.settings["names"]:
+        query = query.where(User.name << rule.settings["names"])
+    for user_id, name, balance in select_rows(db, query.order_by(User.name).limit(MAX_OBJECTS)):
+        since_ms = refused.get(name)
+        text = f"{name}: {_money(balance, scope)} left"
+        text += "" if since_ms is None else ", calls are refused"
+        link = _page(rule, name)
+        yield Fact({"user": name}, text, since_ms or scope.at_ms, link, user_id)
+
+
+def _refused_since(db: peewee.Database, at_ms: int) -> dict[str, int]:
+    """Return the users whose calls were refused for money in this hour or the one before, and since
+    which hour."""
+    hours = [at_ms // HOUR_MS * HOUR_MS - back * HOUR_MS for back in (1, 0)]
+    since: dict[str, int] = {}
+    for begin_ms in hours:
+        of_hour = (UsageByKey.day == day_at(begin_ms)) & (
+            UsageByKey.hour == begin_ms // HOUR_MS % 24
+        )
+        terms = of_hour & (UsageByKey.error_code << MONEY_CODES)
+        for (name,) in select_rows(db, UsageByKey.select(UsageByKey.user).where(terms).distinct()):
+            since.setdefault(name, begin_ms)
+    return since
+
+
+# ---- keys and spending ---------------------------------------------------------------------------
+
+
+def _key(db: peewee.Database, rule: Rule, scope: Scope) -> Iterator[Fact]:
+    columns = (ApiKey.id, ApiKey.name, ApiKey.limit_nanos, ApiKey.limit_window, User.id, User.name)
+    limited = ApiKey.limit_nanos.is_null(False) & ApiKey.revoked_ms.is_null()
+    own = limited & (User.id == rule.owner_id) if rule.owner_id else limited
+    query = ApiKey.select(*columns).join(User, on=(User.id == ApiKey.user_id)).where(own)
+    rows = select_rows(db, query.order_by(ApiKey.id))
+    uses = current_use(db, {row[0]: row[3] for row in rows}, scope.at_ms)
+    sent = 0
+    for key_id, name, limit, window, user_id, user in rows:
+        spent = uses[key_id].spent_nanos
+        levels = [level for level in kinds.KEY_LEVELS if spent * 100 >= limit * level]
+        if not levels or sent == MAX_OBJECTS:
+            continue
+        sent += 1
+        # Text of the account, since the window of a limit may be never.
+        begins = quota_at(key_id, window, scope.at_ms)[0].partition(":")[2]
+        of = {"key": f"{user}/{name}", "percent": str(levels[-1])}
+        text = f"Key {name} of {user} has used {_money(spent, scope, 2)} of"
+        text += f" {_money(limit, scope, 2)}"
+        link = _page(rule, user)
+        yield Fact(of, text, scope.at_ms, link, user_id, begins)
+
+
+_SPENDERS: Mapping[str, Any] = {
+    "user": UsageByUser.user,
+    "key": UsageByUser.key_id,
+    "group": UsageByUser.group,
+}
+_SPANS = {"day": "today", "month": "this month"}
+
+
+def _spending(db: peewee.Database, rule: Rule, scope: Scope) -> Iterator[Fact]:
+    above, of = parse_money(rule.settings["above"]), rule.settings["of"]
+    window = rule.settings["window"]
+    first_day, _ = window_at(window, scope.at_ms)
+    cost = fn.SUM(UsageByUser.cost_nanos)
+    own = UsageByUser.day >= first_day
+    if rule.owner_id:
+        own &= UsageByUser.user << User.select(User.name).where(User.id == rule.owner_id)
+    column = _SPENDERS.get(of)
+    if column is None:
+        rows = [("", row[0] or 0) for row in select_rows(db, UsageByUser.select(cost).where(own))]
+    else:
+        query = UsageByUser.select(column, cost).where(own).group_by(column).having(cost > above)
+        rows = select_rows(db, query.order_by(cost.desc()).limit(MAX_OBJECTS))
+    people = _owners(db, of, [name for name, _ in rows])
+    for name, nanos in rows:
+        owner_id, label = people.get(name, ("", name))
+        if int(nanos) <= above or not kinds.listed(rule.settings["names"], label):
+            continue
+        subject = {"gateway": "The gateway", "group": f"Group {label}", "key": f"Key {label}"}
+        text = f"{subject.get(of, label)} has spent {_money(int(nanos), scope, 2)} {_SPANS[window]}"
+        link = _page(rule, label) if of == "user" else "/usage"
+        of_whom = {of: label} if label else {"gateway": "all calls"}
+        yield Fact(of_whom, text, scope.at_ms, link, owner_id, str(first_day))
+
+
+def _owners(db: peewee.Database, of: str, names: list[str]) -> dict[str, tuple[str, str]]:
+    """Return the user's id, and the name to show, of users by name or keys by id."""
+    people: dict[str, tuple[str, str]] = {}
+    for portion in portions(names) if of in ("user", "key") else ():
+        if of == "user":
+            for user_id, name in select_rows(
+                db, User.select(User.id, User.name).where(User.name << list(portion))
+            ):
+                people[name] = (user_id, name)
+            continue
+        query = ApiKey.select(ApiKey.id, ApiKey.name, User.id, User.name)
+        query = query.join(User, on=(User.id == ApiKey.user_id))
+        for key_id, key, user_id, user in select_rows(db, query.where(ApiKey.id << list(portion))):
+            people[key_id] = (user_id, f"{user}/{key}")
+    return people
+
+
+def _unpriced(db: peewee.Database, rule: Rule, scope: Scope) -> Iterator[Fact]:
+    today = day_at(scope.at_ms)
+    used = (UsageByRate.day == today) & (UsageByRate.meter != "")
+    query = UsageByRate.select(UsageByRate.model, UsageByRate.meter).where(used).distinct()
+    for model, meter in select_rows(db, query.limit(MAX_OBJECTS)):
+        text = f"{model}: {meter} is used without a price"
+        link = f"/admin/models/{quote(model, safe='')}"
+        yield Fact({"model": model, "use": meter}, text, scope.at_ms, link, window=str(today))
+
+
+# ---- channels ------------------------------------------------------------------------------------
+
+
+def _channel_down(db: peewee.Database, rule: Rule, scope: Scope) -> Iterator[Fact]:
+    states = {status.DOWN} | ({status.DEGRADED} if rule.settings["state"] == "degraded" else set())
+    by_channel: defaultdict[str, list[status.Status]] = defaultdict(list)
+    for item in status.of_channels(db, scope.at_ms, figures=False):
+        if item.state != status.DISABLED and kinds.listed(rule.settings["names"], item.name):
+            by_channel[item.name].append(item)
+    for name, statuses in by_channel.items():
+        bad = [item for item in statuses if item.state in states]
+        worst = status.worst(bad)
+        if worst is None:
+            continue
+        same = [item for item in bad if item.state == worst.state]
+        since_ms = min(item.since_ms or scope.at_ms for item in same)
+        if scope.at_ms - since_ms < rule.settings["minutes"] * 60_000:
+            continue
+        models = "" if len(same) == len(statuses) else " for " + _few([item.model for item in same])
+        text = f"Channel {name} is {worst.state}{models} since {clock(since_ms)}"
+        yield Fact({"channel": name}, text, since_ms, f"/admin/channels/{quote(name, safe='')}")
+
+
+def _few(names: list[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
+
+
+def _errors(db: peewee.Database, rule: Rule, scope: Scope) -> Iterator[Fact]:
+    settings = rule.settings
+    for name, counted in scope.attempts.get(settings["minutes"], {}).items():
+        share = counted.failed / counted.calls if counted.calls else 0.0
+        enough = counted.calls >= settings["calls"] and share * 100 > settings["percent"]
+        if enough and kinds.listed(settings["names"], name):
+            text = f"{name}: {counted.failed} of {counted.calls} calls failed in"
+            text += f" {settings['minutes']} minutes, {share:.1%}"
+            link = f"/admin/channels/{quote(name, safe='')}"
+            yield Fact({"channel": name}, text, scope.at_ms, link)
+
+
+def _upstream_key(db: peewee.Database, rule: Rule, scope: Scope) -> Iterator[Fact]:
+    suspended = load_suspended_keys(db).values()
+    names = dict(select_rows(db, Channel.select(Channel.id, Channel.name))) if suspended else {}
+    for key in suspended:
+        name = names.get(key.channel_id)
+        if name is None or not kinds.listed(rule.settings["names"], name):
+            continue
+        mark = key.fingerprint[:8]
+        text = f"{name}: upstream key {mark or 'of the channel'} was put aside, {key.reason}"
+        link = f"/admin/channels/{quote(name, safe='')}"
+        yield Fact({"channel": name, "upstream_key": mark}, text, key.since_ms, link)
+
+
+# ---- the installation ----------------------------------------------------------------------------
+
+
+def _trouble(db: peewee.Database, rule: Rule, scope: Scope) -> Iterator[Fact]:
+    link = "/admin/system"
+    left = JournalRow.select(JournalRow.node).where(JournalRow.finished_ms.is_null()).distinct()
+    unfinished = {row[0] for row in select_rows(db, left)}
+    for node in nodes.states(db):
+        of = {"node": node.name}
+        if not node.alive and node.name in unfinished and scope.at_ms - node.seen_ms < SILENT_MS:
+            text = f"Node {node.name} is silent since {clock(node.seen_ms)}"
+            yield Fact(of, text, node.seen_ms, link)
+        elif node.processes and not node.ready and node.not_ready != ["draining"]:
+            text = f"Node {node.name} takes no calls: {', '.join(node.not_ready)}"
+            yield Fact(of, text, scope.at_ms, link)
+        if node.backlog_bytes > BACKLOG_BYTES:
+            mib = node.backlog_bytes // 2**20
+            text = f"Journal of node {node.name}: {mib} MiB are not in the store yet"
+            yield Fact({"journal": node.name}, text, scope.at_ms, link)
+    query = UpkeepRow.select(UpkeepRow.trouble).where(UpkeepRow.name == "upkeep")
+    for (reason,) in select_rows(db, query):
+        if reason:
+            text = f"Upkeep of the store failed: {reason[:200]}"
+            yield Fact({"store": "upkeep"}, text, scope.at_ms, link)
+    last_ms = scope.last_round_ms
+    if last_ms is not None and scope.at_ms - last_ms > STORE_GAP_MS:
+        text = f"No node reached the store from {clock(last_ms)} to {clock(scope.at_ms)}"
+        yield Fact({"store": "away"}, text, last_ms, link, window=str(last_ms))
+
+
+Condition = Callable[[peewee.Database, Rule, Scope], Iterable[Fact]]
+CONDITIONS: Mapping[str, Condition] = {
+    kinds.BALANCE: _balance,
+    kinds.KEY: _key,
+    kinds.CHANNEL_DOWN: _channel_down,
+    kinds.ERRORS: _errors,
+    kinds.SPENDING: _spending,
+    kinds.UNPRICED: _unpriced,
+    kinds.UPSTREAM_KEY: _upstream_key,
+    kinds.TROUBLE: _trouble,
+}
+
+
+def facts_of(db: peewee.Database, rule: Rule, scope: Scope) -> list[Fact]:
+    """Return what a rule fires for now. Raises StoreError."""
+    return list(CONDITIONS[rule.kind](db, rule, scope))

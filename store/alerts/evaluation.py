@@ -1,0 +1,156 @@
+"""One round of all rules: what fires anew and what is over becomes states and messages.
+
+State and messages of a rule change in one transaction, which also renews the lease of the round, so
+that a process that has lost it changes nothing. One message a rule, object and window; its end is
+sent once. What finds no room in the outbox, or is beyond MAX_NEW, stays as new for the next round.
+"""
+
+import functools
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import peewee
+
+from store.alerts import kinds, outbox, rules, samples
+from store.alerts.conditions import Fact, Scope, facts_of
+from store.alerts.rules import Rule
+from store.db.database import database_ms, select_rows, transaction
+from store.db.tables.alerts import OBJECT, AlertRule, AlertState
+from store.values.errors import StoreError, StoreUnavailable
+
+log = logging.getLogger(__name__)
+
+MAX_NEW = 50
+"""Objects of a rule that fire anew in one round."""
+
+Renew = Callable[[], None]
+"""Renews the lease of the round in the caller's transaction; raises when it is lost."""
+
+
+def run(db: peewee.Database, scope: Scope, renew: Renew) -> None:
+    """Evaluate all rules in force. Raises StoreUnavailable, and what `renew` raises; a rule that
+    fails otherwise is logged and passed by."""
+    in_force = rules.enabled(db)
+    spans = {rule.settings["minutes"] for rule in in_force if rule.kind == kinds.ERRORS}
+    if spans:
+        scope = replace(scope, attempts=samples.take(db, scope.at_ms, spans))
+    for rule in in_force:
+        if rule.kind == kinds.ERRORS and rule.settings["minutes"] not in scope.attempts:
+            continue  # there is no sample of its beginning yet
+        try:
+            facts = facts_of(db, rule, scope)
+        except StoreUnavailable:
+            raise
+        except StoreError as error:
+            log.error("alert rule %s failed: %s", rule.id, error)
+            continue
+        transaction(db, functools.partial(_take, db, rule, facts, renew))
+
+
+def _take(db: peewee.Database, rule: Rule, facts: Sequence[Fact], renew: Renew) -> None:
+    renew()
+    at_ms = database_ms(db)
+    # Whoever changes or removes the rule meanwhile waits, or has done so.
+    current = (AlertRule.id == rule.id) & (AlertRule.changed_ms == rule.changed_ms)
+    if not AlertRule.update(id=rule.id).where(current).execute(db):
+        return
+    query = AlertState.select().where(AlertState.rule_id == rule.id).bind(db)
+    states: dict[str, AlertState] = {row.object: row for row in query}
+    room, new, fired = outbox.room(db), 0, False
+    lasting = set()
+    for fact in facts:
+        name = kinds.object_name(fact.object)[:OBJECT]
+        lasting.add(name)
+        state = states.get(name)
+        quiet = _is_quiet(rule, state, fact, at_ms)
+        lasts = state is not None and state.firing and state.window == fact.window
+        if lasts and (quiet or states[name].sent):
+            continue  # what is quiet is sent when it still fires at the end of that time
+        if not quiet and (new == MAX_NEW or room < len(rule.destinations)):
+            continue
+        if not quiet:
+            new, fired = new + 1, True
+            room -= _send(db, rule, outbox.FIRING, fact, at_ms)
+        _keep(db, rule, name, fact, state, sent_ms=None if quiet else at_ms)
+    for name, state in states.items():
+        if state.firing and name not in lasting:
+            _end(db, rule, state, at_ms)
+    if fired:
+        AlertRule.update(fired_ms=at_ms).where(AlertRule.id == rule.id).execute(db)
+
+
+def _is_quiet(rule: Rule, state: Any, fact: Fact, at_ms: int) -> bool:
+    """Return whether the object has had its message: of this window, or `again_ms` ago at most."""
+    if state is None:
+        return False
+    if fact.window:
+        return bool(state.window == fact.window)
+    return bool(at_ms - state.fired_ms < rule.again_ms)
+
+
+def _keep(
+    db: peewee.Database, rule: Rule, name: str, fact: Fact, state: Any, *, sent_ms: int | None
+) -> None:
+    columns = {
+        "window": fact.window,
+        "firing": True,
+        "sent": sent_ms is not None,
+        "since_ms": fact.since_ms,
+        "fired_ms": sent_ms or (state.fired_ms if state is not None else 0),
+        "text": fact.text,
+        "link": fact.link,
+        "subject": dict(fact.object),
+        "user_id": fact.owner_id,
+    }
+    own = (AlertState.rule_id == rule.id) & (AlertState.object == name)
+    if state is None:
+        AlertState.insert({"rule_id": rule.id, "object": name, **columns}).execute(db)
+    else:
+        AlertState.update(columns).where(own).execute(db)
+
+
+def _end(db: peewee.Database, rule: Rule, state: Any, at_ms: int) -> None:
+    own = (AlertState.rule_id == rule.id) & (AlertState.object == state.object)
+    AlertState.update(firing=False, sent=False).where(own).execute(db)
+    if state.sent and not state.window:
+        text = f"Over: {state.text}"
+        fact = Fact(state.subject, text, state.since_ms, state.link, state.user_id)
+        _send(db, rule, outbox.OVER, fact, at_ms)
+
+
+def _send(db: peewee.Database, rule: Rule, state: str, fact: Fact, at_ms: int) -> int:
+    """Put a message to each destination of a rule into the outbox; return how many."""
+    owner_id = fact.owner_id or rule.owner_id
+    receivers = outbox.receivers(db, rule.owner_id, rule.destinations, owner_id)
+    for receiver in receivers:
+        message = {
+            "owner_id": rule.owner_id,
+            "rule_id": rule.id,
+            "kind": rule.kind,
+            "state": state,
+            "since_ms": fact.since_ms,
+            "object": dict(fact.object),
+            "text": fact.text,
+            # Pages of administrators are nothing for the owner of what fires.
+            "link": kinds.OWN_PAGES[rule.kind] if receiver["user_id"] else fact.link,
+            **receiver,
+        }
+        outbox.add(db, message, at_ms)
+    return len(receivers)
+
+
+def send_test(db: peewee.Database, rule: Rule) -> int:
+    """Put a sample message of a rule, which need not be stored, into the outbox for each of its
+    destinations; return how many."""
+    at_ms = database_ms(db)
+    fact = Fact({"test": rule.kind}, "This is a test of an alert rule", at_ms, "/alerts")
+    return transaction(db, lambda: _send(db, rule, outbox.TEST, fact, at_ms))
+
+
+def firing_rules(db: peewee.Database) -> int:
+    """Return how many rules of the gateway fire now."""
+    own = AlertRule.select(AlertRule.id).where(AlertRule.owner_id == rules.GATEWAY)
+    fires = (AlertState.firing == True) & AlertState.rule_id.in_(own)  # noqa: E712 - SQL
+    return len(select_rows(db, AlertState.select(AlertState.rule_id).where(fires).distinct()))

@@ -1,0 +1,190 @@
+"""The outbox: messages that wait to be sent, and those that were.
+
+A message is a row, made in the transaction that notes the firing. Whoever sends it claims it first;
+a claim whose process has died is free again after CLAIM_MS, so that this one may be sent twice, by
+the same id. Three tries in a quarter of an hour.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import peewee
+from peewee import fn
+
+from store.alerts import destinations
+from store.db.database import database_ms, first_row, in_snapshot, in_transaction, select_rows
+from store.db.tables.alerts import AlertMessage as Row
+from store.db.tables.users import User
+from store.values.errors import NotFound
+from store.values.ids import DAY_MS, new_ulid
+from store.values.usage_record import rfc3339
+
+WAITING, SENT, FAILED, NOT_SENT = "waiting", "sent", "failed", "not_sent"
+FIRING, OVER, TEST = "firing", "over", "test"
+
+CLAIM_MS = 60_000
+RETRY_MS = (120_000, 600_000)
+"""Until the second and the third try, the last one."""
+KEEP_MS = 90 * DAY_MS
+MAX_WAITING = 10_000
+MAX_RESULT_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message. `destination_id` empty: mail to the user `user_id`. `result`: of the last try."""
+
+    id: str
+    owner_id: str
+    rule_id: str
+    kind: str
+    state: str
+    since_ms: int
+    made_ms: int
+    object: Mapping[str, str]
+    text: str
+    link: str
+    destination_id: str
+    user_id: str
+    receiver: str
+    status: str
+    tries: int
+    result: str
+    took_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The result of a try. Not `ok` and not `again`: no further try would go better."""
+
+    ok: bool
+    text: str = ""
+    took_ms: int | None = None
+    again: bool = True
+
+
+_COLUMNS = tuple(getattr(Row, name) for name in Message.__slots__)
+
+
+def room(db: peewee.Database) -> int:
+    """Return how many messages may still be added."""
+    counted = Row.select(fn.COUNT(Row.id)).where(Row.status == WAITING)
+    return int(max(0, MAX_WAITING - select_rows(db, counted)[0][0]))
+
+
+def add(db: peewee.Database, message: Mapping[str, Any], at_ms: int) -> str:
+    """Add a message to send now, in the caller's transaction; return its id."""
+    message_id = new_ulid()
+    row = {"id": message_id, "made_ms": at_ms, "next_ms": at_ms, "status": WAITING}
+    Row.insert({**row, **message}).execute(db)
+    return message_id
+
+
+@in_transaction
+def claim(db: peewee.Database, owner: str, passed_by: Collection[str] = ()) -> Message | None:
+    """Claim the message that is due first, for a process; None: none is. `passed_by`: not those to
+    these destinations. Raises StoreUnavailable."""
+    at_ms = database_ms(db)
+    free = (Row.status == WAITING) & (Row.next_ms <= at_ms) & (Row.claimed_ms < at_ms - CLAIM_MS)
+    due = free & Row.destination_id.not_in(list(passed_by)) if passed_by else free
+    row = first_row(db, Row.select(*_COLUMNS).where(due).order_by(Row.next_ms, Row.id))
+    if row is None:
+        return None
+    claimed = Row.update(claim=owner, claimed_ms=at_ms).where(free, Row.id == row[0])
+    return Message(*row) if claimed.execute(db) else None
+
+
+@in_transaction
+def finish(db: peewee.Database, message: Message, owner: str, result: Result) -> None:
+    """Note how a try went, of a message that this process has claimed; nothing when the claim is
+    another's by now."""
+    at_ms, tries = database_ms(db), message.tries + 1
+    status, next_ms = SENT, at_ms
+    if not result.ok:
+        last = not result.again or tries > len(RETRY_MS)
+        status = (FAILED if result.again else NOT_SENT) if last else WAITING
+        next_ms = at_ms if last else at_ms + RETRY_MS[tries - 1]
+    update = Row.update(
+        status=status,
+        tries=tries,
+        next_ms=next_ms,
+        claim="",
+        claimed_ms=0,
+        result=result.text[:MAX_RESULT_CHARS],
+        took_ms=result.took_ms,
+    )
+    update.where(Row.id == message.id, Row.claim == owner, Row.status == WAITING).execute(db)
+    if message.destination_id:
+        destinations.note_result(db, message.destination_id, result.ok, result.text)
+
+
+@in_snapshot
+def mail_of(db: peewee.Database, user_id: str) -> str | None:
+    """Return the mail address of a user; None: there is none, or no such user."""
+    row = first_row(db, User.select(User.mail).where(User.id == user_id))
+    return row[0] if row else None
+
+
+def listed(
+    db: peewee.Database, owner_id: str, limit: int, before: str = "", status: str = ""
+) -> list[Message]:
+    """Return messages of an owner, the newest first, those made before the one of this id."""
+    query = Row.select(*_COLUMNS).where(Row.owner_id == owner_id)
+    if before:
+        query = query.where(Row.id < before)
+    if status:
+        query = query.where(Row.status == status)
+    return [Message(*row) for row in select_rows(db, query.order_by(Row.id.desc()).limit(limit))]
+
+
+def count(db: peewee.Database, owner_id: str, status: str = "") -> int:
+    """Return how many messages of an owner are kept, of one status or all."""
+    query = Row.select(fn.COUNT(Row.id)).where(Row.owner_id == owner_id)
+    return int(select_rows(db, query.where(Row.status == status) if status else query)[0][0])
+
+
+@in_transaction
+def send_again(db: peewee.Database, owner_id: str, message_id: str) -> None:
+    """Put a message of an owner back into the outbox, by its old id. NotFound."""
+    update = Row.update(status=WAITING, tries=0, next_ms=database_ms(db), claimed_ms=0, result="")
+    if not update.where(Row.id == message_id, Row.owner_id == owner_id).execute(db):
+        raise NotFound(f"there is no message {message_id!r}")
+
+
+def receivers(
+    db: peewee.Database, owner_id: str, ids: Sequence[str], user_id: str
+) -> list[dict[str, str]]:
+    """Return the columns of the receivers of a rule's message. `user_id`: the owner of what fires,
+    whose mail "owner" is; empty: there is none."""
+    rows = []
+    names = {item.id: item.name for item in destinations.listed(db, owner_id)}
+    for item in ids:
+        if item in names:
+            rows.append({"destination_id": item, "user_id": "", "receiver": names[item]})
+        elif item == "owner" and user_id:
+            name = first_row(db, User.select(User.name).where(User.id == user_id))
+            receiver = name[0] if name else ""
+            rows.append({"destination_id": "", "user_id": user_id, "receiver": receiver})
+    return rows
+
+
+def public(message: Message) -> dict[str, Any]:
+    """Return a message as in JSON."""
+    return {
+        "id": message.id,
+        "at": rfc3339(message.made_ms),
+        "rule": message.kind,
+        "rule_id": message.rule_id,
+        "state": message.state,
+        "since": rfc3339(message.since_ms),
+        "object": dict(message.object),
+        "text": message.text,
+        "link": message.link,
+        "to": message.receiver,
+        "by_mail": not message.destination_id,
+        "status": message.status,
+        "tries": message.tries,
+        "result": message.result or None,
+        "took_ms": message.took_ms,
+    }

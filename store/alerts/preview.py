@@ -1,0 +1,224 @@
+"""Previews: how often a rule would have been sent in the last 30 days, from the sums of hours and
+days; None for kinds whose past no sum tells.
+
+By these an outage counts once an hour at most, and hours in a row count once; so previews say
+"about" for channels and errors.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import peewee
+from peewee import fn
+
+from store.alerts import kinds
+from store.channels.status import DEGRADED_CALLS, DEGRADED_RATE, DOWN_CALLS
+from store.db.database import database_ms, in_snapshot, raw_rows, select_rows
+from store.db.tables.money import LedgerLine
+from store.db.tables.usage import UsageByChannel, UsageByRate, UsageByUser
+from store.db.tables.users import ApiKey, User
+from store.values.ids import DAY_MS, HOUR_MS, day_at, day_begin_ms
+from store.values.pricing import parse_money
+from store.values.times import window_at
+
+DAYS = 30
+MAX_ROWS = 200_000
+
+Event = tuple[int, str]
+"""When, in ms, and for which object."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """The messages of the last DAYS days: how many, on which days (the oldest first), the last
+    one's time and object. `about`: as near as hours tell."""
+
+    count: int
+    days: tuple[int, ...]
+    last_ms: int | None
+    last_object: str
+    about: bool
+
+
+@in_snapshot
+def preview(
+    db: peewee.Database, owner_id: str, kind: str, settings: Mapping[str, Any]
+) -> Preview | None:
+    """Return the preview of a rule of checked settings; None: its past is not known."""
+    read = _READERS.get(kind)
+    if read is None:
+        return None
+    at_ms = database_ms(db)
+    since_ms = day_begin_ms(day_at(at_ms - (DAYS - 1) * DAY_MS))
+    names = settings.get("names", ())
+    events = sorted(
+        event
+        for event in read(db, owner_id, settings, since_ms)
+        if kinds.listed(names, event[1]) and event[0] >= since_ms
+    )
+    days = [0] * DAYS
+    for event_ms, _ in events:
+        days[min(DAYS - 1, (event_ms - since_ms) // DAY_MS)] += 1
+    last_ms, last_object = events[-1] if events else (None, "")
+    return Preview(len(events), tuple(days), last_ms, last_object, kind in _BY_HOURS)
+
+
+_BY_HOURS = (kinds.CHANNEL_DOWN, kinds.ERRORS)
+
+
+def to_public(found: Preview | None) -> dict[str, Any]:
+    """Return a preview as in JSON."""
+    if found is None:
+        return {"count": None}
+    return {
+        "count": found.count,
+        "about": found.about,
+        "days": list(found.days),
+        "last_object": found.last_object or None,
+    }
+
+
+def _balance(
+    db: peewee.Database, owner_id: str, settings: Mapping[str, Any], since_ms: int
+) -> Iterable[Event]:
+    """Yield each fall of a balance below the amount, by the ledger, whose charges are of days."""
+    below = parse_money(settings["below"])
+    columns = (LedgerLine.at_ms, User.name, LedgerLine.balance_after, LedgerLine.amount)
+    query = LedgerLine.select(*columns).join(User, on=(User.id == LedgerLine.user_id))
+    query = query.where(LedgerLine.at_ms >= since_ms)
+    if owner_id:
+        query = query.where(LedgerLine.user_id == owner_id)
+    for at_ms, name, after, amount in select_rows(db, query.limit(MAX_ROWS)):
+        if after < below <= after - amount:
+            yield at_ms, name
+
+
+def _key(
+    db: peewee.Database, owner_id: str, settings: Mapping[str, Any], since_ms: int
+) -> Iterable[Event]:
+    columns = (ApiKey.id, ApiKey.name, ApiKey.limit_nanos, ApiKey.limit_window, User.name)
+    limited = ApiKey.limit_nanos.is_null(False) & ApiKey.revoked_ms.is_null()
+    own = limited & (User.id == owner_id) if owner_id else limited
+    query = ApiKey.select(*columns).join(User, on=(User.id == ApiKey.user_id)).where(own)
+    keys = {row[0]: row[1:] for row in select_rows(db, query)}
+    spent: defaultdict[tuple[str, int], int] = defaultdict(int)
+    for day, key_id, nanos in _spent(db, UsageByUser.key_id, owner_id, since_ms):
+        if key_id not in keys:
+            continue
+        name, limit, window, user = keys[key_id]
+        at_ms = day_begin_ms(day)
+        place = (key_id, window_at(window, at_ms)[0])
+        before, after = spent[place], spent[place] + nanos
+        spent[place] = after
+        for level in kinds.KEY_LEVELS:
+            if before * 100 < limit * level <= after * 100:
+                yield at_ms, f"{user}/{name}"
+
+
+def _spending(
+    db: peewee.Database, owner_id: str, settings: Mapping[str, Any], since_ms: int
+) -> Iterable[Event]:
+    of, above = settings["of"], parse_money(settings["above"])
+    columns = {"user": UsageByUser.user, "key": UsageByUser.key_id, "group": UsageByUser.group}
+    labels = _key_names(db) if of == "key" else {}
+    # A month is summed up from its first day on.
+    begin_ms = day_begin_ms(window_at(settings["window"], since_ms)[0])
+    spent: defaultdict[tuple[str, int], int] = defaultdict(int)
+    for day, name, nanos in _spent(db, columns.get(of), owner_id, begin_ms):
+        at_ms = day_begin_ms(day)
+        place = (name, window_at(settings["window"], at_ms)[0])
+        before, after = spent[place], spent[place] + nanos
+        spent[place] = after
+        if before <= above < after:
+            yield at_ms, labels.get(name, name)
+
+
+def _key_names(db: peewee.Database) -> dict[str, str]:
+    query = ApiKey.select(ApiKey.id, ApiKey.name, User.name)
+    rows = select_rows(db, query.join(User, on=(User.id == ApiKey.user_id)))
+    return {key_id: f"{user}/{name}" for key_id, name, user in rows}
+
+
+def _spent(
+    db: peewee.Database, column: Any, owner_id: str, since_ms: int
+) -> list[tuple[int, str, int]]:
+    """Return (day, name, nanos) in order of days; one name for all without a column."""
+    groups = [UsageByUser.day] if column is None else [UsageByUser.day, column]
+    query = UsageByUser.select(*groups, fn.SUM(UsageByUser.cost_nanos))
+    query = query.where(UsageByUser.day >= day_at(since_ms)).group_by(*groups)
+    if owner_id:
+        own = User.select(User.name).where(User.id == owner_id)
+        query = query.where(UsageByUser.user << own)
+    rows = raw_rows(db, query.order_by(UsageByUser.day).limit(MAX_ROWS))
+    return [(row[0], "" if column is None else row[1], int(row[-1])) for row in rows]
+
+
+def _unpriced(
+    db: peewee.Database, owner_id: str, settings: Mapping[str, Any], since_ms: int
+) -> Iterable[Event]:
+    used = (UsageByRate.day >= day_at(since_ms)) & (UsageByRate.meter != "")
+    query = UsageByRate.select(UsageByRate.day, UsageByRate.model, UsageByRate.meter).where(used)
+    for day, model, meter in select_rows(db, query.distinct().limit(MAX_ROWS)):
+        yield day_begin_ms(day), f"{model} {meter}"
+
+
+# ---- channels, by hours --------------------------------------------------------------------------
+
+
+def _channel_down(
+    db: peewee.Database, owner_id: str, settings: Mapping[str, Any], since_ms: int
+) -> Iterable[Event]:
+    degraded = settings["state"] == "degraded"
+
+    def fires(calls: int, failed: int) -> bool:
+        down = calls >= DOWN_CALLS and failed == calls
+        few = calls >= DEGRADED_CALLS and calls - failed < DEGRADED_RATE * calls
+        return down or (degraded and few)
+
+    return _first_hours(db, since_ms, fires)
+
+
+def _errors(
+    db: peewee.Database, owner_id: str, settings: Mapping[str, Any], since_ms: int
+) -> Iterable[Event]:
+    def fires(calls: int, failed: int) -> bool:
+        return bool(calls >= settings["calls"] and failed * 100 > settings["percent"] * calls)
+
+    return _first_hours(db, since_ms, fires)
+
+
+def _first_hours(
+    db: peewee.Database, since_ms: int, fires: Callable[[int, int], bool]
+) -> Iterable[Event]:
+    """Yield the first of the hours in a row for which a channel fires."""
+    columns = (UsageByChannel.day, UsageByChannel.hour, UsageByChannel.channel)
+    reached = (UsageByChannel.channel != "") & UsageByChannel.outcome.not_in(
+        ["refused", "client_gone"]
+    )
+    query = UsageByChannel.select(
+        *columns, UsageByChannel.outcome == "ok", fn.SUM(UsageByChannel.calls)
+    )
+    query = query.where((UsageByChannel.day >= day_at(since_ms)) & reached)
+    query = query.group_by(*columns, UsageByChannel.outcome == "ok")
+    hours: defaultdict[tuple[str, int], list[int]] = defaultdict(lambda: [0, 0])
+    for day, hour, channel, ok, calls in raw_rows(db, query.limit(MAX_ROWS)):
+        at_ms = day_begin_ms(day) + hour * HOUR_MS
+        hours[channel, at_ms][bool(ok)] += int(calls)
+    before: dict[str, int] = {}
+    for (channel, at_ms), (failed, good) in sorted(hours.items()):
+        if fires(failed + good, failed):
+            if before.get(channel) != at_ms - HOUR_MS:
+                yield at_ms, channel
+            before[channel] = at_ms
+
+
+_READERS: Mapping[str, Callable[..., Iterable[Event]]] = {
+    kinds.BALANCE: _balance,
+    kinds.KEY: _key,
+    kinds.CHANNEL_DOWN: _channel_down,
+    kinds.ERRORS: _errors,
+    kinds.SPENDING: _spending,
+    kinds.UNPRICED: _unpriced,
+}

@@ -1,0 +1,46 @@
+"""A store with rules: what is applied, a webhook of the gateway, and rounds."""
+
+import pytest
+
+from store.alerts import destinations, evaluation, rules
+from store.alerts.conditions import Scope
+from store.alerts.rules import GATEWAY
+from store.db.database import database_ms, select_rows
+from store.db.tables.alerts import AlertMessage, AlertRule
+
+HOOK = {"name": "ops", "kind": "webhook", "address": "https://hooks.example.com/sluice"}
+
+
+class Alerts:
+    """Rules of the gateway that go to one webhook."""
+
+    def __init__(self, db, cipher):
+        self.db = db
+        self.hook = destinations.create(db, GATEWAY, HOOK, cipher, "nadia")[0]
+
+    def rule(self, kind, owner=GATEWAY, to=None, again=60, **settings):
+        to = ([] if owner else [self.hook]) if to is None else to
+        fields = {"kind": kind, "settings": settings, "destinations": to, "again_minutes": again}
+        return rules.create(self.db, owner, fields, "nadia")
+
+    def round(self, later_ms=0, last_round_ms=None, renew=lambda: None):
+        """One round; the texts that it puts into the outbox, oldest first."""
+        before = self.messages()
+        at_ms = database_ms(self.db) + later_ms
+        evaluation.run(self.db, Scope(at_ms, "USD", last_round_ms), renew)
+        return [text for _, text in self.messages()[len(before) :]]
+
+    def messages(self):
+        query = AlertMessage.select(AlertMessage.receiver, AlertMessage.text)
+        return select_rows(self.db, query.order_by(AlertMessage.id))
+
+    def state(self, rule_id):
+        owner = select_rows(
+            self.db, AlertRule.select(AlertRule.owner_id).where(AlertRule.id == rule_id)
+        )
+        return rules.show(self.db, owner[0][0], rule_id).state
+
+
+@pytest.fixture
+def alerts(database, cipher):
+    return Alerts(database, cipher)
