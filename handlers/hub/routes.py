@@ -16,7 +16,7 @@ from handlers.hub.keys import all_keys, key_forms, keys, setup
 from handlers.hub.models import status
 from handlers.hub.money import wallet
 from handlers.hub.openapi import document as openapi
-from handlers.hub.usage import usage, usage_call
+from handlers.hub.usage import usage, usage_api, usage_call
 from handlers.hub.users import user_list, user_page
 from handlers.hub.web.base import Routes
 
@@ -142,11 +142,11 @@ ROUTES: Routes = (
     (f"/usage/{_NAME}", usage_call.CallPage),
     ("/admin/usage", usage.AdminUsagePage),
     ("/admin/usage/tail", usage.AdminUsageTail),
-    ("/api/usage", usage.UsageApi),
-    ("/api/usage/stats", usage.UsageStatsApi),
-    ("/api/usage/errors", usage.UsageErrorsApi),
-    ("/api/usage/export", usage.UsageExportApi),
-    ("/api/usage/tail", usage.UsageTailApi),
+    ("/api/usage", usage_api.UsageApi),
+    ("/api/usage/stats", usage_api.UsageStatsApi),
+    ("/api/usage/errors", usage_api.UsageErrorsApi),
+    ("/api/usage/export", usage_api.UsageExportApi),
+    ("/api/usage/tail", usage_api.UsageTailApi),
     (f"/api/usage/{_NAME}", usage_call.CallApi),
     ("/first-run", first_run.FirstRunPage),
     ("/first-run/address", first_run.BaseUrlStep),

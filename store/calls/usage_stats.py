@@ -17,6 +17,7 @@ from store.calls.rollups import DAY_HOURS, SUMS, first_byte_sums, summed_column
 from store.calls.usage_queries import IDS, Filters, conditions, matching, with_user
 from store.db.database import dialect_text, portions, raw_rows
 from store.db.tables import usage as tables
+from store.db.tables.channels import FIRST_BYTE
 from store.db.tables.usage import UsageRow
 from store.values.errors import Refused
 from store.values.ids import DAY_MS, HOUR_MS, day_at, day_begin_ms
@@ -115,6 +116,45 @@ def stats(
     if len(rows) > ROWS_MAX:
         raise Refused([f"more than {ROWS_MAX} sums; choose fewer calls or sum them up by less"])
     return [_row(by, row, order) for row in rows if row[len(columns)]]
+
+
+def series(
+    db: peewee.Database, by: Sequence[str], filters: Filters, names: Sequence[str]
+) -> list[tuple[Any, ...]]:
+    """Return some sums alone (names of SUMS and FIRST_BYTE), as tuples after the values of `by`: of
+    a day yyyymmdd, of an hour that and the hour of the day, none as an empty text. In no order."""
+    source = _source_of(by, filters)
+    if source is _RECORDS:
+        filters = with_user(db, filters)
+    columns, terms = _columns(db, source, by), _conditions(source, filters)
+    histogram = dict(zip(FIRST_BYTE, first_byte_sums(source.table), strict=True))
+    sums = [
+        histogram[name] if name in histogram else fn.SUM(_summed(source, name)) for name in names
+    ]
+    query = source.table.select(*columns, *sums)
+    query = query.where(*terms) if terms else query
+    rows = raw_rows(db, query.group_by(*(SQL(column._alias) for column in columns)))
+    kinds = len(columns)
+    return [(*row[:kinds], *(int(value or 0) for value in row[kinds:])) for row in rows]
+
+
+def rows_to_sum(db: peewee.Database, by: Sequence[str], filters: Filters, most: int) -> int:
+    """Return the rows of a roll-up that these sums read, at most `most` + 1; of records none are
+    counted: more than `most`."""
+    source = _source_of(by, filters)
+    if source is _RECORDS:
+        return most + 1
+    terms = _conditions(source, filters)
+    query = source.table.select(SQL("1 AS one_row"))
+    query = (query.where(*terms) if terms else query).limit(most + 1)
+    [(rows,)] = raw_rows(db, peewee.Select([query.alias("r")], [fn.COUNT(SQL("*"))]))
+    return int(rows)
+
+
+def _summed(source: _Source, name: str) -> Any:
+    if name == "calls" and source is _RECORDS:
+        return peewee.Value(1)
+    return summed_column(source.table, name)
 
 
 def _of_days(

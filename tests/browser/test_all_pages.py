@@ -9,7 +9,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-MEMBER = ("/", "/keys", "/keys/new", "/status", "/usage", "/wallet", "/setup?url=x", "/account")
+MEMBER = (
+    *("/", "/keys", "/keys/new", "/status", "/usage", "/usage?by=model", "/wallet"),
+    *("/setup?url=x", "/account"),
+)
 KEY = ("", "/edit", "/rotate", "/revoke")  # pages of a key
 ADMIN = tuple(
     f"/admin/{name}"

@@ -104,6 +104,7 @@ def test_by_keyboard_alone(visit, called):
     expect(drawer).to_have_count(0)
     page.keyboard.press("/")
     page.keyboard.type("not available")
+    page.keyboard.press("Enter")
     page.wait_for_url(re.compile("text=not"))
     expect(table(page)).to_have_count(1)
     expect(table(page)).to_contain_text("Model not offered")

@@ -53,6 +53,8 @@ SHOTS = (
     Shot("key-made", "alice", "/keys/new", ("#name = studio{n}", "main button.primary")),
     Shot("status", "alice", "/status?group=coding"),
     Shot("usage", "alice", "/usage"),
+    Shot("usage-groups", "admin", "/usage?of=all&by=model&since=30d"),
+    Shot("usage-dates", "admin", "/usage?of=all&by=user&since=30d", ("[data-dates] summary",)),
     Shot("call", "alice", "/usage?model=claude-sonnet-4-5", ("main tr.row a",)),
     Shot("call-failed", "alice", "/usage/{failed}"),
     Shot("call-retried", "alice", "/usage/{retried}"),
@@ -161,7 +163,8 @@ class Camera:
         )
         if shot.user:
             cookie = {"name": "sluice_session", "value": self.sessions[shot.user]}
-            context.add_cookies([{**cookie, "url": self.hub_url}])
+            zone = {"name": "zone", "value": "Europe/Berlin"}
+            context.add_cookies([{**one, "url": self.hub_url} for one in (cookie, zone)])
         page = context.new_page()
         first = (width, theme) == (max(HEIGHTS), "light")
         known = {**self.known, "n": "" if first else f"-{width}-{theme}"}

@@ -56,6 +56,8 @@ PARAMETERS: Mapping[str, str] = {
     "by": "Dimensions of the sums, separated by commas.",
     "sort": "The sum by which rows are sorted; of users: name, spent or balance.",
     "top": "Maximum number of rows.",
+    "compare": "previous or month: `before` has the sums of as long a span before, or of the same"
+    " days of the month before.",
     "format": "csv or ndjson.",
     "actor": "Only changes of this actor.",
     "kind": "Only changes of objects of this kind.",
@@ -70,6 +72,7 @@ _CALLS = (
     *("status", "stream", "min_duration_ms", "text", "request_id", "client_request_id"),
     *("upstream_request_id", "trace_id", "since", "until"),
 )
+_SUMS = ("by", "sort", "top", "compare", "format", *_CALLS)
 
 
 def _read(path: str, summary: str, answer: str = "", **more: Any) -> Endpoint:
@@ -117,7 +120,7 @@ _MEMBER = (
     ),
     _read("usage", "Calls, the newest first.", "CallList", query=(*_PAGE, *_CALLS)),
     _read("usage/{id}", "One call with the lines of its cost.", "CallWithCost"),
-    _read("usage/stats", "Sums of calls.", "List", query=("by", "sort", "top", *_CALLS)),
+    _read("usage/stats", "Sums of calls.", "List", query=_SUMS),
     _read("usage/errors", "Errors by kind, each with a sample.", "List", query=_CALLS),
     _read(
         *("usage/export", "All calls that match, streamed."),

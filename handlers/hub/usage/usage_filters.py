@@ -12,14 +12,14 @@ from typing import Any
 import peewee
 
 from adapters.faults import CODES
-from handlers.hub.web.base import invalid
+from handlers.hub.web.base import HubHandler, invalid
 from store.admin import listing
 from store.calls.usage_queries import Filters
 from store.hub import own_keys
 from store.hub.membership import groups_of, has_called_in
 from store.hub.sessions import SignedIn
 from store.values.errors import NotFound
-from store.values.ids import DAY_MS, HOUR_MS
+from store.values.ids import DAY_MS, HOUR_MS, ulid_ms
 from store.values.texts import nearest
 from store.values.times import duration_s, moment_ms
 from store.values.usage_record import OUTCOMES
@@ -44,6 +44,17 @@ WHOLE_DAYS_FROM_S = 3 * 86_400
 the sums do."""
 
 Query = Mapping[str, list[str]]
+
+
+def cursor_of(handler: HubHandler) -> str | None:
+    """Return the id before which a page begins. Raises Failure."""
+    after = handler.get_query_argument("after", "") or None
+    try:
+        if after is not None:
+            ulid_ms(after)
+    except ValueError:
+        raise invalid("after", "after must be what `next` of a page said") from None
+    return after
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import logging
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import tzinfo
 from http import HTTPStatus
 from types import TracebackType
 from typing import Any, TypeVar, cast
@@ -18,7 +19,7 @@ from urllib.parse import urlencode
 from tornado.web import HTTPError, MissingArgumentError, RequestHandler
 
 from handlers.client_address import client_address
-from handlers.hub.web import cross_site
+from handlers.hub.web import cross_site, zones
 from handlers.hub.web.formats import FUNCTIONS
 from handlers.hub.web.navigation import Navigation, navigation
 from handlers.hub.web.site import Busy, Site, party
@@ -322,6 +323,11 @@ class Page(HubHandler):
         """Return the language of the page."""
         accepted = self.request.headers.get("Accept-Language", "")[:ACCEPT_LANGUAGE_CHARS]
         return preferred_language(self.get_cookie("language"), accepted)
+
+    @functools.cached_property
+    def zone(self) -> tzinfo:
+        """Return the viewer's time zone: UTC until the pages' script has set its cookie."""
+        return zones.zone_of(self.get_cookie(zones.COOKIE))
 
     @property
     def words(self) -> Mapping[str, str]:

@@ -116,16 +116,23 @@ class Column:
 
 
 class Bars(UIModule):
-    """Stacked bars of a chart that needs no script. `tones`: the class of each part (c1 … c6, warn,
-    bad). Its plot grows with the page, its words do not."""
+    """Stacked bars of a chart that needs no script. `tones`: the class of each part (c1 … c6, g1 …
+    g6, warn, bad). Its plot grows with the page, its words do not. `explore`: its columns are links
+    that keys reach and that static/js/chart.js gives a tip, from the table `data-tip-rows`."""
 
     LEFT, FOOT, TOP = 44, 18, 8
     BAR_SHARE = 0.78
 
     def render(
-        self, columns: Sequence[Column], tones: Sequence[str], label: str, height: int = 200
+        self,
+        columns: Sequence[Column],
+        tones: Sequence[str],
+        label: str,
+        height: int = 200,
+        *,
+        explore: bool = False,
     ) -> str:
-        maximum = nice_above(max((sum(column.parts) for column in columns), default=0))
+        maximum = nice_above(max((self._top(column.parts) for column in columns), default=0))
         low = height - self.FOOT
         scale = (low - self.TOP) / maximum
         marks = [(maximum * part, low - (low - self.TOP) * part) for part in (1, 0.5, 0)]
@@ -143,11 +150,46 @@ class Bars(UIModule):
             self._column(column, tones, (index * step, step), low, scale)
             for index, column in enumerate(columns)
         )
+        role = 'role="group" data-explore' if explore else 'role="img"'
+        if explore:
+            bars = bars.replace(' tabindex="-1"', "", 1)  # keys go on from the first one
         return (
-            f'<div class="chart" role="img" aria-label="{xhtml_escape(label)}">'
+            f'<div class="chart" {role} aria-label="{xhtml_escape(label)}">'
             f'<svg width="{self.LEFT}" height="{height}">{scale_words}</svg>'
-            f'<svg class="plot" height="{height}">{lines}{bars}</svg></div>'
+            f'<svg class="plot" height="{height}">{lines}{bars}'
+            f"{self._over(columns, tones, low, scale)}</svg></div>"
         )
+
+    @staticmethod
+    def _top(parts: Sequence[float]) -> float:
+        """Return the height of a column in its unit."""
+        return sum(max(part, 0) for part in parts)
+
+    def _over(
+        self, columns: Sequence[Column], tones: Sequence[str], low: float, scale: float
+    ) -> str:
+        """Return the drawing over the columns."""
+        return ""
+
+    def _parts(
+        self,
+        parts: Sequence[float],
+        tones: Sequence[str],
+        position: tuple[float, float],
+        low: float,
+        scale: float,
+    ) -> str:
+        """Return the drawing of a column."""
+        (left, step), bars, top = position, "", float(low)
+        for value, tone in zip(parts, tones, strict=True):
+            if (column_height := value * scale) > 0:
+                top -= column_height
+                bars += (
+                    f'<rect class="fill-{tone}" x="{left + step * (1 - self.BAR_SHARE) / 2:.2f}%"'
+                    f' y="{top:.1f}" width="{step * self.BAR_SHARE:.2f}%"'
+                    f' height="{max(column_height - 0.6, 0.6):.1f}"/>'
+                )
+        return bars
 
     def _column(
         self,
@@ -158,23 +200,18 @@ class Bars(UIModule):
         scale: float,
     ) -> str:
         left, step = position
-        bars, top = "", float(low)
-        for value, tone in zip(column.parts, tones, strict=True):
-            if (column_height := value * scale) > 0:
-                top -= column_height
-                bars += (
-                    f'<rect class="fill-{tone}" x="{left + step * (1 - self.BAR_SHARE) / 2:.2f}%"'
-                    f' y="{top:.1f}" width="{step * self.BAR_SHARE:.2f}%"'
-                    f' height="{max(column_height - 0.6, 0.6):.1f}"/>'
-                )
-        if bars:
+        bars = self._parts(column.parts, tones, position, low, scale)
+        if any(column.parts):
             ground = (
                 f'<rect class="under-pointer" x="{left:.2f}%" y="{self.TOP}" width="{step:.2f}%"'
                 f' height="{low - self.TOP}"/>'
             )
             bars = f"<title>{xhtml_escape(column.title)}</title>{ground}{bars}"
             if column.href:
-                bars = f'<a href="{xhtml_escape(column.href)}" tabindex="-1">{bars}</a>'
+                bars = (
+                    f'<a href="{xhtml_escape(column.href)}" tabindex="-1"'
+                    f' aria-label="{xhtml_escape(column.title)}">{bars}</a>'
+                )
             else:
                 bars = f"<g>{bars}</g>"
         if column.tick:
@@ -185,6 +222,49 @@ class Bars(UIModule):
                 f"{xhtml_escape(column.tick)}</text>"
             )
         return bars
+
+
+class Lines(Bars):
+    """Lines over columns that have no bars, one for each tone; 0 is no value, and no point."""
+
+    @staticmethod
+    def _top(parts: Sequence[float]) -> float:
+        return max(parts, default=0)
+
+    def _parts(
+        self,
+        parts: Sequence[float],
+        tones: Sequence[str],
+        position: tuple[float, float],
+        low: float,
+        scale: float,
+    ) -> str:
+        (left, step), points = position, ""
+        for value, tone in zip(parts, tones, strict=True):
+            if value:
+                points += (
+                    f'<circle class="fill-{tone}" cx="{left + step / 2:.2f}%"'
+                    f' cy="{low - value * scale:.1f}" r="2.5"/>'
+                )
+        return points
+
+    def _over(
+        self, columns: Sequence[Column], tones: Sequence[str], low: float, scale: float
+    ) -> str:
+        lines = ""
+        for place, tone in enumerate(tones):
+            points = "".join(
+                f"{'L' if index and columns[index - 1].parts[place] else 'M'}"
+                f"{index + 0.5} {low - column.parts[place] * scale:.1f}"
+                for index, column in enumerate(columns)
+                if column.parts[place]
+            )
+            lines += f'<path class="line-{tone}" d="{points}" vector-effect="non-scaling-stroke"/>'
+        width, height = max(len(columns), 1), low + self.FOOT
+        return (
+            f'<svg class="lines" width="100%" height="{height:g}" viewBox="0 0 {width} {height:g}"'
+            f' preserveAspectRatio="none" aria-hidden="true">{lines}</svg>'
+        )
 
 
 def nice_above(value: float) -> float:
@@ -204,6 +284,6 @@ def tidy(value: float) -> str:
     return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:g}"
 
 
-_ALL = (*(UptimeRow, Spark, MarginBar, Bars),)
+_ALL = (*(UptimeRow, Spark, MarginBar, Bars, Lines),)
 MODULES = {module.__name__: module for module in _ALL}
 """The modules that templates may use."""

@@ -29,6 +29,7 @@ ICONS: Mapping[str, str] = {
     "search": "M7 11.5a4.5 4.5 0 1 0 0-9 4.5 4.5 0 1 0 0 9M10.3 10.3l3.4 3.4",
     "down": "M4 6l4 4 4-4",
     "up": "M4 10l4-4 4 4",
+    "left": "M10 4L6 8l4 4",
     "right": "M6 4l4 4-4 4",
     "columns": "M2.5 3h11v10h-11zM6.2 3v10M9.8 3v10",
     "download": "M8 2.5v8M4.7 7.3 8 10.5l3.3-3.2M2.5 13.5h11",

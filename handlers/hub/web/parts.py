@@ -13,6 +13,7 @@ from tornado.escape import xhtml_escape
 from tornado.web import UIModule
 
 from handlers.hub.web.icons import ICONS
+from handlers.hub.web.zones import moment_text
 
 SHAPES: Mapping[str, str] = {
     "ok": '<circle cx="5" cy="5" r="4" fill="currentColor"/>',
@@ -35,9 +36,9 @@ _STRONG = re.compile(r"\*\*(.+?)\*\*", re.DOTALL)
 
 
 class Moment(UIModule):
-    """A time, in UTC; the page's script shows it in the browser's zone. `form`: auto (today without
-    its date), time, clock (without seconds), date, weekday (with date and time), full (with
-    milliseconds)."""
+    """A time in the viewer's zone, with UTC as its title; before that zone is known in UTC, and the
+    page's script shows it in the browser's. `form`: auto (today without its date), time, clock
+    (without seconds), date, weekday (with date and time), full (with milliseconds)."""
 
     def render(self, at_ms: int | None, form: str = "auto") -> str:
         if at_ms is None:
@@ -45,6 +46,13 @@ class Moment(UIModule):
         at = datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC)
         text = f"{at:%Y-%m-%d %H:%M:%S}" if form in ("full", "time") else f"{at:%Y-%m-%d %H:%M}"
         stamp = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        zone = getattr(self.handler, "zone", datetime.UTC)
+        if zone is not datetime.UTC:
+            now = datetime.datetime.now(zone)
+            language: str = self.handler.language  # type: ignore[attr-defined]
+            text = moment_text(at.astimezone(zone), form, language, now)
+            title = stamp.replace("T", " ").replace("Z", " UTC")
+            return f'<time datetime="{stamp}" title="{title}">{text}</time>'
         return f'<time datetime="{stamp}" data-form="{form}">{text} UTC</time>'
 
 

@@ -21,6 +21,7 @@ import peewee
 from conf.settings import Settings
 from handlers.client_address import is_within
 from handlers.hub.web.throttle import SignInLog, Throttle
+from handlers.hub.web.unfinished import Unfinished
 from operations.client_settings import base_url
 from store.admin.objects import Sealing
 from store.db.base_url import stored_base_url
@@ -136,6 +137,7 @@ class Site:
     one_time: Throttle = field(default_factory=Throttle)  # of one-time codes, by user
     codes: Throttle = field(default_factory=lambda: Throttle(forgives=False))  # to redeem
     sign_ins: SignInLog = field(default_factory=SignInLog)
+    unfinished: Unfinished = field(default_factory=Unfinished)
     provider: object = None  # of OpenID, made when it is first needed
     _stored_base_url: str = ""
     warnings: tuple[str, ...] = ()  # notices that every page shows

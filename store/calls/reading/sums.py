@@ -166,9 +166,10 @@ def sums_by(
 
 @dataclass(slots=True)
 class SumsBar(CallSums):
-    """Calls that began in an hour or a day."""
+    """Calls that began in an hour or a day: from `at_ms` on, before `end_ms` where that is set."""
 
     at_ms: int = 0
+    end_ms: int = 0
 
 
 @dataclass(slots=True)

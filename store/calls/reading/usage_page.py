@@ -11,14 +11,15 @@ from typing import Any
 
 import peewee
 
+from store.calls.reading.buckets import DAY, HOUR, Buckets, buckets
+from store.calls.reading.search import newest_since
 from store.calls.reading.sums import CallSums, SumsBar
 from store.calls.usage_queries import Filters, Row, conditions, page, rows_where, with_user
 from store.calls.usage_stats import Order, calls_to_read, stats
 from store.db.tables.usage import UsageRow
 from store.values.ids import DAY_MS, HOUR_MS, day_begin_ms
 
-HOURS_AT_MOST = 3 * 24  # beyond them a bar is a day
-BARS_AT_MOST = 400
+SHORT_MS = 3 * DAY_MS  # of longer spans a bar is a day
 KIND_BARS = 12
 READ_AT_MOST = 100_000  # records read for sums
 SORTS: Mapping[str, Any] = {"cost": UsageRow.cost_nanos, "duration": UsageRow.duration_ms}
@@ -40,18 +41,20 @@ class ErrorKind:
 @dataclass(frozen=True, slots=True)
 class UsagePart:
     """The part of the calls on a page: at most `limit`, before the call `after`; of the first page
-    also the order, one of SORTS."""
+    also the order, one of SORTS, and the zone of its days."""
 
     limit: int
     after: str | None = None
     sort: str | None = None
+    zone: datetime.tzinfo = datetime.UTC
 
 
 @dataclass(frozen=True, slots=True)
 class UsageView:
     """Some calls, and the sums of all; `bars` None: not summed up for so long a time with these
     filters. `last_ms`: the begin of the last call before a span without any. `sort`: the order of
-    the rows, the greatest first; None: by time."""
+    the rows, the greatest first; None: by time. `searched_ms`: the calls since then are searched,
+    older ones of the span are not."""
 
     rows: list[Row]
     next: str | None
@@ -61,6 +64,7 @@ class UsageView:
     unit_ms: int
     last_ms: int | None = None
     sort: str | None = None
+    searched_ms: int | None = None
 
     @property
     def sortable(self) -> bool:
@@ -73,10 +77,17 @@ def load_usage(
 ) -> UsageView:
     """Read the page of these filters; of pages after the first one only the calls. `error_codes`:
     all codes, of which errors are counted."""
+    searched_ms = None
+    if filters.text is not None or filters.trace_id is not None:
+        searched_ms = newest_since(db, filters)
+        if searched_ms is not None:
+            filters = replace(filters, since_ms=max(searched_ms, filters.since_ms or 0))
     if part.after is not None:
         following = page(db, filters, part.limit, part.after, SEARCH_S)
-        return UsageView(following.rows, following.next, None, CallSums(), [], HOUR_MS)
-    view = _sums(db, filters, at_ms, error_codes)
+        view = UsageView(following.rows, following.next, None, CallSums(), [], HOUR_MS)
+        return replace(view, searched_ms=searched_ms)
+    view = _sums(db, filters, at_ms, error_codes, part.zone)
+    view = replace(view, searched_ms=searched_ms)
     column = SORTS.get(part.sort or "")
     if column is not None and view.sortable:
         order = (column.desc(), UsageRow.id.desc())
@@ -88,32 +99,38 @@ def load_usage(
 
 
 def _sums(
-    db: peewee.Database, filters: Filters, at_ms: int, error_codes: Sequence[str]
+    db: peewee.Database,
+    filters: Filters,
+    at_ms: int,
+    error_codes: Sequence[str],
+    zone: datetime.tzinfo,
 ) -> UsageView:
     """Read the sums of the page, without its calls."""
     since_ms = filters.since_ms if filters.since_ms is not None else at_ms - 30 * DAY_MS
     until_ms = min(filters.until_ms or at_ms, at_ms)
-    span_ms = max(until_ms - since_ms, 1)
-    unit_ms = HOUR_MS if span_ms <= HOURS_AT_MOST * HOUR_MS else DAY_MS
-    unit = "hour" if unit_ms == HOUR_MS else "day"
+    short = until_ms - since_ms <= SHORT_MS
+    spans = buckets(since_ms, until_ms, HOUR if short else DAY, zone)
+    unit = HOUR if spans.by_hour else DAY
     bars, total, kinds = None, CallSums(), list[ErrorKind]()
     if calls_to_read(db, (unit,), filters) <= READ_AT_MOST:
-        begins = range(since_ms - since_ms % unit_ms, max(until_ms, since_ms + 1), unit_ms)
-        bars = [SumsBar(at_ms=begin_ms) for begin_ms in begins[-BARS_AT_MOST:]]
-        total = _sum_up(stats(db, (unit,), filters, Order(first_bytes=True)), unit, bars)
+        ends = zip(spans.begins, spans.ends(), strict=True)
+        bars = [SumsBar(at_ms=begin_ms, end_ms=end_ms) for begin_ms, end_ms in ends]
+        total = _sum_up(stats(db, (unit,), filters, Order(first_bytes=True)), unit, bars, spans)
         if total.calls > total.ok + total.client_gone:
             if filters.error_code is None:
                 filters = replace(filters, error_code=tuple(error_codes))
-            kinds = _kinds(db, filters, unit, bars)
-    return UsageView([], None, bars, total, kinds, unit_ms)
+            kinds = _kinds(db, filters, unit, spans)
+    return UsageView([], None, bars, total, kinds, HOUR_MS if short else DAY_MS)
 
 
-def _sum_up(rows: Sequence[Mapping[str, Any]], unit: str, bars: Sequence[SumsBar]) -> CallSums:
-    total, by_begin = CallSums(), {bar.at_ms: bar for bar in bars}
+def _sum_up(
+    rows: Sequence[Mapping[str, Any]], unit: str, bars: Sequence[SumsBar], spans: Buckets
+) -> CallSums:
+    total = CallSums()
     for row in rows:
         total.add(row)
-        if bar := by_begin.get(_begin_ms(row[unit])):
-            bar.add(row)
+        if (number := spans.index(_begin_ms(row[unit]))) is not None:
+            bars[number].add(row)
     return total
 
 
@@ -124,11 +141,8 @@ def _begin_ms(text: str) -> int:
     return round(datetime.datetime.fromisoformat(text).timestamp() * 1000)
 
 
-def _kinds(
-    db: peewee.Database, filters: Filters, unit: str, bars: Sequence[SumsBar]
-) -> list[ErrorKind]:
+def _kinds(db: peewee.Database, filters: Filters, unit: str, spans: Buckets) -> list[ErrorKind]:
     """Return errors by code, those with the most calls first; calls whose client left are none."""
-    numbers = {bar.at_ms: number for number, bar in enumerate(bars)}
     kinds: dict[str, ErrorKind] = {}
     for row in stats(db, ("error_code", "outcome", "model", unit), filters):
         if row["outcome"] == "client_gone":
@@ -136,8 +150,8 @@ def _kinds(
         kind = kinds.setdefault(row["error_code"], ErrorKind(row["error_code"], row["outcome"]))
         kind.calls += row["calls"]
         kind.models.add(row["model"] or "")
-        if (number := numbers.get(_begin_ms(row[unit]))) is not None:
-            kind.bars[number * KIND_BARS // len(bars)] += row["calls"]
+        if (number := spans.index(_begin_ms(row[unit]))) is not None:
+            kind.bars[number * KIND_BARS // len(spans.begins)] += row["calls"]
     return sorted(kinds.values(), key=lambda kind: -kind.calls)
 
 

@@ -29,6 +29,9 @@ function act(key) {
   else if (key === "k") return step(-1) || move(-1);
   else if (key === "c") return press(`${document.querySelector("dialog[open]") ? "dialog[open]" : "tr.row:focus-within"} [data-copy]`);
   else if (key === "?") document.getElementById("shortcuts")?.showModal();
+  else if (key === "b") return focus("[data-group-by] > [aria-current]");
+  else if (key === "d") return openDates();
+  else if (key === "[" || key === "]") return press(`[data-key="${key}"]`);
   else if (BUTTONS[key]) return press(BUTTONS[key]);
   return false;
 }
@@ -38,6 +41,14 @@ function closeMenus() {
     menu.open = false;
     menu.querySelector("summary").focus();
   }
+}
+
+function openDates() {
+  const menu = document.querySelector("[data-dates]");
+  if (!menu) return false;
+  menu.open = !menu.open;
+  (menu.open ? menu.querySelector("input") : menu.querySelector("summary")).focus();
+  return true;
 }
 
 function focus(selector) {

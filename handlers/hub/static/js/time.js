@@ -1,6 +1,16 @@
-// Times are sent in UTC and shown in the browser's zone; UTC is there on hover.
-const language = document.documentElement.lang || "en";
+// Times of a page that came before the zone's cookie are in UTC and shown in the browser's zone; UTC is there on hover.
+import { cookie } from "./api.js";
+
+const language = document.documentElement.lang === "zh" ? "zh" : "en-GB"; // as handlers/hub/web/zones.py writes them
 export const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+keepZone();
+
+/** Keeps the zone in a cookie, so that the next page comes with its times. */
+function keepZone() {
+  if (!zone || cookie("zone") === zone) return;
+  const secure = location.protocol === "https:" ? "; secure" : "";
+  document.cookie = `zone=${zone}; path=/; max-age=31536000; samesite=lax${secure}`;
+}
 
 const clock = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
 const forms = {

@@ -1,16 +1,19 @@
 // The list of calls: the live tail, more rows at its end, a span chosen by dragging over the chart.
-import { fetchPage, visit } from "./visit.js";
+import { UNSEEN, fetchPage, visit } from "./visit.js";
 import { onFailure } from "./session.js";
 import { formatTime } from "./time.js";
 
 const ROWS_MAX = 500;
 const NEW_MS = 10_000;
+const FIGURES_MS = 2_000;
 const AT_TOP_PX = 40;
 const DRAG_PX = 6;
 let tail = null; // { source, button, rows, waiting, count, arrivals, paused, lost }
 
 /** Starts the live tail of the page, or of its new content. */
 function prepare() {
+  const bones = document.querySelector("[data-bones]");
+  if (bones) visit(bones.dataset.bones, { push: false });
   const search = document.querySelector("a[data-searching]");
   if (search) append(search);
   const button = document.querySelector("[data-tail]");
@@ -59,8 +62,34 @@ function show() {
   }
   addToCount(fresh.length);
   tail.count = 0;
+  if (fresh.length) refreshFigures();
   rows.dispatchEvent(new CustomEvent("sluice:content", { bubbles: true }));
   showState();
+}
+
+let refreshing = false;
+
+/** Brings figures, chart and kinds of errors up to the new rows, at most once in FIGURES_MS. */
+function refreshFigures() {
+  if (refreshing) return;
+  refreshing = true;
+  setTimeout(async () => {
+    refreshing = false;
+    const { button } = tail ?? {};
+    if (!button || document.hidden) return;
+    const page = await fetchPage(location.href, { headers: UNSEEN }).catch(() => null);
+    if (!page || tail?.button !== button) return;
+    for (const selector of [".usage-top", ".kinds"]) replacePart(selector, page);
+  }, FIGURES_MS);
+}
+
+function replacePart(selector, page) {
+  const present = document.querySelector(selector);
+  const fresh = page.querySelector(selector);
+  if (present?.contains(document.activeElement) || present?.matches(":hover")) return;
+  if (present && fresh) present.replaceWith(document.importNode(fresh, true));
+  else if (fresh) document.querySelector(".usage-top")?.after(document.importNode(fresh, true));
+  document.querySelector(selector)?.dispatchEvent(new CustomEvent("sluice:content", { bubbles: true }));
 }
 
 function reading() {
@@ -176,10 +205,11 @@ document.addEventListener("pointerup", (event) => {
   }
   const { box, plot } = drag;
   const [left, right] = edges(event.clientX);
-  const step = plot.width / Number(box.dataset.bars);
-  const at = (index) => new Date(Number(box.dataset.since) + index * Number(box.dataset.step)).toISOString();
+  const moments = box.dataset.edges.split(",").map(Number);
+  const step = plot.width / (moments.length - 1);
+  const at = (index) => new Date(moments[index]).toISOString();
   const first = Math.floor((left - plot.left) / step);
-  const last = Math.min(Math.ceil((right - plot.left) / step), Number(box.dataset.bars));
+  const last = Math.min(Math.ceil((right - plot.left) / step), moments.length - 1);
   drag.mark.remove();
   drag = null;
   document.addEventListener("click", (click) => click.preventDefault(), { capture: true, once: true });

@@ -62,7 +62,7 @@ export async function visit(url, { push = true } = {}) {
   const active = document.activeElement;
   const focused = content.contains(active) && selectorOf(active);
   const at = active?.selectionStart;
-  if (push) history.pushState({ soft: true }, "", url);
+  if (push) history.pushState({ soft: true }, "", page.redirected ? page.finalUrl : url);
   content.replaceChildren(...page.getElementById("content").childNodes);
   content.removeAttribute("aria-busy");
   document.title = page.title;

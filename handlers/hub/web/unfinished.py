@@ -1,0 +1,49 @@
+"""Answers that take longer than people wait for a page: the page comes with grey bars in their
+place, and the work goes on for the request that follows.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+PATIENCE_S = 0.2  # of a page, before it comes without them
+KEPT_S = 60.0
+KEPT_MAX = 64
+
+
+@dataclass(slots=True)
+class Unfinished:
+    """Work in progress by the page that needs it. For the loop's thread."""
+
+    _tasks: dict[str, tuple[float, "asyncio.Future[Any]"]] = field(default_factory=dict)
+
+    async def result(
+        self, key: str, work: Callable[[], Awaitable[Result]], patience_s: float | None
+    ) -> Result | None:
+        """Return the result of work, that of the same key if it has begun; None: it is not there
+        after `patience_s` (None: wait for it). Raises whatever the work raises."""
+        now_s = time.monotonic()
+        for old, (begun_s, _) in list(self._tasks.items()):
+            if now_s - begun_s > KEPT_S:
+                del self._tasks[old]
+        _, task = self._tasks.pop(key, (now_s, None))
+        task = task or asyncio.ensure_future(work())
+        done, _ = await asyncio.wait({task}, timeout=patience_s)
+        if done:
+            result: Result = task.result()
+            return result
+        if len(self._tasks) >= KEPT_MAX:
+            del self._tasks[next(iter(self._tasks))]
+        self._tasks[key] = (now_s, task)
+        task.add_done_callback(_retrieve)
+        return None
+
+
+def _retrieve(task: "asyncio.Future[Any]") -> None:
+    """Take the error of work that nobody asks for any more."""
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,82 @@
+"""The viewer's time zone, which the pages' script keeps in a cookie, and times written in it.
+
+The forms are those of Moment in parts.py; static/js/time.js writes the same texts where a page
+comes before its cookie.
+"""
+
+import functools
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, tzinfo
+from typing import Any
+from zoneinfo import ZoneInfo
+
+COOKIE = "zone"
+_NAME = re.compile(r"[A-Za-z0-9_+-]{1,32}(/[A-Za-z0-9_+-]{1,32}){0,2}", re.ASCII)
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_ZH_WEEKDAYS = "一二三四五六日"
+
+
+@functools.lru_cache(maxsize=64)
+def zone_of(name: str | None) -> tzinfo:
+    """Return the zone of a name like Europe/Berlin; UTC without one, or for one that is unknown."""
+    if not name or not _NAME.fullmatch(name) or name in ("UTC", "Etc/UTC"):
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (LookupError, OSError, ValueError):  # no such zone, or no data of zones here
+        return UTC
+
+
+def zone_name(zone: tzinfo) -> str:
+    """Return the name of a zone."""
+    return zone.key if isinstance(zone, ZoneInfo) else "UTC"
+
+
+def local(at_ms: int, zone: tzinfo) -> datetime:
+    """Return a moment as a time of a zone."""
+    return datetime.fromtimestamp(at_ms / 1000, zone)
+
+
+def day_text(at: datetime, language: str, *, year: bool = False) -> str:
+    """Return the date of a time: 22 Nov, or with its year."""
+    if language == "zh":
+        return f"{at.year}年{at.month}月{at.day}日" if year else f"{at.month}月{at.day}日"
+    text = f"{at.day} {_MONTHS[at.month - 1]}"
+    return f"{text} {at.year}" if year else text
+
+
+def weekday_text(at: datetime, language: str) -> str:
+    """Return the weekday and date of a time: Friday 13 November."""
+    if language == "zh":
+        return f"{at.month}月{at.day}日星期{_ZH_WEEKDAYS[at.weekday()]}"
+    return f"{_WEEKDAYS[at.weekday()]} {at.day} {at:%B}"
+
+
+def month_text(at: datetime, language: str) -> str:
+    """Return the month of a time with its year: November 2026."""
+    return f"{at.year}年{at.month}月" if language == "zh" else f"{at:%B} {at.year}"
+
+
+def moment_text(at: datetime, form: str, language: str, now: datetime) -> str:
+    """Return a time in a form of Moment, as seen at `now`, of the same zone."""
+    clock, seconds = f"{at:%H:%M}", f"{at:%H:%M:%S}"
+    comma = " " if language == "zh" else ", "
+    same_year = at.year == now.year
+    texts: Mapping[str, Any] = {
+        "time": lambda: seconds,
+        "clock": lambda: clock,
+        "date": lambda: day_text(at, language, year=not same_year),
+        "weekday": lambda: weekday_text(at, language) + comma + clock,
+        "full": lambda: (
+            f"{day_text(at, language, year=True)}{comma}{seconds}.{at.microsecond // 1000:03d}"
+        ),
+    }
+    if form in texts:
+        return str(texts[form]())
+    if at.date() == now.date():
+        return seconds
+    return (
+        day_text(at, language) + comma + clock if same_year else day_text(at, language, year=True)
+    )

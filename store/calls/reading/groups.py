@@ -1,0 +1,301 @@
+"""Usage by groups for the Hub: sums by day, model, user and so on, of a span and of the one before
+it, with a stack for each bucket of a chart.
+
+From the roll-ups where one has the group and its filters, else from at most READ_AT_MOST records.
+The groups with the greatest sums have a row each, the remaining ones share one.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, tzinfo
+from typing import Any
+
+import peewee
+
+from store.calls.reading.buckets import DAY, HOUR, Buckets, buckets, pieces
+from store.calls.reading.sums import MIN_STREAMS, NamedSums
+from store.calls.reading.usage_page import READ_AT_MOST
+from store.calls.usage_queries import Filters
+from store.calls.usage_stats import Order, calls_to_read, series, stats
+from store.channels.figures import percentile
+from store.db.database import portions, select_rows
+from store.db.tables.channels import FIRST_BYTE
+from store.db.tables.users import ApiKey
+from store.values.ids import DAY_MS, HOUR_MS, day_begin_ms
+from store.values.usage import TOKEN_COUNTS
+
+GROUPS = ("day", "model", "user", "key_id", "channel", "endpoint", "error_code")
+ADMIN_GROUPS = ("user", "channel")
+GROUPS_MAX = 200
+COLOURED = 5
+CHARTS: Mapping[str, Sequence[str]] = {
+    "calls": (),
+    "tokens": TOKEN_COUNTS,
+    "cost": ("cost_nanos",),
+    "margin": ("upstream_known_nanos", "upstream_nanos"),
+    "first_byte": FIRST_BYTE,
+}
+"""The figures of the chart, each with the columns beside the calls that it is made from."""
+
+
+@dataclass(slots=True)
+class GroupSums(NamedSums):
+    """Calls of a group; `before_…`: those of the span before; `spark`: costs by day or hour;
+    `begin_ms`, `end_ms`: of a day; `label`: the name for people."""
+
+    before_nanos: int | None = None
+    before_calls: int = 0
+    spark: list[int] = field(default_factory=list)
+    begin_ms: int | None = None
+    end_ms: int | None = None
+    label: str = ""
+
+    def join(self, part: "GroupSums") -> None:
+        """Add the sums of another group, with those of the span before."""
+        self.plus(part)
+        if part.before_nanos is not None:
+            self.before_nanos = (self.before_nanos or 0) + part.before_nanos
+            self.before_calls += part.before_calls
+
+    @property
+    def change(self) -> float | None:
+        """The change of the cost since the span before; None: it cost nothing then."""
+        before = self.before_nanos
+        return (self.cost_nanos - before) / before if before else None
+
+    @property
+    def cached_share(self) -> float | None:
+        """The part of the input that a cache had."""
+        tokens = self.input + self.cached
+        return self.cached / tokens if tokens else None
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """The groups of a page: a dimension of GROUPS, the chart's figure and unit, the zone of days,
+    the span to compare with, the order of the rows (a name of SORTS)."""
+
+    by: str
+    chart: str
+    unit: str
+    zone: tzinfo
+    before: tuple[int, int] | None = None
+    sort: str = "cost"
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A bucket of the chart: the calls, and a value for each coloured group and the remaining ones
+    together (nanos, tokens, calls, ms); None: unknown."""
+
+    begin_ms: int
+    end_ms: int
+    calls: int
+    values: Sequence[int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedUsage:
+    """`groups`: at most GROUPS_MAX, in their order; `coloured`: the names with a colour each, by
+    rank; `more`: the number of the groups that share `rest`. `total` None: too many calls would
+    have to be read."""
+
+    groups: Sequence[GroupSums]
+    coloured: Sequence[str | None]
+    total: GroupSums | None
+    rest: GroupSums | None = None
+    more: int = 0
+    bars: Sequence[Bar] = ()
+
+
+SORTS: Mapping[str, Callable[[GroupSums], Any]] = {
+    "cost": lambda sums: (sums.cost_nanos, sums.calls),
+    "calls": lambda sums: sums.calls,
+    "change": lambda sums: sums.change if sums.change is not None else float("-inf"),
+    "success": lambda sums: sums.share or 0,
+    "in": lambda sums: sums.input + sums.cached,
+    "cached": lambda sums: sums.cached_share or 0,
+    "out": lambda sums: sums.output,
+    "first": lambda sums: sums.first_byte(50) or 0,
+    "margin": lambda sums: sums.margin if sums.margin is not None else float("-inf"),
+    "begin": lambda sums: sums.begin_ms or 0,
+}
+"""What rows may be sorted by, the greatest first."""
+
+
+def load_groups(
+    db: peewee.Database, filters: Filters, at_ms: int, grouping: Grouping
+) -> GroupedUsage:
+    """Read the groups of calls that match, their chart and the sums of the span before."""
+    since_ms = filters.since_ms if filters.since_ms is not None else at_ms - 30 * DAY_MS
+    filters = replace(filters, since_ms=since_ms)
+    until_ms = min(filters.until_ms or at_ms, at_ms)
+    by = "endpoint" if grouping.by == DAY else grouping.by  # any with a roll-up of days
+    parts = pieces(filters)
+    if sum(calls_to_read(db, (by,), part) for part in parts) > READ_AT_MOST:
+        return GroupedUsage([], [], None)
+    chart = buckets(since_ms, until_ms, grouping.unit, grouping.zone)
+    if grouping.by == DAY:
+        days = buckets(since_ms, until_ms, DAY, grouping.zone)
+        groups = _days(db, filters, days, grouping.before)
+    else:
+        groups = _named(db, filters, grouping)
+    total = GroupSums()
+    for sums in groups:
+        total.join(sums)
+    ranked = sorted(groups, key=SORTS["cost"], reverse=True)
+    coloured = [] if grouping.by == DAY else [sums.name for sums in ranked[:COLOURED] if sums.name]
+    order = sorted(groups, key=SORTS[grouping.sort], reverse=True)
+    rest, more = None, len(order) - GROUPS_MAX
+    if more > 0:
+        rest = GroupSums()
+        for sums in order[GROUPS_MAX:]:
+            rest.join(sums)
+    rows = order[:GROUPS_MAX]
+    if grouping.by != DAY:
+        _add_sparks(db, filters, until_ms, grouping.by, rows)
+    _add_labels(db, grouping.by, rows)
+    bars = _bars(db, filters, chart, grouping, coloured)
+    if coloured and len(coloured) == len(groups):  # nothing remains
+        bars = [replace(bar, values=bar.values[: len(coloured)]) for bar in bars]
+    return GroupedUsage(rows, coloured, total, rest, max(more, 0), bars)
+
+
+def _named(db: peewee.Database, filters: Filters, grouping: Grouping) -> list[GroupSums]:
+    by, groups = grouping.by, dict[str, GroupSums]()
+    for part in pieces(filters):
+        for row in stats(db, (by,), part, Order(first_bytes=True, margin=True)):
+            name = row[by] or ""
+            groups.setdefault(name, GroupSums(name=name)).add(row)
+    if grouping.before is not None:
+        since_ms, until_ms = grouping.before
+        for part in pieces(replace(filters, since_ms=since_ms, until_ms=until_ms)):
+            for name, cost_nanos, calls in series(db, (by,), part, ("cost_nanos", "calls")):
+                sums = groups.setdefault(name or "", GroupSums(name=name or ""))
+                sums.before_nanos = (sums.before_nanos or 0) + cost_nanos
+                sums.before_calls += calls
+    return list(groups.values())
+
+
+def _days(
+    db: peewee.Database, filters: Filters, days: Buckets, before: tuple[int, int] | None
+) -> list[GroupSums]:
+    """Return the sums of each day, as groups; before: those of the day in its place."""
+    ends = zip(days.begins, days.ends(), strict=True)
+    groups = [GroupSums(name=str(begin), begin_ms=begin, end_ms=end) for begin, end in ends]
+    unit = HOUR if days.by_hour else DAY
+    for part in [filters] if days.by_hour else pieces(filters):
+        for row in stats(db, (unit,), part, Order(first_bytes=True, margin=True)):
+            index = days.index(_begin_ms(row[unit]))
+            if index is not None:
+                groups[index].add(row)
+    if before is not None:
+        for day, hour, cost_nanos, calls in series(
+            db, (HOUR,), replace(filters, since_ms=before[0], until_ms=before[1]), _BEFORE
+        ):
+            offset_ms = day_begin_ms(day) + int(hour) * HOUR_MS - before[0]
+            index = days.index(days.begins[0] + offset_ms)
+            if index is not None:
+                sums = groups[index]
+                sums.before_nanos = (sums.before_nanos or 0) + cost_nanos
+                sums.before_calls += calls
+    return groups
+
+
+_BEFORE = ("cost_nanos", "calls")
+
+
+def _begin_ms(text: str) -> int:
+    day_ms = day_begin_ms(int(text[:10].replace("-", "")))
+    return day_ms + int(text[11:13] or 0) * HOUR_MS
+
+
+def _add_sparks(
+    db: peewee.Database, filters: Filters, until_ms: int, by: str, rows: Sequence[GroupSums]
+) -> None:
+    """Add the costs of each UTC day, of short spans of each hour; without costs the calls."""
+    since_ms = filters.since_ms or 0
+    long = until_ms - since_ms > 3 * DAY_MS
+    unit = DAY if long else HOUR
+    first_ms = since_ms + -since_ms % DAY_MS if long else since_ms
+    spans = buckets(first_ms, until_ms, unit, UTC)
+    whole = replace(filters, since_ms=first_ms, until_ms=spans.end_ms if filters.until_ms else None)
+    by_name = {sums.name: sums for sums in rows}
+    for sums in rows:
+        sums.spark = [0] * len(spans.begins)
+    name = "cost_nanos" if any(sums.cost_nanos for sums in rows) else "calls"
+    for *when, group, value in series(db, (unit, by), whole, (name,)):
+        index, row = spans.index_of_row(when), by_name.get(group or "")
+        if row is not None and index is not None:
+            row.spark[index] += value
+
+
+def _add_labels(db: peewee.Database, by: str, rows: Sequence[GroupSums]) -> None:
+    """Give each group its name for people: a key has one beside its id."""
+    names: dict[str | None, str] = {}
+    if by == "key_id":
+        ids = [sums.name for sums in rows if sums.name]
+        for portion in portions(ids):
+            query = ApiKey.select(ApiKey.id, ApiKey.name).where(ApiKey.id << portion)
+            names |= dict(select_rows(db, query))
+    for sums in rows:
+        sums.label = names.get(sums.name, sums.name or "")
+
+
+def _bars(
+    db: peewee.Database,
+    filters: Filters,
+    chart: Buckets,
+    grouping: Grouping,
+    coloured: Sequence[str | None],
+) -> list[Bar]:
+    unit = HOUR if chart.by_hour else DAY
+    names = ("calls", *CHARTS[grouping.chart])
+    width = len(names)
+    whole = [[0] * width for _ in chart.begins]
+    parts = [[[0] * width for _ in chart.begins] for _ in coloured]
+    places = {name: place for place, name in enumerate(coloured)}
+
+    def add(rows: Sequence[list[int]], when: Sequence[Any], sums: Sequence[int]) -> None:
+        index = chart.index_of_row(when)
+        if index is not None:
+            rows[index][:] = [a + b for a, b in zip(rows[index], sums, strict=True)]
+
+    for part in [filters] if chart.by_hour else pieces(filters):
+        for row in series(db, (unit,), part, names):
+            add(whole, row[:-width], row[-width:])
+        if coloured:
+            chosen: dict[str, Any] = {grouping.by: tuple(coloured)}
+            of_groups = replace(part, **chosen)
+            for row in series(db, (unit, grouping.by), of_groups, names):
+                if row[-width - 1] in places:
+                    add(parts[places[row[-width - 1]]], row[: -width - 1], row[-width:])
+    spans = zip(chart.begins, chart.ends(), strict=True)
+    return [
+        Bar(begin_ms, end_ms, whole[index][0], _values(grouping.chart, whole, parts, index))
+        for index, (begin_ms, end_ms) in enumerate(spans)
+    ]
+
+
+def _values(
+    chart: str, whole: Sequence[Sequence[int]], parts: Sequence[Sequence[Sequence[int]]], index: int
+) -> list[int | None]:
+    """Return the value of each coloured group in a bucket, and of the remaining ones."""
+    of_groups = [rows[index] for rows in parts]
+    if chart == "first_byte":
+        return [_first_byte(sums[1:]) for sums in (of_groups or [whole[index]])]
+    value = _AMOUNTS[chart]
+    amounts = [value(sums) for sums in of_groups]
+    return [*amounts, value(whole[index]) - sum(amounts)]
+
+
+_AMOUNTS: Mapping[str, Callable[[Sequence[int]], int]] = {
+    "calls": lambda sums: sums[0],
+    "tokens": lambda sums: sum(sums[1:]),
+    "cost": lambda sums: sums[1],
+    "margin": lambda sums: sums[1] - sums[2],
+}
+
+
+def _first_byte(buckets_: Sequence[int]) -> int | None:
+    return percentile(buckets_, 50) if sum(buckets_) >= MIN_STREAMS else None
