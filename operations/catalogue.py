@@ -14,6 +14,8 @@ from typing import Any
 
 from operations.price_sources import maker_of, vendor_word
 from store.values.errors import NotFound, Refused
+from store.values.meters import METERS
+from store.values.pricing import parse_money
 from store.values.texts import nearest
 
 DEMO_PRICES = {"input": "1.00", "output": "4.00"}  # of whatever the demo vendor is called for
@@ -88,6 +90,16 @@ def offered(name: str) -> list[CatalogueEntry]:
     whole = [entry for entry in entries() if entry.name.lower() == lower]
     parts = [entry for entry in entries() if entry.name.lower().rpartition("/")[2] == lower]
     return whole if "/" in lower else parts
+
+
+def list_cost(name: str, meter: str, count: int) -> int | None:
+    """Return the cost of uses of a meter at the list price of a model's maker, else of the first
+    vendor that names one, in nanos; None: no list has it."""
+    if meter not in METERS:
+        return None
+    matching = sorted(offered(name), key=lambda entry: not entry.of_maker)
+    prices = [entry.price[meter] for entry in matching if meter in entry.price]
+    return parse_money(prices[0]) * count // METERS[meter].unit if prices else None
 
 
 def of_channel(vendor: str, upstream: str) -> CatalogueEntry | None:

@@ -11,7 +11,7 @@ from handlers.hub.admin import (
     system,
     users,
 )
-from handlers.hub.home import home
+from handlers.hub.home import home, overview
 from handlers.hub.keys import all_keys, key_forms, keys, setup
 from handlers.hub.models import status
 from handlers.hub.money import wallet
@@ -58,6 +58,7 @@ ADMIN_API: Routes = (
     (f"/api/admin/codes/{_NAME}", codes.CodeApi),
     ("/api/admin/audit", audit.AuditApi),
     ("/api/admin/audit/export", audit.AuditExportApi),
+    ("/api/admin/overview", overview.OverviewApi),
     ("/api/admin/system", system.SystemApi),
     ("/api/admin/system/drain", system.DrainApi),
     ("/api/admin/notices", system.NoticesApi),
@@ -106,7 +107,7 @@ ADMIN_PAGES: Routes = (
 )
 
 ROUTES: Routes = (
-    ("/", home.HomePage),
+    ("/", overview.HomePage),
     ("/status", status.StatusPage),
     ("/models", status.StatusPage),
     ("/wallet", wallet.WalletPage),

@@ -12,7 +12,7 @@ import peewee
 
 from store.channels import status_sums
 from store.channels.serving import ServingChannel
-from store.channels.status_sums import DAY, DAY_S, GROUP, HOUR, HOUR_S, MINUTE, PROBE
+from store.channels.status_sums import CHANNEL, DAY, DAY_S, GROUP, HOUR, HOUR_S, MINUTE, PROBE
 from store.db.database import portions, raw_rows, select_rows
 from store.db.tables.channels import ChannelSums as Sums
 
@@ -89,6 +89,16 @@ def uptime_of(
     return {
         pair: _uptime(calls[pair], probes.get(pair), at_s) for pair in calls.keys() | probes.keys()
     }
+
+
+def channel_days(
+    db: peewee.Database, at_ms: int, names: Sequence[str]
+) -> Mapping[str, Sequence[Slot]]:
+    """The days of channels, all models together: the attempts of calls, without probes."""
+    at_s, counts = at_ms // 1000, defaultdict[str, _Counts](_Counts)
+    for name, _, part, slot_s, ok, failed in _rows(db, CHANNEL, at_s, names, None):
+        _add(counts[name], part, slot_s, (ok, failed))
+    return {name: _uptime(counts[name], None, at_s).days for name in names}
 
 
 def empty_uptime(at_ms: int) -> Uptime:

@@ -34,11 +34,13 @@ class Process:
 @dataclass(frozen=True, slots=True)
 class NodeState:
     """A node as its processes reported it. `lead_ms`: how far the database's clock is ahead of the
-    node's; None, and no versions, where no process runs."""
+    node's; None, and no versions, where no process runs. `unfinished`: a process of it runs, or has
+    not ended in order."""
 
     name: str
     seen_ms: int
     alive: bool
+    unfinished: bool
     versions: Sequence[str]
     lead_ms: int | None
     processes: int
@@ -85,6 +87,7 @@ def _state(name: str, seen_ms: int, alive_ms: int, rows: Sequence[JournalRow]) -
         name=name,
         seen_ms=seen_ms,
         alive=seen_ms >= alive_ms,
+        unfinished=bool(rows),
         versions=sorted({row.version or "" for row in running}),
         lead_ms=max(leads, key=abs, default=None),
         processes=len(running),

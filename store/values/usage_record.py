@@ -24,6 +24,9 @@ from store.values.usage import MORE_TOKENS, NOT_REPORTED, SIDES, TOKEN_COUNTS, S
 WALLET = "wallet"
 """The `to` of a charge that the user's wallet pays, and the `billed_to` of its record."""
 
+MONEY_CODES = ("insufficient_quota", "subscription_quota_exceeded")
+"""Error codes of calls that wallet, plan or limit did not cover."""
+
 OUTCOMES = (
     *("ok", "refused", "upstream_error", "upstream_truncated", "timeout", "client_gone"),
     *("gateway_lost", "drained", "internal_error"),

@@ -69,7 +69,8 @@ SHOTS = (
     Shot("admin-user", "admin", "/admin/users/alice"),
     Shot("admin-user-edit", "admin", "/admin/users/alice", ("#facts a[data-drawer]",)),
     Shot("admin-call", "admin", "/usage/{failed}"),
-    Shot("home-empty", "admin", "/"),
+    Shot("overview", "admin", "/?of=gateway"),
+    Shot("home-empty", "admin", "/?of=me"),
 )
 IN_DOCS = frozenset(
     {
@@ -84,7 +85,7 @@ IN_DOCS = frozenset(
             "account-1440-light",
         ),
         *("admin-channels-1440-dark", "admin-models-1440-light", "admin-system-1440-light"),
-        *("home-empty-1440-light",),
+        *("home-empty-1440-light", "overview-1440-light", "overview-360-light"),
     }
 )
 """What docs/hub.md and the README show."""

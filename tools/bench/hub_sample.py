@@ -61,6 +61,11 @@ MODELS: dict[str, tuple[str, str, str, int, str, tuple[str, ...]]] = {
     "kimi-k2": ("0.60", "2.50", "0.15", 2, "chat_completions", ("moonshot",)),
     "qwen3-32b-local": ("0", "0", "0", 1, "chat_completions", ("local-vllm",)),
 }
+# the operator's cost as a part of the list price; channels that are missing have none set
+COST_FACTORS = {
+    **{"anthropic-main": "0.65", "anthropic-eu": "0.72", "openai-main": "0.7"},
+    **{"openai-chat": "0.62", "gemini-main": "0.6", "deepseek": "0.74", "moonshot": "0.85"},
+}
 DEMO_MODELS = {
     "chat_completions": "demo-chat",
     "responses": "demo-responses",
@@ -141,6 +146,7 @@ def document(vendor: str, starts_at: str) -> dict[str, list[dict[str, Any]]]:
                     "groups": list(GROUPS),
                     "models": {},
                     "priority": 5 if name.endswith("-eu") else 10,
+                    **({"cost_factor": COST_FACTORS[name]} if name in COST_FACTORS else {}),
                 },
             )
             channel["models"][model] = DEMO_MODELS[family]
@@ -317,6 +323,8 @@ def _charge(made: UsageRecord, chance: random.Random, prices: Rate, multiplier_p
     made.duration_ms = (made.ttft_ms or 0) + output * chance.randrange(7, 24)
     made.usage_source = "reported"
     made.cost_nanos = cost_nanos(made.usage, prices, multiplier_ppm)
+    if factor := COST_FACTORS.get(made.channel or ""):
+        made.upstream_nanos = cost_nanos(made.usage, prices, int(float(factor) * PPM))
 
 
 def _failed(made: UsageRecord, fault: tuple[Any, ...], model: str) -> UsageRecord:

@@ -27,7 +27,6 @@ from store.values.usage_record import rfc3339
 
 REASON_CHARS = 500  # of a provider's in a log line
 SIGN_IN_S = 600  # the life of a cookie of a sign-in
-COOKIE_DAYS = 365  # of theme and language
 SECONDS_PER_MINUTE = 60
 HUB_PATH = re.compile(r"/(?:[^/\\\x00-\x20][^\\\x00-\x20]*)?")
 """A path of the Hub: browsers read `//`, a backslash or a blank in it as another host's."""
@@ -343,29 +342,27 @@ class SignOutForm(Page):
 
 
 class PreferencesForm(Page):
-    """/preferences: theme, language and one-letter shortcuts, as cookies of the browser."""
+    """/preferences: theme, language, one-letter shortcuts, the steps of the
+    set-up, as cookies of the browser."""
 
     public = True
 
     async def post(self) -> None:
         theme = self.get_body_argument("theme", "")
         if theme in THEMES:
-            self._set_preference("theme", theme)
+            self.set_preference("theme", theme)
         elif theme == "toggle":
             dark = self.get_cookie("theme") == "dark"
-            self._set_preference("theme", "light" if dark else "dark")
+            self.set_preference("theme", "light" if dark else "dark")
         elif theme == "system":
             self.clear_cookie("theme")
         if (language := self.get_body_argument("language", "")) in LANGUAGES:
-            self._set_preference("language", language)
+            self.set_preference("language", language)
         if (shortcuts := self.get_body_argument("shortcuts", "")) in ("on", "off"):
-            self._set_preference("shortcuts", shortcuts)
+            self.set_preference("shortcuts", shortcuts)
+        if self.get_body_argument("set_up", "") == "hidden":
+            self.set_preference("set_up", "hidden")
         # Only the path on the Hub: the redirect must not lead to another host.
         _, _, path = self.request.headers.get("Referer", "").partition("://")
         path = "/" + path.partition("/")[2].partition("#")[0]
         self.redirect(path if HUB_PATH.fullmatch(path) else "/", status=303)
-
-    def _set_preference(self, name: str, value: str) -> None:
-        self.set_cookie(
-            name, value, expires_days=COOKIE_DAYS, samesite="Lax", secure=self.site.secure
-        )

@@ -13,6 +13,7 @@ from handlers.hub.admin import objects
 from handlers.hub.admin.objects import ObjectForm
 from handlers.hub.web.admin import MAX_ITEMS, ActionPage, AdminApi, AdminPage, path_of
 from handlers.hub.web.base import MAX_DIGITS, Failure, HubHandler, invalid
+from handlers.hub.web.formats import STATE_SHAPES
 from operations import channel_test
 from operations.channel_test import MODELS_AT_ONCE, ChannelTest, ModelOffer, UpstreamList
 from operations.edits import reinstate_keys
@@ -26,7 +27,6 @@ _NOT_COPIED = ("draining", "ca_file")  # and secrets, which no form shows
 MAX_MODELS = 24  # of one test on a page; each is a real call
 MAX_CHANNELS = 100  # of one test of all; each is a real call
 
-SHAPES = {"available": "ok", "degraded": "warn", "down": "bad", "disabled": "idle"}
 _SHAPES_BY_URGENCY = ("bad", "warn", "live", "none", "idle", "ok")
 
 
@@ -156,7 +156,7 @@ def state_of(channel: dict[str, Any]) -> tuple[str, str]:
     if channel["draining"]:
         return "live", "draining"
     state = channel["state"]
-    return (SHAPES[state], f"state_{state}") if state else ("none", "no_models")
+    return (STATE_SHAPES[state], f"state_{state}") if state else ("none", "no_models")
 
 
 def counts_of(channels: Sequence[dict[str, Any]]) -> list[tuple[str, str, int]]:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 import peewee
 
 from adapters.registry import LOSSES
+from handlers.hub.home.needs import MONEY_DECIMALS, Need, money_needs, need_to_plain
 from handlers.hub.keys.keys import misdirected
 from handlers.hub.models.status import price
 from handlers.hub.money.wallet import WalletSummary, load_summary, summary_to_plain
@@ -42,9 +43,8 @@ from store.values.usage_record import rfc3339
 
 TICK_HOURS = 3
 MS_PER_S = 1000
-MAX_ALERTS = 6
+MAX_NEEDS = 6
 MAX_UNOFFERED = 2
-MONEY_DECIMALS = 2
 KEY_VARIABLE = "SLUICE_API_KEY"
 MODELS_SHOWN = 5
 FAMILIES_FIRST = ("chat_completions", "responses", "messages", "generate_content")
@@ -99,37 +99,25 @@ def _command(offer: Offer, base_url: str) -> str:
     return _QUOTED.sub(r'"\1"', text)
 
 
-# ---- alerts --------------------------------------------------------------------------------------
+# ---- what needs its user -------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Alert:
-    """A problem that its user can fix: a shape, two sentences with their values, and the link to
-    the remedy; sentences are names of texts."""
-
-    shape: str
-    fact: str
-    detail: str
-    link: str
-    href: str
-    values: Mapping[str, Any] = field(default_factory=dict)
-
-
-def load_alerts(
+def load_needs(
     db: peewee.Database, me: SignedIn, keys: Sequence[OwnKey], base_url: str, at_ms: int
-) -> list[Alert]:
-    """Read the alerts of a user, the most urgent first, at most MAX_ALERTS."""
+) -> list[Need]:
+    """Read the needs of a user, the most urgent first, at most MAX_NEEDS."""
     used = {key.group for key in keys if key.enabled and key.revoked_ms is None}
     # Of an administrator's groups only those that a member would have: the others may be many, and
     # their models are not this user's.
     groups = membership.groups_of(db, me.user_id, admin=False)
     world = offers.load_offering(db, at_ms, groups, LOSSES, figures_of=[])
     availability = Availability(world)
-    alerts = [_model_alert(status, availability) for status in _worst(world.statuses, used)]
+    needs = money_needs(db, at_ms, me.user)
+    needs += [_model_need(status, availability) for status in _worst(world.statuses, used)]
     current = [key for key in keys if key.revoked_ms is None]
-    alerts += [alert for key in current if (alert := _base_url_alert(key, base_url)) is not None]
-    alerts += [alert for key in current if (alert := _limit_alert(key)) is not None]
-    if len(alerts) < MAX_ALERTS:
+    needs += [need for key in current if (need := _base_url_need(key, base_url)) is not None]
+    needs += [need for key in current if (need := _limit_need(key)) is not None]
+    if len(needs) < MAX_NEEDS:
         by_id = {key.id: key for key in current}
         unoffered = unoffered_models(db, me.user, by_id, availability, at_ms, limit=MAX_UNOFFERED)
         for model in unoffered:
@@ -139,8 +127,8 @@ def load_alerts(
             }
             detail = "need_asked_try" if model.why.nearest else "need_asked_by"
             href = "/status#asked"
-            alerts.append(Alert("idle", "need_asked", detail, "need_details", href, values))
-    return alerts[:MAX_ALERTS]
+            needs.append(Need("idle", "need_asked", detail, "need_details", href, values))
+    return needs[:MAX_NEEDS]
 
 
 def _worst(statuses: Sequence[Status], groups: Collection[str]) -> list[Status]:
@@ -149,10 +137,10 @@ def _worst(statuses: Sequence[Status], groups: Collection[str]) -> list[Status]:
         status for status in statuses if status.name in groups and status.state in (DOWN, DEGRADED)
     ]
     bad.sort(key=lambda status: (status.state != DOWN, -(status.since_ms or 0)))
-    return bad[:MAX_ALERTS]
+    return bad[:MAX_NEEDS]
 
 
-def _model_alert(status: Status, availability: Availability) -> Alert:
+def _model_need(status: Status, availability: Availability) -> Need:
     elsewhere = availability.elsewhere(status.name, status.model)
     values: dict[str, Any] = {"model": status.model, "group": status.name}
     values |= {"since": At(status.since_ms or 0), "groups": ", ".join(elsewhere)}
@@ -160,20 +148,20 @@ def _model_alert(status: Status, availability: Availability) -> Alert:
     fact = f"need_{status.state}"
     href = "/status?" + urlencode({"group": status.name, "text": status.model})
     shape = "bad" if status.state == DOWN else "warn"
-    return Alert(shape, fact, detail, "need_status", href, values)
+    return Need(shape, fact, detail, "need_status", href, values)
 
 
-def _base_url_alert(key: OwnKey, base_url: str) -> Alert | None:
-    """Return the alert of a client whose wrong paths another base URL would fix."""
+def _base_url_need(key: OwnKey, base_url: str) -> Need | None:
+    """Return the need of a client whose wrong paths another base URL would fix."""
     if (wrong := misdirected(key, base_url)) is None:
         return None
     path, diagnosis = wrong
     values = {"key": key.name, "calls": path.calls, "path": path.path, "use": diagnosis.use}
     values["since"] = At(path.first_ms)
-    return Alert("warn", "need_url", "need_url_under", "need_fix", f"/keys/{key.id}", values)
+    return Need("warn", "need_url", "need_url_under", "need_fix", f"/keys/{key.id}", values)
 
 
-def _limit_alert(key: OwnKey) -> Alert | None:
+def _limit_need(key: OwnKey) -> Need | None:
     limit = key.limit_nanos
     if not key.enabled or limit is None or not key.near_limit:
         return None
@@ -184,7 +172,7 @@ def _limit_alert(key: OwnKey) -> Alert | None:
     values["resets"] = At(key.resets_ms or 0)
     detail = "need_resets" if key.resets_ms else "need_no_reset"
     shape = "bad" if key.spent_nanos >= limit else "warn"
-    return Alert(shape, "need_limit", detail, "need_limit_link", f"/keys/{key.id}", values)
+    return Need(shape, "need_limit", detail, "need_limit_link", f"/keys/{key.id}", values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +182,7 @@ class HomeView:
     summary: WalletSummary
     keys: Mapping[str, OwnKey]
     calls: RecentCalls | None
-    alerts: Sequence[Alert] = ()
+    needs: Sequence[Need] = ()
     first: FirstCall | None = None
     notices: Sequence[Notice] = ()
 
@@ -210,14 +198,15 @@ def load_home(db: peewee.Database, me: SignedIn, base_url: str) -> HomeView:
         first = load_first_call(db, keys, groups, base_url, at_ms)
         return HomeView(summary, by_id, None, (), first, current)
     calls = recent_calls(db, me.user, at_ms)
-    alerts = load_alerts(db, me, keys, base_url, at_ms)
-    return HomeView(summary, by_id, calls, alerts, None, current)
+    needs = load_needs(db, me, keys, base_url, at_ms)
+    return HomeView(summary, by_id, calls, needs, None, current)
 
 
-class HomePage(Page):
-    """The first page after the sign-in."""
+class OwnHomePage(Page):
+    """The first page after the sign-in, of the user's own calls and money."""
 
-    async def get(self) -> None:
+    async def show_own(self) -> None:
+        """Answer with the page."""
         view = await self.store(load_home, self.me, self.site.base_url)
         values: dict[str, Any] = {
             "view": view,
@@ -229,6 +218,7 @@ class HomePage(Page):
             "KEY": KEY_VARIABLE,
             "query": urlencode,
             "At": At,
+            "whose": "me",
         }
         if view.first is not None:
             self.show("first_call.html", **values)
@@ -283,7 +273,7 @@ def home_to_plain(view: HomeView, currency: str) -> dict[str, Any]:
         "at": rfc3339(view.summary.at_ms),
         "wallet": summary_to_plain(view.summary, currency),
         "calls": None if view.calls is None else _calls_to_plain(view.calls, view.keys),
-        "needs": [_alert_to_plain(alert) for alert in view.alerts],
+        "needs": [need_to_plain(need) for need in view.needs],
         "first_call": None if view.first is None else _first_call_to_plain(view.first),
         "notices": [notices.public(notice) for notice in view.notices],
     }
@@ -324,15 +314,6 @@ def _sums_to_plain(sums: CallSums) -> dict[str, Any]:
         "tokens_out": sums.output,
         "cost": sums.cost,
     }
-
-
-def _alert_to_plain(alert: Alert) -> dict[str, Any]:
-    """Return the kind of an alert, its page and its values, of which unknown times are null."""
-    values = {
-        name: (rfc3339(value.at_ms) if value.at_ms else None) if isinstance(value, At) else value
-        for name, value in alert.values.items()
-    }
-    return {"need": alert.fact.removeprefix("need_"), "page": alert.href, **values}
 
 
 def _first_call_to_plain(first: FirstCall) -> dict[str, Any]:

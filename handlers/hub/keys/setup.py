@@ -23,7 +23,7 @@ from conf.settings import ServerSettings
 from handlers.client_address import is_within
 from handlers.hub.keys.keys import WORKING, state_of
 from handlers.hub.web.base import Api, Failure, HubHandler, Page, invalid, or_refused
-from handlers.hub.web.formats import MONEY_CODES, failure_reason
+from handlers.hub.web.formats import failure_reason
 from operations.base_url_check import KINDS, Check, Kind, check
 from operations.client_settings import CLIENTS, FILE, Client, base_url, sample_request, setups
 from store.calls.usage_queries import Filters, history
@@ -36,6 +36,7 @@ from store.values import key_secrets
 from store.values.ids import now_ms
 from store.values.key_secrets import GIVEN_SECRET
 from store.values.pricing import format_money
+from store.values.usage_record import MONEY_CODES
 
 MAX_RUNNING = 4
 RECORD_WAIT_S, RECORD_LOOK_S = 3.0, 0.15

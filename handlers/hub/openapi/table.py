@@ -53,7 +53,9 @@ PARAMETERS: Mapping[str, str] = {
     "trace_id": "Calls of this trace id, 32 hexadecimal digits.",
     "since": "From this time on: RFC 3339, or a length before now like 24h.",
     "until": "Before this time.",
-    "by": "Dimensions of the sums, separated by commas.",
+    "by": "Dimensions of the sums, separated by commas; of the overview models, users, channels or"
+    " keys.",
+    "span": "today, 7d or 30d.",
     "sort": "The sum by which rows are sorted; of users: name, spent or balance.",
     "top": "Maximum number of rows.",
     "compare": "previous or month: `before` has the sums of as long a span before, or of the same"
@@ -267,6 +269,11 @@ _ADMIN = (
         *("GET", "audit/export", "All lines that match, streamed."),
         query=("format", "actor", "kind", "name", "since"),
         media="application/x-ndjson",
+    ),
+    _admin(
+        *("GET", "overview", "Charges, margin, channels and what needs attention."),
+        *("Object",),
+        query=("span", "by"),
     ),
     _admin("GET", "system", "Workers, store, effective configuration.", "Object"),
     _admin("POST", "system/drain", "Drain this node.", "Object"),

@@ -27,7 +27,14 @@ from store.values.fields import Instant
 from store.values.ids import DAY_MS, HOUR_MS, new_ulid
 from store.values.meters import count_in_unit
 from store.values.pricing import format_money, format_multiplier, parse_money
-from store.values.usage_record import WALLET, charges_from_json, receipt_fields, rfc3339, to_public
+from store.values.usage_record import (
+    MONEY_CODES,
+    WALLET,
+    charges_from_json,
+    receipt_fields,
+    rfc3339,
+    to_public,
+)
 
 AXIS_PARTS = 4
 LANE_PX, TOP_PX = 36, 26
@@ -390,7 +397,7 @@ class CallPage(Page):
             trace_link=_trace_link(row, admin=me.admin),
             others_link=_others_link(row, me),
             help_word=_help(row, words),
-            of_money=row["error_code"] in formats.MONEY_CODES and row["user"] == me.user,
+            of_money=row["error_code"] in MONEY_CODES and row["user"] == me.user,
             started=rfc3339(row["started_ms"]).replace("T", " ").replace("Z", " UTC"),
         )
 

@@ -21,9 +21,9 @@ from handlers.hub.usage.usage_call import TOKEN_COLUMNS, CallRow
 from handlers.hub.web.admin import ActionPage, AdminApi, AdminPage, path_of
 from handlers.hub.web.base import Failure
 from handlers.hub.web.charts import Column
-from handlers.hub.web.formats import MONEY_CODES, countdown, day_text, failure_reason
+from handlers.hub.web.formats import countdown, day_text, failure_reason
 from handlers.hub.web.parts import At
-from store.calls.reading.refusals import MoneyRefusals, money_refusals
+from store.calls.reading.refusals import MoneyRefusals, money_refusals, of_today
 from store.calls.reading.sums import CallSums, sum_of, sums_by
 from store.calls.usage_queries import Filters, Row, history
 from store.calls.usage_stats import stats
@@ -144,15 +144,12 @@ def _load_calls(db: peewee.Database, name: str, by: str, summary: WalletSummary)
     if part := PARTS[by]:
         for (day, value), sums in _by_day(recent_parts, part).items():
             costs[day, value] = sums.cost_nanos
-    today = Filters(
-        user=name, error_code=tuple(sorted(MONEY_CODES)), since_ms=at_ms // DAY_MS * DAY_MS
-    )
     return UserCalls(
         sums=sums_by(recent, lambda row: "").get("", CallSums()),
         share_of_all=sum_of(db, Filters(since_ms=since_ms)).share,
         costs=costs,
         newest=history(db, Filters(user=name), CALLS),
-        refused=money_refusals(db, today),
+        refused=money_refusals(db, of_today(at_ms, name)),
         by_key={key_id: sums.calls for key_id, sums in of_month.items()},
     )
 

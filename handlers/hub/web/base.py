@@ -39,6 +39,7 @@ log = logging.getLogger("sluice.hub")
 SESSION_COOKIE = "sluice_session"
 TOAST_COOKIE = "toast"
 TOAST_S = 60
+COOKIE_DAYS = 365  # of theme, language and so on
 FORM_COOKIE = "_xsrf"  # of browsers without a session
 LOGGED_PATH_CHARS = 200
 AUDIT_NAME_CHARS = 128
@@ -351,6 +352,12 @@ class Page(HubHandler):
             return None
         self.clear_cookie(TOAST_COOKIE)
         return self.carried(TOAST_COOKIE)
+
+    def set_preference(self, name: str, value: str) -> None:
+        """Keep a choice of this browser in a cookie."""
+        self.set_cookie(
+            name, value, expires_days=COOKIE_DAYS, samesite="Lax", secure=self.site.secure
+        )
 
     def carry(self, purpose: str, seconds: int, **values: Any) -> None:
         """Set a sealed cookie of this name with these values, for a time."""

@@ -128,8 +128,10 @@ FUNCTIONS = {function.__name__: function for function in _ALL}
 
 _WAIT = re.compile(r"in (\d+) ?s\b")
 _LEFT = re.compile(r": ([\d.]+[^,]*) is left, and it needs at least ([\d.]+.*?)\.(?: |$)")
-MONEY_CODES = frozenset({"insufficient_quota", "subscription_quota_exceeded"})
-"""Error codes of calls that wallet, plan or limit did not cover."""
+STATE_SHAPES: Mapping[str, str] = {
+    **{"available": "ok", "degraded": "warn", "down": "bad", "disabled": "idle"},
+}
+"""The shapes of the states of channels and models."""
 
 OUTCOME_SHAPES: Mapping[str, str] = {
     "ok": "ok",
@@ -156,12 +158,19 @@ def short_word(words: Mapping[str, str], code: str | None) -> str | None:
     return words.get(f"codes.short_{code}") or code_word(words, code)
 
 
+def amounts_lacking(message: str | None) -> tuple[str, str] | None:
+    """Return how much money was left and how much a refused call needed, both with their currency,
+    from its message; None: it names no amounts."""
+    amounts = _LEFT.search(message or "")
+    return (amounts[1], amounts[2]) if amounts else None
+
+
 def failure_reason(words: Mapping[str, str], code: str | None, message: str | None) -> str | None:
     """Return the text of an error code with the numbers of its message: how long to wait, or how
     much money is left and how much is needed."""
-    money = _LEFT.search(message or "")
-    if money and (with_money := words.get(f"codes.{code}_left")):
-        return with_money.format(left=money[1], needed=money[2])
+    amounts = amounts_lacking(message)
+    if amounts and (with_amounts := words.get(f"codes.{code}_left")):
+        return with_amounts.format(left=amounts[0], needed=amounts[1])
     wait = _WAIT.search(message or "")
     if wait and (with_wait := words.get(f"codes.{code}_wait")):
         return with_wait.format(wait=wait[1])

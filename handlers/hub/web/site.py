@@ -159,6 +159,11 @@ class Site:
         """{base_url}: the address at which clients reach the relay."""
         return base_url(self.settings.server, self._stored_base_url)
 
+    @property
+    def has_base_url(self) -> bool:
+        """Tell whether somebody has set it, so that it is no guess."""
+        return bool(self.settings.server.public_url or self._stored_base_url)
+
     async def read_base_url(self, now_s: float, *, at_once: bool = False) -> None:
         """Read {base_url} from the store, at most once in BASE_URL_S."""
         if self.settings.server.public_url:

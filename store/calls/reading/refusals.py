@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 import peewee
 
 from store.calls.usage_queries import Filters, Row, conditions, history, rows_where
-from store.calls.usage_stats import stats
+from store.calls.usage_stats import Order, stats
 from store.db.tables.usage import UsageRow
 from store.values.fields import Instant
+from store.values.ids import DAY_MS
+from store.values.usage_record import MONEY_CODES
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,26 @@ class MoneyRefusals:
     def last_ms(self) -> int:
         """The time of the last call."""
         return int(self.last["started_ms"])
+
+
+def of_today(at_ms: int, user: str | None = None) -> Filters:
+    """Return the filters of the calls of this UTC day that were refused for money."""
+    return Filters(user=user, error_code=MONEY_CODES, since_ms=at_ms - at_ms % DAY_MS)
+
+
+def refused_users(
+    db: peewee.Database, at_ms: int, limit: int
+) -> tuple[dict[str, MoneyRefusals], int]:
+    """Return the refusals of today by user, of at most `limit` users with the most calls, and the
+    number of all such users."""
+    filters = of_today(at_ms)
+    # Without the user a day has few sums.
+    if not any(row["calls"] for row in stats(db, (), filters)):
+        return {}, 0
+    rows = stats(db, ("user",), filters, Order("calls", limit, count_all=True))
+    refusals = {row["user"]: money_refusals(db, of_today(at_ms, row["user"])) for row in rows}
+    existing = {user: value for user, value in refusals.items() if value is not None}
+    return existing, rows[0]["all_rows"] if rows else 0
 
 
 def money_refusals(db: peewee.Database, filters: Filters) -> MoneyRefusals | None:

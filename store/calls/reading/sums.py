@@ -217,9 +217,10 @@ def recent_calls(db: peewee.Database, user: str, at_ms: int) -> RecentCalls:
 
 
 def _hours(db: peewee.Database, user: str, at_ms: int) -> tuple[list[SumsBar], set[str]]:
-    """Return the last 24 hours, the running one last, and the outcomes in them."""
-    first_ms = at_ms - at_ms % HOUR_MS - (RECENT_HOURS - 1) * HOUR_MS
-    starts = range(first_ms, first_ms + RECENT_HOURS * HOUR_MS, HOUR_MS)
+    """Return the last 24 hours and the one that they begin in, as the calls of the last 24 hours
+    are counted everywhere (`since=24h`), and the outcomes in them."""
+    first_ms = (at_ms // HOUR_MS - RECENT_HOURS) * HOUR_MS
+    starts = range(first_ms, at_ms + 1, HOUR_MS)
     hours = {rfc3339(start): SumsBar(at_ms=start) for start in starts}
     outcomes = set()
     filters = Filters(user=user, since_ms=first_ms)

@@ -44,7 +44,7 @@ def test_before_the_first_call_it_says_what_to_do(alice, own):
 
 
 def test_without_money_or_models_the_first_call_is_not_promised(boss, carol, db, tmp_path):
-    assert NO_MONEY in text_of(boss.get("/"))
+    assert NO_MONEY in text_of(boss.get("/?of=me"))
     edit(db, tmp_path, '[[user]]\nname = "carol"\ngroups = []\n')
     text = text_of(carol.get("/"))
     assert "You are in no group" in text and "curl" not in text
@@ -106,7 +106,7 @@ def test_scripts_see_the_figures_of_the_page(alice, hub, db, own):
     assert home["wallet"]["spent_today"]["cost"] == "0.3"
     assert (calls["calls"], calls["ok"], calls["failed"]) == (3 + DOWN_CALLS, 3, DOWN_CALLS)
     assert calls["success"] == round(3 / (3 + DOWN_CALLS), 6) == calls["success_7d"]
-    assert len(calls["hours"]) == 24 and sum(hour["ok"] for hour in calls["hours"]) == 3
+    assert len(calls["hours"]) == 25 and sum(hour["ok"] for hour in calls["hours"]) == 3
     dearest, [by_key], [need] = calls["models"][0], calls["keys"], home["needs"]
     assert (dearest["model"], dearest["cost"], dearest["calls"]) == ("gpt-5-mini", "0.3", 3)
     assert {name: by_key[name] for name in own} == own

@@ -1,0 +1,148 @@
+"""Things that need an administrator: refused calls, channels, groups, the store, nodes."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import peewee
+
+from handlers.hub.home.needs import Need, lacking, money_detail, one_or_many
+from handlers.hub.web.admin import path_of
+from handlers.hub.web.formats import money
+from handlers.hub.web.parts import At
+from store.calls import usage_stats
+from store.calls.reading.overview import (
+    SPAN_DAYS_MAX,
+    ChannelLine,
+    ChannelLines,
+    channel_lines,
+    costs_set,
+)
+from store.calls.reading.refusals import refused_users
+from store.calls.usage_queries import Filters
+from store.calls.usage_stats import Order
+from store.catalog.catalog import load_groups
+from store.channels.status import DEGRADED, DOWN
+from store.db import migrate, nodes
+from store.values.ids import DAY_MS
+from store.values.pricing import format_money, format_multiplier, parse_money
+
+NEEDS_SHOWN = 7
+CHANNELS_READ = 50  # of those that are not up
+WITHOUT_COST_SHOWN = 2  # each by its name; more are one need
+MONEY_DECIMALS = 2
+_RANKS = ("bad", "warn", "idle")
+_USERS_FIRST = 2**62  # nanos: refused calls come before everything else that is red
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayNeeds:
+    """The most urgent needs, and how many more there are."""
+
+    first: Sequence[Need]
+    more: int
+
+
+Ranked = tuple[Need, int]
+"""A need, and the money that it touches, in nanos."""
+
+
+def load_gateway_needs(db: peewee.Database, at_ms: int) -> GatewayNeeds:
+    """Return what needs an administrator: red ones first, then yellow ones, and of each first those
+    that touch the most money of SPAN_DAYS_MAX days."""
+    since_ms = at_ms - at_ms % DAY_MS - (SPAN_DAYS_MAX - 1) * DAY_MS
+    channels = channel_lines(db, at_ms, since_ms, CHANNELS_READ)
+    refused, unread = _refused(db, at_ms)
+    needs = [*refused, *_of_channels(channels), *_of_groups(db, since_ms)]
+    needs += [*_without_cost(db, since_ms), *_of_store(db)]
+    needs.sort(key=lambda pair: (_RANKS.index(pair[0].shape), -pair[1]))
+    first = [need for need, _ in needs[:NEEDS_SHOWN]]
+    return GatewayNeeds(first, len(needs) - len(first) + unread)
+
+
+def _refused(db: peewee.Database, at_ms: int) -> tuple[list[Ranked], int]:
+    """Return users whose calls were refused for money, and the number of those not looked at."""
+    refused, users = refused_users(db, at_ms, NEEDS_SHOWN)
+    needs = []
+    for user, refusals in refused.items():
+        if (values := lacking(db, user, refusals)) is not None:
+            fact = one_or_many("need_user_money", values)
+            link = (money_detail(values), "need_add_money", path_of("users", user, "credit"))
+            need = Need("bad", fact, *link, {"user": user, **values})
+            needs.append((need, _USERS_FIRST + refusals.calls))
+    return needs, users - len(refused)
+
+
+def _of_channels(channels: ChannelLines) -> Iterator[Ranked]:
+    for line in channels.lines:
+        if line.state in (DOWN, DEGRADED) and line.status is not None:
+            yield _of_channel(line), line.sums.cost_nanos
+
+
+def _of_channel(line: ChannelLine) -> Need:
+    assert line.status is not None
+    today, begin_ms = line.days[-1], line.status.since_ms or 0
+    values: dict[str, Any] = {
+        **{"channel": line.name, "model": line.status.model, "reason": line.status.reason or ""},
+        **{"failed": today.failed, "calls": today.calls, "since": At(begin_ms)},
+    }
+    detail = "need_channel_failed" if today.calls else "need_channel_since"
+    href = path_of("channels", line.name)
+    shape = "bad" if line.state == DOWN else "warn"
+    return Need(shape, f"need_channel_{line.state}", detail, "need_channel", href, values)
+
+
+def _of_groups(db: peewee.Database, since_ms: int) -> Iterator[Ranked]:
+    """Yield groups that charge less than their calls cost the operator."""
+    rows = usage_stats.stats(db, ("group",), Filters(since_ms=since_ms), Order(margin=True))
+    lost = {
+        row["group"]: lack
+        for row in rows
+        if (lack := parse_money(row["upstream_cost"]) - parse_money(row["cost_known"])) > 0
+    }
+    for group in load_groups(db) if lost else ():
+        if loss := lost.get(group.name, 0):
+            values = {
+                **{"group": group.name, "loss": money(format_money(-loss), MONEY_DECIMALS)},
+                **{"days": SPAN_DAYS_MAX, "multiplier": format_multiplier(group.multiplier_ppm)},
+            }
+            link = ("need_multiplier", path_of("groups", group.name))
+            yield Need("warn", "need_group_loses", "need_group_loss", *link, values), loss
+
+
+def _without_cost(db: peewee.Database, since_ms: int) -> Iterator[Ranked]:
+    """Yield channels whose cost nobody has set and whose calls were charged."""
+    names = {name for name, is_set in costs_set(db).items() if not is_set}
+    rows = usage_stats.stats(db, ("channel",), Filters(since_ms=since_ms), Order("cost"))
+    charged = {
+        row["channel"]: nanos
+        for row in rows
+        if row["channel"] in names and (nanos := parse_money(row["cost"]))
+    }
+    if len(charged) > WITHOUT_COST_SHOWN:
+        total = sum(charged.values())
+        yield _cost_need("need_costs", path_of("channels"), total, channels=len(charged)), total
+        return
+    for name, nanos in charged.items():
+        yield _cost_need("need_cost", path_of("channels", name, "edit"), nanos, channel=name), nanos
+
+
+def _cost_need(fact: str, href: str, nanos: int, **values: Any) -> Need:
+    charged = money(format_money(nanos), MONEY_DECIMALS)
+    values |= {"charged": charged, "days": SPAN_DAYS_MAX}
+    return Need("idle", fact, "need_cost_detail", "need_set_cost", href, values)
+
+
+def _of_store(db: peewee.Database) -> Iterator[Ranked]:
+    """Yield pending migrations, and nodes that fell silent without having ended in order."""
+    if pending := migrate.pending(db):
+        values: dict[str, Any] = {"count": len(pending), "names": ", ".join(pending)}
+        yield _system_need("need_migration", "need_migration_detail", values), 0
+    for node in nodes.states(db):
+        if not node.alive and node.unfinished:
+            values = {"node": node.name, "since": At(node.seen_ms)}
+            yield _system_need("need_node", "need_node_since", values), 0
+
+
+def _system_need(fact: str, detail: str, values: Mapping[str, Any]) -> Need:
+    return Need("warn", fact, detail, "need_system", path_of("system"), values)

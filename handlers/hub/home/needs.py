@@ -1,0 +1,89 @@
+"""Things that need somebody, and of them calls that were refused for money: a member's and, for
+administrators, everybody's."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import peewee
+
+from handlers.hub.web.formats import amounts_lacking, money
+from handlers.hub.web.parts import At
+from store.calls.reading.refusals import MoneyRefusals, money_refusals, of_today
+from store.money import wallet
+from store.values.errors import NotFound
+from store.values.pricing import parse_money
+from store.values.usage_record import rfc3339
+
+MONEY_DECIMALS = 2
+WALLET_SHORT = "insufficient_quota"
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A problem that its user can fix: a shape, two sentences with their values, and the link to
+    the remedy; sentences are names of texts."""
+
+    shape: str
+    fact: str
+    detail: str
+    link: str
+    href: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+def money_needs(db: peewee.Database, at_ms: int, user: str) -> list[Need]:
+    """Return the need of a member whose calls of today were refused for money, if they still would
+    be."""
+    refusals = money_refusals(db, of_today(at_ms, user))
+    values = refusals and lacking(db, user, refusals)
+    if not values:
+        return []
+    fact, detail = one_or_many("need_money", values), money_detail(values)
+    return [Need("bad", fact, detail, "need_wallet", "/wallet#redeem", values)]
+
+
+def lacking(db: peewee.Database, user: str, refusals: MoneyRefusals) -> dict[str, Any] | None:
+    """Return the values of the sentences about refused calls: `calls`, `since`, and of the last one
+    `left` and `needed`, which are empty when it names no amounts. None: the wallet has more now."""
+    code, amounts = refusals.last["error_code"], amounts_lacking(refusals.last["error_message"])
+    if code == WALLET_SHORT:
+        try:
+            balance_nanos = wallet.show(db, user).balance_nanos
+        except NotFound:
+            return None
+        needed_nanos = parse_money(amounts[1].split()[0]) if amounts else 1
+        if balance_nanos >= needed_nanos:
+            return None
+    left, needed = map(_short, amounts or ("", ""))
+    return {
+        **{"calls": refusals.calls, "since": At(refusals.first_ms)},
+        **{"left": left, "needed": needed, "of": code},
+    }
+
+
+def _short(amount: str) -> str:
+    """Return an amount with its currency as lists show it."""
+    number, _, currency = amount.partition(" ")
+    return f"{money(number)} {currency}".rstrip() if number else ""
+
+
+def money_detail(values: Mapping[str, Any]) -> str:
+    """Return the name of the sentence under the one about refused calls."""
+    if values["left"]:
+        return "need_money_amounts"
+    return "need_money_wallet" if values["of"] == WALLET_SHORT else "need_money_quota"
+
+
+def one_or_many(name: str, values: Mapping[str, Any]) -> str:
+    """Return the name of the text for one call or for several."""
+    return f"{name}_one" if values["calls"] == 1 else name
+
+
+def need_to_plain(need: Need) -> dict[str, Any]:
+    """Return the kind of a need, its page and its values, of which unknown times are null."""
+    values = {
+        name: (rfc3339(value.at_ms) if value.at_ms else None) if isinstance(value, At) else value
+        for name, value in need.values.items()
+    }
+    return {"need": need.fact.removeprefix("need_"), "page": need.href, **values}

@@ -1,0 +1,445 @@
+"""Home for administrators: what the gateway earns, how its channels are, what needs somebody.
+
+Each part of the page is read on its own: one that fails is a notice in its place, one that takes
+long is grey bars until the script of the page has it. Days are those of UTC.
+"""
+
+import asyncio
+import logging
+import statistics
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlencode
+
+import peewee
+
+from handlers.hub.admin.system import node_state
+from handlers.hub.home import set_up
+from handlers.hub.home.gateway_needs import load_gateway_needs
+from handlers.hub.home.home import OwnHomePage
+from handlers.hub.home.needs import need_to_plain
+from handlers.hub.web.admin import AdminApi, path_of
+from handlers.hub.web.base import Failure, HubHandler, Page, invalid
+from handlers.hub.web.charts import Column
+from handlers.hub.web.formats import STATE_SHAPES
+from handlers.hub.web.parts import At
+from operations.catalogue import list_cost
+from store.calls.reading import overview
+from store.calls.reading.overview import SPANS, ChannelLines, OverviewSums
+from store.calls.reading.sums import CallSums, RankedSums, SumsBar, ranked_sums
+from store.calls.reading.unpriced import recent_unpriced
+from store.calls.usage_queries import Filters
+from store.calls.usage_stats import Order
+from store.db.database import database_ms, portions, select_rows
+from store.db.tables.users import ApiKey, User
+from store.hub import notices
+from store.values.errors import StoreUnavailable
+from store.values.ids import DAY_MS, HOUR_MS, new_ulid
+from store.values.pricing import format_money
+from store.values.usage_record import rfc3339
+
+log = logging.getLogger("sluice.hub")
+
+CHARGED_BY: Mapping[str, str] = {
+    **{"models": "model", "users": "user", "channels": "channel", "keys": "key_id"},
+}
+"""What the charges are told apart by, and the filter of usage of each."""
+
+WHOSE = ("gateway", "me")
+SPAN, BY = "30d", "models"
+CHARGED_ROWS = 8
+UNPRICED_ROWS = 4
+PATIENCE_S = 0.25  # for all parts; the others are bars
+OPS_PATIENCE_S = 0.2  # for the ops port of this node
+TICKS_EVERY = 3
+WORKING_DAYS = range(5)  # Monday to Friday
+WORKING_DAYS_MIN = 3  # of fewer there is no median
+NANOS = 10**9
+SHARE_DIGITS = 4
+CHART_HEIGHT = 246
+TONES = ("c4", "c3", "c6")
+
+
+# ---- the parts -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PagePart:
+    """A part of the page; without its value either the id of its failure in the log, or it takes
+    longer than PATIENCE_S."""
+
+    value: Any = None
+    failure_id: str = ""
+
+    @property
+    def missing(self) -> bool:
+        """Tell whether it has no value."""
+        return self.value is None
+
+
+async def read_parts(
+    works: Mapping[str, Awaitable[Any]], patience_s: float | None
+) -> dict[str, PagePart]:
+    """Return the parts by name; `patience_s` None: however long they take."""
+    tasks = {name: asyncio.ensure_future(work) for name, work in works.items()}
+    await asyncio.wait(tasks.values(), timeout=patience_s)
+    return {name: _part(name, task) for name, task in tasks.items()}
+
+
+def _part(name: str, task: "asyncio.Future[Any]") -> PagePart:
+    if not task.done():
+        task.add_done_callback(_forget)
+        return PagePart()
+    error = task.exception()
+    if error is None:
+        return PagePart(task.result())
+    failure_id = new_ulid()
+    expected = isinstance(error, (StoreUnavailable, Failure))
+    trace = None if expected else (type(error), error, error.__traceback__)
+    log.error("part %s of the overview failed (%s): %s", name, failure_id, error, exc_info=trace)
+    return PagePart(failure_id=failure_id)
+
+
+def _forget(task: "asyncio.Future[Any]") -> None:
+    """Take the exception of a part that nobody waits for any more."""
+    if not task.cancelled():
+        task.exception()
+
+
+@dataclass(frozen=True, slots=True)
+class Charged:
+    """The charges of a span by models, users, channels or keys; `names` of keys by their ids."""
+
+    by: str
+    ranked: RankedSums
+    names: Mapping[str, str]
+
+    @property
+    def largest(self) -> int:
+        """The charges of the first row."""
+        return max((row.cost_nanos for row in self.ranked.rows), default=0)
+
+    @property
+    def unlisted(self) -> int:
+        """The number of groups without a row of their own."""
+        return max(0, self.ranked.groups - len(self.ranked.rows))
+
+
+def load_charged(db: peewee.Database, by: str, since_ms: int) -> Charged:
+    """Read the greatest charges since a moment."""
+    order = Order("cost", CHARGED_ROWS, margin=True)
+    ranked = ranked_sums(db, CHARGED_BY[by], Filters(since_ms=since_ms), order)
+    names: dict[str, str] = {}
+    for portion in portions([row.name or "" for row in ranked.rows]) if by == "keys" else ():
+        query = ApiKey.select(ApiKey.id, ApiKey.name, User.name)
+        query = query.join(User, on=(User.id == ApiKey.user_id)).where(ApiKey.id << portion)
+        names |= {key: f"{user} / {name}" for key, name, user in select_rows(db, query)}
+    return Charged(by, ranked, names)
+
+
+@dataclass(frozen=True, slots=True)
+class UnpricedLine:
+    """Uses without a price; `cost`: at the list price of the catalogue, None: it has none."""
+
+    model: str
+    meter: str
+    count: int
+    cost_nanos: int | None
+
+
+def load_unpriced(db: peewee.Database) -> list[UnpricedLine]:
+    """Read what was used without a price of late, the most used first."""
+    return [
+        UnpricedLine(use.model, use.meter, use.count, list_cost(use.model, use.meter, use.count))
+        for use in recent_unpriced(db)
+    ]
+
+
+async def read_nodes(handler: HubHandler) -> set_up.NodeLines:
+    """Return the nodes; of this one as far as its ops port answers in time."""
+    states, verified_ms = await handler.store(set_up.load_nodes)
+    try:
+        here = await asyncio.wait_for(node_state(handler.site), OPS_PATIENCE_S)
+    except TimeoutError:
+        here = {"node": None}
+    return set_up.node_lines(states, here, verified_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """The chosen span and grouping, and the parts."""
+
+    at_ms: int
+    span: str
+    by: str
+    parts: Mapping[str, PagePart]
+
+    @property
+    def since_ms(self) -> int:
+        """The begin of the span."""
+        return since_ms_of(self.at_ms, self.span)
+
+
+def since_ms_of(at_ms: int, span: str) -> int:
+    """Return the begin of a span that ends now."""
+    return at_ms - at_ms % DAY_MS - (SPANS[span] - 1) * DAY_MS
+
+
+async def read_overview(handler: HubHandler, patience_s: float | None) -> Overview:
+    """Read the overview that the query of a request chooses. Raises Failure."""
+    span, by = _choice(handler, "span", SPANS, SPAN), _choice(handler, "by", CHARGED_BY, BY)
+    settings = handler.site.settings
+    addressed, mailed = handler.site.has_base_url, bool(settings.mail.url)
+    at_ms = await handler.store(database_ms)
+    since_ms = since_ms_of(at_ms, span)
+    works: dict[str, Awaitable[Any]] = {
+        "sums": handler.store(overview.overview_sums, at_ms),
+        "needs": handler.store(load_gateway_needs, at_ms),
+        "charged_by": handler.store(load_charged, by, since_ms),
+        "channels": handler.store(overview.channel_lines, at_ms, since_ms),
+        "unpriced": handler.store(load_unpriced),
+        "set_up": handler.store(set_up.load_set_up, addressed=addressed, mailed=mailed),
+        "nodes": read_nodes(handler),
+        "notices": handler.store(notices.current),
+    }
+    return Overview(at_ms, span, by, await read_parts(works, patience_s))
+
+
+def _choice(handler: HubHandler, name: str, choices: Mapping[str, object], default: str) -> str:
+    value = handler.get_query_argument(name, "") or default
+    if value not in choices:
+        raise invalid(name, f"{name} must be one of {', '.join(choices)}")
+    return value
+
+
+# ---- the page ------------------------------------------------------------------------------------
+
+
+class HomePage(OwnHomePage):
+    """The first page after the sign-in: an administrator's is that of the gateway, or as `of` says,
+    which a cookie keeps, the own one."""
+
+    async def get(self) -> None:
+        if (whose := self.get_query_argument("of", "")) in WHOSE:
+            self.set_preference("home", whose)
+        else:
+            whose = self.get_cookie("home", "")
+        if self.me.admin and whose != "me":
+            await show_overview(self)
+        else:
+            await self.show_own()
+
+
+async def show_overview(page: Page) -> None:
+    """Answer with the page."""
+    waits = page.get_query_argument("wait", "") == "1"
+    seen = await read_overview(page, None if waits else PATIENCE_S)
+    sums: OverviewSums | None = seen.parts["sums"].value
+    bars = sums.bars(seen.span) if sums else ()
+    since = {"since": rfc3339(seen.since_ms)}
+    page.show(
+        "overview.html",
+        seen=seen,
+        parts=seen.parts,
+        SPANS=SPANS,
+        CHARGED_BY=CHARGED_BY,
+        UNPRICED_ROWS=UNPRICED_ROWS,
+        CHART_HEIGHT=CHART_HEIGHT,
+        TONES=TONES,
+        bars=bars,
+        columns=[_column(page, seen.span, bars, index) for index in range(len(bars))],
+        most=max(bars, key=lambda bar: bar.cost_nanos, default=None),
+        median=median_of_working_days(bars, seen.at_ms) if seen.span != "today" else None,
+        day_words=lambda at_ms: day_words(page.language, at_ms),
+        nanos=format_money,
+        percent=percent,
+        spoken=lambda values: _spoken(page, values),
+        state_shape=STATE_SHAPES,
+        state_counts=_state_counts,
+        here=lambda **changes: (
+            "/?" + urlencode({"of": "gateway", "span": seen.span, "by": seen.by, **changes})
+        ),
+        usage=lambda **filters: "/admin/usage?" + urlencode({**filters, **since}),
+        place=path_of,
+        set_up_hidden=page.get_cookie("set_up") == "hidden",
+        DAY_MS=DAY_MS,
+        two_decimals=two_decimals,
+        At=At,
+        whose="gateway",
+        has_alerts="/alerts" in page.settings["paths"],
+    )
+
+
+def percent(part: float | None) -> str:
+    """Format a margin or a change as percent with 1 decimal."""
+    return "–" if part is None else f"{100 * part:,.1f}".replace("-", "−")
+
+
+def day_words(language: str, at_ms: int) -> str:
+    """Return a UTC day as Fri 20 Nov."""
+    at = datetime.fromtimestamp(at_ms / 1000, UTC)
+    if language == "zh":
+        return f"{at.month}月{at.day}日"
+    return f"{at:%a} {at.day} {at:%b}"
+
+
+def median_of_working_days(bars: Sequence[SumsBar], at_ms: int) -> int | None:
+    """Return the median of what was charged on the whole working days among these; None: they are
+    too few."""
+    charged = [
+        bar.cost_nanos
+        for bar in bars
+        if bar.at_ms + DAY_MS <= at_ms
+        and datetime.fromtimestamp(bar.at_ms / 1000, UTC).weekday() in WORKING_DAYS
+    ]
+    return round(statistics.median(charged)) if len(charged) >= WORKING_DAYS_MIN else None
+
+
+def chart_parts(sums: CallSums) -> tuple[int, int, int]:
+    """Return what was charged in parts, in nanos: the operator's cost, the margin, and the charges
+    whose cost is not known. A loss has no height: of its charges all is cost."""
+    cost = min(sums.upstream_nanos, sums.known_nanos)
+    return cost, sums.known_nanos - cost, sums.cost_nanos - sums.known_nanos
+
+
+def _column(page: Page, span: str, bars: Sequence[SumsBar], index: int) -> Column:
+    bar, by_day = bars[index], span != "today"
+    at = datetime.fromtimestamp(bar.at_ms / 1000, UTC)
+    last = len(bars) - 1 if by_day else 0
+    tick = (last - index) % TICKS_EVERY == 0 or len(bars) <= SPANS["7d"]
+    title = page.words["overview.bar"].format(
+        at=day_words(page.language, bar.at_ms) if by_day else f"{at:%H:%M}",
+        charged=two_decimals(bar.cost_nanos),
+        currency=page.site.settings.money.currency,
+        margin=percent(bar.margin),
+    )
+    until_ms = bar.at_ms + (DAY_MS if by_day else HOUR_MS)
+    href = "/admin/usage?" + urlencode({"since": rfc3339(bar.at_ms), "until": rfc3339(until_ms)})
+    parts = tuple(part / NANOS for part in chart_parts(bar))
+    return Column(parts, f"{at.day if by_day else at.hour}" if tick else "", title, href)
+
+
+def two_decimals(nanos: int) -> str:
+    """Format a sum over people or channels."""
+    return f"{nanos / NANOS:,.2f}".replace("-", "−")
+
+
+def _spoken(page: Page, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a sentence with the currency, and the reason of a state in words."""
+    reason = values.get("reason", "")
+    words = {"reason": page.words.get(f"admin.why_{reason}", reason)}
+    return {**values, **words, "currency": page.site.settings.money.currency}
+
+
+def _state_counts(words: Mapping[str, str], lines: ChannelLines) -> str:
+    """Return how many of the channels without a row are in each state: 291 Up, 3 Disabled."""
+    return ", ".join(
+        f"{number:,} {words[f'admin.state_{state}']}" for state, number in lines.unlisted.items()
+    )
+
+
+# ---- the JSON ------------------------------------------------------------------------------------
+
+
+class OverviewApi(AdminApi):
+    """GET /api/admin/overview."""
+
+    async def get(self) -> None:
+        self.answer(overview_to_plain(await read_overview(self, None)))
+
+
+def overview_to_plain(seen: Overview) -> dict[str, Any]:
+    """Return the JSON of the overview; a part that could not be read is null."""
+    sums: OverviewSums | None = seen.parts["sums"].value
+    return {
+        "at": rfc3339(seen.at_ms),
+        "span": seen.span,
+        "since": rfc3339(seen.since_ms),
+        "spans": sums and {name: _span_to_plain(sums.spans[name]) for name in SPANS},
+        "charged": sums
+        and [{"at": rfc3339(bar.at_ms), **sums_to_plain(bar)} for bar in sums.bars(seen.span)],
+        **{
+            name: None if seen.parts[name].missing else to_plain(seen.parts[name].value)
+            for name, to_plain in _TO_PLAIN.items()
+        },
+    }
+
+
+def sums_to_plain(sums: CallSums) -> dict[str, Any]:
+    """Return calls, charges and margin as JSON."""
+    return {
+        "calls": sums.calls,
+        "cost": sums.cost,
+        "upstream_cost": format_money(sums.upstream_nanos),
+        "cost_known": format_money(sums.known_nanos),
+        "margin": rounded(sums.margin),
+    }
+
+
+def rounded(part: float | None) -> float | None:
+    """Round a share for JSON."""
+    return None if part is None else round(part, SHARE_DIGITS)
+
+
+def _span_to_plain(span: overview.SpanSums) -> dict[str, Any]:
+    sums = span.sums
+    return {
+        **sums_to_plain(sums),
+        "since": rfc3339(span.since_ms),
+        "change": rounded(span.change),
+        **{name: getattr(sums, name) for name in ("failed", "refused", "streams")},
+        "success": rounded(sums.share),
+        "first_byte_p50_ms": sums.first_byte(50),
+        "first_byte_p95_ms": sums.first_byte(95),
+    }
+
+
+def _ranked_to_plain(charged: Charged) -> dict[str, Any]:
+    name = CHARGED_BY[charged.by]
+    items = [{name: row.name, **sums_to_plain(row)} for row in charged.ranked.rows]
+    remaining = sums_to_plain(charged.ranked.remaining)
+    return {"by": charged.by, "items": items, "others": charged.unlisted, "remaining": remaining}
+
+
+def _channels_to_plain(channels: ChannelLines) -> dict[str, Any]:
+    items = [
+        {
+            "name": line.name,
+            "state": line.state,
+            **sums_to_plain(line.sums),
+            "failed_today": rounded(line.failed_today),
+            "failed_30d": rounded(line.failed_share),
+            "reached_today": line.days[-1].calls,
+        }
+        for line in channels.lines
+    ]
+    return {"items": items, "others": dict(channels.unlisted)}
+
+
+_TO_PLAIN: Mapping[str, Any] = {
+    "notices": lambda current: [notices.public(notice) for notice in current],
+    "needs": lambda needs: {
+        "items": [need_to_plain(need) for need in needs.first],
+        "more": needs.more,
+    },
+    "charged_by": _ranked_to_plain,
+    "channels": _channels_to_plain,
+    "unpriced": lambda lines: [
+        {
+            **{"model": line.model, "meter": line.meter, "count": line.count},
+            "cost": None if line.cost_nanos is None else format_money(line.cost_nanos),
+        }
+        for line in lines
+    ],
+    "set_up": lambda steps: [{"step": step.name, "done": step.done} for step in steps.steps],
+    "nodes": lambda nodes: [
+        {
+            **{"name": line.name, "state": line.state, "workers": line.workers},
+            **{"streams": line.streams, "calls": line.calls, "own_ms": line.own_ms},
+            "seen_at": rfc3339(line.seen_ms),
+        }
+        for line in nodes.lines
+    ],
+}
