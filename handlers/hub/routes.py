@@ -7,6 +7,7 @@ from handlers.hub.admin import (
     channels,
     codes,
     models,
+    new_channel,
     objects,
     system,
     users,
@@ -71,6 +72,7 @@ ADMIN_API: Routes = (
 
 ADMIN_PAGES: Routes = (
     ("/admin/channels", channels.ChannelListPage),
+    ("/admin/channels/new", new_channel.NewChannelPage),
     (f"/admin/channels/{_NAME}", channels.OpenChannelPage),
     (f"/admin/(channels)/{_NAME}/edit", objects.ObjectPage),
     (f"/admin/channels/{_NAME}/test", channels.ChannelTestPage),

@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 
 import peewee
 
+from adapters.models import OPTIONS
 from adapters.registry import VENDORS
 from adapters.vendor_cards import CARDS
 from handlers.hub.admin.object_forms import (
@@ -22,6 +23,7 @@ from handlers.hub.admin.object_forms import (
     document_values,
     form_fields,
 )
+from handlers.hub.admin.price_forms import rate_words
 from handlers.hub.web.admin import AdminHandler, AdminPage, path_of
 from handlers.hub.web.base import MAX_DIGITS, Failure, invalid
 from operations import channel_draft, channel_test
@@ -40,6 +42,7 @@ from store.admin import listing
 from store.admin.kinds import DEFAULT_GROUP
 from store.admin.listing import Paging
 from store.hub import drafts
+from store.values.fields import Instant
 
 PLACE = "/admin/channels/new"
 ACCOUNT, MODELS, TESTS = STEPS = (1, 2, 3)
@@ -208,7 +211,10 @@ class ChannelWizard(AdminPage):
             "action": self.request.path if self.first_run else PLACE,
             "cancel": self.end_path(""),
             "place": path_of,
-            "option_names": "",
+            "label_of": lambda vendor: CARDS[vendor].label if vendor in CARDS else vendor,
+            "option_names": ", ".join(OPTIONS),
+            "rate_words": rate_words,
+            "ms": Instant().parse,
         }
         values |= await (self._account, self._models, self._tests)[step - 1](draft, failure)
         await self.render_step(values)
@@ -307,8 +313,7 @@ class ChannelWizard(AdminPage):
             "rows": [m for m in rows if search.lower() in f"{m.upstream} {m.name}".lower()],
             "existing": existing,
             "own": own,
-            "wrong": wrong if self.get_argument("check", "") or failure else {},
-            "incomplete": wrong,
+            "wrong": wrong,
             "cells": CELLS,
             "has_endpoint": channel_draft.has_endpoint,
             "max_chosen": MAX_CHOSEN,
@@ -341,7 +346,7 @@ class ChannelWizard(AdminPage):
             if draft.chosen and not problems(draft.chosen, existing):
                 self.redirect(self.step_path(TESTS), status=HTTPStatus.SEE_OTHER)
                 return
-            query = {"check": "1"}
+            query = {}
         self.redirect(self.step_path(MODELS, **query), status=HTTPStatus.SEE_OTHER)
 
     # ---- step 3

@@ -32,10 +32,16 @@ def vendor_of(request):
             {"error": {"message": f"not with {UPSTREAM_KEY}", "type": "x"}}, "403 Forbidden"
         )
     message = {"role": "assistant", "content": "ready, at once"}
-    choice = {"index": 0, "message": message, "finish_reason": "stop"}
     usage = {"prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100}
-    answer = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m"}
-    return http({**answer, "choices": [choice], "usage": usage})
+    answer = {"id": "chatcmpl-1", "created": 1, "model": "m", "usage": usage}
+    choice = {"index": 0, "finish_reason": "stop"}
+    if b'"stream":true' not in request.replace(b" ", b""):
+        choice["message"] = message
+        return http({**answer, "object": "chat.completion", "choices": [choice]})
+    choice["delta"] = message
+    chunk = json.dumps({**answer, "object": "chat.completion.chunk", "choices": [choice]})
+    head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
+    return f"{head}data: {chunk}\n\ndata: [DONE]\n\n".encode()
 
 
 @pytest.fixture
@@ -163,3 +169,116 @@ def test_what_is_wrong_with_a_body_is_named(api, account, monkeypatch):
     assert api.refused("POST", f"{DRAFT}/test")[:2] == (400, "models")
     api.create("channels", account | {"models": {}})
     assert api.refused("POST", DRAFT, {"channel": account})[0] == 409
+
+
+# ---- the pages, without script
+
+
+def step_1(vendor, **fields):
+    account = {"vendor": "openai-compatible", "name": "new", "base_url": vendor.url}
+    return list(
+        {**account, "keys": UPSTREAM_KEY, "groups": "default", "do": "list", **fields}.items()
+    )
+
+
+def step_2(do="test", **fields):
+    rows = [("row", name) for name in NAMES]
+    return [*rows, *fields.items(), ("do", do)]
+
+
+@pytest.fixture
+def boss_at_2(boss, vendor):
+    boss.get(PAGE)
+    answer = boss.send(PAGE, step_1(vendor))
+    assert (answer.status, answer.place) == (303, f"{PAGE}?step=2"), answer.text
+    return boss
+
+
+def test_the_cards_fill_what_a_form_leaves_empty(boss, db):
+    text = boss.get(f"{PAGE}?vendor=mistral").text
+    assert 'value="mistral" checked' in text and "https://console.mistral.ai/api-keys" in text
+    assert "https://api.mistral.ai/v1/chat/completions" in text
+    assert text.count('name="vendor"') == len(VENDORS)
+    answer = boss.send(PAGE, [("vendor", "mistral"), ("groups", "default"), ("do", "names")])
+    assert answer.place == f"{PAGE}?step=2"
+    assert "This vendor lists no models." in boss.get(answer.place).text
+    draft = boss.api("GET", DRAFT).json["channel"]
+    assert draft["base_url"] == "https://api.mistral.ai" and draft["name"] == "mistral"
+
+
+def test_a_list_that_fails_says_why_and_saves_nothing(boss, db):
+    refusal = http({"error": {"message": f"bad key {UPSTREAM_KEY}"}}, "401 Unauthorized")
+    with RawUpstream(refusal) as bad:
+        boss.get(PAGE)
+        answer = boss.send(PAGE, step_1(bad))
+        assert answer.place == f"{PAGE}?step=1"
+        text = boss.get(answer.place).text
+        assert f"401 from {bad.url}" in text and "Change the key" in text
+        assert UPSTREAM_KEY not in text and "Nothing was saved." in text
+    with RawUpstream(http({"error": {"message": "no"}}, "404 Not Found")) as without:
+        place = boss.send(PAGE, step_1(without)).place
+        assert place == f"{PAGE}?step=2" and "lists no models" in boss.get(place).text
+    problem = boss.send(PAGE, step_1(without, base_url="ftp://x"))
+    assert problem.status == 400 and "ftp://x" in problem.text
+
+
+def test_models_are_chosen_priced_tested_and_saved_by_forms(boss_at_2, db):
+    boss, place = boss_at_2, f"{PAGE}?step=2"
+    text = boss.get(place).text
+    assert "embeddings" in text and "no price known" in text and "1 of 4 chosen" in text
+    missing = boss.send(PAGE, step_2(chosen="unheard-of"))
+    assert missing.place == place
+    assert "unheard-of has no price: write input and output" in boss.get(place).text
+    boss.send(PAGE, step_2("free", chosen="unheard-of"))
+    boss.send(PAGE, step_2("add", added="by-hand, another"))
+    names = [row["upstream"] for row in boss.api("GET", DRAFT).json["models"]]
+    assert {"by-hand", "another"} <= set(names)
+    fields = {"chosen": "unheard-of", "input.unheard-of": "2", "output.unheard-of": "4"}
+    boss.send(PAGE, step_2("times", factor="1.5", **fields))
+    assert 'value="3"' in boss.get(place).text
+    assert boss.send(PAGE, step_2("times", factor="x", **fields)).status == 400
+    for part, shows in (("chosen", True), ("unpriced", False)):
+        place = boss.send(PAGE, step_2(f"show={part}", **fields)).place
+        assert ('name="name.unheard-of"' in boss.get(place).text) == shows
+    boss.send(PAGE, [("row", "by-hand"), ("row", "another"), ("do", "show=all")])  # unticked
+    chosen = [("chosen", "broken"), ("input.broken", "1"), ("output.broken", "1")]
+    answer = boss.send(PAGE, [*step_2("", **fields)[:-1], *chosen, ("do", "test")])
+    assert answer.place == f"{PAGE}?step=3"
+    assert "Waiting" in boss.get(answer.place).text and list_objects(db, "channel") == []
+    rows = [
+        ("row", "unheard-of"),
+        ("row", "broken"),
+        ("chosen", "unheard-of"),
+        ("chosen", "broken"),
+    ]
+    end = [*rows, ("pay", "factor"), ("cost_factor", "0.5"), ("priority", "3"), ("weight", "2")]
+    text = boss.get(boss.send(PAGE, [*end, ("do", "run")]).place).text
+    assert "1 work" in text and "1 failed" in text and "ready, at once" in text
+    assert "not with" in text and UPSTREAM_KEY not in text and "50.0" in text
+    end = [row for row in end if row != ("chosen", "broken")]
+    assert boss.send(PAGE, [*end, ("cost_factor", "x"), ("do", "save")]).status in (303, 400)
+    answer = boss.send(PAGE, [*end, ("do", "save")])
+    assert answer.status == 303 and answer.place == "/admin/channels/new", answer.text
+    channel = show(db, "channel", "new")
+    assert channel["models"] == {"unheard-of": "unheard-of"} and channel["enabled"]
+    assert (channel["priority"], channel["weight"], channel["cost_factor"]) == (3, 2, "0.5")
+    assert show(db, "model", "unheard-of")["price"]["input"] == "2"
+
+
+def test_prices_that_are_here_stay(boss_at_2, api, db):
+    api.create("models", {"name": "gpt-4o", "price": {"input": "9", "output": "9"}})
+    text = boss_at_2.get(f"{PAGE}?step=2").text
+    assert "here already; stays" in text and 'name="input.gpt-4o"' not in text
+    boss_at_2.send(PAGE, step_2("free", chosen="gpt-4o"))
+    boss_at_2.send(PAGE, [("row", "gpt-4o"), ("chosen", "gpt-4o"), ("do", "save_off")])
+    assert show(db, "model", "gpt-4o")["price"]["input"] == "9"
+    assert not show(db, "channel", "new")["enabled"]
+
+
+def test_a_draft_is_given_up(boss_at_2):
+    assert boss_at_2.send(PAGE, [("do", "cancel")]).place == "/admin/channels"
+    assert (
+        'aria-current="step"><span class="ring" aria-hidden="true">1'
+        in boss_at_2.get(f"{PAGE}?step=3").text
+    )
+    assert boss_at_2.send(PAGE, step_2("free")).place == PAGE
