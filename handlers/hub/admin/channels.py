@@ -263,8 +263,8 @@ class ChannelPage(ObjectForm):
 
 
 class ChannelListPage(ChannelPage):
-    """The list; with `?new` the form of a new channel, which begins as a copy of the one in `like`.
-    A POST creates the channel, or tests all that the list shows."""
+    """The list; with `?new` and `like` the form of a copy, which a POST creates; without `like` the
+    three steps of a new one. A POST may also test all that the list shows."""
 
     async def get(self) -> None:
         if self.get_query_argument("new", None) is None:
@@ -272,7 +272,7 @@ class ChannelListPage(ChannelPage):
         elif name := self.get_query_argument("like", ""):
             await self._copy(name)
         else:
-            await self.form("channels")
+            self.redirect(path_of("channels", "new"), status=303)
 
     async def post(self) -> None:
         if not self.get_body_argument("test", ""):
