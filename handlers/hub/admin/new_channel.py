@@ -247,11 +247,13 @@ class ChannelWizard(AdminPage):
             name: (submitted.get(name) or [""])[0] if submitted else str(stored.get(name, ""))
             for name in ("name", "family", "base_url")
         }
+        vendor = vendor if vendor in VENDORS else "openai"
         chosen = submitted.get("groups", []) if submitted else stored.get("groups")
         return {
             "vendors": channel_draft.vendors(),
-            "vendor": vendor if vendor in VENDORS else "openai",
+            "vendor": vendor,
             "texts": texts,
+            "proposed": await self.store(_unused_name, vendor),
             "groups": groups or [{"name": DEFAULT_GROUP, "multiplier": "1"}],
             "chosen_groups": [DEFAULT_GROUP] if chosen is None else chosen,
             "advanced": [f for f in fields if f.advanced and f.name not in _NOT_ASKED],

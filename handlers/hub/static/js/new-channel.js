@@ -55,8 +55,9 @@ function takeVendor(form, before) {
   const paths = JSON.parse(vendor.dataset.paths);
   const url = form.elements.base_url;
   if (!url.value || url.value === before?.dataset.base) url.value = vendor.dataset.base;
-  form.elements.name.placeholder = vendor.value;
-  form.querySelector("[data-label]").textContent = vendor.dataset.label;
+  const name = form.elements.name;
+  if (!name.value || name.value === name.dataset.proposed) name.value = name.dataset.proposed = vendor.value;
+  form.querySelector("h2[data-label]").textContent = vendor.dataset.label;
   const link = form.querySelector("a[data-keys]");
   link.hidden = !vendor.dataset.keys;
   link.href = vendor.dataset.keys || "#";
@@ -117,6 +118,7 @@ function judge(form) {
     row.classList.toggle("unchosen", !chosen);
     for (const input of row.querySelectorAll('.cell > input[inputmode="decimal"]')) {
       input.parentElement.classList.toggle("own", Boolean(input.value) && input.value !== input.dataset.list);
+      if (input.value !== input.dataset.before) row.querySelector(".source").textContent = form.dataset.typed;
       if (!("needed" in input.dataset)) continue;
       const missing = chosen && !input.value.trim();
       input.placeholder = missing ? input.dataset.needed : "";
@@ -125,7 +127,9 @@ function judge(form) {
     }
   }
   const missing = form.querySelector("[data-missing]");
-  if (missing) missing.hidden = !form.querySelector('.offered [aria-invalid="true"]');
+  const row = form.querySelector('.offered [aria-invalid="true"]')?.closest("tr");
+  const chosen = ticks(form).some((box) => box.checked);
+  missing.textContent = row ? missing.dataset.missing.replace("{name}", row.querySelector("code").textContent) : chosen ? "" : missing.dataset.none;
 }
 
 /** Enter goes down a column, Esc puts the value back. */
@@ -212,7 +216,7 @@ async function test(form, model) {
   if (word) word.textContent = form.dataset.tests;
   await api("POST", "/api/admin/channels/draft/test", { models: [model], stream: true });
   const page = await fetchPage(location.href);
-  for (const selector of [`tbody[data-model="${CSS.escape(model)}"]`, "#test-counts"]) {
+  for (const selector of [`tbody[data-model="${CSS.escape(model)}"]`, "#test-counts", "#run-word"]) {
     const fresh = page.querySelector(`[data-tests] ${selector}`);
     if (fresh) form.querySelector(selector).replaceWith(document.importNode(fresh, true));
   }
@@ -236,6 +240,11 @@ function showMargins(form) {
     const values = { class: gains ? "gain" : "loss", x: gains ? MARGIN.zero : MARGIN.zero - length, y: 2, width: length, height: 8 };
     for (const [name, value] of Object.entries(values)) rect.setAttribute(name, value);
     svg.prepend(rect);
+    if (percent <= MARGIN.gain && percent >= -MARGIN.loss) continue;
+    const cut = document.createElementNS("http://www.w3.org/2000/svg", "path");
+    cut.setAttribute("class", "cut");
+    cut.setAttribute("d", `M${gains ? MARGIN.width - 8 : 4} 12l4-12`);
+    rect.after(cut);
   }
 }
 
