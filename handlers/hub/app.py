@@ -66,7 +66,7 @@ def log_request(handler: RequestHandler) -> None:
     status, request = handler.get_status(), handler.request
     level = logging.WARNING if status >= HTTPStatus.INTERNAL_SERVER_ERROR else logging.DEBUG
     duration_ms = request.request_time() * MS_PER_S
-    path = (request.path or "")[:LOGGED_PATH_CHARS]
+    path = getattr(handler, "logged_path", (request.path or "")[:LOGGED_PATH_CHARS])
     log.log(level, "%s %s %d in %.1f ms", request.method, path, status, duration_ms)
 
 

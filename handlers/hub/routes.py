@@ -18,7 +18,7 @@ from handlers.hub.models import status
 from handlers.hub.money import wallet
 from handlers.hub.openapi import document as openapi
 from handlers.hub.usage import usage, usage_api, usage_call
-from handlers.hub.users import user_list, user_page
+from handlers.hub.users import invites, user_list, user_page
 from handlers.hub.web.base import Routes
 
 _KIND = "(users|groups|models|channels|plans|subscriptions)"
@@ -26,7 +26,10 @@ _FORMS = "(users|groups|models|plans|subscriptions)"
 _NAME = "([^/]+)"
 
 ADMIN_API: Routes = (
+    ("/api/admin/invites", invites.InvitesApi),
+    (f"/api/admin/invites/{_NAME}", invites.InviteApi),
     ("/api/admin/users", user_list.UserListApi),
+    (f"/api/admin/users/{_NAME}/reset", invites.ResetApi),
     (f"/api/admin/users/{_NAME}/wallet", user_page.UserWalletApi),
     (f"/api/admin/users/{_NAME}/keys", user_page.UserKeysApi),
     (f"/api/admin/users/{_NAME}/keys/disable", user_page.DisableKeysApi),
@@ -92,7 +95,10 @@ ADMIN_PAGES: Routes = (
     ("/admin/system", system.SystemPage),
     ("/admin/system/notices", system.NoticesPage),
     ("/admin/system/drain", system.DrainPage),
+    ("/admin/invites", invites.InvitesPage),
+    (f"/admin/invites/{_NAME}/withdraw", invites.WithdrawInvitePage),
     ("/admin/users", user_list.UserListPage),
+    (f"/admin/users/{_NAME}/reset", invites.ResetPage),
     (f"/admin/users/{_NAME}/keys/disable", user_page.DisableKeysPage),
     (f"/admin/users/{_NAME}/keys/enable", user_page.EnableKeysPage),
     (f"/admin/users/{_NAME}/credit", users.CreditPage),
@@ -155,6 +161,7 @@ ROUTES: Routes = (
     ("/first-run/address", first_run.BaseUrlStep),
     ("/first-run/channel", first_run.ChannelStep),
     ("/first-run/key", first_run.KeyStep),
+    (f"/join/{_NAME}", invites.JoinPage),
     ("/sign-in", sign_in.SignInPage),
     ("/sign-in/code", sign_in.OneTimeCodePage),
     ("/sign-in/openid", sign_in.OpenIdRedirect),

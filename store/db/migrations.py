@@ -116,4 +116,6 @@ _LOCKS: Additions = {"wallets": ("locks",), "quotas": ("locks",), "versions": ("
 LOCKS = Migration("0007_locks", lambda db: schema.add(db, _LOCKS), _LOCKS)
 _DRAFTS: Additions = {"channel_drafts": ()}
 DRAFTS = Migration("0008_channel_drafts", lambda db: schema.add(db, _DRAFTS), _DRAFTS)
-ALL = (FIRST, PRICES, REACH, CHANNEL_FIELDS, AUDIT_INDEX, ALERTS, LOCKS, DRAFTS)
+_INVITES: Additions = {"hub_invites": ()}
+INVITES = Migration("0009_invites", lambda db: schema.add(db, _INVITES), _INVITES)
+ALL = (FIRST, PRICES, REACH, CHANNEL_FIELDS, AUDIT_INDEX, ALERTS, LOCKS, DRAFTS, INVITES)

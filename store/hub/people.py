@@ -6,6 +6,7 @@ two at a time in one process.
 
 import functools
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import peewee
@@ -63,12 +64,20 @@ def change_password(db: peewee.Database, name: str, old: str, new: str) -> None:
     set_password(db, name, new, name)
 
 
-def set_password(db: peewee.Database, name: str, new: str, actor: str) -> None:
+def set_password(
+    db: peewee.Database,
+    name: str,
+    new: str,
+    actor: str,
+    claim: Callable[[], object] | None = None,
+) -> None:
     """Give a user a password, and end the user's sessions and tokens. Raises NotFound, and Refused
-    when it cannot be used."""
+    when it cannot be used. `claim`: the first step of the transaction."""
     hashed = _hash_of_new(new, name)
 
     def work() -> None:
+        if claim is not None:
+            claim()
         with administrators.keep_one(db):
             user_id = user_id_of(db, name)
             User.update(password_hash=hashed).where(User.id == user_id).execute(db)

@@ -17,7 +17,18 @@ KEY = ("", "/edit", "/rotate", "/revoke")  # pages of a key
 ADMIN = tuple(
     f"/admin/{name}"
     for name in (
-        *("users", "users/alice", "keys", "groups", "models", "models?new=1", "prices", "channels"),
+        *(
+            "users",
+            "users/alice",
+            "keys",
+            "invites",
+            "users/alice/edit",
+            "groups",
+            "models",
+            "models?new=1",
+            "prices",
+            "channels",
+        ),
         *("channels/openai-main", "plans", "codes", "usage", "audit", "system"),
     )
 )

@@ -317,6 +317,11 @@ _FIELDS: Mapping[str, Mapping[str, Schema]] = {
     },
     "FindKeyBody": {"secret": _TEXT},
     "StopBody": {"reason": _TEXT},
+    "InviteBody": {
+        "role": _choice("member", "admin"),
+        "groups": _TEXTS,
+        "balance": _MONEY,
+    },
     "CreditBody": {
         **{"amount": _MONEY, "reason": _TEXT},
         "id": _OWN_ID,

@@ -166,6 +166,18 @@ _ADMIN = (
     *_kind("plans", "Plan"),
     *_kind("subscriptions", "Subscription"),
     *_kind("subscriptions", "Subscription", "{user}/{plan}")[2:],
+    _admin("GET", "invites", "Invites, the newest first.", "List"),
+    _admin(
+        *("POST", "invites", "Invite a user by a link; its address is shown once."),
+        *("Object", "InviteBody"),
+        status=201,
+    ),
+    _admin("DELETE", "invites/{id}", "Withdraw an invite.", status=204),
+    _admin(
+        *("POST", "users/{name}/reset", "Make a link for a new password; shown once."),
+        *("Object",),
+        status=201,
+    ),
     _admin("GET", "users/{name}/wallet", "A user's balance, what calls hold, plans.", "Object"),
     _admin("GET", "users/{name}/keys", "A user's keys, and who disabled one.", "List"),
     _admin(

@@ -72,6 +72,27 @@ class FirstRunLink(Row):
         table_name = "first_run_links"
 
 
+class Invite(Row):
+    """A link that opens once, by the digest of its token: for a new user of a role, groups and a
+    balance, or, with `user_id`, for a new password of a user."""
+
+    id = CharField(ID, primary_key=True)
+    digest = Digest(unique=True)
+    user_id = CharField(ID, null=True)
+    role = CharField(WORD)
+    groups = Json()
+    balance = BigIntegerField(default=0)
+    created_ms = BigIntegerField()
+    created_by = CharField(NAME)
+    until_ms = BigIntegerField()
+    used_ms = BigIntegerField(null=True)
+    used_by = CharField(NAME, null=True)
+    withdrawn_ms = BigIntegerField(null=True)
+
+    class Meta:
+        table_name = "hub_invites"
+
+
 class OneTimeCodes(Row):
     """A user's authenticator: its sealed secret and the digests of unused recovery codes.
     `last_step`: the last period whose code was taken. Not asked for until it is confirmed."""

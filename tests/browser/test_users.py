@@ -1,0 +1,96 @@
+"""Users in a real browser: a leaked secret stopped in a few clicks, two administrators with one
+form, an invite from its making to the first page."""
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.world import SECRETS
+from tests.handlers.hub.browser import Browser
+from tests.support.client import wait_until
+
+CLICKS = 5  # at most, from a leaked secret to 401
+
+
+@pytest.fixture
+def clicks():
+    """clicks(locator) presses something; clicks.count() says how often."""
+    pressed = []
+
+    def press(locator):
+        pressed.append(locator)
+        locator.click()
+
+    press.count = lambda: len(pressed)
+    return press
+
+
+def answers(world, user, status):
+    """Tells whether a call of a user comes to be answered so; the gateway needs a second."""
+    return wait_until(lambda: world.call(user) == status, 10)
+
+
+def test_from_a_leaked_secret_to_401(visit, world, clicks):
+    assert world.call("carol") == 200
+    page = visit("boss", "/")
+    clicks(page.locator("nav.side").get_by_role("link", name="Keys").last)
+    page.get_by_label("Find the key of a leaked secret").fill(SECRETS["carol"])
+    clicks(page.get_by_role("button", name="Find key"))
+    row = page.locator("tr.row")
+    expect(row).to_have_count(1)
+    expect(row).to_contain_text("carol")
+    clicks(row.get_by_role("button", name="Disable"))
+    expect(page.locator(".toast")).to_contain_text("carol/editor disabled.")
+    assert answers(world, "carol", 401) and clicks.count() <= CLICKS
+    page.keyboard.press("z")
+    expect(row.get_by_role("button", name="Disable")).to_be_visible()
+    assert answers(world, "carol", 200)
+    assert SECRETS["carol"] not in page.content() + page.url
+
+
+def test_a_key_is_stopped_on_the_page_of_its_user(visit, world):
+    page = visit("boss", "/admin/users/alice")
+    page.get_by_role("link", name="Disable all").click()
+    dialog = page.locator("dialog[open]")
+    dialog.get_by_label("Reason").fill("lost")
+    dialog.get_by_role("button", name="Disable all keys").click()
+    row = page.locator("#keys tr.row").filter(has_text="laptop")
+    expect(row).to_contain_text("lost")
+    assert answers(world, "alice", 401)
+    row.get_by_role("button", name="Enable").click()
+    expect(row.get_by_role("button", name="Disable")).to_be_visible()
+    assert page.url.endswith("/admin/users/alice#keys") and answers(world, "alice", 200)
+
+
+def test_two_forms_of_one_user_keep_both_changes(visit, world):
+    page = visit("boss", "/admin/users/carol")
+    page.locator("#facts").get_by_role("link", name="Edit").click()
+    drawer = page.locator("dialog.form-drawer")
+    drawer.get_by_label("Tokens a minute").fill("4000")
+    other = Browser(world.hub_port)
+    other.cookies["sluice_session"] = world.cookies_of("boss")[0]["value"]
+    other.get("/account")
+    assert other.api("PATCH", "/api/admin/users/carol", {"rpm": 77}).status == 200
+    drawer.get_by_role("button", name="Save user").click()
+    expect(drawer.locator(".notice")).to_contain_text("boss changed carol at")
+    expect(drawer.get_by_label("Requests a minute")).to_have_value("77")
+    page.said.clear()  # the answer 409
+    drawer.get_by_role("button", name="Keep both").click()
+    expect(page.locator("#facts")).to_contain_text("77 calls a minute, 4,000 tokens a minute")
+
+
+def test_an_invite_leads_to_the_first_page(visit, world, open_page):
+    page = visit("boss", "/admin/users")
+    page.get_by_role("link", name="Invite user").click()
+    drawer = page.locator("dialog.form-drawer")
+    drawer.get_by_label("Starting balance").fill("2")
+    drawer.get_by_role("button", name="Make link").click()
+    address = drawer.locator("#link-address").inner_text()
+    assert address.startswith(f"{world.hub_url}/join/")
+    guest = open_page(world.hub_url)
+    guest.goto(address)
+    guest.get_by_label("Name").fill("dora")
+    guest.get_by_label("Password").fill("a long password")
+    guest.get_by_role("button", name="Join").click()
+    expect(guest.locator("nav.side")).to_contain_text("dora")
+    page.goto("/admin/invites")
+    expect(page.locator("tbody tr").first).to_contain_text("Joined dora")
