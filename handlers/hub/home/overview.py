@@ -261,7 +261,7 @@ async def show_overview(page: Page) -> None:
         here=lambda **changes: (
             "/?" + urlencode({"of": "gateway", "span": seen.span, "by": seen.by, **changes})
         ),
-        usage=lambda **filters: "/admin/usage?" + urlencode({**filters, **since}),
+        usage=lambda **filters: usage_path({**filters, **since}),
         place=path_of,
         set_up_hidden=page.get_cookie("set_up") == "hidden",
         DAY_MS=DAY_MS,
@@ -270,6 +270,11 @@ async def show_overview(page: Page) -> None:
         whose="gateway",
         has_alerts="/alerts" in page.settings["paths"],
     )
+
+
+def usage_path(query: Mapping[str, Any]) -> str:
+    """Return the address of everybody's calls with these filters."""
+    return "/usage?" + urlencode({"of": "all", **query})
 
 
 def percent(part: float | None) -> str:
@@ -316,7 +321,7 @@ def _column(page: Page, span: str, bars: Sequence[SumsBar], index: int) -> Colum
         margin=percent(bar.margin),
     )
     until_ms = bar.at_ms + (DAY_MS if by_day else HOUR_MS)
-    href = "/admin/usage?" + urlencode({"since": rfc3339(bar.at_ms), "until": rfc3339(until_ms)})
+    href = usage_path({"since": rfc3339(bar.at_ms), "until": rfc3339(until_ms)})
     parts = tuple(part / NANOS for part in chart_parts(bar))
     return Column(parts, f"{at.day if by_day else at.hour}" if tick else "", title, href)
 
