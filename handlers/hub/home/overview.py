@@ -161,7 +161,8 @@ async def read_nodes(handler: HubHandler) -> set_up.NodeLines:
     """Return the nodes; of this one as far as its ops port answers in time."""
     states, verified_ms = await handler.store(set_up.load_nodes)
     try:
-        here = await asyncio.wait_for(node_state(handler.site), OPS_PATIENCE_S)
+        answer = asyncio.shield(node_state(handler.site))  # which ends by itself soon
+        here = await asyncio.wait_for(answer, OPS_PATIENCE_S)
     except TimeoutError:
         here = {"node": None}
     return set_up.node_lines(states, here, verified_ms)

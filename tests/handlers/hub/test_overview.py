@@ -20,6 +20,12 @@ SHORT = {"outcome": "refused", "error_code": "insufficient_quota", "attempts": (
 MESSAGE = "The wallet balance does not cover this call: {} is left, and it needs at least {}. Add"
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """All parts are there, however busy the machine is."""
+    monkeypatch.setattr(overview, "PATIENCE_S", 20)
+
+
 @pytest.fixture
 def channel(db, world, tmp_path):
     """channel(**fields): changes the channel of the world."""
@@ -170,6 +176,7 @@ def test_a_part_that_takes_long_is_bars_until_it_is_waited_for(boss, db, world, 
         return charged(*args)
 
     monkeypatch.setattr(overview, "load_charged", wait)
+    monkeypatch.setattr(overview, "PATIENCE_S", 2)
     page = boss.get("/")
     assert page.text.count("data-late") == 1 and "30 days 0.10 USD" in text_of(page)
     go_on.set()
