@@ -145,6 +145,7 @@ services:
 	@$(call have,mariadbd) || $(call apt_install,mariadb-server) || true
 	@$(call have,nginx) || $(call apt_install,nginx) || true
 	@$(call have,faketime) || $(call apt_install,faketime) || true
+	@$(call have,redis-server) || $(call have,valkey-server) || $(call apt_install,redis-server) || true
 	@$(call have,promtool) || $(call apt_install,prometheus) || true
 	@$(call have,chromium-headless-shell) || \
 		$(call apt_install,chromium-headless-shell fonts-noto-cjk fonts-inter) || \
@@ -153,6 +154,7 @@ services:
 	for program in mariadbd nginx faketime promtool; do \
 		$(call have,$$program) || missing="$$missing $$program"; \
 	done; \
+	$(call have,redis-server) || $(call have,valkey-server) || missing="$$missing redis-server"; \
 	$(call have,chromium-headless-shell) || $(call have,chromium) || missing="$$missing chromium"; \
 	if [ -n "$$missing" ]; then \
 		echo "Not installed, so their tests are skipped:$$missing" >&2; \

@@ -189,6 +189,9 @@ CLOCK_LEAD = _gauge(
     "",
     "How far the node's clock is ahead of the database's; below 0: behind. 0 with SQLite.",
 )
+LIMITS_BACKEND_UP = _gauge(
+    "limits_backend_up", "", "1 while Redis counts limits for all nodes; none without limits.url."
+)
 BUILD_INFO = _gauge(
     "build_info", "version python revision", "1, with version and revision as labels."
 )
@@ -209,7 +212,8 @@ _OF_WORKERS = (
 )
 _OF_SUPERVISOR = (
     *(RESTARTS, WORKERS_READY, RELOAD_OK, RELOAD_AT, DRAINING, HUB_UP, RECORDS_PARKED),
-    *(BACKUP_AGE, BOOKS_VERIFY_AGE, UPKEEP_AT, UPKEEP_OK, CLOCK_LEAD, BUILD_INFO),
+    *(BACKUP_AGE, BOOKS_VERIFY_AGE, UPKEEP_AT, UPKEEP_OK, CLOCK_LEAD),
+    *(LIMITS_BACKEND_UP, BUILD_INFO),
 )
 CALLS_ENDED = Metric(
     "calls_ended",

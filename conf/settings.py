@@ -184,6 +184,25 @@ class LimitsSettings(_Section, frozen=True):
             " the whole limit."
         ),
     ] = "share"
+    url: Annotated[
+        str,
+        _optional(
+            "redis://user:password@host:port/db, or rediss:// for TLS: a Redis 7 or Valkey that"
+            " counts for all nodes, exactly; a database of this gateway alone. A password env:NAME"
+            " is the variable NAME of the environment. Empty: nodes count by themselves.",
+            1024,
+        ),
+    ] = ""
+    fallback: Annotated[
+        Literal["share", "each", "refuse"],
+        _meaning(
+            "Who counts while limits.url does not answer: as limits.nodes says by share and each;"
+            " refuse answers 503 to calls with limits."
+        ),
+    ] = "share"
+
+    def __repr__(self) -> str:
+        return "LimitsSettings(…)"  # the address may contain a password
 
 
 class ProbeSettings(_Section, frozen=True):

@@ -1,5 +1,6 @@
-"""Checks of this machine: secrets, disks, descriptors, the journal, the store."""
+"""Checks of this machine: secrets, disks, descriptors, the journal, limits, the store."""
 
+import importlib
 import os
 import re
 import resource
@@ -9,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import peewee
 
@@ -31,6 +33,7 @@ FILES_OF_STREAM = 3  # a client, its upstream, and one that is kept
 BACKLOG_WARNED_BYTES = 64 * MIB
 READ_TIMEOUT_S = 5.0
 CLOCK_FAILED_MS = 2000
+LEAST_REDIS = 7
 TRIES = 3
 """Readings of the clock; the quickest one counts."""
 
@@ -46,7 +49,7 @@ def look(loaded: Loaded) -> list[Finding]:
         folder = Path(url.removeprefix(SQLITE)).parent
         if _existing(folder).stat().st_dev != _existing(journal).stat().st_dev:
             findings += _space("disk", "the folder of store.url", folder)
-    return [*findings, _open_files(journal), *_running(loaded)]
+    return [*findings, _open_files(journal), *_limits(loaded), *_running(loaded)]
 
 
 def _secrets(loaded: Loaded) -> list[Finding]:
@@ -117,6 +120,22 @@ def _limit_of_gateway(journal: Path) -> tuple[int | None, str]:
         return (int(findings[1]), f"process {pid}'s") if findings else (None, "")
     except OSError:  # there is none, or it has ended just now
         return None, ""
+
+
+def _limits(loaded: Loaded) -> list[Finding]:
+    """Ask the server that counts limits for all nodes, if there is one."""
+    if not loaded.settings.limits.url:
+        return []
+    remote: Any = importlib.import_module("handlers.relay.limits.remote")
+    try:
+        version = remote.server_version(loaded.settings.limits.url)
+    except (OSError, ValueError, KeyError, remote.RedisError) as error:
+        remedy = "start it, or correct limits.url; until then limits.fallback holds"
+        return [failed("limits", f"limits.url does not answer: {error}", remedy)]
+    if int(version.partition(".")[0]) < LEAST_REDIS:
+        remedy = f"use Redis {LEAST_REDIS} or newer, or Valkey"
+        return [failed("limits", f"limits.url is Redis {version}", remedy)]
+    return [ok("limits", f"limits.url answers, Redis {version}")]
 
 
 def _running(loaded: Loaded) -> list[Finding]:

@@ -152,6 +152,13 @@ def _upkeep_line(upkeep: dict[str, Any] | None) -> str | None:
     return f"{upkeep['ended_at']}, removed {removed or 'nothing'}; next {upkeep['next_at']}"
 
 
+_LIMITS = {
+    None: "counted by the nodes",
+    True: "counted for all nodes by limits.url",
+    False: "limits.url does not answer; counted as limits.fallback says",
+}
+
+
 def _clock(lead_s: float | None) -> str | None:
     """The node's clock against the database's; None: not known yet."""
     if not lead_s:
@@ -176,6 +183,7 @@ def _print_node(fields: dict[str, Any]) -> None:
         "probes": f"every {interval_s} s without traffic" if interval_s else "off",
         "upkeep": _upkeep_line(fields["upkeep"]),
         "clock": _clock(fields.get("clock_lead_s")),
+        "limits": _LIMITS[fields.get("limits_up")],
     }
     print_fields({**node, **running, **upkeep})
     if fields.get("parked"):

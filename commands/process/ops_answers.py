@@ -148,6 +148,7 @@ class OpsAnswers:
             "calls": sum(_count(worker, "calls") for worker in workers),
             **self._measured(),
             "clock_lead_s": self._clock_lead_s(),
+            "limits_up": self._limits_up(),
             "workers": workers,
         }
 
@@ -156,6 +157,12 @@ class OpsAnswers:
         seen; None before a worker has reached the store."""
         states = (worker.state.get("clock_lead_ms") for worker in self._gateway.workers())
         return next((lead / 1000 for lead in states if isinstance(lead, int)), None)
+
+    def _limits_up(self) -> bool | None:
+        """Return whether Redis counts limits for all workers; None: it is not set up."""
+        states = [worker.state.get("limits_up") for worker in self._gateway.workers()]
+        ups = [up for up in states if isinstance(up, bool)]
+        return all(ups) if ups else None
 
     def _measured(self) -> dict[str, object]:
         """Return percentiles over all workers, since the start of the node."""
@@ -199,6 +206,8 @@ class OpsAnswers:
         yield from _last_done(worker.state.get("last_done") for worker in gateway.workers())
         if (lead_s := self._clock_lead_s()) is not None:
             yield names.CLOCK_LEAD, (), lead_s
+        if (up := self._limits_up()) is not None:
+            yield names.LIMITS_BACKEND_UP, (), int(up)
         yield from _upkeep(worker.state.get("upkeep") for worker in gateway.workers())
         yield names.BUILD_INFO, (VERSION, platform.python_version(), gateway.revision), 1
 

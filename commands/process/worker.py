@@ -29,6 +29,7 @@ from tornado.ioloop import IOLoop, PeriodicCallback
 
 from adapters.registry import LOSSES
 from commands.process import store_check
+from commands.process.limits import node_cells, remote_cells, save
 from commands.process.logs import FORMS, LogFile, redact, text_line
 from commands.process.memory import MemoryPolicy
 from commands.process.metrics import WordTable
@@ -47,7 +48,7 @@ from handlers.entries.routes import RelayServer
 from handlers.entries.wrong_paths import WrongPaths
 from handlers.logs import LogThread
 from handlers.relay.limits.body_memory import BodyMemory
-from handlers.relay.limits.limits import Limits, shared_cells
+from handlers.relay.limits.limits import Limits
 from handlers.relay.live import LiveCalls
 from handlers.relay.pipeline import Relay
 from handlers.relay.recent_responses import shared_recent_responses
@@ -99,7 +100,6 @@ DRAIN_POLL_S = 0.05
 STDIN_CHUNK_BYTES = 65536
 CALLS_LOGGED = ("debug", "info")  # levels
 MAX_ENDING = 10_000  # channels in a state
-LIMITS_FILE = "limits"  # in the journal's folder
 LIMITS_SAVED_S = 5  # what a killed node's limits may refill
 
 
@@ -227,8 +227,8 @@ class Worker:
 
     def _make_relay(self, keys: secrets.Secrets) -> Relay:
         live = LiveCalls()
-        saved = Path(self._settings.journal.dir) / LIMITS_FILE
-        self._cells = shared_cells(self._orders.limits_fd, saved)
+        self._cells = node_cells(self._orders.limits_fd, self._settings.journal.dir)
+        self._remote = remote_cells(self._settings.limits.url, self._journal.id)
         count_refused = functools.partial(self._telemetry.metrics.count, RATE_LIMITED)
         return Relay(
             self._settings,
@@ -248,7 +248,7 @@ class Worker:
                 random, live.attempts_health, self._share_key_news, self._begin_key_check
             ),
             telemetry=self._telemetry,
-            limits=Limits(self._cells, count_refused),
+            limits=Limits(self._cells, count_refused, self._remote, self._settings.limits.fallback),
             stored=StoredResponses(
                 functools.partial(find_stored, self._db, self._orders.node),
                 self._stored_threads,
@@ -362,7 +362,7 @@ class Worker:
         self._prober.rota.look(db)
         self._clock.look(db)
         self._pepper_moves.write(db)
-        if self._settings.limits.nodes == "share":
+        if self._settings.limits.nodes == "share" or self._remote is not None:
             self._loop.add_callback(self._relay.limits.divide, max(1, serving(db)))
 
     def _tell(self, db: peewee.Database) -> None:
@@ -440,6 +440,8 @@ class Worker:
         sweeping = PeriodicCallback(self._sweep, SWEEP_MS)
         sweeping.start()
         self._memory.start(self._loop)
+        if self._remote is not None:
+            self._remote.start()
         code = await self._drained
         sweeping.stop()
         await self._close()
@@ -452,7 +454,7 @@ class Worker:
         self._relay.sweep(now_s)
         self._relay.limits.sweep()
         if now_s % LIMITS_SAVED_S == 0 and self._cells.saves:
-            asyncio.get_running_loop().run_in_executor(None, self._save_limits)
+            asyncio.get_running_loop().run_in_executor(None, save, self._cells)
         for count, record in self._journal.sweep():
             self._telemetry.refused_without_line(count, record)
         self._relay.funds.sweep()
@@ -460,13 +462,6 @@ class Worker:
         self._telemetry.flush()
         self._publish()
         self._write_state()
-
-    def _save_limits(self) -> None:
-        """Keep the buckets of limits for the next start; in a thread."""
-        try:
-            self._cells.save()
-        except OSError as error:
-            log.warning("limits are not saved, a restart would refill them: %s", error)
 
     def _publish(self) -> None:
         self._metrics.publish(self._server, self._writer, self._db, self._logs)
@@ -493,6 +488,7 @@ class Worker:
                 "last_done": dict(self._upkeep.last_done),
                 "secrets": self._secrets_mark,
                 "clock_lead_ms": self._clock.lead_ms,
+                "limits_up": None if self._remote is None else self._remote.up,
             }
         )
 
@@ -578,7 +574,9 @@ class Worker:
         """Everything recorded, then everything given back."""
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self._upkeep.stop)
-        await loop.run_in_executor(None, self._save_limits)
+        await loop.run_in_executor(None, save, self._cells)
+        if self._remote is not None:
+            await self._remote.close()
         if not await loop.run_in_executor(None, self._writer.stop, WRITER_STOP_S):
             log.warning("store not reached: the rest of the journal is written at the next start")
         self._telemetry.flush()

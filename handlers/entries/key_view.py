@@ -92,6 +92,7 @@ class KeyViewHandler(KeyedHandler):
         except StoreError:
             self.answer_fault(Fault(Condition.UNAVAILABLE))
             return
+        self._levels = await self._read_levels()
         self.respond(dumps(PATHS[self.request.path](self, view)))
 
     def plain(self, view: KeyView) -> dict[str, Any]:
@@ -106,7 +107,7 @@ class KeyViewHandler(KeyedHandler):
             "group": key.group,
             "limits": [
                 *(_spend_level(name, limit) for name, limit in spend if limit is not None),
-                *map(_level, self._levels()),
+                *map(_level, self._levels),
             ],
             "balance": format_money(view.balance_nanos),
             "plans": list(map(to_public, held)),
@@ -159,9 +160,14 @@ class KeyViewHandler(KeyedHandler):
         names = {model.name for family in FAMILIES for model in snapshot.listed(key, family)}
         return sorted(names)
 
-    def _levels(self) -> list[LimitLevel]:
-        group = self.site.relay.snapshot.groups.get(self._key.group)
-        return self.site.relay.limits.levels(self._key, group) if group is not None else []
+    async def _read_levels(self) -> list[LimitLevel]:
+        limits, key = self.site.relay.limits, self._key
+        group = self.site.relay.snapshot.groups.get(key.group)
+        if group is None:
+            return []
+        if limits.remote is not None:
+            return await limits.levels_everywhere(key, group)
+        return limits.levels(key, group)
 
 
 PATHS: dict[str, Callable[[KeyViewHandler, KeyView], dict[str, Any]]] = {

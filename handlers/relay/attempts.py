@@ -25,7 +25,16 @@ from adapters.upstream_errors.read import read_upstream_error, retry_after_s
 from conf.settings import Settings
 from handlers.relay.admit import is_text_alone
 from handlers.relay.answers import answer_context, headers_of_answer, read_answer, tier_of_head
-from handlers.relay.call import NO_CONTENT, Attempt, Call, Content, Delivery, Ending, interrupted
+from handlers.relay.call import (
+    NO_CONTENT,
+    Attempt,
+    Call,
+    Content,
+    Delivery,
+    Ending,
+    Held,
+    interrupted,
+)
 from handlers.relay.downstream import Downstream
 from handlers.relay.editing import RefusedFields, admit_as_sent, check_received, fit, result_of
 from handlers.relay.failure_log import FailureLog
@@ -38,7 +47,7 @@ from handlers.relay.records import Records
 from handlers.relay.routing.affinity import Affinity
 from handlers.relay.routing.breaker import PLAIN, STREAM
 from handlers.relay.routing.health import Health
-from handlers.relay.routing.plan import NONE_TRIED, Candidate, RoutingRequest, Tried
+from handlers.relay.routing.plan import NONE_TRIED, Candidate, LeftOut, RoutingRequest, Tried
 from handlers.relay.routing.selector import Selector
 from handlers.relay.routing.suspended_keys import refusal_of
 from handlers.relay.running import ClientGone, Interrupt
@@ -141,7 +150,10 @@ class Attempts:
         Raises Fault."""
         while True:
             assert call.planned is not None
-            candidate = self.selector.next(call.planned, time.monotonic(), tried, again)
+            if self.limits.remote is None:
+                candidate = self.selector.next(call.planned, time.monotonic(), tried, again)
+            else:
+                candidate = await self._next_everywhere(call, tried, again)
             if not isinstance(candidate, Candidate):
                 raise no_candidate_fault(candidate, call.requested.model)
             if call.as_received is not None:
@@ -170,6 +182,20 @@ class Attempts:
                     self.limits.leave(candidate.slots, None)
             if attempt is not None:
                 return attempt
+
+    async def _next_everywhere(
+        self, call: Call, tried: Tried, again: Channel | None
+    ) -> Candidate | list[LeftOut]:
+        """Select by limits that all nodes count; the call's callers are counted with it, once.
+        Raises Fault where these are at a limit."""
+        planned, entering = call.planned, call.entering
+        assert planned is not None
+        candidate = await self.selector.next_everywhere(
+            planned, time.monotonic(), tried, again, entering
+        )
+        if entering is not None and call.held.slots is None:
+            call.held = Held(entering.slots, call.held.hold)
+        return candidate
 
     async def _fitted(self, call: Call, attempt: Attempt) -> Attempt | None:
         """Return the attempt with the body that its channel gets, and admit the call anew with

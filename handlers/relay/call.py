@@ -19,7 +19,7 @@ from adapters.ir.request import Request
 from adapters.json.jsonio import Spans
 from adapters.translate import Translation
 from handlers.relay.limits.cells import Slots
-from handlers.relay.limits.limits import NO_TOKENS, Demand
+from handlers.relay.limits.limits import NO_TOKENS, Demand, Entering
 from handlers.relay.routing.breaker import AttemptHealth
 from handlers.relay.routing.plan import Candidate, RoutingRequest
 from handlers.relay.running import ClientGone, DrainForced, Interrupt, MoneyUsedUp, Running
@@ -196,6 +196,7 @@ class Call(Struct, eq=False):
     planned: RoutingRequest | None = None
     attempt: Attempt | None = None  # that is planned or running, or was the last one
     held: Held = Held()
+    entering: Entering | None = None  # its callers, where all nodes count limits
     opened: CallFacts | None = None  # as the journal has them
     outcome: Outcome = field(default_factory=Outcome)
     text_alone: bool | None = None  # see admit.is_text_alone; None: it can be asked

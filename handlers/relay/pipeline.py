@@ -43,7 +43,7 @@ from handlers.relay.downstream import Downstream
 from handlers.relay.failure_log import FailureLog
 from handlers.relay.holding import Holding, call_bound
 from handlers.relay.limits.body_memory import BodyHold, BodyMemory
-from handlers.relay.limits.limits import Limits
+from handlers.relay.limits.limits import Entering, Limits
 from handlers.relay.live import LiveCalls
 from handlers.relay.records import Records
 from handlers.relay.routing.affinity import Affinity
@@ -135,7 +135,10 @@ class Relay:
                 admitted = self._admit(call, body)
             else:
                 admitted = await self._admit_large(call, body)
-            levels = self._limit(call, admitted, downstream)
+            if self.limits.remote is None:
+                levels = self._limit(call, admitted, downstream)
+            else:
+                levels = await self._limit_everywhere(call, admitted, downstream)
             channels = admitted.channels
             if admitted.refs:
                 channels = await admit_stored(call.head, admitted, self._stored)
@@ -147,9 +150,11 @@ class Relay:
                 attempt = await self._begin(call, channels)
                 if body_hold is not None:
                     body_hold.release()
-                self._add_levels(call, levels, downstream)
+                self._add_levels(call, levels or _levels_of(call), downstream)
                 ending = await self._attempts.run(call, attempt, downstream)
         except Fault as fault:
+            if call.entering is not None and call.attempt is None:
+                self._add_levels(call, _levels_of(call), downstream)
             ending = Ending("refused", fault)
         except Interrupt as interrupt:
             ending = interrupted(interrupt)
@@ -304,6 +309,24 @@ class Relay:
         call.held = Held(slots)
         return levels
 
+    async def _limit_everywhere(
+        self, call: Call, admitted: Admitted, downstream: Downstream
+    ) -> tuple[RateLevel, ...]:
+        """As _limit, where all nodes count; with the first channel, if channels have limits. Raises
+        Fault."""
+        key, group, free = call.head.key, call.head.group, call.head.operation.free
+        assert group is not None
+        if not (key.limited or group.limited):
+            return ()
+        call.entering = entering = Entering(key, group, free)
+        if not admitted.estimated and any(channel.limited for channel in admitted.channels):
+            return ()
+        try:
+            await self.limits.enter_everywhere(entering, admitted.demand)
+        finally:
+            call.held = Held(entering.slots)
+        return entering.levels
+
     def record_gone(self, call: Call) -> None:
         """Record that the client left before its body was received."""
         self._settle(call, Ending("client_gone"))
@@ -363,3 +386,8 @@ class Relay:
             )
         event = bridge.encode_fault(ending.fault, call.id)
         connection.finish(ending.tail + event)
+
+
+def _levels_of(call: Call) -> tuple[RateLevel, ...]:
+    """Return what is left of limits that were counted with the first channel."""
+    return () if call.entering is None else call.entering.levels

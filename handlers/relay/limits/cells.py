@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
@@ -81,11 +81,19 @@ class Reservation(Struct, gc=False):
 
 
 class Slots(Struct):
-    """The parts of all its rows that a call has until it leaves."""
+    """The parts of all its rows that a call has until it leaves. `home`: the cells of other nodes
+    that they are of, if any."""
 
     reservations: list[Reservation]
     of_tokens: bool = False  # the tokens used have to be settled
     left: bool = False
+    home: "Home | None" = None
+
+
+class Home(Protocol):
+    """Cells that slots go back to."""
+
+    def leave(self, slots: Slots, used_tokens: int | None) -> None: ...
 
 
 LimitKind = Literal["requests", "tokens", "calls"]

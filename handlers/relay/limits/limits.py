@@ -7,9 +7,9 @@ is in cells.py.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from msgspec import Struct
 
@@ -27,6 +27,9 @@ from handlers.relay.limits.cells import (
 )
 from store.catalog.catalog import Channel, Group
 from store.catalog.keys import KeyEntry
+
+if TYPE_CHECKING:
+    from handlers.relay.limits.remote import RemoteCells
 
 log = logging.getLogger("sluice.relay")
 
@@ -98,15 +101,36 @@ class _Upstreams(Struct, frozen=True, gc=False):
     of_key: tuple[tuple[Claim, ...], ...]
 
 
+Fallback = Literal["share", "each", "refuse"]
+"""Who counts while Redis does not: this node its share, this node the whole limit, nobody."""
+
+
+class Entering(Struct, eq=False):
+    """A call that has not been counted for its callers yet: it is with its first place, in one
+    step. `slots`: what it has of them since; `levels`: what is left of them then."""
+
+    key: KeyEntry
+    group: Group
+    free: bool
+    slots: Slots | None = None
+    levels: tuple[RateLevel, ...] = ()
+
+
 class Limits:
     """The limits of one worker's calls. `on_refused` is called at each refusal with the name of the
-    limit, as `key_rpm`."""
+    limit, as `key_rpm`. With `remote` all nodes count together, by the methods that wait; the
+    others count in this node."""
 
     def __init__(
-        self, cells: SharedCells, on_refused: Callable[[str], None] = lambda limit: None
+        self,
+        cells: SharedCells,
+        on_refused: Callable[[str], None] = lambda limit: None,
+        remote: "RemoteCells | None" = None,
+        fallback: Fallback = "share",
     ) -> None:
         self._cells = cells
         self._on_refused = on_refused
+        self.remote, self._fallback = remote, fallback
         self._paid: dict[str, _Callers] = {}
         self._free: dict[str, _Callers] = {}
         self._upstreams: dict[str, _Upstreams] = {}
@@ -118,6 +142,8 @@ class Limits:
         if nodes != self._nodes:
             log.info("limits are divided by the nodes that serve: %d", nodes)
             self._nodes = nodes
+            if self.remote is not None:  # only while that is away
+                return
             for remembered in (self._paid, self._free, self._upstreams):
                 remembered.clear()
 
@@ -126,20 +152,30 @@ class Limits:
     ) -> tuple[tuple[RateLevel, ...], Slots | Fault]:
         """Take what a call needs. Return what is left then, and the slots, or RATE_LIMITED when it
         may not go on."""
+        callers = self._callers(key, group, free=free)
+        if 0 < callers.tpm < demand.input_tokens:
+            return (), self._beyond_a_minute(callers, demand)
+        entered = self._cells.enter(callers.claims, demand.tokens, demand.least_tokens)
+        if isinstance(entered, LimitRefusal):
+            return _levels([entered]), self._refused(entered)
+        return _levels(entered.reservations), entered
+
+    def _callers(self, key: KeyEntry, group: Group, *, free: bool) -> _Callers:
         remembered = self._free if free else self._paid
         callers = remembered.get(key.id)
         if callers is None or callers.key is not key or callers.group is not group:
-            callers = _callers_of(key, group, "free" if free else "paid", self._nodes)
+            callers = _callers_of(key, group, "free" if free else "paid", self._share())
             _remember(remembered, key.id, callers)
-        if 0 < callers.tpm < demand.input_tokens:
-            least = next(claim for claim in callers.claims if claim.tpm == callers.tpm)
-            self._on_refused(f"{_scope(least)}_tpm")
-            return (), _beyond_a_minute(demand, callers.tpm)
-        entered = self._cells.enter(callers.claims, demand.tokens, demand.least_tokens)
-        if isinstance(entered, LimitRefusal):
-            self._on_refused(f"{_scope(entered.claim)}_{_LIMITS[entered.kind]}")
-            return _levels([entered]), _fault_of(entered)
-        return _levels(entered.reservations), entered
+        return callers
+
+    def _refused(self, refusal: LimitRefusal) -> Fault:
+        self._on_refused(f"{_scope(refusal.claim)}_{_LIMITS[refusal.kind]}")
+        return _fault_of(refusal)
+
+    def _beyond_a_minute(self, callers: _Callers, demand: Demand) -> Fault:
+        least = next(claim for claim in callers.claims if claim.tpm == callers.tpm)
+        self._on_refused(f"{_scope(least)}_tpm")
+        return _beyond_a_minute(demand, callers.tpm)
 
     def first_use(self, subject: str) -> bool:
         """Return whether a subject comes for the first time within a minute, on this node; False
@@ -152,21 +188,123 @@ class Limits:
 
     def enter_upstream(self, channel: Channel, key: int, demand: Demand) -> Slots | AtLimit:
         """Take what an attempt with an upstream key of a limited channel needs."""
+        claims = self._place_claims(channel, key, demand)
+        if isinstance(claims, AtLimit):
+            return claims
+        entered = self._cells.enter(claims, demand.tokens, demand.least_tokens)
+        return entered if isinstance(entered, Slots) else self._place_full(channel, entered)
+
+    def _place_claims(
+        self, channel: Channel, key: int, demand: Demand
+    ) -> tuple[Claim, ...] | AtLimit:
+        """Return the claims of an upstream key of a channel, unless the call never fits."""
         upstreams = self._upstreams.get(channel.id)
         if upstreams is None or upstreams.channel is not channel:
-            upstreams = _upstreams_of(channel, self._nodes)
+            upstreams = _upstreams_of(channel, self._share())
             _remember(self._upstreams, channel.id, upstreams)
         for tpm in (channel.tpm, channel.key_tpm):
             if 0 < tpm < demand.input_tokens:
                 self._on_refused("channel_tpm" if tpm == channel.tpm else "upstream_key_tpm")
                 return AtLimit(0, of_channel=True, never=True)
-        entered = self._cells.enter(upstreams.of_key[key], demand.tokens, demand.least_tokens)
-        if isinstance(entered, Slots):
-            return entered
-        of_channel = entered.claim.subject == _channel_subject(channel)
+        return upstreams.of_key[key]
+
+    def _place_full(self, channel: Channel, refusal: LimitRefusal) -> AtLimit:
+        of_channel = refusal.claim.subject == _channel_subject(channel)
         scope = "channel" if of_channel else "upstream_key"
-        self._on_refused(f"{scope}_{_LIMITS[entered.kind]}")
-        return AtLimit((entered.wait_ns or 0) / _SECOND_NS, of_channel)
+        self._on_refused(f"{scope}_{_LIMITS[refusal.kind]}")
+        return AtLimit((refusal.wait_ns or 0) / _SECOND_NS, of_channel)
+
+    # ---- counted by all nodes --------------------------------------------------------------------
+
+    async def enter_everywhere(self, entering: Entering, demand: Demand) -> None:
+        """As enter, where all nodes count. Raises Fault."""
+        await self._enter_both(entering, (), demand)
+
+    async def enter_places(
+        self, entering: Entering | None, places: Sequence[tuple[Channel, int]], demand: Demand
+    ) -> tuple[int, Slots | None] | list[AtLimit]:
+        """Take what an attempt needs of the first of these channels and upstream keys with room,
+        where all nodes count, and with it what its callers need that have not been counted. Return
+        the position and the slots; when none has room, why of each. Raises Fault where its callers
+        are at a limit."""
+        if entering is not None and entering.slots is not None:
+            entering = None
+        refusals: dict[int, AtLimit] = {}
+        fitting: dict[int, tuple[Channel, tuple[Claim, ...]]] = {}
+        for position, (channel, key) in enumerate(places):
+            claims = self._place_claims(channel, key, demand) if channel.limited else ()
+            if isinstance(claims, AtLimit):
+                refusals[position] = claims
+            else:
+                fitting[position] = channel, claims
+        if fitting:
+            entered = await self._enter_both(entering, [*fitting.values()], demand)
+            if not isinstance(entered, list):
+                number, slots = entered
+                return [*fitting][number], slots if slots and slots.reservations else None
+            refusals.update(zip(fitting, entered, strict=True))
+        return [refusals[position] for position in range(len(places))]
+
+    async def _enter_both(
+        self,
+        entering: Entering | None,
+        places: Sequence[tuple[Channel, tuple[Claim, ...]]],
+        demand: Demand,
+    ) -> tuple[int, Slots | None] | list[AtLimit]:
+        callers: tuple[Claim, ...] = ()
+        if entering is not None:
+            of_call = self._callers(entering.key, entering.group, free=entering.free)
+            if 0 < of_call.tpm < demand.input_tokens:
+                raise self._beyond_a_minute(of_call, demand)
+            callers = of_call.claims
+        assert self.remote is not None
+        claims = [of_place for _, of_place in places]
+        try:
+            entered = await self.remote.enter(callers, claims, demand.tokens, demand.least_tokens)
+        except TimeoutError:
+            return self._enter_here(entering, callers, places, demand)
+        if isinstance(entered, LimitRefusal):
+            assert entering is not None
+            entering.levels = _levels([entered])
+            raise self._refused(entered)
+        if isinstance(entered, list):
+            return [
+                self._place_full(channel, refusal)
+                for (channel, _), refusal in zip(places, entered, strict=True)
+            ]
+        if entering is not None:
+            entering.slots, entering.levels = entered.callers, _levels(entered.callers.reservations)
+        return entered.position, entered.place
+
+    def _enter_here(
+        self,
+        entering: Entering | None,
+        callers: tuple[Claim, ...],
+        places: Sequence[tuple[Channel, tuple[Claim, ...]]],
+        demand: Demand,
+    ) -> tuple[int, Slots | None] | list[AtLimit]:
+        """Take by the counts of this node what _enter_both does, while Redis is away."""
+        if self._fallback == "refuse":
+            raise Fault(Condition.UNAVAILABLE)
+        nodes = self._nodes if self._fallback == "share" else 1
+        tokens = demand.tokens, demand.least_tokens
+        slots = self._cells.enter(_divided(callers, nodes), *tokens)
+        if isinstance(slots, LimitRefusal):
+            assert entering is not None
+            entering.levels = _levels([slots])
+            raise self._refused(slots)
+        if entering is not None:
+            entering.slots, entering.levels = slots, _levels(slots.reservations)
+        refusals: list[AtLimit] = []
+        for position, (channel, claims) in enumerate(places):
+            of_place = self._cells.enter(_divided(claims, nodes), *tokens)
+            if isinstance(of_place, Slots):
+                return position, of_place
+            refusals.append(self._place_full(channel, of_place))
+        if entering is not None and refusals:
+            self._cells.leave(slots, None)
+            entering.slots = None
+        return refusals or (0, None)
 
     def enter_alone(self, subject: str) -> Slots | Fault:
         """Take the one slot of a subject that may do something once at a time in the node."""
@@ -184,24 +322,26 @@ class Limits:
 
     def levels(self, key: KeyEntry, group: Group) -> list[LimitLevel]:
         """Return the limits that paid calls of a key have, and what is left of them."""
-        levels = []
-        for claim in _callers_of(key, group, "paid", self._nodes).claims:
-            requests_ns, tokens_ns, running = self._cells.state(claim)
-            for name, allowed, left, reset_ns in (
-                ("rpm", claim.rpm, _requests_left(claim, requests_ns), requests_ns),
-                ("tpm", claim.tpm, _tokens_left(claim, tokens_ns), tokens_ns),
-                ("concurrency", claim.concurrency, _calls_left(claim, running), None),
-            ):
-                if allowed:
-                    reset_s = None if reset_ns is None else reset_ns / _SECOND_NS
-                    name = f"{_scope(claim)}_{name}"
-                    levels.append(LimitLevel(name, allowed, max(0, left), reset_s))
-        return levels
+        claims = _callers_of(key, group, "paid", self._share()).claims
+        return _level_rows((claim, self._cells.state(claim)) for claim in claims)
+
+    async def levels_everywhere(self, key: KeyEntry, group: Group) -> list[LimitLevel]:
+        """As levels, where all nodes count."""
+        assert self.remote is not None
+        claims = _callers_of(key, group, "paid", 1).claims
+        try:
+            return _level_rows([(claim, await self.remote.state(claim)) for claim in claims])
+        except TimeoutError:
+            return self.levels(key, group)
+
+    def _share(self) -> int:
+        """Return by what each limit is divided here."""
+        return self._nodes if self.remote is None else 1
 
     def leave(self, slots: Slots, used_tokens: int | None) -> None:
         """Give slots back, settled by the tokens used; None: as if the call had never come.
         Idempotent."""
-        self._cells.leave(slots, used_tokens)
+        (slots.home or self._cells).leave(slots, used_tokens)
 
     def sweep(self) -> None:
         """Free the slots of dead workers. Once a second."""
@@ -211,6 +351,25 @@ class Limits:
             self._quiet_s = WARN_EVERY_S
             for warning in warnings:
                 log.warning(warning)
+
+
+def _level_rows(states: Iterable[tuple[Claim, tuple[int, int, int]]]) -> list[LimitLevel]:
+    levels = []
+    for claim, (requests_ns, tokens_ns, running) in states:
+        for name, allowed, left, reset_ns in (
+            ("rpm", claim.rpm, _requests_left(claim, requests_ns), requests_ns),
+            ("tpm", claim.tpm, _tokens_left(claim, tokens_ns), tokens_ns),
+            ("concurrency", claim.concurrency, _calls_left(claim, running), None),
+        ):
+            if allowed:
+                reset_s = None if reset_ns is None else reset_ns / _SECOND_NS
+                levels.append(LimitLevel(f"{_scope(claim)}_{name}", allowed, max(0, left), reset_s))
+    return levels
+
+
+def _divided(claims: Sequence[Claim], nodes: int) -> list[Claim]:
+    """Return claims of a part of their limits."""
+    return [Claim(c.subject, c.rpm, c.tpm, c.concurrency, nodes) for c in claims]
 
 
 def _scope(claim: Claim) -> str:

@@ -5,9 +5,10 @@ another worker could take the same. What is at its limit is passed over; that is
 nothing of health. Another upstream key of a channel is tried before the next channel.
 """
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterator, Sequence
+from itertools import islice
 
-from handlers.relay.limits.limits import AtLimit, Limits
+from handlers.relay.limits.limits import AtLimit, Entering, Limits
 from handlers.relay.routing.plan import (
     AT_ITS_LIMIT,
     BEYOND_ITS_LIMIT,
@@ -19,6 +20,49 @@ from handlers.relay.routing.plan import (
     Tried,
 )
 from store.catalog.catalog import Channel
+
+MOST_PLACES = 8  # that are asked for at once where all nodes count
+
+
+class _Search:
+    """The places of one selection in their order, and the channels of which all were full."""
+
+    def __init__(self, planner: Planner, request: RoutingRequest, now_s: float) -> None:
+        self._planner, self._request, self._now_s = planner, request, now_s
+        self._seen: set[str] = set()
+        self._closed: set[str] = set()  # whose other keys need not be asked
+        self.full: dict[str, LeftOut] = {}
+
+    def places(self, candidates: Sequence[Candidate], tried: Tried) -> Iterator[Candidate]:
+        """Yield the candidates of channels that were not yet seen, each before those with another
+        key of its channel."""
+        for candidate in candidates:
+            channel = candidate.channel
+            if channel.id in self._seen:
+                continue
+            self._seen.add(channel.id)
+            at: Candidate | None = candidate
+            out = set(tried.get(channel.id, ()))
+            while at is not None and channel.id not in self._closed:
+                yield Candidate(channel, at.key, at.moved, at.anyway)
+                out.add(at.key)
+                at = self._planner.next_key(channel, self._request.model, self._now_s, out)
+
+    def refuse(self, channel: Channel, at_limit: AtLimit) -> None:
+        """Note that a place is full."""
+        before = self.full.get(channel.id)
+        reason, wait_s = AT_ITS_LIMIT, at_limit.wait_s
+        if at_limit.never:
+            reason = BEYOND_ITS_LIMIT
+        elif before is not None and not at_limit.of_channel:
+            wait_s = min(wait_s, before.wait_s)
+        self.full[channel.id] = LeftOut(channel, reason, wait_s)
+        if at_limit.of_channel:
+            self._closed.add(channel.id)
+
+
+_Steps = Generator[Iterator[Candidate], Candidate | None, Candidate | list[LeftOut]]
+"""A selection: places are yielded in their order, the first with room is sent, or None."""
 
 
 class Selector:
@@ -37,74 +81,113 @@ class Selector:
     ) -> Candidate | list[LeftOut]:
         """Return the next attempt, with what it takes of limits; when there is none, the reasons.
         `again`: a tried channel of which another upstream key comes first."""
-        planner = self._planner
-        candidates = planner.plan(request, now_s, tried=tried)
-        if again is not None:
-            other_key = planner.next_key(again, request.model, now_s, tried[again.id])
-            candidates = candidates if other_key is None else [other_key, *candidates]
+        candidates = self._candidates(request, now_s, tried, again)
         if candidates and not candidates[0].channel.limited:
             return candidates[0]
-        full: dict[str, LeftOut] = {}
-        candidate = self._first_within_limits(request, candidates, now_s, tried, full)
-        if candidate is None and full:
-            candidates = planner.plan(request, now_s, len(request.channels), tried)
-            candidate = self._first_within_limits(request, candidates, now_s, tried, full)
-        return candidate or self._last_resort(request, now_s, tried, full)
+        search = _Search(self._planner, request, now_s)
+        steps = self._steps(search, candidates, request, now_s, tried)
+        places = next(steps)
+        while True:
+            try:
+                places = steps.send(self._enter(search, places, request))
+            except StopIteration as end:
+                chosen: Candidate | list[LeftOut] = end.value
+                return chosen
 
-    def _last_resort(
-        self, request: RoutingRequest, now_s: float, tried: Tried, full: dict[str, LeftOut]
-    ) -> Candidate | list[LeftOut]:
-        """Return the least bad candidate when all circuits are open; else the reasons."""
-        planner = self._planner
-        left = planner.last_resort(request, now_s, tried)
-        if left is None:
-            return [*planner.left_out(request, now_s), *full.values()]
-        for candidate in left.candidates:
-            entered = self._within_limits(request, candidate, now_s, {candidate.key})
-            if isinstance(entered, Candidate):
-                return entered
-            full[candidate.channel.id] = entered
-        for row in left.left_out:
-            planner.health.last_resorts.note(row.channel.id, now_s)
-        return [*left.left_out, *full.values()]
-
-    def _first_within_limits(
+    async def next_everywhere(
         self,
         request: RoutingRequest,
-        candidates: Iterable[Candidate],
+        now_s: float,
+        tried: Tried = NONE_TRIED,
+        again: Channel | None = None,
+        entering: Entering | None = None,
+    ) -> Candidate | list[LeftOut]:
+        """As next, where all nodes count. `entering`: the call's callers, who are counted with its
+        first place. Raises Fault where these are at a limit."""
+        candidates = self._candidates(request, now_s, tried, again, MOST_PLACES)
+        counted = entering is None or entering.slots is not None
+        if counted and candidates and not candidates[0].channel.limited:
+            return candidates[0]
+        search = _Search(self._planner, request, now_s)
+        steps = self._steps(search, candidates, request, now_s, tried)
+        places = next(steps)
+        while True:
+            try:
+                entered = await self._enter_everywhere(search, places, request, entering)
+                places = steps.send(entered)
+            except StopIteration as end:
+                chosen: Candidate | list[LeftOut] = end.value
+                return chosen
+
+    def _candidates(
+        self,
+        request: RoutingRequest,
         now_s: float,
         tried: Tried,
-        full: dict[str, LeftOut],
-    ) -> Candidate | None:
-        """Return the first candidate within its limits, which are taken; add others to `full`."""
-        for candidate in candidates:
-            channel = candidate.channel
-            if channel.id in full:
-                continue
-            out = set(tried.get(channel.id, ()))
-            entered = self._within_limits(request, candidate, now_s, out)
-            if isinstance(entered, Candidate):
+        again: Channel | None,
+        limit: int = 1,
+    ) -> list[Candidate]:
+        candidates = self._planner.plan(request, now_s, limit, tried)
+        if again is not None:
+            other_key = self._planner.next_key(again, request.model, now_s, tried[again.id])
+            candidates = candidates if other_key is None else [other_key, *candidates]
+        return candidates
+
+    def _steps(
+        self,
+        search: _Search,
+        candidates: list[Candidate],
+        request: RoutingRequest,
+        now_s: float,
+        tried: Tried,
+    ) -> _Steps:
+        """Yield the best candidates, then all, then the least bad one when all circuits are
+        open."""
+        planner = self._planner
+        if entered := (yield search.places(candidates, tried)):
+            return entered
+        if search.full:
+            candidates = planner.plan(request, now_s, len(request.channels), tried)
+            if entered := (yield search.places(candidates, tried)):
                 return entered
-            full[channel.id] = entered
+        left = planner.last_resort(request, now_s, tried)
+        if left is None:
+            return [*planner.left_out(request, now_s), *search.full.values()]
+        for candidate in left.candidates:
+            only = {candidate.channel.id: {candidate.key}}
+            if entered := (yield search.places([candidate], only)):
+                return entered
+        for row in left.left_out:
+            planner.health.last_resorts.note(row.channel.id, now_s)
+        return [*left.left_out, *search.full.values()]
+
+    def _enter(
+        self, search: _Search, places: Iterator[Candidate], request: RoutingRequest
+    ) -> Candidate | None:
+        """Return the first place with room, which is taken."""
+        for place in places:
+            channel = place.channel
+            if not channel.limited:
+                return place
+            entered = self._limits.enter_upstream(channel, place.key, request.demand)
+            if not isinstance(entered, AtLimit):
+                return Candidate(channel, place.key, place.moved, place.anyway, entered)
+            search.refuse(channel, entered)
         return None
 
-    def _within_limits(
-        self, request: RoutingRequest, candidate: Candidate, now_s: float, out: set[int]
-    ) -> Candidate | LeftOut:
-        """Return the candidate, or one with another key of its channel, within its limits."""
-        channel, waits_s = candidate.channel, []
-        if not channel.limited:
-            return candidate
-        at: Candidate | None = candidate
-        while at is not None:
-            entered = self._limits.enter_upstream(channel, at.key, request.demand)
-            if not isinstance(entered, AtLimit):
-                return Candidate(channel, at.key, at.moved, at.anyway, entered)
-            if entered.never:
-                return LeftOut(channel, BEYOND_ITS_LIMIT)
-            waits_s.append(entered.wait_s)
-            if entered.of_channel:
-                return LeftOut(channel, AT_ITS_LIMIT, entered.wait_s)
-            out.add(at.key)
-            at = self._planner.next_key(channel, request.model, now_s, out)
-        return LeftOut(channel, AT_ITS_LIMIT, min(waits_s))
+    async def _enter_everywhere(
+        self,
+        search: _Search,
+        places: Iterator[Candidate],
+        request: RoutingRequest,
+        entering: Entering | None,
+    ) -> Candidate | None:
+        while batch := [*islice(places, MOST_PLACES)]:
+            rows = [(place.channel, place.key) for place in batch]
+            entered = await self._limits.enter_places(entering, rows, request.demand)
+            if not isinstance(entered, list):
+                place = batch[entered[0]]
+                return Candidate(place.channel, place.key, place.moved, place.anyway, entered[1])
+            for place, at_limit in zip(batch, entered, strict=True):
+                search.refuse(place.channel, at_limit)
+        return None

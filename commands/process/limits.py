@@ -1,0 +1,45 @@
+"""The counts of limits of a worker: of its node in shared memory, of all nodes in Redis."""
+
+import importlib
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from conf.configuration import ConfigError
+from handlers.relay.limits.cells import SharedCells
+from handlers.relay.limits.limits import shared_cells
+
+if TYPE_CHECKING:
+    from handlers.relay.limits.remote import RemoteCells
+
+log = logging.getLogger("sluice.worker")
+
+SAVED_FILE = "limits"  # in the journal's folder
+
+
+def node_cells(descriptor: int, journal_dir: str) -> SharedCells:
+    """Return the cells of the node, which find the buckets of its last run."""
+    return shared_cells(descriptor, Path(journal_dir) / SAVED_FILE)
+
+
+def save(cells: SharedCells) -> None:
+    """Keep the buckets for the next start. Not on the loop."""
+    try:
+        cells.save()
+    except OSError as error:
+        log.warning("limits are not saved, a restart would refill them: %s", error)
+
+
+def remote_cells(url: str, worker: str) -> "RemoteCells | None":
+    """Return the cells of all nodes, if limits.url is set. Raises ConfigError."""
+    if not url:
+        return None
+    # By name: the library takes memory that most gateways do not need.
+    remote: Any = importlib.import_module("handlers.relay.limits.remote")
+    try:
+        cells: RemoteCells = remote.RemoteCells(remote.with_password(url), worker)
+    except KeyError as error:
+        raise ConfigError(f"limits.url: the variable {error} is not set") from None
+    except ValueError as error:
+        raise ConfigError(f"limits.url: {error}") from None
+    return cells

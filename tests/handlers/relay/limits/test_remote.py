@@ -1,0 +1,220 @@
+"""Limits that all nodes count in Redis: exact, given back, and what happens while it is away."""
+
+import asyncio
+import time
+
+import pytest
+
+from adapters.faults import Condition, Fault
+from handlers.relay.limits import remote as module
+from handlers.relay.limits.cells import Claim, LimitRefusal, Slots, private_cells
+from handlers.relay.limits.limits import Entering, Limits
+from handlers.relay.limits.remote import RemoteAway, RemoteCells, RemoteEntry, with_password
+from tests.handlers.relay.limits.calls import demand_of, group_of, key_of
+from tests.support.redis import RedisServer
+
+SECOND_NS = 1_000_000_000
+
+
+@pytest.fixture(scope="module")
+def server():
+    with RedisServer() as running:
+        yield running
+
+
+@pytest.fixture
+def play(server):
+    """play(scene): runs `scene(node, …)` on a loop, with as many nodes as it takes."""
+    server.client.flushall()
+
+    def run(scene, nodes=1):
+        async def all_of_it():
+            cells = [RemoteCells(server.url, f"worker-{number}") for number in range(nodes)]
+            for one in cells:
+                one.start()
+            try:
+                await asyncio.sleep(0.05)
+                return await scene(*cells)
+            finally:
+                for one in cells:
+                    await one.close()
+
+        return asyncio.run(all_of_it())
+
+    return run
+
+
+async def let_through(cells, claim, calls):
+    """How many of so many calls at once get in, each from the next node."""
+    entered = await asyncio.gather(
+        *(cells[number % len(cells)].enter((claim,), (), 1, 1) for number in range(calls))
+    )
+    return sum(isinstance(one, RemoteEntry) for one in entered)
+
+
+@pytest.mark.parametrize("round_", range(10))
+def test_two_nodes_let_a_minutes_requests_through_together(play, round_, monkeypatch):
+    monkeypatch.setattr(module, "WAIT_S", 5)  # one busy loop for both
+
+    async def scene(*nodes):
+        began = time.monotonic()
+        count = await let_through(nodes, Claim(f"key {round_}", 60, 0, 0), 400)
+        assert abs(count - 60 - int(time.monotonic() - began)) <= 1
+
+    play(scene, nodes=2)
+
+
+def test_concurrency_and_tokens_are_given_back(play):
+    async def scene(one, two):
+        claim = Claim("key", 100, 1000, 2)
+        first, second = (
+            await one.enter((claim,), (), 300, 10),
+            await two.enter((claim,), (), 300, 10),
+        )
+        refusal = await two.enter((claim,), (), 300, 10)
+        assert isinstance(refusal, LimitRefusal) and (refusal.kind, refusal.wait_ns) == (
+            "calls",
+            None,
+        )
+        assert (await one.state(claim))[2] == 2
+        one.leave(first.callers, 100)
+        one.leave(first.callers, 100)
+        two.leave(second.callers, None)  # as if it had never come
+        await asyncio.sleep(0.05)
+        requests_ns, tokens_ns, running = await two.state(claim)
+        assert running == 0
+        assert tokens_ns == pytest.approx(6 * SECOND_NS, rel=0.1)  # 100 of 1000 a minute
+        assert requests_ns == pytest.approx(0.6 * SECOND_NS, rel=0.3)  # one of 100
+        entry = await one.enter((claim,), (), 2000, 10)  # capped by what is left
+        assert entry.callers.reservations[0].reserved_ns == pytest.approx(54 * SECOND_NS, rel=0.01)
+        one.leave(entry.callers, 5000)  # more than it reserved: debt
+        await asyncio.sleep(0.05)
+        refusal = await two.enter((claim,), (), 10, 10)
+        assert refusal.kind == "tokens" and refusal.wait_ns > 200 * SECOND_NS
+
+    play(scene, nodes=2)
+
+
+def test_the_first_place_with_room_is_taken_with_its_callers(play):
+    async def scene(cells):
+        caller, full = Claim("key", 0, 0, 10), Claim("channel a", 0, 0, 1)
+        keys = [(full, Claim("upstream key a 1", 5, 0, 0)), (Claim("channel b", 0, 0, 2),), ()]
+        for position, slots in ((0, 2), (1, 1), (1, 1), (2, 0)):
+            entry = await cells.enter((caller,), keys)
+            assert (entry.position, len(entry.place.reservations)) == (position, slots)
+        refusals = await cells.enter((caller,), keys[:2])
+        assert [refusal.claim.subject for refusal in refusals] == ["channel a", "channel b"]
+        assert (await cells.state(caller))[2] == 4  # the last one took nothing
+        refusal = await cells.enter((Claim("key", 0, 0, 4),), keys)
+        assert isinstance(refusal, LimitRefusal) and refusal.claim.subject == "key"
+
+    play(scene)
+
+
+def test_slots_of_a_dead_node_are_free_when_its_lease_ends(play, server, monkeypatch):
+    monkeypatch.setattr(module, "ALIVE_MS", 400)
+
+    async def scene(one, two):
+        claim = Claim("key", 0, 0, 1)
+        await one.enter((claim,))
+        for task in one._tasks:  # it is killed
+            task.cancel()
+        assert isinstance(await two.enter((claim,)), LimitRefusal)
+        await until_async(lambda: not server.client.exists("sluice:worker:worker-0"))
+        assert isinstance(await two.enter((claim,)), RemoteEntry)
+
+    play(scene, nodes=2)
+
+
+def test_an_empty_server_learns_what_runs(play, server, monkeypatch):
+    monkeypatch.setattr(module, "RENEW_S", 0.1)
+
+    async def scene(cells):
+        claim = Claim("key", 0, 0, 2)
+        await cells.enter((claim,))
+        server.stop()
+        server.start()
+        with pytest.raises(RemoteAway):
+            await cells.enter((claim,))
+        await until_async(lambda: server.client.hget("sluice:key", "worker-0") == "1")
+        entry = None
+        while entry is None:
+            try:
+                entry = await cells.enter((claim,))
+            except RemoteAway:
+                await asyncio.sleep(0.05)
+        assert (await cells.state(claim))[2] == 2
+
+    play(scene)
+
+
+def test_calls_do_not_wait_for_a_server_that_hangs(play, server):
+    async def scene(cells):
+        claim = Claim("key", 1000, 0, 0)
+        await cells.enter((claim,))
+        server.freeze()
+        waits = []
+        for _ in range(8):
+            began = time.monotonic()
+            with pytest.raises(RemoteAway):
+                await cells.enter((claim,))
+            waits.append(time.monotonic() - began)
+        assert sum(wait > 0.04 for wait in waits) == module.MOST_BAD_WAITS  # then the breaker
+        assert max(waits) < 0.5 and not cells.up
+        server.thaw()
+        await asyncio.sleep(module.OPEN_S + 0.1)
+        entry = None
+        while entry is None:
+            try:
+                entry = await cells.enter((claim,))
+            except RemoteAway:
+                await asyncio.sleep(0.1)
+        assert cells.up
+
+    play(scene)
+
+
+async def until_async(condition, patience_s=10):
+    deadline = time.monotonic() + patience_s
+    while not condition():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.02)
+
+
+class AwayCells:
+    """Cells that never answer."""
+
+    async def enter(self, *args):
+        raise RemoteAway
+
+
+@pytest.mark.parametrize(("fallback", "nodes", "let"), [
+    ("share", 2, 2), ("each", 2, 4), ("refuse", 2, 0),
+])  # fmt: skip
+def test_while_it_is_away_the_fallback_counts(fallback, nodes, let):
+    limits = Limits(private_cells(), remote=AwayCells(), fallback=fallback)
+    limits.divide(nodes)
+    ends = []
+
+    async def scene():
+        for _ in range(6):
+            entering = Entering(key_of(rpm=4), group_of(), free=False)
+            try:
+                await limits.enter_everywhere(entering, demand_of())
+                ends.append(isinstance(entering.slots, Slots))
+            except Fault as fault:
+                ends.append(fault.condition)
+
+    asyncio.run(scene())
+    assert ends.count(True) == let
+    refused = Condition.UNAVAILABLE if fallback == "refuse" else Condition.RATE_LIMITED
+    assert set(ends) - {True} == {refused}
+
+
+def test_a_password_may_be_a_variable(monkeypatch):
+    monkeypatch.setenv("SLUICE_TEST_REDIS", "p@ss/word")
+    assert with_password("redis://u:env:SLUICE_TEST_REDIS@h:1/2") == "redis://u:p%40ss%2Fword@h:1/2"
+    assert with_password("rediss://u:plain@h:1/2") == "rediss://u:plain@h:1/2"
+    assert with_password("redis://h:1/2") == "redis://h:1/2"
+    with pytest.raises(KeyError):
+        with_password("redis://u:env:NO_SUCH_VARIABLE_OF_A_TEST@h:1/2")
