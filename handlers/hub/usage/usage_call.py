@@ -388,6 +388,7 @@ class CallPage(Page):
             receipt=receipt_fields(row),
             multiplier=_multiplier(row),
             upstream_cost=_upstream_cost(row) if me.admin else None,
+            call_margin=_margin_percent(row) if me.admin else None,
             charges=_charges(row),
             refunds=row["refunds"],
             refundable=_refundable(row),
@@ -405,7 +406,7 @@ class CallPage(Page):
 def _others_link(row: Mapping[str, Any], me: SignedIn) -> str:
     fields = {"error_code": row["error_code"] or "", "since": "24h"}
     if row["user"] != me.user:
-        return "/admin/usage?" + urlencode({**fields, "user": row["user"]})
+        return "/usage?" + urlencode({"of": "all", **fields, "user": row["user"]})
     return "/usage?" + urlencode(fields)
 
 
@@ -413,7 +414,7 @@ def _trace_link(row: Mapping[str, Any], *, admin: bool) -> str:
     """Return the address of the trace's calls about this time: no index has traces."""
     begin_ms, end_ms = (row["started_ms"] + ms for ms in (-HOUR_MS, HOUR_MS))
     times = {"since": rfc3339(begin_ms), "until": rfc3339(end_ms)}
-    path = "/admin/usage?" if admin else "/usage?"
+    path = "/usage?of=all&" if admin else "/usage?"
     return path + urlencode({"trace_id": row["trace_id"] or "", **times})
 
 
@@ -424,6 +425,14 @@ def _multiplier(row: Mapping[str, Any]) -> str:
 def _upstream_cost(row: Mapping[str, Any]) -> str | None:
     nanos = row["upstream_nanos"]
     return None if nanos is None else format_money(nanos)
+
+
+def _margin_percent(row: Mapping[str, Any]) -> float | None:
+    """Return the part of the cost that is left to the operator; None: not known, or no cost."""
+    cost_nanos, upstream_nanos = row["cost_nanos"], row["upstream_nanos"]
+    if upstream_nanos is None or not cost_nanos:
+        return None
+    return float(100 * (cost_nanos - upstream_nanos) / cost_nanos)
 
 
 def _charges(row: Mapping[str, Any]) -> Sequence[tuple[str, str]]:

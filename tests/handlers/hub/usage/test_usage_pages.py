@@ -109,7 +109,8 @@ def test_one_call_shows_its_cost_line_by_line(db, alice, boss):
     page, of_boss = alice.get(f"/usage/{good}"), boss.get(f"/usage/{good}")
     for text in ("0.0002<", "0.0004<", "0.0006<", "× 0.5", "0.0003", "agent/1", "attempt 1"):
         assert text in page.text, text
-    for text in ("req_1", "web-1", ">main", "0.000123456"):
+    links = ('href="/admin/users/alice"', 'href="/admin/channels/main"', "key_id=key-of-alice")
+    for text in ("req_1", "web-1", ">main", "0.000123456", "58.8 %", *links):
         assert text not in page.text and text in of_boss.text, text
 
 
