@@ -76,7 +76,13 @@ IN_DOCS = frozenset(
     {
         *("sign-in-1440-light", "home-1440-light", "home-360-light", "keys-1440-light"),
         *("key-1440-dark", "key-made-1440-light", "status-1440-light", "status-360-dark"),
-        *("usage-groups-1440-light", "usage-1440-light", "usage-768-dark", "usage-360-light", "call-1440-light"),
+        *(
+            "usage-groups-1440-light",
+            "usage-1440-light",
+            "usage-768-dark",
+            "usage-360-light",
+            "call-1440-light",
+        ),
         *(
             "call-failed-1440-light",
             "call-retried-1440-light",

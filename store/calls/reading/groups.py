@@ -41,7 +41,7 @@ CHARTS: Mapping[str, Sequence[str]] = {
 @dataclass(slots=True)
 class GroupSums(NamedSums):
     """Calls of a group; `before_…`: those of the span before; `spark`: costs by day or hour;
-    `begin_ms`, `end_ms`: of a day; `label`: the name for people."""
+    `begin_ms`, `end_ms`: of a day; `label`: the name for people; `users`: of a key."""
 
     before_nanos: int | None = None
     before_calls: int = 0
@@ -49,13 +49,14 @@ class GroupSums(NamedSums):
     begin_ms: int | None = None
     end_ms: int | None = None
     label: str = ""
+    users: set[str] = field(default_factory=set)
 
-    def join(self, part: "GroupSums") -> None:
+    def join(self, part: "GroupSums", sign: int = 1) -> None:
         """Add the sums of another group, with those of the span before."""
-        self.plus(part)
+        self.plus(part, sign)
         if part.before_nanos is not None:
-            self.before_nanos = (self.before_nanos or 0) + part.before_nanos
-            self.before_calls += part.before_calls
+            self.before_nanos = (self.before_nanos or 0) + sign * part.before_nanos
+            self.before_calls += sign * part.before_calls
 
     @property
     def change(self) -> float | None:
@@ -140,33 +141,40 @@ def load_groups(
         groups = _days(db, filters, days, grouping.before)
     else:
         groups = _named(db, filters, grouping)
-    total = GroupSums()
-    for sums in groups:
-        total.join(sums)
+    total = _total(db, filters, groups)
     ranked = sorted(groups, key=SORTS["cost"], reverse=True)
-    coloured = [] if grouping.by == DAY else [sums.name for sums in ranked[:COLOURED] if sums.name]
+    coloured = [] if grouping.by == DAY else [sums for sums in ranked[:COLOURED] if sums.name]
     order = sorted(groups, key=SORTS[grouping.sort], reverse=True)
-    rest, more = None, len(order) - GROUPS_MAX
+    rows, more, rest = order[:GROUPS_MAX], len(order) - GROUPS_MAX, None
+    if grouping.by != DAY:
+        # Of the rows alone: their columns are most of the work.
+        of_rows = _of_groups(filters, by, rows) if more > 0 else filters
+        if grouping.sort != "first":
+            _add_first_bytes(db, of_rows, by, rows)
+        _add_sparks(db, of_rows, until_ms, by, rows)
     if more > 0:
         rest = GroupSums()
-        for sums in order[GROUPS_MAX:]:
-            rest.join(sums)
-    rows = order[:GROUPS_MAX]
-    if grouping.by != DAY:
-        _add_sparks(db, filters, until_ms, grouping.by, rows)
+        rest.join(total)
+        for sums in rows:
+            rest.join(sums, -1)
     _add_labels(db, grouping.by, rows)
     bars = _bars(db, filters, chart, grouping, coloured)
     if coloured and len(coloured) == len(groups):  # nothing remains
         bars = [replace(bar, values=bar.values[: len(coloured)]) for bar in bars]
-    return GroupedUsage(rows, coloured, total, rest, max(more, 0), bars)
+    names = [sums.name for sums in coloured]
+    return GroupedUsage(rows, names, total, rest, max(more, 0), bars)
 
 
 def _named(db: peewee.Database, filters: Filters, grouping: Grouping) -> list[GroupSums]:
     by, groups = grouping.by, dict[str, GroupSums]()
     for part in pieces(filters):
-        for row in stats(db, (by,), part, Order(first_bytes=True, margin=True)):
+        order = Order(first_bytes=grouping.sort == "first", margin=True)
+        # Of a key with its users: by these it is found among the sums of days.
+        for row in stats(db, ("user", by) if by == "key_id" else (by,), part, order):
             name = row[by] or ""
-            groups.setdefault(name, GroupSums(name=name)).add(row)
+            sums = groups.setdefault(name, GroupSums(name=name))
+            sums.add(row)
+            sums.users.add(row.get("user") or "")
     if grouping.before is not None:
         since_ms, until_ms = grouping.before
         for part in pieces(replace(filters, since_ms=since_ms, until_ms=until_ms)):
@@ -175,6 +183,39 @@ def _named(db: peewee.Database, filters: Filters, grouping: Grouping) -> list[Gr
                 sums.before_nanos = (sums.before_nanos or 0) + cost_nanos
                 sums.before_calls += calls
     return list(groups.values())
+
+
+def _of_groups(filters: Filters, by: str, groups: Sequence[GroupSums]) -> Filters:
+    """Return the filters of the calls of some groups."""
+    names: dict[str, Any] = {by: tuple(sums.name for sums in groups)}
+    if by == "key_id" and filters.user is None:
+        names["user"] = tuple(set[str]().union(*(sums.users for sums in groups)))
+    return replace(filters, **names)
+
+
+def _total(db: peewee.Database, filters: Filters, groups: Sequence[GroupSums]) -> GroupSums:
+    """Return the sums of all groups; those of the span before are added up."""
+    total = GroupSums()
+    for part in pieces(filters):
+        for row in stats(db, (), part, Order(first_bytes=True, margin=True)):
+            total.add(row)
+    for sums in groups:
+        if sums.before_nanos is not None:
+            total.before_nanos = (total.before_nanos or 0) + sums.before_nanos
+            total.before_calls += sums.before_calls
+    return total
+
+
+def _add_first_bytes(
+    db: peewee.Database, filters: Filters, by: str, rows: Sequence[GroupSums]
+) -> None:
+    """Add the histograms of first bytes."""
+    by_name = {sums.name: sums for sums in rows}
+    for part in pieces(filters):
+        for name, *histogram in series(db, (by,), part, FIRST_BYTE):
+            if (sums := by_name.get(name or "")) is not None:
+                pairs = zip(sums.first_bytes, histogram, strict=True)
+                sums.first_bytes = [a + b for a, b in pairs]
 
 
 def _days(
@@ -247,14 +288,14 @@ def _bars(
     filters: Filters,
     chart: Buckets,
     grouping: Grouping,
-    coloured: Sequence[str | None],
+    coloured: Sequence[GroupSums],
 ) -> list[Bar]:
     unit = HOUR if chart.by_hour else DAY
     names = ("calls", *CHARTS[grouping.chart])
     width = len(names)
     whole = [[0] * width for _ in chart.begins]
     parts = [[[0] * width for _ in chart.begins] for _ in coloured]
-    places = {name: place for place, name in enumerate(coloured)}
+    places = {sums.name: place for place, sums in enumerate(coloured)}
 
     def add(rows: Sequence[list[int]], when: Sequence[Any], sums: Sequence[int]) -> None:
         index = chart.index_of_row(when)
@@ -265,8 +306,7 @@ def _bars(
         for row in series(db, (unit,), part, names):
             add(whole, row[:-width], row[-width:])
         if coloured:
-            chosen: dict[str, Any] = {grouping.by: tuple(coloured)}
-            of_groups = replace(part, **chosen)
+            of_groups = _of_groups(part, grouping.by, coloured)
             for row in series(db, (unit, grouping.by), of_groups, names):
                 if row[-width - 1] in places:
                     add(parts[places[row[-width - 1]]], row[: -width - 1], row[-width:])
