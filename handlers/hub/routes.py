@@ -15,7 +15,7 @@ from handlers.hub.admin import (
 from handlers.hub.home import home, overview
 from handlers.hub.keys import all_keys, key_forms, keys, setup
 from handlers.hub.models import status
-from handlers.hub.money import wallet
+from handlers.hub.money import statement, wallet
 from handlers.hub.openapi import document as openapi
 from handlers.hub.usage import usage, usage_api, usage_call
 from handlers.hub.users import invites, user_list, user_page
@@ -30,6 +30,7 @@ ADMIN_API: Routes = (
     (f"/api/admin/invites/{_NAME}", invites.InviteApi),
     ("/api/admin/users", user_list.UserListApi),
     (f"/api/admin/users/{_NAME}/reset", invites.ResetApi),
+    (f"/api/admin/users/{_NAME}/statement", statement.UserStatementApi),
     (f"/api/admin/users/{_NAME}/wallet", user_page.UserWalletApi),
     (f"/api/admin/users/{_NAME}/keys", user_page.UserKeysApi),
     (f"/api/admin/users/{_NAME}/keys/disable", user_page.DisableKeysApi),
@@ -99,6 +100,8 @@ ADMIN_PAGES: Routes = (
     (f"/admin/invites/{_NAME}/withdraw", invites.WithdrawInvitePage),
     ("/admin/users", user_list.UserListPage),
     (f"/admin/users/{_NAME}/reset", invites.ResetPage),
+    (f"/admin/users/{_NAME}/statement", statement.UserStatementPage),
+    (rf"/admin/users/{_NAME}/statement\.csv", statement.UserStatementCsv),
     (f"/admin/users/{_NAME}/keys/disable", user_page.DisableKeysPage),
     (f"/admin/users/{_NAME}/keys/enable", user_page.EnableKeysPage),
     (f"/admin/users/{_NAME}/credit", users.CreditPage),
@@ -119,6 +122,8 @@ ROUTES: Routes = (
     ("/status", status.StatusPage),
     ("/models", status.StatusPage),
     ("/wallet", wallet.WalletPage),
+    ("/wallet/statement", statement.StatementPage),
+    (r"/wallet/statement\.csv", statement.StatementCsv),
     ("/wallet/redeem", wallet.RedeemForm),
     ("/wallet/order", wallet.SpendOrderForm),
     ("/wallet/low-balance", wallet.LowBalanceForm),
@@ -126,6 +131,7 @@ ROUTES: Routes = (
     ("/api/home", home.HomeApi),
     ("/api/status", status.StatusApi),
     ("/api/wallet", wallet.WalletApi),
+    ("/api/wallet/statement", statement.StatementApi),
     ("/api/wallet/ledger", wallet.WalletLedgerApi),
     ("/api/wallet/redeem", wallet.RedeemApi),
     ("/keys", keys.KeyListPage),

@@ -29,7 +29,7 @@ CHARGES = "charges"
 
 _CURSOR = re.compile(r"([0-9]{1,15})-([0-9]{1,8})-([0-9A-Z]{26})", re.ASCII)
 
-_COLUMNS = (
+COLUMNS = (
     *(LedgerLine.id, LedgerLine.user_id, LedgerLine.kind, LedgerLine.amount),
     *(LedgerLine.balance_after, LedgerLine.reference, LedgerLine.idempotency_id),
     *(LedgerLine.reason, LedgerLine.at_ms),
@@ -75,7 +75,7 @@ class Page:
 
 def lines_of(db: peewee.Database, user_id: str) -> list[Line]:
     """All lines of a user in order of time, in the caller's transaction."""
-    query = LedgerLine.select(*_COLUMNS).where(LedgerLine.user_id == user_id)
+    query = LedgerLine.select(*COLUMNS).where(LedgerLine.user_id == user_id)
     query = query.order_by(LedgerLine.at_ms, LedgerLine.day, LedgerLine.id)
     return [Line(*row) for row in select_rows(db, query)]
 
@@ -85,7 +85,7 @@ def page_of(db: peewee.Database, user_id: str, limit: int, after: str | None) ->
     that is none. The charges of a day stand where the last of them was booked."""
     # Charges of more days may be booked at one moment: then the later day's balance is the later.
     place = (LedgerLine.at_ms, fn.COALESCE(LedgerLine.day, 0), LedgerLine.id)
-    query = LedgerLine.select(*_COLUMNS, place[1]).where(LedgerLine.user_id == user_id)
+    query = LedgerLine.select(*COLUMNS, place[1]).where(LedgerLine.user_id == user_id)
     if after is not None:
         at_ms, day, line_id = _place(after)
         same = place[0] == at_ms
@@ -143,7 +143,7 @@ def find_line(db: peewee.Database, line_id: str, own_id: str | None = None) -> L
     """The line with this id, else the one with this idempotency id, or None."""
     for column, value in ((LedgerLine.id, line_id), (LedgerLine.idempotency_id, own_id)):
         if value is not None:
-            row = first_row(db, LedgerLine.select(*_COLUMNS).where(column == value))
+            row = first_row(db, LedgerLine.select(*COLUMNS).where(column == value))
             if row is not None:
                 return Line(*row)
     return None
@@ -153,7 +153,7 @@ def lines_with_id(db: peewee.Database, own_id: str) -> list[Line]:
     """The lines with this idempotency id, or with it, a colon and more, the oldest first."""
     column, after = LedgerLine.idempotency_id, chr(ord(":") + 1)
     longer = (column > f"{own_id}:") & (column < f"{own_id}{after}")
-    query = LedgerLine.select(*_COLUMNS).where((column == own_id) | longer)
+    query = LedgerLine.select(*COLUMNS).where((column == own_id) | longer)
     return [Line(*row) for row in select_rows(db, query.order_by(LedgerLine.at_ms, LedgerLine.id))]
 
 
@@ -162,7 +162,7 @@ def add_line(db: peewee.Database, line: Line) -> None:
     of the wallet and has computed `balance_after_nanos` under it."""
     wallet = Wallet.user_id == line.user_id
     Wallet.update(balance=line.balance_after_nanos).where(wallet).execute(db)
-    row = dict(zip(_COLUMNS, astuple(line), strict=False))  # `again` is no column
+    row = dict(zip(COLUMNS, astuple(line), strict=False))  # `again` is no column
     LedgerLine.insert(row).execute(db)
 
 

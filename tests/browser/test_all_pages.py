@@ -23,6 +23,7 @@ ADMIN = tuple(
             "keys",
             "invites",
             "users/alice/edit",
+            "users/alice/statement",
             "groups",
             "models",
             "models?new=1",

@@ -67,6 +67,8 @@ SHOTS = (
     ),
     Shot("admin-channels", "admin", "/admin/channels", ("tr.row a[aria-expanded]",)),
     Shot("admin-user", "admin", "/admin/users/alice"),
+    Shot("statement", "alice", "/wallet/statement"),
+    Shot("admin-invites", "admin", "/admin/invites?new=1"),
     Shot("admin-user-edit", "admin", "/admin/users/alice", ("#facts a[data-drawer]",)),
     Shot("admin-call", "admin", "/usage/{failed}"),
     Shot("overview", "admin", "/?of=gateway"),

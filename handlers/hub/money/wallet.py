@@ -4,7 +4,7 @@ page, as JSON, and its summary for home."""
 import csv
 import io
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from http import HTTPStatus
@@ -239,7 +239,7 @@ class WalletPage(Page):
             form=form,
             nanos=format_money,
             columns=self._columns(view.summary.days[-CHART_DAYS:]),
-            decimals=decimals_of(view.lines),
+            decimals=decimals_of(amounts_of(view.lines)),
             days_word=lambda days: days_word(self.words, days),
             left=lambda until_ms: countdown(self.words, until_ms - view.summary.at_ms),
             reference=lambda line: reference_of(self.words, line),
@@ -381,10 +381,14 @@ def _day_link(begin_ms: int, path: str = "/usage", **query: str) -> str:
     return f"{path}?{urlencode({**query, **times})}"
 
 
-def decimals_of(lines: Sequence[Line]) -> int:
-    """Return the decimals that all amounts of a page need, so that they align."""
-    amounts = [nanos for line in lines for nanos in (line.amount_nanos, line.balance_after_nanos)]
+def decimals_of(amounts: Iterable[int]) -> int:
+    """Return the decimals that all amounts (nanos) of a page need, so that they align."""
     return max((len(format_money(nanos).partition(".")[2]) for nanos in amounts), default=0)
+
+
+def amounts_of(lines: Sequence[Line]) -> list[int]:
+    """Return all amounts that a page shows of lines."""
+    return [nanos for line in lines for nanos in (line.amount_nanos, line.balance_after_nanos)]
 
 
 def padded(nanos: int, decimals: int, *, sign: bool = False) -> str:

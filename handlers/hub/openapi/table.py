@@ -56,6 +56,7 @@ PARAMETERS: Mapping[str, str] = {
     "by": "Dimensions of the sums, separated by commas; of the overview models, users, channels or"
     " keys.",
     "span": "today, 7d or 30d.",
+    "month": "A month of UTC like 2026-11; the present one without it.",
     "sort": "The sum by which rows are sorted; of users: name, spent or balance.",
     "top": "Maximum number of rows.",
     "compare": "previous or month: `before` has the sums of as long a span before, or of the same"
@@ -137,6 +138,11 @@ _MEMBER = (
         *("PATCH", "wallet", "Set the low-balance threshold and the payment order."),
         *("Object", "WalletBody"),
     ),
+    _read(
+        *("wallet/statement", "The wallet's month: opening balance, movements, charges, closing."),
+        *("Object",),
+        query=("month",),
+    ),
     _read("wallet/ledger", "Entries of the ledger, the newest first.", "List", query=_PAGE),
     _change("POST", "wallet/redeem", "Redeem a code.", "Object", "CodeBody"),
     Endpoint("POST", "/api/setup/check-url", READ, "Check a base URL.", "Object", "UrlBody"),
@@ -178,6 +184,7 @@ _ADMIN = (
         *("Object",),
         status=201,
     ),
+    _admin("GET", "users/{name}/statement", "A user's month.", "Object", query=("month",)),
     _admin("GET", "users/{name}/wallet", "A user's balance, what calls hold, plans.", "Object"),
     _admin("GET", "users/{name}/keys", "A user's keys, and who disabled one.", "List"),
     _admin(

@@ -229,7 +229,7 @@ class UserPage(AdminPage):
             working=WORKING,
             client_of=client_of,
             nanos=format_money,
-            decimals=wallet_page.decimals_of(view.ledger.lines),
+            decimals=wallet_page.decimals_of(wallet_page.amounts_of(view.ledger.lines)),
             left=lambda until_ms: countdown(self.words, until_ms - summary.at_ms),
             made_ms=ulid_ms(view.user["id"]),
             month_begin=rfc3339(day_begin_ms(summary.today.day // 100 * 100 + 1)),

@@ -1,0 +1,116 @@
+"""The monthly statement of a wallet: as a page that prints on one sheet, as CSV, as JSON; of the
+own wallet, and for administrators of any."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import peewee
+
+from handlers.hub.money.wallet import decimals_of, padded
+from handlers.hub.web import exports
+from handlers.hub.web.admin import AdminApi, AdminPage, path_of
+from handlers.hub.web.base import Api, HubHandler, Page, invalid
+from store.calls.reading import statement
+from store.calls.reading.statement import CSV_COLUMNS, Statement, format_month, month_after
+from store.money import wallet
+from store.values.ids import now_ms
+from store.values.usage_record import csv_row, csv_text
+
+OWN_PATH = "/wallet/statement"
+
+
+def month_of(handler: HubHandler) -> int:
+    """Return the month of a request, the present one without any. Raises Failure."""
+    text = handler.get_query_argument("month", "")
+    try:
+        return statement.parse_month(text) if text else statement.month_at(now_ms())
+    except ValueError as error:
+        raise invalid("month", f"month {error}") from None
+
+
+def load(db: peewee.Database, name: str, month: int) -> Statement:
+    """Read the statement of a user. Raises NotFound, Refused."""
+    owner = wallet.find_owner(db, name)
+    return statement.statement_of(db, owner.id, name, month)
+
+
+def values_of(sheet: Statement, path: str, back: str) -> Mapping[str, Any]:
+    """Return the values of the page's template; `path`: of the statement."""
+    present = statement.month_at(now_ms())
+    amounts = (
+        *(sheet.opening_nanos, sheet.charged_nanos, sheet.closing_nanos),
+        *(line.amount_nanos for line in (*sheet.lines, *sheet.refunds)),
+        *(model.cost_nanos for model in sheet.models),
+    )
+    return {
+        "statement": sheet,
+        "month": format_month(sheet.month),
+        "before": format_month(month_after(sheet.month, -1)),
+        "following": format_month(month_after(sheet.month)) if sheet.month < present else "",
+        "is_open": sheet.month == present,
+        "place": path,
+        "back": back,
+        "padded": padded,
+        "decimals": decimals_of(amounts),
+    }
+
+
+async def send_csv(handler: HubHandler, sheet: Statement) -> None:
+    """Answer with a statement as CSV."""
+    await exports.note(handler, "statement", "csv")
+    name = f"statement-{format_month(sheet.month)}.csv"
+    handler.set_header("Content-Type", exports.TYPES["csv"])
+    handler.set_header("Content-Disposition", f'attachment; filename="{name}"')
+    rows = [
+        {**row, **{field: csv_text(row[field]) for field in ("model", "reference", "reason")}}
+        for row in statement.csv_rows(sheet)
+    ]
+    lines = [CSV_COLUMNS, *([row[field] for field in CSV_COLUMNS] for row in rows)]
+    handler.finish("".join(csv_row(line) for line in lines))
+
+
+class StatementPage(Page):
+    """/wallet/statement?month=2026-11."""
+
+    async def get(self) -> None:
+        sheet = await self.store(load, self.me.user, month_of(self))
+        self.show("statement.html", **values_of(sheet, OWN_PATH, "/wallet"))
+
+
+class StatementCsv(Page):
+    """/wallet/statement.csv?month=2026-11."""
+
+    async def get(self) -> None:
+        await send_csv(self, await self.store(load, self.me.user, month_of(self)))
+
+
+class StatementApi(Api):
+    """GET /api/wallet/statement?month=2026-11."""
+
+    async def get(self) -> None:
+        sheet = await self.store(load, self.me.user, month_of(self))
+        self.answer(statement.public(sheet, self.site.settings.money.currency))
+
+
+class UserStatementPage(AdminPage):
+    """/admin/users/NAME/statement?month=2026-11."""
+
+    async def get(self, name: str) -> None:
+        sheet = await self.store(load, name, month_of(self))
+        path = path_of("users", name, "statement")
+        self.show("statement.html", **values_of(sheet, path, path_of("users", name)))
+
+
+class UserStatementCsv(AdminPage):
+    """/admin/users/NAME/statement.csv?month=2026-11."""
+
+    async def get(self, name: str) -> None:
+        await send_csv(self, await self.store(load, name, month_of(self)))
+
+
+class UserStatementApi(AdminApi):
+    """GET /api/admin/users/NAME/statement?month=2026-11."""
+
+    async def get(self, name: str) -> None:
+        sheet = await self.store(load, name, month_of(self))
+        self.answer(statement.public(sheet, self.site.settings.money.currency))
