@@ -81,11 +81,12 @@ class WalletSummary:
 
     @property
     def daily_nanos(self) -> int:
-        """The wallet's average a day, of the last whole days since it first paid; 0: nothing."""
+        """The wallet's average a day, of the last whole days since it first paid, else what it paid
+        today; 0: nothing."""
         before = [day.wallet for day in self.days[-RUNWAY_DAYS - 1 : -1]]
         while before and not before[0]:
             before.pop(0)
-        return sum(before) // len(before) if before else 0
+        return sum(before) // len(before) if before else self.today.wallet
 
     @property
     def runway_days(self) -> float | None:

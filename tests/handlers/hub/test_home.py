@@ -11,6 +11,7 @@ from store.hub import own_keys
 from store.money import wallet
 from store.money.accounts import quota_at
 from store.values.ids import DAY_MS
+from store.values.usage_record import Charge
 from tests.handlers.hub.browser import Browser
 from tests.handlers.hub.overview_world import book, call, edit, text_of, user_id
 
@@ -93,6 +94,13 @@ def test_what_needs_its_user(alice, carol, db, own):
     book(db, call(db, user="carol"))
     others = text_of(carol.get("/"))
     assert "Nothing needs attention" in others and "laptop" not in others
+
+
+def test_a_balance_that_ends_soon_is_a_notice_before_it_is_empty(alice, db, own):
+    nanos = 6 * 10**9
+    book(db, call(db, cost_nanos=nanos, charges=(Charge("wallet", nanos),), **own))
+    text = text_of(alice.get("/"))
+    assert "Balance 4.0000 USD, about less than a day at this rate. Redeem a code" in text
 
 
 def test_scripts_see_the_figures_of_the_page(alice, hub, db, own):
