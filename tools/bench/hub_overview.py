@@ -1,4 +1,4 @@
-"""Times home, channel status and wallet of a user over the Hub's port: what a browser waits for.
+"""Times both homes, channel status and wallet of an administrator over the Hub's port.
 
     python -m tools.bench.hub_overview --store sqlite:////tmp/bench.db --user user-1
     python -m tools.bench.hub_overview --store sqlite:////tmp/bench.db --user user-1 --path /usage
@@ -12,7 +12,12 @@ import click
 
 from tools.bench.harness import page_figures, serve, session_of, site_of, store, store_option
 
-PATHS = ("/", "/status", "/status?state=available&text=1", "/wallet", "/api/status?group={group}")
+PATHS = (
+    *("/?of=me", "/status", "/status?state=available&text=1", "/wallet"),
+    "/api/status?group={group}",
+    *(f"/?of=gateway&wait=1&by={by}" for by in ("models", "users", "channels", "keys")),
+    "/?of=gateway",
+)
 
 
 @click.command()
