@@ -17,6 +17,7 @@ from handlers.hub.keys import all_keys, key_forms, keys, setup
 from handlers.hub.models import status
 from handlers.hub.money import statement, wallet
 from handlers.hub.openapi import document as openapi
+from handlers.hub.try_it import try_it
 from handlers.hub.usage import usage, usage_api, usage_call
 from handlers.hub.users import invites, user_list, user_page
 from handlers.hub.web.base import Routes
@@ -143,6 +144,8 @@ ROUTES: Routes = (
     (f"/keys/{_NAME}/revoke", key_forms.RevokeKeyForm),
     (f"/keys/{_NAME}/(disable|enable)", key_forms.EnableKeyAction),
     (f"/keys/{_NAME}/(dismiss|restore)", key_forms.DismissPathsAction),
+    ("/try", try_it.TryPage),
+    ("/api/try", try_it.TryApi),
     ("/setup", setup.SetupPage),
     ("/setup/test", setup.SetupTestForm),
     ("/api/groups", keys.KeyGroupsApi),

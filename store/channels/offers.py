@@ -2,7 +2,7 @@
 which it can be called, and its uptime. What users see; no accounts. For commands and the Hub.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ import peewee
 
 from store.catalog.catalog import Group, Losses, Model, load_groups, load_models
 from store.channels.serving import NATIVE, Entries, ServingChannel, load_serving
-from store.channels.status import Status, of_models, to_public
+from store.channels.status import AVAILABLE, DEGRADED, Status, of_models, to_public
 from store.channels.uptime import Slot, Span, Uptime, empty_uptime, uptime_of
 from store.db.database import in_snapshot
 from store.values.meters import COLUMN_METERS, METERS
@@ -77,6 +77,13 @@ class Offering:
             if status.name == group and (names is None or status.model in names)
         ]
 
+    def callable_offers(self, group: str, only: Collection[str] = ()) -> list[Offer]:
+        """Return the offers of a group that some entry can call; `only`: of these names, empty for
+        all. Empty for a group that is gone."""
+        if group not in self.groups:
+            return []
+        return [offer for offer in self.offers(group, only or None) if offer.entries]
+
     def _entries(self, group: str) -> dict[str, dict[str, str]]:
         """Return by model: family of the entry -> native, or the family it is translated from."""
         entries = Entries([self.groups[group]], self.losses)
@@ -115,6 +122,18 @@ def load_offering(
         statuses=of_models(db, at_ms, groups, figures_of=figures_of),
         losses=losses,
     )
+
+
+def native_model(offers: Sequence[Offer], family: str) -> str | None:
+    """Return the first model that a family calls natively, else the first that it can call; those
+    that work now go before others. None: it can call none."""
+
+    def rank(offer: Offer) -> tuple[bool, bool]:
+        is_down = offer.status.state not in (AVAILABLE, DEGRADED)
+        return offer.entries.get(family) != NATIVE, is_down
+
+    best = min((offer for offer in offers if family in offer.entries), key=rank, default=None)
+    return None if best is None else best.model
 
 
 def with_uptime(db: peewee.Database, offering: Offering, offers: Sequence[Offer]) -> list[Offer]:

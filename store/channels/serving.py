@@ -31,6 +31,7 @@ class ServingChannel:
     enabled: bool
     draining: bool
     fingerprints: tuple[str, ...]  # ("",) for a channel without upstream keys
+    vendor: str = ""
 
 
 def load_serving(db: peewee.Database) -> list[ServingChannel]:
@@ -42,11 +43,11 @@ def load_serving(db: peewee.Database) -> list[ServingChannel]:
         marks[channel_id].append(mark)
     query = Channel.select(
         *(Channel.id, Channel.name, Channel.groups, Channel.models),
-        *(Channel.family, Channel.translate, Channel.enabled, Channel.draining),
+        *(Channel.family, Channel.translate, Channel.enabled, Channel.draining, Channel.vendor),
     )
     return [
-        ServingChannel(key, name, frozenset(groups), *(*rest, tuple(marks.get(key, ("",)))))
-        for key, name, groups, *rest in select_rows(db, query)
+        ServingChannel(key, name, frozenset(groups), *(*rest, tuple(marks.get(key, ("",))), vendor))
+        for key, name, groups, *rest, vendor in select_rows(db, query)
     ]
 
 

@@ -12,6 +12,7 @@ import pytest
 MEMBER = (
     *("/", "/keys", "/keys/new", "/status", "/usage", "/usage?by=model", "/wallet"),
     *("/setup?url=x", "/account"),
+    *("/try", "/try?with=*"),
 )
 KEY = ("", "/edit", "/rotate", "/revoke")  # pages of a key
 ADMIN = tuple(

@@ -154,6 +154,34 @@ def test_a_channel_is_made_tested_switched_and_removed_and_the_relay_follows(gat
     until(lambda: status_of_a_call(gateway) == 404)
 
 
+def test_try_it_calls_as_a_key_of_the_user(gateway, api, vendor):
+    """Over HTTP, by a grant that the vendor does not see and no log has."""
+    channel = {"name": "tried", "vendor": "openai-compatible", "family": "chat_completions",
+               "base_url": vendor.url, "keys": ["sk-upstream-of-these-tests"],
+               "models": {MODEL["name"]: "demo-chat"}}  # fmt: skip
+    assert api.call("POST", "/api/admin/channels", channel).status == 201
+    until(lambda: status_of_a_call(gateway) == 200)
+    [key] = [one for one in api.listed("/api/keys") if one["name"] == "own"]
+    ask = {"key": key["id"], "model": MODEL["name"], "turns": [{"role": "user", "text": "Hello"}]}
+    answer = api.call("POST", "/api/try", ask)
+    events, _, last = answer.text.rpartition("event: sluice\ndata: ")
+    facts = json.loads(last)
+    assert (answer.status, facts["status"], facts["outcome"]) == (200, 200, "ok")
+    assert "chat.completion.chunk" in events and facts["cost"] != "0"
+    record = api.get(f"/api/usage/{facts['id']}").json
+    expected = {"key_name": "own", "user_agent": "sluice-hub/try", "client_ip": "127.0.0.1"}
+    assert {name: record[name] for name in expected} == expected
+    assert "grant" not in json.dumps(vendor.log()[-1]["headers"]).lower()
+    assert "x-sluice-grant" not in gateway.log().lower()
+    elsewhere = {"networks": ["203.0.113.0/24"]}
+    assert api.call("PATCH", f"/api/keys/{key['id']}", elsewhere).status == 200
+    until(lambda: status_of_a_call(gateway) == 403)
+    facts = json.loads(api.call("POST", "/api/try", ask).text.rpartition("sluice\ndata: ")[2])
+    assert (facts["status"], facts["error_code"]) == (403, "ip_not_allowed")
+    assert api.call("PATCH", f"/api/keys/{key['id']}", {"networks": []}).status == 200
+    assert api.call("DELETE", "/api/admin/channels/tried").status == 204
+
+
 def test_the_system_is_shown_and_the_node_is_taken_out_of_rotation(gateway, api):
     system = api.get("/api/admin/system").json
     assert (system["problem"], system["ready"], system["streams"]) == (None, True, 0)

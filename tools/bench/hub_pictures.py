@@ -60,6 +60,14 @@ SHOTS = (
     Shot("call-retried", "alice", "/usage/{retried}"),
     Shot("wallet", "alice", "/wallet"),
     Shot("setup", "alice", "/setup"),
+    Shot(
+        *("try", "alice", "/try"),
+        ("#try-prompt = Find payouts that were sent twice, yesterday only.", "[data-send]"),
+    ),
+    Shot(
+        *("try-compare", "alice", "/try?with=*"),
+        ("#try-prompt = Find payouts that were sent twice, yesterday only.", "[data-send]"),
+    ),
     Shot("account", "alice", "/account"),
     *(
         Shot(f"admin-{name}", "admin", f"/admin/{name}")

@@ -7,9 +7,11 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 
 from handlers.hub.keys.keys import KeyHandler, group_to_plain
-from handlers.hub.keys.setup import SnippetValues, panels
+from handlers.hub.keys.setup import FIRST_CLIENT, offers_of, panels
 from handlers.hub.web.base import Failure, Page, invalid, or_refused
+from operations.client_settings import CLIENTS
 from store.catalog import keys, wrong_paths
+from store.channels.offers import native_model
 from store.hub.membership import groups_for_keys, key_groups
 from store.hub.own_keys import OwnKey
 from store.values.fields import Instant
@@ -150,17 +152,16 @@ class KeyFormPage(KeyHandler, Page):
         """Answer with a secret, this once."""
         key = await self.key(key_id)
         group = (await self.store(key_groups)).get(key.group)
-        models = list(key.models or (group.models if group else ()))
-        model = models[0] if models else None
+        offers = await self.store(offers_of, key)
         self.show(
             "keys/made.html",
             key=key,
             group=group,
             secret=secret,
             rotated=rotated,
-            model=model,
+            model=native_model(offers, CLIENTS[FIRST_CLIENT].family),
             format_money=format_money,
-            panels=panels(SnippetValues(self.site.base_url, secret, model)),
+            panels=panels(self.site.base_url, secret, lambda family: native_model(offers, family)),
         )
 
 

@@ -310,7 +310,21 @@ _FIELDS: Mapping[str, Mapping[str, Schema]] = {
     "WalletBody": {"low_below": _NULLABLE, "spend_order": _choice(*SPEND_ORDERS)},
     "CodeBody": {"code": _TEXT},
     "UrlBody": {"url": _TEXT},
-    "SetupTest": {"secret": _TEXT, "model": _TEXT, "client": _TEXT},
+    "SetupTest": {"key": _TEXT, "model": _TEXT, "client": _TEXT},
+    "TryBody": {
+        "key": {**_TEXT, "description": "The id of the key that the call is made as."},
+        "model": _TEXT,
+        "entry": {**_TEXT, "description": "The family; without it the model's own."},
+        "turns": {
+            "type": "array",
+            "items": {"type": "object", "properties": {"role": _TEXT, "text": _TEXT}},
+        },
+        **dict.fromkeys(("system", "effort"), _TEXT),
+        "max_tokens": {"type": "integer"},
+        **{name: {"type": "number"} for name in ("temperature", "top_p")},
+        **{name: {"type": "boolean"} for name in ("stream", "search")},
+        "further": {"type": "object", "description": "More fields of the body, as they are."},
+    },
     "RefundBody": {
         "amount": {**_MONEY, "description": "A part; without it all that is left."},
         **{"reason": _TEXT, "id": _OWN_ID},

@@ -146,7 +146,12 @@ _MEMBER = (
     _read("wallet/ledger", "Entries of the ledger, the newest first.", "List", query=_PAGE),
     _change("POST", "wallet/redeem", "Redeem a code.", "Object", "CodeBody"),
     Endpoint("POST", "/api/setup/check-url", READ, "Check a base URL.", "Object", "UrlBody"),
-    _change("POST", "setup/test", "A test call with a key.", "Object", "SetupTest"),
+    _change("POST", "setup/test", "A test call as a key.", "Object", "SetupTest"),
+    _change(
+        *("POST", "try", "A call as a key: events of its family, then one event `sluice`."),
+        *("", "TryBody"),
+        media="text/event-stream",
+    ),
 )
 
 

@@ -131,6 +131,7 @@ class Site:
     cookie_secrets: Sequence[str]  # the first makes tokens of forms, each verifies them
     origins: Mapping[str, str] = field(default_factory=dict)  # of settings, by section.key
     grants: GrantMaker | None = None  # None: without a relay
+    relay_calls: Counter[str] = field(default_factory=Counter)  # that run, by user
     version: str = ""
     started_s: float = field(default_factory=time.monotonic)
     tries: Throttle = field(default_factory=Throttle)  # of passwords

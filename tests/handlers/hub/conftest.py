@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from conf.settings import Settings
 from handlers.hub.app import make_app
 from handlers.hub.http.server import HubServer
+from handlers.hub.web import relay_calls
 from handlers.hub.web.site import Site
 from operations.edits import editor
 from store.admin.document import parse
@@ -20,8 +21,10 @@ from store.db.database import discard, open_database
 from store.db.migrate import up
 from store.hub import sessions, tokens
 from store.money import wallet
+from store.values.grants import GrantMaker
 from tests.handlers.hub.browser import PASSWORDS, Browser
 from tests.handlers.hub.overview_world import SEALING, edit
+from tests.handlers.hub.relay import Relay
 from tests.handlers.hub.script import Script
 from tests.support.ports import HOST, free_port
 
@@ -136,6 +139,7 @@ def serve(db):
             sealing=SEALING,
             trusted=tuple(map(ip_network, settings.server.trusted_proxies)),
             cookie_secrets=COOKIE_SECRETS,
+            grants=GrantMaker(COOKIE_SECRETS, "run"),
         )
         running.append(Served(site))
         return running[-1]
@@ -148,6 +152,22 @@ def serve(db):
 @pytest.fixture
 def hub(serve):
     return serve()
+
+
+@pytest.fixture
+def relay():
+    """A relay that a test plays."""
+    made = Relay()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def with_relay(serve, relay, monkeypatch):
+    """The Hub before that relay; its base URL is https://gate.example.com."""
+    monkeypatch.setattr(relay_calls, "RECORD_WAIT_S", 0.3)
+    public = "https://gate.example.com"
+    return serve(server={"port": relay.port, "public_url": public}, hub={"public_url": ""})
 
 
 @pytest.fixture

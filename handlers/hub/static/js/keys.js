@@ -47,7 +47,43 @@ function onClientChoice(event) {
   for (const field of document.querySelectorAll("input[type='hidden'][name='client']")) field.value = event.target.value;
 }
 
+// ---- "Your key": the secret goes into the snippets of this page and nowhere else ---------------------------
+
+const SECRET = /^[\w.-]{16,200}$/;
+let pasted = "";
+
+/** Puts the pasted secret into all snippets, or takes it out again. */
+function fillSnippets(field) {
+  const { none, begin, end, other, short, filled } = field.dataset;
+  const value = SECRET.test(pasted) ? pasted : none;
+  for (const place of document.querySelectorAll(".use-panels .secret-value")) place.textContent = value;
+  const help = document.getElementById("your-key-help");
+  help.dataset.first ??= help.textContent;
+  const isOther = begin !== undefined && !(pasted.startsWith(begin) && pasted.endsWith(end));
+  if (!pasted) help.textContent = help.dataset.first;
+  else if (value === none) help.textContent = short;
+  else help.textContent = isOther ? other : filled;
+  field.setAttribute("aria-invalid", String(Boolean(pasted) && (value === none || isOther)));
+}
+
+function onSecret(event) {
+  const field = event.target.closest?.("[data-your-key]");
+  if (!field) return;
+  pasted = field.value.trim();
+  fillSnippets(field);
+}
+
+/** Fills the snippets of new content with what was pasted before. */
+function keepSecret() {
+  const field = document.querySelector("[data-your-key]");
+  if (!field || !pasted) return;
+  field.value = pasted;
+  fillSnippets(field);
+}
+
 const secret = document.querySelector("[data-secret]");
 if (secret) guard(secret);
 document.addEventListener("submit", onTest, { capture: true });
 document.addEventListener("change", onClientChoice);
+document.addEventListener("input", onSecret);
+document.addEventListener("sluice:content", keepSecret);

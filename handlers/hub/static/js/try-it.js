@@ -1,0 +1,287 @@
+// Try it: the answer as it comes, and the settings without a new page. What an answer looks like in the end
+// is the server's business: it gets the conversation back and shows it.
+import { xsrf } from "./api.js";
+import { announce } from "./copy.js";
+import { fetchPage } from "./visit.js";
+import { onFailure } from "./session.js";
+import { toast } from "./toast.js";
+
+const REDRAW_MS = 400;
+const CHARS_PER_TOKEN = 4;
+const MILLION = 1e6;
+const NEAR_END_PX = 160;
+const NUMBERS = ["temperature", "top_p"];
+const form = document.getElementById("try");
+const words = (name, values = {}) => form.dataset[`words${name}`].replace(/\{(\w+)\}/g, (_, key) => values[key] ?? "");
+let running = []; // of AbortController
+let redrawing;
+
+// ---- the text of an event, by family --------------------------------------------------------------------
+
+const TEXT_OF = {
+  chat_completions: (event) => event.choices?.[0]?.delta?.content,
+  responses: (event) => (event.type === "response.output_text.delta" ? event.delta : ""),
+  messages: (event) => (event.type === "content_block_delta" ? event.delta?.text : ""),
+  generate_content: (event) =>
+    event.candidates?.[0]?.content?.parts?.filter((part) => !part.thought).map((part) => part.text ?? "").join(""),
+};
+
+/** Reads events from an answer as they come: calls `take` with the name and the data of each. */
+async function readEvents(answer, take) {
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const events = (rest + value).split(/\r?\n\r?\n/);
+    rest = events.pop();
+    for (const event of events) {
+      const lines = event.split(/\r?\n/);
+      const name = lines.find((line) => line.startsWith("event:"))?.slice(6).trim();
+      const data = lines.filter((line) => line.startsWith("data:")).map((line) => line.slice(5).trimStart()).join("\n");
+      if (data) take(name, data);
+    }
+  }
+}
+
+// ---- calls ----------------------------------------------------------------------------------------------
+
+function bodyOf(model, turns) {
+  const fields = new FormData(form);
+  const body = { model, turns, stream: fields.has("stream"), search: fields.has("search") };
+  for (const name of ["key", "system", "effort", "further", "max_tokens"]) body[name] = fields.get(name) ?? "";
+  for (const name of NUMBERS) if (fields.get(name)) body[name] = Number(fields.get(name));
+  if (form.querySelector("[name='model']").value === model) body.entry = fields.get("entry");
+  return body;
+}
+
+/** Calls a model and shows its answer in `place` as it comes; returns the turn of the conversation. */
+async function call(model, turns, place, control) {
+  const live = place.querySelector("[data-live]") ?? place;
+  const select = form.querySelector(`select[name='${place.dataset.side === "1" ? "with" : "model"}']`);
+  const inner = document.getElementById("try-live").content.firstElementChild.cloneNode(true);
+  const part = (selector) => inner.querySelector(selector);
+  const caret = part(".caret");
+  if (place.dataset.side) part("[data-model]").remove();
+  else part("[data-model] > code").textContent = model;
+  live.append(inner);
+  const turn = { role: "assistant", text: "", model };
+  const beganAt = performance.now();
+  let firstAt = 0;
+  const showState = () => {
+    const seconds = ((performance.now() - beganAt) / 1000).toFixed(2);
+    const tokens = Math.round(turn.text.length / CHARS_PER_TOKEN);
+    const cost = (tokens * Number(select.dataset.priceOutput || 0)) / MILLION;
+    if (select.dataset.priceOutput) part("[data-cost]").textContent = words("About", { cost: `${cost.toFixed(4)} ${form.dataset.currency}` });
+    part("[data-time]").textContent = firstAt ? words("First", { seconds: ((firstAt - beganAt) / 1000).toFixed(2) }) : words("Since", { seconds });
+    if (tokens) part("[data-out]").textContent = words("Out", { count: tokens });
+  };
+  showState();
+  const timer = setInterval(showState, 250);
+  try {
+    const answer = await fetch("/api/try", {
+      method: "POST",
+      headers: { "Content-Type": "application/json", "X-XSRFToken": xsrf() },
+      body: JSON.stringify(bodyOf(model, turns)),
+      signal: control.signal,
+    });
+    if (!answer.ok) throw Object.assign(new Error((await answer.json()).error.message), { isRefusal: true });
+    const textOf = TEXT_OF[form.querySelector("[name='entry']").value];
+    await readEvents(answer, (name, data) => {
+      if (name === "sluice") {
+        const { text: whole, ...facts } = JSON.parse(data);
+        turn.text ||= whole;
+        turn.call = facts;
+        return;
+      }
+      let more = "";
+      try {
+        more = textOf(JSON.parse(data)) ?? "";
+      } catch {
+        return; // [DONE]
+      }
+      if (!more) return;
+      firstAt ||= performance.now();
+      turn.text += more;
+      caret.before(more);
+      keepInView();
+    });
+    turn.call ??= { complete: false };
+  } catch (error) {
+    if (error.name !== "AbortError") throw error;
+    turn.call = { outcome: "client_gone", complete: false, error: words("Stopped") };
+  } finally {
+    clearInterval(timer);
+    caret.remove();
+  }
+  return turn;
+}
+
+function keepInView() {
+  const box = form.querySelector(".try-turns");
+  if (box.scrollHeight - box.scrollTop - box.clientHeight < NEAR_END_PX) showEnd();
+}
+
+/** Scrolls to the end of the conversation: of its box, or of the page where that scrolls. */
+function showEnd() {
+  const box = form.querySelector(".try-turns");
+  box.scrollTop = box.scrollHeight;
+  box.querySelector("[data-live]")?.scrollIntoView({ block: "nearest" });
+}
+
+function turnsFor(conversation, prompt, isComparison) {
+  const turns = [];
+  for (const turn of isComparison ? [] : conversation) {
+    if (turn.role === "user") {
+      if (turns.at(-1)?.role === "user") turns.pop();
+      turns.push({ role: "user", text: turn.text });
+    } else if (turns.at(-1)?.role === "user" && turn.text) turns.push({ role: "assistant", text: turn.text });
+  }
+  if (turns.at(-1)?.role === "user") turns.pop();
+  return [...turns, { role: "user", text: prompt }];
+}
+
+async function ask(action) {
+  const field = form.elements.turns;
+  let conversation = field.value ? JSON.parse(field.value) : [];
+  let prompt = form.elements.prompt.value.trim();
+  if (action === "again") {
+    const at = conversation.findLastIndex((turn) => turn.role === "user");
+    prompt = conversation[at].text;
+    conversation = conversation.slice(0, at);
+  } else if (action === "go_on") prompt = form.dataset.goOn;
+  if (!prompt || running.length) return;
+  const sides = [...form.querySelectorAll("[data-side]")];
+  const places = sides.length ? sides : [form.querySelector(".try-turns")];
+  const models = sides.length ? ["model", "with"].map((name) => form.elements[name].value) : [form.elements.model.value];
+  const turns = turnsFor(conversation, prompt, sides.length > 0);
+  showQuestion(prompt, sides);
+  form.elements.prompt.value = "";
+  setRunning(models.map(() => new AbortController()));
+  announce(document.getElementById("try-live").content.querySelector(".state").textContent.trim());
+  try {
+    const answers = await Promise.all(models.map((model, place) => call(model, turns, places[place], running[place])));
+    field.value = JSON.stringify([...conversation, { role: "user", text: prompt }, ...answers]);
+    await redraw(["conversation", "compared", "code", "bar"]);
+  } catch (error) {
+    for (const control of running) control.abort();
+    form.elements.prompt.value = prompt;
+    if (error.isRefusal) toast(error.message);
+    else onFailure(error);
+    await redraw(["conversation"]);
+  } finally {
+    setRunning([]);
+  }
+}
+
+function showQuestion(prompt, sides) {
+  for (const side of sides) for (const old of side.querySelectorAll(":scope > :not(.model-field, .help, [data-live])")) old.remove();
+  const turn = Object.assign(document.createElement("div"), { className: "turn" });
+  const you = Object.assign(document.createElement("p"), { className: "label", textContent: words("You") });
+  turn.append(you, Object.assign(document.createElement("p"), { className: "text", textContent: prompt }));
+  const box = form.querySelector(".try-turns");
+  box.querySelector(":scope > .empty")?.remove();
+  if (sides.length) {
+    box.querySelector(":scope > .turn")?.remove();
+    box.prepend(turn);
+  } else box.querySelector("[data-live]").before(turn);
+  showEnd();
+}
+
+function setRunning(controls) {
+  running = controls;
+  form.querySelector("[data-stop]").hidden = !controls.length;
+  form.querySelector("[data-send]").disabled = controls.length > 0;
+}
+
+// ---- parts that the server draws ------------------------------------------------------------------------
+
+/** Draws parts of the page anew from the form as it is. */
+async function redraw(parts) {
+  const fields = new FormData(form);
+  fields.set("do", "show");
+  const page = await fetchPage("/try", { method: "POST", body: new URLSearchParams(fields), headers: { Accept: "text/html" } });
+  for (const part of parts) {
+    const next = page.querySelector(`[data-part='${part}']`);
+    const old = form.querySelector(`[data-part='${part}']`);
+    if (!next || !old) continue;
+    const language = old.querySelector("[name='shown-code']:checked")?.value;
+    const focused = old.contains(document.activeElement) && document.activeElement.id;
+    old.replaceWith(document.importNode(next, true));
+    const drawn = form.querySelector(`[data-part='${part}']`);
+    if (language) drawn.querySelector(`[name='shown-code'][value='${language}']`).checked = true;
+    if (part === "conversation") showEnd();
+    if (focused) document.getElementById(focused)?.focus();
+  }
+  prepareSliders();
+}
+
+function redrawLater(parts) {
+  clearTimeout(redrawing);
+  redrawing = setTimeout(() => redraw(parts).catch(onFailure), REDRAW_MS);
+}
+
+/** A number field becomes a slider: nothing is sent before it was touched. */
+function prepareSliders() {
+  for (const box of form.querySelectorAll("[data-slider]:not([data-ready])")) {
+    box.dataset.ready = "";
+    const number = box.querySelector("input");
+    const output = box.querySelector("output");
+    const range = document.createElement("input");
+    for (const name of ["min", "max", "step", "id"]) range.setAttribute(name, number.getAttribute(name));
+    range.type = "range";
+    range.disabled = number.disabled;
+    range.value = number.value || number.max;
+    number.removeAttribute("id");
+    number.hidden = true;
+    const show = () => {
+      output.textContent = number.value || box.dataset.unsent;
+      if (number.value) output.append(unset);
+      range.setAttribute("aria-valuetext", output.textContent);
+    };
+    const name = box.querySelector("label > span").textContent;
+    const unset = Object.assign(document.createElement("button"), { type: "button", className: "copy", textContent: "×" });
+    unset.setAttribute("aria-label", box.dataset.unset.replace("{name}", name));
+    const set = (value) => {
+      number.value = value;
+      if (!value) range.value = range.max;
+      show();
+      redrawLater(["code"]);
+    };
+    unset.addEventListener("click", (event) => {
+      event.preventDefault();
+      set("");
+      range.focus();
+    });
+    range.addEventListener("input", () => set(range.value));
+    number.after(range);
+    show();
+  }
+}
+
+if (form) {
+  prepareSliders();
+  form.addEventListener("submit", (event) => {
+    const action = event.submitter?.value ?? "send";
+    if (!["send", "again", "go_on"].includes(action)) return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    ask(action);
+  });
+  form.addEventListener("change", (event) => {
+    if (event.target.matches("[data-redraw]")) redraw(["bar", "settings", "code", "conversation", "compared"]).catch(onFailure);
+    else if (!event.target.matches("[name='shown-code'], [name='prompt'], [type='range']")) redrawLater(["code"]);
+  });
+  form.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+      event.preventDefault();
+      ask("send");
+    }
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && running.length) for (const control of running) control.abort();
+  });
+  form.addEventListener("click", (event) => {
+    if (event.target.closest("[data-stop]")) for (const control of running) control.abort();
+  });
+}

@@ -1,0 +1,258 @@
+"""The conversation of Try it: what a page carries from one answer to the next, and how it is shown.
+
+The page keeps it, in a field of its form; nothing is stored here. Whatever a browser sends back is
+checked for its form and shown as text, so that a conversation which somebody has edited shows its
+editor another text, and nobody else.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from handlers.hub.web.base import invalid
+from handlers.hub.web.formats import failure_reason, shape_of
+from operations.chat import ChatTurn
+from store.values.usage_record import OUTCOMES
+
+MAX_TURNS = 100
+MAX_BYTES = 768 << 10
+_FENCE = re.compile(r"^```[^\n]*\n(.*?)(?:^```[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
+_INLINE = re.compile(r"`([^`\n]+)`")
+
+
+class CallFacts(Struct, frozen=True, omit_defaults=True):
+    """The facts of an answer: of its usage record, as far as there is one, and as its client got
+    it. `body`: of a refusal. `complete` False: it broke off."""
+
+    status: int | None = None
+    id: str | None = None
+    outcome: str | None = None
+    error_code: str | None = None
+    error_message: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost: str | None = None
+    ttft_ms: int | None = None
+    total_ms: int | None = None
+    complete: bool = True
+    body: str | None = None
+    headers: dict[str, str] = {}
+    error: str | None = None
+
+    @property
+    def shape(self) -> str:
+        """Return the shape of its state."""
+        return shape_of(self.known_outcome)
+
+    @property
+    def known_outcome(self) -> str:
+        """Return its outcome, by its status without a record."""
+        if self.outcome in OUTCOMES:
+            return self.outcome
+        if self.status is None:
+            return "internal_error"
+        if self.status < 400:
+            return "ok" if self.complete else "upstream_truncated"
+        return "refused" if self.status < 500 else "upstream_error"
+
+    @property
+    def worked(self) -> bool:
+        """Return whether the answer is whole."""
+        return self.known_outcome == "ok"
+
+    def reason(self, words: Mapping[str, str]) -> str:
+        """Return why it did not work, in our words."""
+        if self.error_code is None:
+            unheard = "try.no_answer" if self.status is None else "try.no_record"
+            return words[unheard]
+        return failure_reason(words, self.error_code, self.error_message) or self.error_code
+
+    @property
+    def as_client(self) -> str:
+        """Return status line, headers and body, as a client gets them."""
+        head = [f"HTTP {self.status}", *(f"{name}: {v}" for name, v in self.headers.items())]
+        return "\n".join(head) + f"\n\n{pretty(self.body or '')}"
+
+    @property
+    def tokens_per_s(self) -> int | None:
+        """Return the speed of the answer behind its first byte."""
+        if not self.output_tokens or self.total_ms is None or self.ttft_ms is None:
+            return None
+        rest_ms = self.total_ms - self.ttft_ms
+        return round(self.output_tokens * 1000 / rest_ms) if rest_ms > 0 else None
+
+
+class ShownTurn(Struct, frozen=True, omit_defaults=True):
+    """A turn of the page; `call`: of an answer."""
+
+    role: Literal["user", "assistant"]
+    text: str
+    model: str = ""
+    call: CallFacts | None = None
+
+    @property
+    def blocks(self) -> list["Block"]:
+        """Return the text in blocks."""
+        return list(_blocks(self.text))
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A paragraph as pieces of text and code in turn, or one block of code."""
+
+    pieces: Sequence[str]
+    is_code: bool
+
+
+def _blocks(text: str) -> Iterator[Block]:
+    at = 0
+    for fence in _FENCE.finditer(text):
+        if plain := text[at : fence.start()].strip("\n"):
+            yield Block(_INLINE.split(plain), is_code=False)
+        yield Block((fence[1].rstrip("\n"),), is_code=True)
+        at = fence.end()
+    if plain := text[at:].strip("\n"):
+        yield Block(_INLINE.split(plain), is_code=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationSums:
+    """The sums of a conversation; `refused`: of its calls. `cost` is decimal text."""
+
+    calls: int
+    refused: int
+    input_tokens: int
+    output_tokens: int
+    cost: str
+
+
+class Conversation(Struct, frozen=True):
+    """The turns of a page."""
+
+    turns: tuple[ShownTurn, ...] = ()
+
+    @classmethod
+    def read(cls, text: str) -> "Conversation":
+        """Read the field of a form. Raises Failure."""
+        if not text.strip():
+            return cls()
+        try:
+            turns = msgspec.json.decode(text[:MAX_BYTES], type=tuple[ShownTurn, ...])
+        except (msgspec.DecodeError, UnicodeError):
+            raise invalid("turns", "the conversation cannot be read; clear it") from None
+        if len(turns) > MAX_TURNS:
+            raise invalid("turns", f"a conversation has at most {MAX_TURNS} turns; clear it")
+        return cls(turns)
+
+    @property
+    def text(self) -> str:
+        """Return the value of the field."""
+        return msgspec.json.encode(self.turns).decode()
+
+    @property
+    def pair(self) -> tuple[ShownTurn | None, Sequence[ShownTurn]]:
+        """Return the last question and the answers behind it."""
+        for at in range(len(self.turns) - 1, -1, -1):
+            if self.turns[at].role == "user":
+                return self.turns[at], self.turns[at + 1 :]
+        return None, ()
+
+    def add(self, *turns: ShownTurn) -> "Conversation":
+        """Return it with more turns."""
+        return Conversation((*self.turns, *turns))
+
+    def without_last_answer(self) -> "Conversation":
+        """Return it without the last question and its answers, which is asked again."""
+        question, answers = self.pair
+        return Conversation(self.turns[: len(self.turns) - len(answers) - (question is not None)])
+
+    def chat_turns(self, prompt: str) -> list[ChatTurn]:
+        """Return what a model gets: each question with its first answer that has a text."""
+        turns: list[ChatTurn] = []
+        for turn in self.turns:
+            if turn.role == "user":
+                if turns and turns[-1].role == "user":
+                    turns.pop()  # it had no answer
+                turns.append(ChatTurn("user", turn.text))
+            elif turns and turns[-1].role == "user" and turn.text:
+                turns.append(ChatTurn("assistant", turn.text))
+        if turns and turns[-1].role == "user":
+            turns.pop()
+        return [*turns, ChatTurn("user", prompt)]
+
+    @property
+    def sums(self) -> ConversationSums:
+        """Return the sums of its calls."""
+        calls = [turn.call for turn in self.turns if turn.call is not None]
+        return ConversationSums(
+            len(calls),
+            sum(call.known_outcome == "refused" for call in calls),
+            sum(call.input_tokens or 0 for call in calls),
+            sum(call.output_tokens or 0 for call in calls),
+            str(sum((_amount(call.cost) for call in calls), Decimal(0))),
+        )
+
+
+def _amount(text: str | None) -> Decimal:
+    try:
+        amount = Decimal(text or 0)
+    except InvalidOperation:
+        return Decimal(0)
+    return amount if amount.is_finite() else Decimal(0)
+
+
+def pretty(body: str) -> str:
+    """Return the JSON of a body on lines of its own; any other as it is."""
+    try:
+        return msgspec.json.format(body, indent=2)
+    except (msgspec.DecodeError, ValueError):
+        return body
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """A way out of a failed answer: a button of the form, its value `action`, or a link."""
+
+    word: str
+    action: str = ""
+    href: str = ""
+
+
+_AGAIN, _PLAIN = Remedy("try.again", "again"), Remedy("try.plain", "plain")
+_CLEAR = Remedy("try.clear", "clear")
+_MODELS = Remedy("try.see_models", href="/models")
+_REMEDIES: Mapping[str, tuple[Remedy, ...]] = {
+    "insufficient_quota": (Remedy("try.redeem", href="/wallet#redeem"), _AGAIN),
+    "subscription_quota_exceeded": (
+        Remedy("try.change_key", href="/keys/{key}/edit"),
+        Remedy("try.see_wallet", href="/wallet"),
+    ),
+    "entry_point_not_allowed": (Remedy("try.native_entry", "native"),),
+    "model_not_found": (Remedy("try.native_entry", "native"), _MODELS),
+    "ip_not_allowed": (Remedy("try.change_key", href="/keys/{key}/edit"),),
+    "api_key_disabled": (Remedy("try.see_key", href="/keys/{key}"),),
+    "api_key_expired": (Remedy("try.change_key", href="/keys/{key}/edit"),),
+    "feature_not_allowed": (_PLAIN,),
+    "feature_unpriced": (_PLAIN,),
+    "invalid_type": (_PLAIN,),
+    "unsupported_parameter": (_PLAIN,),
+    "upstream_invalid_request": (_PLAIN, _AGAIN),
+    "context_length_exceeded": (_CLEAR,),
+    "missing_api_key": (_AGAIN,),
+}
+"""By the code of the error; of others: ask again."""
+
+
+def remedies_of(turn: ShownTurn) -> Sequence[Remedy]:
+    """Return the ways out of an answer that failed; none of one that worked."""
+    call = turn.call
+    if call is None or call.worked:
+        return ()
+    if turn.text:  # it broke off
+        return (Remedy("try.go_on", "go_on"), _AGAIN)
+    return _REMEDIES.get(call.error_code or "", (_AGAIN,))
