@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 
 import peewee
 
-from adapters.registry import FAMILIES, VENDORS
-from operations.catalogue import listed_fields
 from operations.edits import editor
 from store.admin.apply import Outcome
 from store.admin.document import Document, read
@@ -20,7 +18,8 @@ from store.admin.export import list_objects
 from store.admin.objects import Sealing
 from store.db.base_url import set_base_url
 from store.db.database import first_row, transaction
-from store.db.tables.users import User
+from store.db.tables.catalog import Channel
+from store.db.tables.users import ApiKey, User
 from store.hub import first_run
 from store.hub.people import Person, mark_of
 from store.money import wallet
@@ -65,18 +64,6 @@ DEMO_MODELS = {
 DEMO_URL = "http://127.0.0.1:18800"
 CREDIT_REASON = "first run"
 
-START_URLS: Mapping[str, str] = {
-    **{start.name: start.base_url for start in VENDOR_STARTS},
-    "openai-compatible": "",
-    "demo": DEMO_URL,
-}
-"""Address of the first channel of each vendor that the first run offers."""
-START_MODELS: Mapping[str, Sequence[str]] = {
-    **{start.name: start.models for start in VENDOR_STARTS},
-    "openai-compatible": (),
-    "demo": (DEMO_MODELS["chat_completions"],),
-}
-
 
 @dataclass(frozen=True, slots=True)
 class FirstAdmin:
@@ -88,36 +75,23 @@ class FirstAdmin:
 
 
 @dataclass(frozen=True, slots=True)
-class FirstChannel:
-    """The fields of the second step. `key`: empty keeps that of the channel; `input_price` and
-    `output_price`, per million tokens, are of models whose prices are not known here."""
-
-    vendor: str
-    name: str
-    group: str
-    models: Sequence[str]
-    base_url: str = ""
-    key: str = field(default="", repr=False)
-    input_price: str = ""
-    output_price: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class FirstRunState:
-    """The progress of the first run: numbers of channels and keys."""
+    """The progress of the first run: whether there is a channel with a model, and a key."""
 
-    channels: int
-    keys: int
+    channel: bool
+    key: bool
 
     @property
     def finished(self) -> bool:
         """Calls can be made."""
-        return bool(self.channels and self.keys)
+        return self.channel and self.key
 
 
 def state(db: peewee.Database) -> FirstRunState:
     """Return the progress of the first run."""
-    return FirstRunState(len(list_objects(db, "channel")), len(list_objects(db, "key")))
+    channel = Channel.select(Channel.id).where(Channel.models != {}).limit(1)
+    key = ApiKey.select(ApiKey.id).limit(1)
+    return FirstRunState(first_row(db, channel) is not None, first_row(db, key) is not None)
 
 
 def make_admin(db: peewee.Database, sealing: Sealing, token: str, admin: FirstAdmin) -> Person:
@@ -150,47 +124,6 @@ def make_admin(db: peewee.Database, sealing: Sealing, token: str, admin: FirstAd
     return transaction(db, work)
 
 
-def make_channel(db: peewee.Database, sealing: Sealing, actor: str, first: FirstChannel) -> None:
-    """Create or change the first channel, with its group and its models. Raises Refused."""
-    if first.vendor not in START_URLS:
-        raise Refused([f'vendor "{first.vendor}" is not offered here'])
-    if not first.models:
-        raise Refused(["name one model at least"])
-    vendor_families = VENDORS[first.vendor].families
-    existing = {channel["name"] for channel in list_objects(db, "channel")}
-    priced = {model["name"] for model in list_objects(db, "model") if model["price"]}
-    channel: dict[str, Any] = {
-        "name": first.name,
-        "vendor": first.vendor,
-        "family": next(family for family in FAMILIES if family in vendor_families),
-        "base_url": first.base_url or START_URLS[first.vendor],
-        "groups": [first.group],
-        "models": {model: model for model in first.models},
-    }
-    if first.key or first.name not in existing:
-        channel["keys"] = [first.key or "demo"] if first.key or first.vendor == "demo" else []
-    models = [
-        {"name": model, **_model_fields(model, first)}
-        for model in first.models
-        if model not in priced
-    ]
-    document = {"group": [{"name": first.group}], "model": models, "channel": [channel]}
-    _apply(db, sealing, actor, document)
-
-
-def keep_models(
-    db: peewee.Database, sealing: Sealing, actor: str, channel: str, models: Sequence[str]
-) -> None:
-    """Keep only these models of a channel. Raises NotFound, Refused."""
-    stored = next((row for row in list_objects(db, "channel") if row["name"] == channel), None)
-    if stored is None:
-        raise NotFound(f'there is no channel "{channel}"')
-    remaining = {name: up for name, up in stored["models"].items() if name in models}
-    if not remaining:
-        raise Refused(["keep one model at least"])
-    _apply(db, sealing, actor, {"channel": [{"name": channel, "models": remaining}]})
-
-
 def group_to_begin_with(db: peewee.Database) -> str:
     """Return the group of the first channel; empty: there is none."""
     channels = list_objects(db, "channel")
@@ -221,15 +154,6 @@ def credit_once(db: peewee.Database, user: str, amount_nanos: int) -> None:
     """Credit a wallet for the first calls; a second time nothing. Raises Refused."""
     movement = wallet.Movement(amount_nanos, CREDIT_REASON, f"first-run:{user}", user)
     wallet.credit(db, user, movement)
-
-
-def _model_fields(model: str, first: FirstChannel) -> Mapping[str, Any]:
-    fields = listed_fields(first.vendor, model)
-    if fields is not None:
-        return fields
-    if not first.input_price or not first.output_price:
-        raise Refused([f'the prices of "{model}" are not known here; write them, or "0"'])
-    return {"price": {"input": first.input_price, "output": first.output_price}}
 
 
 def _apply(

@@ -1,6 +1,6 @@
 """The routes of the Hub. Names in paths are percent-encoded: they may hold slashes."""
 
-from handlers.hub.access import account, first_run, sign_in
+from handlers.hub.access import account, sign_in
 from handlers.hub.admin import (
     audit,
     channel_drafts,
@@ -12,7 +12,7 @@ from handlers.hub.admin import (
     system,
     users,
 )
-from handlers.hub.home import home, overview
+from handlers.hub.home import first_run, home, overview
 from handlers.hub.keys import all_keys, key_forms, keys, setup
 from handlers.hub.models import status
 from handlers.hub.money import statement, wallet

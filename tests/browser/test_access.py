@@ -47,14 +47,17 @@ def test_from_the_first_link_to_a_models_answer(fresh, open_page, scripted_vendo
 
     expect(page.get_by_text("Signed in as")).to_be_visible()
     picture(page, "first-run-2-phone")
-    page.get_by_text("Demo, no account").click()
-    expect(page.get_by_label("Models")).to_have_value("demo-chat")
+    page.get_by_text("made-up answers").click()
     page.get_by_label("Base URL").fill(scripted_vendor.url)
-    page.get_by_role("button", name="Test models").click()
-    expect(page.get_by_text("The answer is complete.")).to_be_visible()
+    page.get_by_role("button", name="List models").click()
+    page.wait_for_url("**part=2")
+    picture(page, "first-run-models-phone")
+    assert wide(page) <= 0
+    page.get_by_role("button", name=re.compile(r"Test \d")).click()
+    expect(page.locator("#test-counts")).to_contain_text("2 work")
     picture(page, "first-run-tested-phone")
     assert wide(page) <= 0
-    page.get_by_role("button", name="Continue with working models").click()
+    page.get_by_role("button", name=re.compile("Save channel")).click()
 
     page.get_by_label("Key name").fill("laptop")
     picture(page, "first-run-3-phone")
@@ -69,13 +72,60 @@ def test_from_the_first_link_to_a_models_answer(fresh, open_page, scripted_vendo
     base = f"http://{HOST}:{fresh.port}/v1"
     with OpenAI(base_url=base, api_key=secret, max_retries=0) as client:
         said = [{"role": "user", "content": "hello"}]
-        answer = client.chat.completions.create(model="demo-chat", messages=said)
+        answer = client.chat.completions.create(model="demo-small", messages=said)
     assert answer.choices[0].message.content
     page.reload()
     page.wait_for_url(re.compile(r"/$"))
     assert secret not in page.content()
     page.goto(fresh.link)
     page.wait_for_url(re.compile(r"/$"))  # all is done: home
+
+
+class Counted:
+    """A page, and how often somebody clicked, filled a field or pressed a key that acts."""
+
+    def __init__(self, page):
+        self.page, self.acts = page, 0
+
+    def click(self, role, name):
+        self.acts += 1
+        self.page.get_by_role(role, name=name).click()
+
+    def fill(self, label, text):
+        self.acts += 1
+        self.page.get_by_label(label, exact=True).fill(text)
+
+
+def test_from_the_link_to_the_first_call_in_few_acts(fresh, open_page, scripted_vendor, picture):
+    """With a vendor that wants a key and whose models the catalogue does not have."""
+    page = open_page(fresh.hub_url)
+    page.goto(fresh.link)
+    acts = Counted(page)
+    acts.fill("Password", PASSWORD)
+    acts.click("button", "Set password")
+    page.get_by_text("Another gateway").click()
+    page.get_by_label("Base URL").fill(scripted_vendor.url)
+    acts.acts += 2
+    acts.fill("Key", "sk-of-the-vendor-0123456789")
+    picture(page, "first-run-account")
+    acts.click("button", "List models")
+    page.wait_for_url("**part=2")
+    acts.click("checkbox", "Choose demo-small")
+    acts.fill("Input price of demo-small", "1")
+    acts.fill("Output price of demo-small", "2")
+    picture(page, "first-run-models")
+    acts.click("button", re.compile(r"Test 1"))
+    expect(page.locator("#test-counts")).to_contain_text("1 work")
+    picture(page, "first-run-tests")
+    acts.click("button", re.compile("Save channel"))
+    acts.click("button", "Create key")
+    curl = page.locator("#curl").inner_text()
+    assert "data: [DONE]" in subprocess.check_output(["bash", "-c", curl], text=True, timeout=30)
+    acts.click("link", re.compile("home page"))
+    page.goto("/usage")
+    acts.acts += 2
+    expect(page.locator("table.usage")).to_contain_text("demo-small")
+    assert acts.acts <= 25
 
 
 def test_the_first_run_by_keyboard_alone(fresh, open_page, scripted_vendor):
@@ -85,13 +135,17 @@ def test_the_first_run_by_keyboard_alone(fresh, open_page, scripted_vendor):
     page.keyboard.press("Enter")
     expect(page.get_by_text("Signed in as")).to_be_visible()
     page.locator("input[name=vendor]:checked").focus()
-    for _ in range(4):
-        page.keyboard.press("ArrowRight")
-    page.keyboard.press("Tab")
+    page.keyboard.press("ArrowLeft")  # the last one: the demo
+    expect(page.get_by_role("radio", name="Demo")).to_be_focused()
+    page.get_by_label("Base URL").focus()
+    page.keyboard.press("Control+a")
     page.keyboard.type(scripted_vendor.url)
     page.keyboard.press("Enter")
-    button = page.get_by_role("button", name="Continue with working models")
-    button.focus()
+    page.wait_for_url("**part=2")
+    page.get_by_role("button", name=re.compile(r"Test \d")).focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#test-counts")).to_contain_text("2 work")
+    page.get_by_role("button", name=re.compile("Save channel")).focus()
     page.keyboard.press("Enter")
     page.get_by_label("Key name").focus()
     page.keyboard.press("Enter")

@@ -177,9 +177,11 @@ def _factor(text: str) -> str:
 
 
 class ChannelWizard(AdminPage):
-    """The three steps. `first_run`: it is the first channel, which needs a model that works."""
+    """The three steps. `first_run`: it is the first channel, which needs a model that works;
+    `action`: where the forms go."""
 
     first_run = False
+    action = PLACE
 
     def step_path(self, step: int, **query: str) -> str:
         """Return the path of a step."""
@@ -208,7 +210,7 @@ class ChannelWizard(AdminPage):
             "failure": failure,
             "first": self.first_run,
             "step_path": self.step_path,
-            "action": self.request.path if self.first_run else PLACE,
+            "action": self.action,
             "cancel": self.end_path(""),
             "place": path_of,
             "label_of": lambda vendor: CARDS[vendor].label if vendor in CARDS else vendor,
@@ -219,9 +221,18 @@ class ChannelWizard(AdminPage):
         values |= await (self._account, self._models, self._tests)[step - 1](draft, failure)
         await self.render_step(values)
 
-    async def take(self) -> None:
-        """Carry out the button of a step's form, and lead on. Raises Failure."""
+    async def take_step(self) -> None:
+        """Carry out the button of a step's form, and lead on, or answer with the step's problem."""
         do = self.get_body_argument("do", "")
+        try:
+            await self._take(do)
+        except Failure as failure:
+            if failure.status_code == HTTPStatus.NOT_FOUND:  # the draft is over
+                self.redirect(self.step_path(ACCOUNT), status=HTTPStatus.SEE_OTHER)
+                return
+            await self.show_step(step_of(do), failure)
+
+    async def _take(self, do: str) -> None:
         if do == "cancel":
             await self.store(drafts.drop, self.me.session_id)
             self.redirect(self.end_path(""), status=HTTPStatus.SEE_OTHER)
@@ -413,13 +424,7 @@ class NewChannelPage(ChannelWizard):
         await self.show_step(int(step) if step in map(str, STEPS) else ACCOUNT)
 
     async def post(self) -> None:
-        try:
-            await self.take()
-        except Failure as failure:
-            if failure.status_code == HTTPStatus.NOT_FOUND:  # the draft is over
-                self.redirect(PLACE, status=HTTPStatus.SEE_OTHER)
-                return
-            await self.show_step(step_of(self.get_body_argument("do", "")), failure)
+        await self.take_step()
 
 
 def step_of(do: str) -> int:

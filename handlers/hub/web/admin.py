@@ -18,11 +18,17 @@ from store.values.fields import Instant
 
 DEFAULT_ITEMS = 50
 MAX_ITEMS = 500  # of one page of a list
+PAGES_OF_LISTS = ("new", "draft")
+"""Words that stand in paths where names of objects do: an object of such a name is written with its
+first letter as a code."""
 
 
 def path_of(plural: str, name: str = "", action: str = "") -> str:
     """Return the path of a list, of one of its objects, or of an action on it."""
-    parts = [plural, *([quote(name, safe="")] if name else []), *([action] if action else [])]
+    quoted = quote(name, safe="")
+    if name in PAGES_OF_LISTS:
+        quoted = f"%{ord(name[0]):02X}{name[1:]}"
+    parts = [plural, *([quoted] if name else []), *([action] if action else [])]
     return "/admin/" + "/".join(parts)
 
 

@@ -4,11 +4,9 @@ import os
 
 import pytest
 
-from operations import first_steps
 from operations.edits import editor
 from store.admin.document import parse
 from store.catalog.catalog import load_snapshot
-from store.values.errors import Refused
 from tests.handlers.hub.overview_world import SEALING
 from tests.handlers.hub.script import CHANNEL, MODEL, UPSTREAM_KEY
 from tests.support.certificates import Authority
@@ -56,14 +54,11 @@ def test_only_another_origin_needs_secrets(api, command, tmp_path):
         assert api.refused("PATCH", PLACE, {field: None})[:2] == (400, "keys")
 
 
-def test_the_form_and_the_first_run_refuse_it_too_and_commands_do_not(boss, db, command, tmp_path):
+def test_the_form_refuses_it_too_and_commands_do_not(boss, db, command, tmp_path):
     fields = {"vendor": "openai-compatible", "family": "chat_completions", "enabled": "true"}
     form = [*fields.items(), ("base_url", "http://127.0.0.2:9")]
     answer = boss.send("/admin/channels/main/edit", form)
     assert answer.status == 400 and 'id="f-keys-problem"' in answer.text
-    first = ("openai-compatible", "main", "default", ["gpt-4.1"], "http://127.0.0.2:9")
-    with pytest.raises(Refused, match="keys"):
-        first_steps.make_channel(db, SEALING, "boss", first_steps.FirstChannel(*first))
     command(base_url="http://127.0.0.2:9", proxy=PROXY)
     document = f'[[channel]]\nname = "main"\nbase_url = "http://127.0.0.3:9"\nproxy = "{PROXY}0"'
     assert len(editor(db, SEALING, "operator").apply(parse(document, {}, tmp_path)).changes) == 1

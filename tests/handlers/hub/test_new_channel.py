@@ -256,9 +256,11 @@ def test_models_are_chosen_priced_tested_and_saved_by_forms(boss_at_2, db):
     assert "1 work" in text and "1 failed" in text and "ready, at once" in text
     assert "not with" in text and UPSTREAM_KEY not in text and "50.0" in text
     end = [row for row in end if row != ("chosen", "broken")]
-    assert boss.send(PAGE, [*end, ("cost_factor", "x"), ("do", "save")]).status in (303, 400)
+    wrong = [row if row[0] != "cost_factor" else (row[0], "much") for row in end]
+    assert boss.send(PAGE, [*wrong, ("do", "save")]).status == 400
     answer = boss.send(PAGE, [*end, ("do", "save")])
-    assert answer.status == 303 and answer.place == "/admin/channels/new", answer.text
+    assert answer.status == 303 and answer.place == "/admin/channels/%6Eew", answer.text
+    assert "unheard-of" in boss.get(answer.place).text
     channel = show(db, "channel", "new")
     assert channel["models"] == {"unheard-of": "unheard-of"} and channel["enabled"]
     assert (channel["priority"], channel["weight"], channel["cost_factor"]) == (3, 2, "0.5")
@@ -281,4 +283,4 @@ def test_a_draft_is_given_up(boss_at_2):
         'aria-current="step"><span class="ring" aria-hidden="true">1'
         in boss_at_2.get(f"{PAGE}?step=3").text
     )
-    assert boss_at_2.send(PAGE, step_2("free")).place == PAGE
+    assert boss_at_2.send(PAGE, step_2("free")).place == f"{PAGE}?step=1"

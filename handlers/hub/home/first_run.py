@@ -1,28 +1,28 @@
 """The first run: an administrator's password, a channel that is tested, a key that works.
 
 The first step is for whoever holds a link that `init` and `serve` print, until an administrator can
-sign in; the other two are for administrators until a channel and a key exist. Every step is a form;
-each answer is the page with the next one.
+sign in; the other two are for administrators until a channel and a key exist. The second has the
+three steps of every new channel (`admin.new_channel`), and is done once a model has answered.
 """
 
-import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from urllib.parse import urlsplit
+from typing import Any
+from urllib.parse import urlencode
 
 from handlers.hub.access.sign_in import begin_session
-from handlers.hub.web.base import Failure, Page, amount, invalid, or_refused
-from operations import channel_test, first_steps
-from operations.channel_test import ChannelTest
+from handlers.hub.admin.new_channel import ACCOUNT, STEPS, ChannelWizard
+from handlers.hub.web.base import Failure, amount, or_refused
+from operations import first_steps
 from operations.client_settings import base_url, curl
 from store.db.base_url import set_base_url
 from store.hub import first_run
 from store.money import wallet
 
-MAX_MODELS = 10  # of the first channel, each with a real call
+PLACE = "/first-run"
 CREDIT = "10.00"
 ADMIN, GROUP, KEY = "admin", "default", "laptop"
-MODEL_SEPARATORS = str.maketrans(",;\r\n\t", "     ")
 
 
 @dataclass(slots=True)
@@ -33,25 +33,17 @@ class FirstRunView:
     token: str = ""
     problem: str = ""
     fields: dict[str, str] = field(default_factory=dict)
-    results: list[ChannelTest] = field(default_factory=list)
     secret: str = ""
     curl: str = ""
 
-    @property
-    def working_models(self) -> list[str]:
-        """Return the models whose test succeeded."""
-        return [result.model for result in self.results if result.error is None]
 
-    @property
-    def answered(self) -> bool:
-        """Tell whether the upstream answered any of the tests."""
-        return any(result.status is not None for result in self.results)
-
-
-class FirstRunPage(Page):
+class FirstRunPage(ChannelWizard):
     """GET /first-run: the step that is due; POST: the first one. `view`: of the step of a POST."""
 
     public = True
+    admin = False
+    first_run = True
+    action = f"{PLACE}/channel"
     view: FirstRunView
 
     async def get(self) -> None:
@@ -62,8 +54,12 @@ class FirstRunPage(Page):
                 self.redirect("/", status=HTTPStatus.SEE_OTHER)
                 return
             step = self.get_query_argument("step", "")
-            due = int(step) if step in ("1", "2", "3") else 3 if state.channels else 2
-            await self.page(FirstRunView(due))
+            due = int(step) if step in ("1", "2", "3") else 3 if state.channel else 2
+            if due == 2:
+                part = self.get_query_argument("part", "")
+                await self.show_step(int(part) if part in map(str, STEPS) else ACCOUNT)
+            else:
+                await self.page(FirstRunView(due))
         elif await self.store(first_run.opens, token):
             await self.page(FirstRunView(1, token=token))
         else:
@@ -103,8 +99,17 @@ class FirstRunPage(Page):
         self.view.problem = self.in_words(failure.message)
         await self.page(self.view)
 
-    async def page(self, view: FirstRunView) -> None:
-        """Answer with the page."""
+    def step_path(self, step: int, **query: str) -> str:
+        return f"{PLACE}?{urlencode({'step': 2, 'part': step, **query})}"
+
+    def end_path(self, name: str) -> str:
+        return f"{PLACE}?step=3"
+
+    async def render_step(self, values: Mapping[str, Any]) -> None:
+        await self.page(FirstRunView(2), **values)
+
+    async def page(self, view: FirstRunView, **values: Any) -> None:
+        """Answer with the page; `values`: of the steps of its channel."""
         balance_nanos = 0
         if self.signed_in is not None:
             balance_nanos = (await self.store(wallet.show, self.signed_in.user)).balance_nanos
@@ -112,15 +117,10 @@ class FirstRunPage(Page):
         self.show(
             "first_run.html",
             view=view,
-            vendors=first_steps.START_URLS,
-            vendor_models={
-                vendor: ", ".join(models) for vendor, models in first_steps.START_MODELS.items()
-            },
             names={"name": ADMIN, "group": group, "key_name": KEY, "credit": CREDIT},
-            demo_port=urlsplit(first_steps.DEMO_URL).port,
-            demo_silent=view.fields.get("vendor") == "demo" and not view.answered,
             needs_credit=balance_nanos <= 0,
             url_is_fixed=bool(self.site.settings.server.public_url),
+            **values,
         )
 
 
@@ -153,46 +153,10 @@ class BaseUrlStep(FirstRunStep):
 
 
 class ChannelStep(FirstRunStep):
-    """POST /first-run/channel: makes it and tests every model, or goes on with those that work."""
+    """POST /first-run/channel: the forms of the steps of its channel."""
 
-    @or_refused
     async def post(self) -> None:
-        names = ("vendor", "base_url", "name", "group", "models", "input_price", "output_price")
-        view = self.view = FirstRunView(2, fields=self.fields(*names))
-        if self.get_body_argument("do", "test") == "test":
-            view.results = await self._test_all(view.fields)
-            await self.page(view)
-            return
-        models = self.get_body_arguments("keep")
-        sealing, name = self.site.sealing, view.fields["name"]
-        await self.store(first_steps.keep_models, sealing, self.me.user, name, models)
-        self.redirect("/first-run?step=3", status=HTTPStatus.SEE_OTHER)
-
-    async def _test_all(self, fields: dict[str, str]) -> list[ChannelTest]:
-        models = list(dict.fromkeys(fields["models"].translate(MODEL_SEPARATORS).split()))
-        if len(models) > MAX_MODELS:
-            raise invalid("models", f"at most {MAX_MODELS} models for a start")
-        channel = first_steps.FirstChannel(
-            vendor=fields["vendor"],
-            name=fields["name"],
-            group=fields["group"],
-            models=models,
-            base_url=fields["base_url"],
-            key=self.get_body_argument("key", "").strip(),
-            input_price=fields["input_price"],
-            output_price=fields["output_price"],
-        )
-        await self.store(first_steps.make_channel, self.site.sealing, self.me.user, channel)
-        tests = (self._test(channel.name, model) for model in models)
-        return list(await asyncio.gather(*tests))
-
-    async def _test(self, channel: str, model: str) -> ChannelTest:
-        cipher = self.site.sealing.cipher
-        target = await self.store(channel_test.target_of, cipher, channel, model, stream=False)
-        result = await channel_test.call(target, self.site.settings.upstream)
-        outcome = {"model": model, "status": result.status, "error": result.error}
-        await self.note("test", "channel", channel, **outcome)
-        return result
+        await self.take_step()
 
 
 class KeyStep(FirstRunStep):
