@@ -94,6 +94,12 @@ def state(db: peewee.Database) -> FirstRunState:
     return FirstRunState(first_row(db, channel) is not None, first_row(db, key) is not None)
 
 
+def is_due(db: peewee.Database, user_id: str) -> bool:
+    """Return whether the first run waits for a user: an administrator, before calls can be made."""
+    admin = User.select(User.id).where(User.id == user_id, User.role == "admin")
+    return first_row(db, admin) is not None and not state(db).finished
+
+
 def make_admin(db: peewee.Database, sealing: Sealing, token: str, admin: FirstAdmin) -> Person:
     """Give the first administrator a password for the token of a first-run link, which is used up.
     Hashes: not on an event loop. Raises NotFound when the link opens nothing, Refused."""

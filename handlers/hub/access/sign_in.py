@@ -19,6 +19,7 @@ from handlers.hub.web.openid import OpenIdProvider, ProviderError, provider_name
 from handlers.hub.web.site import Busy
 from handlers.hub.web.strings import LANGUAGES
 from handlers.hub.web.throttle import Outcome, TooManyTries, network_of
+from operations import first_steps
 from store.db import audit
 from store.hub import one_time, openid_links, people, sessions
 from store.hub.people import Person
@@ -162,11 +163,14 @@ class SignInPage(Page):
         await self.enter(person.id, person.name, method, path)
 
     async def enter(self, user_id: str, name: str, method: str, path: str) -> None:
-        """Begin the session of a user, write its audit line, and redirect to a page."""
+        """Begin the session of a user, write its audit line, and redirect to a page: administrators
+        on the way home to the first run, until calls can be made."""
         await begin_session(self, user_id)
         act = audit.Act(name, "sign_in", "user", name, after={"by": method})
         await self.store(audit.write, act)
         self.ended("ok")
+        if path == "/" and await self.store(first_steps.is_due, user_id):
+            path = "/first-run"
         self.redirect(path, status=303)
 
     def form(self, name: str = "", problem: str = "", minutes: int = 0) -> None:

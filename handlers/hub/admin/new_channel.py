@@ -460,6 +460,7 @@ def _places_of(
     limit = Paging(MAX_OPTIONS)
     chosen = draft.channel.get("groups", [DEFAULT_GROUP])
     groups = [g for g in listing.list_page(db, "group", limit).items if g["name"] in chosen]
+    groups = groups or [{"name": DEFAULT_GROUP, "multiplier": "1"}]  # that is made with it
     channels = listing.list_page(db, "channel", limit).items
     serving = {
         name: [c for c in channels if c["enabled"] and name in c["models"]] for name in names

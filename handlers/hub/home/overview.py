@@ -10,7 +10,6 @@ import statistics
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlencode
 
@@ -26,7 +25,6 @@ from handlers.hub.web.base import Failure, HubHandler, Page, invalid
 from handlers.hub.web.charts import Column
 from handlers.hub.web.formats import STATE_SHAPES
 from handlers.hub.web.parts import At
-from operations import first_steps
 from operations.catalogue import list_cost
 from store.calls.reading import overview
 from store.calls.reading.overview import SPANS, ChannelLines, OverviewSums
@@ -222,16 +220,12 @@ def _choice(handler: HubHandler, name: str, choices: Mapping[str, object], defau
 
 class HomePage(OwnHomePage):
     """The first page after the sign-in: an administrator's is that of the gateway, or as `of` says,
-    which a cookie keeps, the own one. Before calls can be made it leads administrators back to the
-    first run."""
+    which a cookie keeps, the own one."""
 
     async def get(self) -> None:
         if (whose := self.get_query_argument("of", "")) in WHOSE:
             self.set_preference("home", whose)
         else:
-            if self.me.admin and not (await self.store(first_steps.state)).finished:
-                self.redirect("/first-run", status=HTTPStatus.SEE_OTHER)
-                return
             whose = self.get_cookie("home", "")
         if self.me.admin and whose != "me":
             await show_overview(self)

@@ -8,6 +8,7 @@ import peewee
 
 from handlers.hub.web.admin import path_of
 from handlers.hub.web.parts import At
+from operations import first_steps
 from store.calls.reading.overview import costs_set
 from store.db import nodes
 from store.db.database import first_row, in_snapshot, select_rows
@@ -60,15 +61,16 @@ def load_set_up(db: peewee.Database, *, addressed: bool, mailed: bool) -> SetUp:
     names = [name for (name,) in select_rows(db, admins)]
     costs = costs_set(db)
     backup_ms = last_done(db).get(BACKUP)
+    begun = first_steps.state(db).finished
     steps = [
         Step("address", addressed and bool(names), path_of("system")),
         Step(
             "channel",
             bool(answered),
-            path_of("channels"),
+            path_of("channels") if begun else "/first-run",
             {"name": answered[0]} if answered else None,
         ),
-        Step("key", with_key, "/keys"),
+        Step("key", with_key, "/keys" if begun else "/first-run"),
         Step("call", called, "/?of=me", waits=True),
         Step(
             "admin", len(names) > 1, path_of("users"), _note(name=names[1] if names[1:] else None)
