@@ -22,7 +22,7 @@ from conf.store_url import SQLITE
 from operations.client_settings import base_url
 from store.db import migrate
 from store.db.base_url import stored_base_url
-from store.db.database import READ_TIMEOUT_S, discard, open_database
+from store.db.database import discard, open_database
 from store.values.errors import Conflict, NotFound, Refused, StoreUnavailable
 
 FULL_SCAN_TIMEOUT_S = 3600.0  # of statements that read all records
@@ -48,8 +48,9 @@ class Access:
 
 
 @contextmanager
-def opened_store(config: Path | None, read_timeout_s: float = READ_TIMEOUT_S) -> Iterator[Access]:
-    """The store of a configuration file, closed at the end; the time bounds one answer of MySQL.
+def opened_store(config: Path | None, read_timeout_s: float | None = None) -> Iterator[Access]:
+    """The store of a configuration file, closed at the end; the time bounds one answer of MySQL
+    (None: store.read_timeout_s).
 
     ConfigError: no such store can be meant. StoreUnavailable: away, or its schema is not made yet.
     A name that is not found inside comes out as Refused.
@@ -71,7 +72,7 @@ def opened_store(config: Path | None, read_timeout_s: float = READ_TIMEOUT_S) ->
         raise
 
 
-def on_store(command: F, read_timeout_s: float = READ_TIMEOUT_S) -> F:
+def on_store(command: F, read_timeout_s: float | None = None) -> F:
     """Add --config and --json; the command is run with the open store as `access`."""
 
     @functools.wraps(command)
@@ -88,12 +89,17 @@ def on_whole_store(command: F) -> F:
 
 
 @contextmanager
-def _opened(loaded: Loaded, read_timeout_s: float) -> Iterator[peewee.Database]:
-    url = loaded.settings.store.url
+def _opened(loaded: Loaded, read_timeout_s: float | None = None) -> Iterator[peewee.Database]:
+    store = loaded.settings.store
+    url = store.url
     if url.startswith(SQLITE):
         _require_file(Path(url.removeprefix(SQLITE)), loaded)
     try:
-        db = open_database(url, read_timeout_s=read_timeout_s)
+        db = open_database(
+            url,
+            connect_timeout_s=store.connect_timeout_s,
+            read_timeout_s=read_timeout_s or store.read_timeout_s,
+        )
     except ValueError as error:
         raise ConfigError([f"{loaded.origins['store.url']}: {error}"], read=loaded.path) from None
     try:
@@ -108,7 +114,7 @@ def clients_base_url(loaded: Loaded) -> str:
     if server.public_url:
         return base_url(server)
     try:
-        with _opened(loaded, READ_TIMEOUT_S) as db:
+        with _opened(loaded) as db:
             return base_url(server, stored_base_url(db))
     except StoreUnavailable as error:
         note(f"warning: {error}; a base URL that was set in the Hub is not known")

@@ -239,9 +239,19 @@ class MoneySettings(_Section, frozen=True):
 class StoreSettings(_Section, frozen=True):
     """The database."""
 
-    url: Annotated[str, _text("sqlite:///FILE or mysql://user:password@host:port/database.")] = (
-        "sqlite:///sluice.db"
-    )
+    url: Annotated[
+        str,
+        _text(
+            "sqlite:///FILE or mysql://user:password@host:port/database; hosts of a cluster are"
+            " separated by commas; ?ssl_ca=/path&ssl_verify_identity=true encrypts."
+        ),
+    ] = "sqlite:///sluice.db"
+    connect_timeout_s: Annotated[
+        int, _number(1, 60, "s", "Time to connect to a host of a MySQL database.")
+    ] = 5
+    read_timeout_s: Annotated[
+        int, _number(1, 600, "s", "Time for one answer of a MySQL database.")
+    ] = 20
     keys_in_memory: Annotated[
         int,
         _number(

@@ -12,7 +12,7 @@ SQLITE = "sqlite:///"
 MYSQL = "mysql://"
 FORM = (
     "sqlite:///FILE or mysql://host:port/database expected, with user:password@ before the host"
-    " (special characters of the password percent-encoded)"
+    " (special characters of the password percent-encoded), further hosts of a cluster after commas"
 )
 # Characters of a user, a password or a database name that need no escape (RFC 3986).
 _PLAIN = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=-]", re.ASCII)
@@ -39,13 +39,19 @@ def checked(value: str) -> str:
 
 
 def place(url: str) -> str:
-    """Return where the store of a checked address is, for people: its file, or host, port and
-    database without user and password, as store/db/database.py names it."""
+    """Return where the store of a checked address is, for people: its file, or hosts, ports and
+    database without user and password; one host as store/db/database.py names it."""
     if url.startswith(SQLITE):
         return url.removeprefix(SQLITE)
-    parts = urllib.parse.urlsplit(url)
-    name = urllib.parse.unquote(parts.path.removeprefix("/"))
-    return f"{parts.hostname}:{parts.port or MYSQL_PORT}/{name}"
+    _, _, rest = url.removeprefix(MYSQL).rpartition("@")
+    addresses, _, rest = rest.partition("/")
+    hosts = ",".join(map(_with_port, addresses.split(",")))
+    return f"{hosts}/{urllib.parse.unquote(rest.partition('?')[0])}"
+
+
+def _with_port(address: str) -> str:
+    has_port = ":" in address.rpartition("]")[2]
+    return address if has_port else f"{address}:{MYSQL_PORT}"
 
 
 def is_host(text: str) -> bool:
@@ -63,13 +69,30 @@ def _check_mysql(rest: str) -> None:
     _check_text("user", user)
     # A colon needs no escape in a password: the first one ends the user.
     _check_text("password", password.replace(":", ""))
-    address, slash, database = place.partition("/")
-    if not address or not slash or not database:
+    addresses, slash, database = place.partition("/")
+    database, _, query = database.partition("?")
+    if not addresses or not slash or not database:
         raise ValueError(FORM)
-    _check_address(address)
+    hosts = addresses.split(",")
+    for address in hosts:
+        _check_address(address)
+    if len({_with_port(host.lower()) for host in hosts}) < len(hosts):
+        raise ValueError("a host is named twice")
+    _check_options(query)
     _check_text("name of the database", database)
     if len(urllib.parse.unquote(database)) > MAX_DATABASE_CHARS:
         raise ValueError(f"the name of the database has more than {MAX_DATABASE_CHARS} characters")
+
+
+def _check_options(query: str) -> None:
+    """Check what stands behind the name of the database: encryption, or nothing."""
+    options = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
+    if unknown := sorted(options.keys() - {"ssl_ca", "ssl_verify_identity"}):
+        raise ValueError(f'"{unknown[0]}" is no option: ssl_ca and ssl_verify_identity are')
+    if query and not options.get("ssl_ca", "").startswith("/"):
+        raise ValueError("ssl_ca expected, the whole path of a file of certificates (PEM)")
+    if options.get("ssl_verify_identity", "true") not in ("true", "false"):
+        raise ValueError("ssl_verify_identity is true or false")
 
 
 def _check_text(what: str, text: str) -> None:

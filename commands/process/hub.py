@@ -37,7 +37,7 @@ from handlers.hub.web.throttle import SignInLog
 from handlers.logs import LogThread
 from handlers.telemetry.metrics import Metrics
 from store.admin.objects import Sealing
-from store.db.database import open_database
+from store.db.database import open_watched
 from store.hub import administrators
 from store.values.cipher import Cipher
 from store.values.errors import StoreUnavailable
@@ -97,11 +97,11 @@ def main(args: Sequence[str]) -> int:
 
 
 def _site(settings: Settings, keys: secrets.Secrets, orders: Orders) -> Site:
-    proxies = settings.server.trusted_proxies
+    proxies, store = settings.server.trusted_proxies, settings.store
     metrics = Metrics(WordTable(orders.metrics_fd))
     return Site(
         settings=settings,
-        db=open_database(settings.store.url),
+        db=open_watched(store.url, store.connect_timeout_s, store.read_timeout_s),
         sealing=Sealing(Cipher(keys.cipher_keys), keys.peppers),
         trusted=tuple(ipaddress.ip_network(net, strict=False) for net in proxies),
         cookie_secrets=keys.cookie_secrets,

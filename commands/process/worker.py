@@ -73,7 +73,7 @@ from store.catalog.keys import KeyEntry, PepperMoves, find_key, keys_of, recent_
 from store.catalog.suspended_keys import KeyReports, SuspendedKey
 from store.catalog.wrong_paths import Notices
 from store.db.changes import KEYS, Changes
-from store.db.database import open_database
+from store.db.database import open_watched
 from store.db.nodes import DRAINING, Process, serving
 from store.hub.key_view import view_of
 from store.money.funds import Funds
@@ -179,7 +179,8 @@ class Worker:
         self._threads = ThreadPoolExecutor(LOOKUP_THREADS, thread_name_prefix="lookup")
         self._stored_threads = ThreadPoolExecutor(STORED_THREADS, thread_name_prefix="stored")
         self._view_threads = ThreadPoolExecutor(VIEW_THREADS, thread_name_prefix="views")
-        self._db = open_database(settings.store.url)
+        store = settings.store
+        self._db = open_watched(store.url, store.connect_timeout_s, store.read_timeout_s)
         self._telemetry = Telemetry(
             text=text_line if settings.log.format == "text" else None,
             clean=redact,

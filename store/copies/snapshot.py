@@ -11,13 +11,14 @@ import shutil
 import sqlite3
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import peewee
 
 from store.db.database import is_mysql, place
+from store.db.mysql import MySql
 from store.values.errors import Refused, StoreError, StoreUnavailable
 
 DUMPERS = ("mariadb-dump", "mysqldump")
@@ -39,7 +40,7 @@ LOAD_OPTIONS = ("--binary-mode", "--local-infile=0", "--default-character-set=ut
 CONFINEMENTS = {"--sandbox": "--sandbox", "--system-command": "--skip-system-command"}
 HELP_TIMEOUT_S = 10
 SHOWN_CHARS = 500
-_NEEDED = ("host", "port", "user", "password")
+_NEEDED = ("host", "port", "user", "password", "ssl-ca")
 
 
 def copy_to(db: peewee.Database, target: Path) -> None:
@@ -117,15 +118,19 @@ def _program(names: tuple[str, ...], remedy: str) -> str:
 @contextlib.contextmanager
 def _login(db: peewee.Database) -> Iterator[str]:
     """Yield the option that names a file with host and login: everybody sees command lines."""
-    parameters: Mapping[str, Any] = db.connect_params
+    assert isinstance(db, MySql)
+    host = db.hosts.current
+    parameters = {"host": host.address, "port": host.port, **db.connect_params}
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", prefix="sluice-login-") as file:
         file.write("[client]\nprotocol=tcp\n")
         for name in _NEEDED:
-            value = parameters.get(name)
+            value = parameters.get(name.replace("-", "_"))
             text = value.decode() if isinstance(value, bytes) else str(value or "")
             if text:
                 escaped = text.replace("\\", "\\\\").replace('"', '\\"')
                 file.write(f'{name}="{escaped}"\n')
+        if parameters.get("ssl_verify_identity"):
+            file.write("ssl-verify-server-cert\n")
         file.flush()
         yield f"--defaults-file={file.name}"
 

@@ -19,7 +19,7 @@ from store.db import database, migrate, partitions
 from store.db.database import is_mysql, place, transaction
 from store.db.nodes import NODE_ALIVE_MS, last_seen
 from store.db.schema import all_tables
-from store.db.tables.system import UpkeepRow, Version
+from store.db.tables.system import Mark, UpkeepRow, Version, WritingHostRow
 from store.db.tables.usage import UsageRow
 from store.values.errors import Refused, StoreError
 from store.values.ids import DAY_MS, day_begin_ms
@@ -28,6 +28,8 @@ BATCH_ROWS = 1000
 CHANGES = "changes"
 MARK = "copy_unfinished"
 """Row of `versions` in a target whose copy has not ended."""
+
+_NOT_COPIED = (Version, WritingHostRow, Mark)  # counters go by themselves; the rest is of one place
 
 Report = Callable[[str], None]
 
@@ -47,7 +49,7 @@ def copy(source: peewee.Database, target: peewee.Database, report: Report) -> di
     counts = {
         _name(table): _copy_table(source, target, table, report)
         for table in all_tables()
-        if table is not Version
+        if table not in _NOT_COPIED
     }
     report("verifying")
     _verify(source, target, counts)
@@ -79,7 +81,7 @@ def _clear(target: peewee.Database) -> None:
     filled = [
         _name(table)
         for table in all_tables()
-        if table not in (Version, UpkeepRow) and _has_rows(target, table)
+        if table not in (*_NOT_COPIED, UpkeepRow) and _has_rows(target, table)
     ]
     if filled and begun is None:
         raise Refused([f"{place(target)} holds something already: {', '.join(filled[:3])}"])
@@ -138,7 +140,7 @@ def _portions(db: peewee.Database, table: Any) -> Iterator[list[tuple[Any, ...]]
 def _verify(source: peewee.Database, target: peewee.Database, counts: dict[str, int]) -> None:
     """Raise StoreError when rows are missing, came meanwhile, or the books differ."""
     for table in all_tables():
-        if table is Version:
+        if table in _NOT_COPIED:
             continue
         name = _name(table)
         source_rows, target_rows = _count(source, table), _count(target, table)

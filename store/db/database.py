@@ -7,23 +7,26 @@ this module.
 """
 
 import functools
-import math
 import os
 import random
 import sqlite3
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, ParamSpec, TypeVar, cast
-from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 import peewee
-import pymysql.constants.CLIENT
 import pymysql.err
 
+from store.db.mysql import (
+    CONNECT_TIMEOUT_S,
+    LOCK_WAIT_S,
+    READ_TIMEOUT_S,
+    MySql,
+    TakesNoWrites,
+    open_mysql,
+)
 from store.values.errors import Conflict, OutcomeUnknown, ReadOnly, StoreError, StoreUnavailable
 from store.values.ids import now_ms
 
@@ -31,19 +34,10 @@ Result = TypeVar("Result")
 Value = TypeVar("Value")
 _OfDatabase = ParamSpec("_OfDatabase")
 
-CONNECT_TIMEOUT_S = 5
-READ_TIMEOUT_S = 20
-WRITE_TIMEOUT_S = 20
-LOCK_WAIT_S = 5
 TRANSACTION_ATTEMPTS = 8
 TRANSACTION_RETRY_S = 15.0
 RETRY_BASE_S = 0.005
 RETRY_CAP_S = 0.25
-SESSION_MAX_S = 300.0
-"""Of a MySQL session, before its next transaction: another one resolves the name anew."""
-READ_ONLY_CHECK_S = 5.0
-"""Of a session with a server that takes no writes."""
-MYSQL_PORT = 3306
 CLOCKS_AGREE_MS = 200  # what the way to the database and a busy machine make of equal clocks
 SQLITE_VARIABLES = 999  # of one statement: what every SQLite takes
 PORTION = 500  # values of one `IN (…)`
@@ -88,28 +82,10 @@ sqlite3.register_adapter(bool, int)
 # Not NOW: that is of the session's time zone, in which an hour of a year comes twice.
 _MYSQL_CLOCK = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000"
 
-_MYSQL_SESSION = (
-    # Strict: what does not fit is an error, never cut. ANSI_QUOTES: "group" quotes on both.
-    "SET SESSION sql_mode = "
-    "'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,ANSI_QUOTES'",
-    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-    f"SET SESSION innodb_lock_wait_timeout = {LOCK_WAIT_S}",
-)
-# Names of MariaDB and MySQL, old and new. A user who may write all the same is not refused by the
-# server, and would write where nobody looks any more.
-_MYSQL_READ_ONLY = (
-    "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', 'super_read_only',"
-    " 'innodb_read_only', 'tx_read_only', 'transaction_read_only') AND Value NOT IN ('OFF', '0')"
-)
 
-
-class _Counting:
-    """Counts the transactions that were repeated, by the driver's error code."""
-
+class _Sqlite(peewee.SqliteDatabase):
     retries: Counter[str]
 
-
-class _Sqlite(_Counting, peewee.SqliteDatabase):
     def _connect(self) -> Any:
         # The file holds digests and sealed keys: only its owner may read it. SQLite gives the
         # WAL files the mode of the main file. A file that is there is not opened here: to close
@@ -126,95 +102,33 @@ class _Sqlite(_Counting, peewee.SqliteDatabase):
         return super()._connect()  # type: ignore[misc]
 
 
-@dataclass(frozen=True, slots=True)
-class _Session:
-    """A thread's session with a MySQL server. `epoch`: how often all were given up before it."""
-
-    opened_at: float
-    epoch: int
-    read_only: bool
-
-
-class _Own(threading.local):
-    """Session of each thread."""
-
-    session: _Session | None = None
-
-
-class _MySql(_Counting, peewee.MySQLDatabase):
-    """Sessions end by their age, and all of them when one server refuses a write: after a planned
-    switchover the name leads elsewhere, and nobody may go on reading from the old server.
-
-    `is_patient`: those of a command that waits long for one answer live as long as it does, since
-    what alters a table prepares that in its session.
-    """
-
-    is_patient = False
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        self._epoch = 0
-        self._own = _Own()
-        super().__init__(*args, **options)
-
-    def renew(self) -> None:
-        """Close this thread's session when it is to end; not inside a transaction."""
-        session = self._own.session
-        if session is None or self.is_closed():
-            return
-        limit_s = READ_ONLY_CHECK_S if session.read_only else SESSION_MAX_S
-        if self.is_patient:
-            limit_s = math.inf
-        if session.epoch != self._epoch or time.monotonic() - session.opened_at >= limit_s:
-            discard(self)
-
-    def require_writable(self) -> None:
-        """Raise ReadOnly when the server of this thread's session takes no writes; the driver's
-        errors when there is none."""
-        self.connect(reuse_if_open=True)
-        session = self._own.session
-        if session is not None and session.read_only:
-            remedy = f"make it writable, or let {self.connect_params['host']} lead to one that is"
-            raise ReadOnly(f"{place(self)}: the server is read-only; {remedy}")
-
-    def give_up_sessions(self) -> None:
-        """End every thread's session before its next transaction: a server has refused a write."""
-        session = self._own.session
-        if session is not None and session.epoch == self._epoch:  # else another thread has said so
-            self._epoch += 1
-
-    def _connect(self) -> Any:
-        epoch = self._epoch  # before the name is resolved
-        connection = super()._connect()  # type: ignore[misc]
-        try:
-            with connection.cursor() as cursor:
-                for statement in _MYSQL_SESSION:
-                    cursor.execute(statement)
-                # In a transaction: a proxy that splits reads from writes asks the writer then.
-                connection.begin()
-                cursor.execute(_MYSQL_READ_ONLY)
-                read_only = bool(cursor.fetchall())
-                connection.rollback()
-        except pymysql.err.MySQLError:
-            connection.close()
-            raise
-        self._own.session = _Session(time.monotonic(), epoch, read_only)
-        return connection
-
-
-def open_database(url: str, *, read_timeout_s: float = READ_TIMEOUT_S) -> peewee.Database:
+def open_database(
+    url: str,
+    *,
+    connect_timeout_s: float = CONNECT_TIMEOUT_S,
+    read_timeout_s: float = READ_TIMEOUT_S,
+) -> peewee.Database:
     """Return the database of `store.url`; nothing is connected yet, threads connect at first use.
 
-    `sqlite:///PATH` or `mysql://user:password@host:port/database` (user and password
-    percent-encoded); ValueError for anything else. `read_timeout_s` bounds the wait for one
-    answer of a MySQL server: commands that alter large tables give more.
+    `sqlite:///PATH` or what `open_mysql` takes; ValueError for anything else. `read_timeout_s`
+    bounds the wait for one answer of a MySQL server: commands that alter large tables give more.
     """
     if url.startswith("sqlite:///"):
-        db: _Sqlite | _MySql = _open_sqlite(url.removeprefix("sqlite:///"))
+        db: _Sqlite | MySql = _open_sqlite(url.removeprefix("sqlite:///"))
     elif url.startswith("mysql://"):
-        db = _open_mysql(url, read_timeout_s)
+        db = open_mysql(url, connect_timeout_s, read_timeout_s)
     else:
         raise ValueError("store.url must begin with sqlite:/// or mysql://")
     db.retries = Counter()
+    return db
+
+
+def open_watched(url: str, connect_timeout_s: float, read_timeout_s: float) -> peewee.Database:
+    """Return the database of `store.url` for a process that lives long: as `open_database`, and a
+    thread watches over the host that is written to, when there are several."""
+    db = open_database(url, connect_timeout_s=connect_timeout_s, read_timeout_s=read_timeout_s)
+    if isinstance(db, MySql):
+        db.watch_hosts()
     return db
 
 
@@ -224,30 +138,6 @@ def _open_sqlite(path: str) -> _Sqlite:
     pragmas = {"journal_mode": "wal", "synchronous": "full", "foreign_keys": 0}
     types = {"LONGTEXT": "TEXT", "DIGEST": "BLOB"}
     return _Sqlite(path, pragmas=pragmas, timeout=LOCK_WAIT_S, field_types=types)
-
-
-def _open_mysql(url: str, read_timeout_s: float) -> _MySql:
-    parts = urlsplit(url)
-    name = unquote(parts.path.removeprefix("/"))
-    if not parts.hostname or not name or "/" in name or parts.query or parts.fragment:
-        raise ValueError("store.url must look like mysql://user:password@host:port/database")
-    db = _MySql(
-        name,
-        host=parts.hostname,
-        port=parts.port or MYSQL_PORT,
-        user=unquote(parts.username or ""),
-        # Bytes: a text would be sent in Latin-1, which has not every character.
-        password=unquote_to_bytes(parts.password or ""),
-        charset="utf8mb4",
-        field_types={"LONGTEXT": "MEDIUMTEXT", "DIGEST": "BINARY(32)"},
-        connect_timeout=CONNECT_TIMEOUT_S,
-        read_timeout=read_timeout_s,
-        write_timeout=WRITE_TIMEOUT_S,
-        # rowcount of an UPDATE = rows found, as SQLite counts, not rows altered.
-        client_flag=pymysql.constants.CLIENT.FOUND_ROWS,
-    )
-    db.is_patient = read_timeout_s > READ_TIMEOUT_S
-    return db
 
 
 def is_mysql(db: peewee.Database) -> bool:
@@ -433,7 +323,7 @@ def first_row(db: peewee.Database, query: Any) -> tuple[Any, ...] | None:
 def require_writable(db: peewee.Database) -> None:
     """Raise ReadOnly when the server is known to take no writes; it is asked again every
     READ_ONLY_CHECK_S. Else errors of connecting, as StoreUnavailable. Not in a transaction."""
-    if isinstance(db, _MySql):
+    if isinstance(db, MySql):
         try:
             db.renew()
             db.require_writable()
@@ -453,7 +343,7 @@ def _run(db: peewee.Database, work: Callable[[], Result], mode: str | None) -> R
             again = attempted.may_repeat(error) and time.monotonic() < give_up_at
             if not again or attempt == TRANSACTION_ATTEMPTS - 1:
                 raise classify(error, committing=attempted.committing, where=place(db)) from error
-            if isinstance(db, _Counting):
+            if isinstance(db, (_Sqlite, MySql)):
                 db.retries[code_text(error)] += 1
         time.sleep(random.uniform(0, min(RETRY_CAP_S, RETRY_BASE_S * 2**attempt)))
     raise AssertionError("the last attempt returns or raises")
@@ -465,7 +355,7 @@ class _Attempt:
     def __init__(self, db: peewee.Database, mode: str | None) -> None:
         self.db = db
         self.mode = mode
-        if isinstance(db, _MySql):
+        if isinstance(db, MySql):
             db.renew()
         self.reused = not db.is_closed()
         self.begun = False
@@ -473,7 +363,7 @@ class _Attempt:
 
     def run(self, work: Callable[[], Result]) -> Result:
         try:
-            if self.mode is None and isinstance(self.db, _MySql):
+            if self.mode is None and isinstance(self.db, MySql):
                 self.db.require_writable()
             with self.db.atomic(*([self.mode] if self.mode else [])):
                 self.begun = True
@@ -483,7 +373,7 @@ class _Attempt:
             first = _before_rollback(error)
             if first is not error or _is_lost(error):
                 discard(self.db)
-            elif isinstance(self.db, _MySql) and _code(error) in MYSQL_READ_ONLY:
+            elif isinstance(self.db, MySql) and _code(error) in MYSQL_READ_ONLY:
                 self.db.give_up_sessions()
             raise first from None
         return result
@@ -514,9 +404,7 @@ def discard(db: peewee.Database) -> None:
 
 def place(db: peewee.Database) -> str:
     """Return the name of a database for messages: its file, or host, port and name; no login."""
-    if not is_mysql(db):
-        return str(db.database)
-    return f"{db.connect_params['host']}:{db.connect_params['port']}/{db.database}"
+    return f"{db.hosts.current.name}/{db.database}" if isinstance(db, MySql) else str(db.database)
 
 
 def classify(error: BaseException, *, committing: bool = False, where: str = "") -> StoreError:
@@ -528,6 +416,8 @@ def classify(error: BaseException, *, committing: bool = False, where: str = "")
     if isinstance(error, StoreError):
         return error
     origin = _origin(error)
+    if isinstance(origin, TakesNoWrites):
+        return ReadOnly(f"{where}: {_text(origin)}")
     code = _code(error)
     text = _text(origin)
     where = f"{where}: " if where else ""
@@ -577,7 +467,7 @@ def code_text(error: BaseException) -> str:
 
 def repeated(db: peewee.Database) -> Mapping[str, int]:
     """Return how many transactions of this process were repeated, by `code_text`."""
-    return dict(db.retries) if isinstance(db, _Counting) else {}
+    return dict(db.retries) if isinstance(db, (_Sqlite, MySql)) else {}
 
 
 def _is_lost(error: BaseException) -> bool:

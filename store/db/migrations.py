@@ -118,4 +118,16 @@ _DRAFTS: Additions = {"channel_drafts": ()}
 DRAFTS = Migration("0008_channel_drafts", lambda db: schema.add(db, _DRAFTS), _DRAFTS)
 _INVITES: Additions = {"hub_invites": ()}
 INVITES = Migration("0009_invites", lambda db: schema.add(db, _INVITES), _INVITES)
-ALL = (FIRST, PRICES, REACH, CHANNEL_FIELDS, AUDIT_INDEX, ALERTS, LOCKS, DRAFTS, INVITES)
+_CLUSTER: Additions = {"writing_host": (), "marks": ()}
+
+
+def _add_cluster(db: peewee.Database) -> list[str]:
+    insert = "INSERT IGNORE" if is_mysql(db) else "INSERT OR IGNORE"
+    return [*schema.add(db, _CLUSTER), f"{insert} {schema.WRITING_HOST_ROW}"]
+
+
+CLUSTER = Migration("0010_cluster", _add_cluster, _CLUSTER)
+ALL = (
+    *(FIRST, PRICES, REACH, CHANNEL_FIELDS, AUDIT_INDEX, ALERTS, LOCKS, DRAFTS, INVITES),
+    CLUSTER,
+)

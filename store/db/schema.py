@@ -25,14 +25,16 @@ ALERTS_ROW = (
     'INTO "upkeep" ("name", "owner", "node", "until_ms", "next_ms")'
     " VALUES ('alerts', '', '', 0, 0)"
 )
+WRITING_HOST_ROW = 'INTO "writing_host" ("name", "host", "epoch") VALUES (\'store\', \'\', 0)'
 # Rows that must exist before anything is changed: the counter of changes, the day before which
-# records were removed, the rows of the upkeep and of alerts, due at once.
+# records were removed, the rows of the upkeep and of alerts, due at once, the writing host.
 FIRST_ROWS = (
     'INTO "versions" ("name", "version") VALUES (\'changes\', 0)',
     'INTO "versions" ("name", "version") VALUES (\'usage_pruned\', 0)',
     'INTO "upkeep" ("name", "owner", "node", "until_ms", "next_ms")'
     " VALUES ('upkeep', '', '', 0, 0)",
     ALERTS_ROW,
+    WRITING_HOST_ROW,
 )
 _PARTITIONS = {
     "usage_records": ' PARTITION BY RANGE ("day") (PARTITION "pmax" VALUES LESS THAN MAXVALUE)'

@@ -2,7 +2,7 @@
 
 import pytest
 
-from conf.store_url import checked
+from conf.store_url import checked, place
 from store.db.database import discard, open_database
 
 
@@ -17,7 +17,13 @@ from store.db.database import discard, open_database
         ("mysql://u:ü@h/d", 'the password holds "ü": write it as %C3%BC'),
         ("mysql://u/v:p@h/d", 'the user holds "/": write it as %2F'),
         ("mysql://u%ff:p@h/d", "the user is not text in UTF-8"),
-        ("mysql://u:p@h/d?charset=utf8", 'the name of the database holds "?"'),
+        ("mysql://u:p@h/d?charset=utf8", '"charset" is no option'),
+        ("mysql://u:p@h/d?ssl_ca=ca.pem", "ssl_ca expected, the whole path"),
+        ("mysql://u:p@h/d?ssl_verify_identity=true", "ssl_ca expected"),
+        ("mysql://u:p@h/d?ssl_ca=/ca&ssl_verify_identity=1", "true or false"),
+        ("mysql://u:p@h1,h2:0/d", "the port is a number"),
+        ("mysql://u:p@h1,/d", "a host like"),
+        ("mysql://u:p@h1,h2,H1:3306/d", "named twice"),
         ("mysql://u:p@h/d/e", 'the name of the database holds "/"'),
         ("mysql://u:p@h/%00", "the name of the database is not text"),
         ("mysql://u:p@h/" + "d" * 65, "more than 64 characters"),
@@ -52,6 +58,15 @@ def test_what_is_wrong_is_named(url, message):
 )
 def test_what_passes_is_opened_as_it_is_meant(url, want):
     db = open_database(checked(url))
-    given = db.connect_params
-    assert want == (*(given["host"], given["port"], given["user"], given["password"]), db.database)
+    given, [host] = db.connect_params, db.hosts.all
+    assert want == (host.address, host.port, given["user"], given["password"], db.database)
     discard(db)
+
+
+def test_hosts_and_encryption():
+    url = "mysql://u:p@h1,[::1]:1,h3:2/d?ssl_ca=/etc/my%20ca.pem&ssl_verify_identity=true"
+    db = open_database(checked(url))
+    assert [host.name for host in db.hosts.all] == ["h1:3306", "[::1]:1", "h3:2"]
+    assert place(url) == "h1:3306,[::1]:1,h3:2/d"
+    given = db.connect_params
+    assert (given["ssl_ca"], given["ssl_verify_identity"]) == ("/etc/my ca.pem", True)

@@ -2,7 +2,7 @@
 
 from peewee import BigIntegerField, CharField, TextField
 
-from store.db.tables.fields import ID, MARK, NAME, WORD, Json, LongJson, Row
+from store.db.tables.fields import ID, MARK, NAME, TEXT, WORD, Json, LongJson, Row
 
 
 class Version(Row):
@@ -37,6 +37,32 @@ class Node(Row):
 
     class Meta:
         table_name = "nodes"
+
+
+class WritingHostRow(Row):
+    """The host of a cluster that all processes write to; empty: none was chosen yet. `epoch` counts
+    its moves (ADR 0045)."""
+
+    name = CharField(WORD, primary_key=True)
+    host = CharField(TEXT)
+    epoch = BigIntegerField()
+
+    class Meta:
+        table_name = "writing_host"
+
+
+class Mark(Row):
+    """A transaction that was committed: its ULID, and when by the clock of its process; for a day,
+    so that a process that lost the connection in COMMIT learns of it (ADR 0046)."""
+
+    id = CharField(ID, primary_key=True)
+    at_ms = BigIntegerField()
+
+    class Meta:
+        table_name = "marks"
+
+
+Mark.add_index(Mark.at_ms, name="marks_at")
 
 
 class AuditRow(Row):

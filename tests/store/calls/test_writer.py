@@ -28,6 +28,7 @@ from store.calls.usage_queries import verify as verify_usage
 from store.calls.writer import DOWN, UP, Hooks, Writer
 from store.channels import breakers, status_sums
 from store.db import database as database_module
+from store.db import mysql
 from store.db.database import discard, execute, open_database, snapshot_read
 from store.db.migrate import up
 from store.db.nodes import last_seen
@@ -576,8 +577,8 @@ def test_a_server_that_takes_no_writes_is_read_from_and_not_written_to(
     database, desks, alice, monkeypatch, caplog, booked
 ):
     """Also as root, whom the server would not refuse."""
-    monkeypatch.setattr(database_module, "READ_ONLY_CHECK_S", 0.05)
-    monkeypatch.setattr(database_module, "SESSION_MAX_S", 0.05)
+    monkeypatch.setattr(mysql, "READ_ONLY_CHECK_S", 0.05)
+    monkeypatch.setattr(mysql, "SESSION_MAX_S", 0.05)
     desk = desks().begin()
     execute(database, "SET GLOBAL read_only = 1")
     try:

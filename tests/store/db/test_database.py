@@ -29,6 +29,7 @@ from store.db.database import (
     snapshot_read,
     transaction,
 )
+from store.db.mysql import Host
 from store.db.tables.system import Node
 from store.values.errors import Conflict, OutcomeUnknown, StoreError, StoreUnavailable
 from store.values.ids import now_ms
@@ -86,8 +87,8 @@ def test_urls_that_name_no_database(url):
 def test_a_mysql_url_is_decoded():
     db = open_database("mysql://us%40er:p%2Fw@db.example:3307/name")
     assert db.database == "name"
-    expected = {"user": "us@er", "password": b"p/w", "host": "db.example", "port": 3307}
-    assert expected.items() <= db.connect_params.items()
+    assert {"user": "us@er", "password": b"p/w"}.items() <= db.connect_params.items()
+    assert db.hosts.all == (Host("db.example", 3307),)
     for limit in ("connect_timeout", "read_timeout", "write_timeout"):
         assert db.connect_params[limit]
 

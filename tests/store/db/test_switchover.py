@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from store.db import database
+from store.db import database, mysql
 from store.values.errors import ReadOnly
 from tests.support.mariadb import MariaDb
 from tests.support.proxy import Switch
@@ -117,9 +117,9 @@ def test_a_server_that_stays_read_only_is_read_from_and_asked_again(servers, db,
     servers.old.run("SET GLOBAL read_only = 0")
     with pytest.raises(ReadOnly):  # not asked again yet
         add(db)
-    monkeypatch.setattr(database, "READ_ONLY_CHECK_S", 0.0)
+    monkeypatch.setattr(mysql, "READ_ONLY_CHECK_S", 0.0)
     add(db)
-    assert values(db) == ["old", "written", "written"] and database.READ_ONLY_CHECK_S < 5
+    assert values(db) == ["old", "written", "written"] and mysql.READ_ONLY_CHECK_S < 5
 
 
 def test_nothing_is_written_even_by_a_user_who_might(servers):
@@ -133,24 +133,24 @@ def test_nothing_is_written_even_by_a_user_who_might(servers):
 
 
 def test_sessions_end_by_their_age(servers, db, monkeypatch):
-    assert database.SESSION_MAX_S == 300 and database.READ_ONLY_CHECK_S == 5
+    assert mysql.SESSION_MAX_S == 300 and mysql.READ_ONLY_CHECK_S == 5
     first = session_id(db)
     assert session_id(db) == first
     servers.name.goal = servers.new.port
     assert values(db) == ["old"]
-    monkeypatch.setattr(database, "SESSION_MAX_S", 0.0)
+    monkeypatch.setattr(mysql, "SESSION_MAX_S", 0.0)
     assert values(db) == ["new"]
 
 
 def test_a_command_that_alters_tables_keeps_its_session(servers, monkeypatch):
-    monkeypatch.setattr(database, "SESSION_MAX_S", 0.0)
+    monkeypatch.setattr(mysql, "SESSION_MAX_S", 0.0)
     db = database.open_database(servers.url(), read_timeout_s=3600)
     assert session_id(db) == session_id(db)
     database.discard(db)
 
 
 def test_a_session_in_a_transaction_is_kept_whatever_its_age(db, monkeypatch):
-    monkeypatch.setattr(database, "SESSION_MAX_S", 0.0)
+    monkeypatch.setattr(mysql, "SESSION_MAX_S", 0.0)
 
     def work():
         database.execute(db, "INSERT INTO t VALUES ('written')")
