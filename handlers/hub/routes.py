@@ -12,7 +12,7 @@ from handlers.hub.admin import (
     system,
     users,
 )
-from handlers.hub.home import first_run, home, overview
+from handlers.hub.home import find, first_run, home, overview
 from handlers.hub.keys import all_keys, key_forms, keys, setup
 from handlers.hub.models import status
 from handlers.hub.money import statement, wallet
@@ -120,6 +120,8 @@ ADMIN_PAGES: Routes = (
 
 ROUTES: Routes = (
     ("/", overview.HomePage),
+    ("/find", find.FindPage),
+    ("/api/find", find.FindApi),
     ("/status", status.StatusPage),
     ("/models", status.StatusPage),
     ("/wallet", wallet.WalletPage),

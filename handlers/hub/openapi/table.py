@@ -28,6 +28,7 @@ class Endpoint(NamedTuple):
 PARAMETERS: Mapping[str, str] = {
     "limit": "Maximum number of items.",
     "after": "The `next` of the previous page.",
+    "q": "A part of a name, or a whole id of a call.",
     "search": "Only those with this text in their names.",
     "group": "Only this group.",
     "model": "Only this model.",
@@ -96,6 +97,14 @@ _MEMBER = (
     Endpoint("GET", "/api/openapi.json", OPEN, "This document.", "Object"),
     _read("me", "The user: name, role, balance, groups.", "Me"),
     _read("home", "Money, calls of 24 hours, alerts.", "Object"),
+    Endpoint(
+        "GET",
+        "/api/find",
+        READ,
+        "Up to 8 pages and objects by a part of their names, or a call by its id.",
+        "List",
+        query=("q",),
+    ),
     _read("notices", "The current notices of administrators.", "NoticeList"),
     _read("groups", "Groups in which the user may create keys.", "List"),
     _read("sessions", "Own sessions of browsers.", "List"),

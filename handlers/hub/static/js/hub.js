@@ -8,6 +8,7 @@ import { onSoftChange, onSoftClick, onSoftInput, onSoftSubmit } from "./visit.js
 import { checkMatch, onBusySubmit } from "./forms.js";
 import { startToasts } from "./toast.js";
 import { goOn } from "./session.js";
+import { onFinderInput, onFinderKey } from "./finder.js";
 
 /** Prepares new content of a page; modules of pages may do more. */
 function prepare(root) {
@@ -31,8 +32,10 @@ document.addEventListener("change", onSoftChange);
 document.addEventListener("input", (event) => {
   if (event.target.matches("[data-match]")) checkMatch(event.target);
   onSoftInput(event);
+  onFinderInput(event);
 });
 document.addEventListener("keydown", onKey);
+document.addEventListener("keydown", onFinderKey);
 window.addEventListener("focus", goOn);
 document.addEventListener("visibilitychange", goOn);
 document.addEventListener("sluice:content", (event) => prepare(event.target));

@@ -12,6 +12,10 @@ const GO_MS = 1500;
 let goPressedAt = 0;
 
 export function onKey(event) {
+  if ((event.ctrlKey || event.metaKey) && event.key === "k" && !document.querySelector("dialog[open]")) {
+    if (press("[data-find-all]")) event.preventDefault();
+    return;
+  }
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
   if (event.key === "Escape") return closeMenus();
   if (event.target.closest("input, select, textarea, [contenteditable]") || cookie("shortcuts") === "off") return;
