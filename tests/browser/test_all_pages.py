@@ -1,106 +1,99 @@
-"""Every page in each language, at each width, in each theme: nothing wider than the window, no
-field without a label, no link that leads nowhere, nothing on the console (see conftest.py).
+"""Every page in each language, at each width, in each theme: nothing wider than the window, no text
+on another, no field without a label, nothing that axe finds serious, no link that leads nowhere,
+nothing on the console (see conftest.py). Names are as long as names may be.
 
-SLUICE_SCREENSHOTS=folder keeps a picture of each.
+The pages are those of the table of routes (pages.py). SLUICE_SCREENSHOTS=folder keeps a picture of
+each.
 """
 
 import re
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 
-MEMBER = (
-    *("/", "/keys", "/keys/new", "/status", "/usage", "/usage?by=model", "/wallet"),
-    *("/setup?url=x", "/account"),
-    *("/try", "/try?with=*"),
-)
-KEY = ("", "/edit", "/rotate", "/revoke")  # pages of a key
-ADMIN = tuple(
-    f"/admin/{name}"
-    for name in (
-        *(
-            "users",
-            "users/alice",
-            "keys",
-            "invites",
-            "users/alice/edit",
-            "users/alice/statement",
-            "groups",
-            "models",
-            "models?new=1",
-            "prices",
-            "channels",
-        ),
-        *("channels/openai-main", "plans", "codes", "usage", "audit", "system"),
-    )
-)
-LOOKS = (  # both themes at each width, both languages at each width
-    *(("desk", "en", "light"), ("desk", "zh", "dark"), ("tablet", "en", "dark")),
-    *(("tablet", "zh", "light"), ("phone", "en", "light"), ("phone", "zh", "dark")),
-)
+from tests.browser import pages
+from tests.browser.looks import FAULTS, OVERLAPS, ROWS, WIDTH
+from tests.browser.world import LONG, LongWorld
+
+MEMBER, ADMIN = pages.paths(admin=False), pages.paths(admin=True)
+USERS = {LONG["member"]: MEMBER, LONG["admin"]: ADMIN}
+BY_ROLE = pytest.mark.parametrize("user", [*USERS], ids=["member", "admin"])
+WIDTHS = {"phone": (360, 740), "tablet": (768, 1024), "laptop": (1280, 800), "desk": (1440, 900)}
 LANGUAGES = {"en": "en-GB", "zh": "zh-CN"}
+THEMES = ("light", "dark")
+# Beside what axe calls serious or critical.
+ALSO = {"empty-table-header", "empty-heading"}
+AXE = {"resultTypes": ["violations"]}
 MAX_LINKS = 150
 
-FAULTS = """() => {
-  const faults = [];
-  const wide = document.documentElement.scrollWidth - innerWidth;
-  if (wide > 0) faults.push(`wider than the window by ${wide} px`);
-  const said = (one) => one.outerHTML.slice(0, 120);
-  const named = (one) => one.getAttribute("aria-label") || one.getAttribute("aria-labelledby")
-    || one.title || one.textContent.trim() || one.querySelector("[aria-label], img[alt], title");
-  for (const one of document.querySelectorAll("input:not([type=hidden]), select, textarea"))
-    if (!one.labels.length && !one.getAttribute("aria-label")
-      && !one.getAttribute("aria-labelledby") && !one.title) faults.push(`no label: ${said(one)}`);
-  for (const one of document.querySelectorAll("button, a[href], summary"))
-    if (!named(one) && one.getAttribute("tabindex") !== "-1") faults.push(`no name: ${said(one)}`);
-  for (const one of document.querySelectorAll("img:not([alt])"))
-    faults.push(`no alt: ${said(one)}`);
-  const ids = [...document.querySelectorAll("[id]")].map((one) => one.id);
-  for (const id of new Set(ids.filter((one, place) => ids.indexOf(one) !== place)))
-    faults.push(`id twice: ${id}`);
-  if (document.querySelectorAll("h1").length !== 1) faults.push("not one h1");
-  if (document.querySelector("[style]:not(.uplot, .uplot *)")) faults.push("a style attribute");
-  return faults;
-}"""
 LINKS = """() => [...document.querySelectorAll("a[href]")]
   .map((one) => new URL(one.getAttribute("href"), location).href)"""
 
 
-@pytest.fixture(scope="module", autouse=True)
-def calls(world):
-    """Some calls, one of which fails, so that lists have rows."""
-    for number in range(3):
-        assert world.call(prompt=f"hello {number}") == 200
-    world.call(model="no-such-model")
+@pytest.fixture(scope="module")
+def world(tmp_path_factory, scripted_vendor):
+    with LongWorld(tmp_path_factory.mktemp("world"), scripted_vendor) as world:
+        yield world
 
 
 @pytest.fixture(scope="module")
-def found():
+def names(world):
+    """What identifies one of many in the paths of pages, by its kind."""
+    return {kind: quote(name, safe="") for kind, name in world.fill().items()}
+
+
+@pytest.fixture(scope="module")
+def links():
     """Links, by the path that they lead to without what identifies one of many."""
     return {}
 
 
-@pytest.mark.parametrize(("width", "language", "theme"), LOOKS)
-@pytest.mark.parametrize("user", ["alice", "boss"])
-def test_pages_are_whole(visit, world, picture, found, user, width, language, theme):
-    options = {"locale": LANGUAGES[language], "color_scheme": theme}
-    page = visit(user, "/account", width, **options)
+def shown(page, user, names):
+    """Each page of a user, one after the other; what only leads on is left out."""
+    for template in USERS[user]:
+        path = template.format(**names)
+        answer = page.context.request.get(path, max_redirects=0)
+        if answer.status != 303:
+            assert answer.status == 200, f"{template}: status {answer.status}"
+            page.goto(path)
+            yield template
+
+
+@BY_ROLE
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_pages_are_whole(visit, world, names, picture, links, user, language):
+    page = visit(user, "/account", locale=LANGUAGES[language])
     faults = []
-    page.goto("/keys")
-    key = page.locator("td.k-name a").first.get_attribute("href") if user == "alice" else ""
-    for path in (*MEMBER, *(key + end for end in KEY)) if user == "alice" else ("/", *ADMIN):
-        answer = page.goto(path)
-        if answer.status != 200:
-            faults.append(f"{path}: status {answer.status}")
-            continue
+    for template in shown(page, user, names):
+        for width, (wide, high) in WIDTHS.items():
+            page.set_viewport_size({"width": wide, "height": high})
+            for theme in THEMES if width != "laptop" else ():
+                page.emulate_media(color_scheme=theme)
+                name = re.sub(r"\W+", "-", template).strip("-") or "home"
+                picture(page, f"{name}-{width}-{language}-{theme}")
+            looks = [line for script in (WIDTH, OVERLAPS, ROWS) for line in page.evaluate(script)]
+            faults += [f"{template} at {wide}: {fault}" for fault in looks]
         if page.locator("html").get_attribute("lang") != language:
-            faults.append(f"{path}: not in {language}")
-        faults += [f"{path}: {fault}" for fault in page.evaluate(FAULTS)]
-        name = re.sub(r"\W+", "-", path).strip("-") or "home"
-        picture(page, f"{name}-{width}-{language}-{theme}")
+            faults.append(f"{template}: not in {language}")
+        faults += [f"{template}: {fault}" for fault in page.evaluate(FAULTS)]
         for link in page.evaluate(LINKS):
             if link.startswith(world.hub_url):
-                found.setdefault((user, _kind_of(link)), link)
+                links.setdefault((user, _kind_of(link)), link)
+    assert not faults, "\n".join(faults)
+
+
+@BY_ROLE
+def test_axe_finds_nothing_serious(visit, names, user):
+    page, axe, faults = visit(user, "/account"), Axe(), []
+    for template in shown(page, user, names):
+        for theme in THEMES:
+            page.emulate_media(color_scheme=theme)
+            rules = AXE if theme == "light" else {**AXE, "runOnly": ["color-contrast"]}
+            for found in axe.run(page, options=rules).response["violations"]:
+                if found["impact"] in ("serious", "critical") or found["id"] in ALSO:
+                    where = [node["html"][:120] for node in found["nodes"][:3]]
+                    faults.append(f"{template} {theme}: {found['id']}: {where}")
     assert not faults, "\n".join(faults)
 
 
@@ -130,21 +123,19 @@ OPEN_SHEET = """([href, isDrawer]) => {
 }"""
 
 
-@pytest.mark.parametrize("user", ["alice", "boss"])
-def test_a_drawer_looks_the_same_from_every_page(visit, user):
-    """From a page that links to it, and from its own page."""
+@BY_ROLE
+def test_a_drawer_looks_the_same_from_every_page(visit, names, user):
+    """From a page that links to it, and on its own page."""
     page = visit(user, "/account", reduced_motion="reduce")
     links = {}  # the page and the link, by the kind of both
-    for path in MEMBER if user == "alice" else ADMIN:
-        page.goto(path)
+    for _ in shown(page, user, names):
+        path = urlsplit(page.url).path
         for href, is_drawer in page.evaluate(SHEET_LINKS):
-            links.setdefault((path, _kind_of(href)), (href, is_drawer))
-    assert ("/usage" if user == "alice" else "/admin/usage") in {path for path, _ in links}
-    different, on_own_page = [], {}
-    for (path, kind), link in links.items():
-        if kind not in on_own_page:
-            on_own_page[kind] = _styles_of_sheet(page, link[0], link)
-        expected = on_own_page[kind]
+            links.setdefault(_kind_of(href), (path, (href, is_drawer)))
+    assert len(links) > 3
+    different = []
+    for path, link in links.values():
+        expected = _styles_of_sheet(page, link[0], link)
         styles = _styles_of_sheet(page, path, link)
         assert len(expected) > 5
         different += [
@@ -160,14 +151,14 @@ def _styles_of_sheet(page, path, link):
     return page.evaluate(STYLES)
 
 
-def test_no_link_leads_nowhere(visit, found):
-    assert found, "the test before has found none"
+def test_no_link_leads_nowhere(visit, links):
+    assert links, "the test before has found none"
     broken = []
-    for user in ("alice", "boss"):
+    for user in USERS:
         page = visit(user, "/account")
-        for whose, kind in list(found)[:MAX_LINKS]:
+        for whose, kind in list(links)[:MAX_LINKS]:
             if whose == user and "tail" not in kind[0]:
-                answer = page.context.request.get(found[whose, kind])
+                answer = page.context.request.get(links[whose, kind])
                 if answer.status >= 400:
-                    broken.append(f"{user}: {found[whose, kind]}: {answer.status}")
+                    broken.append(f"{links[whose, kind]}: {answer.status}")
     assert not broken, "\n".join(broken)

@@ -80,7 +80,7 @@ def test_keys_lead_to_pages_and_show_themselves(visit):
     expect(page.locator("#shortcuts")).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.locator("#shortcuts")).to_be_hidden()
-    for key, path in (("s", "/status"), ("w", "/wallet"), ("h", "/")):
+    for key, path in (("m", "/models"), ("w", "/wallet"), ("h", "/")):
         page.keyboard.press("g")
         page.keyboard.press(key)
         page.wait_for_url(re.compile(f"{path}$"))

@@ -87,3 +87,72 @@ class World:
         body = {"model": model, "messages": [{"role": "user", "content": prompt}]}
         headers = {"Authorization": f"Bearer {SECRETS[user]}", "Content-Type": "application/json"}
         return exchange(self.gateway.port, "POST", path, headers, json.dumps(body).encode()).status
+
+
+LONG = {
+    kind: (kind * 64)[:128]
+    for kind in ("member", "admin", "key", "group", "model", "channel", "plan", "upstream")
+}
+PASSWORDS |= {LONG["member"]: PASSWORDS["alice"], LONG["admin"]: PASSWORDS["boss"]}
+SECRETS[LONG["member"]] = "sk-member-of-the-browser-tests"
+
+
+class LongWorld(World):
+    """The same with one thing of each kind whose name is as long as a name may be."""
+
+    def document(self):
+        document = super().document()
+        member, model, group = LONG["member"], LONG["model"], LONG["group"]
+        document["model"].append({"name": model, "price": {"input": "2.00", "output": "8.00"}})
+        document["group"].append({"name": group, "multiplier": "0.5"})
+        document["channel"].append(
+            {
+                **{"name": LONG["channel"], "vendor": "demo", "base_url": self.vendor.url},
+                **{"keys": ["sk-vendor-key-4f2A", "sk-vendor-key-4f2B"]},
+                **{"family": "chat_completions", "groups": ["default", group]},
+                "models": {model: "demo-chat", MODEL: LONG["upstream"]},
+            }
+        )
+        document["user"] += [
+            {
+                **{"name": member, "password": PASSWORDS[member], "balance": "3"},
+                "groups": ["default", "coding", group],
+            },
+            {"name": LONG["admin"], "password": PASSWORDS[LONG["admin"]], "role": "admin"},
+        ]
+        limit = {"limit": "0.0015", "limit_window": "month"}
+        key = {"user": member, "name": LONG["key"], "group": group, "secret": SECRETS[member]}
+        document["key"] += [{**key, **limit}, {"user": member, "name": "short", "group": "default"}]
+        document["plan"] = [{"name": LONG["plan"], "quota": "0.0015", "window": "month"}]
+        document["subscription"] = [{"user": member, "plan": LONG["plan"]}]
+        return document
+
+    def fill(self):
+        """Make calls of each outcome, a code and what else pages show; return what identifies one
+        of many, by its kind (see pages.py)."""
+        member, model = LONG["member"], LONG["model"]
+        for prompt in ("hello", "[[demo status=503]]", "a long prompt " * 400):
+            self.call(member, model, prompt)
+        self.call(member, "no-such-" + model[:100])
+        self.call(member, model, path="/v1/v1/chat/completions")
+        admin, user = Browser(self.hub_port), Browser(self.hub_port)
+        admin.sign_in(LONG["admin"], PASSWORDS[LONG["admin"]])
+        user.sign_in(member, PASSWORDS[member])
+        admin.get("/account")
+        code = admin.api("POST", "/api/admin/codes", {"count": 1, "amount": "5"})
+        assert code.status == 201, code.text
+        invite = admin.api("POST", "/api/admin/invites", {"groups": [LONG["group"]]})
+        assert invite.status == 201, invite.text
+        keys = {one["name"]: one["id"] for one in user.api("GET", "/api/keys").json["items"]}
+
+        def calls():
+            return user.api("GET", "/api/usage?limit=10").json["items"]
+
+        assert wait_until(lambda: len(calls()) == 4, PATIENCE_S)
+        failed = next(call for call in calls() if call["outcome"] == "upstream_error")
+        names = {kind: LONG[kind] for kind in ("group", "model", "channel", "plan")}
+        return {
+            **names,
+            **{"user": member, "key": keys[LONG["key"]], "call": failed["id"]},
+            **{"code": code.json["items"][0]["id"], "invite": invite.json["id"]},
+        }

@@ -150,11 +150,11 @@ class Bars(UIModule):
             self._column(column, tones, (index * step, step), low, scale)
             for index, column in enumerate(columns)
         )
-        role = 'role="group" data-explore' if explore else 'role="img"'
         if explore:
             bars = bars.replace(' tabindex="-1"', "", 1)  # keys go on from the first one
         return (
-            f'<div class="chart" {role} aria-label="{xhtml_escape(label)}">'
+            f'<div class="chart" role="group"{" data-explore" if explore else ""}'
+            f' aria-label="{xhtml_escape(label)}">'
             f'<svg width="{self.LEFT}" height="{height}">{scale_words}</svg>'
             f'<svg class="plot" height="{height}">{lines}{bars}'
             f"{self._over(columns, tones, low, scale)}</svg></div>"

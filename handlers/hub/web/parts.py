@@ -31,6 +31,7 @@ SHAPES: Mapping[str, str] = {
 (running, waiting), none (not offered)."""
 
 NEAR_SHARE = 0.8
+LONG_NAME_CHARS = 48  # in a sentence; a longer one is cut
 _BRACES = re.compile(r"\{(\w+)\}")
 _STRONG = re.compile(r"\*\*(.+?)\*\*", re.DOTALL)
 
@@ -58,7 +59,7 @@ class Moment(UIModule):
 
 class Sentence(UIModule):
     """A sentence with values in its braces; those that are an At are shown as times, the words
-    between two asterisks stand out."""
+    between two asterisks stand out, and long names are cut."""
 
     def render(self, text: str, **values: Any) -> str:
         parts = _BRACES.split(text)
@@ -67,6 +68,9 @@ class Sentence(UIModule):
             value = values[part] if index % 2 else None
             if isinstance(value, At):
                 written.append(Moment(self.handler).render(value.at_ms, value.form))
+            elif index % 2 and len(str(value)) > LONG_NAME_CHARS:
+                text = xhtml_escape(str(value))
+                written.append(f'<span class="one-line" title="{text}">{text}</span>')
             else:
                 written.append(xhtml_escape(str(value) if index % 2 else part))
         return _STRONG.sub(r"<strong>\1</strong>", "".join(written))

@@ -6,6 +6,7 @@ import { onKey } from "./keyboard.js";
 import { onSheetClick, onSheetSubmit, onStep, watchHistory } from "./sheets.js";
 import { onSoftChange, onSoftClick, onSoftInput, onSoftSubmit } from "./visit.js";
 import { checkMatch, onBusySubmit } from "./forms.js";
+import { onOver, onRowClick } from "./rows.js";
 import { startToasts } from "./toast.js";
 import { goOn } from "./session.js";
 import { onFinderInput, onFinderKey } from "./finder.js";
@@ -22,7 +23,10 @@ document.addEventListener("click", (event) => {
   onSheetClick(event);
   onStep(event);
   onSoftClick(event);
+  onRowClick(event);
 });
+document.addEventListener("pointerover", onOver, { passive: true });
+document.addEventListener("focusin", onOver);
 document.addEventListener("submit", (event) => {
   onSoftSubmit(event);
   onSheetSubmit(event);

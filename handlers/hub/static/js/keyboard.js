@@ -1,5 +1,6 @@
 // One-letter shortcuts, off in fields and disabled by the cookie shortcuts=off (set at /account).
 import { cookie } from "./api.js";
+import { linkOf } from "./rows.js";
 import { step } from "./sheets.js";
 
 const PATHS = {
@@ -70,7 +71,7 @@ function press(selector) {
 
 /** Moves the focus to the link of the next or previous row. */
 function move(by) {
-  const links = [...document.querySelectorAll("main tr.row")].map((row) => row.querySelector("a")).filter(Boolean);
+  const links = [...document.querySelectorAll("main tr.row")].map(linkOf).filter(Boolean);
   if (!links.length) return false;
   const index = links.findIndex((link) => link.closest("tr").contains(document.activeElement));
   const next = links[Math.min(Math.max(index + by, 0), links.length - 1)];

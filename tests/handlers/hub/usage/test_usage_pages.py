@@ -86,7 +86,7 @@ def test_an_administrator_sees_everybodys_calls_on_a_page_of_its_own(db, alice, 
     put(db, call(db, 1), call(db, 2, "boss"))
     assert len(rows(boss.get("/usage"))) == 1
     page = boss.get("/admin/usage")
-    assert len(rows(page)) == 2 and 'class="c-channel">main' in page.text
+    assert len(rows(page)) == 2 and 'class="c-channel"><span>main' in page.text
     assert len(rows(boss.get("/admin/usage?user=alice&channel=main"))) == 1
     assert alice.get("/admin/usage").status == 404
     assert alice.get("/admin/usage/tail").status == 404

@@ -1,0 +1,96 @@
+"""Scripts that find what is wrong with how a page looks, at the width that its window has."""
+
+WIDTH = """() => {
+  const wide = document.documentElement.scrollWidth - innerWidth;
+  return wide > 0 ? [`wider than the window by ${wide} px`] : [];
+}"""
+
+# Texts that lie on each other. Each line of a text is a box, as far as its ancestors show it; what
+# is fixed, sticks or floats over the page may cover the rest.
+OVERLAPS = """() => {
+  const lines = [];
+  const floats = new Map();
+  const isOver = (element) => {
+    if (element === document.body) return false;
+    if (!floats.has(element)) {
+      const { position, clipPath } = getComputedStyle(element);
+      const over = position === "fixed" || position === "sticky" || clipPath !== "none"
+        || element.matches(".panel, .search");
+      floats.set(element, over || isOver(element.parentElement));
+    }
+    return floats.get(element);
+  };
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const range = document.createRange();
+  while (texts.nextNode()) {
+    const text = texts.currentNode, element = text.parentElement;
+    if (!text.data.trim() || element.closest("svg, .hidden-text, template, script, option"))
+      continue;
+    const seen = { visibilityProperty: true, opacityProperty: true };
+    if (!element.checkVisibility(seen) || isOver(element)) continue;
+    range.selectNodeContents(text);
+    for (const { left, top, right, bottom } of range.getClientRects()) {
+      const box = { left, top, right, bottom, element, words: text.data.trim().slice(0, 30) };
+      for (let outer = element; outer !== document.body; outer = outer.parentElement) {
+        if (getComputedStyle(outer).overflowX === "visible") continue;
+        const limit = outer.getBoundingClientRect();
+        box.left = Math.max(box.left, limit.left); box.right = Math.min(box.right, limit.right);
+        box.top = Math.max(box.top, limit.top); box.bottom = Math.min(box.bottom, limit.bottom);
+      }
+      if (box.right - box.left > 1 && box.bottom - box.top > 1) lines.push(box);
+    }
+  }
+  lines.sort((one, other) => one.top - other.top);
+  const faults = [];
+  lines.forEach((line, place) => {
+    for (const other of lines.slice(place + 1)) {
+      if (other.top > line.bottom - 4) break;
+      const across = Math.min(line.right, other.right) - Math.max(line.left, other.left);
+      const down = Math.min(line.bottom, other.bottom) - other.top;
+      if (across > 1 && down > 4 && line.element !== other.element)
+        faults.push(`"${line.words}" lies on "${other.words}" by ${across} x ${down} px`);
+    }
+  });
+  return faults.slice(0, 5);
+}"""
+
+FAULTS = """() => {
+  const faults = [];
+  const said = (one) => one.outerHTML.slice(0, 120);
+  const named = (one) => one.getAttribute("aria-label") || one.getAttribute("aria-labelledby")
+    || one.title || one.textContent.trim() || one.querySelector("[aria-label], img[alt], title");
+  for (const one of document.querySelectorAll("input:not([type=hidden]), select, textarea"))
+    if (!one.labels.length && !one.getAttribute("aria-label")
+      && !one.getAttribute("aria-labelledby") && !one.title) faults.push(`no label: ${said(one)}`);
+  for (const one of document.querySelectorAll("button, a[href], summary"))
+    if (!named(one) && one.getAttribute("tabindex") !== "-1") faults.push(`no name: ${said(one)}`);
+  for (const one of document.querySelectorAll("img:not([alt])"))
+    faults.push(`no alt: ${said(one)}`);
+  const ids = [...document.querySelectorAll("[id]")].map((one) => one.id);
+  for (const id of new Set(ids.filter((one, place) => ids.indexOf(one) !== place)))
+    faults.push(`id twice: ${id}`);
+  if (document.querySelectorAll("h1").length !== 1) faults.push("not one h1");
+  if (document.querySelector("[style]:not(.uplot, .uplot *)")) faults.push("a style attribute");
+  return faults;
+}"""
+
+# Rows that light up and have a place where a click would not open them.
+ROWS = """() => {
+  const faults = [];
+  for (const row of document.querySelectorAll("tr.row")) {
+    const link = row.querySelector("td:first-child > a, td.name > a, a.opens");
+    if (!link || !row.checkVisibility()) continue;
+    row.scrollIntoView({ block: "center" });
+    for (const cell of row.cells) {
+      const { left, top, width, height } = cell.getBoundingClientRect();
+      const x = left + width / 2, y = top + height / 2;
+      const box = (row.closest(".table-box") ?? document.body).getBoundingClientRect();
+      if (!width || x < box.left || x > box.right) continue;
+      const hit = document.elementFromPoint(x, y);
+      const opens = hit.closest("a") === link || (hit.closest("[title]") && row.contains(hit));
+      if (!opens && !(row.contains(hit) && hit.closest("button, label, .menu, a")))
+        faults.push(`a row does not open at ${cell.className}: ${hit.outerHTML.slice(0, 80)}`);
+    }
+  }
+  return faults.slice(0, 3);
+}"""
