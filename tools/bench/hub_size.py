@@ -53,7 +53,17 @@ SUMS = (
     *("error_code", "user"),
 )
 MEMBER_PAGES = (
-    *("/", "/status", "/wallet", "/keys", "/keys/{key}", "/keys/new", "/setup", "/account"),
+    *(
+        "/",
+        "/status",
+        "/wallet",
+        "/wallet/statement",
+        "/keys",
+        "/keys/{key}",
+        "/keys/new",
+        "/setup",
+        "/account",
+    ),
     *("/usage", "/usage?since=7d", "/usage?since=30d", "/usage?since=30d&chart=first_byte"),
     *("/usage?since=30d&after={deep}", "/usage?since=30d&sort=cost", "/usage?since={h}&sort=cost"),
     *("/usage?since=30d&by=model", "/usage?since=30d&by=day", "/usage?since=30d&by=error_code"),
@@ -69,6 +79,9 @@ MEMBER_PAGES = (
 )
 ADMIN_PAGES = (
     *("/", "/status", "/admin/users", "/admin/users?search=user-9", "/admin/users/user-0"),
+    *("/admin/users?sort=spent", "/admin/users?sort=balance", "/admin/users/user-0?by=model"),
+    *("/admin/users/user-0?by=key", "/admin/users/user-0/statement", "/admin/invites"),
+    *("/admin/keys", "/admin/keys?user=user-0", "/api/admin/users/user-0/keys"),
     *("/admin/groups", "/admin/models", "/admin/channels", "/admin/channels/channel-0"),
     *(
         "/admin/plans",

@@ -105,6 +105,12 @@ def meter_unit(words: Mapping[str, str], meter: str) -> str:
     return words.get(f"meter.per_{meter}", words["meter.per_use"])
 
 
+def counted(words: Mapping[str, str], name: str, number: int, **values: object) -> str:
+    """Return a text with a number of things, {count}: for one of them the singular, NAME_one."""
+    text = words[f"{name}_one" if number == 1 else name]
+    return text.format(count=count(number), **values)
+
+
 def value_text(value: Any) -> str:
     """Return the value of a field as a short text."""
     if isinstance(value, dict):
@@ -121,7 +127,7 @@ def value_text(value: Any) -> str:
 _ALL = (
     value_text,
     *(money, count, brief, seconds, milliseconds, share, margin, text_of_size),
-    *(conditions, meter_unit),
+    *(counted, conditions, meter_unit),
 )
 FUNCTIONS = {function.__name__: function for function in _ALL}
 """The functions that templates may call."""
