@@ -12,6 +12,9 @@ from handlers.hub.admin import (
     system,
     users,
 )
+from handlers.hub.alerts import alerts
+from handlers.hub.alerts import destinations as alert_destinations
+from handlers.hub.alerts import rules as alert_rules
 from handlers.hub.home import find, first_run, home, overview
 from handlers.hub.keys import all_keys, key_forms, keys, setup
 from handlers.hub.models import status
@@ -67,6 +70,7 @@ ADMIN_API: Routes = (
     ("/api/admin/overview", overview.OverviewApi),
     ("/api/admin/system", system.SystemApi),
     ("/api/admin/system/drain", system.DrainApi),
+    ("/api/admin/system/mail-test", system.MailTestApi),
     ("/api/admin/notices", system.NoticesApi),
     (f"/api/admin/notices/{_NAME}", system.NoticeApi),
     ("/api/notices", system.CurrentNoticesApi),
@@ -99,6 +103,7 @@ ADMIN_PAGES: Routes = (
     ("/admin/system/drain", system.DrainPage),
     ("/admin/invites", invites.InvitesPage),
     (f"/admin/invites/{_NAME}/withdraw", invites.WithdrawInvitePage),
+    ("/admin/system/mail", system.MailTestPage),
     ("/admin/users", user_list.UserListPage),
     (f"/admin/users/{_NAME}/reset", invites.ResetPage),
     (f"/admin/users/{_NAME}/statement", statement.UserStatementPage),
@@ -116,6 +121,28 @@ ADMIN_PAGES: Routes = (
     (f"/admin/users/{_NAME}", user_page.UserPage),
     (f"/admin/(models)/{_NAME}", models.ModelPage),
     (f"/admin/{_FORMS}/{_NAME}", objects.ObjectPage),
+)
+
+ALERTS: Routes = (
+    ("/alerts", alerts.AlertsPage),
+    ("/alerts/first", alerts.FirstRulesForm),
+    ("/alerts/sent", alerts.SentPage),
+    (f"/alerts/sent/{_NAME}/again", alerts.SendAgainForm),
+    ("/alerts/rules/new", alert_rules.RuleForm),
+    (f"/alerts/rules/{_NAME}", alert_rules.RuleForm),
+    (f"/alerts/rules/{_NAME}/(enable|disable)", alert_rules.SwitchRuleForm),
+    (f"/alerts/rules/{_NAME}/remove", alert_rules.RemoveRuleForm),
+    ("/alerts/destinations/new", alert_destinations.NewDestinationForm),
+    (f"/alerts/destinations/{_NAME}/test", alert_destinations.DestinationTestForm),
+    (f"/alerts/destinations/{_NAME}/remove", alert_destinations.RemoveDestinationForm),
+    ("/api/alerts/rules", alert_rules.RulesApi),
+    (f"/api/alerts/rules/{_NAME}", alert_rules.RuleApi),
+    ("/api/alerts/preview", alert_rules.PreviewApi),
+    ("/api/alerts/destinations", alert_destinations.DestinationsApi),
+    (f"/api/alerts/destinations/{_NAME}", alert_destinations.DestinationApi),
+    (f"/api/alerts/destinations/{_NAME}/test", alert_destinations.DestinationTestApi),
+    ("/api/alerts/sent", alerts.SentApi),
+    (f"/api/alerts/sent/{_NAME}/again", alerts.SendAgainApi),
 )
 
 ROUTES: Routes = (
@@ -157,6 +184,7 @@ ROUTES: Routes = (
     (f"/api/keys/{_NAME}/(disable|enable)", keys.EnableKeyApi),
     ("/api/setup/check-url", setup.CheckUrlApi),
     ("/api/setup/test", setup.SetupTestApi),
+    *ALERTS,
     ("/usage", usage.UsagePage),
     ("/usage/tail", usage.UsageTail),
     (f"/usage/{_NAME}", usage_call.CallPage),

@@ -16,7 +16,7 @@ import peewee
 from store.alerts import kinds, outbox, rules, samples
 from store.alerts.conditions import Fact, Scope, facts_of
 from store.alerts.rules import Rule
-from store.db.database import database_ms, select_rows, transaction
+from store.db.database import database_ms, transaction
 from store.db.tables.alerts import OBJECT, AlertRule, AlertState
 from store.values.errors import StoreError, StoreUnavailable
 
@@ -134,23 +134,17 @@ def _send(db: peewee.Database, rule: Rule, state: str, fact: Fact, at_ms: int) -
             "object": dict(fact.object),
             "text": fact.text,
             # Pages of administrators are nothing for the owner of what fires.
-            "link": kinds.OWN_PAGES[rule.kind] if receiver["user_id"] else fact.link,
+            "link": kinds.OWN_PAGES.get(rule.kind, fact.link) if receiver["user_id"] else fact.link,
             **receiver,
         }
         outbox.add(db, message, at_ms)
     return len(receivers)
 
 
-def send_test(db: peewee.Database, rule: Rule) -> int:
+def send_test(db: peewee.Database, rule: Rule, user_id: str) -> int:
     """Put a sample message of a rule, which need not be stored, into the outbox for each of its
-    destinations; return how many."""
+    destinations, for "owner" to a user; return how many."""
     at_ms = database_ms(db)
-    fact = Fact({"test": rule.kind}, "This is a test of an alert rule", at_ms, "/alerts")
+    text = "This is a test of an alert rule"
+    fact = Fact({"test": rule.kind}, text, at_ms, "/alerts", user_id)
     return transaction(db, lambda: _send(db, rule, outbox.TEST, fact, at_ms))
-
-
-def firing_rules(db: peewee.Database) -> int:
-    """Return how many rules of the gateway fire now."""
-    own = AlertRule.select(AlertRule.id).where(AlertRule.owner_id == rules.GATEWAY)
-    fires = (AlertState.firing == True) & AlertState.rule_id.in_(own)  # noqa: E712 - SQL
-    return len(select_rows(db, AlertState.select(AlertState.rule_id).where(fires).distinct()))

@@ -10,6 +10,7 @@ from handlers.hub.access import sign_in
 from handlers.hub.web.base import Api, Failure, Page, invalid, or_refused
 from handlers.hub.web.openid import provider_name
 from handlers.hub.web.throttle import Throttle, TooManyTries
+from store.alerts.outbox import mail_of
 from store.hub import membership, one_time, openid_links, people, sessions, tokens
 from store.money import wallet
 from store.values.pricing import format_money
@@ -67,6 +68,7 @@ class AccountPage(Page):
             links=await self.store(openid_links.of_user, me.user_id),
             shortcuts=self.get_cookie("shortcuts") != "off",
             browser_of=browser_of,
+            mail=await self.store(mail_of, me.user_id),
             **{**nothing, **once},
         )
 

@@ -15,11 +15,13 @@ from typing import Any
 import peewee
 from tornado.httpclient import AsyncHTTPClient, HTTPClientError
 
-from conf.settings import masked_rows
+from conf.settings import mask, masked_rows
 from handlers.hub.admin.system_charts import CHART_HEIGHT, Hour, bar_text, charts_of, last_hours
 from handlers.hub.web.admin import ActionPage, AdminApi, AdminPage, ConfirmationPage, path_of
 from handlers.hub.web.base import Api, Failure, HubHandler, invalid
 from handlers.hub.web.site import Site
+from operations.alerts.sender import Sender, hub_url
+from store.alerts.outbox import Result, mail_of
 from store.calls.reading.unpriced import RECENT_DAYS, recent_unpriced
 from store.calls.usage_stats import CLASSES
 from store.db import audit, migrate, nodes
@@ -28,6 +30,7 @@ from store.db.partitions import next_day
 from store.hub import notices
 from store.values.fields import Instant
 from store.values.ids import day_begin_ms
+from store.values.texts import mail_address
 from store.values.usage_record import rfc3339
 
 OPS_CONNECT_S = 1.0
@@ -208,8 +211,11 @@ class SystemPage(AdminPage):
     async def get(self) -> None:
         await self.show_system()
 
-    async def show_system(self, failure: Failure | None = None) -> None:
-        """Answer with the page; `failure`: why a notice was refused."""
+    async def show_system(
+        self, failure: Failure | None = None, mail_to: str = "", mail_problem: str = ""
+    ) -> None:
+        """Answer with the page; `failure`: why a notice was refused; `mail_problem`: why no mail
+        went to an address."""
         hours = await self.store(last_hours)
         state = await system_state(self, hours)
         selected = "all" if self.get_query_argument("settings", "") == "all" else "set"
@@ -234,6 +240,12 @@ class SystemPage(AdminPage):
             charts=charts_of(hours),
             CHART_HEIGHT=CHART_HEIGHT,
             bar_text=bar_text,
+            mail={
+                "server": mask(self.site.settings.mail.url),
+                "sender": self.site.settings.mail.sender,
+                "to": mail_to or await self.store(mail_of, self.me.user_id) or "",
+                "problem": mail_problem,
+            },
             **self.form_values(NOTICE_FIELDS, failure),
         )
 
@@ -258,6 +270,46 @@ class NoticesPage(ActionPage, SystemPage):
             await self.show_system(failure)
             return
         self.done("done_notice", self.back())
+
+
+async def send_test_mail(handler: HubHandler, to: str) -> Result:
+    """Send a sample by mail. Raises Failure: it is no address."""
+    try:
+        mail_address(to)
+    except ValueError as error:
+        raise invalid("to", f"to {error}") from None
+    settings = handler.site.settings
+    sender = Sender(settings.mail, hub_url(settings.hub), handler.site.sealing.cipher)
+    return await handler.site.sending(sender.test_mail, to)
+
+
+class MailTestApi(AdminApi):
+    """POST /api/admin/system/mail-test."""
+
+    async def post(self) -> None:
+        result = await send_test_mail(self, str(self.fields("to").get("to", "")))
+        self.answer({"ok": result.ok, "result": result.text or None, "took_ms": result.took_ms})
+
+
+class MailTestPage(ActionPage, SystemPage):
+    """Sends a sample by mail."""
+
+    plural = "system"
+
+    async def post(self) -> None:
+        to = self.get_body_argument("to", "")
+        try:
+            result = await send_test_mail(self, to)
+            problem = "" if result.ok else result.text
+        except Failure as failure:
+            problem = failure.message
+        if problem:
+            self.set_status(HTTPStatus.BAD_REQUEST)
+            await self.show_system(mail_to=to, mail_problem=problem)
+            return
+        seconds = f"{(result.took_ms or 0) / 1000:.2f}"
+        self.say(self.words["alerts.done_test"].format(seconds=seconds))
+        self.redirect(self.back(), status=HTTPStatus.SEE_OTHER)
 
 
 class DrainPage(ConfirmationPage):

@@ -399,6 +399,19 @@ _FIELDS: Mapping[str, Mapping[str, Schema]] = {
     },
     "CodesBody": {"amount": _MONEY, "count": _NUMBER, "expires_at": _TIME},
     "CodeChange": {"amount": _MONEY, "expires_at": _NULLABLE, "enabled": _FLAG},
+    "AlertRuleBody": {
+        **{"kind": _TEXT, "settings": {"type": "object"}, "again_minutes": _NUMBER},
+        **{"destinations": {"type": "array", "items": _TEXT}, "enabled": _FLAG},
+    },
+    "AlertRule": {
+        **dict.fromkeys(("id", "kind", "state", "changed_by"), _TEXT),
+        **{"settings": {"type": "object"}, "again_minutes": _NUMBER, "enabled": _FLAG},
+        **{"destinations": {"type": "array", "items": _TEXT}},
+        **{"firing": {"type": "array", "items": {"type": "object"}}},
+        **{"fired_at": _NULLABLE, "changed_at": _TIME},
+    },
+    "AlertDestinationBody": dict.fromkeys(("name", "kind", "address", "chat"), _TEXT),
+    "MailTestBody": {"to": _TEXT},
     "NoticeBody": {"text": _TEXT, "level": _TEXT, "since": _TIME, "until": _TIME},
     "Notice": {
         **dict.fromkeys(("id", "text", "level"), _TEXT),

@@ -66,6 +66,7 @@ PARAMETERS: Mapping[str, str] = {
     "actor": "Only changes of this actor.",
     "kind": "Only changes of objects of this kind.",
     "name": "Only changes of the object of this name.",
+    "of": "mine, or gateway: what administrators share.",
     "dry_run": "true: only report the changes (for a table in CSV).",
 }
 
@@ -130,6 +131,37 @@ _MEMBER = (
         *("Object",),
         query=(*_PAGE, "group", "model", "text", "state", "entry"),
     ),
+    _read("alerts/rules", "Rules of alerts, with what fires.", "List", query=("of",)),
+    _change(
+        *("POST", "alerts/rules", "Make a rule.", "AlertRule", "AlertRuleBody"),
+        query=("of",),
+        status=201,
+    ),
+    _read("alerts/rules/{id}", "One rule.", "AlertRule", query=("of",)),
+    _change(
+        *("PATCH", "alerts/rules/{id}", "Change a rule.", "AlertRule", "AlertRuleBody"),
+        query=("of",),
+    ),
+    _change("DELETE", "alerts/rules/{id}", "Remove a rule.", "", query=("of",), status=204),
+    Endpoint(
+        *("POST", "/api/alerts/preview", READ, "How often a rule would have been sent."),
+        *("Object", "AlertRuleBody", ("of",)),
+    ),
+    _read("alerts/destinations", "Destinations of alerts.", "List", query=("of",)),
+    _change(
+        *("POST", "alerts/destinations", "Make a destination; its secret is shown once."),
+        *("Object", "AlertDestinationBody"),
+        query=("of",),
+        status=201,
+    ),
+    _change(
+        *("DELETE", "alerts/destinations/{id}", "Remove a destination.", ""),
+        query=("of",),
+        status=204,
+    ),
+    _change(*("POST", "alerts/destinations/{id}/test", "Send a sample.", "Object"), query=("of",)),
+    _read("alerts/sent", "Messages of 90 days, the newest first.", "List", query=(*_PAGE, "of")),
+    _change(*("POST", "alerts/sent/{id}/again", "Send a message again.", "Object"), query=("of",)),
     _read("usage", "Calls, the newest first.", "CallList", query=(*_PAGE, *_CALLS)),
     _read("usage/{id}", "One call with the lines of its cost.", "CallWithCost"),
     _read("usage/stats", "Sums of calls.", "List", query=_SUMS),
@@ -310,6 +342,7 @@ _ADMIN = (
     ),
     _admin("GET", "system", "Workers, store, effective configuration.", "Object"),
     _admin("POST", "system/drain", "Drain this node.", "Object"),
+    _admin("POST", "system/mail-test", "Send a sample by mail.", "Object", "MailTestBody"),
     _admin("GET", "notices", "All notices.", "NoticeList"),
     _admin("POST", "notices", "Show a notice to everybody.", "Notice", "NoticeBody", status=201),
     _admin("DELETE", "notices/{id}", "Remove a notice.", status=204),

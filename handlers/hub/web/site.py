@@ -38,6 +38,9 @@ STORE_WAITING_OF_PARTY_MAX = 64
 BASE_URL_S = 2.0
 NOTICES_S = 5.0
 FIRST_RUN_S = 5.0
+SENDING_THREADS = 2  # tests of destinations of alerts, some seconds each
+SENDING_WAITING_MAX = 16
+SENDING_WAITING_OF_PARTY_MAX = 2
 PASSWORD_THREADS = 2  # a hash takes 64 MiB and a tenth of a second
 PASSWORDS_WAITING_MAX = 64  # a few seconds' worth
 PASSWORDS_WAITING_OF_PARTY_MAX = 8
@@ -155,6 +158,12 @@ class Site:
         )
     )
 
+    _sending: FairThreads = field(
+        default_factory=lambda: FairThreads(
+            SENDING_THREADS, "sending", SENDING_WAITING_MAX, SENDING_WAITING_OF_PARTY_MAX
+        )
+    )
+
     @property
     def base_url(self) -> str:
         """{base_url}: the address at which clients reach the relay."""
@@ -224,11 +233,15 @@ class Site:
         """Return the same for work that hashes passwords, in PASSWORD_THREADS."""
         return await self._run(self._passwords, party.get(), partial(work, self.db, *args, **named))
 
+    async def sending(self, work: Callable[..., Result], *args: Any, **named: Any) -> Result:
+        """Return the same for work that sends a message and waits for its receiver."""
+        return await self._run(self._sending, party.get(), partial(work, self.db, *args, **named))
+
     async def _run(self, threads: FairThreads, owner: str, work: Callable[[], Result]) -> Result:
         context = contextvars.copy_context()  # the caller's address, for the audit log
         return await threads.run(owner, partial(context.run, work))
 
     def close(self) -> None:
         """Let the threads end after their present work."""
-        for threads in (self._store, self._passwords):
+        for threads in (self._store, self._passwords, self._sending):
             threads.close()
