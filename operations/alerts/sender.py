@@ -64,7 +64,7 @@ class Sender:
         """Send a sample to a destination and note how it went. Raises NotFound."""
         target = destinations.show(db, owner_id, destination_id)
         result = self.send(db, _sample(owner_id, destination_id, target.name, database_ms(db)))
-        destinations.note_result(db, destination_id, result.ok, result.text)
+        destinations.note_result(db, destination_id, result.text, result.took_ms, ok=result.ok)
         return result
 
     def test_mail(self, db: peewee.Database, to: str) -> Result:

@@ -152,11 +152,14 @@ def remove(db: peewee.Database, owner_id: str, destination_id: str, actor: str) 
 
 
 @in_transaction
-def note_result(db: peewee.Database, destination_id: str, ok: bool, text: str) -> None:
+def note_result(
+    db: peewee.Database, destination_id: str, text: str, took_ms: int | None, *, ok: bool
+) -> None:
     """Note how the last message to a destination went; nothing when it was removed."""
-    update = Row.update(
-        last_ok=ok, last_result=text[:MAX_RESULT_CHARS], last_ms=database_ms(db)
-    ).where(Row.id == destination_id)
+    took = "" if took_ms is None else f" in {took_ms / 1000:.2f} s"
+    result = (text[:MAX_RESULT_CHARS] + took).strip()
+    update = Row.update(last_ok=ok, last_result=result, last_ms=database_ms(db))
+    update = update.where(Row.id == destination_id)
     update.execute(db)
 
 

@@ -116,7 +116,8 @@ def finish(db: peewee.Database, message: Message, owner: str, result: Result) ->
     )
     update.where(Row.id == message.id, Row.claim == owner, Row.status == WAITING).execute(db)
     if message.destination_id:
-        destinations.note_result(db, message.destination_id, result.ok, result.text)
+        place, took_ms = message.destination_id, result.took_ms
+        destinations.note_result(db, place, result.text, took_ms, ok=result.ok)
 
 
 @in_snapshot

@@ -11,12 +11,18 @@ from store.alerts.rules import OWNER
 SENT_ON_PAGE = 12
 SENT_ROWS, SENT_ROWS_MAX = 50, 500
 SAMPLES = {
-    "down": ("channel_down", {"channel": "moonshot"}, "Channel moonshot is down since 12:58 UTC"),
+    "down": (
+        *("channel_down", {"channel": "moonshot"}, "Channel moonshot is down since 12:58 UTC"),
+        "/admin/channels/moonshot",
+    ),
     "limit": (
         *("key", {"key": "bob/ci", "percent": "80"}),
-        "Key ci of bob has used 40.02 USD of 50.00 USD",
+        *("Key ci of bob has used 40.02 USD of 50.00 USD", "/admin/users/bob"),
     ),
-    "balance": ("balance", {"user": "bob"}, "bob: 0.0612 USD left, calls are refused"),
+    "balance": (
+        *("balance", {"user": "bob"}, "bob: 0.0612 USD left, calls are refused"),
+        "/admin/users/bob",
+    ),
 }
 """Documents that show what a webhook gets."""
 

@@ -1,6 +1,6 @@
 """Whose alerts a request is about, and how rules are said in words.
 
-`?of=gateway` are the rules that administrators share, `?of=mine` those of the user; pages of
+`?of=gateway` are the rules that administrators share, `?of=me` those of the user; pages of
 administrators begin with the former, the API with the latter.
 """
 
@@ -10,12 +10,14 @@ from typing import Any
 from urllib.parse import urlencode
 
 from handlers.hub.web.base import Api, Failure, HubHandler, Page
+from handlers.hub.web.formats import count as count_text
+from handlers.hub.web.parts import At
 from operations.alerts.sender import Sender, hub_url
 from store.alerts import kinds
 from store.alerts.destinations import MAIL, WEBHOOK, Destination
 from store.alerts.rules import GATEWAY, OWNER, Rule
 
-MINE, OF_GATEWAY = "mine", "gateway"
+MINE, OF_GATEWAY = "me", "gateway"
 MINUTES_OF_HOUR = 60
 SHAPES = {"off": "idle", "armed": "ok"}
 MAX_NAMED = 3
@@ -28,12 +30,12 @@ class AlertHandler(HubHandler):
 
     @property
     def of(self) -> str:
-        """Return whose alerts they are: gateway or mine. Raises Failure."""
+        """Return whose alerts they are: gateway or me. Raises Failure."""
         return self._of(self.get_query_argument("of", "") or self.default_of)
 
     def _of(self, of: str) -> str:
         if of not in (MINE, OF_GATEWAY):
-            raise Failure(HTTPStatus.BAD_REQUEST, "invalid", "of must be mine or gateway", "of")
+            raise Failure(HTTPStatus.BAD_REQUEST, "invalid", "of must be me or gateway", "of")
         if of == OF_GATEWAY and not self.may_manage:
             text = "the gateway's alerts are for administrators"
             raise Failure(HTTPStatus.NOT_FOUND, "not_found", text)
@@ -86,10 +88,18 @@ class AlertPage(AlertHandler, Page):
             place=self.path,
             sentence=self.sentence,
             scope_of=self.scope_of,
+            many=self.many,
+            At=At,
             shape_of=shape_of,
             icon_of=icon_of,
             message_shape=message_shape,
             **values,
+        )
+
+    def many(self, word: str, count: int) -> str:
+        """Return a sentence about so many things, in its own form for one."""
+        return self.words[f"alerts.{word}_one" if count == 1 else f"alerts.{word}"].format(
+            count=count_text(count)
         )
 
     def sentence(self, rule: Rule) -> str:

@@ -66,7 +66,7 @@ PARAMETERS: Mapping[str, str] = {
     "actor": "Only changes of this actor.",
     "kind": "Only changes of objects of this kind.",
     "name": "Only changes of the object of this name.",
-    "of": "mine, or gateway: what administrators share.",
+    "of": "me, or gateway: what administrators share.",
     "dry_run": "true: only report the changes (for a table in CSV).",
 }
 

@@ -12,6 +12,7 @@ from store.db.database import database_ms
 from store.hub import tokens
 from store.money import wallet
 from tests.handlers.hub.script import Script
+from tests.handlers.hub.usage.calls import call, failed, put
 from tests.support.receivers import MailServer, Webhook
 
 RULES, PLACES, SENT = "/api/alerts/rules", "/api/alerts/destinations", "/api/alerts/sent"
@@ -28,8 +29,8 @@ def test_a_member_makes_changes_and_removes_a_rule(alice, db):
     form = alice.get("/alerts/rules/new?kind=spending").text
     assert 'value="gateway"' not in form, "a member has no rules of others"
     fields = [("kind", "spending"), ("above", "0.5"), ("window", "month"), ("of", "key")]
-    answer = alice.send("/alerts/rules/new?of=mine", [*fields, ("to", "owner"), ("do", "save")])
-    assert (answer.status, answer.place) == (303, "/alerts?of=mine")
+    answer = alice.send("/alerts/rules/new?of=me", [*fields, ("to", "owner"), ("do", "save")])
+    assert (answer.status, answer.place) == (303, "/alerts?of=me")
     page = alice.get("/alerts").text
     assert "A key spends more than 0.5 USD a month" in page and "Rule made." in page
     place = re.search(r"/alerts/rules/[0-9A-Z]{26}", page)[0]
@@ -66,13 +67,42 @@ def test_a_preview_changes_nothing(boss, api):
     assert api.listed(f"{RULES}{OF}") == []
 
 
+@pytest.mark.parametrize(
+    ("settings", "count", "name"),
+    [
+        ({"of": "user", "above": "0.0001"}, 1, "alice"),
+        ({"of": "gateway", "above": "0.0001"}, 1, None),
+        ({"of": "user", "above": "0.0001", "names": ["boss"]}, 0, None),
+        ({"of": "group", "above": "9"}, 0, None),
+    ],
+)
+def test_a_preview_counts_the_past(boss, api, db, settings, count, name):
+    put(db, call(db, 1))
+    body = {"kind": "spending", "settings": settings}
+    answer = api.call("POST", f"/api/alerts/preview{OF}", body).json
+    assert (answer["count"], answer["last_object"]) == (count, name)
+    assert sum(answer["days"]) == count and len(answer["days"]) == 30
+    boss.get("/alerts/rules/new")
+    names = {"names": ",".join(settings.get("names", ()))}
+    fields = {"kind": "spending", "do": "preview", **settings, **names}
+    text = boss.send("/alerts/rules/new", list(fields.items())).text
+    assert ("Would have been sent once in 30 days," in text) == (count == 1)
+
+
+def test_a_preview_of_errors_is_about_hours(api, db):
+    put(db, *(failed(db, number, attempts=()) for number in range(3)))
+    body = {"kind": "errors", "settings": {"calls": 3}}
+    answer = api.call("POST", f"/api/alerts/preview{OF}", body).json
+    assert (answer["count"], answer["about"], answer["last_object"]) == (1, True, "main")
+
+
 def test_an_empty_page_makes_four_rules_once(boss, api):
     assert "Make these four" in boss.get("/alerts").text
     for _ in range(2):
         assert boss.send("/alerts/first?of=gateway", []).status == 303
     made = {row["kind"]: row for row in api.listed(f"{RULES}{OF}")}
     assert {*made} == {*kinds.FIRST_FOUR} and made["balance"]["destinations"] == ["owner"]
-    assert "Mail is not set up: 1 rules send less than they say." in boss.get("/alerts").text
+    assert "Mail is not set up: 1 rule sends less than it says." in boss.get("/alerts").text
 
 
 def test_the_secret_of_a_webhook_is_shown_once(boss, api):
@@ -125,7 +155,7 @@ def test_what_was_sent_is_listed_and_sent_again(boss, api, db):
     message = outbox.claim(db, "A")
     outbox.finish(db, message, "A", outbox.Result(ok=False, text="mail is not set up", again=False))
     text = boss.get("/alerts").text
-    assert "1 fire now" in text and "Not sent" in text and "alice: 10.0000 USD left" in text
+    assert "1 fires now" in text and "Not sent" in text and "alice: 10.0000 USD left" in text
     assert "Not sent" in boss.get("/alerts/sent").text
     boss.send(f"/alerts/sent/{message.id}/again?of=gateway", [])
     assert {row["status"] for row in api.listed(f"{SENT}{OF}")} == {"waiting"}
@@ -212,4 +242,4 @@ def test_every_rule_has_its_words(language):
 def test_the_gateway_and_mine_are_two_pages(boss, db):
     rules.create(db, GATEWAY, {"kind": "trouble"}, "boss")
     assert "is in trouble" in boss.get("/alerts").text
-    assert "is in trouble" not in boss.get("/alerts?of=mine").text
+    assert "is in trouble" not in boss.get("/alerts?of=me").text
