@@ -16,6 +16,9 @@ FILLED = {
     "/keys/": "key",
     "/usage/": "call",
     "/models/": "model",
+    "/alerts/rules/": "rule",
+    "/alerts/destinations/": "destination",
+    "/alerts/sent/": "message",
     "/admin/keys/": "key",
     "/admin/usage/": "call",
     "/admin/users/": "user",
@@ -29,7 +32,13 @@ FILLED = {
 # Views of a page that its path alone does not show, by whether they are of administrators.
 VIEWS = {
     False: ("/usage?by=model", "/setup?url=x", "/try?with=*"),
-    True: ("/admin/usage?by=user", "/admin/models?new=1", "/admin/channels/new", "/?of=me"),
+    True: (
+        "/admin/usage?by=user",
+        "/admin/models?new=1",
+        "/admin/channels/new",
+        "/?of=me",
+        "/alerts",
+    ),
 }
 # Pages of nobody who has signed in, and those that lead elsewhere.
 LEFT_OUT = re.compile(

@@ -143,6 +143,21 @@ class LongWorld(World):
         assert code.status == 201, code.text
         invite = admin.api("POST", "/api/admin/invites", {"groups": [LONG["group"]]})
         assert invite.status == 201, invite.text
+        user.get("/account")
+        place = {
+            "name": "ops " + "x" * 120,
+            "kind": "webhook",
+            "address": "https://h.example/" + "x" * 200,
+        }
+        rule = {"kind": "spending", "settings": {"of": "key", "names": [LONG["key"]], "above": "0"}}
+        alerts = {}
+        for browser, of in ((admin, "gateway"), (user, "me")):
+            made = browser.api("POST", f"/api/alerts/destinations?of={of}", place)
+            assert made.status == 201, made.text
+            body = {**rule, "destinations": [made.json["id"], "owner"]}
+            ruled = browser.api("POST", f"/api/alerts/rules?of={of}", body)
+            assert ruled.status == 201, ruled.text
+            alerts = {"destination": made.json["id"], "rule": ruled.json["id"], "message": "x"}
         keys = {one["name"]: one["id"] for one in user.api("GET", "/api/keys").json["items"]}
 
         def calls():
@@ -154,5 +169,5 @@ class LongWorld(World):
         return {
             **names,
             **{"user": member, "key": keys[LONG["key"]], "call": failed["id"]},
-            **{"code": code.json["items"][0]["id"], "invite": invite.json["id"]},
+            **{"code": code.json["items"][0]["id"], "invite": invite.json["id"], **alerts},
         }
