@@ -64,7 +64,7 @@ def test_a_channel_from_its_card_to_the_list(visit, vendor, picture):
     picture(page, "new-channel-3")
     page.reload()  # results stay
     expect(page.locator("#test-counts")).to_contain_text("1 work")
-    page.get_by_role("button", name="Save channel with 1 models").click()
+    page.get_by_role("button", name="Save channel with 1 model").click()
     page.wait_for_url("**/admin/channels/mistral")
 
 

@@ -73,6 +73,7 @@ SHOTS = (
         Shot(f"admin-{name}", "admin", f"/admin/{name}")
         for name in ("users", "groups", "models", "plans", "codes", "usage", "audit", "system")
     ),
+    Shot(*("new-channel", "admin", "/admin/channels/new"), ("label.vendor:has([value=mistral])",)),
     Shot("admin-channels", "admin", "/admin/channels", ("tr.row a[aria-expanded]",)),
     Shot("admin-user", "admin", "/admin/users/alice"),
     Shot("statement", "alice", "/wallet/statement"),
@@ -100,6 +101,7 @@ IN_DOCS = frozenset(
             "setup-1440-light",
             "account-1440-light",
         ),
+        "new-channel-1440-light",
         *("admin-channels-1440-dark", "admin-models-1440-light", "admin-system-1440-light"),
         *("home-empty-1440-light", "overview-1440-light", "overview-360-light"),
     }

@@ -106,7 +106,8 @@ function ticks(form) {
 function counted(form) {
   const count = ticks(form).filter((box) => box.checked).length;
   for (const element of form.querySelectorAll("[data-count]")) {
-    element.textContent = element.dataset.count.replace("{count}", count).replace("{total}", ticks(form).length);
+    const text = count === 1 && element.dataset.countOne ? element.dataset.countOne : element.dataset.count;
+    element.textContent = text.replace("{count}", count).replace("{total}", ticks(form).length);
   }
 }
 
