@@ -125,6 +125,7 @@ async def show(page: UsageBar, filters: UsageFilters) -> None:
         UNITS=UNITS,
         chart=grouping.chart,
         charts=charts_of(page),
+        usual_chart=usual_chart(page),
         comparison=comparison,
         before_text=before_text,
         sort=grouping.sort,
@@ -174,10 +175,9 @@ def _sum_values(page: UsageBar, view: GroupedUsage, per: str) -> dict[str, Any]:
     """Return the template values of the sums: rows, parts and columns of the chart."""
     parts, total = parts_of(page, view), view.total
     rows = rows_of(page, view)
-    costs = [row.sums.cost_nanos for row in rows]
-    calls = [row.sums.calls for row in rows]
-    whole = total.cost_nanos or total.calls if total else 0
-    top = max(costs if total and total.cost_nanos else calls, default=0)
+    by_cost = page.by != "error_code" and bool(total and total.cost_nanos)
+    whole = 0 if total is None else total.cost_nanos if by_cost else total.calls
+    sizes = [row.sums.cost_nanos if by_cost else row.sums.calls for row in rows]
     return {
         "rows": rows,
         "rest": rest_row(page, view),
@@ -185,7 +185,8 @@ def _sum_values(page: UsageBar, view: GroupedUsage, per: str) -> dict[str, Any]:
         "bars": view.bars,
         "chart_columns": columns_of(page, view, per == HOUR),
         "amount": functools.partial(amount_text, chart_of(page)),
-        "top_share": top / whole if whole else 1,
+        "by_cost": by_cost,
+        "top_share": max(sizes, default=0) / whole if whole else 1,
     }
 
 
@@ -205,14 +206,20 @@ def charts_of(page: UsageBar) -> list[str]:
 
 
 def chart_of(page: UsageBar) -> str:
-    """Return the figure of the chart: the cost unless the address says."""
-    chart = page.get_query_argument("chart", "cost")
-    return chart if chart in charts_of(page) else "cost"
+    """Return the figure of the chart: the cost, of errors the calls, unless the address says."""
+    chart = page.get_query_argument("chart", "")
+    return chart if chart in charts_of(page) else usual_chart(page)
+
+
+def usual_chart(page: UsageBar) -> str:
+    """Return the figure of the chart without one in the address."""
+    return "calls" if page.by == "error_code" else "cost"
 
 
 def sort_of(page: UsageBar) -> str:
-    """Return the order of the rows: of days by time, of others by cost, unless the address says."""
-    usual = "begin" if page.by == DAY else "cost"
+    """Return the order of the rows: of days by time, of errors by calls, of others by cost, unless
+    the address says."""
+    usual = {DAY: "begin", "error_code": "calls"}.get(page.by, "cost")
     sort = page.get_query_argument("sort", usual)
     return sort if sort in groups.SORTS and (sort != "margin" or page.everybody) else usual
 

@@ -281,6 +281,9 @@ def nice_above(value: float) -> float:
 
 def tidy(value: float) -> str:
     """Format a value of a scale with no more digits than it needs."""
+    for unit, name in ((10**9, "G"), (10**6, "M")):
+        if value >= unit:
+            return f"{value / unit:g} {name}"
     return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:g}"
 
 

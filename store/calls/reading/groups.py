@@ -254,7 +254,8 @@ def _begin_ms(text: str) -> int:
 def _add_sparks(
     db: peewee.Database, filters: Filters, until_ms: int, by: str, rows: Sequence[GroupSums]
 ) -> None:
-    """Add the costs of each UTC day, of short spans of each hour; without costs the calls."""
+    """Add the costs of each UTC day, of short spans of each hour; without costs, and of errors, the
+    calls."""
     since_ms = filters.since_ms or 0
     long = until_ms - since_ms > 3 * DAY_MS
     unit = DAY if long else HOUR
@@ -264,7 +265,8 @@ def _add_sparks(
     by_name = {sums.name: sums for sums in rows}
     for sums in rows:
         sums.spark = [0] * len(spans.begins)
-    name = "cost_nanos" if any(sums.cost_nanos for sums in rows) else "calls"
+    costs = by != "error_code" and any(sums.cost_nanos for sums in rows)
+    name = "cost_nanos" if costs else "calls"
     for *when, group, value in series(db, (unit, by), whole, (name,)):
         index, row = spans.index_of_row(when), by_name.get(group or "")
         if row is not None and index is not None:

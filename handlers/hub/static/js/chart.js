@@ -38,6 +38,7 @@ function fill(box, { table, row }) {
     line.insertCell().append(swatch);
     line.insertCell().append(cell.textContent);
     line.cells[1].className = "name";
+    line.cells[1].title = cell.textContent;
     line.insertCell().append(value.textContent);
     line.cells[2].className = "num";
     if (apart === undefined) {
