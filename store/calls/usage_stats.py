@@ -73,14 +73,12 @@ _RECORDS = _Source(UsageRow, frozenset(), 1)
 class Order:
     """The order of rows (of SORTS; None: by dimensions), and their number (None: all).
     `first_bytes`: with the histogram of the first bytes of streams, for `figures.percentile`;
-    `margin`: with the operator's cost, which only administrators may see; `count_all`: each row has
-    in `all_rows` how many rows there are without `top`."""
+    `margin`: with the operator's cost, which only administrators may see."""
 
     sort: str | None = None
     top: int | None = None
     first_bytes: bool = False
     margin: bool = False
-    count_all: bool = False
 
 
 def stats(
@@ -99,13 +97,11 @@ def stats(
     if order.first_bytes:
         sums += first_byte_sums(source.table)
     terms = _conditions(source, filters)
-    if source.table is tables.UsageByUser and "day" not in by and {"user", "key_id"} & {*by[:1]}:
+    if _by_days(source, by):
         query, sums = _of_days(source.table, columns, sums, terms)
     else:
         query = source.table.select(*columns, *sums)
         query = query.where(*terms) if terms else query
-    if order.count_all:
-        query = query.select_extend(fn.COUNT(SQL("*")).over())
     query = query.limit(min(order.top or ROWS_MAX + 1, ROWS_MAX + 1))
     if columns:
         greatest = [sums[_SUM_PLACES[order.sort]].desc()] if order.sort else []
@@ -115,7 +111,7 @@ def stats(
     rows = raw_rows(db, query)
     if len(rows) > ROWS_MAX:
         raise Refused([f"more than {ROWS_MAX} sums; choose fewer calls or sum them up by less"])
-    return [_row(by, row, order) for row in rows if row[len(columns)]]
+    return [_row(by, row, margin=order.margin) for row in rows if row[len(columns)]]
 
 
 def series(
@@ -131,8 +127,11 @@ def series(
     sums = [
         histogram[name] if name in histogram else fn.SUM(_summed(source, name)) for name in names
     ]
-    query = source.table.select(*columns, *sums)
-    query = query.where(*terms) if terms else query
+    if _by_days(source, by):
+        query, _ = _of_days(source.table, columns, sums, terms)
+    else:
+        query = source.table.select(*columns, *sums)
+        query = query.where(*terms) if terms else query
     rows = raw_rows(db, query.group_by(*(SQL(column._alias) for column in columns)))
     kinds = len(columns)
     return [(*row[:kinds], *(int(value or 0) for value in row[kinds:])) for row in rows]
@@ -155,6 +154,12 @@ def _summed(source: _Source, name: str) -> Any:
     if name == "calls" and source is _RECORDS:
         return peewee.Value(1)
     return summed_column(source.table, name)
+
+
+def _by_days(source: _Source, by: Sequence[str]) -> bool:
+    """Return whether the sums of each day are summed up."""
+    of_users = source.table is tables.UsageByUser
+    return of_users and "day" not in by and bool({"user", "key_id"} & {*by[:1]})
 
 
 def _of_days(
@@ -286,9 +291,9 @@ def _sums(source: _Source) -> list[Any]:
     ]
 
 
-def _row(by: Sequence[str], row: Sequence[Any], order: Order) -> dict[str, Any]:
+def _row(by: Sequence[str], row: Sequence[Any], *, margin: bool) -> dict[str, Any]:
     fields_: dict[str, Any] = {}
-    values = iter(row[:-1] if order.count_all else row)
+    values = iter(row)
     for name in by:
         value = next(values)
         if name == "day":
@@ -306,9 +311,7 @@ def _row(by: Sequence[str], row: Sequence[Any], order: Order) -> dict[str, Any]:
         fields_["first_bytes"] = buckets
     fields_["cost"] = format_money(fields_.pop("cost_nanos"))
     upstream, charged = fields_.pop("upstream_nanos"), fields_.pop("upstream_known_nanos")
-    if order.count_all:
-        fields_["all_rows"] = row[-1]
-    if order.margin:
+    if margin:
         fields_["upstream_cost"], fields_["cost_known"] = map(format_money, (upstream, charged))
         fields_["margin"] = f"{Decimal(charged - upstream) / charged:.4f}" if charged else None
     return fields_

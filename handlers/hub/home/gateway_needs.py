@@ -10,7 +10,6 @@ from handlers.hub.home.needs import Need, lacking, money_detail, one_or_many
 from handlers.hub.web.admin import path_of
 from handlers.hub.web.formats import money
 from handlers.hub.web.parts import At
-from store.calls import usage_stats
 from store.calls.reading.overview import (
     SPAN_DAYS_MAX,
     ChannelLine,
@@ -19,13 +18,13 @@ from store.calls.reading.overview import (
     costs_set,
 )
 from store.calls.reading.refusals import refused_users
+from store.calls.reading.sums import CallSums, sums_of_names
 from store.calls.usage_queries import Filters
-from store.calls.usage_stats import Order
 from store.catalog.catalog import load_groups
 from store.channels.status import DEGRADED, DOWN
 from store.db import migrate, nodes
 from store.values.ids import DAY_MS
-from store.values.pricing import format_money, format_multiplier, parse_money
+from store.values.pricing import format_money, format_multiplier
 
 NEEDS_SHOWN = 7
 CHANNELS_READ = 50  # of those that are not up
@@ -51,10 +50,12 @@ def load_gateway_needs(db: peewee.Database, at_ms: int) -> GatewayNeeds:
     """Return what needs an administrator: red ones first, then yellow ones, and of each first those
     that touch the most money of SPAN_DAYS_MAX days."""
     since_ms = at_ms - at_ms % DAY_MS - (SPAN_DAYS_MAX - 1) * DAY_MS
-    channels = channel_lines(db, at_ms, since_ms, CHANNELS_READ)
+    filters = Filters(since_ms=since_ms)
+    sums = sums_of_names(db, "channel", filters)
+    channels = channel_lines(db, at_ms, sums, CHANNELS_READ)
     refused, unread = _refused(db, at_ms)
-    needs = [*refused, *_of_channels(channels), *_of_groups(db, since_ms)]
-    needs += [*_without_cost(db, since_ms), *_of_store(db)]
+    needs = [*refused, *_of_channels(channels), *_of_groups(db, filters)]
+    needs += [*_without_cost(db, sums), *_of_store(db)]
     needs.sort(key=lambda pair: (_RANKS.index(pair[0].shape), -pair[1]))
     first = [need for need, _ in needs[:NEEDS_SHOWN]]
     return GatewayNeeds(first, len(needs) - len(first) + unread)
@@ -92,14 +93,10 @@ def _of_channel(line: ChannelLine) -> Need:
     return Need(shape, f"need_channel_{line.state}", detail, "need_channel", href, values)
 
 
-def _of_groups(db: peewee.Database, since_ms: int) -> Iterator[Ranked]:
+def _of_groups(db: peewee.Database, filters: Filters) -> Iterator[Ranked]:
     """Yield groups that charge less than their calls cost the operator."""
-    rows = usage_stats.stats(db, ("group",), Filters(since_ms=since_ms), Order(margin=True))
-    lost = {
-        row["group"]: lack
-        for row in rows
-        if (lack := parse_money(row["upstream_cost"]) - parse_money(row["cost_known"])) > 0
-    }
+    sums = sums_of_names(db, "group", filters)
+    lost = {name: -part.margin_nanos for name, part in sums.items() if part.margin_nanos < 0}
     for group in load_groups(db) if lost else ():
         if loss := lost.get(group.name, 0):
             values = {
@@ -110,14 +107,12 @@ def _of_groups(db: peewee.Database, since_ms: int) -> Iterator[Ranked]:
             yield Need("warn", "need_group_loses", "need_group_loss", *link, values), loss
 
 
-def _without_cost(db: peewee.Database, since_ms: int) -> Iterator[Ranked]:
+def _without_cost(db: peewee.Database, sums: Mapping[str, CallSums]) -> Iterator[Ranked]:
     """Yield channels whose cost nobody has set and whose calls were charged."""
-    names = {name for name, is_set in costs_set(db).items() if not is_set}
-    rows = usage_stats.stats(db, ("channel",), Filters(since_ms=since_ms), Order("cost"))
     charged = {
-        row["channel"]: nanos
-        for row in rows
-        if row["channel"] in names and (nanos := parse_money(row["cost"]))
+        name: sums[name].cost_nanos
+        for name, is_set in costs_set(db).items()
+        if not is_set and name in sums and sums[name].cost_nanos
     }
     if len(charged) > WITHOUT_COST_SHOWN:
         total = sum(charged.values())

@@ -28,10 +28,9 @@ from handlers.hub.web.parts import At
 from operations.catalogue import list_cost
 from store.calls.reading import overview
 from store.calls.reading.overview import SPANS, ChannelLines, OverviewSums
-from store.calls.reading.sums import CallSums, RankedSums, SumsBar, ranked_sums
+from store.calls.reading.sums import CallSums, RankedSums, SumsBar, ranked_sums, sums_of_names
 from store.calls.reading.unpriced import recent_unpriced
 from store.calls.usage_queries import Filters
-from store.calls.usage_stats import Order
 from store.db.database import database_ms, portions, select_rows
 from store.db.tables.users import ApiKey, User
 from store.hub import notices
@@ -51,7 +50,7 @@ WHOSE = ("gateway", "me")
 SPAN, BY = "30d", "models"
 CHARGED_ROWS = 8
 UNPRICED_ROWS = 4
-PATIENCE_S = 0.25  # for all parts; the others are bars
+PATIENCE_S = 0.22  # for all parts; the others are bars
 OPS_PATIENCE_S = 0.2  # for the ops port of this node
 TICKS_EVERY = 3
 WORKING_DAYS = range(5)  # Monday to Friday
@@ -129,14 +128,19 @@ class Charged:
 
 def load_charged(db: peewee.Database, by: str, since_ms: int) -> Charged:
     """Read the greatest charges since a moment."""
-    order = Order("cost", CHARGED_ROWS, margin=True)
-    ranked = ranked_sums(db, CHARGED_BY[by], Filters(since_ms=since_ms), order)
+    ranked = ranked_sums(db, CHARGED_BY[by], Filters(since_ms=since_ms), CHARGED_ROWS)
     names: dict[str, str] = {}
     for portion in portions([row.name or "" for row in ranked.rows]) if by == "keys" else ():
         query = ApiKey.select(ApiKey.id, ApiKey.name, User.name)
         query = query.join(User, on=(User.id == ApiKey.user_id)).where(ApiKey.id << portion)
         names |= {key: f"{user} / {name}" for key, name, user in select_rows(db, query)}
     return Charged(by, ranked, names)
+
+
+def load_channels(db: peewee.Database, at_ms: int, since_ms: int) -> ChannelLines:
+    """Read the channels with their sums since a moment."""
+    sums = sums_of_names(db, "channel", Filters(since_ms=since_ms))
+    return overview.channel_lines(db, at_ms, sums)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +203,7 @@ async def read_overview(handler: HubHandler, patience_s: float | None) -> Overvi
         "sums": handler.store(overview.overview_sums, at_ms),
         "needs": handler.store(load_gateway_needs, at_ms),
         "charged_by": handler.store(load_charged, by, since_ms),
-        "channels": handler.store(overview.channel_lines, at_ms, since_ms),
+        "channels": handler.store(load_channels, at_ms, since_ms),
         "unpriced": handler.store(load_unpriced),
         "set_up": handler.store(set_up.load_set_up, addressed=addressed, mailed=mailed),
         "nodes": read_nodes(handler),

@@ -9,17 +9,17 @@ from dataclasses import dataclass, replace
 
 import peewee
 
-from store.calls import usage_stats
-from store.calls.reading.sums import CallSums, SumsBar, sum_of
+from store.calls.reading.sums import MONEY_SUMS, CallSums, SumsBar
+from store.calls.rollups import DAY_HOURS
 from store.calls.usage_queries import Filters
-from store.calls.usage_stats import Order
+from store.calls.usage_stats import CLASSES, series
 from store.channels import status
 from store.channels.status import AVAILABLE, DEGRADED, DISABLED, DOWN, Status, worst
 from store.channels.uptime import Slot, channel_days
 from store.db.database import in_snapshot, select_rows
 from store.db.tables.catalog import Channel
-from store.values.ids import DAY_MS, HOUR_MS
-from store.values.usage_record import rfc3339
+from store.db.tables.channels import FIRST_BYTE
+from store.values.ids import DAY_MS, HOUR_MS, day_begin_ms
 
 SPANS: Mapping[str, int] = {"today": 1, "7d": 7, "30d": 30}
 """Spans by name: UTC days, today the last."""
@@ -30,7 +30,6 @@ BEFORE_DAYS: Mapping[str, int] = {"today": 7, "7d": 7, "30d": 30}
 SPAN_DAYS_MAX = max(SPANS.values())
 CHANNELS_SHOWN = 9
 _STATES = (DOWN, DEGRADED, AVAILABLE, DISABLED)
-_MARGIN = Order(margin=True)
 
 
 # ---- the spans -----------------------------------------------------------------------------------
@@ -72,38 +71,39 @@ def overview_sums(db: peewee.Database, at_ms: int) -> OverviewSums:
     """Return the sums of everybody's calls up to a moment."""
     today_ms, hour_ms = at_ms - at_ms % DAY_MS, at_ms - at_ms % HOUR_MS
     first_ms = today_ms - (SPAN_DAYS_MAX - 1) * DAY_MS
-    order = Order(margin=True, first_bytes=True)
-    days = _bars(db, "day", Filters(since_ms=first_ms), order, range(first_ms, at_ms + 1, DAY_MS))
+    days = [SumsBar(at_ms=begin_ms) for begin_ms in range(first_ms, at_ms + 1, DAY_MS)]
+    _fill(db, "day", Filters(since_ms=first_ms), days)
     earlier_ms = first_ms - max(BEFORE_DAYS.values()) * DAY_MS
     earlier = Filters(since_ms=earlier_ms, until_ms=first_ms)
-    charged = {bar.at_ms: bar.cost_nanos for bar in days}
-    for bar in _bars(db, "day", earlier, Order(), range(earlier_ms, first_ms, DAY_MS)):
-        charged[bar.at_ms] = bar.cost_nanos
-    hours = _bars(
-        *(db, "hour", Filters(since_ms=today_ms), _MARGIN),
-        range(today_ms, today_ms + DAY_MS, HOUR_MS),
-    )
-    by_hour = {0: sum(bar.cost_nanos for bar in hours if bar.at_ms < hour_ms)}
+    charged = dict.fromkeys(range(earlier_ms, first_ms, DAY_MS), 0)
+    charged |= {day.at_ms: day.cost_nanos for day in days}
+    for day, cost_nanos in series(db, ("day",), earlier, ("cost_nanos",)):
+        charged[day_begin_ms(day)] = cost_nanos
+    hours = [SumsBar(at_ms=today_ms + hour * HOUR_MS) for hour in range(DAY_HOURS)]
+    _fill(db, "hour", Filters(since_ms=today_ms), hours)
+    by_hour = {0: sum(hour.cost_nanos for hour in hours if hour.at_ms < hour_ms)}
     for ago in sorted({*BEFORE_DAYS.values()}) if hour_ms > today_ms else ():
         shift_ms = ago * DAY_MS
         part = Filters(since_ms=today_ms - shift_ms, until_ms=hour_ms - shift_ms)
-        by_hour[ago] = sum_of(db, part).cost_nanos
-    spans = {
-        name: _span(name, days, charged, by_hour if hour_ms > today_ms else None) for name in SPANS
-    }
+        [(by_hour[ago],)] = series(db, (), part, ("cost_nanos",))
+    compared = by_hour if hour_ms > today_ms else None
+    spans = {name: _span(name, days, charged, compared) for name in SPANS}
     return OverviewSums(at_ms, spans, days, hours)
 
 
-def _bars(
-    db: peewee.Database, unit: str, filters: Filters, order: Order, begins: range
-) -> list[SumsBar]:
-    bars = {begin_ms: SumsBar(at_ms=begin_ms) for begin_ms in begins}
-    by_name = {rfc3339(begin_ms): bar for begin_ms, bar in bars.items()}
-    for row in usage_stats.stats(db, (unit,), filters, order):
-        name = row[unit] if unit == "hour" else f"{row[unit]}T00:00:00.000Z"
-        if (bar := by_name.get(name)) is not None:
-            bar.add(row)
-    return list(bars.values())
+def _fill(db: peewee.Database, unit: str, filters: Filters, bars: Sequence[SumsBar]) -> None:
+    """Add calls to the bars of their days or hours; first bytes to those of days alone."""
+    by_begin = {bar.at_ms: bar for bar in bars}
+    first_bytes = FIRST_BYTE if unit == "day" else ()
+    names = ("calls", *MONEY_SUMS, *first_bytes)
+    for day, *rest in series(db, (unit, "outcome"), filters, names):
+        hour = rest.pop(0) if unit == "hour" else 0
+        if (bar := by_begin.get(day_begin_ms(day) + hour * HOUR_MS)) is not None:
+            outcome, calls, cost, upstream, with_cost, *buckets = rest
+            part = CallSums(calls, cost_nanos=cost, upstream_nanos=upstream, known_nanos=with_cost)
+            setattr(part, outcome if outcome in CLASSES else "failed", calls)
+            part.first_bytes = buckets or part.first_bytes
+            bar.plus(part)
 
 
 def _span(
@@ -165,15 +165,15 @@ class ChannelLines:
 
 @in_snapshot
 def channel_lines(
-    db: peewee.Database, at_ms: int, since_ms: int, limit: int = CHANNELS_SHOWN
+    db: peewee.Database,
+    at_ms: int,
+    sums: Mapping[str, CallSums],
+    limit: int = CHANNELS_SHOWN,
 ) -> ChannelLines:
-    """Return the channels of the overview with their sums since a moment."""
+    """Return the channels of the overview; `sums`: of a span, by name."""
     by_name: dict[str, list[Status]] = {}
     for of_model in status.of_channels(db, at_ms, figures=False):
         by_name.setdefault(of_model.name, []).append(of_model)
-    sums: dict[str, CallSums] = {}
-    for row in usage_stats.stats(db, ("channel",), Filters(since_ms=since_ms), _MARGIN):
-        sums.setdefault(row["channel"] or "", CallSums()).add(row)
     names = [name for (name,) in select_rows(db, Channel.select(Channel.name))]
     lines = [
         ChannelLine(name, worst(by_name.get(name, ())), sums.get(name, CallSums()))

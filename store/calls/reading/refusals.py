@@ -9,11 +9,16 @@ from dataclasses import dataclass, replace
 import peewee
 
 from store.calls.usage_queries import Filters, Row, conditions, history, rows_where
-from store.calls.usage_stats import Order, stats
+from store.calls.usage_stats import series, stats
 from store.db.tables.usage import UsageRow
 from store.values.fields import Instant
 from store.values.ids import DAY_MS
 from store.values.usage_record import MONEY_CODES
+
+USERS_BY_NAME = 200
+"""So many users are looked for by their index, more by going through the sums of the day."""
+
+_CALLS = ("calls",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +48,17 @@ def refused_users(
     """Return the refusals of today by user, of at most `limit` users with the most calls, and the
     number of all such users."""
     filters = of_today(at_ms)
-    # Without the user a day has few sums.
-    if not any(row["calls"] for row in stats(db, (), filters)):
+    # Of a day without the user there are few sums, and few users are refused anything.
+    if not series(db, (), filters, _CALLS)[0][0]:
         return {}, 0
-    rows = stats(db, ("user",), filters, Order("calls", limit, count_all=True))
-    refusals = {row["user"]: money_refusals(db, of_today(at_ms, row["user"])) for row in rows}
-    existing = {user: value for user, value in refusals.items() if value is not None}
-    return existing, rows[0]["all_rows"] if rows else 0
+    refused = Filters(outcome="refused", since_ms=filters.since_ms)
+    names = tuple(name for name, _ in series(db, ("user",), refused, _CALLS))
+    if len(names) <= USERS_BY_NAME:
+        filters = replace(filters, user=names)
+    calls = {name: count for name, count in series(db, ("user",), filters, _CALLS) if count}
+    first = sorted(calls, key=lambda name: (-calls[name], name))[:limit]
+    refusals = {name: money_refusals(db, of_today(at_ms, name)) for name in first}
+    return {name: value for name, value in refusals.items() if value is not None}, len(calls)
 
 
 def money_refusals(db: peewee.Database, filters: Filters) -> MoneyRefusals | None:

@@ -4,8 +4,9 @@ From the roll-ups; only the part of an hour that has begun is read from records.
 UTC.
 """
 
+import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -36,6 +37,9 @@ FAILED = tuple(outcome for outcome in OUTCOMES if outcome not in ("ok", "client_
 """Outcomes of calls that failed or were refused."""
 
 _PLAIN = Order()
+MONEY_SUMS = ("cost_nanos", "upstream_nanos", "upstream_known_nanos")
+"""The columns of roll-ups that CallSums has as `cost_nanos`, `upstream_nanos`, `known_nanos`."""
+
 _MONEY = ("cost_nanos", "upstream_nanos", "known_nanos")
 _TOKENS = {
     "input": ("input_tokens", "cache_write_tokens", "cache_write_1h_tokens"),
@@ -244,38 +248,51 @@ def _yesterday(db: peewee.Database, user: str, at_ms: int) -> int:
 
 def _top(db: peewee.Database, by: str, filters: Filters) -> list[NamedSums]:
     """Return the most expensive models or keys, and the remaining ones together."""
-    ranked = ranked_sums(db, by, filters, Order("cost", TOP_ROWS))
-    return [*ranked.rows, ranked.remaining] if ranked.remaining.calls else ranked.rows
+    top, remaining = [], NamedSums()
+    for row in usage_stats.stats(db, (), filters):
+        remaining.add(row)
+    for row in usage_stats.stats(db, (by,), filters, Order("cost", TOP_ROWS)):
+        if row[by] is not None:
+            sums = NamedSums(name=row[by])
+            sums.add(row)
+            remaining.remove(sums)
+            top.append(sums)
+    return [*top, remaining] if remaining.calls else top
 
 
 @dataclass(frozen=True, slots=True)
 class RankedSums:
-    """The first groups of an order, `remaining` (name None) those of the others together and of
-    calls that have none, and the number of all groups."""
+    """The groups with the greatest costs; `remaining` (name None): those of all others together and
+    of calls that have no name; `groups`: the number of all."""
 
     rows: list[NamedSums]
     remaining: NamedSums
     groups: int
 
 
-def ranked_sums(
-    db: peewee.Database, by: str, filters: Filters, order: Order, total: CallSums | None = None
-) -> RankedSums:
-    """Return the `order.top` groups with the greatest `order.sort`, by one of DIMENSIONS. `total`:
-    the sums of all, where they are known; they are read otherwise."""
-    rows, remaining, groups = [], NamedSums(), 0
-    if total is None:
-        total = sum_of(db, filters, replace(order, sort=None, top=None))
-    remaining.plus(total)
-    for row in usage_stats.stats(db, (by,), filters, replace(order, count_all=True)):
-        groups = row["all_rows"]
-        if row[by] is None:
-            continue
-        sums = NamedSums(name=row[by])
-        sums.add(row)
-        remaining.remove(sums)
-        rows.append(sums)
-    return RankedSums(rows, remaining, groups)
+def ranked_sums(db: peewee.Database, by: str, filters: Filters, top: int) -> RankedSums:
+    """Return the `top` groups with the greatest costs, by one of DIMENSIONS: their calls, costs and
+    margins alone, which takes a third of the time of all sums."""
+    named = sums_of_names(db, by, filters)
+    remaining = NamedSums()
+    for sums in named.values():
+        remaining.plus(sums)
+    unnamed = named.pop("", None)
+    rows = heapq.nlargest(top, named.values(), key=lambda sums: (sums.cost_nanos, sums.calls))
+    for row in rows:
+        remaining.remove(row)
+    return RankedSums(rows, remaining, len(named) + (unnamed is not None))
+
+
+def sums_of_names(db: peewee.Database, by: str, filters: Filters) -> dict[str, NamedSums]:
+    """Return calls, costs and margins by one of DIMENSIONS; "": of calls that have none."""
+    rows = usage_stats.series(db, (by,), filters, ("calls", *MONEY_SUMS))
+    return {
+        name: NamedSums(
+            calls, cost_nanos=cost, upstream_nanos=upstream, known_nanos=with_cost, name=name
+        )
+        for name, calls, cost, upstream, with_cost in rows
+    }
 
 
 def _failures(db: peewee.Database, user: str, since_ms: int, outcomes: set[str]) -> list[Row]:

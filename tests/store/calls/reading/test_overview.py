@@ -4,6 +4,8 @@ import pytest
 
 from store.calls.reading.overview import channel_lines, overview_sums
 from store.calls.reading.refusals import money_refusals, of_today, refused_users
+from store.calls.reading.sums import sums_of_names
+from store.calls.usage_queries import Filters
 from store.channels import status_sums
 from store.db.database import transaction
 from store.db.tables.catalog import Channel
@@ -84,7 +86,7 @@ def test_channels_that_are_not_up_come_first_then_the_dearest(database):
     ]
     store(database, made)
     transaction(database, lambda: status_sums.add_records(database, made))
-    channels = channel_lines(database, NOW_MS, MONDAY_MS, 3)
+    channels = channel_lines(database, NOW_MS, sums_of_names(database, "channel", Filters()), 3)
     assert [line.name for line in channels.lines] == ["down", "large", "small"]
     assert channels.unlisted == {"disabled": 1}
     assert (channels.lines[0].failed_today, channels.lines[0].failed_share) == (1.0, 1.0)

@@ -4,7 +4,6 @@ import pytest
 
 from store.calls.reading.sums import MIN_STREAMS, CallSums, ranked_sums
 from store.calls.usage_queries import Filters
-from store.calls.usage_stats import Order
 from store.db.tables.channels import FIRST_BYTE
 from tests.support.usage_records import DAY_MS, MONDAY_MS, record_at, store
 
@@ -65,7 +64,7 @@ def test_the_dearest_groups_and_the_remaining_ones_together(database, by):
         for day in (0, 1)
     ]
     store(database, made)
-    ranked = ranked_sums(database, by, Filters(), Order("cost", 2, margin=True))
+    ranked = ranked_sums(database, by, Filters(), 2)
     assert [(row.name, row.cost_nanos) for row in ranked.rows] == [("b", 140), ("d", 40)]
     remaining = ranked.remaining
     assert (remaining.name, remaining.calls, remaining.cost_nanos) == (None, 4, 16)
