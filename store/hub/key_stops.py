@@ -66,10 +66,14 @@ def removal_of(db: peewee.Database, user: str) -> KeyStop | None:
     return KeyStop(rows[0]["actor"], rows[0]["at_ms"], "")
 
 
-def maker_of(db: peewee.Database, user: str) -> str | None:
-    """Return who made a user; None: no line of the audit log says it."""
+def origin_of(db: peewee.Database, user: str) -> tuple[int, str | None]:
+    """Return when a user was made, and by whom; None: no line of the audit log says it. Raises
+    NotFound."""
+    owner = first_row(db, User.select(User.created_ms).where(User.name == user))
+    if owner is None:
+        raise NotFound(f'there is no user "{user}"')
     query = AuditRow.select(AuditRow.actor).where(
         AuditRow.kind == "user", AuditRow.name == user, AuditRow.action == "create"
     )
     row = first_row(db, query.order_by(AuditRow.at_ms.desc()).limit(1))
-    return str(row[0]) if row else None
+    return owner[0], str(row[0]) if row else None

@@ -35,7 +35,7 @@ from store.hub.openid_links import Link
 from store.hub.own_keys import OwnKey
 from store.hub.sessions import SessionRow, SignedIn
 from store.money import ledger
-from store.values.ids import DAY_MS, day_at, day_begin_ms, now_ms, ulid_ms
+from store.values.ids import DAY_MS, day_at, day_begin_ms, now_ms
 from store.values.pricing import format_money
 from store.values.usage_record import rfc3339
 
@@ -82,6 +82,7 @@ class Access:
     totp: bool
     links: Sequence[Link]
     sessions: Sequence[SessionRow]
+    created_ms: int
     maker: str | None
 
 
@@ -175,11 +176,13 @@ def load_keys(db: peewee.Database, user: Mapping[str, Any], at_ms: int) -> UserK
 
 def load_access(db: peewee.Database, user: Mapping[str, Any]) -> Access:
     """Read the sign-in methods of a user."""
+    created_ms, maker = key_stops.origin_of(db, user["name"])
     return Access(
         totp=one_time.is_on(db, user["id"]),
         links=openid_links.of_user(db, user["id"]),
         sessions=sessions.of_user(db, user["id"]),
-        maker=key_stops.maker_of(db, user["name"]),
+        created_ms=created_ms,
+        maker=maker,
     )
 
 
@@ -231,7 +234,7 @@ class UserPage(AdminPage):
             nanos=format_money,
             decimals=wallet_page.decimals_of(wallet_page.amounts_of(view.ledger.lines)),
             left=lambda until_ms: countdown(self.words, until_ms - summary.at_ms),
-            made_ms=ulid_ms(view.user["id"]),
+            made_ms=view.access.created_ms,
             month_begin=rfc3339(day_begin_ms(summary.today.day // 100 * 100 + 1)),
             issuer=self.site.settings.hub.oidc_issuer,
             CallRow=CallRow,
