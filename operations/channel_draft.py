@@ -260,7 +260,7 @@ def note_test(draft: Draft, upstream: str, test: dict[str, Any], usage: Usage | 
         prices = {name: parse_price(text) for name, text in model.prices.items() if text}
         test["cost"] = format_money(cost_nanos(usage, plain_rate(prices), PPM_PER_ONE))
     model.test = test
-    model.chosen = model.chosen and test["ok"]
+    model.chosen = bool(test["ok"])
 
 
 def margin(draft: Draft, multiplier: str) -> float | None:

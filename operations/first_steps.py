@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import peewee
 
+from adapters.vendor_cards import CARDS
 from operations.edits import editor
 from store.admin.apply import Outcome
 from store.admin.document import Document, read
@@ -39,18 +40,18 @@ class VendorStart(NamedTuple):
 
 VENDOR_STARTS = (
     VendorStart(
-        "openai", "OPENAI_API_KEY", "https://api.openai.com", ("gpt-6.1-sol", "gpt-6.1-terra")
+        "openai", "OPENAI_API_KEY", CARDS["openai"].base_url, ("gpt-6.1-sol", "gpt-6.1-terra")
     ),
     VendorStart(
         "anthropic",
         "ANTHROPIC_API_KEY",
-        "https://api.anthropic.com",
+        CARDS["anthropic"].base_url,
         ("claude-sonnet-5-5", "claude-haiku-5-5"),
     ),
     VendorStart(
         "gemini",
         "GEMINI_API_KEY",
-        "https://generativelanguage.googleapis.com",
+        CARDS["gemini"].base_url,
         ("gemini-3.8-flash",),
     ),
 )
@@ -61,7 +62,7 @@ DEMO_MODELS = {
     "generate_content": "demo-gemini",
 }
 
-DEMO_URL = "http://127.0.0.1:18800"
+DEMO_URL = CARDS["demo"].base_url
 CREDIT_REASON = "first run"
 
 

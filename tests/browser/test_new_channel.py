@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from tests.handlers.hub.test_new_channel import vendor_of
@@ -69,15 +70,19 @@ def test_a_channel_from_its_card_to_the_list(visit, vendor, picture):
 
 
 @pytest.mark.parametrize("width", ["tablet", "phone"])
-def test_no_step_is_wider_than_the_window(visit, vendor, picture, width):
+def test_no_step_is_wider_than_the_window_or_hard_to_use(visit, vendor, picture, width):
     page = visit("boss", "/admin/channels/new", width)
     page.get_by_text("Another gateway").click()
     page.get_by_label("Name", exact=True).fill("n" * 120 + width)
     page.get_by_label("Base URL").fill(vendor.url)
+    axe = Axe()
     for step in (1, 2, 3):
         wide = "document.documentElement.scrollWidth - innerWidth"
         picture(page, f"new-channel-{step}-{width}")
         assert page.evaluate(wide) <= 0, step
+        for violation in axe.run(page).response["violations"]:
+            where = [node["html"][:120] for node in violation["nodes"][:3]]
+            assert violation["impact"] not in ("serious", "critical"), (step, where)
         if step == 1:
             page.get_by_role("button", name="List models").click()
             page.wait_for_url("**/new?step=2")

@@ -408,10 +408,10 @@ class ChannelWizard(AdminPage):
             name = await save(self, enabled=do == "save")
             self.done("done_made", self.end_path(name), name=name)
             return
-        names = [model.upstream for model in draft.chosen if model.kind == CHAT]
+        chosen = sorted((m for m in draft.chosen if m.kind == CHAT), key=lambda m: bool(m.test))
+        names = [model.upstream for model in chosen]  # those without a result first
         if do.startswith("again="):
             names = [do.partition("=")[2]]
-            await edit(self, lambda db, stored: _choose(stored, names))
         await test_models(self, names[:MAX_CHOSEN])
         self.redirect(self.step_path(TESTS), status=HTTPStatus.SEE_OTHER)
 
@@ -442,11 +442,6 @@ def _unused_name(db: peewee.Database, vendor: str) -> str:
 
 def _without_list(db: peewee.Database, draft: Draft) -> None:
     draft.status, draft.error = int(HTTPStatus.NOT_FOUND), draft.error or "no list was requested"
-
-
-def _choose(draft: Draft, names: Sequence[str]) -> None:
-    for model in draft.models:
-        model.chosen |= model.upstream in names
 
 
 def _own_prices(db: peewee.Database, names: Sequence[str]) -> dict[str, Mapping[str, str]]:
