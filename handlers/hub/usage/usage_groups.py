@@ -131,6 +131,7 @@ async def show(page: UsageBar, filters: UsageFilters) -> None:
         sort=grouping.sort,
         READ_AT_MOST=READ_AT_MOST,
         format_money=format_money,
+        local=local,
         tail="",
         **await page.bar_values(filters),
         **_table_values(page, before_text),

@@ -14,7 +14,7 @@ import peewee
 
 from store.calls.reading.buckets import DAY, HOUR, Buckets, buckets, pieces
 from store.calls.reading.sums import MIN_STREAMS, NamedSums
-from store.calls.reading.usage_page import READ_AT_MOST
+from store.calls.reading.usage_page import READ_AT_MOST, last_before
 from store.calls.usage_queries import Filters
 from store.calls.usage_stats import Order, calls_to_read, series, stats
 from store.channels.figures import percentile
@@ -99,7 +99,7 @@ class Bar:
 class GroupedUsage:
     """`groups`: at most GROUPS_MAX, in their order; `coloured`: the names with a colour each, by
     rank; `more`: the number of the groups that share `rest`. `total` None: too many calls would
-    have to be read."""
+    have to be read. `last_ms`: the begin of the last call before a span without any."""
 
     groups: Sequence[GroupSums]
     coloured: Sequence[str | None]
@@ -107,6 +107,7 @@ class GroupedUsage:
     rest: GroupSums | None = None
     more: int = 0
     bars: Sequence[Bar] = ()
+    last_ms: int | None = None
 
 
 SORTS: Mapping[str, Callable[[GroupSums], Any]] = {
@@ -142,6 +143,8 @@ def load_groups(
     else:
         groups = _named(db, filters, grouping)
     total = _total(db, filters, groups)
+    if not total.calls and not total.before_calls:
+        return GroupedUsage([], [], total, last_ms=last_before(db, filters, at_ms))
     ranked = sorted(groups, key=SORTS["cost"], reverse=True)
     coloured = [] if grouping.by == DAY else [sums for sums in ranked[:COLOURED] if sums.name]
     order = sorted(groups, key=SORTS[grouping.sort], reverse=True)

@@ -94,7 +94,7 @@ def load_usage(
         rows = rows_where(db, conditions(with_user(db, filters)), order, part.limit)
         return replace(view, rows=rows, sort=part.sort)
     first = page(db, filters, part.limit, None, SEARCH_S)
-    last_ms = None if first.rows or first.next else _last_before(db, filters, at_ms)
+    last_ms = None if first.rows or first.next else last_before(db, filters, at_ms)
     return replace(view, rows=first.rows, next=first.next, last_ms=last_ms)
 
 
@@ -155,7 +155,7 @@ def _kinds(db: peewee.Database, filters: Filters, unit: str, spans: Buckets) -> 
     return sorted(kinds.values(), key=lambda kind: -kind.calls)
 
 
-def _last_before(db: peewee.Database, filters: Filters, at_ms: int) -> int | None:
+def last_before(db: peewee.Database, filters: Filters, at_ms: int) -> int | None:
     """Return the begin of the last call before the span of the filters."""
     before = Filters(user=filters.user, until_ms=filters.since_ms or at_ms)
     rows = page(db, before, 1).rows

@@ -126,3 +126,11 @@ def test_the_table_is_exported(db, alice, boss):
     href = html.unescape(re.search(r'data-export href="([^"]*)"', text)[1])
     head = alice.get(href).text.splitlines()[0]
     assert "margin" not in head and head.startswith("model,calls")
+
+
+def test_a_span_without_calls_leads_to_the_last_one(db, alice):
+    put(db, call(db, 1, minutes_ago=60 * 24 * 40))
+    text = body(alice.get("/usage?by=model&since=7d&compare=none"))
+    assert "No calls in this span" in text
+    href = html.unescape(re.search(r'href="([^"]*)">Show it', text)[1])
+    assert names(body(alice.get(href))) == ["gpt-4.1"]
