@@ -13,6 +13,8 @@ LONG = "a-name-of-128-characters-" + "x" * 103
 MINUTE_MS = 60_000
 PATIENCE_S = 20
 WIDE = "document.documentElement.scrollWidth - innerWidth"
+CUT = """() => Math.max(...[...document.querySelectorAll(".table-box")].map(
+  (box) => box.scrollWidth - box.clientWidth))"""
 OVERLAPS = """() => [...document.querySelectorAll("td, th")].filter((cell) =>
   cell.clientWidth && cell.scrollWidth > cell.clientWidth + 1
   && getComputedStyle(cell).overflow === "visible").map((cell) => cell.textContent.slice(0, 40))"""
@@ -59,6 +61,7 @@ def test_long_names_stay_in_their_columns(visit, width):
     page = visit("boss", "/?by=channels")
     page.set_viewport_size({"width": width, "height": 900})
     assert page.evaluate(WIDE) <= 0
+    assert page.evaluate(CUT) == 0
     assert page.evaluate(OVERLAPS) == []
 
 
