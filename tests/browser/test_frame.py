@@ -16,14 +16,14 @@ def calls(world):
 
 
 def test_a_row_opens_where_it_is_clicked_and_lights_up_only_if_it_opens(visit):
-    page = visit("boss", "/admin/users")
-    row = page.locator("tr.row").filter(has_text="alice")
+    page = visit("alice", "/keys")
+    row = page.locator("tr.row").filter(has_text="laptop")
     row.locator("td").nth(2).click(force=True)  # the link lies over it
-    expect(page.locator("dialog[open]")).to_be_visible()
-    page.keyboard.press("Escape")
-    row.get_by_role("link", name="Keys").click()  # what the row has beside its link
-    expect(page).to_have_url(re.compile("/admin/keys"))
-    page.goto("/admin/audit")
+    expect(page.get_by_role("heading", name="laptop")).to_be_visible()
+    page.goto("/keys")
+    row.get_by_role("link", name="Use").click()  # what the row has beside its link
+    expect(page).to_have_url(re.compile("/setup"))
+    page = visit("boss", "/admin/audit")
     page.locator("tr.row td").nth(3).hover()
     shade = "element => getComputedStyle(element).backgroundColor"
     assert page.locator("tr.row").first.evaluate(shade) == GREY
@@ -36,3 +36,20 @@ def test_a_cell_with_a_title_opens_its_row_and_a_cut_name_gets_one(visit):
     page.keyboard.press("Escape")
     page.locator("table.failures tr.row").first.hover()
     expect(page.locator("table.failures td code").first).to_have_attribute("title", LONG_NAME)
+
+
+def test_a_drawer_begins_at_its_first_field_and_asks_before_it_drops_what_was_typed(visit):
+    page = visit("boss", "/admin/groups")
+    page.keyboard.press("n")
+    field = page.locator("dialog[open] input[name='name']")
+    expect(field).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.locator("dialog[open]")).to_have_count(0)
+    page.keyboard.press("n")
+    field.fill("night shift")
+    page.once("dialog", lambda question: question.dismiss())
+    page.keyboard.press("Escape")
+    expect(field).to_have_value("night shift")
+    page.once("dialog", lambda question: question.accept())
+    page.get_by_role("button", name="Close").click()
+    expect(page.locator("dialog[open]")).to_have_count(0)

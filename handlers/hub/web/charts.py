@@ -3,6 +3,7 @@
 docs/hub-parts.md shows each of them. All text is escaped here.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from store.channels.uptime import Slot
 
 UPTIME_STEPS = ((0.999, 1.0, "good"), (0.99, 0.8, "good"), (0.95, 0.6, "warn"))
 UPTIME_LOWEST, UPTIME_FOOT = 0.3, 2
+MAX_SMALL = 20  # a scale whose half may be no whole number
 BAR_WIDTH, BAR_GAP, BAR_HEIGHT = 5, 1, 18
 
 
@@ -133,6 +135,8 @@ class Bars(UIModule):
         explore: bool = False,
     ) -> str:
         maximum = nice_above(max((self._top(column.parts) for column in columns), default=0))
+        if maximum < MAX_SMALL and all(part == int(part) for one in columns for part in one.parts):
+            maximum = max(2.0, 2 * math.ceil(maximum / 2))  # whole marks for what is counted
         low = height - self.FOOT
         scale = (low - self.TOP) / maximum
         marks = [(maximum * part, low - (low - self.TOP) * part) for part in (1, 0.5, 0)]

@@ -13,12 +13,12 @@ export function onSheetClick(event) {
     const dialog = event.target.closest("dialog");
     if (dialog) {
       event.preventDefault();
-      dialog.close();
+      closeUnlessTyped(dialog);
     }
     return;
   }
   if (event.target.matches("dialog[open]") && outside(event)) {
-    event.target.close();
+    closeUnlessTyped(event.target);
     return;
   }
   const link = event.target.closest("a[data-drawer], a[data-dialog]");
@@ -26,6 +26,24 @@ export function onSheetClick(event) {
   event.preventDefault();
   openSheet(link);
 }
+
+/** Returns whether a field of a sheet's forms has another value than it came with. */
+function isTyped(dialog) {
+  const fields = dialog.querySelectorAll("form[method='post'] :is(input:not([type='hidden']), select, textarea)");
+  return "typed" in dialog.dataset || [...fields].some((field) => {
+    if (field.matches("[type='checkbox'], [type='radio']")) return field.checked !== field.defaultChecked;
+    if (!field.matches("select")) return field.value !== field.defaultValue;
+    const chosen = [...field.options].findIndex((option) => option.defaultSelected);
+    return field.selectedIndex !== Math.max(chosen, 0);
+  });
+}
+
+/** Closes a sheet; asks first when something was typed. */
+function closeUnlessTyped(dialog) {
+  if (!isTyped(dialog) || confirm(document.body.dataset.typed)) dialog.close();
+}
+
+const FIRST_FIELD = "[autofocus], form :is(input:not([type='hidden'], [type='radio']), select, textarea)";
 
 function outside(event) {
   const box = event.target.getBoundingClientRect();
@@ -54,12 +72,17 @@ export async function openSheet(link) {
   opened = { dialog, link, back };
   fill(dialog, sheet);
   if (!dialog.open) dialog.showModal();
+  dialog.querySelector(FIRST_FIELD)?.focus();
   if (drawer) history[history.state?.sheet ? "replaceState" : "pushState"]({ sheet: true }, "", link.href);
 }
 
 function makeDialog() {
   const dialog = document.createElement("dialog");
   dialog.addEventListener("close", onClosed);
+  dialog.addEventListener("cancel", (event) => {
+    event.preventDefault();
+    closeUnlessTyped(dialog);
+  });
   document.body.append(dialog);
   return dialog;
 }
@@ -109,7 +132,10 @@ export async function onSheetSubmit(event) {
     const page = await fetchPage(event.submitter?.getAttribute("formaction") || form.action, { method: "POST", body, headers: UNSEEN });
     const sheet = page.querySelector("article[data-sheet]");
     if (page.redirected || !sheet) location.assign(page.redirected ? page.finalUrl : location.href);
-    else fill(form.closest("dialog"), sheet);
+    else {
+      form.closest("dialog").dataset.typed = "";
+      fill(form.closest("dialog"), sheet);
+    }
   } catch (error) {
     onFailure(error);
   } finally {

@@ -81,3 +81,18 @@ def test_a_margin_stands_about_its_zero_line_and_is_cut_beyond_its_ends(handler)
         **{17.2: ["gain"], 100.0: ["gain", "cut"], 0.0: []},
         **{-5.3: ["loss"], -40.0: ["loss", "cut"], None: []},
     }
+
+
+@pytest.mark.parametrize(
+    ("parts_of_columns", "marks"),
+    [
+        ([1, 0], ["2", "1", "0"]),
+        ([3], ["4", "2", "0"]),
+        ([0.5], ["0.6", "0.3", "0"]),
+        ([311], ["400", "200", "0"]),
+    ],
+)
+def test_a_chart_of_counts_has_whole_marks(handler, parts_of_columns, marks):
+    columns = [charts.Column((part,), "", "") for part in parts_of_columns]
+    drawn = charts.Bars(handler).render(columns, ("c2",), "Calls")
+    assert re.findall(r'text-anchor="end">([^<]+)<', drawn) == marks
