@@ -135,7 +135,9 @@ class Bars(UIModule):
         explore: bool = False,
     ) -> str:
         maximum = nice_above(max((self._top(column.parts) for column in columns), default=0))
-        if maximum < MAX_SMALL and all(part == int(part) for one in columns for part in one.parts):
+        if maximum < MAX_SMALL and all(
+            part == int(part) for column in columns for part in column.parts
+        ):
             maximum = max(2.0, 2 * math.ceil(maximum / 2))  # whole marks for what is counted
         low = height - self.FOOT
         scale = (low - self.TOP) / maximum

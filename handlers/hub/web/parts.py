@@ -13,6 +13,7 @@ from tornado.escape import xhtml_escape
 from tornado.web import UIModule
 
 from handlers.hub.web.icons import ICONS
+from handlers.hub.web.strings import Plural
 from handlers.hub.web.zones import moment_text
 
 SHAPES: Mapping[str, str] = {
@@ -32,7 +33,7 @@ SHAPES: Mapping[str, str] = {
 
 NEAR_SHARE = 0.8
 LONG_NAME_CHARS = 48  # in a sentence; a longer one is cut
-_BRACES = re.compile(r"\{(\w+)\}")
+_BRACES = re.compile(r"(\{\w+(?::[^}]*)?\})")
 _STRONG = re.compile(r"\*\*(.+?)\*\*", re.DOTALL)
 
 
@@ -62,17 +63,18 @@ class Sentence(UIModule):
     between two asterisks stand out, and long names are cut."""
 
     def render(self, text: str, **values: Any) -> str:
-        parts = _BRACES.split(text)
         written = []
-        for index, part in enumerate(parts):
-            value = values[part] if index % 2 else None
+        for part in _BRACES.split(text):
+            is_value = _BRACES.fullmatch(part)
+            name, _, forms = part[1:-1].partition(":") if is_value else ("", "", "")
+            value = values[name] if is_value else part
             if isinstance(value, At):
                 written.append(Moment(self.handler).render(value.at_ms, value.form))
-            elif index % 2 and len(str(value)) > LONG_NAME_CHARS:
-                text = xhtml_escape(str(value))
-                written.append(f'<span class="one-line" title="{text}">{text}</span>')
+            elif is_value and len(str(value)) > LONG_NAME_CHARS:
+                long = xhtml_escape(str(value))
+                written.append(f'<span class="one-line" title="{long}">{long}</span>')
             else:
-                written.append(xhtml_escape(str(value) if index % 2 else part))
+                written.append(xhtml_escape(format(Plural(value), forms) if forms else str(value)))
         return _STRONG.sub(r"<strong>\1</strong>", "".join(written))
 
 

@@ -118,6 +118,11 @@ def test_all_languages_have_the_same_words():
     words = {code: strings(code) for code in LANGUAGES}
     assert len(words) == 2 and len(words["en"]) > 1000
     braces = {name: set(re.findall(r"\{\w+\}", text)) for name, text in words["en"].items()}
+    text = words["en"]["overview.calls"]
+    assert [text.format(calls=calls) for calls in (1, "1", "1,200")] == [
+        *("1 call", "1 call"),
+        "1,200 calls",
+    ]
     for code, texts in words.items():
         assert all(text.strip() for text in texts.values()), code
         assert {name: set(re.findall(r"\{\w+\}", text)) for name, text in texts.items()} == braces

@@ -87,7 +87,7 @@ def test_what_needs_its_user(alice, carol, db, own):
     assert "gpt-5 is down in coding Since" in text
     assert "Key laptop: wrong base URL" in text and f"14 calls to {path}" in text
     assert "Key laptop has used 4.50 of 5.00" in text and NO_MONEY not in text
-    assert "gpt-5.5 is not offered Requested 1 times by laptop; try gpt-5" in text
+    assert "gpt-5.5 is not offered Requested 1 time by laptop; try gpt-5" in text
     left = wallet.show(db, "alice").balance_nanos
     wallet.debit(db, "alice", wallet.Movement(left, "spent elsewhere"))
     assert NO_MONEY in text_of(alice.get("/"))
