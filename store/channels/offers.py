@@ -9,7 +9,7 @@ from typing import Any
 import peewee
 
 from store.catalog.catalog import Group, Losses, Model, load_groups, load_models
-from store.channels.serving import NATIVE, Entries, ServingChannel, load_serving
+from store.channels.serving import NATIVE, TRANSLATED, Entries, ServingChannel, load_serving
 from store.channels.status import AVAILABLE, DEGRADED, Status, of_models, to_public
 from store.channels.uptime import Slot, Span, Uptime, empty_uptime, uptime_of
 from store.db.database import in_snapshot
@@ -124,13 +124,14 @@ def load_offering(
     )
 
 
-def native_model(offers: Sequence[Offer], family: str) -> str | None:
-    """Return the first model that a family calls natively, else the first that it can call; those
-    that work now go before others. None: it can call none."""
+def native_model(offers: Sequence[Offer], family: str, losses: Losses) -> str | None:
+    """Return the first model that a family calls natively, else with the least loss; those that
+    work now go before others. None: it can call none."""
 
-    def rank(offer: Offer) -> tuple[bool, bool]:
-        is_down = offer.status.state not in (AVAILABLE, DEGRADED)
-        return offer.entries.get(family) != NATIVE, is_down
+    def rank(offer: Offer) -> tuple[int, bool]:
+        upstream = offer.entries[family].removeprefix(TRANSLATED)
+        loss = 0 if upstream == NATIVE else losses[family, upstream]
+        return loss, offer.status.state not in (AVAILABLE, DEGRADED)
 
     best = min((offer for offer in offers if family in offer.entries), key=rank, default=None)
     return None if best is None else best.model

@@ -16,6 +16,7 @@ from store.db.database import select_rows
 from store.db.tables.catalog import Channel, ChannelKey
 
 NATIVE = "native"
+TRANSLATED = "translated from "
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,5 +86,5 @@ class Entries:
             if group.translate:
                 # between equals the order of names, so that it is always the same
                 for entry in sorted(group.entries & open_to.keys()):
-                    entries[entry] = f"translated from {family}"
+                    entries[entry] = f"{TRANSLATED}{family}"
         return dict(sorted(entries.items(), key=lambda item: (item[1] != NATIVE, item[0])))

@@ -18,6 +18,11 @@ def test_the_first_call_appears_by_itself_on_the_empty_home(visit, world):
     expect(page.locator("#first-call")).to_contain_text("$SLUICE_API_KEY")
     expect(page.locator("#first-call")).to_contain_text(world.base_url)
     assert world.call("carol") == 200
+    # the steps stay, done, until their reader leaves them
+    expect(page.get_by_text("The first call has arrived")).to_be_visible()
+    expect(page.locator(".steps > .done")).to_have_count(2)
+    assert page.locator("[data-arrived-call]").get_attribute("href").startswith("/usage/0")
+    page.get_by_role("link", name="Go to Home").click()
     expect(page.get_by_text("Latest failures")).to_be_visible()
     expect(page.locator(".figures").get_by_text("Calls, 24 h")).to_be_visible()
     expect(page.locator("table code", has_text=MODEL).first).to_be_visible()

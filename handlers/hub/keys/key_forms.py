@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http import HTTPStatus
 
+from adapters.registry import LOSSES
 from handlers.hub.keys.keys import KeyHandler, group_to_plain
 from handlers.hub.keys.setup import FIRST_CLIENT, offers_of, panels
 from handlers.hub.web.base import Failure, Page, invalid, or_refused
@@ -159,9 +160,11 @@ class KeyFormPage(KeyHandler, Page):
             group=group,
             secret=secret,
             rotated=rotated,
-            model=native_model(offers, CLIENTS[FIRST_CLIENT].family),
+            model=native_model(offers, CLIENTS[FIRST_CLIENT].family, LOSSES),
             format_money=format_money,
-            panels=panels(self.site.base_url, secret, lambda family: native_model(offers, family)),
+            panels=panels(
+                self.site.base_url, secret, lambda family: native_model(offers, family, LOSSES)
+            ),
         )
 
 

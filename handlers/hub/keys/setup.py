@@ -167,7 +167,7 @@ async def run_test(handler: HubHandler, client: str, model: str, key_id: str) ->
     if not model:
         key = await handler.store(own_keys.show, handler.me.user_id, key_id, now_ms())
         offers = await handler.store(offers_of, key)
-        model = native_model(offers, family) or ""
+        model = native_model(offers, family, LOSSES) or ""
     if not model:
         raise invalid("model", "model is missing")
     # A path takes no slash of a name.
@@ -217,7 +217,7 @@ class SetupPage(Page):
         client = self.get_argument("client", "")
         url = self.get_query_argument("url", "")
         natively = {
-            family: native_model(offers, family) or next(iter(states), None)
+            family: native_model(offers, family, LOSSES) or next(iter(states), None)
             for family in FAMILY_NAMES
         }
         state = states.get(model, AVAILABLE)

@@ -20,7 +20,6 @@ from handlers.hub.try_it.conversation import (
     remedies_of,
 )
 from handlers.hub.try_it.prepare import (
-    MAX_TEMPERATURE,
     ModelChoice,
     TrySettings,
     TryView,
@@ -169,7 +168,8 @@ class TryPage(Page):
         return TrySettings(
             key=text["key"],
             model=text["model"],
-            entry=text["entry"],
+            # of another model: the new one brings its own
+            entry=text["entry"] if text["entry_of"] in ("", text["model"]) else "",
             effort=text["effort"],
             other=text["with"],
             system=text["system"].replace("\r\n", "\n"),
@@ -211,7 +211,6 @@ class TryPage(Page):
             samples=self._samples(view, conversation, prompt) if view.model else (),
             remedies_of=remedies_of,
             shapes=STATE_SHAPES,
-            most_temperature=f"{MAX_TEMPERATURE:g}",
             nanos=format_money,
             KEY=KEY_VARIABLE,
         )
@@ -238,7 +237,7 @@ class TryPage(Page):
 
 _FIELDS = (
     *("key", "model", "with", "entry", "system", "effort", "further", "max_tokens"),
-    *("temperature", "top_p", "stream", "search"),
+    *("temperature", "top_p", "stream", "search", "entry_of"),
 )
 
 

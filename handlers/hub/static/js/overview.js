@@ -1,6 +1,7 @@
 // Home, channel status, wallet: the titles and links of bars.
+import { api } from "./api.js";
 import { formatTime } from "./time.js";
-import { UNSEEN, fetchPage, visit } from "./visit.js";
+import { UNSEEN, fetchPage } from "./visit.js";
 
 const DAY_MS = 86_400_000;
 
@@ -44,23 +45,47 @@ document.addEventListener("click", (event) => {
   location.assign(url);
 });
 
-// Home before the first call: checks for it every two seconds while the page is visible.
-const CHECK_MS = 2000;
+// Home before the first call: looks for it every two seconds while the page is visible. The steps stay, done,
+// until their reader goes to Home.
+const LOOK_MS = 2000;
+let looking;
 
-async function checkForCall() {
-  if (!document.querySelector("[data-awaits-call]")) return;
+async function lookForCall() {
+  clearTimeout(looking);
+  const steps = document.querySelector("[data-awaits-call]");
+  if (!steps) return;
   if (!document.hidden && location.pathname === "/") {
     try {
       const page = await fetchPage("/", { headers: UNSEEN });
       if (!page.querySelector("[data-awaits-call]")) {
-        await visit("/", { push: false });
+        await showArrived(steps);
         return;
       }
     } catch {
-      // The next check may succeed; until then the page stays as it is.
+      // The next look may succeed; until then the page stays as it is.
     }
   }
-  setTimeout(checkForCall, CHECK_MS);
+  looking = setTimeout(lookForCall, LOOK_MS);
 }
 
-setTimeout(checkForCall, CHECK_MS);
+async function showArrived(steps) {
+  const { items } = await api("GET", "/api/usage?limit=1");
+  const [first] = items;
+  delete steps.dataset.awaitsCall;
+  if (first) steps.querySelector("[data-arrived-call]").href = `/usage/${first.id}`;
+  for (const place of steps.querySelectorAll("[data-waiting]")) place.hidden = true;
+  for (const place of steps.querySelectorAll("[data-arrived]")) place.hidden = false;
+  const [key, call, cost] = steps.querySelectorAll(".steps > li");
+  call.className = "done";
+  call.querySelector(".step").replaceChildren(...[...key.querySelector(".step").childNodes].map((node) => node.cloneNode(true)));
+  cost.className = "now";
+  cost.querySelector(".button").focus();
+}
+
+document.addEventListener("click", (event) => {
+  if (!event.target.closest?.("[data-look]")) return;
+  event.preventDefault();
+  lookForCall();
+});
+
+looking = setTimeout(lookForCall, LOOK_MS);
