@@ -30,6 +30,16 @@ def test_an_answer_its_price_and_its_code(world, visit, picture):
     expect(code).to_contain_text("<b>Second</b> question?")
     expect(page.locator(".try-code dl")).to_contain_text("Calls2")
     picture(page, "try")
+    # the sheets of a phone keep it, also when Back is pressed
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.get_by_role("link", name="Settings of the call").click()
+    expect(page.get_by_label("System prompt")).to_be_visible()
+    page.get_by_role("link", name="As code").click()
+    expect(code).to_be_visible()
+    page.get_by_role("link", name="Close").click()
+    expect(code).to_be_hidden()
+    expect(answers).to_have_count(2)
+    page.set_viewport_size({"width": 1440, "height": 900})
 
     # what is touched is sent, and seen in the code at once
     slider = page.get_by_role("slider", name="Temperature")

@@ -145,7 +145,8 @@ export async function onSheetSubmit(event) {
 
 /** Closes the drawer, or restores the previous filters, on the browser's Back. */
 export function watchHistory() {
-  window.addEventListener("popstate", () => {
+  window.addEventListener("popstate", (event) => {
+    if (!event.state && location.hash) return; // a place of this page
     if (opened) {
       opened.dialog.close();
     } else {

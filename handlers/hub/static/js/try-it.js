@@ -278,6 +278,13 @@ if (form) {
       ask("send");
     }
   });
+  // Sheets of a phone and the code are places of this page: Back must not lead through them.
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("a[href^='#']:not(.skip)");
+    if (!link) return;
+    event.preventDefault();
+    location.replace(link.getAttribute("href"));
+  });
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && running.length) for (const control of running) control.abort();
   });
