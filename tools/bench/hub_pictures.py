@@ -101,7 +101,7 @@ IN_DOCS = frozenset(
             "setup-1440-light",
             "account-1440-light",
         ),
-        "new-channel-1440-light",
+        *("new-channel-1440-light", "admin-user-1440-light", "statement-1440-light"),
         *("admin-channels-1440-dark", "admin-models-1440-light", "admin-system-1440-light"),
         *("home-empty-1440-light", "overview-1440-light", "overview-360-light"),
     }
