@@ -107,6 +107,8 @@ def test_what_cannot_be_summed_up_is_not_made_up(db, alice, monkeypatch):
 def test_one_call_shows_its_cost_line_by_line(db, alice, boss):
     [good] = put(db, call(db, 1, upstream_nanos=123_456))
     page, of_boss = alice.get(f"/usage/{good}"), boss.get(f"/usage/{good}")
+    assert 'href="/try?model=gpt-4.1&amp;key=key-of-alice"' in page.text
+    assert 'href="/try?model=gpt-4.1"' in of_boss.text  # not with a key of hers
     for text in ("0.0002<", "0.0004<", "0.0006<", "× 0.5", "0.0003", "agent/1", "attempt 1"):
         assert text in page.text, text
     links = ('href="/admin/users/alice"', 'href="/admin/channels/main"', "key_id=key-of-alice")
