@@ -111,7 +111,7 @@ def test_a_channel_is_drafted_tested_and_saved_by_the_api(api, db, account):
 def test_a_draft_is_sealed_of_one_session_and_kept_for_a_day(api, boss, db, account):
     api.call("POST", DRAFT, {"channel": account})
     [(sealed,)] = select_rows(db, ChannelDraft.select(ChannelDraft.sealed))
-    assert UPSTREAM_KEY not in sealed and "new" not in sealed
+    assert UPSTREAM_KEY not in sealed and "openai-compatible" not in sealed
     assert boss.get(DRAFT).status == 404  # another session of the same user
     ChannelDraft.update(changed_ms=ChannelDraft.changed_ms - drafts.LIFETIME_MS).execute(db)
     assert api.call("GET", DRAFT).status == 404

@@ -23,7 +23,7 @@ def test_each_owner_has_one_and_only_its_cipher_opens_it(database):
     assert drafts.load(database, CIPHER, "a") == {"names": ["sk-secret", "x"]}
     assert drafts.load(database, CIPHER, "b") is None
     assert drafts.load(database, Cipher(["another"]), "a") is None
-    assert "secret" not in str(select_rows(database, ChannelDraft.select(ChannelDraft.sealed)))
+    assert "sk-secret" not in str(select_rows(database, ChannelDraft.select(ChannelDraft.sealed)))
     drafts.drop(database, "a")
     assert drafts.load(database, CIPHER, "a") is None
 
