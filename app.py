@@ -42,6 +42,7 @@ COMMANDS: Mapping[str, str] = {
     "usage": "show, export and verify usage records",
     "books": "verify wallets, ledger and records against each other",
     "explain": "show whether a key may call a model, and by which channels",
+    "store": "show the hosts of the database, choose the one that is written to",
     "secrets": "replace the secrets of the installation while gateways run",
     "status": "show a running gateway and the state of its channels, or the settings",
     "client-config": "print the settings for a client program",
@@ -71,8 +72,7 @@ def main(args: Sequence[str]) -> int:
     if name in ("--help", "-h", "help"):
         sys.stdout.write(_help())
         return 0
-    if name == "--version":
-        name = "version"
+    name = {"--version": "version"}.get(name, name)
     if name.startswith("-"):
         form = f"sluice COMMAND {name} …"
         sys.stderr.write(f"error: options stand behind the command: {form}\n{SEE_HELP}\n")

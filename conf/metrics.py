@@ -149,6 +149,13 @@ WRITE_ERRORS = _counter(
 STORE_RETRIES = _counter(
     "store_retries", "code", "Transactions that were repeated, by the database's error code."
 )
+STORE_HOST_INFO = _gauge(
+    "store_host_info",
+    "host state",
+    "1 for the state of each of several hosts of the store, as a worker sees it: writing, primary,"
+    " away (no answer, no majority or read-only).",
+    "max",
+)
 LOOP_LAG = _histogram(
     "loop_lag", "", "How late the event loop of a worker runs a timer.", _LAG_US, 1_000_000
 )
@@ -207,7 +214,15 @@ _OF_WORKERS = (
     *(REQUESTS, DURATION, FIRST_TOKEN, PER_TOKEN, OVERHEAD, TOKENS, COST, UNPRICED),
     *(STREAMS, CALLS, CONNECTIONS, DISCONNECTS, UPSTREAM, RETRIES, UPSTREAM_FIRST_BYTE),
     *(CHANNEL_UP, CIRCUIT, KEYS_SUSPENDED),
-    *(RATE_LIMITED, JOURNAL_BYTES, QUEUE_DEPTH, WRITE_ERRORS, STORE_RETRIES, LOOP_LAG),
+    *(
+        RATE_LIMITED,
+        JOURNAL_BYTES,
+        QUEUE_DEPTH,
+        WRITE_ERRORS,
+        STORE_RETRIES,
+        STORE_HOST_INFO,
+        LOOP_LAG,
+    ),
     *(LOG_DROPPED, SPANS_DROPPED, SERIES_DROPPED),
 )
 _OF_SUPERVISOR = (

@@ -128,7 +128,7 @@ def make_admin(db: peewee.Database, sealing: Sealing, token: str, admin: FirstAd
         assert row is not None
         return Person(row[0], admin.name, "admin", mark_of(row[2]))
 
-    return transaction(db, work)
+    return transaction(db, work, marked=True)
 
 
 def group_to_begin_with(db: peewee.Database) -> str:

@@ -20,7 +20,7 @@ from commands.process.node import holder_of, parked_in
 from conf import secrets
 from conf.configuration import ConfigError, Loaded
 from conf.store_url import SQLITE
-from store.db import migrate
+from store.db import cluster, migrate
 from store.db.database import database_ms, discard, is_mysql, open_database, place
 from store.values.errors import Refused, StoreError
 
@@ -33,6 +33,7 @@ FILES_OF_STREAM = 3  # a client, its upstream, and one that is kept
 BACKLOG_WARNED_BYTES = 64 * MIB
 READ_TIMEOUT_S = 5.0
 CLOCK_FAILED_MS = 2000
+FLOW_CONTROL_WARNED = 0.1
 LEAST_REDIS = 7
 TRIES = 3
 """Readings of the clock; the quickest one counts."""
@@ -195,7 +196,35 @@ def _check_store(db: peewee.Database, findings: list[Finding]) -> bool:
         findings.append(failed("store", message, "run: ./sluice migrate up"))
         return False
     findings.append(ok("store", f"{place(db)} answers, its schema is up to date"))
+    findings += _hosts(db)
     return True
+
+
+def _hosts(db: peewee.Database) -> list[Finding]:
+    """Check the hosts of a cluster; nothing of a single server."""
+    states, writing = cluster.states(db), cluster.writing_host(db)
+    if len(states) < 2 and not any(state.size for state in states):
+        return []
+    findings = []
+    for state in states:
+        message = f"{state.name}{' (written to)' if state.name == writing else ''}"
+        if not state.serves:
+            problem = state.error or ("read-only" if state.primary else "without a majority")
+            remedy = "start it, or see why it cannot reach the others: docs/operations.md, Galera"
+            findings.append(warning("store hosts", f"{message}: {problem}", remedy))
+            continue
+        message += f": primary, {state.size or 1} in the cluster"
+        if (state.paused or 0) > FLOW_CONTROL_WARNED:
+            message += f", flow control stopped writes {state.paused:.0%} of the time"
+            remedy = "one of the hosts cannot keep up: look at its disk and load"
+            findings.append(warning("store hosts", message, remedy))
+        else:
+            findings.append(ok("store hosts", message))
+    if len(states) > 1 and writing not in {state.name for state in states}:
+        message = f'the writing host "{writing}" is none of store.url'
+        remedy = "name the hosts alike on all nodes, or run: ./sluice store writer HOST"
+        findings.append(warning("store hosts", message, remedy))
+    return findings
 
 
 def _clock(db: peewee.Database) -> Finding:

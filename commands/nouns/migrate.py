@@ -12,7 +12,14 @@ import click
 import peewee
 
 from commands.nouns.local_nodes import local_nodes
-from commands.output import configuration, data_options, print_json, print_result, print_table
+from commands.output import (
+    configuration,
+    data_options,
+    note,
+    print_json,
+    print_result,
+    print_table,
+)
 from commands.process import node
 from commands.progress import progress
 from conf import store_url
@@ -20,13 +27,17 @@ from conf.configuration import Loaded, which, with_setting
 from conf.toml_edits import replace_file
 from conf.values import absolute
 from store.copies import transfer
-from store.db import migrate
+from store.db import cluster, migrate
 from store.db.database import discard, open_database
 from store.values.errors import Refused, StoreUnavailable
 from store.values.usage_record import rfc3339_or_none
 
 READ_TIMEOUT_S = 3600  # altering a large table takes its time
 PROGRESS_S = 10.0
+TOTAL_ORDER = (
+    "Galera (wsrep_OSU_method = TOI): each change of a table runs on all hosts at once, and nothing"
+    " else is written for as long as it takes"
+)
 
 
 @click.group()
@@ -65,9 +76,12 @@ def plan(config: Path | None, as_json: bool) -> None:
 def up(config: Path | None, as_json: bool) -> None:
     """Apply pending migrations; safe to run concurrently.
 
-    Long steps report progress on stderr every 10 s. If it was interrupted, run it again.
+    Long steps report progress on stderr every 10 s. If it was interrupted, run it again. On a
+    Galera cluster a change of a table runs on all hosts at once, and nothing else is written then.
     """
     with _database(config) as db, _progress(as_json) as report:
+        if migrate.pending(db) and cluster.alters_in_total_order(db):
+            note(TOTAL_ORDER)
         applied = migrate.up(db, report)
     text = "\n".join(f"applied {name}" for name in applied) or "nothing was pending"
     print_result(as_json, {"applied": applied}, text)

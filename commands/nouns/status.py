@@ -13,6 +13,7 @@ import click
 
 from adapters.registry import LOSSES
 from commands.nouns.local_nodes import of_node
+from commands.nouns.store import COLUMNS as HOST_COLUMNS
 from commands.ops_port import ask_status, set_log_level
 from commands.output import (
     configuration,
@@ -31,6 +32,7 @@ from conf.settings import masked_rows, to_plain
 from conf.store_url import place
 from store.calls.reading.unpriced import RECENT_DAYS, recent_unpriced
 from store.channels.status import AVAILABLE, Status, by_name, of_channels, of_models, to_public
+from store.db import cluster
 from store.db.database import database_ms
 from store.upkeep import lease
 from store.values.errors import StoreError
@@ -81,14 +83,18 @@ def command(
     fields = ask_status(loaded)
     _warn_of_another_gateway(loaded, fields["node"])
     _warn_of_another_store(loaded, fields.get("store"))
-    channels, models, upkeep, unpriced = _stored_state(config)
+    channels, models, upkeep, unpriced, hosts = _stored_state(config)
     fields["probe"] = to_plain(loaded.settings)["probe"]
     fields["upkeep"] = upkeep
+    fields["store_hosts"] = hosts
     if as_json:
         states = {"channels": _named(channels), "groups": _named(models)}
         print_json({**fields, **states, "unpriced": unpriced})
         return
     _print_node(fields)
+    if hosts and (len(hosts) > 1 or hosts[0]["cluster_size"]):
+        click.echo("\nhosts of the store:")
+        print_table(hosts, HOST_COLUMNS)
     for title, statuses in (("channel", channels), ("group", models)):
         _print_states(title, statuses)
     if unpriced:
@@ -123,20 +129,27 @@ def _warn_of_another_store(loaded: Loaded, running: object) -> None:
 def _stored_state(
     config: Path | None,
 ) -> tuple[
-    list[Status] | None, list[Status] | None, dict[str, Any] | None, list[dict[str, Any]] | None
+    list[Status] | None,
+    list[Status] | None,
+    dict[str, Any] | None,
+    list[dict[str, Any]] | None,
+    list[dict[str, Any]] | None,
 ]:
     """Return the states of channels and of models for groups, the last run of the upkeep and the
-    next one, and recent uses without a price; None while the store is unreachable."""
+    next one, recent uses without a price, and the hosts of the store; None while the store is
+    unreachable."""
     try:
         with opened_store(config) as access:
             at_ms = database_ms(access.db)
             channels, models = of_channels(access.db, at_ms, LOSSES), of_models(access.db, at_ms)
             upkeep = lease.state(access.db)
+            writing = cluster.writing_host(access.db)
+            hosts = [cluster.to_public(state, writing) for state in cluster.states(access.db)]
             unpriced = [asdict(use) for use in recent_unpriced(access.db)]
     except StoreError as error:
         note(f"the store: {error}")
-        return None, None, None, None
-    return channels, models, lease.to_public(upkeep) if upkeep else None, unpriced
+        return None, None, None, None, None
+    return channels, models, lease.to_public(upkeep) if upkeep else None, unpriced, hosts
 
 
 def _upkeep_line(upkeep: dict[str, Any] | None) -> str | None:

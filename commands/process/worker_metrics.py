@@ -24,6 +24,7 @@ from handlers.telemetry.spans import SpanThread
 from store.calls.journal import Journal
 from store.calls.writer import Writer
 from store.catalog.catalog import Snapshot
+from store.db import cluster
 from store.db.database import repeated
 from store.values.usage_record import UsageRecord
 
@@ -61,6 +62,7 @@ class WorkerMetrics:
         self._suspended: Counter[str] = Counter()  # upstream keys, by the channel's name
         self.spans: SpanThread | None = None
         self._beat = beat
+        self._hosts: Mapping[str, str] = {}  # states by name, as they were shown last
         self._lag = LoopLag(self._turned)
 
     def start(self, endpoint: str, node: str) -> None:
@@ -111,8 +113,16 @@ class WorkerMetrics:
         if self.spans is not None:
             metrics.set(names.SPANS_DROPPED, value=self.spans.dropped)
         self._copy(names.STORE_RETRIES, repeated(db))
+        self._show_hosts(cluster.watched(db))
         self._copy(names.WRITE_ERRORS, dict(writer.failures))
         self._channels.update(time.monotonic())
+
+    def _show_hosts(self, states: Mapping[str, str]) -> None:
+        for host, state in states.items():
+            if (before := self._hosts.get(host, state)) != state:
+                self._metrics.set(names.STORE_HOST_INFO, host, before, value=0)
+            self._metrics.set(names.STORE_HOST_INFO, host, state, value=1)
+        self._hosts = states
 
     def _copy(self, metric: Metric, counts: Mapping[str, int]) -> None:
         for code, count in counts.items():

@@ -262,7 +262,7 @@ class Editor:
                     return self._execute(state, steps)
             return self._execute(state, steps)
 
-        return transaction(self._db, work)
+        return transaction(self._db, work, marked=True)
 
     def _execute(self, state: StoreState, steps: list[PlanStep]) -> Outcome:
         ids = {

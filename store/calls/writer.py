@@ -7,6 +7,7 @@ orders of leases, and reads what the process must know: changes (a function give
 leases that others want back.
 """
 
+import functools
 import logging
 import queue
 import threading
@@ -290,9 +291,8 @@ class Writer:
         """Carry out the orders of the loop, many in one transaction."""
         while orders := self._take_orders():
             try:
-                answers = transaction(
-                    self._db, lambda: leases.carry_out(self._db, self._own.id, orders)
-                )
+                work = functools.partial(leases.carry_out, self._db, self._own.id, orders)
+                answers = transaction(self._db, work, marked=True)
             except Exception:
                 # The outcome is unknown: the next order for the account reads the lease.
                 for order in orders:

@@ -28,7 +28,7 @@ from store.db.mysql import (
     open_mysql,
 )
 from store.values.errors import Conflict, OutcomeUnknown, ReadOnly, StoreError, StoreUnavailable
-from store.values.ids import now_ms
+from store.values.ids import new_ulid, now_ms
 
 Result = TypeVar("Result")
 Value = TypeVar("Value")
@@ -38,6 +38,8 @@ TRANSACTION_ATTEMPTS = 8
 TRANSACTION_RETRY_S = 15.0
 RETRY_BASE_S = 0.005
 RETRY_CAP_S = 0.25
+OUTCOME_WAIT_S = 15.0
+OUTCOME_PAUSE_S = 0.5
 CLOCKS_AGREE_MS = 200  # what the way to the database and a busy machine make of equal clocks
 SQLITE_VARIABLES = 999  # of one statement: what every SQLite takes
 PORTION = 500  # values of one `IN (…)`
@@ -79,6 +81,7 @@ _as_it_is: Callable[[None], None] = {None: None}.__getitem__
 sqlite3.register_adapter(type(None), _as_it_is)
 sqlite3.register_adapter(bool, int)
 
+_MARK = 'INSERT INTO "marks" ("id", "at_ms") VALUES (?, ?)'
 # Not NOW: that is of the session's time zone, in which an hour of a year comes twice.
 _MYSQL_CLOCK = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000"
 
@@ -260,18 +263,19 @@ def portions(values: Sequence[Value]) -> Iterator[Sequence[Value]]:
     return (values[start : start + PORTION] for start in range(0, len(values), PORTION))
 
 
-def transaction(db: peewee.Database, work: Callable[[], Result]) -> Result:
+def transaction(db: peewee.Database, work: Callable[[], Result], *, marked: bool = False) -> Result:
     """Run `work()` in one write transaction and commit it; what `work` returns.
 
     The whole of `work` is run again after a deadlock, a lock time-out or a busy SQLite file, so
     it must have no effect outside the database. Inside a running transaction it joins that one.
     StoreUnavailable: nothing happened (ReadOnly: the server takes no writes). OutcomeUnknown: the
-    connection was lost in COMMIT.
-    Errors of `work` itself roll back and pass.
+    connection was lost in COMMIT. With `marked` it is then found out by a row of `marks` whether it
+    happened, for up to OUTCOME_WAIT_S, and repeated if not; needs the schema. Errors of `work`
+    itself roll back and pass.
     """
     # SQLite: IMMEDIATE takes the write lock at once; a read lock that is upgraded later fails
     # with SQLITE_BUSY without any waiting.
-    return _run(db, work, None if is_mysql(db) else "IMMEDIATE")
+    return _run(db, work, None if is_mysql(db) else "IMMEDIATE", marked=marked)
 
 
 def snapshot_read(db: peewee.Database, work: Callable[[], Result]) -> Result:
@@ -280,8 +284,9 @@ def snapshot_read(db: peewee.Database, work: Callable[[], Result]) -> Result:
 
 
 def in_transaction(function: Callable[_OfDatabase, Result]) -> Callable[_OfDatabase, Result]:
-    """Make the whole of a function, whose first argument is the database, one `transaction`."""
-    return _within(transaction, function)
+    """Make the whole of a function, whose first argument is the database, one `transaction`, which
+    is marked."""
+    return _within(functools.partial(transaction, marked=True), function)
 
 
 def in_snapshot(function: Callable[_OfDatabase, Result]) -> Callable[_OfDatabase, Result]:
@@ -331,30 +336,72 @@ def require_writable(db: peewee.Database) -> None:
             raise classify(error, where=place(db)) from error
 
 
-def _run(db: peewee.Database, work: Callable[[], Result], mode: str | None) -> Result:
+def _run(
+    db: peewee.Database, work: Callable[[], Result], mode: str | None, *, marked: bool = False
+) -> Result:
     if db.in_transaction():
         return work()
     give_up_at = time.monotonic() + TRANSACTION_RETRY_S
     for attempt in range(TRANSACTION_ATTEMPTS):
-        attempted = _Attempt(db, mode)
+        attempted = _Attempt(db, mode, marked=marked and is_mysql(db))
         try:
             return attempted.run(work)
         except DRIVER_ERRORS as error:
-            again = attempted.may_repeat(error) and time.monotonic() < give_up_at
+            is_unknown = attempted.committing and _is_lost(error)
+            if is_unknown and attempted.mark:
+                if _has_happened(db, attempted.mark, error):
+                    return cast("Result", attempted.result)
+                is_unknown, give_up_at = False, time.monotonic() + TRANSACTION_RETRY_S
+                again = True
+            else:
+                again = attempted.may_repeat(error) and time.monotonic() < give_up_at
             if not again or attempt == TRANSACTION_ATTEMPTS - 1:
-                raise classify(error, committing=attempted.committing, where=place(db)) from error
+                raise classify(error, committing=is_unknown, where=place(db)) from error
             if isinstance(db, (_Sqlite, MySql)):
                 db.retries[code_text(error)] += 1
         time.sleep(random.uniform(0, min(RETRY_CAP_S, RETRY_BASE_S * 2**attempt)))
     raise AssertionError("the last attempt returns or raises")
 
 
-class _Attempt:
-    """One try of a transaction, and how far it got."""
+def outcome(db: peewee.Database, mark: str) -> int | None:
+    """Return when a transaction with this mark was committed, in ms; None: it was not, and never
+    will be, since the mark is used up now. Raises StoreUnavailable."""
+    # Where the transaction is still on its way, one of the two has to give way to the other.
+    voided: dict[str, list[Any]] = {"id": [mark], "at_ms": [-now_ms()]}
+    try:
+        transaction(db, lambda: insert_columns(db, "marks", voided))
+    except Conflict:
+        text = 'SELECT "at_ms" FROM "marks" WHERE "id" = ?'
+        at_ms = int(snapshot_read(db, lambda: execute(db, text, (mark,)).fetchone())[0])
+        return at_ms if at_ms > 0 else None
+    return None
 
-    def __init__(self, db: peewee.Database, mode: str | None) -> None:
+
+def _has_happened(db: peewee.Database, mark: str, error: BaseException) -> bool:
+    """Return whether a transaction happened that was lost in COMMIT by this error. OutcomeUnknown:
+    no host has answered for OUTCOME_WAIT_S."""
+    give_up_at = time.monotonic() + OUTCOME_WAIT_S
+    while True:
+        try:
+            return outcome(db, mark) is not None
+        except StoreUnavailable:
+            if time.monotonic() >= give_up_at:
+                unknown = classify(error, committing=True, where=place(db))
+                unknown.args = (f"{unknown}; it may have been done: ./sluice store mark {mark}",)
+                raise unknown from error
+        time.sleep(OUTCOME_PAUSE_S)
+
+
+class _Attempt:
+    """One try of a transaction, and how far it got. `mark`: of what it leaves in the same
+    transaction; `result`: of the work."""
+
+    result: Any = None
+
+    def __init__(self, db: peewee.Database, mode: str | None, *, marked: bool) -> None:
         self.db = db
         self.mode = mode
+        self.mark = new_ulid() if marked else ""
         if isinstance(db, MySql):
             db.renew()
         self.reused = not db.is_closed()
@@ -367,7 +414,9 @@ class _Attempt:
                 self.db.require_writable()
             with self.db.atomic(*([self.mode] if self.mode else [])):
                 self.begun = True
-                result = work()
+                result = self.result = work()
+                if self.mark:
+                    execute(self.db, _MARK, (self.mark, now_ms()))
                 self.committing = True
         except DRIVER_ERRORS as error:
             first = _before_rollback(error)

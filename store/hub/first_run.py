@@ -40,7 +40,7 @@ def make_link(db: peewee.Database) -> str | None:
         FirstRunLink.insert({"digest": digest_of(token), "created_ms": at_ms}).execute(db)
         return PATH + token
 
-    return transaction(db, work)
+    return transaction(db, work, marked=True)
 
 
 def opens(db: peewee.Database, token: str) -> bool:

@@ -84,7 +84,7 @@ def set_password(
             sessions.end_all(db, user_id, actor)
             audit.write(db, audit.Act(actor, "set", "user", name, after={"password": new}))
 
-    transaction(db, work)
+    transaction(db, work, marked=True)
 
 
 def _hash_of_new(password: str, user: str) -> str:

@@ -22,6 +22,7 @@ from store.db import audit, partitions
 from store.db.database import database_ms, first_row, select_rows, transaction
 from store.db.tables.alerts import AlertMessage, AlertState
 from store.db.tables.hub import Session
+from store.db.tables.system import Mark
 from store.db.tables.usage import JournalRow, UsageByChannel, UsageByKey, UsageByRate
 from store.hub import drafts
 from store.hub.sessions import IDLE_MS, LIFETIME_MS
@@ -67,6 +68,8 @@ def run(db: peewee.Database, keep: Keep, node: str, pause: Pause) -> dict[str, i
         old = JournalRow.finished_ms < at_ms - keep.journal_days * DAY_MS
         removed["journals"] += _in_portions(db, JournalRow, JournalRow.id, old, pause)
     forget_alerts(db, at_ms)
+    marks = Mark.delete().where(fn.ABS(Mark.at_ms) < at_ms - DAY_MS)
+    transaction(db, functools.partial(marks.execute, db))
     over = (Session.seen_ms < at_ms - IDLE_MS) | (Session.created_ms < at_ms - LIFETIME_MS)
     removed["sessions"] += _in_portions(db, Session, Session.digest, over, pause)
     return {kind: count for kind, count in removed.items() if count}

@@ -3,11 +3,14 @@
 import itertools
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
-from store.db import database, mysql
-from store.values.errors import OutcomeUnknown, StoreUnavailable
+from store.db import cluster, database, mysql
+from store.values.errors import OutcomeUnknown, Refused, StoreUnavailable
+from tests.support import leash
+from tests.support.ports import free_port
 from tests.support.stores import select
 
 FOLLOW_S = 2.0
@@ -34,7 +37,7 @@ class Gateway:
             number += 1
             name = f"{id(self)} {number}"
             try:
-                database.transaction(self.db, lambda name=name: add(self.db, name))
+                database.transaction(self.db, lambda name=name: add(self.db, name), marked=True)
                 self.acknowledged.append(name)
                 self.times.append(time.monotonic())
             except OutcomeUnknown:
@@ -142,3 +145,47 @@ def test_without_a_majority_all_wait_for_a_human(galera, cluster_store, gateways
     print(f"\nwritten again {took:.1f} s after the bootstrap")
     assert {one.host for one in gateways} == {third.place}
     print("acknowledged, unknown:", verify_rows(galera, gateways, name))
+
+
+def test_what_people_see_and_choose(galera, cluster_store):
+    first, second, third = galera.nodes
+    db = database.open_database(cluster_store)
+    second.kill()
+    third.wait_for_members(2)
+    rows = {
+        row["host"]: row
+        for row in [cluster.to_public(state, first.place) for state in cluster.states(db)]
+    }
+    sizes = [rows[node.place]["cluster_size"] for node in galera.nodes]
+    assert sizes == [2, None, 2] and rows[first.place]["writes"]
+    assert "refused" in rows[second.place]["state"] and rows[third.place]["state"] == "primary"
+    with pytest.raises(Refused, match="cannot be written to"):
+        cluster.move_to(db, second.place, "tester")
+    with pytest.raises(Refused, match="none of the hosts"):
+        cluster.move_to(db, "elsewhere:3306", "tester")
+    assert cluster.move_to(db, third.place, "tester") == first.place
+    assert cluster.writing_host(db) == third.place and cluster.alters_in_total_order(db)
+    database.discard(db)
+
+
+def test_a_proxy_with_one_host_leads_to_another_one(galera, cluster_store, tmp_path):
+    """conf/cluster/haproxy.cfg, with the ports of this cluster."""
+    port = free_port()
+    text = Path("conf/cluster/haproxy.cfg").read_text().replace(":3307", f":{port}")
+    for number, node in enumerate(galera.nodes, 1):
+        node.run("CREATE USER IF NOT EXISTS haproxy")
+        text = text.replace(f"db{number}.example:3306", node.place)
+    (tmp_path / "haproxy.cfg").write_text(text)
+    proxy = leash.Popen(["/usr/sbin/haproxy", "-f", str(tmp_path / "haproxy.cfg")])
+    try:
+        one = Gateway(f"mysql://root@127.0.0.1:{port}/{cluster_store.rpartition('/')[2]}")
+        wait_until(lambda: len(one.acknowledged) > 50, 30)
+        galera.nodes[0].kill()
+        time.sleep(1)
+        written = len(one.acknowledged)
+        wait_until(lambda: len(one.acknowledged) > written + 50, 2 * GONE_S)
+        print(f"\nlongest without a write: {one.longest_wait():.1f} s")
+        verify_rows(galera, [one], cluster_store.rpartition("/")[2])
+    finally:
+        proxy.terminate()
+        proxy.wait(10)

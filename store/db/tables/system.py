@@ -53,7 +53,8 @@ class WritingHostRow(Row):
 
 class Mark(Row):
     """A transaction that was committed: its ULID, and when by the clock of its process; for a day,
-    so that a process that lost the connection in COMMIT learns of it (ADR 0046)."""
+    so that a process that lost the connection in COMMIT learns of it. Below 0: it was asked for
+    first, and never will be (ADR 0046)."""
 
     id = CharField(ID, primary_key=True)
     at_ms = BigIntegerField()

@@ -346,3 +346,54 @@ def test_messages_name_the_file_or_the_host_and_never_the_password(tmp_path):
         assert str(caught.value).startswith(f"{where}: ")
         assert str(caught.value).count(where) == 1 and "s3cretpw" not in str(caught.value)
         assert place(db) == where
+
+
+def lose_commit(db, monkeypatch, *, after):
+    """The first COMMIT of a marked transaction loses its connection, after it was carried out or
+    before."""
+    real, commits = db.commit, []
+
+    def commit():
+        commits.append(1)
+        if len(commits) > 1:
+            return real()
+        if after:
+            real()
+        db.connection().close()
+        raise peewee.OperationalError(pymysql.err.OperationalError(2013, "gone"))
+
+    monkeypatch.setattr(db, "commit", commit)
+
+
+@pytest.mark.databases("mariadb")  # SQLite has no connection to lose
+@pytest.mark.parametrize("after", [True, False])
+def test_a_marked_transaction_that_is_lost_in_commit_happens_once(database, monkeypatch, after):
+    lose_commit(database, monkeypatch, after=after)
+    runs = []
+
+    def work():
+        runs.append(1)
+        insert_rows(database, Node, [{"name": f"node {len(runs)}", "seen_ms": 1}])
+        return len(runs)
+
+    times = 1 if after else 2
+    assert transaction(database, work, marked=True) == times == len(runs)
+    assert select_rows(database, Node.select(Node.name)) == [(f"node {times}",)]
+
+
+@pytest.mark.databases("mariadb")
+def test_where_nobody_answers_the_message_leads_to_the_outcome(database, monkeypatch):
+    lose_commit(database, monkeypatch, after=True)
+    monkeypatch.setattr(module, "OUTCOME_WAIT_S", 0.0)
+    real = module.outcome
+
+    def unavailable(db, mark):
+        raise StoreUnavailable("gone")
+
+    monkeypatch.setattr(module, "outcome", unavailable)
+    node = {"name": "a", "seen_ms": 1}
+    with pytest.raises(OutcomeUnknown, match=r"done: \./sluice store mark ") as caught:
+        transaction(database, lambda: insert_rows(database, Node, [node]), marked=True)
+    mark = str(caught.value).split()[-1]
+    assert abs(real(database, mark) - now_ms()) < 60_000
+    assert real(database, "01JUNKNOWN") is None and real(database, "01JUNKNOWN") is None

@@ -5,6 +5,7 @@ import pytest
 from store.db import schema
 from store.db.database import discard, execute, is_mysql, open_database, transaction
 from store.db.schema import all_tables
+from tests.support.stores import select
 
 
 @pytest.fixture
@@ -108,3 +109,15 @@ def test_usage_records_are_partitioned_by_day_on_mysql(database):
     )
     [(method, expression, limit)] = execute(database, query).fetchall()
     assert (method, expression.strip('`"'), limit) == ("RANGE", "day", "MAXVALUE")
+
+
+@pytest.mark.databases("mariadb")
+def test_every_table_has_a_primary_key(database):
+    """And none counts up by itself: a cluster's hosts give out such numbers in no order."""
+    text = (
+        "SELECT t.table_name FROM information_schema.tables t LEFT JOIN"
+        " information_schema.columns c ON c.table_schema = t.table_schema AND"
+        " c.table_name = t.table_name AND c.column_key = 'PRI'"
+        " WHERE t.table_schema = DATABASE() AND (c.column_key IS NULL OR c.extra <> '')"
+    )
+    assert select(database, text) == []
