@@ -233,7 +233,7 @@ function prepareSliders() {
     range.disabled = number.disabled;
     range.value = number.value || number.max;
     number.removeAttribute("id");
-    number.hidden = true;
+    number.type = "hidden";
     const show = () => {
       output.textContent = number.value || box.dataset.unsent;
       if (number.value) output.append(unset);
