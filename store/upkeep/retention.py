@@ -20,7 +20,7 @@ from store.catalog import wrong_paths
 from store.channels import breakers, probes, status_sums
 from store.db import audit, partitions
 from store.db.database import database_ms, first_row, select_rows, transaction
-from store.db.tables.alerts import AlertMessage, AlertState
+from store.db.tables.alerts import AlertMessage, AlertRule, AlertState
 from store.db.tables.hub import Session
 from store.db.tables.system import Mark
 from store.db.tables.usage import JournalRow, UsageByChannel, UsageByKey, UsageByRate
@@ -76,7 +76,8 @@ def run(db: peewee.Database, keep: Keep, node: str, pause: Pause) -> dict[str, i
 
 
 def forget_alerts(db: peewee.Database, at_ms: int) -> None:
-    """Remove messages that are over KEEP_MS old, and objects that have been quiet for so long."""
+    """Remove messages that are over KEEP_MS old, and objects that have been quiet for so long or
+    whose rule is gone."""
     before_ms = at_ms - KEEP_MS
     old = AlertMessage.delete().where(
         AlertMessage.made_ms < before_ms, AlertMessage.status != WAITING
@@ -85,7 +86,8 @@ def forget_alerts(db: peewee.Database, at_ms: int) -> None:
         AlertState.firing == False,  # noqa: E712 - SQL
         AlertState.fired_ms < before_ms,
     )
-    for delete in (old, quiet):
+    removed = AlertState.delete().where(AlertState.rule_id.not_in(AlertRule.select(AlertRule.id)))
+    for delete in (old, quiet, removed):
         transaction(db, functools.partial(delete.execute, db))
 
 

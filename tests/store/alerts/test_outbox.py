@@ -8,7 +8,7 @@ from store.alerts import outbox, rules
 from store.alerts.outbox import CLAIM_MS, FAILED, NOT_SENT, SENT, WAITING, Result
 from store.alerts.rules import GATEWAY
 from store.db.database import database_ms, select_rows, transaction
-from store.db.tables.alerts import AlertMessage
+from store.db.tables.alerts import AlertMessage, AlertRule, AlertState
 from store.upkeep import retention
 from store.values.errors import NotFound
 from tests.support.stores import at_once
@@ -97,4 +97,9 @@ def test_messages_are_kept_for_ninety_days(sent, alerts, database):
     alter(database, made_ms=AlertMessage.made_ms - outbox.KEEP_MS)
     retention.forget_alerts(database, database_ms(database) + 1000)
     assert statuses(database) == [WAITING], "what waits stays"
-    assert len(rules.listed(database, GATEWAY)) == 1
+    (rule,) = rules.listed(database, GATEWAY)
+    assert len(rule.firings) == 2
+    query = AlertRule.delete()  # as with their user
+    transaction(database, lambda: query.execute(database))
+    retention.forget_alerts(database, database_ms(database))
+    assert pick(database, AlertState, AlertState.object) == []

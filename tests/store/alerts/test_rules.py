@@ -2,9 +2,11 @@
 
 import pytest
 
+from store.admin import secret_use
 from store.alerts import destinations, kinds, rules
 from store.alerts.rules import GATEWAY, OWNER
 from store.db import audit
+from store.values.cipher import Cipher
 from store.values.errors import NotFound, Refused
 
 HOOK = {"name": "ops", "kind": "webhook", "address": "https://hooks.example.com/sluice"}
@@ -149,3 +151,15 @@ def test_a_removed_destination_leaves_its_rules(database, ops):
     assert rules.show(database, GATEWAY, rule_id).destinations == []
     with pytest.raises(NotFound):
         destinations.remove(database, GATEWAY, ops, "nadia")
+
+
+def test_addresses_are_sealed_anew_with_the_newest_key(database, ops):
+    """Of a webhook, with its secret, and of one without."""
+    slack = {"name": "s", "kind": "slack", "address": "https://hooks.slack.com/x"}
+    old, new = Cipher(["cipher key of the tests"]), Cipher(["newest", "cipher key of the tests"])
+    destinations.create(database, GATEWAY, slack, old, "tester")
+    assert secret_use.sealed_use(database, new).older == 3
+    assert secret_use.reseal(database, new, "tester", lambda done, total: None) == 3
+    assert secret_use.sealed_use(database, Cipher(["newest"])).newest == 3
+    opened = destinations.address_of(database, ops, Cipher(["newest"]))
+    assert opened.url == HOOK["address"] and opened.secret
