@@ -22,7 +22,7 @@ from store.channels import status
 from store.db import nodes
 from store.db.database import portions, select_rows
 from store.db.tables.catalog import Channel
-from store.db.tables.money import Wallet
+from store.db.tables.money import LedgerLine, Wallet
 from store.db.tables.system import UpkeepRow
 from store.db.tables.usage import JournalRow, UsageByKey, UsageByRate, UsageByUser
 from store.db.tables.users import ApiKey, User
@@ -88,7 +88,9 @@ def _balance(db: peewee.Database, rule: Rule, scope: Scope) -> Iterator[Fact]:
     below = parse_money(rule.settings["below"])
     refused = _refused_since(db, scope.at_ms)
     columns = (User.id, User.name, Wallet.balance)
-    low = (Wallet.balance < below) & (User.spend_order != "plan_only")
+    # Who never had money has none to run out of.
+    lines = LedgerLine.select(LedgerLine.id).where(LedgerLine.user_id == User.id)
+    low = (Wallet.balance < below) & (User.spend_order != "plan_only") & fn.EXISTS(lines)
     fires = low | (User.name << list(refused)[:MAX_OBJECTS])
     enabled = User.disabled == False  # noqa: E712 - SQL
     query = User.select(*columns).join(Wallet, on=(Wallet.user_id == User.id))

@@ -68,6 +68,8 @@ SHOTS = (
         *("try-compare", "alice", "/try?with=*"),
         ("#try-prompt = Find payouts that were sent twice, yesterday only.", "[data-send]"),
     ),
+    Shot("alerts", "admin", "/alerts"),
+    Shot("alerts-rule", "admin", "/alerts", ("a[data-new]", ".rule-kinds a[href*=spending]")),
     Shot("account", "alice", "/account"),
     *(
         Shot(f"admin-{name}", "admin", f"/admin/{name}")
@@ -102,6 +104,7 @@ IN_DOCS = frozenset(
             "account-1440-light",
         ),
         *("new-channel-1440-light", "admin-user-1440-light", "statement-1440-light"),
+        *("alerts-1440-light", "alerts-rule-1440-light"),
         *("admin-channels-1440-dark", "admin-models-1440-light", "admin-system-1440-light"),
         *("home-empty-1440-light", "overview-1440-light", "overview-360-light"),
     }

@@ -14,6 +14,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,15 @@ import peewee
 from commands.edits import editor
 from commands.store_access import opened_store
 from store.admin.document import parse
+from store.alerts import destinations, outbox, rules
+from store.alerts.rules import GATEWAY, OWNER
 from store.calls import booking
 from store.channels import status_sums
 from store.db.database import raw_rows, transaction
 from store.db.tables.money import LedgerLine, Subscription
 from store.db.tables.users import ApiKey, User
 from store.money.accounts import quota_at
+from store.values.cipher import Cipher
 from store.values.fields import Instant
 from store.values.ids import DAY_MS, HOUR_MS, ulid
 from store.values.pricing import Rate, cost_nanos, parse_money, plain_rate
@@ -376,6 +380,48 @@ def _open_early(db: peewee.Database, at_ms: int) -> None:
     transaction(db, lambda: (opening.execute(db), keys.execute(db)))
 
 
+PLACES = (
+    ("ops", "webhook", "https://hooks.example.com/sluice"),
+    ("#llm-gateway", "slack", "https://hooks.slack.com/services/T02ABC/B7KDEF/secret"),
+    ("平台值班", "feishu", "https://open.feishu.cn/open-apis/bot/v2/hook/secret"),
+)
+RULES = (
+    ("channel_down", {"minutes": 2}, (0,)),
+    ("errors", {"percent": 40}, (0, 1)),
+    ("balance", {"below": "0.001"}, (0,)),
+    ("key", {}, ()),
+    ("spending", {"of": "gateway", "above": "2000"}, (0,)),
+    ("unpriced", {}, (1,)),
+    ("upstream_key", {}, (0, 2)),
+)
+MESSAGES = (  # hours ago, kind, state, text, destination
+    (120, "upstream_key", "firing", "An upstream key of openai-main was put aside, 401", 2),
+    (119, "upstream_key", "over", "Over: an upstream key of openai-main was put aside", 2),
+    (30, "unpriced", "firing", "gpt-4.1: web_search is used without a price", 1),
+    (5, "channel_down", "firing", "Channel openai-main is down since 09:32 UTC", 0),
+    (4, "channel_down", "over", "Over: Channel openai-main is down since 09:32 UTC", 0),
+    (2, "errors", "firing", "openai-main: 32 of 78 calls failed in 10 minutes, 41.0%", 1),
+)
+
+
+def fill_alerts(db: peewee.Database, cipher: Cipher, end_ms: int) -> None:
+    """Make rules of the gateway that do not fire now, and what they have sent."""
+    ids = []
+    for name, kind, address in PLACES:
+        fields = {"name": name, "kind": kind, "address": address}
+        ids.append(destinations.create(db, GATEWAY, fields, cipher, "admin")[0])
+        destinations.note_result(db, ids[-1], "200", 180, ok=True)
+    for kind, settings, places in RULES:
+        to = [ids[place] for place in places] + ([OWNER] if kind in ("key", "balance") else [])
+        rules.create(db, GATEWAY, {"kind": kind, "settings": settings, "destinations": to}, "admin")
+    for hours, kind, state, text, place in MESSAGES:
+        row = {"rule_id": "", "kind": kind, "state": state, "object": {}, "text": text}
+        row |= {"owner_id": GATEWAY, "destination_id": ids[place], "receiver": PLACES[place][0]}
+        row |= {"user_id": "", "link": "/alerts", "since_ms": end_ms, "status": outbox.SENT}
+        at_ms = end_ms - hours * HOUR_MS
+        transaction(db, partial(outbox.add, db, {**row, "tries": 1, "took_ms": 210}, at_ms))
+
+
 @click.command()
 @click.option("--config", type=click.Path(path_type=Path, exists=True), required=True)
 @click.option("--vendor", required=True, help="Base URL of the scripted vendor.")
@@ -388,6 +434,7 @@ def main(config: Path, vendor: str) -> None:
         editor(access).apply(parse(wanted, {}, config.parent))
         begun = time.monotonic()
         booked = fill(access.db, end_ms)
+        fill_alerts(access.db, Cipher(access.secrets().cipher_keys), end_ms)
     click.echo(f"{booked} calls in {time.monotonic() - begun:.1f} s; sign in: alice, {PASSWORD}")
 
 

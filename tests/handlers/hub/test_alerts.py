@@ -147,10 +147,10 @@ def test_what_was_sent_is_listed_and_sent_again(boss, api, db):
     rule = api.call("POST", f"{RULES}{OF}", body).json
     fire(db)
     (shown,) = api.listed(f"{RULES}{OF}")
-    assert shown["state"] == "firing" and len(shown["firing"]) == 2
+    assert shown["state"] == "firing" and len(shown["firing"]) == 1
     rows = api.listed(f"{SENT}{OF}")
     assert {(row["to"], row["by_mail"]) for row in rows} == {
-        *(("ops", False), ("alice", True), ("boss", True)),
+        *(("ops", False), ("alice", True)),
     }
     message = outbox.claim(db, "A")
     outbox.finish(db, message, "A", outbox.Result(ok=False, text="mail is not set up", again=False))
@@ -159,8 +159,8 @@ def test_what_was_sent_is_listed_and_sent_again(boss, api, db):
     assert "Not sent" in boss.get("/alerts/sent").text
     boss.send(f"/alerts/sent/{message.id}/again?of=gateway", [])
     assert {row["status"] for row in api.listed(f"{SENT}{OF}")} == {"waiting"}
-    part = api.get(f"{SENT}{OF}&limit=3").json
-    assert len(api.listed(f"{SENT}{OF}&after={part['next']}")) == len(rows) - 3
+    part = api.get(f"{SENT}{OF}&limit=1").json
+    assert len(api.listed(f"{SENT}{OF}&after={part['next']}")) == len(rows) - 1
     assert api.call("POST", f"{SENT}/{message.id}/again{OF}").json["status"] == "waiting"
     changed = api.call("PATCH", f"{RULES}/{rule['id']}{OF}", {"enabled": False}).json
     assert (changed["state"], changed["changed_by"]) == ("off", "boss")

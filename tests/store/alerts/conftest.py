@@ -5,8 +5,11 @@ import pytest
 from store.alerts import destinations, evaluation, rules
 from store.alerts.conditions import Scope
 from store.alerts.rules import GATEWAY
-from store.db.database import database_ms, select_rows
+from store.db.database import database_ms, select_rows, transaction
 from store.db.tables.alerts import AlertMessage, AlertRule
+from store.db.tables.money import LedgerLine
+from store.db.tables.users import User
+from store.values.ids import new_ulid
 
 HOOK = {"name": "ops", "kind": "webhook", "address": "https://hooks.example.com/sluice"}
 
@@ -18,7 +21,16 @@ class Alerts:
         self.db = db
         self.hook = destinations.create(db, GATEWAY, HOOK, cipher, "nadia")[0]
 
+    def _move_money(self):
+        """Every user has had money."""
+        columns = ("kind", "reason"), ("amount", "balance_after", "at_ms")
+        row = {**dict.fromkeys(columns[0], "x"), **dict.fromkeys(columns[1], 0)}
+        for (user_id,) in select_rows(self.db, User.select(User.id)):
+            line = {"id": new_ulid(), "user_id": user_id, **row}
+            transaction(self.db, lambda line=line: LedgerLine.insert(line).execute(self.db))
+
     def rule(self, kind, owner=GATEWAY, to=None, again=60, **settings):
+        self._move_money()
         to = ([] if owner else [self.hook]) if to is None else to
         fields = {"kind": kind, "settings": settings, "destinations": to, "again_minutes": again}
         return rules.create(self.db, owner, fields, "nadia")

@@ -9,7 +9,7 @@ from store.db import nodes
 from store.db.database import database_ms, select_rows, transaction
 from store.db.tables.alerts import AlertState
 from store.db.tables.catalog import Channel, ChannelKey
-from store.db.tables.money import Quota, Wallet
+from store.db.tables.money import LedgerLine, Quota, Wallet
 from store.db.tables.system import Node, UpkeepRow
 from store.db.tables.usage import JournalRow
 from store.db.tables.users import ApiKey
@@ -70,6 +70,14 @@ def test_within_the_quiet_time_nothing_is_sent_after_it_what_lasts_is(alerts, da
     assert alerts.state(rule_id) == "firing"
     alter(database, AlertState, fired_ms=AlertState.fired_ms - 61 * MINUTE_MS)
     assert len(alerts.round()) == 1 and alerts.round() == []
+
+
+@pytest.mark.databases("sqlite")
+def test_who_never_had_money_has_none_to_run_out_of(alerts, database, users):
+    alerts.rule("balance")
+    delete = LedgerLine.delete().where(LedgerLine.user_id == users["bob"])
+    transaction(database, lambda: delete.execute(database))
+    assert alerts.round() == ["alice: 0 USD left"]
 
 
 @pytest.mark.databases("sqlite")

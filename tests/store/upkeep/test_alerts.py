@@ -6,7 +6,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,8 @@ from store.alerts.rules import GATEWAY
 from store.db.database import transaction
 from store.db.tables.alerts import AlertMessage
 from store.db.tables.system import UpkeepRow
+from store.money import wallet
+from store.money.wallet import Movement
 from store.upkeep import alerts as rounds_module
 from store.upkeep import lease
 from store.upkeep.alerts import AlertRounds
@@ -30,6 +31,8 @@ HOOK = {"name": "ops", "kind": "webhook", "address": "https://hooks.example.com/
 def hook(database, cipher, users):
     """A rule that fires for two users, to one destination."""
     place, _ = destinations.create(database, GATEWAY, HOOK, cipher, "nadia")
+    for name in users:
+        wallet.credit(database, name, Movement(1, "a nano", actor="nadia"))
     fields = {"kind": "balance", "destinations": [place]}
     rules.create(database, GATEWAY, fields, "nadia")
     return place
@@ -49,26 +52,29 @@ def statuses(database):
     return sorted(message.status for message in outbox.listed(database, GATEWAY, 10))
 
 
-def test_many_processes_send_each_message_once(hook, database):
-    sent, lock = [], threading.Lock()
+def test_two_processes_send_each_message_once(hook, database):
+    """The second one takes the lease over while the first one sends."""
+    sent, sending, go_on = [], threading.Event(), threading.Event()
 
     def send(db, message):
-        with lock:
-            sent.append(message.id)
+        sent.append(message.id)
+        if not sending.is_set():
+            sending.set()
+            go_on.wait(20)
         return Result(ok=True, took_ms=1)
 
-    def work(owner):
-        ends_at = time.monotonic() + 20
-        while len(sent) < 2 and time.monotonic() < ends_at:
-            make_rounds(database, owner, send).look()
-            due(database)  # takes the lease from whoever has it, in the middle of a round
+    def begin():
+        make_rounds(database, "A", send).look()
         database.close()
 
-    threads = [threading.Thread(target=work, args=(str(number),)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    first = threading.Thread(target=begin)
+    first.start()
+    assert sending.wait(20)
+    due(database)
+    make_rounds(database, "B", send).look()
+    assert statuses(database) == ["sent", "waiting"], "the claim of the first one holds"
+    go_on.set()
+    first.join()
     assert len(sent) == len(set(sent)) == 2 and statuses(database) == ["sent", "sent"]
 
 
