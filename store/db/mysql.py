@@ -525,7 +525,8 @@ def open_mysql(url: str, connect_timeout_s: float, read_timeout_s: float) -> MyS
     tls = {}
     if options:
         verify = options.get("ssl_verify_identity") == "true"
-        tls = {"ssl_ca": options.get("ssl_ca"), "ssl_verify_identity": verify}
+        tls = {"ssl_ca": options.get("ssl_ca"), "ssl_verify_cert": True}
+        tls["ssl_verify_identity"] = verify
     db = MySql(
         unquote(name),
         tuple(map(_host, addresses.split(","))),
