@@ -187,6 +187,7 @@ class Hosts:
         self._lock = threading.Lock()
         self._failures = 0  # of the current host, in a row
         self._failed_at = 0.0
+        self._is_used = False  # a session was opened with one of them
         self._refusal: tuple[float, pymysql.err.MySQLError] | None = None
 
     @property
@@ -208,7 +209,7 @@ class Hosts:
             row = read_row(connection)
         if row is not None and self._follow(row, host):
             return False
-        self._failures = 0
+        self._failures, self._is_used = 0, True
         return True
 
     def may_replace(self, error: pymysql.err.MySQLError) -> bool:
@@ -298,9 +299,10 @@ class Hosts:
 
     def _turn_to(self, host: Host) -> None:
         if self.current != host:
-            log.warning(
-                "the store is written to at %s, no longer at %s", host.name, self.current.name
-            )
+            # A command begins with the first host of the list: what it then reads is no news.
+            level = logging.WARNING if self._is_used else logging.DEBUG
+            text = "the store is written to at %s, no longer at %s"
+            log.log(level, text, host.name, self.current.name)
         self.current, self._failures = host, 0
 
     def _count_failure(self) -> int:
