@@ -388,7 +388,7 @@ PLACES = (
 RULES = (
     ("channel_down", {"minutes": 2}, (0,)),
     ("errors", {"percent": 40}, (0, 1)),
-    ("balance", {"below": "0.001"}, (0,)),
+    ("balance", {"below": "0.001"}, ()),
     ("key", {}, ()),
     ("spending", {"of": "gateway", "above": "2000"}, (0,)),
     ("unpriced", {}, (1,)),
