@@ -107,7 +107,7 @@ ALLOWED = {
         "msgspec",
     },
     "handlers.relay.limits": {"handlers.relay.limits", "adapters", "store.catalog", "msgspec"},
-    "handlers.relay.limits.remote": {"handlers.relay.limits", "msgspec", "redis"},
+    "handlers.relay.limits.remote": {"handlers.relay.limits", "msgspec", "redis", "hiredis"},
     "handlers.relay.routing": {
         *("handlers.relay.routing", "handlers.relay.limits", "handlers.relay.upstream"),
         *("adapters", "store", "conf.settings", "msgspec"),

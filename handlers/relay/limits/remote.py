@@ -1,10 +1,10 @@
 """Limits that all nodes count together, in Redis: the cells of limits.py, by scripts.
 
 One connection and one pipeline at a time for a worker: what calls need and give back while the last
-one runs goes into the next. A call waits for its answer, at most WAIT_S; nobody waits for what is
-given back. Where Redis does not answer, or slowly, a breaker keeps calls from waiting, and
-`RemoteAway` leaves the choice to the caller. Slots are leases: a worker's count while its key of
-liveness is there; what a lost answer left unknown is written again with the next renewal.
+one runs goes into the next. A call waits for its answer, a pipeline at most WAIT_S; nobody waits
+for what is given back. Where Redis does not answer, or slowly, a breaker keeps calls from waiting,
+and `RemoteAway` leaves the choice to the caller. Slots are leases: a worker's count while its key
+of liveness is there; what a lost answer left unknown is written again with the next renewal.
 """
 
 import asyncio
@@ -14,16 +14,17 @@ import logging
 import os
 import time
 from collections import Counter, deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+import hiredis
 import redis
 from msgspec import Struct
-from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.connection import AbstractConnection, Connection, parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from handlers.relay.limits.cells import Claim, LimitRefusal, Reservation, Slots
 from handlers.relay.limits.scripts import ALIVE_MS, ENTER, LEAVE, STATE
@@ -39,6 +40,7 @@ RECENT_WAITS = 20
 MOST_BAD_WAITS = 5  # of the recent ones: failed or slow
 OPEN_S = 1.0  # then one call tries again
 RENEW_S = 3.0
+AGAIN_S = 0.2  # between two tries to connect
 MAX_QUEUED = 20_000  # commands that wait for the connection; give-backs beyond it are counted anew
 MAX_BATCH = 50  # commands of one pipeline
 MAX_PLACES = 8  # of one script call
@@ -62,11 +64,10 @@ class RemoteEntry(Struct, frozen=True, gc=False):
 
 
 class _Command(Struct, eq=False):
-    """A script call: its name, keys and arguments; `answer`: of a call that waits."""
+    """A command: its words, the keys of subjects in it; `answer`: of one that is waited for."""
 
-    script: str
-    keys: list[str]
-    args: list[str | int]
+    words: list[str | int]
+    keys: list[str] = []
     answer: asyncio.Future[Any] | None = None
 
 
@@ -91,42 +92,44 @@ def server_version(url: str) -> str:
 
 
 class RemoteCells:
-    """The cells of all nodes of a store. `worker`: a name that no other process ever has."""
+    """The cells of all nodes of a store. `worker`: a name that no other process ever has. Raises
+    ValueError of an address that is none."""
 
     def __init__(self, url: str, worker: str) -> None:
-        self._redis = Redis.from_pool(
-            BlockingConnectionPool.from_url(
-                url,
-                max_connections=2,  # for commands, for the renewal
-                timeout=WAIT_S,
-                socket_timeout=CONNECT_S,
-                socket_connect_timeout=CONNECT_S,
-                retry=Retry(NoBackoff(), 0),
-                decode_responses=True,
-            )
+        fields: dict[str, Any] = {**parse_url(url)}
+        kind = fields.pop("connection_class", Connection)
+        self._connection: AbstractConnection = kind(
+            **fields,
+            socket_connect_timeout=CONNECT_S,
+            retry=Retry(NoBackoff(), 0),
+            decode_responses=True,
         )
         self._worker = worker
         self._queue: deque[_Command] = deque()
         self._running: Counter[str] = Counter()  # this worker's calls, by subject
-        self._unsure: set[str] = set()  # subjects of which Redis may have another count
+        self._unsure: set[str] = set()  # keys of subjects of which Redis may have another count
         self._bad: deque[bool] = deque(maxlen=RECENT_WAITS)
         self._open_until_s = 0.0
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._flushing = False
+        self._flusher: asyncio.Task[None] | None = None
+        self._keeper: asyncio.Task[None] | None = None
+        self._lost = asyncio.Event()
+        self._late = False
         self.up = False
 
     def start(self) -> None:
-        """Begin to renew the leases. On the loop."""
-        self._spawn(self._renew())
+        """Connect, and renew the leases. On the loop."""
+        self._keeper = asyncio.get_running_loop().create_task(self._keep())
 
     async def close(self) -> None:
-        """Give up the leases, so that nobody waits for their end, and the connections."""
-        for task in self._tasks:
-            task.cancel()
-        with contextlib.suppress(RedisError, OSError, TimeoutError):
-            await self._redis.delete(_WORKER + self._worker)
-        with contextlib.suppress(RedisError, OSError, TimeoutError):
-            await self._redis.aclose()
+        """Give up the leases, so that nobody waits for their end, and the connection."""
+        if self._connection.is_connected:
+            with contextlib.suppress(RemoteAway):
+                await self._ask(_Command(["DEL", _WORKER + self._worker]))
+        for task in (self._keeper, self._flusher):
+            if task is not None:
+                task.cancel()
+        with contextlib.suppress(RedisError, OSError):
+            await self._connection.disconnect(nowait=True)
 
     # ---- calls -----------------------------------------------------------------------------------
 
@@ -176,7 +179,7 @@ class RemoteCells:
             for claim in claims:
                 keys.append(PREFIX + claim.subject)
                 args += (len(keys), claim.rpm, claim.tpm, claim.concurrency)
-        return _Command(ENTER, keys, args)
+        return _script(ENTER, keys, args)
 
     def _slots(self, reservations: list[Reservation]) -> Slots:
         of_tokens = any(reservation.claim.tpm for reservation in reservations)
@@ -197,19 +200,18 @@ class RemoteCells:
         if not reservations:
             return
         used = -1 if used_tokens is None else used_tokens
-        command = _Command(LEAVE, [], [self._worker, used])
+        args: list[str | int] = [self._worker, used]
         for reservation in reservations:
-            claim = reservation.claim
-            command.keys.append(PREFIX + claim.subject)
-            reserved_us = reservation.reserved_ns // _NS_PER_US
-            command.args += (claim.rpm, claim.tpm, claim.concurrency, reserved_us)
-        self._put(command)
+            claim, reserved_us = reservation.claim, reservation.reserved_ns // _NS_PER_US
+            args += (claim.rpm, claim.tpm, claim.concurrency, reserved_us)
+        keys = [PREFIX + reservation.claim.subject for reservation in reservations]
+        self._put(_script(LEAVE, keys, args))
 
     async def state(self, claim: Claim) -> tuple[int, int, int]:
         """As SharedCells.state: the nanoseconds until the buckets of requests and tokens are full
         again, and the calls in flight of living workers. Raises RemoteAway."""
         keys = [_WORKER, PREFIX + claim.subject]
-        requests_us, tokens_us, running = await self._ask(_Command(STATE, keys, [self._worker]))
+        requests_us, tokens_us, running = await self._ask(_script(STATE, keys, [self._worker]))
         return requests_us * _NS_PER_US, tokens_us * _NS_PER_US, running
 
     def _count(self, reservations: Sequence[Reservation], by: int) -> None:
@@ -225,28 +227,96 @@ class RemoteCells:
     async def _ask(self, command: _Command) -> Any:
         """Return the answer of a command. Raises RemoteAway."""
         now_s = time.monotonic()
-        if now_s < self._open_until_s:
+        if now_s < self._open_until_s or not self._connection.is_connected:
             raise RemoteAway
         if self._open_until_s:
             self._open_until_s = now_s + OPEN_S  # this one tries, others do not
         command.answer = asyncio.get_running_loop().create_future()
-        wait = _Wait(command.answer)
         self._put(command)
         try:
-            reply = await command.answer
-        except (TimeoutError, RedisError, OSError) as error:
-            self._unsure.update(command.keys[1:])
-            self._note(bad=True, error=error)
-            raise RemoteAway from None
+            return await command.answer
+        except (RedisError, OSError) as error:
+            raise RemoteAway from error
         except asyncio.CancelledError:
-            self._unsure.update(command.keys[1:])
+            self._unsure.update(command.keys)
             raise
-        finally:
-            wait.end()
-        self._note(bad=wait.idle_s() > SLOW_S)
-        return reply
 
-    def _note(self, *, bad: bool, error: BaseException | None = None) -> None:
+    def _put(self, command: _Command) -> None:
+        if len(self._queue) >= MAX_QUEUED:
+            self._fail([command], RemoteAway())
+            return
+        self._queue.append(command)
+        if self._flusher is None:
+            self._flusher = asyncio.get_running_loop().create_task(self._flush())
+
+    async def _flush(self) -> None:
+        """Send what has come in this turn of the loop, and what comes meanwhile."""
+        while self._queue:
+            batch = [self._queue.popleft() for _ in range(min(MAX_BATCH, len(self._queue)))]
+            wait = _Wait(self._expire)
+            try:
+                if not self._connection.is_connected:
+                    raise RemoteAway
+                replies = await self._exchange(batch)
+            except (RedisError, OSError) as error:
+                await self._lose(batch, error)
+            except asyncio.CancelledError:
+                if not self._late:
+                    raise
+                self._late = False
+                await self._lose(batch, RemoteAway())
+            else:
+                self._note(bad=wait.idle_s() > SLOW_S)
+                self._answer(batch, replies)
+            finally:
+                wait.end()
+        self._flusher = None
+
+    def _expire(self) -> None:
+        """Give up the batch that runs."""
+        if self._flusher is not None:
+            self._late = True
+            self._flusher.cancel()
+
+    async def _exchange(self, batch: Sequence[_Command]) -> list[Any]:
+        connection = self._connection
+        # Its types know no tuple of several words.
+        packed = [hiredis.pack_command(tuple(command.words)) for command in batch]  # type: ignore[arg-type]
+        await connection.send_packed_command(packed, check_health=False)
+        replies: list[Any] = []
+        for _ in batch:
+            try:
+                replies.append(await connection.read_response())
+            except ResponseError as error:
+                replies.append(error)
+        return replies
+
+    def _answer(self, batch: Sequence[_Command], replies: Sequence[Any]) -> None:
+        for command, reply in zip(batch, replies, strict=True):
+            if isinstance(reply, ResponseError):
+                if isinstance(reply, NoScriptError):  # a server that was started anew
+                    self._lost.set()
+                self._fail([command], reply)
+            elif command.answer is not None and not command.answer.done():
+                command.answer.set_result(reply)
+
+    def _fail(self, commands: Iterable[_Command], error: BaseException) -> None:
+        for command in commands:
+            self._unsure.update(command.keys)
+            if command.answer is not None and not command.answer.done():
+                command.answer.set_exception(error)
+
+    async def _lose(self, batch: Sequence[_Command], error: BaseException) -> None:
+        """Fail what was sent and what waits; the connection is of no use any more."""
+        self._fail([*batch, *self._queue], error)
+        self._queue.clear()
+        self._note(bad=True, why=error)
+        self._set_up(up=False, why=str(error) or "no answer")
+        with contextlib.suppress(RedisError, OSError):
+            await self._connection.disconnect(nowait=True)
+        self._lost.set()
+
+    def _note(self, *, bad: bool, why: BaseException | None = None) -> None:
         """Note how a wait ended; open the breaker when many of the last were bad."""
         self._bad.append(bad)
         if self._open_until_s and not bad:
@@ -254,123 +324,71 @@ class RemoteCells:
             self._bad.clear()
         elif self._open_until_s or sum(self._bad) >= MOST_BAD_WAITS:
             self._open_until_s = time.monotonic() + OPEN_S
-            self._set_up(up=False, why=error)
+            self._set_up(up=False, why=str(why or "slow answers"))
         if not bad:
             self._set_up(up=True)
 
-    def _set_up(self, *, up: bool, why: BaseException | None = None) -> None:
+    def _set_up(self, *, up: bool, why: str = "") -> None:
         if up != self.up:
             self.up = up
             if up:
                 log.info("limits: Redis counts for all nodes")
             else:
-                log.error("limits: Redis does not answer in time: %s", why or "slow answers")
-
-    def _put(self, command: _Command) -> None:
-        if len(self._queue) >= MAX_QUEUED:
-            self._unsure.update(command.keys)
-            return
-        self._queue.append(command)
-        if not self._flushing:
-            self._flushing = True
-            self._spawn(self._flush())
-
-    async def _flush(self) -> None:
-        """Send what has come in this turn of the loop, and what comes meanwhile."""
-        try:
-            await asyncio.sleep(0)
-            while self._queue:
-                batch = [self._queue.popleft() for _ in range(min(MAX_BATCH, len(self._queue)))]
-                try:
-                    await self._run(batch)
-                except (RedisError, OSError, TimeoutError) as error:
-                    self._fail(batch, error)
-        finally:
-            self._flushing = False
-
-    async def _run(self, batch: list[_Command]) -> None:
-        replies = await self._pipeline(batch)
-        again = [
-            command
-            for command, reply in zip(batch, replies, strict=True)
-            if isinstance(reply, NoScriptError)
-        ]
-        if again:  # the server was started anew
-            await self._load_scripts()
-            await self._run(again)
-        for command, reply in zip(batch, replies, strict=True):
-            if isinstance(reply, NoScriptError):
-                continue
-            if isinstance(reply, Exception):
-                self._fail([command], reply)
-            elif command.answer is not None and not command.answer.done():
-                command.answer.set_result(reply)
-            elif command.answer is not None and reply[0] == 1:
-                self._unsure.update(command.keys[1:])  # taken for a call that did not wait
-
-    async def _pipeline(self, batch: list[_Command]) -> list[Any]:
-        pipeline = self._redis.pipeline(transaction=False)
-        for command in batch:
-            pipeline.evalsha(
-                _DIGESTS[command.script], len(command.keys), *command.keys, *command.args
-            )
-        return await pipeline.execute(raise_on_error=False)
-
-    async def _load_scripts(self) -> None:
-        for script in _DIGESTS:
-            await self._redis.script_load(script)
-
-    def _fail(self, batch: Sequence[_Command], error: BaseException) -> None:
-        for command in batch:
-            self._unsure.update(key for key in command.keys if key != _WORKER)
-            if command.answer is not None and not command.answer.done():
-                command.answer.set_exception(error)
+                log.error("limits: Redis does not answer in time: %s", why)
 
     # ---- leases ----------------------------------------------------------------------------------
 
-    async def _renew(self) -> None:
-        """Keep this worker's leases, and write again what Redis may have wrong."""
+    async def _keep(self) -> None:
+        """Keep the connection and this worker's leases; write again what Redis may have wrong."""
         while True:
+            self._lost.clear()
             try:
-                before = await self._redis.set(_WORKER + self._worker, 1, px=ALIVE_MS, get=True)
-                self._set_up(up=not self._open_until_s)
+                if not self._connection.is_connected:
+                    await self._connect()
+                words: list[str | int] = ["SET", _WORKER + self._worker, 1, "PX", ALIVE_MS, "GET"]
+                before = await self._ask(_Command(words))
                 if before is None:  # it lost its data, or this worker was away
                     await self._load_scripts()
                     self._unsure.update(PREFIX + subject for subject in self._running)
-                await self._repair()
-            except (RedisError, OSError, TimeoutError) as error:
-                self._set_up(up=False, why=error)
-            await asyncio.sleep(RENEW_S)
+                self._repair()
+            except (RedisError, OSError) as error:
+                self._set_up(up=False, why=str(error))
+                await asyncio.sleep(AGAIN_S)
+                continue
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._lost.wait(), RENEW_S)
 
-    async def _repair(self) -> None:
+    async def _connect(self) -> None:
+        async with asyncio.timeout(CONNECT_S):
+            await self._connection.connect()  # type: ignore[no-untyped-call]
+        await self._load_scripts()
+
+    async def _load_scripts(self) -> None:
+        for script in _DIGESTS:
+            await self._ask(_Command(["SCRIPT", "LOAD", script]))
+
+    def _repair(self) -> None:
         unsure, self._unsure = self._unsure, set()
-        if not unsure:
-            return
-        pipeline = self._redis.pipeline(transaction=False)
         for key in unsure:
             count = self._running.get(key.removeprefix(PREFIX), 0)
+            words: list[str | int] = ["HDEL", key, self._worker]
             if count:
-                pipeline.hset(key, self._worker, count)
-            else:
-                pipeline.hdel(key, self._worker)
-        try:
-            await pipeline.execute()
-        except (RedisError, OSError, TimeoutError):
-            self._unsure |= unsure
-            raise
+                words = ["HSET", key, self._worker, count]
+            self._put(_Command(words, [key]))
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+
+def _script(script: str, keys: list[str], args: Sequence[str | int]) -> _Command:
+    """Return a call of a script; the keys of workers are no subjects."""
+    words = ["EVALSHA", _DIGESTS[script], len(keys), *keys, *args]
+    return _Command(words, [key for key in keys if key != _WORKER])
 
 
 class _Wait:
-    """The wait of a call for its answer, without the time in which this loop was busy itself. Not
-    asyncio's time-out, which wants a task: a call is not always one."""
+    """A limit to the wait for Redis, without the time in which this loop was busy itself;
+    `on_late` is called once."""
 
-    def __init__(self, answer: asyncio.Future[Any]) -> None:
-        self._answer = answer
+    def __init__(self, on_late: Callable[[], None]) -> None:
+        self._on_late = on_late
         self._began_s, self._cpu_s = time.monotonic(), time.thread_time()
         self._timer = asyncio.get_running_loop().call_later(WAIT_S, self._expire)
 
@@ -384,10 +402,10 @@ class _Wait:
     def _expire(self) -> None:
         left_s = WAIT_S - self.idle_s()
         late = time.monotonic() - self._began_s > LONGEST_WAIT_S
-        if left_s > LEAST_WAIT_S and not late and not self._answer.done():
+        if left_s > LEAST_WAIT_S and not late:
             self._timer = asyncio.get_running_loop().call_later(left_s, self._expire)
-        elif not self._answer.done():
-            self._answer.set_exception(TimeoutError())
+        else:
+            self._on_late()
 
 
 def _triples(values: Sequence[int]) -> list[tuple[int, int, int]]:

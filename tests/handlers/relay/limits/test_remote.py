@@ -117,8 +117,7 @@ def test_slots_of_a_dead_node_are_free_when_its_lease_ends(play, server, monkeyp
     async def scene(one, two):
         claim = Claim("key", 0, 0, 1)
         await one.enter((claim,))
-        for task in one._tasks:  # it is killed
-            task.cancel()
+        one._keeper.cancel()  # it is killed
         assert isinstance(await two.enter((claim,)), LimitRefusal)
         await until_async(lambda: not server.client.exists("sluice:worker:worker-0"))
         assert isinstance(await two.enter((claim,)), RemoteEntry)
@@ -159,7 +158,8 @@ def test_calls_do_not_wait_for_a_server_that_hangs(play, server):
             with pytest.raises(RemoteAway):
                 await cells.enter((claim,))
             waits.append(time.monotonic() - began)
-        assert sum(wait > 0.04 for wait in waits) == module.MOST_BAD_WAITS  # then the breaker
+        # One waits for nothing; then there is no connection to wait for.
+        assert waits[0] > 0.04 > waits[1]
         assert max(waits) < 0.5 and not cells.up
         server.thaw()
         await asyncio.sleep(module.OPEN_S + 0.1)
