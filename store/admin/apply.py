@@ -11,14 +11,13 @@ from typing import Any
 import peewee
 
 from store.admin import plan as planning
-from store.admin import versions
 from store.admin.document import Document, Entry, Identity, label
 from store.admin.edits import entry_of_texts, entry_of_values, faults_by_field, with_identity
 from store.admin.kinds import plain
 from store.admin.objects import Sealing, Stored, StoreState, Writer, find, load
 from store.admin.plan import CREATE, REMOVE, PlanStep, Upstreams
 from store.catalog import keys
-from store.db import audit, changes
+from store.db import audit, changes, versions
 from store.db.database import database_ms, first_row, snapshot_read, transaction
 from store.db.tables.usage import UsageByKey
 from store.db.tables.users import ApiKey, User

@@ -12,7 +12,7 @@ import peewee
 from peewee import fn
 
 from store.alerts import kinds
-from store.db import audit
+from store.db import audit, versions
 from store.db.database import database_ms, in_snapshot, in_transaction, select_rows
 from store.db.tables.alerts import AlertDestination, AlertRule, AlertState
 from store.db.tables.users import User
@@ -89,6 +89,11 @@ def show(db: peewee.Database, owner_id: str, rule_id: str) -> Rule:
     return replace(Rule(*rows[0]), firings=tuple(_firings(db, [rule_id])[rule_id]))
 
 
+def version_of(db: peewee.Database, rule_id: str) -> str:
+    """Return the version of a rule."""
+    return versions.version_of(db, KIND, rule_id)
+
+
 def enabled(db: peewee.Database) -> list[Rule]:
     """Return all rules in force, without what fires: of the gateway, and of users who are not
     disabled."""
@@ -126,20 +131,31 @@ def create(db: peewee.Database, owner_id: str, fields: Mapping[str, Any], actor:
 
 @in_transaction
 def change(
-    db: peewee.Database, owner_id: str, rule_id: str, fields: Mapping[str, Any], actor: str
+    db: peewee.Database,
+    owner_id: str,
+    rule_id: str,
+    fields: Mapping[str, Any],
+    actor: str,
+    *,
+    version: str | None = None,
 ) -> None:
-    """Change these FIELDS of a rule; it fires anew for what holds. NotFound, Refused."""
+    """Change these FIELDS of a rule; it fires anew for what holds. `version`: the one that is
+    changed, None: any. NotFound, Refused, Outdated."""
     rule = show(db, owner_id, rule_id)
     before = {name: value for name, value in public(rule).items() if name in FIELDS}
     merged = {**before, **fields}
     if fields.get("kind", rule.kind) != rule.kind:
         merged["settings"] = fields.get("settings", {})
     columns = _columns(db, owner_id, merged)
+    after = {name: value for name, value in _fields_of(columns).items() if name in fields}
+    if version is not None:
+        mine = {name: value for name, value in after.items() if value != before[name]}
+        versions.require(db, (KIND, rule_id), version, before, mine)
     update = {**columns, "changed_ms": database_ms(db), "changed_by": actor}
     AlertRule.update(update).where(AlertRule.id == rule_id).execute(db)
     if columns["disabled"] or "settings" in fields or "kind" in fields:
         AlertState.delete().where(AlertState.rule_id == rule_id).execute(db)
-    audit.write(db, audit.Act(actor, "change", KIND, rule_id, before, fields))
+    audit.write(db, audit.Act(actor, "update", KIND, rule_id, before, after))
 
 
 @in_transaction
@@ -177,6 +193,12 @@ def _columns(db: peewee.Database, owner_id: str, fields: Mapping[str, Any]) -> d
         "again_ms": again * MINUTE_MS,
         "disabled": not on,
     }
+
+
+def _fields_of(columns: Mapping[str, Any]) -> dict[str, Any]:
+    again_minutes, on = columns["again_ms"] // MINUTE_MS, not columns["disabled"]
+    values = (columns["kind"], columns["settings"], columns["destinations"], again_minutes, on)
+    return dict(zip(FIELDS, values, strict=True))
 
 
 def _destinations(

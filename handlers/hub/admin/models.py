@@ -1,7 +1,10 @@
 """Models beyond their fields: the history of prices, and lists of new ones."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from hashlib import sha256
+from http import HTTPStatus
 from typing import Any
 
 import peewee
@@ -27,6 +30,12 @@ async def change_prices(
         return price_list.take(db, editor, rows, dry_run=dry_run)
 
     return await handler.store(work)
+
+
+def digest_of(changes: Sequence[PriceChange]) -> str:
+    """Return a digest of prices before and after: another one once somebody changes some."""
+    text = json.dumps([asdict(change) for change in changes], sort_keys=True)
+    return sha256(text.encode()).hexdigest()
 
 
 class PriceHistoryApi(AdminApi):
@@ -74,8 +83,12 @@ class PriceImportPage(AdminPage):
     async def post(self) -> None:
         table, apply = self.get_body_argument("table", ""), self.get_body_argument("take", "")
         rows = await self.store(lambda _: price_list.read_csv(table))
-        changes = await change_prices(self, rows, dry_run=not apply)
-        if apply:
+        changes = await change_prices(self, rows, dry_run=True)
+        if apply and self.get_body_argument("seen", "") not in ("", digest_of(changes)):
+            self.set_status(HTTPStatus.CONFLICT)
+            self._form(changes, self.words["admin.prices_outdated"])
+        elif apply:
+            changes = await change_prices(self, rows, dry_run=False)
             self.done("done_prices", path_of("models"), count=len(changes))
         else:
             self._form(changes)
@@ -89,6 +102,7 @@ class PriceImportPage(AdminPage):
             table=self.get_body_argument("table", ""),
             changes=changes,
             problem=problem,
+            seen=digest_of(changes or ()),
             columns=SIDES,
             price_names=priced_meters(
                 table for change in changes or () for table in (change.before, change.after)

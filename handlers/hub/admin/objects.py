@@ -18,11 +18,11 @@ from handlers.hub.web.admin import ActionPage, AdminApi, AdminPage, Confirmation
 from handlers.hub.web.base import Failure, invalid
 from handlers.hub.web.parts import At
 from operations.edits import with_status, with_use, with_use_of_limit
-from store.admin import listing, versions
+from store.admin import listing
 from store.admin.kinds import KINDS
 from store.admin.listing import ListPage, Paging
-from store.admin.versions import Outdated
 from store.calls.reading import sums
+from store.db import versions
 from store.db.database import in_snapshot
 from store.money import wallet
 from store.values.fields import Instant
@@ -84,9 +84,8 @@ def load(db: peewee.Database, kind: str, name: str) -> dict[str, Any]:
     """Return one object as in its list, with its version. Raises NotFound."""
     fields = listing.show_one(db, kind, name)
     named = "/".join(fields[part] for part in KINDS[kind].identity)
-    last = versions.last_revision(db, kind, named)
     [fields] = complete(db, kind, [fields])
-    return {**fields, "version": last.id if last else ""}
+    return {**fields, "version": versions.version_of(db, kind, named)}
 
 
 async def create(handler: Administering, kind: str, values: Mapping[str, Any]) -> str:
@@ -150,28 +149,12 @@ class ObjectApi(AdminApi):
 
     async def patch(self, plural: str, name: str) -> None:
         kind, values = PLURALS[plural], self.body()
-        version = values.pop("version", None)
-        if not isinstance(version, str | None):
-            raise invalid("version", "version must be a string: the one that GET answers")
-        await change(self, kind, name, values, version)
+        await change(self, kind, name, values, self.version_in(values))
         self.answer(await self.store(load, kind, name))
 
     async def delete(self, plural: str, name: str) -> None:
         await remove(self, PLURALS[plural], name)
         self.answer_nothing()
-
-
-def outdated_of(failure: Failure | None) -> Outdated | None:
-    """Return what a refused form has missed, if that is why it was refused; admin/outdated.html
-    shows it above the form."""
-    cause = failure.__cause__ if failure else None
-    return cause if isinstance(cause, Outdated) else None
-
-
-def merged_values(outdated: Outdated | None) -> dict[str, Any]:
-    """Return the values with which a form keeps the changes of both."""
-    differences = outdated.differences if outdated else ()
-    return {item.name: item.merged for item in differences if not item.secret}
 
 
 def _names(db: peewee.Database, kind: str) -> dict[str, list[str]]:
@@ -217,7 +200,7 @@ class ObjectForm(AdminPage):
         kind = PLURALS[plural]
         stored = await self.store(load, kind, name) if name else None
         fields = (*KINDS[kind].identity, *KINDS[kind].fields)
-        outdated = outdated_of(failure)
+        outdated = versions.outdated_of(failure)
         problems = self._problems(failure, outdated, fields)
         contents = FormContents(
             stored=stored,
@@ -225,7 +208,7 @@ class ObjectForm(AdminPage):
             problems=problems,
             defaults=defaults or {},
             names=await self.store(_names, kind),
-            merged=merged_values(outdated),
+            merged=outdated.merged if outdated else {},
         )
         if failure is not None:
             self.set_status(failure.status_code)
@@ -252,7 +235,7 @@ class ObjectForm(AdminPage):
         )
 
     def _problems(
-        self, failure: Failure | None, outdated: Outdated | None, fields: Sequence[str]
+        self, failure: Failure | None, outdated: versions.Outdated | None, fields: Sequence[str]
     ) -> dict[str, str]:
         if outdated is not None:
             # No page shows a secret that was typed.

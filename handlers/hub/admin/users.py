@@ -17,7 +17,7 @@ from handlers.hub.web.admin import ActionPage, AdminApi, AdminPage, Confirmation
 from handlers.hub.web.base import Failure, HubHandler, amount, invalid, or_refused
 from operations.edits import link_account
 from store.admin import listing
-from store.admin.versions import last_revision
+from store.db.versions import last_revision
 from store.hub import one_time, openid_links, own_keys, sessions, tokens
 from store.hub.membership import key_groups
 from store.hub.openid_links import Link

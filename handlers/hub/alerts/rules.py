@@ -9,6 +9,7 @@ from handlers.hub.web.base import Failure, invalid, or_refused
 from store.alerts import destinations, evaluation, kinds, preview, rules
 from store.alerts.preview import Preview
 from store.alerts.rules import OWNER, Rule
+from store.db.versions import Outdated, outdated_of
 from store.values.errors import Refused
 
 AGAIN_CHOICES = (60, 360, 1440)
@@ -43,6 +44,7 @@ class RuleForm(AlertPage):
             settings = {name: row.default for name, row in kinds.KINDS[kind].settings.items()}
             fields = {"settings": settings, "again_minutes": kinds.AGAIN_MINUTES}
             fields["destinations"] = list(rule.destinations) if rule else None
+        fields["version"] = await self.store(rules.version_of, rule_id) if rule else ""
         await self._show(rule_id, kind, fields, {})
 
     @or_refused
@@ -52,12 +54,13 @@ class RuleForm(AlertPage):
         if deed == "preview":
             await self._show(rule_id, fields["kind"], fields, {})
             return
+        version = fields.pop("version") or None
         owner_id, actor = self.owner_id, self.me.user
         if deed == "test":
             count = await self.store(self._send_test, fields)
             self.done("done_rule_test", count=count)
         elif rule_id:
-            await self.store(rules.change, owner_id, rule_id, fields, actor)
+            await self.store(rules.change, owner_id, rule_id, fields, actor, version=version)
             self.done("done_rule_saved")
         else:
             await self.store(rules.create, owner_id, fields, actor)
@@ -67,7 +70,10 @@ class RuleForm(AlertPage):
         """Answer with the form and what is wrong with it."""
         problems = failure.problems or {failure.field or "": failure.message}
         fields = self._fields()
-        await self._show(rule_id, fields["kind"], fields, problems)
+        if outdated := outdated_of(failure):
+            fields |= {**outdated.merged, "version": outdated.last.id}
+            problems = {}
+        await self._show(rule_id, fields["kind"], fields, problems, outdated)
 
     async def _stored(self, rule_id: str) -> Rule | None:
         return await self.store(rules.show, self.owner_id, rule_id) if rule_id else None
@@ -89,6 +95,7 @@ class RuleForm(AlertPage):
             "settings": settings,
             "destinations": self.get_body_arguments("to"),
             "again_minutes": int(again) if again in map(str, AGAIN_CHOICES) else AGAIN_CHOICES[0],
+            "version": argument("version", ""),
         }
 
     def _send_test(self, db: Any, fields: Mapping[str, Any]) -> int:
@@ -99,7 +106,12 @@ class RuleForm(AlertPage):
         return evaluation.send_test(db, sample, self.me.user_id)
 
     async def _show(
-        self, rule_id: str, kind: str, fields: Mapping[str, Any], problems: Mapping[str, str]
+        self,
+        rule_id: str,
+        kind: str,
+        fields: Mapping[str, Any],
+        problems: Mapping[str, str],
+        outdated: Outdated | None = None,
     ) -> None:
         owner_id = self.owner_id
         settings = kinds.KINDS[kind].settings
@@ -119,6 +131,8 @@ class RuleForm(AlertPage):
         self.show_alerts(
             "rule",
             rule_id=rule_id,
+            version=fields["version"],
+            outdated=outdated,
             kind=kind,
             offered=self._offered(),
             inputs=inputs,
@@ -185,10 +199,15 @@ class RuleApi(AlertApi):
     """GET, PATCH and DELETE /api/alerts/rules/ID."""
 
     async def get(self, rule_id: str) -> None:
-        self.answer(rules.public(await self.store(rules.show, self.owner_id, rule_id)))
+        rule = await self.store(rules.show, self.owner_id, rule_id)
+        version = await self.store(rules.version_of, rule_id)
+        self.answer({**rules.public(rule), "version": version})
 
     async def patch(self, rule_id: str) -> None:
-        await self.store(rules.change, self.owner_id, rule_id, self.body(), self.me.user)
+        version = self.version_in(fields := self.body())
+        await self.store(
+            rules.change, self.owner_id, rule_id, fields, self.me.user, version=version
+        )
         await self.get(rule_id)
 
     async def delete(self, rule_id: str) -> None:

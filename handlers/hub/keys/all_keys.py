@@ -173,7 +173,7 @@ class SwitchKeyPage(KeyAction):
     async def post(self, key_id: str, action: str) -> None:
         enabled = action == "enable"
         key = await switch(self, key_id, enabled=enabled)
-        back = path_back(self, key)
+        back = self.page_before(path_of_user(key), f"{path_of('users', key.user)}#keys")
         self.done_switched(label_of(key), path_of("keys", key_id), back, enabled=enabled)
 
 

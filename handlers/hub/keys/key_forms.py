@@ -3,16 +3,18 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from http import HTTPStatus
+from typing import Any
 
 from adapters.registry import LOSSES
-from handlers.hub.keys.keys import KeyHandler, group_to_plain
+from handlers.hub.keys.keys import KeyHandler, group_to_plain, key_to_plain
 from handlers.hub.keys.setup import FIRST_CLIENT, offers_of, panels
 from handlers.hub.web.base import Failure, Page, invalid, or_refused
+from handlers.hub.web.parts import At
 from operations.client_settings import CLIENTS
 from store.catalog import keys, wrong_paths
 from store.channels.offers import native_model
+from store.db.versions import Outdated, outdated_of
 from store.hub.membership import groups_for_keys, key_groups
 from store.hub.own_keys import OwnKey
 from store.values.fields import Instant
@@ -28,8 +30,8 @@ EXPIRIES: Mapping[str, int] = {"1": 1, "30": 30, "90": 90}
 LIMIT_WINDOWS = (NEVER, *WINDOWS)
 NUMBERS = ("rpm", "tpm", "concurrency")
 FIELDS = (
-    *("name", "group", "expires", "date", "limit", "limit_window", "models", "networks"),
-    *NUMBERS,
+    *("name", "group", "expires", "date", "expires_at", "limit", "limit_window", "models"),
+    *("networks", *NUMBERS, "version"),
 )
 _SEPARATORS = re.compile(r"[\s,;]+")
 _NUMBER = re.compile(r"[0-9]{1,19}")  # more digits than any limit has
@@ -61,7 +63,7 @@ def values_of(fields: Mapping[str, str], at_ms: int) -> dict[str, object]:
     """Return document values of a form; what cannot be read stays text, which is then refused."""
     values: dict[str, object] = {
         "group": fields["group"],
-        "expires_at": _expires_at(fields["expires"], fields["date"], at_ms),
+        "expires_at": _expires_at(fields, at_ms),
         "limit": fields["limit"].strip() or None,
         "limit_window": fields["limit_window"] or NEVER,
         "models": _split(fields["models"]),
@@ -73,42 +75,35 @@ def values_of(fields: Mapping[str, str], at_ms: int) -> dict[str, object]:
     return values
 
 
-def fields_of(key: OwnKey) -> dict[str, str]:
-    """Return the fields of the form of a key."""
-    expires_ms = key.expires_ms
+def fields_of(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the fields of the form of a key from its document values; the form shows only the day
+    of an expiry, and sends the moment, too."""
+    expires_at = values["expires_at"] or ""
     return {
-        "name": key.name,
-        "group": key.group,
-        "expires": "never" if expires_ms is None else "date",
-        "date": "" if expires_ms is None else _day(expires_ms),
-        "limit": "" if key.limit_nanos is None else format_money(key.limit_nanos),
-        "limit_window": key.limit_window,
-        "models": ", ".join(key.models),
-        "networks": ", ".join(key.networks),
-        **{name: str(getattr(key, name) or "") for name in NUMBERS},
+        "name": values["name"],
+        "group": values["group"],
+        "expires": "date" if expires_at else "never",
+        "date": expires_at.partition("T")[0],
+        "expires_at": expires_at,
+        "limit": values["limit"] or "",
+        "limit_window": values["limit_window"],
+        "models": ", ".join(values["models"]),
+        "networks": ", ".join(values["networks"]),
+        **{name: str(values[name] or "") for name in NUMBERS},
     }
 
 
-def changed(values: Mapping[str, object], key: OwnKey) -> dict[str, object]:
-    """Return the values without an expiry that is unchanged: the form shows only its day."""
-    same = (
-        key.expires_ms is not None and values["expires_at"] == f"{_day(key.expires_ms)}T00:00:00Z"
-    )
-    return {name: value for name, value in values.items() if name != "expires_at" or not same}
-
-
-def _expires_at(choice: str, date: str, at_ms: int) -> str | None:
+def _expires_at(fields: Mapping[str, str], at_ms: int) -> str | None:
+    choice, date, stored = fields["expires"], fields["date"], fields.get("expires_at", "")
     if choice in EXPIRIES:
         return _INSTANT.plain(at_ms - at_ms % 1000 + EXPIRIES[choice] * DAY_MS)
-    return f"{date}T00:00:00Z" if choice == "date" else None
+    if choice != "date":
+        return None
+    return stored if date and stored.startswith(f"{date}T") else f"{date}T00:00:00Z"
 
 
 def _split(text: str) -> list[str]:
     return [part for part in _SEPARATORS.split(text) if part]
-
-
-def _day(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d")
 
 
 class KeyFormPage(KeyHandler, Page):
@@ -122,8 +117,16 @@ class KeyFormPage(KeyHandler, Page):
         """Return the fields that were sent."""
         return {name: self.get_body_argument(name, "") for name in FIELDS}
 
-    async def form(self, form: KeyForm, key: OwnKey | None = None) -> None:
-        """Answer with the form of a new or an existing key."""
+    async def stored_fields(self, key: OwnKey, **merged: Any) -> dict[str, str]:
+        """Return the fields of a stored key's form, with these values in place of its own."""
+        values = key_to_plain(key, now_ms(), self.site.base_url)
+        version = await self.store(self.owner.version, key)
+        return {**fields_of({**values, **merged}), "version": version}
+
+    async def form(
+        self, form: KeyForm, key: OwnKey | None = None, outdated: Outdated | None = None
+    ) -> None:
+        """Answer with the form of a new or an existing key; `outdated`: what it has missed."""
         groups = await self.store(key_groups)
         allowed = await self.store(groups_for_keys, self.me.user_id, admin=self.me.admin)
         if key is not None and key.group and key.group not in allowed:
@@ -132,6 +135,8 @@ class KeyFormPage(KeyHandler, Page):
             "keys/form.html",
             key=key,
             form=form,
+            outdated=outdated,
+            At=At,
             groups=[group_to_plain(groups[name]) for name in allowed if name in groups],
             expiries=EXPIRIES,
             limit_windows=LIMIT_WINDOWS,
@@ -142,6 +147,10 @@ class KeyFormPage(KeyHandler, Page):
         if failure.status_code not in (400, 403, 409):
             raise failure
         key = await self.key(key_id) if key_id else None
+        if key and (outdated := outdated_of(failure)):
+            fields = await self.stored_fields(key, **outdated.merged)
+            await self.form(KeyForm(fields), key, outdated)
+            return
         fields = self.fields() | ({"name": key.name} if key else {})
         name = {"expires_at": "date"}.get(failure.field or "", failure.field or "")
         problem = failure.message
@@ -190,13 +199,13 @@ class EditKeyForm(KeyFormPage):
 
     async def get(self, key_id: str) -> None:
         key = await self.key(key_id)
-        await self.form(KeyForm(fields_of(key)), key)
+        await self.form(KeyForm(await self.stored_fields(key)), key)
 
     @or_refused
     async def post(self, key_id: str) -> None:
-        key = await self.key(key_id)
-        values = changed(values_of(self.fields(), now_ms()), key)
-        await self.store(self.owner.change, key_id, values)
+        fields = self.fields()
+        values = values_of(fields, now_ms())
+        key = await self.store(self.owner.change, key_id, values, fields["version"] or None)
         self.say(self.words["keys.changed"].format(name=key.name))
         self.redirect(f"/keys/{key_id}", status=303)
 
@@ -248,8 +257,7 @@ class EnableKeyAction(KeyAction):
         text = self.words["keys.enabled_done" if enabled else "keys.disabled_done"]
         undo = "disable" if enabled else "enable"
         self.say(text.format(name=key.name), undo=f"/keys/{key_id}/{undo}")
-        from_list = self.get_body_argument("back", "") == "list"
-        self.redirect("/keys" if from_list else f"/keys/{key_id}", status=303)
+        self.redirect(self.page_before(f"/keys/{key_id}", "/keys"), status=303)
 
 
 class DismissPathsAction(KeyAction):

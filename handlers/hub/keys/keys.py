@@ -25,6 +25,7 @@ from store.admin.objects import Sealing
 from store.calls.reading.sums import KEY_DAYS, CallSums, key_usage
 from store.catalog import keys
 from store.catalog.wrong_paths import Noticed
+from store.db.versions import version_of
 from store.hub import own_keys
 from store.hub.key_stops import KeyStop, stops_of
 from store.hub.membership import KeyGroup, groups_for_keys, key_groups
@@ -156,8 +157,15 @@ class KeyOwner:
             text = f'you have a key "{values.get("name")}" already, or had it and it is revoked'
             raise Failure(HTTPStatus.CONFLICT, "conflict", text, "name") from None
 
-    def change(self, db: peewee.Database, key_id: str, values: Mapping[str, object]) -> OwnKey:
-        """Change some fields of a key, and return it. Raises as `make`; NotFound."""
+    def change(
+        self,
+        db: peewee.Database,
+        key_id: str,
+        values: Mapping[str, object],
+        version: str | None = None,
+    ) -> OwnKey:
+        """Change some fields of a key, and return it. `version`: the one that is changed, None:
+        any. Raises as `make`; NotFound; Outdated."""
         _check_fields(values)
         key = self.show(db, key_id)
         if key.revoked_ms is not None:
@@ -166,7 +174,7 @@ class KeyOwner:
             raise invalid("secret", "a key gets a new secret by rotate")
         if "group" in values and values["group"] != key.group:
             _check_group(db, self.me, values["group"])
-        self._editor(db).change("key", key_id, values)
+        self._editor(db).change("key", key_id, values, version)
         return self.show(db, key_id)
 
     def rotate(self, db: peewee.Database, key_id: str, overlap_s: object = None) -> str:
@@ -196,6 +204,10 @@ class KeyOwner:
     def show(self, db: peewee.Database, key_id: str) -> OwnKey:
         """Return a key. Raises NotFound."""
         return own_keys.show(db, self.me.user_id, key_id, now_ms())
+
+    def version(self, db: peewee.Database, key: OwnKey) -> str:
+        """Return the version of a key."""
+        return version_of(db, "key", f"{self.me.user}/{key.name}")
 
     def _editor(self, db: peewee.Database) -> Editor:
         return editor(db, self.sealing, self.me.user, remote=True)
@@ -428,9 +440,10 @@ def _path_to_plain(path: Noticed, base_url: str) -> dict[str, Any]:
 class KeyApiBase(KeyHandler, Api):
     """The base of the endpoints of keys."""
 
-    def answer_key(self, key: OwnKey) -> None:
-        """Answer with a key."""
-        self.answer(key_to_plain(key, now_ms(), self.site.base_url))
+    async def answer_key(self, key: OwnKey) -> None:
+        """Answer with a key and its version."""
+        version = await self.store(self.owner.version, key)
+        self.answer({**key_to_plain(key, now_ms(), self.site.base_url), "version": version})
 
 
 class KeyListApi(KeyApiBase):
@@ -462,13 +475,14 @@ class KeyApi(KeyApiBase):
     """GET, PATCH and DELETE /api/keys/ID."""
 
     async def get(self, key_id: str) -> None:
-        self.answer_key(await self.store(self.owner.show, key_id))
+        await self.answer_key(await self.store(self.owner.show, key_id))
 
     async def patch(self, key_id: str) -> None:
-        self.answer_key(await self.store(self.owner.change, key_id, self.body()))
+        version = self.version_in(values := self.body())
+        await self.answer_key(await self.store(self.owner.change, key_id, values, version))
 
     async def delete(self, key_id: str) -> None:
-        self.answer_key(await self.store(self.owner.revoke, key_id))
+        await self.answer_key(await self.store(self.owner.revoke, key_id))
 
 
 class RotateKeyApi(KeyApiBase):
@@ -483,7 +497,7 @@ class EnableKeyApi(KeyApiBase):
     """POST /api/keys/ID/disable and /enable."""
 
     async def post(self, key_id: str, action: str) -> None:
-        self.answer_key(await self.store(self.owner.enable, key_id, action == "enable"))
+        await self.answer_key(await self.store(self.owner.enable, key_id, action == "enable"))
 
 
 class KeyGroupsApi(Api):

@@ -178,8 +178,7 @@ def schemas_by_name() -> dict[str, Schema]:
         }
         if kind == "key":
             fields = {"name": _of_type(spec.identity["name"]), **fields}
-        else:
-            fields["version"] = _VERSION
+        fields["version"] = _VERSION
         required = [name for name, row in spec.fields.items() if row.default is REQUIRED]
         about = f"{spec.about} New ones need {', '.join([*spec.identity, *required])}."
         schemas[f"{name}Body"] = {"description": about, **_object(fields)}
@@ -402,13 +401,14 @@ _FIELDS: Mapping[str, Mapping[str, Schema]] = {
     "AlertRuleBody": {
         **{"kind": _TEXT, "settings": {"type": "object"}, "again_minutes": _NUMBER},
         **{"destinations": {"type": "array", "items": _TEXT}, "enabled": _FLAG},
+        "version": _VERSION,
     },
     "AlertRule": {
         **dict.fromkeys(("id", "kind", "state", "changed_by"), _TEXT),
         **{"settings": {"type": "object"}, "again_minutes": _NUMBER, "enabled": _FLAG},
         **{"destinations": {"type": "array", "items": _TEXT}},
         **{"firing": {"type": "array", "items": {"type": "object"}}},
-        **{"fired_at": _NULLABLE, "changed_at": _TIME},
+        **{"fired_at": _NULLABLE, "changed_at": _TIME, "version": _VERSION},
     },
     "AlertDestinationBody": dict.fromkeys(("name", "kind", "address", "chat"), _TEXT),
     "MailTestBody": {"to": _TEXT},

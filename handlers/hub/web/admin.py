@@ -117,9 +117,10 @@ class AdminPage(AdminHandler, Page):
         self.show(f"admin/{plural}.html", **{**defaults, **values})
 
     def done(self, word: str, path: str, undo: str = "", **values: object) -> None:
-        """Lead to a path with a toast; `undo`: a path that takes it back."""
+        """Lead to a path with a toast, with its filters if the form stood there; `undo`: a path
+        that takes it back."""
         self.say(self.words[f"admin.{word}"].format(**values), undo)
-        self.redirect(path, status=HTTPStatus.SEE_OTHER)
+        self.redirect(self.page_before(path), status=HTTPStatus.SEE_OTHER)
 
     def done_switched(self, label: str, switch_path: str, path: str, *, enabled: bool) -> None:
         """Lead to a path with a toast of what was enabled or disabled below `switch_path`."""

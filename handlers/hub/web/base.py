@@ -14,7 +14,7 @@ from datetime import tzinfo
 from http import HTTPStatus
 from types import TracebackType
 from typing import Any, TypeVar, cast
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 from tornado.web import HTTPError, MissingArgumentError, RequestHandler
 
@@ -345,6 +345,15 @@ class Page(HubHandler):
         fields are posted to it."""
         self.carry(TOAST_COOKIE, TOAST_S, text=text, undo=undo, fields=fields)
 
+    def page_before(self, *paths: str) -> str:
+        """Return the address of the page that a form was sent from, with its filters, if it is one
+        of these; else the first of them."""
+        before = urlsplit(self.request.headers.get("Referer", "")[:NEXT_PATH_CHARS])
+        for path in map(urlsplit, paths):
+            if path.path == before.path:
+                return path._replace(query=before.query).geturl()
+        return paths[0]
+
     def _toast(self) -> dict[str, Any] | None:
         """Return the toast of this page, once; not to a script that only follows a form."""
         unseen = self.request.method == "HEAD" or UNSEEN_HEADER in self.request.headers
@@ -466,6 +475,13 @@ class Api(HubHandler):
             if not _is_sound(name) or not _is_sound(value):
                 raise invalid(name, "texts must be whole Unicode characters, not nested too deeply")
         return body
+
+    def version_in(self, body: dict[str, Any]) -> str | None:
+        """Take `version` out of a body, that of the object which it changes; None: any. Failure."""
+        version = body.pop("version", None)
+        if not isinstance(version, str | None):
+            raise invalid("version", "version must be a string: the one that GET answers")
+        return version
 
     def answer(self, value: object, status: int = HTTPStatus.OK) -> None:
         """Answer with JSON."""

@@ -159,7 +159,8 @@ def test_a_group_is_created_changed_disabled_and_removed(boss, db):
     group = show(db, "group", "a/b c")
     changed = [group[name] for name in ("rpm", "translate", "entries")]
     assert changed == [60, False, []]
-    assert boss.send(f"{place}/disable", []).status == 303
+    before = {"Referer": "http://hub.example.com/admin/groups?search=a"}
+    assert boss.send(f"{place}/disable", [], **before).place == "/admin/groups?search=a"
     assert show(db, "group", "a/b c")["enabled"] is False
     assert f'action="{place}/enable"' in boss.get("/admin/groups").text  # the toast's Undo
     assert boss.send(f"{place}/remove", [("confirm", "a/b")]).status == 400

@@ -33,7 +33,7 @@ def test_a_rule_is_made_changed_and_removed(database, ops):
     acts = [
         row["action"] for row in audit.entries(database, 10, audit.AuditFilter(kind="alert rule"))
     ]
-    assert acts == ["remove", "change", "create"]
+    assert acts == ["remove", "update", "create"]
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,12 @@ export async function openSheet(link) {
   if (drawer) history[history.state?.sheet ? "replaceState" : "pushState"]({ sheet: true }, "", link.href);
 }
 
+/** Returns the address of the page behind a sheet, with its filters, where its form leads to that page; else the form's. */
+function leadingBack(url) {
+  const back = opened?.back ?? url;
+  return new URL(back, location.href).pathname === new URL(url).pathname ? back : url;
+}
+
 function makeDialog() {
   const dialog = document.createElement("dialog");
   dialog.addEventListener("close", onClosed);
@@ -131,7 +137,7 @@ export async function onSheetSubmit(event) {
     const body = new URLSearchParams(new FormData(form, event.submitter));
     const page = await fetchPage(event.submitter?.getAttribute("formaction") || form.action, { method: "POST", body, headers: UNSEEN });
     const sheet = page.querySelector("article[data-sheet]");
-    if (page.redirected || !sheet) location.assign(page.redirected ? page.finalUrl : location.href);
+    if (page.redirected || !sheet) location.assign(page.redirected ? leadingBack(page.finalUrl) : location.href);
     else {
       form.closest("dialog").dataset.typed = "";
       fill(form.closest("dialog"), sheet);

@@ -150,6 +150,7 @@ def test_changed_by_the_form(alice, db):
     form = alice.get(path).text
     assert 'value="2031-01-01"' in form and 'value="::1/128"' in form and 'value="5"' in form
     kept = {"expires": "date", "date": "2031-01-01", "networks": "::1"}
+    kept |= {"expires_at": "2031-01-01T10:30:00.000Z"}
     assert send_form(alice, "", path, group="coding", tpm="9", **kept).place == f"/keys/{key_id}"
     key = alice.get(f"/api/keys/{key_id}").json
     expected = {"group": "coding", "tpm": 9, "limit": None, "networks": ["::1/128"]}
@@ -167,10 +168,12 @@ def test_changed_by_the_form(alice, db):
 
 def test_disabled_with_an_undo_and_revoked_when_the_name_is_typed(alice):
     key_id = alice.make("laptop")
-    assert alice.send(f"/keys/{key_id}/disable", [("back", "list")]).place == "/keys"
+    before = {"Referer": "https://hub.example.com/keys?search=lap"}
+    assert alice.send(f"/keys/{key_id}/disable", [], **before).place == "/keys?search=lap"
     text = alice.get("/keys").text
     assert "Key laptop disabled." in text and f'action="/keys/{key_id}/enable"' in text
-    assert alice.send(f"/keys/{key_id}/enable", []).place == f"/keys/{key_id}"
+    other = {"Referer": "https://other.example.com/a"}
+    assert alice.send(f"/keys/{key_id}/enable", [], **other).place == f"/keys/{key_id}"
     assert alice.get(f"/api/keys/{key_id}").json["enabled"]
     wrong = alice.send(f"/keys/{key_id}/revoke", [("confirm", "lap")])
     assert wrong.status == 400 and "Type laptop" in wrong.text

@@ -100,8 +100,9 @@ def test_all_keys_are_disabled_with_a_reason_and_again_enabled(boss, api, db, al
 
 def test_forms_of_the_page_lead_back_to_it(boss, called):
     boss.get(ALICE)
-    back = [("back", "user")]
-    assert boss.send(f"/admin/keys/{called}/disable", back).place == f"{ALICE}#keys"
+    before = {"Referer": f"http://hub.example.com{ALICE}"}
+    answer = boss.send(f"/admin/keys/{called}/disable", [], **before)
+    assert answer.place == f"{ALICE}#keys"
     revoke = boss.get(f"/admin/keys/{called}/revoke?back=user").text
     assert f"/admin/keys/{called}/revoke?back=user" in revoke and 'name="reason"' in revoke
     fields = [("confirm", "laptop"), ("reason", "leaked")]

@@ -4,7 +4,7 @@ both changes; nothing is put back."""
 import pytest
 
 from store.admin.export import show
-from store.admin.versions import Outdated, last_revision
+from store.db.versions import Outdated, last_revision
 
 PRICE = {"input": "2", "output": "8", "cache_read": "0.5"}
 

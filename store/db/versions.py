@@ -69,6 +69,18 @@ class Outdated(Conflict):
         )
         self.last, self.differences = last, list(differences)
 
+    @property
+    def merged(self) -> dict[str, Any]:
+        """The values with which a form keeps the changes of both."""
+        return {item.name: item.merged for item in self.differences if not item.secret}
+
+
+def outdated_of(failure: BaseException | None) -> Outdated | None:
+    """Return what a refused form has missed, if that is why it was refused; outdated.html shows it
+    above the form."""
+    cause = failure.__cause__ if failure else None
+    return cause if isinstance(cause, Outdated) else None
+
 
 def last_revision(db: peewee.Database, kind: str, name: str) -> Revision | None:
     """Return the last change of an object; `name`: as in its audit lines. None: no line has one."""
@@ -77,6 +89,12 @@ def last_revision(db: peewee.Database, kind: str, name: str) -> Revision | None:
     )
     row = first_row(db, query.order_by(AuditRow.at_ms.desc(), AuditRow.id.desc()).limit(1))
     return Revision(*row) if row else None
+
+
+def version_of(db: peewee.Database, kind: str, name: str) -> str:
+    """Return the version of an object; `name`: as in its audit lines."""
+    last = last_revision(db, kind, name)
+    return last.id if last else ""
 
 
 def require(
