@@ -74,7 +74,7 @@ from store.catalog.suspended_keys import KeyReports, SuspendedKey
 from store.catalog.wrong_paths import Notices
 from store.db.changes import KEYS, Changes
 from store.db.database import open_watched
-from store.db.nodes import DRAINING, Process, serving
+from store.db.nodes import DRAINING, HANGING, Process, serving
 from store.hub.key_view import view_of
 from store.money.funds import Funds
 from store.money.leases import Order
@@ -94,6 +94,7 @@ STORED_THREADS = 4  # and for stored responses, so that neither waits for the ot
 VIEW_THREADS = 2  # for what keys see of themselves
 REFUSED_EXIT = 3  # the supervisor gives up instead of starting the worker again and again
 STOP_WITHIN_S = 2.0
+SILENT_S = 2.0  # without a turn of the loop, until the store is told that it hangs
 ERROR_CHARS = 300  # of the store's, in what /readyz says
 WRITER_STOP_S = 10.0  # for the last records, while the database answers
 DRAIN_POLL_S = 0.05
@@ -502,6 +503,8 @@ class Worker:
         """Return what the store is told of this process; in the writer's thread."""
         # At its first round the writer has not been up: that it says so, means that it is.
         why = self._not_ready_because() if self._writer.was_up else ""
+        if not why and self._state.silent_s > SILENT_S:
+            why = HANGING
         return Process(self._version, self._journal.backlog_bytes, why)
 
     def _not_ready_because(self) -> str:

@@ -10,6 +10,7 @@ import binascii
 import json
 import os
 import struct
+import time
 from collections.abc import Mapping
 
 READ_TRIES = 3
@@ -28,11 +29,18 @@ class StateWriter:
         self._file = descriptor
         self._number = 0
         self._beats = 0
+        self._beaten_s = time.monotonic()
 
     def beat(self) -> None:
         """Count one more turn of the loop. Raises OSError when there is no memory left."""
         self._beats += 1
+        self._beaten_s = time.monotonic()
         os.pwrite(self._file, _BEATS.pack(self._beats), 0)
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds since the last beat; for any thread."""
+        return time.monotonic() - self._beaten_s
 
     def write(self, state: Mapping[str, object]) -> None:
         """Replace the state. Raises OSError when there is no memory left."""

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import peewee
+from peewee import fn
 
 from store.db.database import database_ms, in_snapshot, in_transaction, insert_rows, select_rows
 from store.db.tables.system import Node
@@ -17,6 +18,8 @@ SERVING_MS = 10_000
 """A node of which nothing has been heard for so long takes no calls: its limits are others'."""
 DRAINING = "draining"
 """State of a process that takes no new calls and ends."""
+HANGING = "its loop stands still"
+"""State of a process whose threads still report."""
 _TEXT_CHARS = 128
 
 
@@ -104,6 +107,17 @@ def serving(db: peewee.Database) -> int:
     query = JournalRow.select(JournalRow.node).distinct()
     alive = JournalRow.finished_ms.is_null() & (JournalRow.seen_ms >= since_ms)
     return len(select_rows(db, query.where(alive & (JournalRow.not_ready != DRAINING))))
+
+
+def hanging(db: peewee.Database) -> list[tuple[str, int]]:
+    """Return nodes with processes that hang, each with their number, by name: the loop of such a
+    process stands still, or nothing of it is heard and no other process has ended its work yet.
+    Those of a node that is away do not count. Raises StoreUnavailable."""
+    at_ms, seen_ms = database_ms(db), JournalRow.seen_ms
+    silent = (seen_ms < at_ms - SERVING_MS) | (JournalRow.not_ready == HANGING)
+    hang = JournalRow.finished_ms.is_null() & (seen_ms >= at_ms - NODE_ALIVE_MS) & silent
+    query = JournalRow.select(JournalRow.node, fn.COUNT(JournalRow.id)).where(hang)
+    return select_rows(db, query.group_by(JournalRow.node).order_by(JournalRow.node))
 
 
 def last_seen(db: peewee.Database) -> dict[str, int]:

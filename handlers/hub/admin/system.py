@@ -139,7 +139,7 @@ def _hour_fields(hour: Hour) -> dict[str, Any]:
 
 def _store_state(db: peewee.Database) -> dict[str, Any]:
     begin_s = time.perf_counter()
-    states = nodes.states(db)
+    states, hanging = nodes.states(db), dict(nodes.hanging(db))
     answer_ms = round(1000 * (time.perf_counter() - begin_s), 1)
     oldest = next_day(db, 0)
     return {
@@ -154,6 +154,7 @@ def _store_state(db: peewee.Database) -> dict[str, Any]:
                 "versions": list(node.versions),
                 "seen_at": rfc3339(node.seen_ms),
                 "here": node.alive,
+                "hanging": hanging.get(node.name, 0),
             }
             for node in states
         ],

@@ -397,6 +397,7 @@ class Page(HubHandler):
             nav=self._navigation(),
             toast=self._toast(),
             warnings=self.site.warnings if self.signed_in else (),
+            hanging=self.site.hanging if self.signed_in and self.signed_in.admin else (),
             **{**FUNCTIONS, **values},
         )
 

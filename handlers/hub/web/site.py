@@ -24,6 +24,7 @@ from handlers.hub.web.throttle import SignInLog, Throttle
 from handlers.hub.web.unfinished import Unfinished
 from operations.client_settings import base_url
 from store.admin.objects import Sealing
+from store.db import nodes
 from store.db.base_url import stored_base_url
 from store.hub import administrators, notices
 from store.values.errors import StoreUnavailable
@@ -123,6 +124,10 @@ class FairThreads:
             self._waiting[owner] = waiting
 
 
+def _warnings(db: peewee.Database) -> tuple[list[notices.Notice], list[tuple[str, int]]]:
+    return notices.current(db), nodes.hanging(db)
+
+
 @dataclass(slots=True)
 class Site:
     """Settings, store and threads of the Hub."""
@@ -145,6 +150,7 @@ class Site:
     provider: object = None  # of OpenID, made when it is first needed
     _stored_base_url: str = ""
     warnings: tuple[str, ...] = ()  # notices that every page shows
+    hanging: Sequence[tuple[str, int]] = ()  # nodes with workers that hang, and how many
     first_run_open: bool = False  # no administrator can sign in
     _due_s: dict[str, float] = field(default_factory=dict)  # when a value is read again
     _store: FairThreads = field(
@@ -185,9 +191,11 @@ class Site:
             self._stored_base_url = url
 
     async def read_warnings(self, now_s: float) -> None:
-        """Read the warnings of administrators to everybody, at most once in NOTICES_S."""
-        current = await self._when_due("warnings", now_s, NOTICES_S, notices.current)
-        if current is not None:
+        """Read the warnings of administrators to everybody, and which workers hang, at most once in
+        NOTICES_S."""
+        read = await self._when_due("warnings", now_s, NOTICES_S, _warnings)
+        if read is not None:
+            current, self.hanging = read
             self.warnings = tuple(row.text for row in current if row.level == notices.WARNING)
 
     async def read_first_run(self, now_s: float) -> None:

@@ -59,6 +59,7 @@ def test_beats_and_states_are_apart(reader):
     assert not reader.beaten()
     writer.beat()
     writer.beat()
+    assert 0 <= writer.silent_s < 5
     assert reader.beaten() and not reader.beaten()
     assert reader.read() == {"ready": True}
     writer.beat()

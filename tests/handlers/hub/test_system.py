@@ -3,6 +3,7 @@
 import re
 from urllib.parse import urlencode
 
+from store.db.nodes import HANGING, Process, note_seen
 from store.db.tables.usage import UsageByRate
 from store.hub import notices
 from store.values.ids import day_at, now_ms
@@ -10,6 +11,7 @@ from tests.handlers.hub.browser import Browser
 from tests.handlers.hub.script import MODEL, Script
 from tests.handlers.hub.usage.calls import call, failed, put
 from tests.support.ports import free_port
+from tests.support.stores import insert
 
 SYSTEM, NOTICES = "/api/admin/system", "/api/admin/notices"
 
@@ -104,3 +106,14 @@ def test_a_warning_is_shown_on_every_page_and_a_note_on_home(serve, db):
     text = alice.get("/").text
     assert text.count("Moving tonight") == text.count("New models") == 1
     assert "Moving tonight" not in Browser(alice.port).get("/sign-in").text
+
+
+def test_a_worker_that_hangs_is_a_banner_on_all_pages_of_administrators(db, serve, api):
+    insert(db, "journals", id="a", node="web-1", offset=0, opened_ms=1, finished_ms=None)
+    note_seen(db, "web-1", "a", Process("1.0", 0, HANGING))
+    hub = serve()
+    for path in ("/", "/keys", "/admin/channels"):
+        assert "Node web-1: 1 worker does not answer." in hub.signed_in("boss").get(path).text
+    assert "web-1" not in hub.signed_in("alice").get("/keys").text
+    [node] = api.get(SYSTEM).json["store"]["nodes"]
+    assert (node["name"], node["hanging"]) == ("web-1", 1)

@@ -3,7 +3,8 @@
 import pytest
 
 from store.db import nodes
-from store.db.nodes import Process, note_seen, serving, states
+from store.db.nodes import Process, hanging, note_seen, serving, states
+from store.db.tables.usage import JournalRow
 from tests.support.stores import insert
 
 pytestmark = pytest.mark.databases("sqlite")
@@ -51,3 +52,15 @@ def test_nodes_serve_while_a_process_of_theirs_takes_calls(database, monkeypatch
     assert serving(database) == 1
     monkeypatch.setattr(nodes, "SERVING_MS", -60_000)
     assert serving(database) == 0
+
+
+def test_processes_that_hang_are_counted_until_another_has_ended_their_work(database, monkeypatch):
+    rows = (("a", "web-1", ""), ("b", "web-1", nodes.HANGING), ("c", "web-2", "draining"))
+    for name, node, why in rows:
+        journal(database, name, node)
+        note_seen(database, node, name, Process("2.0", 0, why))
+    assert hanging(database) == [("web-1", 1)]
+    monkeypatch.setattr(nodes, "SERVING_MS", -1000)  # nothing has been heard of any since
+    assert hanging(database) == [("web-1", 2), ("web-2", 1)]
+    JournalRow.update(finished_ms=5).execute(database)
+    assert hanging(database) == []
