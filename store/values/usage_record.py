@@ -9,6 +9,7 @@ import csv
 import datetime
 import functools
 import io
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -451,13 +452,17 @@ def _csv_cell(value: Any) -> Any:
         return "true" if value else "false"
     if isinstance(value, (list, dict)):
         return _encode_json(value).decode()
-    return csv_text(value) if isinstance(value, str) else value
+    return _csv_text(value) if isinstance(value, str) else value
 
 
 # Full-width signs, which some spreadsheets read as the plain ones, are among them.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
-def csv_text(text: str) -> str:
-    """A text that people choose as a cell of CSV: no formula that a spreadsheet would run."""
-    return f"'{text}" if text.startswith(_FORMULA_STARTS) else text
+_NUMBER = re.compile(r"-[0-9]+(\.[0-9]+)?", re.ASCII)
+
+
+def _csv_text(text: str) -> str:
+    """Return a text as a cell of CSV: no formula that a spreadsheet would run. Amounts stay."""
+    formula = text.startswith(_FORMULA_STARTS) and not _NUMBER.fullmatch(text)
+    return f"'{text}" if formula else text

@@ -14,7 +14,7 @@ from store.calls.reading import statement
 from store.calls.reading.statement import CSV_COLUMNS, Statement, format_month, month_after
 from store.money import wallet
 from store.values.ids import now_ms
-from store.values.usage_record import csv_row, csv_text
+from store.values.usage_record import csv_row
 
 OWN_PATH = "/wallet/statement"
 
@@ -61,12 +61,8 @@ async def send_csv(handler: HubHandler, sheet: Statement) -> None:
     name = f"statement-{format_month(sheet.month)}.csv"
     handler.set_header("Content-Type", exports.TYPES["csv"])
     handler.set_header("Content-Disposition", f'attachment; filename="{name}"')
-    rows = [
-        {**row, **{field: csv_text(row[field]) for field in ("model", "reference", "reason")}}
-        for row in statement.csv_rows(sheet)
-    ]
-    lines = [CSV_COLUMNS, *([row[field] for field in CSV_COLUMNS] for row in rows)]
-    handler.finish("".join(csv_row(line) for line in lines))
+    rows = [[row[field] for field in CSV_COLUMNS] for row in statement.csv_rows(sheet)]
+    handler.finish("".join(map(csv_row, [CSV_COLUMNS, *rows])))
 
 
 class StatementPage(Page):

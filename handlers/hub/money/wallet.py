@@ -1,8 +1,6 @@
 """The wallet: balance, plans, the order in which they pay, spend by day, codes, the ledger; as a
 page, as JSON, and its summary for home."""
 
-import csv
-import io
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,7 +31,7 @@ from store.money.ledger import Line
 from store.money.subscriptions import ACTIVE, DISABLED, EXPIRED, USED_UP, WAITING
 from store.values.ids import DAY_MS, day_at, day_begin_ms
 from store.values.pricing import AmountError, format_money, parse_money
-from store.values.usage_record import WALLET, csv_text, rfc3339
+from store.values.usage_record import WALLET, csv_row, rfc3339
 
 CHART_DAYS = 30
 LOW_RUNWAY_DAYS = 2
@@ -350,11 +348,12 @@ class LedgerCsv(Page):
         await exports.note(self, "ledger", "csv")
         self.set_header("Content-Type", "text/csv; charset=utf-8")
         self.set_header("Content-Disposition", 'attachment; filename="ledger.csv"')
-        self.write(_csv([dict(zip(CSV_COLUMNS, CSV_COLUMNS, strict=True))]))
+        self.write(csv_row(CSV_COLUMNS))
         after = None
         while True:
             page = await self.store(ledger.page_of, self.me.user_id, CSV_LINES, after)
-            self.write(_csv([_cells(line) for line in page.lines]))
+            lines = map(ledger.to_public, page.lines)
+            self.write("".join(csv_row(line[name] for name in CSV_COLUMNS) for line in lines))
             try:
                 await self.flush()
             except StreamClosedError:
@@ -362,19 +361,6 @@ class LedgerCsv(Page):
             after = page.next
             if after is None:
                 return
-
-
-def _cells(line: Line) -> dict[str, Any]:
-    """Return a line of the ledger for CSV."""
-    public = ledger.to_public(line)
-    texts = {name: csv_text(public[name] or "") for name in ("reference", "reason")}
-    return {**public, **texts}
-
-
-def _csv(rows: Sequence[dict[str, Any]]) -> str:
-    text = io.StringIO()
-    csv.DictWriter(text, CSV_COLUMNS).writerows(rows)
-    return text.getvalue()
 
 
 def _day_link(begin_ms: int, path: str = "/usage", **query: str) -> str:

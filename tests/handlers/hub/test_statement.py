@@ -26,6 +26,7 @@ def test_the_page_csv_and_json_say_the_same(alice, boss, api, db, world):
     for answer in (alice.get("/wallet/statement.csv"), boss.get(f"{USER}.csv")):
         rows = list(csv.DictReader(io.StringIO(answer.text)))
         assert rows[0]["entry"] == "opening_balance" and rows[-1]["amount"] == "14.8"
+        assert rows[-2]["amount"] == sheet["charges"]
         assert "'=more" in {row["reason"] for row in rows}, "no formula"
         assert "attachment" in answer.headers["Content-Disposition"]
 

@@ -29,6 +29,7 @@ from store.values.usage_record import (
     columns_of,
     csv_header,
     csv_line,
+    csv_row,
     record_day,
     to_public,
 )
@@ -235,3 +236,7 @@ def test_no_cell_is_a_formula(first):
     agent = f'{first}cmd("a,b")\n'
     cells = read_csv(full_record(user_agent=agent, model=first))
     assert (cells["user_agent"], cells["model"]) == (f"'{agent}", f"'{first}")
+
+
+def test_amounts_stay_numbers():
+    assert csv_row(["-12.5", "0.2", "-2+3"]) == "-12.5,0.2,'-2+3\r\n"
