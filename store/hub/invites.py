@@ -84,6 +84,7 @@ def invite(db: peewee.Database, terms: InviteTerms, actor: str) -> NewLink:
 @in_transaction
 def reset(db: peewee.Database, user: str, actor: str) -> NewLink:
     """Make a link for a new password of a user; earlier ones end. Raises NotFound."""
+    changes.lock(db)
     user_id = user_id_of(db, user)
     at_ms = database_ms(db)
     Invite.update(withdrawn_ms=at_ms).where(
@@ -136,6 +137,7 @@ def listed(db: peewee.Database) -> list[OpenLink]:
 @in_transaction
 def withdraw(db: peewee.Database, link_id: str, actor: str) -> None:
     """End a link that nobody has used. Raises NotFound; Refused: it does not open any more."""
+    changes.lock(db)
     links = _read(db, Invite.id == link_id)
     if not links:
         raise NotFound(f'there is no invite "{link_id}"')
