@@ -20,6 +20,8 @@ from store.values.usage_record import rfc3339
 SIGNATURE = "Sluice-Signature"
 MARK = "Sluice: "
 """How texts in chats begin: robots may be set to take only texts with a given word."""
+_NO_MARKUP = str.maketrans("<[", "\uff1c\uff3b")
+"""Texts hold names that users choose: in a chat these mention nobody and are no links."""
 
 
 def document(message: Message, link: str) -> dict[str, Any]:
@@ -73,7 +75,7 @@ def body_for(message: Message, link: str, address: Address) -> bytes:
     value = (
         document(message, link)
         if chat is None
-        else chat.body(f"{MARK}{message.text}\n{link}", address)
+        else chat.body(f"{MARK}{message.text.translate(_NO_MARKUP)}\n{link}", address)
     )
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 

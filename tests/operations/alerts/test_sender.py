@@ -4,6 +4,7 @@ import hashlib
 import hmac
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -105,6 +106,14 @@ def test_each_chat_gets_its_form(db, webhook, kind, body):
     webhook.answer = (200, b'{"code":0,"errcode":0,"ok":true}')
     assert make_sender().send(db, message(place)).ok
     assert webhook.documents() == [body] and "Sluice-Signature" not in webhook.received[0][0]
+
+
+@pytest.mark.parametrize("kind", messages.CHATS)
+def test_names_mention_nobody_in_a_chat_and_are_no_links(kind):
+    text = 'Key <!channel> <at user_id="all">x</at> [free](https://evil.example) is used up'
+    body = messages.body_for(replace(message(), text=text), HUB, Address(kind)).decode()
+    shown = body[body.index("Key") : body.index("used up")]
+    assert "!channel" in shown and not {"<", "["} & {*shown}
 
 
 @pytest.mark.parametrize(
