@@ -58,7 +58,7 @@ def _take(db: peewee.Database, rule: Rule, facts: Sequence[Fact], renew: Renew) 
         return
     query = AlertState.select().where(AlertState.rule_id == rule.id).bind(db)
     states: dict[str, AlertState] = {row.object: row for row in query}
-    room, new, fired = outbox.room(db), 0, False
+    room, new, fired = outbox.room(db, rule.owner_id), 0, False
     lasting = set()
     for fact in facts:
         name = kinds.object_name(fact.object)[:OBJECT]
@@ -143,8 +143,13 @@ def _send(db: peewee.Database, rule: Rule, state: str, fact: Fact, at_ms: int) -
 
 def send_test(db: peewee.Database, rule: Rule, user_id: str) -> int:
     """Put a sample message of a rule, which need not be stored, into the outbox for each of its
-    destinations, for "owner" to a user; return how many."""
+    destinations, for "owner" to a user; return how many. Raises Refused."""
     at_ms = database_ms(db)
     text = "This is a test of an alert rule"
     fact = Fact({"test": rule.kind}, text, at_ms, "/alerts", user_id)
-    return transaction(db, lambda: _send(db, rule, outbox.TEST, fact, at_ms))
+
+    def work() -> int:
+        outbox.require_room(db, rule.owner_id, len(rule.destinations))
+        return _send(db, rule, outbox.TEST, fact, at_ms)
+
+    return transaction(db, work)

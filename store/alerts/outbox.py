@@ -12,11 +12,11 @@ from typing import Any
 import peewee
 from peewee import fn
 
-from store.alerts import destinations
+from store.alerts import destinations, rules
 from store.db.database import database_ms, first_row, in_snapshot, in_transaction, select_rows
 from store.db.tables.alerts import AlertMessage as Row
 from store.db.tables.users import User
-from store.values.errors import NotFound
+from store.values.errors import NotFound, Refused
 from store.values.ids import DAY_MS, new_ulid
 from store.values.usage_record import rfc3339
 
@@ -27,7 +27,8 @@ CLAIM_MS = 60_000
 RETRY_MS = (120_000, 600_000)
 """Until the second and the third try, the last one."""
 KEEP_MS = 90 * DAY_MS
-MAX_WAITING = 10_000
+MAX_WAITING, MAX_OWN_WAITING = 10_000, 100
+"""In all, and of one user's rules and tests."""
 MAX_RESULT_CHARS = 200
 
 
@@ -67,10 +68,19 @@ class Result:
 _COLUMNS = tuple(getattr(Row, name) for name in Message.__slots__)
 
 
-def room(db: peewee.Database) -> int:
-    """Return how many messages may still be added."""
+def room(db: peewee.Database, owner_id: str) -> int:
+    """Return how many messages of an owner may still be added."""
     counted = Row.select(fn.COUNT(Row.id)).where(Row.status == WAITING)
-    return int(max(0, MAX_WAITING - select_rows(db, counted)[0][0]))
+    left = MAX_WAITING - select_rows(db, counted)[0][0]
+    if owner_id:
+        left = min(left, MAX_OWN_WAITING - count(db, owner_id, WAITING))
+    return int(max(0, left))
+
+
+def require_room(db: peewee.Database, owner_id: str, messages: int) -> None:
+    """Refuse messages that somebody asks for while too many wait. Raises Refused."""
+    if room(db, owner_id) < messages:
+        raise Refused(["too many messages wait to be sent; try again later"])
 
 
 def add(db: peewee.Database, message: Mapping[str, Any], at_ms: int) -> str:
@@ -83,12 +93,13 @@ def add(db: peewee.Database, message: Mapping[str, Any], at_ms: int) -> str:
 
 @in_transaction
 def claim(db: peewee.Database, owner: str, passed_by: Collection[str] = ()) -> Message | None:
-    """Claim the message that is due first, for a process; None: none is. `passed_by`: not those to
-    these destinations. Raises StoreUnavailable."""
+    """Claim the message that is due first, for a process; None: none is. The gateway's go before
+    those of users. `passed_by`: not those to these destinations. Raises StoreUnavailable."""
     at_ms = database_ms(db)
     free = (Row.status == WAITING) & (Row.next_ms <= at_ms) & (Row.claimed_ms < at_ms - CLAIM_MS)
     due = free & Row.destination_id.not_in(list(passed_by)) if passed_by else free
-    row = first_row(db, Row.select(*_COLUMNS).where(due).order_by(Row.next_ms, Row.id))
+    of_user = Row.owner_id != rules.GATEWAY
+    row = first_row(db, Row.select(*_COLUMNS).where(due).order_by(of_user, Row.next_ms, Row.id))
     if row is None:
         return None
     claimed = Row.update(claim=owner, claimed_ms=at_ms).where(free, Row.id == row[0])
@@ -147,10 +158,17 @@ def count(db: peewee.Database, owner_id: str, status: str = "") -> int:
 
 @in_transaction
 def send_again(db: peewee.Database, owner_id: str, message_id: str) -> None:
-    """Put a message of an owner back into the outbox, by its old id. NotFound."""
-    update = Row.update(status=WAITING, tries=0, next_ms=database_ms(db), claimed_ms=0, result="")
-    if not update.where(Row.id == message_id, Row.owner_id == owner_id).execute(db):
+    """Put a message of an owner back into the outbox, by its old id; nothing while it waits there.
+    NotFound, Refused."""
+    own = (Row.id == message_id) & (Row.owner_id == owner_id)
+    row = first_row(db, Row.select(Row.status).where(own))
+    if row is None:
         raise NotFound(f"there is no message {message_id!r}")
+    if row[0] == WAITING:
+        return
+    require_room(db, owner_id, 1)
+    update = Row.update(status=WAITING, tries=0, next_ms=database_ms(db), claimed_ms=0, result="")
+    update.where(own).execute(db)
 
 
 def receivers(

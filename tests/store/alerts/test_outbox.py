@@ -4,13 +4,14 @@ from functools import partial
 
 import pytest
 
-from store.alerts import outbox, rules
+from store.alerts import evaluation, outbox, rules
 from store.alerts.outbox import CLAIM_MS, FAILED, NOT_SENT, SENT, WAITING, Result
-from store.alerts.rules import GATEWAY
+from store.alerts.rules import GATEWAY, Rule
 from store.db.database import database_ms, select_rows, transaction
 from store.db.tables.alerts import AlertMessage, AlertRule, AlertState
+from store.hub.membership import user_id_of
 from store.upkeep import retention
-from store.values.errors import NotFound
+from store.values.errors import NotFound, Refused
 from tests.support.stores import at_once
 
 BAD = Result(ok=False, text="503 busy")
@@ -77,6 +78,24 @@ def test_three_tries_in_a_quarter_of_an_hour(sent, database):
 
 def rows(db):
     return pick(db, AlertMessage, AlertMessage.id, AlertMessage.status, AlertMessage.next_ms)
+
+
+@pytest.mark.databases("sqlite")
+def test_users_delay_no_message_of_the_gateway(sent, alerts, database, users, monkeypatch):
+    user_id = user_id_of(database, "alice")
+    monkeypatch.setattr(outbox, "MAX_OWN_WAITING", 3)
+    rule = Rule("", user_id, "balance", {}, ["owner"], 0, False, 0, "", None)
+    for _ in range(outbox.MAX_OWN_WAITING):
+        assert evaluation.send_test(database, rule, user_id) == 1
+    with pytest.raises(Refused, match="too many messages wait"):
+        evaluation.send_test(database, rule, user_id)
+    waiting = outbox.listed(database, user_id, 1)[0]
+    outbox.send_again(database, user_id, waiting.id)
+    assert outbox.count(database, user_id) == outbox.MAX_OWN_WAITING
+    query = AlertMessage.update(next_ms=1).where(AlertMessage.owner_id == user_id)
+    transaction(database, lambda: query.execute(database))  # they are due longer
+    first = [outbox.claim(database, "A").id for _ in sent]
+    assert sorted(first) == sorted(sent)
 
 
 @pytest.mark.databases("sqlite")
