@@ -36,16 +36,10 @@ class AlertHandler(HubHandler):
     def _of(self, of: str) -> str:
         if of not in (MINE, OF_GATEWAY):
             raise Failure(HTTPStatus.BAD_REQUEST, "invalid", "of must be me or gateway", "of")
-        if of == OF_GATEWAY and not self.may_manage:
+        if of == OF_GATEWAY and not self.me.admin:
             text = "the gateway's alerts are for administrators"
             raise Failure(HTTPStatus.NOT_FOUND, "not_found", text)
         return of
-
-    @property
-    def may_manage(self) -> bool:
-        """Tell whether the caller may see and change the gateway's alerts."""
-        scopes = self.me.scopes
-        return self.me.admin and (scopes is None or "admin" in scopes)
 
     @property
     def owner_id(self) -> str:
