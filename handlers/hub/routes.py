@@ -17,7 +17,8 @@ from handlers.hub.alerts import destinations as alert_destinations
 from handlers.hub.alerts import rules as alert_rules
 from handlers.hub.home import find, first_run, home, overview
 from handlers.hub.keys import all_keys, key_forms, keys, setup
-from handlers.hub.models import status
+from handlers.hub.models import models as model_pages
+from handlers.hub.models import one_model, status
 from handlers.hub.money import statement, wallet
 from handlers.hub.openapi import document as openapi
 from handlers.hub.try_it import try_it
@@ -149,8 +150,11 @@ ROUTES: Routes = (
     ("/", overview.HomePage),
     ("/find", find.FindPage),
     ("/api/find", find.FindApi),
-    ("/status", status.StatusPage),
-    ("/models", status.StatusPage),
+    ("/status", model_pages.ModelsPage),
+    ("/models", model_pages.ModelsPage),
+    (f"/models/{_NAME}", one_model.OneModelPage),
+    ("/api/models", model_pages.ModelsApi),
+    (f"/api/models/{_NAME}", one_model.OneModelApi),
     ("/wallet", wallet.WalletPage),
     ("/wallet/statement", statement.StatementPage),
     (r"/wallet/statement\.csv", statement.StatementCsv),

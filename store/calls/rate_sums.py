@@ -7,14 +7,22 @@ other roll-ups, by rollups.
 """
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 import peewee
 from peewee import SQL, fn
 
-from store.db.database import executemany, first_row, is_mysql, raw_rows, upsert_texts
+from store.db.database import (
+    executemany,
+    first_row,
+    is_mysql,
+    raw_rows,
+    select_rows,
+    upsert_texts,
+)
 from store.db.migrations import RATES_SINCE
 from store.db.tables.fields import MODEL
 from store.db.tables.system import Version
@@ -87,6 +95,30 @@ def _write(db: peewee.Database, sums: Sums) -> None:
     if sums:
         # In order of their key, so that two writers wait for each other instead of deadlocking.
         executemany(db, _UPSERT[is_mysql(db)], [(*key, *sums[key]) for key in sorted(sums)])
+
+
+@dataclass(frozen=True, slots=True)
+class RateUse:
+    """The charged calls of a model by rate, and its uses without a price by meter."""
+
+    calls: dict[str, int] = field(default_factory=dict)
+    unpriced: dict[str, int] = field(default_factory=dict)
+
+
+def use_of_model(db: peewee.Database, model: str, days: Sequence[int]) -> RateUse:
+    """Return the use of a model in these UTC days (yyyymmdd). Days are named one by one: the key
+    begins with them, and a range would pass over the rows of all models."""
+    table = UsageByRate
+    query = table.select(table.rate, table.meter, fn.SUM(table.calls), fn.SUM(table.uses)).where(
+        (table.day << list(days)) & (table.model == model[:MODEL])
+    )
+    use = RateUse()
+    for rate, meter, calls, uses in select_rows(db, query.group_by(table.rate, table.meter)):
+        if meter:
+            use.unpriced[meter] = use.unpriced.get(meter, 0) + int(uses)
+        else:
+            use.calls[rate] = int(calls)
+    return use
 
 
 def rebuild_day(db: peewee.Database, day: int) -> None:

@@ -7,12 +7,24 @@ a day's in hours. Where no user called, probes are told apart. In the caller's t
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import peewee
 
 from store.channels import status_sums
+from store.channels.figures import Figures
 from store.channels.serving import ServingChannel
-from store.channels.status_sums import CHANNEL, DAY, DAY_S, GROUP, HOUR, HOUR_S, MINUTE, PROBE
+from store.channels.status_sums import (
+    CHANNEL,
+    DAY,
+    DAY_S,
+    GROUP,
+    HOUR,
+    HOUR_S,
+    MINUTE,
+    PROBE,
+    SUMS,
+)
 from store.db.database import portions, raw_rows, select_rows
 from store.db.tables.channels import ChannelSums as Sums
 
@@ -48,6 +60,14 @@ class Uptime:
 
     hours: Sequence[Slot]
     days: Sequence[Slot]
+
+
+@dataclass(frozen=True, slots=True)
+class DayFigures:
+    """The figures of a UTC day that began at `at_s`."""
+
+    at_s: int
+    figures: Figures
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +119,21 @@ def channel_days(
     for name, _, part, slot_s, ok, failed in _rows(db, CHANNEL, at_s, names, None):
         _add(counts[name], part, slot_s, (ok, failed))
     return {name: _uptime(counts[name], None, at_s).days for name in names}
+
+
+def model_days(db: peewee.Database, at_ms: int, group: str, model: str) -> list[DayFigures]:
+    """Return the figures of each of the last DAYS for the calls of a group to one model."""
+    at_s = at_ms // 1000
+    first_s = at_s - at_s % DAY_S - (DAYS - 1) * DAY_S
+    days = [[0] * len(SUMS) for _ in range(DAYS)]
+    whose = (Sums.scope == GROUP) & (Sums.name == group) & (Sums.model == model)
+    columns = (Sums.at_s, *(getattr(Sums, name) for name in SUMS))
+    for part in _times(at_s):
+        for slot_s, *sums in raw_rows(db, Sums.select(*columns).where(part & whose)):
+            place = (slot_s - first_s) // DAY_S
+            if 0 <= place < DAYS:  # an hour of the day before the first may be there still
+                days[place] = [a + b for a, b in zip(days[place], sums, strict=True)]
+    return [DayFigures(first_s + place * DAY_S, Figures(sums)) for place, sums in enumerate(days)]
 
 
 def empty_uptime(at_ms: int) -> Uptime:
@@ -154,23 +189,27 @@ def _rows(
 ) -> Iterator[tuple[str, str, str, int, int, int]]:
     """Name, model, span of the row, its time, ok, failed. Hours and days are named one by one: the
     key begins with span and time, and a range of times would pass over the rows of all others."""
-    hour_s, day_s = at_s - at_s % HOUR_S, at_s - at_s % DAY_S
-    recent = (Sums.span == MINUTE) & (Sums.at_s > at_s - _UNFOLDED_S)
-    # An hour stays an hour's row until it is 25 hours old.
-    hours = [hour_s - ago * HOUR_S for ago in range(HOURS + 2)]
-    days = [day_s - ago * DAY_S for ago in range(DAYS)]
-    times = (
-        recent,
-        (Sums.span == HOUR) & Sums.at_s.in_(hours),
-        (Sums.span == DAY) & Sums.at_s.in_(days),
-    )
     columns = (Sums.name, Sums.model, Sums.span, Sums.at_s, Sums.ok, Sums.failed)
     for portion in portions(names):
         whose = (Sums.scope == scope) & Sums.name.in_(portion)
         if span is not None:
             whose &= Sums.model.between(span.first, span.last)
-        for part in times:
+        for part in _times(at_s):
             yield from raw_rows(db, Sums.select(*columns).where(part & whose))
+
+
+def _times(at_s: int) -> tuple[Any, ...]:
+    """Return the conditions of rows of minutes, hours and days."""
+    hour_s, day_s = at_s - at_s % HOUR_S, at_s - at_s % DAY_S
+    recent = (Sums.span == MINUTE) & (Sums.at_s > at_s - _UNFOLDED_S)
+    # An hour stays an hour's row until it is 25 hours old.
+    hours = [hour_s - ago * HOUR_S for ago in range(HOURS + 2)]
+    days = [day_s - ago * DAY_S for ago in range(DAYS)]
+    return (
+        recent,
+        (Sums.span == HOUR) & Sums.at_s.in_(hours),
+        (Sums.span == DAY) & Sums.at_s.in_(days),
+    )
 
 
 def _uptime(calls: _Counts, probes: _Counts | None, at_s: int) -> Uptime:

@@ -28,8 +28,8 @@ def test_the_first_call_appears_by_itself_on_the_empty_home(visit, world):
     expect(page.locator("table code", has_text=MODEL).first).to_be_visible()
 
 
-def test_filters_of_the_status_page_change_it_in_place(visit):
-    page = visit("boss", "/status")
+def test_filters_of_models_change_it_in_place(visit):
+    page = visit("boss", "/models")
     page.keyboard.press("/")
     page.keyboard.type("gpt")
     expect(page.locator("tr.row", has_text=BROKEN)).to_have_count(0)
@@ -38,16 +38,16 @@ def test_filters_of_the_status_page_change_it_in_place(visit):
     page.locator("#find").fill("")
     page.get_by_role("link", name="coding ×0.5").click()
     page.wait_for_url(re.compile("group=coding"))
-    expect(page.locator("tr.row", has_text=MODEL)).to_contain_text("Not offered")
+    expect(page.locator("tr.row", has_text=MODEL)).to_contain_text("Not in coding")
     page.go_back()
     expect(page.locator("tr.row", has_text=MODEL)).to_contain_text("Available")
 
 
-def test_a_bar_says_its_hour_and_the_name_is_copied(visit, world):
+def test_a_bar_says_its_day_and_the_name_is_copied(visit, world):
     assert world.call("alice") == 200
     page = visit("alice", "/status?text=gpt")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    bars = page.locator("td.hours a")
+    bars = page.locator("td.days a")
     box = bars.locator("svg").bounding_box()
     page.mouse.move(box["x"] + box["width"] - 2, box["y"] + 5)
     expect(bars).to_have_attribute("title", re.compile(r": \d+ calls, all succeeded|no calls"))

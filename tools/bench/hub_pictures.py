@@ -51,7 +51,8 @@ SHOTS = (
     Shot("key", "alice", "/keys/{key}"),
     Shot("key-new", "alice", "/keys", ("a[data-new]",)),
     Shot("key-made", "alice", "/keys/new", ("#name = studio{n}", "main button.primary")),
-    Shot("status", "alice", "/status?group=coding"),
+    Shot("models", "alice", "/models?group=coding"),
+    Shot("model", "alice", "/models/claude-sonnet-4-5?group=coding"),
     Shot("usage", "alice", "/usage"),
     Shot("usage-groups", "admin", "/usage?of=all&by=model&since=30d"),
     Shot("usage-dates", "admin", "/usage?of=all&by=user&since=30d", ("[data-dates] summary",)),
@@ -88,7 +89,13 @@ SHOTS = (
 IN_DOCS = frozenset(
     {
         *("sign-in-1440-light", "home-1440-light", "home-360-light", "keys-1440-light"),
-        *("key-1440-dark", "key-made-1440-light", "status-1440-light", "status-360-dark"),
+        *(
+            "key-1440-dark",
+            "key-made-1440-light",
+            "models-1440-light",
+            "models-360-dark",
+            "model-1440-light",
+        ),
         *(
             "usage-groups-1440-light",
             "usage-1440-light",

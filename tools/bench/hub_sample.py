@@ -65,6 +65,27 @@ MODELS: dict[str, tuple[str, str, str, int, str, tuple[str, ...]]] = {
     "kimi-k2": ("0.60", "2.50", "0.15", 2, "chat_completions", ("moonshot",)),
     "qwen3-32b-local": ("0", "0", "0", 1, "chat_completions", ("local-vllm",)),
 }
+# context, longest answer, rates
+CATALOGUED: dict[str, tuple[int, int, list[dict[str, Any]]]] = {
+    "claude-haiku-4-5": (200_000, 64_000, []),
+    "claude-opus-4-1": (200_000, 32_000, []),
+    "claude-sonnet-4-5": (
+        *(1_000_000, 64_000),
+        [{"when": {"input_over": 200_000}, "input": "6", "output": "22.5"}],
+    ),
+    "deepseek-chat": (131_072, 8_192, []),
+    "gemini-2.5-flash": (1_048_576, 65_536, []),
+    "gemini-2.5-pro": (1_048_576, 65_536, []),
+    "gpt-5": (
+        *(400_000, 128_000),
+        [
+            {"when": {"tier": "flex"}, "factor": "0.5"},
+            {"when": {"tier": "priority"}, "factor": "2"},
+        ],
+    ),
+    "gpt-5-mini": (400_000, 128_000, [{"when": {"tier": "flex"}, "factor": "0.5"}]),
+    "kimi-k2": (262_144, 16_384, []),
+}
 # the operator's cost as a part of the list price; channels that are missing have none set
 COST_FACTORS = {
     **{"anthropic-main": "0.65", "anthropic-eu": "0.72", "openai-main": "0.7"},
@@ -157,7 +178,7 @@ def document(vendor: str, starts_at: str) -> dict[str, list[dict[str, Any]]]:
     channels["local-vllm"]["enabled"] = False
     return {
         "model": [
-            {"name": name, "price": {"input": i, "output": o, "cache_read": c}}
+            {"name": name, "price": {"input": i, "output": o, "cache_read": c}, **_catalogued(name)}
             for name, (i, o, c, *_) in MODELS.items()
         ],
         "group": [
@@ -316,6 +337,15 @@ def _relay(made: UsageRecord, chance: random.Random, model: str, family: str) ->
     tries.append(AttemptRecord(made.channel, 200, None, made.ttft_ms))
     made.attempts = tuple(tries)
     made.upstream_request_id = f"req_{chance.randbytes(9).hex()}"
+
+
+def _catalogued(name: str) -> dict[str, Any]:
+    """Return the bounds and rates that the sample has for a model."""
+    if name not in CATALOGUED:
+        return {}
+    context_tokens, max_output_tokens, rates = CATALOGUED[name]
+    bounds = {"context_tokens": context_tokens, "max_output_tokens": max_output_tokens}
+    return {**bounds, "rate": rates, "price_source": "catalogue 2026-11-14"}
 
 
 def _charge(made: UsageRecord, chance: random.Random, prices: Rate, multiplier_ppm: int) -> None:

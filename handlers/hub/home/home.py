@@ -12,7 +12,7 @@ import peewee
 from adapters.registry import LOSSES
 from handlers.hub.home.needs import MONEY_DECIMALS, Need, money_needs, need_to_plain
 from handlers.hub.keys.keys import misdirected
-from handlers.hub.models.status import price
+from handlers.hub.models.models import model_link, price
 from handlers.hub.money.wallet import WalletSummary, load_summary, summary_to_plain
 from handlers.hub.web.base import Api, Page
 from handlers.hub.web.charts import Column
@@ -126,7 +126,7 @@ def load_needs(
                 "nearest": next(iter(model.why.nearest), ""),
             }
             detail = "need_asked_try" if model.why.nearest else "need_asked_by"
-            href = "/status#asked"
+            href = "/models#asked"
             needs.append(Need("idle", "need_asked", detail, "need_details", href, values))
     return needs[:MAX_NEEDS]
 
@@ -146,7 +146,7 @@ def _model_need(status: Status, availability: Availability) -> Need:
     values |= {"since": At(status.since_ms or 0), "groups": ", ".join(elsewhere)}
     detail = "need_since_works" if elsewhere else "need_since"
     fact = f"need_{status.state}"
-    href = "/status?" + urlencode({"group": status.name, "text": status.model})
+    href = model_link(status.model, group=status.name)
     shape = "bad" if status.state == DOWN else "warn"
     return Need(shape, fact, detail, "need_status", href, values)
 

@@ -35,6 +35,8 @@ PARAMETERS: Mapping[str, str] = {
     "state": "Only keys, models or users in this state.",
     "role": "Only users with this role.",
     "reason": "Why; the owner of the key sees it.",
+    "takes": "Only models that take this: image, pdf or audio.",
+    "context": "Only models with at least this context: 128k, 200k, 400k or 1m.",
     "entry": "Only models that this family can call, natively or translated.",
     "user": "Only this user; for administrators.",
     "key": "Only calls of this key, by name or id.",
@@ -126,6 +128,16 @@ _MEMBER = (
     ),
     _change("POST", "keys/{id}/disable", "Disable a key: its calls get 401.", "Key"),
     _change("POST", "keys/{id}/enable", "Enable a key again.", "Key"),
+    _read(
+        *("models", "The models of a group, of the user's own one without `group`.", "Object"),
+        query=(*_PAGE, "group", "text", "state", "entry", "takes", "context"),
+    ),
+    _read(
+        "models/{name}",
+        "One model in a group: its rates, days, groups, and models like it.",
+        "Object",
+        query=("group",),
+    ),
     _read(
         *("status", "The models of each group: state, prices, figures."),
         *("Object",),

@@ -11,14 +11,13 @@ from typing import Any, cast
 import peewee
 
 from adapters.family.traits import ALL_EFFORTS, Traits
-from adapters.json.jsonio import replace_fields
-from adapters.models import traits_of
 from adapters.registry import LOSSES
 from handlers.hub.keys.keys import WORKING, state_of
 from handlers.hub.web.base import invalid
 from handlers.hub.web.formats import UNKNOWN
 from operations.chat import Chat, ChatTurn, encode_chat
 from operations.client_settings import SampleRequest
+from operations.model_facts import traits_at
 from store.channels.offers import Offer, Offering, load_offering
 from store.channels.serving import NATIVE
 from store.channels.status import AVAILABLE, DEGRADED
@@ -246,36 +245,13 @@ def _choice(
     natively = [family for family, how in offer.entries.items() if how == NATIVE]
     if entry not in offer.entries:
         entry = next(iter((*natively, *offer.entries)))
-    traits = _traits(world, offer, entry)
+    traits = traits_at(world, offer, entry)
     return ModelChoice(
         offer,
         entry,
         traits,
         _takes_search(entry, traits),
         "web_search" in offer.group.features,
-    )
-
-
-def _traits(world: Offering, offer: Offer, entry: str) -> Traits:
-    """Return the traits of a model, in the words of its entry: of a channel of this family, if
-    there is one."""
-    channels = [
-        channel
-        for channel in world.channels
-        if channel.enabled and offer.group.name in channel.groups and offer.model in channel.models
-    ]
-    channels.sort(key=lambda channel: channel.family != entry)
-    if not channels:
-        return Traits()
-    channel = channels[0]
-    traits = traits_of(channel.vendor, channel.family, channel.models[offer.model])
-    if channel.family == entry:
-        return traits
-    return replace_fields(
-        Traits(openai_extras=True, search=True),
-        thinking="none" if traits.thinking == "none" else "effort",
-        efforts=traits.efforts,
-        sampling=traits.sampling,
     )
 
 
