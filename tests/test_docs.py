@@ -1,7 +1,6 @@
 """What is made from the code is up to date; what is written by hand can be loaded."""
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from conf.settings import SETTINGS
 from handlers.relay.routing import breaker, health, plan, prober, suspended_keys
 from operations import explain
 from store.admin.kinds import KINDS
+from tests.support.programs import program
 from tools.docs import __main__ as docs
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -119,9 +119,7 @@ def test_decisions_are_short_and_those_that_pages_cite_exist():
 
 def test_nginx_takes_the_sample(tmp_path):
     """In a folder where nginx can load it without rights and certificates of its own."""
-    program = shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
-    if program is None or shutil.which("openssl") is None:
-        pytest.skip("nginx or openssl is not installed")
+    nginx = program("nginx")
     sample = (ROOT / "conf/nginx.conf").read_text()
     sample = sample.replace("443", "8443").replace("/var/log/nginx/", "")
     command = (
@@ -137,6 +135,6 @@ def test_nginx_takes_the_sample(tmp_path):
         "pid nginx.pid;\nerror_log stderr;\nevents {}\n"
         f"http {{\n{paths}include sluice.conf;\n}}\n"
     )
-    command = [program, "-p", str(tmp_path), "-c", "nginx.conf", "-t"]
+    command = [nginx, "-p", str(tmp_path), "-c", "nginx.conf", "-t"]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0 and "warn" not in done.stderr, done.stderr

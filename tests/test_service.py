@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.packages import PACKAGES
 from tests.support.ports import free_port
+from tests.support.programs import program
 
 ROOT = Path(__file__).resolve().parents[1]
 UNIT = ROOT / "conf/systemd/sluice.service"
@@ -112,9 +113,7 @@ def test_all_that_the_service_needs_is_copied(install, tmp_path):
     ids=lambda path: path.name,
 )
 def test_systemd_takes_it(tmp_path, unit_file):
-    verify = shutil.which("systemd-analyze")
-    if verify is None:
-        pytest.skip("systemd-analyze is not installed")
+    verify = program("systemd-analyze", package="systemd")
     path = tmp_path / unit_file.name.replace("@.", "@8010.")
     text = unit_file.read_text().replace(f"{CODE}/.venv/bin/python", sys.executable)
     path.write_text(text.replace(f"{CODE}/sluice", str(ROOT / "sluice")))

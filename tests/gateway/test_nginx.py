@@ -22,8 +22,9 @@ from tests.support.client import wait_until
 from tests.support.documents import channel
 from tests.support.documents import document as usual_document
 from tests.support.gateway import HOST, Gateway
-from tests.support.nginx import Nginx, product_configuration, program
+from tests.support.nginx import Nginx, product_configuration
 from tests.support.ports import free_port
+from tests.support.programs import program
 from tests.support.upstream import ScriptedUpstream
 
 TIMEOUT_S = 20

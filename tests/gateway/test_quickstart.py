@@ -4,7 +4,6 @@ import contextlib
 import http.client
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -18,6 +17,7 @@ from tests.support import leash
 from tests.support.client import wait_until
 from tests.support.gateway import HOST, ROOT
 from tests.support.ports import free_port
+from tests.support.programs import program
 
 READY_S = 20
 END_S = 10
@@ -35,11 +35,7 @@ VENDOR_KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY")
 
 @pytest.fixture
 def curl():
-    found = shutil.which("curl")
-    if found is None:
-        reason = "curl is not installed (apt-get install curl)"
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
-    return found
+    return program("curl")
 
 
 class Terminal:

@@ -1,11 +1,9 @@
 """Clocks that a test may set: one to call, and Debian's faketime around processes."""
 
-import os
-import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
+from tests.support.programs import program
 
 
 class HandClock:
@@ -22,11 +20,7 @@ class FakeClock:
     """`environment` of the processes that go by it; the monotonic clock stays as it is."""
 
     def __init__(self, folder: Path) -> None:
-        program = shutil.which("faketime")
-        if program is None:
-            reason = "faketime is not installed (Debian: faketime)"
-            pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
-        command = [program, "-m", "-f", "+0", "sh", "-c", "echo $LD_PRELOAD"]
+        command = [program("faketime"), "-m", "-f", "+0", "sh", "-c", "echo $LD_PRELOAD"]
         said = subprocess.run(command, check=True, capture_output=True, text=True)
         self._folder = folder
         self.set_by(0)

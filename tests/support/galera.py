@@ -20,8 +20,9 @@ from pathlib import Path
 import pymysql
 import pytest
 
-from tests.support.mariadb import START_TIMEOUT_S, MariaDb, missing
+from tests.support.mariadb import START_TIMEOUT_S, MariaDb
 from tests.support.ports import HOST, free_port
+from tests.support.programs import missing
 
 PROVIDER = "/usr/lib/galera/libgalera_smm.so"
 NODES = 3
@@ -106,7 +107,7 @@ class Galera:
 
     def __init__(self):
         if not Path(PROVIDER).exists() or not shutil.which("rsync"):
-            missing("Galera is not installed (Debian: galera-4, rsync)")
+            missing("Galera is not installed", "galera-4 rsync")
         group = [free_port() for _ in range(NODES)]
         self.nodes = []
         try:

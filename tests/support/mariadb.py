@@ -17,6 +17,7 @@ import pytest
 
 from tests.support import leash
 from tests.support.ports import free_port
+from tests.support.programs import missing, program
 
 START_TIMEOUT_S = 60
 
@@ -40,7 +41,7 @@ class MariaDb:
     `first` only when it starts for the first time."""
 
     def __init__(self, *options, first=()):
-        self.program = _program()
+        self.program = program("mariadbd", package="mariadb-server")
         # Not below pytest's own folder: the user mysql may not look into that.
         self._folder = tempfile.mkdtemp(prefix="sluice-mariadb-")
         leash.drop(self._folder)
@@ -122,20 +123,6 @@ class MariaDb:
         if self.process is not None and self.process.poll() is None:
             self.kill()  # nobody wants its data, which a proper end would bring to the disk
         shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def missing(reason):
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(reason)
-
-
-def _program():
-    path = os.environ.get("PATH", "") + ":/usr/sbin"
-    server = shutil.which("mariadbd", path=path)
-    if not server or not shutil.which("mariadb-install-db", path=path):
-        missing("mariadbd is not installed (Debian: mariadb-server)")
-    return server
 
 
 def _install(folder):

@@ -2,16 +2,14 @@
 
 import os
 import re
-import shutil
 import socket
 import subprocess
 import time
 from pathlib import Path
 
-import pytest
-
 from tests.support import leash
 from tests.support.gateway import HOST, ROOT, Gateway
+from tests.support.programs import program
 
 START_S = 10
 MAIN = """{user}
@@ -27,14 +25,6 @@ access_log off;
 {http}
 }}
 """
-
-
-def program(name):
-    found = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
-    if found is None:
-        reason = f"{name} is not installed (apt-get install {name})"
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
-    return found
 
 
 class Nginx:

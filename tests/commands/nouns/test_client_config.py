@@ -7,7 +7,6 @@ clients their files and variables are read as they read them.
 import json
 import os
 import re
-import shutil
 import subprocess
 import tomllib
 from urllib.parse import parse_qs, urlsplit
@@ -25,6 +24,7 @@ from tests.support.client import events
 from tests.support.dialects import SECRET, is_error, is_terminal, text_of
 from tests.support.documents import channel, document
 from tests.support.gateway import Gateway
+from tests.support.programs import program
 from tests.support.upstream import ScriptedUpstream
 
 KEY = "sk-test-0123456789abcdef"
@@ -203,9 +203,7 @@ def test_google_genai(gateway, printed, paste):
 
 @pytest.mark.parametrize("family", FAMILY_NAMES)
 def test_curl(printed, tmp_path, family):
-    if shutil.which("curl") is None:
-        reason = "curl is not installed (apt-get install curl)"
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
+    program("curl")
     line = parts(printed("curl", "--model", MODEL))[client_settings.CURL_TITLES[family]]
     line = line.replace(client_settings.PROMPT, SAYING)
     body = subprocess.check_output(["sh", "-c", line], cwd=tmp_path, timeout=PATIENCE_S)
