@@ -7,13 +7,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
-from urllib.parse import urlencode
 
 from handlers.hub.admin import objects
 from handlers.hub.admin.objects import ObjectForm
 from handlers.hub.web.admin import MAX_ITEMS, ActionPage, AdminApi, AdminPage, path_of
 from handlers.hub.web.base import MAX_DIGITS, Failure, HubHandler, invalid
-from handlers.hub.web.formats import STATE_SHAPES
+from handlers.hub.web.formats import STATE_SHAPES, address
 from operations import channel_test
 from operations.channel_test import MODELS_AT_ONCE, ChannelTest, ModelOffer, UpstreamList
 from operations.edits import reinstate_keys
@@ -168,9 +167,7 @@ def counts_of(channels: Sequence[dict[str, Any]]) -> list[tuple[str, str, int]]:
 
 def query_of(filters: Mapping[str, str], search: str, name: str, value: str = "") -> str:
     """Return the query of a page with one filter set to a value, or removed."""
-    query = {**filters, "search": search, name: value}
-    text = urlencode({field: value for field, value in query.items() if value})
-    return f"?{text}" if text else ""
+    return address("", **{**filters, "search": search, name: value})
 
 
 def _fits(channel: dict[str, Any], filters: Mapping[str, str]) -> bool:

@@ -5,12 +5,11 @@ They are made from roll-ups, so that many calls take no longer.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from urllib.parse import urlencode
 
 import peewee
 
 from handlers.hub.web.charts import Column
-from handlers.hub.web.formats import count, seconds
+from handlers.hub.web.formats import address, count, seconds
 from store.calls.reading.sums import CallSums
 from store.calls.usage_queries import Filters
 from store.calls.usage_stats import Order, stats
@@ -72,7 +71,7 @@ class Chart:
             parts=[value or 0 for value in values.values()],
             tick=begin[11:13] if place % TICK_HOURS == 0 else "",
             title=title.format(hour=begin[11:16], **texts),
-            href="/admin/usage?" + urlencode({"since": begin, "until": rfc3339(at_ms + HOUR_MS)}),
+            href=address("/admin/usage", since=begin, until=rfc3339(at_ms + HOUR_MS)),
             at_ms=at_ms,
         )
 

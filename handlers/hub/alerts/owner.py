@@ -7,9 +7,9 @@ administrators begin with the former, the API with the latter.
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import urlencode
 
 from handlers.hub.web.base import Api, Failure, HubHandler, Page
+from handlers.hub.web.formats import address
 from handlers.hub.web.formats import count as count_text
 from handlers.hub.web.parts import At
 from operations.alerts.sender import Sender, hub_url
@@ -67,7 +67,7 @@ class AlertPage(AlertHandler, Page):
 
     def path(self, path: str = "", **query: str) -> str:
         """Return a path below /alerts about the same owner."""
-        return f"/alerts{path}?" + urlencode({"of": self.of, **query})
+        return address(f"/alerts{path}", of=self.of, **query)
 
     def done(self, word: str, **values: object) -> None:
         """Lead to the page of the alerts with a toast."""

@@ -1,6 +1,5 @@
 """/find, which is ⌘K on each page: pages and objects by a part of their names, a call by its id."""
 
-import time
 from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import quote
@@ -14,6 +13,7 @@ from store.calls.reading import search
 from store.hub import finding
 from store.hub.finding import Hit
 from store.hub.sessions import SignedIn
+from store.values.ids import now_ms
 
 MOST_HITS = 8
 TEXT_CHARS = 128
@@ -37,7 +37,7 @@ def _objects(db: peewee.Database, text: str, me: SignedIn) -> list[FindRow]:
     viewer = search.Viewer(
         None if me.admin else me.user_id, None if me.admin else me.user, me.admin
     )
-    match = search.match_of(db, text, viewer, time.time_ns() // 1_000_000)
+    match = search.match_of(db, text, viewer, now_ms())
     if match.kind == "call":
         return [FindRow("call", match.value, f"/usage/{match.value}")]
     hits = finding.hits(db, text, me.user_id, MOST_HITS, admin=me.admin)

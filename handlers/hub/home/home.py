@@ -16,7 +16,7 @@ from handlers.hub.models.models import model_link, price
 from handlers.hub.money.wallet import WalletSummary, load_summary, summary_to_plain
 from handlers.hub.web.base import Api, Page
 from handlers.hub.web.charts import Column
-from handlers.hub.web.formats import days_word, failure_reason, money, shape_of
+from handlers.hub.web.formats import address, days_word, failure_reason, money, shape_of
 from handlers.hub.web.parts import At
 from operations.availability import Availability, unoffered_models
 from operations.client_settings import curl
@@ -254,7 +254,7 @@ class OwnHomePage(Page):
             parts=(hour.ok, hour.refused, hour.failed),
             tick=f"{begin:%H}" if index % TICK_HOURS == 0 else "",
             title=title,
-            href="/usage?" + urlencode({"since": since, "until": until}),
+            href=address("/usage", since=since, until=until),
             at_ms=hour.at_ms,
         )
 

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urlencode
 
 import peewee
 
@@ -23,8 +22,9 @@ from handlers.hub.home.needs import need_to_plain
 from handlers.hub.web.admin import AdminApi, path_of
 from handlers.hub.web.base import Failure, HubHandler, Page, invalid
 from handlers.hub.web.charts import Column
-from handlers.hub.web.formats import STATE_SHAPES
+from handlers.hub.web.formats import STATE_SHAPES, address
 from handlers.hub.web.parts import At
+from handlers.hub.web.unfinished import forget
 from operations.catalogue import list_cost
 from store.calls.reading import overview
 from store.calls.reading.overview import SPANS, ChannelLines, OverviewSums
@@ -89,7 +89,7 @@ async def read_parts(
 
 def _part(name: str, task: "asyncio.Future[Any]") -> PagePart:
     if not task.done():
-        task.add_done_callback(_forget)
+        task.add_done_callback(forget)
         return PagePart()
     error = task.exception()
     if error is None:
@@ -99,12 +99,6 @@ def _part(name: str, task: "asyncio.Future[Any]") -> PagePart:
     trace = None if expected else (type(error), error, error.__traceback__)
     log.error("part %s of the overview failed (%s): %s", name, failure_id, error, exc_info=trace)
     return PagePart(failure_id=failure_id)
-
-
-def _forget(task: "asyncio.Future[Any]") -> None:
-    """Take the exception of a part that nobody waits for any more."""
-    if not task.cancelled():
-        task.exception()
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,8 +257,8 @@ async def show_overview(page: Page) -> None:
         spoken=lambda values: _spoken(page, values),
         state_shape=STATE_SHAPES,
         state_counts=_state_counts,
-        here=lambda **changes: (
-            "/?" + urlencode({"of": "gateway", "span": seen.span, "by": seen.by, **changes})
+        here=lambda **changes: address(
+            "/", **{"of": "gateway", "span": seen.span, "by": seen.by, **changes}
         ),
         usage=lambda **filters: usage_path({**filters, **since}),
         place=path_of,
@@ -279,7 +273,7 @@ async def show_overview(page: Page) -> None:
 
 def usage_path(query: Mapping[str, Any]) -> str:
     """Return the address of everybody's calls with these filters."""
-    return "/usage?" + urlencode({"of": "all", **query})
+    return address("/usage", of="all", **query)
 
 
 def percent(part: float | None) -> str:

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlencode
 
 from handlers.hub.keys.keys import last_use_to_plain
 from handlers.hub.web.admin import ActionPage, AdminApi, AdminPage, ConfirmationPage, path_of
 from handlers.hub.web.base import Failure, HubHandler, invalid
+from handlers.hub.web.formats import address
 from store.admin.listing import ListPage
 from store.catalog import keys
 from store.hub import all_keys
@@ -164,7 +164,7 @@ class FindKeyPage(KeyAction, AllKeysPage):
             self.set_status(failure.status_code)
             await self.show_keys(failure.message)
             return
-        self.redirect(f"{path_of('keys')}?{urlencode({'search': key.key.id})}", status=303)
+        self.redirect(address(path_of("keys"), search=key.key.id), status=303)
 
 
 class SwitchKeyPage(KeyAction):
@@ -208,4 +208,4 @@ def path_back(handler: AdminPage, key: UserKey) -> str:
 
 def path_of_user(key: UserKey) -> str:
     """Return the path of the list of the keys of a key's user."""
-    return f"{path_of('keys')}?{urlencode({'user': key.user})}"
+    return address(path_of("keys"), user=key.user)

@@ -10,12 +10,12 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import urlencode
 
 import peewee
 
 from handlers.hub.web.base import Api, Failure, HubHandler, Page, invalid
 from handlers.hub.web.charts import Column
+from handlers.hub.web.formats import address
 from handlers.hub.web.parts import At
 from operations.base_url_check import Diagnosis, diagnose
 from operations.edits import editor
@@ -294,8 +294,7 @@ class KeyListPage(Page):
         """Return the address of the list with other filters."""
         names = ("search", "state", "group", "sort", "hide")
         fields = {name: self.get_query_argument(name, "") for name in names} | changed
-        text = urlencode({name: value for name, value in fields.items() if value})
-        return "/keys" + (f"?{text}" if text else "")
+        return address("/keys", **fields)
 
 
 def _misdirected_keys(
@@ -364,7 +363,7 @@ def chart_columns(
         sums = days.get(day.isoformat())
         value = measure(sums, by) if sums else Decimal(0)
         since, until = f"{day}T00:00:00Z", f"{day + timedelta(1)}T00:00:00Z"
-        href = "/usage?" + urlencode({"key_id": key_id, "since": since, "until": until})
+        href = address("/usage", key_id=key_id, since=since, until=until)
         tick = str(day.day) if back % 2 == (KEY_DAYS - 1) % 2 else ""
         columns.append(Column((float(value),), tick, f"{day}: {value:,f}", href if sums else ""))
     return columns

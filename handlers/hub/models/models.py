@@ -29,6 +29,7 @@ from handlers.hub.models.status import (
 from handlers.hub.web.base import Api, HubHandler, Page, invalid
 from handlers.hub.web.formats import (
     UNKNOWN,
+    address,
     code_word,
     conditions,
     is_upstream_fault,
@@ -118,13 +119,13 @@ class ModelsView:
     def link(self, **changes: str) -> str:
         """Return the address of this page with some fields changed, from its first row on."""
         fields = {**self.filter.chips(), "after": "", **changes}
-        return "/models?" + urlencode({name: value for name, value in fields.items() if value})
+        return address("/models", **fields)
 
     @property
     def feed(self) -> str:
         """The address of the same as JSON."""
         fields = {**self.filter.chips(), "group": self.chosen.name if self.chosen else ""}
-        return "/api/models?" + urlencode({name: value for name, value in fields.items() if value})
+        return address("/api/models", **fields)
 
     def usage(self, model: str, days: int = 1, *, failed: bool = False) -> str:
         """Return the address of the calls of a model in the chosen group."""
@@ -135,13 +136,12 @@ class ModelsView:
 def usage_link(model: str, group: str, days: int, *, failed: bool = False) -> str:
     """Return the address of the calls of a model in a group."""
     fields = {"model": model, "group": group, "since": "24h" if days == 1 else f"{days}d"}
-    return "/usage?" + urlencode(fields | ({"outcome": UPSTREAM_FAULTS} if failed else {}))
+    return address("/usage", **fields, outcome=UPSTREAM_FAULTS if failed else "")
 
 
 def model_link(model: str, **query: str) -> str:
     """Return the address of the page of a model."""
-    fields = {name: value for name, value in query.items() if value}
-    return f"/models/{quote(model, safe='')}" + (f"?{urlencode(fields)}" if fields else "")
+    return address(f"/models/{quote(model, safe='')}", **query)
 
 
 def load_models(

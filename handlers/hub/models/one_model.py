@@ -5,7 +5,6 @@ byte by day, entries, groups, what it takes and gives, models like it, how to ca
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import urlencode
 
 import peewee
 
@@ -29,7 +28,7 @@ from handlers.hub.models.models import (
 from handlers.hub.models.status import NOT_OFFERED, Reason, reasons_of
 from handlers.hub.web.base import Api, Page
 from handlers.hub.web.charts import Column
-from handlers.hub.web.formats import conditions, money
+from handlers.hub.web.formats import address, conditions, money
 from operations.availability import Availability, ModelLookup
 from operations.base_url_check import KINDS
 from operations.chat import PATHS, Chat, ChatTurn, encode_chat
@@ -389,7 +388,7 @@ class OneModelPage(Page):
 
     def _compare(self, view: ModelView, other: str) -> str:
         fields = {"key": view.key, "model": view.model.name, "with": other}
-        return "/try?" + urlencode({name: value for name, value in fields.items() if value})
+        return address("/try", **fields)
 
 
 def _load_or_nearest(

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import urlencode
 
 import peewee
 from tornado.iostream import StreamClosedError
@@ -15,7 +14,7 @@ from tornado.iostream import StreamClosedError
 from handlers.hub.web import exports
 from handlers.hub.web.base import Api, Failure, HubHandler, Page, amount, invalid
 from handlers.hub.web.charts import Column
-from handlers.hub.web.formats import countdown, day_text, days_word
+from handlers.hub.web.formats import address, countdown, day_text, days_word
 from handlers.hub.web.parts import At
 from handlers.hub.web.throttle import TooManyTries
 from operations.edits import editor
@@ -365,7 +364,7 @@ class LedgerCsv(Page):
 
 def _day_link(begin_ms: int, path: str = "/usage", **query: str) -> str:
     times = {"since": rfc3339(begin_ms), "until": rfc3339(begin_ms + DAY_MS)}
-    return f"{path}?{urlencode({**query, **times})}"
+    return address(path, **query, **times)
 
 
 def decimals_of(amounts: Iterable[int]) -> int:

@@ -27,6 +27,7 @@ from handlers.hub.try_it.prepare import (
     settings_of,
 )
 from handlers.hub.web.base import Api, Failure, HubHandler, Page, invalid, or_refused
+from handlers.hub.web.formats import STATE_SHAPES
 from handlers.hub.web.relay_calls import (
     SHOWN_HEADERS,
     AnswerText,
@@ -42,7 +43,6 @@ from store.values.pricing import format_money
 
 AGENT = "sluice-hub/try"
 MAX_PROMPT_CHARS = 200_000
-STATE_SHAPES = {"available": "ok", "degraded": "warn", "down": "bad", "disabled": "idle"}
 
 
 async def facts_of(handler: HubHandler, answer: RelayAnswer, text: AnswerText) -> CallFacts:

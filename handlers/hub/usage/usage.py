@@ -1,6 +1,5 @@
 """The pages of usage: the calls of a user or of everybody, or their sums by groups; live tails."""
 
-import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC
 from typing import Any
@@ -17,7 +16,7 @@ from handlers.hub.web.formats import FUNCTIONS, code_word, shape_of, short_word
 from handlers.hub.web.live_tail import LiveTail, TailViewer
 from store.calls.reading import search, sums, usage_page
 from store.calls.usage_queries import Row
-from store.values.ids import HOUR_MS, ulid_ms
+from store.values.ids import HOUR_MS, now_ms, ulid_ms
 from store.values.usage_record import rfc3339
 
 CHARTS: Mapping[str, Mapping[str, str]] = {
@@ -51,7 +50,7 @@ class UsagePage(UsageBar):
         limit = PAGE_ROWS if after is None else MORE_ROWS
         sort = self.get_query_argument("sort", "") or None
         part = usage_page.UsagePart(limit, after, sort, self.days_zone)
-        at_ms = time.time_ns() // 1_000_000
+        at_ms = now_ms()
         view = await self.store(usage_page.load_usage, filters.filters, at_ms, part, ERROR_CODES)
         missing = ""
         if not view.rows and (looked_for := filters.filters.request_id):

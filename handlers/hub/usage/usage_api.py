@@ -1,7 +1,6 @@
 """Usage in the JSON API: calls, sums, errors by kind, exports and live tails."""
 
 import functools
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC
@@ -20,6 +19,7 @@ from store.calls.reading.errors import BY, errors
 from store.calls.usage_queries import Filters, Row, export_rows, page
 from store.calls.usage_stats import CLASSES, DIMENSIONS, MARGIN, Order, calls_to_read, stats
 from store.calls.usage_stats import SORTS as STATS_SORTS
+from store.values.ids import now_ms
 from store.values.usage import TOKEN_COUNTS
 from store.values.usage_record import FIELDS, rfc3339
 
@@ -105,7 +105,7 @@ class UsageStatsApi(UsageApiBase):
         if comparison not in COMPARISONS:
             raise invalid("compare", f"compare must be one of {', '.join(COMPARISONS)}")
         span = Span("", "", filters.since_ms, filters.until_ms, UTC)
-        before = span_before(span, comparison, time.time_ns() // 1_000_000)
+        before = span_before(span, comparison, now_ms())
         if before is None:
             raise invalid("compare", "compare needs since")
         return replace(filters, since_ms=before[0], until_ms=before[1])

@@ -2,7 +2,6 @@
 dates, the box that finds calls.
 """
 
-import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import Any
@@ -25,6 +24,7 @@ from store.calls.reading.buckets import tells_days
 from store.calls.reading.groups import ADMIN_GROUPS, GROUPS
 from store.calls.reading.usage_page import SHORT_MS
 from store.hub import own_keys
+from store.values.ids import now_ms
 from store.values.usage_record import OUTCOMES
 
 MENU_FILTERS = (
@@ -73,7 +73,7 @@ class UsageBar(Page):
                 None if everybody else self.me.user,
                 self.me.admin,
             )
-            at_ms = time.time_ns() // 1_000_000
+            at_ms = now_ms()
             match = await self.store(search.match_of, text, viewer, at_ms)
             if match.kind == "missing":
                 fields: dict[str, str | None] = {"request_id": match.value, "by": None}
@@ -135,7 +135,7 @@ class UsageBar(Page):
             return filters
 
     async def _read(self, query: Mapping[str, list[str]], zone: tzinfo) -> UsageFilters:
-        at_ms = time.time_ns() // 1_000_000
+        at_ms = now_ms()
         ends = {
             name: [usage_dates.in_zone(text, zone, at_ms) for text in query[name]]
             for name in ("since", "until")
@@ -146,7 +146,7 @@ class UsageBar(Page):
 
     async def _tells_days(self, filters: UsageFilters, zone: tzinfo) -> bool:
         """Return whether the sums of this page can be by days of a zone."""
-        at_ms = time.time_ns() // 1_000_000
+        at_ms = now_ms()
         since_ms, until_ms = filters.filters.since_ms, filters.filters.until_ms or at_ms
         short = since_ms is not None and until_ms - since_ms <= SHORT_MS
         if zone is UTC or short:

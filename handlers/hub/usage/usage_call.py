@@ -6,17 +6,16 @@ or node; its attempts have no channel, and the condition in place of the upstrea
 """
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
-from urllib.parse import urlencode
 
 import peewee
 
 from handlers.hub.web import formats
 from handlers.hub.web.base import Api, Page
+from handlers.hub.web.formats import address
 from handlers.hub.web.strings import strings
 from store.calls.usage_queries import Filters, cost_lines, find
 from store.calls.usage_stats import stats
@@ -24,7 +23,7 @@ from store.hub.sessions import SignedIn
 from store.money import ledger, wallet
 from store.values.errors import NotFound
 from store.values.fields import Instant
-from store.values.ids import DAY_MS, HOUR_MS, new_ulid
+from store.values.ids import DAY_MS, HOUR_MS, new_ulid, now_ms
 from store.values.meters import count_in_unit
 from store.values.pricing import format_money, format_multiplier, parse_money
 from store.values.usage_record import (
@@ -368,7 +367,7 @@ class CallPage(Page):
 
     async def get(self, call_id: str) -> None:
         me, words = self.me, self.words
-        at_ms = time.time_ns() // 1_000_000
+        at_ms = now_ms()
         row, similar = await self.store(load_call, me, call_id, at_ms)
         lines, total = cost_table(row, words)
         lanes = attempt_lanes(row, words, admin=me.admin)
@@ -406,16 +405,16 @@ class CallPage(Page):
 def _others_link(row: Mapping[str, Any], me: SignedIn) -> str:
     fields = {"error_code": row["error_code"] or "", "since": "24h"}
     if row["user"] != me.user:
-        return "/usage?" + urlencode({"of": "all", **fields, "user": row["user"]})
-    return "/usage?" + urlencode(fields)
+        fields |= {"of": "all", "user": row["user"]}
+    return address("/usage", **fields)
 
 
 def _trace_link(row: Mapping[str, Any], *, admin: bool) -> str:
     """Return the address of the trace's calls about this time: no index has traces."""
     begin_ms, end_ms = (row["started_ms"] + ms for ms in (-HOUR_MS, HOUR_MS))
     times = {"since": rfc3339(begin_ms), "until": rfc3339(end_ms)}
-    path = "/usage?of=all&" if admin else "/usage?"
-    return path + urlencode({"trace_id": row["trace_id"] or "", **times})
+    of = "all" if admin else ""
+    return address("/usage", of=of, trace_id=row["trace_id"] or "", **times)
 
 
 def _multiplier(row: Mapping[str, Any]) -> str:

@@ -4,7 +4,6 @@ A name that does not exist is refused with its field: an empty list would look l
 """
 
 import re
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +18,7 @@ from store.hub import own_keys
 from store.hub.membership import groups_of, has_called_in
 from store.hub.sessions import SignedIn
 from store.values.errors import NotFound
-from store.values.ids import DAY_MS, HOUR_MS, ulid_ms
+from store.values.ids import DAY_MS, HOUR_MS, now_ms, ulid_ms
 from store.values.texts import nearest
 from store.values.times import duration_s, moment_ms
 from store.values.usage_record import OUTCOMES
@@ -79,11 +78,11 @@ def read_filters(
         if name not in (*NAMES, *SINGLE, *other_names) or (name in ADMIN_ONLY and not me.admin):
             raise invalid(name, f"there is no filter {name}")
     query = {name: values for name, texts in query.items() if (values := _values(name, texts))}
-    now_ms = time.time_ns() // 1_000_000
+    at_ms = now_ms()
     fields: dict[str, Any] = {}
     for name, values in query.items():
         if name in _READERS:
-            fields[_FIELDS.get(name, name)] = _READERS[name](name, values[0], now_ms)
+            fields[_FIELDS.get(name, name)] = _READERS[name](name, values[0], at_ms)
         elif name in NAMES and name not in ("key", "key_id"):
             for value in values:
                 _require(db, me, name, value)

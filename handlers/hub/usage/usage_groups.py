@@ -5,7 +5,6 @@ second request; the page has grey bars until then.
 """
 
 import functools
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,7 +21,7 @@ from store.calls.reading import groups
 from store.calls.reading.buckets import DAY, HOUR, UNITS, WEEK
 from store.calls.reading.groups import Bar, GroupedUsage, Grouping, GroupSums
 from store.calls.reading.usage_page import READ_AT_MOST, SHORT_MS
-from store.values.ids import DAY_MS
+from store.values.ids import DAY_MS, now_ms
 from store.values.pricing import format_money
 from store.values.usage_record import rfc3339
 
@@ -94,7 +93,7 @@ def dimensions(page: UsageBar) -> list[str]:
 
 async def show(page: UsageBar, filters: UsageFilters) -> None:
     """Answer with the page of groups."""
-    at_ms = time.time_ns() // 1_000_000
+    at_ms = now_ms()
     span = page.span_of(filters)
     since_ms = span.since_ms if span.since_ms is not None else at_ms - 30 * DAY_MS
     length_ms = min(span.until_ms or at_ms, at_ms) - since_ms

@@ -3,7 +3,6 @@ has spent, the last call and the keys."""
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlencode
 
 import peewee
 
@@ -11,6 +10,7 @@ from handlers.hub.admin import objects
 from handlers.hub.admin.objects import ObjectListApi, ObjectListPage
 from handlers.hub.web.admin import AdminHandler, path_of
 from handlers.hub.web.base import invalid
+from handlers.hub.web.formats import address
 from store.admin import user_list
 from store.admin.kinds import ROLES
 from store.admin.listing import ListPage
@@ -80,5 +80,4 @@ class UserListPage(ObjectListPage):
 
 
 def _link(fields: Mapping[str, str]) -> str:
-    text = urlencode({name: value for name, value in fields.items() if value})
-    return path_of(PLURAL) + (f"?{text}" if text else "")
+    return address(path_of(PLURAL), **fields)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import urlencode
 
 import peewee
 
@@ -21,7 +20,7 @@ from handlers.hub.usage.usage_call import TOKEN_COLUMNS, CallRow
 from handlers.hub.web.admin import ActionPage, AdminApi, AdminPage, path_of
 from handlers.hub.web.base import Failure
 from handlers.hub.web.charts import Column
-from handlers.hub.web.formats import countdown, day_text, failure_reason
+from handlers.hub.web.formats import address, countdown, day_text, failure_reason
 from handlers.hub.web.parts import At
 from store.calls.reading.refusals import MoneyRefusals, money_refusals, of_today
 from store.calls.reading.sums import CallSums, sum_of, sums_by
@@ -143,8 +142,8 @@ def _load_calls(db: peewee.Database, name: str, by: str, summary: WalletSummary)
         recent_parts = recent
     costs: dict[tuple[str, str], int] = {}
     if part := PARTS[by]:
-        for (day, value), sums in _by_day(recent_parts, part).items():
-            costs[day, value] = sums.cost_nanos
+        by_day = sums_by(recent_parts, lambda row: (row["day"], row[part] or ""))
+        costs = {of_day: sums.cost_nanos for of_day, sums in by_day.items()}
     return UserCalls(
         sums=sums_by(recent, lambda row: "").get("", CallSums()),
         share_of_all=sum_of(db, Filters(since_ms=since_ms)).share,
@@ -153,14 +152,6 @@ def _load_calls(db: peewee.Database, name: str, by: str, summary: WalletSummary)
         refused=money_refusals(db, of_today(at_ms, name)),
         by_key={key_id: sums.calls for key_id, sums in of_month.items()},
     )
-
-
-def _by_day(rows: Sequence[dict[str, Any]], part: str) -> dict[tuple[str, str], CallSums]:
-    """Return the sums of rows by day and a name."""
-    by_day: dict[tuple[str, str], CallSums] = {}
-    for row in rows:
-        by_day.setdefault((row["day"], row[part] or ""), CallSums()).add(row)
-    return by_day
 
 
 def load_keys(db: peewee.Database, user: Mapping[str, Any], at_ms: int) -> UserKeys:
@@ -322,7 +313,7 @@ def day_parts(
 
 def usage_of(user: str, **query: str) -> str:
     """Return the path of the usage of a user."""
-    return "/admin/usage?" + urlencode({"user": user, **query})
+    return address("/admin/usage", user=user, **query)
 
 
 # ---- parts, as JSON ------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
+from urllib.parse import urlencode
 
 from store.values.ids import DAY_MS, HOUR_MS
 from store.values.meters import TOKEN_METERS
@@ -109,6 +110,12 @@ def counted(words: Mapping[str, str], name: str, number: int, **values: object) 
     """Return a text with a number of things, {count}: for one of them the singular, NAME_one."""
     text = words[f"{name}_one" if number == 1 else name]
     return text.format(count=count(number), **values)
+
+
+def address(path: str, /, **fields: str) -> str:
+    """Return a path with these fields as its query, without the empty ones."""
+    query = urlencode({name: value for name, value in fields.items() if value})
+    return f"{path}?{query}" if query else path
 
 
 def value_text(value: Any) -> str:

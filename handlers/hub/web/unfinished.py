@@ -39,11 +39,11 @@ class Unfinished:
         if len(self._tasks) >= KEPT_MAX:
             del self._tasks[next(iter(self._tasks))]
         self._tasks[key] = (now_s, task)
-        task.add_done_callback(_retrieve)
+        task.add_done_callback(forget)
         return None
 
 
-def _retrieve(task: "asyncio.Future[Any]") -> None:
-    """Take the error of work that nobody asks for any more."""
+def forget(task: "asyncio.Future[Any]") -> None:
+    """Take the error of work that nobody asks for any more: asyncio would log it."""
     if not task.cancelled():
         task.exception()

@@ -8,7 +8,7 @@ import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import peewee
 
@@ -23,6 +23,8 @@ from store.values.ids import DAY_MS, HOUR_MS, day_at, day_begin_ms
 from store.values.pricing import format_money, parse_money
 from store.values.times import MONTH, window_at
 from store.values.usage_record import OUTCOMES, rfc3339
+
+Name = TypeVar("Name", str, tuple[str, str])
 
 MIN_STREAMS = 20
 """Of fewer streams no percentile is returned: it would be chance."""
@@ -156,10 +158,11 @@ def margins(db: peewee.Database, by: str, channel: str | None = None) -> dict[st
 
 
 def sums_by(
-    rows: Iterable[dict[str, Any]], name_of: Callable[[dict[str, Any]], str]
-) -> dict[str, CallSums]:
-    """Return rows of `usage_stats.stats` summed up by a name of theirs, in their order."""
-    sums: dict[str, CallSums] = {}
+    rows: Iterable[dict[str, Any]], name_of: Callable[[dict[str, Any]], Name]
+) -> dict[Name, CallSums]:
+    """Return rows of `usage_stats.stats` summed up by a name of theirs, or by several, in their
+    order."""
+    sums: dict[Name, CallSums] = {}
     for row in rows:
         sums.setdefault(name_of(row), CallSums()).add(row)
     return sums
