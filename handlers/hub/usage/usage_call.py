@@ -266,7 +266,7 @@ def public_record(row: Mapping[str, Any], *, admin: bool) -> dict[str, Any]:
     details = attempt_details(row, _ENGLISH)
     record["attempts"] = [
         {name: attempt[name] for name in _MEMBER_ATTEMPT_FIELDS if name in attempt}
-        | {"detail": detail or None}
+        | {"detail": str(detail) or None}  # msgspec encodes no subclass of str
         for attempt, detail in zip(record["attempts"] or (), details, strict=True)
     ]
     return record
