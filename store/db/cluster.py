@@ -47,12 +47,12 @@ def writing_host(db: peewee.Database) -> str:
 def move_to(db: peewee.Database, name: str, actor: str) -> str:
     """Make a host of `store.url` the writing one; return the one before. All processes follow
     within 2 s. Refused: it is none of them, or cannot be written to."""
-    names = [state.name for state in states(db)]
-    if len(names) < 2:
+    by_name = {state.name: state for state in states(db)}
+    if len(by_name) < 2:
         raise Refused(["store.url names one host: there is nothing to choose"])
-    if name not in names:
-        raise Refused([f'"{name}" is none of the hosts of store.url: {", ".join(names)}'])
-    state = next(state for state in states(db) if state.name == name)
+    if name not in by_name:
+        raise Refused([f'"{name}" is none of the hosts of store.url: {", ".join(by_name)}'])
+    state = by_name[name]
     if not state.serves:
         problem = state.error or ("it is read-only" if state.primary else "it has no majority")
         raise Refused([f"{name} cannot be written to: {problem}"])
