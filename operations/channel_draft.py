@@ -39,6 +39,7 @@ from store.values.errors import Conflict, NotFound, Refused
 from store.values.pricing import cost_nanos, format_money, parse_price, plain_rate
 from store.values.usage import Usage
 
+MAX_MODELS = 1000
 MAX_CHOSEN = 25  # at first, and of one test: each is a real call
 SECRETS = ("keys", "extra_headers", "proxy")
 DEMO = "demo"
@@ -228,14 +229,15 @@ def existing_names(db: peewee.Database, draft: Draft) -> set[str]:
 
 
 def take_names(db: peewee.Database, draft: Draft, names: Sequence[str], currency: str) -> None:
-    """Make the models of a list those of the draft; what was chosen and typed before stays. The
-    first MAX_CHOSEN chat models with a price are chosen in a draft that had none."""
+    """Make the first MAX_MODELS of a list the models of the draft; what was chosen and typed before
+    stays. The first MAX_CHOSEN chat models with a price are chosen in a draft that had none."""
+    names = list(dict.fromkeys(names))[:MAX_MODELS]
     stored = {model.upstream: model for model in draft.models}
     candidates = [candidate for name in names for candidate in public_names(name)]
     existing = listing.existing(db, "model", candidates)
     draft.models = [
         stored.get(name) or propose(draft.channel["vendor"], name, existing, currency)
-        for name in dict.fromkeys(names)
+        for name in names
     ]
     draft.models.sort(key=lambda model: (model.kind != CHAT, model.upstream))
     if not stored:

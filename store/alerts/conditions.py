@@ -31,10 +31,9 @@ from store.money.quota import current_use
 from store.values.ids import DAY_MS, HOUR_MS, day_at
 from store.values.pricing import parse_money
 from store.values.times import window_at
+from store.values.usage_record import MONEY_CODES
 
 MAX_OBJECTS = 500  # as many as one statement takes
-MONEY_CODES = ("insufficient_quota", "subscription_quota_exceeded")
-"""Error codes of calls that were refused for money."""
 SILENT_MS = 7 * DAY_MS
 """A node that has been silent for longer was taken away."""
 BACKLOG_BYTES = 16 * 1024 * 1024

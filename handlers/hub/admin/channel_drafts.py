@@ -11,11 +11,11 @@ from typing import Any
 import peewee
 
 from handlers.hub.admin import new_channel
-from handlers.hub.admin.new_channel import MAX_MODELS, needed, take_end
+from handlers.hub.admin.new_channel import needed, take_end
 from handlers.hub.web.admin import AdminApi
 from handlers.hub.web.base import invalid
 from operations import channel_draft, channel_test
-from operations.channel_draft import Draft
+from operations.channel_draft import MAX_MODELS, Draft
 from operations.draft_models import CELLS
 from store.admin import listing
 from store.hub import drafts

@@ -46,7 +46,6 @@ from store.values.fields import Instant
 
 PLACE = "/admin/channels/new"
 ACCOUNT, MODELS, TESTS = STEPS = (1, 2, 3)
-MAX_MODELS = 1000  # of a draft
 FILTERS = ("all", "chosen", "new", "unpriced")
 NO_LIST = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED)
 _NOT_ASKED = {"draining", "cost", "cost_factor", "ca_file"}
@@ -342,7 +341,7 @@ class ChannelWizard(AdminPage):
             existing = channel_draft.existing_names(db, draft)
             if do == "add" and added:
                 present = [model.upstream for model in draft.models]
-                channel_draft.take_names(db, draft, [*present, *added][:MAX_MODELS], currency)
+                channel_draft.take_names(db, draft, [*present, *added], currency)
                 for model in draft.models:
                     model.chosen |= model.upstream in added
             _act(draft, do, factor, existing)

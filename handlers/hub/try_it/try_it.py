@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from msgspec.structs import asdict
 from tornado.iostream import StreamClosedError
 
 from handlers.hub.keys.setup import SnippetValues, cut
@@ -20,6 +21,9 @@ from handlers.hub.try_it.conversation import (
     remedies_of,
 )
 from handlers.hub.try_it.prepare import (
+    NUMBERS,
+    SWITCHES,
+    TEXTS,
     ModelChoice,
     TrySettings,
     TryView,
@@ -160,7 +164,7 @@ class TryPage(Page):
         """Return the settings of the form; a slider that was not touched is not sent."""
         text = {name: self.get_body_argument(name, "") for name in _FIELDS}
         numbers: dict[str, float | None] = {}
-        for name in ("temperature", "top_p"):
+        for name in NUMBERS:
             try:
                 numbers[name] = float(text[name]) if text[name] else None
             except ValueError:
@@ -235,10 +239,7 @@ class TryPage(Page):
         return [(sample, cut(sample.text, values)) for sample in samples]
 
 
-_FIELDS = (
-    *("key", "model", "with", "entry", "system", "effort", "further", "max_tokens"),
-    *("temperature", "top_p", "stream", "search", "entry_of"),
-)
+_FIELDS = (*TEXTS, *NUMBERS, *SWITCHES, "entry_of")
 
 
 class TryApi(Api):
@@ -266,8 +267,7 @@ class TryApi(Api):
         if sink.left:
             return
         facts = await facts_of(self, answer, text)
-        event = {name: getattr(facts, name) for name in _EVENT_FIELDS}
-        event["text"] = "" if settings.stream else text.text
+        event = {**asdict(facts), "text": "" if settings.stream else text.text}
         self.write(f"\n\nevent: sluice\ndata: {json.dumps(event, ensure_ascii=False)}\n\n")
         self.finish()
 
@@ -276,12 +276,6 @@ class TryApi(Api):
         super().on_connection_close()
         if self._call is not None:
             self._call.stop()
-
-
-_EVENT_FIELDS = (
-    *("id", "status", "outcome", "error_code", "error_message", "input_tokens", "output_tokens"),
-    *("cost", "ttft_ms", "total_ms", "complete", "body", "headers", "error"),
-)
 
 
 class _EventSink:

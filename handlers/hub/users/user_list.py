@@ -71,13 +71,9 @@ class UserListPage(ObjectListPage):
             narrowed=any(chosen.values()),
             filters=chosen,
             sort=sort,
-            link=lambda **changed: _link({**fields, **changed}),
+            link=lambda **changed: address(path_of(PLURAL), **{**fields, **changed}),
             option_words=OPTION_WORDS,
         )
 
     async def post(self, plural: str = PLURAL) -> None:
         await self.create_submitted(plural)
-
-
-def _link(fields: Mapping[str, str]) -> str:
-    return address(path_of(PLURAL), **fields)

@@ -79,7 +79,8 @@ def _name(db: peewee.Database, text: str, viewer: Viewer) -> Match | None:
     """Return the key or the model of this name, whatever its case."""
     key = (ApiKey.id == text) | (fn.LOWER(ApiKey.name) == text.lower())
     owner = () if viewer.user_id is None else (ApiKey.user_id == viewer.user_id,)
-    ids = [key_id for (key_id,) in select_rows(db, ApiKey.select(ApiKey.id).where(key, *owner))]
+    query = ApiKey.select(ApiKey.id).where(key, *owner).limit(2)
+    ids = [key_id for (key_id,) in select_rows(db, query)]
     if len(ids) == 1:
         return Match("key_id", ids[0])
     for column in (Model.name, UsageByDay.model):

@@ -62,6 +62,15 @@ def rows_of(draft):
     return {row["upstream"]: row for row in draft["models"]}
 
 
+def test_a_draft_has_a_bounded_number_of_models(api, account, monkeypatch):
+    monkeypatch.setattr("operations.channel_draft.MAX_MODELS", 3)
+    api.call("POST", DRAFT, {"channel": account})
+    for name in ("a", "b", "c"):
+        assert api.call("POST", DRAFT, {"models": [{"upstream": name}]}).status == 200
+    assert api.refused("POST", DRAFT, {"models": [{"upstream": "d"}]})[:2] == (400, "models")
+    assert [*rows_of(api.call("GET", DRAFT).json)] == ["a", "b", "c"]
+
+
 def test_each_vendor_has_a_card(api):
     assert CARDS.keys() == VENDORS.keys()
     assert len({card.monogram for card in CARDS.values()}) == len(CARDS)
