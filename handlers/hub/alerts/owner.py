@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import Any
 
 from handlers.hub.web.base import Api, Failure, HubHandler, Page
-from handlers.hub.web.formats import address
+from handlers.hub.web.formats import address, money
 from handlers.hub.web.formats import count as count_text
 from handlers.hub.web.parts import At
 from operations.alerts.sender import Sender, hub_url
@@ -105,6 +105,7 @@ class AlertPage(AlertHandler, Page):
         }.get(rule.kind, "")
         name = f"alerts.when_{rule.kind}" + (f"_{variant}" if variant else "")
         values = {**settings, "currency": self.site.settings.money.currency}
+        values |= {name: _amount(values[name]) for name in ("below", "above") if name in values}
         return self.words[name].format(**values)
 
     def scope_of(self, rule: Rule) -> str:
@@ -116,6 +117,11 @@ class AlertPage(AlertHandler, Page):
         of = f"_{rule.settings['of']}" if rule.kind == kinds.SPENDING else ""
         mine = "_mine" if rule.owner_id and rule.kind in (kinds.BALANCE, kinds.KEY) else ""
         return self.words[f"alerts.scope_{rule.kind}{of}{mine}"].format(**rule.settings)
+
+
+def _amount(text: str) -> str:
+    """Format an amount of a rule with 2 decimals, or with all it has."""
+    return money(text, max(2, len(text.partition(".")[2])))
 
 
 def shape_of(rule: Rule) -> str:

@@ -171,8 +171,7 @@ def _limit_need(key: OwnKey) -> Need | None:
     values: dict[str, Any] = {"key": key.name, "spent": spent, "limit": whole}
     values["resets"] = At(key.resets_ms or 0)
     detail = "need_resets" if key.resets_ms else "need_no_reset"
-    shape = "bad" if key.spent_nanos >= limit else "warn"
-    return Need(shape, "need_limit", detail, "need_limit_link", f"/keys/{key.id}", values)
+    return Need("warn", "need_limit", detail, "need_limit_link", f"/keys/{key.id}", values)
 
 
 @dataclass(frozen=True, slots=True)

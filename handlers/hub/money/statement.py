@@ -2,12 +2,13 @@
 own wallet, and for administrators of any."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 import peewee
 
 from handlers.hub.money.wallet import decimals_of, padded
-from handlers.hub.web import exports
+from handlers.hub.web import exports, zones
 from handlers.hub.web.admin import AdminApi, AdminPage, path_of
 from handlers.hub.web.base import Api, HubHandler, Page, invalid
 from store.calls.reading import statement
@@ -51,8 +52,15 @@ def values_of(sheet: Statement, path: str, back: str) -> Mapping[str, Any]:
         "place": path,
         "back": back,
         "padded": padded,
+        "month_words": month_words,
+        "day_words": zones.utc_day_text,
         "decimals": decimals_of(amounts),
     }
+
+
+def month_words(month: str, language: str) -> str:
+    """Return a month (2026-11) in words."""
+    return zones.month_text(datetime.strptime(month, "%Y-%m"), language)
 
 
 async def send_csv(handler: HubHandler, sheet: Statement) -> None:

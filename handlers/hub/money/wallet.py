@@ -11,7 +11,7 @@ from typing import Any
 import peewee
 from tornado.iostream import StreamClosedError
 
-from handlers.hub.web import exports
+from handlers.hub.web import exports, zones
 from handlers.hub.web.base import Api, Failure, HubHandler, Page, amount, invalid
 from handlers.hub.web.charts import Column
 from handlers.hub.web.formats import address, countdown, day_text, days_word
@@ -387,6 +387,7 @@ def padded(nanos: int, decimals: int, *, sign: bool = False) -> str:
 TEMPLATE_VALUES: dict[str, Any] = {
     **{"SHAPES": SHAPES, "WALLET": WALLET, "DRAWN_PAYERS": DRAWN_PAYERS, "At": At},
     **{"padded": padded, "day_text": day_text, "charged_day": ledger.charged_day},
+    **{"day_words": zones.utc_day_text},
     **{"SPEND_ORDERS": SPEND_ORDERS, "day_link": _day_link, "USED_UP": USED_UP, "EXPIRED": EXPIRED},
 }
 

@@ -5,11 +5,12 @@ codes `codes.CODE`.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from decimal import Decimal
 from typing import Any
 from urllib.parse import urlencode
 
+from store.admin.kinds import ENTRIES
 from store.values.ids import DAY_MS, HOUR_MS
 from store.values.meters import TOKEN_METERS
 
@@ -74,8 +75,8 @@ def share(part: float | None) -> str:
 
 
 def margin(text: str | None) -> str:
-    """Format a margin of the sums of calls as percent."""
-    return UNKNOWN if text is None else f"{Decimal(text) * 100:.2f}"
+    """Format a margin of the sums of calls as percent with 1 decimal."""
+    return UNKNOWN if text is None else f"{Decimal(text) * 100:.1f}".replace("-", MINUS)
 
 
 def text_of_size(size: int | None) -> str:
@@ -118,6 +119,23 @@ def address(path: str, /, **fields: str) -> str:
     return f"{path}?{query}" if query else path
 
 
+def entry_names(words: Mapping[str, str], entries: Collection[str]) -> str:
+    """Return the names of entry points; one word for all of them."""
+    if set(entries) >= set(ENTRIES):
+        return words["admin.all"]
+    return ", ".join(words.get(f"keys.entry_{entry}", entry) for entry in entries) or UNKNOWN
+
+
+def code_word(words: Mapping[str, str], code: str | None) -> str | None:
+    """Return the text of an error code, or the code itself when it has none; None without code."""
+    return words.get(f"codes.{code}", code) if code else None
+
+
+def short_word(words: Mapping[str, str], code: str | None) -> str | None:
+    """Return the shorter text of an error code for narrow columns."""
+    return words.get(f"codes.short_{code}") or code_word(words, code)
+
+
 def value_text(value: Any) -> str:
     """Return the value of a field as a short text."""
     if isinstance(value, dict):
@@ -134,7 +152,7 @@ def value_text(value: Any) -> str:
 _ALL = (
     value_text,
     *(money, count, brief, seconds, milliseconds, share, margin, text_of_size),
-    *(counted, conditions, meter_unit),
+    *(counted, conditions, meter_unit, entry_names, short_word),
 )
 FUNCTIONS = {function.__name__: function for function in _ALL}
 """The functions that templates may call."""
@@ -159,16 +177,6 @@ OUTCOME_SHAPES: Mapping[str, str] = {
 def shape_of(outcome: str) -> str:
     """Return the shape of an outcome, as the part State takes it."""
     return OUTCOME_SHAPES.get(outcome, "bad")
-
-
-def code_word(words: Mapping[str, str], code: str | None) -> str | None:
-    """Return the text of an error code, or the code itself when it has none; None without code."""
-    return words.get(f"codes.{code}", code) if code else None
-
-
-def short_word(words: Mapping[str, str], code: str | None) -> str | None:
-    """Return the shorter text of an error code for narrow columns."""
-    return words.get(f"codes.short_{code}") or code_word(words, code)
 
 
 def amounts_lacking(message: str | None) -> tuple[str, str] | None:

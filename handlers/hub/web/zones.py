@@ -47,6 +47,12 @@ def day_text(at: datetime, language: str, *, year: bool = False) -> str:
     return f"{text} {at.year}" if year else text
 
 
+def utc_day_text(day: int, language: str) -> str:
+    """Return a UTC day (yyyymmdd), which is no moment in the viewer's zone: 22 Nov."""
+    at = datetime(day // 10_000, day // 100 % 100, day % 100, tzinfo=UTC)
+    return day_text(at, language, year=at.year != datetime.now(UTC).year)
+
+
 def weekday_text(at: datetime, language: str) -> str:
     """Return the weekday and date of a time: Friday 13 November."""
     if language == "zh":

@@ -32,7 +32,7 @@ def test_a_member_makes_changes_and_removes_a_rule(alice, db):
     answer = alice.send("/alerts/rules/new?of=me", [*fields, ("to", "owner"), ("do", "save")])
     assert (answer.status, answer.place) == (303, "/alerts?of=me")
     page = alice.get("/alerts").text
-    assert "A key spends more than 0.5 USD a month" in page and "Rule made." in page
+    assert "A key spends more than 0.50 USD a month" in page and "Rule made." in page
     place = re.search(r"/alerts/rules/[0-9A-Z]{26}", page)[0]
     assert 'value="0.5"' in alice.get(place).text
     assert alice.send(f"{place}/disable", []).status == 303
