@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from operations.price_sources import maker_of, vendor_word
+import peewee
+
+from operations.price_sources import ListedModel, maker_of, vendor_word
+from store.calls.reading.unpriced import recent_unpriced
 from store.values.errors import NotFound, Refused
 from store.values.meters import METERS
 from store.values.pricing import parse_money
@@ -64,6 +67,22 @@ def entries() -> tuple[CatalogueEntry, ...]:
     return tuple(CatalogueEntry(**entry) for entry in content["model"])
 
 
+def listed_models() -> list[ListedModel]:
+    """Return the whole catalogue as a list of prices."""
+    return [
+        ListedModel(
+            *(entry.key, entry.vendor, entry.name, entry.price, entry.rate),
+            *(entry.context_tokens, entry.max_output_tokens),
+        )
+        for entry in entries()
+    ]
+
+
+def list_word() -> str:
+    """Return the source of its prices as it is stored with them: the newest date."""
+    return f"catalogue {max(entry.date for entry in entries())}"
+
+
 def find(name: str, key: str = "") -> CatalogueEntry:
     """Return the entry of a model: the one with the key, else the maker's, else the only one.
     Raises NotFound, Refused when several vendors offer it and none of them has made it."""
@@ -100,6 +119,24 @@ def list_cost(name: str, meter: str, count: int) -> int | None:
     matching = sorted(offered(name), key=lambda entry: not entry.of_maker)
     prices = [entry.price[meter] for entry in matching if meter in entry.price]
     return parse_money(prices[0]) * count // METERS[meter].unit if prices else None
+
+
+@dataclass(frozen=True, slots=True)
+class UnpricedLine:
+    """Uses without a price; `cost`: at the list price of the catalogue, None: it has none."""
+
+    model: str
+    meter: str
+    count: int
+    cost_nanos: int | None
+
+
+def unpriced_uses(db: peewee.Database) -> list[UnpricedLine]:
+    """Return what was used without a price of late, the most used first."""
+    return [
+        UnpricedLine(use.model, use.meter, use.count, list_cost(use.model, use.meter, use.count))
+        for use in recent_unpriced(db)
+    ]
 
 
 def of_channel(vendor: str, upstream: str) -> CatalogueEntry | None:

@@ -5,7 +5,7 @@ refused unless it is accepted. What is refused is told, the rest is taken.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
@@ -15,7 +15,8 @@ from operations.price_sources import ListedModel, maker_of, vendor_word
 from store.admin import price_list
 from store.admin.apply import Editor
 from store.admin.export import list_objects
-from store.values.errors import Refused
+from store.db import versions
+from store.values.errors import Conflict, Refused
 from store.values.meters import METERS
 from store.values.texts import nearest
 
@@ -37,6 +38,30 @@ class PriceDifference:
     before: str | None
     after: str
     refused: str = ""
+
+    @property
+    def key(self) -> "Tick":
+        """The change that is ticked: it holds only as long as both prices are the same."""
+        return (self.model, self.rate, self.meter, self.before or "", self.after)
+
+    @property
+    def steep(self) -> bool:
+        """Tell whether the price rises by more than MAX_RISE_PERCENT."""
+        old = Decimal(self.before or 0)
+        rises = self.before is not None and Decimal(self.after) > old
+        return rises and (Decimal(self.after) - old) * 100 > MAX_RISE_PERCENT * old
+
+    @property
+    def possible(self) -> bool:
+        """Tell whether it can be taken at all: no price becomes zero."""
+        return Decimal(self.after) > 0
+
+
+Tick = tuple[str, str, str, str, str]
+"""A change that somebody chose: model, rate, meter, price before ("" for none) and after."""
+Ticks = Mapping[Tick, bool]
+"""Chosen changes, each with whether a steep rise is accepted."""
+NOT_TICKED = "not chosen"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +169,7 @@ class ModelComparison:
     price: dict[str, str]
     rates: list[dict[str, Any]]
     accepted: Decimal
+    ticks: Ticks | None = None
     differences: list[PriceDifference] = field(default_factory=list)
 
     def compare(self) -> None:
@@ -160,8 +186,8 @@ class ModelComparison:
                 for name, text in zeros.items():
                     self._judged(conditions, name, None, text)
             elif own is None:
-                self.rates.append({"when": dict(rate["when"])})
-                self._merge(conditions, self.rates[-1], prices)
+                if self._together(conditions, {}, prices):
+                    self.rates.append({"when": dict(rate["when"]), **prices})
             elif ("factor" in own) == ("factor" in prices):
                 self._merge(conditions, own, prices)
             else:
@@ -188,21 +214,36 @@ class ModelComparison:
             for p in (own, listed)
         )
         names = ("input", "output") if "factor" in listed else tuple(after)
-        allowed = [self._judged(rate, name, before.get(name), after[name]) for name in names]
-        if all(allowed):
+        if self._together(rate, before, {name: after[name] for name in names}):
             when = own["when"]
             own.clear()
             own |= {"when": when, **listed}
+
+    def _together(self, rate: str, before: Mapping[str, str], after: Mapping[str, str]) -> bool:
+        """Judge prices of a rate that are taken all or not at all, and note the differences."""
+        first = len(self.differences)
+        allowed = [self._judged(rate, name, before.get(name), after[name]) for name in after]
+        chosen = [row.refused != NOT_TICKED for row in self.differences[first:]]
+        if self.ticks is not None and any(chosen) and not all(chosen):
+            raise Refused([f'model "{self.name}": the prices of {rate} are taken together'])
+        return all(allowed)
 
     def _judged(self, rate: str, meter: str, before: str | None, after: str) -> bool:
         """Return whether a price may be taken, and note the difference."""
         if before is not None and Decimal(before) == Decimal(after):
             return True
+        difference = PriceDifference(self.name, self.listed.key, rate, meter, before, after)
         refused = _why_not(before, after, self.accepted)
-        self.differences.append(
-            PriceDifference(self.name, self.listed.key, rate, meter, before, after, refused)
-        )
+        if self.ticks is not None:
+            refused = self._why_not_ticked(difference, refused)
+        self.differences.append(replace(difference, refused=refused))
         return not refused
+
+    def _why_not_ticked(self, difference: PriceDifference, refused: str) -> str:
+        ticks = self.ticks or {}
+        if difference.key not in ticks:
+            return NOT_TICKED
+        return "" if ticks[difference.key] and difference.possible else refused
 
 
 def _own_price(price: Mapping[str, str]) -> dict[str, str]:
@@ -236,11 +277,17 @@ def pull(
     *,
     only: Collection[str] = (),
     accepted: Decimal = Decimal(0),
+    ticks: Ticks | None = None,
     dry_run: bool = False,
 ) -> Pull:
     """Take the prices of a list for our models (`only`: for these), or only tell what would change.
-    `source`: what is stored with them; `accepted`: percent by which a price may rise. Raises
-    Refused."""
+    `source`: what is stored with them; `accepted`: percent by which a price may rise; `ticks`: only
+    these changes. Raises Refused; Conflict when a price of a tick is another one by now, Outdated
+    when it changes meanwhile."""
+    begun_on = {
+        name: versions.version_of(db, price_list.MODEL, name)
+        for name in {tick[0] for tick in ticks or ()}
+    }
     models, channels = list_objects(db, "model"), list_objects(db, "channel")
     names = [model["name"] for model in models]
     faults = [
@@ -259,13 +306,19 @@ def pull(
             unmatched[name] = match
             continue
         comparison = ModelComparison(
-            name, match, _own_price(model["price"]), list(map(dict, model["rate"])), accepted
+            *(name, match, _own_price(model["price"]), list(map(dict, model["rate"]))),
+            *(accepted, ticks),
         )
         comparison.compare()
         differences += comparison.differences
         if any(not difference.refused for difference in comparison.differences):
             prices = {**comparison.price, "rate": comparison.rates, "price_source": source}
-            rows.append({"model": name, **prices})
+            version = {"version": begun_on[name]} if name in begun_on else {}
+            rows.append({"model": name, **prices, **version})
+    stale = set(ticks or ()) - {difference.key for difference in differences}
+    if stale:
+        names_of_stale = ", ".join(sorted({tick[0] for tick in stale}))
+        raise Conflict(f"prices have changed since this comparison: {names_of_stale}")
     if rows:
         price_list.take(db, editor, rows, dry_run=dry_run)
     return Pull(source, differences, unmatched)

@@ -89,9 +89,11 @@ class Editor:
         prune: bool = False,
         dry_run: bool = False,
         faults: Sequence[str] = (),
+        begun_on: Mapping[tuple[str, str], str] | None = None,
     ) -> Outcome:
         """Bring the store to what the document says; idempotent. Refused with all faults, `faults`
-        that reading the document has found among them."""
+        that reading the document has found among them. `begun_on`: versions that it was made from,
+        by kind and name; Outdated when others have changed one of these objects since."""
         warnings: list[str] = []
 
         def plan(state: StoreState) -> list[PlanStep]:
@@ -100,6 +102,10 @@ class Editor:
             except Refused as error:
                 raise Refused([*faults, *error.faults]) from None
             refuse(faults)
+            for step in steps:
+                version = (begun_on or {}).get((step.kind, "/".join(step.identity)))
+                if version is not None:
+                    self._require_version(step, version)
             warnings[:] = planning.warnings_of(planning.final_fields(state, steps), document)
             return steps
 
@@ -146,10 +152,8 @@ class Editor:
             if stored.revoked:
                 raise Refused([f"{label(kind, stored.identity)} is revoked; that is for good"])
             steps = self._plan(state, [entry])
-            if version is not None:
-                mine = plain(kind, steps[0].fields) if steps else {}
-                named = (kind, "/".join(stored.identity))
-                versions.require(self._db, named, version, plain(kind, stored.fields), mine)
+            if version is not None and steps:
+                self._require_version(steps[0], version)
             return steps
 
         owner = None
@@ -159,6 +163,13 @@ class Editor:
             owner = ApiKey.select(ApiKey.user_id).where(ApiKey.id == name)
         with faults_by_field():
             return self._carry_out_alone(plan, self._owner(kind, owner))
+
+    def _require_version(self, step: PlanStep, version: str) -> None:
+        """Raise Outdated unless the object of a step has this version."""
+        if step.stored is not None:
+            named = (step.kind, "/".join(step.identity))
+            fields = plain(step.kind, step.stored.fields)
+            versions.require(self._db, named, version, fields, plain(step.kind, step.fields))
 
     def _entry(self, kind: str, edits: Mapping[str, Any], stored: Stored | None) -> Entry:
         if self._remote:

@@ -12,6 +12,7 @@ from operator import or_
 from typing import Any
 
 import peewee
+from peewee import fn
 
 from store.admin.export import show, shown
 from store.admin.kinds import KINDS
@@ -130,6 +131,14 @@ def price_history(db: peewee.Database, model: str) -> list[Shown]:
         }
         for row in rows
     ]
+
+
+def priced_since(db: peewee.Database, models: Sequence[str]) -> dict[str, int]:
+    """Return since when (ms) the newest prices of models hold, by name."""
+    since = fn.MAX(Price.effective_ms)
+    query = Price.select(Model.name, since).join(Model, on=(Model.id == Price.model_id))
+    rows = query.where(Model.name << list(models)).group_by(Model.name)
+    return {name: int(at_ms) for name, at_ms in select_rows(db, rows)}
 
 
 def require_name(db: peewee.Database, kind: str, name: str) -> None:

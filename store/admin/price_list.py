@@ -15,6 +15,7 @@ from store.admin.apply import Editor
 from store.admin.document import Document
 from store.admin.edits import entry_of_values, faults_by_field
 from store.admin.export import list_objects
+from store.db import versions
 from store.values.errors import Refused, refuse
 from store.values.meters import METERS
 from store.values.price_fields import PriceTable
@@ -24,11 +25,13 @@ MODEL = "model"
 MAX_ROWS = 5000
 
 _BESIDE = ("rate", "price_source")
-_NO_METERS = (MODEL, *_BESIDE)
+_VERSION = "version"
+_NO_METERS = (MODEL, _VERSION, *_BESIDE)
 
 PriceRow = Mapping[str, Any]
 """A model's name under `model`, and the prices that change by their names; in place of what there
-was a whole list `rate`, and `price_source`."""
+was a whole list `rate`, and `price_source`; None takes a price
+away. Perhaps the `version` that these were made from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +75,17 @@ def read_csv(text: str) -> list[PriceRow]:
 def take(
     db: peewee.Database, editor: Editor, rows: Sequence[PriceRow], *, dry_run: bool
 ) -> list[PriceChange]:
-    """Change prices, or only tell what would change. Raises Refused with every fault."""
+    """Change prices, or only tell what would change. Raises Refused with every fault, Outdated when
+    others have changed a model since the version of its row, or at the same time."""
+    begun_on = {
+        (MODEL, name): str(row.get(_VERSION, versions.version_of(db, MODEL, name)))
+        for row in rows[:MAX_ROWS]
+        if isinstance(name := row.get(MODEL), str)
+    }
     before = {model["name"]: model["price"] for model in list_objects(db, MODEL)}
     document = _document(rows, before)
     with faults_by_field():
-        outcome = editor.apply(document, dry_run=dry_run)
+        outcome = editor.apply(document, dry_run=dry_run, begun_on=begun_on)
     changed = {change.name for change in outcome.changes}
     return [
         PriceChange(name, before[name], PriceTable().plain(entry.fields["price"]))
@@ -99,7 +108,8 @@ def _document(rows: Sequence[PriceRow], models: Mapping[str, Any]) -> Document:
         if any(entry.identity == (name,) for entry in entries):
             faults.append(f'row {number}: model "{name}" is there twice')
             continue
-        price = {**models[name], **{n: value for n, value in row.items() if n not in _NO_METERS}}
+        changed = {n: value for n, value in row.items() if n not in _NO_METERS}
+        price = {n: value for n, value in {**models[name], **changed}.items() if value is not None}
         fields = {"name": name, "price": price} | {n: row[n] for n in _BESIDE if n in row}
         try:
             with faults_by_field():

@@ -68,6 +68,7 @@ class Outdated(Conflict):
             f" its version is {last.id} now"
         )
         self.last, self.differences = last, list(differences)
+        self.named = named
 
     @property
     def merged(self) -> dict[str, Any]:

@@ -78,6 +78,8 @@ SHOTS = (
     ),
     Shot(*("new-channel", "admin", "/admin/channels/new"), ("label.vendor:has([value=mistral])",)),
     Shot("admin-channels", "admin", "/admin/channels", ("tr.row a[aria-expanded]",)),
+    Shot("prices-edit", "admin", "/admin/prices/edit"),
+    Shot("prices-compare", "admin", "/admin/prices/compare"),
     Shot("admin-user", "admin", "/admin/users/alice"),
     Shot("statement", "alice", "/wallet/statement"),
     Shot("admin-invites", "admin", "/admin/invites?new=1"),

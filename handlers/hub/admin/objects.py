@@ -282,7 +282,12 @@ class ObjectListPage(ObjectForm):
             fallback_word=fallback_word,
             rate_words=rate_words,
             subscriptions=subscriptions,
+            **await self.list_values(part.items),
         )
+
+    async def list_values(self, items: Objects) -> Mapping[str, Any]:
+        """Return what the list shows beside its objects."""
+        return {}
 
     async def post(self, plural: str) -> None:
         await self.create_submitted(plural)

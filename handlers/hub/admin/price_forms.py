@@ -7,6 +7,7 @@ A field is named `price.METER`, one of a rate `rate.NUMBER.NAME`; an emptied rat
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from handlers.hub.web.formats import conditions
@@ -88,6 +89,18 @@ def rate_words(words: Mapping[str, str], rate: Mapping[str, Any]) -> str:
         return f"{when} ×{rate['factor']}"
     prices = (f"{words['meter.' + name]} {rate[name]}" for name in METERS if name in rate)
     return f"{when}: {', '.join(prices)}"
+
+
+def rate_prices(price: Mapping[str, str], rate: Mapping[str, Any]) -> dict[str, str]:
+    """Return the prices of a rate by meter: by its factor those of the model, else its own."""
+    if "factor" not in rate:
+        return {name: rate[name] for name in METERS if name in rate}
+    factor = Decimal(rate["factor"])
+    return {
+        name: format((Decimal(text) * factor).normalize(), "f")
+        for name, text in price.items()
+        if has_price(name, text)
+    }
 
 
 def price_groups(texts: Mapping[str, str]) -> list[PriceGroup]:

@@ -25,11 +25,10 @@ from handlers.hub.web.charts import Column
 from handlers.hub.web.formats import STATE_SHAPES, address
 from handlers.hub.web.parts import At
 from handlers.hub.web.unfinished import forget
-from operations.catalogue import list_cost
+from operations.catalogue import unpriced_uses
 from store.calls.reading import overview
 from store.calls.reading.overview import SPANS, ChannelLines, OverviewSums
 from store.calls.reading.sums import CallSums, RankedSums, SumsBar, ranked_sums, sums_of_names
-from store.calls.reading.unpriced import recent_unpriced
 from store.calls.usage_queries import Filters
 from store.db.database import database_ms, portions, select_rows
 from store.db.tables.users import ApiKey, User
@@ -137,24 +136,6 @@ def load_channels(db: peewee.Database, at_ms: int, since_ms: int) -> ChannelLine
     return overview.channel_lines(db, at_ms, sums)
 
 
-@dataclass(frozen=True, slots=True)
-class UnpricedLine:
-    """Uses without a price; `cost`: at the list price of the catalogue, None: it has none."""
-
-    model: str
-    meter: str
-    count: int
-    cost_nanos: int | None
-
-
-def load_unpriced(db: peewee.Database) -> list[UnpricedLine]:
-    """Read what was used without a price of late, the most used first."""
-    return [
-        UnpricedLine(use.model, use.meter, use.count, list_cost(use.model, use.meter, use.count))
-        for use in recent_unpriced(db)
-    ]
-
-
 async def read_nodes(handler: HubHandler) -> set_up.NodeLines:
     """Return the nodes; of this one as far as its ops port answers in time."""
     states, verified_ms = await handler.store(set_up.load_nodes)
@@ -198,7 +179,7 @@ async def read_overview(handler: HubHandler, patience_s: float | None) -> Overvi
         "needs": handler.store(load_gateway_needs, at_ms),
         "charged_by": handler.store(load_charged, by, since_ms),
         "channels": handler.store(load_channels, at_ms, since_ms),
-        "unpriced": handler.store(load_unpriced),
+        "unpriced": handler.store(unpriced_uses),
         "set_up": handler.store(set_up.load_set_up, addressed=addressed, mailed=mailed),
         "nodes": read_nodes(handler),
         "notices": handler.store(notices.current),

@@ -386,7 +386,22 @@ _FIELDS: Mapping[str, Mapping[str, Schema]] = {
         _object({"effective_at": _TIME, **_PRICES, "rate": _RATES, "source": _NULLABLE})
     )["properties"],
     "PriceListBody": {
-        "prices": {"type": "array", "items": _object({"model": _TEXT, **_PRICES})},
+        "prices": {
+            "type": "array",
+            "items": _object({"model": _TEXT, "version": _TEXT, **_PRICES}),
+        },
+        "dry_run": _FLAG,
+    },
+    "PriceTicks": {
+        "take": {
+            "type": "array",
+            "items": _object(
+                {
+                    **{"model": _TEXT, "rate": _TEXT, "meter": _TEXT},
+                    **{"before": _NULLABLE, "after": _MONEY, "accept_rise": _FLAG},
+                }
+            ),
+        },
         "dry_run": _FLAG,
     },
     "PriceChanges": {

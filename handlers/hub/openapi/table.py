@@ -328,6 +328,14 @@ _ADMIN = (
     ),
     _admin("GET", "models/{name}/prices", "Prices over time.", "PriceList"),
     _admin(
+        *("GET", "prices/compare", "Differences of prices from the catalogue.", "Object"),
+        query=("model",),
+    ),
+    _admin(
+        *("POST", "prices/compare", "Take differences of prices, as long as they are the same."),
+        *("Object", "PriceTicks"),
+    ),
+    _admin(
         *("POST", "prices", "Import a list of prices, all or nothing."),
         *("PriceChanges", "PriceListBody"),
         query=("dry_run",),

@@ -173,4 +173,4 @@ def test_the_history_has_the_meters_rates_and_sources_of_the_model(boss, api):
     assert "Maps" not in history
     assert "Source" not in boss.get("/admin/models/org%2Fother").text
     listed = boss.get("/admin/models").text
-    assert ">Web search<" in listed and "Maps" not in listed and "tier flex ×0.5" in listed
+    assert "Web search <small>0.01<" in listed and "Maps" not in listed and "tier flex" in listed

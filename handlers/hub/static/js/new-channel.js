@@ -1,6 +1,7 @@
 // A new channel: what a chosen vendor fills in, the keys of price cells, tests whose results come in
 // as they end. All of it works without script, by forms.
 import { api } from "./api.js";
+import { rememberCells, onCellKey, onCellPaste } from "./cells.js";
 import { setBusy } from "./forms.js";
 import { onFailure } from "./session.js";
 import { fetchPage } from "./visit.js";
@@ -81,7 +82,7 @@ function showAddress(form) {
 function prepareModels(form) {
   const all = form.querySelector("[data-all]");
   if (all) all.hidden = false;
-  for (const input of form.querySelectorAll(".cell > input")) input.dataset.before = input.value;
+  rememberCells(form);
   form.addEventListener("keydown", onCellKey);
   form.addEventListener("paste", onCellPaste);
   form.addEventListener("input", () => judge(form));
@@ -131,41 +132,6 @@ function judge(form) {
   const row = form.querySelector('.offered [aria-invalid="true"]')?.closest("tr");
   const chosen = ticks(form).some((box) => box.checked);
   missing.textContent = row ? missing.dataset.missing.replace("{name}", row.querySelector("code").textContent) : chosen ? "" : missing.dataset.none;
-}
-
-/** Enter goes down a column, Esc puts the value back. */
-function onCellKey(event) {
-  if (!event.target.matches(".cell > input")) return;
-  if (event.key === "Enter") {
-    event.preventDefault();
-    const column = columnOf(event.target);
-    const next = column[column.indexOf(event.target) + 1];
-    next?.focus();
-    next?.select();
-  } else if (event.key === "Escape") {
-    event.target.value = event.target.dataset.before;
-    event.target.dispatchEvent(new Event("input", { bubbles: true }));
-  }
-}
-
-/** Several lines fill the column downwards. */
-function onCellPaste(event) {
-  if (!event.target.matches('.cell > input[inputmode="decimal"]')) return;
-  const lines = event.clipboardData.getData("text").trim().split(/\r?\n/);
-  if (lines.length < 2) return;
-  event.preventDefault();
-  const column = columnOf(event.target);
-  const first = column.indexOf(event.target);
-  lines.forEach((line, index) => {
-    if (column[first + index]) column[first + index].value = line.trim();
-  });
-  event.target.dispatchEvent(new Event("input", { bubbles: true }));
-}
-
-function columnOf(input) {
-  const index = input.closest("tr").cells.length && input.parentElement.cellIndex;
-  const rows = [...input.closest("tbody").rows].filter((row) => !row.hidden);
-  return rows.map((row) => row.cells[index]?.querySelector("input")).filter(Boolean);
 }
 
 // ---- tests

@@ -1,20 +1,18 @@
-"""Models beyond their fields: the history of prices, and lists of new ones."""
+"""Lists of new prices: shown first, then applied, all or none."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from hashlib import sha256
 from http import HTTPStatus
-from typing import Any
 
 import peewee
 
-from handlers.hub.admin.objects import ObjectPage
-from handlers.hub.admin.price_forms import priced_meters, rate_words
+from handlers.hub.admin.price_forms import priced_meters
 from handlers.hub.web.admin import AdminApi, AdminPage, path_of
 from handlers.hub.web.base import Failure, HubHandler, invalid, or_refused
 from operations import edits
-from store.admin import listing, price_list
+from store.admin import price_list
 from store.admin.price_list import PriceChange, PriceRow
 from store.values.usage import SIDES
 
@@ -38,13 +36,6 @@ def digest_of(changes: Sequence[PriceChange]) -> str:
     return sha256(text.encode()).hexdigest()
 
 
-class PriceHistoryApi(AdminApi):
-    """GET /api/admin/models/NAME/prices."""
-
-    async def get(self, name: str) -> None:
-        self.answer_list(await self.store(listing.price_history, name))
-
-
 class PriceImportApi(AdminApi):
     """POST /api/admin/prices: a JSON list of prices, or a table in CSV."""
 
@@ -63,14 +54,6 @@ class PriceImportApi(AdminApi):
         if not isinstance(prices, list) or not all(isinstance(row, dict) for row in prices):
             raise invalid("prices", "prices must be a list of objects: model, and prices by name")
         return prices, dry_run
-
-
-class ModelPage(ObjectPage):
-    """The form of a stored model, with the history of its prices."""
-
-    async def details(self, stored: Mapping[str, Any]) -> Mapping[str, Any]:
-        history = await self.store(listing.price_history, stored["name"])
-        return {"history": history, "meters": priced_meters(history), "rate_words": rate_words}
 
 
 class PriceImportPage(AdminPage):

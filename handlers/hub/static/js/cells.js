@@ -1,0 +1,41 @@
+// Cells of prices in a table: Enter goes down, Esc puts a value back, several pasted lines fill a column.
+
+/** Remembers the values that Esc puts back. */
+export function rememberCells(form) {
+  for (const input of form.querySelectorAll(".cell > input")) input.dataset.before = input.value;
+}
+
+/** Enter goes down a column, Esc puts the value back. */
+export function onCellKey(event) {
+  if (!event.target.matches(".cell > input")) return;
+  if (event.key === "Enter") {
+    event.preventDefault();
+    const column = columnOf(event.target);
+    const next = column[column.indexOf(event.target) + 1];
+    next?.focus();
+    next?.select();
+  } else if (event.key === "Escape") {
+    event.target.value = event.target.dataset.before;
+    event.target.dispatchEvent(new Event("input", { bubbles: true }));
+  }
+}
+
+/** Several lines fill the column downwards. */
+export function onCellPaste(event) {
+  if (!event.target.matches('.cell > input[inputmode="decimal"]')) return;
+  const lines = event.clipboardData.getData("text").trim().split(/\r?\n/);
+  if (lines.length < 2) return;
+  event.preventDefault();
+  const column = columnOf(event.target);
+  const first = column.indexOf(event.target);
+  lines.forEach((line, index) => {
+    if (column[first + index]) column[first + index].value = line.trim();
+  });
+  event.target.dispatchEvent(new Event("input", { bubbles: true }));
+}
+
+function columnOf(input) {
+  const index = input.closest("tr").cells.length && input.parentElement.cellIndex;
+  const rows = [...input.closest("tbody").rows].filter((row) => !row.hidden);
+  return rows.map((row) => row.cells[index]?.querySelector("input")).filter(Boolean);
+}

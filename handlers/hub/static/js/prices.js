@@ -1,0 +1,41 @@
+// Prices of many models: cells that show what was changed, ticks for all rows. All of it works without script.
+import { onCellKey, onCellPaste, rememberCells } from "./cells.js";
+
+function prepare(root) {
+  for (const form of root.querySelectorAll("[data-cells], [data-ticks]")) {
+    const all = form.querySelector("[data-all]");
+    all.hidden = false;
+    all.addEventListener("change", () => {
+      for (const box of form.querySelectorAll('[name="chosen"], [name="take"]')) box.checked = all.checked && !box.disabled;
+    });
+    if (!("cells" in form.dataset)) continue;
+    rememberCells(form);
+    form.addEventListener("keydown", onCellKey);
+    form.addEventListener("paste", onCellPaste);
+    form.addEventListener("input", () => judge(form));
+  }
+}
+
+/** Marks cells that were changed, and those that lack a price, and counts the changed models. */
+function judge(form) {
+  let edited = 0;
+  for (const row of form.querySelectorAll("tbody > tr")) {
+    let changed = false;
+    for (const input of row.querySelectorAll(".cell > input")) {
+      const differs = input.value.trim() !== input.dataset.was;
+      input.parentElement.classList.toggle("own", differs);
+      changed ||= differs;
+      if (!("needed" in input.dataset)) continue;
+      const missing = !input.value.trim();
+      input.placeholder = missing ? input.dataset.needed : "";
+      input.toggleAttribute("aria-invalid", missing);
+      if (missing) input.setAttribute("aria-invalid", "true");
+    }
+    edited += changed;
+  }
+  const words = form.querySelector("[data-edited]");
+  words.textContent = words.dataset.edited.replace("{count}", edited);
+}
+
+prepare(document);
+document.addEventListener("sluice:content", (event) => prepare(event.target));
