@@ -85,7 +85,6 @@ def make_app(site: Site) -> Application:
         handlers,
         default_handler_class=UnknownPage,
         default_handler_args=with_site,
-        paths=frozenset(path for path, _ in ROUTES),
         template_path=TEMPLATES,
         template_loader=LeanLoader(TEMPLATES),
         static_path=str(HERE / "static"),

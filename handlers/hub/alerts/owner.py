@@ -10,7 +10,6 @@ from typing import Any
 
 from handlers.hub.web.base import Api, Failure, HubHandler, Page
 from handlers.hub.web.formats import address, money
-from handlers.hub.web.formats import count as count_text
 from handlers.hub.web.parts import At
 from operations.alerts.sender import Sender, hub_url
 from store.alerts import kinds
@@ -82,18 +81,11 @@ class AlertPage(AlertHandler, Page):
             place=self.path,
             sentence=self.sentence,
             scope_of=self.scope_of,
-            many=self.many,
             At=At,
             shape_of=shape_of,
             icon_of=icon_of,
             message_shape=message_shape,
             **values,
-        )
-
-    def many(self, word: str, count: int) -> str:
-        """Return a sentence about so many things, in its own form for one."""
-        return self.words[f"alerts.{word}_one" if count == 1 else f"alerts.{word}"].format(
-            count=count_text(count)
         )
 
     def sentence(self, rule: Rule) -> str:

@@ -53,7 +53,7 @@ def _path(hit: Hit) -> str:
 
 def _pages(handler: HubHandler, text: str, language: str) -> list[FindRow]:
     """Return the pages with this text in their names, in whatever language of the Hub."""
-    pages = navigation(handler.settings["paths"], admin=handler.me.admin)
+    pages = navigation(admin=handler.me.admin)
     rows = []
     for entry in (*pages.everybody, *pages.administration):
         names = {strings(code)[f"nav.{entry.word}"] for code in (language, "en")}

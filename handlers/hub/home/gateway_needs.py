@@ -6,7 +6,7 @@ from typing import Any
 
 import peewee
 
-from handlers.hub.home.needs import Need, lacking, money_detail, one_or_many
+from handlers.hub.home.needs import Need, lacking, money_detail
 from handlers.hub.web.admin import path_of
 from handlers.hub.web.formats import money
 from handlers.hub.web.parts import At
@@ -67,9 +67,8 @@ def _refused(db: peewee.Database, at_ms: int) -> tuple[list[Ranked], int]:
     needs = []
     for user, refusals in refused.items():
         if (values := lacking(db, user, refusals)) is not None:
-            fact = one_or_many("need_user_money", values)
             link = (money_detail(values), "need_add_money", path_of("users", user, "credit"))
-            need = Need("bad", fact, *link, {"user": user, **values})
+            need = Need("bad", "need_user_money", *link, {"user": user, **values})
             needs.append((need, _USERS_FIRST + refusals.calls))
     return needs, users - len(refused)
 

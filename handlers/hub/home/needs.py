@@ -39,8 +39,8 @@ def money_needs(db: peewee.Database, at_ms: int, user: str) -> list[Need]:
     values = refusals and lacking(db, user, refusals)
     if not values:
         return []
-    fact, detail = one_or_many("need_money", values), money_detail(values)
-    return [Need("bad", fact, detail, "need_wallet", "/wallet#redeem", values)]
+    detail = money_detail(values)
+    return [Need("bad", "need_money", detail, "need_wallet", "/wallet#redeem", values)]
 
 
 def lacking(db: peewee.Database, user: str, refusals: MoneyRefusals) -> dict[str, Any] | None:
@@ -73,11 +73,6 @@ def money_detail(values: Mapping[str, Any]) -> str:
     if values["left"]:
         return "need_money_amounts"
     return "need_money_wallet" if values["of"] == WALLET_SHORT else "need_money_quota"
-
-
-def one_or_many(name: str, values: Mapping[str, Any]) -> str:
-    """Return the name of the text for one call or for several."""
-    return f"{name}_one" if values["calls"] == 1 else name
 
 
 def need_to_plain(need: Need) -> dict[str, Any]:

@@ -248,7 +248,6 @@ async def show_overview(page: Page) -> None:
         two_decimals=two_decimals,
         At=At,
         whose="gateway",
-        has_alerts="/alerts" in page.settings["paths"],
     )
 
 

@@ -404,7 +404,7 @@ class Page(HubHandler):
     def _navigation(self) -> Navigation | None:
         if self.signed_in is None:
             return None
-        return navigation(self.settings["paths"], admin=self.signed_in.admin)
+        return navigation(admin=self.signed_in.admin)
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         failure = self.failure(kwargs.get("exc_info"))

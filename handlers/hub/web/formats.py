@@ -107,12 +107,6 @@ def meter_unit(words: Mapping[str, str], meter: str) -> str:
     return words.get(f"meter.per_{meter}", words["meter.per_use"])
 
 
-def counted(words: Mapping[str, str], name: str, number: int, **values: object) -> str:
-    """Return a text with a number of things, {count}: for one of them the singular, NAME_one."""
-    text = words[f"{name}_one" if number == 1 else name]
-    return text.format(count=count(number), **values)
-
-
 def address(path: str, /, **fields: str) -> str:
     """Return a path with these fields as its query, without the empty ones."""
     query = urlencode({name: value for name, value in fields.items() if value})
@@ -152,7 +146,7 @@ def value_text(value: Any) -> str:
 _ALL = (
     value_text,
     *(money, count, brief, seconds, milliseconds, share, margin, text_of_size),
-    *(counted, conditions, meter_unit, entry_names, short_word),
+    *(conditions, meter_unit, entry_names, short_word),
 )
 FUNCTIONS = {function.__name__: function for function in _ALL}
 """The functions that templates may call."""
@@ -220,8 +214,7 @@ def days_word(words: Mapping[str, str], days: float) -> str:
     """Return a number of days in words, to the day."""
     if days < 1:
         return words["home.less_than_a_day"]
-    whole = round(days)
-    return words["home.one_day"] if whole == 1 else words["home.days"].format(days=whole)
+    return words["home.days"].format(days=round(days))
 
 
 def day_text(day: int) -> str:

@@ -66,7 +66,6 @@ class Navigation:
         return [*rest, *self.administration]
 
 
-def navigation(paths: frozenset[str], *, admin: bool) -> Navigation:
-    """Return the entries whose pages are among these paths; `admin`: with the administration."""
-    everybody = [entry for entry in EVERYBODY if entry.path in paths]
-    return Navigation(everybody, ADMINISTRATION if admin else ())
+def navigation(*, admin: bool) -> Navigation:
+    """Return the entries of somebody's pages; `admin`: with the administration."""
+    return Navigation(EVERYBODY, ADMINISTRATION if admin else ())

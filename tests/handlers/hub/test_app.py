@@ -114,6 +114,12 @@ def test_every_feature_has_its_line():
     )
 
 
+def test_texts_with_a_number_have_both_forms_in_one_text():
+    things = "calls|keys|models|days|users|channels|rules|times|attempts|workers|minutes|codes"
+    many = re.compile(rf"(?<!\|)\{{(?!name|user|key|of)\w+\}} (?:more |new |real )?(?:{things})\b")
+    assert [name for name, text in strings("en").items() if many.search(text)] == []
+
+
 def test_all_languages_have_the_same_words():
     words = {code: strings(code) for code in LANGUAGES}
     assert len(words) == 2 and len(words["en"]) > 1000

@@ -2,6 +2,7 @@
 // in the ARIA grid pattern. Without it each day is a link.
 import { fetchPage } from "./visit.js";
 import { onFailure } from "./session.js";
+import { phrase } from "./words.js";
 
 const DAY_MS = 86_400_000;
 const STEPS = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -7, ArrowDown: 7 };
@@ -54,7 +55,7 @@ function mark(from, to) {
   }
   const note = panel().querySelector("[data-days-of]");
   const days = Math.round((Date.parse(to) - Date.parse(from)) / DAY_MS) + 1;
-  note.textContent = note.dataset.daysOf.replace("{days}", days).replace("{zone}", note.dataset.zone);
+  note.textContent = phrase(note.dataset.daysOf, { days, zone: note.dataset.zone });
 }
 
 /** One day of the calendar can be reached by Tab: the last one of the span, else the newest. */

@@ -1,5 +1,7 @@
 // The tip of a chart's columns, from the table behind it; arrows move between columns; a row of the
 // table below, which is the legend, lights its part.
+import { phrase } from "./words.js";
+
 const FLIP_SHARE = 0.6;
 const GAP_PX = 8;
 let tip = null; // { box, column }
@@ -46,7 +48,7 @@ function fill(box, { table, row }) {
       line.cells[3].className = "num quiet-text";
     }
   }
-  const foot = element("div", "tip-foot", calls.replace("{count}", row.querySelector("[data-of-calls]").textContent));
+  const foot = element("div", "tip-foot", phrase(calls, { count: row.querySelector("[data-of-calls]").textContent }));
   box.replaceChildren(head, body, foot);
 }
 

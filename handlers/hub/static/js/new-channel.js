@@ -5,6 +5,7 @@ import { rememberCells, onCellKey, onCellPaste } from "./cells.js";
 import { setBusy } from "./forms.js";
 import { onFailure } from "./session.js";
 import { fetchPage } from "./visit.js";
+import { phrase } from "./words.js";
 
 const TESTS_AT_ONCE = 4;
 const MARGIN = { zero: 22, width: 64, gain: 30, loss: 15 }; // as web/charts.py draws it
@@ -107,8 +108,7 @@ function ticks(form) {
 function counted(form) {
   const count = ticks(form).filter((box) => box.checked).length;
   for (const element of form.querySelectorAll("[data-count]")) {
-    const text = count === 1 && element.dataset.countOne ? element.dataset.countOne : element.dataset.count;
-    element.textContent = text.replace("{count}", count).replace("{total}", ticks(form).length);
+    element.textContent = phrase(element.dataset.count, { count, total: ticks(form).length });
   }
 }
 

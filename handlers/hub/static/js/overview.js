@@ -2,6 +2,7 @@
 import { api } from "./api.js";
 import { formatTime } from "./time.js";
 import { UNSEEN, fetchPage } from "./visit.js";
+import { phrase } from "./words.js";
 
 const DAY_MS = 86_400_000;
 
@@ -26,7 +27,7 @@ function barTitle(link, bar) {
   if (calls) text = bar.failed ? words.barCalls : words.barWell;
   const share = calls ? ((100 * bar.ok) / calls).toFixed(2) : "";
   const values = { span, calls, failed: bar.failed, probes: bar.probes, share };
-  return text.replace(/\{(\w+)\}/g, (whole, name) => values[name] ?? whole);
+  return phrase(text, values);
 }
 
 document.addEventListener("pointermove", (event) => {

@@ -5,6 +5,7 @@ import { announce } from "./copy.js";
 import { fetchPage } from "./visit.js";
 import { onFailure } from "./session.js";
 import { toast } from "./toast.js";
+import { phrase } from "./words.js";
 
 const REDRAW_MS = 400;
 const CHARS_PER_TOKEN = 4;
@@ -12,7 +13,7 @@ const MILLION = 1e6;
 const NEAR_END_PX = 160;
 const NUMBERS = ["temperature", "top_p"];
 const form = document.getElementById("try");
-const words = (name, values = {}) => form.dataset[`words${name}`].replace(/\{(\w+)\}/g, (_, key) => values[key] ?? "");
+const words = (name, values = {}) => phrase(form.dataset[`words${name}`], values);
 let running = []; // of AbortController
 let redrawing;
 

@@ -2,6 +2,7 @@
 import { UNSEEN, fetchPage, visit } from "./visit.js";
 import { onFailure } from "./session.js";
 import { formatTime } from "./time.js";
+import { phrase } from "./words.js";
 
 const ROWS_MAX = 500;
 const NEW_MS = 10_000;
@@ -101,10 +102,8 @@ function addToCount(more) {
   if (!counter) return;
   counter.dataset.loaded = Number(counter.dataset.loaded) + more;
   if (counter.dataset.found !== undefined) counter.dataset.found = Number(counter.dataset.found) + more;
-  const loaded = Number(counter.dataset.loaded).toLocaleString("en");
-  counter.textContent = counter.dataset.found === undefined
-    ? counter.dataset.many.replace("{shown}", loaded)
-    : counter.dataset.word.replace("{shown}", loaded).replace("{found}", Number(counter.dataset.found).toLocaleString("en"));
+  const text = counter.dataset.found === undefined ? counter.dataset.many : counter.dataset.word;
+  counter.textContent = phrase(text, { shown: Number(counter.dataset.loaded), found: Number(counter.dataset.found) });
 }
 
 /** Shows on the button how many calls arrived or wait, or since when the connection is lost. */
@@ -115,8 +114,8 @@ function showState() {
   const recent = tail.arrivals.reduce((sum, arrival) => sum + arrival.count, 0);
   const words = button.dataset;
   const pending = tail.paused || tail.waiting.length;
-  button.querySelector("b").textContent = tail.lost ? words.reconnecting.replace("{time}", formatTime(tail.lost, "time")) : tail.paused ? words.paused : words.live;
-  button.querySelector("[data-said]").textContent = tail.lost ? "" : pending ? words.waiting.replace("{count}", tail.count) : words.liveNew.replace("{count}", recent);
+  button.querySelector("b").textContent = tail.lost ? phrase(words.reconnecting, { time: formatTime(tail.lost, "time") }) : tail.paused ? words.paused : words.live;
+  button.querySelector("[data-said]").textContent = tail.lost ? "" : pending ? phrase(words.waiting, { count: tail.count }) : phrase(words.liveNew, { count: recent });
   button.classList.toggle("paused", tail.paused);
   button.setAttribute("aria-pressed", String(tail.paused));
 }
@@ -125,7 +124,7 @@ setInterval(() => { if (tail) show(); }, 1000);
 setInterval(() => {
   const announcement = document.querySelector("[data-told]");
   const recent = tail?.arrivals.reduce((sum, arrival) => sum + arrival.count, 0);
-  if (announcement && recent) announcement.textContent = tail.button.dataset.newCalls.replace("{count}", recent);
+  if (announcement && recent) announcement.textContent = phrase(tail.button.dataset.newCalls, { count: recent });
 }, NEW_MS);
 
 document.addEventListener("click", (event) => {
