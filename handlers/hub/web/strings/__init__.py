@@ -20,7 +20,7 @@ class Plural(str):
         return singular if self == "1" else plural
 
 
-class Text(str):
+class PageText(str):
     """A text with values in braces."""
 
     def format(self, *args: object, **values: object) -> str:
@@ -36,7 +36,7 @@ def strings(language: str) -> Mapping[str, str]:
     path = Path(__file__).with_name(f"{language}.json")
     sections: dict[str, dict[str, str]] = json.loads(path.read_text(encoding="utf-8"))
     return {
-        name if section == SHARED else f"{section}.{name}": Text(text)
+        name if section == SHARED else f"{section}.{name}": PageText(text)
         for section, texts in sections.items()
         for name, text in texts.items()
     }
