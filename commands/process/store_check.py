@@ -4,9 +4,11 @@ And the link of the first run, which the first worker prints before it is ready,
 waits for the gateway has it. When the store was unreachable, the Hub prints it later.
 """
 
+import asyncio
 import os
 import select
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor, wait
 
 import msgspec
@@ -16,6 +18,7 @@ from commands.process.logs import FORMS
 from conf.settings import Settings
 from conf.store_url import SQLITE
 from operations.client_settings import hub_url
+from store.calls.writer import Writer
 from store.db import migrate
 from store.db.database import open_database
 from store.hub import first_run
@@ -24,6 +27,8 @@ from store.values.ids import now_ms
 
 SCHEMA_WAIT_S = 5  # for a database that takes connections and does not answer
 ORDERS_POLL_S = 0.05
+FIRST_LOOK_S = 0.05
+FIRST_LOOKS = 100  # then calls are accepted, whatever the store does
 
 
 class StoreCheck(msgspec.Struct, frozen=True):
@@ -83,3 +88,12 @@ def _missing_file(url: str) -> str:
         return ""
     # SQLite would create an empty one, perhaps where a disk is to be mounted
     return "" if os.path.exists(file) else file
+
+
+async def first_contact(writer: Writer, keys_read: threading.Event) -> None:
+    """Wait until a worker has read catalog and keys, unless the store is away: who connects
+    meanwhile waits in the queue of the socket, and need not be refused."""
+    for _ in range(FIRST_LOOKS):
+        if writer.trouble or (keys_read.is_set() and writer.was_up):
+            return
+        await asyncio.sleep(FIRST_LOOK_S)

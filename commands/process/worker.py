@@ -224,7 +224,7 @@ class Worker:
         self._memory = MemoryPolicy(lambda: self._relay.live.streams)
         self._drained: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._draining_task: asyncio.Task[None] | None = None
-        self._catalog_seen = False
+        self._catalog_seen, self._keys_read = False, threading.Event()
         self._left: dict[str, str] = {}  # channels without new calls: id -> name
 
     def _make_relay(self, keys: secrets.Secrets) -> Relay:
@@ -326,6 +326,7 @@ class Worker:
         except StoreUnavailable as error:
             log.warning("not all keys were read into memory, the others are when used: %s", error)
         finally:
+            self._loop.add_callback(self._keys_read.set)  # behind the last portion
             db.close()
 
     def _make_writer(self) -> Writer:
@@ -432,13 +433,14 @@ class Worker:
             self._writer.note_unavailable(away)
             self._write_state()
         self._writer.start()
+        os.set_blocking(0, False)
+        self._loop.add_handler(0, self._hear, IOLoop.READ)  # orders of the supervisor
+        await store_check.first_contact(self._writer, self._keys_read)
         self._upkeep.start()
         self._metrics.start(self._settings.telemetry.otlp_endpoint, self._orders.node)
         listener = socket.socket(fileno=self._orders.listen_fd)
         listener.setblocking(False)
         self._server.listen_on(listener)
-        os.set_blocking(0, False)
-        self._loop.add_handler(0, self._hear, IOLoop.READ)  # orders of the supervisor
         sweeping = PeriodicCallback(self._sweep, SWEEP_MS)
         sweeping.start()
         self._memory.start(self._loop)

@@ -2,6 +2,7 @@
 back."""
 
 import contextlib
+import socket
 import sqlite3
 import threading
 import time
@@ -26,6 +27,7 @@ from tests.support.load import (
     names_in,
     send,
 )
+from tests.support.proxy import Breakable
 from tests.support.upstream import ScriptedUpstream
 
 SHORT_S = 2
@@ -43,6 +45,7 @@ UNKNOWN_WITHIN_S = 1.0  # promised; a busy machine may take longer
 MACHINE_S = 1.0
 BUSY_S = 8  # longer than a writer waits for the lock of SQLite
 FULL_S = 3
+SLOW_SESSION_S = 1.3
 BLOCK = b"x" * 65536
 IDLE_SECRET = "sk-test-never-used-before-0123456789"
 DISABLED_SECRET = "sk-test-of-the-disabled-key-0123456789"
@@ -155,6 +158,24 @@ def test_calls_are_served_while_mariadb_is_away_and_booked_when_it_is_back(
     assert gateway.log().count("the store is unavailable") >= 3
     node.check(load)
     assert 0 <= balance(gateway, "poor") < Decimal("0.05")
+
+
+def test_who_calls_while_a_gateway_reads_a_slow_store_waits_and_is_served(node):
+    """Each session takes longer than a call waits for the look-up of its key."""
+    gateway = node.gateway
+    with Breakable(node.database.port, SLOW_SESSION_S) as network:
+        name = node.url.rpartition("/")[2]
+        url = f"mysql://gateway@{HOST}:{network.port}/{name}"
+        gateway.launch("--set", f"store.url={url}")
+        assert wait_until(lambda: listens(gateway.port), 10)
+        path, headers = path_of(CHAT, MODEL), credentials(CHAT)
+        calls = [gateway.call("POST", path, ask(CHAT, MODEL), headers)[0] for _ in range(4)]
+        assert calls == [200] * 4
+
+
+def listens(port):
+    with socket.socket() as probe:
+        return probe.connect_ex((HOST, port)) == 0
 
 
 def test_keys_are_in_memory_before_they_are_used(node):

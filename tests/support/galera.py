@@ -12,8 +12,11 @@
 Memory: some 150 MB a node; disk: some 200 MB a node. The nodes start in some 15 s.
 """
 
+import configparser
 import contextlib
+import re
 import shutil
+import subprocess
 import time
 from pathlib import Path
 
@@ -26,7 +29,15 @@ from tests.support.programs import missing
 
 PROVIDER = "/usr/lib/galera/libgalera_smm.so"
 NODES = 3
+ROOT = Path(__file__).resolve().parents[2]
 SYNC_TIMEOUT_S = 60
+
+
+def sample():
+    """The settings of conf/cluster/my.cnf."""
+    parser = configparser.ConfigParser(inline_comment_prefixes=("#",))
+    parser.read(ROOT / "conf/cluster/my.cnf")
+    return dict(parser["mariadbd"])
 
 
 class GaleraNode(MariaDb):
@@ -34,19 +45,21 @@ class GaleraNode(MariaDb):
 
     def __init__(self, replication, group, first):
         self.replication = replication
-        super().__init__(
-            "--binlog-format=ROW",
-            "--innodb-autoinc-lock-mode=2",
-            "--innodb-flush-log-at-trx-commit=0",  # what a node loses it has from the others
-            "--wsrep-on=ON",
-            f"--wsrep-provider={PROVIDER}",
-            "--wsrep-cluster-name=sluice-tests",
-            f"--wsrep-cluster-address=gcomm://{','.join(f'{HOST}:{port}' for port in group)}",
-            f"--wsrep-node-address={HOST}:{replication}",
-            "--wsrep-sst-method=rsync",
-            f"--wsrep-sst-receive-address={HOST}:{free_port()}",
-            f"--wsrep-provider-options=gmcast.listen_addr=tcp://{HOST}:{replication};"
+        replaced = {
+            "bind_address": HOST,
+            "innodb_buffer_pool_size": "64M",
+            "innodb_log_file_size": "96M",
+            "innodb_flush_log_at_trx_commit": "0",  # what a node loses it has from the others
+            "wsrep_cluster_name": "sluice-tests",
+            "wsrep_cluster_address": f"gcomm://{','.join(f'{HOST}:{port}' for port in group)}",
+            "wsrep_node_address": f"{HOST}:{replication}",
+            "wsrep_node_name": f"db{group.index(replication) + 1}",
+            "wsrep_sst_receive_address": f"{HOST}:{free_port()}",
+            "wsrep_provider_options": f"gmcast.listen_addr=tcp://{HOST}:{replication};"
             f"ist.recv_addr={HOST}:{free_port()};gcache.size=64M",
+        }
+        super().__init__(
+            *(f"--{name}={value}" for name, value in {**sample(), **replaced}.items()),
             first=("--wsrep-new-cluster",) if first else (),
         )
 
@@ -59,9 +72,22 @@ class GaleraNode(MariaDb):
         return f"{HOST}:{self.port}"
 
     def start(self, *options):
-        """Starts the node and waits until it is primary and synced."""
+        """Starts the node and waits until it is primary and synced. After a kill it finds out first
+        where it was, as the unit of the package does: else the whole database would be copied."""
+        if "seqno:   -1" in self._state():
+            options = (*options, *self._recovered())
         super().start(*options)
         self.wait_synced()
+
+    def _state(self):
+        path = Path(self._folder) / "data" / "grastate.dat"
+        return path.read_text() if path.exists() else ""
+
+    def _recovered(self):
+        command = [*self._command, "--wsrep-recover", "--disable-log-error"]
+        done = subprocess.run(command, check=False, capture_output=True, timeout=START_TIMEOUT_S)
+        position = re.search(r"Recovered position:? *([0-9a-f-]{36}:-?\d+)", done.stderr.decode())
+        return [f"--wsrep-start-position={position[1]}"] if position else []
 
     def start_alone(self):
         """Starts the node as the first one of a new cluster: all others have ended."""

@@ -49,6 +49,7 @@ class MariaDb:
         self._made = 0
         self.port = free_port()
         self.process = None
+        self.environment = {}  # of the server, beside the test's own
         try:
             as_user = _install(self._folder)
             self._command = self._command_line(as_user, options)
@@ -96,7 +97,10 @@ class MariaDb:
     def start(self, *options):
         """Starts the server on what it had, with further options; waits until it answers."""
         self.process = leash.Popen(
-            [*self._command, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [*self._command, *options],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **self.environment},
         )
         _wait(self.port, self.process)
 

@@ -54,8 +54,11 @@ class Nginx:
         self.process.wait(START_S)
 
 
-def product_configuration(folder: Path, port: int, nodes: list[Gateway]) -> str:
-    """conf/nginx.conf with the tests' ports; everything that decides how it behaves stays."""
+def product_configuration(
+    folder: Path, port: int, nodes: list[Gateway], upstreams: str | None = None
+) -> str:
+    """conf/nginx.conf with the tests' ports; everything that decides how it behaves stays.
+    `upstreams`: in place of its own."""
     subprocess.run(
         [
             *(program("openssl"), "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"),
@@ -66,15 +69,24 @@ def product_configuration(folder: Path, port: int, nodes: list[Gateway]) -> str:
         check=True,
         capture_output=True,
     )
-    text = (ROOT / "conf/nginx.conf").read_text()
     replaced = {
         r"listen 443 ": f"listen {HOST}:{port} ",
         r"listen \[::\]:443 .*;": "",
-        r"127\.0\.0\.1:8000": f"{HOST}:{nodes[0].port}",
-        r"127\.0\.0\.1:8010": f"{HOST}:{nodes[1].port}",
         r"/var/log/nginx/": "",
     }
+    if upstreams is None:
+        replaced[r"127\.0\.0\.1:8000"] = f"{HOST}:{nodes[0].port}"
+        replaced[r"127\.0\.0\.1:8010"] = f"{HOST}:{nodes[1].port}"
+    else:
+        replaced[r"(?s)upstream sluice_relay \{.*?\n\}"] = upstreams
+        replaced[r"127\.0\.0\.1:8001"] = "sluice_hub"
+    return sample("conf/nginx.conf", replaced)
+
+
+def sample(name: str, replaced: dict[str, str]) -> str:
+    """A sample file of the product with these patterns replaced, each of which it must have."""
+    text = (ROOT / name).read_text()
     for pattern, replacement in replaced.items():
-        text, count = re.subn(pattern, replacement, text)
-        assert count, f"conf/nginx.conf has no {pattern} any more"
+        text, count = re.subn(pattern, lambda _, new=replacement: new, text)
+        assert count, f"{name} has no {pattern} any more"
     return text

@@ -11,6 +11,7 @@ import select
 import socket
 import ssl
 import threading
+import time
 
 HOST = "127.0.0.1"
 PATIENCE_S = 20
@@ -140,3 +141,34 @@ class Switch(Proxy):
         with client, contextlib.suppress(OSError), self._connect() as goal:
             client.settimeout(PATIENCE_S)
             _join(client, goal)
+
+
+class Breakable(Switch):
+    """A Switch that can be cut: nothing comes through, as of a network that drops packets. Each
+    connection takes `delay_s` until it is there."""
+
+    def __init__(self, goal: int, delay_s: float = 0.0) -> None:
+        self._delay_s = delay_s
+        self._whole = threading.Event()
+        self._whole.set()
+        super().__init__(goal)
+
+    def cut(self) -> None:
+        self._whole.clear()
+
+    def mend(self) -> None:
+        self._whole.set()
+
+    def _serve(self, client: socket.socket) -> None:
+        time.sleep(self._delay_s)
+        self._whole.wait()
+        with client, contextlib.suppress(OSError), self._connect() as goal:
+            ways = {client: goal, goal: client}
+            while True:
+                ready = select.select(list(ways), [], [])[0]
+                self._whole.wait()
+                for peer in ready:
+                    data = peer.recv(65536)
+                    if not data:
+                        return
+                    ways[peer].sendall(data)

@@ -7,6 +7,7 @@ import time
 
 import redis
 
+from tests.support import leash
 from tests.support.ports import HOST, free_port
 from tests.support.programs import program
 
@@ -15,10 +16,12 @@ START_S = 10
 
 class RedisServer:
     """A context: an empty server, started and ended; `stop` kills it, `start` starts an empty one
-    on the same port, `freeze` and `thaw` keep its connections."""
+    on the same port, `freeze` and `thaw` keep its connections. `configuration`: a file; `password`:
+    the one that it sets."""
 
-    def __init__(self):
+    def __init__(self, configuration=None, password=None):
         self.port, self._process = free_port(), None
+        self._configuration, self._password = configuration, password
 
     @property
     def url(self):
@@ -26,12 +29,13 @@ class RedisServer:
 
     @property
     def client(self):
-        return redis.Redis(HOST, self.port, 3, decode_responses=True)
+        return redis.Redis(HOST, self.port, 3, self._password, decode_responses=True)
 
     def start(self):
-        args = [program("redis-server", "valkey-server"), "--port", str(self.port)]
-        args += ["--bind", HOST, "--save", "", "--dir", "/tmp"]
-        self._process = subprocess.Popen(args, stdout=subprocess.DEVNULL)
+        file = [str(self._configuration)] if self._configuration else ["--save", ""]
+        args = [program("redis-server", "valkey-server"), *file, "--port", str(self.port)]
+        args += ["--bind", HOST, "--dir", "/tmp"]
+        self._process = leash.Popen(args, stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + START_S
         while time.monotonic() < deadline:
             try:

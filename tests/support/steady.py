@@ -4,6 +4,7 @@ connections are kept and used again. Every single one is looked at.
 
 import asyncio
 import contextlib
+import itertools
 import json
 import ssl
 import threading
@@ -18,12 +19,13 @@ END = b"data: [DONE]"
 @dataclass(frozen=True, slots=True)
 class Pace:
     """So many calls a second, and so many streams at any time, each of `chunks` events `gap_ms`
-    apart."""
+    apart; after one that fails a caller of streams rests for `rest_s`."""
 
     calls_s: float
     streams: int
     gap_ms: int
     chunks: int
+    rest_s: float = 0.0
 
     @property
     def stream_s(self):
@@ -32,8 +34,24 @@ class Pace:
 
 
 @dataclass(slots=True)
+class Exchange:
+    """One call as its client saw it, by the monotonic clock; `head_s`: when its head came."""
+
+    name: str
+    stream: bool
+    began_s: float
+    head_s: float = 0.0
+    ended_s: float = 0.0
+    status: int = 0  # none came
+    call_id: str = ""
+    fault: str = ""
+
+
+@dataclass(slots=True)
 class Outcome:
-    """What was seen: ids of all that ended well, what went wrong, in words."""
+    """What was seen: each call, ids of all that ended well, what went wrong, in words."""
+
+    exchanges: list = field(default_factory=list)
 
     calls: list = field(default_factory=list)
     streams: list = field(default_factory=list)
@@ -48,7 +66,8 @@ class Steady:
     """Runs at its pace from the beginning to the end of a `with` block; streams that have begun
     then end in their time."""
 
-    def __init__(self, port, secret, pace):
+    def __init__(self, port, secret, pace, tag="steady"):
+        self._tag, self._numbers = tag, itertools.count()
         self.seen = Outcome()
         self.in_flight = 0
         self._port, self._pace = port, pace
@@ -72,6 +91,9 @@ class Steady:
         streams = [asyncio.create_task(self._stream_on(n)) for n in range(self._pace.streams)]
         calls, due = set(), time.monotonic()
         while not self._over.is_set():
+            if not self._pace.calls_s:
+                await asyncio.sleep(0.1)
+                continue
             task = asyncio.create_task(self._one(self.seen.calls, "[[demo chunks=3]]", False))
             calls.add(task)
             task.add_done_callback(calls.discard)
@@ -89,52 +111,63 @@ class Steady:
         script = f"[[demo ms={pace.gap_ms} chunks={pace.chunks}]]"
         while not self._over.is_set():
             self.in_flight += 1
-            await self._one(self.seen.streams, script, True)
+            exchange = await self._one(self.seen.streams, script, True)
             self.in_flight -= 1
+            if exchange.fault:
+                await asyncio.sleep(pace.rest_s)
 
     async def _one(self, ended, text, stream):
+        name = f"call-{self._tag}-{next(self._numbers)}"
+        exchange = Exchange(name, stream, time.monotonic())
+        self.seen.exchanges.append(exchange)
         try:
             async with asyncio.timeout(PATIENCE_S + self._pace.stream_s):
-                call_id, fault = await self._exchange(text, stream)
+                exchange.fault = await self._exchange(text, exchange)
         except (OSError, EOFError, TimeoutError, ValueError) as error:
-            call_id, fault = "", f"{type(error).__name__}: {error}"
-        if fault:
-            self.seen.faults.append(f"{'stream' if stream else 'call'} {call_id}: {fault}")
+            exchange.fault = f"{type(error).__name__}: {error}"
+        exchange.ended_s = time.monotonic()
+        if exchange.fault:
+            kind = "stream" if stream else "call"
+            self.seen.faults.append(f"{kind} {exchange.call_id}: {exchange.fault}")
         else:
-            ended.append(call_id)
+            ended.append(exchange.call_id)
+        return exchange
 
-    async def _exchange(self, text, stream):
-        body = json.dumps(
-            {"model": "tea", "stream": stream, "messages": [{"role": "user", "content": text}]}
-        )
+    async def _exchange(self, text, exchange):
         reader, writer = await self._connection()
         try:
-            return await self._asked(reader, writer, body, stream)
+            return await self._asked(reader, writer, text, exchange)
         except BaseException:
             writer.close()
             raise
 
-    async def _asked(self, reader, writer, body, stream):
+    async def _asked(self, reader, writer, text, exchange):
+        """The fault of the exchange, in words; empty where there is none."""
+        words = [{"role": "user", "content": f"{text} {exchange.name}"}]
+        body = {"model": "tea", "stream": exchange.stream, "max_tokens": 200, "messages": words}
+        data = json.dumps(body)
         writer.write(
             f"POST /v1/chat/completions HTTP/1.1\r\n{self._headers}"
-            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+            f"X-Client-Request-Id: {exchange.name}\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n{data}".encode()
         )
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        exchange.head_s = time.monotonic()
         status, *lines = head.split("\r\n")
         headers = {
             name.lower(): value.strip() for name, _, value in (x.partition(":") for x in lines)
         }
+        exchange.status = int(status.split()[1])
+        exchange.call_id = headers.get("x-request-id", "")
         answer = await _body(reader, headers)
         if headers.get("connection") == "close":
             writer.close()
         else:
             self._idle.append((reader, writer))
-        call_id = headers.get("x-request-id", "")
-        if " 200 " not in status:
-            return call_id, f"{status}: {answer[:200]!r}"
-        if stream and (END not in answer or answer.count(b"data: {") < self._pace.chunks):
-            return call_id, f"the stream is not whole: {answer[-200:]!r}"
-        return call_id, ""
+        if exchange.status != 200:
+            return f"{status}: {answer[:200]!r}"
+        whole = END in answer and answer.count(b"data: {") >= self._pace.chunks
+        return "" if whole or not exchange.stream else f"the stream is not whole: {answer[-200:]!r}"
 
     async def _connection(self):
         while self._idle:
