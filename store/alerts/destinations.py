@@ -156,8 +156,8 @@ def note_result(
     db: peewee.Database, destination_id: str, text: str, took_ms: int | None, *, ok: bool
 ) -> None:
     """Note how the last message to a destination went; nothing when it was removed."""
-    took = "" if took_ms is None else f" in {took_ms / 1000:.2f} s"
-    result = (text[:MAX_RESULT_CHARS] + took).strip()
+    took = "" if took_ms is None else f"{took_ms / 1000:.2f} s"
+    result = ", ".join(filter(None, (text[:MAX_RESULT_CHARS], took)))
     update = Row.update(last_ok=ok, last_result=result, last_ms=database_ms(db))
     update = update.where(Row.id == destination_id)
     update.execute(db)

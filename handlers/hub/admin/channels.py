@@ -10,15 +10,17 @@ from typing import Any
 
 from handlers.hub.admin import objects
 from handlers.hub.admin.objects import ObjectForm
+from handlers.hub.usage.usage_call import CONDITIONS
 from handlers.hub.web.admin import MAX_ITEMS, ActionPage, AdminApi, AdminPage, path_of
 from handlers.hub.web.base import MAX_DIGITS, Failure, HubHandler, invalid
-from handlers.hub.web.formats import STATE_SHAPES, address
+from handlers.hub.web.formats import STATE_SHAPES, address, entry_names, short_word
 from operations import channel_test
 from operations.channel_test import MODELS_AT_ONCE, ChannelTest, ModelOffer, UpstreamList
 from operations.edits import reinstate_keys
 from store.admin import listing
 from store.admin.listing import Paging
 from store.calls.reading import sums
+from store.channels.serving import TRANSLATED
 from store.values.fields import Instant
 
 FILTERS = ("state", "vendor", "group")
@@ -179,6 +181,19 @@ def _fits(channel: dict[str, Any], filters: Mapping[str, str]) -> bool:
     )
 
 
+def failure_word(words: Mapping[str, str], code: str | None) -> str | None:
+    """Return the short text of the error of an attempt; None without one."""
+    return short_word(words, CONDITIONS.get(code or "", code))
+
+
+def entry_words(words: Mapping[str, str], entry: str, way: str) -> str:
+    """Return an entry point of a channel with the family from which its calls are translated."""
+    name, family = entry_names(words, [entry]), way.removeprefix(TRANSLATED)
+    if family == way:
+        return words["try.native"].format(entry=name)
+    return words["status.translated"].format(entry=name, family=entry_names(words, [family]))
+
+
 def last_error_of(channel: dict[str, Any]) -> dict[str, Any] | None:
     """Return the model of a channel that failed last."""
     failed = [status for status in channel["status"] if status["last_error_at"]]
@@ -245,6 +260,8 @@ class ChannelPage(ObjectForm):
             tested_ms=int(time.time() * 1000),
             state_of=state_of,
             last_error_of=last_error_of,
+            failure_word=failure_word,
+            entry_words=entry_words,
             keys_of=keys_of,
             ms=Instant().parse,
         )

@@ -46,7 +46,7 @@ MEMBER_HIDDEN = ("channel", "upstream_model", "upstream_request_id", "node", "up
 _MEMBER_ATTEMPT_FIELDS = ("status", "error", "ms", "dropped")
 _ENGLISH = strings("en")
 
-_CONDITIONS: Mapping[str, str] = {
+CONDITIONS: Mapping[str, str] = {
     **dict.fromkeys(("connect", "tls", "timeout_connect"), "upstream_unreachable"),
     **dict.fromkeys(("timeout_first_byte", "upstream_timeout"), "upstream_timeout"),
     **dict.fromkeys(("too_large", "protocol"), "upstream_invalid_response"),
@@ -196,7 +196,7 @@ def attempt_details(row: Mapping[str, Any], words: Mapping[str, str]) -> list[st
 
 
 def _condition(words: Mapping[str, str], error: str | None) -> str:
-    return words.get(f"usage.tried_{_CONDITIONS.get(error or '', error)}", "")
+    return words.get(f"usage.tried_{CONDITIONS.get(error or '', error)}", "")
 
 
 def attempt_lanes(
@@ -224,7 +224,7 @@ def _end_of(
 ) -> tuple[str, str]:
     """Return the shape at the end of an attempt, and its label."""
     error, status = attempt.get("error"), attempt.get("status")
-    condition = _CONDITIONS.get(error or "", error)
+    condition = CONDITIONS.get(error or "", error)
     text = str(status) if status else formats.code_word(words, condition) or ""
     if error is None and row["outcome"] == "ok":
         return "ok", ", ".join(filter(None, (text, words["usage.complete"])))

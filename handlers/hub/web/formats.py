@@ -146,7 +146,7 @@ def value_text(value: Any) -> str:
 _ALL = (
     value_text,
     *(money, count, brief, seconds, milliseconds, share, margin, text_of_size),
-    *(conditions, meter_unit, entry_names, short_word),
+    *(conditions, meter_unit, entry_names),
 )
 FUNCTIONS = {function.__name__: function for function in _ALL}
 """The functions that templates may call."""

@@ -231,7 +231,7 @@ def test_a_test_of_a_destination_is_noted(db, webhook):
     assert make_sender().test(db, GATEWAY, place).ok
     assert webhook.documents()[0]["state"] == "test"
     shown = destinations.show(db, GATEWAY, place)
-    assert shown.last_ok and re.fullmatch(r"200 in \d\.\d\d s", shown.last_result)
+    assert shown.last_ok and re.fullmatch(r"200, \d\.\d\d s", shown.last_result)
 
 
 def test_a_line_break_in_a_text_makes_no_header():
