@@ -65,7 +65,7 @@ class Offering:
     def offers(self, group: str, only: Iterable[str] | None = None) -> list[Offer]:
         """Return the offers of a group, in order of names; `only`: of these names."""
         names = None if only is None else frozenset(only)
-        entries = self._entries(group)
+        entries = self._entries(group, names)
         return [
             Offer(
                 group=self.groups[group],
@@ -84,14 +84,18 @@ class Offering:
             return []
         return [offer for offer in self.offers(group, only or None) if offer.entries]
 
-    def _entries(self, group: str) -> dict[str, dict[str, str]]:
-        """Return by model: family of the entry -> native, or the family it is translated from."""
+    def _entries(
+        self, group: str, names: frozenset[str] | None = None
+    ) -> dict[str, dict[str, str]]:
+        """Return by model (`names`: of these): family of the entry -> native, or the family it
+        is translated from."""
         entries = Entries([self.groups[group]], self.losses)
         by_model: dict[str, dict[str, str]] = {}
         for channel in self.channels:
             if not channel.enabled or group not in channel.groups:
                 continue
-            for model in channel.models:
+            models = channel.models.keys() if names is None else channel.models.keys() & names
+            for model in models:
                 by_family = by_model.setdefault(model, {})
                 own = entries.of(
                     channel.family, frozenset((group,)), model, translate=channel.translate

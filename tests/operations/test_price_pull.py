@@ -195,3 +195,14 @@ def test_a_model_is_found_by_its_channels_else_by_its_own_name(model, channels, 
     ]
     result = matching(ListIndex(LIST), model, rows)
     assert (result.key if isinstance(result, ListedModel) else result) == key
+
+
+def test_prices_of_a_new_rate_are_ticked_together(pulled, db):
+    long = [{"when": {"input_over": 100}, "input": "3", "output": "9"}]
+    done, _ = pulled(rate=long, dry_run=True)
+    ticks = {row.key: False for row in done.differences if row.rate == "input_over=100"}
+    assert len(ticks) == 2
+    with pytest.raises(Refused, match="taken together"):
+        pulled(rate=long, ticks=dict(list(ticks.items())[:1]))
+    _, model = pulled(rate=long, ticks=ticks)
+    assert model["rate"][-1] == long[0] and model["price"]["input"] == PRICE["input"]

@@ -1,4 +1,4 @@
-"""Times both homes, channel status and wallet of an administrator over the Hub's port.
+"""Times both homes, models, prices and wallet of an administrator over the Hub's port.
 
     python -m tools.bench.hub_overview --store sqlite:////tmp/bench.db --user user-1
     python -m tools.bench.hub_overview --store sqlite:////tmp/bench.db --user user-1 --path /usage
@@ -13,7 +13,8 @@ import click
 from tools.bench.harness import page_figures, serve, session_of, site_of, store, store_option
 
 PATHS = (
-    *("/?of=me", "/status", "/status?state=available&text=1", "/wallet"),
+    *("/?of=me", "/models", "/models?state=available&takes=pdf", "/models/model-1", "/wallet"),
+    *("/admin/models", "/admin/prices/edit", "/admin/prices/compare"),
     "/api/status?group={group}",
     *(f"/?of=gateway&wait=1&by={by}" for by in ("models", "users", "channels", "keys")),
     "/?of=gateway",

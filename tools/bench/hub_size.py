@@ -55,7 +55,8 @@ SUMS = (
 MEMBER_PAGES = (
     *(
         "/",
-        "/status",
+        "/models",
+        "/models/model-1",
         "/wallet",
         "/wallet/statement",
         "/keys",
