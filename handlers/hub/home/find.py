@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 import peewee
 
+from handlers.hub.web.admin import path_of
 from handlers.hub.web.base import Api, HubHandler, Page
 from handlers.hub.web.navigation import navigation
 from handlers.hub.web.strings import strings
@@ -47,8 +48,9 @@ def _objects(db: peewee.Database, text: str, me: SignedIn) -> list[FindRow]:
 def _path(hit: Hit) -> str:
     if hit.kind == "key":
         return f"/admin/keys?search={hit.id}" if hit.user else f"/keys/{hit.id}"
-    folder = {"model": "/models", "user": "/admin/users", "channel": "/admin/channels"}[hit.kind]
-    return f"{folder}/{quote(hit.name, safe='')}"
+    if hit.kind == "model":
+        return f"/models/{quote(hit.name, safe='')}"
+    return path_of(f"{hit.kind}s", hit.name)
 
 
 def _pages(handler: HubHandler, text: str, language: str) -> list[FindRow]:

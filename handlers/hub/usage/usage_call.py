@@ -14,6 +14,7 @@ from typing import Any
 import peewee
 
 from handlers.hub.web import formats
+from handlers.hub.web.admin import path_of
 from handlers.hub.web.base import Api, Page
 from handlers.hub.web.formats import address
 from handlers.hub.web.strings import strings
@@ -382,6 +383,7 @@ class CallPage(Page):
             FLOW_UNITS=FLOW_UNITS,
             LATE_PERCENT=LATE_PERCENT,
             admin=me.admin,
+            place=path_of,
             cost_lines=lines,
             cost_sum=total,
             receipt=receipt_fields(row),
