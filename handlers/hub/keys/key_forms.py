@@ -153,7 +153,7 @@ class KeyFormPage(KeyHandler, Page):
             return
         fields = self.fields() | ({"name": key.name} if key else {})
         name = {"expires_at": "date"}.get(failure.field or "", failure.field or "")
-        problem = failure.message
+        problem = self.in_words(failure.message)
         if failure.status_code == HTTPStatus.CONFLICT:
             problem = self.words["keys.name_taken"]
         await self.form(KeyForm(fields, problem, name if name in FIELDS else ""), key)

@@ -154,7 +154,8 @@ class AdminPage(AdminHandler, Page):
             if field in fields:
                 problems[field] = short
             else:
-                problems[""] = f"{problems['']}; {text}" if "" in problems else text
+                whole = self.in_words(text)
+                problems[""] = f"{problems['']}; {whole}" if "" in problems else whole
         return problems
 
 

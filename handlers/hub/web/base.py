@@ -22,6 +22,7 @@ from handlers.client_address import client_address
 from handlers.hub.web import cross_site, zones
 from handlers.hub.web.formats import FUNCTIONS
 from handlers.hub.web.navigation import Navigation, navigation
+from handlers.hub.web.refusals import refusal_in_words
 from handlers.hub.web.site import Busy, Site, party
 from handlers.hub.web.strings import LANGUAGES, preferred_language, strings
 from handlers.hub.web.throttle import WINDOW_S, Throttle, TooManyTries, network_of
@@ -29,7 +30,6 @@ from store.db import audit
 from store.hub import sessions, tokens
 from store.hub.sessions import SignedIn
 from store.values.errors import Conflict, NotFound, Refused, StoreUnavailable
-from store.values.passwords import FAULTS
 from store.values.pricing import AmountError, parse_money
 
 Result = TypeVar("Result")
@@ -336,9 +336,8 @@ class Page(HubHandler):
         return strings(self.language)
 
     def in_words(self, message: str) -> str:
-        """Return a refusal of a new password in the page's language; any other as it is."""
-        fault = next((fault for fault, text in FAULTS.items() if message.endswith(text)), None)
-        return self.words[f"password_{fault}"] if fault else message
+        """Return a refusal in the page's language."""
+        return refusal_in_words(self.words, message)
 
     def say(self, text: str, undo: str = "", **fields: str) -> None:
         """Show a toast on the next page, once; `undo`: a path that takes the change back when these
