@@ -39,7 +39,7 @@ def test_all_others_end_with_all_tokens(alice, hub, db):
     script = Browser(hub.port, tokens.create(db, "alice", ["read"], actor="tester")[1])
     assert script.get("/api/me").status == 200
     alice.send("/account/sessions", [("id", "others")])
-    assert "Ended 1 other sessions and revoked 1 tokens." in alice.get("/account").text
+    assert "Ended 1 other session and revoked 1 token." in alice.get("/account").text
     assert other.get("/account").status == 303 and script.get("/api/me").status == 401
 
 
