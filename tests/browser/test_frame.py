@@ -53,3 +53,17 @@ def test_a_drawer_begins_at_its_first_field_and_asks_before_it_drops_what_was_ty
     page.once("dialog", lambda question: question.accept())
     page.get_by_role("button", name="Close").click()
     expect(page.locator("dialog[open]")).to_have_count(0)
+
+
+def test_a_base_font_of_24_px_gets_the_narrower_layout(visit):
+    page = visit("boss", "/account")
+    page.set_viewport_size({"width": 900, "height": 900})
+    expect(page.locator("nav.tabs")).to_be_hidden()
+    session = page.context.new_cdp_session(page)
+    session.send("Page.setFontSizes", {"fontSizes": {"standard": 24, "fixed": 20}})
+    for path in ("/", "/keys", "/usage?of=all", "/admin/channels", "/admin/users", "/wallet"):
+        page.goto(path)
+        expect(page.locator("nav.tabs")).to_be_visible()
+        assert page.evaluate("getComputedStyle(document.documentElement).fontSize") == "24px"
+        wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        assert wide <= 0, (path, wide)
