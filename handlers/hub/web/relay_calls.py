@@ -126,9 +126,11 @@ class RelayCall:
     def __init__(self, handler: HubHandler, key_id: str, agent: str) -> None:
         self._handler, self._key_id, self._agent = handler, key_id, agent
         self._stream: IOStream | None = None
+        self._stopped = False
 
     def stop(self) -> None:
         """End the call: the relay sees that its client disconnects."""
+        self._stopped = True
         if self._stream is not None:
             self._stream.close()
 
@@ -150,6 +152,8 @@ class RelayCall:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 self._stream = await TCPClient().connect(host, port, max_buffer_size=BUFFER_BYTES)
+            if self._stopped:  # while it was connecting
+                raise StreamClosedError
             expiry = asyncio.get_running_loop().call_later(ANSWER_TIMEOUT_S, self.stop)
             try:
                 connection = HTTP1Connection(self._stream, is_client=True, params=_PARAMETERS)
