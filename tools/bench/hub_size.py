@@ -1,118 +1,71 @@
-"""Times all pages of the Hub on the store of usage_records.py: as its busiest member, and as an
-administrator.
+"""Times all pages and endpoints of the Hub with ten million records of 1,500 users.
 
-    python -m tools.bench.hub_size --store mysql://root@127.0.0.1:3307/bench
+    python -m tools.bench.hub_size
     python -m tools.bench.hub_size --store mysql://root@127.0.0.1:3307/bench --only errors
 
-Creates what that store lacks: its users, keys, models, channels and groups, and an audit log of
-AUDITED changes. Says which pages are slower than SLOW_MS at the 95th percentile, or larger than
-LARGE_BYTES.
+Starts a MariaDB of its own and fills it as usage_records.py does, or takes a store, which it fills
+when it has no records; adds users, keys, models, channels and groups that the records name, and an
+audit log of AUDITED changes. Then a gateway serves it, with the Hub in its own process, and each
+page is opened once, as the busiest member and as an administrator; the Hub's memory is read
+MEMORY_AFTER_S later; and each page is asked for until it has ROUNDS answers.
+
+A line for each says: the median and the 95th percentile until the first byte, the first one ever,
+and until the last byte; of a request the time in the database and the CPU of the Hub; the bytes of
+the answer, compressed, and with the assets of a first visit. It ends with SLOW or LARGE beyond
+SLOW_MS and LARGE_BYTES.
 """
 
+import contextlib
+import gzip
+import http.client
 import random
+import re
+import tempfile
+import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import click
 import peewee
 
+from handlers.hub.web.base import SESSION_COOKIE
 from store.calls.usage_queries import Filters, history
-from store.db.database import first_row, insert_rows, transaction
+from store.db.database import execute, first_row, insert_rows, transaction
 from store.db.tables.catalog import Channel, Group, Model, Price
 from store.db.tables.system import AuditRow
+from store.db.tables.usage import UsageRow
 from store.db.tables.users import ApiKey, User
 from store.values.ids import DAY_MS, HOUR_MS, first_ulid, new_ulid, now_ms, ulid
 from store.values.usage_record import rfc3339
-from tools.bench.harness import (
-    page_figures,
-    serve,
-    session_of,
-    site_of,
-    store,
-    store_option,
-)
-from tools.bench.usage_records import BATCH_ROWS, CHANNELS, MODELS, PRICES, USERS
+from tests.support.gateway import Gateway
+from tests.support.mariadb import MariaDb
+from tests.support.ports import HOST, free_port
+from tools.bench.harness import session_of, store
+from tools.bench.hub_pages import ADMIN_PAGES, MEMBER_PAGES
+from tools.bench.usage_records import BATCH_ROWS, CHANNELS, MODELS, PRICES, USERS, fill_days
 
 SLOW_MS, LARGE_BYTES = 300, 150_000
+ROUNDS = 20
+PATIENCE_S = 20  # for one page, after ROUNDS_MIN answers
+ROUNDS_MIN = 5
+MEMORY_AFTER_S = 15
+MEMORY_MIB = 70
 MEMBER, ADMIN = "user-0", "bench-admin"
 AUDITED = 100_000
 GROUP_ID = f"01GROUP{0:019}"
+SERVER_OPTIONS = (
+    *("--innodb-buffer-pool-size=1G", "--innodb-log-file-size=1G"),
+    *("--innodb-flush-log-at-trx-commit=0", "--skip-innodb-doublewrite"),
+)
+_DATABASE_S = """SELECT SUM(busy_time) FROM information_schema.user_statistics"""
+_ASSET = re.compile(rb'(?:href|src)="(/static/[^"]+)"')
+_IMPORT = re.compile(rb'(?:from|import)\s*\(?"(/static/[^"]+|\./[^"]+)"')
 
 Rows = list[dict[str, Any]]
-
-FILTERS = (
-    *("model=model-0", "model=model-15", "outcome=timeout", "outcome=ok&model=model-7"),
-    *("error_code=gateway_lost", "error_code=unavailable", "endpoint=%2Fv1%2Fchat%2Fcompletions"),
-    *("group=default", "status=504", "status=418", "stream=false", "min_duration_ms=90000"),
-    *("text=overloaded", "text=never+said", "client_request_id=never-given"),
-)
-"""Filters of everybody; some take nearly all calls, some none."""
-SUMS = (
-    *("day", "hour", "model", "day,model", "key_id", "outcome", "endpoint", "group"),
-    *("error_code", "user"),
-)
-MEMBER_PAGES = (
-    *(
-        "/",
-        "/models",
-        "/models/model-1",
-        "/wallet",
-        "/wallet/statement",
-        "/keys",
-        "/keys/{key}",
-        "/keys/new",
-        "/setup",
-        "/account",
-    ),
-    *("/usage", "/usage?since=7d", "/usage?since=30d", "/usage?since=30d&chart=first_byte"),
-    *("/usage?since=30d&after={deep}", "/usage?since=30d&sort=cost", "/usage?since={h}&sort=cost"),
-    *("/usage?since=30d&by=model", "/usage?since=30d&by=day", "/usage?since=30d&by=error_code"),
-    *("/usage?since=30d&key={key}", "/usage?request_id={call}", "/usage/{call}"),
-    *(f"/usage?since=30d&{query}" for query in FILTERS),
-    *("/api/me", "/api/keys", "/api/keys/{key}", "/api/status", "/api/wallet"),
-    *("/api/wallet/ledger", "/api/usage", "/api/usage?after={deep}", "/api/usage/{call}"),
-    *("/api/usage?since=30d&key={key}", "/api/usage?since=30d&status=418"),
-    *("/api/usage/errors", "/api/usage/errors?since=30d"),
-    *("/api/usage/export?format=csv&since=30d", "/api/usage/export?format=ndjson"),
-    *(f"/api/usage/stats?since=30d&by={names}" for names in SUMS),
-    "/api/usage/stats?since={h}&by=status",
-)
-ADMIN_PAGES = (
-    *("/", "/status", "/admin/users", "/admin/users?search=user-9", "/admin/users/user-0"),
-    *("/admin/users?sort=spent", "/admin/users?sort=balance", "/admin/users/user-0?by=model"),
-    *("/admin/users/user-0?by=key", "/admin/users/user-0/statement", "/admin/invites"),
-    *("/admin/keys", "/admin/keys?user=user-0", "/api/admin/users/user-0/keys"),
-    *("/admin/groups", "/admin/models", "/admin/channels", "/admin/channels/channel-0"),
-    *(
-        "/admin/plans",
-        "/admin/codes",
-        "/admin/system",
-        "/admin/audit",
-        "/admin/audit?after={audit}",
-    ),
-    *("/admin/audit?actor=boss", "/admin/audit?kind=channel", "/admin/audit?name=user-999"),
-    *(
-        "/admin/audit?actor=nobody",
-        "/admin/usage",
-        "/admin/usage?since=7d",
-        "/admin/usage?since=30d",
-    ),
-    *("/usage?of=all&since=30d&by=model", "/usage?of=all&since=30d&by=user"),
-    *("/usage?of=all&since=30d&by=key_id", "/usage?of=all&since=30d&by=channel&chart=margin"),
-    *("/admin/usage?since=30d&after={deep}", "/admin/usage?since=30d&user=user-0"),
-    *("/admin/usage?since=30d&user=user-999", "/admin/usage?since=30d&channel=channel-3"),
-    *("/admin/usage?since=30d&user=user-0&channel=channel-3", "/admin/usage?since=30d&key={key}"),
-    *("/admin/usage?since=30d&sort=cost", "/admin/usage?upstream_request_id=never-given"),
-    *(f"/admin/usage?since=30d&{query}" for query in FILTERS),
-    *("/api/usage", "/api/usage?after={deep}", "/api/status", "/api/usage/errors"),
-    *("/api/usage/errors?since=7d", "/api/usage/errors?since=30d", "/api/admin/system"),
-    *("/api/admin/users", "/api/admin/audit", "/api/usage/export?format=csv&since=30d"),
-    *("/api/usage/export?format=ndjson", "/api/usage/stats?since=30d&by=channel"),
-    *("/api/usage/stats?since=30d&by=user&sort=cost&top=20", "/api/usage/stats?since=7d&by=user"),
-    *(f"/api/usage/stats?since=30d&by={names}" for names in SUMS),
-    "/api/usage/stats?since={h}&by=status",
-)
 
 
 def people(db: peewee.Database) -> Iterator[tuple[Any, Rows]]:
@@ -189,23 +142,166 @@ def _places(db: peewee.Database) -> dict[str, str]:
     }
 
 
+@dataclass(slots=True)
+class PageTimes:
+    """Of the answers to one page: seconds until first and last byte, the bytes of the first."""
+
+    first_s: list[float] = field(default_factory=list)
+    whole_s: list[float] = field(default_factory=list)
+    size: int = 0
+    visit: int = 0
+    status: int = 0
+    database_ms: float = 0
+    cpu_ms: float = 0
+
+    def __str__(self) -> str:
+        first, whole = sorted(self.first_s), sorted(self.whole_s)
+        p95 = first[max(0, len(first) * 95 // 100 - 1)] * 1000
+        text = (
+            f"{first[len(first) // 2] * 1000:6.0f} {p95:6.0f} {self.first_s[0] * 1000:6.0f}"
+            f" {whole[len(whole) // 2] * 1000:6.0f} {self.database_ms:6.0f} {self.cpu_ms:5.0f}"
+            f" {self.size:8,} {self.visit:8,}"
+        )
+        marks = [("SLOW", p95 > SLOW_MS), ("LARGE", self.visit > LARGE_BYTES)]
+        marks.append((f"status {self.status}", self.status >= HTTPStatus.BAD_REQUEST))
+        return " ".join([text, *(mark for mark, is_so in marks if is_so)])
+
+
+class Visitor:
+    """One signed-in user without a cache."""
+
+    def __init__(self, port: int, cookie: str) -> None:
+        self._port = port
+        self._headers = {"Cookie": f"{SESSION_COOKIE}={cookie}; zone=Europe/Berlin"}
+        self._headers["Accept-Encoding"] = "gzip"
+
+    def ask(self, path: str, times: PageTimes) -> bytes:
+        """Ask for a page and add its times; of an export, until the first piece."""
+        connection = http.client.HTTPConnection(HOST, self._port, timeout=60)
+        try:
+            begun = time.perf_counter()
+            connection.request("GET", path, headers=self._headers)
+            answer = connection.getresponse()
+            times.first_s.append(time.perf_counter() - begun)
+            data = answer.read1() if "/export" in path or ".csv" in path else answer.read()
+            times.whole_s.append(time.perf_counter() - begun)
+        finally:
+            connection.close()
+        times.status, times.size = answer.status, len(data)
+        packed = answer.getheader("Content-Encoding") == "gzip" and answer.length == 0
+        return gzip.decompress(data) if packed else data
+
+    def first_visit(self, path: str, times: PageTimes) -> None:
+        """Ask for a page and its assets, and count their bytes."""
+        text, sizes = self.ask(path, times), {"": times.size}
+        ahead = [match.decode() for match in _ASSET.findall(text)] if b"<html" in text else []
+        while ahead:
+            asset = PageTimes()
+            if (address := ahead.pop()) not in sizes:
+                code = self.ask(address, asset)
+                sizes[address] = asset.size
+                names = [match.decode() for match in _IMPORT.findall(code)]
+                ahead += [name.replace("./", "/static/js/") for name in names]
+        times.visit = sum(sizes.values())
+
+
+def _pid_of_hub(gateway: Gateway) -> int:
+    for pid in gateway.pids():
+        if b"hub" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
+            return pid
+    raise click.ClickException("the Hub does not run")
+
+
+def _cpu_ms(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) * 10.0
+
+
+def _memory_mib(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(re.findall(r"VmRSS:\s+(\d+)", status)[0]) / 1024
+
+
+@contextlib.contextmanager
+def _hub(url: str) -> Iterator[tuple[int, int]]:
+    """Start a gateway on a store; yield the port and the process of its Hub."""
+    port = free_port()
+    settings = {"hub.enabled": "true", "hub.port": port, "store.url": url, "server.workers": 1}
+    with tempfile.TemporaryDirectory() as folder:
+        gateway = Gateway(Path(folder), {**settings, "log.level": "warning"})
+        try:
+            gateway.start(wait_s=60)
+            deadline = time.monotonic() + 60
+            while True:
+                with contextlib.suppress(OSError):
+                    gateway.call("GET", "/sign-in", port=port)
+                    break
+                if time.monotonic() > deadline:
+                    raise click.ClickException("the Hub does not answer")
+                time.sleep(0.1)
+            yield port, _pid_of_hub(gateway)
+        finally:
+            gateway.close()
+
+
+def _database_ms(db: peewee.Database) -> float:
+    rows = transaction(db, lambda: execute(db, _DATABASE_S).fetchall())
+    return float(rows[0][0] or 0) * 1000
+
+
+def _measure(db: peewee.Database, url: str, only: str, who: str) -> None:
+    transaction(db, lambda: execute(db, "SET GLOBAL userstat = 1"))
+    places, visits = _places(db), []
+    with _hub(url) as (port, pid):
+        for name, pages in ((MEMBER, MEMBER_PAGES), (ADMIN, ADMIN_PAGES)):
+            visitor = Visitor(port, session_of(db, name))
+            for page in dict.fromkeys(pages) if who in ("both", name) else ():
+                if only in page:
+                    visits.append((name, page, visitor, PageTimes()))
+        for _, page, visitor, times in visits:
+            visitor.first_visit(page.format(**places), times)
+        peak = _memory_mib(pid)
+        time.sleep(MEMORY_AFTER_S)
+        memory = _memory_mib(pid)
+        columns = "p50    p95  first  whole     db   cpu     size    visit"
+        click.echo(f"{'':12} {'':62}    {columns}")
+        for name, page, visitor, times in visits:
+            begun, database_ms, cpu_ms = time.monotonic(), _database_ms(db), _cpu_ms(pid)
+            while len(times.first_s) < ROUNDS and (
+                len(times.first_s) < ROUNDS_MIN or time.monotonic() - begun < PATIENCE_S
+            ):
+                visitor.ask(page.format(**places), times)
+            rounds = max(1, len(times.first_s) - 1)
+            times.database_ms = (_database_ms(db) - database_ms) / rounds
+            times.cpu_ms = (_cpu_ms(pid) - cpu_ms) / rounds
+            click.echo(f"{name:12} {page:62} {times}")
+        mark = " LARGE" if memory > MEMORY_MIB else ""
+        pages = f"{len(visits)} pages were opened once"
+        click.echo(f"Hub: {memory:.1f} MiB {MEMORY_AFTER_S} s after {pages} ({peak:.1f}){mark}")
+
+
+def _filled(url: str, rows: int, days: int) -> None:
+    with store(url, schema=True) as db:
+        if first_row(db, UsageRow.select(UsageRow.id).limit(1)) is None:
+            for line in fill_days(db, rows, days):
+                click.echo(line)
+        _make_up(db)
+
+
 @click.command()
-@store_option
+@click.option("--store", "url", default="", help="store.url of a database; else one is made.")
+@click.option("--rows", type=click.IntRange(1), default=10_000_000, show_default=True)
+@click.option("--days", type=click.IntRange(1), default=60, show_default=True)
 @click.option("--only", default="", help="Of pages with this text in their address.")
 @click.option("--who", type=click.Choice(["both", MEMBER, ADMIN]), default="both")
-def main(url: str, only: str, who: str) -> None:
-    """Print how long each page takes."""
-    with store(url, schema=True) as db:
-        _make_up(db)
-        port, places = serve(site_of(db)), _places(db)
-        for name, pages in ((MEMBER, MEMBER_PAGES), (ADMIN, ADMIN_PAGES)):
-            cookie = session_of(db, name)
-            for page in pages if who in ("both", name) else ():
-                if only in page:
-                    figures = page_figures(port, page.format(**places), cookie)
-                    slow, large = figures.p95_ms > SLOW_MS, figures.size > LARGE_BYTES
-                    mark = (" SLOW" if slow else "") + (" LARGE" if large else "")
-                    click.echo(f"{name:12} {page:62} {figures}{mark}")
+def main(url: str, rows: int, days: int, only: str, who: str) -> None:
+    """Print how long each page takes, and how large it is."""
+    with contextlib.ExitStack() as stack:
+        if not url:
+            url = stack.enter_context(contextlib.closing(MariaDb(*SERVER_OPTIONS))).fresh_url()
+        _filled(url, rows, days)
+        with store(url) as db:
+            _measure(db, url, only, who)
 
 
 if __name__ == "__main__":
