@@ -29,7 +29,15 @@ UNTIMED = re.compile(
 object, lists of its own that are short, and pages of those who have not signed in."""
 
 MEMBER_PAGES = (
-    *("/", "/status", "/models", "/wallet", "/wallet/statement", "/wallet/statement.csv"),
+    *(
+        "/",
+        "/status",
+        "/models",
+        "/models/model-0",
+        "/wallet",
+        "/wallet/statement",
+        "/wallet/statement.csv",
+    ),
     *("/wallet/ledger.csv", "/keys", "/keys/{key}", "/keys/new", "/keys/{key}/edit"),
     *("/keys/{key}/rotate", "/keys/{key}/revoke", "/setup", "/setup?key={key}", "/try", "/account"),
     *("/find", "/find?q=model-1", "/api/find?q=key", "/api/find?q={call}", "/api/find?q=never"),
@@ -41,7 +49,16 @@ MEMBER_PAGES = (
     *(f"/usage?since=30d&by={group}" for group in GROUPS),
     *("/usage?since=30d&key={key}", "/usage?request_id={call}", "/usage/{call}"),
     *(f"/usage?since=30d&{query}" for query in FILTERS),
-    *("/api/me", "/api/home", "/api/keys", "/api/keys/{key}", "/api/status", "/api/wallet"),
+    *(
+        "/api/models",
+        "/api/models/model-0",
+        "/api/me",
+        "/api/home",
+        "/api/keys",
+        "/api/keys/{key}",
+        "/api/status",
+        "/api/wallet",
+    ),
     *("/api/wallet/ledger", "/api/wallet/statement", "/api/usage", "/api/usage?after={deep}"),
     *("/api/usage/{call}", "/api/usage?since=30d&key={key}", "/api/usage?since=30d&status=418"),
     *("/api/usage/errors", "/api/usage/errors?since=30d", "/api/openapi.json"),
@@ -51,7 +68,16 @@ MEMBER_PAGES = (
 )
 ADMIN_PAGES = (
     *("/", "/?of=me", "/?of=gateway&by=users", "/?of=gateway&by=keys", "/?of=gateway&by=channels"),
-    *("/status", "/models", "/try", "/setup", "/alerts", "/alerts/sent", "/alerts/rules/new"),
+    *("/models", "/models/model-0", "/models?text=model-1", "/api/models", "/api/models/model-0"),
+    *(
+        "/admin/models/model-0",
+        "/status",
+        "/try",
+        "/setup",
+        "/alerts",
+        "/alerts/sent",
+        "/alerts/rules/new",
+    ),
     *("/find?q=user-9", "/api/find?q=user-9", "/api/find?q=key-29", "/api/find?q={call}"),
     *("/admin/users", "/admin/users?search=user-9", "/admin/users?sort=spent"),
     *("/admin/users?sort=balance", "/admin/users/user-0", "/admin/users/user-0?by=model"),
@@ -60,7 +86,7 @@ ADMIN_PAGES = (
     *("/admin/users/user-0/remove", "/admin/invites", "/admin/invites?new=1", "/admin/keys"),
     *("/admin/keys?user=user-0", "/admin/keys?search=key-29", "/admin/keys?sort=last_used"),
     *("/admin/keys/find", "/admin/groups", "/admin/groups/default", "/admin/models"),
-    *("/admin/models/model-0", "/admin/prices", "/admin/channels", "/admin/channels/new"),
+    *("/admin/prices", "/admin/channels", "/admin/channels/new"),
     *("/admin/channels/channel-0", "/admin/channels/channel-0/edit", "/admin/plans"),
     "/admin/codes",
     *("/admin/system", "/admin/audit", "/admin/audit?after={audit}", "/admin/audit?actor=boss"),

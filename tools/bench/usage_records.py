@@ -197,9 +197,8 @@ def _copy_day(db: peewee.Database, table: Any, day: int, to_day: int) -> None:
     names = [column.column_name for column in table._meta.sorted_fields]
     chosen = ", ".join(values.get(name, f'"{name}"') for name in names)
     name = table._meta.table_name
-    return (
-        f'INSERT INTO "{name}" ({quoted(names)}) SELECT {chosen} FROM "{name}" WHERE "day" = {day}'
-    )
+    copied = f'SELECT {chosen} FROM "{name}" WHERE "day" = {day}'
+    execute(db, f'INSERT INTO "{name}" ({quoted(names)}) {copied}')
 
 
 def write_books(db: peewee.Database, spent: Spent) -> None:

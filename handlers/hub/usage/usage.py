@@ -1,7 +1,10 @@
 """The pages of usage: the calls of a user or of everybody, or their sums by groups; live tails."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -15,7 +18,7 @@ from handlers.hub.web.charts import Column
 from handlers.hub.web.formats import FUNCTIONS, code_word, shape_of, short_word
 from handlers.hub.web.live_tail import LiveTail, TailViewer
 from store.calls.reading import search, sums, usage_page
-from store.calls.usage_queries import Row
+from store.calls.usage_queries import Filters, Row
 from store.values.ids import HOUR_MS, now_ms, ulid_ms
 from store.values.usage_record import rfc3339
 
@@ -46,17 +49,37 @@ class UsagePage(UsageBar):
         if self.by:
             await usage_groups.show(self, filters)
             return
-        after = cursor_of(self)
-        limit = PAGE_ROWS if after is None else MORE_ROWS
-        sort = self.get_query_argument("sort", "") or None
-        part = usage_page.UsagePart(limit, after, sort, self.days_zone)
         at_ms = now_ms()
-        view = await self.store(usage_page.load_usage, filters.filters, at_ms, part, ERROR_CODES)
+        view = await self.load(filters.filters, at_ms)
         missing = ""
         if not view.rows and (looked_for := filters.filters.request_id):
             missing = await self.store(search.reason_of, looked_for, at_ms)
         values = {**self.page_values(filters, view), **await self.bar_values(filters)}
         self.show("usage/list.html", **self.row_values(), **values, missing=missing)
+
+    async def load(self, filters: Filters, at_ms: int) -> usage_page.UsageView:
+        """Read the calls, and the sums of all unless these take long."""
+        after, searched_ms = cursor_of(self), None
+        sort = self.get_query_argument("sort", "") or None
+        part = usage_page.UsagePart(PAGE_ROWS if after is None else MORE_ROWS, after, sort)
+        if filters.text is not None or filters.trace_id is not None:
+            filters, searched_ms = await self.store(usage_page.newest_calls, filters)
+
+        async def sums() -> usage_page.UsageView | None:
+            load = partial(usage_page.load_sums, zone=self.days_zone)
+            work = partial(self.store, load, filters, at_ms, ERROR_CODES)
+            key = f"{self.me.user_id} {self.link()} {self.zone}"
+            return await self.site.unfinished.result(key, work, wait=self.waits)
+
+        load_calls = partial(self.store, usage_page.load_calls, filters, at_ms, part)
+        if after is not None:
+            view = await load_calls(None)
+        elif sort:
+            view = await load_calls(await sums())
+        else:
+            summed, view = await asyncio.gather(sums(), load_calls(None))
+            view = view.with_sums(summed)
+        return replace(view, searched_ms=searched_ms)
 
     def row_values(self) -> dict[str, Any]:
         """Return the template values of rows, also of those of the live tail."""

@@ -63,6 +63,11 @@ class UsageBar(Page):
         by = self.get_query_argument("by", "")
         return by if by in GROUPS and (self.everybody or by not in ADMIN_GROUPS) else ""
 
+    @property
+    def waits(self) -> bool:
+        """Tell whether the page waits for sums that take long."""
+        return bool(self.get_query_argument("wait", ""))
+
     async def redirected(self) -> bool:
         """Lead on to the address that a search, or the fields of the span, mean."""
         text = self.get_query_argument("search", "")[:SEARCH_CHARS].strip()

@@ -15,7 +15,6 @@ from handlers.hub.usage.usage_bar import UsageBar
 from handlers.hub.usage.usage_filters import UsageFilters
 from handlers.hub.web import formats
 from handlers.hub.web.charts import Column
-from handlers.hub.web.unfinished import PATIENCE_S
 from handlers.hub.web.zones import day_text, local, weekday_text
 from store.calls.reading import groups
 from store.calls.reading.buckets import DAY, HOUR, UNITS, WEEK
@@ -110,8 +109,7 @@ async def show(page: UsageBar, filters: UsageFilters) -> None:
     )
     work = functools.partial(page.store, groups.load_groups, filters.filters, at_ms, grouping)
     key = f"{page.me.user_id} {page.link()} {page.zone}"
-    patience_s = None if page.get_query_argument("wait", "") else PATIENCE_S
-    view = await page.site.unfinished.result(key, work, patience_s)
+    view = await page.site.unfinished.result(key, work, wait=page.waits)
     now = datetime.now(page.days_zone)
     before_text = usage_dates.days_text(*before, now, page.language) if before else ""
     page.show(

@@ -19,20 +19,21 @@ KEPT_MAX = 64
 class Unfinished:
     """Work in progress by the page that needs it. For the loop's thread."""
 
+    patience_s: float = PATIENCE_S
     _tasks: dict[str, tuple[float, "asyncio.Future[Any]"]] = field(default_factory=dict)
 
     async def result(
-        self, key: str, work: Callable[[], Awaitable[Result]], patience_s: float | None
+        self, key: str, work: Callable[[], Awaitable[Result]], *, wait: bool
     ) -> Result | None:
         """Return the result of work, that of the same key if it has begun; None: it is not there
-        after `patience_s` (None: wait for it). Raises whatever the work raises."""
+        after `patience_s`, unless the page waits for it. Raises whatever the work raises."""
         now_s = time.monotonic()
         for old, (begun_s, _) in list(self._tasks.items()):
             if now_s - begun_s > KEPT_S:
                 del self._tasks[old]
         _, task = self._tasks.pop(key, (now_s, None))
         task = task or asyncio.ensure_future(work())
-        done, _ = await asyncio.wait({task}, timeout=patience_s)
+        done, _ = await asyncio.wait({task}, timeout=None if wait else self.patience_s)
         if done:
             result: Result = task.result()
             return result

@@ -41,12 +41,11 @@ class ErrorKind:
 @dataclass(frozen=True, slots=True)
 class UsagePart:
     """The part of the calls on a page: at most `limit`, before the call `after`; of the first page
-    also the order, one of SORTS, and the zone of its days."""
+    also the order, one of SORTS."""
 
     limit: int
     after: str | None = None
     sort: str | None = None
-    zone: datetime.tzinfo = datetime.UTC
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,7 @@ class UsageView:
     """Some calls, and the sums of all; `bars` None: not summed up for so long a time with these
     filters. `last_ms`: the begin of the last call before a span without any. `sort`: the order of
     the rows, the greatest first; None: by time. `searched_ms`: the calls since then are searched,
-    older ones of the span are not."""
+    older ones of the span are not. `coming`: the sums take long."""
 
     rows: list[Row]
     next: str | None
@@ -65,6 +64,13 @@ class UsageView:
     last_ms: int | None = None
     sort: str | None = None
     searched_ms: int | None = None
+    coming: bool = False
+
+    def with_sums(self, view: "UsageView | None") -> "UsageView":
+        """Return the same calls with the sums of another view; None: they take long."""
+        if view is None:
+            return replace(self, coming=True)
+        return replace(view, rows=self.rows, next=self.next, last_ms=self.last_ms, sort=self.sort)
 
     @property
     def sortable(self) -> bool:
@@ -72,22 +78,23 @@ class UsageView:
         return self.bars is not None and self.total.calls <= SORTED_AT_MOST
 
 
-def load_usage(
-    db: peewee.Database, filters: Filters, at_ms: int, part: UsagePart, error_codes: Sequence[str]
+def newest_calls(db: peewee.Database, filters: Filters) -> tuple[Filters, int | None]:
+    """Return the filters of the calls that a search without an index reads: the newest of the span.
+    And the moment (ms) since which; None: all of the span."""
+    searched_ms = newest_since(db, filters)
+    if searched_ms is None:
+        return filters, None
+    return replace(filters, since_ms=max(searched_ms, filters.since_ms or 0)), searched_ms
+
+
+def load_calls(
+    db: peewee.Database, filters: Filters, at_ms: int, part: UsagePart, sums: UsageView | None
 ) -> UsageView:
-    """Read the page of these filters; of pages after the first one only the calls. `error_codes`:
-    all codes, of which errors are counted."""
-    searched_ms = None
-    if filters.text is not None or filters.trace_id is not None:
-        searched_ms = newest_since(db, filters)
-        if searched_ms is not None:
-            filters = replace(filters, since_ms=max(searched_ms, filters.since_ms or 0))
+    """Read the calls of a page; `sums`: those of all, without which no order is possible."""
+    view = UsageView([], None, None, CallSums(), [], HOUR_MS).with_sums(sums)
     if part.after is not None:
         following = page(db, filters, part.limit, part.after, SEARCH_S)
-        view = UsageView(following.rows, following.next, None, CallSums(), [], HOUR_MS)
-        return replace(view, searched_ms=searched_ms)
-    view = _sums(db, filters, at_ms, error_codes, part.zone)
-    view = replace(view, searched_ms=searched_ms)
+        return replace(view, rows=following.rows, next=following.next, coming=False)
     column = SORTS.get(part.sort or "")
     if column is not None and view.sortable:
         order = (column.desc(), UsageRow.id.desc())
@@ -98,14 +105,15 @@ def load_usage(
     return replace(view, rows=first.rows, next=first.next, last_ms=last_ms)
 
 
-def _sums(
+def load_sums(
     db: peewee.Database,
     filters: Filters,
     at_ms: int,
     error_codes: Sequence[str],
-    zone: datetime.tzinfo,
+    zone: datetime.tzinfo = datetime.UTC,
 ) -> UsageView:
-    """Read the sums of the page, without its calls."""
+    """Read the sums of the first page, without its calls. `error_codes`: all codes, of which errors
+    are counted."""
     since_ms = filters.since_ms if filters.since_ms is not None else at_ms - 30 * DAY_MS
     until_ms = min(filters.until_ms or at_ms, at_ms)
     short = until_ms - since_ms <= SHORT_MS

@@ -15,6 +15,7 @@ from handlers.hub.app import make_app
 from handlers.hub.http.server import HubServer
 from handlers.hub.web import relay_calls
 from handlers.hub.web.site import Site
+from handlers.hub.web.unfinished import Unfinished
 from operations.edits import editor
 from store.admin.document import parse
 from store.db.database import discard, open_database
@@ -122,6 +123,9 @@ def apply(db):
     return bring
 
 
+SUMS_PATIENCE_S = 20  # no page without its sums, however busy the machine
+
+
 @pytest.fixture
 def serve(db):
     """serve(section=fields …): the Hub with these settings; the last one ends with the test."""
@@ -140,6 +144,7 @@ def serve(db):
             trusted=tuple(map(ip_network, settings.server.trusted_proxies)),
             cookie_secrets=COOKIE_SECRETS,
             grants=GrantMaker(COOKIE_SECRETS, "run"),
+            unfinished=Unfinished(patience_s=SUMS_PATIENCE_S),
         )
         running.append(Served(site))
         return running[-1]

@@ -2,10 +2,11 @@
 
 import html
 import re
+import threading
 
 import pytest
 
-from store.calls.reading import groups
+from store.calls.reading import groups, usage_page
 from tests.handlers.hub.usage.calls import call, failed, put
 
 DIMENSIONS = {
@@ -107,13 +108,33 @@ def test_too_many_calls_are_not_gone_through(db, alice, monkeypatch):
     assert "The groups could not be read." in text and "since=24h" in text
 
 
-def test_sums_that_take_long_come_by_a_second_request(db, alice, monkeypatch):
+def test_sums_that_take_long_come_by_a_second_request(hub, db, alice):
     put(db, call(db, 1))
-    monkeypatch.setattr("handlers.hub.usage.usage_groups.PATIENCE_S", 0)
+    hub.site.unfinished.patience_s = 0
     text = body(alice.get("/usage?by=model&since=7d"))
     assert "data-legend" not in text
     later = html.unescape(re.search(r'data-bones="([^"]*)"', text)[1])
     assert names(body(alice.get(later))) == ["gpt-4.1"]
+
+
+@pytest.mark.parametrize("query", ["", "&sort=cost", "&text=overloaded"])
+def test_calls_come_before_sums_that_take_long(hub, db, alice, query, monkeypatch):
+    put(db, call(db, 1, outcome="upstream_error", error_message="it is overloaded"))
+    hub.site.unfinished.patience_s = 0
+    summing, sums = threading.Event(), usage_page.load_sums
+
+    def late(*args, **zone):
+        assert summing.wait(20)
+        return sums(*args, **zone)
+
+    monkeypatch.setattr(usage_page, "load_sums", late)
+    text = body(alice.get(f"/usage?since=7d{query}"))
+    assert 'class="figure money"' not in text and 'data-loaded="1"' in text
+    later = html.unescape(re.search(r'data-bones="([^"]*)"', text)[1])
+    summing.set()
+    text = body(alice.get(later))
+    assert 'class="figure money"' in text and 'data-loaded="1"' in text
+    assert "data-bones" not in text
 
 
 def test_the_table_is_exported(db, alice, boss):
