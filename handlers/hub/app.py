@@ -4,6 +4,7 @@ import logging
 import time
 from http import HTTPStatus
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 from tornado.template import Loader, Template
@@ -23,14 +24,37 @@ log = logging.getLogger("sluice.hub")
 
 
 class LeanLoader(Loader):
-    """Templates without the text of the code that they were compiled from: megabytes in all, which
-    nothing but the lines of a traceback would show."""
+    """Templates that keep the code of pages and the trees of what pages include, neither with the
+    lines of a traceback. Equal pieces of text, as those of the frame in each page, are one."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(folder)
+        self._parts: dict[str, Template] = {}
+        self._pieces: dict[bytes, bytes] = {}
 
     def load(self, name: str, parent_path: str | None = None) -> Template:
-        """Return a template, compiled at its first use."""
-        template = super().load(name, parent_path)
-        template.code = ""
-        return template
+        """Return a template, compiled at its first use; for another template, its tree."""
+        path = self.resolve_path(name, parent_path)
+        loaded = self.templates if parent_path is None else self._parts
+        if path not in loaded:
+            template = loaded[path] = self._create_template(path)
+            template.code = ""
+            if parent_path is None:
+                template.compiled = self._lean(template.compiled)
+                del template.file
+            else:
+                del template.compiled
+        return loaded[path]
+
+    def _lean(self, code: CodeType) -> CodeType:
+        return code.replace(
+            co_linetable=b"", co_consts=tuple(map(self._lean_const, code.co_consts))
+        )
+
+    def _lean_const(self, value: Any) -> Any:
+        if isinstance(value, CodeType):
+            return self._lean(value)
+        return self._pieces.setdefault(value, value) if type(value) is bytes else value
 
 
 class UnknownPage(Page):
