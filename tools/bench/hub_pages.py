@@ -23,7 +23,8 @@ UNTIMED = re.compile(
     r"(/admin|/api)?/usage/tail|/api/usage/tail|/(sign-|join|first-run|account/).*|/keys/env"
     r"|/api/alerts/rules/.+|/api/admin/(codes/|.subscriptions).+"
     r"|.*(/(disable|enable|remove|revoke|withdraw|reset|dismiss|restore|drain|first|again|test|order"
-    r"|redeem|low-balance|refund|reinstate|totp|links|mail|notices|upstream-models|sessions|draft|models$)\b|\|).*"
+    r"|redeem|low-balance|refund|reinstate|totp|links|mail|notices|upstream-models"
+    r"|sessions|draft|models$|prices/compare)\b|\|).*"
 )
 """Patterns of routes that are left out: streams of events (hub_tail.py), forms that change one
 object, lists of its own that are short, and pages of those who have not signed in."""
@@ -86,7 +87,7 @@ ADMIN_PAGES = (
     *("/admin/users/user-0/remove", "/admin/invites", "/admin/invites?new=1", "/admin/keys"),
     *("/admin/keys?user=user-0", "/admin/keys?search=key-29", "/admin/keys?sort=last_used"),
     *("/admin/keys/find", "/admin/groups", "/admin/groups/default", "/admin/models"),
-    *("/admin/prices", "/admin/channels", "/admin/channels/new"),
+    *("/admin/prices", "/admin/prices/edit", "/admin/channels", "/admin/channels/new"),
     *("/admin/channels/channel-0", "/admin/channels/channel-0/edit", "/admin/plans"),
     "/admin/codes",
     *("/admin/system", "/admin/audit", "/admin/audit?after={audit}", "/admin/audit?actor=boss"),

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
-PATIENCE_S = 0.2  # of a page, before it comes without them
+PATIENCE_S = 0.15  # of a page, before it comes without them
 KEPT_S = 60.0
 KEPT_MAX = 64
 

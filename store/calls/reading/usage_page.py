@@ -127,7 +127,7 @@ def load_sums(
         if total.calls > total.ok + total.client_gone:
             if filters.error_code is None:
                 filters = replace(filters, error_code=tuple(error_codes))
-            kinds = _kinds(db, filters, unit, spans)
+            kinds = _kinds(db, filters, spans)
     return UsageView([], None, bars, total, kinds, HOUR_MS if short else DAY_MS)
 
 
@@ -149,16 +149,18 @@ def _begin_ms(text: str) -> int:
     return round(datetime.datetime.fromisoformat(text).timestamp() * 1000)
 
 
-def _kinds(db: peewee.Database, filters: Filters, unit: str, spans: Buckets) -> list[ErrorKind]:
-    """Return errors by code, those with the most calls first; calls whose client left are none."""
+def _kinds(db: peewee.Database, filters: Filters, spans: Buckets) -> list[ErrorKind]:
+    """Return errors by code, those with the most calls first; calls whose client left are none. The
+    bars of long spans are made of UTC days, whatever the zone: few rows of many hours."""
     kinds: dict[str, ErrorKind] = {}
+    unit, first_ms = spans.unit, spans.begins[0]
     for row in stats(db, ("error_code", "outcome", "model", unit), filters):
         if row["outcome"] == "client_gone":
             continue
         kind = kinds.setdefault(row["error_code"], ErrorKind(row["error_code"], row["outcome"]))
         kind.calls += row["calls"]
         kind.models.add(row["model"] or "")
-        if (number := spans.index(_begin_ms(row[unit]))) is not None:
+        if (number := spans.index(max(first_ms, _begin_ms(row[unit])))) is not None:
             kind.bars[number * KIND_BARS // len(spans.begins)] += row["calls"]
     return sorted(kinds.values(), key=lambda kind: -kind.calls)
 
