@@ -73,7 +73,11 @@ async function showArrived(steps) {
   const { items } = await api("GET", "/api/usage?limit=1");
   const [first] = items;
   delete steps.dataset.awaitsCall;
-  if (first) steps.querySelector("[data-arrived-call]").href = `/usage/${first.id}`;
+  if (first) {
+    const link = steps.querySelector("[data-arrived-call]");
+    link.href = `/usage/${first.id}`;
+    link.dataset.drawer = "";
+  }
   for (const place of steps.querySelectorAll("[data-waiting]")) place.hidden = true;
   for (const place of steps.querySelectorAll("[data-arrived]")) place.hidden = false;
   const [key, call, cost] = steps.querySelectorAll(".steps > li");
