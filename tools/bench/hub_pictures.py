@@ -71,6 +71,7 @@ SHOTS = (
     ),
     Shot("alerts", "admin", "/alerts"),
     Shot("alerts-rule", "admin", "/alerts", ("a[data-new]", ".rule-kinds a[href*=spending]")),
+    Shot("find", "alice", "/usage", ("a[data-find-all]", "dialog [name=q] = claude")),
     Shot("account", "alice", "/account"),
     *(
         Shot(f"admin-{name}", "admin", f"/admin/{name}")
@@ -113,6 +114,7 @@ IN_DOCS = frozenset(
             "account-1440-light",
         ),
         *("new-channel-1440-light", "admin-user-1440-light", "statement-1440-light"),
+        *("try-compare-1440-light", "admin-invites-1440-light", "find-1440-light"),
         *("alerts-1440-light", "alerts-rule-1440-light"),
         *("admin-channels-1440-dark", "admin-models-1440-light", "admin-system-1440-light"),
         *("home-empty-1440-light", "overview-1440-light", "overview-360-light"),
@@ -207,7 +209,7 @@ class Camera:
                 page.locator(selector).fill(text)
             else:
                 page.locator(selector).first.click()
-                page.wait_for_timeout(SETTLE_MS)
+            page.wait_for_timeout(SETTLE_MS)
         page.screenshot(path=str(into / f"{name}.png"), full_page=whole)
         context.close()
 
