@@ -17,6 +17,7 @@ SLOW_MS and LARGE_BYTES.
 
 import contextlib
 import gzip
+import html
 import http.client
 import random
 import re
@@ -63,6 +64,7 @@ SERVER_OPTIONS = (
 )
 _DATABASE_S = """SELECT SUM(busy_time) FROM information_schema.user_statistics"""
 _ASSET = re.compile(rb'(?:href|src)="(/static/[^"]+)"')
+_LATER = re.compile(rb'data-bones="([^"]+)"')
 _IMPORT = re.compile(rb'(?:from|import)\s*\(?"(/static/[^"]+|\./[^"]+)"')
 
 Rows = list[dict[str, Any]]
@@ -176,7 +178,8 @@ class Visitor:
         self._headers["Accept-Encoding"] = "gzip"
 
     def ask(self, path: str, times: PageTimes) -> bytes:
-        """Ask for a page and add its times; of an export, until the first piece."""
+        """Ask for a page, then for the sums that it leaves for later, and add its times; of an
+        export, until the first piece."""
         connection = http.client.HTTPConnection(HOST, self._port, timeout=60)
         try:
             begun = time.perf_counter()
@@ -189,7 +192,12 @@ class Visitor:
             connection.close()
         times.status, times.size = answer.status, len(data)
         packed = answer.getheader("Content-Encoding") == "gzip" and answer.length == 0
-        return gzip.decompress(data) if packed else data
+        text = gzip.decompress(data) if packed else data
+        if (later := _LATER.search(text)) and "wait=1" not in path:  # as a browser does
+            sums = PageTimes()
+            self.ask(html.unescape(later[1].decode()), sums)
+            times.whole_s[-1] += sums.whole_s[0]
+        return text
 
     def first_visit(self, path: str, times: PageTimes) -> None:
         """Ask for a page and its assets, and count their bytes."""
