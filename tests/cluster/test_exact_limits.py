@@ -19,8 +19,8 @@ FIRST = 1  # a round in which connections and threads are made
 @pytest.fixture(scope="module")
 def site(galera_session, tmp_path_factory):
     galera_session.restore()
-    made = Installation(tmp_path_factory.mktemp("site"), galera_session)
-    made.gateways[0].apply(owners([f"round{n}" for n in range(FIRST + ROUNDS)], CREDIT, rpm=RPM))
+    callers = owners([f"round{n}" for n in range(FIRST + ROUNDS)], CREDIT, rpm=RPM)
+    made = Installation(tmp_path_factory.mktemp("site"), galera_session, callers)
     yield made
     made.close()
 
@@ -50,9 +50,9 @@ def test_a_limit_is_exact_over_two_gateways(site):
     rows = []
     for number in range(FIRST + ROUNDS):
         seen = asyncio.run(all_at_once(secret_of(f"round{number}")))
-        assert {status for status, _ in seen} == {200, 429}
         if number < FIRST:
             continue
+        assert {status for status, _ in seen} == {200, 429}
         times = [at_s for _, at_s in seen]
         passed = [status for status, _ in seen].count(200)
         rows.append((passed, RPM + int(max(times) - min(times))))

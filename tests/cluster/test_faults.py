@@ -5,21 +5,23 @@ the same for all. What was seen becomes a row of the page's table, in `.faults.m
 """
 
 import itertools
+import json
 import math
 import os
+import re
 import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 
-from tests.support.gateway import HOST
+from tests.support import commands
+from tests.support.gateway import HOST, ROOT
 from tests.support.installation import RPM, SLOTS, TPM, Installation
 from tests.support.proxy import Breakable
 
-TABLE = Path(__file__).resolve().parents[2] / ".faults.md"
+TABLE = ROOT / ".faults.md"
 HEAD = """\
 | what broke | calls with cover | others | what it cost | how long |
 |---|---|---|---|---|
@@ -34,6 +36,8 @@ MACHINE_S = 1  # what a busy machine adds to that
 NODES = 2
 JITTER = 2  # calls that were counted before their clients could say so
 TOKENS_OF_A_CALL = 200
+MISSED = "limits: Redis does not answer"
+FAKED = "Invalid argument"  # what time.sleep says below faketime
 LIMITED = "rate_limit_exceeded"
 POOR = "insufficient_quota"
 
@@ -271,9 +275,10 @@ def most_at_once(streams):
     return max(itertools.accumulate(change for _, change in changes), default=0)
 
 
-def check_limits(seen, records, broke_s):
-    """At most twice a limit in a minute: on a busy machine some calls wait for Redis for 50 ms, and
-    their gateways count them. That it is exact else: test_exact_limits.py."""
+def check_limits(seen, records, broke_s, *, missed):
+    """At most twice a limit in a minute; as much again where Redis `missed` its time, as it does on
+    a busy machine: then it counts, and the gateways do. That it is exact else is the matter of
+    test_exact_limits.py."""
     passed = {
         who: sorted((e for e in seen[who].exchanges if e.status == 200), key=lambda e: e.head_s)
         for who in ("rated", "metered", "narrow")
@@ -285,7 +290,7 @@ def check_limits(seen, records, broke_s):
     figures = f"requests {excess(requests, RPM):.0f} of {RPM} (a minute: {minute}),"
     figures += f" tokens {excess(tokens, TPM):.0f} of {TPM}, slots {slots} of {SLOTS}"
     print(figures)
-    assert minute <= 2 * RPM + NODES + JITTER, figures
+    assert minute <= (3 if missed else 2) * RPM + NODES + JITTER, figures
     assert slots <= 2 * SLOTS, figures
     assert excess(tokens, TPM) <= 3 * TPM + TOKENS_OF_A_CALL, figures
     return minute, slots
@@ -310,6 +315,7 @@ def site(galera_session, tmp_path_factory):
 def test_fault(site, fault):
     tag, course = fault.scenario.__name__.replace("_", ""), Course()
     site.galera.restore()
+    before = sum(gateway.log().count(MISSED) for gateway in site.gateways)
     with site.load(tag) as seen:
         time.sleep(WARM_UP_S)
         broke_s = time.monotonic()
@@ -318,7 +324,8 @@ def test_fault(site, fault):
     report(seen)
     records, took_s = check_records(site, tag, seen)
     cut, refused, span_s = check_callers(seen, course)
-    minute, slots = check_limits(seen, records, broke_s)
+    missed = sum(gateway.log().count(MISSED) for gateway in site.gateways) - before
+    minute, slots = check_limits(seen, records, broke_s, missed=missed)
     covered = [e for who, one in seen.items() if who != "poor" for e in one.exchanges]
     slowest_s = max(e.head_s - e.began_s for e in covered if not e.fault)
     poor = len(seen["poor"].exchanges)
@@ -333,7 +340,23 @@ def test_fault(site, fault):
     print(row, f"booked {took_s:.1f} s after the end; load average {os.getloadavg()[0]:.1f}")
     with TABLE.open("a") as table:
         table.write(row)
-    assert not [g for g in site.gateways if "Traceback" in g.log()]
+    lines = [line for gateway in site.gateways for line in gateway.log().splitlines()]
+    assert not [line for line in lines if "Traceback" in line and FAKED not in line]
+
+
+def test_the_commands_of_the_page(site):
+    site.galera.restore()
+    page = (ROOT / "docs/cluster.md").read_text()
+    assert all(f"| {fault.words} |" in page for fault in FAULTS)
+    lines = re.findall(r"^    \./sluice (.*)$", page, re.MULTILINE)
+    assert len(lines) > 3
+    for line in lines:
+        words = line.replace("db1.example:3306", site.galera.nodes[0].place).split()
+        if words != ["doctor"]:  # it judges this machine, too
+            site.gateways[0].run(*words)
+    done = commands.run(["doctor", "--json", "--config", str(site.gateways[0].config)])
+    states = {one["check"]: one["state"] for one in json.loads(done.stdout)["findings"]}
+    assert states["limits"] == "ok", done.stdout
 
 
 def report(seen):
