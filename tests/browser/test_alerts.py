@@ -87,7 +87,7 @@ def test_a_rule_is_made_in_the_drawer_fires_and_arrives(world, visit, filled, we
     assert "Sluice-Signature" in webhook.received[-1][0]
     page.reload()
     expect(page.locator("header")).to_contain_text("1 fires now")
-    row = page.locator("tr.row", has_text="Balance below 60 USD")
+    row = page.locator("tr.row", has_text="Balance below 60")
     expect(row).to_contain_text("Firing")
     expect(page.locator(".alerts-sent")).to_contain_text("alice: 49")
     row.locator("td").nth(3).click(force=True)  # the stretched link lies over it

@@ -349,7 +349,7 @@ class Page(HubHandler):
         of these; else the first of them."""
         before = urlsplit(self.request.headers.get("Referer", "")[:NEXT_PATH_CHARS])
         for path in map(urlsplit, paths):
-            if path.path == before.path:
+            if path.path == before.path and not path.query:
                 return path._replace(query=before.query).geturl()
         return paths[0]
 
