@@ -25,7 +25,7 @@ log = logging.getLogger("sluice.hub")
 
 class LeanLoader(Loader):
     """Templates that keep the code of pages and the trees of what pages include, neither with the
-    lines of a traceback. Equal pieces of text, as those of the frame in each page, are one."""
+    text of the code. Equal pieces of text, as those of the frame in each page, are one."""
 
     def __init__(self, folder: str) -> None:
         super().__init__(folder)
@@ -47,9 +47,7 @@ class LeanLoader(Loader):
         return loaded[path]
 
     def _lean(self, code: CodeType) -> CodeType:
-        return code.replace(
-            co_linetable=b"", co_consts=tuple(map(self._lean_const, code.co_consts))
-        )
+        return code.replace(co_consts=tuple(map(self._lean_const, code.co_consts)))
 
     def _lean_const(self, value: Any) -> Any:
         if isinstance(value, CodeType):
