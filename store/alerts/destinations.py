@@ -169,6 +169,7 @@ def _checked(fields: Mapping[str, Any], *, own: bool) -> tuple[str, str, dict[st
     for name, value in values.items():
         if not isinstance(value, str):
             faults[name] = f"{name} must be a string"
+            values[name] = ""
     kinds = OWN_KINDS if own else KINDS
     if values["kind"] not in kinds:
         faults["kind"] = f"kind must be one of {', '.join(kinds)}"

@@ -1,6 +1,7 @@
 """Bases of the pages and endpoints for administrators."""
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -150,13 +151,20 @@ class AdminPage(AdminHandler, Page):
         problems: dict[str, str] = {}
         for field, text in (failure.problems or {failure.field or "": failure.message}).items():
             # Beside its field a problem need not name it.
-            short = self.in_words(text.partition(f": {field}: ")[2] or text)
+            short = text.partition(f": {field}: ")[2] or text
+            # Of a price it names the meter, at which it is shown.
+            part = _PART_OF_PRICES.match(short) if field in ("price", "rate") else None
+            meter = part[0] if part else ""
+            short = meter + self.in_words(short.removeprefix(meter))
             if field in fields:
                 problems[field] = short
             else:
                 whole = self.in_words(text)
                 problems[""] = f"{problems['']}; {whole}" if "" in problems else whole
         return problems
+
+
+_PART_OF_PRICES = re.compile(r"(?:rate \d+: )?(?:\w+: )?")
 
 
 class ActionPage(AdminPage):

@@ -136,7 +136,7 @@ def test_an_emptied_price_is_taken_away_unless_it_is_needed(boss, api, db):
 
 @pytest.mark.parametrize(
     ("meter", "text", "problem", "opened"),
-    [("output", "", "output is missing", 0), ("maps", "dear", "is no price", 1)],
+    [("output", "", "output is missing", 0), ("maps", "dear", "write digits", 1)],
 )
 def test_the_problem_of_a_price_is_shown_at_its_field(boss, meter, text, problem, opened):
     boss.get(PLACE)

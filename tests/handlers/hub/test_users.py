@@ -60,7 +60,7 @@ def test_a_user_of_the_form_signs_in_and_gets_money(boss, hub):
     assert boss.send("/admin/users/dora/credit", money).status == 303
     assert "dora has 4.5 USD" in boss.get("/admin/users").text
     assert boss.send("/admin/users/dora/sessions", []).status == 303
-    assert "Ended for dora: 1 sessions, 0 tokens." in boss.get("/admin/users").text
+    assert "Ended for dora: 1 session, 0 tokens." in boss.get("/admin/users").text
 
 
 # ---- sessions and tokens ---------------------------------------------------------------------

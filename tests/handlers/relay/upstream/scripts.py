@@ -73,11 +73,11 @@ def port_of(upstream):
 
 def resolve(monkeypatch, name, *addresses):
     """libcurl finds these addresses for a name and a port, as if a name server had said so."""
-    make = handle_module._make_curl
+    make = handle_module.make_curl
 
     def make_with_entries():
         curl = make()
         curl.setopt(pycurl.RESOLVE, [f"-{name}", f"{name}:{','.join(addresses)}"])
         return curl
 
-    monkeypatch.setattr(handle_module, "_make_curl", make_with_entries)
+    monkeypatch.setattr(handle_module, "make_curl", make_with_entries)
