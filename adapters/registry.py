@@ -1,7 +1,8 @@
-"""The tables of families and vendors: the only file of this package that lists them.
+"""The tables of families and vendors.
 
-A family is a folder and a word in ``_MODULES``; its codecs translate to and from all others. A
-vendor of a known family is a row. Imported by handlers, the relay, commands and tests.
+A family is a folder and a word in ``_MODULES``; its codecs, which translate to and from all others,
+are in ``codecs.py``. A vendor of a known family is a row. Imported by handlers, the relay, commands
+and tests.
 """
 
 import re
@@ -10,37 +11,15 @@ from functools import lru_cache
 from urllib.parse import urlsplit
 
 from adapters import chat_completions, generate_content, messages, responses
-from adapters.bridge import Pairing, native
 from adapters.family import Family, Vendor
-from adapters.family.codec import Codecs
-from adapters.translate import Translator
 
 _MODULES = (chat_completions, responses, messages, generate_content)
 FAMILIES: dict[str, Family] = {module.FAMILY.name: module.FAMILY for module in _MODULES}
 
-# how a channel (the second family) serves clients of the first
-PAIRINGS: dict[tuple[str, str], Pairing] = {
-    (family.name, family.name): native(family) for family in FAMILIES.values()
-}
-
-CODECS: dict[str, Codecs] = {module.FAMILY.name: module.CODECS for module in _MODULES}
-
-# how a channel of the second family serves clients of the first, where they differ
-TRANSLATORS: dict[tuple[str, str], Translator] = {
-    (client, upstream): Translator(FAMILIES[upstream], of_client.client, of_upstream.upstream)
-    for client, of_client in CODECS.items()
-    for upstream, of_upstream in CODECS.items()
-    if client != upstream
-}
-
-# what a family is written anew with: for an answer in the other form than the one asked for, and
-# for a body in another shape (adapters.reshape) whose tools the model does not have
-REFRAMERS: dict[str, Translator] = {
-    name: Translator(FAMILIES[name], codecs.client, codecs.upstream)
-    for name, codecs in CODECS.items()
-}
-
-_LOSSES: dict[tuple[str, str], int] = {
+# How much a call of the first family loses at a channel of the second, where it is translated:
+# of a model's channels those with less are tried first. An order, no measure; docs/channels.md
+# lists the losses of each pair.
+LOSSES: dict[tuple[str, str], int] = {
     (client, upstream): rank
     for client, ranks in (
         ("chat_completions", {"responses": 1, "generate_content": 2, "messages": 3}),
@@ -50,11 +29,6 @@ _LOSSES: dict[tuple[str, str], int] = {
     )
     for upstream, rank in ranks.items()
 }
-
-# How much a call of the first family loses at a channel of the second, where it is translated:
-# of a model's channels those with less are tried first. An order, no measure; docs/channels.md
-# lists the losses of each pair.
-LOSSES: dict[tuple[str, str], int] = {pair: _LOSSES[pair] for pair in TRANSLATORS}
 
 FAMILY_NAMES = tuple(FAMILIES)  # in the order of lists
 _CHAT, _RESPONSES, _MESSAGES, _GENERATE = FAMILY_NAMES

@@ -7,12 +7,12 @@ any channel. Imported by the relay.
 
 from typing import Any
 
+from adapters.codecs import CODECS, TRANSLATORS
 from adapters.family import Peek
 from adapters.family.codec import Target
 from adapters.family.traits import Traits
 from adapters.json.jsonio import Span, Spans, dumps, loads, replace, top_level_steps
 from adapters.json.structure import Steps
-from adapters.registry import CODECS, TRANSLATORS
 from adapters.translate import without_opaque
 
 # What any vendor of chat completions may take: the channel is not known yet.

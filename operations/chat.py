@@ -4,13 +4,14 @@ Written and read by the codecs of the families, as the relay does with its upstr
 reasoning, sampling and searches have the form that the model takes.
 """
 
+import importlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import quote
 
-from adapters.family.codec import Target
+from adapters.family.codec import Target, UpstreamCodec
 from adapters.family.traits import Traits
 from adapters.faults import Fault
 from adapters.framing.sse import EventSplitter, event_fields
@@ -19,7 +20,6 @@ from adapters.ir.parts import Refusal, Text, Turn
 from adapters.ir.request import Effort, Request, Thinking, Tool
 from adapters.json.jsonio import replace_fields
 from adapters.json.structure import at_once
-from adapters.registry import CODECS
 from operations.client_settings import MESSAGES_VERSION, SampleRequest
 
 MAX_EVENT_BYTES = 4 << 20
@@ -59,6 +59,13 @@ class Chat:
     further: Mapping[str, Any] = field(default_factory=dict)
 
 
+def _codec_of(family: str) -> UpstreamCodec:
+    # By name: the Hub loads what translates when somebody has a body to write or to read.
+    codecs: Any = importlib.import_module("adapters.codecs")
+    codec: UpstreamCodec = codecs.CODECS[family].upstream
+    return codec
+
+
 def encode_chat(family: str, chat: Chat, traits: Traits) -> SampleRequest:
     """Return the request of a conversation, without a credential; `traits`: of the model."""
     thinking = Thinking(chat.effort) if chat.effort else None
@@ -75,7 +82,7 @@ def encode_chat(family: str, chat: Chat, traits: Traits) -> SampleRequest:
     )
     traits = replace_fields(traits, auto_cache=False)
     target = Target("", chat.model, traits, stream_options=False)
-    encoded = at_once(CODECS[family].upstream.encode_request(request, target, False))
+    encoded = at_once(_codec_of(family).encode_request(request, target, False))
     body = {
         name: _plain(value)
         for name, value in json.loads(encoded.body).items()
@@ -109,7 +116,7 @@ class AnswerReader:
     is passed over: the client shows it as it came."""
 
     def __init__(self, family: str) -> None:
-        self._codec = CODECS[family].upstream
+        self._codec = _codec_of(family)
         self._splitter = EventSplitter(MAX_EVENT_BYTES)
         self._decoder = self._codec.open_decoder()
         self._texts: set[int] = set()  # slots

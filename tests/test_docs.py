@@ -86,7 +86,7 @@ def test_the_page_of_channels_has_the_order_of_families_and_every_option():
         [row] = re.findall(rf"^\| {client} \| (.*) \|$", table, re.M)
         for place, names in enumerate(row.split(" | "), 1):
             shown |= {(client, name): place for name in re.findall(r"\w+", names)}
-    assert shown == registry._LOSSES
+    assert shown == registry.LOSSES
     options = table.partition("## Edits of requests")[0].splitlines()
     for name, form in OPTIONS.items():
         [row] = [line for line in options if re.match(rf"\|.*`{name}`.*\| ", line)]

@@ -10,20 +10,13 @@ from adapters.chat_completions.client import (
     encode_fault,
     peek,
 )
-from adapters.chat_completions.decode_answer import ChatDecoder, decode_answer
-from adapters.chat_completions.decode_request import FIELDS, decode_request
-from adapters.chat_completions.encode_answer import ChatEncoder, encode_answer, encode_count
-from adapters.chat_completions.encode_request import encode_request
-from adapters.chat_completions.reasoning_state import without_foreign
 from adapters.chat_completions.stream import ChatTap
 from adapters.chat_completions.upstream import edit_request, issued_ids, read_answer
 from adapters.family import ClientSide, Family, UpstreamSide
-from adapters.family.codec import ClientCodec, Codecs, UpstreamCodec
 from adapters.family.headers import openai_lines, path
 from adapters.family.rate_headers import openai_rate_lines
 from adapters.family.reading import model_name
 from adapters.family.reply import read_models
-from adapters.family.verdicts import verdict_of
 from adapters.openai import LIST_MODELS, keep_alive, model_entry, model_list
 
 FAMILY = Family(
@@ -52,22 +45,5 @@ FAMILY = Family(
         read_models=read_models,
         issued_ids=issued_ids,
         reasoning_beyond_bound=True,
-    ),
-)
-
-CODECS = Codecs(
-    ClientCodec(
-        decode_request=decode_request,
-        encode_answer=encode_answer,
-        open_encoder=ChatEncoder,
-        encode_count=encode_count,
-        without_foreign=without_foreign,
-        fields=FIELDS,
-    ),
-    UpstreamCodec(
-        verdict=verdict_of("chat_completions"),
-        encode_request=encode_request,
-        decode_answer=decode_answer,
-        open_decoder=ChatDecoder,
     ),
 )

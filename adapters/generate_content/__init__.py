@@ -5,14 +5,9 @@ The path names the model and whether the answer is a stream. Source: the types a
 official Google Gen AI SDKs. Imported by the registry only.
 """
 
-from functools import partial
-
 from adapters.family import ClientSide, Family, UpstreamSide
-from adapters.family.codec import ClientCodec, Codecs, UpstreamCodec
 from adapters.family.headers import base_lines
 from adapters.family.rate_headers import no_rate_lines
-from adapters.family.reply import counted_tokens
-from adapters.family.verdicts import verdict_of
 from adapters.generate_content.client import (
     LIST_MODELS,
     MAX_PAGE,
@@ -27,11 +22,6 @@ from adapters.generate_content.client import (
     model_name,
     peek,
 )
-from adapters.generate_content.decode_answer import ChunkDecoder, decode_answer
-from adapters.generate_content.decode_request import FIELDS, decode_request
-from adapters.generate_content.encode_answer import ChunkEncoder, encode_answer, encode_count
-from adapters.generate_content.encode_request import encode_request
-from adapters.generate_content.parts import MARK, without_foreign, without_reasoning
 from adapters.generate_content.stream import TAPS
 from adapters.generate_content.upstream import (
     LONG_MARKS,
@@ -70,25 +60,5 @@ FAMILY = Family(
         models_query=f"?pageSize={MAX_PAGE}",
         tier_header=TIER_HEADER,
         long_marks=LONG_MARKS,
-    ),
-)
-
-CODECS = Codecs(
-    ClientCodec(
-        decode_request=decode_request,
-        encode_answer=encode_answer,
-        open_encoder=ChunkEncoder,
-        encode_count=encode_count,
-        without_foreign=without_foreign,
-        without_reasoning=without_reasoning,
-        foreign_mark=MARK,
-        fields=FIELDS,
-    ),
-    UpstreamCodec(
-        verdict=verdict_of("generate_content"),
-        encode_request=encode_request,
-        decode_answer=decode_answer,
-        open_decoder=ChunkDecoder,
-        decode_count=partial(counted_tokens, "totalTokens"),
     ),
 )

@@ -3,15 +3,11 @@
 Source: the types and behaviour of the official Anthropic SDKs. Imported by the registry only.
 """
 
-from functools import partial
-
 from adapters.family import ClientSide, Family, UpstreamSide
-from adapters.family.codec import ClientCodec, Codecs, UpstreamCodec
 from adapters.family.headers import path
 from adapters.family.rate_headers import anthropic_rate_lines
 from adapters.family.reading import model_name
-from adapters.family.reply import counted_tokens, read_models
-from adapters.family.verdicts import verdict_of
+from adapters.family.reply import read_models
 from adapters.messages.client import (
     INLINE_TOOLS,
     LIST_MODELS,
@@ -25,11 +21,6 @@ from adapters.messages.client import (
     model_list,
     peek,
 )
-from adapters.messages.decode_answer import MessagesDecoder, decode_answer
-from adapters.messages.decode_request import FIELDS, decode_request
-from adapters.messages.encode_answer import MessagesEncoder, encode_answer, encode_count
-from adapters.messages.encode_request import encode_request
-from adapters.messages.parts import without_foreign, without_reasoning
 from adapters.messages.stream import MessagesTap
 from adapters.messages.upstream import edit_request, issued_ids, read_answer, request_headers
 
@@ -59,24 +50,5 @@ FAMILY = Family(
         read_models=read_models,
         issued_ids=issued_ids,
         models_query=f"?limit={MAX_PAGE}",
-    ),
-)
-
-CODECS = Codecs(
-    ClientCodec(
-        decode_request=decode_request,
-        encode_answer=encode_answer,
-        open_encoder=MessagesEncoder,
-        encode_count=encode_count,
-        without_foreign=without_foreign,
-        without_reasoning=without_reasoning,
-        fields=FIELDS,
-    ),
-    UpstreamCodec(
-        verdict=verdict_of("messages"),
-        encode_request=encode_request,
-        decode_answer=decode_answer,
-        open_decoder=MessagesDecoder,
-        decode_count=partial(counted_tokens, "input_tokens"),
     ),
 )

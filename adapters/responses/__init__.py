@@ -3,15 +3,11 @@
 Source: the types and behaviour of the official OpenAI SDKs and of Codex. Imported by the registry.
 """
 
-from functools import partial
-
 from adapters.family import ClientSide, Family, UpstreamSide
-from adapters.family.codec import ClientCodec, Codecs, UpstreamCodec
 from adapters.family.headers import openai_lines
 from adapters.family.rate_headers import openai_rate_lines
 from adapters.family.reading import model_name
-from adapters.family.reply import counted_tokens, read_models
-from adapters.family.verdicts import verdict_of
+from adapters.family.reply import read_models
 from adapters.openai import LIST_MODELS, model_entry, model_list
 from adapters.responses.client import (
     INLINE_TOOLS,
@@ -22,12 +18,6 @@ from adapters.responses.client import (
     keep_alive,
     peek,
 )
-from adapters.responses.decode_answer import ResponsesDecoder, decode_answer
-from adapters.responses.decode_request import FIELDS, decode_request
-from adapters.responses.encode_answer import encode_answer, encode_count
-from adapters.responses.encode_request import encode_request
-from adapters.responses.encode_stream import ResponsesEncoder
-from adapters.responses.reasoning_state import without_foreign, without_reasoning
 from adapters.responses.stream import ResponsesTap
 from adapters.responses.upstream import LONG_MARKS, edit_request, issued_ids, path, read_answer
 
@@ -61,24 +51,5 @@ FAMILY = Family(
         read_models=read_models,
         issued_ids=issued_ids,
         long_marks=LONG_MARKS,
-    ),
-)
-
-CODECS = Codecs(
-    ClientCodec(
-        decode_request=decode_request,
-        encode_answer=encode_answer,
-        open_encoder=ResponsesEncoder,
-        encode_count=encode_count,
-        without_foreign=without_foreign,
-        without_reasoning=without_reasoning,
-        fields=FIELDS,
-    ),
-    UpstreamCodec(
-        verdict=verdict_of("responses"),
-        encode_request=encode_request,
-        decode_answer=decode_answer,
-        open_decoder=ResponsesDecoder,
-        decode_count=partial(counted_tokens, "input_tokens"),
     ),
 )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from adapters.codecs import CODECS, TRANSLATORS
 from adapters.endpoints.endpoint import Endpoint
 from adapters.endpoints.form import Form
 from adapters.family import Family, Operation, Peek
@@ -26,7 +27,7 @@ from adapters.family.stored import StoredRef
 from adapters.faults import Condition, Fault
 from adapters.json.jsonio import Spans
 from adapters.json.structure import Steps, at_once
-from adapters.registry import CODECS, FAMILIES, TRANSLATORS, VENDORS
+from adapters.registry import FAMILIES, VENDORS
 from handlers.client_address import is_within
 from handlers.relay.call import Admitted, Call, InnerModel, Offer, RequestHead
 from handlers.relay.limits.limits import NO_TOKENS, Demand

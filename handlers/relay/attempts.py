@@ -15,11 +15,11 @@ from functools import partial
 from msgspec.structs import replace
 
 from adapters.bridge import Pairing
+from adapters.codecs import CODECS, PAIRINGS
 from adapters.endpoints.endpoint import Endpoint
 from adapters.family import Envelope, UpstreamAnswer
 from adapters.faults import Condition, Fault
 from adapters.ir.request import Request
-from adapters.registry import CODECS, PAIRINGS
 from adapters.translate import Translation, without_tools
 from adapters.upstream_errors.read import read_upstream_error, retry_after_s
 from conf.settings import Settings

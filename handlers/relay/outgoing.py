@@ -4,10 +4,11 @@ from dataclasses import replace
 
 from msgspec import structs
 
+from adapters.codecs import CODECS
 from adapters.endpoints.form import Form
 from adapters.family import Family, Peek, Vendor
 from adapters.json.jsonio import Spans, top_level
-from adapters.registry import CODECS, VENDORS
+from adapters.registry import VENDORS
 from conf.settings import UpstreamSettings
 from handlers.relay.call import Attempt, Call
 from handlers.relay.pump import CONTENT_TYPES

@@ -12,6 +12,7 @@ from random import random
 
 from msgspec.structs import replace
 
+from adapters.codecs import CODECS
 from adapters.endpoints.form import Form
 from adapters.family import Envelope, Peek
 from adapters.family.asks import bounded_steps
@@ -19,7 +20,6 @@ from adapters.family.rate_headers import RateLevel
 from adapters.faults import Condition, Fault
 from adapters.json.jsonio import Spans, top_level, top_level_steps
 from adapters.json.structure import at_once
-from adapters.registry import CODECS
 from adapters.request_estimate import estimate_request
 from adapters.reshape import reshape
 from conf.metrics import RATE_LIMITED

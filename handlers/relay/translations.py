@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
+from adapters.codecs import REFRAMERS, TRANSLATORS
 from adapters.family import Vendor
 from adapters.family.codec import AnswerContext, Encoded, Target
 from adapters.family.opaque import Origin, mark_of
@@ -16,7 +17,7 @@ from adapters.faults import Condition, Fault
 from adapters.ir.request import Request
 from adapters.json.structure import Steps
 from adapters.models import traits_of
-from adapters.registry import REFRAMERS, TRANSLATORS, VENDORS
+from adapters.registry import VENDORS
 from adapters.translate import Translation
 from handlers.relay.routing.plan import Candidate, RoutingRequest
 from store.catalog.catalog import Channel

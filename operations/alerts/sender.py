@@ -1,17 +1,14 @@
 """The sender of alerts: mail by SMTP, webhooks and chats by HTTP. For the upkeep's thread, and for
 tests of destinations in the Hub. Blocking for some seconds; raises StoreError only.
 
-The client of webhooks is loaded at the first one: it takes 6 MB, of the Hub's memory, too.
+The clients of webhooks and of mail are loaded at the first one: they take 6 and 1 MB, of the Hub's
+memory, too.
 """
 
 import importlib
-import smtplib
-import ssl
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from email.message import EmailMessage
-from urllib.parse import unquote, urlsplit
 
 import peewee
 
@@ -24,11 +21,8 @@ from store.db.database import database_ms
 from store.values.cipher import Cipher, Unreadable
 from store.values.ids import new_ulid
 
-SMTP_S = 10.0
+SMTP = "operations.alerts.smtp"
 WEBHOOK = "handlers.relay.upstream.webhook"
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
-"""Hosts that get the password without TLS, too."""
-SMTP_PORT, SMTPS_PORT = 587, 465
 NO_MAIL = "mail is not set up"
 NO_ADDRESS = "no mail address"
 
@@ -83,38 +77,9 @@ class Sender:
             return Result(ok=False, text=NO_ADDRESS, again=False)
         mails = [mail_for(message, link, self.mail.sender, address) for address in to]
         began = time.monotonic()
-        try:
-            _deliver(self.mail.url, mails)
-        except smtplib.SMTPResponseException as error:
-            reason = error.smtp_error
-            text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
-            return Result(ok=False, text=f"{error.smtp_code} {text}")
-        except (OSError, smtplib.SMTPException) as error:
-            return Result(ok=False, text=str(error) or type(error).__name__)
+        if problem := importlib.import_module(SMTP).problem_of(self.mail.url, mails):
+            return Result(ok=False, text=problem)
         return Result(ok=True, took_ms=round(1000 * (time.monotonic() - began)))
-
-
-def _deliver(url: str, mails: Sequence[EmailMessage]) -> None:
-    """Raise SMTPException or OSError when the server does not take all mails."""
-    parts = urlsplit(url)
-    host, tls = parts.hostname or "", ssl.create_default_context()
-    if parts.scheme == "smtps":
-        server: smtplib.SMTP = smtplib.SMTP_SSL(
-            host, parts.port or SMTPS_PORT, timeout=SMTP_S, context=tls
-        )
-    else:
-        server = smtplib.SMTP(host, parts.port or SMTP_PORT, timeout=SMTP_S)
-    with server:
-        if parts.scheme == "smtp":
-            server.ehlo()
-            if server.has_extn("starttls"):
-                server.starttls(context=tls)
-            elif parts.username and host not in LOOPBACK:
-                raise smtplib.SMTPException("the server offers no TLS for the password")
-        if parts.username:
-            server.login(unquote(parts.username), unquote(parts.password or ""))
-        for mail in mails:
-            server.send_message(mail)
 
 
 def _post(message: Message, link: str, address: Address, *, allow_private: bool) -> Result:

@@ -3,12 +3,13 @@
 import json
 import pathlib
 
+from adapters.codecs import CODECS
 from adapters.family.codec import AnswerContext, Target
 from adapters.family.opaque import Origin
 from adapters.family.traits import Traits
 from adapters.json.jsonio import top_level
 from adapters.json.structure import at_once
-from adapters.registry import CODECS, FAMILIES, FAMILY_NAMES
+from adapters.registry import FAMILIES, FAMILY_NAMES
 from adapters.translate import Translator
 
 WIRE = pathlib.Path(__file__).parents[1] / "wire"

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adapters.bridge import Bridge
+from adapters.codecs import PAIRINGS
 from adapters.family import UpstreamAnswer
-from adapters.registry import FAMILIES, PAIRINGS
+from adapters.registry import FAMILIES
 from tests.adapters.builders import fed
 
 CHAT, RESPONSES, MESSAGES, GOOGLE = FAMILIES

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from adapters.codecs import CODECS
 from adapters.family.codec import Target
 from adapters.family.traits import Traits
 from adapters.faults import Condition, Fault
@@ -13,7 +14,6 @@ from adapters.ir.parts import Hosted, Media, Reasoning, Refusal, Text, ToolCall,
 from adapters.ir.request import Output, Request, Thinking, Tool, ToolChoice
 from adapters.json.structure import at_once
 from adapters.messages.parts import sealed_thought
-from adapters.registry import CODECS
 from demo.messages import sign_thought
 from tests.vendor import chat_request, messages_request
 

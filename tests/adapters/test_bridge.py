@@ -3,11 +3,12 @@
 import pytest
 
 from adapters.bridge import EVENTS_AT_ONCE, PREAMBLE_LIMIT_BYTES
+from adapters.codecs import PAIRINGS
 from adapters.family import Operation
 from adapters.faults import Condition
 from adapters.framing.sse import EventSplitter
 from adapters.generate_content.client import STREAM_ARRAY
-from adapters.registry import FAMILIES, PAIRINGS
+from adapters.registry import FAMILIES
 
 CHUNK = b'data: {"id":"c1","model":"up","choices":[{"index":0,"delta":{"content":"x"}}]}\n\n'
 FINISH = b'data: {"model":"up","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'

@@ -5,8 +5,9 @@ import json
 import pytest
 
 from adapters.bridge import NativeBridge
+from adapters.codecs import PAIRINGS
 from adapters.faults import Condition, Fault
-from adapters.registry import FAMILIES, PAIRINGS
+from adapters.registry import FAMILIES
 from tests.adapters.pairs import serving
 
 CHAT, RESPONSES, MESSAGES, GENERATE = FAMILIES

@@ -7,12 +7,13 @@ from itertools import pairwise
 
 import pytest
 
+from adapters.codecs import CODECS
 from adapters.family.codec import Target
 from adapters.family.traits import Traits
 from adapters.faults import Condition, Fault
 from adapters.json.jsonio import top_level
 from adapters.json.structure import at_once
-from adapters.registry import CODECS, FAMILIES, FAMILY_NAMES
+from adapters.registry import FAMILIES, FAMILY_NAMES
 from tests.adapters import pairs
 from tests.adapters.builders import fed
 from tests.adapters.mutants import as_json, mutant, spoiled

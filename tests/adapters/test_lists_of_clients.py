@@ -9,6 +9,7 @@ import time
 import pytest
 
 from adapters.chat_completions.reasoning_state import ReasoningPieces
+from adapters.codecs import CODECS
 from adapters.family.codec import Encoded, Target
 from adapters.family.opaque import Origin
 from adapters.family.traits import Traits
@@ -19,7 +20,6 @@ from adapters.ir.answer import Delta, Opened
 from adapters.ir.parts import Reasoning, Text, ToolCall, ToolResult, Turn
 from adapters.ir.request import Request, Tool, ToolChoice
 from adapters.json.structure import at_once
-from adapters.registry import CODECS
 from adapters.restore import Restorer
 from tests.adapters.builders import fault_of
 

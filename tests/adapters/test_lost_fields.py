@@ -5,11 +5,11 @@ import json
 
 import pytest
 
+from adapters.codecs import CODECS, TRANSLATORS
 from adapters.family.traits import Traits
 from adapters.faults import Condition
 from adapters.json.jsonio import top_level
 from adapters.json.structure import at_once
-from adapters.registry import CODECS, TRANSLATORS
 
 TURN = {"role": "user", "content": "x"}
 ASSISTANT = {"role": "assistant", "content": "{"}

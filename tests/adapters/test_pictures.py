@@ -7,13 +7,13 @@ from anthropic.types import Message
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response
 
+from adapters.codecs import CODECS
 from adapters.family.codec import AnswerContext
 from adapters.framing.sse import EventSplitter, event_fields
 from adapters.ir.answer import Choice, Closed, Delta, Finished, Opened, Pictured
 from adapters.ir.parts import Media, Text
 from adapters.json.structure import at_once
 from adapters.reframe import GatheringEncoder, replay
-from adapters.registry import CODECS
 from store.values.usage import Usage
 
 URL = "data:image/png;base64,AAAA"

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.registry import FAMILIES, PAIRINGS
+from adapters.codecs import PAIRINGS
+from adapters.registry import FAMILIES
 from store.values.meters import METERS
 from store.values.usage import MAX_TOKENS, Extras, OtherUsage, Served, Usage
 from tests.adapters.reports import (

@@ -5,11 +5,11 @@ import pathlib
 
 import pytest
 
+from adapters.codecs import CODECS
 from adapters.framing.sse import EventSplitter, event_fields
 from adapters.ir.answer import Choice, Cited, Closed, Delta, Finished, Opened, Sealed
 from adapters.ir.parts import Reasoning, Refusal, Text, ToolCall
 from adapters.json.structure import at_once
-from adapters.registry import CODECS
 
 WIRE = pathlib.Path(__file__).parents[1] / "wire"
 STREAMS = [path for path in sorted(WIRE.glob("*/*.sse")) if path.stem != "midstream_error"]

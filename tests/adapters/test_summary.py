@@ -5,13 +5,14 @@ import json
 import pytest
 from openai.types.responses import CompactedResponse
 
+from adapters.codecs import CODECS, TRANSLATORS
 from adapters.family.codec import AnswerContext, Target
 from adapters.family.opaque import Origin, summary_of, wrap, wrap_summary
 from adapters.family.traits import Traits
 from adapters.faults import Condition
 from adapters.json.jsonio import dumps, top_level
 from adapters.json.structure import at_once
-from adapters.registry import CODECS, FAMILIES, TRANSLATORS
+from adapters.registry import FAMILIES
 from adapters.summary import INSTRUCTION
 from tests.adapters.builders import fault_of, whole_answers
 

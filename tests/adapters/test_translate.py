@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from adapters.bridge import PREAMBLE_LIMIT_BYTES
+from adapters.codecs import TRANSLATORS
 from adapters.family.codec import MAX_EVENTS_AT_ONCE, AnswerContext, Target
 from adapters.family.opaque import Origin
 from adapters.family.traits import Traits
@@ -20,7 +21,7 @@ from adapters.ir.parts import Text, Turn
 from adapters.ir.request import Ask, Request
 from adapters.json.jsonio import top_level
 from adapters.json.structure import at_once
-from adapters.registry import FAMILIES, TRANSLATORS
+from adapters.registry import FAMILIES
 from adapters.translate import MAX_DROPPED, TranslatedBridge, Translator
 from tests.adapters.builders import fault_of, fed
 from tests.handlers.relay import toy

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from adapters.codecs import TRANSLATORS
 from adapters.family import UpstreamAnswer
 from adapters.family.codec import AnswerContext, Target
 from adapters.family.opaque import Origin
@@ -13,7 +14,7 @@ from adapters.family.traits import Traits
 from adapters.ir.parts import Text, Turn
 from adapters.ir.request import Request
 from adapters.json.structure import at_once
-from adapters.registry import FAMILIES, TRANSLATORS
+from adapters.registry import FAMILIES
 from store.values.meters import METERS
 from store.values.usage import Served
 from tests.adapters.builders import fed

@@ -26,7 +26,6 @@ THEMES = ("light", "dark")
 ALSO = {"empty-table-header", "empty-heading"}
 AXE = {"resultTypes": ["violations"]}
 MAX_LINKS = 150
-SETTLED_MS = 500
 
 LINKS = """() => [...document.querySelectorAll("a[href]")]
   .map((one) => new URL(one.getAttribute("href"), location).href)"""
@@ -61,10 +60,6 @@ def shown(page, user, names):
             yield template
 
 
-def looks_of(page):
-    return [line for script in (WIDTH, OVERLAPS, ROWS) for line in page.evaluate(script)]
-
-
 @BY_ROLE
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_pages_are_whole(visit, world, names, picture, links, user, language):
@@ -77,10 +72,7 @@ def test_pages_are_whole(visit, world, names, picture, links, user, language):
                 page.emulate_media(color_scheme=theme)
                 name = re.sub(r"\W+", "-", template).strip("-") or "home"
                 picture(page, f"{name}-{width}-{language}-{theme}")
-            looks = looks_of(page)
-            if looks:  # of a layout that a slow machine has not finished
-                page.wait_for_timeout(SETTLED_MS)
-                looks = looks_of(page)
+            looks = [line for script in (WIDTH, OVERLAPS, ROWS) for line in page.evaluate(script)]
             faults += [f"{template} at {wide}: {fault}" for fault in looks]
         if page.locator("html").get_attribute("lang") != language:
             faults.append(f"{template}: not in {language}")

@@ -8,7 +8,7 @@ from google.genai import types as google
 from openai.types import responses
 from openai.types.chat import completion_create_params
 
-from adapters.registry import CODECS
+from adapters.codecs import CODECS
 from tools.docs import conversions
 
 TYPES = {

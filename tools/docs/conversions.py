@@ -11,11 +11,12 @@ from typing import Any, get_args, get_type_hints
 
 import msgspec
 
+from adapters.codecs import CODECS
 from adapters.family.codec import Asking, UpstreamCodec
 from adapters.family.traits import Traits
 from adapters.ir.request import Feature
 from adapters.models import TABLE
-from adapters.registry import CODECS, FAMILY_NAMES
+from adapters.registry import FAMILY_NAMES
 from tools.docs.conversion_words import CASES, FEATURES
 
 PAGE = "docs/conversions.md"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
+from adapters.codecs import CODECS, PAIRINGS
 from adapters.faults import Condition, Fault, clean_message
 from adapters.framing.sse import EventSplitter, event_fields
 from adapters.ir.answer import Delta, Opened
@@ -18,7 +19,7 @@ from adapters.ir.parts import Text
 from adapters.json.edits import edited
 from adapters.json.jsonio import dumps, loads_loose, loads_or_none, top_level
 from adapters.json.structure import at_once
-from adapters.registry import CODECS, FAMILIES, PAIRINGS, VENDORS
+from adapters.registry import FAMILIES, VENDORS
 from adapters.upstream_errors.read import read_embedded_error, read_upstream_error
 from conf.settings import UpstreamSettings
 from handlers.relay.upstream.addressing import Target, headers_of, url_of

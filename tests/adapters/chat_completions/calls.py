@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from adapters.chat_completions import CODECS
+from adapters.codecs import CODECS as CODECS_BY_FAMILY
 from adapters.family.codec import AnswerContext, Encoded, Target
 from adapters.family.traits import Traits
 from adapters.ir.answer import Choice, Event
@@ -14,6 +14,8 @@ from adapters.ir.request import Request
 from adapters.json.jsonio import dumps, top_level
 from adapters.json.structure import at_once
 from store.values.usage import Usage
+
+CODECS = CODECS_BY_FAMILY["chat_completions"]
 
 WIRE = Path(__file__).parents[2] / "wire" / "chat_completions"
 CONTEXT = AnswerContext("public", "Ab1", 1795000000, 10, True)

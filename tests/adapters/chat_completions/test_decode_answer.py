@@ -4,13 +4,15 @@ import json
 
 import pytest
 
-from adapters.chat_completions import CODECS
+from adapters.codecs import CODECS as CODECS_BY_FAMILY
 from adapters.faults import Condition
 from adapters.ir.answer import Choice, Cited, Closed, Delta, Finished, Logprob, Opened
 from adapters.ir.parts import Citation, Reasoning, Refusal, Text, ToolCall
 from adapters.json.structure import at_once
 from tests.adapters.builders import fault_of, slot
 from tests.adapters.chat_completions.calls import WIRE, chunk, custom_call, function_call, read
+
+CODECS = CODECS_BY_FAMILY["chat_completions"]
 
 TEA = "Tea is ready: three cups, one pot — enjoy."
 CALLS = (

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletionChunk
 
-from adapters.chat_completions import CODECS
+from adapters.codecs import CODECS as CODECS_BY_FAMILY
 from adapters.faults import Condition, Fault
 from adapters.ir.answer import Choice, Cited, Closed, Delta, Finished, Logprob, Opened, Sealed
 from adapters.ir.parts import Citation, Reasoning, Refusal, Text, ToolCall
@@ -26,6 +26,8 @@ from tests.adapters.chat_completions.calls import (
     message,
     written,
 )
+
+CODECS = CODECS_BY_FAMILY["chat_completions"]
 
 BEFORE_TOOLS = replace(CONTEXT, function_call=True)
 

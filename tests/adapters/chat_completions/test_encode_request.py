@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from adapters.chat_completions import CODECS
 from adapters.chat_completions.encode_request import effort_of
+from adapters.codecs import CODECS as CODECS_BY_FAMILY
 from adapters.family.codec import Target
 from adapters.family.traits import Traits
 from adapters.faults import Condition
@@ -24,6 +24,8 @@ from tests.adapters.chat_completions.calls import (
     tool_result,
     user,
 )
+
+CODECS = CODECS_BY_FAMILY["chat_completions"]
 
 HELLO = Turn("user", (Text("Is tea ready?"),))
 MESSAGES = [user("Is tea ready?")]

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from adapters.chat_completions import CODECS
+from adapters.codecs import CODECS as CODECS_BY_FAMILY
 from adapters.ir.answer import Choice, Closed, Delta, Event, Finished, Opened
 from adapters.ir.parts import Media, Reasoning, Refusal, Text, ToolCall
 from adapters.ir.request import Request
@@ -26,6 +26,8 @@ from tests.adapters.chat_completions.calls import (
     user,
     written,
 )
+
+CODECS = CODECS_BY_FAMILY["chat_completions"]
 
 EVERYTHING = {
     "openai_extras": True,

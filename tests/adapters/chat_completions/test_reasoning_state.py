@@ -6,12 +6,14 @@ import pytest
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from adapters.chat_completions import CODECS
+from adapters.codecs import CODECS as CODECS_BY_FAMILY
 from adapters.ir.answer import Choice, Finished
 from adapters.ir.parts import Reasoning, Text, ToolCall
 from adapters.json.jsonio import top_level
 from tests.adapters.builders import slot
 from tests.adapters.chat_completions import calls
+
+CODECS = CODECS_BY_FAMILY["chat_completions"]
 
 OURS, GOOGLES = "gw1.messages.mark.c2ln.MACMACMACMACMACM", "gw1.generate_content.m.c2ln.MACMACMACM"
 CALL, OTHER = ToolCall("c1", "f", "{}"), ToolCall("c2", "g", "{}")

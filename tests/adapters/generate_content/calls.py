@@ -3,13 +3,15 @@
 import json
 from pathlib import Path
 
+from adapters.codecs import CODECS as CODECS_BY_FAMILY
 from adapters.family.codec import AnswerContext, Target
 from adapters.framing.sse import EventSplitter, event_fields
-from adapters.generate_content import CODECS
 from adapters.ir.request import Request
 from adapters.json.jsonio import top_level
 from adapters.json.structure import at_once
 from adapters.models import traits_of
+
+CODECS = CODECS_BY_FAMILY["generate_content"]
 
 FAMILY = "generate_content"
 WIRE = Path(__file__).parents[2] / "wire" / FAMILY

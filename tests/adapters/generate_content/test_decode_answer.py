@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from adapters.codecs import CODECS as CODECS_BY_FAMILY
 from adapters.faults import Condition, Fault
-from adapters.generate_content import CODECS
 from adapters.ir.answer import (
     Choice,
     Cited,
@@ -20,6 +20,8 @@ from adapters.ir.answer import (
 from adapters.ir.parts import Citation, Media, Reasoning, Text, ToolCall
 from adapters.json.structure import at_once
 from tests.adapters.generate_content.calls import WIRE
+
+CODECS = CODECS_BY_FAMILY["generate_content"]
 
 
 def sample(name):
@@ -88,7 +90,10 @@ def test_an_answer_without_anything_is_one_empty_choice():
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"7", b"{", b"\xff"])
 def test_what_is_no_answer_is_the_upstreams_fault(body):
-    for decode in (CODECS.upstream.decode_answer, CODECS.upstream.decode_count):
+    for decode in (
+        CODECS.upstream.decode_answer,
+        CODECS.upstream.decode_count,
+    ):
         with pytest.raises(Fault) as caught:
             at_once(decode(body))
         assert caught.value.condition is Condition.UPSTREAM_INVALID

@@ -6,13 +6,15 @@ import json
 import pytest
 from msgspec.structs import replace
 
+from adapters.codecs import CODECS as CODECS_BY_FAMILY
 from adapters.faults import Condition, Fault
-from adapters.generate_content import CODECS
 from adapters.ir.parts import Hosted, Media, Reasoning, Text, ToolCall, ToolResult, Turn
 from adapters.ir.request import Output, Thinking, Tool, ToolChoice
 from adapters.json.jsonio import top_level
 from adapters.json.structure import at_once
 from tests.adapters.generate_content.calls import USER, decoded, inline
+
+CODECS = CODECS_BY_FAMILY["generate_content"]
 
 WRAPPED = "gw1.messages.mark.dmFsdWU.AAAAAAAAAAAAAAAA"
 SIGNATURE = base64.b64encode(WRAPPED.encode()).decode()

@@ -6,14 +6,16 @@ import json
 import pytest
 from msgspec.structs import replace
 
+from adapters.codecs import CODECS as CODECS_BY_FAMILY
 from adapters.faults import Condition, Fault
-from adapters.generate_content import CODECS
 from adapters.ir.answer import Choice, Cited, Closed, Delta, Finished, Logprob, Opened
 from adapters.ir.parts import Citation, Hosted, Reasoning, Refusal, Text, ToolCall
 from adapters.json.structure import at_once
 from store.values.usage import Usage
 from tests.adapters.builders import slot
 from tests.adapters.generate_content.calls import CONTEXT, called, chunks_of
+
+CODECS = CODECS_BY_FAMILY["generate_content"]
 
 USAGE = Usage(200, 90, 2000, 300, 100, 60)
 

@@ -5,8 +5,8 @@ import json
 import pytest
 from msgspec.structs import replace
 
+from adapters.codecs import CODECS as CODECS_BY_FAMILY
 from adapters.faults import Condition, Fault
-from adapters.generate_content import CODECS
 from adapters.generate_content.parts import BYPASS, sealed
 from adapters.ir.parts import (
     CacheMark,
@@ -21,6 +21,8 @@ from adapters.ir.parts import (
 )
 from adapters.ir.request import Ask, Output, Request, Thinking, Tool, ToolChoice
 from tests.adapters.generate_content.calls import called, config_of, encoded, inline, target
+
+CODECS = CODECS_BY_FAMILY["generate_content"]
 
 ASK = Turn("user", (Text("Is tea ready?"),))
 OLD = "gemini-2.5-flash"  # does not sign its calls

@@ -8,9 +8,9 @@ import time
 
 import pytest
 
+from adapters.codecs import CODECS as CODECS_BY_FAMILY
 from adapters.family.opaque import PREFIX, Origin, wrap
 from adapters.faults import Fault
-from adapters.generate_content import CODECS
 from adapters.generate_content.decode_turns import NO_CALL, CallMatcher
 from adapters.generate_content.parts import BYPASS
 from adapters.ir.answer import Choice
@@ -19,6 +19,8 @@ from adapters.json.jsonio import top_level
 from adapters.json.structure import at_once
 from store.values.usage import Usage
 from tests.adapters.generate_content.calls import CONTEXT, USER, decoded
+
+CODECS = CODECS_BY_FAMILY["generate_content"]
 
 WRAPPED = wrap("value", Origin("messages", "mark", b"secret", "user"))
 OURS = base64.b64encode(WRAPPED.encode()).decode()

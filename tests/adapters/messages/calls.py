@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from adapters.codecs import CODECS as CODECS_BY_FAMILY
 from adapters.family.codec import AnswerContext, Encoded, Target
 from adapters.family.traits import Traits
 from adapters.faults import Condition
@@ -14,9 +15,10 @@ from adapters.ir.parts import Text, Turn
 from adapters.ir.request import Request
 from adapters.json.jsonio import dumps, top_level
 from adapters.json.structure import at_once
-from adapters.messages import CODECS
 from store.values.usage import Usage
 from tests.adapters.builders import refusal_of
+
+CODECS = CODECS_BY_FAMILY["messages"]
 
 WIRE = Path(__file__).resolve().parents[2] / "wire/messages"
 CONTEXT = AnswerContext("public", "Ab1", 1795000000, 10, include_usage=True)

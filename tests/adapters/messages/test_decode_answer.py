@@ -4,14 +4,16 @@ import json
 
 import pytest
 
+from adapters.codecs import CODECS as CODECS_BY_FAMILY
 from adapters.faults import Condition
 from adapters.ir.answer import Choice, Cited, Closed, Delta, Finished, Opened
 from adapters.ir.parts import Citation, Reasoning, Refusal, Text, ToolCall
 from adapters.json.structure import at_once
-from adapters.messages import CODECS
 from adapters.messages.parts import sealed_data, sealed_thought
 from tests.adapters.builders import fault_of, slot
 from tests.adapters.messages.calls import WIRE, events_read, text
+
+CODECS = CODECS_BY_FAMILY["messages"]
 
 SAID = "Tea is ready: three cups, one pot — enjoy."
 THOUGHTS = "The harbour has two gauges. ", "I should ask both."

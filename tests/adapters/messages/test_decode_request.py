@@ -2,6 +2,7 @@
 
 import pytest
 
+from adapters.codecs import CODECS as CODECS_BY_FAMILY
 from adapters.faults import Condition
 from adapters.ir.parts import (
     CacheMark,
@@ -17,10 +18,11 @@ from adapters.ir.parts import (
 from adapters.ir.request import Output, Thinking, Tool, ToolChoice
 from adapters.json.jsonio import dumps, top_level
 from adapters.json.structure import at_once
-from adapters.messages import CODECS
 from adapters.messages.parts import fit_id
 from tests.adapters.builders import features
 from tests.adapters.messages.calls import HELLO, assistant, decoded, refused, text, user
+
+CODECS = CODECS_BY_FAMILY["messages"]
 
 INVALID, MISSING = Condition.INVALID_FIELD, Condition.FIELD_MISSING
 SCHEMA = {"type": "object", "properties": {"cups": {"type": "integer"}}}

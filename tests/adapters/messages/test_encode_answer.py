@@ -9,15 +9,17 @@ from anthropic.types import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from adapters.codecs import CODECS as CODECS_BY_FAMILY
 from adapters.faults import Condition, Fault
 from adapters.ir.answer import Choice, Cited, Closed, Delta, Finished, Opened, Sealed
 from adapters.ir.parts import Citation, Media, Reasoning, Refusal, Text, ToolCall
 from adapters.json.structure import at_once
-from adapters.messages import CODECS
 from adapters.messages.parts import UNSIGNED
 from store.values.usage import Usage
 from tests.adapters.builders import fault_of, slot
 from tests.adapters.messages.calls import CONTEXT, USAGE, frames, text, written
+
+CODECS = CODECS_BY_FAMILY["messages"]
 
 
 def answer(*parts, usage=USAGE, **fields):

@@ -9,10 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from adapters.codecs import CODECS as CODECS_BY_FAMILY
 from adapters.ir.parts import Citation
 from adapters.json.jsonio import dumps, top_level
-from adapters.messages import CODECS, parts
+from adapters.messages import parts
 from tests.adapters.messages.calls import assistant, text, user
+
+CODECS = CODECS_BY_FAMILY["messages"]
 
 
 def test_fit_ids_and_what_only_looks_like_ours_stay():

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from adapters.codecs import CODECS as CODECS_BY_FAMILY
 from adapters.family.codec import Target
 from adapters.family.opaque import Origin
 from adapters.family.traits import Traits
@@ -15,12 +16,13 @@ from adapters.ir.parts import Media, Reasoning, Text, ToolCall, ToolResult, Turn
 from adapters.ir.request import Output, Request, Thinking, Tool, ToolChoice
 from adapters.json.jsonio import dumps, top_level
 from adapters.json.structure import at_once
-from adapters.messages import CODECS
 from adapters.messages.parts import thought_of
 from adapters.registry import FAMILIES
 from adapters.translate import Translator
 from tests.adapters.builders import fed, slot
 from tests.adapters.messages.calls import CONTEXT, WIRE, events_of, sent, written
+
+CODECS = CODECS_BY_FAMILY["messages"]
 
 # A translation of the family to itself, which the registry does not have: streams must be equal.
 SELF = Translator(FAMILIES["messages"], CODECS.client, CODECS.upstream)

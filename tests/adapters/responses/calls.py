@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from adapters.codecs import CODECS as CODECS_BY_FAMILY
 from adapters.family.codec import AnswerContext, Encoded, Target
 from adapters.family.traits import Traits
 from adapters.faults import Fault
@@ -13,8 +14,9 @@ from adapters.ir.parts import Part, Turn
 from adapters.ir.request import Request
 from adapters.json.jsonio import dumps, top_level
 from adapters.json.structure import at_once
-from adapters.responses import CODECS
 from store.values.usage import Usage
+
+CODECS = CODECS_BY_FAMILY["responses"]
 
 CONTEXT = AnswerContext("public", "Ab1", 1795000000, 10, True)
 OPENAI = {"openai_extras": True, "custom_tools": True, "verbosity": True}

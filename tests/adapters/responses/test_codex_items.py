@@ -7,12 +7,14 @@ import pytest
 from msgspec.structs import replace
 from openai.types.responses import Response
 
+from adapters.codecs import CODECS as CODECS_BY_FAMILY
 from adapters.ir.answer import Choice, Closed, Delta, Finished, Opened
 from adapters.ir.parts import Text, ToolCall, ToolResult
 from adapters.json.structure import at_once
-from adapters.responses import CODECS
 from tests.adapters.builders import features
 from tests.adapters.responses.calls import CONTEXT, USAGE, assistant, decoded, frames, user
+
+CODECS = CODECS_BY_FAMILY["responses"]
 
 HI = {"role": "user", "content": "Hi"}
 READ = {"type": "function", "name": "read", "description": "new"}

@@ -4,12 +4,14 @@ import pathlib
 
 import pytest
 
+from adapters.codecs import CODECS as CODECS_BY_FAMILY
 from adapters.faults import Condition, Fault
 from adapters.ir.answer import Choice, Cited, Closed, Delta, Finished, Logprob, Opened, Sealed
 from adapters.ir.parts import Citation, Reasoning, Refusal, Text, ToolCall
 from adapters.json.jsonio import dumps
 from adapters.json.structure import at_once
-from adapters.responses import CODECS
+
+CODECS = CODECS_BY_FAMILY["responses"]
 
 WIRE = pathlib.Path(__file__).parents[2] / "wire" / "responses"
 TEXT = "Tea is ready: three cups, one pot — enjoy."

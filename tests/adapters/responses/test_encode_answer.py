@@ -8,6 +8,7 @@ import openai
 import pytest
 from openai.types.responses import Response
 
+from adapters.codecs import CODECS as CODECS_BY_FAMILY
 from adapters.faults import Condition, Fault
 from adapters.ir.answer import (
     Choice,
@@ -22,10 +23,11 @@ from adapters.ir.answer import (
 )
 from adapters.ir.parts import Citation, Media, Reasoning, Refusal, Text, ToolCall
 from adapters.json.structure import at_once
-from adapters.responses import CODECS
 from adapters.responses.encode_answer import REFUSED
 from store.values.usage import Usage
 from tests.adapters.responses.calls import CONTEXT, USAGE, frames, written
+
+CODECS = CODECS_BY_FAMILY["responses"]
 
 CALLS: list[Event] = [
     Opened(1, "call", id="a", name="tide"),

@@ -4,14 +4,16 @@ import json
 
 import pytest
 
+from adapters.codecs import CODECS as CODECS_BY_FAMILY
 from adapters.family.opaque import Origin, wrap
 from adapters.ir.answer import Choice, Closed, Delta, Opened
 from adapters.ir.parts import Reasoning
 from adapters.json.jsonio import dumps, top_level
 from adapters.json.structure import at_once
-from adapters.responses import CODECS
 from adapters.responses.reasoning_state import seal, unseal, without_reasoning
 from tests.adapters.responses.calls import CONTEXT, USAGE, frames, written
+
+CODECS = CODECS_BY_FAMILY["responses"]
 
 
 def test_round_trip():

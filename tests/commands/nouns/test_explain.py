@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from adapters.registry import TRANSLATORS
+from adapters.codecs import TRANSLATORS
 from commands.nouns import explain as explain_command
 from store.channels import breakers
 from store.db.database import execute

@@ -1,7 +1,8 @@
 """A call as the relay holds it."""
 
+from adapters.codecs import PAIRINGS
 from adapters.family import Operation, Peek
-from adapters.registry import FAMILIES, PAIRINGS
+from adapters.registry import FAMILIES
 from handlers.relay.call import (
     Admitted,
     Arrival,

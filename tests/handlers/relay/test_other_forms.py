@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from adapters.codecs import CODECS, REFRAMERS
 from adapters.family.codec import AnswerContext, Encoded
 from adapters.family.opaque import Origin
 from adapters.ir.parts import Reasoning, ToolCall
 from adapters.json.structure import at_once
 from adapters.large_answers import LARGE_BYTES
-from adapters.registry import CODECS, FAMILIES, REFRAMERS
+from adapters.registry import FAMILIES
 from adapters.translate import Translation
 from tests.handlers.relay.rig import Calling, channel_at
 from tests.support.served import until

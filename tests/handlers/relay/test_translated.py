@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from adapters.registry import CODECS, FAMILIES, TRANSLATORS
+from adapters.codecs import CODECS, TRANSLATORS
+from adapters.registry import FAMILIES
 from store.catalog.catalog import Channel
 from tests.handlers.relay.rig import Calling
 from tests.handlers.relay.rig import channel_at as channel

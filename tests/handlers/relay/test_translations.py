@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
+from adapters.codecs import TRANSLATORS
 from adapters.family.codec import AnswerContext
 from adapters.family.opaque import unwrap, wrap
 from adapters.faults import Condition, Fault
 from adapters.ir.parts import Reasoning, Text, Turn
 from adapters.ir.request import Ask, Request
 from adapters.json.structure import at_once
-from adapters.registry import TRANSLATORS
 from handlers.relay.routing.plan import Candidate, RoutingRequest
 from handlers.relay.translations import Translations
 from tests.handlers.relay.calls import CHANNEL

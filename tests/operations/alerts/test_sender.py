@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from conf.settings import MailSettings
-from operations.alerts import messages, sender
+from operations.alerts import messages, smtp
 from operations.alerts.sender import NO_ADDRESS, NO_MAIL, Sender
 from store.alerts import destinations, outbox
 from store.alerts.destinations import Address
@@ -209,7 +209,7 @@ def test_mail_that_is_not_taken_says_why(db, mail_server, break_it, problem, aga
 
 
 def test_a_password_goes_by_tls_alone(db, mail_server, monkeypatch):
-    monkeypatch.setattr(sender, "LOOPBACK", ())
+    monkeypatch.setattr(smtp, "LOOPBACK", ())
     place, _ = destination(db, "noc@example.com", "mail")
     result = make_sender(mail_server.url).send(db, message(place))
     assert result.text == "the server offers no TLS for the password" and not mail_server.mails

@@ -4,9 +4,10 @@ from typing import get_args
 
 import pytest
 
+from adapters.codecs import CODECS
 from adapters.family.traits import Traits
 from adapters.ir.request import Feature
-from adapters.registry import CODECS, FAMILY_NAMES
+from adapters.registry import FAMILY_NAMES
 from tests.translation.cases import CASES as TRIED
 from tools.docs import conversions
 from tools.docs.conversion_words import CASES, FEATURES
