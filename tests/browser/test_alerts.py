@@ -107,7 +107,7 @@ def test_a_destination_is_made_tested_and_removed(visit, webhook):
     drawer.get_by_label("Name").fill("night")
     drawer.get_by_label("Address").fill("nowhere")
     drawer.get_by_role("button", name="Make destination").click()
-    expect(drawer.locator(".problem")).to_contain_text("address must be a URL")
+    expect(drawer.locator(".problem")).to_contain_text("Address must be a URL")
     page.said.clear()  # the 400 of the form
     drawer.get_by_label("Address").fill(webhook.url)
     drawer.get_by_role("button", name="Make destination").click()

@@ -327,7 +327,9 @@ class OpenIdCallback(OpenIdRedirect):
         try:
             await self.store(openid_links.link, me.user, issuer, subject, me.user)
         except Failure as failure:
-            self.say(self.words["access.link_refused"].format(reason=failure.message))
+            self.say(
+                self.words["access.link_refused"].format(reason=self.in_words(failure.message))
+            )
         else:
             self.say(self.words["access.linked"])
         self.redirect("/account", status=303)

@@ -350,7 +350,7 @@ class ReinstatePage(ChannelAction):
         try:
             await self.store(reinstate_keys, name, position, self.me.user)
         except Failure as failure:
-            self.say(failure.message)
+            self.say(self.in_words(failure.message))
             self.redirect(self.back(name), status=303)
         else:
             self.done("done_reinstated", self.back(name), name=name)
@@ -384,7 +384,7 @@ class UpstreamModelsPage(AdminPage):
             upstream_list=upstream_list,
             offers=offers,
             chosen=self.get_body_arguments("models"),
-            problem=failure.message if failure else "",
+            problem=self.in_words(failure.message) if failure else "",
             action=path_of("channels", name, "models"),
             back=path_of("channels", name),
             place=path_of,

@@ -77,7 +77,7 @@ class PriceImportPage(AdminPage):
             self._form(changes)
 
     async def refuse(self, failure: Failure) -> None:
-        self._form(problem=failure.message)
+        self._form(problem=self.in_words(failure.message))
 
     def _form(self, changes: list[PriceChange] | None = None, problem: str = "") -> None:
         self.show(

@@ -297,7 +297,7 @@ class ComparePricesPage(AdminPage):
         except Failure as failure:
             self.set_status(failure.status_code)
             chosen = set(self.get_body_arguments("take"))
-            await self._show(ticked=chosen, problem=failure.message)
+            await self._show(ticked=chosen, problem=self.in_words(failure.message))
             return
         count = len({difference.model for difference in result.changes})
         self.done("done_prices", path_of("models"), count=count)

@@ -303,7 +303,7 @@ class MailTestPage(ActionPage, SystemPage):
             result = await send_test_mail(self, to)
             problem = "" if result.ok else result.text
         except Failure as failure:
-            problem = failure.message
+            problem = self.in_words(failure.message)
         if problem:
             self.set_status(HTTPStatus.BAD_REQUEST)
             await self.show_system(mail_to=to, mail_problem=problem)

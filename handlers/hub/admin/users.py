@@ -342,7 +342,7 @@ class LinksPage(ActionPage, UserForm):
     plural, of_object = "users", True
 
     async def refuse(self, failure: Failure, name: str) -> None:
-        await self.form("users", name, beside=failure.message)
+        await self.form("users", name, beside=self.in_words(failure.message))
 
     @or_refused
     async def post(self, name: str) -> None:

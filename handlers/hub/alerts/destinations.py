@@ -40,7 +40,8 @@ class NewDestinationForm(AlertPage):
 
     async def refuse(self, failure: Failure) -> None:
         """Answer with the form and what is wrong with it."""
-        self._show(failure.problems or {failure.field or "": failure.message})
+        texts = failure.problems or {failure.field or "": failure.message}
+        self._show({name: self.in_words(text) for name, text in texts.items()})
 
     def _show(self, problems: dict[str, str]) -> None:
         kinds = destinations.OWN_KINDS if self.owner_id else destinations.KINDS

@@ -122,6 +122,7 @@ class RuleForm(AlertPage):
             past = await self.store(preview.preview, owner_id, kind, checked)
         except Refused as refused:
             problems = {**dict(zip(refused.fields, refused.faults, strict=False)), **problems}
+        problems = {name: self.in_words(text) for name, text in problems.items()}
         places = await self.store(destinations.listed, owner_id)
         chosen = fields["destinations"]
         if chosen is None:

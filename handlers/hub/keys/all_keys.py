@@ -162,7 +162,7 @@ class FindKeyPage(KeyAction, AllKeysPage):
             key = await find(self, self.get_body_argument("secret", ""))
         except Failure as failure:
             self.set_status(failure.status_code)
-            await self.show_keys(failure.message)
+            await self.show_keys(self.in_words(failure.message))
             return
         self.redirect(address(path_of("keys"), search=key.key.id), status=303)
 

@@ -11,6 +11,7 @@ from handlers.hub.keys.keys import KeyHandler, group_to_plain, key_to_plain
 from handlers.hub.keys.setup import FIRST_CLIENT, offers_of, panels
 from handlers.hub.web.base import Failure, Page, invalid, or_refused
 from handlers.hub.web.parts import At
+from handlers.hub.web.refusals import beside
 from operations.client_settings import CLIENTS
 from store.catalog import keys, wrong_paths
 from store.channels.offers import native_model
@@ -153,7 +154,7 @@ class KeyFormPage(KeyHandler, Page):
             return
         fields = self.fields() | ({"name": key.name} if key else {})
         name = {"expires_at": "date"}.get(failure.field or "", failure.field or "")
-        problem = self.in_words(failure.message)
+        problem = self.in_words(beside(failure.field or "", failure.message))
         if failure.status_code == HTTPStatus.CONFLICT:
             problem = self.words["keys.name_taken"]
         await self.form(KeyForm(fields, problem, name if name in FIELDS else ""), key)

@@ -306,7 +306,9 @@ class RedeemForm(WalletForm):
             text = self.words[f"wallet.code_{failure.reason}"]
             return WalletForms(code=code, problem=text, values={"at": At(failure.at_ms)})
         if not failure.wait_s:
-            return WalletForms(code=code, problem="{text}", values={"text": failure.message})
+            return WalletForms(
+                code=code, problem="{text}", values={"text": self.in_words(failure.message)}
+            )
         minutes = math.ceil(failure.wait_s / SECONDS_PER_MINUTE)
         text = self.words["wallet.too_many"]
         return WalletForms(code=code, problem=text, values={"minutes": minutes})

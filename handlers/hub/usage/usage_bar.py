@@ -131,7 +131,7 @@ class UsageBar(Page):
                 name = failure.field
                 if name not in query:
                     raise
-                problems[name] = (",".join(query.pop(name)), failure.message)
+                problems[name] = (",".join(query.pop(name)), self.in_words(failure.message))
                 continue
             if not await self._tells_days(filters, zone):
                 zone = UTC

@@ -160,7 +160,7 @@ class ResetPage(AdminPage):
 
     async def refuse(self, failure: Failure | None, name: str) -> None:
         """Answer with the question; after a failure with its reason."""
-        problem = failure.message if failure else ""
+        problem = self.in_words(failure.message) if failure else ""
         self.show("users/reset.html", name=name, problem=problem, place=path_of)
 
 

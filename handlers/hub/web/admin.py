@@ -12,6 +12,7 @@ from urllib.parse import quote
 import peewee
 
 from handlers.hub.web.base import Api, Failure, HubHandler, Page, invalid
+from handlers.hub.web.refusals import beside
 from operations import edits
 from store.admin.apply import Editor, Outcome
 from store.admin.listing import ListPage, Paging
@@ -151,7 +152,7 @@ class AdminPage(AdminHandler, Page):
         problems: dict[str, str] = {}
         for field, text in (failure.problems or {failure.field or "": failure.message}).items():
             # Beside its field a problem need not name it.
-            short = text.partition(f": {field}: ")[2] or text
+            short = beside(field, text)
             # Of a price it names the meter, at which it is shown.
             part = _PART_OF_PRICES.match(short) if field in ("price", "rate") else None
             meter = part[0] if part else ""
@@ -217,7 +218,7 @@ class ConfirmationPage(AdminPage):
             await self.confirmed(*names)
         except Failure as failure:
             self.set_status(failure.status_code)
-            self._show(failure.message)
+            self._show(self.in_words(failure.message))
 
     def _show(self, problem: str) -> None:
         self.show("admin/confirm.html", confirmation=self.confirmation, problem=problem)

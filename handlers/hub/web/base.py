@@ -393,6 +393,7 @@ class Page(HubHandler):
             base_url=self.site.base_url,
             currency=self.site.settings.money.currency,
             path=self.request.path,
+            refusal=self.in_words,
             nav=self._navigation(),
             toast=self._toast(),
             warnings=self.site.warnings if self.signed_in else (),

@@ -1,42 +1,121 @@
-"""Refusals of the store in the page's language: the sentences that say what a name, a number, an
-amount, a moment or a list must be. Others stay as they are."""
+"""Refusals of the store in the page's language.
+
+The words `refused.NAME` of the default language are the sentences of the store and of operations as
+they are, with their values named in braces; those of another language are their translation. A
+test compares them with the sources. What has no such sentence stays as it is."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 
+from handlers.hub.web.strings import DEFAULT, strings
 from store.values.passwords import FAULTS
 
-_NUMBER = r"(?P<{}>-?[\d.,]+)"
-_FORMS: Mapping[str, str] = {
-    "whole_number": "must be a whole number",
-    "between": f"must be between {_NUMBER.format('least')} and {_NUMBER.format('most')}",
-    "one_of": r"must be one of (?P<options>[^;]+)(?:; did you mean .*)?",
-    "decimal": r'must be a decimal string like "(?P<example>[^"]+)"',
-    "out_of_range": "is out of range",
-    "moment": r'must be a time like "(?P<example>[^"]+)"',
-    "name": r"must have 1 to (?P<most>\d+) printable characters and no space at an end",
-    "address": r"must be a URL like (?P<example>\S+)",
-    "too_many": r"has more than (?P<most>\d+) (?:elements|entries)",
-    "negative": rf"\w+ {_NUMBER.format('amount')} must not be negative",
-    "digits": r"'(?P<text>.*)' is no \w+: write digits and at most one point, like 12\.50",
-    "decimals": rf"\w+ {_NUMBER.format('amount')} has more than (?P<most>\d+) decimals",
-    "too_large": rf"\w+ {_NUMBER.format('amount')} is too large",
-    "missing": r"(?P<field>\w+) is missing",
-    "exists": r'[a-z]+ "(?P<name>[^"]*)" exists.*',
-}
-"""Sentences by the names of their words, `refused.NAME`."""
-_PATTERNS = {name: re.compile(rf"(?:.*: )?{form}", re.DOTALL) for name, form in _FORMS.items()}
+MAX_CHARS = 2000
+MAX_DEPTH = 5
+_SECTION = "refused."
+_BRACES = re.compile(r"\{(\w+)\}")
+_LABEL = re.compile(r'[a-z]+ "[^"]*": ')
+_WORD = re.compile(r"[\w.\[\]-]+")
+_AND = " and "
+_REFUSALS = frozenset({"fault", "rest"})  # values that are refusals themselves
+
+Sentence = tuple[str, tuple[str, ...], tuple[str, ...]]
+"""The name of a sentence, its texts between values, and the names of these."""
+
+
+@cache
+def sentences() -> tuple[Sentence, ...]:
+    """Return the sentences of refusals: first those that hold another, then those with more text of
+    their own."""
+    rows = []
+    for name, text in strings(DEFAULT).items():
+        if name.startswith(_SECTION):
+            parts = _BRACES.split(text)
+            rows.append((name, tuple(parts[::2]), tuple(parts[1::2])))
+    return tuple(
+        sorted(rows, key=lambda row: (_REFUSALS.isdisjoint(row[2]), -sum(map(len, row[1]))))
+    )
 
 
 def refusal_in_words(words: Mapping[str, str], message: str) -> str:
-    """Return a refusal with its values in the language of `words`; unknown ones as they are."""
+    """Return a refusal in the language of `words`, without the name of its object; what has no
+    sentence as it is."""
+    if len(message) > MAX_CHARS:
+        return message
+    return _in_words(words, message, MAX_DEPTH) or message
+
+
+def beside(field: str, message: str) -> str:
+    """Return a refusal as it stands beside its field, which it need not name."""
+    return message.partition(f": {field}: ")[2] or message
+
+
+def _in_words(words: Mapping[str, str], message: str, depth: int) -> str | None:
+    """Return a refusal in the language of `words`; None: a part of it has no sentence."""
+    if depth == 0:
+        return None
     for fault, text in FAULTS.items():
         if message.endswith(text):
             return words[f"password_{fault}"]
-    for name, pattern in _PATTERNS.items():
-        if match := pattern.fullmatch(message):
-            values = match.groupdict()
-            if "field" in values:
-                values["field"] = words.get(f"admin.f_{values['field']}", values["field"])
-            return words[f"refused.{name}"].format(**values)
-    return message
+    for name, texts, parts in sentences():
+        values = _values(texts, parts, message)
+        translated = None if values is None else _values_in_words(words, values, depth)
+        if translated is not None:
+            return words[name].format(**translated)
+    if label := _LABEL.match(message):
+        return _in_words(words, message[label.end() :], depth - 1)
+    return None
+
+
+def _values(texts: tuple[str, ...], parts: tuple[str, ...], message: str) -> dict[str, str] | None:
+    """Return the values of a message by name; None: it is another sentence."""
+    if not message.startswith(texts[0]) or not message.endswith(texts[-1]):
+        return None
+    if not parts:
+        return {} if message == texts[0] else None
+    values, start, last = {}, len(texts[0]), len(message) - len(texts[-1])
+    for place, name in enumerate(parts, 1):
+        end = last if place == len(parts) else message.find(texts[place], start, last)
+        value = message[start : max(start, end)]
+        if end < start or (";" in value and name not in _REFUSALS):
+            return None
+        values[name], start = value, end + len(texts[place])
+    return values
+
+
+def _values_in_words(
+    words: Mapping[str, str], values: Mapping[str, str], depth: int
+) -> dict[str, str] | None:
+    """Return the values of a sentence in the language of `words`; None: they are no such values."""
+    translated: dict[str, str] = {}
+    for name, value in values.items():
+        in_words = _IN_WORDS.get(name)
+        text = in_words(words, value, depth) if in_words else value
+        if text is None:
+            return None
+        translated[name] = text
+    return translated
+
+
+def _fields(words: Mapping[str, str], value: str, _: int) -> str | None:
+    names = value.split(_AND)
+    if not all(map(_WORD.fullmatch, names)):
+        return None
+    labels = (words.get(f"admin.f_{it}", words.get(f"alerts.f_{it}", it)) for it in names)
+    return ", ".join(labels)
+
+
+def _kind(words: Mapping[str, str], value: str, _: int) -> str | None:
+    return words.get(f"admin.kind_{value}", value) if _WORD.fullmatch(value) else None
+
+
+_IN_WORDS: Mapping[str, Callable[[Mapping[str, str], str, int], str | None]] = {
+    **dict.fromkeys(_REFUSALS, _in_words),
+    "field": _fields,
+    "fields": _fields,
+    "secrets": _fields,
+    "kind": _kind,
+    "other": _kind,
+}
+"""The values that have words of their own, by their names in the sentences."""

@@ -114,10 +114,14 @@ def test_every_feature_has_its_line():
     )
 
 
+STORED = "refused."  # sentences of the store, of which a translation may leave values out
+
+
 def test_texts_with_a_number_have_both_forms_in_one_text():
     things = "calls|keys|models|days|users|channels|rules|times|attempts|workers|minutes|codes"
     many = re.compile(rf"(?<!\|)\{{(?!name|user|key|of)\w+\}} (?:more |new |real )?(?:{things})\b")
-    assert [name for name, text in strings("en").items() if many.search(text)] == []
+    texts = {name: text for name, text in strings("en").items() if not name.startswith(STORED)}
+    assert [name for name, text in texts.items() if many.search(text)] == []
 
 
 def test_all_languages_have_the_same_words():
@@ -131,4 +135,7 @@ def test_all_languages_have_the_same_words():
     ]
     for code, texts in words.items():
         assert all(text.strip() for text in texts.values()), code
-        assert {name: set(re.findall(r"\{\w+\}", text)) for name, text in texts.items()} == braces
+        own = {name: set(re.findall(r"\{\w+\}", text)) for name, text in texts.items()}
+        assert own.keys() == braces.keys()
+        for name, values in own.items():
+            assert values == braces[name] or (name.startswith(STORED) and values < braces[name])
