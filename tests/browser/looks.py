@@ -74,6 +74,27 @@ FAULTS = """() => {
   return faults;
 }"""
 
+# Dates and times that are no <time> in the form of all pages. What people type or copy, and what a
+# configuration or a vendor says, stays as it is.
+DATES = """() => {
+  const stray = new RegExp([
+    /\\d{4}-\\d\\d-\\d\\d/, /\\d\\d?\\/\\d\\d?\\/\\d\\d/,
+    /\\d ?[AP]M\\b/, /\\d\\d:\\d\\d:\\d\\d [A-Z]/,
+  ].map((one) => one.source).join("|"));
+  const raw = "code, pre, textarea, option, script, style, .mono, .help, .why, .c-why";
+  const faults = [];
+  const look = (text, element) => {
+    if (stray.test(text) && !element.closest(raw)) faults.push(`a date of its own form: ${text}`);
+  };
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) look(texts.currentNode.data.trim(), texts.currentNode.parentElement);
+  for (const one of document.querySelectorAll("[title], [aria-label]"))
+    if (one.tagName !== "TIME") look(`${one.title} ${one.getAttribute("aria-label") ?? ""}`, one);
+  for (const one of document.querySelectorAll("time:not([title])"))
+    faults.push(`a time without its zone: ${one.outerHTML}`);
+  return faults.slice(0, 5);
+}"""
+
 # Rows that light up and have a place where a click would not open them.
 ROWS = """() => {
   const faults = [];

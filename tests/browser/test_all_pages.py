@@ -1,6 +1,7 @@
 """Every page in each language, at each width, in each theme: nothing wider than the window, no text
-on another, no field without a label, nothing that axe finds serious, no link that leads nowhere,
-nothing on the console (see conftest.py). Names are as long as names may be.
+on another, no field without a label, no date in a form of its own, nothing that axe finds serious,
+no link that leads nowhere, nothing on the console (see conftest.py). Names are as long as names may
+be.
 
 The pages are those of the table of routes (pages.py). SLUICE_SCREENSHOTS=folder keeps a picture of
 each.
@@ -13,7 +14,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from tests.browser import pages
-from tests.browser.looks import FAULTS, OVERLAPS, ROWS, WIDTH
+from tests.browser.looks import DATES, FAULTS, OVERLAPS, ROWS, WIDTH
 from tests.browser.world import LONG, LongWorld
 
 MEMBER, ADMIN = pages.paths(admin=False), pages.paths(admin=True)
@@ -76,7 +77,8 @@ def test_pages_are_whole(visit, world, names, picture, links, user, language):
             faults += [f"{template} at {wide}: {fault}" for fault in looks]
         if page.locator("html").get_attribute("lang") != language:
             faults.append(f"{template}: not in {language}")
-        faults += [f"{template}: {fault}" for fault in page.evaluate(FAULTS)]
+        wrong = [line for script in (FAULTS, DATES) for line in page.evaluate(script)]
+        faults += [f"{template}: {fault}" for fault in wrong]
         for link in page.evaluate(LINKS):
             if link.startswith(world.hub_url):
                 links.setdefault((user, _kind_of(link)), link)

@@ -2,15 +2,18 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 from typing import Any, NamedTuple
 
 import peewee
 
+from handlers.hub.usage.usage_dates import day_of_text
 from handlers.hub.web import exports
 from handlers.hub.web.admin import AdminApi, AdminPage, path_of
 from handlers.hub.web.base import invalid
 from handlers.hub.web.formats import value_text
 from store.admin.listing import ListPage
+from store.calls.reading.buckets import begin_of
 from store.db import audit
 from store.values.fields import Instant
 from store.values.usage_record import rfc3339
@@ -30,12 +33,13 @@ class AuditQuery:
     before: str
 
 
-def query_of(handler: AdminApi | AdminPage) -> AuditQuery:
-    """Return the query of a request. Raises Failure."""
+def query_of(handler: AdminApi | AdminPage, zone: tzinfo = UTC) -> AuditQuery:
+    """Return the query of a request; a day begins as in the zone. Raises Failure."""
     argument = handler.get_query_argument
     since = argument("since", "")
     try:
-        since_ms = Instant().parse(since) if since else None
+        day = day_of_text(since)
+        since_ms = begin_of(day, zone) if day else Instant().parse(since) if since else None
     except ValueError as error:
         raise invalid("since", f"since {error}") from None
     actor, kind, name = (argument(field, "").strip() for field in ("actor", "kind", "name"))
@@ -102,7 +106,7 @@ class AuditPage(AdminPage):
     """The log."""
 
     async def get(self) -> None:
-        part = await self.store(load_page, query_of(self))
+        part = await self.store(load_page, query_of(self, self.zone))
         arguments = {name: self.get_query_argument(name, "") for name in FILTERS}
         self.show(
             "admin/audit.html",

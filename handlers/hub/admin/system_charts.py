@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import peewee
 
-from handlers.hub.web.charts import Column
+from handlers.hub.web.base import Page
+from handlers.hub.web.charts import HOUR, Column
 from handlers.hub.web.formats import address, count, seconds
 from store.calls.reading.sums import CallSums
 from store.calls.usage_queries import Filters
@@ -57,23 +58,22 @@ class Chart:
         """The names of the parts."""
         return list(self.hours[0][1])
 
-    def columns(self, words: Mapping[str, str]) -> list[Column]:
+    def columns(self, page: Page) -> list[Column]:
         """Return the bars to draw; each links to the calls of its hour."""
+        title = page.words[f"admin.chart_{self.name}_bar"]
         return [
-            self._column(place, at_ms, values, words[f"admin.chart_{self.name}_bar"])
+            Column(
+                parts=[value or 0 for value in values.values()],
+                tick=HOUR if place % TICK_HOURS == 0 else "",
+                title=title.format(
+                    hour=page.time_text(at_ms, "clock"),
+                    **{name: bar_text(value) for name, value in values.items()},
+                ),
+                href=address("/admin/usage", since=rfc3339(at_ms), until=rfc3339(at_ms + HOUR_MS)),
+                at_ms=at_ms,
+            )
             for place, (at_ms, values) in enumerate(self.hours)
         ]
-
-    def _column(self, place: int, at_ms: int, values: Values, title: str) -> Column:
-        begin = rfc3339(at_ms)
-        texts = {name: bar_text(value) for name, value in values.items()}
-        return Column(
-            parts=[value or 0 for value in values.values()],
-            tick=begin[11:13] if place % TICK_HOURS == 0 else "",
-            title=title.format(hour=begin[11:16], **texts),
-            href=address("/admin/usage", since=begin, until=rfc3339(at_ms + HOUR_MS)),
-            at_ms=at_ms,
-        )
 
 
 def bar_text(value: float | None) -> str:

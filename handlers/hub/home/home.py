@@ -3,7 +3,6 @@
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
@@ -15,7 +14,7 @@ from handlers.hub.keys.keys import misdirected
 from handlers.hub.models.models import model_link, price
 from handlers.hub.money.wallet import WalletSummary, load_summary, summary_to_plain
 from handlers.hub.web.base import Api, Page
-from handlers.hub.web.charts import Column
+from handlers.hub.web.charts import HOUR, Column
 from handlers.hub.web.formats import address, days_word, failure_reason, money, shape_of
 from handlers.hub.web.parts import At
 from operations.availability import Availability, unoffered_models
@@ -42,7 +41,6 @@ from store.values.pricing import format_money
 from store.values.usage_record import rfc3339
 
 TICK_HOURS = 3
-MS_PER_S = 1000
 MAX_NEEDS = 6
 MAX_UNOFFERED = 2
 KEY_VARIABLE = "SLUICE_API_KEY"
@@ -240,9 +238,8 @@ class OwnHomePage(Page):
 
     def _column(self, index: int, hour: SumsBar) -> Column:
         """Return an hour of the chart; every third has its tick, the last one among them."""
-        begin = datetime.fromtimestamp(hour.at_ms / MS_PER_S, UTC)
         title = self.words["home.chart_bar"].format(
-            hour=f"{begin:%H:%M}",
+            hour=self.time_text(hour.at_ms, "clock"),
             ok=hour.ok,
             refused=hour.refused,
             failed=hour.failed,
@@ -251,7 +248,7 @@ class OwnHomePage(Page):
         since, until = rfc3339(hour.at_ms), rfc3339(hour.at_ms + HOUR_MS)
         return Column(
             parts=(hour.ok, hour.refused, hour.failed),
-            tick=f"{begin:%H}" if index % TICK_HOURS == 0 else "",
+            tick=HOUR if index % TICK_HOURS == 0 else "",
             title=title,
             href=address("/usage", since=since, until=until),
             at_ms=hour.at_ms,

@@ -21,10 +21,11 @@ from handlers.hub.home.home import OwnHomePage
 from handlers.hub.home.needs import need_to_plain
 from handlers.hub.web.admin import AdminApi, path_of
 from handlers.hub.web.base import Failure, HubHandler, Page, invalid
-from handlers.hub.web.charts import Column
+from handlers.hub.web.charts import HOUR, Column
 from handlers.hub.web.formats import STATE_SHAPES, address
 from handlers.hub.web.parts import At
 from handlers.hub.web.unfinished import forget
+from handlers.hub.web.zones import local, weekday_text
 from operations.catalogue import unpriced_uses
 from store.calls.reading import overview
 from store.calls.reading.overview import SPANS, ChannelLines, OverviewSums
@@ -232,7 +233,8 @@ async def show_overview(page: Page) -> None:
         columns=[_column(page, seen.span, bars, index) for index in range(len(bars))],
         most=max(bars, key=lambda bar: bar.cost_nanos, default=None),
         median=median_of_working_days(bars, seen.at_ms) if seen.span != "today" else None,
-        day_words=lambda at_ms: day_words(page.language, at_ms),
+        day_words=lambda at_ms: weekday_text(local(at_ms, UTC), page.language, short=True),
+        bar_words=lambda bar: _bar_words(page, seen.span, bar),
         nanos=format_money,
         percent=percent,
         spoken=lambda values: _spoken(page, values),
@@ -261,14 +263,6 @@ def percent(part: float | None) -> str:
     return "–" if part is None else f"{100 * part:,.1f}".replace("-", "−")
 
 
-def day_words(language: str, at_ms: int) -> str:
-    """Return a UTC day as Fri 20 Nov."""
-    at = datetime.fromtimestamp(at_ms / 1000, UTC)
-    if language == "zh":
-        return f"{at.month}月{at.day}日"
-    return f"{at:%a} {at.day} {at:%b}"
-
-
 def median_of_working_days(bars: Sequence[SumsBar], at_ms: int) -> int | None:
     """Return the median of what was charged on the whole working days among these; None: they are
     too few."""
@@ -290,11 +284,10 @@ def chart_parts(sums: CallSums) -> tuple[int, int, int]:
 
 def _column(page: Page, span: str, bars: Sequence[SumsBar], index: int) -> Column:
     bar, by_day = bars[index], span != "today"
-    at = datetime.fromtimestamp(bar.at_ms / 1000, UTC)
     last = len(bars) - 1 if by_day else 0
     tick = (last - index) % TICKS_EVERY == 0 or len(bars) <= SPANS["7d"]
     title = page.words["overview.bar"].format(
-        at=day_words(page.language, bar.at_ms) if by_day else f"{at:%H:%M}",
+        at=_bar_words(page, span, bar),
         charged=two_decimals(bar.cost_nanos),
         currency=page.site.settings.money.currency,
         margin=percent(bar.margin),
@@ -302,7 +295,15 @@ def _column(page: Page, span: str, bars: Sequence[SumsBar], index: int) -> Colum
     until_ms = bar.at_ms + (DAY_MS if by_day else HOUR_MS)
     href = usage_path({"since": rfc3339(bar.at_ms), "until": rfc3339(until_ms)})
     parts = tuple(part / NANOS for part in chart_parts(bar))
-    return Column(parts, f"{at.day if by_day else at.hour}" if tick else "", title, href)
+    word = str(local(bar.at_ms, UTC).day) if by_day else HOUR
+    return Column(parts, word if tick else "", title, href, bar.at_ms)
+
+
+def _bar_words(page: Page, span: str, bar: SumsBar) -> str:
+    """Return the UTC day of a bar, or its hour in the viewer's zone."""
+    if span == "today":
+        return page.time_text(bar.at_ms, "clock")
+    return weekday_text(local(bar.at_ms, UTC), page.language, short=True)
 
 
 def two_decimals(nanos: int) -> str:

@@ -15,8 +15,9 @@ import peewee
 
 from handlers.hub.web.base import Api, Failure, HubHandler, Page, invalid
 from handlers.hub.web.charts import Column
-from handlers.hub.web.formats import address
+from handlers.hub.web.formats import address, failure_reason, shape_of
 from handlers.hub.web.parts import At
+from handlers.hub.web.zones import day_text, utc_day_text
 from operations.base_url_check import Diagnosis, diagnose
 from operations.edits import editor
 from store.admin.apply import Editor, MadeKey
@@ -331,7 +332,10 @@ class KeyPage(Page):
             by=by,
             measures=MEASURES,
             measure=measure,
-            columns=chart_columns(usage.days, by, at_ms, key.id),
+            day_words=utc_day_text,
+            shape_of=shape_of,
+            failure_reason=failure_reason,
+            columns=chart_columns(usage.days, by, at_ms, key.id, self.language),
             wrong=[(path, diagnose(path.path, base_url)) for path in key.wrong],
             at_ms=at_ms,
             format_money=format_money,
@@ -353,7 +357,7 @@ def measure(sums: CallSums, by: str) -> Decimal:
 
 
 def chart_columns(
-    days: Mapping[str, CallSums], by: str, at_ms: int, key_id: str
+    days: Mapping[str, CallSums], by: str, at_ms: int, key_id: str, language: str
 ) -> Sequence[Column]:
     """Return a column for each of the last KEY_DAYS, also for those without a call."""
     today = datetime.fromtimestamp(at_ms / 1000, UTC).date()
@@ -365,7 +369,8 @@ def chart_columns(
         since, until = f"{day}T00:00:00Z", f"{day + timedelta(1)}T00:00:00Z"
         href = address("/usage", key_id=key_id, since=since, until=until)
         tick = str(day.day) if back % 2 == (KEY_DAYS - 1) % 2 else ""
-        columns.append(Column((float(value),), tick, f"{day}: {value:,f}", href if sums else ""))
+        title = f"{day_text(day, language)}: {value:,f}"
+        columns.append(Column((float(value),), tick, title, href if sums else ""))
     return columns
 
 

@@ -14,7 +14,7 @@ from tornado.iostream import StreamClosedError
 from handlers.hub.web import exports, zones
 from handlers.hub.web.base import Api, Failure, HubHandler, Page, amount, invalid
 from handlers.hub.web.charts import Column
-from handlers.hub.web.formats import address, countdown, day_text, days_word
+from handlers.hub.web.formats import address, countdown, days_word, iso_day
 from handlers.hub.web.parts import At
 from handlers.hub.web.throttle import TooManyTries
 from operations.edits import editor
@@ -251,7 +251,7 @@ class WalletPage(Page):
         """Return a day of the chart; every third has its tick, today among them."""
         begin_ms = day_begin_ms(spend.day)
         title = self.words["wallet.chart_bar"].format(
-            day=day_text(spend.day),
+            day=zones.utc_day_text(spend.day, self.language),
             wallet=format_money(spend.wallet),
             plans=format_money(spend.plans),
         )
@@ -388,7 +388,7 @@ def padded(nanos: int, decimals: int, *, sign: bool = False) -> str:
 
 TEMPLATE_VALUES: dict[str, Any] = {
     **{"SHAPES": SHAPES, "WALLET": WALLET, "DRAWN_PAYERS": DRAWN_PAYERS, "At": At},
-    **{"padded": padded, "day_text": day_text, "charged_day": ledger.charged_day},
+    **{"padded": padded, "iso_day": iso_day, "charged_day": ledger.charged_day},
     **{"day_words": zones.utc_day_text},
     **{"SPEND_ORDERS": SPEND_ORDERS, "day_link": _day_link, "USED_UP": USED_UP, "EXPIRED": EXPIRED},
 }

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
-from handlers.hub.web.zones import day_text, local, weekday_text
+from handlers.hub.web.zones import day_text, local, weekday_text, with_clock
 from store.calls.reading.buckets import begin_of
 from store.values.ids import DAY_MS, HOUR_MS
 from store.values.usage_record import rfc3339
@@ -131,7 +131,7 @@ def days_text(since_ms: int, until_ms: int, now: datetime, language: str) -> str
 
 def _moment(at: datetime, now: datetime, language: str, *, whole: bool) -> str:
     day = day_text(at, language, year=at.year != now.year)
-    return day if whole else f"{day} {at:%H:%M}"
+    return day if whole else with_clock(day, f"{at:%H:%M}", language)
 
 
 def submitted(fields: Mapping[str, str], zone: tzinfo, now: datetime) -> dict[str, str | None]:

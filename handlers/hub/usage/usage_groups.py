@@ -15,7 +15,7 @@ from handlers.hub.usage.usage_bar import UsageBar
 from handlers.hub.usage.usage_filters import UsageFilters
 from handlers.hub.web import formats
 from handlers.hub.web.charts import Column
-from handlers.hub.web.zones import day_text, local, weekday_text
+from handlers.hub.web.zones import day_text, local, moment_text, weekday_text
 from store.calls.reading import groups
 from store.calls.reading.buckets import DAY, HOUR, UNITS, WEEK
 from store.calls.reading.groups import Bar, GroupedUsage, Grouping, GroupSums
@@ -54,7 +54,7 @@ class BarSpan:
         zone = page.zone if self.by_hour else page.days_zone
         at = local(self.begin_ms, zone)
         if self.by_hour:
-            return f"{weekday_text(at, page.language)}, {at:%H:%M}"
+            return moment_text(at, "weekday", page.language, at)
         if self.end_ms - self.begin_ms > 2 * DAY_MS:
             now = datetime.now(zone)
             return usage_dates.ends_text(self.begin_ms, self.end_ms, now, page.language)

@@ -20,8 +20,9 @@ from handlers.hub.usage.usage_call import TOKEN_COLUMNS, CallRow
 from handlers.hub.web.admin import ActionPage, AdminApi, AdminPage, path_of
 from handlers.hub.web.base import Failure
 from handlers.hub.web.charts import Column
-from handlers.hub.web.formats import address, countdown, day_text, failure_reason
+from handlers.hub.web.formats import address, countdown, failure_reason, iso_day
 from handlers.hub.web.parts import At
+from handlers.hub.web.zones import utc_day_text
 from store.calls.reading.refusals import MoneyRefusals, money_refusals, of_today
 from store.calls.reading.sums import CallSums, sum_of, sums_by
 from store.calls.usage_queries import Filters, Row, history
@@ -131,7 +132,7 @@ def _load_calls(db: peewee.Database, name: str, by: str, summary: WalletSummary)
     month_ms = day_begin_ms(summary.today.day // 100 * 100 + 1)
     since_ms = (at_ms // DAY_MS - CHART_DAYS + 1) * DAY_MS
     rows = stats(db, ("day", "key_id"), Filters(user=name, since_ms=min(month_ms, since_ms)))
-    first, first_of_month = (day_text(day_at(ms)) for ms in (since_ms, month_ms))
+    first, first_of_month = (iso_day(day_at(ms)) for ms in (since_ms, month_ms))
     recent = [row for row in rows if row["day"] >= first]
     of_month = sums_by(
         (row for row in rows if row["day"] >= first_of_month), lambda row: row["key_id"] or ""
@@ -256,7 +257,7 @@ class UserPage(AdminPage):
         else:
             ranked = ranked_names(view.calls.costs)
             top, rest = ranked[: len(TONES)], ranked[len(TONES) :]
-            parts = [day_parts(view.calls.costs, day_text(day.day), top) for day in days]
+            parts = [day_parts(view.calls.costs, iso_day(day.day), top) for day in days]
             legend = [*zip(TONES, top, strict=False), *([(REST_TONE, REST)] if rest else [])]
             words = {key.id: key.name for key in view.keys.rows} if by == KEY else {}
             words[REST] = self.words["users.more_parts"].format(count=len(rest))
@@ -287,7 +288,7 @@ class UserPage(AdminPage):
         return Column(
             [float(Decimal(format_money(parts.get(name, 0)))) for name in names],
             str(day % 100) if back % TICK_DAYS == 0 else "",
-            f"{day_text(day)}: {costs or 0}",
+            f"{utc_day_text(day, self.language)}: {costs or 0}",
             usage_of(user, since=rfc3339(begin_ms), until=rfc3339(begin_ms + DAY_MS)),
         )
 

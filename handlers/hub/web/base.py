@@ -330,6 +330,10 @@ class Page(HubHandler):
         """Return the viewer's time zone: UTC until the pages' script has set its cookie."""
         return zones.zone_of(self.get_cookie(zones.COOKIE))
 
+    def time_text(self, at_ms: int, form: str = "auto") -> str:
+        """Return a moment as the part Moment shows it, for titles."""
+        return zones.viewer_text(at_ms, form, self.zone, self.language)
+
     @property
     def words(self) -> Mapping[str, str]:
         """Return the sentences of the page's language."""

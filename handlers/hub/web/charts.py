@@ -6,14 +6,17 @@ docs/hub-parts.md shows each of them. All text is escaped here.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC
 
 from tornado.escape import xhtml_escape
 from tornado.web import UIModule
 
+from handlers.hub.web.zones import local
 from store.channels.uptime import Slot
 
 UPTIME_STEPS = ((0.999, 1.0, "good"), (0.99, 0.8, "good"), (0.95, 0.6, "warn"))
 UPTIME_LOWEST, UPTIME_FOOT = 0.3, 2
+HOUR = "hour"  # as a tick
 MAX_SMALL = 20  # a scale whose half may be no whole number
 BAR_WIDTH, BAR_GAP, BAR_HEIGHT = 5, 1, 18
 
@@ -107,8 +110,8 @@ class Spark(UIModule):
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column of a bar chart: its parts from below, the tick under it (may be empty), the title on
-    hover, the link to its rows. `at_ms`: the tick is the hour of this time in UTC, which the page's
-    script shows in the browser's zone."""
+    hover, the link to its rows. A tick that is HOUR becomes the hour of `at_ms` in the viewer's
+    zone; before that is known in UTC, and the page's script shows it in the browser's."""
 
     parts: Sequence[float]
     tick: str
@@ -221,11 +224,15 @@ class Bars(UIModule):
             else:
                 bars = f"<g>{bars}</g>"
         if column.tick:
-            hour = "" if column.at_ms is None else f' data-hour="{column.at_ms}"'
+            tick, hour = column.tick, ""
+            if tick == HOUR and column.at_ms is not None:
+                zone = getattr(self.handler, "zone", UTC)
+                tick = f"{local(column.at_ms, zone):%H}"
+                hour = f' data-hour="{column.at_ms}"' if zone is UTC else ""
             bars += (
                 f'<text{hour} x="{left + step / 2:.2f}%" y="{low + self.FOOT - 3}"'
                 f' text-anchor="middle">'
-                f"{xhtml_escape(column.tick)}</text>"
+                f"{xhtml_escape(tick)}</text>"
             )
         return bars
 

@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import urlencode
 
+from handlers.hub.web.zones import with_day_texts
 from store.admin.kinds import ENTRIES
 from store.values.ids import DAY_MS, HOUR_MS
 from store.values.meters import TOKEN_METERS
@@ -146,7 +147,7 @@ def value_text(value: Any) -> str:
 _ALL = (
     value_text,
     *(money, count, brief, seconds, milliseconds, share, margin, text_of_size),
-    *(conditions, meter_unit, entry_names),
+    *(conditions, meter_unit, entry_names, with_day_texts),
 )
 FUNCTIONS = {function.__name__: function for function in _ALL}
 """The functions that templates may call."""
@@ -217,6 +218,6 @@ def days_word(words: Mapping[str, str], days: float) -> str:
     return words["home.days"].format(days=round(days))
 
 
-def day_text(day: int) -> str:
-    """Format a UTC day (yyyymmdd) as 2026-11-24: it is no moment in the viewer's zone."""
+def iso_day(day: int) -> str:
+    """Format a UTC day (yyyymmdd) as 2026-11-24, as addresses and the store have it."""
     return f"{day // 10_000}-{day // 100 % 100:02d}-{day % 100:02d}"

@@ -3,10 +3,10 @@
 docs/hub-parts.md shows each of them. All text is escaped here; nothing is marked as safe elsewhere.
 """
 
-import datetime
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC
 from typing import Any
 
 from tornado.escape import xhtml_escape
@@ -14,7 +14,8 @@ from tornado.web import UIModule
 
 from handlers.hub.web.icons import ICONS
 from handlers.hub.web.strings import Plural
-from handlers.hub.web.zones import moment_text
+from handlers.hub.web.zones import UTC_MARK, viewer_text
+from store.values.usage_record import rfc3339
 
 SHAPES: Mapping[str, str] = {
     "ok": '<circle cx="5" cy="5" r="4" fill="currentColor"/>',
@@ -45,17 +46,13 @@ class Moment(UIModule):
     def render(self, at_ms: int | None, form: str = "auto") -> str:
         if at_ms is None:
             return "–"
-        at = datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC)
-        text = f"{at:%Y-%m-%d %H:%M:%S}" if form in ("full", "time") else f"{at:%Y-%m-%d %H:%M}"
-        stamp = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        zone = getattr(self.handler, "zone", datetime.UTC)
-        if zone is not datetime.UTC:
-            now = datetime.datetime.now(zone)
-            language: str = self.handler.language  # type: ignore[attr-defined]
-            text = moment_text(at.astimezone(zone), form, language, now)
-            title = stamp.replace("T", " ").replace("Z", " UTC")
-            return f'<time datetime="{stamp}" title="{title}">{text}</time>'
-        return f'<time datetime="{stamp}" data-form="{form}">{text} UTC</time>'
+        stamp = rfc3339(at_ms)
+        zone = getattr(self.handler, "zone", UTC)
+        language: str = self.handler.language  # type: ignore[attr-defined]
+        text = viewer_text(at_ms, form, zone, language)
+        title = stamp.replace("T", " ").replace("Z", UTC_MARK)
+        to_be_shown = f' data-form="{form}"' if zone is UTC else ""
+        return f'<time datetime="{stamp}" title="{title}"{to_be_shown}>{text}</time>'
 
 
 class Sentence(UIModule):

@@ -7,15 +7,17 @@ comes before its cookie.
 import functools
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, date, datetime, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
 
 COOKIE = "zone"
 _NAME = re.compile(r"[A-Za-z0-9_+-]{1,32}(/[A-Za-z0-9_+-]{1,32}){0,2}", re.ASCII)
+_ISO_DAY = re.compile(r"\b(20\d\d)-(0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])\b", re.ASCII)
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _ZH_WEEKDAYS = "一二三四五六日"
+UTC_MARK = " UTC"
 
 
 @functools.lru_cache(maxsize=64)
@@ -39,8 +41,8 @@ def local(at_ms: int, zone: tzinfo) -> datetime:
     return datetime.fromtimestamp(at_ms / 1000, zone)
 
 
-def day_text(at: datetime, language: str, *, year: bool = False) -> str:
-    """Return the date of a time: 22 Nov, or with its year."""
+def day_text(at: date, language: str, *, year: bool = False) -> str:
+    """Return the date of a day or time: 22 Nov, or with its year."""
     if language == "zh":
         return f"{at.year}年{at.month}月{at.day}日" if year else f"{at.month}月{at.day}日"
     text = f"{at.day} {_MONTHS[at.month - 1]}"
@@ -53,11 +55,19 @@ def utc_day_text(day: int, language: str) -> str:
     return day_text(at, language, year=at.year != datetime.now(UTC).year)
 
 
-def weekday_text(at: datetime, language: str) -> str:
-    """Return the weekday and date of a time: Friday 13 November."""
+def with_day_texts(text: str, language: str) -> str:
+    """Return a stored text like `catalogue 2026-11-22` with its days as pages write them."""
+    return _ISO_DAY.sub(lambda found: utc_day_text(int("".join(found.groups())), language), text)
+
+
+def weekday_text(at: datetime, language: str, *, short: bool = False) -> str:
+    """Return the weekday and date of a time: Friday 13 November, or Fri 13 Nov."""
+    weekday = at.weekday()
     if language == "zh":
-        return f"{at.month}月{at.day}日星期{_ZH_WEEKDAYS[at.weekday()]}"
-    return f"{_WEEKDAYS[at.weekday()]} {at.day} {at:%B}"
+        return f"{day_text(at, language)}{'周' if short else '星期'}{_ZH_WEEKDAYS[weekday]}"
+    if short:
+        return f"{_WEEKDAYS[weekday][:3]} {day_text(at, language)}"
+    return f"{_WEEKDAYS[weekday]} {at.day} {at:%B}"
 
 
 def month_text(at: datetime, language: str) -> str:
@@ -65,24 +75,34 @@ def month_text(at: datetime, language: str) -> str:
     return f"{at.year}年{at.month}月" if language == "zh" else f"{at:%B} {at.year}"
 
 
+def with_clock(day: str, clock: str, language: str) -> str:
+    """Return a day and a time of it: 22 Nov, 14:31."""
+    return f"{day}{' ' if language == 'zh' else ', '}{clock}"
+
+
+def viewer_text(at_ms: int, form: str, zone: tzinfo, language: str) -> str:
+    """Return a moment in a form of Moment as text of the viewer's zone; in UTC with its name."""
+    text = moment_text(local(at_ms, zone), form, language, datetime.now(zone))
+    return text + UTC_MARK if zone is UTC else text
+
+
 def moment_text(at: datetime, form: str, language: str, now: datetime) -> str:
     """Return a time in a form of Moment, as seen at `now`, of the same zone."""
     clock, seconds = f"{at:%H:%M}", f"{at:%H:%M:%S}"
-    comma = " " if language == "zh" else ", "
     same_year = at.year == now.year
     texts: Mapping[str, Any] = {
         "time": lambda: seconds,
         "clock": lambda: clock,
         "date": lambda: day_text(at, language, year=not same_year),
-        "weekday": lambda: weekday_text(at, language) + comma + clock,
-        "full": lambda: (
-            f"{day_text(at, language, year=True)}{comma}{seconds}.{at.microsecond // 1000:03d}"
+        "weekday": lambda: with_clock(weekday_text(at, language), clock, language),
+        "full": lambda: with_clock(
+            day_text(at, language, year=True), f"{seconds}.{at.microsecond // 1000:03d}", language
         ),
     }
     if form in texts:
         return str(texts[form]())
     if at.date() == now.date():
         return seconds
-    return (
-        day_text(at, language) + comma + clock if same_year else day_text(at, language, year=True)
-    )
+    if same_year:
+        return with_clock(day_text(at, language), clock, language)
+    return day_text(at, language, year=True)

@@ -20,7 +20,8 @@ def test_a_line_has_actor_address_and_both_states(api, boss):
     assert create["before"] is None and create["after"]["models"] == ["*"]
     assert {row["kind"] for row in api.listed(f"{AUDIT}?actor=boss")} >= {"group", "wallet"}
     assert {row["address"] for row in api.listed(f"{AUDIT}?actor=tester")} == {None}
-    assert api.listed(f"{AUDIT}?since=2040-01-01T00:00:00Z") == []
+    for since in ("2040-01-01T00:00:00Z", "2040-01-01"):
+        assert api.listed(f"{AUDIT}?since={since}") == []
     assert api.refused("GET", f"{AUDIT}?since=soon")[:2] == (400, "since")
     text = boss.get("/admin/audit?kind=group&name=coding").text
     assert "1 → <ins>3</ins>" in text and "127.0.0.1" in text and "boss" in text

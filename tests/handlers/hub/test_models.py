@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from handlers.hub.web.zones import utc_day_text
 from store.admin.export import show
 from tests.handlers.hub.script import MODEL
 
@@ -167,8 +168,9 @@ def test_the_history_has_the_meters_rates_and_sources_of_the_model(boss, api):
     api.call("PATCH", "/api/admin/models/gpt-4.1", change)
     page = boss.get(PLACE).text
     history = page[page.index("Price history") :]
+    day = utc_day_text(2026_11_28, "en")
     rate = "input over 272,000: Input 5, Output 22.5"
-    for text in (">Web search<", "tier flex ×0.5", rate, ">Source<", ">litellm 2026-11-28<"):
+    for text in (">Web search<", "tier flex ×0.5", rate, ">Source<", f">litellm {day}<"):
         assert text in history, text
     assert "Maps" not in history
     assert "Source" not in boss.get("/admin/models/org%2Fother").text

@@ -1,8 +1,10 @@
 """The system page: the ops port, charts of recorded calls, settings, notices."""
 
 import re
+from datetime import date
 from urllib.parse import urlencode
 
+from handlers.hub.web.zones import day_text
 from store.db.nodes import HANGING, Process, note_seen
 from store.db.tables.usage import UsageByRate
 from store.hub import notices
@@ -57,7 +59,8 @@ def test_the_charts_are_of_recorded_calls(boss, api, db):
     assert re.search(r"UTC: 2\d calls", text) and "UTC: 0.30 s" in text
     assert f"/admin/usage?{urlencode({'since': streams['at']})}" in text
     since = api.get(SYSTEM).json["store"]["records_since"]
-    assert since.endswith("T00:00:00.000Z") and f"since {since[:10]} (UTC)" in text
+    day = date.fromisoformat(since[:10])
+    assert since.endswith("T00:00:00.000Z") and f"since {day_text(day, 'en')} (UTC)" in text
 
 
 def test_uses_without_a_price_are_named_until_there_is_one(boss, api, db):

@@ -38,11 +38,8 @@ export function formatTime(at, form = "auto", now = new Date()) {
 
 /** Formats the times below an element. */
 export function showTimes(root) {
-  for (const time of root.querySelectorAll("time[datetime]")) {
-    const at = new Date(time.dateTime);
-    if (Number.isNaN(at.getTime()) || time.title) continue;
-    time.title = at.toISOString().replace("T", " ").replace("Z", " UTC");
-    time.textContent = formatTime(at, time.dataset.form);
+  for (const time of root.querySelectorAll("time[data-form]")) {
+    time.textContent = formatTime(new Date(time.dateTime), time.dataset.form);
   }
   for (const tick of root.querySelectorAll("text[data-hour]")) {
     const hour = forms.hour.formatToParts(new Date(Number(tick.dataset.hour)));

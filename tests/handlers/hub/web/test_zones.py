@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from handlers.hub.web.zones import moment_text, zone_name, zone_of
+from handlers.hub.web.zones import moment_text, weekday_text, with_day_texts, zone_name, zone_of
 
 BERLIN = ZoneInfo("Europe/Berlin")
 AT = datetime(2026, 11, 13, 14, 5, 9, 42_000, BERLIN)
@@ -34,6 +34,13 @@ def test_each_form_in_each_language(form, english, chinese):
     assert zone_of("Europe/Berlin").key == "Europe/Berlin"
     assert moment_text(AT, form, "en", NOW) == english
     assert moment_text(AT, form, "zh", NOW) == chinese
+
+
+def test_days_of_sums_and_of_stored_texts():
+    day = datetime(2026, 11, 13, tzinfo=UTC)
+    assert weekday_text(day, "en", short=True) == "Fri 13 Nov"
+    assert weekday_text(day, "zh", short=True) == "11月13日周五"
+    assert with_day_texts("list 1 of 2020-11-13 (a)", "en") == "list 1 of 13 Nov 2020 (a)"
 
 
 def test_today_has_no_date_and_another_year_has_no_time():
