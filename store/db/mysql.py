@@ -245,7 +245,7 @@ class Hosts:
         threading.Thread(target=self._watch, args=(cut,), name="store-hosts", daemon=True).start()
 
     def _watch(self, cut: Callable[[Host], None]) -> None:
-        turn, pause = 0, threading.Event()
+        turn = 0
         while True:
             began = time.monotonic()
             self._look_at_current(cut)
@@ -254,8 +254,7 @@ class Hosts:
                 turn += 1
                 other = rest[turn % len(rest)]
                 self.states[other.name] = self.look(other)
-            # Not time.sleep: it fails by a clock that is set (faketime): the thread would end.
-            pause.wait(max(0.0, began + PROBE_INTERVAL_S - time.monotonic()))
+            time.sleep(max(0.0, began + PROBE_INTERVAL_S - time.monotonic()))
 
     def _look_at_current(self, cut: Callable[[Host], None]) -> None:
         host = self.current

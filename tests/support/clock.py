@@ -16,19 +16,29 @@ class HandClock:
         return self.now
 
 
+_SLEEP = """\
+import threading, time
+time.sleep = lambda seconds: threading.Event().wait(seconds)  # by no clock that is set
+"""
+
+
 class FakeClock:
-    """`environment` of the processes that go by it; the monotonic clock stays as it is."""
+    """`environment` of the processes that go by it: only the wall clock is another one. faketime
+    0.9.10 has clock_nanosleep by the monotonic clock fail then, so Python's do without it."""
 
     def __init__(self, folder: Path) -> None:
         command = [program("faketime"), "-m", "-f", "+0", "sh", "-c", "echo $LD_PRELOAD"]
         said = subprocess.run(command, check=True, capture_output=True, text=True)
         self._folder = folder
+        (folder / "faked").mkdir()
+        (folder / "faked" / "sitecustomize.py").write_text(_SLEEP)
         self.set_by(0)
         self.environment = {
             "LD_PRELOAD": said.stdout.strip(),
             "FAKETIME_TIMESTAMP_FILE": str(folder / "offset"),
             "FAKETIME_NO_CACHE": "1",
             "DONT_FAKE_MONOTONIC": "1",
+            "PYTHONPATH": str(folder / "faked"),
             # Times of files are the disk's own.
             "NO_FAKE_STAT": "1",
         }

@@ -15,7 +15,7 @@ import mmap
 import os
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Literal, Protocol
@@ -47,7 +47,8 @@ class IncompatibleMemory(Exception):
 class Claim(Struct, eq=False, gc=False):
     """A subject and its limits, of which this node has a share, rounded up; 0: no limit. Reuse it
     with one `SharedCells`: it remembers its row. `each_ns`: time that one request takes from the
-    bucket. `tag` and `row`: where it was last."""
+    bucket. `tag` and `row`: where it was last. The times, of the monotonic clock, at which buckets
+    that all nodes count are full again, as far as this process knows."""
 
     subject: str
     rpm: int
@@ -60,6 +61,12 @@ class Claim(Struct, eq=False, gc=False):
     each_ns: int = 0
     tag: int = 0
     row: int = -1
+    requests_full_ns: int = 0
+    tokens_full_ns: int = 0
+
+    def note_full(self, now_ns: int, requests_ns: int, tokens_ns: int) -> None:
+        """Note the state of the buckets that all nodes count."""
+        self.requests_full_ns, self.tokens_full_ns = now_ns + requests_ns, now_ns + tokens_ns
 
     def __post_init__(self) -> None:
         self.share_rpm = -(-self.rpm // self.nodes)
@@ -263,6 +270,19 @@ class SharedCells:
             cells[at + 1] = now_ns + reservation.requests_ns
         if reservation.reserved_ns:
             cells[at + 2] = now_ns + reservation.tokens_ns
+
+    def drain(self, claims: Iterable[Claim]) -> None:
+        """Leave no more in this node's buckets than those of all nodes had, by what claims tell."""
+        self._lock()
+        try:
+            now_ns = time.monotonic_ns()
+            for claim in claims:
+                if self._find(claim, now_ns, ()):
+                    at = claim.row * _ROW_WORDS
+                    self._cells[at + 1] = max(self._cells[at + 1], claim.requests_full_ns)
+                    self._cells[at + 2] = max(self._cells[at + 2], claim.tokens_full_ns)
+        finally:
+            self._unlock()
 
     def state(self, claim: Claim) -> tuple[int, int, int]:
         """Return the nanoseconds until a claim's buckets of requests and tokens are full again, and

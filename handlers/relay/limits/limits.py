@@ -116,6 +116,35 @@ class Entering(Struct, eq=False):
     levels: tuple[RateLevel, ...] = ()
 
 
+class FallbackCells:
+    """This node's cells while Redis is away: they go on where its counts were, with a share of each
+    limit for each of `nodes`, and it counts what they let through when it is back."""
+
+    def __init__(self, cells: SharedCells, remote: "RemoteCells") -> None:
+        self._cells, self._remote = cells, remote
+        self.nodes = 1
+
+    def enter(self, claims: Sequence[Claim], demand: Demand) -> Slots | LimitRefusal:
+        """As SharedCells.enter, of shares of these claims."""
+        shares = [Claim(c.subject, c.rpm, c.tpm, c.concurrency, self.nodes) for c in claims]
+        for claim, share in zip(claims, shares, strict=True):
+            share.note_full(0, claim.requests_full_ns, claim.tokens_full_ns)
+        self._cells.drain(shares)
+        entered = self._cells.enter(shares, demand.tokens, demand.least_tokens)
+        if isinstance(entered, Slots):
+            entered.home = self
+            self._remote.owe(claims, 1, 0)
+        return entered
+
+    def leave(self, slots: Slots, used_tokens: int | None) -> None:
+        """As SharedCells.leave."""
+        if not slots.left:
+            self._cells.leave(slots, used_tokens)
+            claims = [reservation.claim for reservation in slots.reservations]
+            requests, tokens = (-1, 0) if used_tokens is None else (0, used_tokens)
+            self._remote.owe(claims, requests, tokens)
+
+
 class Limits:
     """The limits of one worker's calls. `on_refused` is called at each refusal with the name of the
     limit, as `key_rpm`. With `remote` all nodes count together, by the methods that wait; the
@@ -131,6 +160,7 @@ class Limits:
         self._cells = cells
         self._on_refused = on_refused
         self.remote, self._fallback = remote, fallback
+        self._here = FallbackCells(cells, remote) if remote is not None else None
         self._paid: dict[str, _Callers] = {}
         self._free: dict[str, _Callers] = {}
         self._upstreams: dict[str, _Upstreams] = {}
@@ -286,9 +316,10 @@ class Limits:
         """Take by the counts of this node what _enter_both does, while Redis is away."""
         if self._fallback == "refuse":
             raise Fault(Condition.UNAVAILABLE)
-        nodes = self._nodes if self._fallback == "share" else 1
-        tokens = demand.tokens, demand.least_tokens
-        slots = self._cells.enter(_divided(callers, nodes), *tokens)
+        here = self._here
+        assert here is not None
+        here.nodes = self._nodes if self._fallback == "share" else 1
+        slots = here.enter(callers, demand)
         if isinstance(slots, LimitRefusal):
             assert entering is not None
             entering.levels = _levels([slots])
@@ -297,12 +328,12 @@ class Limits:
             entering.slots, entering.levels = slots, _levels(slots.reservations)
         refusals: list[AtLimit] = []
         for position, (channel, claims) in enumerate(places):
-            of_place = self._cells.enter(_divided(claims, nodes), *tokens)
+            of_place = here.enter(claims, demand)
             if isinstance(of_place, Slots):
                 return position, of_place
             refusals.append(self._place_full(channel, of_place))
         if entering is not None and refusals:
-            self._cells.leave(slots, None)
+            self.leave(slots, None)
             entering.slots = None
         return refusals or (0, None)
 
@@ -365,11 +396,6 @@ def _level_rows(states: Iterable[tuple[Claim, tuple[int, int, int]]]) -> list[Li
                 reset_s = None if reset_ns is None else reset_ns / _SECOND_NS
                 levels.append(LimitLevel(f"{_scope(claim)}_{name}", allowed, max(0, left), reset_s))
     return levels
-
-
-def _divided(claims: Sequence[Claim], nodes: int) -> list[Claim]:
-    """Return claims of a part of their limits."""
-    return [Claim(c.subject, c.rpm, c.tpm, c.concurrency, nodes) for c in claims]
 
 
 def _scope(claim: Claim) -> str:

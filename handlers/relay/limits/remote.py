@@ -4,7 +4,8 @@ One connection and one pipeline at a time for a worker: what calls need and give
 one runs goes into the next. A call waits for its answer, a pipeline at most WAIT_S; nobody waits
 for what is given back. Where Redis does not answer, or slowly, a breaker keeps calls from waiting,
 and `RemoteAway` leaves the choice to the caller. Slots are leases: a worker's count while its key
-of liveness is there; what a lost answer left unknown is written again with the next renewal.
+of liveness is there; what a lost answer left unknown is written again with the next renewal. What
+nodes let through by themselves meanwhile is owed: Redis counts it before the next call.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ import contextlib
 import hashlib
 import logging
 import os
+import select
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
@@ -26,14 +28,12 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
-from handlers.relay.limits.cells import Claim, LimitRefusal, Reservation, Slots
-from handlers.relay.limits.scripts import ALIVE_MS, ENTER, LEAVE, STATE
+from handlers.relay.limits.cells import MINUTE_NS, Claim, LimitRefusal, Reservation, Slots
+from handlers.relay.limits.scripts import ALIVE_MS, ENTER, LEAVE, OWED, STATE
 
 log = logging.getLogger("sluice.relay")
 
 WAIT_S = 0.05  # of a call for Redis
-LONGEST_WAIT_S = 0.3  # with the time in which this process was busy
-LEAST_WAIT_S = 0.002  # that is worth another timer
 SLOW_S = 0.02
 CONNECT_S = 1.0
 RECENT_WAITS = 20
@@ -44,11 +44,14 @@ AGAIN_S = 0.2  # between two tries to connect
 MAX_QUEUED = 20_000  # commands that wait for the connection; give-backs beyond it are counted anew
 MAX_BATCH = 50  # commands of one pipeline
 MAX_PLACES = 8  # of one script call
+MAX_OWED = 5_000  # subjects; beyond them all is forgiven
+OWED_BATCH = 200  # subjects of one command
 PREFIX = "sluice:"
 _WORKER = PREFIX + "worker:"
 _NS_PER_US = 1000
+MINUTE_US = MINUTE_NS // _NS_PER_US
 _ENV = "env:"
-_DIGESTS = {s: hashlib.sha1(s.encode()).hexdigest() for s in (ENTER, LEAVE, STATE)}
+_DIGESTS = {s: hashlib.sha1(s.encode()).hexdigest() for s in (ENTER, LEAVE, OWED, STATE)}
 
 
 class RemoteAway(TimeoutError):
@@ -108,12 +111,16 @@ class RemoteCells:
         self._queue: deque[_Command] = deque()
         self._running: Counter[str] = Counter()  # this worker's calls, by subject
         self._unsure: set[str] = set()  # keys of subjects of which Redis may have another count
+        # By the key of a subject: the time when its buckets of requests and tokens would be full
+        # again, had only this worker taken from them, and only while Redis was away.
+        self._owed: dict[str, list[int]] = {}
         self._bad: deque[bool] = deque(maxlen=RECENT_WAITS)
         self._open_until_s = 0.0
         self._flusher: asyncio.Task[None] | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._lost = asyncio.Event()
         self._late = False
+        self._connected = False  # with the scripts on their way
         self.up = False
 
     def start(self) -> None:
@@ -122,7 +129,7 @@ class RemoteCells:
 
     async def close(self) -> None:
         """Give up the leases, so that nobody waits for their end, and the connection."""
-        if self._connection.is_connected:
+        if self._connected:
             with contextlib.suppress(RemoteAway):
                 await self._ask(_Command(["DEL", _WORKER + self._worker]))
         for task in (self._keeper, self._flusher):
@@ -145,10 +152,12 @@ class RemoteCells:
         without claims has room. Raises RemoteAway."""
         command = self._enter_command(callers, places, tokens, least)
         reply = await self._ask(command)
+        now_ns = time.monotonic_ns()
         if reply[0] == 0:
             _, number, kind, wait_us, requests_us, tokens_us = reply
             claim = callers[number - 1]
             states = (requests_us * _NS_PER_US, tokens_us * _NS_PER_US)
+            claim.note_full(now_ns, *states)
             return LimitRefusal(claim, kind, wait_us * _NS_PER_US or None, *states)
         if reply[0] == 2:
             return [
@@ -161,6 +170,8 @@ class RemoteCells:
             Reservation(claim, -1, *(value * _NS_PER_US for value in values))
             for claim, values in zip((*callers, *of_place), _triples(reply[2:]), strict=True)
         ]
+        for row in reservations:
+            row.claim.note_full(now_ns, row.requests_ns, row.tokens_ns)
         self._count(reservations, 1)
         first = len(callers)
         return RemoteEntry(
@@ -203,6 +214,9 @@ class RemoteCells:
         args: list[str | int] = [self._worker, used]
         for reservation in reservations:
             claim, reserved_us = reservation.claim, reservation.reserved_ns // _NS_PER_US
+            if claim.tpm:
+                claim.tokens_full_ns += max(0, used) * MINUTE_NS // claim.tpm
+                claim.tokens_full_ns -= reservation.reserved_ns
             args += (claim.rpm, claim.tpm, claim.concurrency, reserved_us)
         keys = [PREFIX + reservation.claim.subject for reservation in reservations]
         self._put(_script(LEAVE, keys, args))
@@ -213,6 +227,28 @@ class RemoteCells:
         keys = [_WORKER, PREFIX + claim.subject]
         requests_us, tokens_us, running = await self._ask(_script(STATE, keys, [self._worker]))
         return requests_us * _NS_PER_US, tokens_us * _NS_PER_US, running
+
+    def owe(self, claims: Iterable[Claim], requests: int, tokens: int) -> None:
+        """Have Redis count, once it is back, what this node let through by itself."""
+        now_us = time.monotonic_ns() // _NS_PER_US
+        for claim in claims:
+            if len(self._owed) >= MAX_OWED:
+                self._owed.clear()
+            owed = self._owed.setdefault(PREFIX + claim.subject, [0, 0])
+            if claim.rpm:
+                owed[0] = max(owed[0], now_us) + requests * -(-MINUTE_US // claim.rpm)
+            if claim.tpm:
+                owed[1] = max(owed[1], now_us) + tokens * MINUTE_US // claim.tpm
+
+    def _pay(self) -> None:
+        """Send what is owed, ahead of the call that is to be counted next."""
+        now_us = time.monotonic_ns() // _NS_PER_US
+        owed = [(key, fulls) for key, fulls in self._owed.items() if max(fulls) > now_us]
+        self._owed.clear()
+        for at in range(0, len(owed), OWED_BATCH):
+            part = owed[at : at + OWED_BATCH]
+            more = [max(0, full_us - now_us) for _, fulls in part for full_us in fulls]
+            self._put(_Command(_script(OWED, [key for key, _ in part], more).words))
 
     def _count(self, reservations: Sequence[Reservation], by: int) -> None:
         for reservation in reservations:
@@ -227,10 +263,12 @@ class RemoteCells:
     async def _ask(self, command: _Command) -> Any:
         """Return the answer of a command. Raises RemoteAway."""
         now_s = time.monotonic()
-        if now_s < self._open_until_s or not self._connection.is_connected:
+        if now_s < self._open_until_s or not self._connected:
             raise RemoteAway
         if self._open_until_s:
             self._open_until_s = now_s + OPEN_S  # this one tries, others do not
+        if self._owed:
+            self._pay()
         command.answer = asyncio.get_running_loop().create_future()
         self._put(command)
         try:
@@ -242,7 +280,7 @@ class RemoteCells:
             raise
 
     def _put(self, command: _Command) -> None:
-        if len(self._queue) >= MAX_QUEUED:
+        if not self._connected or len(self._queue) >= MAX_QUEUED:
             self._fail([command], RemoteAway())
             return
         self._queue.append(command)
@@ -253,7 +291,7 @@ class RemoteCells:
         """Send what has come in this turn of the loop, and what comes meanwhile."""
         while self._queue:
             batch = [self._queue.popleft() for _ in range(min(MAX_BATCH, len(self._queue)))]
-            wait = _Wait(self._expire)
+            wait = _Wait(self._is_answered, self._expire)
             try:
                 if not self._connection.is_connected:
                     raise RemoteAway
@@ -266,11 +304,20 @@ class RemoteCells:
                 self._late = False
                 await self._lose(batch, RemoteAway())
             else:
-                self._note(bad=wait.idle_s() > SLOW_S)
+                self._note(bad=wait.slow)
                 self._answer(batch, replies)
             finally:
                 wait.end()
         self._flusher = None
+
+    def _is_answered(self) -> bool:
+        """Return whether there is something to read, or nothing will come any more."""
+        writer = self._connection._writer
+        if writer is None or writer.is_closing():
+            return True
+        poll = select.poll()
+        poll.register(writer.get_extra_info("socket"), select.POLLIN)
+        return bool(poll.poll(0))
 
     def _expire(self) -> None:
         """Give up the batch that runs."""
@@ -295,6 +342,7 @@ class RemoteCells:
         for command, reply in zip(batch, replies, strict=True):
             if isinstance(reply, ResponseError):
                 if isinstance(reply, NoScriptError):  # a server that was started anew
+                    self._load_scripts()
                     self._lost.set()
                 self._fail([command], reply)
             elif command.answer is not None and not command.answer.done():
@@ -310,6 +358,7 @@ class RemoteCells:
         """Fail what was sent and what waits; the connection is of no use any more."""
         self._fail([*batch, *self._queue], error)
         self._queue.clear()
+        self._connected = False
         self._note(bad=True, why=error)
         self._set_up(up=False, why=str(error) or "no answer")
         with contextlib.suppress(RedisError, OSError):
@@ -343,12 +392,12 @@ class RemoteCells:
         while True:
             self._lost.clear()
             try:
-                if not self._connection.is_connected:
+                if not self._connected:
                     await self._connect()
                 words: list[str | int] = ["SET", _WORKER + self._worker, 1, "PX", ALIVE_MS, "GET"]
                 before = await self._ask(_Command(words))
                 if before is None:  # it lost its data, or this worker was away
-                    await self._load_scripts()
+                    self._load_scripts()
                     self._unsure.update(PREFIX + subject for subject in self._running)
                 self._repair()
             except (RedisError, OSError) as error:
@@ -361,11 +410,12 @@ class RemoteCells:
     async def _connect(self) -> None:
         async with asyncio.timeout(CONNECT_S):
             await self._connection.connect()  # type: ignore[no-untyped-call]
-        await self._load_scripts()
+        self._connected = True
+        self._load_scripts()
 
-    async def _load_scripts(self) -> None:
+    def _load_scripts(self) -> None:
         for script in _DIGESTS:
-            await self._ask(_Command(["SCRIPT", "LOAD", script]))
+            self._put(_Command(["SCRIPT", "LOAD", script]))
 
     def _repair(self) -> None:
         unsure, self._unsure = self._unsure, set()
@@ -384,28 +434,38 @@ def _script(script: str, keys: list[str], args: Sequence[str | int]) -> _Command
 
 
 class _Wait:
-    """A limit to the wait for Redis, without the time in which this loop was busy itself;
-    `on_late` is called once."""
+    """A limit to the wait for Redis, from when the loop has sent what it was given. Only a look at
+    the socket tells that Redis is late: this loop may be, while the answer is there. `slow`: it had
+    not come after SLOW_S; `on_late` is called once, after WAIT_S."""
 
-    def __init__(self, on_late: Callable[[], None]) -> None:
-        self._on_late = on_late
-        self._began_s, self._cpu_s = time.monotonic(), time.thread_time()
-        self._timer = asyncio.get_running_loop().call_later(WAIT_S, self._expire)
+    def __init__(self, is_answered: Callable[[], bool], on_late: Callable[[], None]) -> None:
+        self._is_answered, self._on_late = is_answered, on_late
+        self._loop = asyncio.get_running_loop()
+        self._sent_s = 0.0
+        self.slow = False
+        # The loop sends at the end of a turn, and then begins the next one.
+        self._next: asyncio.Handle = self._loop.call_soon(self._begin)
 
-    def idle_s(self) -> float:
-        """Return how long Redis was waited for."""
-        return time.monotonic() - self._began_s - (time.thread_time() - self._cpu_s)
+    def _begin(self) -> None:
+        self._sent_s = time.monotonic()
+        self._next = self._loop.call_later(SLOW_S, self._look_soon)
 
-    def end(self) -> None:
-        self._timer.cancel()
+    def _look_soon(self) -> None:
+        # After those that were waiting for what this loop has read by now.
+        self._next = self._loop.call_soon(self._look)
 
-    def _expire(self) -> None:
-        left_s = WAIT_S - self.idle_s()
-        late = time.monotonic() - self._began_s > LONGEST_WAIT_S
-        if left_s > LEAST_WAIT_S and not late:
-            self._timer = asyncio.get_running_loop().call_later(left_s, self._expire)
+    def _look(self) -> None:
+        waited_s = time.monotonic() - self._sent_s
+        if self._is_answered():
+            self._next = self._loop.call_later(SLOW_S, self._look_soon)
+        elif waited_s < WAIT_S:
+            self.slow = True
+            self._next = self._loop.call_later(WAIT_S - waited_s, self._look_soon)
         else:
             self._on_late()
+
+    def end(self) -> None:
+        self._next.cancel()
 
 
 def _triples(values: Sequence[int]) -> list[tuple[int, int, int]]:

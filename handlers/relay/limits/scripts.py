@@ -152,6 +152,25 @@ return 0
 """
 )
 
+OWED = (
+    _HEAD
+    + """
+-- ARGV: of each subject the time by which its buckets of requests and of tokens are full later, for
+-- calls that were counted elsewhere. KEYS: subjects.
+for number, key in ipairs(KEYS) do
+  for at, field in ipairs({'r', 't'}) do
+    local more = tonumber(ARGV[2 * number - 2 + at])
+    if more > 0 then
+      local full = math.max(now, tonumber(redis.call('HGET', key, field) or 0))
+      redis.call('HSET', key, field, string.format('%.0f', math.min(full + more, now + DEBT)))
+      expire(key)
+    end
+  end
+end
+return 0
+"""
+)
+
 STATE = (
     _STATES
     + """

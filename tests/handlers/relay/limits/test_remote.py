@@ -4,6 +4,7 @@ import asyncio
 import time
 
 import pytest
+import uvloop
 
 from adapters.faults import Condition, Fault
 from handlers.relay.limits import remote as module
@@ -39,7 +40,7 @@ def play(server):
                 for one in cells:
                     await one.close()
 
-        return asyncio.run(all_of_it())
+        return uvloop.run(all_of_it())
 
     return run
 
@@ -174,6 +175,52 @@ def test_calls_do_not_wait_for_a_server_that_hangs(play, server):
     play(scene)
 
 
+def test_a_loop_that_is_late_itself_has_its_answer(play, server):
+    async def scene(cells):
+        for _ in range(6):
+            server.freeze()
+            entering = asyncio.ensure_future(cells.enter((Claim("key", 0, 0, 100),)))
+            for _ in range(5):  # it is sent
+                await asyncio.sleep(0)
+            server.thaw()
+            time.sleep(3 * module.WAIT_S)  # noqa: ASYNC251
+            assert isinstance(await entering, RemoteEntry)
+        assert cells.up and not any(cells._bad)
+
+    play(scene)
+
+
+def test_redis_and_a_node_count_on_where_the_other_one_was(play):
+    key, group = key_of(rpm=20, tpm=100_000), group_of()
+
+    async def scene(cells):
+        limits = Limits(private_cells(), remote=cells)
+        limits.divide(2)
+
+        async def let_in(most):
+            count = 0
+            while count < most:
+                entering = Entering(key, group, free=False)
+                try:
+                    await limits.enter_everywhere(entering, demand_of(1000, 1000))
+                except Fault:
+                    break
+                count += 1
+                limits.leave(entering.slots, 500)
+            return count
+
+        assert await let_in(10) == 10
+        cells._open_until_s = time.monotonic() + 60
+        assert await let_in(20) == 5  # half of its share
+        cells._open_until_s = 0
+        assert await let_in(20) == 5
+        requests, tokens = await limits.levels_everywhere(key, group)
+        assert requests.left == 0
+        assert tokens.left == pytest.approx(100_000 - 20 * 500, rel=0.01)
+
+    play(scene)
+
+
 async def until_async(condition, patience_s=10):
     deadline = time.monotonic() + patience_s
     while not condition():
@@ -186,6 +233,9 @@ class AwayCells:
 
     async def enter(self, *args):
         raise RemoteAway
+
+    def owe(self, *args):
+        pass
 
 
 @pytest.mark.parametrize(("fallback", "nodes", "let"), [
