@@ -90,7 +90,7 @@ def test_an_invite_leads_to_the_first_page(visit, world, open_page):
     guest.goto(address)
     guest.get_by_label("Name").fill("dora")
     guest.get_by_label("Password").fill("a long password")
-    guest.get_by_role("button", name="Join").click()
+    guest.get_by_role("button", name="Create account").click()
     expect(guest.locator("nav.side")).to_contain_text("dora")
     page.goto("/admin/invites")
     expect(page.locator("tbody tr").first).to_contain_text("Joined dora")

@@ -138,7 +138,8 @@ class RemoveCodePage(ConfirmationPage):
         code = (await self.store(load, code_id))["code"]
         texts = ("admin.remove_title", "admin.remove_code", "admin.remove")
         action, back = path_of("codes", code_id, "remove"), path_of("codes")
-        self.ask(texts, code[-4:], action, back, name=code)
+        thing = self.words["admin.kind_code"]
+        self.ask(texts, code[-4:], action, back, name=code, thing=thing)
 
     async def confirmed(self, code_id: str) -> None:
         code = await self.store(load, code_id)

@@ -322,7 +322,8 @@ class RemoveObjectPage(ConfirmationPage):
     async def prepare_question(self, plural: str, name: str) -> None:
         await self.store(load, PLURALS[plural], name)
         texts = ("admin.remove_title", f"admin.remove_{PLURALS[plural]}", "admin.remove")
-        self.ask(texts, name, path_of(plural, name, "remove"), list_path(plural))
+        action, thing = path_of(plural, name, "remove"), self.words[f"admin.kind_{PLURALS[plural]}"]
+        self.ask(texts, name, action, list_path(plural), thing=thing)
 
     async def confirmed(self, plural: str, name: str) -> None:
         await remove(self, PLURALS[plural], name)

@@ -199,10 +199,11 @@ class ConfirmationPage(AdminPage):
     def ask(
         self, texts: tuple[str, str, str], typed: str, action: str, back: str, **values: str
     ) -> None:
-        """Set the question: `texts` are the names of its title, with `values`, of the effect and of
-        the button; `typed`: the name to type."""
+        """Set the question: `texts` are the names of its title and, third, its button, both with
+        `values`, and between them of its effect; `typed`: the name to type."""
         title, effect, button = (self.words[text] for text in texts)
         title = title.format(**{"name": typed, **values})
+        button = button.format(**values)
         self.confirmation = Confirmation(title, effect, typed, action, button, back)
 
     async def get(self, *names: str) -> None:

@@ -3,9 +3,11 @@
 import gzip
 import itertools
 import re
+from pathlib import Path
 
 import pytest
 
+from handlers import hub as hub_package
 from handlers.hub.web.strings import LANGUAGES, strings
 from store.values.errors import StoreUnavailable
 from store.values.features import FEATURES
@@ -122,6 +124,36 @@ def test_texts_with_a_number_have_both_forms_in_one_text():
     many = re.compile(rf"(?<!\|)\{{(?!name|user|key|of)\w+\}} (?:more |new |real )?(?:{things})\b")
     texts = {name: text for name, text in strings("en").items() if not name.startswith(STORED)}
     assert [name for name, text in texts.items() if many.search(text)] == []
+
+
+BUTTON = re.compile(
+    r"<(?:button|a|summary)(?P<attributes>(?: (?:[^>{]|\{\{.*?\}\}|\{%.*?%\})*)?)>(?P<inner>.*?)"
+    r"</(?:button|a|summary)>",
+    re.DOTALL,
+)
+WORDS = re.compile(r'words\["([\w.]+)"(?: if .*? else "([\w.]+)")?\]')
+# What ends or steps through something that the page names, and the names of other pages.
+BARE = {"Cancel", "Close", "Back", "Continue", "Done", "Copy", "Send", "Stop", "Undo", "Find"} | {
+    *("Export", "Live", "CSV", "Columns", "Compare", "Code", "History"),
+    *("Alerts", "Channels", "Invites", "Keys", "Prices", "Usage"),
+}
+
+
+def test_buttons_say_verb_and_thing():
+    words, bare, buttons = strings("en"), set(), 0
+    for path in (Path(hub_package.__file__).parent / "templates").rglob("*.html"):
+        for button in BUTTON.finditer(path.read_text(encoding="utf-8")):
+            if "<button" not in button[0] and "button" not in button["attributes"]:
+                continue
+            buttons += 1
+            texts = {
+                words.get(name, "")
+                for pair in WORDS.findall(button["inner"])
+                for name in pair
+                if not name.startswith("admin.kind_")  # the thing of a button
+            }
+            bare |= {f"{path.name}: {text}" for text in texts - BARE - {""} if " " not in text}
+    assert buttons > 100 and not bare, sorted(bare)
 
 
 def test_all_languages_have_the_same_words():

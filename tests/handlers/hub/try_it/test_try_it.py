@@ -197,7 +197,7 @@ def test_two_models_answer_one_question(alice, key, relay):
         ("ip_not_allowed", "Change the key"),
         ("entry_point_not_allowed", "Use the native entry"),
         ("unsupported_parameter", "Without optional settings"),
-        ("context_length_exceeded", "Clear"),
+        ("context_length_exceeded", "Clear conversation"),
         ("upstream_error", "Ask again"),
         (None, "Ask again"),
     ],

@@ -35,7 +35,7 @@ def test_the_page_shows_money_calls_keys_and_what_refuses_them(boss, called):
         "66.67 %",
         "coding ×0.8",
         "by tester",
-        "Disable all",
+        "Disable all keys",
     ):
         assert shown in text, shown
     assert answer.text.count('data-id="') == 3, "the latest calls"
