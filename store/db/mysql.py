@@ -10,6 +10,7 @@ For database.py, which turns the errors of the driver that come out of here into
 """
 
 import contextlib
+import importlib
 import logging
 import math
 import socket
@@ -501,7 +502,11 @@ class MySql(peewee.MySQLDatabase):
         options["read_timeout"] = options["connect_timeout"] = limit_s or options["connect_timeout"]
         place = {"host": host.address, "port": host.port, "database": self.database}
         try:
-            connection = pymysql.connect(**place, autocommit=True, **options)
+            try:
+                connection = pymysql.connect(**place, autocommit=True, **options)
+            except RuntimeError:  # a login that encrypts the password (lean_driver.py)
+                importlib.reload(pymysql._auth)
+                connection = pymysql.connect(**place, autocommit=True, **options)
             connection._read_timeout = read_timeout_s
             return connection
         except OSError as error:  # the file of certificates cannot be read

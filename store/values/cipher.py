@@ -7,9 +7,10 @@ add the new one, renew every stored token, take the old one away (`secrets rotat
 import base64
 import hashlib
 import hmac
+import importlib
 from collections.abc import Sequence
-
-from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+from functools import cached_property
+from typing import Any
 
 from store.values.errors import StoreError
 
@@ -27,20 +28,35 @@ class Cipher:
         if not cipher_keys:
             raise ValueError("a cipher needs at least one key")
         # Any string will do as a key: what Fernet is given is derived from it.
-        secrets = [hashlib.sha256(b"sluice seal " + key.encode()).digest() for key in cipher_keys]
-        boxes = [Fernet(base64.urlsafe_b64encode(s)) for s in secrets]
-        self._newest, self._box = boxes[0], MultiFernet(boxes)
+        self._seals = [
+            hashlib.sha256(b"sluice seal " + key.encode()).digest() for key in cipher_keys
+        ]
         self._mark = hashlib.sha256(b"sluice mark " + cipher_keys[0].encode()).digest()
+
+    @cached_property
+    def _fernet(self) -> Any:
+        # Loaded with the first value: the library takes 7 MiB, which a Hub at rest does without.
+        return importlib.import_module("cryptography.fernet")
+
+    @cached_property
+    def _boxes(self) -> Sequence[Any]:
+        return [self._fernet.Fernet(base64.urlsafe_b64encode(seal)) for seal in self._seals]
+
+    @cached_property
+    def _box(self) -> Any:
+        return self._fernet.MultiFernet(self._boxes)
 
     def encrypt(self, text: str) -> str:
         """A token that `decrypt` opens; each call gives another one."""
-        return self._box.encrypt(text.encode()).decode()
+        token: bytes = self._box.encrypt(text.encode())
+        return token.decode()
 
     def decrypt(self, token: str) -> str:
         """The text in a token; Unreadable when it was sealed with another key or altered."""
         try:
-            return self._box.decrypt(token.encode()).decode()
-        except InvalidToken:
+            text: bytes = self._box.decrypt(token.encode())
+            return text.decode()
+        except self._fernet.InvalidToken:
             raise Unreadable(
                 "a sealed value does not fit the cipher keys of secrets.toml"
             ) from None
@@ -54,11 +70,11 @@ class Cipher:
 
     def opens(self, token: str) -> bool:
         """Return whether any of the keys opens a token."""
-        return _opens(self._box, token)
+        return self._fits(self._box, token)
 
     def by_newest(self, token: str) -> bool:
         """Return whether a token was sealed with the newest key."""
-        return _opens(self._newest, token)
+        return self._fits(self._boxes[0], token)
 
     def holds(self, token: str, text: str) -> bool:
         """Return whether a token has this text; one that cannot be opened has another."""
@@ -71,10 +87,9 @@ class Cipher:
         """A keyed digest that stands for a text from now on and shows nothing of it."""
         return hmac.digest(self._mark, text.encode(), "sha256").hex()[:FINGERPRINT_CHARS]
 
-
-def _opens(box: Fernet | MultiFernet, token: str) -> bool:
-    try:
-        box.decrypt(token.encode())
-    except InvalidToken:
-        return False
-    return True
+    def _fits(self, box: Any, token: str) -> bool:
+        try:
+            box.decrypt(token.encode())
+        except self._fernet.InvalidToken:
+            return False
+        return True

@@ -17,7 +17,7 @@ from tests.support.ports import free_port
 
 PATIENCE_S = 20
 HANG_PATIENCE_S = 90
-MAX_IDLE_KIB = 66 * 1024
+MAX_IDLE_KIB = 60 * 1024
 PASSWORD = "correct horse"
 SECRET = "sk-of-the-admin-tests-0123"
 
