@@ -19,7 +19,7 @@ from handlers.hub.admin.price_forms import has_price, priced_meters, rate_prices
 from handlers.hub.admin.price_import import change_prices
 from handlers.hub.web.admin import AdminApi, AdminHandler, AdminPage, path_of
 from handlers.hub.web.base import Failure, invalid
-from handlers.hub.web.formats import UNKNOWN, conditions
+from handlers.hub.web.formats import UNKNOWN, conditions, price_word
 from handlers.hub.web.parts import At
 from operations import catalogue, edits
 from operations.draft_models import NEEDED, DraftModel, times
@@ -56,6 +56,7 @@ class PriceListPage(ObjectListPage):
             "unpriced": await self.store(catalogue.unpriced_uses),
             "COLUMNS": COLUMNS,
             "rate_prices": rate_prices,
+            "price_word": price_word,
             "uses_of": uses_of,
             "format_money": format_money,
             "is_listed": self.site.settings.money.currency == CURRENCY,

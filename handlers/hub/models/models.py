@@ -33,7 +33,7 @@ from handlers.hub.web.formats import (
     code_word,
     conditions,
     is_upstream_fault,
-    money,
+    price_word,
     seconds,
 )
 from operations.availability import (
@@ -67,7 +67,6 @@ UNOFFERED_SHOWN = 20
 MOST_SEGMENTS = 6  # groups side by side; more are a menu
 LEAST_CALLS = 20  # of a percentile
 POOR_SHARE = 0.95
-PRICE_DECIMALS = 3
 ROW_PRICES = ("input", "output", "cache_read")
 LEGEND = (
     *(("good", 18, "good"), ("good", 14.4, "ok"), ("warn", 10.8, "warn"), ("bad", 5.4, "bad")),
@@ -359,13 +358,6 @@ def in_words(words: Mapping[str, str], values: Mapping[str, Any]) -> dict[str, A
 def price(offer: Offer, kind: str) -> str:
     """Format a price after the multiplier: three decimals, or as many as it has."""
     return price_word(offer.price(kind))
-
-
-def price_word(text: str | None) -> str:
-    """Format a price: three decimals, or as many as it has."""
-    if text is None:
-        return UNKNOWN
-    return money(text, PRICE_DECIMALS if len(text.partition(".")[2]) <= PRICE_DECIMALS else None)
 
 
 def first_byte(day: Figures, percent: int) -> str:

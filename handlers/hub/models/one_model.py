@@ -21,14 +21,13 @@ from handlers.hub.models.models import (
     key_for,
     model_link,
     multiplier,
-    price_word,
     state_in,
     usage_link,
 )
 from handlers.hub.models.status import NOT_OFFERED, Reason, reasons_of
 from handlers.hub.web.base import Api, Page
 from handlers.hub.web.charts import Column
-from handlers.hub.web.formats import address, conditions, money
+from handlers.hub.web.formats import address, conditions, money, price_word
 from operations.availability import Availability, ModelLookup
 from operations.base_url_check import KINDS
 from operations.chat import PATHS, Chat, ChatTurn, encode_chat

@@ -19,6 +19,7 @@ MINUS = "−"
 UNKNOWN = "–"
 MAX_SHOWN_CHARS = 300  # of the value of a field
 LIST_DECIMALS = 4
+PRICE_DECIMALS = 3
 THOUSAND, MILLION, BILLION = 10**3, 10**6, 10**9
 
 
@@ -38,6 +39,13 @@ def money(amount: str | Decimal | None, decimals: int | None = LIST_DECIMALS) ->
             return f"<{unit}"
         text = f"{abs(value):,.{decimals}f}"
     return MINUS + text if value < 0 else text
+
+
+def price_word(text: str | None) -> str:
+    """Format a price: three decimals, or as many as it has."""
+    if text is None:
+        return UNKNOWN
+    return money(text, PRICE_DECIMALS if len(text.partition(".")[2]) <= PRICE_DECIMALS else None)
 
 
 def count(number: int | None) -> str:
