@@ -1,12 +1,14 @@
 """The Hub's application: its paths, static files and templates. Imported by its process."""
 
 import logging
+import re
 import time
 from http import HTTPStatus
 from pathlib import Path
 from types import CodeType
 from typing import Any
 
+from tornado.escape import utf8, xhtml_escape
 from tornado.template import Loader, Template
 from tornado.web import Application, RequestHandler
 
@@ -23,12 +25,43 @@ MS_PER_S = 1000
 log = logging.getLogger("sluice.hub")
 
 
+def _raw(value: object) -> bytes:
+    return utf8(value if isinstance(value, (str, bytes)) else str(value))
+
+
+def _escaped(value: object) -> bytes:
+    return utf8(xhtml_escape(_raw(value)))
+
+
+class LeanTemplate(Template):
+    """A template in whose code each value is a call of a function instead of the same four lines:
+    half the code, less time to compile it, and a quarter of the memory that this needs."""
+
+    def _generate_python(self, loader: Any) -> str:
+        return _VALUE.sub(_call_for, super()._generate_python(loader))
+
+
+_VALUE = re.compile(
+    r"^(?P<indent> *)_tt_tmp = (?P<value>.*?)  # \S+:\d+(?: \(via [^\n]*)?\n"
+    r" *if isinstance\(_tt_tmp[^\n]*\n"
+    r" *else: _tt_tmp[^\n]*\n"
+    r"(?P<escapes> *_tt_tmp = _tt_utf8\(xhtml_escape[^\n]*\n)?"
+    r" *_tt_append\(_tt_tmp\)[^\n]*$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def _call_for(lines: re.Match[str]) -> str:
+    function = "_escaped" if lines["escapes"] else "_raw"
+    return f"{lines['indent']}_tt_append({function}({lines['value']}))"
+
+
 class LeanLoader(Loader):
     """Templates that keep the code of pages and the trees of what pages include, neither with the
     text of the code. Equal pieces of text, as those of the frame in each page, are one."""
 
     def __init__(self, folder: str) -> None:
-        super().__init__(folder)
+        super().__init__(folder, namespace={"_raw": _raw, "_escaped": _escaped})
         self._parts: dict[str, Template] = {}
         self._pieces: dict[bytes, bytes] = {}
 
@@ -45,6 +78,9 @@ class LeanLoader(Loader):
             else:
                 del template.compiled
         return loaded[path]
+
+    def _create_template(self, name: str) -> Template:
+        return LeanTemplate((Path(self.root) / name).read_bytes(), name=name, loader=self)
 
     def _lean(self, code: CodeType) -> CodeType:
         return code.replace(co_consts=tuple(map(self._lean_const, code.co_consts)))

@@ -6,8 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
+from tornado.template import Template
 
 from handlers import hub as hub_package
+from handlers.hub.app import TEMPLATES, LeanLoader, LeanTemplate
 from handlers.hub.web.strings import LANGUAGES, strings
 from store.values.errors import StoreUnavailable
 from store.values.features import FEATURES
@@ -124,6 +126,15 @@ def test_texts_with_a_number_have_both_forms_in_one_text():
     many = re.compile(rf"(?<!\|)\{{(?!name|user|key|of)\w+\}} (?:more |new |real )?(?:{things})\b")
     texts = {name: text for name, text in strings("en").items() if not name.startswith(STORED)}
     assert [name for name, text in texts.items() if many.search(text)] == []
+
+
+@pytest.mark.parametrize("value", ["a < b", b"a < b", "\u4e2d", "", None, 7, ["<"]])
+def test_templates_write_values_as_those_of_tornado(value):
+    text = "{{ value }}{% raw value %}{% if value %}{{ str(\n  value) }}{% end %}  # {{ '  # ' }}."
+    loader = LeanLoader(TEMPLATES)
+    template = LeanTemplate(text, loader=loader)
+    assert template.generate(value=value) == Template(text).generate(value=value)
+    assert "_escaped(value)" in template.code and "_tt_tmp" not in template.code
 
 
 BUTTON = re.compile(
