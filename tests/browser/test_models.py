@@ -43,7 +43,7 @@ def test_prices_are_edited_in_cells_and_two_tabs_do_not_undo_each_other(visit, p
         page.keyboard.press("ControlOrMeta+a")
         page.keyboard.type(price)
         expect(page.locator("td.cell.own")).to_have_count(1)
-        expect(page.locator("[data-edited]")).to_have_text("Changed models: 1")
+        expect(page.locator("[data-edited]")).to_have_text("1 model changed")
         page.get_by_role("button", name="Save prices").click()
         first.wait_for_url("**/admin/models")
     expect(first.locator("tr.row").first).to_contain_text("7.5")

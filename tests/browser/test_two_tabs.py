@@ -21,7 +21,7 @@ def test_another_tab_was_faster(visit):
     slow.locator("dialog form button.primary").click()
     notice = slow.locator("dialog .outdated")
     expect(notice).to_contain_text("alice changed laptop")
-    expect(notice).to_contain_text("Requests a minute")
+    expect(notice).to_contain_text("Calls a minute")
     slow.said.clear()  # the refused form, on the console
     notice.get_by_role("button", name="Keep both").click()
     expect(slow.locator("dialog.drawer")).to_have_count(0)

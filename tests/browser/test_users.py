@@ -72,7 +72,7 @@ def test_two_forms_of_one_user_keep_both_changes(visit, world):
     assert other.api("PATCH", "/api/admin/users/carol", {"rpm": 77}).status == 200
     drawer.get_by_role("button", name="Save user").click()
     expect(drawer.locator(".notice")).to_contain_text("boss changed carol at")
-    expect(drawer.get_by_label("Requests a minute")).to_have_value("77")
+    expect(drawer.get_by_label("Calls a minute")).to_have_value("77")
     page.said.clear()  # the answer 409
     drawer.get_by_role("button", name="Keep both").click()
     expect(page.locator("#facts")).to_contain_text("77 calls a minute, 4,000 tokens a minute")

@@ -13,7 +13,7 @@ from handlers.hub.admin.objects import ObjectForm
 from handlers.hub.usage.usage_call import CONDITIONS
 from handlers.hub.web.admin import MAX_ITEMS, ActionPage, AdminApi, AdminPage, path_of
 from handlers.hub.web.base import MAX_DIGITS, Failure, HubHandler, invalid
-from handlers.hub.web.formats import STATE_SHAPES, address, entry_names, short_word
+from handlers.hub.web.formats import STATE_SHAPES, address, count, entry_names, short_word
 from operations import channel_test
 from operations.channel_test import MODELS_AT_ONCE, ChannelTest, ModelOffer, UpstreamList
 from operations.edits import reinstate_keys
@@ -194,6 +194,13 @@ def entry_words(words: Mapping[str, str], entry: str, way: str) -> str:
     return words["status.translated"].format(entry=name, family=entry_names(words, [family]))
 
 
+def limit_words(words: Mapping[str, str], limit: str, value: int) -> str:
+    """Return a limit of a channel, or of each of its upstream keys."""
+    own = limit.removeprefix("key_")
+    text = words[f"users.limit_{own}"].format(count=count(value))
+    return text if own == limit else words["admin.limit_of_key"].format(limit=text)
+
+
 def last_error_of(channel: dict[str, Any]) -> dict[str, Any] | None:
     """Return the model of a channel that failed last."""
     failed = [status for status in channel["status"] if status["last_error_at"]]
@@ -262,6 +269,8 @@ class ChannelPage(ObjectForm):
             last_error_of=last_error_of,
             failure_word=failure_word,
             entry_words=entry_words,
+            limit_words=limit_words,
+            STATE_SHAPES=STATE_SHAPES,
             keys_of=keys_of,
             ms=Instant().parse,
         )

@@ -42,7 +42,8 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 class FormField:
     """A field as a form shows it. `widget`: text, number, check, choice, checks, features, lines,
     prices, rates, secret, secret_lines; `values`: its contents or the chosen ones; `secrets`: how
-    many are stored; `prices` and `rates`: those of the widgets of these names."""
+    many are stored; `named`: the options are names, which have no other words; `prices` and
+    `rates`: those of the widgets of these names."""
 
     name: str
     widget: str
@@ -51,6 +52,7 @@ class FormField:
     required: bool = False
     advanced: bool = False
     secrets: int = 0
+    named: bool = False
     problem: str = ""
     prices: Sequence[PriceGroup] = ()
     rates: Sequence[RateRow] = ()
@@ -186,6 +188,7 @@ def _form_field(kind: str, name: str, row: Field, contents: FormContents) -> For
         required=row.default is REQUIRED and not row.secret,
         advanced=name in ADVANCED.get(kind, ()),
         secrets=count if row.secret else 0,
+        named=name in contents.names,
         problem=contents.problems.get(name, ""),
         prices=_price_groups(contents) if widget == "prices" else (),
         rates=_rate_rows(name, contents) if widget == "rates" else (),

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from handlers.hub.keys import keys as own_keys
 from handlers.hub.keys.keys import last_use_to_plain
 from handlers.hub.web.admin import ActionPage, AdminApi, AdminPage, ConfirmationPage, path_of
 from handlers.hub.web.base import Failure, HubHandler, invalid
@@ -18,7 +19,6 @@ from store.values.usage_record import rfc3339, rfc3339_or_none
 
 ACTIVE, DISABLED, EXPIRED, REVOKED = "active", "disabled", "expired", "revoked"
 USER = "user"  # the value of `back` in forms of the page of a user
-SHAPES: Mapping[str, str] = {ACTIVE: "ok", DISABLED: "idle", EXPIRED: "idle", REVOKED: "idle"}
 
 
 def state_of(key: UserKey, at_ms: int) -> str:
@@ -142,7 +142,10 @@ class AllKeysPage(AdminPage):
             ListPage([to_plain(key, at_ms) for key in items], following),
             paging,
             narrowed=bool(key_filter.user),
-            shapes=SHAPES,
+            shapes=own_keys.STATES,
+            states={
+                key.key.id: own_keys.state_of(key.key, at_ms, self.site.base_url) for key in items
+            },
             user=key_filter.user,
             problem=problem,
         )

@@ -17,7 +17,7 @@ import peewee
 from adapters.registry import FAMILY_NAMES, LOSSES
 from handlers.hub.keys.keys import WORKING, state_of
 from handlers.hub.web.base import Api, Failure, HubHandler, Page, invalid, or_refused
-from handlers.hub.web.formats import failure_reason
+from handlers.hub.web.formats import STATE_SHAPES, failure_reason
 from handlers.hub.web.relay_calls import (
     AnswerText,
     RelayAnswer,
@@ -234,6 +234,7 @@ class SetupPage(Page):
             checked=check(url, base, self.site.settings.hub.public_url) if url else None,
             test=test,
             reason=failure_reason,
+            STATE_SHAPES=STATE_SHAPES,
             failure=failure,
         )
 

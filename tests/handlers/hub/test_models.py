@@ -45,7 +45,7 @@ def test_a_table_is_applied_too(api, boss, db):
     assert (other["input"], other["cache_read"]) == ("2", "0.5")
     boss.get("/admin/prices")
     fields = [("table", "model,input\ngpt-4.1,4")]
-    assert "Models that would change: 1" in boss.send("/admin/prices", fields).text
+    assert "1 model would change" in boss.send("/admin/prices", fields).text
     assert show(db, "model", "gpt-4.1")["price"]["input"] == "3.5"
     assert boss.send("/admin/prices", [*fields, ("take", "yes")]).status == 303
     assert show(db, "model", "gpt-4.1")["price"]["input"] == "4"

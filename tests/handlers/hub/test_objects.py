@@ -227,6 +227,9 @@ def test_names_stay_whole_and_more_than_a_list_offers_are_typed(boss, api, db, m
     api.create("groups", {"name": "a b"}, {"name": "c, d"})
     fields = [("role", "member"), ("enabled", "true"), ("order", "plan_first")]
     assert 'type="checkbox"' in boss.get("/admin/users/alice/edit").text
+    api.create("users", {"name": "day"})
+    assert '<option value="day">day<' in boss.get("/admin/subscriptions?new=1").text
+    assert "> Chat completions</label>" in boss.get("/admin/groups?new=1").text
     checked = [("groups", "a b"), ("groups", "c, d")]
     assert boss.send("/admin/users/alice/edit", [*fields, *checked]).status == 303
     assert show(db, "user", "alice")["groups"] == ["a b", "c, d"]

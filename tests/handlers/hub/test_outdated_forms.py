@@ -23,7 +23,7 @@ def test_changes_of_different_fields_are_both_kept(boss, api, db):
     answer = boss.send(BOB, with_values(fields, tpm="240"))
     assert answer.status == 409 and show(db, "user", "bob")["tpm"] == 0
     assert "boss changed bob at" in answer.text and ">Keep both<" in answer.text
-    for change in ("Requests a minute: 120 → 200.", "Your change: Tokens a minute 0 → 240."):
+    for change in ("Calls a minute: 120 → 200.", "Your change: Tokens a minute 0 → 240."):
         assert change in answer.text
     assert boss.send(BOB, submitted_by(answer.text)).status == 303
     bob = show(db, "user", "bob")
@@ -72,7 +72,7 @@ def test_the_form_of_a_key_keeps_the_changes_of_another_tab(alice):
     answer = alice.send(place, with_values(fields, limit="5"))
     assert answer.status == 409 and ">Keep both<" in answer.text
     assert "alice changed laptop at" in answer.text
-    for change in ("Requests a minute: 0 → 30.", "Your change: Spend limit – → 5."):
+    for change in ("Calls a minute: 0 → 30.", "Your change: Spend limit – → 5."):
         assert change in answer.text
     assert alice.send(place, submitted_by(answer.text)).status == 303
     key = alice.api("GET", f"/api{place.removesuffix('/edit')}").json

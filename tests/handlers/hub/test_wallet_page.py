@@ -99,7 +99,7 @@ def test_the_ledger_page_by_page_and_as_csv(alice, carol, db):
     assert "gift 29" in first and "gift 03" not in first
     [older] = re.findall(r'href="(/wallet\?after=[^"#]+)', first)
     second = alice.get(older).text
-    assert "gift 03" in second and "gift 29" not in second and "Newest entries" in second
+    assert "gift 03" in second and "gift 29" not in second and "Newest lines" in second
     page = alice.get("/api/wallet/ledger?limit=20").json
     items = page["items"] + alice.get(f"/api/wallet/ledger?after={page['next']}").json["items"]
     assert [line["reason"] for line in items][:30] == reasons and len(items) == 31

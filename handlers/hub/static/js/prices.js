@@ -1,5 +1,6 @@
 // Prices of many models: cells that show what was changed, ticks for all rows. All of it works without script.
 import { onCellKey, onCellPaste, rememberCells } from "./cells.js";
+import { phrase } from "./words.js";
 
 function prepare(root) {
   for (const form of root.querySelectorAll("[data-cells], [data-ticks]")) {
@@ -34,7 +35,7 @@ function judge(form) {
     edited += changed;
   }
   const words = form.querySelector("[data-edited]");
-  words.textContent = words.dataset.edited.replace("{count}", edited);
+  words.textContent = phrase(words.dataset.edited, { count: edited });
 }
 
 prepare(document);

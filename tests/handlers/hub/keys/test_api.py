@@ -174,7 +174,7 @@ def test_the_list_page_by_page_and_by_filter(alice):
         assert alice.get(f"/api/keys?{query}").status == 400
 
 
-def test_states_that_use_brings(alice, db):
+def test_states_that_use_brings(alice, boss, db):
     def spend(nanos):
         account, ends_ms = quota_at(key_id, "month", database_ms(db))
         row = {"account": account, "spent": nanos, "ends_ms": ends_ms}
@@ -184,6 +184,8 @@ def test_states_that_use_brings(alice, db):
     key_id = alice.make("laptop", limit="5", limit_window="month")
     states = [spend(nanos)["state"] for nanos in (3_999_999_999, 5 * 10**9, 4 * 10**9)]
     assert states == ["active", "used_up", "near_limit"]
+    for page in (alice.get("/keys"), boss.get("/admin/keys"), boss.get("/admin/users/alice")):
+        assert ">Near its limit<" in page.text
     book(db, call(db, key_id=key_id, client_ip="192.0.2.2", user_agent="claude-cli/2.1"))
     past = ApiKey.update(expires_ms=1).where(ApiKey.id == key_id)
     transaction(db, lambda: past.execute(db))

@@ -195,7 +195,7 @@ def test_two_models_answer_one_question(alice, key, relay):
     [
         ("insufficient_quota", "Redeem a code"),
         ("ip_not_allowed", "Change the key"),
-        ("entry_point_not_allowed", "Use the native entry"),
+        ("entry_point_not_allowed", "Use the native entry point"),
         ("unsupported_parameter", "Without optional settings"),
         ("context_length_exceeded", "Clear conversation"),
         ("upstream_error", "Ask again"),
