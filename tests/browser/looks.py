@@ -115,3 +115,38 @@ ROWS = """() => {
   }
   return faults.slice(0, 3);
 }"""
+
+# A text less than 32 px beside the number before it; a table that scrolls without a shadow at its
+# cut edge; space under a chart in which nothing stands.
+GAPS = """() => {
+  const faults = new Map();
+  const range = document.createRange();
+  const boxOf = (cell) => {
+    range.selectNodeContents(cell);
+    const lines = [...range.getClientRects()].filter((line) => line.width > 0);
+    if (!lines.length) return null;
+    const [left, right] = [lines.map((line) => line.left), lines.map((line) => line.right)];
+    return { left: Math.min(...left), right: Math.max(...right), top: lines[0].top,
+      bottom: lines.at(-1).bottom };
+  };
+  for (const cell of document.querySelectorAll("td.num")) {
+    let next = cell.nextElementSibling;
+    while (next && !next.checkVisibility()) next = next.nextElementSibling;
+    if (!next || next.matches(".num, .cell") || !cell.checkVisibility()) continue;
+    const number = boxOf(cell), text = boxOf(next);
+    if (!number || !text || text.top > number.bottom || text.bottom < number.top) continue;
+    const gap = Math.round(text.left - number.right), kind = cell.className + " " + next.className;
+    if (gap < 32) faults.set(kind, `${gap} px between ${cell.textContent} and ${next.textContent}`);
+  }
+  for (const box of document.querySelectorAll("*:has(> table)"))
+    if (box.scrollWidth > box.clientWidth + 1 && getComputedStyle(box).overflowX !== "visible"
+      && !getComputedStyle(box).backgroundImage.includes("gradient"))
+      faults.set(box, `a table is cut without a shadow: ${box.outerHTML.slice(0, 80)}`);
+  for (const chart of document.querySelectorAll(".chart")) {
+    const next = chart.nextElementSibling;
+    if (!next?.checkVisibility() || !chart.checkVisibility()) continue;
+    const dead = next.getBoundingClientRect().top - chart.getBoundingClientRect().bottom;
+    if (dead > 32) faults.set(chart, `${Math.round(dead)} px under a chart`);
+  }
+  return [...faults.values()].slice(0, 5);
+}"""

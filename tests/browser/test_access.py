@@ -39,6 +39,8 @@ def wide(page):
 
 def test_from_the_first_link_to_a_models_answer(fresh, open_page, scripted_vendor, picture):
     page = open_page(fresh.hub_url, "phone")
+    page.goto("/")
+    expect(page.get_by_text("prints a first-run link")).to_be_visible()
     page.goto(fresh.link)
     picture(page, "first-run-1-phone")
     assert wide(page) <= 0
@@ -47,6 +49,10 @@ def test_from_the_first_link_to_a_models_answer(fresh, open_page, scripted_vendo
 
     expect(page.get_by_text("Signed in as")).to_be_visible()
     picture(page, "first-run-2-phone")
+    page.goto("/keys")  # who leaves is led back
+    page.goto("/")
+    page.locator("main a[href='/first-run']").first.click()
+    expect(page.get_by_text("Signed in as")).to_be_visible()
     page.get_by_text("made-up answers").click()
     page.get_by_label("Base URL").fill(scripted_vendor.url)
     page.get_by_role("button", name="List models").click()
@@ -119,7 +125,10 @@ def test_from_the_link_to_the_first_call_in_few_acts(fresh, open_page, scripted_
     picture(page, "first-run-tests")
     acts.click("button", re.compile("Save channel"))
     acts.click("button", "Create key")
-    curl = page.locator("#curl").inner_text()
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    acts.acts += 1
+    page.locator("[data-copy-from='curl']").click()
+    curl = page.evaluate("navigator.clipboard.readText()")
     assert "data: [DONE]" in subprocess.check_output(["bash", "-c", curl], text=True, timeout=30)
     acts.click("link", re.compile("home page"))
     page.goto("/usage")

@@ -14,7 +14,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from tests.browser import pages
-from tests.browser.looks import DATES, FAULTS, OVERLAPS, ROWS, WIDTH
+from tests.browser.looks import DATES, FAULTS, GAPS, OVERLAPS, ROWS, WIDTH
 from tests.browser.world import LONG, LongWorld
 
 MEMBER, ADMIN = pages.paths(admin=False), pages.paths(admin=True)
@@ -25,6 +25,7 @@ LANGUAGES = {"en": "en-GB", "zh": "zh-CN"}
 THEMES = ("light", "dark")
 # Beside what axe calls serious or critical.
 ALSO = {"empty-table-header", "empty-heading"}
+LOOKS = (WIDTH, OVERLAPS, ROWS, GAPS)
 AXE = {"resultTypes": ["violations"]}
 MAX_LINKS = 150
 
@@ -73,7 +74,7 @@ def test_pages_are_whole(visit, world, names, picture, links, user, language):
                 page.emulate_media(color_scheme=theme)
                 name = re.sub(r"\W+", "-", template).strip("-") or "home"
                 picture(page, f"{name}-{width}-{language}-{theme}")
-            looks = [line for script in (WIDTH, OVERLAPS, ROWS) for line in page.evaluate(script)]
+            looks = [line for script in LOOKS for line in page.evaluate(script)]
             faults += [f"{template} at {wide}: {fault}" for fault in looks]
         if page.locator("html").get_attribute("lang") != language:
             faults.append(f"{template}: not in {language}")

@@ -22,6 +22,8 @@ def test_the_first_call_appears_by_itself_on_the_empty_home(visit, world):
     expect(page.get_by_text("The first call has arrived")).to_be_visible()
     expect(page.locator(".steps > .done")).to_have_count(2)
     assert page.locator("[data-arrived-call]").get_attribute("href").startswith("/usage/0")
+    page.reload()
+    expect(page.get_by_text("The first call has arrived")).to_be_visible()
     page.get_by_role("link", name="Go to Home").click()
     expect(page.get_by_text("Latest failures")).to_be_visible()
     expect(page.locator(".figures").get_by_text("Calls, 24 h")).to_be_visible()

@@ -1,15 +1,21 @@
 """Home for administrators in a browser: choices in place, long names, and a page that brings itself
 up to date."""
 
+import os
 import re
+import signal
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.world import MODEL
+from tests.browser.world import MODEL, PASSWORDS, SECRETS
+from tests.handlers.hub.browser import Browser
 from tests.support.client import wait_until
 
 LONG = "a-name-of-128-characters-" + "x" * 103
+BALANCE = "0.004"
+RED = "rgb(176, 39, 31)"
+HANG_PATIENCE_S = 60
 MINUTE_MS = 60_000
 PATIENCE_S = 20
 WIDE = "document.documentElement.scrollWidth - innerWidth"
@@ -95,3 +101,58 @@ def test_a_part_that_was_late_comes_by_itself(visit):
     page.goto("/")
     expect(page.locator("table.charged tr.row").first).to_be_visible()
     expect(page.locator("[data-late]")).to_have_count(0)
+
+
+def test_who_lacks_money_reads_it_first_and_red(visit, world, monkeypatch):
+    """First that it will not last, then that calls are refused, also where they are tried."""
+    monkeypatch.setitem(PASSWORDS, "dave", "an empty purse")
+    monkeypatch.setitem(SECRETS, "dave", "sk-dave-of-the-browser-tests")
+    user = {"name": "dave", "password": PASSWORDS["dave"], "balance": BALANCE}
+    key = {"user": "dave", "name": "desk", "group": "default", "secret": SECRETS["dave"]}
+    world.gateway.apply({"user": [user], "key": [key]})
+    assert wait_until(lambda: world.call("dave") == 200, PATIENCE_S)
+    dave = Browser(world.hub_port)
+    dave.sign_in("dave", PASSWORDS["dave"])
+    dave.get("/account")
+    assert dave.api("PATCH", "/api/wallet", {"low_below": BALANCE}).status == 200
+    page = visit("dave", "/")
+    expect(page.locator(".notice.warn")).to_contain_text("Balance 0.00")
+    assert wait_until(lambda: world.call("dave") == 429, PATIENCE_S)
+    page = visit("dave", f"/try?model={MODEL}")
+    page.get_by_placeholder("Message.").fill("Hello?")
+    page.keyboard.press("Control+Enter")
+    turns = page.locator(".try-turns")
+    expect(turns).to_contain_text(re.compile("too little money: 0.00.* is left, 0.00.* is needed"))
+    expect(turns.locator("a[href^='/wallet']").first).to_be_visible()
+    for name, words in (("dave", "calls refused for money"), ("boss", "dave: ")):
+        page = visit(name, "/")
+        first = page.locator(".needs > li").first
+        expect(first).to_contain_text(words)
+        expect(first.locator("svg").first).to_have_css("color", RED)
+        expect(first.get_by_role("link")).to_be_visible()
+
+
+def reloaded_until(page, condition):
+    """Loads the page again until a condition holds."""
+    for _ in range(2 * HANG_PATIENCE_S):
+        if condition():
+            return
+        page.wait_for_timeout(500)
+        page.reload()
+    raise AssertionError("it did not come")
+
+
+@pytest.mark.long
+def test_a_worker_that_hangs_is_a_banner_on_all_pages(visit, world):
+    page = visit("boss", "/keys")
+    banner = page.locator(".notice", has_text="worker does not answer")
+    expect(banner).to_have_count(0)
+    pid = world.gateway.worker_pids()[0]
+    os.kill(pid, signal.SIGSTOP)
+    reloaded_until(page, banner.count)
+    for path in ("/usage", "/admin/users"):
+        page.goto(path)
+        expect(banner).to_be_visible()
+        expect(banner.get_by_role("link")).to_have_attribute("href", "/admin/system")
+    reloaded_until(page, lambda: not banner.count())
+    assert pid not in world.gateway.worker_pids()  # another has taken its place

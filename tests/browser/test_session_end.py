@@ -62,6 +62,17 @@ def test_filters_go_on_by_themselves(away):
     expect(away.get_by_role("link", name="laptop", exact=True)).to_be_visible()
 
 
+def test_a_row_opens_after_the_next_sign_in(away):
+    row = away.locator("tr.row").filter(has_text="laptop")
+    away.end_session()
+    row.locator("td").nth(2).click(force=True)  # the link lies over it
+    expect(away.locator("[data-session]")).to_contain_text("Your session has ended")
+    expect(row).to_be_visible()
+    away.sign_in()
+    expect(away.locator("dialog.drawer").get_by_role("heading", name="laptop")).to_be_visible()
+    away.said.clear()
+
+
 def test_a_form_of_a_whole_page_is_sent_again_and_passwords_are_typed_again(away):
     away.goto("/keys/new")
     away.get_by_label("Name", exact=True).fill("tablet")

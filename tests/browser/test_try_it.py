@@ -98,3 +98,14 @@ def test_a_pasted_secret_stays_in_the_page(visit):
     page.get_by_role("button", name="Run").click()
     expect(page.locator("[data-result]")).to_contain_text("Ok 200")
     assert sent and not any(SECRET in one for one in sent)
+
+
+def test_a_masked_secret_is_never_copied(visit):
+    page = visit("carol", "/setup")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    for client in ("Claude Code", "Codex"):
+        page.locator(".use-client", has_text=client).click()
+        page.locator(".use-panel:visible").get_by_role("button", name="Copy").first.click()
+        copied = page.evaluate("navigator.clipboard.readText()")
+        assert "YOUR_API_KEY" in copied or "SLUICE_API_KEY" in copied, copied
+        assert "…" not in copied and "***" not in copied

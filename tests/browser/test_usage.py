@@ -121,3 +121,29 @@ def test_filters_are_added_from_the_menu(visit, called):
     expect(page.locator(".chip.set")).to_contain_text(MODEL)
     page.go_back()
     expect(page.locator(".chip.set")).to_have_count(0)
+
+
+def test_a_day_is_the_same_calls_at_home_and_in_usage(visit, called):
+    page = visit("alice", "/usage")
+    see(page, 5)
+    page.goto("/")
+    figure = page.locator(".figures a", has_text="Calls, 24 h")
+    calls = figure.locator(".figure").inner_text()
+    figure.click()
+    page.wait_for_url(re.compile("/usage"))
+    expect(page.locator(".usage-top .figure").first).to_have_text(calls)
+    expect(table(page)).to_have_count(int(calls))
+
+
+def test_more_kinds_of_errors_are_a_table_in_place(visit, called):
+    """The last one here: its faults open circuits."""
+    for status in (400, 401, 429, 500, 503):
+        called.call("carol", prompt=f"[[demo status={status}]]")
+    called.call("carol", model="no-such-model")
+    called.call("carol", path="/v1/responses")
+    page = visit("carol", "/usage?outcome=refused,upstream_error")
+    see(page, 7)
+    page.locator(".more-kinds").click()
+    page.wait_for_url(re.compile("by=error_code"))
+    expect(page.locator("table.groups")).to_contain_text("Model not offered")
+    expect(page.locator(".chip.set").first).to_contain_text("refused")  # the filters hold

@@ -145,3 +145,37 @@ def test_figures_move_with_live_rows(visit, called):
     page.wait_for_timeout(1_500)  # the tail looks on now
     assert called.call(prompt="one more") == 200
     expect(figure).to_have_text(str(before + 1))
+
+
+SPANS = {
+    "today": lambda today: (today, None),
+    "yesterday": lambda today: (today - timedelta(1), today),
+    "this month": lambda today: (today.replace(day=1), None),
+    "last month": lambda today: (
+        (today.replace(day=1) - timedelta(1)).replace(day=1),
+        today.replace(day=1),
+    ),
+}
+
+
+def test_presets_are_days_of_the_viewer(visit, called):
+    page = visit("alice", "/usage")
+    page.reload()  # with the zone's cookie
+    for name, days in SPANS.items():
+        page.keyboard.press("d")
+        page.get_by_role("navigation", name="By calendar").get_by_text(name, exact=True).click()
+        since, until = days(datetime.now(BERLIN).date())
+        page.wait_for_url(re.compile(f"since={since}"))
+        assert (f"until={until}" in page.url) == (until is not None)
+        expect(page.locator("[data-dates] > summary")).to_contain_text(name)
+
+
+def test_the_first_paint_is_in_the_viewers_zone(visit, called):
+    page = visit("alice", "/usage", timezone_id="Asia/Kolkata")
+    painted = page.context.request.get("/usage").text()  # as it comes, before any script
+    page.goto("/usage")
+    times = page.locator("table.usage td.c-time time")
+    texts = times.all_inner_texts()
+    assert len(texts) >= 4 and all(f">{text}</time>" in painted for text in texts)
+    at = datetime.fromisoformat(times.first.get_attribute("datetime"))
+    assert texts[0] == f"{at.astimezone(ZoneInfo('Asia/Kolkata')):%H:%M:%S}"

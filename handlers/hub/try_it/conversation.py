@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from handlers.hub.web.base import invalid
-from handlers.hub.web.formats import failure_reason, shape_of
+from handlers.hub.web.formats import amounts_lacking, failure_reason, shape_of
 from operations.chat import ChatTurn
 from store.values.usage_record import OUTCOMES
 
@@ -71,6 +71,11 @@ class CallFacts(Struct, frozen=True, omit_defaults=True):
             unheard = "try.no_answer" if self.status is None else "try.no_record"
             return words[unheard]
         return failure_reason(words, self.error_code, self.error_message) or self.error_code
+
+    @property
+    def says_amounts(self) -> bool:
+        """Return whether the reason has all that the message of the error says."""
+        return amounts_lacking(self.error_message) is not None
 
     @property
     def as_client(self) -> str:
