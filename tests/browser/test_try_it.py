@@ -63,6 +63,7 @@ def test_two_models_side_by_side_and_a_stop(world, visit, picture):
     sides = page.locator("[data-side]")
     for side in (0, 1):
         expect(sides.nth(side).locator(".did")).to_contain_text("Ok 200")
+        expect(sides.nth(side)).to_contain_text("One question to both?")  # the vendor repeats it
     rows = page.locator("[data-part='compared'] tbody tr")
     for name, row in ((SONNET, 0), (GPT, 1)):
         expect(rows.nth(row)).to_contain_text(name)

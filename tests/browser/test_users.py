@@ -1,6 +1,8 @@
 """Users in a real browser: a leaked secret stopped in a few clicks, two administrators with one
 form, an invite from its making to the first page."""
 
+import re
+
 import pytest
 from playwright.sync_api import expect
 
@@ -120,4 +122,6 @@ def test_a_statement_is_a_sheet_of_its_figures_alone(visit, world, picture):
     ).to_be_visible()
     printed = page.locator("section.statement").all_inner_texts()
     assert printed[1:] == shown[1:] and "carol" in printed[0]
+    for time in page.locator("section.statement time").all_inner_texts():
+        assert re.fullmatch(r"\d+ \w+", time)  # the day, also of today
     picture(page, "statement-print")

@@ -17,15 +17,15 @@ const words = (name, values = {}) => phrase(form.dataset[`words${name}`], values
 let running = []; // of AbortController
 let redrawing;
 
-// ---- the text of an event, by family --------------------------------------------------------------------
+// ---- the text of an event, of any family: two models may answer by two ----------------------------------
 
-const TEXT_OF = {
-  chat_completions: (event) => event.choices?.[0]?.delta?.content,
-  responses: (event) => (event.type === "response.output_text.delta" ? event.delta : ""),
-  messages: (event) => (event.type === "content_block_delta" ? event.delta?.text : ""),
-  generate_content: (event) =>
-    event.candidates?.[0]?.content?.parts?.filter((part) => !part.thought).map((part) => part.text ?? "").join(""),
-};
+const TEXTS = [
+  (event) => event.choices?.[0]?.delta?.content,
+  (event) => (event.type === "response.output_text.delta" ? event.delta : ""),
+  (event) => (event.type === "content_block_delta" ? event.delta?.text : ""),
+  (event) => event.candidates?.[0]?.content?.parts?.filter((part) => !part.thought).map((part) => part.text ?? "").join(""),
+];
+const textOf = (event) => TEXTS.map((read) => read(event)).find(Boolean) ?? "";
 
 /** Reads events from an answer as they come: calls `take` with the name and the data of each. */
 async function readEvents(answer, take) {
@@ -87,7 +87,6 @@ async function call(model, turns, place, control) {
       signal: control.signal,
     });
     if (!answer.ok) throw Object.assign(new Error((await answer.json()).error.message), { isRefusal: true });
-    const textOf = TEXT_OF[form.querySelector("[name='entry']").value];
     await readEvents(answer, (name, data) => {
       if (name === "sluice") {
         const { text: whole, ...facts } = JSON.parse(data);
@@ -97,7 +96,7 @@ async function call(model, turns, place, control) {
       }
       let more = "";
       try {
-        more = textOf(JSON.parse(data)) ?? "";
+        more = textOf(JSON.parse(data));
       } catch {
         return; // [DONE]
       }
