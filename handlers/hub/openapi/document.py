@@ -35,7 +35,6 @@ X-XSRFToken with the `_xsrf` of a form of that session. Names in paths are perce
 `?limit=…&after=CURSOR`. Money is decimal text, times are RFC 3339."""
 
 
-@cache
 def document() -> dict[str, Any]:
     """Return the document."""
     paths: dict[str, dict[str, Any]] = {}

@@ -9,7 +9,6 @@ events must not wait for a block to fill.
 import functools
 import gzip
 import hashlib
-import mimetypes
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -25,6 +24,12 @@ SHEET_FOLDER = "css"
 SHEET_FIRST = ("tokens.css", "frame.css", "parts.css", "charts.css", "controls.css")
 COMPRESSED_FROM_BYTES = 1024
 DIGEST_CHARS = 16
+TYPES: Mapping[str, str] = {
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+}
+"""By suffix; the system's list of all types would take half a MiB."""
 FOREVER = "public, max-age=31536000, immutable"
 AGAIN = "no-cache"  # kept, and asked for again: imports between modules carry no digest
 
@@ -41,7 +46,7 @@ class Asset:
 
 def make_asset(name: str, content: bytes) -> Asset:
     """Return the asset of a file's name and content."""
-    content_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
+    content_type = TYPES.get(Path(name).suffix, "application/octet-stream")
     digest = hashlib.sha256(content).hexdigest()[:DIGEST_CHARS]
     return Asset(content_type, content, gzip.compress(content, mtime=0), digest)
 
