@@ -15,16 +15,19 @@ from peewee import fn
 
 from store.alerts import kinds
 from store.channels.status import DEGRADED_CALLS, DEGRADED_RATE, DOWN_CALLS
-from store.db.database import database_ms, in_snapshot, raw_rows, select_rows
+from store.db.database import database_ms, in_snapshot, portions, raw_rows, select_rows
 from store.db.tables.money import LedgerLine
-from store.db.tables.usage import UsageByChannel, UsageByRate, UsageByUser
+from store.db.tables.usage import UsageByChannel, UsageByRate
+from store.db.tables.usage import UsageByUser as Sums
 from store.db.tables.users import ApiKey, User
-from store.values.ids import DAY_MS, HOUR_MS, day_at, day_begin_ms
+from store.values.ids import DAY_MS, HOUR_MS, day_at, day_begin_ms, first_ulid
 from store.values.pricing import parse_money
-from store.values.times import window_at
+from store.values.times import DAY, window_at
 
 DAYS = 30
 MAX_ROWS = 200_000
+LATE_MS = 7 * DAY_MS
+"""A line of charges is made with the first of its day, and the last may come so much later."""
 
 Event = tuple[int, str]
 """When, in ms, and for which object."""
@@ -84,15 +87,15 @@ def _balance(
     db: peewee.Database, owner_id: str, settings: Mapping[str, Any], since_ms: int
 ) -> Iterable[Event]:
     """Yield each fall of a balance below the amount, by the ledger, whose charges are of days."""
-    below = parse_money(settings["below"])
-    columns = (LedgerLine.at_ms, User.name, LedgerLine.balance_after, LedgerLine.amount)
-    query = LedgerLine.select(*columns).join(User, on=(User.id == LedgerLine.user_id))
-    query = query.where(LedgerLine.at_ms >= since_ms)
+    below, line = parse_money(settings["below"]), LedgerLine
+    query = line.select(line.at_ms, User.name).join(User, on=(User.id == line.user_id))
+    # The ledger's key is the only index that knows times: those at which lines were made.
+    recent = (line.id >= first_ulid(since_ms - LATE_MS)) & (line.at_ms >= since_ms)
+    fell = (line.balance_after < below) & (line.balance_after - line.amount >= below)
+    query = query.where(recent, fell)
     if owner_id:
-        query = query.where(LedgerLine.user_id == owner_id)
-    for at_ms, name, after, amount in select_rows(db, query.limit(MAX_ROWS)):
-        if after < below <= after - amount:
-            yield at_ms, name
+        query = query.where(line.user_id == owner_id)
+    yield from select_rows(db, query.limit(MAX_ROWS))
 
 
 def _key(
@@ -103,36 +106,69 @@ def _key(
     own = limited & (User.id == owner_id) if owner_id else limited
     query = ApiKey.select(*columns).join(User, on=(User.id == ApiKey.user_id)).where(own)
     keys = {row[0]: row[1:] for row in select_rows(db, query)}
-    spent: defaultdict[tuple[str, int], int] = defaultdict(int)
-    for day, key_id, nanos in _spent(db, UsageByUser.key_id, owner_id, since_ms):
-        if key_id not in keys:
-            continue
-        name, limit, window, user = keys[key_id]
-        at_ms = day_begin_ms(day)
-        place = (key_id, window_at(window, at_ms)[0])
-        before, after = spent[place], spent[place] + nanos
-        spent[place] = after
-        for level in kinds.KEY_LEVELS:
-            if before * 100 < limit * level <= after * 100:
-                yield at_ms, f"{user}/{name}"
+    if not keys:
+        return
+    # Of most keys all days together are less than any window has to be.
+    least, spent = fn.SUM(Sums.cost_nanos), defaultdict[tuple[str, int], int](int)
+    days = _days(Sums.key_id, owner_id).where(Sums.day >= day_at(since_ms))
+    totals = Sums.select(Sums.key_id, least).where(Sums.day >= day_at(since_ms))
+    lowest = min(limit for _, limit, *_ in keys.values()) * min(kinds.KEY_LEVELS) // 100
+    totals = _of_owner(totals, owner_id).group_by(Sums.key_id).having(least >= lowest)
+    near = [
+        key_id
+        for key_id, total in raw_rows(db, totals)
+        if key_id in keys and total * 100 >= keys[key_id][1] * min(kinds.KEY_LEVELS)
+    ]
+    for portion in portions(near):
+        rows = raw_rows(db, days.where(Sums.key_id << portion).order_by(Sums.day))
+        for day, key_id, nanos in rows:
+            name, limit, window, user = keys[key_id]
+            at_ms = day_begin_ms(day)
+            place = (key_id, window_at(window, at_ms)[0])
+            before, after = spent[place], spent[place] + int(nanos)
+            spent[place] = after
+            for level in kinds.KEY_LEVELS:
+                if before * 100 < limit * level <= after * 100:
+                    yield at_ms, f"{user}/{name}"
 
 
 def _spending(
     db: peewee.Database, owner_id: str, settings: Mapping[str, Any], since_ms: int
 ) -> Iterable[Event]:
     of, above = settings["of"], parse_money(settings["above"])
-    columns = {"user": UsageByUser.user, "key": UsageByUser.key_id, "group": UsageByUser.group}
-    labels = _key_names(db) if of == "key" else {}
-    # A month is summed up from its first day on.
-    begin_ms = day_begin_ms(window_at(settings["window"], since_ms)[0])
-    spent: defaultdict[tuple[str, int], int] = defaultdict(int)
-    for day, name, nanos in _spent(db, columns.get(of), owner_id, begin_ms):
-        at_ms = day_begin_ms(day)
-        place = (name, window_at(settings["window"], at_ms)[0])
-        before, after = spent[place], spent[place] + nanos
-        spent[place] = after
-        if before <= above < after:
-            yield at_ms, labels.get(name, name)
+    columns = {"user": Sums.user, "key": Sums.key_id, "group": Sums.group}
+    days = _days(columns.get(of), owner_id)
+    rows: list[tuple[int, str]] = []
+    for first, last in _windows(db, settings["window"], since_ms):
+        within = days.where(Sums.day.between(first, last))
+        if settings["window"] == DAY:
+            over = within.having(fn.SUM(Sums.cost_nanos) > above)
+            rows += [row[:2] for row in raw_rows(db, over.limit(MAX_ROWS))]
+            continue
+        day = within.alias("of_day")
+        total = fn.SUM(day.c.nanos).over(partition_by=[day.c.name], order_by=[day.c.day])
+        sums = peewee.Select([day], [day.c.day, day.c.name, day.c.nanos, total.alias("total")])
+        by_day = sums.alias("by_day")
+        passed = (by_day.c.total > above) & (by_day.c.total - by_day.c.nanos <= above)
+        query = peewee.Select([by_day], [by_day.c.day, by_day.c.name]).where(passed)
+        rows += raw_rows(db, query.limit(MAX_ROWS))
+    labels = _key_names(db) if of == "key" and rows else {}
+    for day, name in rows:
+        yield day_begin_ms(day), labels.get(name, name)
+
+
+def _windows(db: peewee.Database, window: str, since_ms: int) -> list[tuple[int, int]]:
+    """Return the first and the last day of the windows since a moment; days are one span."""
+    at_ms = database_ms(db)
+    if window == DAY:
+        return [(day_at(since_ms), day_at(at_ms))]
+    windows = []
+    while since_ms <= at_ms:
+        first, ends_ms = window_at(window, since_ms)
+        assert ends_ms is not None
+        windows.append((first, day_at(ends_ms - 1)))
+        since_ms = ends_ms
+    return windows
 
 
 def _key_names(db: peewee.Database) -> dict[str, str]:
@@ -141,18 +177,17 @@ def _key_names(db: peewee.Database) -> dict[str, str]:
     return {key_id: f"{user}/{name}" for key_id, name, user in rows}
 
 
-def _spent(
-    db: peewee.Database, column: Any, owner_id: str, since_ms: int
-) -> list[tuple[int, str, int]]:
-    """Return (day, name, nanos) in order of days; one name for all without a column."""
-    groups = [UsageByUser.day] if column is None else [UsageByUser.day, column]
-    query = UsageByUser.select(*groups, fn.SUM(UsageByUser.cost_nanos))
-    query = query.where(UsageByUser.day >= day_at(since_ms)).group_by(*groups)
-    if owner_id:
-        own = User.select(User.name).where(User.id == owner_id)
-        query = query.where(UsageByUser.user << own)
-    rows = raw_rows(db, query.order_by(UsageByUser.day).limit(MAX_ROWS))
-    return [(row[0], "" if column is None else row[1], int(row[-1])) for row in rows]
+def _days(column: Any, owner_id: str) -> Any:
+    """Return a query of `day`, `name`, `nanos`; one name for all without a column."""
+    name = peewee.Value("") if column is None else column
+    groups = [Sums.day] if column is None else [Sums.day, column]
+    nanos = fn.SUM(Sums.cost_nanos).alias("nanos")
+    return _of_owner(Sums.select(Sums.day, name.alias("name"), nanos).group_by(*groups), owner_id)
+
+
+def _of_owner(query: Any, owner_id: str) -> Any:
+    own = User.select(User.name).where(User.id == owner_id)
+    return query.where(Sums.user << own) if owner_id else query
 
 
 def _unpriced(

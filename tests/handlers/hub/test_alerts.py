@@ -72,6 +72,8 @@ def test_a_preview_changes_nothing(boss, api):
     [
         ({"of": "user", "above": "0.0001"}, 1, "alice"),
         ({"of": "gateway", "above": "0.0001"}, 1, None),
+        ({"of": "user", "above": "0.0001", "window": "month"}, 1, "alice"),
+        ({"of": "gateway", "above": "9", "window": "month"}, 0, None),
         ({"of": "user", "above": "0.0001", "names": ["boss"]}, 0, None),
         ({"of": "group", "above": "9"}, 0, None),
     ],
