@@ -15,6 +15,7 @@ from peewee import fn
 from store.admin.export import shown
 from store.admin.objects import of_rows
 from store.db.database import database_ms, has_words, in_snapshot, raw_rows, select_rows
+from store.db.partitions import sums_of_callers
 from store.db.tables.money import Wallet
 from store.db.tables.usage import UsageByUser, UsageRow
 from store.db.tables.users import ApiKey, User
@@ -62,7 +63,7 @@ def page(db: peewee.Database, query: UserQuery) -> tuple[list[dict[str, Any]], s
         rows = rows.where(User.name > query.after) if query.after else rows
     else:
         offset = _offset(query.after)
-        rows = _ordered(rows, query.sort, since_day).offset(offset)
+        rows = _ordered(db, rows, query.sort, since_day).offset(offset)
     selected: Any = rows.bind(db).dicts()
     user_rows = list(selected)
     more, user_rows = len(user_rows) > query.limit, user_rows[: query.limit]
@@ -81,14 +82,15 @@ def _offset(after: str) -> int:
     return int(after[:9])
 
 
-def _ordered(rows: Any, sort: str, since_day: int) -> Any:
+def _ordered(db: peewee.Database, rows: Any, sort: str, since_day: int) -> Any:
     if sort == BALANCE:
         rows = rows.join(Wallet, peewee.JOIN.LEFT_OUTER, on=(Wallet.user_id == User.id))
         return rows.order_by(fn.COALESCE(Wallet.balance, 0).desc(), User.name)
+    sums = sums_of_callers(db, since_day)
     spent = (
-        UsageByUser.select(UsageByUser.user, fn.SUM(UsageByUser.cost_nanos).alias("nanos"))
-        .where(UsageByUser.day >= since_day)
-        .group_by(UsageByUser.user)
+        sums.select(sums.user, fn.SUM(sums.cost_nanos).alias("nanos"))
+        .where(sums.day >= since_day)
+        .group_by(sums.user)
         .alias("spent")
     )
     rows = rows.join(spent, peewee.JOIN.LEFT_OUTER, on=(spent.c.user == User.name))
@@ -104,10 +106,11 @@ def _with_use(
     last = UsageByUser.select(UsageByUser.user, fn.MAX(UsageByUser.day))
     last = last.where(UsageByUser.user << names).group_by(UsageByUser.user)
     last_days = dict(raw_rows(db, last))
-    spent_query = UsageByUser.select(UsageByUser.user, fn.SUM(UsageByUser.cost_nanos)).where(
-        UsageByUser.user << names, UsageByUser.day >= since_day
+    sums = sums_of_callers(db, since_day)
+    spent_query = sums.select(sums.user, fn.SUM(sums.cost_nanos)).where(
+        sums.user << names, sums.day >= since_day
     )
-    spent = dict(raw_rows(db, spent_query.group_by(UsageByUser.user)))
+    spent = dict(raw_rows(db, spent_query.group_by(sums.user)))
     counted = ApiKey.select(ApiKey.user_id, fn.COUNT(ApiKey.id)).where(
         ApiKey.user_id << [user["id"] for user in users], ApiKey.revoked_ms.is_null()
     )

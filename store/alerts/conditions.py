@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
 from urllib.parse import quote
 
 import peewee
@@ -21,10 +20,11 @@ from store.catalog.suspended_keys import load_suspended_keys
 from store.channels import status
 from store.db import nodes
 from store.db.database import portions, select_rows
+from store.db.partitions import sums_of_callers
 from store.db.tables.catalog import Channel
 from store.db.tables.money import LedgerLine, Wallet
 from store.db.tables.system import UpkeepRow
-from store.db.tables.usage import JournalRow, UsageByKey, UsageByRate, UsageByUser
+from store.db.tables.usage import JournalRow, UsageByKey, UsageByRate
 from store.db.tables.users import ApiKey, User
 from store.money.accounts import quota_at
 from store.money.quota import current_use
@@ -147,11 +147,7 @@ def _key(db: peewee.Database, rule: Rule, scope: Scope) -> Iterator[Fact]:
         yield Fact(of, text, scope.at_ms, link, user_id, begins)
 
 
-_SPENDERS: Mapping[str, Any] = {
-    "user": UsageByUser.user,
-    "key": UsageByUser.key_id,
-    "group": UsageByUser.group,
-}
+_SPENDERS: Mapping[str, str] = {"user": "user", "key": "key_id", "group": "group"}
 _SPANS = {"day": "today", "month": "this month"}
 
 
@@ -159,15 +155,16 @@ def _spending(db: peewee.Database, rule: Rule, scope: Scope) -> Iterator[Fact]:
     above, of = parse_money(rule.settings["above"]), rule.settings["of"]
     window = rule.settings["window"]
     first_day, _ = window_at(window, scope.at_ms)
-    cost = fn.SUM(UsageByUser.cost_nanos)
-    own = UsageByUser.day >= first_day
+    sums = sums_of_callers(db, first_day)
+    cost = fn.SUM(sums.cost_nanos)
+    own = sums.day >= first_day
     if rule.owner_id:
-        own &= UsageByUser.user << User.select(User.name).where(User.id == rule.owner_id)
-    column = _SPENDERS.get(of)
-    if column is None:
-        rows = [("", row[0] or 0) for row in select_rows(db, UsageByUser.select(cost).where(own))]
+        own &= sums.user << User.select(User.name).where(User.id == rule.owner_id)
+    if of not in _SPENDERS:
+        rows = [("", row[0] or 0) for row in select_rows(db, sums.select(cost).where(own))]
     else:
-        query = UsageByUser.select(column, cost).where(own).group_by(column).having(cost > above)
+        column = getattr(sums, _SPENDERS[of])
+        query = sums.select(column, cost).where(own).group_by(column).having(cost > above)
         rows = select_rows(db, query.order_by(cost.desc()).limit(MAX_OBJECTS))
     people = _owners(db, of, [name for name, _ in rows])
     for name, nanos in rows:

@@ -16,9 +16,9 @@ from peewee import fn
 from store.alerts import kinds
 from store.channels.status import DEGRADED_CALLS, DEGRADED_RATE, DOWN_CALLS
 from store.db.database import database_ms, in_snapshot, portions, raw_rows, select_rows
+from store.db.partitions import sums_of_callers
 from store.db.tables.money import LedgerLine
 from store.db.tables.usage import UsageByChannel, UsageByRate
-from store.db.tables.usage import UsageByUser as Sums
 from store.db.tables.users import ApiKey, User
 from store.values.ids import DAY_MS, HOUR_MS, day_at, day_begin_ms, first_ulid
 from store.values.pricing import parse_money
@@ -108,20 +108,22 @@ def _key(
     keys = {row[0]: row[1:] for row in select_rows(db, query)}
     if not keys:
         return
-    # Of most keys all days together are less than any window has to be.
-    least, spent = fn.SUM(Sums.cost_nanos), defaultdict[tuple[str, int], int](int)
-    days = _days(Sums.key_id, owner_id).where(Sums.day >= day_at(since_ms))
-    totals = Sums.select(Sums.key_id, least).where(Sums.day >= day_at(since_ms))
-    lowest = min(limit for _, limit, *_ in keys.values()) * min(kinds.KEY_LEVELS) // 100
-    totals = _of_owner(totals, owner_id).group_by(Sums.key_id).having(least >= lowest)
+    first = day_at(since_ms)
+    sums, spent = sums_of_callers(db, first), defaultdict[tuple[str, int], int](int)
+    within = sums.day >= first
+    # Of most keys all days together are less than the first level.
+    least, level = fn.SUM(sums.cost_nanos), min(kinds.KEY_LEVELS)
+    totals = _of_owner(sums, sums.select(sums.key_id, least).where(within), owner_id)
+    totals = totals.group_by(sums.key_id)
+    lowest = min(limit for _, limit, *_ in keys.values()) * level // 100
     near = [
         key_id
-        for key_id, total in raw_rows(db, totals)
-        if key_id in keys and total * 100 >= keys[key_id][1] * min(kinds.KEY_LEVELS)
+        for key_id, total in raw_rows(db, totals.having(least >= lowest))
+        if key_id in keys and total * 100 >= keys[key_id][1] * level
     ]
+    days = _days(sums, "key_id", owner_id).where(within).order_by(sums.day)
     for portion in portions(near):
-        rows = raw_rows(db, days.where(Sums.key_id << portion).order_by(Sums.day))
-        for day, key_id, nanos in rows:
+        for day, key_id, nanos in raw_rows(db, days.where(sums.key_id << portion)):
             name, limit, window, user = keys[key_id]
             at_ms = day_begin_ms(day)
             place = (key_id, window_at(window, at_ms)[0])
@@ -136,19 +138,20 @@ def _spending(
     db: peewee.Database, owner_id: str, settings: Mapping[str, Any], since_ms: int
 ) -> Iterable[Event]:
     of, above = settings["of"], parse_money(settings["above"])
-    columns = {"user": Sums.user, "key": Sums.key_id, "group": Sums.group}
-    days = _days(columns.get(of), owner_id)
+    windows = _windows(db, settings["window"], since_ms)
+    sums = sums_of_callers(db, windows[0][0])
+    days = _days(sums, _SPENDERS.get(of), owner_id)
     rows: list[tuple[int, str]] = []
-    for first, last in _windows(db, settings["window"], since_ms):
-        within = days.where(Sums.day.between(first, last))
+    for first, last in windows:
+        within = days.where(sums.day.between(first, last))
         if settings["window"] == DAY:
-            over = within.having(fn.SUM(Sums.cost_nanos) > above)
+            over = within.having(fn.SUM(sums.cost_nanos) > above)
             rows += [row[:2] for row in raw_rows(db, over.limit(MAX_ROWS))]
             continue
         day = within.alias("of_day")
         total = fn.SUM(day.c.nanos).over(partition_by=[day.c.name], order_by=[day.c.day])
-        sums = peewee.Select([day], [day.c.day, day.c.name, day.c.nanos, total.alias("total")])
-        by_day = sums.alias("by_day")
+        columns = [day.c.day, day.c.name, day.c.nanos, total.alias("total")]
+        by_day = peewee.Select([day], columns).alias("by_day")
         passed = (by_day.c.total > above) & (by_day.c.total - by_day.c.nanos <= above)
         query = peewee.Select([by_day], [by_day.c.day, by_day.c.name]).where(passed)
         rows += raw_rows(db, query.limit(MAX_ROWS))
@@ -177,17 +180,21 @@ def _key_names(db: peewee.Database) -> dict[str, str]:
     return {key_id: f"{user}/{name}" for key_id, name, user in rows}
 
 
-def _days(column: Any, owner_id: str) -> Any:
+_SPENDERS = {"user": "user", "key": "key_id", "group": "group"}
+
+
+def _days(sums: Any, column: str | None, owner_id: str) -> Any:
     """Return a query of `day`, `name`, `nanos`; one name for all without a column."""
-    name = peewee.Value("") if column is None else column
-    groups = [Sums.day] if column is None else [Sums.day, column]
-    nanos = fn.SUM(Sums.cost_nanos).alias("nanos")
-    return _of_owner(Sums.select(Sums.day, name.alias("name"), nanos).group_by(*groups), owner_id)
+    names = [] if column is None else [getattr(sums, column)]
+    name = names[0] if names else peewee.Value("")
+    nanos = fn.SUM(sums.cost_nanos).alias("nanos")
+    query = sums.select(sums.day, name.alias("name"), nanos).group_by(sums.day, *names)
+    return _of_owner(sums, query, owner_id)
 
 
-def _of_owner(query: Any, owner_id: str) -> Any:
+def _of_owner(sums: Any, query: Any, owner_id: str) -> Any:
     own = User.select(User.name).where(User.id == owner_id)
-    return query.where(Sums.user << own) if owner_id else query
+    return query.where(sums.user << own) if owner_id else query
 
 
 def _unpriced(

@@ -3,8 +3,9 @@
 usage_by_key is hour × key (its user and group) × model × outcome × endpoint × error code,
 usage_by_channel the same by channel in place of the key. Of days there are usage_by_day, which is
 the latter, and of the former usage_by_user, without model, endpoint and error code, and
-usage_by_group, without key and user. Few rows come of endpoint and code: a key asks one or two
-endpoints, and nearly all calls of an outcome that is not ok have one code.
+usage_by_group, without key and user; usage_by_caller is usage_by_user without the outcome, of
+which it counts OUTCOME_COUNTS, and without FIRST_BYTE. Few rows come of endpoint and code: a key
+asks one or two endpoints, and nearly all calls of an outcome that is not ok have one code.
 
 The writer adds each batch in the transaction that inserts its records, so a record counts once in
 each. Days and hours are those of a call's id (its start, UTC). What a call has not is an empty
@@ -23,12 +24,14 @@ import peewee
 from peewee import SQL, Case, fn
 
 from store.calls import rate_sums
-from store.db import database
+from store.db import database, partitions
 from store.db.database import Result, executemany, is_mysql, raw_rows, snapshot_read, transaction
+from store.db.migrations import CALLERS_SINCE
 from store.db.partitions import days_after, pruned_before
 from store.db.tables import usage as tables
 from store.db.tables.channels import BOUNDS_MS, FIRST_BYTE
-from store.db.tables.usage import UsageRow
+from store.db.tables.system import Version
+from store.db.tables.usage import OUTCOME_COUNTS, UsageRow
 from store.values.ids import HOUR_MS, ULID_CHARS, day_at, day_begin_ms, first_ulid, ulid_ms
 from store.values.usage import TOKEN_COUNTS
 from store.values.usage_record import UsageRecord
@@ -52,9 +55,10 @@ DAILY: tuple[tuple[Any, Any], ...] = (
         (tables.UsageByDay, tables.UsageByChannel),
         (tables.UsageByUser, tables.UsageByKey),
         (tables.UsageByGroup, tables.UsageByKey),
+        (tables.UsageByCaller, tables.UsageByUser),
     ),
 )
-"""Sums of days, each with those of hours that it is made from."""
+"""Sums of days, each with those that it is made from, in the order in which they are made."""
 
 
 def add_records(db: peewee.Database, records: Sequence[UsageRecord]) -> None:
@@ -67,6 +71,7 @@ def add_records(db: peewee.Database, records: Sequence[UsageRecord]) -> None:
     by_day: Sums = {}
     by_user: Sums = {}
     by_group: Sums = {}
+    by_caller: Sums = {}
     for (when, key_id, user, group, channel, *what), sums in facts.items():
         day, hour = when
         _add(by_key, (day, hour, key_id, user, *what, group), sums)
@@ -76,9 +81,12 @@ def add_records(db: peewee.Database, records: Sequence[UsageRecord]) -> None:
     for (day, _, key_id, user, model, outcome, *what, group), sums in by_key.items():
         _add(by_user, (day, user, key_id, group, outcome), sums)
         _add(by_group, (day, group, model, outcome, *what), sums)
+    for (day, user, key_id, group, outcome), sums in by_user.items():
+        counts = [sums[0] if outcome == name else 0 for name in OUTCOME_COUNTS]
+        _add(by_caller, (day, user, key_id, group), sums[:_FIRST_BUCKET] + counts)
     mysql = is_mysql(db)
     # Rows in order of their key, so that two writers wait for each other instead of deadlocking.
-    of_tables = (by_key, by_channel, by_day, by_user, by_group)
+    of_tables = (by_key, by_channel, by_day, by_user, by_group, by_caller)
     for table, keyed in zip(TABLES, of_tables, strict=True):
         executemany(db, _upsert(table)[mysql], [(*key, *keyed[key]) for key in sorted(keyed)])
     rate_sums.add_records(db, records)
@@ -116,7 +124,7 @@ def _gather(records: Iterable[UsageRecord]) -> Sums:
 
 def _add(found: Sums, key: tuple[Any, ...], sums: list[int]) -> None:
     sums_row = found.get(key)
-    found[key] = sums if sums_row is None else [a + b for a, b in zip(sums_row, sums, strict=True)]
+    found[key] = sums if sums_row is None else list(map(add, sums_row, sums))
 
 
 # 9 characters are blocks of 32 ms, of which an hour has 112,500: none lies across its end.
@@ -129,8 +137,14 @@ def _hour_of_block(block: str) -> tuple[int, int]:
 @functools.cache
 def _upsert(table: Any) -> dict[bool, str]:
     """Return the SQL that adds sums to a row, or makes it: raw, for the writer."""
-    key, sums = _key(table), {name: f'"{name}" + {{{name}}}' for name in COLUMNS}
-    return database.upsert_texts(table._meta.table_name, (*key, *COLUMNS), key, sums)
+    key, columns = _key(table), columns_of(table)
+    sums = {name: f'"{name}" + {{{name}}}' for name in columns}
+    return database.upsert_texts(table._meta.table_name, (*key, *columns), key, sums)
+
+
+def columns_of(table: Any) -> tuple[str, ...]:
+    """Return the names of what a roll-up sums up."""
+    return (*SUMS, *OUTCOME_COUNTS) if table is tables.UsageByCaller else COLUMNS
 
 
 def _key(table: Any) -> tuple[str, ...]:
@@ -157,6 +171,20 @@ def rebuild(db: peewee.Database) -> Iterator[int]:
         _locking(db, functools.partial(rate_sums.rebuild_day, db, day))
         yield day
     transaction(db, functools.partial(rate_sums.note_rebuilt, db))
+    complete_callers(db)
+
+
+def complete_callers(db: peewee.Database, pause: Callable[[], None] = lambda: None) -> None:
+    """Make the days of usage_by_caller that it lacks since it was added, from usage_by_user, and
+    note that it has all. `pause` is called after each."""
+    since, table = partitions.callers_since(db), tables.UsageByUser
+    days = raw_rows(db, table.select(table.day).where(table.day < since).distinct())
+    for (day,) in days if since else ():
+        work = functools.partial(_rebuild_day, db, day, tables.UsageByCaller, table)
+        _locking(db, work)
+        pause()
+    row = Version.delete().where(Version.name == CALLERS_SINCE)
+    transaction(db, functools.partial(row.execute, db))
 
 
 def _locking(db: peewee.Database, work: Callable[[], Result]) -> Result:
@@ -174,13 +202,13 @@ def _rebuild_hour(db: peewee.Database, day: int, hour: int) -> None:
     for table in hourly:
         table.delete().where(table.day == day, table.hour == hour).execute(db)
     for table in hourly:
-        sums_rows = _sums(db, UsageRow, _names_beside_time(table), begun)
+        sums_rows = _sums(db, UsageRow, table, begun)
         _insert(db, table, (day, hour), sums_rows)
 
 
 def _rebuild_day(db: peewee.Database, day: int, table: Any, source: Any) -> None:
     table.delete().where(table.day == day).execute(db)
-    sums_rows = _sums(db, source, _names_beside_time(table), source.day == day)
+    sums_rows = _sums(db, source, table, source.day == day)
     _insert(db, table, (day,), sums_rows)
 
 
@@ -204,19 +232,23 @@ def verify(db: peewee.Database, since_day: int = 0) -> Iterator[str]:
 def _day_faults(db: peewee.Database, day: int) -> list[str]:
     faults = []
     rights: dict[tuple[str, ...], _Found] = {}
+    incomplete = day < partitions.callers_since(db)
     for table in TABLES:
         names, name = _names_beside_time(table), table._meta.table_name
+        if table is tables.UsageByCaller and incomplete:
+            continue
         if names not in rights:  # two tables tell the same things apart
-            rights[names] = _sums(db, UsageRow, names, UsageRow.day == day)
-        right = rights[names]
-        stored_sums = _sums(db, table, names, table.day == day)
+            rights[names] = _sums(db, UsageRow, table, UsageRow.day == day)
+        right, columns = rights[names], columns_of(table)
+        stored_sums = _sums(db, table, table, table.day == day)
         wrong = sorted(
             key
             for key in right.keys() | stored_sums.keys()
             if right.get(key) != stored_sums.get(key)
         )
         faults += [
-            f"{name} of {day}, {' '.join(key)}: {_difference(right.get(key), stored_sums.get(key))}"
+            f"{name} of {day}, {' '.join(key)}: "
+            + _difference(columns, right.get(key), stored_sums.get(key))
             for key in wrong[:FAULTS_PER_DAY]
         ]
     if day >= rate_sums.exact_since(db):
@@ -227,15 +259,27 @@ def _day_faults(db: peewee.Database, day: int) -> list[str]:
 _Found = dict[tuple[str, ...], tuple[int, ...]]
 
 
-def _sums(db: peewee.Database, table: Any, names: Sequence[str], where: Any) -> _Found:
-    """COLUMNS of a roll-up or of the records themselves, by these columns."""
+def _sums(db: peewee.Database, table: Any, of: Any, where: Any) -> _Found:
+    """Return what the roll-up `of` has, summed up from another one, or the records themselves."""
+    names = _names_beside_time(of)
     by = [record_column(table, name).alias(f"by_{name}") for name in names]
     calls = fn.COUNT(SQL("*")) if table is UsageRow else fn.SUM(table.calls)
     totals = [calls, *(fn.SUM(summed_column(table, name)) for name in SUMS[1:])]
-    totals += first_byte_sums(table)
+    if of is tables.UsageByCaller:
+        totals += [fn.SUM(outcome_calls(table, name)) for name in OUTCOME_COUNTS]
+    else:
+        totals += first_byte_sums(table)
     query = table.select(*by, *totals).where(where).group_by(*(SQL(f"by_{name}") for name in names))
     width = len(names)
     return {row[:width]: tuple(map(int, row[width:])) for row in raw_rows(db, query)}
+
+
+def outcome_calls(table: Any, outcome: str) -> Any:
+    """Return the calls of one of OUTCOME_COUNTS, of a roll-up or of the records themselves."""
+    if table is tables.UsageByCaller:
+        return getattr(table, outcome)
+    calls = peewee.Value(1) if table is UsageRow else table.calls
+    return Case(None, [(table.outcome == outcome, calls)], 0)
 
 
 def first_byte_sums(table: Any) -> list[Any]:
@@ -276,7 +320,9 @@ def record_column(table: Any, name: str) -> Any:
     return column
 
 
-def _difference(right: tuple[int, ...] | None, said: tuple[int, ...] | None) -> str:
-    nothing = (0,) * len(COLUMNS)
-    pairs = zip(COLUMNS, said or nothing, right or nothing, strict=True)
+def _difference(
+    columns: Sequence[str], right: tuple[int, ...] | None, said: tuple[int, ...] | None
+) -> str:
+    nothing = (0,) * len(columns)
+    pairs = zip(columns, said or nothing, right or nothing, strict=True)
     return ", ".join(f"{name} {a}, by the records {b}" for name, a, b in pairs if a != b)

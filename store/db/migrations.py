@@ -49,6 +49,12 @@ RATES_SINCE = "rates_since"
 """Row of `versions` in a store that was there before usage_by_rate: the UTC day since which it has
 all calls. The day of the upgrade is not complete, and other nodes may be upgraded later."""
 
+CALLERS_SINCE = "callers_since"
+"""Row of `versions` in a store that was there before usage_by_caller: the UTC day since which it
+has all calls. The upkeep makes the days before from usage_by_user when that day has come."""
+
+CALLERS_AFTER_DAYS = 2  # in which all nodes are upgraded
+
 FIRST = Migration("0001_schema", schema.create_all)
 _PRICES: Additions = {
     "prices": ("other_meters", "rates", "source"),
@@ -127,7 +133,18 @@ def _add_cluster(db: peewee.Database) -> list[str]:
 
 
 CLUSTER = Migration("0010_cluster", _add_cluster, _CLUSTER)
+_CALLERS: Additions = {"usage_by_caller": ()}
+
+
+def _add_callers(db: peewee.Database) -> list[str]:
+    since = day_at(database_ms(db) + CALLERS_AFTER_DAYS * DAY_MS)
+    insert = "INSERT IGNORE" if is_mysql(db) else "INSERT OR IGNORE"
+    mark = f"""{insert} INTO "versions" ("name", "version") VALUES ('{CALLERS_SINCE}', {since})"""
+    return [*schema.add(db, _CALLERS), mark]
+
+
+CALLERS = Migration("0011_callers", _add_callers, _CALLERS)
 ALL = (
     *(FIRST, PRICES, REACH, CHANNEL_FIELDS, AUDIT_INDEX, ALERTS, LOCKS, DRAFTS, INVITES),
-    CLUSTER,
+    *(CLUSTER, CALLERS),
 )

@@ -16,8 +16,9 @@ from typing import Any
 import peewee
 
 from store.db import database
+from store.db.migrations import CALLERS_SINCE
 from store.db.tables.system import Version
-from store.db.tables.usage import UsageRow
+from store.db.tables.usage import UsageByCaller, UsageByUser, UsageRow
 from store.values.errors import StoreError, StoreUnavailable
 from store.values.ids import day_at
 
@@ -144,6 +145,18 @@ def pruned_before(db: peewee.Database) -> int:
     """Return the UTC day (yyyymmdd) before which records may be gone; 0: none was removed yet."""
     row = database.first_row(db, Version.select(Version.version).where(Version.name == PRUNED))
     return int(row[0]) if row else 0
+
+
+def callers_since(db: peewee.Database) -> int:
+    """Return the UTC day (yyyymmdd) since which usage_by_caller has all calls; 0: it has them."""
+    query = Version.select(Version.version).where(Version.name == CALLERS_SINCE)
+    row = database.first_row(db, query)
+    return int(row[0]) if row else 0
+
+
+def sums_of_callers(db: peewee.Database, since_day: int) -> Any:
+    """Return the smallest roll-up that has the days of users, keys and groups since a UTC day."""
+    return UsageByCaller if since_day >= callers_since(db) else UsageByUser
 
 
 def next_day(db: peewee.Database, after: int) -> int | None:

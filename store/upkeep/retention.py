@@ -14,7 +14,7 @@ import peewee
 from peewee import fn
 
 from store.alerts.outbox import KEEP_MS, WAITING
-from store.calls.rollups import DAILY, DAY_HOURS
+from store.calls.rollups import DAILY, DAY_HOURS, complete_callers
 from store.calls.stored_responses import forget_expired
 from store.catalog import wrong_paths
 from store.channels import breakers, probes, status_sums
@@ -56,6 +56,8 @@ def run(db: peewee.Database, keep: Keep, node: str, pause: Pause) -> dict[str, i
     wrong_paths.forget_old(db, at_ms)
     drafts.forget_old(db, at_ms)
     pause()
+    if 0 < partitions.callers_since(db) <= day_at(at_ms):
+        complete_callers(db, pause)
     while forget_expired(db, at_ms):
         pause()
     if keep.record_days:

@@ -8,8 +8,13 @@ import pytest
 
 from store.calls import rollups
 from store.calls.booking import OffsetMoved
+from store.calls.usage_queries import Filters
+from store.calls.usage_stats import stats
+from store.db import migrate, partitions
 from store.db.database import execute, quoted, snapshot_read
 from store.db.partitions import prune
+from store.db.tables.usage import UsageByCaller
+from store.upkeep import retention
 from store.values.errors import StoreUnavailable
 from tests.support.stores import at_once, change
 from tests.support.usage_records import DAY_MS, MONDAY_MS, BookedJournal, record_at, store
@@ -48,7 +53,7 @@ def contents(db):
     def read():
         found = []
         for table in rollups.TABLES:
-            names = quoted((*rollups._key(table), *rollups.COLUMNS))
+            names = quoted((*rollups._key(table), *rollups.columns_of(table)))
             query = f'SELECT {names} FROM "{table._meta.table_name}"'
             found.append(sorted(tuple(row) for row in execute(db, query).fetchall()))
         return found
@@ -75,7 +80,7 @@ def test_a_batch_is_summed_up_by_hour_and_by_day(database):
     )
     nothing = {"channel": None, "model": None, "outcome": "refused", "error_code": "not_found"}
     store(database, [record(input_tokens=8, **nothing)])
-    by_key, by_channel, by_day, by_user, by_group = contents(database)
+    by_key, by_channel, by_day, by_user, by_group, by_caller = contents(database)
     no_streams = (0,) * len(rollups.FIRST_BYTE)
     refused = (1, 8, 0, 0, 0, 0, 0, 0, 0, 0, *no_streams)
     both = (3, 7, 0, 0, 0, 0, 5, 70, 6, 60, *no_streams)
@@ -103,15 +108,21 @@ def test_a_batch_is_summed_up_by_hour_and_by_day(database):
         (20260105, "x", "", "refused", "x", "not_found", *refused),
         (20260105, "x", "m1", "ok", "x", "", *both),
     ]
+    all_calls = [a + b for a, b in zip(both[:10], refused[:10], strict=True)]
+    assert by_caller == [(20260105, "alice", "K1", "x", *all_calls, 3, 1, 0)]
 
 
 def test_first_bytes_of_streams_are_counted_by_their_bounds(database):
     times = (0, 50, 51, 409_600, 409_601, None)
     store(database, [record(stream=True, ttft_ms=ms) for ms in times])
     store(database, [record(stream=stream, ttft_ms=60) for stream in (False, None)])
-    for rows in contents(database):
+    for table, rows in zip(rollups.TABLES, contents(database), strict=True):
         [row] = rows
-        counts = dict(zip(rollups.FIRST_BYTE, row[-len(rollups.FIRST_BYTE) :], strict=True))
+        sums = dict(zip(rollups.columns_of(table), row[len(rollups._key(table)) :], strict=True))
+        if table is UsageByCaller:
+            assert sums["calls"] == sums["ok"] == 8
+            continue
+        counts = {name: sums[name] for name in rollups.FIRST_BYTE}
         assert {name: count for name, count in counts.items() if count} == {
             "first_byte_le_50": 2,
             "first_byte_le_100": 1,
@@ -127,8 +138,9 @@ def test_every_sum_has_its_own_column(database):
     store(database, [record(**counts), record(**counts)])
     tables = contents(database)
     assert len(tables) == len(rollups.TABLES) > 0
-    for rows in tables:
-        assert [row[-30:-20] for row in rows] == [(2, 4, 6, 10, 14, 22, 26, 34, 38, 34)]
+    for table, rows in zip(rollups.TABLES, tables, strict=True):
+        begin = len(rollups._key(table))
+        assert [row[begin : begin + 10] for row in rows] == [(2, 4, 6, 10, 14, 22, 26, 34, 38, 34)]
 
 
 def test_batches_of_any_size_give_the_same_sums_as_a_rebuild(database):
@@ -163,15 +175,19 @@ def test_a_batch_that_fails_or_was_applied_before_leaves_no_sums(database):
 def test_verify_sees_what_differs_and_a_rebuild_cures_it(database, table):
     store(database, many(40))
     right = contents(database)
-    change(database, f'UPDATE "{table}" SET "calls" = "calls" + 1 WHERE "outcome" = ?', "ok")
-    change(database, f'DELETE FROM "{table}" WHERE "outcome" = ?', "refused")
-    extra = f'INSERT INTO "{table}" ("day", "outcome", {{}}) VALUES (20260105, ?, {{}})'
+    name, first, second = (
+        ("key_id", "K0", "K1") if table == "usage_by_caller" else ("outcome", "ok", "refused")
+    )
+    change(database, f'UPDATE "{table}" SET "calls" = "calls" + 1 WHERE "{name}" = ?', first)
+    change(database, f'DELETE FROM "{table}" WHERE "{name}" = ?', second)
+    extra = f'INSERT INTO "{table}" ("day", "{name}", {{}}) VALUES (20260105, ?, {{}})'
     columns = {
         "usage_by_key": ('"hour", "key_id", "user", "model"', "3, 'K', 'bob', 'm'"),
         "usage_by_channel": ('"hour", "channel", "model"', "3, 'gone', 'm'"),
         "usage_by_day": ('"channel", "model"', "'gone', 'm'"),
         "usage_by_user": ('"user", "key_id"', "'bob', 'K'"),
         "usage_by_group": ('"model"', "'m'"),
+        "usage_by_caller": ('"user"', "'bob'"),
     }
     # a row of nothing is no fault in itself, but these records do not exist
     change(database, extra.format(*columns[table]), "ghost")
@@ -181,6 +197,22 @@ def test_verify_sees_what_differs_and_a_rebuild_cures_it(database, table):
     list(rollups.rebuild(database))
     assert list(rollups.verify(database)) == []
     assert contents(database) == right
+
+
+def test_days_before_the_upgrade_are_made_when_all_nodes_have_it(database):
+    store(database, many(40))
+    right, sums = contents(database), stats(database, ("user",), Filters())
+    change(database, "DELETE FROM usage_by_caller WHERE calls > ?", 0)
+    change(database, "DELETE FROM schema_migrations WHERE name = ?", "0011_callers")
+    migrate.up(database)
+    assert partitions.callers_since(database) > 20260106
+    retention.run(database, retention.Keep(), "node", lambda: None)
+    assert contents(database)[-1] == [] and list(rollups.verify(database)) == []
+    assert stats(database, ("user",), Filters()) == sums
+    change(database, "UPDATE versions SET version = 20260107 WHERE name = ?", "callers_since")
+    retention.run(database, retention.Keep(), "node", lambda: None)
+    assert partitions.callers_since(database) == 0 and contents(database) == right
+    assert stats(database, ("user",), Filters()) == sums
 
 
 def test_a_rebuild_leaves_pruned_days_alone_and_so_does_verify(database):

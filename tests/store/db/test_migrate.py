@@ -128,8 +128,9 @@ def test_a_store_of_the_version_before_is_taken_as_it_is(store_23):
     transaction(store_23, lambda: execute(store_23, insert))
     assert not migrate.is_new(store_23) and migrate.pending(store_23) == NAMES
     assert "pending: 0001_schema" in migrate.behind(store_23)
-    # since when usage_by_rate is complete; entries beside chat; the rows of alerts and hosts
-    marks, entries, jobs = 1, 1, 2
+    # since when usage_by_rate and usage_by_caller are complete; entries beside chat; the rows of
+    # alerts and hosts
+    marks, entries, jobs = 2, 1, 2
     columns = [names for step in migrations.ALL for names in step.added.values()]
     added = marks + entries + jobs + sum(len(names) or 1 for names in columns)
     # SQLite has a statement for each index of a new table.
