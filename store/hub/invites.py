@@ -13,7 +13,7 @@ from typing import Any
 import peewee
 
 from store.db import audit, changes
-from store.db.database import database_ms, in_transaction, select_rows
+from store.db.database import database_ms, in_transaction, select_rows, transaction
 from store.db.tables.catalog import Group
 from store.db.tables.hub import Invite
 from store.db.tables.users import User
@@ -27,6 +27,7 @@ from store.values.usage_record import rfc3339, rfc3339_or_none
 
 TOKEN_BYTES = 32
 INVITE_MS, RESET_MS = 7 * DAY_MS, DAY_MS
+KEEP_MS = 30 * DAY_MS  # after its last day; the audit log keeps who made and used it
 PATH = "/join/"
 MAX_LISTED = 500
 WAITING, USED, EXPIRED, WITHDRAWN = "waiting", "used", "expired", "withdrawn"
@@ -158,25 +159,37 @@ def use_up(db: peewee.Database, token: str, user: str) -> None:
     audit.write(db, audit.Act(user, "use", *_named(link), after={"user": user}))
 
 
+def forget_old(db: peewee.Database, at_ms: int) -> None:
+    """Remove the links, used or not, whose last day is KEEP_MS ago."""
+    query = Invite.delete().where(Invite.until_ms <= at_ms - KEEP_MS)
+    transaction(db, lambda: query.execute(db))
+
+
 def _read(db: peewee.Database, condition: Any) -> list[OpenLink]:
+    maker = User.alias()
     columns = (
         *(Invite.id, User.name, Invite.user_id, Invite.role, Invite.groups, Invite.balance),
         *(Invite.created_ms, Invite.created_by, Invite.until_ms),
-        *(Invite.used_ms, Invite.used_by, Invite.withdrawn_ms),
+        *(Invite.used_ms, Invite.used_by, Invite.withdrawn_ms, maker.role, maker.disabled),
     )
-    query = Invite.select(*columns).join(
-        User, peewee.JOIN.LEFT_OUTER, on=(User.id == Invite.user_id)
+    query = (
+        Invite.select(*columns)
+        .join(User, peewee.JOIN.LEFT_OUTER, on=(User.id == Invite.user_id))
+        .switch(Invite)
+        .join(maker, peewee.JOIN.LEFT_OUTER, on=(maker.name == Invite.created_by))
     )
     at_ms = database_ms(db)
     links = []
     newest_first = query.where(condition).order_by(Invite.id.desc()).limit(MAX_LISTED)
     for link_id, user, user_id, role, groups, balance, *rest in select_rows(db, newest_first):
-        created_ms, created_by, until_ms, used_ms, used_by, withdrawn_ms = rest
+        created_ms, created_by, until_ms, used_ms, used_by, withdrawn_ms, *made_by = rest
         state = WAITING
         if used_ms is not None:
             state = USED
         elif withdrawn_ms is not None or (user_id is not None and user is None):
             state = WITHDRAWN  # so is the link of a removed user
+        elif made_by != ["admin", False]:
+            state = WITHDRAWN  # nobody gives by a link what they could not give any more
         elif until_ms <= at_ms:
             state = EXPIRED
         terms = InviteTerms(role, tuple(groups), int(balance))

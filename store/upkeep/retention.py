@@ -24,7 +24,7 @@ from store.db.tables.alerts import AlertMessage, AlertRule, AlertState
 from store.db.tables.hub import Session
 from store.db.tables.system import Mark
 from store.db.tables.usage import JournalRow, UsageByChannel, UsageByKey, UsageByRate
-from store.hub import drafts
+from store.hub import drafts, invites
 from store.hub.sessions import IDLE_MS, LIFETIME_MS
 from store.money import leases
 from store.values.ids import DAY_MS, day_at
@@ -55,6 +55,7 @@ def run(db: peewee.Database, keep: Keep, node: str, pause: Pause) -> dict[str, i
     status_sums.forget_empty(db)
     wrong_paths.forget_old(db, at_ms)
     drafts.forget_old(db, at_ms)
+    invites.forget_old(db, at_ms)
     pause()
     if 0 < partitions.callers_since(db) <= day_at(at_ms):
         complete_callers(db, pause)

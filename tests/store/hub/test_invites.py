@@ -4,15 +4,18 @@ from functools import partial
 
 import pytest
 
-from store.db.database import transaction
+from store.db.database import execute, transaction
 from store.hub import invites
 from store.hub.invites import USED, WITHDRAWN, InviteTerms
 from store.values.errors import StoreError
 from tests.support.stores import at_once
+from tests.support.users import add_user
 
 
 @pytest.fixture
 def new_link(database):
+    add_user(database, "nadia")
+    transaction(database, lambda: execute(database, """UPDATE "users" SET "role" = 'admin'"""))
     return invites.invite(database, InviteTerms(), "nadia")
 
 

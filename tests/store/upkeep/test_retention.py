@@ -7,7 +7,9 @@ from store.calls.stored_responses import mark_of, note_stored
 from store.calls.usage_queries import verify as verify_usage
 from store.db import audit, partitions
 from store.db.database import database_ms, is_mysql, select_rows, transaction
+from store.db.tables.hub import Invite
 from store.db.tables.usage import UsageByDay
+from store.hub import invites
 from store.hub.sessions import IDLE_MS
 from store.money.books import verify as verify_books
 from store.upkeep import retention
@@ -109,6 +111,18 @@ def test_sessions_that_are_over_go_in_portions(database, monkeypatch):
         insert(database, "hub_sessions", id=new_ulid(), **row)
     assert run(database, Keep(), "web-1", lambda: pauses.append(1)) == {"sessions": 5}
     assert count(database, "hub_sessions") == 2 and len(pauses) >= 3
+
+
+def test_invites_go_a_month_after_their_last_day_and_stay_in_the_audit_log(database):
+    at_ms = database_ms(database)
+    for days in (29, 31):
+        link_id = invites.invite(database, invites.InviteTerms(), "boss").link.id
+        ended = {"until_ms": at_ms - days * DAY_MS, "used_ms": 1}
+        change = Invite.update(ended).where(Invite.id == link_id)
+        transaction(database, lambda change=change: change.execute(database))
+    run(database, Keep(), "web-1", nothing)
+    assert [link.until_ms for link in invites.listed(database)] == [at_ms - 29 * DAY_MS]
+    assert [row["kind"] for row in audit.entries(database, 9)] == ["invite"] * 2
 
 
 def test_stored_responses_whose_time_is_over_go(database, monkeypatch):

@@ -73,6 +73,14 @@ def test_a_link_that_has_ended_opens_nothing(api, hub, db, path, end):
     assert api.listed("/api/admin/invites")[0]["state"] == state
 
 
+@pytest.mark.parametrize("change", ["role = 'member'", "disabled = 1"])
+def test_a_link_ends_with_the_rights_of_whoever_made_it(hub, db, path, change):
+    transaction(db, lambda: execute(db, f"UPDATE users SET {change} WHERE name = 'boss'"))
+    _, answer = join(hub, path)
+    assert answer.status == 404 and "no longer an administrator" in answer.text
+    assert invites.listed(db)[0].state == "withdrawn"
+
+
 def test_tokens_are_tried_as_seldom_as_passwords(hub, monkeypatch):
     browser = Browser(hub.port)
     monkeypatch.setattr("handlers.hub.web.throttle.NETWORK_TRIES", 3)
