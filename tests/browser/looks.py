@@ -117,7 +117,7 @@ ROWS = """() => {
 }"""
 
 # A text less than 32 px beside the number before it; a table that scrolls without a shadow at its
-# cut edge; space under a chart in which nothing stands.
+# cut edge; a part of a call on a scale; space under a chart in which nothing stands.
 GAPS = """() => {
   const faults = new Map();
   const range = document.createRange();
@@ -143,6 +143,9 @@ GAPS = """() => {
       && !getComputedStyle(box).backgroundImage.includes("gradient"))
       faults.set(box, `a table is cut without a shadow: ${box.outerHTML.slice(0, 80)}`);
   for (const chart of document.querySelectorAll(".chart")) {
+    if (/^(Failed and refused c|C)alls/.test(chart.getAttribute("aria-label")))
+      for (const { textContent } of chart.querySelector("svg").querySelectorAll("text"))
+        if (/\\.\\d+$/.test(textContent)) faults.set(chart, `a scale of calls: ${textContent}`);
     const next = chart.nextElementSibling;
     if (!next?.checkVisibility() || !chart.checkVisibility()) continue;
     const dead = next.getBoundingClientRect().top - chart.getBoundingClientRect().bottom;

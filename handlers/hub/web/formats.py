@@ -17,6 +17,7 @@ from store.values.meters import TOKEN_METERS
 
 MINUS = "−"
 UNKNOWN = "–"
+WORDED_FIELDS = frozenset({"role", "order", "window", "limit_window", "family"})
 MAX_SHOWN_CHARS = 300  # of the value of a field
 LIST_DECIMALS = 4
 PRICE_DECIMALS = 3
@@ -152,8 +153,19 @@ def value_text(value: Any) -> str:
     return text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}…"
 
 
+def field_text(words: Mapping[str, str], name: str, value: Any) -> str:
+    """Return the value of a field of an object in the words of its form."""
+    if isinstance(value, bool):
+        return words["admin.yes" if value else "admin.no"]
+    if name == "entries" and isinstance(value, list):
+        return entry_names(words, value)
+    if name in WORDED_FIELDS:
+        return words.get(f"admin.o_{value}", value_text(value))
+    return value_text(value)
+
+
 _ALL = (
-    value_text,
+    *(value_text, field_text),
     *(money, count, brief, seconds, milliseconds, share, margin, text_of_size),
     *(conditions, meter_unit, entry_names, with_day_texts),
 )

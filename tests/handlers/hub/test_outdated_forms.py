@@ -85,7 +85,7 @@ def test_the_form_of_a_rule_keeps_the_changes_of_another_administrator(boss, api
     fields = submitted_by(boss.get(place).text)
     assert boss.send(f"{place}/disable", []).status == 303
     answer = boss.send(place, with_values(fields, below="7"))
-    assert answer.status == 409 and "Enabled: true → false." in answer.text
+    assert answer.status == 409 and "Enabled: yes → no." in answer.text
     assert boss.send(place, submitted_by(answer.text)).status == 303
     stored = boss.api("GET", f"/api{place}?of=gateway").json
     assert (stored["settings"]["below"], stored["enabled"]) == ("7", False)

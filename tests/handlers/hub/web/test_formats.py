@@ -2,7 +2,17 @@
 
 import pytest
 
-from handlers.hub.web.formats import brief, count, milliseconds, money, seconds, share, text_of_size
+from handlers.hub.web.formats import (
+    brief,
+    count,
+    field_text,
+    milliseconds,
+    money,
+    seconds,
+    share,
+    text_of_size,
+)
+from handlers.hub.web.strings import strings
 
 TEXTS = {
     money: {
@@ -28,3 +38,17 @@ def test_numbers(write):
 
 def test_money_with_all_its_decimals():
     assert money("1234.000000001", None) == "1,234.000000001" and money("-0.5", None) == "−0.5"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("order", "plan_first", "Plan first"),
+        ("entries", ["chat_completions", "embeddings"], "chat, embeddings"),
+        ("enabled", False, "no"),
+        ("group", "member", "member"),
+        ("order", None, "–"),
+    ],
+)
+def test_values_of_fields_are_words_unless_they_are_names(name, value, text):
+    assert field_text(strings("en"), name, value) == text

@@ -166,7 +166,7 @@ def test_each_refusal_that_a_form_can_show_has_a_sentence():
         ),
         (
             'there is no group "gropu"; did you mean "group"?; rpm must be a whole number',
-            "没有分组 gropu；是否指 group？；每分钟请求必须是整数",
+            "没有分组 gropu；是否指 group？；每分钟调用必须是整数",
         ),
         (
             'body: set: "model.x": model is set by the gateway',
