@@ -4,17 +4,19 @@ A condition reads and changes nothing. It returns at most MAX_OBJECTS; of window
 an object stands for the window that it names.
 """
 
+import functools
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import chain
 from urllib.parse import quote
 
 import peewee
 from peewee import fn
 
 from store.alerts import kinds
-from store.alerts.rules import Rule
+from store.alerts.rules import GATEWAY, Rule
 from store.alerts.samples import Attempts
 from store.catalog.suspended_keys import load_suspended_keys
 from store.channels import status
@@ -54,15 +56,72 @@ class Fact:
     window: str = ""
 
 
+LimitedKey = tuple[str, str, int, str, str, str]
+"""Id, name, limit and its window, id and name of the user."""
+
+
+class SharedFacts:
+    """The facts that rules of many users have in common, each read once a round when the first rule
+    needs it: every member may have such rules."""
+
+    def __init__(self, db: peewee.Database, rules: Iterable[Rule], at_ms: int) -> None:
+        self._db, self._at_ms = db, at_ms
+        self._owners: defaultdict[str, list[str]] = defaultdict(list)
+        for rule in rules:
+            self._owners[rule.kind].append(rule.owner_id)
+
+    @functools.cached_property
+    def refused(self) -> dict[str, int]:
+        """The users whose calls were refused for money lately, and since which hour."""
+        return _refused_since(self._db, self._at_ms)
+
+    @functools.cached_property
+    def balances(self) -> dict[str, tuple[str, int, bool]]:
+        """Of the owners of rules by id: name, balance, whether it may run out: who never had money
+        has none to run out of."""
+        lines = LedgerLine.select(LedgerLine.id).where(LedgerLine.user_id == User.id)
+        may_end = (User.spend_order != "plan_only") & fn.EXISTS(lines)
+        query = User.select(User.id, User.name, Wallet.balance, may_end)
+        query = query.join(Wallet, on=(Wallet.user_id == User.id))
+        owners = sorted({*self._owners[kinds.BALANCE]} - {GATEWAY})
+        return {
+            user_id: (name, balance, bool(ends))
+            for ids in portions(owners)
+            for user_id, name, balance, ends in select_rows(self._db, query.where(User.id << ids))
+        }
+
+    @functools.cached_property
+    def keys(self) -> dict[str, list[tuple[LimitedKey, int]]]:
+        """Keys with a limit by the id of their user, each with what its window has spent."""
+        columns = (ApiKey.id, ApiKey.name, ApiKey.limit_nanos, ApiKey.limit_window)
+        limited = ApiKey.limit_nanos.is_null(False) & ApiKey.revoked_ms.is_null()
+        query = ApiKey.select(*columns, User.id, User.name).where(limited).order_by(ApiKey.id)
+        query = query.join(User, on=(User.id == ApiKey.user_id))
+        owners = sorted(set(self._owners[kinds.KEY]))
+        queries = [query.where(User.id << ids) for ids in portions(owners)]
+        rows = [
+            row
+            for chosen in ([query] if GATEWAY in owners else queries)
+            for row in select_rows(self._db, chosen)
+        ]
+        uses = current_use(self._db, {row[0]: row[3] for row in rows}, self._at_ms)
+        by_user: defaultdict[str, list[tuple[LimitedKey, int]]] = defaultdict(list)
+        for row in rows:
+            by_user[row[4]].append((row, uses[row[0]].spent_nanos))
+        return dict(by_user)
+
+
 @dataclass(frozen=True, slots=True)
 class Scope:
     """The facts of a round: the moment, the end of the round before (None: there was
-    none), the currency, and attempts of channels by the length of their span in minutes."""
+    none), the currency, attempts of channels by the length of their span in minutes, and what rules
+    have in common (None: of one rule alone)."""
 
     at_ms: int
     currency: str = "USD"
     last_round_ms: int | None = None
     attempts: Mapping[int, Mapping[str, Attempts]] = field(default_factory=dict)
+    shared: SharedFacts | None = None
 
 
 def clock(at_ms: int) -> str:
@@ -84,8 +143,33 @@ def _money(nanos: int, scope: Scope, decimals: int = 4) -> str:
 
 
 def _balance(db: peewee.Database, rule: Rule, scope: Scope) -> Iterator[Fact]:
-    below = parse_money(rule.settings["below"])
-    refused = _refused_since(db, scope.at_ms)
+    below, names = parse_money(rule.settings["below"]), rule.settings["names"]
+    assert scope.shared is not None
+    refused = scope.shared.refused
+    for user_id, name, balance in (
+        _own_balance(scope.shared, rule.owner_id, below)
+        if rule.owner_id
+        else _low_balances(db, names, below, refused)
+    ):
+        if not kinds.listed(names, name):
+            continue
+        since_ms = refused.get(name)
+        text = f"{name}: {_money(balance, scope)} left"
+        text += "" if since_ms is None else ", calls are refused"
+        link = _page(rule, name)
+        yield Fact({"user": name}, text, since_ms or scope.at_ms, link, user_id)
+
+
+def _own_balance(shared: SharedFacts, user_id: str, below: int) -> Iterator[tuple[str, str, int]]:
+    if user_id in shared.balances:
+        name, balance, may_end = shared.balances[user_id]
+        if (balance < below and may_end) or name in shared.refused:
+            yield user_id, name, balance
+
+
+def _low_balances(
+    db: peewee.Database, names: Sequence[str], below: int, refused: Collection[str]
+) -> list[tuple[str, str, int]]:
     columns = (User.id, User.name, Wallet.balance)
     # Who never had money has none to run out of.
     lines = LedgerLine.select(LedgerLine.id).where(LedgerLine.user_id == User.id)
@@ -94,16 +178,9 @@ def _balance(db: peewee.Database, rule: Rule, scope: Scope) -> Iterator[Fact]:
     enabled = User.disabled == False  # noqa: E712 - SQL
     query = User.select(*columns).join(Wallet, on=(Wallet.user_id == User.id))
     query = query.where(enabled & fires)
-    if rule.owner_id:
-        query = query.where(User.id == rule.owner_id)
-    if rule.settings["names"]:
-        query = query.where(User.name << rule.settings["names"])
-    for user_id, name, balance in select_rows(db, query.order_by(User.name).limit(MAX_OBJECTS)):
-        since_ms = refused.get(name)
-        text = f"{name}: {_money(balance, scope)} left"
-        text += "" if since_ms is None else ", calls are refused"
-        link = _page(rule, name)
-        yield Fact({"user": name}, text, since_ms or scope.at_ms, link, user_id)
+    if names:
+        query = query.where(User.name << names)
+    return select_rows(db, query.order_by(User.name).limit(MAX_OBJECTS))
 
 
 def _refused_since(db: peewee.Database, at_ms: int) -> dict[str, int]:
@@ -125,15 +202,10 @@ def _refused_since(db: peewee.Database, at_ms: int) -> dict[str, int]:
 
 
 def _key(db: peewee.Database, rule: Rule, scope: Scope) -> Iterator[Fact]:
-    columns = (ApiKey.id, ApiKey.name, ApiKey.limit_nanos, ApiKey.limit_window, User.id, User.name)
-    limited = ApiKey.limit_nanos.is_null(False) & ApiKey.revoked_ms.is_null()
-    own = limited & (User.id == rule.owner_id) if rule.owner_id else limited
-    query = ApiKey.select(*columns).join(User, on=(User.id == ApiKey.user_id)).where(own)
-    rows = select_rows(db, query.order_by(ApiKey.id))
-    uses = current_use(db, {row[0]: row[3] for row in rows}, scope.at_ms)
-    sent = 0
-    for key_id, name, limit, window, user_id, user in rows:
-        spent = uses[key_id].spent_nanos
+    assert scope.shared is not None
+    by_user, sent = scope.shared.keys, 0
+    own = by_user.get(rule.owner_id, []) if rule.owner_id else chain.from_iterable(by_user.values())
+    for (key_id, name, limit, window, user_id, user), spent in own:
         levels = [level for level in kinds.KEY_LEVELS if spent * 100 >= limit * level]
         if not levels or sent == MAX_OBJECTS:
             continue
@@ -303,4 +375,6 @@ CONDITIONS: Mapping[str, Condition] = {
 
 def facts_of(db: peewee.Database, rule: Rule, scope: Scope) -> list[Fact]:
     """Return what a rule fires for now. Raises StoreError."""
+    if scope.shared is None:
+        scope = replace(scope, shared=SharedFacts(db, [rule], scope.at_ms))
     return list(CONDITIONS[rule.kind](db, rule, scope))

@@ -14,7 +14,7 @@ from typing import Any
 import peewee
 
 from store.alerts import kinds, outbox, rules, samples
-from store.alerts.conditions import Fact, Scope, facts_of
+from store.alerts.conditions import Fact, Scope, SharedFacts, facts_of
 from store.alerts.rules import Rule
 from store.db.database import database_ms, transaction
 from store.db.tables.alerts import OBJECT, AlertRule, AlertState
@@ -36,6 +36,8 @@ def run(db: peewee.Database, scope: Scope, renew: Renew) -> None:
     spans = {rule.settings["minutes"] for rule in in_force if rule.kind == kinds.ERRORS}
     if spans:
         scope = replace(scope, attempts=samples.take(db, scope.at_ms, spans))
+    scope = replace(scope, shared=SharedFacts(db, in_force, scope.at_ms))
+    firing = rules.firing(db)
     for rule in in_force:
         if rule.kind == kinds.ERRORS and rule.settings["minutes"] not in scope.attempts:
             continue  # there is no sample of its beginning yet
@@ -46,7 +48,8 @@ def run(db: peewee.Database, scope: Scope, renew: Renew) -> None:
         except StoreError as error:
             log.error("alert rule %s failed: %s", rule.id, error)
             continue
-        transaction(db, functools.partial(_take, db, rule, facts, renew))
+        if facts or rule.id in firing:  # as few are
+            transaction(db, functools.partial(_take, db, rule, facts, renew))
 
 
 def _take(db: peewee.Database, rule: Rule, facts: Sequence[Fact], renew: Renew) -> None:

@@ -103,6 +103,13 @@ def enabled(db: peewee.Database) -> list[Rule]:
     return [Rule(*row) for row in select_rows(db, query.order_by(AlertRule.id))]
 
 
+def firing(db: peewee.Database) -> set[str]:
+    """Return the ids of the rules that fire."""
+    fires = AlertState.firing == True  # noqa: E712 - SQL
+    query = AlertState.select(AlertState.rule_id).where(fires).distinct()
+    return {rule_id for (rule_id,) in select_rows(db, query)}
+
+
 def _firings(db: peewee.Database, ids: Sequence[str]) -> dict[str, list[Firing]]:
     columns = (AlertState.rule_id, AlertState.object, AlertState.since_ms, AlertState.text)
     fires = (AlertState.rule_id << list(ids)) & (AlertState.firing == True)  # noqa: E712 - SQL

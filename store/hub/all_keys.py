@@ -14,7 +14,7 @@ import peewee
 
 from store.catalog import keys
 from store.db import audit
-from store.db.database import has_words, select_rows, snapshot_read
+from store.db.database import has_words, in_snapshot, select_rows, snapshot_read
 from store.db.tables.users import ApiKey, User
 from store.hub import own_keys
 from store.hub.own_keys import OwnKey
@@ -38,6 +38,7 @@ class Filter:
     text: str = ""
 
 
+@in_snapshot
 def page(
     db: peewee.Database, chosen: Filter, limit: int, after: str, at_ms: int
 ) -> tuple[list[UserKey], str | None]:
@@ -55,6 +56,7 @@ def page(
     return _with_keys(db, rows[:limit], at_ms), rows[limit - 1][0] if len(rows) > limit else None
 
 
+@in_snapshot
 def show(db: peewee.Database, key_id: str, at_ms: int) -> UserKey:
     """A key of whatever user. Raises NotFound."""
     rows = select_rows(db, _joined().where(ApiKey.id == key_id))

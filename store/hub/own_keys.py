@@ -13,7 +13,7 @@ from peewee import fn
 
 from store.catalog import wrong_paths
 from store.catalog.wrong_paths import Noticed
-from store.db.database import portions, raw_rows, select_rows, snapshot_read
+from store.db.database import in_snapshot, portions, raw_rows, select_rows, snapshot_read
 from store.db.tables.catalog import Group
 from store.db.tables.usage import UsageByKey, UsageRow
 from store.db.tables.users import ApiKey, KeySecret
@@ -92,6 +92,7 @@ def owned(db: peewee.Database, user_id: str, at_ms: int) -> list[OwnKey]:
     return snapshot_read(db, lambda: _complete(db, _read(db, ApiKey.user_id == user_id), at_ms))
 
 
+@in_snapshot
 def show(db: peewee.Database, user_id: str, key_id: str, at_ms: int) -> OwnKey:
     """Return a key of a user with its use. Raises NotFound, even for somebody else's."""
     own = (ApiKey.id == key_id) & (ApiKey.user_id == user_id)
@@ -131,6 +132,7 @@ def count_by_group(db: peewee.Database, user_id: str) -> dict[str, int]:
     return dict(select_rows(db, query.group_by(Group.name)))
 
 
+@in_snapshot
 def with_use(db: peewee.Database, keys: Sequence[OwnKey], at_ms: int) -> list[OwnKey]:
     """Return the keys, each with its newest call, of which the roll-ups tell the hour and an index
     the rest, and without a limit with the sum of the month. For a page: heavy keys have many."""

@@ -23,6 +23,7 @@ from store.calls.usage_queries import Filters
 from store.catalog.catalog import load_groups
 from store.channels.status import DEGRADED, DOWN
 from store.db import migrate, nodes
+from store.db.database import in_snapshot
 from store.values.ids import DAY_MS
 from store.values.pricing import format_money, format_multiplier
 
@@ -46,6 +47,7 @@ Ranked = tuple[Need, int]
 """A need, and the money that it touches, in nanos."""
 
 
+@in_snapshot
 def load_gateway_needs(db: peewee.Database, at_ms: int) -> GatewayNeeds:
     """Return what needs an administrator: red ones first, then yellow ones, and of each first those
     that touch the most money of SPAN_DAYS_MAX days."""

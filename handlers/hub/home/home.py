@@ -32,6 +32,7 @@ from store.calls.usage_stats import CLASSES
 from store.channels import offers
 from store.channels.offers import Offer
 from store.channels.status import DEGRADED, DISABLED, DOWN, Status
+from store.db.database import in_snapshot
 from store.hub import membership, notices, own_keys
 from store.hub.notices import Notice
 from store.hub.own_keys import OwnKey
@@ -184,6 +185,7 @@ class HomeView:
     notices: Sequence[Notice] = ()
 
 
+@in_snapshot
 def load_home(db: peewee.Database, me: SignedIn, base_url: str) -> HomeView:
     """Read the page of a user. Raises NotFound when the user no longer exists."""
     summary = load_summary(db, me)

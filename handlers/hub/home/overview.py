@@ -31,7 +31,7 @@ from store.calls.reading import overview
 from store.calls.reading.overview import SPANS, ChannelLines, OverviewSums
 from store.calls.reading.sums import CallSums, RankedSums, SumsBar, ranked_sums, sums_of_names
 from store.calls.usage_queries import Filters
-from store.db.database import database_ms, portions, select_rows
+from store.db.database import database_ms, in_snapshot, portions, select_rows
 from store.db.tables.users import ApiKey, User
 from store.hub import notices
 from store.values.errors import StoreUnavailable
@@ -120,6 +120,7 @@ class Charged:
         return max(0, self.ranked.groups - len(self.ranked.rows))
 
 
+@in_snapshot
 def load_charged(db: peewee.Database, by: str, since_ms: int) -> Charged:
     """Read the greatest charges since a moment."""
     ranked = ranked_sums(db, CHARGED_BY[by], Filters(since_ms=since_ms), CHARGED_ROWS)
@@ -131,6 +132,7 @@ def load_charged(db: peewee.Database, by: str, since_ms: int) -> Charged:
     return Charged(by, ranked, names)
 
 
+@in_snapshot
 def load_channels(db: peewee.Database, at_ms: int, since_ms: int) -> ChannelLines:
     """Read the channels with their sums since a moment."""
     sums = sums_of_names(db, "channel", Filters(since_ms=since_ms))

@@ -21,7 +21,7 @@ from operations.edits import editor
 from store.admin.kinds import SPEND_ORDERS
 from store.admin.objects import Sealing
 from store.calls.reading.sums import DaySpend, spend_by_day
-from store.db.database import database_ms
+from store.db.database import database_ms, in_snapshot
 from store.hub import notices
 from store.hub.sessions import SignedIn
 from store.money import codes, ledger, subscriptions, wallet
@@ -213,6 +213,7 @@ class WalletForms:
     below_problem: str = ""
 
 
+@in_snapshot
 def load_wallet(db: peewee.Database, me: SignedIn, after: str | None) -> WalletView:
     """Read the page of a user. Raises Refused: the ledger has no such page."""
     page = ledger.page_of(db, me.user_id, PAGE_LINES, after)

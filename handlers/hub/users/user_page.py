@@ -28,6 +28,7 @@ from store.calls.reading.sums import CallSums, sum_of, sums_by
 from store.calls.usage_queries import Filters, Row, history
 from store.calls.usage_stats import stats
 from store.catalog import keys as api_keys
+from store.db.database import in_snapshot
 from store.hub import key_stops, one_time, openid_links, own_keys, sessions
 from store.hub.key_stops import KeyStop
 from store.hub.membership import KeyGroup, key_groups
@@ -111,6 +112,7 @@ class UserView:
         return None if refused is None or refused.last_ms < max(credits_ms, default=0) else refused
 
 
+@in_snapshot
 def load_view(db: peewee.Database, name: str, by: str, after: str | None) -> UserView:
     """Read the page of a user. Raises NotFound; Refused: the ledger has no such page."""
     user = objects.load(db, "user", name)

@@ -11,7 +11,7 @@ from peewee import SQL, fn
 from store.calls.rollups import DAY_HOURS, record_column
 from store.calls.usage_queries import Filters, conditions
 from store.calls.usage_stats import Order, answerable_from_rollups, hours_of, stats
-from store.db.database import raw_rows
+from store.db.database import in_snapshot, raw_rows
 from store.db.tables.usage import UsageByKey, UsageRow
 from store.values.ids import HOUR_MS, day_at, ulid_ms
 from store.values.usage_record import rfc3339
@@ -26,6 +26,7 @@ Kind = tuple[str, ...]
 """Values of BY as the sums have them: none is an empty text."""
 
 
+@in_snapshot
 def errors(db: peewee.Database, filters: Filters, limit: int = KINDS_MAX) -> list[dict[str, Any]]:
     """Return the kinds of errors of these calls, those with the most calls first, at most `limit`.
 

@@ -18,7 +18,7 @@ from store.calls.reading.usage_page import READ_AT_MOST, last_before
 from store.calls.usage_queries import Filters
 from store.calls.usage_stats import Order, calls_to_read, series, stats
 from store.channels.figures import percentile
-from store.db.database import portions, select_rows
+from store.db.database import in_snapshot, portions, select_rows
 from store.db.tables.channels import FIRST_BYTE
 from store.db.tables.users import ApiKey
 from store.values.ids import DAY_MS, HOUR_MS, day_begin_ms
@@ -125,6 +125,7 @@ SORTS: Mapping[str, Callable[[GroupSums], Any]] = {
 """What rows may be sorted by, the greatest first."""
 
 
+@in_snapshot
 def load_groups(
     db: peewee.Database, filters: Filters, at_ms: int, grouping: Grouping
 ) -> GroupedUsage:

@@ -324,6 +324,7 @@ class KeyUsage:
         return max((sums.cost_nanos for _, sums in self.models), default=0)
 
 
+@in_snapshot
 def key_usage(db: peewee.Database, user: str, key_id: str, at_ms: int) -> KeyUsage:
     """Return the usage of a key of a user; its sums, which may be many, are read once."""
     first_day, _ = window_at(MONTH, at_ms)

@@ -16,6 +16,7 @@ from store.calls.reading.search import newest_since
 from store.calls.reading.sums import CallSums, SumsBar
 from store.calls.usage_queries import Filters, Row, conditions, page, rows_where, with_user
 from store.calls.usage_stats import Order, calls_to_read, stats
+from store.db.database import in_snapshot
 from store.db.tables.usage import UsageRow
 from store.values.ids import DAY_MS, HOUR_MS, day_begin_ms
 
@@ -87,6 +88,7 @@ def newest_calls(db: peewee.Database, filters: Filters) -> tuple[Filters, int | 
     return replace(filters, since_ms=max(searched_ms, filters.since_ms or 0)), searched_ms
 
 
+@in_snapshot
 def load_calls(
     db: peewee.Database, filters: Filters, at_ms: int, part: UsagePart, sums: UsageView | None
 ) -> UsageView:
@@ -105,6 +107,7 @@ def load_calls(
     return replace(view, rows=first.rows, next=first.next, last_ms=last_ms)
 
 
+@in_snapshot
 def load_sums(
     db: peewee.Database,
     filters: Filters,

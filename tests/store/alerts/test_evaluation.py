@@ -19,6 +19,7 @@ from store.values.ids import new_ulid
 from store.values.usage import Served
 from store.values.usage_record import AttemptRecord, Receipt
 from tests.support.usage_records import record_at, store
+from tests.support.users import add_user
 
 MINUTE_MS = 60_000
 UNIT = 10**9
@@ -254,3 +255,22 @@ def test_a_rule_that_is_off_or_of_a_disabled_user_fires_for_nothing(
     rules.change(database, user_id, own, {"enabled": True}, "bob")
     editor.change("user", "bob", {"enabled": "false"})
     assert alerts.round() == []
+
+
+def test_rules_of_members_share_what_they_read(alerts, database, monkeypatch):
+    statements, execute_sql = [], database.execute_sql
+    counting = lambda *args: statements.append(1) or execute_sql(*args)  # noqa: E731 - short
+    counts = []
+    for name in ("alice", "bob", "carol", "dave"):
+        user_id = add_user(database, name)
+        for kind in ("balance", "key"):
+            alerts.rule(kind, owner=user_id, to=[OWNER])
+        set_balance(database, user_id, 9 * UNIT)
+        with monkeypatch.context() as patched:
+            patched.setattr(database, "execute_sql", counting)
+            assert alerts.round() == []
+        counts.append(len(statements))
+        statements.clear()
+    assert len(set(counts)) == 1, "a round costs the same whatever the number of members"
+    set_balance(database, user_id, UNIT)
+    assert alerts.round() == ["dave: 1.0000 USD left"]
