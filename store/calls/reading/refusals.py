@@ -3,16 +3,16 @@
 The roll-ups tell how many there were and in which hours; two records tell the rest.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import peewee
 
-from store.calls.usage_queries import Filters, Row, conditions, history, rows_where
-from store.calls.usage_stats import series, stats
+from store.calls.usage_queries import Filters, Row, conditions, rows_where
+from store.calls.usage_stats import series
 from store.db.tables.usage import UsageRow
-from store.values.fields import Instant
-from store.values.ids import DAY_MS
+from store.values.ids import DAY_MS, HOUR_MS, day_begin_ms
 from store.values.usage_record import MONEY_CODES
 
 USERS_BY_NAME = 200
@@ -55,28 +55,49 @@ def refused_users(
     names = tuple(name for name, _ in series(db, ("user",), refused, _CALLS))
     if len(names) <= USERS_BY_NAME:
         filters = replace(filters, user=names)
-    calls = {name: count for name, count in series(db, ("user",), filters, _CALLS) if count}
+    hours: dict[str, list[_KeyHour]] = {}
+    for user, *hour in series(db, ("user", "hour", "key_id"), filters, _CALLS):
+        hours.setdefault(user, []).append(tuple(hour))
+    calls = {name: sum(count for *_, count in of_user) for name, of_user in hours.items()}
     first = sorted(calls, key=lambda name: (-calls[name], name))[:limit]
-    refusals = {name: money_refusals(db, of_today(at_ms, name)) for name in first}
+    refusals = {name: _refusals(db, of_today(at_ms, name), hours[name]) for name in first}
     return {name: value for name, value in refusals.items() if value is not None}, len(calls)
 
 
 def money_refusals(db: peewee.Database, filters: Filters) -> MoneyRefusals | None:
     """Return the calls that match; `filters` names one user, codes of errors and a beginning. None:
     there is none, or its records were pruned."""
-    by_key: dict[str, int] = {}
-    hours = set()
-    for row in stats(db, ("hour", "key_id"), filters):
-        by_key[row["key_id"]] = by_key.get(row["key_id"], 0) + row["calls"]
-        hours.add(row["hour"])
-    if not by_key:
+    return _refusals(db, filters, series(db, ("hour", "key_id"), filters, _CALLS))
+
+
+_KeyHour = tuple[Any, ...]
+"""Day, hour and id of a key, and its refused calls then."""
+
+
+def _refusals(
+    db: peewee.Database, filters: Filters, sums: Iterable[_KeyHour]
+) -> MoneyRefusals | None:
+    calls = 0
+    hours: dict[str, list[int]] = {}
+    for day, hour, key_id, count in sums:
+        hours.setdefault(key_id, []).append(day_begin_ms(day) + int(hour) * HOUR_MS)
+        calls += count
+    if not calls:
         return None
-    from_hour = replace(filters, since_ms=Instant().parse(min(hours)), outcome="refused")
-    oldest_first = (UsageRow.day, UsageRow.id)
-    first = rows_where(db, conditions(from_hour), oldest_first, 1)
-    last = [row for key in by_key for row in history(db, replace(filters, key_id=key), 1)]
+    refused = replace(filters, outcome="refused")
+    begin_ms = min(min(begins) for begins in hours.values())
+    begun = conditions(replace(refused, since_ms=begin_ms))
+    first = rows_where(db, begun, (UsageRow.day, UsageRow.id), 1)
+    newest_first = (UsageRow.day.desc(), UsageRow.id.desc())
+    last = [
+        row
+        for key_id, begins in hours.items()
+        for row in rows_where(
+            db, conditions(replace(refused, key_id=key_id, since_ms=max(begins))), newest_first, 1
+        )
+    ]
     if not first or not last:
         return None
     names = dict.fromkeys(row["key_name"] for row in last)
     newest = max(last, key=lambda row: row["id"])
-    return MoneyRefusals(sum(by_key.values()), first[0]["started_ms"], newest, list(names))
+    return MoneyRefusals(calls, first[0]["started_ms"], newest, list(names))
