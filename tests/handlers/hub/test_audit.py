@@ -3,8 +3,12 @@
 import csv
 import io
 import json
+import re
+from itertools import chain
+from pathlib import Path
 
 from handlers.hub.web import exports
+from handlers.hub.web.strings import strings
 from store.db import audit
 
 AUDIT = "/api/admin/audit"
@@ -63,3 +67,15 @@ def test_the_log_is_exported_whole_by_its_filter(api, boss, monkeypatch):
     assert api.refused("GET", f"{place}?since=soon")[:2] == (400, "since")
     link = f"{place}?kind=group&amp;name=g0&amp;format=csv"
     assert link in boss.get("/admin/audit?kind=group&name=g0").text
+
+
+def test_every_action_and_its_kind_has_a_word():
+    root, acts = Path(audit.__file__).parents[2], set()
+    for path in chain.from_iterable((root / name).rglob("*.py") for name in ("store", "handlers")):
+        acts |= {*re.findall(r'Act\([^,()]+, "(\w+)"(?:, "([\w -]+)")?', path.read_text("utf-8"))}
+    names = {
+        f"admin.{part}_{word}"
+        for act in acts
+        for part, word in zip(("act", "kind"), act, strict=True)
+    }
+    assert len(acts) > 20 and names - {"admin.kind_"} <= strings("en").keys()
