@@ -23,6 +23,7 @@ from store.db.tables.usage import UsageByKey
 from store.db.tables.users import ApiKey, User
 from store.hub import administrators
 from store.values.errors import Conflict, Refused, refuse
+from store.values.texts import DOTS
 
 CATALOG_KINDS = frozenset({"model", "group", "channel"})
 NOBODY = ""  # the id of no user
@@ -240,15 +241,18 @@ class Editor:
         steps = planning.make_plan(
             state, document, self._sealing, self._upstreams, at_ms=at_ms, prune=prune, remote=remote
         )
-        self._refuse_names_of_others(steps)
+        self._refuse_names(steps)
         if remote:
             planning.refuse_moves(steps)
         return steps
 
-    def _refuse_names_of_others(self, steps: list[PlanStep]) -> None:
-        """Refuse a new user of a removed one's name: its calls would show."""
+    def _refuse_names(self, steps: list[PlanStep]) -> None:
+        """Refuse a new user of a removed one's name: its calls would show; and any new name that no
+        address of a page can hold."""
         faults = []
         for step in steps:
+            if step.action == CREATE and step.identity[-1] in DOTS:
+                faults.append(f"{step.named.where()}: name: must not be . or ..")
             if step.kind == "user" and step.action == CREATE:
                 name = step.identity[0]
                 called = UsageByKey.select(UsageByKey.user).where(UsageByKey.user == name)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain
-from urllib.parse import quote
 
 import peewee
 from peewee import fn
@@ -32,6 +31,7 @@ from store.money.accounts import quota_at
 from store.money.quota import current_use
 from store.values.ids import DAY_MS, HOUR_MS, day_at
 from store.values.pricing import parse_money
+from store.values.texts import segment
 from store.values.times import window_at
 from store.values.usage_record import MONEY_CODES
 
@@ -131,7 +131,7 @@ def clock(at_ms: int) -> str:
 
 def _page(rule: Rule, user: str) -> str:
     """Return the page about a user: for that user, or for administrators."""
-    return kinds.OWN_PAGES[rule.kind] if rule.owner_id else f"/admin/users/{quote(user, safe='')}"
+    return kinds.OWN_PAGES[rule.kind] if rule.owner_id else f"/admin/users/{segment(user)}"
 
 
 def _money(nanos: int, scope: Scope, decimals: int = 4) -> str:
@@ -273,7 +273,7 @@ def _unpriced(db: peewee.Database, rule: Rule, scope: Scope) -> Iterator[Fact]:
     query = UsageByRate.select(UsageByRate.model, UsageByRate.meter).where(used).distinct()
     for model, meter in select_rows(db, query.limit(MAX_OBJECTS)):
         text = f"{model}: {meter} is used without a price"
-        link = f"/admin/models/{quote(model, safe='')}"
+        link = f"/admin/models/{segment(model)}"
         yield Fact({"model": model, "use": meter}, text, scope.at_ms, link, window=str(today))
 
 
@@ -297,7 +297,7 @@ def _channel_down(db: peewee.Database, rule: Rule, scope: Scope) -> Iterator[Fac
             continue
         models = "" if len(same) == len(statuses) else " for " + _few([item.model for item in same])
         text = f"Channel {name} is {worst.state}{models} since {clock(since_ms)}"
-        yield Fact({"channel": name}, text, since_ms, f"/admin/channels/{quote(name, safe='')}")
+        yield Fact({"channel": name}, text, since_ms, f"/admin/channels/{segment(name)}")
 
 
 def _few(names: list[str]) -> str:
@@ -313,7 +313,7 @@ def _errors(db: peewee.Database, rule: Rule, scope: Scope) -> Iterator[Fact]:
         if enough and kinds.listed(settings["names"], name):
             text = f"{name}: {counted.failed} of {counted.calls} calls failed in"
             text += f" {settings['minutes']} minutes, {share:.1%}"
-            link = f"/admin/channels/{quote(name, safe='')}"
+            link = f"/admin/channels/{segment(name)}"
             yield Fact({"channel": name}, text, scope.at_ms, link)
 
 
@@ -326,7 +326,7 @@ def _upstream_key(db: peewee.Database, rule: Rule, scope: Scope) -> Iterator[Fac
             continue
         mark = key.fingerprint[:8]
         text = f"{name}: upstream key {mark or 'of the channel'} was put aside, {key.reason}"
-        link = f"/admin/channels/{quote(name, safe='')}"
+        link = f"/admin/channels/{segment(name)}"
         yield Fact({"channel": name, "upstream_key": mark}, text, key.since_ms, link)
 
 

@@ -13,11 +13,15 @@ import re
 import ssl
 import stat
 from collections.abc import Callable, Iterable
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from store.values.key_secrets import check_given
 from store.values.passwords import MAX_PASSWORD_BYTES
 
+DOTS = (".", "..")
+"""Names that no address can hold: browsers resolve them, escaped or not."""
+PAGES_OF_LISTS = ("new", "draft")
+"""What stands for a page of a list in the place of an object's name."""
 MAX_NAME_CHARS = 128
 MAX_UPSTREAM_NAME_CHARS = 256
 MAX_URL_CHARS = 1024
@@ -58,6 +62,13 @@ def name(value: str) -> str:
             f"must have 1 to {MAX_NAME_CHARS} printable characters and no space at an end"
         )
     return value
+
+
+def segment(value: str) -> str:
+    """A name as one segment of the path of its page, percent-encoded."""
+    if value in DOTS or value in PAGES_OF_LISTS:
+        return f"%{ord(value[0]):02X}{value[1:]}"
+    return quote(value, safe="")
 
 
 def model_name(value: str) -> str:

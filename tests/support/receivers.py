@@ -6,6 +6,7 @@ import email.policy
 import json
 import re
 import socketserver
+import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,6 +19,13 @@ class _Served:
     """A context around a server of the standard library, in a thread of its own."""
 
     def __enter__(self):
+        handle_error = self.server.handle_error
+
+        def handle(*request):
+            if not isinstance(sys.exception(), ConnectionError):  # a sender may leave
+                handle_error(*request)
+
+        self.server.handle_error = handle
         self._thread = threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()
         return self

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import quote
 
 import peewee
 
@@ -17,20 +16,15 @@ from operations import edits
 from store.admin.apply import Editor, Outcome
 from store.admin.listing import ListPage, Paging
 from store.values.fields import Instant
+from store.values.texts import segment
 
 DEFAULT_ITEMS = 50
 MAX_ITEMS = 500  # of one page of a list
-PAGES_OF_LISTS = ("new", "draft")
-"""Words that stand in paths where names of objects do: an object of such a name is written with its
-first letter as a code."""
 
 
 def path_of(plural: str, name: str = "", action: str = "") -> str:
     """Return the path of a list, of one of its objects, or of an action on it."""
-    quoted = quote(name, safe="")
-    if name in PAGES_OF_LISTS:
-        quoted = f"%{ord(name[0]):02X}{name[1:]}"
-    parts = [plural, *([quoted] if name else []), *([action] if action else [])]
+    parts = [plural, *([segment(name)] if name else []), *([action] if action else [])]
     return "/admin/" + "/".join(parts)
 
 

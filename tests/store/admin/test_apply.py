@@ -454,3 +454,10 @@ def test_the_name_of_a_removed_user_with_calls_is_not_given_again(editor, read, 
     assert editor.create("user", "another", {}).changes
     # who is there is only changed
     assert editor.apply(read('[[user]]\nname = "alice"')).changes == []
+
+
+@pytest.mark.parametrize("kind", ["user", "group"])
+def test_names_that_no_address_of_a_page_can_hold_are_refused(editor, applied, kind):
+    for name in (".", ".."):
+        with pytest.raises(Refused, match=r"name: must not be \. or \.\."):
+            editor.create(kind, name, {})

@@ -25,6 +25,11 @@ MADE_CANONICAL = [
     (texts.network, "192.0.2.1", "192.0.2.1/32"),
     (texts.network, "2001:DB8::/32", "2001:db8::/32"),
     (texts.proxy, "https://10.0.0.1:443/", "https://10.0.0.1:443"),
+    *((texts.segment, name, path) for name, path in (("new", "%6Eew"), (".", "%2E"))),
+    *(
+        (texts.segment, name, path)
+        for name, path in (("a", "a"), ("..", "%2E."), ("ä/b", "%C3%A4%2Fb"))
+    ),
     *((texts.header_name, name, name.lower()) for name in ("X-Title", "Anthropic-Beta", "a")),
 ]
 REFUSED = [  # (check, what its message says, texts)
