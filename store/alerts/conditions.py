@@ -30,7 +30,7 @@ from store.db.tables.users import ApiKey, User
 from store.money.accounts import quota_at
 from store.money.quota import current_use
 from store.values.ids import DAY_MS, HOUR_MS, day_at
-from store.values.pricing import parse_money
+from store.values.pricing import format_money, parse_money
 from store.values.texts import segment
 from store.values.times import window_at
 from store.values.usage_record import MONEY_CODES
@@ -135,8 +135,9 @@ def _page(rule: Rule, user: str) -> str:
 
 
 def _money(nanos: int, scope: Scope, decimals: int = 4) -> str:
-    whole = nanos / 10**9
-    return f"{whole:.{decimals}f} {scope.currency}" if nanos else f"0 {scope.currency}"
+    if abs(nanos) < 10 ** (9 - decimals):  # 0 would not be true
+        return f"{format_money(nanos)} {scope.currency}"
+    return f"{nanos / 10**9:.{decimals}f} {scope.currency}"
 
 
 # ---- balance -------------------------------------------------------------------------------------

@@ -63,6 +63,14 @@ def test_a_key_is_stopped_on_the_page_of_its_user(visit, world):
     assert page.url.endswith("/admin/users/alice#keys") and answers(world, "alice", 200)
 
 
+def test_a_menu_closes_under_the_dialog_that_it_opens(visit, world):
+    page = visit("boss", "/admin/users/carol")
+    page.locator(".head").get_by_label("More actions").click()
+    page.get_by_role("link", name="Reset password by link").click()
+    expect(page.locator("dialog[open]")).to_contain_text("New password for carol")
+    expect(page.locator("details.menu[open]")).to_have_count(0)
+
+
 def test_two_forms_of_one_user_keep_both_changes(visit, world):
     page = visit("boss", "/admin/users/carol")
     page.locator("#facts").get_by_role("link", name="Edit").click()

@@ -82,7 +82,9 @@ class SentPage(AlertPage):
         after = self.get_query_argument("after", "")
         rows = await self.store(outbox.listed, self.owner_id, SENT_ROWS + 1, after)
         following = rows[SENT_ROWS - 1].id if len(rows) > SENT_ROWS else ""
-        self.show_alerts("sent", sent=rows[:SENT_ROWS], following=following, after=after)
+        places = await self.store(destinations.listed, self.owner_id)
+        values = {"sent": rows[:SENT_ROWS], "following": following, "after": after}
+        self.show_alerts("sent", names={place.id: place for place in places}, **values)
 
 
 class SendAgainForm(AlertPage):

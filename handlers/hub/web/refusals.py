@@ -39,8 +39,8 @@ def sentences() -> tuple[Sentence, ...]:
 
 
 def refusal_in_words(words: Mapping[str, str], message: str) -> str:
-    """Return a refusal in the language of `words`, without the name of its object; what has no
-    sentence as it is."""
+    """Return a refusal as a sentence in the language of `words`, without the name of its object;
+    what has no sentence as it is."""
     if len(message) > MAX_CHARS:
         return message
     return _in_words(words, message, MAX_DEPTH) or message
@@ -58,13 +58,17 @@ def _in_words(words: Mapping[str, str], message: str, depth: int) -> str | None:
     for fault, text in FAULTS.items():
         if message.endswith(text):
             return words[f"password_{fault}"]
+    label = _LABEL.match(message)
+    if label and (rest := _in_words(words, message[label.end() :], depth)):
+        return rest
     for name, texts, parts in sentences():
         values = _values(texts, parts, message)
         translated = None if values is None else _values_in_words(words, values, depth)
         if translated is not None:
-            return words[name].format(**translated)
-    if label := _LABEL.match(message):
-        return _in_words(words, message[label.end() :], depth - 1)
+            text = words[name].format(**translated)
+            # What begins with a name begins as it does.
+            is_begun = depth == MAX_DEPTH and texts[0].partition(" ")[0].isalpha()
+            return text[:1].upper() + text[1:] if is_begun else text
     return None
 
 

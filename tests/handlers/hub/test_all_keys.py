@@ -63,7 +63,7 @@ def test_a_leaked_secret_leads_to_its_key_and_is_stored_nowhere(api, db, caplog)
 def test_the_page_finds_a_secret_and_stops_its_key(boss, api):
     boss.get("/admin/keys")
     answer = boss.send("/admin/keys/find", [("secret", "sk-of-nobody-0123456789")])
-    assert answer.status == 404 and "no key has this secret" in answer.text
+    assert answer.status == 404 and "No key has this secret" in answer.text
     place = boss.send("/admin/keys/find", [("secret", LEAKED)]).place
     row = boss.get(place)
     assert row.text.count("laptop") == 1 and "alice" in row.text and LEAKED not in row.text

@@ -131,7 +131,7 @@ def test_list_prices_fill_the_cells_of_chosen_rows(boss, db):
     ("values", "problem"),
     [
         ({"input_gpt_4_1": ""}, "gpt-4.1: input is missing; 0 is free"),
-        ({"input_gpt_4_1": "cheap"}, "row 1"),
+        ({"input_gpt_4_1": "cheap"}, "Row 1"),
     ],
 )
 def test_a_faulty_cell_keeps_all_prices(boss, db, values, problem):
@@ -175,7 +175,7 @@ def test_a_tick_of_a_price_that_changed_is_409(boss, db, api):
     api.call("PATCH", f"/api/admin/models/{NAME}", {"price": {"input": "123"}})
     tick = json.dumps(value)
     answer = boss.send(COMPARE, [("take", tick), ("rise", tick)])
-    assert answer.status == 409 and "prices have changed since this comparison" in answer.text
+    assert answer.status == 409 and "Prices have changed since this comparison" in answer.text
     assert price(db, NAME)["input"] == "123", "prices go back silently"
 
 

@@ -130,6 +130,12 @@ def test_spending_of_a_window(applied, alerts, database, settings, text):
     assert alerts.round() == [], "once a window"
 
 
+def test_less_than_a_cent_is_not_called_nothing(applied, alerts, database):
+    store(database, [call(database, cost_nanos=UNIT // 2000)])
+    alerts.rule("spending", of="user", above="0")
+    assert alerts.round() == ["alice has spent 0.0005 USD today"]
+
+
 @pytest.mark.databases("sqlite")
 def test_members_see_their_own_spending_alone(alerts, database, users):
     store(database, [call(database, name, cost_nanos=20 * UNIT) for name in ("alice", "bob")])

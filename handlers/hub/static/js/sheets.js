@@ -71,6 +71,7 @@ export async function openSheet(link) {
   link.closest("tr")?.classList.add("open");
   opened = { dialog, link, back };
   fill(dialog, sheet);
+  link.closest("details.menu")?.removeAttribute("open");
   if (!dialog.open) dialog.showModal();
   dialog.querySelector(FIRST_FIELD)?.focus();
   if (drawer) history[history.state?.sheet ? "replaceState" : "pushState"]({ sheet: true }, "", link.href);

@@ -162,21 +162,35 @@ def test_each_refusal_that_a_form_can_show_has_a_sentence():
     [
         (
             'channel "main": base_url: must not hold spaces or backslashes',
-            "接口地址：不能有空格或反斜杠",
+            "{base_url}：不能有空格或反斜杠",
         ),
         (
             'there is no group "gropu"; did you mean "group"?; rpm must be a whole number',
-            "没有分组 gropu；是否指 group？；每分钟调用必须是整数",
+            "没有分组 gropu；是否指 group？；{rpm}必须是整数",
         ),
         (
             'body: set: "model.x": model is set by the gateway',
-            "请求改写：set：“model.x”：model 由网关设置",
+            "{body}：set：“model.x”：model 由网关设置",
         ),
         ("the moon is out", "the moon is out"),
     ],
 )
 def test_parts_of_a_refusal_are_translated_each(message, text):
-    assert refusal_in_words(strings("zh"), message) == text
+    words = strings("zh")
+    labels = {name: words[f"admin.f_{name}"] for name in ("rpm", "body", "base_url")}
+    assert refusal_in_words(words, message) == text.format(**labels)
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        ("no key has this secret", "No key has this secret"),
+        ('user "bob": must be a whole number', "Must be a whole number"),
+        ('"gpt" is a member; choose another name', '"gpt" is a member; choose another name'),
+    ],
+)
+def test_a_refusal_begins_as_a_sentence(message, text):
+    assert refusal_in_words(strings("en"), message) == text
 
 
 def test_beside_its_field_a_refusal_does_not_name_it():
