@@ -63,7 +63,7 @@ def _in_words(words: Mapping[str, str], message: str, depth: int) -> str | None:
         return rest
     for name, texts, parts in sentences():
         values = _values(texts, parts, message)
-        translated = None if values is None else _values_in_words(words, values, depth)
+        translated = None if values is None else _values_in_words(words, values, depth - 1)
         if translated is not None:
             text = words[name].format(**translated)
             # What begins with a name begins as it does.
