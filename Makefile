@@ -19,7 +19,7 @@ INSTALL := .venv/bin/python $(PIP)
 CLIENT_INSTALL := bin/python $(PIP)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run test test-long test-cluster test-clients services cluster-services check lint format docs matrix dist pictures
+.PHONY: help venv run test test-long test-cluster cluster-page test-clients services cluster-services check lint format docs matrix dist pictures
 
 # Real client programs: two environments, since aider needs other versions than the rest, and what
 # npm installs with the Node of the first one.
@@ -58,7 +58,11 @@ test-long: $(TEST_STAMP) services ## run the long forms of the tests of crashes 
 	.venv/bin/python -m pytest -q -s -m long $(T)
 
 test-cluster: $(TEST_STAMP) services cluster-services ## run the tests on three database nodes
-	.venv/bin/python -m pytest -q -s -m cluster $(if $(filter tests,$(T)),tests/cluster,$(T))
+	.venv/bin/python -m pytest -q -s -m cluster --durations=0 --durations-min=1 $(if $(filter tests,$(T)),tests/cluster,$(T))
+
+cluster-page: ## put what make test-cluster measured into docs/cluster.md
+	sed -i -e '/^| what broke/,/^$$/{/^|/d}' -e '/^<!-- .* .faults.md -->/r .faults.md' \
+	    -e '/^| 30 calls/,/^$$/{/^|/d}' -e '/^<!-- .* .sizing.md -->/r .sizing.md' docs/cluster.md
 
 test-clients: $(TEST_STAMP) $(PYTHON_CLIENTS) $(AIDER) $(NPM_CLIENTS) ## install real clients and run them
 	.venv/bin/python -m pytest -q $(if $(filter tests,$(T)),$(CLIENTS),$(T))

@@ -469,6 +469,8 @@ class MySql(peewee.MySQLDatabase):
         """Return a session with a host, ready for use; None when all use another one by now."""
         epoch = self._epoch  # before the name is resolved
         connection = self._connect_to(host)
+        with self._open_lock:  # already: a host may freeze while a session begins
+            self._open[connection] = host
         try:
             with connection.cursor() as cursor:
                 for statement in _SESSION:
@@ -490,8 +492,6 @@ class MySql(peewee.MySQLDatabase):
             connection.close()
             raise
         self._own.session = _Session(time.monotonic(), epoch, read_only, host)
-        with self._open_lock:
-            self._open[connection] = host
         return connection
 
     def _connect_to(self, host: Host, limit_s: float | None = None) -> Any:

@@ -1,7 +1,8 @@
 """The whole installation of docs/cluster.md, broken in one way after the other while calls run.
 
 FAULTS is the table: a scenario for each fault. What must be true after each is in `check_…` below,
-the same for all. What was seen becomes a row of the page's table, in `.faults.md`.
+the same for all. What was seen becomes the page's tables, in `.faults.md` and `.sizing.md`;
+`make cluster-page` puts them there.
 """
 
 import itertools
@@ -13,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +28,10 @@ HEAD = """\
 | what broke | calls with cover | others | what it cost | how long |
 |---|---|---|---|---|
 """
+SIZING = ROOT / ".sizing.md"
+MEASURED_S = 30
+TICKS_S = os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 WARM_UP_S = 15  # the buckets are empty and leases cover what callers spend
 AFTER_S = 14  # a fault
 DOWN_S = 15  # of what is killed
@@ -33,7 +39,7 @@ FROZEN_S = 60
 CLOCK_S = 300
 WITHIN_S = 10  # the time for which callers may be refused
 MACHINE_S = 1  # what a busy machine adds to that
-NODES = 2
+NODES = WORKERS = 2
 JITTER = 2  # calls that were counted before their clients could say so
 TOKENS_OF_A_CALL = 200
 LIMITED = "rate_limit_exceeded"
@@ -306,6 +312,44 @@ def site(galera_session, tmp_path_factory):
     made = Installation(tmp_path_factory.mktemp("site"), galera_session)
     yield made
     made.close()
+
+
+def cpu_s(pids):
+    """What processes have used of the CPU."""
+    fields = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]
+    return sum(int(one[11]) + int(one[12]) for one in fields) / TICKS_S
+
+
+def memory_mb(pid):
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES / 1e6
+
+
+def test_what_the_load_takes(site):
+    """With nothing broken: before the faults."""
+    site.galera.restore()
+    parts = {
+        "the writing host": [site.writer().process.pid],
+        "each of the other hosts": [node.process.pid for node in site.others()],
+        "Redis": [site.redis.pid],
+        "each of the workers": [pid for one in site.gateways for pid in one.worker_pids()],
+    }
+    with site.load("size"):
+        time.sleep(WARM_UP_S)
+        before = {name: cpu_s(pids) for name, pids in parts.items()}
+        time.sleep(MEASURED_S)
+        used = {name: cpu_s(pids) - before[name] for name, pids in parts.items()}
+        sizes = {name: [memory_mb(pid) for pid in pids] for name, pids in parts.items()}
+    records, _ = site.settle("size")
+    times = [rows[0][5] / 1000 for rows in records.values()]
+    each_s = len(times) / (max(times) - min(times))
+    head = f"30 calls/s, and 50 streams with 200 events/s, for {each_s:.0f} records/s"
+    table = f"| {head} | CPU | memory |\n|---|---|---|\n"
+    for name, pids in parts.items():
+        cores = used[name] / len(pids) / MEASURED_S
+        table += f"| {name} | {cores:.1%} of a core | {max(sizes[name]):.0f} MB |\n"
+    print(table)
+    SIZING.write_text(table)
+    assert all(used.values()) and len(parts["each of the workers"]) == NODES * WORKERS
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.scenario.__name__)

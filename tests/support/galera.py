@@ -168,6 +168,14 @@ class Galera:
                 node.start()
         for node in self.nodes:
             node.wait_synced()
+        # One that was frozen does not know at once that it was given up.
+        deadline = time.monotonic() + SYNC_TIMEOUT_S
+        while len({node.status("cluster_conf_id") for node in self.nodes}) > 1:
+            assert time.monotonic() < deadline, "the nodes do not agree on their cluster"
+            time.sleep(0.1)
+        for node in self.nodes:
+            node.wait_for_members(NODES)
+            node.wait_synced()
 
     def close(self):
         for node in self.nodes:

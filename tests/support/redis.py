@@ -28,6 +28,10 @@ class RedisServer:
         return f"redis://{HOST}:{self.port}/3"
 
     @property
+    def pid(self):
+        return self._process.pid
+
+    @property
     def client(self):
         return redis.Redis(HOST, self.port, 3, self._password, decode_responses=True)
 
