@@ -1,7 +1,9 @@
 """A planned switchover: one server is set read-only, and the name leads to another one."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 
+import peewee
 import pytest
 
 from store.db import database, mysql
@@ -158,3 +160,15 @@ def test_a_session_in_a_transaction_is_kept_whatever_its_age(db, monkeypatch):
         return session_id(db) == session_id(db)
 
     assert database.transaction(db, work)
+
+
+def test_a_session_that_begins_is_cut_with_its_host(servers, monkeypatch):
+    monkeypatch.setattr(mysql, "_SESSION", ("SELECT SLEEP(8)",))
+    db = database.open_database(servers.url())
+    with ThreadPoolExecutor(1) as pool:
+        opening = pool.submit(db.connect)
+        began = time.monotonic()
+        while not opening.done() and time.monotonic() < began + 5:
+            db._cut(db.hosts.current)
+            time.sleep(0.05)
+        assert isinstance(opening.exception(0), peewee.OperationalError)
