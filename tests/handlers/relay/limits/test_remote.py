@@ -34,7 +34,7 @@ def play(server):
             for one in cells:
                 one.start()
             try:
-                await asyncio.sleep(0.05)
+                await until_async(lambda: all(one.up for one in cells))
                 return await scene(*cells)
             finally:
                 for one in cells:
