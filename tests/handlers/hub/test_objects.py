@@ -265,3 +265,9 @@ def test_saving_an_untouched_form_changes_nothing(boss, api, db, plural, body):
     assert show(db, kind, name) == before
     lines = api.listed(f"/api/admin/audit?kind={kind}")
     assert [line["action"] for line in lines if line["name"] == name] == ["create"]
+
+
+def test_names_stand_apart_from_chinese_words(boss, api):
+    api.create("groups", {"name": "coding"})
+    boss.cookies["language"] = "zh"
+    assert "<h2>编辑 coding</h2>" in boss.get("/admin/groups/coding").text
