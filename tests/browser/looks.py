@@ -54,6 +54,37 @@ OVERLAPS = """() => {
   return faults.slice(0, 5);
 }"""
 
+# Figures of a row, and heads of sections side by side, that begin a little off each other.
+ALIGNED = """() => {
+  const faults = [];
+  for (const row of document.querySelectorAll(".figures, .pair")) {
+    const isPair = row.matches(".pair");
+    const parts = [...row.children].map((part) => isPair ? part.querySelector("h2") : part)
+      .filter((part) => part?.checkVisibility());
+    parts.slice(1).forEach((part, place) => {
+      const before = parts[place].getBoundingClientRect(), box = part.getBoundingClientRect();
+      const off = Math.abs(before.top - box.top);
+      if (before.right <= box.left + 2 && off > .5 && off < (isPair ? 3 : 24))
+        faults.push(`"${part.textContent.trim().slice(0, 30)}" is ${off} px off its neighbour`);
+    });
+  }
+  return faults;
+}"""
+
+# Text that is cut without an ellipsis.
+CUT = """() => {
+  const faults = [];
+  for (const element of document.querySelectorAll("main *, nav *")) {
+    const hasText = [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+    if (!hasText || !element.checkVisibility()) continue;
+    const { overflowX, textOverflow, clipPath } = getComputedStyle(element);
+    if (overflowX !== "hidden" || textOverflow === "ellipsis" || clipPath !== "none") continue;
+    const over = element.scrollWidth - element.clientWidth;
+    if (over > 1) faults.push(`"${element.textContent.trim().slice(0, 30)}" is cut by ${over} px`);
+  }
+  return faults.slice(0, 5);
+}"""
+
 FAULTS = """() => {
   const faults = [];
   const said = (one) => one.outerHTML.slice(0, 120);

@@ -38,6 +38,7 @@ VIEWS = {
         "/admin/channels/new",
         "/?of=me",
         "/alerts",
+        "/usage/{call}",
     ),
 }
 # Pages of nobody who has signed in, and those that lead elsewhere.

@@ -54,6 +54,7 @@ def test_from_the_first_link_to_a_models_answer(fresh, open_page, scripted_vendo
     page.locator("main a[href='/first-run']").first.click()
     expect(page.get_by_text("Signed in as")).to_be_visible()
     page.get_by_text("made-up answers").click()
+    assert wide(page) <= 0
     page.get_by_label("Base URL").fill(scripted_vendor.url)
     page.get_by_role("button", name="List models").click()
     page.wait_for_url("**part=2")

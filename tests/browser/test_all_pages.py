@@ -1,7 +1,7 @@
 """Every page in each language, at each width, in each theme: nothing wider than the window, no text
-on another, no field without a label, no date in a form of its own, nothing that axe finds serious,
-no link that leads nowhere, nothing on the console (see conftest.py). Names are as long as names may
-be.
+on another or cut without a sign, neighbours in line, no field without a label, no date in a form of
+its own, nothing that axe finds serious, no link that leads nowhere, nothing on the console (see
+conftest.py). Names are as long as names may be.
 
 The pages are those of the table of routes (pages.py). SLUICE_SCREENSHOTS=folder keeps a picture of
 each.
@@ -14,7 +14,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from tests.browser import pages
-from tests.browser.looks import DATES, FAULTS, GAPS, OVERLAPS, ROWS, WIDTH
+from tests.browser.looks import ALIGNED, CUT, DATES, FAULTS, GAPS, OVERLAPS, ROWS, WIDTH
 from tests.browser.world import LONG, LongWorld
 
 MEMBER, ADMIN = pages.paths(admin=False), pages.paths(admin=True)
@@ -25,7 +25,7 @@ LANGUAGES = {"en": "en-GB", "zh": "zh-CN"}
 THEMES = ("light", "dark")
 # Beside what axe calls serious or critical.
 ALSO = {"empty-table-header", "empty-heading"}
-LOOKS = (WIDTH, OVERLAPS, ROWS, GAPS)
+LOOKS = (WIDTH, OVERLAPS, ROWS, GAPS, ALIGNED, CUT)
 AXE = {"resultTypes": ["violations"]}
 MAX_LINKS = 150
 

@@ -40,6 +40,7 @@ AXIS_PARTS = 4
 LANE_PX, TOP_PX = 36, 26
 LATE_PERCENT = 55.0  # from here on texts stand left of their position
 LONG_PERCENT = 75.0  # an attempt so long has its name at its beginning
+NAME_CHARS = 22  # of a channel on the line
 FLOW_UNITS = 1000  # the width of the drawing of the flow line
 STEP_UNITS = 28  # of it for the step down to the next attempt
 
@@ -174,6 +175,11 @@ class AttemptLane:
     attempt: Mapping[str, Any]
     top: int
     detail: str
+
+    @property
+    def short_name(self) -> str:
+        """Its name on the line, where no more of it has room."""
+        return self.name if len(self.name) <= NAME_CHARS else self.name[: NAME_CHARS - 1] + "…"
 
     @property
     def long(self) -> bool:
