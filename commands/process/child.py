@@ -29,6 +29,9 @@ SILENT_LOOKS = 15  # without a beat until a process counts as hanging
 START_LOOKS = 60  # the same from its start
 DOWN_LOOKS = 3  # without a new state until it is shown as down
 
+SMALL: Mapping[str, str] = {"PYTHONMALLOC": "malloc"}
+"""Of the Hub: Python's own allocator gives memory back by the mebibyte, and after large pages
+seldom. 65 MiB instead of 70 after 350 pages of a MariaDB, for a tenth more of CPU."""
 _OURS = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
 
@@ -74,7 +77,12 @@ class Silence:
 class Child:
     """A running process. Times are of time.monotonic, in seconds."""
 
-    def __init__(self, command: Sequence[str], descriptors: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        descriptors: Sequence[int] = (),
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
         # Ctrl-C and the end of a terminal reach every process of the group; the supervisor decides
         # what follows. A blocked signal stays blocked over exec: no gap at the start.
         signal.pthread_sigmask(signal.SIG_BLOCK, _OURS)
@@ -85,6 +93,7 @@ class Child:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 pass_fds=descriptors,
+                env={**os.environ, **(environ or {})},
                 bufsize=0,
             )
         finally:
@@ -329,7 +338,7 @@ class Companion:
             listener = self._listener.fileno()
             descriptors = (listener, self._reader.descriptor, self.counts.descriptor)
             ours = dict(zip(names, descriptors, strict=True))
-            child = Child(self._command, descriptors)
+            child = Child(self._command, descriptors, SMALL)
         if self._orders is not None:
             child.send({**self._orders, **ours})
         return child

@@ -20,7 +20,8 @@ from typing import cast
 from tornado.ioloop import IOLoop
 from tornado.platform.asyncio import BaseAsyncIOLoop
 
-M_ARENA_MAX = -8  # of mallopt
+M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8  # of mallopt
+LARGE_BYTES = 64 * 1024
 YOUNG_INTERVAL_S = 1.0  # short, so that what was made since the last time is little
 TRIM_EVERY_TICKS = 5
 FULL_EVERY_TICKS = 600
@@ -36,9 +37,12 @@ def find_malloc_trim() -> Callable[[int], int] | None:
 
 
 def one_arena() -> None:
-    """Make all threads share one malloc arena, for processes in which few work at a time."""
+    """Make all threads share one malloc arena, for processes in which few work at a time, with
+    large blocks outside of it: their holes would stay, and the C library raises this bound with
+    each large block that is freed unless it is set."""
     with contextlib.suppress(OSError, AttributeError):  # no glibc
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
+        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE_BYTES)
 
 
 class MemoryPolicy:

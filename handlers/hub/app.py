@@ -35,12 +35,15 @@ def _escaped(value: object) -> bytes:
 
 class LeanTemplate(Template):
     """A template in whose code each value is a call of a function instead of the same four lines:
-    half the code, less time to compile it, and a quarter of the memory that this needs."""
+    half the code, less time to compile it, and a quarter of the memory that this needs. Its
+    function takes itself out of the namespace, which would keep all values of a page in a cycle."""
 
     def _generate_python(self, loader: Any) -> str:
-        return _VALUE.sub(_call_for, super()._generate_python(loader))
+        code = _VALUE.sub(_call_for, super()._generate_python(loader))
+        return code.replace(_BEGIN, f"del globals()['_tt_execute']; {_BEGIN}", 1)
 
 
+_BEGIN = "_tt_buffer = []"
 _VALUE = re.compile(
     r"^(?P<indent> *)_tt_tmp = (?P<value>.*?)  # \S+:\d+(?: \(via [^\n]*)?\n"
     r" *if isinstance\(_tt_tmp[^\n]*\n"

@@ -1,8 +1,10 @@
 """What holds for all of the Hub: headers, unknown paths, paths of the relay, errors."""
 
+import gc
 import gzip
 import itertools
 import re
+import weakref
 from pathlib import Path
 
 import pytest
@@ -141,6 +143,22 @@ def test_templates_write_values_as_those_of_tornado(value):
     template = LeanTemplate(text, loader=loader)
     assert template.generate(value=value) == Template(text).generate(value=value)
     assert "_escaped(value)" in template.code and "_tt_tmp" not in template.code
+
+
+def test_the_values_of_a_page_go_with_it():
+    class Value:
+        pass
+
+    value = Value()
+    seen, template = weakref.ref(value), LeanTemplate("{{ value }}", loader=LeanLoader(TEMPLATES))
+    gc.disable()
+    try:
+        for _ in range(2):
+            assert template.generate(value=value).startswith(b"&lt;")
+        del value
+        assert seen() is None
+    finally:
+        gc.enable()
 
 
 BUTTON = re.compile(

@@ -13,6 +13,8 @@ SHARED = "shared"
 class Plural(str):
     """A value of a text; `{calls:call|calls}` is its singular for "1", else its plural."""
 
+    __slots__ = ()
+
     def __format__(self, spec: str) -> str:
         singular, bar, plural = spec.partition("|")
         if not bar:
@@ -22,6 +24,8 @@ class Plural(str):
 
 class PageText(str):
     """A text with values in braces."""
+
+    __slots__ = ()
 
     def format(self, *args: object, **values: object) -> str:
         """Return it with its values, each in its number."""
