@@ -25,7 +25,7 @@ from peewee import SQL, Case, fn
 
 from store.calls import rate_sums
 from store.db import database, partitions
-from store.db.database import Result, executemany, is_mysql, raw_rows, snapshot_read, transaction
+from store.db.database import Result, insert_sums, is_mysql, raw_rows, snapshot_read, transaction
 from store.db.migrations import CALLERS_SINCE
 from store.db.partitions import days_after, pruned_before
 from store.db.tables import usage as tables
@@ -84,11 +84,10 @@ def add_records(db: peewee.Database, records: Sequence[UsageRecord]) -> None:
     for (day, user, key_id, group, outcome), sums in by_user.items():
         counts = [sums[0] if outcome == name else 0 for name in OUTCOME_COUNTS]
         _add(by_caller, (day, user, key_id, group), sums[:_FIRST_BUCKET] + counts)
-    mysql = is_mysql(db)
     # Rows in order of their key, so that two writers wait for each other instead of deadlocking.
     of_tables = (by_key, by_channel, by_day, by_user, by_group, by_caller)
     for table, keyed in zip(TABLES, of_tables, strict=True):
-        executemany(db, _upsert(table)[mysql], [(*key, *keyed[key]) for key in sorted(keyed)])
+        insert_sums(db, _upsert(table)[is_mysql(db)], [(key, keyed[key]) for key in sorted(keyed)])
     rate_sums.add_records(db, records)
 
 
@@ -214,8 +213,8 @@ def _rebuild_day(db: peewee.Database, day: int, table: Any, source: Any) -> None
 
 def _insert(db: peewee.Database, table: Any, when: tuple[int, ...], found: "_Found") -> None:
     if found:
-        rows = [(*when, *names, *sums) for names, sums in found.items()]
-        executemany(db, _upsert(table)[is_mysql(db)], rows)
+        rows = [((*when, *names), sums) for names, sums in found.items()]
+        insert_sums(db, _upsert(table)[is_mysql(db)], rows)
 
 
 def verify(db: peewee.Database, since_day: int = 0) -> Iterator[str]:

@@ -258,6 +258,24 @@ def upsert_texts(
     return texts
 
 
+def insert_sums(
+    db: peewee.Database, text: str, rows: Sequence[tuple[Sequence[Any], Sequence[int]]]
+) -> None:
+    """Run an INSERT of one row, as of `upsert_texts`, for many: each some values, then whole
+    numbers. PyMySQL takes 0.6 us to write a value, so the numbers are part of the statement."""
+    if not rows or not is_mysql(db):
+        executemany(db, text, [(*values, *numbers) for values, numbers in rows])
+        return
+    values, numbers = rows[0]
+    places = f"({', '.join(['%s'] * (len(values) + len(numbers)))})"
+    before, after = _mysql_text(text).split(places)
+    own, driver = "%s, " * len(values), cast("Any", db)
+    for portion in portions(rows):
+        texts = (f"({own}{', '.join(map(str, numbers))})" for _, numbers in portion)
+        parameters = tuple(chain.from_iterable(values for values, _ in portion))
+        driver.execute_sql(f"{before}{', '.join(texts)}{after}", parameters)
+
+
 def portions(values: Sequence[Value]) -> Iterator[Sequence[Value]]:
     """Yield the values in order, at most PORTION at a time: as many as one statement takes."""
     return (values[start : start + PORTION] for start in range(0, len(values), PORTION))
