@@ -35,6 +35,7 @@ SHAPES: Mapping[str, str] = {
 NEAR_SHARE = 0.8
 LONG_NAME_CHARS = 48  # in a sentence; a longer one is cut
 _BRACES = re.compile(r"(\{\w+(?::[^}]*)?\})")
+_CODE = re.compile(r"`([^`]+)`")
 _STRONG = re.compile(r"\*\*(.+?)\*\*", re.DOTALL)
 
 
@@ -57,7 +58,7 @@ class Moment(UIModule):
 
 class Sentence(UIModule):
     """A sentence with values in its braces; those that are an At are shown as times, the words
-    between two asterisks stand out, and long names are cut."""
+    between two asterisks stand out, those between backticks are code, and long names are cut."""
 
     def render(self, text: str, **values: Any) -> str:
         written = []
@@ -71,7 +72,8 @@ class Sentence(UIModule):
                 long = xhtml_escape(str(value))
                 written.append(f'<span class="one-line" title="{long}">{long}</span>')
             else:
-                written.append(xhtml_escape(format(Plural(value), forms) if forms else str(value)))
+                text = xhtml_escape(format(Plural(value), forms) if forms else str(value))
+                written.append(text if is_value else _CODE.sub(r"<code>\1</code>", text))
         return _STRONG.sub(r"<strong>\1</strong>", "".join(written))
 
 

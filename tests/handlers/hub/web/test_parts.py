@@ -46,6 +46,12 @@ def test_a_moment_is_utc_until_a_script_changes_it(handler):
     assert parts.Moment(handler).render(None) == "–"
 
 
+def test_settings_are_code_in_a_sentence_but_not_in_its_values(handler):
+    text = parts.Sentence(handler).render('Set `a = {"b": 1}` for **{name}**.', name="`<i>`")
+    code = "<code>a = {&quot;b&quot;: 1}</code>"
+    assert text == f"Set {code} for <strong>`&lt;i&gt;`</strong>."
+
+
 def test_a_level_warns_near_its_end(handler):
     classes = [
         re.search(r"level (\w+)", parts.Level(handler).render(used, 10))[1] for used in (7.9, 8, 10)
