@@ -53,6 +53,9 @@ def test_an_answer_its_price_and_its_code(world, visit, picture):
     expect(page.get_by_label("entry")).to_have_value("chat_completions")
     expect(code).to_contain_text("OpenAI(")
     expect(answers).to_have_count(2)
+    ask(page, "A line.\n" * 60)
+    expect(answers).to_have_count(3)
+    assert page.evaluate("document.documentElement.scrollHeight - innerHeight") <= 0  # columns do
     page.get_by_role("button", name="Clear").first.click()
     expect(page.get_by_text("One answer in a minute")).to_be_visible()
 
