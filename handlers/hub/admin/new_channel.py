@@ -49,6 +49,8 @@ ACCOUNT, MODELS, TESTS = STEPS = (1, 2, 3)
 FILTERS = ("all", "chosen", "new", "unpriced")
 NO_LIST = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED)
 _NOT_ASKED = {"draining", "cost", "cost_factor", "ca_file"}
+REMOVABLE: Mapping[str, Any] = {"extra_headers": {}, "proxy": None}
+"""Secrets of a draft that a tick takes out of it, and what they are without."""
 _FIELDS = ("name", "vendor", "family", "base_url", "keys", "groups")
 _SEPARATORS = str.maketrans(",;\r\n\t", "     ")
 
@@ -270,6 +272,7 @@ class ChannelWizard(AdminPage):
             "problems": problems,
             "list_failed": failure is None and draft is not None and self._list_failed(draft),
             "secrets": {n: len(stored.get(n) or ()) for n in channel_draft.SECRETS},
+            "removable": [name for name in REMOVABLE if stored.get(name)],
         }
 
     @staticmethod
@@ -291,6 +294,9 @@ class ChannelWizard(AdminPage):
         values = document_values("channel", submitted, new=True)
         for name in ("models", "enabled", "draining", "priority", "weight", "cost"):
             values.pop(name, None)
+        for name in REMOVABLE:
+            if name in submitted.get("remove", ()) and not values.get(name):
+                values[name] = REMOVABLE[name]
         if vendor == "demo" and not values.get("keys"):
             values["keys"] = ["demo"]
         await set_account(self, values)

@@ -215,6 +215,22 @@ def test_the_cards_fill_what_a_form_leaves_empty(boss, db):
     assert draft["base_url"] == "https://api.mistral.ai" and draft["name"] == "mistral"
 
 
+def test_headers_and_proxy_of_a_draft_can_be_taken_away(boss, account):
+    secret = {"extra_headers": {"x-team": "a"}, "proxy": "http://127.0.0.1:1"}
+    stored = boss.api("POST", DRAFT, {"channel": account | secret}).json["secrets"]
+    assert stored == {"keys": 1, "extra_headers": 1, "proxy": 1}
+    page = boss.get(f"{PAGE}?step=1").text
+    assert "Remove the stored headers" in page and "Remove the stored proxy" in page
+    fields = [(name, account[name]) for name in ("name", "vendor", "family", "base_url")]
+    fields += [("keys", UPSTREAM_KEY), ("groups", "default"), ("do", "names")]
+    boss.send(PAGE, fields)
+    assert boss.api("GET", DRAFT).json["secrets"] == stored
+    answer = boss.send(PAGE, [*fields, ("remove", "proxy"), ("remove", "extra_headers")])
+    assert answer.place == f"{PAGE}?step=2"
+    assert boss.api("GET", DRAFT).json["secrets"] == {"keys": 1}
+    assert "Remove the stored" not in boss.get(f"{PAGE}?step=1").text
+
+
 def test_a_list_that_fails_says_why_and_saves_nothing(boss, db):
     refusal = http({"error": {"message": f"bad key {UPSTREAM_KEY}"}}, "401 Unauthorized")
     with RawUpstream(refusal) as bad:
