@@ -163,7 +163,8 @@ GAPS = """() => {
   for (const cell of document.querySelectorAll("td.num")) {
     let next = cell.nextElementSibling;
     while (next && !next.checkVisibility()) next = next.nextElementSibling;
-    if (!next || next.matches(".num, .cell") || !cell.checkVisibility()) continue;
+    if (!next?.textContent.trim() || next.matches(".num, .cell")) continue;
+    if (!cell.checkVisibility()) continue;
     const number = boxOf(cell), text = boxOf(next);
     if (!number || !text || text.top > number.bottom || text.bottom < number.top) continue;
     const gap = Math.round(text.left - number.right), kind = cell.className + " " + next.className;
