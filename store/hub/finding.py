@@ -54,12 +54,23 @@ def _models(
 ) -> Iterable[str]:
     query = Model.select(Model.name).where(has_words(Model.name, text)).order_by(Model.name)
     if not admin:
-        groups = groups_of(db, user_id, admin=False)
-        offered = select_rows(db, Group.select(Group.models).where(Group.name << groups))
-        names: set[str] = {name for (models,) in offered for name in models}
-        if EVERYTHING not in names:
-            query = query.where(Model.name << sorted(names))
+        query = query.where(Model.name << sorted(_names_for(db, user_id)))
     return [name for (name,) in select_rows(db, query.limit(limit))]
+
+
+def _names_for(db: peewee.Database, user_id: str) -> set[str]:
+    """Return the models of a user's groups, as /models has them: of a group with all models those
+    that some channel serves to it."""
+    groups = groups_of(db, user_id, admin=False)
+    query = Group.select(Group.name, Group.models).where(Group.name << groups)
+    offered: dict[str, list[str]] = dict(select_rows(db, query))
+    names = {name for models in offered.values() for name in models}
+    if EVERYTHING in names:
+        wide = {group for group, models in offered.items() if EVERYTHING in models}
+        for served, models in select_rows(db, Channel.select(Channel.groups, Channel.models)):
+            if not wide.isdisjoint(served):
+                names.update(models)
+    return names
 
 
 def _keys(

@@ -48,7 +48,17 @@ def test_models_of_other_groups_stay_hidden(boss, alice):
         boss.api("POST", "/api/admin/groups", {"name": "inner", "models": ["secret-model"]}).status
         == 201
     )
-    assert ("model", "secret-model") in found(alice, "secret")  # her group offers all models
+    # Her group offers all models, but no channel serves this one to it; nor does /models show it.
+    channel = {"name": "of-inner", "vendor": "demo", "base_url": "http://127.0.0.1:9"}
+    channel |= {"family": "chat_completions", "keys": ["sk"], "models": {"secret-model": "x"}}
+    channel["groups"] = ["inner"]
+    assert boss.api("POST", "/api/admin/channels", channel).status == 201
+    assert found(alice, "secret") == []
+    assert "secret-model" not in alice.get("/api/models").text
+    wide = {**channel, "name": "of-all", "groups": ["inner", "default"]}
+    assert boss.api("POST", "/api/admin/channels", wide).status == 201
+    assert found(alice, "secret") == [("model", "secret-model")]
+    assert "secret-model" in alice.get("/api/models").text
     public = {"name": "public-model", "price": {"input": "1", "output": "1"}}
     assert boss.api("POST", "/api/admin/models", public).status == 201
     default = boss.api("GET", "/api/admin/groups/default").json
