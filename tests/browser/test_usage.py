@@ -146,4 +146,4 @@ def test_more_kinds_of_errors_are_a_table_in_place(visit, called):
     page.locator(".more-kinds").click()
     page.wait_for_url(re.compile("by=error_code"))
     expect(page.locator("table.groups")).to_contain_text("Model not offered")
-    expect(page.locator(".chip.set").first).to_contain_text("refused")  # the filters hold
+    expect(page.locator(".chip.set").first).to_contain_text("Refused")  # the filters hold

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -24,7 +24,7 @@ from store.calls.reading.sums import (
     CallSums,
     RecentCalls,
     SumsBar,
-    has_called,
+    newest_call,
     recent_calls,
 )
 from store.calls.usage_queries import Row
@@ -46,6 +46,8 @@ MAX_NEEDS = 6
 MAX_UNOFFERED = 2
 KEY_VARIABLE = "SLUICE_API_KEY"
 MODELS_SHOWN = 5
+STEPS = "first_call"
+"""The cookie that names the user who sees the steps."""
 FAMILIES_FIRST = ("chat_completions", "responses", "messages", "generate_content")
 SHARE_DIGITS = 6
 HOUR_COUNTS = ("ok", "refused", "failed", "client_gone")
@@ -63,13 +65,15 @@ _QUOTED = re.compile(r"'([^']*\$" + KEY_VARIABLE + r")'")
 @dataclass(frozen=True, slots=True)
 class FirstCall:
     """The steps to a first call. `key` None: none exists yet; `group`: that of the key, else the
-    one for a new key, empty without any. `command` empty: the group offers no model."""
+    one for a new key, empty without any. `command` empty: the group offers no model. `call_id`: the
+    call that has arrived, or empty."""
 
     key: OwnKey | None
     group: str
     models: Sequence[Offer]
     offered: int
     command: str
+    call_id: str = ""
 
 
 def load_first_call(
@@ -186,15 +190,17 @@ class HomeView:
 
 
 @in_snapshot
-def load_home(db: peewee.Database, me: SignedIn, base_url: str) -> HomeView:
-    """Read the page of a user. Raises NotFound when the user no longer exists."""
+def load_home(db: peewee.Database, me: SignedIn, base_url: str, *, steps: bool = False) -> HomeView:
+    """Read the page of a user; before the first call, and with `steps` also after it, the steps to
+    it. Raises NotFound when the user no longer exists."""
     summary = load_summary(db, me)
     at_ms = summary.at_ms
     keys = own_keys.owned(db, me.user_id, at_ms)
     by_id, current = {key.id: key for key in keys}, notices.current(db)
-    if not has_called(db, me.user):
+    call_id = newest_call(db, me.user)
+    if steps or not call_id:
         groups = membership.groups_of(db, me.user_id, admin=me.admin)
-        first = load_first_call(db, keys, groups, base_url, at_ms)
+        first = replace(load_first_call(db, keys, groups, base_url, at_ms), call_id=call_id)
         return HomeView(summary, by_id, None, (), first, current)
     calls = recent_calls(db, me.user, at_ms)
     needs = load_needs(db, me, keys, base_url, at_ms)
@@ -205,8 +211,13 @@ class OwnHomePage(Page):
     """The first page after the sign-in, of the user's own calls and money."""
 
     async def show_own(self) -> None:
-        """Answer with the page."""
-        view = await self.store(load_home, self.me, self.site.base_url)
+        """Answer with the page. The steps of the first call stay until their reader leaves them."""
+        steps = self.get_cookie(STEPS) == self.me.user_id
+        if steps and self.get_query_argument("steps", "") == "done":
+            self.clear_cookie(STEPS)
+            self.redirect("/")
+            return
+        view = await self.store(load_home, self.me, self.site.base_url, steps=steps)
         values: dict[str, Any] = {
             "view": view,
             "summary": view.summary,
@@ -220,6 +231,7 @@ class OwnHomePage(Page):
             "whose": "me",
         }
         if view.first is not None:
+            self.set_preference(STEPS, self.me.user_id)
             self.show("first_call.html", **values)
             return
         assert view.calls is not None

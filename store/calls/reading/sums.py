@@ -200,9 +200,9 @@ class RecentCalls:
     failures: Sequence[Row]
 
 
-def has_called(db: peewee.Database, user: str) -> bool:
-    """Return whether there is a record of any call of a user."""
-    return bool(history(db, Filters(user=user), 1))
+def newest_call(db: peewee.Database, user: str) -> str:
+    """Return the id of a user's newest call with a record; empty without any."""
+    return next((row["id"] for row in history(db, Filters(user=user), 1)), "")
 
 
 def recent_calls(db: peewee.Database, user: str, at_ms: int) -> RecentCalls:

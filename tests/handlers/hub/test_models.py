@@ -98,13 +98,13 @@ def test_rates_of_a_form(boss, api, db, fields, expected):
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ([("rate.4.factor", "2")], "when needs a condition: tier, speed, geo, input_over"),
+        ([("rate.4.factor", "2")], "When needs a condition: tier, speed, geo, input_over"),
         ([("rate.4.geo", "us")], "input is missing: a rate has it, or a factor"),
         ([("rate.4.geo", "u s")], "when: geo must be a word of a-z 0-9 . _ : -"),
         ([("rate.4.input_over", "many")], "when: input_over must be a whole number"),
         (
             [("rate.4.geo", "us"), ("rate.4.factor", "2"), ("rate.4.more", "page = 1")],
-            "has a factor and prices; a rate has one or the other",
+            "Has a factor and prices; a rate has one or the other",
         ),
         ([("rate.4.geo", "us"), ("rate.4.more", "pages = 1")], 'has no meter "pages"'),
     ],

@@ -1,7 +1,6 @@
 // Home, channel status, wallet: the titles and links of bars.
-import { api } from "./api.js";
 import { formatTime } from "./time.js";
-import { UNSEEN, fetchPage } from "./visit.js";
+import { UNSEEN, fetchPage, visit } from "./visit.js";
 import { phrase } from "./words.js";
 
 const DAY_MS = 86_400_000;
@@ -53,13 +52,13 @@ let looking;
 
 async function lookForCall() {
   clearTimeout(looking);
-  const steps = document.querySelector("[data-awaits-call]");
-  if (!steps) return;
+  if (!document.querySelector("[data-awaits-call]")) return;
   if (!document.hidden && location.pathname === "/") {
     try {
       const page = await fetchPage("/", { headers: UNSEEN });
       if (!page.querySelector("[data-awaits-call]")) {
-        await showArrived(steps);
+        await visit("/", { push: false });
+        document.getElementById("go-home")?.focus();
         return;
       }
     } catch {
@@ -67,24 +66,6 @@ async function lookForCall() {
     }
   }
   looking = setTimeout(lookForCall, LOOK_MS);
-}
-
-async function showArrived(steps) {
-  const { items } = await api("GET", "/api/usage?limit=1");
-  const [first] = items;
-  delete steps.dataset.awaitsCall;
-  if (first) {
-    const link = steps.querySelector("[data-arrived-call]");
-    link.href = `/usage/${first.id}`;
-    link.dataset.drawer = "";
-  }
-  for (const place of steps.querySelectorAll("[data-waiting]")) place.hidden = true;
-  for (const place of steps.querySelectorAll("[data-arrived]")) place.hidden = false;
-  const [key, call, cost] = steps.querySelectorAll(".steps > li");
-  call.className = "done";
-  call.querySelector(".step").replaceChildren(...[...key.querySelector(".step").childNodes].map((node) => node.cloneNode(true)));
-  cost.className = "now";
-  cost.querySelector(".button").focus();
 }
 
 document.addEventListener("click", (event) => {
