@@ -1,4 +1,4 @@
-"""PyMySQL without `cryptography`, which takes 7 MiB of a process that seals nothing.
+"""PyMySQL without `cryptography`, which takes 7 MiB of a process that seals nothing (ADR 0047).
 
 Its import has that effect, if it comes before that of peewee, which imports PyMySQL. Imported by
 the Hub's process alone: a worker opens the sealed keys of channels as soon as it starts.
