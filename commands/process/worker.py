@@ -438,14 +438,14 @@ class Worker:
         await store_check.first_contact(self._writer, self._keys_read)
         self._upkeep.start()
         self._metrics.start(self._settings.telemetry.otlp_endpoint, self._orders.node)
+        if self._remote is not None:
+            await self._remote.start()
         listener = socket.socket(fileno=self._orders.listen_fd)
         listener.setblocking(False)
         self._server.listen_on(listener)
         sweeping = PeriodicCallback(self._sweep, SWEEP_MS)
         sweeping.start()
         self._memory.start(self._loop)
-        if self._remote is not None:
-            self._remote.start()
         code = await self._drained
         sweeping.stop()
         await self._close()

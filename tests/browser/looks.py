@@ -1,4 +1,27 @@
-"""Scripts that find what is wrong with how a page looks, at the width that its window has."""
+"""Scripts that find what is wrong with how a page looks, at the width that its window has; what axe
+finds, in each theme."""
+
+from axe_playwright_python.sync_playwright import Axe
+
+AXE = Axe()
+THEMES = ("light", "dark")
+# Beside what axe calls serious or critical.
+ALSO = {"empty-table-header", "empty-heading"}
+RULES = {"resultTypes": ["violations"]}
+RULES_OF = {"light": RULES, "dark": {**RULES, "runOnly": ["color-contrast"]}}
+
+
+def axe_faults(page):
+    """Return what a page has that axe finds serious."""
+    faults = []
+    for theme in reversed(THEMES):
+        page.emulate_media(color_scheme=theme)
+        for found in AXE.run(page, options=RULES_OF[theme]).response["violations"]:
+            if found["impact"] in ("serious", "critical") or found["id"] in ALSO:
+                where = [node["html"][:120] for node in found["nodes"][:3]]
+                faults.append(f"{theme}: {found['id']}: {where}")
+    return faults
+
 
 WIDTH = """() => {
   const wide = document.documentElement.scrollWidth - innerWidth;

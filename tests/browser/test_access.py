@@ -7,6 +7,7 @@ import pytest
 from openai import OpenAI
 from playwright.sync_api import expect
 
+from tests.browser.looks import WIDTH, axe_faults
 from tests.browser.world import PASSWORDS
 from tests.support.client import wait_until
 from tests.support.gateway import Gateway
@@ -32,18 +33,18 @@ def fresh(tmp_path):
     gateway.close()
 
 
-def wide(page):
-    """By how much a page is wider than its window."""
-    return page.evaluate("document.documentElement.scrollWidth - innerWidth")
+def faults_of(page):
+    return page.evaluate(WIDTH) + axe_faults(page)
 
 
 def test_from_the_first_link_to_a_models_answer(fresh, open_page, scripted_vendor, picture):
     page = open_page(fresh.hub_url, "phone")
     page.goto("/")
     expect(page.get_by_text("prints a first-run link")).to_be_visible()
+    assert not faults_of(page)
     page.goto(fresh.link)
     picture(page, "first-run-1-phone")
-    assert wide(page) <= 0
+    assert not faults_of(page)
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Set password").click()
 
@@ -54,16 +55,16 @@ def test_from_the_first_link_to_a_models_answer(fresh, open_page, scripted_vendo
     page.locator("main a[href='/first-run']").first.click()
     expect(page.get_by_text("Signed in as")).to_be_visible()
     page.get_by_text("made-up answers").click()
-    assert wide(page) <= 0
+    assert not faults_of(page)
     page.get_by_label("Base URL").fill(scripted_vendor.url)
     page.get_by_role("button", name="List models").click()
     page.wait_for_url("**part=2")
     picture(page, "first-run-models-phone")
-    assert wide(page) <= 0
+    assert not faults_of(page)
     page.get_by_role("button", name=re.compile(r"Test \d")).click()
     expect(page.locator("#test-counts")).to_contain_text("2 work")
     picture(page, "first-run-tested-phone")
-    assert wide(page) <= 0
+    assert not faults_of(page)
     page.get_by_role("button", name=re.compile("Save channel")).click()
 
     page.get_by_label("Key name").fill("laptop")
@@ -71,7 +72,7 @@ def test_from_the_first_link_to_a_models_answer(fresh, open_page, scripted_vendo
     page.get_by_role("button", name="Create key").click()
     expect(page.locator("#curl")).to_be_visible()
     picture(page, "first-run-done-phone")
-    assert wide(page) <= 0
+    assert not faults_of(page)
     secret, curl = page.locator("#secret").inner_text(), page.locator("#curl").inner_text()
 
     streamed = subprocess.check_output(["bash", "-c", curl], text=True, timeout=30)
@@ -171,7 +172,7 @@ def test_signing_in(world, open_page):
     expect(page.get_by_role("alert")).to_have_text("Name or password is wrong.")
     expect(page.get_by_label("Name")).to_have_value("carol")
     expect(page.get_by_label("Password")).to_be_focused()
-    assert wide(page) <= 0
+    assert not faults_of(page)
     page.keyboard.type(PASSWORDS["carol"])
     page.keyboard.press("Enter")
     page.wait_for_url("**/account")

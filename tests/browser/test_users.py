@@ -6,6 +6,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser.looks import axe_faults
 from tests.browser.world import SECRETS
 from tests.handlers.hub.browser import Browser
 from tests.support.client import wait_until
@@ -98,6 +99,7 @@ def test_an_invite_leads_to_the_first_page(visit, world, open_page):
     assert address.startswith(f"{world.hub_url}/join/")
     guest = open_page(world.hub_url)
     guest.goto(address)
+    assert not axe_faults(guest)
     guest.get_by_label("Name").fill("dora")
     guest.get_by_label("Password").fill("a long password")
     guest.get_by_role("button", name="Create account").click()

@@ -118,14 +118,17 @@ class RemoteCells:
         self._open_until_s = 0.0
         self._flusher: asyncio.Task[None] | None = None
         self._keeper: asyncio.Task[None] | None = None
-        self._lost = asyncio.Event()
+        self._tried, self._lost = asyncio.Event(), asyncio.Event()
         self._late = False
         self._connected = False  # with the scripts on their way
         self.up = False
 
-    def start(self) -> None:
-        """Connect, and renew the leases. On the loop."""
+    async def start(self) -> None:
+        """Connect, and renew the leases from now on; return after the first try: what a node counts
+        by itself before it would be counted twice."""
         self._keeper = asyncio.get_running_loop().create_task(self._keep())
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._tried.wait(), CONNECT_S)
 
     async def close(self) -> None:
         """Give up the leases, so that nobody waits for their end, and the connection."""
@@ -378,6 +381,7 @@ class RemoteCells:
             self._set_up(up=True)
 
     def _set_up(self, *, up: bool, why: str = "") -> None:
+        self._tried.set()
         if up != self.up:
             self.up = up
             if up:

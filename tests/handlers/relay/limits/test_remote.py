@@ -32,7 +32,7 @@ def play(server):
         async def all_of_it():
             cells = [RemoteCells(server.url, f"worker-{number}") for number in range(nodes)]
             for one in cells:
-                one.start()
+                await one.start()
             try:
                 await until_async(lambda: all(one.up for one in cells))
                 return await scene(*cells)
