@@ -7,9 +7,10 @@ an object stands for the window that it names.
 import functools
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import chain
+from typing import Any
 
 import peewee
 from peewee import fn
@@ -56,6 +57,13 @@ class Fact:
     window: str = ""
 
 
+def _may_run_out() -> Any:
+    """Return the condition of users who pay from a wallet that had money: who never had any has
+    none to run out of."""
+    lines = LedgerLine.select(LedgerLine.id).where(LedgerLine.user_id == User.id)
+    return (User.spend_order != "plan_only") & fn.EXISTS(lines)
+
+
 LimitedKey = tuple[str, str, int, str, str, str]
 """Id, name, limit and its window, id and name of the user."""
 
@@ -77,11 +85,8 @@ class SharedFacts:
 
     @functools.cached_property
     def balances(self) -> dict[str, tuple[str, int, bool]]:
-        """Of the owners of rules by id: name, balance, whether it may run out: who never had money
-        has none to run out of."""
-        lines = LedgerLine.select(LedgerLine.id).where(LedgerLine.user_id == User.id)
-        may_end = (User.spend_order != "plan_only") & fn.EXISTS(lines)
-        query = User.select(User.id, User.name, Wallet.balance, may_end)
+        """Of the owners of rules by id: name, balance, whether it may run out."""
+        query = User.select(User.id, User.name, Wallet.balance, _may_run_out())
         query = query.join(Wallet, on=(Wallet.user_id == User.id))
         owners = sorted({*self._owners[kinds.BALANCE]} - {GATEWAY})
         return {
@@ -115,7 +120,7 @@ class SharedFacts:
 class Scope:
     """The facts of a round: the moment, the end of the round before (None: there was
     none), the currency, attempts of channels by the length of their span in minutes, and what rules
-    have in common (None: of one rule alone)."""
+    have in common (None: not read yet)."""
 
     at_ms: int
     currency: str = "USD"
@@ -172,9 +177,7 @@ def _low_balances(
     db: peewee.Database, names: Sequence[str], below: int, refused: Collection[str]
 ) -> list[tuple[str, str, int]]:
     columns = (User.id, User.name, Wallet.balance)
-    # Who never had money has none to run out of.
-    lines = LedgerLine.select(LedgerLine.id).where(LedgerLine.user_id == User.id)
-    low = (Wallet.balance < below) & (User.spend_order != "plan_only") & fn.EXISTS(lines)
+    low = (Wallet.balance < below) & _may_run_out()
     fires = low | (User.name << list(refused)[:MAX_OBJECTS])
     enabled = User.disabled == False  # noqa: E712 - SQL
     query = User.select(*columns).join(Wallet, on=(Wallet.user_id == User.id))
@@ -220,7 +223,6 @@ def _key(db: peewee.Database, rule: Rule, scope: Scope) -> Iterator[Fact]:
         yield Fact(of, text, scope.at_ms, link, user_id, begins)
 
 
-_SPENDERS: Mapping[str, str] = {"user": "user", "key": "key_id", "group": "group"}
 _SPANS = {"day": "today", "month": "this month"}
 
 
@@ -233,10 +235,10 @@ def _spending(db: peewee.Database, rule: Rule, scope: Scope) -> Iterator[Fact]:
     own = sums.day >= first_day
     if rule.owner_id:
         own &= sums.user << User.select(User.name).where(User.id == rule.owner_id)
-    if of not in _SPENDERS:
+    if of not in kinds.SPENDERS:
         rows = [("", row[0] or 0) for row in select_rows(db, sums.select(cost).where(own))]
     else:
-        column = getattr(sums, _SPENDERS[of])
+        column = getattr(sums, kinds.SPENDERS[of])
         query = sums.select(column, cost).where(own).group_by(column).having(cost > above)
         rows = select_rows(db, query.order_by(cost.desc()).limit(MAX_OBJECTS))
     people = _owners(db, of, [name for name, _ in rows])
@@ -375,7 +377,6 @@ CONDITIONS: Mapping[str, Condition] = {
 
 
 def facts_of(db: peewee.Database, rule: Rule, scope: Scope) -> list[Fact]:
-    """Return what a rule fires for now. Raises StoreError."""
-    if scope.shared is None:
-        scope = replace(scope, shared=SharedFacts(db, [rule], scope.at_ms))
+    """Return what a rule fires for now, in a scope with what rules have in common. Raises
+    StoreError."""
     return list(CONDITIONS[rule.kind](db, rule, scope))

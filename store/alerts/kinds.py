@@ -18,6 +18,8 @@ MAX_NAMES = 50
 MAX_AGAIN_MINUTES = 30 * 24 * 60
 AGAIN_MINUTES = 60
 KEY_LEVELS = (80, 100)
+SPENDERS: Mapping[str, str] = {"user": "user", "key": "key_id", "group": "group"}
+"""The columns of roll-ups by what spends; the gateway is the sum of all."""
 """Percent of a key's limit at which a message is due."""
 
 Check = Callable[[Any], Any]

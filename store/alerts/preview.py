@@ -140,7 +140,7 @@ def _spending(
     of, above = settings["of"], parse_money(settings["above"])
     windows = _windows(db, settings["window"], since_ms)
     sums = sums_of_callers(db, windows[0][0])
-    days = _days(sums, _SPENDERS.get(of), owner_id)
+    days = _days(sums, kinds.SPENDERS.get(of), owner_id)
     rows: list[tuple[int, str]] = []
     for first, last in windows:
         within = days.where(sums.day.between(first, last))
@@ -178,9 +178,6 @@ def _key_names(db: peewee.Database) -> dict[str, str]:
     query = ApiKey.select(ApiKey.id, ApiKey.name, User.name)
     rows = select_rows(db, query.join(User, on=(User.id == ApiKey.user_id)))
     return {key_id: f"{user}/{name}" for key_id, name, user in rows}
-
-
-_SPENDERS = {"user": "user", "key": "key_id", "group": "group"}
 
 
 def _days(sums: Any, column: str | None, owner_id: str) -> Any:

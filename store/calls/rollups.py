@@ -178,7 +178,7 @@ def complete_callers(db: peewee.Database, pause: Callable[[], None] = lambda: No
     note that it has all. `pause` is called after each."""
     since, table = partitions.callers_since(db), tables.UsageByUser
     days = raw_rows(db, table.select(table.day).where(table.day < since).distinct())
-    for (day,) in days if since else ():
+    for (day,) in days:
         work = functools.partial(_rebuild_day, db, day, tables.UsageByCaller, table)
         _locking(db, work)
         pause()

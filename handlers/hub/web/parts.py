@@ -72,8 +72,8 @@ class Sentence(UIModule):
                 long = xhtml_escape(str(value))
                 written.append(f'<span class="one-line" title="{long}">{long}</span>')
             else:
-                text = xhtml_escape(format(Plural(value), forms) if forms else str(value))
-                written.append(text if is_value else _CODE.sub(r"<code>\1</code>", text))
+                words = xhtml_escape(format(Plural(value), forms) if forms else str(value))
+                written.append(words if is_value else _CODE.sub(r"<code>\1</code>", words))
         return _STRONG.sub(r"<strong>\1</strong>", "".join(written))
 
 

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 COOKIE = "zone"
 _NAME = re.compile(r"[A-Za-z0-9_+-]{1,32}(/[A-Za-z0-9_+-]{1,32}){0,2}", re.ASCII)
-_ISO_DAY = re.compile(r"\b(20\d\d)-(0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])\b", re.ASCII)
+_ISO_DAY = re.compile(r"\b20\d\d-[01]\d-[0-3]\d\b", re.ASCII)
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _ZH_WEEKDAYS = "一二三四五六日"
@@ -51,13 +51,23 @@ def day_text(at: date, language: str, *, year: bool = False) -> str:
 
 def utc_day_text(day: int, language: str) -> str:
     """Return a UTC day (yyyymmdd), which is no moment in the viewer's zone: 22 Nov."""
-    at = datetime(day // 10_000, day // 100 % 100, day % 100, tzinfo=UTC)
-    return day_text(at, language, year=at.year != datetime.now(UTC).year)
+    return _utc_day_text(date(day // 10_000, day // 100 % 100, day % 100), language)
+
+
+def _utc_day_text(day: date, language: str) -> str:
+    return day_text(day, language, year=day.year != datetime.now(UTC).year)
 
 
 def with_day_texts(text: str, language: str) -> str:
     """Return a stored text like `catalogue 2026-11-22` with its days as pages write them."""
-    return _ISO_DAY.sub(lambda found: utc_day_text(int("".join(found.groups())), language), text)
+
+    def day_of(match: re.Match[str]) -> str:
+        try:
+            return _utc_day_text(date.fromisoformat(match[0]), language)
+        except ValueError:  # it is no day
+            return match[0]
+
+    return _ISO_DAY.sub(day_of, text)
 
 
 def weekday_text(at: datetime, language: str, *, short: bool = False) -> str:

@@ -118,15 +118,14 @@ class Entering(Struct, eq=False):
 
 class FallbackCells:
     """This node's cells while Redis is away: they go on where its counts were, with a share of each
-    limit for each of `nodes`, and it counts what they let through when it is back."""
+    limit, and it counts what they let through when it is back."""
 
     def __init__(self, cells: SharedCells, remote: "RemoteCells") -> None:
         self._cells, self._remote = cells, remote
-        self.nodes = 1
 
-    def enter(self, claims: Sequence[Claim], demand: Demand) -> Slots | LimitRefusal:
-        """As SharedCells.enter, of shares of these claims."""
-        shares = [Claim(c.subject, c.rpm, c.tpm, c.concurrency, self.nodes) for c in claims]
+    def enter(self, claims: Sequence[Claim], demand: Demand, nodes: int) -> Slots | LimitRefusal:
+        """As SharedCells.enter, of the share of these claims that one of `nodes` has."""
+        shares = [Claim(c.subject, c.rpm, c.tpm, c.concurrency, nodes) for c in claims]
         for claim, share in zip(claims, shares, strict=True):
             share.note_full(0, claim.requests_full_ns, claim.tokens_full_ns)
         self._cells.drain(shares)
@@ -318,8 +317,8 @@ class Limits:
             raise Fault(Condition.UNAVAILABLE)
         here = self._here
         assert here is not None
-        here.nodes = self._nodes if self._fallback == "share" else 1
-        slots = here.enter(callers, demand)
+        nodes = self._nodes if self._fallback == "share" else 1
+        slots = here.enter(callers, demand, nodes)
         if isinstance(slots, LimitRefusal):
             assert entering is not None
             entering.levels = _levels([slots])
@@ -328,7 +327,7 @@ class Limits:
             entering.slots, entering.levels = slots, _levels(slots.reservations)
         refusals: list[AtLimit] = []
         for position, (channel, claims) in enumerate(places):
-            of_place = here.enter(claims, demand)
+            of_place = here.enter(claims, demand, nodes)
             if isinstance(of_place, Slots):
                 return position, of_place
             refusals.append(self._place_full(channel, of_place))

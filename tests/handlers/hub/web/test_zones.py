@@ -41,6 +41,7 @@ def test_days_of_sums_and_of_stored_texts():
     assert weekday_text(day, "en", short=True) == "Fri 13 Nov"
     assert weekday_text(day, "zh", short=True) == "11月13日周五"
     assert with_day_texts("list 1 of 2020-11-13 (a)", "en") == "list 1 of 13 Nov 2020 (a)"
+    assert with_day_texts("2020-12-31, 2020-02-30", "en") == "31 Dec 2020, 2020-02-30"
 
 
 def test_today_has_no_date_and_another_year_has_no_time():
