@@ -240,9 +240,9 @@ def test_a_killed_workers_slots_are_free_and_its_rates_are_not_forgotten(gateway
         lost = serving.count(victim)
         assert 0 < lost < 30
         os.kill(victim, signal.SIGKILL)
-        assert wait_until(lambda: victim not in gateway.worker_pids(), 5)
+        assert wait_until(lambda: victim not in gateway.worker_pids())
         assert wait_until(lambda: gateway.ready_workers() == 2, 20)
-        assert wait_until(lambda: call(gateway, "killed", "killed").status == 200, 5)
+        assert wait_until(lambda: call(gateway, "killed", "killed").status == 200)
         with running(gateway, lost + 5, "killed", "killed") as (again, refused):
             assert (len(again), len(refused)) == (lost, 5)
     assert wait_until(lambda: len(gateway.worker_pids()) == 2)

@@ -67,7 +67,7 @@ def files_of(pid):
 
 def test_all_processes_write_to_the_file_and_follow_its_rotation(node):
     call_id = call(node)
-    assert wait_until(lambda: call_id in node.file.read_text(), 5)
+    assert wait_until(lambda: call_id in node.file.read_text())
     written = lines(node.file)
     assert {"gateway started", "worker started"} <= {one.get("message") for one in written}
     for line in written:
@@ -87,7 +87,7 @@ def test_all_processes_write_to_the_file_and_follow_its_rotation(node):
         5,
     )
     call_id = call(node)
-    assert wait_until(lambda: call_id in node.file.read_text(), 5)
+    assert wait_until(lambda: call_id in node.file.read_text())
     assert call_id not in moved.read_text()
     os.kill(node.worker_pids()[0], signal.SIGUSR1)  # as a signal to the whole group would
     assert node.ready() and len(node.worker_pids()) == 2

@@ -119,8 +119,8 @@ def test_what_runs_and_who_leaves(gateway):
     with Connection(gateway.port) as client:
         client.request("POST", path_of(CHAT, MODEL), credentials(CHAT), body)
         assert client.read_head().status == 200
-        assert wait_until(lambda: all(scrape(gateway).one(one) >= 1 for one in running), 5)
-    assert wait_until(lambda: not any(scrape(gateway).one(one) for one in running), 5)
+        assert wait_until(lambda: all(scrape(gateway).one(one) >= 1 for one in running))
+    assert wait_until(lambda: not any(scrape(gateway).one(one) for one in running))
     assert scrape(gateway).one("sluice_client_disconnects_total", phase="answer") == 1
 
 
@@ -131,7 +131,7 @@ def test_backup_proof_of_the_books_and_parked_records_are_seen(gateway):
     assert not any(metrics.of(name) for name in (*ages, "sluice_hub_up"))  # it is not enabled
     gateway.run("backup", str(gateway.folder / "backup.tar"))
     gateway.run("books", "verify")
-    assert wait_until(lambda: all(scrape(gateway).of(name) for name in ages), 20)
+    assert wait_until(lambda: all(scrape(gateway).of(name) for name in ages), 60)
     assert all(0 <= scrape(gateway).one(name) < 60 for name in ages)
 
 
@@ -141,17 +141,17 @@ def test_a_refused_reload_is_seen(gateway):
     text = gateway.config.read_text()
     gateway.config.write_text(text + "\n[nonsense]\nx = 1\n")
     gateway.process.send_signal(signal.SIGHUP)
-    assert wait_until(lambda: scrape(gateway).one("sluice_config_reload_success") == 0, 5)
+    assert wait_until(lambda: scrape(gateway).one("sluice_config_reload_success") == 0)
     assert scrape(gateway).one("sluice_config_reload_timestamp_seconds") == before
     gateway.config.write_text(text)
     gateway.process.send_signal(signal.SIGHUP)
-    assert wait_until(lambda: scrape(gateway).one("sluice_config_reload_success") == 1, 5)
+    assert wait_until(lambda: scrape(gateway).one("sluice_config_reload_success") == 1)
     assert scrape(gateway).one("sluice_config_reload_timestamp_seconds") > before
 
 
 def test_limits_and_drain_are_seen(gateway):
     gateway.run("group", "set", "all", "rpm=1")
-    assert wait_until(lambda: call(gateway, CHAT).status == 429, 5)
+    assert wait_until(lambda: call(gateway, CHAT).status == 429)
     assert scrape(gateway).one("sluice_rate_limited_total", limit="group_rpm") >= 1
     assert scrape(gateway).one("sluice_draining") == 0
     gateway.call("POST", "/drain", port=gateway.ops_port)

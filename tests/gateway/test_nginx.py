@@ -218,7 +218,7 @@ def test_a_client_that_leaves_closes_the_upstream(site):
 
 
 def gone_at_ms(site, word):
-    return wait_until(lambda: entry_of(site, word)["gone_at_ms"], 5)
+    return wait_until(lambda: entry_of(site, word)["gone_at_ms"])
 
 
 # ---- what travels through ------------------------------------------------------------------------
@@ -250,7 +250,7 @@ def test_paths_pass_byte_for_byte(site):
 def test_the_log_names_calls_and_no_keys(site):
     _, headers, _ = site.answer(f"/v1/models?key={site.keys['anywhere']}", method="GET")
     path = site.nginx.folder / "sluice.log"
-    assert wait_until(lambda: headers["x-request-id"] in path.read_text(), 5)
+    assert wait_until(lambda: headers["x-request-id"] in path.read_text())
     assert site.keys["anywhere"] not in path.read_text()
 
 

@@ -113,7 +113,7 @@ def call(gateway, family=CHAT, prompt="hello-of-the-prompt", headers=None, **mor
 
 
 def log_line(gateway, call_id):
-    assert wait_until(lambda: call_id in gateway.log(), 5)
+    assert wait_until(lambda: call_id in gateway.log())
     [line] = [one for one in gateway.log().splitlines() if call_id in one]
     return json.loads(line)
 

@@ -99,7 +99,7 @@ def test_show_says_why_the_vendor_refused(scene):
 
 def test_the_log_says_the_same_once(scene):
     gateway, ids = scene
-    assert wait_until(lambda: ids["gpt-4"] in gateway.log(), 5)
+    assert wait_until(lambda: ids["gpt-4"] in gateway.log())
     lines = [line for line in gateway.log().splitlines() if "channel fails: " in line]
     assert len(lines) == 3
     assert any(ids["llama"] in line and "channel=own-llama" in line for line in lines)

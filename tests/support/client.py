@@ -206,8 +206,8 @@ def data_of(event):
     return "[DONE]" if data == b"[DONE]" else json.loads(data)
 
 
-def wait_until(condition, seconds=5, step_s=0.02):
-    """What `condition` says when it says something, else what it said at the end of the time."""
+def wait_until(condition, seconds=20, step_s=0.02):
+    """Return the first true value of `condition`, or its last value when the time is over."""
     deadline = time.monotonic() + seconds
     while not (found := condition()) and time.monotonic() < deadline:
         time.sleep(step_s)

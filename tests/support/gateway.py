@@ -259,7 +259,7 @@ class Gateway:
         first_id = first_ulid(self._began_ms)
         return [record for record in records if record["id"] >= first_id]
 
-    def record(self, call_id: str, timeout_s: float = 5) -> dict[str, Any]:
+    def record(self, call_id: str, timeout_s: float = 20) -> dict[str, Any]:
         """The one record of a call; waits until it is there."""
         if self.tail is not None:
             return self.tail.record(call_id, timeout_s)
@@ -308,14 +308,14 @@ class Tail:
         if self._closed.wait(TAIL_PAUSE_S):
             raise _Closed
 
-    def record(self, call_id: str, timeout_s: float = 5) -> dict[str, Any]:
+    def record(self, call_id: str, timeout_s: float = 20) -> dict[str, Any]:
         """The record of a call; waits until it is there."""
         with self._news:
             self._news.wait_for(lambda: call_id in self._records, timeout_s)
             assert call_id in self._records, f"no record of {call_id}"
             return self._records[call_id]
 
-    def find(self, timeout_s: float = 5, **fields: Any) -> dict[str, Any]:
+    def find(self, timeout_s: float = 20, **fields: Any) -> dict[str, Any]:
         """The one record with these values; waits until it is there."""
 
         def found() -> list[dict[str, Any]]:

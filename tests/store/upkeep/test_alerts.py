@@ -156,4 +156,4 @@ def test_a_round_ends_while_messages_wait(hook, database, monkeypatch):
     monkeypatch.setattr(rounds_module, "ROUND_S", 0.0)
     make_rounds(database, "A", lambda db, message: Result(ok=True)).look()
     assert statuses(database) == ["waiting", "waiting"]
-    assert wait_until(lambda: lease.last_end(database, lease.ALERTS), 1)
+    assert wait_until(lambda: lease.last_end(database, lease.ALERTS))
