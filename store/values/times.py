@@ -3,6 +3,7 @@ spend limits: UTC days, weeks from Monday, calendar months. Pure."""
 
 import datetime
 import re
+from decimal import Decimal
 
 UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 WORDS = ("today", "yesterday", "this-month", "last-month")
@@ -17,6 +18,8 @@ MONTH = "month"
 WINDOWS = (DAY, WEEK, MONTH)
 
 _DURATION = re.compile(r"([0-9]{1,12})([smhd])", re.ASCII)
+_SHORT = re.compile(r"([0-9]{1,12}(?:[.,][0-9]{1,3})?) *(ms|[smhd])?", re.ASCII)
+_SHORT_UNITS_S = {name: Decimal(s) for name, s in UNITS_S.items()} | {"ms": Decimal("0.001")}
 _ZONED = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d+)?)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
@@ -26,6 +29,16 @@ def duration_s(text: str) -> int | None:
     match = _DURATION.fullmatch(text)
     seconds = int(match[1]) * UNITS_S[match[2]] if match else None
     return seconds if seconds is not None and seconds <= MAX_DURATION_S else None
+
+
+def duration_ms(text: str) -> int | None:
+    """Return the milliseconds of a text like 500 ms, 1.5 s or 2m; a number alone is milliseconds.
+    None: it is none, or too long to mean anything."""
+    match = _SHORT.fullmatch(text.strip())
+    if match is None:
+        return None
+    seconds = Decimal(match[1].replace(",", ".")) * _SHORT_UNITS_S[match[2] or "ms"]
+    return int(seconds * 1000) if seconds <= MAX_DURATION_S else None
 
 
 def word_ms(text: str, now_ms: int) -> int | None:

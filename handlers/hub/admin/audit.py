@@ -1,7 +1,7 @@
 """The audit log: each change with its time, actor, address, and the fields before and after."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ from handlers.hub.usage.usage_dates import day_of_text
 from handlers.hub.web import exports
 from handlers.hub.web.admin import AdminApi, AdminPage, path_of
 from handlers.hub.web.base import invalid
-from handlers.hub.web.formats import value_text
+from handlers.hub.web.formats import stored_actor, value_text
 from store.admin.listing import ListPage
 from store.calls.reading.buckets import begin_of
 from store.db import audit
@@ -106,8 +106,11 @@ class AuditPage(AdminPage):
     """The log."""
 
     async def get(self) -> None:
-        part = await self.store(load_page, query_of(self, self.zone))
+        query = query_of(self, self.zone)
+        lines = replace(query.lines, actor=stored_actor(self.words, query.lines.actor))
+        part = await self.store(load_page, replace(query, lines=lines))
         arguments = {name: self.get_query_argument(name, "") for name in FILTERS}
+        arguments["actor"] = lines.actor
         self.show(
             "admin/audit.html",
             items=part.items,

@@ -214,13 +214,18 @@ class ChannelWizard(AdminPage):
             "action": self.action,
             "cancel": self.end_path(""),
             "place": path_of,
-            "label_of": lambda vendor: CARDS[vendor].label if vendor in CARDS else vendor,
+            "label_of": self._vendor_label,
             "option_names": ", ".join(OPTIONS),
             "rate_words": rate_words,
             "ms": Instant().parse,
         }
         values |= await (self._account, self._models, self._tests)[step - 1](draft, failure)
         await self.render_step(values)
+
+    def _vendor_label(self, vendor: str) -> str:
+        """Return the name of a vendor in the page's language."""
+        label = CARDS[vendor].label if vendor in CARDS else vendor
+        return self.words.get(f"new_channel.vendor_{vendor}", label)
 
     async def take_step(self) -> None:
         """Carry out the button of a step's form, and lead on, or answer with the step's problem."""

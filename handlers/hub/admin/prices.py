@@ -328,6 +328,7 @@ class ComparePricesPage(AdminPage):
             value_of=lambda difference: json.dumps(difference.key),
             percent_of=percent_of,
             rate_word=self._rate_word,
+            reason_word=self.in_words,
             only=only,
             limit=MAX_RISE_PERCENT,
             back=path_of("models"),

@@ -7,7 +7,7 @@ from typing import Any
 
 import peewee
 
-from handlers.hub.money.wallet import decimals_of, padded
+from handlers.hub.money.wallet import decimals_of, padded, reason_of
 from handlers.hub.web import exports, zones
 from handlers.hub.web.admin import AdminApi, AdminPage, path_of
 from handlers.hub.web.base import Api, HubHandler, Page, invalid
@@ -52,6 +52,7 @@ def values_of(sheet: Statement, path: str, back: str) -> Mapping[str, Any]:
         "place": path,
         "back": back,
         "padded": padded,
+        "reason_of": reason_of,
         "month_words": month_words,
         "day_words": zones.utc_day_text,
         "decimals": decimals_of(amounts),

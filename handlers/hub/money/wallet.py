@@ -275,6 +275,12 @@ def reference_of(
     return line.reference or ("" if own.startswith(OPENING) else own), ""
 
 
+def reason_of(words: Mapping[str, str], line: Line) -> str:
+    """Return why a movement was made; of opening balances in the page's language."""
+    opening = (line.idempotency_id or "").startswith(OPENING)
+    return words["wallet.opening"] if opening else line.reason
+
+
 class WalletForm(WalletPage):
     """A form of the page; each has a path of its own."""
 
@@ -390,7 +396,7 @@ def padded(nanos: int, decimals: int, *, sign: bool = False) -> str:
 TEMPLATE_VALUES: dict[str, Any] = {
     **{"SHAPES": SHAPES, "WALLET": WALLET, "DRAWN_PAYERS": DRAWN_PAYERS, "At": At},
     **{"padded": padded, "iso_day": iso_day, "charged_day": ledger.charged_day},
-    **{"day_words": zones.utc_day_text},
+    **{"day_words": zones.utc_day_text, "reason_of": reason_of},
     **{"SPEND_ORDERS": SPEND_ORDERS, "day_link": _day_link, "USED_UP": USED_UP, "EXPIRED": EXPIRED},
 }
 

@@ -47,7 +47,7 @@ PARAMETERS: Mapping[str, str] = {
     "error_code": "Only calls with this error code.",
     "status": "Only calls answered with this HTTP status.",
     "stream": "true or false: only calls with or without a stream.",
-    "min_duration_ms": "Only calls that took at least this long.",
+    "min_duration_ms": "Only calls that took at least this long: milliseconds, or text like 1.5s.",
     "text": "Only calls with this text in their error message; models and keys with it in their"
     " names.",
     "request_id": "The call with this id.",

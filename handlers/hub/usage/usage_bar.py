@@ -17,7 +17,7 @@ from handlers.hub.usage.usage_filters import (
     read_filters,
 )
 from handlers.hub.web.base import Failure, Page
-from handlers.hub.web.formats import code_word
+from handlers.hub.web.formats import code_word, duration_text
 from handlers.hub.web.zones import local, month_text, zone_name
 from store.calls.reading import search
 from store.calls.reading.buckets import tells_days
@@ -41,6 +41,7 @@ PAGE_FIELDS = (
 """Fields of the page's address that are no filters."""
 PASSING_FIELDS = ("after", "pick", "month", "wait", "search")
 """Those that links of the page leave out."""
+_SPAN = ("since", "until")
 KEYS_LISTED = 200
 SEARCH_CHARS = 256
 
@@ -201,9 +202,7 @@ class UsageBar(Page):
             "dimensions": [by for by in GROUPS if self.everybody or by not in ADMIN_GROUPS],
             "link": self.link,
             "own_link": self.link(of=None, **dict.fromkeys(ADMIN_ONLY)),
-            "filters": {
-                name: values for name, values in query.items() if name not in ("since", "until")
-            },
+            "filters": self._shown(filters),
             "choices": self._choices(keys),
             "problems": self.problems,
             "like": like,
@@ -213,6 +212,14 @@ class UsageBar(Page):
             "utc_days": self.days_zone is UTC and self.zone is not UTC,
             **self._dates(self.span_of(filters)),
         }
+
+    @staticmethod
+    def _shown(filters: UsageFilters) -> dict[str, list[str]]:
+        """Return the filters that chips and fields show, but the span."""
+        texts = {name: values for name, values in filters.query.items() if name not in _SPAN}
+        if filters.filters.min_duration_ms is not None:
+            texts["min_duration_ms"] = [duration_text(filters.filters.min_duration_ms)]
+        return texts
 
     def _dates(self, span: usage_dates.Span) -> dict[str, Any]:
         """Return the template values of the panel of dates."""

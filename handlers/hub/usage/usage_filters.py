@@ -20,7 +20,7 @@ from store.hub.sessions import SignedIn
 from store.values.errors import NotFound
 from store.values.ids import DAY_MS, HOUR_MS, now_ms, ulid_ms
 from store.values.texts import nearest
-from store.values.times import duration_s, moment_ms
+from store.values.times import duration_ms, duration_s, moment_ms
 from store.values.usage_record import OUTCOMES
 
 _OWN_CODES = ("client_gone", "gateway_lost", "upstream_truncated", "drained")
@@ -172,6 +172,13 @@ def _number(name: str, text: str, now_ms: int) -> int:
     return int(text)
 
 
+def _duration(name: str, text: str, now_ms: int) -> int:
+    ms = duration_ms(text)
+    if ms is None:
+        raise invalid(name, f"{text!r} is no duration; write 500 ms or 1.5 s")
+    return ms
+
+
 def _boolean(name: str, text: str, now_ms: int) -> bool:
     if text not in ("true", "false"):
         raise invalid(name, f"{name} must be true or false")
@@ -196,7 +203,7 @@ _READERS: Mapping[str, Callable[[str, str, int], Any]] = {
     "since": _moment,
     "until": _moment,
     "status": _number,
-    "min_duration_ms": _number,
+    "min_duration_ms": _duration,
     "stream": _boolean,
     "trace_id": _trace,
     **dict.fromkeys(("text", "request_id", "client_request_id", "upstream_request_id"), _text),

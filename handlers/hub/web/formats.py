@@ -18,6 +18,7 @@ from store.values.meters import TOKEN_METERS
 MINUS = "−"
 UNKNOWN = "–"
 WORDED_FIELDS = frozenset({"role", "order", "window", "limit_window", "family"})
+ACTORS = ("cli", "upkeep")  # those of the audit log that are no users
 MAX_SHOWN_CHARS = 300  # of the value of a field
 LIST_DECIMALS = 4
 PRICE_DECIMALS = 3
@@ -130,6 +131,13 @@ def entry_names(words: Mapping[str, str], entries: Collection[str]) -> str:
     return ", ".join(words.get(f"keys.entry_{entry}", entry) for entry in entries) or UNKNOWN
 
 
+def source_text(words: Mapping[str, str], text: str, language: str) -> str:
+    """Return where prices come from, like `catalogue 2026-11-22`, in the page's language."""
+    word, space, rest = text.partition(" ")
+    word = words["prices.catalogue"] if word == "catalogue" else word
+    return with_day_texts(f"{word}{space}{rest}", language)
+
+
 def code_word(words: Mapping[str, str], code: str | None) -> str | None:
     """Return the text of an error code, or the code itself when it has none; None without code."""
     return words.get(f"codes.{code}", code) if code else None
@@ -138,6 +146,27 @@ def code_word(words: Mapping[str, str], code: str | None) -> str | None:
 def short_word(words: Mapping[str, str], code: str | None) -> str | None:
     """Return the shorter text of an error code for narrow columns."""
     return words.get(f"codes.short_{code}") or code_word(words, code)
+
+
+def actor_text(words: Mapping[str, str], actor: str) -> str:
+    """Return an actor of the audit log in words: a command has no user of the Hub, but one of the
+    operating system; upkeep has its node."""
+    prefix, _, name = actor.partition(":")
+    return words[f"admin.actor_{prefix}"].format(name=name) if prefix in ACTORS and name else actor
+
+
+def stored_actor(words: Mapping[str, str], text: str) -> str:
+    """Return the actor that `actor_text` shows so, as the audit log has it."""
+    for prefix in ACTORS:
+        before, _, after = words[f"admin.actor_{prefix}"].partition("{name}")
+        if text.startswith(before) and text.endswith(after):
+            return f"{prefix}:{text.removeprefix(before).removesuffix(after)}"
+    return text
+
+
+def duration_text(ms: int) -> str:
+    """Format a time in ms as people type it: 500 ms, 1.5 s."""
+    return f"{ms} ms" if ms < 1000 else f"{Decimal(ms) / 1000:f} s"
 
 
 def value_text(value: Any) -> str:
@@ -165,9 +194,9 @@ def field_text(words: Mapping[str, str], name: str, value: Any) -> str:
 
 
 _ALL = (
-    *(value_text, field_text),
+    *(value_text, field_text, actor_text),
     *(money, count, brief, seconds, milliseconds, share, margin, text_of_size),
-    *(conditions, meter_unit, entry_names, with_day_texts),
+    *(conditions, meter_unit, entry_names, source_text),
 )
 FUNCTIONS = {function.__name__: function for function in _ALL}
 """The functions that templates may call."""

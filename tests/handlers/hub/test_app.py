@@ -191,6 +191,22 @@ def test_buttons_say_verb_and_thing():
     assert buttons > 100 and not bare, sorted(bare)
 
 
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("/admin/channels/new", "其他网关"),
+        ("/admin/users/alice", "初始余额"),
+        ("/admin/users/alice/statement", "初始余额"),
+        ("/admin/prices/compare", "不在目录中"),
+        ("/setup", "OpenAI 兼容供应商的字段"),
+    ],
+)
+def test_names_of_the_gateways_own_are_in_the_language_of_the_page(apply, boss, path, text):
+    apply({"model": [{"name": "own-model", "price": {"input": "1", "output": "1"}}]})
+    boss.cookies["language"] = "zh"
+    assert text in boss.get(path).text
+
+
 def test_all_languages_have_the_same_words():
     words = {code: strings(code) for code in LANGUAGES}
     assert len(words) == 2 and len(words["en"]) > 1000

@@ -6,6 +6,7 @@ import json
 import re
 from itertools import chain
 from pathlib import Path
+from urllib.parse import quote
 
 from handlers.hub.web import exports
 from handlers.hub.web.strings import strings
@@ -67,6 +68,17 @@ def test_the_log_is_exported_whole_by_its_filter(api, boss, monkeypatch):
     assert api.refused("GET", f"{place}?since=soon")[:2] == (400, "since")
     link = f"{place}?kind=group&amp;name=g0&amp;format=csv"
     assert link in boss.get("/admin/audit?kind=group&name=g0").text
+
+
+def test_a_command_is_in_words_on_the_page_and_as_stored_elsewhere(db, api, boss):
+    audit.write(db, audit.Act("cli:root", "update", "group", "coding", {"rpm": 1}, {"rpm": 2}))
+    for actor in ("cli:root", "root (command line)"):
+        page = boss.get("/admin/audit?actor=" + quote(actor)).text
+        assert page.count('<tr class="row"') == 1 and ">root (command line)</a>" in page
+        assert 'name="actor" value="root (command line)"' in page
+        assert "export?actor=cli%3Aroot&amp;format=csv" in page
+    assert [row["actor"] for row in api.listed(f"{AUDIT}?actor=cli:root")] == ["cli:root"]
+    assert "cli:root" in api.get(f"{AUDIT}/export?actor=cli:root&format=csv").text
 
 
 def test_every_action_and_its_kind_has_a_word():

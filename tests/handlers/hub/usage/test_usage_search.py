@@ -4,7 +4,7 @@ cannot be."""
 import html
 import re
 from datetime import UTC, datetime, timedelta
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import parse_qs, quote, urlencode, urlsplit
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -95,6 +95,19 @@ def test_a_filter_that_cannot_be_is_marked_and_the_others_hold(db, alice):
         assert f'value="{text}"' in field and 'aria-invalid="true"' in field
         assert f'id="p-{name}"' in page.text
     assert 'value="ok" selected' in page.text
+
+
+@pytest.mark.parametrize(
+    ("text", "in_words", "calls"),
+    [("1.5s", "1.5 s", 1), ("1500", "1.5 s", 1), ("500 ms", "500 ms", 2), ("2 s", "2 s", 0)],
+)
+def test_a_duration_is_in_words_on_the_page_and_in_its_api(db, alice, text, in_words, calls):
+    put(db, call(db, 1, duration_ms=500), call(db, 2, duration_ms=1500))
+    query = f"min_duration_ms={quote(text)}"
+    page = alice.get(f"/usage?{query}")
+    assert len(rows(page)) == len(alice.get(f"/api/usage?{query}").json["items"]) == calls
+    assert f'value="{in_words}" placeholder="1.5 s"' in page.text
+    assert f'took at least <b title="{in_words}">' in page.text
 
 
 # ---- spans ---------------------------------------------------------------------------------------

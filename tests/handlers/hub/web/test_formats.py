@@ -3,13 +3,17 @@
 import pytest
 
 from handlers.hub.web.formats import (
+    actor_text,
     brief,
     count,
+    duration_text,
     field_text,
     milliseconds,
     money,
     seconds,
     share,
+    source_text,
+    stored_actor,
     text_of_size,
 )
 from handlers.hub.web.strings import strings
@@ -27,6 +31,7 @@ TEXTS = {
     count: {2752: "2,752"},
     seconds: {38_614: "38.61", None: "–"},
     milliseconds: {None: "–", 0.38: "0.4", 12.6: "13", 5000: "5,000"},
+    duration_text: {500: "500 ms", 1500: "1.5 s", 2000: "2 s", 90_000: "90 s", 1: "1 ms"},
     text_of_size: {812: "812 B", 1536: "1.5 KiB", 5 << 30: "5.0 GiB"},
 }
 
@@ -52,3 +57,26 @@ def test_money_with_all_its_decimals():
 )
 def test_values_of_fields_are_words_unless_they_are_names(name, value, text):
     assert field_text(strings("en"), name, value) == text
+
+
+@pytest.mark.parametrize(
+    ("language", "actor", "text"),
+    [
+        ("en", "cli:root", "root (command line)"),
+        ("zh", "cli:root", "root（命令行）"),
+        ("zh", "upkeep:gateway-1", "gateway-1 的例行维护"),
+        ("en", "alice", "alice"),
+        ("en", "upkeep", "upkeep"),
+        ("en", "a:b", "a:b"),
+    ],
+)
+def test_actors_that_are_no_users_have_words_and_are_found_by_them(language, actor, text):
+    words = strings(language)
+    assert (actor_text(words, actor), stored_actor(words, text)) == (text, actor)
+
+
+@pytest.mark.parametrize(
+    ("language", "text"), [("en", "catalogue 13 Nov 2020"), ("zh", "目录 2020年11月13日")]
+)
+def test_the_source_of_a_price_is_in_words(language, text):
+    assert source_text(strings(language), "catalogue 2020-11-13", language) == text
