@@ -230,12 +230,12 @@ class Remedy:
 
 _AGAIN, _PLAIN = Remedy("try.again", "again"), Remedy("try.plain", "plain")
 _CLEAR = Remedy("try.clear", "clear")
-_MODELS = Remedy("try.see_models", href="/models")
+_MODELS = Remedy("nav.models", href="/models")
 _REMEDIES: Mapping[str, tuple[Remedy, ...]] = {
-    "insufficient_quota": (Remedy("try.redeem", href="/wallet#redeem"), _AGAIN),
+    "insufficient_quota": (Remedy("redeem_code", href="/wallet#redeem"), _AGAIN),
     "subscription_quota_exceeded": (
         Remedy("try.change_key", href="/keys/{key}/edit"),
-        Remedy("try.see_wallet", href="/wallet"),
+        Remedy("nav.wallet", href="/wallet"),
     ),
     "entry_point_not_allowed": (Remedy("try.native_entry", "native"),),
     "model_not_found": (Remedy("try.native_entry", "native"), _MODELS),

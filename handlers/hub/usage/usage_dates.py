@@ -95,7 +95,7 @@ def chip_text(words: Mapping[str, str], span: Span, now: datetime, language: str
                 return name
             return f"{name}, {ends_text(span.since_ms, span.until_ms, now, language)}"
     if span.since_ms is None and span.until_ms is None:
-        return words["usage.any"]
+        return words["any"]
     return ends_text(span.since_ms, span.until_ms, now, language)
 
 

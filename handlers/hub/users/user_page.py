@@ -255,7 +255,7 @@ class UserPage(AdminPage):
         if by == PAYER:
             parts = [{PLANS: day.plans, WALLET: day.wallet} for day in days]
             legend = [("c4", PLANS), ("c3", WALLET)]
-            words = {PLANS: self.words["wallet.source_plan"], WALLET: self.words["wallet.wallet"]}
+            words = {PLANS: self.words["wallet.source_plan"], WALLET: self.words["nav.wallet"]}
         else:
             ranked = ranked_names(view.calls.costs)
             top, rest = ranked[: len(TONES)], ranked[len(TONES) :]
