@@ -101,7 +101,7 @@ def tail(config: Path | None, as_json: bool, following: bool, limit: int, **filt
         with opened_store(config) as access:
             selected = filters_of(access.db, filters)
             if needs_bound(selected):
-                selected = bounded(access.db, selected, "searching only calls begun since")
+                selected = bounded(access.db, selected, "searching only calls started since")
             if following:
                 _follow(access.db, selected, limit, _write_line if as_json else _text_writer())
                 return

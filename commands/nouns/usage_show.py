@@ -17,12 +17,12 @@ from store.values.usage_record import rfc3339, to_public
 
 # What is said of a call, a line each: the name, and the fields it is made of.
 _LINES: Mapping[str, tuple[str, ...]] = {
-    "begun": ("started_at",),
+    "started": ("started_at",),
     "took": ("duration_ms", "ttft_ms"),
     "user": ("user", "group"),
     "key": ("key_id", "key_name"),
     "client": ("client_ip", "user_agent"),
-    "asked": ("endpoint", "model", "stream"),
+    "requested": ("endpoint", "model", "stream"),
     "channel": ("channel", "upstream_model"),
     "served": ("served",),
     "rate": ("rate",),
@@ -67,10 +67,10 @@ def show(access: Access, as_json: bool, call_id: str, since: int | None) -> None
 
 
 def _nowhere(call_id: str, since_ms: int | None) -> str:
-    begun = "" if since_ms is None else f" begun since {rfc3339(since_ms)}"
+    started = "" if since_ms is None else f" started since {rfc3339(since_ms)}"
     older = "" if since_ms is None else "; for older ones: an earlier --since"
     return (
-        f'no record has the id "{call_id}", and no call{begun} has it from its client or'
+        f'no record has the id "{call_id}", and no call{started} has it from its client or'
         f" vendor{older}. Calls without a known key make no record: look for the id in the"
         " gateway's log"
     )
@@ -104,7 +104,7 @@ def _words(name: str, values: list[Any]) -> Iterator[str]:
     if name == "took":
         units = ("{} ms", "first byte after {} ms")
         yield from (form.format(v) for form, v in zip(units, values, strict=True) if v is not None)
-    elif name == "asked":
+    elif name == "requested":
         endpoint, model, stream = values
         kind = {None: None, True: "streamed", False: "not streamed"}[stream]
         yield from filter(None, (endpoint, model and f"model {model}", kind))

@@ -327,7 +327,7 @@ def test_keys_by_name_or_id_and_what_was_removed_are_found(filled):
 def test_what_no_index_knows_is_looked_for_in_the_last_days(filled):
     filled.write_records(record(1, status=500, error_code="internal_error"))
     text = filled.run("usage", "tail", "--status=500", "--until", "2026-12-24").err
-    assert "begun since 2026-12-17T00:00:00.000Z; for older ones: --since" in text
+    assert "started since 2026-12-17T00:00:00.000Z; for older ones: --since" in text
     assert filled.run("usage", "tail", "--status=500", "--since", "2026-11-18").err == ""
     for option in ("--user=alice", "--model=gpt-4.1", "--outcome=ok", "--request-id=x",
                    "--error-code=internal_error", "--endpoint=/v1/messages", "--group=default",

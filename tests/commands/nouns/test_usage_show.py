@@ -59,7 +59,7 @@ def test_the_text_says_what_happened_and_what_it_cost(installation, failed):
     for words in (
         "took 950 ms, first byte after 400 ms",
         "key key-1, laptop",
-        "asked /v1/chat/completions, model gpt-4.1, not streamed",
+        "requested /v1/chat/completions, model gpt-4.1, not streamed",
         "channel main, up-gpt",
         "outcome ok, 200",
         "client's id mine-1",
