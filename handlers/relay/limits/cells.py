@@ -15,7 +15,7 @@ import mmap
 import os
 import struct
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Literal, Protocol
@@ -47,8 +47,7 @@ class IncompatibleMemory(Exception):
 class Claim(Struct, eq=False, gc=False):
     """A subject and its limits, of which this node has a share, rounded up; 0: no limit. Reuse it
     with one `SharedCells`: it remembers its row. `each_ns`: time that one request takes from the
-    bucket. `tag` and `row`: where it was last. The times, of the monotonic clock, at which buckets
-    that all nodes count are full again, as far as this process knows."""
+    bucket. `tag` and `row`: where it was last."""
 
     subject: str
     rpm: int
@@ -61,12 +60,6 @@ class Claim(Struct, eq=False, gc=False):
     each_ns: int = 0
     tag: int = 0
     row: int = -1
-    requests_full_ns: int = 0
-    tokens_full_ns: int = 0
-
-    def note_full(self, now_ns: int, requests_ns: int, tokens_ns: int) -> None:
-        """Note the state of the buckets that all nodes count."""
-        self.requests_full_ns, self.tokens_full_ns = now_ns + requests_ns, now_ns + tokens_ns
 
     def __post_init__(self) -> None:
         self.share_rpm = -(-self.rpm // self.nodes)
@@ -77,8 +70,8 @@ class Claim(Struct, eq=False, gc=False):
 
 
 class Reservation(Struct, gc=False):
-    """The part of one row that a call has, and the buckets' state after it. `requests_ns` and
-    `tokens_ns`: the time until the buckets are full again."""
+    """The part of one row that a call has, and the buckets' state after it. `row` -1: of none in
+    this node. `requests_ns` and `tokens_ns`: the time until the buckets are full again."""
 
     claim: Claim
     row: int
@@ -88,17 +81,17 @@ class Reservation(Struct, gc=False):
 
 
 class Slots(Struct):
-    """The parts of all its rows that a call has until it leaves. `home`: the cells of other nodes
-    that they are of, if any."""
+    """The parts of all its rows that a call has until it leaves. `everywhere`: the counts of all
+    nodes, where these learn of it."""
 
     reservations: list[Reservation]
     of_tokens: bool = False  # the tokens used have to be settled
     left: bool = False
-    home: "Home | None" = None
+    everywhere: "Everywhere | None" = None
 
 
-class Home(Protocol):
-    """Cells that slots go back to."""
+class Everywhere(Protocol):
+    """Counts of all nodes, beside those of this one, that slots are given back to."""
 
     def leave(self, slots: Slots, used_tokens: int | None) -> None: ...
 
@@ -271,16 +264,27 @@ class SharedCells:
         if reservation.reserved_ns:
             cells[at + 2] = now_ns + reservation.tokens_ns
 
-    def drain(self, claims: Iterable[Claim]) -> None:
-        """Leave no more in this node's buckets than those of all nodes had, by what claims tell."""
+    def follow(self, reservations: Sequence[Reservation]) -> None:
+        """Count here, too, what the cells of all nodes let through: while they are away, this node
+        goes on from there. Each reservation gets its row, if there is one."""
         self._lock()
         try:
-            now_ns = time.monotonic_ns()
-            for claim in claims:
-                if self._find(claim, now_ns, ()):
+            now_ns, cells = time.monotonic_ns(), self._cells
+            for number, reservation in enumerate(reservations):
+                claim = reservation.claim
+                at = claim.row * _ROW_WORDS
+                if not (at >= 0 and cells[at] == claim.tag):
+                    if not self._find(claim, now_ns, reservations[:number]):
+                        continue
                     at = claim.row * _ROW_WORDS
-                    self._cells[at + 1] = max(self._cells[at + 1], claim.requests_full_ns)
-                    self._cells[at + 2] = max(self._cells[at + 2], claim.tokens_full_ns)
+                reservation.row = claim.row
+                self._counts[self._column * self._rows + claim.row] += 1
+                cells[at + 1] = _beside(
+                    cells[at + 1] + claim.each_ns, now_ns + reservation.requests_ns
+                )
+                cells[at + 2] = _beside(
+                    cells[at + 2] + reservation.reserved_ns, now_ns + reservation.tokens_ns
+                )
         finally:
             self._unlock()
 
@@ -309,13 +313,15 @@ class SharedCells:
             try:
                 now_ns = time.monotonic_ns()
                 for reservation in slots.reservations:
-                    self._settle(reservation, used_tokens, now_ns)
+                    if reservation.row >= 0:
+                        self._settle(reservation, used_tokens, now_ns)
             finally:
                 self._unlock()
         counts, begin = self._counts, self._column * self._rows
         for reservation in slots.reservations:
-            # Only this worker writes here: no lock is needed.
-            counts[begin + reservation.row] -= 1
+            if reservation.row >= 0:
+                # Only this worker writes here: no lock is needed.
+                counts[begin + reservation.row] -= 1
 
     def _settle(self, reservation: Reservation, used_tokens: int | None, now_ns: int) -> None:
         cells, at, claim = self._cells, reservation.row * _ROW_WORDS, reservation.claim
@@ -412,6 +418,12 @@ class SharedCells:
             warnings.append(f"limits: lock timed out {self._unlocked} times, went on without it")
         self._uncounted = self._unlocked = 0
         return warnings
+
+
+def _beside(full_ns: int, told_ns: int) -> int:
+    """Return when a bucket of this node is full, by its own count and by that of all nodes: at most
+    a minute after theirs, which is all that this node lets through by itself."""
+    return min(max(full_ns, told_ns), told_ns + MINUTE_NS)
 
 
 def private_cells() -> SharedCells:

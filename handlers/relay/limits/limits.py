@@ -126,22 +126,16 @@ class FallbackCells:
     def enter(self, claims: Sequence[Claim], demand: Demand, nodes: int) -> Slots | LimitRefusal:
         """As SharedCells.enter, of the share of these claims that one of `nodes` has."""
         shares = [Claim(c.subject, c.rpm, c.tpm, c.concurrency, nodes) for c in claims]
-        for claim, share in zip(claims, shares, strict=True):
-            share.note_full(0, claim.requests_full_ns, claim.tokens_full_ns)
-        self._cells.drain(shares)
         entered = self._cells.enter(shares, demand.tokens, demand.least_tokens)
         if isinstance(entered, Slots):
-            entered.home = self
+            entered.everywhere = self
             self._remote.owe(claims, 1, 0)
         return entered
 
     def leave(self, slots: Slots, used_tokens: int | None) -> None:
-        """As SharedCells.leave."""
-        if not slots.left:
-            self._cells.leave(slots, used_tokens)
-            claims = [reservation.claim for reservation in slots.reservations]
-            requests, tokens = (-1, 0) if used_tokens is None else (0, used_tokens)
-            self._remote.owe(claims, requests, tokens)
+        """Owe Redis what a call used, or a request less."""
+        requests, tokens = (-1, 0) if used_tokens is None else (0, used_tokens)
+        self._remote.owe([row.claim for row in slots.reservations], requests, tokens)
 
 
 class Limits:
@@ -301,6 +295,7 @@ class Limits:
                 self._place_full(channel, refusal)
                 for (channel, _), refusal in zip(places, entered, strict=True)
             ]
+        self._cells.follow([*entered.callers.reservations, *entered.place.reservations])
         if entering is not None:
             entering.slots, entering.levels = entered.callers, _levels(entered.callers.reservations)
         return entered.position, entered.place
@@ -371,7 +366,10 @@ class Limits:
     def leave(self, slots: Slots, used_tokens: int | None) -> None:
         """Give slots back, settled by the tokens used; None: as if the call had never come.
         Idempotent."""
-        (slots.home or self._cells).leave(slots, used_tokens)
+        if not slots.left:
+            self._cells.leave(slots, used_tokens)
+            if slots.everywhere is not None:
+                slots.everywhere.leave(slots, used_tokens)
 
     def sweep(self) -> None:
         """Free the slots of dead workers. Once a second."""

@@ -11,6 +11,7 @@ nodes let through by themselves meanwhile is owed: Redis counts it before the ne
 import asyncio
 import contextlib
 import hashlib
+import itertools
 import logging
 import os
 import select
@@ -26,7 +27,7 @@ from msgspec import Struct
 from redis.asyncio.connection import AbstractConnection, Connection, parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import NoScriptError, ReadOnlyError, RedisError, ResponseError
 
 from handlers.relay.limits.cells import MINUTE_NS, Claim, LimitRefusal, Reservation, Slots
 from handlers.relay.limits.scripts import ALIVE_MS, ENTER, LEAVE, OWED, STATE
@@ -67,7 +68,8 @@ class RemoteEntry(Struct, frozen=True, gc=False):
 
 
 class _Command(Struct, eq=False):
-    """A command: its words, the keys of subjects in it; `answer`: of one that is waited for."""
+    """A command: its words, the keys of subjects whose slots it takes or gives back; `answer`: of
+    one that is waited for."""
 
     words: list[str | int]
     keys: list[str] = []
@@ -120,8 +122,10 @@ class RemoteCells:
         self._keeper: asyncio.Task[None] | None = None
         self._tried, self._lost = asyncio.Event(), asyncio.Event()
         self._late = False
+        self._to_repair = False  # with the next pipeline
         self._connected = False  # with the scripts on their way
         self.up = False
+        self._codes: set[str | None] = set()  # of errors that Redis answered since it last counted
 
     async def start(self) -> None:
         """Connect, and renew the leases from now on; return after the first try: what a node counts
@@ -134,10 +138,11 @@ class RemoteCells:
         """Give up the leases, so that nobody waits for their end, and the connection."""
         if self._connected:
             with contextlib.suppress(RemoteAway):
-                await self._ask(_Command(["DEL", _WORKER + self._worker]))
-        for task in (self._keeper, self._flusher):
-            if task is not None:
-                task.cancel()
+                await self._send(_Command(["DEL", _WORKER + self._worker]))
+        tasks = [task for task in (self._keeper, self._flusher) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         with contextlib.suppress(RedisError, OSError):
             await self._connection.disconnect(nowait=True)
 
@@ -153,15 +158,11 @@ class RemoteCells:
         """Take a call's part of all callers' claims and of the first place with room, or nothing: a
         caller's refusal with the longest wait, or one of each place. At most MAX_PLACES places; one
         without claims has room. Raises RemoteAway."""
-        command = self._enter_command(callers, places, tokens, least)
-        reply = await self._ask(command)
-        now_ns = time.monotonic_ns()
+        reply = await self._ask(self._enter_command(callers, places, tokens, least))
         if reply[0] == 0:
-            _, number, kind, wait_us, requests_us, tokens_us = reply
-            claim = callers[number - 1]
-            states = (requests_us * _NS_PER_US, tokens_us * _NS_PER_US)
-            claim.note_full(now_ns, *states)
-            return LimitRefusal(claim, kind, wait_us * _NS_PER_US or None, *states)
+            _, number, kind, *times_us = reply
+            wait_ns, *states = (time_us * _NS_PER_US for time_us in times_us)
+            return LimitRefusal(callers[number - 1], kind, wait_ns or None, *states)
         if reply[0] == 2:
             return [
                 LimitRefusal(claims[number - 1], kind, wait_us * _NS_PER_US or None, 0, 0)
@@ -173,8 +174,6 @@ class RemoteCells:
             Reservation(claim, -1, *(value * _NS_PER_US for value in values))
             for claim, values in zip((*callers, *of_place), _triples(reply[2:]), strict=True)
         ]
-        for row in reservations:
-            row.claim.note_full(now_ns, row.requests_ns, row.tokens_ns)
         self._count(reservations, 1)
         first = len(callers)
         return RemoteEntry(
@@ -193,18 +192,15 @@ class RemoteCells:
             for claim in claims:
                 keys.append(PREFIX + claim.subject)
                 args += (len(keys), claim.rpm, claim.tpm, claim.concurrency)
-        return _script(ENTER, keys, args)
+        return _script(ENTER, keys, args, [*callers, *itertools.chain(*places)])
 
     def _slots(self, reservations: list[Reservation]) -> Slots:
         of_tokens = any(reservation.claim.tpm for reservation in reservations)
-        return Slots(reservations, of_tokens, home=self)
+        return Slots(reservations, of_tokens, everywhere=self)
 
     def leave(self, slots: Slots, used_tokens: int | None) -> None:
-        """Give slots back, settled by the tokens used; None: as if the call had never come.
-        Idempotent; nobody waits for it."""
-        if slots.left:
-            return
-        slots.left = True
+        """Give slots back, settled by the tokens used; None: as if the call had never come. Once;
+        nobody waits for it."""
         self._count(slots.reservations, -1)
         reservations = [
             reservation
@@ -217,12 +213,9 @@ class RemoteCells:
         args: list[str | int] = [self._worker, used]
         for reservation in reservations:
             claim, reserved_us = reservation.claim, reservation.reserved_ns // _NS_PER_US
-            if claim.tpm:
-                claim.tokens_full_ns += max(0, used) * MINUTE_NS // claim.tpm
-                claim.tokens_full_ns -= reservation.reserved_ns
             args += (claim.rpm, claim.tpm, claim.concurrency, reserved_us)
-        keys = [PREFIX + reservation.claim.subject for reservation in reservations]
-        self._put(_script(LEAVE, keys, args))
+        claims = [reservation.claim for reservation in reservations]
+        self._put(_script(LEAVE, [PREFIX + claim.subject for claim in claims], args, claims))
 
     async def state(self, claim: Claim) -> tuple[int, int, int]:
         """As SharedCells.state: the nanoseconds until the buckets of requests and tokens are full
@@ -251,7 +244,7 @@ class RemoteCells:
         for at in range(0, len(owed), OWED_BATCH):
             part = owed[at : at + OWED_BATCH]
             more = [max(0, full_us - now_us) for _, fulls in part for full_us in fulls]
-            self._put(_Command(_script(OWED, [key for key, _ in part], more).words))
+            self._put(_script(OWED, [key for key, _ in part], more))
 
     def _count(self, reservations: Sequence[Reservation], by: int) -> None:
         for reservation in reservations:
@@ -264,7 +257,7 @@ class RemoteCells:
     # ---- the connection --------------------------------------------------------------------------
 
     async def _ask(self, command: _Command) -> Any:
-        """Return the answer of a command. Raises RemoteAway."""
+        """Return the answer of a call's command, unless the breaker is open. Raises RemoteAway."""
         now_s = time.monotonic()
         if now_s < self._open_until_s or not self._connected:
             raise RemoteAway
@@ -272,6 +265,10 @@ class RemoteCells:
             self._open_until_s = now_s + OPEN_S  # this one tries, others do not
         if self._owed:
             self._pay()
+        return await self._send(command)
+
+    async def _send(self, command: _Command) -> Any:
+        """Return the answer of a command. Raises RemoteAway."""
         command.answer = asyncio.get_running_loop().create_future()
         self._put(command)
         try:
@@ -279,6 +276,8 @@ class RemoteCells:
         except (RedisError, OSError) as error:
             raise RemoteAway from error
         except asyncio.CancelledError:
+            if command in self._queue:
+                self._queue.remove(command)
             self._unsure.update(command.keys)
             raise
 
@@ -293,6 +292,9 @@ class RemoteCells:
     async def _flush(self) -> None:
         """Send what has come in this turn of the loop, and what comes meanwhile."""
         while self._queue:
+            if self._to_repair:
+                await asyncio.sleep(0)  # who has an answer counts it first
+                self._repair()
             batch = [self._queue.popleft() for _ in range(min(MAX_BATCH, len(self._queue)))]
             wait = _Wait(self._is_answered, self._expire)
             try:
@@ -307,8 +309,7 @@ class RemoteCells:
                 self._late = False
                 await self._lose(batch, RemoteAway())
             else:
-                self._note(bad=wait.slow)
-                self._answer(batch, replies)
+                await self._receive(batch, replies, slow=wait.slow)
             finally:
                 wait.end()
         self._flusher = None
@@ -341,15 +342,23 @@ class RemoteCells:
                 replies.append(error)
         return replies
 
-    def _answer(self, batch: Sequence[_Command], replies: Sequence[Any]) -> None:
+    async def _receive(
+        self, batch: Sequence[_Command], replies: Sequence[Any], *, slow: bool
+    ) -> None:
+        """Answer the commands of a batch; a server that refuses them does not count."""
+        failures = [reply for reply in replies if isinstance(reply, ResponseError)]
+        if any(isinstance(failure, NoScriptError) for failure in failures):  # it lost them
+            self._load_scripts()
+            self._lost.set()
+        refusals = [failure for failure in failures if not isinstance(failure, NoScriptError)]
+        self._note(bad=slow or bool(refusals), why=refusals[0] if refusals else None)
         for command, reply in zip(batch, replies, strict=True):
             if isinstance(reply, ResponseError):
-                if isinstance(reply, NoScriptError):  # a server that was started anew
-                    self._load_scripts()
-                    self._lost.set()
                 self._fail([command], reply)
             elif command.answer is not None and not command.answer.done():
                 command.answer.set_result(reply)
+        if any(isinstance(refusal, ReadOnlyError) for refusal in refusals):
+            await self._lose([], refusals[0])  # the name may lead to another server by now
 
     def _fail(self, commands: Iterable[_Command], error: BaseException) -> None:
         for command in commands:
@@ -363,7 +372,7 @@ class RemoteCells:
         self._queue.clear()
         self._connected = False
         self._note(bad=True, why=error)
-        self._set_up(up=False, why=str(error) or "no answer")
+        self._set_up(up=False, why=error)
         with contextlib.suppress(RedisError, OSError):
             await self._connection.disconnect(nowait=True)
         self._lost.set()
@@ -376,18 +385,24 @@ class RemoteCells:
             self._bad.clear()
         elif self._open_until_s or sum(self._bad) >= MOST_BAD_WAITS:
             self._open_until_s = time.monotonic() + OPEN_S
-            self._set_up(up=False, why=str(why or "slow answers"))
+            self._set_up(up=False, why=why or "slow answers")
         if not bad:
             self._set_up(up=True)
 
-    def _set_up(self, *, up: bool, why: str = "") -> None:
+    def _set_up(self, *, up: bool, why: BaseException | str = "") -> None:
+        """Note whether Redis counts; the log has each change, and each other error it answers."""
+        code = getattr(why, "status_code", None)
+        if up == self.up and self._tried.is_set() and code in {None, *self._codes}:
+            return
         self._tried.set()
-        if up != self.up:
-            self.up = up
-            if up:
-                log.info("limits: Redis counts for all nodes")
-            else:
-                log.error("limits: Redis does not answer in time: %s", why)
+        self.up = up
+        if up:
+            self._codes.clear()
+            log.info("limits: Redis counts for all nodes")
+        else:
+            self._codes.add(code)
+            reason = f"{code} {why}" if code else str(why) or "no answer in time"
+            log.error("limits: Redis cannot count, limits.fallback applies: %s", reason)
 
     # ---- leases ----------------------------------------------------------------------------------
 
@@ -398,14 +413,9 @@ class RemoteCells:
             try:
                 if not self._connected:
                     await self._connect()
-                words: list[str | int] = ["SET", _WORKER + self._worker, 1, "PX", ALIVE_MS, "GET"]
-                before = await self._ask(_Command(words))
-                if before is None:  # it lost its data, or this worker was away
-                    self._load_scripts()
-                    self._unsure.update(PREFIX + subject for subject in self._running)
-                self._repair()
+                await self._renew()
             except (RedisError, OSError) as error:
-                self._set_up(up=False, why=str(error))
+                self._set_up(up=False, why=error.__cause__ or error)
                 await asyncio.sleep(AGAIN_S)
                 continue
             with contextlib.suppress(TimeoutError):
@@ -421,20 +431,43 @@ class RemoteCells:
         for script in _DIGESTS:
             self._put(_Command(["SCRIPT", "LOAD", script]))
 
+    async def _renew(self) -> None:
+        """Renew the lease, whatever the breaker says, behind what Redis may have wrong."""
+        self._to_repair = True
+        self._pay()
+        self._put(_script(STATE, [_WORKER, PREFIX], [self._worker]))  # scripts run, too
+        words: list[str | int] = ["SET", _WORKER + self._worker, 1, "PX", ALIVE_MS, "GET"]
+        before = await self._send(_Command(words))
+        if before is None:  # it lost its data, or this worker was away
+            self._load_scripts()
+            self._unsure.update(PREFIX + subject for subject in self._running)
+            self._to_repair = True
+
     def _repair(self) -> None:
-        unsure, self._unsure = self._unsure, set()
+        """Send this worker's counts that Redis may have wrong, while no command runs: ahead of
+        those that wait, of which give-backs are counted already."""
+        unsure, self._unsure, self._to_repair = self._unsure, set(), False
+        waiting = [key for command in self._queue if _is(LEAVE, command) for key in command.keys]
+        leaving = Counter(waiting)
         for key in unsure:
-            count = self._running.get(key.removeprefix(PREFIX), 0)
+            count = self._running.get(key.removeprefix(PREFIX), 0) + leaving[key]
             words: list[str | int] = ["HDEL", key, self._worker]
             if count:
                 words = ["HSET", key, self._worker, count]
-            self._put(_Command(words, [key]))
+            self._queue.appendleft(_Command(words, [key]))
 
 
-def _script(script: str, keys: list[str], args: Sequence[str | int]) -> _Command:
-    """Return a call of a script; the keys of workers are no subjects."""
+def _script(
+    script: str, keys: list[str], args: Sequence[str | int], claims: Iterable[Claim] = ()
+) -> _Command:
+    """Return a call of a script, which changes the slots of these claims."""
     words = ["EVALSHA", _DIGESTS[script], len(keys), *keys, *args]
-    return _Command(words, [key for key in keys if key != _WORKER])
+    return _Command(words, [PREFIX + claim.subject for claim in claims if claim.concurrency])
+
+
+def _is(script: str, command: _Command) -> bool:
+    """Return whether a command calls a script."""
+    return command.words[1] == _DIGESTS[script]
 
 
 class _Wait:

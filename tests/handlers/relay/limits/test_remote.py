@@ -1,6 +1,7 @@
 """Limits that all nodes count in Redis: exact, given back, and what happens while it is away."""
 
 import asyncio
+import logging
 import time
 
 import pytest
@@ -78,8 +79,9 @@ def test_concurrency_and_tokens_are_given_back(play):
             None,
         )
         assert (await one.state(claim))[2] == 2
-        one.leave(first.callers, 100)
-        one.leave(first.callers, 100)
+        limits = Limits(private_cells(), remote=one)
+        limits.leave(first.callers, 100)
+        limits.leave(first.callers, 100)
         two.leave(second.callers, None)  # as if it had never come
         await asyncio.sleep(0.05)
         requests_ns, tokens_ns, running = await two.state(claim)
@@ -217,6 +219,111 @@ def test_redis_and_a_node_count_on_where_the_other_one_was(play):
         requests, tokens = await limits.levels_everywhere(key, group)
         assert requests.left == 0
         assert tokens.left == pytest.approx(100_000 - 20 * 500, rel=0.01)
+
+    play(scene)
+
+
+def lock_out(client):
+    client.config_set("requirepass", "another")
+    # Who has no password any more is no administrator either.
+    client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+
+
+REFUSALS = {  # what happens to a server, what ends it, what the log says
+    "replica": (
+        lambda c: c.replicaof("127.0.0.1", 1),
+        lambda c: c.replicaof("NO", "ONE"),
+        "READONLY You can't write against a read only replica",
+    ),
+    "replica without its master": (
+        lambda c: (c.config_set("replica-serve-stale-data", "no"), c.replicaof("127.0.0.1", 1)),
+        lambda c: (c.replicaof("NO", "ONE"), c.config_set("replica-serve-stale-data", "yes")),
+        "MASTERDOWN",
+    ),
+    "no memory": (
+        lambda c: c.config_set("maxmemory", 1),
+        lambda c: c.config_set("maxmemory", 0),
+        "OOM",
+    ),
+    "no right": (
+        lambda c: c.execute_command("ACL", "SETUSER", "default", "-evalsha"),
+        lambda c: c.execute_command("ACL", "SETUSER", "default", "+evalsha"),
+        "NOPERM",
+    ),
+    "another password": (lock_out, lambda c: c.config_set("requirepass", ""), "NOAUTH"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_a_server_that_answers_errors_does_not_count(play, server, caplog, monkeypatch, name):
+    monkeypatch.setattr(module, "RENEW_S", 0.2)
+    begin, end, code = REFUSALS[name]
+    caplog.set_level(logging.INFO, "sluice.relay")
+
+    def lines(what):
+        return [record.getMessage() for record in caplog.records if what in record.getMessage()]
+
+    async def scene(cells):
+        limits = Limits(private_cells(), remote=cells)
+
+        async def count():
+            entering = Entering(key_of(rpm=1000, concurrency=100), group_of(), free=False)
+            await limits.enter_everywhere(entering, demand_of())
+            limits.leave(entering.slots, 0)
+            return entering.slots.everywhere is cells
+
+        assert await count()
+        client = server.client
+        client.ping()
+        begin(client)
+        try:
+            for _ in range(30):  # no call fails
+                await count()
+                await asyncio.sleep(0.02)
+            assert not cells.up and not await count()
+        finally:
+            end(client)
+        logged = lines("Redis cannot count")
+        assert code in " ".join(logged) and len(logged) <= 2
+        await until_async(lambda: cells.up)
+        assert await count()
+        assert len(lines("Redis counts for all nodes")) == 2
+
+    play(scene)
+
+
+def test_counts_that_are_written_again_are_right_beside_calls(play, monkeypatch):
+    monkeypatch.setattr(module, "RENEW_S", 0.002)
+
+    async def scene(cells):
+        claim = Claim("key", 0, 0, 1000)
+        running = [await cells.enter((claim,)) for _ in range(5)]
+
+        async def call():
+            for _ in range(40):
+                entry = await cells.enter((claim,))
+                cells._unsure.add("sluice:key")  # as if an answer were lost
+                await asyncio.sleep(0)
+                cells.leave(entry.callers, 0)
+
+        await asyncio.gather(*(call() for _ in range(20)))
+        cells._unsure.clear()
+        assert (await cells.state(claim))[2] == len(running)
+
+    play(scene)
+
+
+def test_lost_scripts_are_loaded_again(play, server):
+    async def scene(cells):
+        claim = Claim("key", 0, 0, 2)
+        entry = await cells.enter((claim,))
+        server.client.script_flush()
+        with pytest.raises(RemoteAway):
+            await cells.enter((claim,))
+        cells.leave(entry.callers, 0)
+        assert isinstance(await cells.enter((claim,)), RemoteEntry)
+        await until_async(lambda: server.client.hget("sluice:key", "worker-0") == "1")
+        assert cells.up
 
     play(scene)
 

@@ -1,0 +1,96 @@
+"""A way to a port of this machine that a test cuts and freezes, each connection by itself."""
+
+import contextlib
+import os
+import socket
+import threading
+from pathlib import Path
+
+from tests.support.ports import HOST
+
+PIECE_BYTES = 65536
+
+
+class Way:
+    """One connection that is forwarded; `port`: where it comes from."""
+
+    def __init__(self, client, goal):
+        self.port = client.getpeername()[1]
+        self._ends = client, socket.create_connection((HOST, goal))
+        self._open = threading.Event()
+        for source, target in (self._ends, self._ends[::-1]):
+            threading.Thread(target=self._pump, args=(source, target), daemon=True).start()
+
+    def _pump(self, source, target):
+        with contextlib.suppress(OSError):
+            while data := source.recv(PIECE_BYTES):
+                self._open.wait()
+                target.sendall(data)
+        self.cut()
+
+    def cut(self):
+        for end in self._ends:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+    def freeze(self):
+        self._open.clear()
+
+    def thaw(self):
+        self._open.set()
+
+
+class Forwarder:
+    """A context: `ways` to `goal` in the order of their coming. `fate`: what happens to the next
+    one that comes from a port, "pass", "cut" or "freeze"."""
+
+    def __init__(self, goal):
+        self.goal, self.ways, self.fate = goal, [], lambda port: "pass"
+        self._listener = socket.create_server((HOST, 0))
+        self.port = self._listener.getsockname()[1]
+
+    def __enter__(self):
+        threading.Thread(target=self._listen, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for way in self.ways:
+            way.thaw()
+            way.cut()
+
+    def _listen(self):
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                fate = self.fate(client.getpeername()[1])
+                if fate == "cut":
+                    client.close()
+                    continue
+                way = Way(client, self.goal)
+                if fate == "pass":
+                    way.thaw()
+                self.ways.append(way)
+
+
+def process_of(pids, local_port, remote_port):
+    """The process that has the end of a connection, by its ports; None before it is accepted."""
+    ends = [f"{int.from_bytes(socket.inet_aton(HOST), 'little'):08X}:{port:04X}"
+            for port in (local_port, remote_port)]  # fmt: skip
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[1:3] == ends:
+            mark = f"socket:[{fields[9]}]"
+            return next((pid for pid in pids if mark in _files(pid)), None)
+    return None
+
+
+def _files(pid):
+    """What the descriptors of a process are."""
+    targets = []
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):  # closed meanwhile
+            targets.append(os.readlink(entry))
+    return targets
