@@ -201,8 +201,8 @@ class Editor:
             raise Refused([entry.fault("secret", planning.IN_USE)])
 
     def set_enabled(self, kind: str, name: str, enabled: bool) -> Outcome:
-        """Enable or disable one object; so already: changes nothing. NotFound, Refused. A channel
-        that is enabled does not drain any more."""
+        """Enable or disable one object; so already: changes nothing. NotFound. Raises Refused. A
+        channel that is enabled does not drain any more."""
         edits = {"enabled": enabled}
         if enabled and kind == "channel":
             edits["draining"] = False
@@ -218,8 +218,8 @@ class Editor:
         return self.change(kind, name, {field: str(on).lower() for field, on in edits.items()})
 
     def remove(self, kind: str, name: str) -> Outcome:
-        """Remove one object; Refused while others refer to it, NotFound. The subscriptions of a
-        user go with the user."""
+        """Remove one object; Refused while others refer to it. Raises NotFound. The subscriptions
+        of a user go with the user."""
 
         def plan(state: StoreState) -> list[PlanStep]:
             stored = find(state, kind, name)

@@ -80,7 +80,7 @@ class SharedFacts:
 
     @functools.cached_property
     def refused(self) -> dict[str, int]:
-        """The users whose calls were refused for money lately, and since which hour."""
+        """Return the users whose calls were refused for money lately, and since which hour."""
         return _refused_since(self._db, self._at_ms)
 
     @functools.cached_property

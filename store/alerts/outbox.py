@@ -159,7 +159,7 @@ def count(db: peewee.Database, owner_id: str, status: str = "") -> int:
 @in_transaction
 def send_again(db: peewee.Database, owner_id: str, message_id: str) -> None:
     """Put a message of an owner back into the outbox, by its old id; nothing while it waits there.
-    NotFound, Refused."""
+    NotFound. Raises Refused."""
     own = (Row.id == message_id) & (Row.owner_id == owner_id)
     row = first_row(db, Row.select(Row.status).where(own))
     if row is None:

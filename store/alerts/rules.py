@@ -147,7 +147,7 @@ def change(
     version: str | None = None,
 ) -> None:
     """Change these FIELDS of a rule; it fires anew for what holds. `version`: the one that is
-    changed, None: any. NotFound, Refused, Outdated."""
+    changed, None: any. NotFound. Raises Refused, Outdated."""
     rule = show(db, owner_id, rule_id)
     before = {name: value for name, value in public(rule).items() if name in FIELDS}
     merged = {**before, **fields}

@@ -61,7 +61,7 @@ class Orphan:
 
     @classmethod
     def take(cls, directory: Path, journal_id: str) -> "Orphan | None":
-        """The journal, if its process is dead and nobody else has adopted it."""
+        """Return the journal, if its process is dead and nobody else has adopted it."""
         path = journal_files.lock_path(directory, journal_id)
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)

@@ -228,7 +228,8 @@ class Journal:
                 self._refusals.hold(count, record)
 
     def _line_of(self, line: Line, *shorter: Callable[[Line], Line]) -> bytearray:
-        """The bytes of a line, good until the next one; of its first shorter form that fits."""
+        """Return the bytes of a line, good until the next one; of its first shorter form that
+        fits."""
         try:
             # with_check, but without a copy: this runs twice a call
             data = self._line
@@ -434,14 +435,14 @@ def _sound_open(line: OpenLine) -> OpenLine:
 
 
 def _without_details(record: UsageRecord) -> UsageRecord:
-    """The clipped record without what upstreams said in attempts that failed."""
+    """Return the clipped record without what upstreams said in attempts that failed."""
     record = clipped(record)
     attempts = (replace(attempt, detail=None) for attempt in record.attempts)
     return replace(record, attempts=tuple(attempts))
 
 
 def _minimal(record: UsageRecord) -> UsageRecord:
-    """The record without its longest texts: identity, counts and money only."""
+    """Return the record without its longest texts: identity, counts and money only."""
     record = clipped(record)
     call = replace(record.call, **_shortened(record.call))
     shortened = _shortened(record)

@@ -23,7 +23,7 @@ class JournalFull(StoreError):
 
 
 def lock_path(directory: Path, journal_id: str) -> Path:
-    """The file whose lock says that a journal's process lives."""
+    """Return the file whose lock says that a journal's process lives."""
     return directory / f"{journal_id}.lock"
 
 
@@ -50,14 +50,14 @@ def segment_path(directory: Path, journal_id: str, start: int) -> Path:
 
 
 def segment_starts(directory: Path, journal_id: str) -> list[int]:
-    """The offsets at which the segments there are start, ascending."""
+    """Return the offsets at which the segments there are start, ascending."""
     name = re.compile(rf"{re.escape(journal_id)}-([0-9]{{16}})\.log")
     matches = map(name.fullmatch, os.listdir(directory))
     return sorted(int(match[1]) for match in matches if match)
 
 
 def claim(directory: Path) -> tuple[str, int]:
-    """A new journal id and the descriptor of its lock."""
+    """Return a new journal id and the descriptor of its lock."""
     while True:
         journal_id = new_ulid()
         path = lock_path(directory, journal_id)
@@ -101,7 +101,7 @@ class Segments:
             self.end += SEGMENT_BYTES
 
     def take(self) -> int:
-        """The descriptor of the next segment; JournalFull when none is ready."""
+        """Return the descriptor of the next segment; JournalFull when none is ready."""
         try:
             return self._ready.popleft()
         except IndexError:

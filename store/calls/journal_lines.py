@@ -91,7 +91,7 @@ class HandedLine(msgspec.Struct, array_like=True, frozen=True, tag=HANDED_TAG, g
 
 
 def with_check(body: bytes) -> bytes:
-    """The line of a JSON text: with its checksum and line end."""
+    """Return the line of a JSON text: with its checksum and line end."""
     return body + CHECK % crc32(body)
 
 
@@ -101,13 +101,13 @@ def line_kind(line: bytes) -> bytes:
 
 
 def line_call_id(line: bytes) -> bytes:
-    """The id of the call a line is about."""
+    """Return the id of the call a line is about."""
     return line[6:32]
 
 
 def lost_record(opened: OpenLine, mark: MarkLine | HandedLine | None, node: str) -> UsageRecord:
-    """The record of a call whose process died. Charged for its input and the output of the last
-    mark when anything was relayed to the client, else not at all."""
+    """Return the record of a call whose process died. Charged for its input and the output of the
+    last mark when anything was relayed to the client, else not at all."""
     sent = Sent() if mark is None else mark.sent
     record = UsageRecord(
         id=opened.id,

@@ -130,8 +130,9 @@ class JournalReader:
                 yield end, *_examined(line, end)
 
     def _blocks(self, offset: int, limit: int) -> Iterator[tuple[int, list[bytes]]]:
-        """Lines with their ends, many at a time, and the offset where the first begins. Bytes that
-        are no line come as one, up to the next line end or the end of what is written."""
+        """Return lines with their ends, many at a time, and the offset where the first begins.
+        Bytes that are no line come as one, up to the next line end or the end of what is
+        written."""
         while offset < limit:
             start = offset - offset % SEGMENT_BYTES
             chunk = self._chunk(start, offset, min(limit, offset + READ_BYTES))
@@ -162,9 +163,9 @@ class JournalReader:
 
 
 def _examined(line: bytes, end: int) -> tuple[bytes, Damage | None]:
-    """The JSON text of a line that ends at an offset (empty: it has none), and what is damaged.
-    Where a line end was damaged, or lines were lost between two, a sound line may be the last
-    part."""
+    """Return the JSON text of a line that ends at an offset (empty: it has none), and what is
+    damaged. Where a line end was damaged, or lines were lost between two, a sound line may be the
+    last part."""
     if _is_sound(line):
         return line[:-CHECK_BYTES], None
     begins = _ANY_BEGIN.finditer(line, max(1, len(line) - LINE_MAX_BYTES))

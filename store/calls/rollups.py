@@ -147,7 +147,7 @@ def columns_of(table: Any) -> tuple[str, ...]:
 
 
 def _key(table: Any) -> tuple[str, ...]:
-    """The columns that make a row's key."""
+    """Return the columns that make a row's key."""
     names: tuple[str, ...] = table._meta.primary_key.field_names
     return names
 
@@ -282,7 +282,7 @@ def outcome_calls(table: Any, outcome: str) -> Any:
 
 
 def first_byte_sums(table: Any) -> list[Any]:
-    """The buckets of FIRST_BYTE summed up, of a roll-up or of the records themselves."""
+    """Return the buckets of FIRST_BYTE summed up, of a roll-up or of the records themselves."""
     if table is not UsageRow:
         return [fn.SUM(table._meta.fields[name]) for name in FIRST_BYTE]
     begun, sums = table.ttft_ms, []

@@ -89,12 +89,12 @@ class Filters:
 
 
 def matching(column: Any, wanted: Any) -> Any:
-    """A column that has the name, or one of the names."""
+    """Return a column that has the name, or one of the names."""
     return column << wanted if isinstance(wanted, tuple) else column == wanted
 
 
 def tail(db: peewee.Database, filters: Filters, limit: int) -> list[Row]:
-    """The newest records in order of their writing, oldest of them first, at most `limit`.
+    """Return the newest records in order of their writing, oldest of them first, at most `limit`.
 
     Newest is as they were written, or with filters as they began: `history` reads no more than it
     must then.
@@ -108,7 +108,8 @@ def tail(db: peewee.Database, filters: Filters, limit: int) -> list[Row]:
 def history(
     db: peewee.Database, filters: Filters, limit: int, before: str | None = None
 ) -> list[Row]:
-    """A page of calls, the last begun first, at most `limit`; those that began before a call's id.
+    """Return a page of calls, the last begun first, at most `limit`; those that began before a
+    call's id.
 
     However rare the calls are that the names of the filters choose, the roll-ups tell the hours in
     which there were any, and only these are read. Calls looked for by an id are found by its index.
@@ -131,8 +132,8 @@ def page(
     before: str | None = None,
     budget_s: float | None = PAGE_BUDGET_S,
 ) -> Page:
-    """A page as of `history`. What takes longer than `budget_s` is left for the page after it, so a
-    page may have fewer rows than `limit`, or none, and not be the last."""
+    """Return a page as of `history`. What takes longer than `budget_s` is left for the page after
+    it, so a page may have fewer rows than `limit`, or none, and not be the last."""
     if any(getattr(filters, name) is not None for name in IDS):
         return _page_by_id(db, filters, limit, before)
     give_up_at = time.monotonic() + (float("inf") if budget_s is None else budget_s)
@@ -164,7 +165,7 @@ def _page_by_id(db: peewee.Database, filters: Filters, limit: int, before: str |
 
 
 def _newest_ids(db: peewee.Database, filters: Filters, span: "_Span", limit: int) -> list[str]:
-    """Ids alone, the newest first: most of what is passed over is then told by an index."""
+    """Return ids alone, the newest first: most of what is passed over is then told by an index."""
     if filters.user is None:
         filters = replace(filters, user=span.user)
     index: Any = UsageRow
@@ -197,11 +198,11 @@ def follow(
     start_ms: int,
     pause: Callable[[float], None] = time.sleep,
 ) -> Iterator[Row]:
-    """Every record written at or after `start_ms` (by the database's clock, which no node's can
-    disturb), each once, for ever; pauses between looks.
+    """Return every record written at or after `start_ms` (by the database's clock, which no node's
+    can disturb), each once, for ever; pauses between looks.
 
-    Looks back OVERLAP_MS each time, since records become visible a little out of order. Memory:
-    the ids of those last seconds. While the store is unavailable it waits.
+    Looks back OVERLAP_MS each time, since records become visible a little out of order. Memory: the
+    ids of those last seconds. While the store is unavailable it waits.
     """
     printed: dict[str, int] = {}
     newest_ms = start_ms
@@ -219,13 +220,13 @@ def follow(
 
 
 def export_rows(db: peewee.Database, filters: Filters) -> Iterator[Row]:
-    """All records in order of id, that is of their start. Memory: one page."""
+    """Return all records in order of id, that is of their start. Memory: one page."""
     return _in_order(db, with_user(db, filters), COLUMNS)
 
 
 def with_user(db: peewee.Database, filters: Filters) -> Filters:
-    """The filters with the user whom the roll-ups know as the only one of the key, if one does. The
-    same records then, but found by index; of a key alone there is none."""
+    """Return the filters with the user whom the roll-ups know as the only one of the key, if one
+    does. The same records then, but found by index; of a key alone there is none."""
     if filters.key_id is None or filters.user is not None:
         return filters
     names = UsageByKey.select(fn.MIN(UsageByKey.user), fn.MAX(UsageByKey.user))
@@ -251,8 +252,8 @@ def _in_order(db: peewee.Database, filters: Filters, columns: Sequence[str]) -> 
 def verify(
     db: peewee.Database, report: Callable[[int], None] = lambda _: None, since_ms: int | None = None
 ) -> Iterator[tuple[str, str]]:
-    """The id of each record whose cost is not what its own fields give, and why. `report` is told
-    how many records were read; `since_ms`: only of calls that began since."""
+    """Return the id of each record whose cost is not what its own fields give, and why. `report` is
+    told how many records were read; `since_ms`: only of calls that began since."""
     for number, row in enumerate(_in_order(db, Filters(since_ms=since_ms), _MONEY_COLUMNS)):
         if number % PAGE_ROWS == 0:
             report(number)
@@ -303,7 +304,7 @@ def _recorded_since(
 
 
 def _guides(filters: Filters) -> Mapping[str, Any]:
-    """The filters that the roll-up knows in which is looked for hours, by column."""
+    """Return the filters that the roll-up knows in which is looked for hours, by column."""
     by_key = any(getattr(filters, name) is not None for name in ("user", "key_id", "group"))
     names: tuple[str, ...] = _BY_KEY if by_key else _BY_CHANNEL
     return {name: value for name in names if (value := getattr(filters, name)) is not None}
@@ -343,13 +344,13 @@ def _spans(db: peewee.Database, filters: Filters, before: str | None) -> Iterato
 
 
 def _hours_of(day: int) -> Iterator["_Span"]:
-    """An hour each, so that a search in the records themselves may stop between them."""
+    """Return an hour each, so that a search in the records themselves may stop between them."""
     for begin_ms in range(day_begin_ms(day) + DAY_MS - HOUR_MS, day_begin_ms(day) - 1, -HOUR_MS):
         yield _Span(day, first_ulid(begin_ms), first_ulid(begin_ms + HOUR_MS))
 
 
 def _hours(db: peewee.Database, filters: Filters, oldest: int, newest: int) -> Iterator[_Span]:
-    """The hours in which the roll-ups know calls; asks for ever more days at once."""
+    """Return the hours in which the roll-ups know calls; asks for ever more days at once."""
     by_key = bool({"user", "key_id", "group"} & _guides(filters).keys())
     table: Any = UsageByKey if by_key else UsageByChannel
     # A key has one user, unless that was renamed in this hour.
@@ -446,8 +447,8 @@ def _where(query: Any, terms: Sequence[Any]) -> Any:
 
 
 def find(db: peewee.Database, wanted: str, since_ms: int = 0) -> list[Row]:
-    """The calls with this id, newest first, at most MATCHES_MAX: by the record's, else by the
-    client's or the vendor's among the calls begun since `since_ms`."""
+    """Return the calls with this id, newest first, at most MATCHES_MAX: by the record's, else by
+    the client's or the vendor's among the calls begun since `since_ms`."""
     try:
         if rows := rows_where(db, [UsageRow.day == day_of(wanted), UsageRow.id == wanted]):
             return rows

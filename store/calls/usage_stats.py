@@ -171,8 +171,8 @@ def _by_days(source: _Source, by: Sequence[str]) -> bool:
 def _of_days(
     table: Any, columns: Sequence[Any], sums: Sequence[Any], terms: Sequence[Any]
 ) -> tuple[Any, list[Any]]:
-    """The sums of those of each day, which are in the order of the table's key: MariaDB takes two
-    thirds of the time then, since it looks for a sum once a day and not for each row."""
+    """Return the sums of those of each day, which are in the order of the table's key: MariaDB
+    takes two thirds of the time then, since it looks for a sum once a day and not for each row."""
     names = [column._alias for column in columns]
     parts = [column.alias(f"sum_{place}") for place, column in enumerate(sums)]
     days = table.select(*columns, *parts).group_by(table.day, table.user, *map(SQL, names))
@@ -204,7 +204,7 @@ def hours_of(
 def _ends(
     db: peewee.Database, source: _Source, by: Sequence[str], filters: Filters, *more: Any
 ) -> dict[tuple[Any, ...], tuple[int, int]]:
-    """The least and the greatest of a column."""
+    """Return the least and the greatest of a column."""
     column, *within = more
     columns = _columns(db, source, by)
     query = source.table.select(*columns, fn.MIN(column), fn.MAX(column))

@@ -67,8 +67,9 @@ class Model:
     prices: tuple[tuple[int, Prices], ...]
 
     def prices_at(self, now_ms: int) -> Prices | None:
-        """The prices in force; before the first the first ones, None when it has none at all. The
-        first ones, so that a clock a little behind the operator's makes no model vanish."""
+        """Return the prices in force; before the first the first ones, None when it has none at
+        all. The first ones, so that a clock a little behind the operator's makes no model
+        vanish."""
         for effective_ms, prices in reversed(self.prices):
             if effective_ms <= now_ms:
                 return prices
@@ -368,12 +369,12 @@ def load_snapshot(
 
 
 def losses_to(family: str, losses: Losses) -> dict[str, int]:
-    """The families whose calls channels of a family can take, each with how much is lost."""
+    """Return the families whose calls channels of a family can take, each with how much is lost."""
     return {calling: lost for (calling, spoken), lost in losses.items() if spoken == family}
 
 
 def load_groups(db: peewee.Database) -> list[Group]:
-    """All groups, in the caller's transaction."""
+    """Return all groups, in the caller's transaction."""
     row = tables.Group
     query = row.select(
         *(row.name, row.multiplier_ppm, row.models, row.entries, row.disabled),
@@ -395,7 +396,7 @@ def _permitted(models: Sequence[str]) -> frozenset[str] | None:
 
 
 def load_models(db: peewee.Database, ahead_ms: int = 0) -> list[Model]:
-    """All models, in the caller's transaction; times of prices less `ahead_ms`."""
+    """Return all models, in the caller's transaction; times of prices less `ahead_ms`."""
     prices: dict[str, list[tuple[int, Prices]]] = {}
     price, row = tables.Price, tables.Model
     price_rows: Any = price.select().order_by(price.effective_ms).bind(db).dicts()
@@ -453,7 +454,7 @@ def _channels(
 
 
 def _channel(row: dict[str, Any], sealed: Sequence[tuple[str, str]], cipher: Cipher) -> Channel:
-    """A channel of its row and its (sealed key, fingerprint)s. Raises Unreadable."""
+    """Return a channel of its row and its (sealed key, fingerprint)s. Raises Unreadable."""
     proxy, ca_file = open_proxy(cipher, row.pop("proxy")), row.pop("ca_file")
     guarded = bool(row.pop("proxy_guarded"))
     row["groups"] = frozenset(row["groups"])

@@ -124,16 +124,17 @@ _SUBSCRIPTIONS = """SELECT s."id", p."name", p."window", s."starts_ms", s."expir
 
 
 def find_key(db: peewee.Database, wanted: Sequence[bytes]) -> KeyEntry | None:
-    """The key that has one of these digests, or None; the end of a rotated secret is not judged: it
-    is given by the clock of this process. Blocking: in threads only. Raises StoreUnavailable."""
+    """Return the key that has one of these digests, or None; the end of a rotated secret is not
+    judged: it is given by the clock of this process. Blocking: in threads only. Raises
+    StoreUnavailable."""
     keys = snapshot_read(db, lambda: _read(db, _FIND, wanted))
     return keys[0][1] if keys else None
 
 
 def keys_of(db: peewee.Database, ids: Sequence[str]) -> list[tuple[bytes, KeyEntry]]:
-    """Each digest that opens one of these keys, at most PORTION of them, and the key; in the order
-    of the ids. Those that are revoked, or gone, are left out. Blocking: in threads only. Raises
-    StoreUnavailable."""
+    """Return each digest that opens one of these keys, at most PORTION of them, and the key; in the
+    order of the ids. Those that are revoked, or gone, are left out. Blocking: in threads only.
+    Raises StoreUnavailable."""
     keys = snapshot_read(db, lambda: _read(db, _OF_IDS, ids))
     place = {key_id: number for number, key_id in enumerate(ids)}
     return sorted(keys, key=lambda key: place[key[1].id])
@@ -178,8 +179,8 @@ def _entry(row: dict[str, Any], subscriptions: tuple[Subscription, ...]) -> KeyE
 
 
 def digests_of(db: peewee.Database, key_id: str) -> list[bytes]:
-    """The digests that open a key, the ones without an end first; empty when there is no such key.
-    Blocking. Raises StoreUnavailable."""
+    """Return the digests that open a key, the ones without an end first; empty when there is no
+    such key. Blocking. Raises StoreUnavailable."""
     end = KeySecret.valid_until_ms
     query = KeySecret.select(KeySecret.digest).where(KeySecret.key_id == key_id)
     rows = select_rows(db, query.order_by(end.is_null(False), end.desc()))
@@ -187,7 +188,7 @@ def digests_of(db: peewee.Database, key_id: str) -> list[bytes]:
 
 
 def in_use(db: peewee.Database, secret: str, peppers: Sequence[str]) -> str | None:
-    """The id of the key that has this secret under any pepper, or None."""
+    """Return the id of the key that has this secret under any pepper, or None."""
     query = KeySecret.select(KeySecret.key_id).where(
         KeySecret.digest << key_secrets.digests(secret, peppers)
     )
@@ -287,7 +288,7 @@ def _stop(actor: str, action: str, row: Mapping[str, Any], reason: str) -> audit
 
 
 def _row(db: peewee.Database, key_id: str) -> dict[str, Any]:
-    """The row of a key with `display`, its name as the audit log has it."""
+    """Return the row of a key with `display`, its name as the audit log has it."""
     query = (
         ApiKey.select(ApiKey, User.name.alias("user"))
         .join(User, on=(User.id == ApiKey.user_id))
@@ -300,8 +301,8 @@ def _row(db: peewee.Database, key_id: str) -> dict[str, Any]:
 
 
 def recent_keys(db: peewee.Database, limit: int) -> Iterator[list[tuple[bytes, KeyEntry]]]:
-    """The keys last used, at most ``limit`` of them, latest first, some at a time: each digest that
-    opens one, with the key. Blocking: in threads only. Raises StoreUnavailable."""
+    """Return the keys last used, at most ``limit`` of them, latest first, some at a time: each
+    digest that opens one, with the key. Blocking: in threads only. Raises StoreUnavailable."""
     ids, pause = islice(_ids(db, limit), limit), threading.Event()
     while portion := list(islice(ids, database.PORTION)):
         yield keys_of(db, portion)
@@ -317,7 +318,7 @@ def _ids(db: peewee.Database, limit: int) -> Iterator[str]:
 
 
 def _used(db: peewee.Database) -> Iterator[str]:
-    """Ids of keys by the last day that they were used; they come again on earlier days."""
+    """Return ids of keys by the last day that they were used; they come again on earlier days."""
     table = UsageByUser
     last = raw_rows(db, table.select(fn.MAX(table.day)))
     for _ in range(MAX_DAYS):

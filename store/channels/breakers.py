@@ -94,7 +94,7 @@ def forget_old(db: peewee.Database, at_ms: int) -> None:
 
 
 def all_open(db: peewee.Database) -> list[Breaker]:
-    """The open circuits of all processes, in the caller's transaction."""
+    """Return the open circuits of all processes, in the caller's transaction."""
     node = fn.COALESCE(JournalRow.node, "")
     query = Row.select(
         *(node, Row.journal_id, Row.channel_id, Row.model, Row.fingerprint),

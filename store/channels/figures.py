@@ -46,7 +46,7 @@ class Figures:
 
     @property
     def success(self) -> float | None:
-        """The part of the calls that succeeded."""
+        """Return the part of the calls that succeeded."""
         return round(self.sums[0] / self.calls, 4) if self.calls else None
 
     @property
@@ -66,17 +66,17 @@ class Figures:
         return round(tokens * 1000 / generation_ms, 1) if generation_ms else None
 
     def first_byte_ms(self, percent: int) -> int | None:
-        """A percentile of the time until a stream began."""
+        """Return a percentile of the time until a stream began."""
         return percentile(self.sums[_FIRST_BYTE:_TOTAL], percent)
 
     def total_ms(self, percent: int) -> int | None:
-        """A percentile of the time until an answer was whole."""
+        """Return a percentile of the time until an answer was whole."""
         return percentile(self.sums[_TOTAL:], percent)
 
 
 def percentile(buckets: Sequence[int], percent: int) -> int | None:
-    """The time (ms) below which so many percent of a histogram lie, even within its bucket. None:
-    it is empty. Beyond the last bound it is that bound."""
+    """Return the time (ms) below which so many percent of a histogram lie, even within its bucket.
+    None: it is empty. Beyond the last bound it is that bound."""
     left = sum(buckets) * percent / 100
     if not left:
         return None
@@ -90,7 +90,7 @@ def percentile(buckets: Sequence[int], percent: int) -> int | None:
 
 
 def of_windows(parts: Sequence[Part]) -> dict[str, Figures]:
-    """The figures of all WINDOWS, from what `recent_sums` and `running_sums` have found."""
+    """Return the figures of all WINDOWS, from what `recent_sums` and `running_sums` have found."""
     windows = [_ZEROS for _ in WINDOWS]
     for first, text in parts:
         row = _decode(text)

@@ -30,12 +30,12 @@ class Offer:
 
     @property
     def model(self) -> str:
-        """Its name."""
+        """Return its name."""
         return self.status.model
 
     @property
     def rates(self) -> Sequence[Rate]:
-        """Its rates, the plain one first; empty without prices."""
+        """Return its rates, the plain one first; empty without prices."""
         return (self.prices.plain, *self.prices.rates) if self.prices else ()
 
     def price(self, name: str, rate: Rate | None = None) -> str | None:
@@ -154,7 +154,7 @@ def with_uptime(db: peewee.Database, offering: Offering, offers: Sequence[Offer]
 
 
 def to_plain(offer: Offer) -> dict[str, Any]:
-    """An offer as JSON says it: a status, and what is beside it here."""
+    """Return an offer as JSON says it: a status, and what is beside it here."""
     plain = {**to_public(offer.status), "entries": dict(offer.entries)}
     plain["prices"] = offer.prices and offer.price_table(offer.prices.plain)
     plain["rates"] = [
@@ -167,7 +167,7 @@ def to_plain(offer: Offer) -> dict[str, Any]:
 
 
 def group_to_plain(group: Group, offers: Sequence[Offer]) -> dict[str, Any]:
-    """A group and what it offers."""
+    """Return a group and what it offers."""
     return {
         "name": group.name,
         "multiplier": format_multiplier(group.multiplier_ppm),

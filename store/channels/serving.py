@@ -36,7 +36,7 @@ class ServingChannel:
 
 
 def load_serving(db: peewee.Database) -> list[ServingChannel]:
-    """All channels, in the caller's transaction."""
+    """Return all channels, in the caller's transaction."""
     marks: defaultdict[str, list[str]] = defaultdict(list)
     for channel_id, mark in select_rows(
         db, ChannelKey.select(ChannelKey.channel_id, ChannelKey.fingerprint)

@@ -83,7 +83,7 @@ class Status:
     well: int = 0
 
     def windows(self) -> dict[str, Figures]:
-        """The figures of all windows, added up when they are asked for."""
+        """Return the figures of all windows, added up when they are asked for."""
         return of_windows(self.parts)
 
     def saw(self, error: str, failed_ms: int, ok_ms: int) -> None:
@@ -102,8 +102,8 @@ class Status:
 def of_channels(
     db: peewee.Database, at_ms: int, losses: Losses = NOTHING_TRANSLATED, *, figures: bool = True
 ) -> list[Status]:
-    """Each channel for each of its models, in order of their names. For operators alone. `losses`:
-    what can be translated; without `figures` see `add_channel_figures`."""
+    """Return each channel for each of its models, in order of their names. For operators alone.
+    `losses`: what can be translated; without `figures` see `add_channel_figures`."""
     channels = load_serving(db)
     statuses = _channel_states(db, at_ms, channels)
     if figures:
@@ -125,7 +125,7 @@ def of_models(
     *,
     figures_of: Collection[str] | None = None,
 ) -> list[Status]:
-    """Each model that groups (None: all) may use, in order of names; without accounts.
+    """Return each model that groups (None: all) may use, in order of names; without accounts.
 
     Unknown groups have none. `name` is the group's. `figures_of`: the groups whose figures are
     wanted, too; None: of all.
@@ -233,7 +233,7 @@ class _Recent:
 
     @property
     def failing_since_ms(self) -> int:
-        """The first failure since the last success, to the minute."""
+        """Return the first failure since the last success, to the minute."""
         return max(self.failing_from_ms, self.last_ok_ms)
 
 
@@ -307,7 +307,7 @@ def _judge_breakers(
 
 
 def _last_opened(opened: Sequence[Breaker], last_ok_ms: int) -> Breaker:
-    """The circuit that opened last and left no key, without a success since."""
+    """Return the circuit that opened last and left no key, without a success since."""
     firsts: dict[str, Breaker] = {}
     # Circuits older than the last success come last.
     for breaker in sorted(

@@ -160,7 +160,7 @@ def _add(rows: Rows, record: UsageRecord, lead_ms: int) -> None:
 
 
 def _failure_of(attempt: AttemptRecord, record: UsageRecord, last: bool) -> str | None:
-    """The error of an attempt that counts against its channel."""
+    """Return the error of an attempt that counts against its channel."""
     if attempt.error is not None:
         return attempt.error if attempt.error in FAILURES else None
     if last and record.outcome in _BROKEN_BY_CHANNEL:  # after its answer was accepted

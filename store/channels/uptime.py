@@ -50,7 +50,7 @@ class Slot:
 
     @property
     def calls(self) -> int:
-        """All of them."""
+        """Return all of them."""
         return self.ok + self.failed
 
 
@@ -100,7 +100,7 @@ def uptime_of(
     channels: Sequence[ServingChannel],
     span: Span | None = None,
 ) -> Mapping[Pair, Uptime]:
-    """The uptime of groups for models that were called or probed; others are not there."""
+    """Return the uptime of groups for models that were called or probed; others are not there."""
     at_s = at_ms // 1000
     calls: _Found = defaultdict(_Counts)
     for name, model, part, slot_s, ok, failed in _rows(db, GROUP, at_s, groups, span):
@@ -114,7 +114,7 @@ def uptime_of(
 def channel_days(
     db: peewee.Database, at_ms: int, names: Sequence[str]
 ) -> Mapping[str, Sequence[Slot]]:
-    """The days of channels, all models together: the attempts of calls, without probes."""
+    """Return the days of channels, all models together: the attempts of calls, without probes."""
     at_s, counts = at_ms // 1000, defaultdict[str, _Counts](_Counts)
     for name, _, part, slot_s, ok, failed in _rows(db, CHANNEL, at_s, names, None):
         _add(counts[name], part, slot_s, (ok, failed))

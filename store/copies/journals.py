@@ -47,7 +47,7 @@ class HeldJournals:
 
     @property
     def ids(self) -> set[str]:
-        """The journals seen so far."""
+        """Return the journals seen so far."""
         return set(self._segments)
 
     def read(self) -> Iterator[tuple[str, bytes]]:

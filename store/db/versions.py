@@ -53,8 +53,8 @@ class Difference:
 
     @property
     def merged(self) -> Any:
-        """The value that keeps both changes; of a field, or a name of a table, that both changed,
-        the one of the edit."""
+        """Return the value that keeps both changes; of a field, or a name of a table, that both
+        changed, the one of the edit."""
         return _three_way(self.before, self.theirs, self.mine)
 
 
@@ -72,7 +72,7 @@ class Outdated(Conflict):
 
     @property
     def merged(self) -> dict[str, Any]:
-        """The values with which a form keeps the changes of both."""
+        """Return the values with which a form keeps the changes of both."""
         return {item.name: item.merged for item in self.differences if not item.secret}
 
 

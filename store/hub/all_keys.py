@@ -58,7 +58,7 @@ def page(
 
 @in_snapshot
 def show(db: peewee.Database, key_id: str, at_ms: int) -> UserKey:
-    """A key of whatever user. Raises NotFound."""
+    """Return a key of whatever user. Raises NotFound."""
     rows = select_rows(db, _joined().where(ApiKey.id == key_id))
     if not rows:
         raise NotFound(f"there is no key {key_id!r}")
@@ -68,7 +68,8 @@ def show(db: peewee.Database, key_id: str, at_ms: int) -> UserKey:
 def find_by_secret(
     db: peewee.Database, secret: str, peppers: Sequence[str], actor: str, at_ms: int
 ) -> UserKey:
-    """The key that a secret opens, or opened until it was exchanged. Audited. Raises NotFound."""
+    """Return the key that a secret opens, or opened until it was exchanged. Audited. Raises
+    NotFound."""
     key_id = keys.in_use(db, secret, peppers)
     if key_id is None:
         raise NotFound("no key has this secret")

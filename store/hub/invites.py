@@ -66,7 +66,7 @@ class NewLink:
 
     @property
     def path(self) -> str:
-        """The path that opens it."""
+        """Return the path that opens it."""
         return PATH + self.token
 
 

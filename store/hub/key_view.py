@@ -52,7 +52,7 @@ class KeyView:
 
 @in_snapshot
 def view_of(db: peewee.Database, key_id: str, user_id: str, at_ms: int) -> KeyView:
-    """Return the view of a user's key. Raises NotFound, StoreUnavailable."""
+    """Return the view of a user's key. Raises NotFound. Raises StoreUnavailable."""
     query = ApiKey.select(
         *(ApiKey.prefix, ApiKey.last_four, ApiKey.created_ms),
         *(ApiKey.limit_nanos, ApiKey.limit_window),

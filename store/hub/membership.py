@@ -34,8 +34,8 @@ def assigned_groups(db: peewee.Database, user_id: str) -> list[str]:
 
 @in_snapshot
 def groups_of(db: peewee.Database, user_id: str, *, admin: bool) -> list[str]:
-    """The groups whose models a user can use, the default one first; an administrator: all. Keys
-    that are revoked do not count."""
+    """Return the groups whose models a user can use, the default one first; an administrator: all.
+    Keys that are revoked do not count."""
     names: dict[str, str] = dict(select_rows(db, Group.select(Group.id, Group.name)))
     groups = set(names.values())
     if not admin:
@@ -68,7 +68,7 @@ class KeyGroup:
 
 @in_snapshot
 def key_groups(db: peewee.Database) -> dict[str, KeyGroup]:
-    """All groups by name, in order of name."""
+    """Return all groups by name, in order of name."""
     enabled_models = Model.select(Model.name).where(Model.disabled == False)  # noqa: E712 - SQL
     models = {name for (name,) in select_rows(db, enabled_models)}
     columns = (Channel.groups, Channel.models)
@@ -97,8 +97,8 @@ def _groups(db: peewee.Database, served: dict[str, set[str]]) -> Iterable[KeyGro
 
 @in_snapshot
 def groups_for_keys(db: peewee.Database, user_id: str, *, admin: bool) -> list[str]:
-    """The groups in which a user may make or move keys, in order of name: an administrator in all,
-    a member in those of its own that there are."""
+    """Return the groups in which a user may make or move keys, in order of name: an administrator
+    in all, a member in those of its own that there are."""
     names = [name for (name,) in select_rows(db, Group.select(Group.name).order_by(Group.name))]
     if admin:
         return names

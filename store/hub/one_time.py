@@ -31,7 +31,8 @@ class Authenticator:
 
 
 def find(db: peewee.Database, cipher: Cipher, user_id: str) -> Authenticator | None:
-    """The authenticator of a user, confirmed or not; Unreadable when the cipher key is another."""
+    """Return the authenticator of a user, confirmed or not; Unreadable when the cipher key is
+    another."""
     row = first_row(
         db,
         OneTimeCodes.select(

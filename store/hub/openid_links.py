@@ -31,7 +31,7 @@ class Link:
 @in_transaction
 def link(db: peewee.Database, user: str, issuer: str, subject: str, actor: str) -> str:
     """Let a user of a provider sign in as a user of ours; the link's id. Raises NotFound, Conflict
-    when somebody is linked to it already, Refused."""
+    when somebody is linked to it already. Raises Refused."""
     if not 0 < len(subject) <= TEXT or not 0 < len(issuer) <= TEXT:
         raise Refused([f"issuer and subject have 1 to {TEXT} characters"])
     account = {"issuer": issuer, "subject": subject}
@@ -47,7 +47,8 @@ def link(db: peewee.Database, user: str, issuer: str, subject: str, actor: str) 
 
 
 def find(db: peewee.Database, issuer: str, subject: str) -> Person | None:
-    """The user who is linked, which counts as use; None when nobody is, or the user is disabled."""
+    """Return the user who is linked, which counts as use; None when nobody is, or the user is
+    disabled."""
     digest = _digest(issuer, subject)
     query = (
         OpenIdLink.select(User.id, User.name, User.role, User.password_hash)
@@ -63,7 +64,7 @@ def find(db: peewee.Database, issuer: str, subject: str) -> Person | None:
 
 
 def of_user(db: peewee.Database, user_id: str) -> list[Link]:
-    """The links of a user, newest first."""
+    """Return the links of a user, newest first."""
     columns = (
         *(OpenIdLink.id, OpenIdLink.issuer, OpenIdLink.subject),
         *(OpenIdLink.created_ms, OpenIdLink.used_ms),

@@ -69,7 +69,7 @@ class OwnKey:
 
     @property
     def spent_window(self) -> str:
-        """The window that `spent_nanos` is of."""
+        """Return the window that `spent_nanos` is of."""
         return MONTH if self.limit_nanos is None else self.limit_window
 
     @property

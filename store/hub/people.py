@@ -34,8 +34,8 @@ class Person:
 
 
 def check(db: peewee.Database, name: str, password: str) -> Person | None:
-    """The user of a name and password; None when either is wrong, or the user is disabled or has no
-    password. Takes the same time whichever it is."""
+    """Return the user of a name and password; None when either is wrong, or the user is disabled or
+    has no password. Takes the same time whichever it is."""
     columns = (User.id, User.name, User.role, User.password_hash, User.disabled)
     row = first_row(db, User.select(*columns).where(User.name == name))
     verified = verify_password((row and row[3]) or _nobody_hash(), password)
@@ -52,7 +52,7 @@ def is_current(db: peewee.Database, user_id: str, mark: str) -> bool:
 
 
 def mark_of(password_hash: str | None) -> str:
-    """The mark of a password; gives nothing of it away."""
+    """Return the mark of a password; gives nothing of it away."""
     return hashlib.sha256((password_hash or "").encode()).hexdigest()[:MARK_CHARS]
 
 
@@ -88,7 +88,7 @@ def set_password(
 
 
 def _hash_of_new(password: str, user: str) -> str:
-    """The hash of a password that a user is to get. Raises Refused."""
+    """Return the hash of a password that a user is to get. Raises Refused."""
     try:
         texts.password(password)
     except ValueError as error:

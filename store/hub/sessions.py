@@ -64,7 +64,7 @@ class SessionRow:
 
 @in_transaction
 def begin(db: peewee.Database, user_id: str, address: str, agent: str) -> str:
-    """A new session of a user; the value of its cookie, which is not kept."""
+    """Return a new session of a user; the value of its cookie, which is not kept."""
     cookie, at_ms = secrets.token_urlsafe(COOKIE_BYTES), database_ms(db)
     _clear(db, user_id, at_ms)
     row: dict[str, Any] = {"digest": digest_of(cookie), "id": new_ulid(), "user_id": user_id}
@@ -99,7 +99,7 @@ def find(db: peewee.Database, cookie: str, *, used: bool = True) -> SignedIn | N
 
 
 def of_user(db: peewee.Database, user_id: str) -> list[SessionRow]:
-    """The sessions of a user that are not over, last used first."""
+    """Return the sessions of a user that are not over, last used first."""
     columns = (Session.id, Session.created_ms, Session.seen_ms, Session.address, Session.agent)
     at_ms = database_ms(db)
     query = (

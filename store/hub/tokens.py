@@ -110,8 +110,8 @@ def find(db: peewee.Database, token: str) -> SignedIn | None:
 def listed(
     db: peewee.Database, user: str | None = None, limit: int | None = None, before: str = ""
 ) -> list[TokenRow]:
-    """The tokens of a user, or of all, newest first; revoked ones, too. `limit`: so many at most,
-    of those made before the one of this id. Raises NotFound."""
+    """Return the tokens of a user, or of all, newest first; revoked ones, too. `limit`: so many at
+    most, of those made before the one of this id. Raises NotFound."""
     columns = (
         *(ApiToken.id, User.name, ApiToken.name, ApiToken.scopes, ApiToken.last_four),
         *(ApiToken.created_ms, ApiToken.used_ms, ApiToken.revoked_ms),
@@ -127,7 +127,7 @@ def listed(
 
 
 def public(row: TokenRow) -> dict[str, Any]:
-    """A token as lists show it, without its secret; times are RFC 3339."""
+    """Return a token as lists show it, without its secret; times are RFC 3339."""
     return {
         "id": row.id,
         "user": row.user,

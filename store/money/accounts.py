@@ -102,7 +102,8 @@ def owner_id(account_id: str) -> str:
 
 
 def split(cost_nanos: int, holds: Sequence[Charge]) -> tuple[Charge, ...]:
-    """The charges of a call: each payer in order as far as it held, the last one for the rest."""
+    """Return the charges of a call: each payer in order as far as it held, the last one for the
+    rest."""
     charges, left = [], cost_nanos
     for place, hold in enumerate(holds):
         last = place == len(holds) - 1

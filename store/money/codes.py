@@ -104,13 +104,13 @@ class Code:
 
 
 def make_code(number: int | None = None) -> str:
-    """A new code; `number` (RANDOM_BITS bits) is random when it is None."""
+    """Return a new code; `number` (RANDOM_BITS bits) is random when it is None."""
     number = secrets.randbits(RANDOM_BITS) if number is None else number
     return _grouped(_base32(number, _RANDOM_CHARS) + _base32(number % _CHECK_PRIME, _CHECK_CHARS))
 
 
 def canonical(typed: str) -> str | None:
-    """The code as it was printed, however it was typed; None when it is mistyped."""
+    """Return the code as it was printed, however it was typed; None when it is mistyped."""
     text = _GAPS.sub("", typed).upper()
     head = PREFIX.rstrip("-").upper()
     if not text.startswith(head):
@@ -185,7 +185,7 @@ def _judge(wanted: NewCodes, at_ms: int) -> None:
 
 
 def list_codes(db: peewee.Database) -> list[Code]:
-    """All codes, the oldest first."""
+    """Return all codes, the oldest first."""
     query = _codes().order_by(RedeemCode.created_ms, RedeemCode.id)
     return [Code(*row) for row in select_rows(db, query)]
 
@@ -203,7 +203,7 @@ def page(db: peewee.Database, limit: int, before: str = "", search: str = "") ->
 
 
 def show(db: peewee.Database, code_id: str) -> Code:
-    """One code by its id; NotFound."""
+    """One code by its id. Raises NotFound."""
     code = _by_id(db, code_id)
     if code is None:
         raise _no_code(code_id)
@@ -298,8 +298,8 @@ def _change_all(db: peewee.Database, ids: Sequence[str], change: _Change, actor:
 
 
 def _hold(db: peewee.Database, code_id: str, done: str) -> Code:
-    """Lock a code that has not been used, in one statement like `_take`: until the transaction
-    ends nobody redeems it. NotFound, Refused."""
+    """Lock a code that has not been used, in one statement like `_take`: until the transaction ends
+    nobody redeems it. NotFound. Raises Refused."""
     unused = (RedeemCode.id == code_id) & RedeemCode.redeemed_ms.is_null()
     held = RedeemCode.update(redeemed_ms=None).where(unused).execute(db) == 1
     code = _by_id(db, code_id)
@@ -321,8 +321,8 @@ def _write(db: peewee.Database, code: Code, after: Code | None) -> None:
 
 
 def _act(actor: str, action: str, code: Code, after: Code | None) -> audit.Act:
-    """The audit row of a change: the fields that differ; all of a code that goes, and its end, by
-    which a printed one is known."""
+    """Return the audit row of a change: the fields that differ; all of a code that goes, and its
+    end, by which a printed one is known."""
     old = _plain(code)
     if after is None:
         removed = {**old, "last_four": code.last_four}
@@ -342,7 +342,7 @@ def _plain(code: Code) -> dict[str, str | None]:
 
 
 def public(code: Code, at_ms: int) -> dict[str, Any]:
-    """A code as people and scripts see it: its last four characters stand for it."""
+    """Return a code as people and scripts see it: its last four characters stand for it."""
     return {
         "id": code.id,
         "code": f"{PREFIX}…{code.last_four}",

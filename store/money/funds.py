@@ -96,7 +96,8 @@ class Hold:
 
     @property
     def limit_accounts(self) -> tuple[str | None, str | None]:
-        """The spend limits of key and user that the cost will count against; None: no limit."""
+        """Return the spend limits of key and user that the cost will count against; None: no
+        limit."""
         if not self._limits:
             return NO_LIMITS
         ids = {state.account.kind: state.account.id for state in self._limits}
@@ -291,7 +292,7 @@ class Funds:
         return state
 
     def _hold_parts(self, payment: Payment, wanted: int, least: int) -> Hold:
-        """The hold as the leases allow it. Raises _Lack while the store may lend more."""
+        """Return the hold as the leases allow it. Raises _Lack while the store may lend more."""
         if not payment.payers:
             raise QuotaUsed(None)
         now, least = self._clock(), max(1, min(least, wanted))
@@ -471,7 +472,7 @@ class Funds:
 
 
 def _shortened(parts: list[_Part], total: int) -> list[_Part]:
-    """The parts, cut from the end so that they sum up to `total`."""
+    """Return the parts, cut from the end so that they sum up to `total`."""
     out, left = [], total
     for state, amount in parts:
         if left:

@@ -59,14 +59,14 @@ class LeaseState:
         return max(HOLDS_AHEAD * self.hold_size, self.rate.need(now))
 
     def reserve(self, amount: int, now: float) -> bool:
-        """A call holds so much; whether more should be ordered."""
+        """Return a call holds so much; whether more should be ordered."""
         self.held += amount
         self.hold_size = amount
         self.used_at = now
         return self.free < self.order_below
 
     def spend(self, amount: int, now: float) -> bool:
-        """A call was charged so much, which the writer has yet to book; as `reserve`."""
+        """Return a call was charged so much, which the writer has yet to book; as `reserve`."""
         self.unwritten += amount
         self.used_at = now
         self.rate.add(amount, now)

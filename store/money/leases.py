@@ -222,7 +222,7 @@ def spend(db: peewee.Database, journal_id: str, charged: Mapping[str, int]) -> N
 
 @in_snapshot
 def own_leases(db: peewee.Database, journal_id: str, account_ids: Sequence[str]) -> dict[str, int]:
-    """The leases of a journal on these accounts; 0 where there is none."""
+    """Return the leases of a journal on these accounts; 0 where there is none."""
     balances = dict.fromkeys(account_ids, 0)
     for portion in portions(account_ids):
         places = ", ".join("?" * len(portion))
@@ -236,7 +236,7 @@ def own_leases(db: peewee.Database, journal_id: str, account_ids: Sequence[str])
 
 @in_snapshot
 def recalled(db: peewee.Database, journal_id: str) -> list[str]:
-    """The accounts of which others want back what this journal's process does not hold."""
+    """Return the accounts of which others want back what this journal's process does not hold."""
     query = 'SELECT "account" FROM "leases" WHERE "journal_id" = ? AND "recall" = 1'
     return [row[0] for row in execute(db, query, (journal_id,)).fetchall()]
 

@@ -74,15 +74,15 @@ class Page:
 
 
 def lines_of(db: peewee.Database, user_id: str) -> list[Line]:
-    """All lines of a user in order of time, in the caller's transaction."""
+    """Return all lines of a user in order of time, in the caller's transaction."""
     query = LedgerLine.select(*COLUMNS).where(LedgerLine.user_id == user_id)
     query = query.order_by(LedgerLine.at_ms, LedgerLine.day, LedgerLine.id)
     return [Line(*row) for row in select_rows(db, query)]
 
 
 def page_of(db: peewee.Database, user_id: str, limit: int, after: str | None) -> Page:
-    """Lines of a user, the newest first, at most `limit`; those before a page's `next`. Refused:
-    that is none. The charges of a day stand where the last of them was booked."""
+    """Return lines of a user, the newest first, at most `limit`; those before a page's `next`.
+    Refused: that is none. The charges of a day stand where the last of them was booked."""
     # Charges of more days may be booked at one moment: then the later day's balance is the later.
     place = (LedgerLine.at_ms, fn.COALESCE(LedgerLine.day, 0), LedgerLine.id)
     query = LedgerLine.select(*COLUMNS, place[1]).where(LedgerLine.user_id == user_id)
@@ -120,14 +120,14 @@ def charges_by_day(db: peewee.Database, user_id: str, since_day: int) -> dict[in
 
 
 def charged_day(line: Line) -> int | None:
-    """The UTC day (yyyymmdd) whose charges a line sums up; None: it is of another kind."""
+    """Return the UTC day (yyyymmdd) whose charges a line sums up; None: it is of another kind."""
     if line.kind != CHARGES or line.idempotency_id is None:
         return None
     return int(line.idempotency_id.rpartition(":")[2])
 
 
 def to_public(line: Line) -> dict[str, Any]:
-    """A line as people and scripts see it."""
+    """Return a line as people and scripts see it."""
     return {
         "at": rfc3339(line.at_ms),
         "kind": line.kind,
@@ -140,7 +140,7 @@ def to_public(line: Line) -> dict[str, Any]:
 
 
 def find_line(db: peewee.Database, line_id: str, own_id: str | None = None) -> Line | None:
-    """The line with this id, else the one with this idempotency id, or None."""
+    """Return the line with this id, else the one with this idempotency id, or None."""
     for column, value in ((LedgerLine.id, line_id), (LedgerLine.idempotency_id, own_id)):
         if value is not None:
             row = first_row(db, LedgerLine.select(*COLUMNS).where(column == value))
@@ -150,7 +150,7 @@ def find_line(db: peewee.Database, line_id: str, own_id: str | None = None) -> L
 
 
 def lines_with_id(db: peewee.Database, own_id: str) -> list[Line]:
-    """The lines with this idempotency id, or with it, a colon and more, the oldest first."""
+    """Return the lines with this idempotency id, or with it, a colon and more, the oldest first."""
     column, after = LedgerLine.idempotency_id, chr(ord(":") + 1)
     longer = (column > f"{own_id}:") & (column < f"{own_id}{after}")
     query = LedgerLine.select(*COLUMNS).where((column == own_id) | longer)
@@ -167,7 +167,7 @@ def add_line(db: peewee.Database, line: Line) -> None:
 
 
 def charges_id(user_id: str, day: int) -> str:
-    """The idempotency id of the charges line of a user and day."""
+    """Return the idempotency id of the charges line of a user and day."""
     return f"{CHARGES}:{user_id}:{day}"
 
 

@@ -29,7 +29,7 @@ class Use:
 
 
 def current_use(db: peewee.Database, windows: Mapping[str, str], at_ms: int) -> dict[str, Use]:
-    """The use of the window that a moment lies in, by the id of a subscription, key or user.
+    """Return the use of the window that a moment lies in, by the id of a subscription, key or user.
     `windows`: for each of these ids the word of its window. Nothing spent yet is 0."""
     accounts = {owner: quota_at(owner, window, at_ms) for owner, window in windows.items()}
     spent = _spent(db, [account_id for account_id, _ in accounts.values()])

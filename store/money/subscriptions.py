@@ -114,7 +114,7 @@ def _state(off: Sequence[Any], times: tuple[int, int, int], used_up: bool) -> st
 
 
 def limit_to_public(limit: SpendLimit | None) -> dict[str, Any] | None:
-    """A user's spend limit as JSON says it."""
+    """Return a user's spend limit as JSON says it."""
     if limit is None:
         return None
     return {
@@ -126,7 +126,7 @@ def limit_to_public(limit: SpendLimit | None) -> dict[str, Any] | None:
 
 
 def to_public(one: Held) -> dict[str, Any]:
-    """A subscription as JSON says it."""
+    """Return a subscription as JSON says it."""
     return {
         "plan": one.plan,
         "state": one.state,

@@ -112,7 +112,7 @@ class Movement:
 
 @in_snapshot
 def show(db: peewee.Database, user: str) -> View:
-    """The wallet of a user by name; NotFound."""
+    """Return the wallet of a user by name. Raises NotFound."""
     query = User.select(User.id, Wallet.balance).join(Wallet, on=(Wallet.user_id == User.id))
     row = first_row(db, query.where(User.name == user))
     if row is None:
@@ -122,7 +122,7 @@ def show(db: peewee.Database, user: str) -> View:
 
 
 def to_public(view: View, currency: str) -> dict[str, str]:
-    """A wallet as people and scripts see it."""
+    """Return a wallet as people and scripts see it."""
     return {
         "user": view.user,
         "currency": currency,
@@ -140,7 +140,8 @@ def balances(db: peewee.Database, user_ids: Sequence[str]) -> dict[str, int]:
 
 @in_snapshot
 def ledger(db: peewee.Database, user: str) -> list[Line]:
-    """All lines of a user's ledger in order of time; NotFound. A day's charges are one line."""
+    """Return all lines of a user's ledger in order of time. Raises NotFound. A day's charges are
+    one line."""
     return lines_of(db, find_owner(db, user).id)
 
 
@@ -237,7 +238,7 @@ def _check_refund(charged: int, left: int, movement: Movement) -> None:
 
 
 def refunds_of(db: peewee.Database, call_id: str) -> list[Line]:
-    """The ledger lines that gave back what a call had cost, the oldest first."""
+    """Return the ledger lines that gave back what a call had cost, the oldest first."""
     return lines_with_id(db, f"{REFUND}:{call_id}")
 
 
@@ -311,7 +312,7 @@ def _post(db: peewee.Database, line: Line, owner: Owner, actor: str) -> None:
 
 
 def find_owner(db: peewee.Database, user: str) -> Owner:
-    """The owner of a wallet by name; NotFound."""
+    """Return the owner of a wallet by name. Raises NotFound."""
     row = first_row(db, User.select(User.id).where(User.name == user))
     if row is None:
         raise NotFound(f"there is no user {user}")

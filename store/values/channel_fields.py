@@ -142,6 +142,6 @@ class TimesMap(OptionMap):
         return text if text.strip() else {}
 
     def value_from_text(self, text: str) -> object:
-        """The time-outs of a model: `first_byte_timeout_s=900,idle_timeout_s=60`."""
+        """Return the time-outs of a model: `first_byte_timeout_s=900,idle_timeout_s=60`."""
         pairs = pairs_of(text)
         return {name.strip(): TIMEOUT_S.from_text(seconds.strip()) for name, _, seconds in pairs}

@@ -47,12 +47,12 @@ class Cipher:
         return self._fernet.MultiFernet(self._boxes)
 
     def encrypt(self, text: str) -> str:
-        """A token that `decrypt` opens; each call gives another one."""
+        """Return a token that `decrypt` opens; each call gives another one."""
         token: bytes = self._box.encrypt(text.encode())
         return token.decode()
 
     def decrypt(self, token: str) -> str:
-        """The text in a token; Unreadable when it was sealed with another key or altered."""
+        """Return the text in a token; Unreadable when it was sealed with another key or altered."""
         try:
             text: bytes = self._box.decrypt(token.encode())
             return text.decode()
@@ -62,8 +62,8 @@ class Cipher:
             ) from None
 
     def renewed(self, token: str) -> str | None:
-        """A token by the newest key for the text of an older one; None when there is nothing to do:
-        it is by the newest already, or none of the keys opens it."""
+        """Return a token by the newest key for the text of an older one; None when there is nothing
+        to do: it is by the newest already, or none of the keys opens it."""
         if self.by_newest(token) or not self.opens(token):
             return None
         return self.encrypt(self.decrypt(token))
@@ -84,7 +84,7 @@ class Cipher:
             return False
 
     def fingerprint(self, text: str) -> str:
-        """A keyed digest that stands for a text from now on and shows nothing of it."""
+        """Return a keyed digest that stands for a text from now on and shows nothing of it."""
         return hmac.digest(self._mark, text.encode(), "sha256").hex()[:FINGERPRINT_CHARS]
 
     def _fits(self, box: Any, token: str) -> bool:

@@ -43,7 +43,7 @@ class Refused(StoreError):
 
     @property
     def field(self) -> str | None:
-        """The first field that a fault is about, if any is known."""
+        """Return the first field that a fault is about, if any is known."""
         return next(filter(None, self.fields), None)
 
 

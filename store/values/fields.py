@@ -37,15 +37,15 @@ class FieldType:
         raise NotImplementedError
 
     def parse(self, value: object) -> Any:
-        """The value as the store keeps it; ValueError."""
+        """Return the value as the store keeps it. Raises ValueError."""
         raise NotImplementedError
 
     def plain(self, value: Any) -> Any:
-        """A kept value as a document value."""
+        """Return a kept value as a document value."""
         return value
 
     def from_text(self, text: str) -> object:
-        """A word of the command line as a document value."""
+        """Return a word of the command line as a document value."""
         return text
 
 
@@ -142,7 +142,7 @@ def within(place: str) -> Iterator[None]:
 
 
 def list_of(value: object, message: str, most: int) -> list[Any]:
-    """Return a list of at most so many elements; ValueError."""
+    """Return a list of at most so many elements. Raises ValueError."""
     if not isinstance(value, list):
         raise ValueError(message)
     if len(value) > most:
@@ -165,7 +165,7 @@ def pairs_of(text: str) -> list[tuple[str, str, str]]:
 
 
 def decimal_text(value: object) -> str:
-    """Return a decimal string, or a plain number as one; ValueError."""
+    """Return a decimal string, or a plain number as one. Raises ValueError."""
     if isinstance(value, str):
         return value
     if isinstance(value, Decimal) and value.is_finite():

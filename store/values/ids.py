@@ -41,12 +41,12 @@ def ulid(at_ms: int, random_bytes: bytes) -> str:
 
 
 def first_ulid(at_ms: int) -> str:
-    """The lowest ULID of a time; ValueError beyond."""
+    """Return the lowest ULID of a time; ValueError beyond."""
     return ulid(at_ms, bytes(RANDOM_BYTES))
 
 
 def new_ulid() -> str:
-    """A ULID of this moment."""
+    """Return a ULID of this moment."""
     while True:
         try:
             return _time_part(now_ms()) + _random_parts.pop()
@@ -67,12 +67,12 @@ def _time_part(at_ms: int) -> str:
 
 @lru_cache(maxsize=1)
 def _long_part(at: int) -> str:
-    """All but two characters of the time part: the same for about a second."""
+    """Return all but two characters of the time part: the same for about a second."""
     return "".join([_PAIRS[at >> by & 1023] for by in (30, 20, 10, 0)])
 
 
 def ulid_ms(text: str) -> int:
-    """The milliseconds in a ULID; ValueError when the text is not one."""
+    """Return the milliseconds in a ULID; ValueError when the text is not one."""
     if len(text) != ULID_CHARS or text[0] > "7" or any(c not in _VALUES for c in text):
         raise ValueError(f"{text!r} is not a ULID")
     value = 0
@@ -82,17 +82,17 @@ def ulid_ms(text: str) -> int:
 
 
 def day_at(at_ms: int) -> int:
-    """The UTC day of a time in milliseconds, as the number yyyymmdd."""
+    """Return the UTC day of a time in milliseconds, as the number yyyymmdd."""
     date = datetime.datetime.fromtimestamp(at_ms // 1000, datetime.UTC)
     return date.year * 10_000 + date.month * 100 + date.day
 
 
 def day_begin_ms(day: int) -> int:
-    """The milliseconds at which a UTC day (yyyymmdd) begins."""
+    """Return the milliseconds at which a UTC day (yyyymmdd) begins."""
     date = (day // 10_000, day // 100 % 100, day % 100)
     return int(datetime.datetime(*date, tzinfo=datetime.UTC).timestamp()) * 1000
 
 
 def day_of(text: str) -> int:
-    """The UTC day of a ULID as the number yyyymmdd: the `day` of its record."""
+    """Return the UTC day of a ULID as the number yyyymmdd: the `day` of its record."""
     return day_at(ulid_ms(text))

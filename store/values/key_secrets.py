@@ -23,7 +23,7 @@ PEPPER_ID_CHARS = 8
 
 
 def make_secret(random_bytes: bytes | None = None) -> str:
-    """A new secret: prefix, 160 random bits in base 32, and a checksum that shows typos."""
+    """Return a new secret: prefix, 160 random bits in base 32, and a checksum that shows typos."""
     raw = secrets.token_bytes(SECRET_RANDOM_BYTES) if random_bytes is None else random_bytes
     body = SECRET_PREFIX + base64.b32encode(raw).decode().lower()
     return body + _checksum(body)
@@ -46,22 +46,23 @@ def check_given(secret: str) -> None:
 
 
 def digest(secret: str, pepper: str) -> bytes:
-    """The 32 bytes under which a secret is stored."""
+    """Return the 32 bytes under which a secret is stored."""
     return hmac.digest(pepper.encode(), secret.encode("utf-8", "surrogatepass"), "sha256")
 
 
 def digests(secret: str, peppers: Sequence[str]) -> list[bytes]:
-    """The digests under every pepper, in the same order (newest first)."""
+    """Return the digests under every pepper, in the same order (newest first)."""
     return [digest(secret, pepper) for pepper in peppers]
 
 
 def pepper_id(pepper: str) -> str:
-    """A short name of a pepper that does not give it away."""
+    """Return a short name of a pepper that does not give it away."""
     return hashlib.sha256(b"sluice pepper " + pepper.encode()).hexdigest()[:PEPPER_ID_CHARS]
 
 
 def shown_parts(secret: str) -> dict[str, str]:
-    """The columns by which people recognise a key: a few first and the last four characters."""
+    """Return the columns by which people recognise a key: a few first and the last four
+    characters."""
     # Of a short given secret less is shown, so that what is hidden stays out of reach.
     length = SHOWN_PREFIX_CHARS if secret.startswith(SECRET_PREFIX) else SHOWN_SUFFIX_CHARS
     return {"prefix": secret[:length], "last_four": secret[-SHOWN_SUFFIX_CHARS:]}

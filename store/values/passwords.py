@@ -44,7 +44,8 @@ def common() -> frozenset[str]:
 
 
 def hash_password(password: str) -> str:
-    """An argon2id hash with its parameters and salt; ValueError when empty or over 1024 bytes."""
+    """Return an argon2id hash with its parameters and salt; ValueError when empty or over 1024
+    bytes."""
     if not 0 < len(password.encode()) <= MAX_PASSWORD_BYTES:
         raise ValueError(f"a password has 1 to {MAX_PASSWORD_BYTES} bytes")
     return _HASHER.hash(password)

@@ -193,5 +193,5 @@ class CostMap(OptionMap):
         return text if text.strip() else {}
 
     def value_from_text(self, text: str) -> object:
-        """The prices of a model: `input=1,output=5`."""
+        """Return the prices of a model: `input=1,output=5`."""
         return {name.strip(): price.strip() for name, _, price in pairs_of(text)}

@@ -319,7 +319,7 @@ def affordable_tokens(nanos: int, fractions: int, multiplier_ppm: int) -> int:
 
 
 def rounded_up(fractions: int, multiplier_ppm: int) -> int:
-    """Return fractions after the multiplier in nanos. Raises OverflowError, ValueError."""
+    """Return fractions after the multiplier in nanos. Raises OverflowError. Raises ValueError."""
     cost = -(-fractions * multiplier_ppm // _COST_DIVISOR)
     return cost if 0 <= cost <= MAX_BIGINT else _refuse(cost)
 

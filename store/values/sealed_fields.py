@@ -37,13 +37,13 @@ def same_headers(
 
 
 def seal_proxy(cipher: Cipher, url: str | None) -> str | None:
-    """The URL with its login, if there is one, as a token."""
+    """Return the URL with its login, if there is one, as a token."""
     scheme, login, address = _parts(url)
     return f"{scheme}://{cipher.encrypt(login)}@{address}" if login else url
 
 
 def open_proxy(cipher: Cipher, kept: str | None) -> str | None:
-    """The URL of a proxy as it was given; Unreadable."""
+    """Return the URL of a proxy as it was given; Unreadable."""
     scheme, token, address = _parts(kept)
     return f"{scheme}://{cipher.decrypt(token)}@{address}" if token else kept
 
@@ -55,12 +55,12 @@ def same_proxy(cipher: Cipher, kept: str | None, given: str | None) -> bool:
 
 
 def proxy_token(kept: str | None) -> str:
-    """The sealed login in a proxy's URL; empty without one."""
+    """Return the sealed login in a proxy's URL; empty without one."""
     return _parts(kept)[1]
 
 
 def with_proxy_token(kept: str | None, token: str) -> str:
-    """The URL with another token for the same login."""
+    """Return the URL with another token for the same login."""
     scheme, _, address = _parts(kept)
     return f"{scheme}://{token}@{address}"
 

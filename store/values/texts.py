@@ -45,7 +45,7 @@ _ENDPOINT_ENDS = ("/chat/completions", "/responses", "/messages")
 
 
 def closest(word: str, options: Iterable[str], most: int) -> list[str]:
-    """The options that are like the word, the most like it first."""
+    """Return the options that are like the word, the most like it first."""
     return difflib.get_close_matches(word, list(options), n=most)
 
 
@@ -56,7 +56,7 @@ def nearest(word: str, options: Iterable[str]) -> str:
 
 
 def name(value: str) -> str:
-    """A name of a user, group, channel or key, unchanged; ValueError."""
+    """Return a name of a user, group, channel or key, unchanged. Raises ValueError."""
     if not 1 <= len(value) <= MAX_NAME_CHARS or not value.isprintable() or value != value.strip():
         raise ValueError(
             f"must have 1 to {MAX_NAME_CHARS} printable characters and no space at an end"
@@ -65,14 +65,14 @@ def name(value: str) -> str:
 
 
 def segment(value: str) -> str:
-    """A name as one segment of the path of its page, percent-encoded."""
+    """Return a name as one segment of the path of its page, percent-encoded."""
     if value in DOTS or value in PAGES_OF_LISTS:
         return f"%{ord(value[0]):02X}{value[1:]}"
     return quote(value, safe="")
 
 
 def model_name(value: str) -> str:
-    """A public model name, unchanged; ValueError."""
+    """Return a public model name, unchanged. Raises ValueError."""
     bad = ".." in value or "//" in value or value.startswith("/") or value.endswith("/")
     if bad or not _MODEL_NAME.fullmatch(value):
         raise ValueError(
@@ -82,12 +82,12 @@ def model_name(value: str) -> str:
 
 
 def model_or_all(value: str) -> str:
-    """A public model name or `*`."""
+    """Return a public model name or `*`."""
     return value if value == "*" else model_name(value)
 
 
 def upstream_name(value: str) -> str:
-    """The name of a model at its vendor."""
+    """Return the name of a model at its vendor."""
     if not 1 <= len(value) <= MAX_UPSTREAM_NAME_CHARS or not value.isprintable():
         raise ValueError(f"must have 1 to {MAX_UPSTREAM_NAME_CHARS} printable characters")
     return value
@@ -117,7 +117,7 @@ shared_id = _checked(
 
 
 def header_name(value: str) -> str:
-    """The name of a header that a channel may send of its own, in lower case."""
+    """Return the name of a header that a channel may send of its own, in lower case."""
     name = value.lower()
     if not _HEADER_NAME.fullmatch(name):
         raise ValueError("is no name of a header: letters, digits and - _ . only")
@@ -134,7 +134,8 @@ mail_address = _checked(
 
 
 def password(value: str) -> str:
-    """A password of a person, of any characters; whether it may be chosen: `passwords.fault_of`."""
+    """Return a password of a person, of any characters; whether it may be chosen:
+    `passwords.fault_of`."""
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
@@ -145,13 +146,13 @@ def password(value: str) -> str:
 
 
 def given_secret(value: str) -> str:
-    """A secret of a key that its owner has already."""
+    """Return a secret of a key that its owner has already."""
     check_given(value)
     return value
 
 
 def network(value: str) -> str:
-    """An address or a network, in its canonical form."""
+    """Return an address or a network, in its canonical form."""
     try:
         return str(ipaddress.ip_network(value))
     except ValueError as error:
@@ -167,7 +168,7 @@ def network(value: str) -> str:
 
 
 def base_url(value: str) -> str:
-    """An http or https URL without version path, endpoint, credentials or query."""
+    """Return an http or https URL without version path, endpoint, credentials or query."""
     url = upstream_url(value)
     if message := version_at_end(url):
         raise ValueError(message)
@@ -175,7 +176,7 @@ def base_url(value: str) -> str:
 
 
 def version_at_end(url: str) -> str:
-    """The message about a URL that ends in a version path; empty: it does not."""
+    """Return the message about a URL that ends in a version path; empty: it does not."""
     version = _VERSION_END.search(url)
     if version is None:
         return ""
@@ -183,7 +184,7 @@ def version_at_end(url: str) -> str:
 
 
 def upstream_url(value: str) -> str:
-    """An http or https URL without endpoint, credentials or query."""
+    """Return an http or https URL without endpoint, credentials or query."""
     url = value.rstrip("/")
     parts = _split(url)
     good = parts is not None and parts.scheme in ("http", "https") and bool(parts.hostname)
@@ -208,7 +209,7 @@ def upstream_url(value: str) -> str:
 
 
 def proxy(value: str) -> str:
-    """A proxy by its URL, perhaps with user and password, percent-encoded."""
+    """Return a proxy by its URL, perhaps with user and password, percent-encoded."""
     url = value.rstrip("/")
     parts = _split(url)
     hostname, port = (parts.hostname, parts.port) if parts else (None, None)
@@ -234,7 +235,7 @@ def _split(url: str) -> SplitResult | None:
 
 
 def ca_file(value: str) -> str:
-    """The absolute path of a file with certificates in PEM, which is looked at."""
+    """Return the absolute path of a file with certificates in PEM, which is looked at."""
     if not value.startswith("/") or len(value) > MAX_URL_CHARS or not value.isprintable():
         raise ValueError("must be an absolute path like /etc/ssl/private-ca.pem")
     # Comments between certificates may be of any characters; the certificates are ASCII.
@@ -247,8 +248,8 @@ def ca_file(value: str) -> str:
 
 
 def read_regular(path: str | os.PathLike[str], most_bytes: int) -> bytes:
-    """The content of a regular file. ValueError with the fact for anything else, and for a file of
-    more than `most_bytes`."""
+    """Return the content of a regular file. ValueError with the fact for anything else, and for a
+    file of more than `most_bytes`."""
     try:
         with open(path, "rb", opener=_open) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):

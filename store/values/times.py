@@ -25,7 +25,7 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
 def duration_s(text: str) -> int | None:
-    """The seconds of a text like 24h; None when it is none, or too long to mean anything."""
+    """Return the seconds of a text like 24h; None when it is none, or too long to mean anything."""
     match = _DURATION.fullmatch(text)
     seconds = int(match[1]) * UNITS_S[match[2]] if match else None
     return seconds if seconds is not None and seconds <= MAX_DURATION_S else None
@@ -57,7 +57,8 @@ def word_ms(text: str, now_ms: int) -> int | None:
 
 
 def moment_ms(text: str) -> int | None:
-    """The milliseconds of a day (UTC) or of an RFC 3339 time with its zone; None: it is neither."""
+    """Return the milliseconds of a day (UTC) or of an RFC 3339 time with its zone; None: it is
+    neither."""
     try:
         if _DATE.fullmatch(text):
             at_ms = _begin_ms(datetime.date.fromisoformat(text))
@@ -71,8 +72,8 @@ def moment_ms(text: str) -> int | None:
 
 
 def window_at(window: str, at_ms: int) -> tuple[int, int | None]:
-    """The window that a moment lies in: its first day (YYYYMMDD) and when it ends, in ms. A window
-    of `never` has the day 0 and no end. ValueError: no such window."""
+    """Return the window that a moment lies in: its first day (YYYYMMDD) and when it ends, in ms. A
+    window of `never` has the day 0 and no end. ValueError: no such window."""
     if window == NEVER:
         return 0, None
     day = datetime.datetime.fromtimestamp(at_ms // 1000, datetime.UTC).date()

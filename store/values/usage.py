@@ -83,13 +83,15 @@ class Usage(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def summed(self) -> tuple[int, ...]:
-        """The six counts as sums have them: tokens of other modalities are added to their side."""
+        """Return the six counts as sums have them: tokens of other modalities are added to their
+        side."""
         counts = astuple(self)[: len(TOKEN_COUNTS)]
         return (*map(add, counts, self.more_tokens), *counts[3:]) if self.more else counts
 
     @property
     def more_tokens(self) -> list[int]:
-        """The tokens in `more` of input, output and cache reads, as MORE_TOKENS names them."""
+        """Return the tokens in `more` of input, output and cache reads, as MORE_TOKENS names
+        them."""
         tokens = [0, 0, 0]
         for name, count in self.more:
             if (place := _PLACES.get(name)) is not None:
@@ -98,13 +100,13 @@ class Usage(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def counted(self) -> tuple[str, ...]:
-        """The meters with a count above 0, in the order of `meters`."""
+        """Return the meters with a count above 0, in the order of `meters`."""
         names = tuple(compress(SIDES, astuple(self)))
         return (*names, *[name for name, _ in self.more]) if self.more else names
 
     @property
     def meters(self) -> dict[str, int]:
-        """The counts above 0 by meter, in the order of METERS but for `call`."""
+        """Return the counts above 0 by meter, in the order of METERS but for `call`."""
         counts = zip(SIDES, astuple(self), strict=False)
         return {name: count for name, count in (*counts, *self.more) if count}
 

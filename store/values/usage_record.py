@@ -210,12 +210,13 @@ _encode_json = msgspec.json.Encoder().encode
 
 
 def sound_text(text: str, limit_chars: int) -> str:
-    """The text cut to a limit, with `?` for lone surrogates, which UTF-8 cannot carry."""
+    """Return the text cut to a limit, with `?` for lone surrogates, which UTF-8 cannot carry."""
     return text[:limit_chars].encode("utf-8", "replace").decode()
 
 
 def clipped(record: UsageRecord) -> UsageRecord:
-    """A copy whose texts fit their columns and are valid UTF-8; numbers and money are kept."""
+    """Return a copy whose texts fit their columns and are valid UTF-8; numbers and money are
+    kept."""
     reported = record.reported_usage
     if reported is not None:
         # JSON that is cut is not JSON.
@@ -252,7 +253,7 @@ def _sound_texts(part: CallFacts | UsageRecord) -> dict[str, Any]:
 
 
 def record_day(call_id: str) -> int:
-    """The `day` of the record of a call: ids.day_of, cached. ValueError: not a ULID."""
+    """Return the `day` of the record of a call: ids.day_of, cached. ValueError: not a ULID."""
     # 8 characters are blocks of 1024 ms, of which a day has 84,375: none lies across midnight.
     return _day_of_block(call_id[:8])
 
@@ -348,7 +349,7 @@ def _prices_json(text: str, meters: tuple[str, ...]) -> str:
 
 
 def charges_json(charges: tuple[Charge, ...]) -> str:
-    """The text of the charges column: a list of objects with `to` and `amount` (decimal)."""
+    """Return the text of the charges column: a list of objects with `to` and `amount` (decimal)."""
     if len(charges) == 1 and charges[0].to == WALLET:  # as most are: a third faster
         return f'[{{"to":"{WALLET}","amount":"{format_money(charges[0].amount_nanos)}"}}]'
     public = [_PublicCharge(charge.to, format_money(charge.amount_nanos)) for charge in charges]
@@ -369,7 +370,7 @@ _decode_charges = msgspec.json.Decoder(list[_PublicCharge]).decode
 
 
 def to_public(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The public form of a row of usage_records (column name to value): FIELDS in order."""
+    """Return the public form of a row of usage_records (column name to value): FIELDS in order."""
     public: dict[str, Any] = {name: row.get(name) for name in FIELDS}
     public["started_at"] = rfc3339(row["started_ms"])
     public["recorded_at"] = rfc3339(row["recorded_ms"])
@@ -422,14 +423,14 @@ def rfc3339_or_none(at_ms: int | None) -> str | None:
 
 
 def rfc3339(at_ms: int) -> str:
-    """A time in milliseconds as RFC 3339 UTC with milliseconds."""
+    """Return a time in milliseconds as RFC 3339 UTC with milliseconds."""
     seconds, ms = divmod(at_ms, 1000)
     moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{ms:03d}Z"
 
 
 def csv_header() -> str:
-    """The first line of the CSV form, with its line end."""
+    """Return the first line of the CSV form, with its line end."""
     return csv_row(FIELDS)
 
 

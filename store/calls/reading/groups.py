@@ -60,13 +60,13 @@ class GroupSums(NamedSums):
 
     @property
     def change(self) -> float | None:
-        """The change of the cost since the span before; None: it cost nothing then."""
+        """Return the change of the cost since the span before; None: it cost nothing then."""
         before = self.before_nanos
         return (self.cost_nanos - before) / before if before else None
 
     @property
     def cached_share(self) -> float | None:
-        """The part of the input that a cache had."""
+        """Return the part of the input that a cache had."""
         tokens = self.input + self.cached
         return self.cached / tokens if tokens else None
 

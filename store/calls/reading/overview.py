@@ -47,7 +47,7 @@ class SpanSums:
 
     @property
     def change(self) -> float | None:
-        """The change of the charges, as a part of those before; None: unknown."""
+        """Return the change of the charges, as a part of those before; None: unknown."""
         now, before = self.charged_by_hour, self.before_by_hour
         return (now - before) / before if now is not None and before else None
 
@@ -139,18 +139,18 @@ class ChannelLine:
 
     @property
     def state(self) -> str:
-        """The state, `disabled` for a channel without models."""
+        """Return the state, `disabled` for a channel without models."""
         return self.status.state if self.status else DISABLED
 
     @property
     def failed_share(self) -> float | None:
-        """The part that failed of the calls of all days that reached the channel."""
+        """Return the part that failed of the calls of all days that reached the channel."""
         calls = sum(day.calls for day in self.days)
         return sum(day.failed for day in self.days) / calls if calls else None
 
     @property
     def failed_today(self) -> float | None:
-        """The same of today."""
+        """Return the same of today."""
         return self.days[-1].failed / self.days[-1].calls if self.days[-1].calls else None
 
 

@@ -33,7 +33,7 @@ class MoneyRefusals:
 
     @property
     def last_ms(self) -> int:
-        """The time of the last call."""
+        """Return the time of the last call."""
         return int(self.last["started_ms"])
 
 

@@ -55,29 +55,29 @@ class Statement:
 
     @property
     def moved_nanos(self) -> int:
-        """The sum of `lines`."""
+        """Return the sum of `lines`."""
         return sum(line.amount_nanos for line in self.lines)
 
     @property
     def refunded_nanos(self) -> int:
-        """The sum of the refunds."""
+        """Return the sum of the refunds."""
         return sum(line.amount_nanos for line in self.refunds)
 
     @property
     def closing_nanos(self) -> int:
-        """The balance at the end of the month; of the present month the balance now."""
+        """Return the balance at the end of the month; of the present month the balance now."""
         paid_in = self.moved_nanos + self.refunded_nanos
         return self.opening_nanos + paid_in - self.charged_nanos
 
     @property
     def cost_nanos(self) -> int:
-        """The cost of all calls."""
+        """Return the cost of all calls."""
         return sum(model.cost_nanos for model in self.models)
 
     @property
     def plans_nanos(self) -> int:
-        """The part of the cost that the wallet did not pay; less than 0: the roll-ups lack calls
-        that were charged."""
+        """Return the part of the cost that the wallet did not pay; less than 0: the roll-ups lack
+        calls that were charged."""
         return self.cost_nanos - self.charged_nanos
 
 

@@ -96,22 +96,24 @@ class CallSums:
 
     @property
     def cost(self) -> str:
-        """The cost as decimal text."""
+        """Return the cost as decimal text."""
         return format_money(self.cost_nanos)
 
     @property
     def margin_nanos(self) -> int:
-        """The charges of calls whose cost to the operator is known, less that cost."""
+        """Return the charges of calls whose cost to the operator is known, less that cost."""
         return self.known_nanos - self.upstream_nanos
 
     @property
     def margin(self) -> float | None:
-        """The margin as a part of these charges; None: nothing was charged, or no cost is known."""
+        """Return the margin as a part of these charges; None: nothing was charged, or no cost is
+        known."""
         return self.margin_nanos / self.known_nanos if self.known_nanos else None
 
     @property
     def known_share(self) -> float | None:
-        """The part of the charges whose cost to the operator is known; None without charges."""
+        """Return the part of the charges whose cost to the operator is known; None without
+        charges."""
         return self.known_nanos / self.cost_nanos if self.cost_nanos else None
 
     @property
@@ -126,7 +128,7 @@ class CallSums:
 
     @property
     def share(self) -> float | None:
-        """The part of the counted calls that succeeded; None without a call."""
+        """Return the part of the counted calls that succeeded; None without a call."""
         return self.ok / self.counted if self.counted else None
 
     @property
@@ -320,7 +322,7 @@ class KeyUsage:
 
     @property
     def max_nanos(self) -> int:
-        """The cost of the most expensive model."""
+        """Return the cost of the most expensive model."""
         return max((sums.cost_nanos for _, sums in self.models), default=0)
 
 
@@ -358,7 +360,7 @@ class DaySpend:
 
     @property
     def plans(self) -> int:
-        """The part that plans paid."""
+        """Return the part that plans paid."""
         return max(0, self.cost - self.wallet)
 
     def plus(self, other: "DaySpend") -> "DaySpend":
