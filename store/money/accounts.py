@@ -1,8 +1,8 @@
-"""Who pays for a call and what limits it: accounts, in the order in which they are used. Pure.
+"""The accounts that pay for a call or limit it, in the order in which they are used. Pure.
 
-An account is a wallet, the window of a subscription's quota, or the window of a spend limit, of a
-key or a user. All are held, leased and settled in the same way; a limit is no payer, but what a
-call costs counts against it.
+An account is a wallet, the window of a subscription's quota, or the window of the spend limit of a
+key or user. All are held, leased and settled in the same way. A spend limit does not pay, but the
+cost of a call counts against it.
 """
 
 import functools
@@ -21,8 +21,9 @@ USER_LIMIT = "user_limit"
 
 
 class Account(msgspec.Struct, frozen=True, gc=False):
-    """`id` is unique over all kinds. `ref`: whose change matters to it, a user's or a key's id.
-    `to`: what a charge calls it. `ends_ms`: when its window is over."""
+    """An account that calls are charged to or counted against. `id` is unique over all kinds. `ref`
+    is the id of the user or key whose changes affect it, `to` its name in charges, `ends_ms` the
+    end of its window."""
 
     id: str
     kind: str
@@ -39,7 +40,8 @@ class Payment(msgspec.Struct, frozen=True):
 
 
 def payment_of(key: KeyEntry, at_ms: int) -> Payment:
-    """Return the payers of a call that arrives now; none: plan_only without a subscription."""
+    """Return the payers of a call that arrives at `at_ms`. There are none for `plan_only` without
+    an active subscription."""
     by_wallet = _by_wallet(key.user_id)
     unlimited = key.limit_window is None and key.user_limit_window is None
     if not key.subscriptions and unlimited and key.spend_order != "plan_only":
@@ -71,7 +73,7 @@ def _window_of(key: KeyEntry, subscription: Subscription, at_ms: int) -> Account
 
 
 def _limits_of(key: KeyEntry, at_ms: int) -> tuple[Account, ...]:
-    """Return the limits in the order in which they are held, which is the same for all calls."""
+    """Return the limits in the order in which every call holds them."""
     limits = []
     for kind, owner, window in (
         (KEY_LIMIT, key.id, key.limit_window),
@@ -84,25 +86,25 @@ def _limits_of(key: KeyEntry, at_ms: int) -> tuple[Account, ...]:
 
 
 def quota_at(owner: str, window: str, at_ms: int) -> tuple[str, int | None]:
-    """Account id and end (ms) of the window of a subscription, key or user that a moment lies
-    in."""
+    """Return the account id and the end (ms) of the window of a subscription, key or user at
+    `at_ms`."""
     first_day, ends_ms = _window(window, at_ms // HOUR_MS)
     return f"{owner}:{window}:{first_day}", ends_ms
 
 
 @functools.lru_cache(maxsize=64)
 def _window(window: str, hour: int) -> tuple[int, int | None]:
-    # Windows turn with an hour, so one look-up serves all calls of it.
+    # Windows start on the hour, so one look-up serves all calls of that hour.
     return window_at(window, hour * HOUR_MS)
 
 
 def owner_id(account_id: str) -> str:
-    """Of a quota: the id of the subscription, key or user whose window it is."""
+    """Return the id of the subscription, key or user that a quota's window belongs to."""
     return account_id.partition(":")[0]
 
 
 def split(cost_nanos: int, holds: Sequence[Charge]) -> tuple[Charge, ...]:
-    """Return the charges of a call: each payer in order as far as it held, the last one for the
+    """Return the charges of a call. Each payer in order pays up to its hold; the last pays the
     rest."""
     charges, left = [], cost_nanos
     for place, hold in enumerate(holds):

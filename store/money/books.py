@@ -1,5 +1,5 @@
-"""The proof of the books: wallets, ledger, leases and usage records agree; and the leases of a
-machine that is gone. For commands."""
+"""Checks that wallets, ledger, leases and usage records agree, and the release of the leases of a
+lost machine. For commands."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -33,16 +33,16 @@ def verify(
 ) -> list[str]:
     """Return the faults of the books, one sentence each, at most FAULTS_MAX.
 
-    Every lease has an owner. Every wallet: sum of its ledger lines = balance, which is not less
-    than what is lent of it. Every UTC day that
-    was not pruned: the charges line of each user = the sum of what those records took from the
-    wallet. All is read in one snapshot, so a running gateway does not disturb it. Memory: the users
-    of one day. `report` is told each day (yyyymmdd) before it is read; days before `since_day` are
-    not.
+    Checks that every lease has an owner; that each wallet's balance equals the sum of its ledger
+    lines and is not less than what is lent of it; and that for each UTC day that was not pruned,
+    each user's charges line equals the sum of what that day's records took from the wallet. Reads
+    everything in one snapshot, so a running gateway does not disturb it. Memory: the users of one
+    day. Calls `report` with each day (yyyymmdd) before reading it. Days before `since_day` are
+    skipped.
     """
     faults = _lease_faults(db, database_ms(db)) + _wallet_faults(db) + _lent_faults(db)
     totals = _ledger_days(db)
-    # Of a pruned day only what came late is there.
+    # A pruned day has only the records that arrived after the pruning.
     for day in days_after(db, max(pruned_before(db), since_day) - 1):
         if len(faults) >= FAULTS_MAX:
             break
@@ -70,7 +70,7 @@ def _wallet_faults(db: peewee.Database) -> list[str]:
 
 
 def _lent_faults(db: peewee.Database) -> list[str]:
-    """Wallets of which more is lent than they have, one sentence each."""
+    """Return the wallets of which more is lent than they have, one sentence each."""
     lent = fn.SUM(Lease.amount)
     query = (
         Wallet.select(Wallet.user_id, User.name, Wallet.balance, lent)
@@ -152,9 +152,9 @@ def _with_wallet(db: peewee.Database, user_ids: Iterable[str]) -> set[str]:
 
 
 def _lease_faults(db: peewee.Database, at_ms: int) -> list[str]:
-    """Leases without an owner, one sentence each, at most FAULTS_MAX; in the caller's transaction.
-    A process that was killed is still their owner while its node may start again and adopt its
-    journal: until nothing was heard of that node for NODE_SILENT_MS."""
+    """Return the leases without an owner, one sentence each, at most FAULTS_MAX, in the caller's
+    transaction. A killed process still counts as an owner until its node has been silent for
+    NODE_SILENT_MS, because the node may restart and adopt its journal."""
     silent = Node.seen_ms.is_null() | (Node.seen_ms < at_ms - NODE_SILENT_MS)
     query = (
         Lease.select(
@@ -196,11 +196,11 @@ class Released:
 
 @in_transaction
 def release_node(db: peewee.Database, node: str, actor: str = "cli") -> Released:
-    """Give up the leases of a machine that is gone for good.
+    """Release the leases of a machine that will not come back.
 
-    What its processes have spent and not yet written is never charged then. NotFound for a node
-    that never served from this store, Refused for one that was heard of less than NODE_ALIVE_MS
-    ago. Were it to come back, its records would be booked all the same, without a lease.
+    Charges that its processes had not yet written are lost. If the machine comes back after all,
+    its records are still booked, without a lease. Raises NotFound if the node never served from
+    this store, Refused if it was last seen less than NODE_ALIVE_MS ago.
     """
     seen_ms = last_seen(db).get(node)
     if seen_ms is None:

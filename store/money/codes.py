@@ -1,9 +1,10 @@
 """Redeem codes: texts that put money into a wallet, once.
 
-A code exists in clear only when it is made; the store holds a digest under the same peppers as
-those of keys. `slc-` and five groups of five characters of Crockford's base 32, which has no I, L,
-O and U: 105 random bits and a check that shows every wrong character and every two exchanged ones.
-Case, blanks and hyphens do not matter, and what looks alike counts as the same.
+A code exists in clear only when it is created. The store holds its digest, under the same peppers
+as those of keys. A code is `slc-` and five groups of five characters of Crockford's base 32, which
+has no I, L, O and U: 105 random bits and a checksum that detects any one wrong character and any
+two exchanged ones. Case, blanks and hyphens do not matter, and lookalike characters are treated as
+equal.
 """
 
 import re
@@ -32,12 +33,12 @@ PREFIX = "slc-"
 RANDOM_BITS = 105
 GROUP_CHARS = 5
 CODES_MAX = 1000
-"""The most codes that are made at once."""
+"""The maximum number of codes created at once."""
 
 _RANDOM_CHARS = RANDOM_BITS // 5
 _CHECK_CHARS = 4
-# The greatest prime below 32 ** _CHECK_CHARS: a wrong character, or two exchanged ones, change the
-# number by something that it does not divide.
+# The greatest prime below 32 ** _CHECK_CHARS. One wrong character, or two exchanged ones, change
+# the number by an amount that is not divisible by it.
 _CHECK_PRIME = 1_048_573
 _GAPS = re.compile(r"[\s-]+")
 _LOOKALIKES = str.maketrans("ILO", "110")
@@ -59,12 +60,12 @@ _TOLD: Mapping[str, str] = {
     DISABLED: "the code was disabled at {at}",
     EXPIRED: "the code expired at {at}",
 }
-"""Why a code is not taken."""
+"""The reasons why a code cannot be redeemed."""
 
 
 class NotTaken(Refused):
-    """A code that cannot be redeemed: `reason` is MISTYPED, UNKNOWN, USED, DISABLED or EXPIRED, of
-    the last three `at_ms` since when."""
+    """A code that cannot be redeemed. `reason` is MISTYPED, UNKNOWN, USED, DISABLED or EXPIRED; for
+    the last three, `at_ms` is when that happened."""
 
     def __init__(self, reason: str, at_ms: int = 0) -> None:
         super().__init__([_TOLD[reason].format(at=rfc3339(at_ms))])
@@ -82,7 +83,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A code as it is stored; `user` is the name of who redeemed it."""
+    """A code as it is stored. `user` is the name of the user who redeemed it."""
 
     id: str
     last_four: str
@@ -94,7 +95,7 @@ class Code:
     user: str | None
 
     def status_at(self, at_ms: int) -> str:
-        """In one word: used, disabled, expired or active."""
+        """Return the status: used, disabled, expired or active."""
         if self.redeemed_ms is not None:
             return USED
         if self.disabled_ms is not None:
@@ -104,13 +105,13 @@ class Code:
 
 
 def make_code(number: int | None = None) -> str:
-    """Return a new code; `number` (RANDOM_BITS bits) is random when it is None."""
+    """Return a new code. `number` (RANDOM_BITS bits) is random if None."""
     number = secrets.randbits(RANDOM_BITS) if number is None else number
     return _grouped(_base32(number, _RANDOM_CHARS) + _base32(number % _CHECK_PRIME, _CHECK_CHARS))
 
 
 def canonical(typed: str) -> str | None:
-    """Return the code as it was printed, however it was typed; None when it is mistyped."""
+    """Return the code in its printed form, or None if it was mistyped."""
     text = _GAPS.sub("", typed).upper()
     head = PREFIX.rstrip("-").upper()
     if not text.startswith(head):
@@ -140,7 +141,7 @@ def _number(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class NewCodes:
-    """The number of codes to create, their value and expiry; None: for ever."""
+    """The number of codes to create, their value, and their expiry (None: never)."""
 
     count: int
     amount_nanos: int
@@ -149,7 +150,8 @@ class NewCodes:
 
 @in_transaction
 def create(db: peewee.Database, order: NewCodes, pepper: str, actor: str) -> list[Made]:
-    """Make codes, all or none; nobody can read them again. Refused for what cannot be."""
+    """Create codes, all or none. They cannot be read again later. Raises Refused for invalid
+    values."""
     created_ms = database_ms(db)
     _judge(order, created_ms)
     created = [Made(new_ulid(), make_code()) for _ in range(order.count)]
@@ -191,8 +193,9 @@ def list_codes(db: peewee.Database) -> list[Code]:
 
 
 def page(db: peewee.Database, limit: int, before: str = "", search: str = "") -> list[Code]:
-    """Codes, the newest first, at most `limit`; `before`: the id of a code, those made earlier than
-    it; `search`: those with this id or these last four characters, or redeemed by such a user."""
+    """Return codes, the newest first, at most `limit`. `before`: the id of a code; only codes
+    created earlier are returned. `search`: an id, the last four characters of a code, or the name
+    of the user who redeemed it."""
     query = _codes().order_by(RedeemCode.id.desc()).limit(limit)
     if before:
         query = query.where(RedeemCode.id < before)
@@ -203,7 +206,7 @@ def page(db: peewee.Database, limit: int, before: str = "", search: str = "") ->
 
 
 def show(db: peewee.Database, code_id: str) -> Code:
-    """One code by its id. Raises NotFound."""
+    """Return a code by its id. Raises NotFound."""
     code = _by_id(db, code_id)
     if code is None:
         raise _no_code(code_id)
@@ -217,7 +220,7 @@ def _parse_amount(text: str) -> int:
     return nanos
 
 
-# What can be changed: the name of a field, where Code has it, and its type.
+# The fields that can be changed: name, attribute of Code, type.
 _FIELDS: Mapping[str, tuple[str, FieldType]] = {
     "amount": ("amount_nanos", Number(_parse_amount, format_money)),
     "expires_at": ("expires_ms", Optional(Instant())),
@@ -225,8 +228,8 @@ _FIELDS: Mapping[str, tuple[str, FieldType]] = {
 
 
 def set_fields(db: peewee.Database, code_id: str, words: Mapping[str, str], actor: str) -> bool:
-    """Change the amount and the expiry of a code from command-line words; whether it differed.
-    NotFound; Refused with all faults, and for one that has been redeemed."""
+    """Change the amount and the expiry of a code from command-line words. Return whether anything
+    changed. Raises NotFound, and Refused with all faults or if the code has been redeemed."""
     values = _parsed(code_id, words, database_ms(db))
     change = _Change("update", "changed", lambda code: replace(code, **values))
     return _change_all(db, [code_id], change, actor) == 1
@@ -251,8 +254,8 @@ def _parsed(code_id: str, words: Mapping[str, str], at_ms: int) -> dict[str, Any
 
 
 def disable(db: peewee.Database, ids: Sequence[str], actor: str) -> int:
-    """Keep codes from being redeemed, all or none; how many were not disabled before. NotFound;
-    Refused for one that has been redeemed."""
+    """Disable codes, all or none. Return how many were not disabled before. Raises NotFound, and
+    Refused if one has been redeemed."""
     at_ms = database_ms(db)
 
     def changed(code: Code) -> Code:
@@ -262,20 +265,21 @@ def disable(db: peewee.Database, ids: Sequence[str], actor: str) -> int:
 
 
 def enable(db: peewee.Database, ids: Sequence[str], actor: str) -> int:
-    """Let disabled codes be redeemed again, as `disable`."""
+    """Enable disabled codes again. Returns and raises as `disable` does."""
     change = _Change("enable", "enabled", lambda code: replace(code, disabled_ms=None))
     return _change_all(db, ids, change, actor)
 
 
 def remove(db: peewee.Database, ids: Sequence[str], actor: str) -> int:
-    """Remove codes, all or none; how many. The ledger refers to those that have been redeemed.
-    NotFound; Refused for one that has been redeemed."""
+    """Remove codes, all or none. Return how many. Raises NotFound, and Refused if one has been
+    redeemed, since the ledger refers to it."""
     return _change_all(db, ids, _Change("remove", "removed", lambda code: None), actor)
 
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A change of a code: the audit log's word, the refusals' word, its state (None: removed)."""
+    """A change of a code: the audit log's word, the word in refusals, and a function that returns
+    the new state (None: removed)."""
 
     action: str
     done: str
@@ -284,9 +288,9 @@ class _Change:
 
 @in_transaction
 def _change_all(db: peewee.Database, ids: Sequence[str], change: _Change, actor: str) -> int:
-    """Change codes that have not been redeemed, all or none; how many differed."""
+    """Change codes that have not been redeemed, all or none. Return how many changed."""
     changed = 0
-    # In order of id, so that two who change the same ones do not wait for each other.
+    # In order of id, so that concurrent changes of the same codes do not deadlock.
     for code_id in sorted(set(ids)):
         code = _hold(db, code_id, change.done)
         after = change.of(code)
@@ -298,8 +302,8 @@ def _change_all(db: peewee.Database, ids: Sequence[str], change: _Change, actor:
 
 
 def _hold(db: peewee.Database, code_id: str, done: str) -> Code:
-    """Lock a code that has not been used, in one statement like `_take`: until the transaction ends
-    nobody redeems it. NotFound. Raises Refused."""
+    """Lock a code that has not been redeemed, in one statement like `_take`, so that it cannot be
+    redeemed until the transaction ends. Raises NotFound, Refused."""
     unused = (RedeemCode.id == code_id) & RedeemCode.redeemed_ms.is_null()
     held = RedeemCode.update(redeemed_ms=None).where(unused).execute(db) == 1
     code = _by_id(db, code_id)
@@ -321,8 +325,8 @@ def _write(db: peewee.Database, code: Code, after: Code | None) -> None:
 
 
 def _act(actor: str, action: str, code: Code, after: Code | None) -> audit.Act:
-    """Return the audit row of a change: the fields that differ; all of a code that goes, and its
-    end, by which a printed one is known."""
+    """Return the audit row of a change: the fields that differ. For a removed code: all fields, and
+    its last four characters, which identify a printed code."""
     old = _plain(code)
     if after is None:
         removed = {**old, "last_four": code.last_four}
@@ -342,7 +346,7 @@ def _plain(code: Code) -> dict[str, str | None]:
 
 
 def public(code: Code, at_ms: int) -> dict[str, Any]:
-    """Return a code as people and scripts see it: its last four characters stand for it."""
+    """Return a code as people and scripts see it, with its last four characters only."""
     return {
         "id": code.id,
         "code": f"{PREFIX}…{code.last_four}",
@@ -357,8 +361,8 @@ def public(code: Code, at_ms: int) -> dict[str, Any]:
 
 
 def redeem(db: peewee.Database, user: str, typed: str, peppers: Sequence[str], actor: str) -> Line:
-    """Put what a code is worth into a user's wallet; the ledger line. Once, whoever else redeems it
-    at the same moment. Raises NotFound for the user, and NotTaken."""
+    """Credit the value of a code to a user's wallet. Return the ledger line. A code is credited
+    once, even under concurrent redemption. Raises NotFound for the user, and NotTaken."""
     code = canonical(typed)
     if code is None:
         raise NotTaken(MISTYPED)
@@ -377,7 +381,7 @@ def redeem(db: peewee.Database, user: str, typed: str, peppers: Sequence[str], a
                 reference=code_id,
             )
             return wallet.book(db, line_id, owner, wallet.REDEEM, movement)
-        # An attempt whose outcome was not known may have been the one that took it.
+        # An earlier attempt whose outcome was unknown may have redeemed it.
         line = find_line(db, line_id)
         if line is None:
             raise _why_not(db, code_id)
@@ -407,8 +411,8 @@ def _find(db: peewee.Database, marks: Sequence[bytes]) -> str:
 
 
 def _take(db: peewee.Database, code_id: str, user_id: str) -> int | None:
-    """Mark a code as used by a user; what it is worth, None when it cannot be used. One statement,
-    so that the row lock lets only one do it. The amount is read under that lock."""
+    """Mark a code as used by a user. Return its value, or None if it cannot be used. One statement,
+    so that the row lock lets only one caller succeed. The amount is read under that lock."""
     at_ms = database_ms(db)
     of_id = RedeemCode.id == code_id
     active = RedeemCode.redeemed_ms.is_null() & RedeemCode.disabled_ms.is_null()

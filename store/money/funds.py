@@ -1,10 +1,10 @@
 """The money this process may promise: holds and settlements, in memory, for the loop's thread.
 
-free = lease - open holds - charges that are not written yet - what is on its way back. The writer
-brings leases and says in the same moment which charges they contain (`applied`), so that no amount
-is counted twice or forgotten. Orders to lend more or to take back go to the writer, before money
-runs short; a call waits for one only when it is the first of its user here, or little is left.
-The database side is leases.
+free = lease - open holds - charges not yet written - amounts being returned. The writer delivers
+new lease sizes together with the charges they already contain (`applied`), so that no amount is
+counted twice or lost. Orders to borrow or return money go to the writer before money runs short. A
+call waits for one only if it is the first of its user in this process, or if little is left. The
+database side is leases.
 """
 
 import asyncio
@@ -19,19 +19,20 @@ from store.values.errors import StoreError, StoreUnavailable
 from store.values.usage_record import WALLET, Charge
 
 LEASE_IDLE_S = 600.0
-"""The lease of an account that nobody uses for so long goes back."""
+"""The lease of an account that has not been used for this long is returned."""
 
 RECALL_WAIT_S = 1.0
 RECALL_RETRY_S = 0.1
-RECALL_BACKOFF_S = 0.25  # so long no call waits again for a recall that has brought nothing
+RECALL_BACKOFF_S = 0.25  # no call waits for another recall this long after one that brought nothing
 ORDER_WAIT_S = 5.0
 AHEAD_INTERVAL_S = 0.25
-AHEAD_BACKOFF_S = 2.0  # so long nothing is ordered ahead of an account that was recalled
+AHEAD_BACKOFF_S = 2.0  # nothing is ordered ahead for this long on an account that was recalled
 IDLE_SWEEP_S = 30.0
 
 
 class NotCovered(StoreError):
-    """The least a call may need, `needed_nanos`, is more than the `left_nanos` that are free."""
+    """A call that is not covered: it needs at least `needed_nanos`, but only `left_nanos` are
+    free."""
 
     def __init__(self, text: str, left_nanos: int = 0, needed_nanos: int = 0) -> None:
         super().__init__(text)
@@ -46,8 +47,8 @@ class WalletEmpty(NotCovered):
 
 
 class QuotaUsed(NotCovered):
-    """A subscription's quota or a spend limit has too little. `account`: whose window it is; None:
-    no subscription is in force."""
+    """A subscription's quota or a spend limit that has too little. `account` is its window, or None
+    if no subscription is active."""
 
     def __init__(self, account: Account | None, left_nanos: int = 0, needed_nanos: int = 0) -> None:
         super().__init__("the quota does not cover this call", left_nanos, needed_nanos)
@@ -60,8 +61,8 @@ NO_LIMITS = (None, None)
 
 
 class Hold:
-    """Money that a running call has reserved; to be settled exactly once. `raised`: more was added
-    than it was made with."""
+    """Money that a running call has reserved, to be settled exactly once. `raised` is true if more
+    was added after it was created."""
 
     __slots__ = ("_limits", "_parts", "amount_nanos", "payment", "raised", "settled")
 
@@ -79,7 +80,8 @@ class Hold:
         self.settled = self.raised = False
 
     def add(self, extra: "Hold") -> None:
-        """Take over what another hold of the same payment has reserved, which is settled by it."""
+        """Take over the reserved money of another hold of the same payment. That hold is then
+        settled."""
         amounts = {state.account.id: (state, amount) for state, amount in self._parts}
         for state, amount in extra._parts:
             before = amounts.get(state.account.id, (state, 0))[1]
@@ -91,13 +93,13 @@ class Hold:
 
     @property
     def parts(self) -> tuple[Charge, ...]:
-        """Return the amount that each payer has reserved, in the order in which they pay."""
+        """Return the amount reserved with each payer, in the order in which they pay."""
         return tuple([_charge(state.account, amount) for state, amount in self._parts])
 
     @property
     def limit_accounts(self) -> tuple[str | None, str | None]:
-        """Return the spend limits of key and user that the cost will count against; None: no
-        limit."""
+        """Return the spend limits of key and user that the cost will count against, each None if
+        there is no limit."""
         if not self._limits:
             return NO_LIMITS
         ids = {state.account.kind: state.account.id for state in self._limits}
@@ -105,8 +107,8 @@ class Hold:
 
 
 class _Need:
-    """The amount that calls lack: of one account, or of several payers together. `least`: the least
-    with which one of the calls can go on; 0: nothing is recalled for it."""
+    """The amount that calls lack, of one account or of several payers together. `least` is the
+    smallest amount with which one of the calls can go on. If it is 0, nothing is recalled."""
 
     __slots__ = ("least", "nanos", "states")
 
@@ -125,7 +127,7 @@ class _Need:
 
 
 class _Lack(Exception):
-    """Only the store can say whether accounts have what a call needs."""
+    """A sign that only the store can say whether accounts have what a call needs."""
 
     def __init__(self, need: _Need) -> None:
         super().__init__(need.nanos)
@@ -139,8 +141,8 @@ class Funds:
     def __init__(
         self, send: Callable[[Order], bool], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """`send` gives an order to the writer, whose answer comes by `answered`; False: the store
-        is unavailable, and none comes."""
+        """Create without leases. `send` passes an order to the writer, which answers by `answered`.
+        It returns False if the store is unavailable; no answer comes then."""
         self._send = send
         self._clock = clock
         self._states: dict[str, LeaseState] = {}
@@ -151,7 +153,8 @@ class Funds:
     # ---- calls ----
 
     def try_hold(self, payment: Payment, wanted_nanos: int) -> Hold | None:
-        """Hold all that is wanted, now; None when only `hold` can tell. Raises as `hold` does."""
+        """Hold the full amount now, or return None if only `hold` can decide. Raises as `hold`
+        does."""
         if wanted_nanos <= 0:
             return Hold(payment, (), (), 0)
         if len(payment.payers) == 1 and not payment.limits:
@@ -166,10 +169,11 @@ class Funds:
             return None
 
     async def hold(self, payment: Payment, wanted_nanos: int, least_nanos: int) -> Hold:
-        """Reserve money for a call: `wanted`, or all that is free when that is `least` or more.
+        """Reserve money for a call: `wanted`, or everything that is free if that is at least
+        `least`.
 
-        Nothing wanted always passes. Raises WalletEmpty, QuotaUsed, and StoreUnavailable when the
-        leases do not cover it and the store is unavailable.
+        Always succeeds if nothing is wanted. Raises WalletEmpty, QuotaUsed, and StoreUnavailable if
+        the leases do not cover the call and the store is unavailable.
         """
         if wanted_nanos <= 0:
             return Hold(payment, (), (), 0)
@@ -195,7 +199,7 @@ class Funds:
         return any(self._state(account).free > 0 for account in payment.payers)
 
     def settle(self, hold: Hold, cost_nanos: int) -> tuple[Charge, ...]:
-        """Give a hold back and charge the cost, which may be more or less; the charges made. They
+        """Release a hold and charge the cost, which may be more or less. Return the charges. They
         count as spent from now on; the caller writes them into the call's record."""
         if hold.settled:
             raise RuntimeError("a hold is settled once")
@@ -216,8 +220,9 @@ class Funds:
     # ---- the writer ----
 
     def applied(self, leases: Mapping[str, int], charged: Mapping[str, int]) -> None:
-        """Take in leases from the store that contain `charged` of this process's charges. Both by
-        account id. The writer's posts must arrive in the order it made them."""
+        """Update leases from the store that already contain `charged` of this process's charges.
+        Both are by account id. The writer's posts must arrive in the order in which it made
+        them."""
         for account_id, lease in leases.items():
             if state := self._states.get(account_id):
                 state.lease = lease
@@ -226,7 +231,8 @@ class Funds:
                 state.unwritten -= amount
 
     def answered(self, order: Order, answer: Answer) -> None:
-        """Take in what became of an order, in the same row as the posts of `applied`."""
+        """Process the answer to an order. It must arrive in sequence with the posts of
+        `applied`."""
         states = [self._states[account.id] for account in order.accounts]
         if answer.verdict is Verdict.AWAY:
             self._not_confirmed(states)
@@ -237,27 +243,28 @@ class Funds:
         self._end_order(states, answer.verdict)
         for state in states:
             recalled, state.recalled = state.recalled, False
-            # Calls that were lent something take it first.
+            # Calls that wait for the lent money take it first.
             if state.outdated or (recalled and answer.verdict is Verdict.SHORT):
                 self._give_back(state)
 
     def recalled(self, account_ids: Collection[str]) -> None:
-        """Give back what is free of these accounts: another process needs it."""
+        """Return the free money of these accounts, because another process needs it."""
         for account_id in account_ids:
             if state := self._states.get(account_id):
-                # Nor is it taken back at once, before the other one could have it.
+                # Do not borrow it back before the other process could take it.
                 state.ahead_at = self._clock() + AHEAD_BACKOFF_S
                 state.recalled = state.order is not None
                 self._give_back(state)
 
     def held(self) -> dict[str, int]:
-        """Return the holds of running calls by account id. Any thread."""
+        """Return the holds of running calls by account id. May be called by any thread."""
         return {state.account.id: state.held for state in list(self._states.values())}
 
     # ---- upkeep ----
 
     def reconsider(self, refs: Collection[str] | None) -> None:
-        """Plans, limits or users (by their ids; None: any) have changed: quotas are lent anew."""
+        """Return the quotas of plans, limits or users that have changed (their ids; None: any), to
+        borrow them anew."""
         for state in list(self._states.values()):
             if refs is None or state.account.ref in refs:
                 state.empty_until = state.recall_until = 0.0
@@ -266,7 +273,7 @@ class Funds:
                     self._give_back(state)
 
     def sweep(self) -> None:
-        """Learn what was not confirmed, and give back what is idle; to be called once a second."""
+        """Retry unconfirmed orders and return idle leases. Call once a second."""
         now = self._clock()
         for account_id in list(self._unconfirmed):
             state = self._states[account_id]
@@ -292,7 +299,7 @@ class Funds:
         return state
 
     def _hold_parts(self, payment: Payment, wanted: int, least: int) -> Hold:
-        """Return the hold as the leases allow it. Raises _Lack while the store may lend more."""
+        """Return the hold that the leases allow. Raises _Lack while the store may lend more."""
         if not payment.payers:
             raise QuotaUsed(None)
         now, least = self._clock(), max(1, min(least, wanted))
@@ -301,8 +308,8 @@ class Funds:
             self._ask_others(payment, wanted - got, (got, least), now)
         limits = tuple([self._state(account) for account in payment.limits])
         for limit in limits:
-            # Asked by those alone who have the payers' part and the limit before, or two could each
-            # have one of them.
+            # A call asks for a limit only once it has its payers' part and the limits before it.
+            # Otherwise two calls could each hold one part and wait for the other.
             got = self._allowed(limit, got, least, now)
         if limits:
             parts = _shortened(parts, got)
@@ -321,7 +328,7 @@ class Funds:
             state = self._state(account)
             amount = min(max(0, state.free), wanted - got)
             if got + amount < wanted:
-                # When the last one has too little as well, all are asked at once.
+                # If the last payer has too little as well, all are asked at once.
                 alone = account is not payment.payers[-1] or got + amount >= least
                 if alone and state.may_lend(0, now):
                     raise _Lack(_Need((state,), wanted - got - amount, 0))
@@ -335,7 +342,7 @@ class Funds:
     def _ask_others(
         self, payment: Payment, need: int, got_of_least: tuple[int, int], now: float
     ) -> NoReturn:
-        """Raises _Lack while other processes may have what is lacking, else the refusal."""
+        """Raise _Lack while other processes may have the missing money, otherwise the refusal."""
         got, least = got_of_least
         states = tuple(self._state(account) for account in payment.payers)
         if any(state.may_lend(least - got, now) for state in states):
@@ -361,17 +368,17 @@ class Funds:
             return StoreUnavailable("the store is unavailable and the leases do not cover the call")
         if any(account.kind == WALLET for account in payment.payers):
             return WalletEmpty(*got_of_least)
-        # The one that is filled first says when there is more.
+        # Report the window that ends first, since it is the first to have money again.
         soonest = min(payment.payers, key=lambda account: account.ends_ms or 0)
         return QuotaUsed(soonest, *got_of_least)
 
     async def _more(self, need: _Need) -> Verdict:
-        """Has the store asked for what a call lacks, together with all calls that wait now."""
+        """Order from the store what a call lacks, together with all calls that wait now."""
         states, now = need.states, self._clock()
         busy = next((state for state in states if state.order is not None), None)
         asking = self._asking.get(states)
         if busy is None:
-            # All calls that are woken by one answer share the next order.
+            # All calls that were woken by one answer share the next order.
             asking = self._asking[states] = _Need(states, 0, 0)
             self._begin_order(states, now)
             asyncio.get_running_loop().call_soon(self._order_need, asking)
@@ -418,7 +425,7 @@ class Funds:
         if state.free <= 0:
             return
         state.giving = state.free
-        state.recall_until = 0.0  # this much will be there for calls that come now
+        state.recall_until = 0.0  # this much becomes available to new calls
         self._order(state, Order(state.account, give=state.giving))
 
     def _not_confirmed(self, states: Sequence[LeaseState]) -> None:
@@ -447,7 +454,8 @@ class Funds:
             order.set_result(verdict)
 
     def _costs(self, hold: Hold, cost: int) -> Sequence[_Part]:
-        """Split a cost: each payer up to its reserve, then its free money, the last the rest."""
+        """Split a cost: each payer pays up to its reserve, then from its free money; the last pays
+        the rest."""
         parts = hold._parts
         if cost == 0:
             return ()

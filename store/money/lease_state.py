@@ -1,4 +1,4 @@
-"""What a process knows of its lease on one account, and how much it should have. In memory.
+"""The state of a process's lease on one account, and the size it should have. In memory.
 
 For funds, on the loop's thread. Times are of the monotonic clock, in seconds.
 """
@@ -9,20 +9,21 @@ from store.money.accounts import Account
 from store.money.leases import Answer, Order, Verdict
 
 LEASE_COVER_S = 120
-"""How long a lease is to last at the recent rate of spending. More is ordered when a quarter of it
-is used, so that an outage of a minute and a half is covered at any moment."""
+"""The time that a lease should last at the recent rate of spending. More is ordered when a quarter
+of it is used, so that an outage of a minute and a half is covered at any moment."""
 
 HOLDS_AHEAD = 8
-"""How many more calls like the last one a lease is to cover, whatever the rate."""
+"""The number of further calls like the last one that a lease should cover, whatever the rate."""
 
 STORE_BACKOFF_S = 1.0
-"""So long nothing is asked again of an account without free money, or of an unavailable store."""
+"""The time before the next order for an account without free money, or after the store was
+unavailable."""
 
 REVIEW_S = 1.0
 
 
 class LeaseState:
-    """The lease on one account, and what of it is held, charged or on its way back."""
+    """The lease on one account, and the parts of it that are held, charged or being returned."""
 
     __slots__ = (
         *("account", "ahead_at", "away_until", "empty_until", "giving", "held", "hold_size"),
@@ -36,22 +37,23 @@ class LeaseState:
         self.lease = self.held = self.unwritten = self.giving = 0
         self.order: asyncio.Future[Verdict] | None = None
         self.ordered_at = self.ahead_at = self.review_at = 0.0
-        self.empty_until = 0.0  # the store has nothing free
-        self.recall_until = 0.0  # nor have others, if so much as `recall_from` is lacking
+        self.empty_until = 0.0  # the store has nothing free before then
+        self.recall_until = 0.0  # other processes do not have `recall_from` either
         self.recall_from = 0
-        self.away_until = 0.0  # the store is unavailable
-        self.unconfirmed = False  # the store may have done what it did not confirm
+        self.away_until = 0.0  # the store is unavailable before then
+        self.unconfirmed = False  # an order may have been carried out without a confirmation
         self.underfilled = False  # the last order was not filled
-        self.outdated = False  # lent before a change of the quota: to be given back
-        self.recalled = False  # by others, while an order was on its way
-        self.order_below = 0  # below it more is ordered
+        self.outdated = False  # lent before a change of the quota: to be returned
+        self.recalled = False  # recalled by others while an order was in flight
+        self.order_below = 0  # more is ordered when `free` falls below this
         self.hold_size = 0
         self.used_at = now
         self.rate = _SpendingRate(now)
 
     @property
     def free(self) -> int:
-        """Return what calls may still hold; below 0 when more was charged than was lent."""
+        """Return the amount that calls may still hold, below 0 if more was charged than was
+        lent."""
         return self.lease - self.held - self.unwritten - self.giving
 
     def target(self, now: float) -> int:
@@ -59,14 +61,15 @@ class LeaseState:
         return max(HOLDS_AHEAD * self.hold_size, self.rate.need(now))
 
     def reserve(self, amount: int, now: float) -> bool:
-        """Return a call holds so much; whether more should be ordered."""
+        """Hold an amount for a call. Return whether more should be ordered."""
         self.held += amount
         self.hold_size = amount
         self.used_at = now
         return self.free < self.order_below
 
     def spend(self, amount: int, now: float) -> bool:
-        """Return a call was charged so much, which the writer has yet to book; as `reserve`."""
+        """Charge a call an amount that the writer has yet to book. Return whether more should be
+        ordered."""
         self.unwritten += amount
         self.used_at = now
         self.rate.add(amount, now)
@@ -77,7 +80,8 @@ class LeaseState:
         return self.free < self.order_below
 
     def may_lend(self, lacking: int, now: float) -> bool:
-        """Return whether to order from the store; `lacking` above 0: to recall from others, too."""
+        """Return whether an order may be sent to the store. If `lacking` is above 0, it would also
+        recall from other processes."""
         if now < self.away_until:
             return False
         if lacking:
@@ -85,17 +89,17 @@ class LeaseState:
         return now >= self.empty_until
 
     def back_off_recall(self, lacking: int, until: float, now: float) -> None:
-        """Nobody has so much: do not ask others for it again until then."""
+        """Stop recalling `lacking` or more until `until`, since no other process has it."""
         self.recall_from = lacking if now >= self.recall_until else min(self.recall_from, lacking)
         self.recall_until = until
 
     def back_off_store(self, now: float) -> None:
-        """The store is unavailable."""
+        """Stop ordering for STORE_BACKOFF_S, since the store is unavailable."""
         self.away_until = now + STORE_BACKOFF_S
 
     def confirm(self, order: Order, answer: Answer, now: float) -> None:
-        """Take in what the store has done: the lease was read under its lock, and so contains what
-        was not confirmed before."""
+        """Apply an answer of the store. The lease in it was read under its lock, so it includes the
+        effects of orders that were not confirmed before."""
         self.lease, self.giving = answer.lease, 0
         self.unconfirmed = False
         if order.give:
@@ -112,7 +116,8 @@ class LeaseState:
 
 
 class _SpendingRate:
-    """The need of LEASE_COVER_S at the recent rate of spending, from two buckets of that length."""
+    """The amount needed for LEASE_COVER_S at the recent rate of spending, from two buckets of that
+    length."""
 
     __slots__ = ("_bucket", "_earlier", "_recent", "_since")
 

@@ -1,13 +1,14 @@
 """Leases: the parts of accounts' free money that processes may spend. The database side.
 
-Free = balance (of a quota: its limit less what was spent) - all leases. Whoever lends holds the
-lock of the account's row (in wallets or quotas) until the end of the transaction, so none is lent
-twice; to give back needs none. The lock is a change of the row, which a cluster decides about when
-two of its hosts lend at once (ADR 0042). A lease belongs to the journal of its process: it shrinks
-in the transactions that book that journal's charges, and what is left of it goes back by the
-process itself, or by the one that has adopted and booked its journal, since only these know what
-was spent.
-The memory side is funds. The SQL is raw: the writer carries out orders and books under locks.
+Free = balance (of a quota: its limit less what was spent) - all leases. The lender holds the lock
+of the account's row (in wallets or quotas) until the end of the transaction, so nothing is lent
+twice. Returning money needs no lock. The lock is an update of the row, so that a cluster detects
+two hosts that lend at once (ADR 0042). A lease belongs to the journal of its process. It shrinks in
+the transactions that book that journal's charges. The rest is returned by the process itself, or by
+the one that adopted and booked its journal, since only these know what was spent.
+
+The memory side is funds. The SQL is raw because the writer carries out orders and books under
+locks.
 """
 
 import enum
@@ -22,7 +23,7 @@ from store.money.accounts import KEY_LIMIT, SUBSCRIPTION, USER_LIMIT, Account, o
 from store.values.usage_record import WALLET
 
 AHEAD_SHARE = 4
-"""Of what is free beyond the calls that wait, at most one part of so many is lent ahead."""
+"""At most 1/AHEAD_SHARE of the money that is free beyond the waiting calls is lent ahead."""
 
 QUOTA_KEPT_MS = 60 * 86_400_000
 
@@ -41,7 +42,7 @@ _QUOTA = database.upsert_texts(
 _LOCK_QUOTA = database.upsert_texts(
     "quotas", ("account", "spent", "ends_ms"), ("account",), {"locks": '"locks" + 1'}
 )
-# The balance comes with the answer, as `lastrowid`: an UPDATE returns no rows.
+# The balance is returned as `lastrowid`, since an UPDATE returns no rows.
 _LOCK_WALLET = """UPDATE "wallets" SET "locks" = "locks" + 1
   WHERE "user_id" = ? AND LAST_INSERT_ID("balance") IS NOT NULL"""
 _BALANCE = 'SELECT "balance" FROM "wallets" WHERE "user_id" = ?'
@@ -57,8 +58,8 @@ _CREDIT = {
 
 
 class Verdict(enum.Enum):
-    """The outcome of an order. SHORT: recalled from others. DRY: they have too little as well.
-    AWAY: unknown, the store is unreachable."""
+    """The outcome of an order. SHORT: recalled from other processes. DRY: they have too little as
+    well. AWAY: unknown, the store is unreachable."""
 
     DONE = enum.auto()
     SHORT = enum.auto()
@@ -67,13 +68,14 @@ class Verdict(enum.Enum):
 
 
 class Order(msgspec.Struct, frozen=True):
-    """An order of the loop to a lease, in nanos: to take, or, with `give` above 0, to give back.
+    """An order of the loop for a lease, in nanos: to borrow, or, if `give` is above 0, to return.
 
-    `need`: what waiting calls lack. `least`: the least with which one of them can go on, recalled
-    from others if need be; 0: nothing is recalled. `ahead`: for calls to come. `rest`: further
-    payers, in order, which lend what `account` has too little of. While others have what these
-    lack together for `least`, none of them lends: two processes that wait, each with a part of what
-    both need, would give it to each other in turns.
+    `need` is the amount that waiting calls lack. `least` is the smallest amount with which one of
+    them can go on; it is recalled from other processes if necessary, unless it is 0. `ahead` is for
+    calls to come. `rest` are further payers, in order, which lend what `account` lacks. If these
+    accounts have too little free for `least`, but other processes could return enough, none of them
+    lends. Otherwise two waiting processes, each with a part of what both need, would pass it back
+    and forth.
     """
 
     account: Account
@@ -89,8 +91,9 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The answer to an order: the lease after it, what was lent, and whether nothing more is free.
-    `others`: the same of the order's further accounts; none when it was AWAY."""
+    """The answer to an order: the lease after it, the amount granted, and whether nothing more is
+    free. `further` are the answers for the order's further accounts, empty if the verdict is
+    AWAY."""
 
     verdict: Verdict
     lease: int = 0
@@ -100,7 +103,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class _Seen(msgspec.Struct, frozen=True):
-    """An account under its lock: its balance, all leases of it, and this process's own."""
+    """An account under its lock: its balance, all leases on it, and this process's own."""
 
     account: Account
     balance: int
@@ -113,14 +116,14 @@ class _Seen(msgspec.Struct, frozen=True):
 
     @property
     def within_reach(self) -> int:
-        """Return what would be free if the others gave all back."""
+        """Return the amount that would be free if the others returned everything."""
         return max(0, self.balance - self.own)
 
 
 def carry_out(db: peewee.Database, journal_id: str, orders: Sequence[Order]) -> list[Answer]:
-    """Lend or take back, an answer for each, in the caller's transaction."""
+    """Carry out orders in the caller's transaction. Return an answer for each."""
     accounts = {account.id: account for order in orders for account in order.accounts}
-    # The locks of wallets come before those of quotas, each in order of id, as in books.
+    # Wallets are locked before quotas, each in order of id, as in books.
     locked = sorted(accounts.values(), key=lambda account: (account.kind != WALLET, account.id))
     balances = {account.id: _locked_balance(db, account) for account in locked}
     return [(_give if order.give else _take)(db, journal_id, balances, order) for order in orders]
@@ -137,7 +140,7 @@ def _take(
                 execute(db, _RECALL, (lease.account.id, journal_id))
             answers = [Answer(Verdict.SHORT, lease.own, empty=not lease.free) for lease in seen]
             return _joined(answers)
-        # What is too little for these calls may serve a smaller one.
+        # Lend anyway: an amount too small for these calls may do for a smaller one.
         verdict = Verdict.DRY
     left, answers = order.need, []
     for place, lease in enumerate(seen):
@@ -177,12 +180,12 @@ def _look(
 
 
 def _locked_balance(db: peewee.Database, account: Account) -> int:
-    """Return the balance, leases included, under the row lock; 0 for an unknown account."""
+    """Return the balance, leases included, under the row lock, or 0 for an unknown account."""
     if account.kind != WALLET:
         execute(db, _LOCK_QUOTA[is_mysql(db)], (account.id, 0, account.ends_ms))
     elif is_mysql(db):
         locked = execute(db, _LOCK_WALLET, (account.id,))
-        # MySQL gives the number without its sign.
+        # MySQL returns the number as unsigned.
         return (locked.lastrowid + 2**63) % 2**64 - 2**63 if locked.rowcount else 0
     return _balance(db, account)
 
@@ -201,7 +204,7 @@ def _number(db: peewee.Database, query: str, row_id: str) -> int:
 
 @in_snapshot
 def balance(db: peewee.Database, account: Account) -> int:
-    """Return the balance, leases included, without a lock: 0 for an unknown account, below 0 when
+    """Return the balance, leases included, without a lock: 0 for an unknown account, below 0 if
     more was spent. Raises StoreUnavailable."""
     return _balance(db, account)
 
@@ -214,7 +217,7 @@ def charge_quotas(db: peewee.Database, spent: Mapping[str, int]) -> None:
 
 
 def spend(db: peewee.Database, journal_id: str, charged: Mapping[str, int]) -> None:
-    """Take charges out of a journal's leases, by account id, whose locks the caller holds."""
+    """Take charges, by account id, out of a journal's leases. The caller holds their locks."""
     rows = [(amount, amount, account_id, journal_id) for account_id, amount in charged.items()]
     if rows:
         executemany(db, _SPEND, rows)
@@ -242,14 +245,15 @@ def recalled(db: peewee.Database, journal_id: str) -> list[str]:
 
 
 def write_held(db: peewee.Database, journal_id: str, held: Mapping[str, int]) -> None:
-    """Write down what running calls hold, for people to see, in the caller's transaction."""
+    """Store the holds of running calls, for display, in the caller's transaction."""
     update = 'UPDATE "leases" SET "held" = ? WHERE "account" = ? AND "journal_id" = ?'
     executemany(db, update, [(amount, account, journal_id) for account, amount in held.items()])
 
 
 @in_transaction
 def forget_ended(db: peewee.Database, at_ms: int) -> None:
-    """Remove quotas whose windows ended so long ago that no call can belong to them."""
+    """Remove quotas whose windows ended more than QUOTA_KEPT_MS ago, so that no call can belong to
+    them."""
     execute(db, 'DELETE FROM "quotas" WHERE "ends_ms" < ?', (at_ms - QUOTA_KEPT_MS,))
 
 
@@ -259,8 +263,8 @@ def give_all_back(db: peewee.Database, journal_id: str) -> None:
 
 
 def lent(db: peewee.Database, account_id: str) -> tuple[int, int]:
-    """(lent, held): what all processes together have of an account, and what of it their running
-    calls reserve; in the caller's transaction."""
+    """Return (lent, held) of an account over all processes: the sum of its leases, and the part of
+    it that running calls reserve. In the caller's transaction."""
     query = (
         'SELECT COALESCE(SUM("amount"), 0), COALESCE(SUM("held"), 0) FROM "leases"'
         ' WHERE "account" = ?'
@@ -270,5 +274,6 @@ def lent(db: peewee.Database, account_id: str) -> tuple[int, int]:
 
 
 def recall(db: peewee.Database, account_id: str) -> None:
-    """Ask all processes for what they do not hold of an account, in the caller's transaction."""
+    """Ask all processes to return what they do not hold of an account, in the caller's
+    transaction."""
     execute(db, _RECALL, (account_id, ""))

@@ -1,7 +1,7 @@
 """The ledger: each movement of a wallet is a line, with the balance after it.
 
-Commands add a line for each movement (wallet, codes); the writer adds what calls cost to one line
-for each user and UTC day. Whoever adds a line holds the row lock of the wallet and changes its
+Commands add a line for each movement (wallet, codes). The writer adds the cost of calls to one line
+for each user and UTC day. Every writer of a line holds the row lock of the wallet and changes its
 balance in the same transaction.
 """
 
@@ -25,7 +25,7 @@ from store.values.usage_record import rfc3339
 log = logging.getLogger(__name__)
 
 CHARGES = "charges"
-"""Kind of the line that sums up the charges of one user and UTC day."""
+"""The kind of the line that sums up the charges of one user and UTC day."""
 
 _CURSOR = re.compile(r"([0-9]{1,15})-([0-9]{1,8})-([0-9A-Z]{26})", re.ASCII)
 
@@ -35,7 +35,7 @@ COLUMNS = (
     *(LedgerLine.reason, LedgerLine.at_ms),
 )
 
-# Raw SQL: the writer's, for all users of a batch at once.
+# Raw SQL, since the writer updates all users of a batch at once.
 _LOCK = 'SELECT "user_id", "balance" FROM "wallets" WHERE "user_id" IN ({}) ORDER BY "user_id"'
 _SET_BALANCE = database.upsert_texts(
     "wallets", ("user_id", "balance"), ("user_id",), {"balance": "{balance}"}
@@ -50,8 +50,8 @@ _ADD_CHARGES = database.upsert_texts("ledger", _CHARGE_COLUMNS, ("idempotency_id
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a ledger; the amount is signed. `again`: a movement asked for now was booked
-    before, as this line, under the same id."""
+    """A line of a ledger. The amount is signed. `again` is true if the requested movement had
+    already been booked, as this line, under the same id."""
 
     id: str
     user_id: str
@@ -67,7 +67,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Lines of a ledger, the newest first; `next`: the cursor of the page behind it, or None."""
+    """Lines of a ledger, the newest first. `next` is the cursor of the next page, or None."""
 
     lines: Sequence[Line]
     next: str | None
@@ -81,9 +81,11 @@ def lines_of(db: peewee.Database, user_id: str) -> list[Line]:
 
 
 def page_of(db: peewee.Database, user_id: str, limit: int, after: str | None) -> Page:
-    """Return lines of a user, the newest first, at most `limit`; those before a page's `next`.
-    Refused: that is none. The charges of a day stand where the last of them was booked."""
-    # Charges of more days may be booked at one moment: then the later day's balance is the later.
+    """Return lines of a user, the newest first, at most `limit`. `after`: the `next` of the page
+    before. A day's charges are sorted by the time of the last booking. Raises Refused for an
+    invalid cursor."""
+    # Charges of several days may be booked at the same time. The later day then has the later
+    # balance.
     place = (LedgerLine.at_ms, fn.COALESCE(LedgerLine.day, 0), LedgerLine.id)
     query = LedgerLine.select(*COLUMNS, place[1]).where(LedgerLine.user_id == user_id)
     if after is not None:
@@ -111,7 +113,7 @@ def _place(cursor: str) -> tuple[int, int, str]:
 
 
 def charges_by_day(db: peewee.Database, user_id: str, since_day: int) -> dict[int, int]:
-    """Return the charges of each UTC day (yyyymmdd) to a wallet; days without are missing."""
+    """Return the charges to a wallet by UTC day (yyyymmdd), without days that have none."""
     line = LedgerLine
     query = line.select(line.day, line.amount).where(
         line.user_id == user_id, line.kind == CHARGES, line.day >= since_day
@@ -120,7 +122,8 @@ def charges_by_day(db: peewee.Database, user_id: str, since_day: int) -> dict[in
 
 
 def charged_day(line: Line) -> int | None:
-    """Return the UTC day (yyyymmdd) whose charges a line sums up; None: it is of another kind."""
+    """Return the UTC day (yyyymmdd) whose charges a line sums up, or None for a line of another
+    kind."""
     if line.kind != CHARGES or line.idempotency_id is None:
         return None
     return int(line.idempotency_id.rpartition(":")[2])
@@ -133,7 +136,7 @@ def to_public(line: Line) -> dict[str, Any]:
         "kind": line.kind,
         "amount": format_money(line.amount_nanos),
         "balance_after": format_money(line.balance_after_nanos),
-        # the caller's own name of a movement is what others know it by
+        # callers know a movement by their own id
         "reference": line.reference or line.idempotency_id,
         "reason": line.reason,
     }
@@ -150,7 +153,8 @@ def find_line(db: peewee.Database, line_id: str, own_id: str | None = None) -> L
 
 
 def lines_with_id(db: peewee.Database, own_id: str) -> list[Line]:
-    """Return the lines with this idempotency id, or with it, a colon and more, the oldest first."""
+    """Return the lines whose idempotency id is this one, or this one followed by a colon and more,
+    the oldest first."""
     column, after = LedgerLine.idempotency_id, chr(ord(":") + 1)
     longer = (column > f"{own_id}:") & (column < f"{own_id}{after}")
     query = LedgerLine.select(*COLUMNS).where((column == own_id) | longer)
@@ -158,11 +162,11 @@ def lines_with_id(db: peewee.Database, own_id: str) -> list[Line]:
 
 
 def add_line(db: peewee.Database, line: Line) -> None:
-    """Write a line and the balance after it, in the caller's transaction, which holds the row lock
-    of the wallet and has computed `balance_after_nanos` under it."""
+    """Write a line and the balance after it in the caller's transaction. The caller holds the row
+    lock of the wallet and has computed `balance_after_nanos` under it."""
     wallet = Wallet.user_id == line.user_id
     Wallet.update(balance=line.balance_after_nanos).where(wallet).execute(db)
-    row = dict(zip(COLUMNS, astuple(line), strict=False))  # `again` is no column
+    row = dict(zip(COLUMNS, astuple(line), strict=False))  # `again` is not a column
     LedgerLine.insert(row).execute(db)
 
 
@@ -172,12 +176,12 @@ def charges_id(user_id: str, day: int) -> str:
 
 
 def charge_wallets(db: peewee.Database, charges: Mapping[tuple[str, int], int], at_ms: int) -> None:
-    """Take charges, by user id and day, out of wallets and add them to their charges lines, in the
-    caller's transaction. A user without a wallet (a removed one) is not charged."""
+    """Deduct charges, by user id and day, from wallets and add them to the charges lines, in the
+    caller's transaction. A user without a wallet (because removed) is not charged."""
     if not charges:
         return
     mysql = is_mysql(db)
-    # The row locks of the wallets, taken in order of id, also guard their charges lines.
+    # The row locks of the wallets, taken in order of id, also protect their charges lines.
     balances = _locked_balances(db, sorted({user_id for user_id, _ in charges}))
     lines = []
     # Days in order, so that the later day's line shows the later balance.

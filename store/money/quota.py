@@ -1,6 +1,6 @@
-"""What subscriptions and spend limits have used of their current window, for people to see.
+"""The use of the current windows of subscriptions and spend limits, for display.
 
-Read only, for commands and the Hub; a call's own decision is made elsewhere, from leases.
+Read only, for commands and the Hub. Calls are decided from leases instead.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,20 +17,20 @@ from store.values.pricing import format_money
 
 _INSTANT = Instant()
 Shown = list[dict[str, Any]]
-"""Objects as `export.list_objects` gives them."""
+"""Objects as `export.list_objects` returns them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """The spending of a window, and the beginning of the next one; None: never."""
+    """The spending of a window, and the start of the next one (None: never)."""
 
     spent_nanos: int
     resets_ms: int | None
 
 
 def current_use(db: peewee.Database, windows: Mapping[str, str], at_ms: int) -> dict[str, Use]:
-    """Return the use of the window that a moment lies in, by the id of a subscription, key or user.
-    `windows`: for each of these ids the word of its window. Nothing spent yet is 0."""
+    """Return the use of the window at `at_ms`, by the id of a subscription, key or user. `windows`
+    maps these ids to the names of their windows. The use is 0 if nothing has been spent."""
     accounts = {owner: quota_at(owner, window, at_ms) for owner, window in windows.items()}
     spent = _spent(db, [account_id for account_id, _ in accounts.values()])
     return {
@@ -42,16 +42,16 @@ def current_use(db: peewee.Database, windows: Mapping[str, str], at_ms: int) -> 
 def with_use_of_subscriptions(
     db: peewee.Database, rows: Iterable[Mapping[str, Any]], at_ms: int
 ) -> Shown:
-    """Subscriptions with `spent` and `resets_at` of their plan's window."""
+    """Return subscriptions with `spent` and `resets_at` of their plan's window."""
     plans: dict[str, str] = dict(select_rows(db, Plan.select(Plan.name, Plan.window)))
-    # A plan can be removed between the reading of its subscriptions and this one.
+    # A plan can be removed after its subscriptions were read.
     return _with_use(
         db, [(subscription, plans.get(subscription["plan"])) for subscription in rows], at_ms
     )
 
 
 def with_use_of_limits(db: peewee.Database, rows: Iterable[Mapping[str, Any]], at_ms: int) -> Shown:
-    """Keys or users with `spent` and `resets_at` of their spend limit; null without one."""
+    """Return keys or users with `spent` and `resets_at` of their spend limit, null without one."""
     limited = [(row, row["limit_window"] if row["limit"] is not None else None) for row in rows]
     return _with_use(db, limited, at_ms)
 

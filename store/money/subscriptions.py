@@ -1,5 +1,5 @@
-"""The subscriptions of a user as their owner sees them: what is left, until when, in which order
-they pay. Read only."""
+"""The subscriptions of a user as their owner sees them: what is left, until when, and in which
+order they pay. Read only."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ PLANS_FIRST, WALLET_FIRST, PLANS_ONLY = "plan_first", "wallet_first", "plan_only
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A subscription and the window of its quota that is open now; `resets_ms`: its end."""
+    """A subscription and its quota in the current window. `resets_ms` is the end of the window."""
 
     plan: str
     window: str
@@ -34,13 +34,13 @@ class Held:
 
     @property
     def left_nanos(self) -> int:
-        """Return the rest of the window; a call may have cost more than that."""
+        """Return the rest of the window, 0 if a call has cost more than that."""
         return max(0, self.quota_nanos - self.spent_nanos)
 
 
 @dataclass(frozen=True, slots=True)
 class SpendLimit:
-    """The spend limit of a user in the window that is open now; `resets_ms`: its end."""
+    """The spend limit of a user in the current window. `resets_ms` is the end of the window."""
 
     limit_nanos: int
     window: str
@@ -50,8 +50,8 @@ class SpendLimit:
 
 @dataclass(frozen=True, slots=True)
 class Payers:
-    """All subscriptions of a user, those that end first before, and `order`: what pays for calls
-    now, the first one first; names of plans, and WALLET. `limit` None: no spend limit."""
+    """All subscriptions of a user, the first to end first, and the user's spend order. `limit` is
+    None if there is no spend limit."""
 
     spend_order: str
     subscriptions: Sequence[Held]
@@ -59,7 +59,7 @@ class Payers:
 
     @property
     def order(self) -> list[str]:
-        """Return the payers in the order of use."""
+        """Return the names of the plans, and WALLET, in the order in which they pay."""
         plans = [
             subscription.plan
             for subscription in self.subscriptions
@@ -74,7 +74,7 @@ class Payers:
 
 @in_snapshot
 def payers_of(db: peewee.Database, user_id: str, at_ms: int) -> Payers:
-    """Return the payers of a user's calls, including those that ended long ago."""
+    """Return the payers of a user's calls, including subscriptions that ended long ago."""
     row = Subscription
     query = (
         row.select(
@@ -114,7 +114,7 @@ def _state(off: Sequence[Any], times: tuple[int, int, int], used_up: bool) -> st
 
 
 def limit_to_public(limit: SpendLimit | None) -> dict[str, Any] | None:
-    """Return a user's spend limit as JSON says it."""
+    """Return a user's spend limit as JSON."""
     if limit is None:
         return None
     return {
@@ -126,7 +126,7 @@ def limit_to_public(limit: SpendLimit | None) -> dict[str, Any] | None:
 
 
 def to_public(one: Held) -> dict[str, Any]:
-    """Return a subscription as JSON says it."""
+    """Return a subscription as JSON."""
     return {
         "plan": one.plan,
         "state": one.state,

@@ -1,8 +1,8 @@
 """Wallets as commands see them: show, credit, debit, refund, ledger; explicit transactions.
 
-What gateways have of a wallet is in leases, what calls cost comes in through books, codes that are
-worth money are in codes. Every movement is a ledger line with the balance after it, under the row
-lock of the wallet.
+Leases keep what gateways have borrowed of a wallet. The cost of calls is charged by the writer's
+bookings. Codes that are worth money are in codes. Every movement is a ledger line with the balance
+after it, written under the row lock of the wallet.
 """
 
 import time
@@ -31,7 +31,7 @@ REFUND = "refund"
 REDEEM = "redeem"
 
 OWN_IDS = tuple(f"{kind}:" for kind in (CHARGES, REFUND, REDEEM))
-"""How the gateway's own idempotency ids begin; callers may not use such."""
+"""The prefixes of the gateway's own idempotency ids, which callers may not use."""
 
 Result = TypeVar("Result")
 
@@ -63,8 +63,8 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class _Locked:
-    """A wallet under its row lock, and the time of its next line: behind that of the last one, so
-    that the ledger's order of time is that of the balances."""
+    """A wallet under its row lock, and the time of its next line. That is later than the last line,
+    so that ordering lines by time also orders their balances."""
 
     balance_nanos: int
     leased_nanos: int
@@ -72,7 +72,7 @@ class _Locked:
 
 
 class _Leased(Refused):
-    """The amount is there, but gateways have leased a part of it."""
+    """A debit that the balance covers, but of which gateways have leased a part."""
 
     def __init__(self, faults: Sequence[str], owner_id: str) -> None:
         super().__init__(faults)
@@ -81,8 +81,9 @@ class _Leased(Refused):
 
 @dataclass(frozen=True, slots=True)
 class RefundOrder:
-    """The part of a call's charge to give back; `amount_nanos` None: all that is left of it, under
-    an id of the gateway's own. `reason` None: a text with the call's id."""
+    """The part of a call's charge to refund. If `amount_nanos` is None, everything that was not
+    refunded before, under an id of the gateway's own. If `reason` is None, a text with the call's
+    id."""
 
     amount_nanos: int | None = None
     reason: str | None = None
@@ -92,7 +93,7 @@ class RefundOrder:
 
 @dataclass(frozen=True, slots=True)
 class Refund:
-    """A refund of a call to its payer's wallet; `again`: it was booked before."""
+    """A refund of a call to its payer's wallet. `again` is true if it was booked before."""
 
     user: str
     line: Line
@@ -101,7 +102,8 @@ class Refund:
 
 @dataclass(frozen=True, slots=True)
 class Movement:
-    """Money an operator moves: amount above 0; with an idempotency id it counts once."""
+    """An operator's movement of money. The amount is above 0. With an idempotency id it counts
+    once."""
 
     amount_nanos: int
     reason: str
@@ -133,31 +135,31 @@ def to_public(view: View, currency: str) -> dict[str, str]:
 
 
 def balances(db: peewee.Database, user_ids: Sequence[str]) -> dict[str, int]:
-    """User id -> balance in nanos, of those that have a wallet."""
+    """Return balances in nanos by user id, of those users that have a wallet."""
     query = Wallet.select(Wallet.user_id, Wallet.balance).where(Wallet.user_id << list(user_ids))
     return dict(raw_rows(db, query))
 
 
 @in_snapshot
 def ledger(db: peewee.Database, user: str) -> list[Line]:
-    """Return all lines of a user's ledger in order of time. Raises NotFound. A day's charges are
-    one line."""
+    """Return all lines of a user's ledger in order of time. A day's charges are one line. Raises
+    NotFound."""
     return lines_of(db, find_owner(db, user).id)
 
 
 def credit(db: peewee.Database, user: str, movement: Movement) -> Line:
-    """Add money to a wallet; the ledger line, the first one when the id has been used for the same,
-    then with `again`.
+    """Add money to a wallet. Return the ledger line. If the id was already used for the same
+    movement, return its line, with `again` set.
 
-    Raises NotFound, and Refused for an amount, reason or id that cannot be taken. Idempotent with
-    an id; without one it counts once for each call, also when the connection is lost meanwhile.
+    Idempotent with an id. Without one, each call of this function counts once, even if the
+    connection is lost meanwhile. Raises NotFound, and Refused for an invalid amount, reason or id.
     """
     return _move(db, user, CREDIT, movement)
 
 
 def debit(db: peewee.Database, user: str, movement: Movement) -> Line:
-    """Take money from a wallet, as `credit`; Refused when less than the amount is free. What
-    gateways have leased and do not hold is recalled first, for at most RECALL_WAIT_S."""
+    """Take money from a wallet, as `credit` adds it. Leased money that gateways do not hold is
+    recalled first, for at most RECALL_WAIT_S. Raises Refused if less than the amount is free."""
     give_up_at = time.monotonic() + RECALL_WAIT_S
     while True:
         try:
@@ -172,7 +174,7 @@ def debit(db: peewee.Database, user: str, movement: Movement) -> Line:
 
 def _move(db: peewee.Database, user: str, kind: str, movement: Movement) -> Line:
     _check(movement)
-    # Made here, so that after a lost connection it can be looked up whether it was booked.
+    # Generated here, so that after a lost connection the line can be looked up.
     line_id = new_ulid()
 
     def work() -> Line:
@@ -190,12 +192,12 @@ def _move(db: peewee.Database, user: str, kind: str, movement: Movement) -> Line
 
 
 def refund(db: peewee.Database, call_id: str, order: RefundOrder) -> Refund:
-    """Give back what a call took from a wallet, or a part of it.
+    """Refund what a call took from a wallet, or a part of it.
 
-    What is left is given back once, however often it is asked for, and so is a part with an id:
-    later the line is returned, with `again`. All refunds of a call together are never more than it
-    took. Raises NotFound when there is no such record or user, and Refused when the call took
-    nothing from a wallet or less than the amount is left.
+    A full refund, or a part with an id, is booked once. A repetition returns the line of the first,
+    with `again` set. The refunds of a call never exceed what it took. Raises NotFound if there is
+    no such record or user, and Refused if the call took nothing from a wallet or less than the
+    amount is left.
     """
     line_id, own_id = new_ulid(), f"{REFUND}:{call_id}"
     if order.amount_nanos is not None:
@@ -210,7 +212,7 @@ def refund(db: peewee.Database, call_id: str, order: RefundOrder) -> Refund:
                 _same(booked, booked.user_id, REFUND, Movement(amount, reason, part_id))
             return Refund(_name_of(db, booked.user_id), booked, booked.id != line_id)
         owner, charged = _charged_by(db, call_id)
-        wallet = _lock(db, owner)  # before it is read what was refunded: others wait here
+        wallet = _lock(db, owner)  # lock before reading earlier refunds: others wait here
         before = refunds_of(db, call_id)
         left = charged - sum(line.amount_nanos for line in before)
         if before and not left and amount is None:
@@ -238,7 +240,7 @@ def _check_refund(charged: int, left: int, movement: Movement) -> None:
 
 
 def refunds_of(db: peewee.Database, call_id: str) -> list[Line]:
-    """Return the ledger lines that gave back what a call had cost, the oldest first."""
+    """Return the ledger lines that refunded a call, the oldest first."""
     return lines_with_id(db, f"{REFUND}:{call_id}")
 
 
@@ -272,16 +274,17 @@ def _charged_by(db: peewee.Database, call_id: str) -> tuple[Owner, int]:
 
 def until_known(attempt: Callable[[], Result]) -> Result:
     """Run `attempt`, a transaction that looks up its own line first, until its outcome is known.
-    Raises OutcomeUnknown, StoreUnavailable; Refused when others keep using the id."""
+    Raises OutcomeUnknown, StoreUnavailable, and Refused if others keep using the id."""
     unknown: OutcomeUnknown | None = None
     for _ in range(COMMIT_ATTEMPTS):
         try:
             return attempt()
         except OutcomeUnknown as error:
-            # The line's own id tells at the next attempt.
+            # The next attempt looks the line up by its own id.
             unknown = error
         except Conflict:
-            # Another command has just used the same idempotency id: it is found now.
+            # Another command has just used the same idempotency id. The next attempt finds its
+            # line.
             pass
         except StoreUnavailable as error:
             if unknown is None:
@@ -292,10 +295,11 @@ def until_known(attempt: Callable[[], Result]) -> Result:
 
 
 def book(db: peewee.Database, line_id: str, owner: Owner, kind: str, movement: Movement) -> Line:
-    """Book a movement of the gateway's own making, with its audit row, in the caller's transaction.
+    """Book a movement that the gateway itself makes, with its audit row, in the caller's
+    transaction.
 
-    It is for the caller that this happens once. Raises NotFound without a wallet, and Refused for
-    a balance that cannot be.
+    The caller must ensure that this happens once. Raises NotFound if there is no wallet, and
+    Refused for an impossible balance.
     """
     line = _new_line(line_id, owner.id, kind, movement, _lock(db, owner))
     _post(db, line, owner, movement.actor)
@@ -342,7 +346,7 @@ def _faults_of_reason(reason: str) -> list[str]:
 def _new_line(line_id: str, user_id: str, kind: str, movement: Movement, wallet: _Locked) -> Line:
     amount = movement.amount_nanos
     if kind == DEBIT:
-        # A call may have cost more than it held: then less than nothing is there.
+        # A call may have cost more than it held, so the difference may be negative.
         free = max(0, wallet.balance_nanos - wallet.leased_nanos)
         if amount > free:
             raise _too_little(user_id, amount, free, wallet)
