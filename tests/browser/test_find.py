@@ -31,6 +31,12 @@ def test_enter_opens_the_first_and_escape_gives_the_page_back(visit):
     expect(page.locator("dialog .found a")).to_have_count(1)
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile("/keys/[0-9A-Z]{26}$"))
+    page.goto("/find?q=gpt")  # over its own page, too
+    page.keyboard.press("Control+k")
+    page.locator("dialog").get_by_role("searchbox").fill("laptop")
+    expect(page.locator("dialog .found a")).to_have_count(1)
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("/keys/[0-9A-Z]{26}$"))
     page.keyboard.press("Control+k")
     expect(field).to_be_focused()
     page.keyboard.press("Escape")

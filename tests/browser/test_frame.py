@@ -55,6 +55,20 @@ def test_a_drawer_begins_at_its_first_field_and_asks_before_it_drops_what_was_ty
     expect(page.locator("dialog[open]")).to_have_count(0)
 
 
+def test_a_refused_form_leads_to_the_field_that_is_wrong(visit):
+    page = visit("alice", "/keys")
+    page.get_by_role("link", name="laptop", exact=True).click()
+    page.get_by_role("link", name="Edit").first.click()
+    limit = page.get_by_label("Spend limit")
+    for submit in ("Save", "Create key"):  # in a drawer, on a page of its own
+        limit.fill("abc")
+        page.get_by_role("button", name=submit).click()
+        expect(page.locator("#limit-problem")).to_be_visible()
+        expect(limit).to_be_focused()
+        page.said.clear()
+        page.goto("/keys/new?name=x")
+
+
 def test_a_base_font_of_24_px_gets_the_narrower_layout(visit):
     page = visit("boss", "/account")
     page.set_viewport_size({"width": 900, "height": 900})

@@ -72,6 +72,36 @@ def test_filters_go_on_by_themselves(away):
     expect(away.get_by_role("link", name="laptop", exact=True)).to_be_visible()
 
 
+def test_a_question_that_was_not_asked_stays_and_is_asked_after_the_next_sign_in(away):
+    away.goto("/try?model=gpt-4.1")
+    prompt = away.get_by_placeholder("Message.")
+    prompt.fill("Who is there?")
+    away.end_session()
+    away.get_by_role("button", name="Send").click()
+    notice = away.locator("main [data-session]")
+    expect(notice).to_contain_text("Your session has ended")
+    expect(prompt).to_have_value("Who is there?")
+    expect(away.locator(".did")).to_have_count(0)
+    away.said.clear()
+    away.sign_in()
+    expect(notice).to_have_count(0)
+    away.get_by_role("button", name="Send").click()
+    expect(away.locator(".did")).to_contain_text("Ok 200")
+
+
+def test_the_live_tail_says_so_and_goes_on(away):
+    away.route("**/usage/tail", lambda route: route.fulfill(content_type="text/html"))
+    away.goto("/usage")
+    away.end_session()
+    notice = away.locator("main [data-session]")
+    expect(notice).to_be_visible()
+    away.unroute("**/usage/tail")
+    away.said.clear()
+    away.sign_in()
+    expect(notice).to_have_count(0)
+    expect(away.locator("[data-tail]")).to_contain_text("Live")
+
+
 def test_a_row_opens_after_the_next_sign_in(away, world):
     assert world.call() == 200
     away.goto("/usage")

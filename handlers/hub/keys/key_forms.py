@@ -100,7 +100,12 @@ def _expires_at(fields: Mapping[str, str], at_ms: int) -> str | None:
         return _INSTANT.plain(at_ms - at_ms % 1000 + EXPIRIES[choice] * DAY_MS)
     if choice != "date":
         return None
-    return stored if date and stored.startswith(f"{date}T") else f"{date}T00:00:00Z"
+    if date and stored.startswith(f"{date}T"):
+        return stored
+    expires_at = f"{date}T00:00:00Z"
+    if expires_at <= _INSTANT.plain(at_ms):
+        raise invalid("expires_at", "expires_at is not in the future")
+    return expires_at
 
 
 def _split(text: str) -> list[str]:

@@ -76,7 +76,8 @@ class ClientPanel:
     @property
     def wrong_path(self) -> str:
         """The path that it would request with the base URL of a whole endpoint."""
-        return f"/v1/messages{self.kind.appends}"
+        appends = "/responses" if self.client.family == "responses" else self.kind.appends
+        return f"/v1/messages{appends}"
 
 
 @dataclass(frozen=True, slots=True)

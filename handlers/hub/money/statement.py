@@ -3,6 +3,7 @@ own wallet, and for administrators of any."""
 
 from collections.abc import Mapping
 from datetime import datetime
+from http import HTTPStatus
 from typing import Any
 
 import peewee
@@ -10,7 +11,7 @@ import peewee
 from handlers.hub.money.wallet import decimals_of, padded, reason_of
 from handlers.hub.web import exports, zones
 from handlers.hub.web.admin import AdminApi, AdminPage, path_of
-from handlers.hub.web.base import Api, HubHandler, Page, invalid
+from handlers.hub.web.base import Api, Failure, HubHandler, Page, invalid
 from store.calls.reading import statement
 from store.calls.reading.statement import CSV_COLUMNS, Statement, format_month, month_after
 from store.money import wallet
@@ -47,6 +48,7 @@ def values_of(sheet: Statement, path: str, back: str) -> Mapping[str, Any]:
         "statement": sheet,
         "month": format_month(sheet.month),
         "before": format_month(month_after(sheet.month, -1)),
+        "present": format_month(present),
         "following": format_month(month_after(sheet.month)) if sheet.month < present else "",
         "is_open": sheet.month == present,
         "place": path,
@@ -64,6 +66,21 @@ def month_words(month: str, language: str) -> str:
     return zones.month_text(datetime.strptime(month, "%Y-%m"), language)
 
 
+async def show(page: Page, name: str, path: str, back: str) -> None:
+    """Answer with the statement of a user: of the present month, and a problem, where the month is
+    none or has not begun."""
+    present = statement.month_at(now_ms())
+    try:
+        month = month_of(page)
+    except Failure:
+        month = present + 1
+    is_wrong = month > present
+    if is_wrong:
+        page.set_status(HTTPStatus.BAD_REQUEST)
+    sheet = await page.store(load, name, min(month, present))
+    page.show("statement.html", is_wrong=is_wrong, **values_of(sheet, path, back))
+
+
 async def send_csv(handler: HubHandler, sheet: Statement) -> None:
     """Answer with a statement as CSV."""
     await exports.note(handler, "statement", "csv")
@@ -78,8 +95,7 @@ class StatementPage(Page):
     """/wallet/statement?month=2026-11."""
 
     async def get(self) -> None:
-        sheet = await self.store(load, self.me.user, month_of(self))
-        self.show("statement.html", **values_of(sheet, OWN_PATH, "/wallet"))
+        await show(self, self.me.user, OWN_PATH, "/wallet")
 
 
 class StatementCsv(Page):
@@ -101,9 +117,7 @@ class UserStatementPage(AdminPage):
     """/admin/users/NAME/statement?month=2026-11."""
 
     async def get(self, name: str) -> None:
-        sheet = await self.store(load, name, month_of(self))
-        path = path_of("users", name, "statement")
-        self.show("statement.html", **values_of(sheet, path, path_of("users", name)))
+        await show(self, name, path_of("users", name, "statement"), path_of("users", name))
 
 
 class UserStatementCsv(AdminPage):

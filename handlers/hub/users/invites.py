@@ -225,7 +225,8 @@ class JoinPage(Page):
             self.set_status(HTTPStatus.NOT_FOUND)
         problems = {}
         if link is not None and failure is not None:
-            texts = failure.problems or {failure.field or "": failure.message}
+            at = "name" if failure.status_code == HTTPStatus.CONFLICT else failure.field or ""
+            texts = failure.problems or {at: failure.message}
             problems = {field: self.in_words(text) for field, text in texts.items()}
         name = self.get_body_argument("name", "")
         self.show("users/join.html", link=link, name=name, problems=problems, At=At)

@@ -37,7 +37,10 @@ def test_months_and_rights(alice, boss, carol):
     assert alice.get(f"/api/wallet/statement?month={after}").json["models"] == []
     old = alice.get(f"/wallet/statement?month={before}").text
     assert f"month={format_month(month)}" in old and "Closing balance" in old
-    assert alice.get("/wallet/statement?month=soon").status == 400
+    for wrong in ("soon", after):
+        page = alice.get(f"/wallet/statement?month={wrong}")
+        assert page.status == 400 and 'aria-invalid="true"' in page.text, wrong
+        assert "has not begun" in page.text and "Not over yet" in page.text
     assert alice.get("/api/wallet/statement?month=2026-13").json["error"]["field"] == "month"
     assert boss.get("/admin/users/nobody/statement").status == 404
     for path in (USER, f"{USER}.csv", f"/api{USER}"):

@@ -30,7 +30,7 @@ export function onFinderKey(event) {
   if (!finder) return;
   const links = [...finder.querySelectorAll("[data-found] a")];
   const at = links.indexOf(document.activeElement);
-  if (event.key === "Enter" && at < 0 && links.length && !document.querySelector("main [data-finder]")) {
+  if (event.key === "Enter" && at < 0 && links.length && !finder.closest("main")) {
     event.preventDefault();
     links[0].click();
   } else if (event.key === "ArrowDown" || event.key === "ArrowUp") {

@@ -3,7 +3,7 @@
 import { showTimes } from "./time.js";
 import { onCopy } from "./copy.js";
 import { onKey } from "./keyboard.js";
-import { onSheetClick, onSheetSubmit, onStep, watchHistory } from "./sheets.js";
+import { focusWrong, onSheetClick, onSheetSubmit, onStep, watchHistory } from "./sheets.js";
 import { onSoftChange, onSoftClick, onSoftInput, onSoftSubmit } from "./visit.js";
 import { checkMatch, onBusySubmit } from "./forms.js";
 import { onOver, onRowClick } from "./rows.js";
@@ -51,5 +51,6 @@ function closeMenus(target) {
 }
 
 prepare(document);
+focusWrong(document);
 startToasts();
 watchHistory();

@@ -7,7 +7,7 @@ const PATHS = {
   h: "/", k: "/keys", m: "/models", s: "/models", y: "/try", u: "/usage", w: "/wallet", a: "/alerts", c: "/setup",
 };
 const BUTTONS = {
-  f: "[data-filter-add]", n: "[data-new]", p: "[data-pause]", e: "[data-export]", z: "[data-undo]", t: "[name='theme'][value='toggle']",
+  n: "[data-new]", p: "[data-pause]", e: "[data-export]", z: "[data-undo]", t: "[name='theme'][value='toggle']",
 };
 const GO_MS = 1500;
 let goPressedAt = 0;
@@ -35,7 +35,8 @@ function act(key) {
   else if (key === "c") return press(`${document.querySelector("dialog[open]") ? "dialog[open]" : "tr.row:focus-within"} [data-copy]`);
   else if (key === "?") document.getElementById("shortcuts")?.showModal();
   else if (key === "b") return focus("[data-group-by] > [aria-current]");
-  else if (key === "d") return openDates();
+  else if (key === "d") return toggleMenu("[data-dates]");
+  else if (key === "f") return toggleMenu(".filter-menu");
   else if (key === "[" || key === "]") return press(`[data-key="${key}"]`);
   else if (BUTTONS[key]) return press(BUTTONS[key]);
   return false;
@@ -48,11 +49,12 @@ function closeMenus() {
   }
 }
 
-function openDates() {
-  const menu = document.querySelector("[data-dates]");
+/** Opens a menu at its first field, or closes it. */
+function toggleMenu(selector) {
+  const menu = document.querySelector(selector);
   if (!menu) return false;
   menu.open = !menu.open;
-  (menu.open ? menu.querySelector("input") : menu.querySelector("summary")).focus();
+  (menu.open ? menu.querySelector("input, select") : menu.querySelector("summary")).focus();
   return true;
 }
 

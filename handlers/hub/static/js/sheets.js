@@ -45,6 +45,13 @@ function closeUnlessTyped(dialog) {
 
 const FIRST_FIELD = "[autofocus], form :is(input:not([type='hidden'], [type='radio']), select, textarea)";
 
+/** Gives focus to the first wrong field of a page or sheet; returns whether there is one. */
+export function focusWrong(root) {
+  const field = root.querySelector("[aria-invalid='true']");
+  field?.focus();
+  return Boolean(field);
+}
+
 function outside(event) {
   const box = event.target.getBoundingClientRect();
   return event.clientX < box.left || event.clientX > box.right || event.clientY < box.top || event.clientY > box.bottom;
@@ -95,7 +102,9 @@ function makeDialog() {
 }
 
 function fill(dialog, sheet) {
+  const step = dialog.contains(document.activeElement) && document.activeElement.dataset.step;
   dialog.replaceChildren(document.importNode(sheet, true));
+  if (step) dialog.querySelector(`[data-step="${step}"]`)?.focus();
   dialog.setAttribute("aria-label", sheet.querySelector("h2")?.textContent ?? "");
   dialog.scrollTop = 0;
   dialog.dispatchEvent(new CustomEvent("sluice:content", { bubbles: true }));
@@ -140,8 +149,10 @@ export async function onSheetSubmit(event) {
     const sheet = page.querySelector("article[data-sheet]");
     if (page.redirected || !sheet) location.assign(page.redirected ? leadingBack(page.finalUrl) : location.href);
     else {
-      form.closest("dialog").dataset.typed = "";
-      fill(form.closest("dialog"), sheet);
+      const dialog = form.closest("dialog");
+      dialog.dataset.typed = "";
+      fill(dialog, sheet);
+      if (!focusWrong(dialog)) dialog.querySelector(FIRST_FIELD)?.focus();
     }
   } catch (error) {
     onFailure(error);

@@ -3,7 +3,7 @@
 import { xsrf } from "./api.js";
 import { announce } from "./copy.js";
 import { fetchPage } from "./visit.js";
-import { onFailure } from "./session.js";
+import { onFailure, SessionEnded } from "./session.js";
 import { toast } from "./toast.js";
 import { phrase } from "./words.js";
 
@@ -73,7 +73,7 @@ async function call(model, turns, place, control) {
     const seconds = ((performance.now() - beganAt) / 1000).toFixed(2);
     const tokens = Math.round(turn.text.length / CHARS_PER_TOKEN);
     const cost = (tokens * Number(select.dataset.priceOutput || 0)) / MILLION;
-    if (select.dataset.priceOutput) part("[data-cost]").textContent = words("About", { cost: `${cost.toFixed(4)} ${form.dataset.currency}` });
+    if (tokens && select.dataset.priceOutput) part("[data-cost]").textContent = words("About", { cost: `${cost.toFixed(4)} ${form.dataset.currency}` });
     part("[data-time]").textContent = firstAt ? words("First", { seconds: ((firstAt - beganAt) / 1000).toFixed(2) }) : words("Since", { seconds });
     if (tokens) part("[data-out]").textContent = words("Out", { count: tokens });
   };
@@ -86,7 +86,10 @@ async function call(model, turns, place, control) {
       body: JSON.stringify(bodyOf(model, turns)),
       signal: control.signal,
     });
-    if (!answer.ok) throw Object.assign(new Error((await answer.json()).error.message), { isRefusal: true });
+    if (!answer.ok) {
+      const { code, message } = (await answer.json()).error;
+      throw ["unauthorized", "form_expired"].includes(code) ? new SessionEnded() : Object.assign(new Error(message), { isRefusal: true });
+    }
     await readEvents(answer, (name, data) => {
       if (name === "sluice") {
         const { text: whole, ...facts } = JSON.parse(data);
@@ -108,7 +111,10 @@ async function call(model, turns, place, control) {
     });
     turn.call ??= { complete: false };
   } catch (error) {
-    if (error.name !== "AbortError") throw error;
+    if (error.name !== "AbortError") {
+      inner.remove();
+      throw error;
+    }
     turn.call = { outcome: "client_gone", complete: false, error: words("Stopped") };
   } finally {
     clearInterval(timer);
@@ -168,7 +174,7 @@ async function ask(action) {
     form.elements.prompt.value = prompt;
     if (error.isRefusal) toast(error.message);
     else onFailure(error);
-    await redraw(["conversation"]);
+    if (!(error instanceof SessionEnded)) await redraw(["conversation"]).catch(onFailure);
   } finally {
     setRunning([]);
   }

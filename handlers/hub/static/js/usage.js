@@ -1,12 +1,13 @@
 // The list of calls: the live tail, more rows at its end, a span chosen by dragging over the chart.
 import { UNSEEN, fetchPage, visit } from "./visit.js";
-import { onFailure } from "./session.js";
+import { onFailure, SessionEnded } from "./session.js";
 import { formatTime } from "./time.js";
 import { phrase } from "./words.js";
 
 const ROWS_MAX = 500;
 const NEW_MS = 10_000;
 const FIGURES_MS = 2_000;
+const REOPEN_MS = 2_000;
 const AT_TOP_PX = 40;
 const DRAG_PX = 6;
 let tail = null; // { source, button, rows, waiting, count, arrivals, paused, lost }
@@ -28,10 +29,27 @@ function startTail(button) {
   const source = new EventSource(button.dataset.tail);
   tail = { source, button, rows: document.querySelector("[data-rows]"), waiting: [], count: 0, arrivals: [], paused: false, lost: null };
   source.onopen = () => { tail.lost = null; showState(); };
-  source.onerror = () => { tail.lost ??= new Date(); showState(); };
+  source.onerror = () => {
+    tail.lost ??= new Date();
+    showState();
+    if (source.readyState === EventSource.CLOSED) setTimeout(reopen, REOPEN_MS, source);
+  };
   source.onmessage = (event) => take(JSON.parse(event.data));
   button.hidden = false;
   showState();
+}
+
+/** Shows the page anew, with its tail, once the Hub answers; browsers do not try again what was refused. */
+async function reopen(source) {
+  if (tail?.source !== source) return;
+  const again = () => visit(location.href, { push: false });
+  try {
+    const page = await fetchPage(location.href, { headers: UNSEEN });
+    if (page.querySelector("[data-tail]")) return again();
+  } catch (error) {
+    if (error instanceof SessionEnded) return onFailure(error, again);
+  }
+  setTimeout(reopen, REOPEN_MS, source);
 }
 
 function take({ rows, count }) {

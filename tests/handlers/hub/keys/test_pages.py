@@ -70,7 +70,8 @@ def test_a_key_is_made_by_the_form_and_its_secret_is_shown_once(alice, db):
     [
         ({"name": "laptop"}, 409, "Choose another name"),
         ({"name": "x", "group": "hidden"}, 403, "you may make keys in: coding, default"),
-        ({"name": "x", "expires": "date", "date": "soon"}, 400, "Choose a date."),
+        ({"name": "x", "expires": "date", "date": "soon"}, 400, "Choose a day to come."),
+        ({"name": "x", "expires": "date", "date": "2020-01-01"}, 400, "Choose a day to come."),
     ],
 )
 def test_what_the_form_refuses_stays_typed(alice, db, fields, status, message):

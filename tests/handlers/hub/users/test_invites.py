@@ -30,6 +30,11 @@ def path(api):
 
 
 def test_an_invite_makes_a_user_once(api, hub, db, path):
+    _, taken = join(hub, path, "boss")
+    assert taken.status == 409 and 'id="name-problem"' in taken.text
+    assert (
+        "Locked out?" not in taken.text and "Locked out?" in Browser(hub.port).get("/sign-in").text
+    )
     browser, answer = join(hub, path)
     assert (answer.status, answer.place) == (303, "/"), answer.text
     assert "dora" in browser.get("/account").text, "signed in"
